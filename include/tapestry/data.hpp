@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "tapestry/tensor.hpp"
+
+namespace tapestry::data {
+
+/// Examples and what is to be learnt of them: row i of `x` belongs to row i of `y`.
+struct Dataset {
+  Tensor x, y;
+
+  std::int64_t size() const { return x.shape().dim(0); }
+};
+
+/// An array from a file in the IDX format of the MNIST database, as it is or packed with gzip. uint8, int32, float32
+/// and float64 keep their types; int8 and int16 become int32. Throws NotFoundError when there is no such file,
+/// DataLossError when it is not an IDX file, stops early, has something behind its end, or is damaged.
+TAPESTRY_API Tensor read_idx(const std::filesystem::path& path, Where where = Where::here());
+
+enum class Split { train, test };
+
+/// The MNIST database of handwritten digits (LeCun, Cortes, Burges), 60,000 images for training and 10,000 for testing:
+/// x is float32 [n,784], the pixels row by row from 0 (paper) to 1 (ink); y is int64 [n], the digits.
+///
+/// The folder holds the four original files, packed (train-images-idx3-ubyte.gz) or not (train-images-idx3-ubyte); any
+/// set in the same format with 28 x 28 images and 10 classes will do. Throws NotFoundError with their names, sizes,
+/// checksums and origin when they are missing, DataLossError when they are damaged or do not fit together.
+TAPESTRY_API Dataset mnist(const std::filesystem::path& dir, Split split, Where where = Where::here());
+
+struct LoaderOptions {
+  std::int64_t batch = 32;
+  bool shuffle = false;    ///< a new order in every epoch
+  std::uint64_t seed = 0;  ///< of the orders: epoch k of a seed has the same order everywhere
+  bool drop_last = false;  ///< leave out the last batch of an epoch when it is smaller than the others
+};
+
+/// The batches of a data set, in memory. Every loop over a Loader is one epoch:
+///
+///     for (auto [x, y] : loader) ...
+///
+/// A batch is a view of the data set's rows, or one gather of them when they are shuffled; never a copy row by row.
+class TAPESTRY_API Loader {
+ public:
+  struct Batch {
+    Tensor x, y;
+  };
+  class Iterator;
+  struct End {};
+
+  /// Throws InvalidArgumentError for a batch below 1, scalars, and when x and y are not equally long.
+  explicit Loader(Dataset dataset, const LoaderOptions& options = {}, Where where = Where::here());
+
+  /// Starts the next epoch, and ends the one before it.
+  Iterator begin();
+  End end() const { return {}; }
+
+  /// Number of batches in an epoch.
+  std::int64_t size() const;
+  const Dataset& dataset() const { return dataset_; }
+
+ private:
+  void shuffle();
+  Batch batch(std::int64_t index) const;
+
+  Dataset dataset_;
+  LoaderOptions options_;
+  std::uint64_t epoch_ = 0;
+  Tensor order_;  ///< int64 [n]: the rows in this epoch's order; empty when they are not shuffled
+};
+
+class Loader::Iterator {
+ public:
+  explicit Iterator(const Loader& loader) : loader_(&loader) {}
+  Batch operator*() const { return loader_->batch(index_); }
+  Iterator& operator++() {
+    ++index_;
+    return *this;
+  }
+  friend bool operator==(const Iterator& i, End) { return i.index_ == i.loader_->size(); }
+
+ private:
+  const Loader* loader_;
+  std::int64_t index_ = 0;
+};
+
+inline Loader::Iterator Loader::begin() {
+  ++epoch_;
+  if (options_.shuffle) shuffle();
+  return Iterator(*this);
+}
+
+}  // namespace tapestry::data

@@ -1,0 +1,156 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tapestry {
+
+/// A vector whose first N elements live inside the object: the lists of an op's inputs, outputs and axes are short, and
+/// a heap block for each would cost more than the rest of recording the op.
+template <class T, std::size_t N>
+class SmallVector {
+ public:
+  using value_type = T;
+  using iterator = T*;
+  using const_iterator = const T*;
+
+  SmallVector() = default;
+  SmallVector(std::initializer_list<T> items) { append(items.begin(), items.end()); }
+  template <class Iterator>
+  SmallVector(Iterator first, Iterator last) {
+    append(first, last);
+  }
+  SmallVector(const std::vector<T>& items)  // NOLINT(google-explicit-constructor): the two are the same list
+      requires(!std::is_same_v<T, bool>) {
+    append(items.begin(), items.end());
+  }
+  explicit SmallVector(std::size_t count, const T& value = T()) {
+    reserve(count);
+    for (std::size_t i = 0; i < count; ++i) push_back(value);
+  }
+  SmallVector(const SmallVector& other) { append(other.begin(), other.end()); }
+  SmallVector(SmallVector&& other) noexcept { take(other); }
+  SmallVector& operator=(const SmallVector& other) {
+    if (this != &other) {
+      SmallVector copy(other);
+      *this = std::move(copy);
+    }
+    return *this;
+  }
+  SmallVector& operator=(SmallVector&& other) noexcept {
+    if (this != &other) {
+      release();
+      take(other);
+    }
+    return *this;
+  }
+  ~SmallVector() { release(); }
+
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  T* begin() { return data_; }
+  T* end() { return data_ + size_; }
+  const T* begin() const { return data_; }
+  const T* end() const { return data_ + size_; }
+  T& operator[](std::size_t i) { return data_[i]; }
+  const T& operator[](std::size_t i) const { return data_[i]; }
+  T& front() { return data_[0]; }
+  const T& front() const { return data_[0]; }
+  T& back() { return data_[size_ - 1]; }
+  const T& back() const { return data_[size_ - 1]; }
+
+  template <class... Args>
+  T& emplace_back(Args&&... args) {
+    if (size_ == capacity_) {
+      // The new element is made first: an argument may refer into the block that reserve() frees.
+      T item(std::forward<Args>(args)...);
+      reserve(capacity_ * 2);
+      return *std::construct_at(data_ + size_++, std::move(item));
+    }
+    return *std::construct_at(data_ + size_++, std::forward<Args>(args)...);
+  }
+  void push_back(const T& item) { emplace_back(item); }
+  void push_back(T&& item) { emplace_back(std::move(item)); }
+  void pop_back() { std::destroy_at(data_ + --size_); }
+  void clear() {
+    std::destroy_n(data_, size_);
+    size_ = 0;
+  }
+  void resize(std::size_t count) {
+    reserve(count);
+    while (size_ > count) pop_back();
+    while (size_ < count) emplace_back();
+  }
+  void reserve(std::size_t count) {
+    if (count <= capacity_) return;
+    T* block = std::allocator<T>().allocate(count);
+    std::uninitialized_move_n(data_, size_, block);
+    const std::size_t size = size_;
+    release();
+    data_ = block;
+    size_ = size;
+    capacity_ = count;
+  }
+  template <class Iterator>
+  void append(Iterator first, Iterator last) {
+    reserve(size_ + static_cast<std::size_t>(std::distance(first, last)));
+    for (; first != last; ++first) emplace_back(*first);
+  }
+  T* insert(T* position, T item) {
+    const std::ptrdiff_t index = position - data_;
+    push_back(std::move(item));
+    std::rotate(data_ + index, data_ + size_ - 1, data_ + size_);
+    return data_ + index;
+  }
+  T* erase(T* position) {
+    std::move(position + 1, end(), position);
+    pop_back();
+    return position;
+  }
+
+  operator std::span<const T>() const { return {data_, size_}; }  // NOLINT(google-explicit-constructor)
+  operator std::vector<T>() const { return {begin(), end()}; }    // NOLINT(google-explicit-constructor)
+  friend bool operator==(const SmallVector& a, const SmallVector& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+
+ private:
+  T* inline_data() { return reinterpret_cast<T*>(storage_); }
+
+  /// Leaves the vector empty, with its inline room.
+  void release() {
+    clear();
+    if (data_ != inline_data()) std::allocator<T>().deallocate(data_, capacity_);
+    data_ = inline_data();
+    capacity_ = N;
+  }
+  /// Moves the other's elements in; this one is empty and inline.
+  void take(SmallVector& other) {
+    if (other.data_ != other.inline_data()) {
+      data_ = std::exchange(other.data_, other.inline_data());
+      capacity_ = std::exchange(other.capacity_, N);
+      size_ = std::exchange(other.size_, 0);
+    } else {
+      std::uninitialized_move_n(other.data_, other.size_, data_);
+      size_ = other.size_;
+      other.clear();
+    }
+  }
+
+  T* data_ = inline_data();
+  std::size_t size_ = 0, capacity_ = N;
+  alignas(T) std::byte storage_[N * sizeof(T)];
+};
+
+/// A list of axes, a permutation, paddings: whatever an op is told in whole numbers.
+using Ints = SmallVector<std::int64_t, 8>;
+
+}  // namespace tapestry

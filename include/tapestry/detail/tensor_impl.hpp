@@ -1,0 +1,87 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "tapestry/detail/config.hpp"
+#include "tapestry/device.hpp"
+#include "tapestry/dtype.hpp"
+#include "tapestry/shape.hpp"
+
+namespace tapestry::detail {
+
+/// A pointer to an object that counts its own references and frees itself by `T::destroy`.
+template <class T>
+class Intrusive {
+ public:
+  constexpr Intrusive() = default;
+  /// Takes over the one reference that a new object starts with.
+  explicit Intrusive(T* object) : object_(object) {}
+  Intrusive(const Intrusive& other) : object_(other.object_) {
+    if (object_) object_->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  Intrusive(Intrusive&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Intrusive& operator=(Intrusive other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Intrusive() {
+    // The last owner needs no atomic subtraction: nobody else can hold or make a reference.
+    if (object_ && (object_->references.load(std::memory_order_acquire) == 1 ||
+                    object_->references.fetch_sub(1, std::memory_order_acq_rel) == 1))
+      T::destroy(object_);
+  }
+
+  T* get() const { return object_; }
+  T& operator*() const { return *object_; }
+  T* operator->() const { return object_; }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+/// Where the bytes of tensors come from and go to; every backend is one.
+class TAPESTRY_API Allocator {
+ public:
+  virtual ~Allocator() = default;
+  /// `bytes` > 0 of memory, aligned to 64 bytes. Throws ResourceExhaustedError.
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void deallocate(void* data, std::size_t bytes) noexcept = 0;
+};
+
+/// A block of memory that tensors share. Blocks of up to `inline_bytes` on the CPU lie behind the header itself.
+struct alignas(64) Storage {
+  static constexpr std::size_t inline_bytes = 448;
+
+  std::atomic<std::uint32_t> references{1};
+  Device device;
+  std::size_t bytes = 0;
+  void* data = nullptr;
+  Allocator* allocator = nullptr;  ///< nullptr: the data lie behind the header
+
+  /// Memory on a device for tensors of that many bytes. Throws ResourceExhaustedError.
+  TAPESTRY_API static Intrusive<Storage> make(Device device, std::size_t bytes);
+  TAPESTRY_API static void destroy(Storage* storage) noexcept;
+};
+
+struct TensorImpl {
+  std::atomic<std::uint32_t> references{1};
+  DType dtype = DType::unknown;
+  bool contiguous = true;
+  Device device;
+  std::int64_t id = 0;
+  void* data = nullptr;        ///< first element, in the storage
+  Intrusive<Storage> storage;  ///< empty on a symbolic tensor
+  Shape shape;
+  std::array<std::int64_t, Shape::max_rank> strides;  ///< in elements; only the first rank() are set
+
+  TAPESTRY_API static void destroy(TensorImpl* impl) noexcept;
+};
+
+[[noreturn]] TAPESTRY_API void throw_empty_tensor();
+
+}  // namespace tapestry::detail

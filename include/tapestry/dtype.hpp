@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "tapestry/detail/config.hpp"
+
+namespace tapestry {
+
+/// Element types. `unknown` is the type of an untyped placeholder until it is fed.
+enum class DType : std::uint8_t { unknown, boolean, uint8, int32, int64, float32, float64 };
+
+inline constexpr DType boolean = DType::boolean;
+inline constexpr DType uint8 = DType::uint8;
+inline constexpr DType int32 = DType::int32;
+inline constexpr DType int64 = DType::int64;
+inline constexpr DType float32 = DType::float32;
+inline constexpr DType float64 = DType::float64;
+
+/// "float32", "bool": NumPy's names.
+TAPESTRY_API std::string to_string(DType dtype);
+/// "float", "double", "int32", "bool": the names in TensorFlow's messages.
+TAPESTRY_API std::string_view tensorflow_name(DType dtype);
+
+/// Bytes of one element.
+constexpr std::size_t size_of(DType dtype) {
+  constexpr std::size_t sizes[] = {0, 1, 1, 4, 8, 4, 8};
+  return sizes[static_cast<std::size_t>(dtype)];
+}
+constexpr bool is_floating(DType dtype) { return dtype >= DType::float32; }
+constexpr bool is_integer(DType dtype) { return dtype >= DType::uint8 && dtype <= DType::int64; }
+
+/// PyTorch's result_type for two tensors: bool < integers < floats, and the wider of two of a kind.
+constexpr DType promote(DType a, DType b) { return a > b ? a : b; }
+
+/// The DType of a C++ element type; `long` and `long long` are both int64.
+template <class T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, bool>) {
+    return boolean;
+  } else if constexpr (std::is_same_v<T, std::uint8_t>) {
+    return uint8;
+  } else if constexpr (std::is_same_v<T, float>) {
+    return float32;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return float64;
+  } else {
+    static_assert(std::is_integral_v<T> && std::is_signed_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
+                  "an element is bool, uint8_t, int32_t, int64_t, float or double");
+    return sizeof(T) == 4 ? int32 : int64;
+  }
+}
+
+namespace detail {
+
+/// Calls `f.template operator()<T>()` with the C++ type of a known dtype.
+template <class F>
+decltype(auto) visit_dtype(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::boolean:
+      return f.template operator()<bool>();
+    case DType::uint8:
+      return f.template operator()<std::uint8_t>();
+    case DType::int32:
+      return f.template operator()<std::int32_t>();
+    case DType::int64:
+      return f.template operator()<std::int64_t>();
+    case DType::float32:
+      return f.template operator()<float>();
+    default:
+      return f.template operator()<double>();
+  }
+}
+
+}  // namespace detail
+}  // namespace tapestry

@@ -1,0 +1,261 @@
+#pragma once
+
+#include <array>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "tapestry/tensor.hpp"
+
+namespace tapestry {
+
+class Backend;
+class Call;
+class Variable;
+
+/// A function kept inside an attribute: the gradient of `custom_gradient`, the body of `recompute`.
+using Closure = std::shared_ptr<const std::function<Tensors(const Tensors&)>>;
+
+/// The value of an op's attribute.
+using AttrValue = std::variant<bool, std::int64_t, double, DType, Device, Ints, Shape, std::string, Closure>;
+
+struct Attr {
+  std::string_view name;  ///< lives for ever: a literal, or interned
+  AttrValue value;
+};
+
+/// An op's attributes: a short immutable list of named values, shared by its copies.
+class TAPESTRY_API Attrs {
+ public:
+  Attrs() = default;
+  Attrs(std::initializer_list<Attr> items);
+
+  /// The value of an attribute; throws NotFoundError when there is none of that name and type.
+  template <class T>
+  const T& get(std::string_view name) const {
+    const AttrValue* value = find(name);
+    const T* typed = value ? std::get_if<T>(value) : nullptr;
+    if (!typed) throw_missing(name);
+    return *typed;
+  }
+  const AttrValue* find(std::string_view name) const;
+  const Attr* begin() const { return list_ ? list_->data() : nullptr; }
+  const Attr* end() const { return list_ ? list_->data() + list_->size() : nullptr; }
+  bool empty() const { return !list_; }
+  friend bool operator==(const Attrs& a, const Attrs& b);
+
+ private:
+  [[noreturn]] static void throw_missing(std::string_view name);
+  std::shared_ptr<const SmallVector<Attr, 2>> list_;
+};
+/// "transpose_a=true, axis=[0,1]"
+TAPESTRY_API std::string to_string(const Attrs& attrs);
+
+/// How an op brings its inputs to one element type before `infer` sees them. Every change is a Cast op of its own.
+struct Promotion {
+  enum class Kind : std::uint8_t { none, common, floating };
+  Kind kind = Kind::none;
+  int first = 0;  ///< the inputs before this one keep their types (the condition of `where`)
+};
+inline constexpr Promotion no_promotion{};
+/// All inputs get the widest type among them, as PyTorch's result_type has it.
+inline constexpr Promotion common_type{Promotion::Kind::common};
+/// As `common_type`; whole numbers and bools become float32.
+inline constexpr Promotion floating_type{Promotion::Kind::floating};
+
+/// Which inputs and outputs (bits 0, 1, ...) the gradient reads the elements of. Of the others it may read dtype and
+/// shape only, and a tape lets their memory go.
+struct Needs {
+  std::uint32_t inputs = ~0U;
+  std::uint32_t outputs = ~0U;
+};
+inline constexpr Needs needs_nothing{0, 0};
+inline constexpr Needs needs_inputs{~0U, 0};
+inline constexpr Needs needs_outputs{0, ~0U};
+
+/// Nothing flows back through the op: comparisons, argmax, shapes.
+struct NoGradient {};
+inline constexpr NoGradient no_gradient{};
+/// The op's gradient exists in mathematics and is not written: asking for it throws LookupError with the op's name.
+struct NotDifferentiableYet {};
+inline constexpr NotDifferentiableYet not_differentiable_yet{};
+
+/// The gradient of an op: from the gradients of its outputs (empty handles where nothing flows) to those of its inputs
+/// (empty handles where none is), one each. It is a composition of public ops and never touches elements, so
+/// derivatives of any order, and gradients as graphs, come by themselves. An op of one output may take its gradient as
+/// a Tensor.
+class Gradient {
+ public:
+  Gradient(NotDifferentiableYet = {}) {}   // NOLINT(google-explicit-constructor)
+  Gradient(NoGradient) : flows_(false) {}  // NOLINT(google-explicit-constructor)
+  template <class F>
+  requires(std::is_invocable_v<F, const Call&, const Tensor&> || std::is_invocable_v<F, const Call&, const Tensors&>)
+      Gradient(F f) {  // NOLINT(google-explicit-constructor): written as a lambda in an op's definition
+    if constexpr (std::is_invocable_v<F, const Call&, const Tensor&>) {
+      function_ = [f](const Call& call, const Tensors& g) -> Tensors { return f(call, g[0]); };
+    } else {
+      function_ = [f](const Call& call, const Tensors& g) -> Tensors { return f(call, g); };
+    }
+  }
+
+  /// Whether anything can flow back through the op.
+  bool flows() const { return flows_; }
+  /// Whether there is a function to call.
+  explicit operator bool() const { return static_cast<bool>(function_); }
+  Tensors operator()(const Call& call, const Tensors& gradients) const { return function_(call, gradients); }
+
+ private:
+  std::function<Tensors(const Call&, const Tensors&)> function_;
+  bool flows_ = true;
+};
+
+/// An operation: a constant, written once, that serves eager execution, the tape and the graph on every device.
+struct Op {
+  std::string name;  ///< TensorFlow's
+  /// Checks the inputs and attributes and tells dtype and shape of every output; the only shape code of an op. It must
+  /// work when sizes are unknown.
+  std::function<Specs(const Call&)> infer = {};
+  /// Computes the outputs, which are allocated, by the backend's kernel families.
+  std::function<void(Backend&, const Call&)> forward = {};
+  /// Instead of `forward`, for an op whose output shares its input's memory.
+  std::function<Tensor(const Call&, const Spec&)> view = {};
+  /// Instead of `forward`, for ops from outside the library: computes on the host. The inputs are contiguous; the
+  /// outputs are written through `call.output_data<T>(i)`.
+  std::function<void(const Call&)> cpu = {};
+  Gradient gradient = {};
+  Promotion promotion = no_promotion;
+  Needs needs = {};
+  /// The inputs (bits 0, 1, ...; the last for all from 31 on) of which the op itself reads dtype and shape only. They need
+  /// no value: what `sum_like` and its kin are given by a gradient has often let its memory go.
+  std::uint32_t shape_inputs = 0;
+  bool broadcasts = false;  ///< the gradient of an input that was broadcast is summed to the input's shape
+  bool stateful = false;    ///< two calls with equal inputs may differ (random numbers), or the op changes a Variable
+};
+
+/// One application of an op. A tape is a list of calls; a node of a graph is a call with a name.
+class TAPESTRY_API Call {
+ public:
+  Call(const Op& op, Tensors inputs, Attrs attrs, Where where, std::string_view name = {})
+      : op_(&op), inputs_(std::move(inputs)), attrs_(std::move(attrs)), where_(where) {
+    if (!name.empty()) name_ = std::make_shared<const std::string>(name);
+  }
+
+  const Op& op() const { return *op_; }
+  /// The op's name: "MatMul".
+  const std::string& type() const { return op_->name; }
+  /// What the caller named this application; by default the op's name.
+  const std::string& name() const { return name_ ? *name_ : op_->name; }
+  const Tensors& inputs() const { return inputs_; }
+  const Tensors& outputs() const { return outputs_; }
+  const Tensor& input(std::size_t i) const { return inputs_[i]; }
+  const Tensor& output(std::size_t i = 0) const { return outputs_[i]; }
+  const Attrs& attrs() const { return attrs_; }
+  template <class T>
+  const T& attr(std::string_view name) const {
+    return attrs_.get<T>(name);
+  }
+  Where where() const { return where_; }
+  /// For an op's gradient: whether anybody asks for the gradient of that input. A costly one that nobody asks for is
+  /// better left out, as an empty handle.
+  bool wants_gradient(std::size_t i) const { return i >= 32 || (unwanted_gradients_ >> i & 1) == 0; }
+
+  /// For an op's `cpu` function: the elements of an output, to be written.
+  template <class T>
+  T* output_data(std::size_t i = 0) const {
+    return const_cast<T*>(outputs_[i].data<T>(where_));
+  }
+
+  /// For the dispatcher, tapes and graphs.
+  Tensors& mutable_inputs() { return inputs_; }
+  Tensors& mutable_outputs() { return outputs_; }
+  void set_unwanted_gradients(std::uint32_t inputs) { unwanted_gradients_ = inputs; }
+
+ private:
+  const Op* op_;
+  Tensors inputs_, outputs_;
+  Attrs attrs_;
+  Where where_;
+  std::uint32_t unwanted_gradients_ = 0;
+  std::shared_ptr<const std::string> name_;
+};
+using Operation = Call;
+
+/// An argument of an op: a tensor, a Variable (which is read) or a C++ number (which takes the dtype of the other
+/// arguments), with the place where it was written. Always a parameter by value; never kept.
+/// `tensor()` of a float number is float64, so that it loses no digit on its way to the dtype that it takes.
+class TAPESTRY_API In {
+ public:
+  In(const Tensor& tensor, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
+      : tensor_(&tensor), where_{file, line} {}
+  In(const Variable& variable, const char* file = __builtin_FILE(), int line = __builtin_LINE());  // NOLINT
+  template <class T>
+  requires std::is_arithmetic_v<T> In(T number, const char* file = __builtin_FILE(),
+                                      int line = __builtin_LINE())  // NOLINT
+      : own_(Init(number).tensor(std::is_floating_point_v<T> ? std::optional(float64) : std::nullopt)),
+        number_(true),
+        where_{file, line} {}
+  In(const Tensor& tensor, Where where) : tensor_(&tensor), where_(where) {}
+
+  const Tensor& tensor() const { return tensor_ ? *tensor_ : own_; }
+  const Tensor* operator->() const { return &tensor(); }
+  operator const Tensor&() const { return tensor(); }  // NOLINT(google-explicit-constructor)
+  bool is_number() const { return number_; }
+  Where where() const { return where_; }
+
+ private:
+  const Tensor* tensor_ = nullptr;  ///< the caller's; nullptr: own_
+  Tensor own_;
+  bool number_ = false;
+  Where where_;
+};
+
+/// A list argument of an op, such as what `concat` joins, with the place where it was written.
+class TAPESTRY_API InList {
+ public:
+  InList(std::initializer_list<Tensor> tensors, Where where = Where::here())  // NOLINT
+      : tensors_(tensors), where_(where) {}
+  InList(const std::vector<Tensor>& tensors, Where where = Where::here())  // NOLINT
+      : tensors_(tensors), where_(where) {}
+  template <std::size_t N>
+  InList(const std::array<Tensor, N>& tensors, Where where = Where::here())  // NOLINT
+      : tensors_(tensors.begin(), tensors.end()), where_(where) {}
+  InList(const Tensors& tensors, Where where = Where::here()) : tensors_(tensors), where_(where) {}  // NOLINT
+
+  const Tensors& tensors() const { return tensors_; }
+  Where where() const { return where_; }
+
+ private:
+  Tensors tensors_;
+  Where where_;
+};
+
+/// Applies an op: the one door through which everything executes. Promotes and checks the inputs, infers, allocates,
+/// runs the op on its device and tells this thread's tapes and traces.
+TAPESTRY_API Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs = {},
+                          std::string_view name = {});
+/// The same for an op of a variable number of inputs, of several outputs, or of none.
+TAPESTRY_API Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::string_view name,
+                               Where where);
+
+/// Adds an op to the registry and returns the registered one, which lives for ever. Throws InvalidArgumentError when it
+/// lacks a name, `infer`, or exactly one of `forward`, `view` and `cpu`, and when the name is taken.
+TAPESTRY_API const Op& register_op(Op op);
+/// Gives a registered op its gradient. Throws LookupError when the op has one already.
+TAPESTRY_API void register_gradient(std::string_view op, Gradient gradient);
+/// Applies a registered op by its name. Throws NotFoundError, "Unrecognized Op name X".
+TAPESTRY_API Tensor apply_op(std::string_view op, InList inputs, const Attrs& attrs = {}, std::string_view name = {});
+
+/// The registered op of that name, or nullptr.
+TAPESTRY_API const Op* find_op(std::string_view name);
+/// All registered ops, by name.
+TAPESTRY_API std::vector<const Op*> registered_ops();
+
+/// `infer` of an op whose one output is like its first input.
+TAPESTRY_API Specs same_shape(const Call& call);
+
+}  // namespace tapestry

@@ -1,0 +1,78 @@
+#pragma once
+
+#include "tapestry/ops/arguments.hpp"
+
+namespace tapestry {
+
+// New tensors. They are float32 on the CPU unless the options say otherwise: `zeros({2, 3}, {.dtype = float64})`. A
+// negative size throws InvalidArgumentError, and more memory than there is ResourceExhaustedError.
+
+/// Tensors of the given shape, all elements 0, or all 1.
+TAPESTRY_API Tensor zeros(const Shape& shape, const TensorOptions& options = {}, std::string_view name = {},
+                          Where where = Where::here());
+TAPESTRY_API Tensor ones(const Shape& shape, const TensorOptions& options = {}, std::string_view name = {},
+                         Where where = Where::here());
+/// A tensor of the given shape whose elements are all `value`: a number, or a tensor that broadcasts to the shape. The
+/// dtype is the value's (1 is int32, 1.0 is float32) unless the options say otherwise.
+TAPESTRY_API Tensor full(const Shape& shape, In value, const TensorOptions& options = {}, std::string_view name = {});
+
+/// A tensor like x whose elements are all 0, or all 1.
+TAPESTRY_API Tensor zeros_like(In x, std::string_view name = {});
+TAPESTRY_API Tensor ones_like(In x, std::string_view name = {});
+
+/// The matrix [rows, columns] with ones on its main diagonal and zeros elsewhere; square by default.
+TAPESTRY_API Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options = {},
+                        std::string_view name = {}, Where where = Where::here());
+inline Tensor eye(std::int64_t size, const TensorOptions& options = {}, std::string_view name = {},
+                  Where where = Where::here()) {
+  return eye(size, size, options, name, where);
+}
+
+namespace detail {
+
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+
+/// The dtype of `arange`: float32 as soon as one bound is a float, int64 when one is a 64-bit number, else int32.
+template <Number... T>
+constexpr DType arange_type() {
+  if ((std::floating_point<T> || ...)) return float32;
+  return ((sizeof(T) > sizeof(std::int32_t)) || ...) ? int64 : int32;
+}
+TAPESTRY_API Tensor arange(double start, double stop, double step, TensorOptions options, DType natural_type,
+                           std::string_view name, Where where);
+
+}  // namespace detail
+
+/// The numbers start, start + step, ... before stop, as numpy.arange: of shape [ceil((stop - start) / step)], which is
+/// empty when the step leads away from stop. Without floats among the arguments the dtype is int32 (int64 for 64-bit
+/// arguments), otherwise float32. Bounds are exact up to 2^53. Throws InvalidArgumentError for a step of 0.
+template <detail::Number T, detail::Number U, detail::Number V>
+Tensor arange(T start, U stop, V step, const TensorOptions& options = {}, std::string_view name = {},
+              Where where = Where::here()) {
+  return detail::arange(static_cast<double>(start), static_cast<double>(stop), static_cast<double>(step), options,
+                        detail::arange_type<T, U, V>(), name, where);
+}
+template <detail::Number T, detail::Number U>
+Tensor arange(T start, U stop, const TensorOptions& options = {}, std::string_view name = {},
+              Where where = Where::here()) {
+  return detail::arange(static_cast<double>(start), static_cast<double>(stop), 1, options, detail::arange_type<T, U>(),
+                        name, where);
+}
+template <detail::Number T>
+Tensor arange(T stop, const TensorOptions& options = {}, std::string_view name = {}, Where where = Where::here()) {
+  return detail::arange(0, static_cast<double>(stop), 1, options, detail::arange_type<T>(), name, where);
+}
+
+/// `count` numbers evenly spaced from start to stop, both included. Throws InvalidArgumentError for a count below 1.
+TAPESTRY_API Tensor linspace(double start, double stop, std::int64_t count = 50, const TensorOptions& options = {},
+                             std::string_view name = {}, Where where = Where::here());
+
+/// For labels of shape [...] (whole numbers): the tensor [..., depth] with 1 at each label's place and 0 elsewhere. A
+/// label outside [0, depth) gives a row of zeros.
+TAPESTRY_API Tensor one_hot(In labels, std::int64_t depth, DType dtype = float32, std::string_view name = {});
+inline Tensor one_hot(In labels, std::int64_t depth, const NodeName auto& name) {
+  return one_hot(labels, depth, float32, name);
+}
+
+}  // namespace tapestry

@@ -1,0 +1,126 @@
+#pragma once
+
+#include "tapestry/ops/arguments.hpp"
+
+namespace tapestry {
+
+// Elementwise mathematics. Functions of several tensors broadcast as NumPy does and bring their arguments to one dtype
+// as PyTorch's result_type does; a C++ number takes the dtype of the tensors beside it. Shapes that do not broadcast
+// and dtypes that an op has no kernel for throw InvalidArgumentError.
+
+// ---- Arithmetic: any dtype but bool -------------------------------------------------------------------------------
+
+TAPESTRY_API Tensor add(In a, In b, std::string_view name = {});
+TAPESTRY_API Tensor subtract(In a, In b, std::string_view name = {});
+TAPESTRY_API Tensor multiply(In a, In b, std::string_view name = {});
+/// a / b in floats: whole numbers become float32, as in PyTorch and Python 3.
+TAPESTRY_API Tensor divide(In a, In b, std::string_view name = {});
+/// a / b where b is not 0, and 0 where it is. Whole numbers become float32.
+TAPESTRY_API Tensor divide_no_nan(In a, In b, std::string_view name = {});
+/// The largest whole number not above a / b, in the dtype of the arguments: -7 // 2 is -4.
+TAPESTRY_API Tensor floor_divide(In a, In b, std::string_view name = {});
+/// a - floor_divide(a, b) * b, which has the sign of b: TensorFlow's floormod, Python's %.
+TAPESTRY_API Tensor mod(In a, In b, std::string_view name = {});
+/// a to the power of b. The gradient with respect to b is 0 where a is not positive.
+TAPESTRY_API Tensor power(In a, In b, std::string_view name = {});
+/// The larger of a and b; NaN if either is. Where they are equal the gradient goes to a.
+TAPESTRY_API Tensor maximum(In a, In b, std::string_view name = {});
+/// The smaller of a and b; NaN if either is. Where they are equal the gradient goes to a.
+TAPESTRY_API Tensor minimum(In a, In b, std::string_view name = {});
+/// (a - b) squared.
+TAPESTRY_API Tensor squared_difference(In a, In b, std::string_view name = {});
+/// The angle of the point (x, y), in (-pi, pi].
+TAPESTRY_API Tensor atan2(In y, In x, std::string_view name = {});
+/// a * log(b), and 0 where a is 0 whatever b is.
+TAPESTRY_API Tensor xlogy(In a, In b, std::string_view name = {});
+
+TAPESTRY_API Tensor negative(In x, std::string_view name = {});
+/// The gradient at 0 is 0.
+TAPESTRY_API Tensor abs(In x, std::string_view name = {});
+/// -1, 0 or 1; NaN stays NaN.
+TAPESTRY_API Tensor sign(In x, std::string_view name = {});
+TAPESTRY_API Tensor square(In x, std::string_view name = {});
+/// x limited to [low, high]; NaN stays NaN. The gradient passes in the closed interval.
+TAPESTRY_API Tensor clip(In x, In low, In high, std::string_view name = {});
+
+inline Tensor operator+(In a, In b) { return add(a, b); }
+inline Tensor operator-(In a, In b) { return subtract(a, b); }
+inline Tensor operator*(In a, In b) { return multiply(a, b); }
+inline Tensor operator/(In a, In b) { return divide(a, b); }
+inline Tensor operator-(In x) { return negative(x); }
+
+// ---- Functions of floats: whole numbers and bools become float32 --------------------------------------------------
+
+TAPESTRY_API Tensor reciprocal(In x, std::string_view name = {});
+TAPESTRY_API Tensor sqrt(In x, std::string_view name = {});
+/// 1 / sqrt(x)
+TAPESTRY_API Tensor rsqrt(In x, std::string_view name = {});
+TAPESTRY_API Tensor exp(In x, std::string_view name = {});
+/// exp(x) - 1, accurate near 0.
+TAPESTRY_API Tensor expm1(In x, std::string_view name = {});
+/// The natural logarithm: -inf at 0, NaN below.
+TAPESTRY_API Tensor log(In x, std::string_view name = {});
+/// log(1 + x), accurate near 0.
+TAPESTRY_API Tensor log1p(In x, std::string_view name = {});
+TAPESTRY_API Tensor sin(In x, std::string_view name = {});
+TAPESTRY_API Tensor cos(In x, std::string_view name = {});
+TAPESTRY_API Tensor tan(In x, std::string_view name = {});
+TAPESTRY_API Tensor asin(In x, std::string_view name = {});
+TAPESTRY_API Tensor acos(In x, std::string_view name = {});
+TAPESTRY_API Tensor atan(In x, std::string_view name = {});
+TAPESTRY_API Tensor sinh(In x, std::string_view name = {});
+TAPESTRY_API Tensor cosh(In x, std::string_view name = {});
+TAPESTRY_API Tensor tanh(In x, std::string_view name = {});
+/// The error function.
+TAPESTRY_API Tensor erf(In x, std::string_view name = {});
+TAPESTRY_API Tensor floor(In x, std::string_view name = {});
+TAPESTRY_API Tensor ceil(In x, std::string_view name = {});
+/// To the nearest whole number, halves to the even one.
+TAPESTRY_API Tensor round(In x, std::string_view name = {});
+/// Whether an element is NaN; whether it is neither NaN nor infinite.
+TAPESTRY_API Tensor is_nan(In x, std::string_view name = {});
+TAPESTRY_API Tensor is_finite(In x, std::string_view name = {});
+
+// ---- Activations --------------------------------------------------------------------------------------------------
+
+/// max(x, 0); NaN stays NaN, and the gradient at 0 is 0. Any dtype but bool.
+TAPESTRY_API Tensor relu(In x, std::string_view name = {});
+/// x where it is positive, alpha * x elsewhere.
+TAPESTRY_API Tensor leaky_relu(In x, double alpha = 0.2, std::string_view name = {});
+inline Tensor leaky_relu(In x, const NodeName auto& name) { return leaky_relu(x, 0.2, name); }
+/// x where it is positive, exp(x) - 1 elsewhere.
+TAPESTRY_API Tensor elu(In x, std::string_view name = {});
+/// x * Phi(x), Phi the distribution function of the normal distribution; `approximate` takes the tanh form of Hendrycks
+/// and Gimpel 2016.
+TAPESTRY_API Tensor gelu(In x, bool approximate = false, std::string_view name = {});
+inline Tensor gelu(In x, const NodeName auto& name) { return gelu(x, false, name); }
+/// x * sigmoid(x), also known as swish.
+TAPESTRY_API Tensor silu(In x, std::string_view name = {});
+/// 1 / (1 + exp(-x)), without overflow.
+TAPESTRY_API Tensor sigmoid(In x, std::string_view name = {});
+/// log(1 + exp(x)), without overflow.
+TAPESTRY_API Tensor softplus(In x, std::string_view name = {});
+
+// ---- Comparison and logic: bool results ---------------------------------------------------------------------------
+
+/// A NaN is unequal to everything, itself included.
+TAPESTRY_API Tensor equal(In a, In b, std::string_view name = {});
+TAPESTRY_API Tensor not_equal(In a, In b, std::string_view name = {});
+TAPESTRY_API Tensor less(In a, In b, std::string_view name = {});
+TAPESTRY_API Tensor less_equal(In a, In b, std::string_view name = {});
+TAPESTRY_API Tensor greater(In a, In b, std::string_view name = {});
+TAPESTRY_API Tensor greater_equal(In a, In b, std::string_view name = {});
+/// Of bools only.
+TAPESTRY_API Tensor logical_and(In a, In b, std::string_view name = {});
+TAPESTRY_API Tensor logical_or(In a, In b, std::string_view name = {});
+TAPESTRY_API Tensor logical_not(In x, std::string_view name = {});
+/// a where the condition (a bool tensor) holds, b elsewhere; all three broadcast. What is not taken gets no gradient,
+/// but a NaN in its own gradient still spreads: make the argument itself safe, as in `where(x > 0, log(where(x > 0, x,
+/// 1)), 0)`.
+TAPESTRY_API Tensor where(In condition, In a, In b, std::string_view name = {});
+
+/// x with another element type; x itself when it has it already. Floats are truncated towards zero, and to bool is x !=
+/// 0. A gradient passes between floats only.
+TAPESTRY_API Tensor cast(In x, DType dtype, std::string_view name = {});
+
+}  // namespace tapestry

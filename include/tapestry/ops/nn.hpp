@@ -1,0 +1,127 @@
+#pragma once
+
+#include <string>
+
+#include "tapestry/ops/arguments.hpp"
+#include "tapestry/ops/reduce.hpp"
+
+namespace tapestry {
+
+// What neural networks are made of, in float32 and float64; whole numbers become float32. Images are NHWC: [batch,
+// height, width, channels].
+
+// ---- Softmax and losses
+
+/// exp(x) / sum(exp(x)) along an axis, without overflow: positive and summing to 1.
+TAPESTRY_API Tensor softmax(In x, std::int64_t axis = -1, std::string_view name = {});
+inline Tensor softmax(In x, const NodeName auto& name) { return softmax(x, -1, name); }
+/// log(softmax(x)) without loss of digits.
+TAPESTRY_API Tensor log_softmax(In x, std::int64_t axis = -1, std::string_view name = {});
+inline Tensor log_softmax(In x, const NodeName auto& name) { return log_softmax(x, -1, name); }
+
+// The losses take the labels first, in TensorFlow's order, and give one number per example: their mean is
+// `reduce_mean(softmax_cross_entropy(labels, logits))`.
+
+/// -sum(labels * log_softmax(logits)) over the last axis: [..., classes] twice gives [...]. The labels are
+/// distributions over the classes, such as one-hot rows; they need not sum to 1.
+TAPESTRY_API Tensor softmax_cross_entropy(In labels, In logits, std::string_view name = {});
+/// -log_softmax(logits) at the label: labels [...] (int32 or int64) and logits [..., classes] give [...]. Throws
+/// InvalidArgumentError for a label outside [0, classes).
+TAPESTRY_API Tensor sparse_softmax_cross_entropy(In labels, In logits, std::string_view name = {});
+/// -(labels * log(p) + (1 - labels) * log(1 - p)) with p = sigmoid(logits), accurate for logits of any size. Of one
+/// shape, element by element.
+TAPESTRY_API Tensor sigmoid_cross_entropy(In labels, In logits, std::string_view name = {});
+
+// ---- Convolution and pooling
+
+/// A size, stride or dilation of a window over an image: one number for both directions, or {vertical, horizontal}.
+struct Size2d {
+  std::int64_t height, width;
+  template <AxisNumber T>
+  constexpr Size2d(T both) : height(static_cast<std::int64_t>(both)), width(height) {}  // NOLINT: one for both
+  constexpr Size2d(std::int64_t vertical, std::int64_t horizontal) : height(vertical), width(horizontal) {}
+};
+
+/// What a window finds outside an image: nothing ("VALID": windows lie within the image), as much as makes the output
+/// ceil(input / stride) ("SAME": the odd row goes to the bottom, the odd column to the right), or explicit widths.
+class Padding2d {
+ public:
+  Padding2d(const char* scheme, Where where = Where::here());  // NOLINT(google-explicit-constructor): its name
+  template <AxisNumber T>
+  Padding2d(T all_sides)  // NOLINT(google-explicit-constructor): one number for all sides
+      : Padding2d(all_sides, all_sides, all_sides, all_sides) {}
+  Padding2d(std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right)
+      : scheme_("EXPLICIT"), widths_{0, 0, top, bottom, left, right, 0, 0} {}
+
+  /// "SAME", "VALID" or "EXPLICIT".
+  const std::string& scheme() const { return scheme_; }
+  /// TensorFlow's `explicit_paddings`: two numbers for each of the four axes; empty unless explicit.
+  const Ints& widths() const { return widths_; }
+
+ private:
+  std::string scheme_;
+  Ints widths_;
+};
+
+struct Conv2dOptions {
+  Size2d strides = 1;
+  Padding2d padding = "VALID";
+  Size2d dilations = 1;     ///< distance of neighbouring elements of the filter in the image
+  std::int64_t groups = 1;  ///< input and output channels are cut into that many parts, convolved separately
+};
+/// Cross-correlation, TensorFlow's conv2d: x [batch, height, width, in] with a filter [height, width, in / groups, out]
+/// gives [batch, out height, out width, out]. Throws InvalidArgumentError when channels do not fit, and when the filter
+/// is larger than the image.
+TAPESTRY_API Tensor conv2d(In x, In filter, const Conv2dOptions& options = {}, std::string_view name = {});
+inline Tensor conv2d(In x, In filter, const NodeName auto& name) { return conv2d(x, filter, {}, name); }
+
+struct Pool2dOptions {
+  Size2d window = 2;
+  Size2d strides = 0;           ///< 0: the window's size, so that windows tile the image
+  Padding2d padding = "VALID";  ///< explicit widths must be smaller than the window
+};
+/// The largest element, or the mean, of each window of each channel. Padding never wins a maximum and does not count in
+/// a mean. Of several largest elements the first gets the gradient.
+TAPESTRY_API Tensor max_pool2d(In x, const Pool2dOptions& options = {}, std::string_view name = {});
+inline Tensor max_pool2d(In x, const NodeName auto& name) { return max_pool2d(x, {}, name); }
+TAPESTRY_API Tensor avg_pool2d(In x, const Pool2dOptions& options = {}, std::string_view name = {});
+inline Tensor avg_pool2d(In x, const NodeName auto& name) { return avg_pool2d(x, {}, name); }
+
+// ---- Normalization
+
+struct Moments {
+  Tensor mean, variance;  ///< the population's variance
+};
+/// Mean and variance along axes: what `batch_norm` takes while training is `moments(x, {0, 1, 2})` for images and
+/// `moments(x, 0)` for rows.
+TAPESTRY_API Moments moments(In x, const Axes& axes = {}, const ReduceOptions& options = {},
+                             std::string_view name = {});
+
+/// (x - mean) / sqrt(variance + epsilon) * scale + offset, TensorFlow's batch_normalization: the tensors broadcast to
+/// x, usually [channels] each. An empty Tensor as offset or scale leaves it out.
+TAPESTRY_API Tensor batch_norm(In x, In mean, In variance, In offset, In scale, double epsilon = 1e-3,
+                               std::string_view name = {});
+
+struct LayerNormOptions {
+  double epsilon = 1e-5;
+};
+/// x normalized to mean 0 and variance 1 along its last axis, then times scale plus offset, which broadcast to x
+/// (usually [features] each); Ba, Kiros and Hinton 2016. An empty Tensor as scale or offset leaves it out.
+TAPESTRY_API Tensor layer_norm(In x, In scale, In offset, const LayerNormOptions& options = {},
+                               std::string_view name = {});
+inline Tensor layer_norm(In x, In scale, In offset, const NodeName auto& name) {
+  return layer_norm(x, scale, offset, {}, name);
+}
+
+// ---- Layers
+
+/// x with each element set to 0 with probability `rate`, and the others divided by 1 - rate, so that means stay; x
+/// itself for a rate of 0. Draws from the global random stream. Throws InvalidArgumentError unless 0 <= rate < 1.
+TAPESTRY_API Tensor dropout(In x, double rate, std::string_view name = {});
+/// The rows of params [rows, ...] at the ids (int32 or int64): the result's shape is that of ids, then [...]. Throws
+/// InvalidArgumentError for an id outside [0, rows).
+TAPESTRY_API Tensor embedding_lookup(In params, In ids, std::string_view name = {});
+/// x [..., channels] plus a bias [channels].
+TAPESTRY_API Tensor bias_add(In x, In bias, std::string_view name = {});
+
+}  // namespace tapestry

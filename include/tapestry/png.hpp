@@ -1,0 +1,14 @@
+#pragma once
+
+#include <filesystem>
+
+#include "tapestry/tensor.hpp"
+
+namespace tapestry {
+
+/// Writes a picture as a PNG file: uint8 of shape [height,width] (grey) or [height,width,3] (red, green, blue). The
+/// file appears whole or not at all. Throws InvalidArgumentError for another type or shape, NotFoundError when the
+/// folder does not exist, FailedPreconditionError when the file cannot be written.
+TAPESTRY_API void write_png(const std::filesystem::path& path, const Tensor& image, Where where = Where::here());
+
+}  // namespace tapestry

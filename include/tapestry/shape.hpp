@@ -1,0 +1,83 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <ranges>
+#include <ranges>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tapestry/detail/config.hpp"
+#include "tapestry/detail/small_vector.hpp"
+
+namespace tapestry {
+
+/// The sizes of a tensor's dimensions, row-major, outermost first; `{}` is a scalar's. At most 8 dimensions. A size of
+/// -1 is a dimension known only when a graph runs; it stands in specs and on symbolic tensors only.
+class TAPESTRY_API Shape {
+ public:
+  static constexpr int max_rank = 8;
+
+  constexpr Shape() = default;
+  Shape(std::initializer_list<std::int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
+  /// Throws InvalidArgumentError above 8 dimensions and for a size below -1.
+  Shape(std::span<const std::int64_t> sizes);                                 // NOLINT(google-explicit-constructor)
+  Shape(const std::vector<std::int64_t>& sizes) : Shape(std::span(sizes)) {}  // NOLINT(google-explicit-constructor)
+  Shape(const Ints& sizes) : Shape(std::span<const std::int64_t>(sizes)) {}   // NOLINT(google-explicit-constructor)
+
+  int rank() const { return rank_; }
+  /// Product of the sizes; -1 when one of them is unknown. Never overflows: a shape whose size does not fit 64 bits is
+  /// refused where it is made.
+  std::int64_t size() const;
+  bool is_known() const;
+
+  std::int64_t operator[](int i) const { return sizes_[static_cast<std::size_t>(i)]; }
+  /// The size of an axis that may count from the end; throws InvalidArgumentError when there is no such axis.
+  std::int64_t dim(std::int64_t axis) const;
+  const std::int64_t* begin() const { return sizes_.data(); }
+  const std::int64_t* end() const { return sizes_.data() + rank_; }
+  std::int64_t front() const { return sizes_[0]; }
+  std::int64_t back() const { return sizes_[static_cast<std::size_t>(rank_ - 1)]; }
+
+  void push_back(std::int64_t size);
+  void set(int i, std::int64_t size) { sizes_[static_cast<std::size_t>(i)] = size; }
+  void insert(int i, std::int64_t size);
+  void erase(int i);
+
+  operator std::span<const std::int64_t>() const { return {begin(), end()}; }  // NOLINT(google-explicit-constructor)
+  std::vector<std::int64_t> to_vector() const { return {begin(), end()}; }
+  friend bool operator==(const Shape& a, const Shape& b) {
+    return a.rank_ == b.rank_ && std::equal(a.begin(), a.end(), b.begin());
+  }
+
+ private:
+  std::array<std::int64_t, max_rank> sizes_{};
+  int rank_ = 0;
+};
+
+}  // namespace tapestry
+
+/// size() counts elements; a span of a shape must not take it for the number of dimensions.
+template <>
+inline constexpr bool std::ranges::disable_sized_range<tapestry::Shape> = true;
+
+namespace tapestry {
+
+/// "[2,3]", "[]", "[?,784]": as in TensorFlow's messages.
+TAPESTRY_API std::string to_string(const Shape& shape);
+TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+/// The axis as 0 ... rank-1; negative ones count from the end. Throws InvalidArgumentError when there is no such axis.
+TAPESTRY_API int normalize_axis(std::int64_t axis, int rank);
+
+/// The shape that two shapes broadcast to (NumPy's rules). A size of -1 stays unknown unless the other size decides it.
+/// Throws InvalidArgumentError, "Incompatible shapes: [2,3] vs. [4,3]".
+TAPESTRY_API Shape broadcast_shapes(const Shape& a, const Shape& b);
+
+/// The distance in elements between neighbours along each axis of a contiguous tensor.
+TAPESTRY_API std::array<std::int64_t, Shape::max_rank> row_major_strides(const Shape& shape);
+
+}  // namespace tapestry

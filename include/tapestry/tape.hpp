@@ -1,0 +1,252 @@
+#pragma once
+
+#include <array>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tapestry/op.hpp"
+#include "tapestry/variable.hpp"
+
+namespace tapestry {
+
+struct TapeOptions {
+  bool persistent = false;               ///< `gradient` may be called more than once
+  bool watch_accessed_variables = true;  ///< trainable Variables are watched when they are read
+};
+
+/// What the gradient is of a source that the target does not depend on.
+enum class Unconnected {
+  none,  ///< an empty Tensor
+  zero,  ///< zeros of the source's shape
+};
+
+/// One tensor or several, with the place where they were written.
+class TAPESTRY_API TensorList {
+ public:
+  TensorList() = default;
+  TensorList(const Tensor& tensor, Where where = Where::here()) : tensors_{tensor}, where_(where) {}  // NOLINT
+  TensorList(const std::vector<Tensor>& tensors, Where where = Where::here())                         // NOLINT
+      : tensors_(tensors), where_(where) {}
+  TensorList(std::initializer_list<Tensor> tensors, Where where = Where::here())  // NOLINT
+      : tensors_(tensors), where_(where) {}
+  template <std::size_t N>
+  TensorList(const std::array<Tensor, N>& tensors, Where where = Where::here())  // NOLINT
+      : tensors_(tensors.begin(), tensors.end()), where_(where) {}
+
+  const Tensors& tensors() const { return tensors_; }
+  Where where() const { return where_; }
+
+ private:
+  Tensors tensors_;
+  Where where_;
+};
+
+/// What a gradient is taken with respect to: a tensor, or a Variable (all its values that the tape saw).
+class TAPESTRY_API Source {
+ public:
+  Source(const Tensor& tensor) : tensor_(tensor) {}                        // NOLINT
+  Source(const Variable& variable) : tensor_(), cell_(variable.cell()) {}  // NOLINT
+
+  const Tensor& tensor() const { return tensor_; }
+  const std::shared_ptr<Variable::Cell>& cell() const { return cell_; }
+
+ private:
+  Tensor tensor_;
+  std::shared_ptr<Variable::Cell> cell_;
+};
+
+template <class T>
+concept GradientSource = std::convertible_to<const T&, Source>;
+
+struct GradientOptions {
+  /// The gradients that flow into the targets, one each and of their shapes; by default ones.
+  TensorList output_gradients = {};
+  Unconnected unconnected = Unconnected::none;
+};
+
+/// Records the ops of this thread while it lives, to differentiate what they computed. Only ops that depend on
+/// something watched are kept, and of their tensors only what the gradients need.
+///
+/// Tapes nest: what an inner tape's `gradient` computes is recorded by the outer ones, so derivatives of any order need
+/// nothing else. Recording, differentiating and freeing are loops: a chain of a million ops needs no deep stack.
+class TAPESTRY_API GradientTape {
+ public:
+  explicit GradientTape(const TapeOptions& options = {});
+  ~GradientTape();
+  GradientTape(const GradientTape&) = delete;
+  GradientTape& operator=(const GradientTape&) = delete;
+
+  /// From now on, ops that use these are recorded. Throws InvalidArgumentError for a dtype that has no gradients.
+  void watch(const Tensor& tensor, Where where = Where::here());
+  void watch(const Variable& variable, Where where = Where::here());
+  template <class T>
+  void watch(const std::vector<T>& sources, Where where = Where::here()) {
+    for (const T& source : sources) watch(source, where);
+  }
+  template <class T>
+  void watch(std::initializer_list<T> sources, Where where = Where::here()) {
+    watch(std::vector<T>(sources), where);
+  }
+
+  /// The derivative of the sum of the targets' elements with respect to each source, of its shape. An unconnected
+  /// source gives an empty Tensor, unless the options ask for zeros. A tape that is not persistent stops recording
+  /// here, lets its records go as it walks them, and throws FailedPreconditionError the next time. Throws LookupError
+  /// for an op without a gradient on the way.
+  Tensor gradient(const TensorList& targets, const Source& source, const GradientOptions& options = {});
+  std::vector<Tensor> gradient(const TensorList& targets, std::initializer_list<Source> sources,
+                               const GradientOptions& options = {}) {
+    return gradients(targets, std::vector<Source>(sources), options);
+  }
+  template <GradientSource T>
+  std::vector<Tensor> gradient(const TensorList& targets, const std::vector<T>& sources,
+                               const GradientOptions& options = {}) {
+    return gradients(targets, std::vector<Source>(sources.begin(), sources.end()), options);
+  }
+  template <GradientSource First, GradientSource Second, GradientSource... Rest>
+  std::array<Tensor, 2 + sizeof...(Rest)> gradient(const TensorList& targets, const First& first, const Second& second,
+                                                   const Rest&... rest) {
+    std::vector<Tensor> found = gradients(targets, {Source(first), Source(second), Source(rest)...}, {});
+    std::array<Tensor, 2 + sizeof...(Rest)> result;
+    std::move(found.begin(), found.end(), result.begin());
+    return result;
+  }
+
+  /// All first derivatives: the result's shape is the target's, then the source's. One backward walk per element of the
+  /// target.
+  Tensor jacobian(const TensorList& target, const Source& source);
+  /// For a target [b, ...] whose row i depends on row i of the source [b, ...] only: the jacobian of each row, of shape
+  /// [b, target's rest, source's rest]. One backward walk per element of a target's row.
+  Tensor batch_jacobian(const TensorList& target, const Source& source);
+
+  /// Lets the tape sleep until the returned object goes. Throws FailedPreconditionError when it is not recording.
+  class Pause;
+  [[nodiscard]] Pause stop_recording(Where where = Where::here());
+  /// Forgets everything that was recorded and watched, and records on.
+  void reset();
+
+  std::vector<Variable> watched_variables() const;
+  /// Number of recorded ops.
+  std::size_t size() const;
+  /// Bytes of tensor data that the records keep alive.
+  std::size_t bytes() const;
+
+ private:
+  std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Source>& sources,
+                                const GradientOptions& options);
+
+  class Record;
+  std::unique_ptr<Record> record_;
+};
+
+class TAPESTRY_API GradientTape::Pause {
+ public:
+  explicit Pause(Record& record);
+  ~Pause();
+  Pause(const Pause&) = delete;
+  Pause& operator=(const Pause&) = delete;
+
+ private:
+  Record& record_;
+};
+
+// ---- Functional forms
+// -------------------------------------------------------------------------------------------------
+
+/// `value_and_grad(f)(x)` is the pair of f(x) and its gradient with respect to x; with several arguments, Tensors or
+/// Variables, the second is a std::array. f returns one Tensor.
+template <class F>
+auto value_and_grad(F f) {
+  return [f = std::move(f)](const auto&... xs) {
+    GradientTape tape;
+    (tape.watch(xs), ...);
+    Tensor value = f(xs...);
+    auto gradient = tape.gradient(value, xs...);
+    return std::pair{std::move(value), std::move(gradient)};
+  };
+}
+
+/// `grad(f)(x)` is the gradient of f at x; with several arguments, a std::array of them.
+template <class F>
+auto grad(F f) {
+  return [both = value_and_grad(std::move(f))](const auto&... xs) { return both(xs...).second; };
+}
+
+using TensorFunction = std::function<Tensor(const Tensor&)>;
+
+/// `hessian(f)(x)`: the second derivatives of a scalar function, of x's shape twice.
+TAPESTRY_API TensorFunction hessian(TensorFunction f);
+
+/// f(x) and the pullback: the function from a gradient of f(x) to the gradient of x.
+TAPESTRY_API std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& x);
+/// f(x) and v^T J, the derivative's transpose applied to v, which has f(x)'s shape.
+TAPESTRY_API std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& x, const Tensor& v);
+/// f(x) and J v, the derivative in the direction v, which has x's shape: two backward walks, by the identity that the
+/// pullback's own pullback is the push-forward (J. Townsend, "A new trick for calculating Jacobian vector products",
+/// 2017).
+TAPESTRY_API std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Tensor& v);
+/// The same as a function of x and v.
+inline auto vjp(TensorFunction f) {
+  return [f = std::move(f)](const Tensor& x, const Tensor& v) { return vjp(f, x, v); };
+}
+inline auto jvp(TensorFunction f) {
+  return [f = std::move(f)](const Tensor& x, const Tensor& v) { return jvp(f, x, v); };
+}
+
+/// What the function given to `custom_gradient` returns: its value, and the gradients of its arguments, one each, from
+/// the gradient of the value.
+struct CustomGradient {
+  Tensor value;
+  std::function<Tensors(const Tensor&)> gradient;
+};
+
+namespace detail {
+TAPESTRY_API Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, const Tensors& inputs,
+                                    Where where);
+TAPESTRY_API Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& inputs, Where where);
+
+/// Calls f with the tensors as separate arguments.
+template <class F, std::size_t... I>
+decltype(auto) spread(const F& f, const Tensors& xs, std::index_sequence<I...>) {
+  return f(xs[I]...);
+}
+}  // namespace detail
+
+/// A function with a gradient of its own:
+///
+///     auto log1pexp = tp::custom_gradient([](const tp::Tensor& x) -> tp::CustomGradient {
+///       auto e = tp::exp(x);
+///       return {tp::log(1.0 + e), [=](const tp::Tensor& g) -> tp::Tensors { return {g * (1.0 - 1.0 / (1.0 + e))}; }};
+///     });
+///
+/// The gradient is made of ops, so it can be differentiated again.
+template <class F>
+auto custom_gradient(F f) {
+  return [f = std::move(f)](const std::convertible_to<Tensor> auto&... xs) {
+    return detail::custom_gradient(
+        [&f](const Tensors& inputs) -> CustomGradient {
+          return detail::spread(f, inputs, std::make_index_sequence<sizeof...(xs)>());
+        },
+        Tensors{Tensor(xs)...}, Where{});
+  };
+}
+
+/// f, of which a tape keeps nothing but the arguments and the Variables that f reads: the backward pass computes f
+/// again, from the same values and random numbers. Trades time for memory. A tensor that f captures counts as a
+/// constant: what is to have a gradient must be an argument or a Variable. (T. Chen et al., "Training deep nets with
+/// sublinear memory cost", 2016.)
+template <class F>
+auto recompute(F f) {
+  return [f = std::move(f)](const std::convertible_to<Tensor> auto&... xs) {
+    return detail::recompute(
+        [f](const Tensors& inputs) -> Tensor {
+          return detail::spread(f, inputs, std::make_index_sequence<sizeof...(xs)>());
+        },
+        Tensors{Tensor(xs)...}, Where{});
+  };
+}
+
+}  // namespace tapestry

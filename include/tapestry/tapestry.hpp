@@ -1,0 +1,19 @@
+#pragma once
+
+// Everything but the xtensor bridge, which is <tapestry/xtensor.hpp>.
+#include "tapestry/data.hpp"
+#include "tapestry/device.hpp"
+#include "tapestry/dtype.hpp"
+#include "tapestry/error.hpp"
+#include "tapestry/numpy_legacy.hpp"
+#include "tapestry/op.hpp"
+#include "tapestry/ops.hpp"
+#include "tapestry/png.hpp"
+#include "tapestry/random.hpp"
+#include "tapestry/shape.hpp"
+#include "tapestry/tape.hpp"
+#include "tapestry/tensor.hpp"
+#include "tapestry/train.hpp"
+#include "tapestry/variable.hpp"
+
+namespace tp = tapestry;

@@ -1,0 +1,246 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <optional>
+#include <ranges>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tapestry/detail/config.hpp"
+#include "tapestry/detail/tensor_impl.hpp"
+#include "tapestry/device.hpp"
+#include "tapestry/dtype.hpp"
+#include "tapestry/error.hpp"
+#include "tapestry/shape.hpp"
+
+namespace tapestry {
+
+class Index;
+class Tensor;
+
+/// What is known of a tensor before it has a value; -1 in the shape is a size known later.
+struct Spec {
+  DType dtype = DType::unknown;
+  Shape shape;
+  friend bool operator==(const Spec&, const Spec&) = default;
+};
+using Specs = SmallVector<Spec, 1>;
+
+/// A list of tensors, such as an op's inputs; converts to and from std::vector<Tensor>.
+using Tensors = SmallVector<Tensor, 2>;
+
+/// A cheap handle on an immutable value of up to 8 dimensions. It is eager (it has data) or symbolic (it has only a
+/// dtype and a shape until a graph runs). An empty handle, `if (!t)`, is what TensorFlow calls None.
+class TAPESTRY_API Tensor {
+ public:
+  Tensor() = default;
+
+  explicit operator bool() const { return static_cast<bool>(impl_); }
+  /// Whether both handles name the same tensor. For the elements there is `tp::equal`.
+  bool is(const Tensor& other) const { return impl_.get() == other.impl_.get(); }
+  bool operator==(const Tensor&) const = delete;  // use tp::equal(a, b) for elements, a.is(b) for identity
+
+  const Shape& shape() const { return impl().shape; }
+  DType dtype() const { return impl().dtype; }
+  Device device() const { return impl().device; }
+  int rank() const { return impl().shape.rank(); }
+  /// Number of elements; -1 when a size is unknown.
+  std::int64_t size() const { return impl().shape.size(); }
+  /// A number that no other tensor of the process has.
+  std::int64_t id() const { return impl().id; }
+  bool is_symbolic() const { return !impl().storage; }
+  Spec spec() const { return {dtype(), shape()}; }
+
+  /// The value of a tensor of one element, converted to T. Throws InvalidArgumentError for any other size, and
+  /// FailedPreconditionError for a symbolic tensor.
+  template <class T>
+  T item(Where where = Where::here()) const {
+    T value;
+    copy_out(&value, 1, dtype_of<T>(), "item", where);
+    return value;
+  }
+  /// The elements in row-major order, converted to T.
+  template <class T>
+  std::vector<T> to_vector(Where where = Where::here()) const {
+    const auto count = static_cast<std::size_t>(std::max<std::int64_t>(size(), 0));
+    if constexpr (std::is_same_v<T, bool>) {
+      const auto bytes = cast_copy_bool(where);
+      return std::vector<bool>(bytes.begin(), bytes.end());
+    } else {
+      std::vector<T> values(count);
+      copy_out(values.data(), -1, dtype_of<T>(), "to_vector", where);
+      return values;
+    }
+  }
+  /// The elements themselves, row-major. Throws FailedPreconditionError unless the tensor is eager, on the CPU and
+  /// contiguous (see `contiguous`), and InvalidArgumentError when T is another element type. Valid while a handle
+  /// lives.
+  template <class T>
+  const T* data(Where where = Where::here()) const {
+    return static_cast<const T*>(host_data(dtype_of<T>(), where));
+  }
+
+  /// This tensor on another device; itself when it is there already. Recorded, as every op.
+  Tensor to(Device device, Where where = Where::here()) const;
+  /// This tensor with another element type; itself when it has it already. Floats are truncated towards zero.
+  Tensor cast(DType dtype, Where where = Where::here()) const;
+  /// This tensor with its elements in row-major order without gaps: a copy for a transposed or sliced view.
+  Tensor contiguous(Where where = Where::here()) const;
+  bool is_contiguous() const { return impl().contiguous; }
+  /// Distances between neighbours along each axis, in elements; 0 along a broadcast axis.
+  std::span<const std::int64_t> strides() const {
+    return {impl().strides.data(), static_cast<std::size_t>(impl().shape.rank())};
+  }
+
+  /// NumPy's basic indexing: whole numbers, `tp::all`, `tp::range`, `tp::newaxis`, `tp::ellipsis`. A view.
+  template <class... Indices>
+    requires(std::constructible_from<Index, Indices> && ...)
+  Tensor operator()(Index first, Indices... rest) const;
+
+  /// "float32[64,784] cpu min -0.42 max 2.8 mean 0.13", and how many are NaN, if any.
+  std::string describe() const;
+
+  /// For backends and the dispatcher only: the implementation, which must not be empty.
+  detail::TensorImpl& impl() const {
+    if (!impl_) [[unlikely]]
+      detail::throw_empty_tensor();
+    return *impl_;
+  }
+  explicit Tensor(detail::Intrusive<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  void copy_out(void* out, std::int64_t count, DType dtype, std::string_view what, Where where) const;
+  std::vector<std::uint8_t> cast_copy_bool(Where where) const;
+  const void* host_data(DType dtype, Where where) const;
+
+  detail::Intrusive<detail::TensorImpl> impl_;
+};
+
+/// Prints the elements as NumPy does: `[ 2 -1]`.
+TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+/// As numpy.set_printoptions.
+struct PrintOptions {
+  int precision = 8;      ///< digits after the point, at most
+  int threshold = 1000;   ///< more elements than this are summarised with `...`
+  int edge_items = 3;     ///< elements shown at each end of a summarised axis
+  int line_width = 75;    ///< characters
+  bool suppress = false;  ///< never use the scientific notation
+};
+TAPESTRY_API void set_print_options(const PrintOptions& options);
+TAPESTRY_API PrintOptions print_options();
+
+/// A literal: a number, a tensor, a container or a nested list of them. Literals follow TensorFlow: 1 is int32, 1.0 is
+/// float32 and true is bool; a container keeps its element type, and of a mixed list the widest type wins.
+class TAPESTRY_API Init {
+ public:
+  template <class T>
+  requires std::is_arithmetic_v<T> Init(
+      T number) {  // NOLINT(google-explicit-constructor): a literal stands for its tensor
+    if constexpr (std::is_floating_point_v<T>) {
+      real_ = static_cast<double>(number);
+      dtype_ = float32;
+    } else if constexpr (std::is_same_v<T, bool>) {
+      whole_ = number;
+      dtype_ = boolean;
+    } else {
+      whole_ = static_cast<std::int64_t>(number);
+      dtype_ = sizeof(T) > 4 || (sizeof(T) == 4 && std::is_unsigned_v<T>) ? int64 : int32;
+    }
+  }
+  Init(const Tensor& tensor) : kind_(Kind::tensor), dtype_(tensor.dtype()), tensor_(tensor) {}  // NOLINT
+  Init(std::initializer_list<Init> items);                                                      // NOLINT
+  template <std::ranges::contiguous_range R>
+  requires(std::is_arithmetic_v<std::ranges::range_value_t<R>> && !std::convertible_to<R, std::string_view>)
+      Init(const R& items)
+      : Init(copy_of(std::ranges::data(items), static_cast<std::int64_t>(std::ranges::size(items)))) {}
+  Init(const std::vector<bool>& items);  // NOLINT
+  template <class T>
+  requires(!std::is_arithmetic_v<T>) Init(const std::vector<T>& rows)  // NOLINT(google-explicit-constructor)
+      : kind_(Kind::list), items_(rows.begin(), rows.end()) {}
+
+  /// The tensor of this literal, with the given element type or its own. Throws InvalidArgumentError for a ragged list.
+  Tensor tensor(std::optional<DType> dtype = {}, Where where = {}) const;
+
+ private:
+  enum class Kind : std::uint8_t { number, tensor, list };
+  friend class InitFlattener;
+
+  template <class T>
+  static Tensor copy_of(const T* items, std::int64_t count) {
+    return copy_of(items, dtype_of<T>(), count);
+  }
+  static Tensor copy_of(const void* items, DType dtype, std::int64_t count);
+
+  Kind kind_ = Kind::number;
+  DType dtype_ = DType::unknown;
+  double real_ = 0;
+  std::int64_t whole_ = 0;
+  Tensor tensor_;
+  std::vector<Init> items_;
+};
+
+/// A tensor of a literal, by default on the CPU, optionally in another shape of the same size.
+TAPESTRY_API Tensor tensor(const Init& value, Where where = Where::here());
+TAPESTRY_API Tensor tensor(const Init& value, const Shape& shape, Where where = Where::here());
+template <class T>
+Tensor tensor(const Init& value, Where where = Where::here()) {
+  return value.tensor(dtype_of<T>(), where);
+}
+template <class T>
+Tensor tensor(const Init& value, const Shape& shape, Where where = Where::here()) {
+  return tensor(Init(value.tensor(dtype_of<T>(), where)), shape, where);
+}
+
+struct AllIndex {};
+struct EllipsisIndex {};
+struct NewAxisIndex {};
+struct RangeIndex {
+  std::optional<std::int64_t> start, stop;
+  std::int64_t step = 1;
+};
+
+inline constexpr AllIndex all{};            ///< Python's `:`
+inline constexpr EllipsisIndex ellipsis{};  ///< Python's `...`
+inline constexpr NewAxisIndex newaxis{};    ///< numpy.newaxis
+/// Python's `start:stop:step`; std::nullopt stands for a missing bound.
+constexpr RangeIndex range(std::optional<std::int64_t> start, std::optional<std::int64_t> stop, std::int64_t step = 1) {
+  return {start, stop, step};
+}
+constexpr RangeIndex range(std::int64_t stop) { return {std::nullopt, stop, 1}; }
+
+/// One index of `x(...)`, with the place where it was written.
+class TAPESTRY_API Index {
+ public:
+  enum class Kind : std::uint8_t { number, range, colon, dots, new_axis };
+
+  template <std::integral T>
+  Index(T i, Where at = Where::here()) : kind(Kind::number), where(at) {  // NOLINT
+    range.start = static_cast<std::int64_t>(i);
+  }
+  Index(RangeIndex r, Where at = Where::here()) : kind(Kind::range), range(r), where(at) {}  // NOLINT
+  Index(AllIndex, Where at = Where::here()) : kind(Kind::colon), where(at) {}                // NOLINT
+  Index(EllipsisIndex, Where at = Where::here()) : kind(Kind::dots), where(at) {}            // NOLINT
+  Index(NewAxisIndex, Where at = Where::here()) : kind(Kind::new_axis), where(at) {}         // NOLINT
+
+  Kind kind;
+  RangeIndex range;
+  Where where;
+};
+
+namespace detail {
+TAPESTRY_API Tensor index(const Tensor& x, std::initializer_list<Index> indices);
+}
+
+// `first` is converted where the caller wrote it, and so knows that place.
+template <class... Indices>
+  requires(std::constructible_from<Index, Indices> && ...)
+Tensor Tensor::operator()(Index first, Indices... rest) const {
+  return detail::index(*this, {first, Index(rest)...});
+}
+
+}  // namespace tapestry

@@ -1,0 +1,7 @@
+#pragma once
+
+// Training: optimizers, learning-rate schedules, clipping of gradients.
+#include "tapestry/train/clip.hpp"
+#include "tapestry/train/optimizer.hpp"
+#include "tapestry/train/optimizers.hpp"
+#include "tapestry/train/schedules.hpp"

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tapestry/tape.hpp"
+#include "tapestry/train/schedules.hpp"
+#include "tapestry/variable.hpp"
+
+namespace tapestry {
+
+enum class Update : std::uint8_t;
+
+namespace train {
+
+using GradientsAndVariables = std::vector<std::pair<Tensor, Variable>>;
+
+struct ApplyOptions {
+  std::optional<Variable> global_step = {};  ///< a scalar of a number type, to which 1 is added after the updates
+};
+
+/// Changes Variables so that a loss falls: the part that all optimizers have in common.
+///
+///     tp::train::AdamOptimizer opt(0.001);
+///     for (int i = 0; i < 1000; ++i) opt.minimize([&] { return loss(); });
+///
+/// What an optimizer remembers of a Variable are its slots, Variables of the same shape, made when it is first updated.
+/// An optimizer keeps the Variables alive that it has slots of. It belongs to one thread at a time.
+class TAPESTRY_API Optimizer {
+ public:
+  using Loss = std::function<Tensor()>;
+
+  virtual ~Optimizer();
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Computes the loss and its gradients and applies them; returns the loss, as it was before the update. Without
+  /// Variables, all trainable ones that the loss reads are meant. Throws InvalidArgumentError when there is nothing to
+  /// optimize, or when the loss depends on none of the Variables.
+  Tensor minimize(const Loss& loss, const ApplyOptions& options = {}, Where where = Where::here());
+  Tensor minimize(const Loss& loss, const std::vector<Variable>& variables, const ApplyOptions& options = {},
+                  Where where = Where::here());
+  Tensor minimize(const Loss& loss, std::initializer_list<Variable> variables, const ApplyOptions& options = {},
+                  Where where = Where::here()) {
+    return minimize(loss, std::vector<Variable>(variables), options, where);
+  }
+
+  /// The gradients of the loss (of the sum of its elements, if it has several), each with its Variable; empty where the
+  /// loss does not depend on it. Without Variables, of all trainable ones that the loss reads, in the order of their
+  /// first reads. A Variable that is named is watched even if it is not trainable.
+  GradientsAndVariables compute_gradients(const Loss& loss, Where where = Where::here());
+  GradientsAndVariables compute_gradients(const Loss& loss, const std::vector<Variable>& variables,
+                                          Where where = Where::here());
+
+  /// A loss that has been computed already has lost its history: these throw InvalidArgumentError, with TensorFlow's
+  /// text.
+  [[noreturn]] Tensor minimize(const Tensor& loss, const std::vector<Variable>& variables = {},
+                               const ApplyOptions& options = {}, Where where = Where::here());
+  [[noreturn]] GradientsAndVariables compute_gradients(const Tensor& loss, const std::vector<Variable>& variables = {},
+                                                       Where where = Where::here());
+
+  /// Makes one step. Pairs with an empty gradient are skipped; a Variable that is given twice is updated twice, one
+  /// after the other, as in TensorFlow. Throws InvalidArgumentError when no pair has a gradient, when a gradient does
+  /// not have its Variable's dtype, shape and device, and when the learning rate is no number >= 0; then nothing has
+  /// changed.
+  void apply_gradients(const GradientsAndVariables& gradients, const ApplyOptions& options = {},
+                       Where where = Where::here());
+  /// The same with the gradients in one list and their Variables in another of the same length.
+  void apply_gradients(const TensorList& gradients, const std::vector<Variable>& variables,
+                       const ApplyOptions& options = {}, Where where = Where::here());
+
+  const std::string& name() const { return name_; }
+  /// Number of steps made.
+  std::int64_t iterations() const;
+  /// The rate of the next step.
+  double learning_rate() const { return learning_rate_(iterations()); }
+  void set_learning_rate(LearningRate rate) { learning_rate_ = std::move(rate); }
+
+  /// What the optimizer remembers of a Variable: `opt.get_slot(w, "momentum")`. Throws NotFoundError when it has no
+  /// such slot, or has not updated the Variable yet.
+  Variable get_slot(const Variable& variable, std::string_view slot, Where where = Where::here()) const;
+  std::vector<std::string> get_slot_names() const;
+  /// All that the optimizer remembers, for checkpoints: the number of steps, then the slots.
+  std::vector<Variable> variables() const;
+
+ protected:
+  struct Slot {
+    std::string name;
+    double initial_value = 0;
+  };
+  /// The numbers of an update's formula.
+  using Numbers = SmallVector<double, 8>;
+
+  Optimizer(std::string name, Update formula, LearningRate learning_rate, std::vector<Slot> slots);
+
+ private:
+  /// The formula's numbers for one step; the first is number 1.
+  virtual Numbers numbers(double learning_rate, std::int64_t step) const = 0;
+
+  struct State {
+    Variable variable;
+    std::vector<Variable> slots;
+  };
+  struct Evaluation {
+    Tensor loss;
+    GradientsAndVariables gradients;
+  };
+  static Evaluation evaluate(const Loss& loss, const std::vector<Variable>* variables, Where where);
+  Tensor minimize_all(const Loss& loss, const std::vector<Variable>* variables, const ApplyOptions& options,
+                      Where where);
+  const std::vector<Variable>& slots_of(const Variable& variable);
+
+  std::string name_;
+  Update formula_;
+  LearningRate learning_rate_;
+  std::vector<Slot> slots_;
+  Variable iterations_;
+  std::vector<State> states_;  ///< in the order of the first updates
+  std::unordered_map<const Variable::Cell*, std::size_t> state_of_;
+};
+
+}  // namespace train
+}  // namespace tapestry

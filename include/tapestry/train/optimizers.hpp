@@ -1,0 +1,133 @@
+#pragma once
+
+#include "tapestry/train/optimizer.hpp"
+
+namespace tapestry::train {
+
+// Names and default values are TensorFlow 1's. v is the Variable, g its gradient, lr the learning rate; the other
+// letters are slots, which start at 0 unless told otherwise. `weight_decay` is PyTorch's: weight_decay * v is added to
+// g. Where TensorFlow and PyTorch differ, it is said which one is followed. Options out of their range throw
+// InvalidArgumentError.
+
+struct GradientDescentOptions {
+  double weight_decay = 0;
+};
+
+/// v -= lr * g
+class TAPESTRY_API GradientDescentOptimizer final : public Optimizer {
+ public:
+  explicit GradientDescentOptimizer(LearningRate learning_rate, const GradientDescentOptions& options = {},
+                                    Where where = Where::here());
+
+ private:
+  Numbers numbers(double learning_rate, std::int64_t step) const override;
+  GradientDescentOptions options_;
+};
+
+struct MomentumOptions {
+  bool use_nesterov = false;
+  double weight_decay = 0;
+};
+
+/// m = momentum * m + g, then v -= lr * m, or with Nesterov's momentum v -= lr * (g + momentum * m). Slot: "momentum".
+///
+/// As TensorFlow and PyTorch (without dampening). Sutskever et al. ("On the importance of initialization and momentum
+/// in deep learning", 2013) have lr inside m, which differs only when the rate changes.
+class TAPESTRY_API MomentumOptimizer final : public Optimizer {
+ public:
+  MomentumOptimizer(LearningRate learning_rate, double momentum, const MomentumOptions& options = {},
+                    Where where = Where::here());
+
+ private:
+  Numbers numbers(double learning_rate, std::int64_t step) const override;
+  double momentum_;
+  MomentumOptions options_;
+};
+
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+};
+
+/// m = beta1 * m + (1 - beta1) * g, s = beta2 * s + (1 - beta2) * g^2, and in step number t
+/// v -= lr * (m / (1 - beta1^t)) / (sqrt(s / (1 - beta2^t)) + epsilon). Slots: "m", "v" (for s).
+///
+/// Algorithm 1 of D. Kingma, J. Ba, "Adam: a method for stochastic optimization", 2015, as PyTorch. TensorFlow adds
+/// epsilon to sqrt(s) before the correction by 1 - beta2^t, so that there it counts for more in the first steps. t
+/// counts the steps of the optimizer, as in TensorFlow, not those of one Variable.
+class TAPESTRY_API AdamOptimizer final : public Optimizer {
+ public:
+  explicit AdamOptimizer(LearningRate learning_rate = 0.001, const AdamOptions& options = {},
+                         Where where = Where::here());
+
+ private:
+  Numbers numbers(double learning_rate, std::int64_t step) const override;
+  AdamOptions options_;
+};
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;
+};
+
+/// v -= lr * weight_decay * v, then as AdamOptimizer, whose m and s do not see the decay. Slots: "m", "v".
+///
+/// Algorithm 2 of I. Loshchilov, F. Hutter, "Decoupled weight decay regularization", 2019, as PyTorch (whose default
+/// decay this is) and Keras, in which the decay is multiplied by the learning rate and not only by its schedule.
+class TAPESTRY_API AdamWOptimizer final : public Optimizer {
+ public:
+  explicit AdamWOptimizer(LearningRate learning_rate = 0.001, const AdamWOptions& options = {},
+                          Where where = Where::here());
+
+ private:
+  Numbers numbers(double learning_rate, std::int64_t step) const override;
+  AdamWOptions options_;
+};
+
+struct RMSPropOptions {
+  double decay = 0.9;
+  double momentum = 0;
+  double epsilon = 1e-10;
+  double weight_decay = 0;
+};
+
+/// s = decay * s + (1 - decay) * g^2, m = momentum * m + lr * g / sqrt(s + epsilon), v -= m. Slots: "rms" (s, which
+/// starts at 1), "momentum" (m).
+///
+/// T. Tieleman, G. Hinton, "Lecture 6.5: RMSProp", 2012, as TensorFlow 1. PyTorch starts s at 0, adds epsilon (1e-8) to
+/// the square root, has decay 0.99, and lr outside m.
+class TAPESTRY_API RMSPropOptimizer final : public Optimizer {
+ public:
+  explicit RMSPropOptimizer(LearningRate learning_rate, const RMSPropOptions& options = {},
+                            Where where = Where::here());
+
+ private:
+  Numbers numbers(double learning_rate, std::int64_t step) const override;
+  RMSPropOptions options_;
+};
+
+struct AdagradOptions {
+  double initial_accumulator_value = 0.1;
+  double epsilon = 1e-7;
+  double weight_decay = 0;
+};
+
+/// s += g^2, v -= lr * g / (sqrt(s) + epsilon). Slot: "accumulator" (s, which starts at initial_accumulator_value).
+///
+/// J. Duchi, E. Hazan, Y. Singer, "Adaptive subgradient methods for online learning and stochastic optimization", 2011,
+/// as TensorFlow 2. TensorFlow 1 has no epsilon; PyTorch starts s at 0 and has epsilon 1e-10.
+class TAPESTRY_API AdagradOptimizer final : public Optimizer {
+ public:
+  explicit AdagradOptimizer(LearningRate learning_rate, const AdagradOptions& options = {},
+                            Where where = Where::here());
+
+ private:
+  Numbers numbers(double learning_rate, std::int64_t step) const override;
+  AdagradOptions options_;
+};
+
+}  // namespace tapestry::train

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <type_traits>
+#include <vector>
+
+#include "tapestry/error.hpp"
+
+namespace tapestry::train {
+
+/// How large an optimizer's steps are: a number, which is the constant schedule, or a function from the number of steps
+/// made before (0 for the first) to a number, such as those below.
+class TAPESTRY_API LearningRate {
+ public:
+  /// Throws InvalidArgumentError for a negative, infinite or NaN rate.
+  template <class T>
+  requires std::is_arithmetic_v<T> LearningRate(
+      T rate, Where where = Where::here())  // NOLINT(google-explicit-constructor): a number is a rate
+      : LearningRate(static_cast<double>(rate), where) {}
+  LearningRate(double rate, Where where = Where::here());  // NOLINT(google-explicit-constructor)
+  template <class F>
+  requires(std::is_invocable_r_v<double, const F&, std::int64_t> && !std::same_as<F, LearningRate>)
+      LearningRate(F schedule)
+      : schedule_(std::move(schedule)) {}  // NOLINT(google-explicit-constructor)
+
+  double operator()(std::int64_t step) const { return schedule_(step); }
+
+ private:
+  std::function<double(std::int64_t)> schedule_;
+};
+
+// The schedules are values; arguments that make no sense throw InvalidArgumentError.
+
+/// values[i] from after boundaries[i - 1] up to and including boundaries[i]; the last value from there on: TensorFlow's
+/// PiecewiseConstantDecay.
+class TAPESTRY_API PiecewiseConstantDecay {
+ public:
+  /// Boundaries grow strictly; there is one value more than boundaries.
+  PiecewiseConstantDecay(std::vector<std::int64_t> boundaries, std::vector<double> values, Where where = Where::here());
+  double operator()(std::int64_t step) const;
+
+ private:
+  std::vector<std::int64_t> boundaries_;
+  std::vector<double> values_;
+};
+
+struct ExponentialDecayOptions {
+  bool staircase = false;  ///< the exponent is rounded down: a step every `decay_steps`
+};
+
+/// initial_rate * decay_rate ^ (step / decay_steps): TensorFlow's ExponentialDecay. With the staircase it is PyTorch's
+/// StepLR(step_size = decay_steps, gamma = decay_rate).
+class TAPESTRY_API ExponentialDecay {
+ public:
+  ExponentialDecay(double initial_rate, std::int64_t decay_steps, double decay_rate,
+                   const ExponentialDecayOptions& options = {}, Where where = Where::here());
+  double operator()(std::int64_t step) const;
+
+ private:
+  double initial_rate_, decay_rate_;
+  std::int64_t decay_steps_;
+  bool staircase_;
+};
+
+struct CosineDecayOptions {
+  double alpha = 0;  ///< the lowest rate, as a fraction of the initial one
+};
+
+/// initial_rate * ((1 - alpha) * (1 + cos(pi * min(step / decay_steps, 1))) / 2 + alpha): half a cosine wave, then
+/// flat. TensorFlow's CosineDecay, PyTorch's CosineAnnealingLR. (I. Loshchilov, F. Hutter, "SGDR: Stochastic gradient
+/// descent with warm restarts", 2017.)
+class TAPESTRY_API CosineDecay {
+ public:
+  CosineDecay(double initial_rate, std::int64_t decay_steps, const CosineDecayOptions& options = {},
+              Where where = Where::here());
+  double operator()(std::int64_t step) const;
+
+ private:
+  double initial_rate_, alpha_;
+  std::int64_t decay_steps_;
+};
+
+struct LinearWarmupOptions {
+  double start_factor = 0;  ///< the first rate, as a fraction of the one after the warm-up
+};
+
+/// Another schedule (or number) after a warm-up: for `warmup_steps` steps the rate grows in equal parts from
+/// start_factor * after(0) to after(0), then it is after(step - warmup_steps). PyTorch's LinearLR followed by another
+/// scheduler. (P. Goyal et al., "Accurate, large minibatch SGD: training ImageNet in 1 hour", 2017, section 2.2.)
+class TAPESTRY_API LinearWarmup {
+ public:
+  LinearWarmup(LearningRate after, std::int64_t warmup_steps, const LinearWarmupOptions& options = {},
+               Where where = Where::here());
+  double operator()(std::int64_t step) const;
+
+ private:
+  LearningRate after_;
+  std::int64_t warmup_steps_;
+  double start_factor_;
+};
+
+}  // namespace tapestry::train

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tapestry/op.hpp"
+
+namespace tapestry {
+
+struct VariableOptions {
+  std::string name = "Variable";
+  bool trainable = true;
+  DType dtype = DType::unknown;  ///< unknown: the initial value's
+};
+
+/// A named, mutable cell that holds a tensor. Copies of a Variable are handles on the same cell. A value that was read
+/// never changes: an assignment gives the cell another one.
+class TAPESTRY_API Variable {
+ public:
+  explicit Variable(const Init& initial_value, const VariableOptions& options = {}, Where where = Where::here());
+  explicit Variable(std::initializer_list<Init> initial_value, const VariableOptions& options = {},
+                    Where where = Where::here())
+      : Variable(Init(initial_value), options, where) {}
+
+  /// The current value. Tapes that watch Variables see the read.
+  Tensor value() const;
+  operator Tensor() const { return value(); }  // NOLINT(google-explicit-constructor): reading is what a Variable is for
+
+  /// Each sets the value and returns the new one. The dtype and shape stay: anything else throws InvalidArgumentError
+  /// and changes nothing. A C++ number or a tensor of another dtype is converted as by `cast`, but floats never to
+  /// whole numbers.
+  Tensor assign(In value);
+  Tensor assign_add(In delta);
+  Tensor assign_sub(In delta);
+
+  const std::string& name() const;
+  const Shape& shape() const;
+  DType dtype() const;
+  Device device() const;
+  bool trainable() const;
+  /// Whether both handles name the same cell.
+  bool is(const Variable& other) const { return cell_ == other.cell_; }
+
+  struct Cell;
+  /// For tapes, optimizers and graphs.
+  const std::shared_ptr<Cell>& cell() const { return cell_; }
+  /// (A template, because the literal in `Variable(0)` is a null pointer as well.)
+  template <std::same_as<std::shared_ptr<Cell>> Pointer>
+  explicit Variable(Pointer cell) : cell_(std::move(cell)) {}
+
+ private:
+  std::shared_ptr<Cell> cell_;
+};
+
+}  // namespace tapestry

@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cctype>
+#include <charconv>
+#include <mutex>
+
+#include "backend/backend.hpp"
+#include "core/make_tensor.hpp"
+#include "tapestry/device.hpp"
+
+namespace tapestry {
+namespace {
+
+constexpr int max_kinds = 16;
+constexpr int gpu_kind = 1;
+
+/// The kinds of devices. Backends live for ever: tensors in static variables outlive every destructor here.
+struct Kinds {
+  std::mutex mutex;
+  std::array<std::atomic<Backend*>, max_kinds> backends{};
+  int count = gpu_kind + 1;
+
+  Kinds() { backends[0] = make_cpu_backend().release(); }
+};
+
+Kinds& kinds() {
+  static Kinds& instance = *new Kinds;
+  return instance;
+}
+
+Backend* backend_or_null(int kind) {
+  return kind >= 0 && kind < max_kinds
+             ? kinds().backends[static_cast<std::size_t>(kind)].load(std::memory_order_acquire)
+             : nullptr;
+}
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return result;
+}
+
+std::string kind_name(int kind) {
+  if (kind == gpu_kind) return "GPU";
+  const Backend* backend = backend_or_null(kind);
+  return backend ? std::string(backend->name()) : "UNKNOWN";
+}
+
+int kind_of(std::string_view name) {
+  const std::string wanted = upper(name) == "CUDA" ? "GPU" : upper(name);
+  for (int kind = 0; kind < max_kinds; ++kind)
+    if ((kind == gpu_kind || backend_or_null(kind)) && upper(kind_name(kind)) == wanted) return kind;
+  return -1;
+}
+
+}  // namespace
+
+// Accepts "cpu", "cuda:1", "/cpu:0", "/device:GPU:0" and the last part of "/job:ps/task:0/device:CPU:0".
+Device::Device(std::string_view name) {
+  std::string_view text = name;
+  text.remove_prefix(std::min(text.size(), text.find_last_of('/') + 1));
+  constexpr std::string_view prefix = "device:";
+  if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+  const std::size_t colon = text.find(':');
+  const int kind = kind_of(text.substr(0, colon));
+  int number = 0;
+  bool valid = kind >= 0;
+  if (colon != std::string_view::npos) {
+    const std::string_view digits = text.substr(colon + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    valid = valid && error == std::errc() && end == digits.data() + digits.size() && number >= 0 && number < 32768;
+  }
+  if (!valid)
+    throw InvalidArgumentError(detail::join("\"", name, "\" does not name a device; devices are written as \"cpu\", ",
+                                            "\"cuda:0\" or \"/device:GPU:0\""));
+  *this = Device(kind, number);
+}
+
+std::string to_string(Device device) {
+  if (device.is_cpu()) return "cpu";
+  std::string name = device.kind() == gpu_kind ? "cuda" : kind_name(device.kind());
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name + ":" + std::to_string(device.index());
+}
+
+std::string tensorflow_name(Device device) {
+  return "/device:" + kind_name(device.kind()) + ":" + std::to_string(device.index());
+}
+
+std::vector<Device> devices() {
+  std::vector<Device> found;
+  for (int kind = 0; kind < max_kinds; ++kind)
+    if (Backend* backend = backend_or_null(kind))
+      for (int index = 0; index < backend->device_count(); ++index) found.emplace_back(kind, index);
+  return found;
+}
+
+std::string cuda_status() { return "CUDA is not available: this build of Tapestry has no CUDA backend"; }
+
+Backend& backend_of(Device device) {
+  Backend* backend = backend_or_null(device.kind());
+  if (backend && device.index() >= 0 && device.index() < backend->device_count()) return *backend;
+  std::string available;
+  for (const Device each : devices()) available += (available.empty() ? "" : ", ") + tensorflow_name(each);
+  throw InvalidArgumentError(detail::join("There is no device ", tensorflow_name(device), "; available devices: ",
+                                          available, device.kind() == gpu_kind ? ". " + cuda_status() : std::string()));
+}
+
+int register_backend(std::unique_ptr<Backend> backend) {
+  const std::lock_guard lock(kinds().mutex);
+  if (kinds().count == max_kinds) throw InvalidArgumentError("Too many kinds of devices");
+  const int kind = kinds().count++;
+  kinds().backends[static_cast<std::size_t>(kind)].store(backend.release(), std::memory_order_release);
+  return kind;
+}
+
+MemoryStats memory_stats(Device device) { return backend_of(device).memory_stats(); }
+void reset_peak_memory(Device device) { backend_of(device).reset_peak_memory(); }
+std::int64_t trim_memory(Device device) { return backend_of(device).trim_memory(); }
+
+namespace detail {
+Allocator& allocator_of(Device device) { return backend_of(device); }
+}  // namespace detail
+
+}  // namespace tapestry

@@ -1,0 +1,27 @@
+#include "tapestry/error.hpp"
+
+namespace tapestry {
+
+std::string to_string(Where where) {
+  if (!where) return "an unknown place";
+  std::string_view file = where.file;
+  file.remove_prefix(file.find_last_of('/') + 1);
+  return std::string(file) + ":" + std::to_string(where.line);
+}
+
+Error::Error(Code code, std::string message)
+    : std::runtime_error(message), code_(code), message_(std::move(message)), text_(message_) {}
+
+void Error::locate(std::string_view op, Where where) {
+  if (op_.empty()) op_ = op;
+  if (!where_) where_ = where;
+  compose();
+}
+
+void Error::compose() {
+  text_ = message_;
+  if (!op_.empty()) text_ += " [Op:" + op_ + "]";
+  if (where_) text_ += " at " + to_string(where_);
+}
+
+}  // namespace tapestry

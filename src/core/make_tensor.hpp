@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tapestry/tensor.hpp"
+
+namespace tapestry::detail {
+
+/// An eager tensor with memory and no values yet. Throws InvalidArgumentError for an unknown size,
+/// ResourceExhaustedError when there is not enough memory.
+Tensor make_tensor(DType dtype, const Shape& shape, Device device);
+
+/// A tensor that shares the base's memory: its first element lies `offset` elements behind the base's.
+Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::int64_t> strides,
+                 std::int64_t offset = 0);
+
+/// A tensor without data: dtype and shape, of which sizes may be unknown.
+Tensor make_symbolic(DType dtype, const Shape& shape, Device device = cpu());
+
+/// The same tensor (id, dtype, shape) without its data, for a tape that needs no more of it.
+Tensor without_data(const Tensor& tensor);
+
+/// A 0-d tensor on the CPU.
+Tensor make_scalar(double value, DType dtype);
+
+/// The elements in row-major order on the CPU: the tensor itself, or a copy that no tape sees.
+Tensor on_host(const Tensor& tensor);
+
+/// The elements of an output or of a fresh tensor, to be written.
+template <class T>
+T* mutable_data(const Tensor& tensor) {
+  return static_cast<T*>(tensor.impl().data);
+}
+
+/// The allocator of a device; throws InvalidArgumentError when the device does not exist.
+Allocator& allocator_of(Device device);
+
+}  // namespace tapestry::detail

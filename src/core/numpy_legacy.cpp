@@ -1,0 +1,67 @@
+#include "tapestry/numpy_legacy.hpp"
+
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "core/make_tensor.hpp"
+
+namespace tapestry::random {
+
+struct NumpyLegacy::Stream {
+  explicit Stream(std::uint32_t seed) : twister(seed) {}
+
+  /// 53 random bits, taken from two numbers.
+  double uniform() {
+    const std::uint32_t high = static_cast<std::uint32_t>(twister()) >> 5;
+    const std::uint32_t low = static_cast<std::uint32_t>(twister()) >> 6;
+    return (high * 67108864.0 + low) / 9007199254740992.0;
+  }
+
+  /// Normal numbers come in pairs; the second of a pair waits for the next call.
+  double normal() {
+    if (waiting) return std::exchange(waiting, {}).value();
+    double x, y, squared_radius;
+    do {
+      x = 2.0 * uniform() - 1.0;
+      y = 2.0 * uniform() - 1.0;
+      squared_radius = x * x + y * y;
+    } while (squared_radius >= 1.0 || squared_radius == 0.0);
+    const double factor = std::sqrt(-2.0 * std::log(squared_radius) / squared_radius);
+    waiting = factor * x;
+    return factor * y;
+  }
+
+  template <class Draw>
+  static Tensor fill(const Shape& shape, const Draw& draw, Where where) {
+    try {
+      Tensor tensor = detail::make_tensor(float64, shape, cpu());
+      auto* values = detail::mutable_data<double>(tensor);
+      for (std::int64_t i = 0; i < tensor.size(); ++i) values[i] = draw();
+      return tensor;
+    } catch (Error& error) {
+      error.locate({}, where);
+      throw;
+    }
+  }
+
+  std::mt19937 twister;
+  std::optional<double> waiting;
+};
+
+NumpyLegacy::NumpyLegacy(std::uint32_t seed) : stream_(std::make_unique<Stream>(seed)) {}
+NumpyLegacy::NumpyLegacy(NumpyLegacy&&) noexcept = default;
+NumpyLegacy& NumpyLegacy::operator=(NumpyLegacy&&) noexcept = default;
+NumpyLegacy::~NumpyLegacy() = default;
+
+Tensor NumpyLegacy::rand(const Shape& shape, Where where) {
+  return Stream::fill(
+      shape, [this] { return stream_->uniform(); }, where);
+}
+
+Tensor NumpyLegacy::randn(const Shape& shape, Where where) {
+  return Stream::fill(
+      shape, [this] { return stream_->normal(); }, where);
+}
+
+}  // namespace tapestry::random

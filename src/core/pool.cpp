@@ -1,0 +1,124 @@
+#include "core/pool.hpp"
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+namespace tapestry::detail {
+
+#if defined(__SANITIZE_ADDRESS__)
+#define TAPESTRY_PLAIN_MALLOC 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TAPESTRY_PLAIN_MALLOC 1
+#endif
+#endif
+
+#ifdef TAPESTRY_PLAIN_MALLOC
+
+// AddressSanitizer sees a use after free only when memory really goes back.
+void* pool_allocate(std::size_t bytes) { return ::operator new (bytes, std::align_val_t{64}); }
+void pool_free(void* block, std::size_t) noexcept { ::operator delete (block, std::align_val_t{64}); }
+
+#else
+
+namespace {
+
+struct Block {
+  Block* next;
+};
+
+constexpr std::size_t granule = 64;
+constexpr std::size_t class_count = pool_limit / granule;
+constexpr std::size_t slab_bytes = 64 * 1024;
+/// A thread that holds twice as many free blocks of a class gives this many to the others.
+constexpr std::uint32_t batch = 1024;
+
+struct FreeList {
+  Block* head = nullptr;
+  std::uint32_t count = 0;
+};
+
+/// Where threads leave what they have too much of, and look before they ask the system. Never destroyed: tensors in
+/// static variables are freed after everything else.
+struct Shared {
+  std::mutex mutex;
+  std::array<FreeList, class_count> lists;
+};
+Shared& shared() {
+  static Shared& instance = *new Shared;
+  return instance;
+}
+
+void give_to_shared(std::size_t index, FreeList& list, std::uint32_t count) {
+  if (count == 0) return;
+  Block* first = list.head;
+  Block* last = first;
+  for (std::uint32_t i = 1; i < count; ++i) last = last->next;
+  list.head = last->next;
+  list.count -= count;
+  const std::lock_guard lock(shared().mutex);
+  last->next = shared().lists[index].head;
+  shared().lists[index].head = first;
+  shared().lists[index].count += count;
+}
+
+// Trivially destructible and constant-initialised, so that access needs no guard and works during thread exit.
+constinit thread_local std::array<FreeList, class_count> free_lists __attribute__((tls_model("initial-exec")));
+
+struct ReturnAtThreadExit {
+  ~ReturnAtThreadExit() {
+    for (std::size_t i = 0; i < class_count; ++i) give_to_shared(i, free_lists[i], free_lists[i].count);
+  }
+};
+
+void refill(std::size_t index, FreeList& list) {
+  thread_local ReturnAtThreadExit registered;
+  static_cast<void>(registered);
+  {
+    const std::lock_guard lock(shared().mutex);
+    FreeList& others = shared().lists[index];
+    while (others.head && list.count < batch) {
+      Block* block = others.head;
+      others.head = block->next;
+      --others.count;
+      block->next = list.head;
+      list.head = block;
+      ++list.count;
+    }
+  }
+  if (list.head) return;
+  const std::size_t size = (index + 1) * granule;
+  auto* slab = static_cast<std::byte*>(::operator new (slab_bytes, std::align_val_t{granule}));
+  for (std::size_t at = 0; at + size <= slab_bytes; at += size) {
+    list.head = ::new (slab + at) Block{list.head};
+    ++list.count;
+  }
+}
+
+}  // namespace
+
+void* pool_allocate(std::size_t bytes) {
+  const std::size_t index = (bytes - 1) / granule;
+  FreeList& list = free_lists[index];
+  if (!list.head) [[unlikely]]
+    refill(index, list);
+  Block* block = list.head;
+  list.head = block->next;
+  --list.count;
+  return block;
+}
+
+void pool_free(void* block, std::size_t bytes) noexcept {
+  const std::size_t index = (bytes - 1) / granule;
+  FreeList& list = free_lists[index];
+  list.head = ::new (block) Block{list.head};
+  if (++list.count >= 2 * batch) [[unlikely]]
+    give_to_shared(index, list, batch);
+}
+
+#endif
+
+}  // namespace tapestry::detail

@@ -1,0 +1,112 @@
+#include "tapestry/shape.hpp"
+
+#include <ostream>
+
+#include "tapestry/error.hpp"
+
+namespace tapestry {
+namespace {
+
+[[noreturn]] void refuse_rank(std::size_t rank) {
+  throw InvalidArgumentError(
+      detail::join("A tensor has at most ", Shape::max_rank, " dimensions, but ", rank, " were given"));
+}
+
+/// Product of the known sizes, or -1 when it does not fit 63 bits. A size of 0 makes the product 0 however large the
+/// others.
+std::int64_t product(const Shape& shape) {
+  std::int64_t total = 1;
+  bool overflow = false;
+  for (const std::int64_t size : shape) {
+    if (size == 0) return 0;
+    if (size > 0) overflow |= __builtin_mul_overflow(total, size, &total);
+  }
+  return overflow ? -1 : total;
+}
+
+}  // namespace
+
+Shape::Shape(std::span<const std::int64_t> sizes) {
+  if (sizes.size() > max_rank) refuse_rank(sizes.size());
+  for (const std::int64_t size : sizes) {
+    if (size < -1) throw InvalidArgumentError(detail::join("Dimension ", size, " must be >= 0"));
+    sizes_[static_cast<std::size_t>(rank_++)] = size;
+  }
+  if (product(*this) < 0)
+    throw InvalidArgumentError(detail::join("Shape ", *this, " has too many elements: more than 2^63 - 1"));
+}
+
+std::int64_t Shape::size() const { return is_known() ? product(*this) : -1; }
+
+bool Shape::is_known() const {
+  return std::none_of(begin(), end(), [](std::int64_t size) { return size < 0; });
+}
+
+std::int64_t Shape::dim(std::int64_t axis) const { return (*this)[normalize_axis(axis, rank_)]; }
+
+void Shape::push_back(std::int64_t size) {
+  if (rank_ == max_rank) refuse_rank(max_rank + 1);
+  sizes_[static_cast<std::size_t>(rank_++)] = size;
+}
+
+void Shape::insert(int i, std::int64_t size) {
+  push_back(size);
+  std::rotate(sizes_.begin() + i, sizes_.begin() + rank_ - 1, sizes_.begin() + rank_);
+}
+
+void Shape::erase(int i) {
+  std::copy(begin() + i + 1, end(), sizes_.begin() + i);
+  --rank_;
+}
+
+std::string to_string(const Shape& shape) {
+  std::string text = "[";
+  for (const std::int64_t size : shape) {
+    if (text.size() > 1) text += ',';
+    text += size < 0 ? "?" : std::to_string(size);
+  }
+  return text + "]";
+}
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << to_string(shape); }
+
+int normalize_axis(std::int64_t axis, int rank) {
+  if (axis < -rank || axis >= rank)
+    throw InvalidArgumentError(
+        detail::join("Expected dimension in the range [", -rank, ", ", rank, "), but got ", axis));
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+Shape broadcast_shapes(const Shape& a, const Shape& b) {
+  if (a == b) return a;
+  const bool a_longer = a.rank() >= b.rank();
+  const Shape& longer = a_longer ? a : b;
+  const Shape& shorter = a_longer ? b : a;
+  Shape out = longer;
+  const int offset = longer.rank() - shorter.rank();
+  for (int i = 0; i < shorter.rank(); ++i) {
+    const std::int64_t x = longer[offset + i], y = shorter[i];
+    if (x == y || y == 1) continue;
+    if (x == 1) {
+      out.set(offset + i, y);
+    } else if (x < 0) {
+      out.set(offset + i, y);
+    } else if (y >= 0) {
+      throw InvalidArgumentError(detail::join("Incompatible shapes: ", a, " vs. ", b));
+    }
+  }
+  return Shape(std::span<const std::int64_t>(out));
+}
+
+std::array<std::int64_t, Shape::max_rank> row_major_strides(const Shape& shape) {
+  std::array<std::int64_t, Shape::max_rank> strides;
+  // Unsigned: beside a size of 0 the others may be so large that their product wraps, and nobody steps that far.
+  std::uint64_t stride = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    strides[static_cast<std::size_t>(i)] = static_cast<std::int64_t>(stride);
+    stride *= static_cast<std::uint64_t>(shape[i]);
+  }
+  return strides;
+}
+
+}  // namespace tapestry

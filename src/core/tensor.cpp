@@ -1,0 +1,167 @@
+#include "tapestry/tensor.hpp"
+
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "backend/backend.hpp"
+#include "core/make_tensor.hpp"
+#include "core/pool.hpp"
+
+namespace tapestry {
+namespace detail {
+namespace {
+
+/// Ids come in blocks, so that the common case is an addition without an atomic. Neighbours in time are neighbours in
+/// id, which a tape's table relies on for locality.
+std::int64_t next_id() {
+  constexpr std::int64_t block = 1 << 16;
+  static constinit std::atomic<std::int64_t> blocks{0};
+  static constinit thread_local std::int64_t next __attribute__((tls_model("initial-exec"))) = 0;
+  if (next % block == 0) next = (blocks.fetch_add(1, std::memory_order_relaxed)) * block + 1;
+  return next++;
+}
+
+Intrusive<TensorImpl> make_impl(DType dtype, const Shape& shape, Device device) {
+  Intrusive<TensorImpl> impl(::new (pool_allocate(sizeof(TensorImpl))) TensorImpl);
+  impl->dtype = dtype;
+  impl->device = device;
+  impl->id = next_id();
+  impl->shape = shape;
+  return impl;
+}
+
+bool is_row_major(const Shape& shape, std::span<const std::int64_t> strides) {
+  std::int64_t expected = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[static_cast<std::size_t>(i)] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+}  // namespace
+
+void throw_empty_tensor() {
+  throw FailedPreconditionError("An empty Tensor was used: it has no value, dtype or shape");
+}
+
+Tensor make_tensor(DType dtype, const Shape& shape, Device device) {
+  const std::int64_t count = shape.size();
+  if (count < 0) throw InvalidArgumentError(join("A tensor cannot be made with the partly unknown shape ", shape));
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(count, static_cast<std::int64_t>(size_of(dtype)), &bytes))
+    throw ResourceExhaustedError(
+        join("OOM when allocating tensor with shape ", shape, " and type ", tensorflow_name(dtype)));
+  auto impl = make_impl(dtype, shape, device);
+  impl->storage = Storage::make(device, static_cast<std::size_t>(bytes));
+  impl->data = impl->storage->data;
+  if (shape.rank() > 0) impl->strides = row_major_strides(shape);
+  return Tensor(std::move(impl));
+}
+
+Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::int64_t> strides, std::int64_t offset) {
+  auto impl = make_impl(base.dtype(), shape, base.device());
+  impl->storage = base.impl().storage;
+  impl->data = static_cast<std::byte*>(base.impl().data) + offset * static_cast<std::int64_t>(size_of(base.dtype()));
+  impl->contiguous = is_row_major(shape, strides);
+  std::copy_n(strides.begin(), shape.rank(), impl->strides.begin());
+  return Tensor(std::move(impl));
+}
+
+Tensor make_symbolic(DType dtype, const Shape& shape, Device device) {
+  auto impl = make_impl(dtype, shape, device);
+  if (shape.is_known()) impl->strides = row_major_strides(shape);
+  return Tensor(std::move(impl));
+}
+
+Tensor without_data(const Tensor& tensor) {
+  Tensor bare = make_symbolic(tensor.dtype(), tensor.shape(), tensor.device());
+  bare.impl().id = tensor.id();
+  return bare;
+}
+
+Tensor make_scalar(double value, DType dtype) {
+  Tensor scalar = make_tensor(dtype, {}, cpu());
+  visit_dtype(dtype, [&]<class T>() { *mutable_data<T>(scalar) = static_cast<T>(value); });
+  return scalar;
+}
+
+Tensor on_host(const Tensor& tensor) {
+  Tensor dense = tensor;
+  if (!tensor.is_contiguous()) {
+    dense = make_tensor(tensor.dtype(), tensor.shape(), tensor.device());
+    backend_of(tensor.device()).copy(tensor, dense);
+  }
+  if (dense.device().is_cpu()) return dense;
+  Tensor host = make_tensor(tensor.dtype(), tensor.shape(), cpu());
+  const std::size_t bytes = static_cast<std::size_t>(tensor.size()) * size_of(tensor.dtype());
+  backend_of(dense.device()).copy_to_host(host.impl().data, dense.impl().data, bytes);
+  return host;
+}
+
+namespace {
+
+/// C++ leaves the conversion of a float that does not fit undefined; the ends of the range stand in for it, and 0 for
+/// NaN.
+template <class To, class From>
+To convert(From value) {
+  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
+    if (value != value) return To{0};
+    if (value >= static_cast<From>(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
+    if (value <= static_cast<From>(std::numeric_limits<To>::lowest())) return std::numeric_limits<To>::lowest();
+  }
+  if constexpr (std::is_same_v<To, bool>) return value != From{};
+  return static_cast<To>(value);
+}
+
+}  // namespace
+}  // namespace detail
+
+void Tensor::copy_out(void* out, std::int64_t count, DType to, std::string_view what, Where where) const {
+  try {
+    if (is_symbolic())
+      throw FailedPreconditionError(
+          detail::join(what, "() needs a value, and this tensor of shape ", shape(), " has none until a graph runs"));
+    if (count >= 0 && size() != count)
+      throw InvalidArgumentError(
+          detail::join(what, "() needs a tensor of exactly one element, but the shape is ", shape()));
+    const Tensor host = detail::on_host(*this);
+    const void* data = host.impl().data;
+    const std::int64_t total = size();
+    detail::visit_dtype(to, [&]<class To>() {
+      detail::visit_dtype(dtype(), [&]<class From>() {
+        const auto* from = static_cast<const From*>(data);
+        for (std::int64_t i = 0; i < total; ++i) static_cast<To*>(out)[i] = detail::convert<To>(from[i]);
+      });
+    });
+  } catch (Error& error) {
+    error.locate({}, where);
+    throw;
+  }
+}
+
+std::vector<std::uint8_t> Tensor::cast_copy_bool(Where where) const {
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(std::max<std::int64_t>(size(), 0)));
+  copy_out(bytes.data(), -1, boolean, "to_vector", where);
+  return bytes;
+}
+
+const void* Tensor::host_data(DType wanted, Where where) const {
+  if (dtype() != wanted)
+    throw InvalidArgumentError(detail::join("data<", to_string(wanted), ">() of a ", to_string(dtype()), " tensor"),
+                               where);
+  if (is_symbolic()) throw FailedPreconditionError("data() of a symbolic tensor, which has no value", where);
+  if (!device().is_cpu())
+    throw FailedPreconditionError(
+        detail::join("data() of a tensor on ", to_string(device()), "; bring it to the CPU with .to(tp::cpu())"),
+        where);
+  if (!is_contiguous())
+    throw FailedPreconditionError(detail::join("data() of a view of shape ", shape(),
+                                               " whose elements are not in row-major order; use .contiguous() first"),
+                                  where);
+  return impl().data;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,176 @@
+#include "backend/backend.hpp"
+#include "core/make_tensor.hpp"
+#include "dispatch/recorder.hpp"
+
+namespace tapestry {
+namespace {
+
+// Constant-initialised, so that access needs no guard.
+constinit thread_local Where site_override __attribute__((tls_model("initial-exec"))) = {};
+
+/// Which inputs were C++ numbers. Only calls with a fixed, small number of inputs have any.
+struct Numbers {
+  std::uint32_t bits = 0;
+  bool has(std::size_t i) const { return bits != 0 && (bits >> i & 1) != 0; }
+};
+
+/// The element type of a C++ number among nothing but numbers. Floats arrive as float64, so that no digit is lost beside
+/// a float64 tensor.
+DType literal_type(const Tensor& number) { return is_floating(number.dtype()) ? float32 : number.dtype(); }
+
+/// The element type that an op's promotion asks of its inputs. Numbers count only by their kind, as in PyTorch: 2.0 makes
+/// whole numbers float32 and changes nothing else.
+DType promoted_type(const Op& op, const Tensors& inputs, Numbers numbers) {
+  DType type = DType::unknown;
+  for (std::size_t i = static_cast<std::size_t>(op.promotion.first); i < inputs.size(); ++i)
+    if (!numbers.has(i)) type = promote(type, inputs[i].dtype());
+  for (std::size_t i = static_cast<std::size_t>(op.promotion.first); i < inputs.size(); ++i) {
+    if (!numbers.has(i)) continue;
+    const DType number = literal_type(inputs[i]);
+    const bool wider_kind = is_floating(number) ? !is_floating(type) : number != boolean && type <= boolean;
+    if (wider_kind || type == DType::unknown) type = number;
+  }
+  if (op.promotion.kind == Promotion::Kind::floating && !is_floating(type)) type = float32;
+  return type;
+}
+
+/// A C++ number in an element type: a constant, where a tensor would need a Cast.
+Tensor number_as(const Tensor& number, DType type) {
+  if (number.dtype() == type) return number;
+  Tensor constant = detail::make_tensor(type, {}, cpu());
+  detail::visit_dtype(type, [&]<class T>() { *detail::mutable_data<T>(constant) = number.item<T>(); });
+  return constant;
+}
+
+void promote_inputs(const Op& op, Tensors& inputs, Numbers numbers, Where where) {
+  const bool promotes = op.promotion.kind != Promotion::Kind::none;
+  const std::size_t first = promotes ? static_cast<std::size_t>(op.promotion.first) : inputs.size();
+  for (std::size_t i = 0; i < first; ++i)
+    if (numbers.has(i)) inputs[i] = number_as(inputs[i], literal_type(inputs[i]));
+  if (first >= inputs.size()) return;
+  bool alike = numbers.bits == 0 &&
+               (op.promotion.kind != Promotion::Kind::floating || is_floating(inputs[first].dtype()));
+  for (std::size_t i = first + 1; i < inputs.size(); ++i) alike &= inputs[i].dtype() == inputs[first].dtype();
+  if (alike) return;
+  const DType type = promoted_type(op, inputs, numbers);
+  for (std::size_t i = first; i < inputs.size(); ++i)
+    if (inputs[i].dtype() != type)
+      inputs[i] = numbers.has(i) ? number_as(inputs[i], type) : inputs[i].cast(type, where);
+}
+
+/// Numbers follow the tensors to their device; tensors must share one.
+Device common_device(Tensors& inputs, Numbers numbers, const Attrs& attrs) {
+  if (inputs.empty()) {
+    const AttrValue* device = attrs.find("device");
+    return device ? std::get<Device>(*device) : cpu();
+  }
+  std::size_t reference = 0;
+  while (reference + 1 < inputs.size() && numbers.has(reference)) ++reference;
+  const Device device = inputs[reference].device();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].device() == device) continue;
+    if (!numbers.has(i))
+      throw InvalidArgumentError(detail::join("Tensors on conflicting devices: input #", reference, " is on ",
+                                              tensorflow_name(device), " and input #", i, " on ",
+                                              tensorflow_name(inputs[i].device()), "; move one with .to(device)"));
+    inputs[i] = inputs[i].to(device);
+  }
+  return device;
+}
+
+void require_values(const Op& op, const Call& call) {
+  for (std::size_t i = 0; i < call.inputs().size(); ++i)
+    if (call.input(i).is_symbolic() && (op.shape_inputs >> std::min<std::size_t>(i, 31) & 1) == 0)
+      throw FailedPreconditionError(detail::join("Input #", i, " of shape ", call.input(i).shape(),
+                                                 " is symbolic: it has no value until a graph runs"));
+}
+
+void run_on_host(const Op& op, Call& call, const Specs& specs, Device device) {
+  for (Tensor& input : call.mutable_inputs())
+    if (!input.device().is_cpu() || !input.is_contiguous()) input = detail::on_host(input);
+  for (const Spec& spec : specs) call.mutable_outputs().push_back(detail::make_tensor(spec.dtype, spec.shape, cpu()));
+  op.cpu(call);
+  if (device.is_cpu()) return;
+  const PauseRecording pause;
+  for (Tensor& output : call.mutable_outputs()) output = output.to(device, call.where());
+}
+
+/// Runs one op; `call` has its inputs promoted and gets its outputs.
+void execute(const Op& op, Call& call, Device device) {
+  const Specs specs = op.infer(call);
+  require_values(op, call);
+  if (op.view) {
+    call.mutable_outputs().push_back(op.view(call, specs[0]));
+  } else if (op.forward) [[likely]] {
+    Backend& backend = backend_of(device);
+    for (const Spec& spec : specs)
+      call.mutable_outputs().push_back(detail::make_tensor(spec.dtype, spec.shape, device));
+    op.forward(backend, call);
+  } else {
+    const Tensors inputs = call.inputs();
+    run_on_host(op, call, specs, device);
+    call.mutable_inputs() = inputs;
+  }
+}
+
+Tensors perform(const Op& op, Tensors inputs, Numbers numbers, const Attrs& attrs, std::string_view name, Where where) {
+  if (site_override) where = site_override;
+  try {
+    if (op.promotion.kind != Promotion::Kind::none || numbers.bits != 0) promote_inputs(op, inputs, numbers, where);
+    const Device device = common_device(inputs, numbers, attrs);
+    Call call(op, std::move(inputs), attrs, where, name);
+    execute(op, call, device);
+    if (recorders().empty()) return std::move(call.mutable_outputs());
+    Tensors outputs = call.outputs();
+    tell_recorders(std::move(call));
+    return outputs;
+  } catch (Error& error) {
+    error.locate(op.name, where);
+    throw;
+  } catch (const std::bad_alloc&) {
+    ResourceExhaustedError error("OOM when allocating host memory");
+    error.locate(op.name, where);
+    throw error;
+  }
+}
+
+}  // namespace
+
+Recorders& recorders() {
+  thread_local Recorders list;
+  return list;
+}
+
+void tell_recorders(Call&& call) {
+  const Recorders& listeners = recorders();
+  for (std::size_t i = 0; i + 1 < listeners.size(); ++i) {
+    Call copy = call;
+    listeners[i]->record(std::move(copy));
+  }
+  if (!listeners.empty()) listeners.back()->record(std::move(call));
+}
+
+void tell_read(const Recorders& listeners, const Variable& variable, Tensor& value) {
+  for (std::size_t i = listeners.size(); i-- > 0;) listeners[i]->read(variable, value);
+}
+
+CallSiteScope::CallSiteScope(Where where) : saved_(site_override) {
+  if (!site_override) site_override = where;
+}
+CallSiteScope::~CallSiteScope() { site_override = saved_; }
+
+Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs, std::string_view name) {
+  Tensors tensors;
+  Numbers numbers;
+  for (const In& input : inputs) {
+    if (input.is_number()) numbers.bits |= 1U << tensors.size();
+    tensors.push_back(input.tensor());
+  }
+  return std::move(perform(op, std::move(tensors), numbers, attrs, name, inputs.begin()->where())[0]);
+}
+
+Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::string_view name, Where where) {
+  return perform(op, inputs, {}, attrs, name, where);
+}
+
+}  // namespace tapestry

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "tapestry/op.hpp"
+
+namespace tapestry {
+
+/// An op of the library: a constant at namespace scope, in the file of its family, that enters the registry by itself.
+struct OpDefinition : Op {
+  explicit OpDefinition(Op op);
+};
+
+/// `TAPESTRY_OP(sin){{.name = "Sin", ...}};` The priority makes the library's ops ready before a program that links the
+/// static library initialises its own globals, which may use them.
+#define TAPESTRY_OP(identifier) __attribute__((init_priority(2000))) const OpDefinition identifier
+
+namespace detail {
+
+/// Defined beside the op families; a reference to it makes the linker take all of them out of the static library.
+void link_op_families();
+
+}  // namespace detail
+}  // namespace tapestry

@@ -1,0 +1,80 @@
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "dispatch/define.hpp"
+
+namespace tapestry {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, const Op*, std::less<>> ops;
+  std::set<std::string, std::less<>> replaced_gradients;
+};
+
+/// Never destroyed: tensors in static variables may be differentiated until the very end of a program.
+Registry& registry() {
+  static Registry& instance = *new Registry;
+  return instance;
+}
+
+void add(const Op& op) {
+  if (op.name.empty()) throw InvalidArgumentError("register_op: an op needs a name");
+  if (!op.infer) throw InvalidArgumentError(detail::join("register_op: op '", op.name, "' lacks infer"));
+  if (int{!!op.forward} + int{!!op.view} + int{!!op.cpu} != 1)
+    throw InvalidArgumentError(
+        detail::join("register_op: op '", op.name, "' needs exactly one of forward, view and cpu"));
+  Registry& all_ops = registry();
+  const std::lock_guard lock(all_ops.mutex);
+  if (!all_ops.ops.emplace(op.name, &op).second)
+    throw InvalidArgumentError(detail::join("register_op: an op named '", op.name, "' is registered already"));
+}
+
+}  // namespace
+
+OpDefinition::OpDefinition(Op op) : Op(std::move(op)) { add(*this); }
+
+const Op& register_op(Op op) {
+  detail::link_op_families();
+  auto owned = std::make_unique<const Op>(std::move(op));
+  add(*owned);
+  return *owned.release();  // lives for ever, as the registry does
+}
+
+void register_gradient(std::string_view op, Gradient gradient) {
+  const Op* found = find_op(op);
+  if (!found) throw NotFoundError(detail::join("Unrecognized Op name ", op));
+  const std::lock_guard lock(registry().mutex);
+  if (!registry().replaced_gradients.emplace(op).second)
+    throw LookupError(detail::join("Registering two gradients with name '", op, "'!"));
+  // Ops are constants to everyone else; this is the one change that the registry makes to them.
+  const_cast<Op*>(found)->gradient = std::move(gradient);
+  const_cast<Op*>(found)->needs = Needs{};
+}
+
+const Op* find_op(std::string_view name) {
+  detail::link_op_families();
+  const std::lock_guard lock(registry().mutex);
+  const auto found = registry().ops.find(name);
+  return found == registry().ops.end() ? nullptr : found->second;
+}
+
+std::vector<const Op*> registered_ops() {
+  detail::link_op_families();
+  const std::lock_guard lock(registry().mutex);
+  std::vector<const Op*> list;
+  for (const auto& [name, op] : registry().ops) list.push_back(op);
+  return list;
+}
+
+Tensor apply_op(std::string_view op, InList inputs, const Attrs& attrs, std::string_view name) {
+  const Op* found = find_op(op);
+  if (!found) throw NotFoundError(detail::join("Unrecognized Op name ", op), inputs.where());
+  const Tensors outputs = apply_all(*found, inputs.tensors(), attrs, name, inputs.where());
+  return outputs.empty() ? Tensor() : outputs[0];
+}
+
+Specs same_shape(const Call& call) { return {call.input(0).spec()}; }
+
+}  // namespace tapestry
