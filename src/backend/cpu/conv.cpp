@@ -1,0 +1,268 @@
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "backend/cpu/blas.hpp"
+#include "backend/cpu/cpu_backend.hpp"
+#include "backend/cpu/dense.hpp"
+#include "backend/cpu/kernels/elementwise.hpp"
+#include "backend/cpu/threads.hpp"
+#include "core/make_tensor.hpp"
+
+// A convolution as a product of matrices: a row of "patches" holds all that one output position sees of the image, so
+// that y = patches * filter. Only a tile of the patches exists at a time, in the second-level cache.
+
+namespace tapestry::host {
+namespace {
+
+/// The sizes of a convolution, its image x [batch, height, width, in] and its result y [batch, rows, columns, out].
+struct Geometry {
+  std::int64_t batch, height, width, in, rows, columns, out;
+  Window2d window;
+
+  Geometry(const Shape& x, const Shape& y, const Window2d& w)
+      : batch(x[0]), height(x[1]), width(x[2]), in(x[3]), rows(y[1]), columns(y[2]), out(y[3]), window(w) {}
+
+  std::int64_t positions() const { return batch * rows * columns; }
+  std::int64_t group_in() const { return in / window.groups; }
+  std::int64_t group_out() const { return out / window.groups; }
+  /// Elements that one output element sees.
+  std::int64_t patch() const { return window.height * window.width * group_in(); }
+  /// Output positions whose patches fill half of a second-level cache.
+  template <class T>
+  std::int64_t tile() const {
+    constexpr std::int64_t bytes = 1 << 20;
+    return std::max<std::int64_t>(16, bytes / (patch() * static_cast<std::int64_t>(sizeof(T))));
+  }
+  /// Whether the image itself is the matrix of patches.
+  bool is_pointwise() const {
+    return window.height == 1 && window.width == 1 && window.stride_y == 1 && window.stride_x == 1 && rows == height &&
+           columns == width;
+  }
+};
+
+/// Calls row(offset in the image, or -1 outside it; offset in the patches; elements) for each stretch of one group's
+/// patches at the positions [begin, end) that lies side by side in the image.
+template <class Row>
+void for_stretches(const Geometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end, const Row& row) {
+  const Window2d& w = geometry.window;
+  const std::int64_t channels = geometry.group_in();
+  std::int64_t to = 0;
+  const auto emit = [&](std::int64_t from, std::int64_t count) {
+    if (count > 0) row(from, to, count);
+    to += count;
+  };
+  for (std::int64_t position = begin; position < end; ++position) {
+    const std::int64_t image = position / (geometry.rows * geometry.columns);
+    const std::int64_t top = position / geometry.columns % geometry.rows * w.stride_y - w.pad_top;
+    const std::int64_t left = position % geometry.columns * w.stride_x - w.pad_left;
+    for (std::int64_t ky = 0; ky < w.height; ++ky) {
+      const std::int64_t y = top + ky * w.dilation_y;
+      const std::int64_t line = (image * geometry.height + y) * geometry.width;
+      if (y < 0 || y >= geometry.height) {
+        emit(-1, w.width * channels);
+      } else if (w.groups == 1 && w.dilation_x == 1) {
+        const std::int64_t first = std::clamp<std::int64_t>(-left, 0, w.width);
+        const std::int64_t last = std::clamp<std::int64_t>(geometry.width - left, first, w.width);
+        emit(-1, first * channels);
+        emit((line + left + first) * channels, (last - first) * channels);
+        emit(-1, (w.width - last) * channels);
+      } else {
+        for (std::int64_t kx = 0; kx < w.width; ++kx) {
+          const std::int64_t x = left + kx * w.dilation_x;
+          const bool inside = x >= 0 && x < geometry.width;
+          emit(inside ? (line + x) * geometry.in + group * channels : -1, channels);
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+void read_patches(const Geometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end, const T* image,
+                  T* patches) {
+  for_stretches(geometry, group, begin, end, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+    if (from < 0) {
+      std::fill_n(patches + to, count, T(0));
+    } else {
+      std::copy_n(image + from, count, patches + to);
+    }
+  });
+}
+
+/// image += patches
+template <class T>
+void add_patches(const Geometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end, const T* patches,
+                 T* image) {
+  const auto add =
+      binary_kernels().rows[static_cast<std::size_t>(Binary::add)][static_cast<std::size_t>(dtype_of<T>())];
+  for_stretches(geometry, group, begin, end, [&](std::int64_t at, std::int64_t from, std::int64_t count) {
+    if (at >= 0) add(image + at, 1, patches + from, 1, image + at, count, 0);
+  });
+}
+
+template <class T>
+Tensor scratch(std::int64_t elements) {
+  return detail::make_tensor(dtype_of<T>(), {elements}, cpu());
+}
+
+template <class T>
+void convolve(const Geometry& geometry, const T* x, const T* filter, T* y) {
+  const std::int64_t patch = geometry.patch(), out = geometry.out, tile = geometry.tile<T>();
+  parallel_for(geometry.positions(), tile, [&](std::int64_t begin, std::int64_t end) {
+    Tensor patches;
+    if (!geometry.is_pointwise()) patches = scratch<T>((end - begin) * patch);
+    for (std::int64_t group = 0; group < geometry.window.groups; ++group) {
+      const T* rows = x + begin * geometry.in + group * geometry.group_in();
+      std::int64_t stride = geometry.in;
+      if (patches) {
+        read_patches(geometry, group, begin, end, x, detail::mutable_data<T>(patches));
+        rows = detail::mutable_data<T>(patches);
+        stride = patch;
+      }
+      const std::int64_t first = group * geometry.group_out();
+      gemm_block(false, false, end - begin, geometry.group_out(), patch, rows, stride, filter + first, out, false,
+                 y + begin * out + first, out);
+    }
+  });
+}
+
+/// dx by adding up the gradients of the patches, an image per task.
+template <class T>
+void spread_gradient(const Geometry& geometry, const T* g, const T* filter, T* dx) {
+  const std::int64_t patch = geometry.patch(), out = geometry.out;
+  const std::int64_t positions = geometry.rows * geometry.columns, tile = std::min(geometry.tile<T>(), positions);
+  const std::int64_t image_size = geometry.height * geometry.width * geometry.in;
+  parallel_for(geometry.batch, 1, [&](std::int64_t image, std::int64_t) {
+    std::fill_n(dx + image * image_size, image_size, T(0));
+    if (positions == 0) return;
+    const Tensor buffer = scratch<T>(tile * patch);
+    T* patches = detail::mutable_data<T>(buffer);
+    for (std::int64_t begin = image * positions; begin < (image + 1) * positions; begin += tile) {
+      const std::int64_t end = std::min(begin + tile, (image + 1) * positions);
+      for (std::int64_t group = 0; group < geometry.window.groups; ++group) {
+        const std::int64_t first = group * geometry.group_out();
+        gemm_block(false, true, end - begin, patch, geometry.group_out(), g + begin * out + first, out, filter + first,
+                   out, false, patches, patch);
+        add_patches(geometry, group, begin, end, patches, dx);
+      }
+    }
+  });
+}
+
+/// With stride 1, dx is itself a convolution of g, by the filter turned round with its inputs and outputs exchanged.
+Window2d turned(const Window2d& w) {
+  Window2d result = w;
+  result.pad_top = (w.height - 1) * w.dilation_y - w.pad_top;
+  result.pad_bottom = (w.height - 1) * w.dilation_y - w.pad_bottom;
+  result.pad_left = (w.width - 1) * w.dilation_x - w.pad_left;
+  result.pad_right = (w.width - 1) * w.dilation_x - w.pad_right;
+  return result;
+}
+
+template <class T>
+Tensor turned_filter(const Geometry& geometry, const T* filter) {
+  const std::int64_t in = geometry.group_in(), out = geometry.group_out();
+  const std::int64_t places = geometry.window.height * geometry.window.width;
+  Tensor result = scratch<T>(places * out * geometry.in);
+  T* to = detail::mutable_data<T>(result);
+  for (std::int64_t place = places - 1; place >= 0; --place)
+    for (std::int64_t o = 0; o < out; ++o)
+      for (std::int64_t group = 0; group < geometry.window.groups; ++group)
+        for (std::int64_t i = 0; i < in; ++i) *to++ = filter[(place * in + i) * geometry.out + group * out + o];
+  return result;
+}
+
+/// dfilter in several parts, of which each sums its share of the positions; `parts` is [count, elements of a filter].
+template <class T>
+void filter_gradients(const Geometry& geometry, const T* x, const T* g, T* parts, std::int64_t count) {
+  const std::int64_t patch = geometry.patch(), out = geometry.out;
+  const std::int64_t tile = std::min(geometry.tile<T>(), geometry.positions());
+  const std::int64_t share = (geometry.positions() + count - 1) / count;
+  parallel_for(count, 1, [&](std::int64_t part, std::int64_t) {
+    T* sum = parts + part * patch * out;
+    std::fill_n(sum, patch * out, T(0));
+    const Tensor buffer = scratch<T>(tile * patch);
+    const std::int64_t last = std::min((part + 1) * share, geometry.positions());
+    for (std::int64_t begin = part * share; begin < last; begin += tile) {
+      const std::int64_t end = std::min(begin + tile, last);
+      for (std::int64_t group = 0; group < geometry.window.groups; ++group) {
+        read_patches(geometry, group, begin, end, x, detail::mutable_data<T>(buffer));
+        const std::int64_t first = group * geometry.group_out();
+        gemm_block(true, false, patch, geometry.group_out(), end - begin, detail::mutable_data<T>(buffer), patch,
+                   g + begin * out + first, out, true, sum + first, out);
+      }
+    }
+  });
+}
+
+template <class T>
+const T* elements(const Tensor& x) {
+  return static_cast<const T*>(x.impl().data);
+}
+
+template <class F>
+void visit_float(DType dtype, const F& f) {
+  if (dtype == DType::float32) {
+    f.template operator()<float>();
+  } else {
+    f.template operator()<double>();
+  }
+}
+
+}  // namespace
+
+using detail::mutable_data;
+
+void CpuBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
+  if (y.size() == 0) return;
+  const Geometry geometry(x.shape(), y.shape(), window);
+  if (geometry.patch() == 0) return fill(0, y);
+  prepare_blas();
+  const Tensor image = dense(*this, x), weights = dense(*this, filter);
+  visit_float(y.dtype(),
+              [&]<class T>() { convolve(geometry, elements<T>(image), elements<T>(weights), mutable_data<T>(y)); });
+}
+
+void CpuBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const Window2d& window, const Tensor& dx) {
+  if (dx.size() == 0) return;
+  if (g.size() == 0) return fill(0, dx);
+  prepare_blas();
+  const Geometry geometry(dx.shape(), g.shape(), window);
+  const Tensor gradient = dense(*this, g), weights = dense(*this, filter);
+  const Window2d back = turned(window);
+  const bool is_convolution = window.stride_y == 1 && window.stride_x == 1 && back.pad_top >= 0 && back.pad_left >= 0;
+  visit_float(dx.dtype(), [&]<class T>() {
+    if (is_convolution) {
+      const Tensor turned_weights = turned_filter(geometry, elements<T>(weights));
+      convolve(Geometry(g.shape(), dx.shape(), back), elements<T>(gradient), elements<T>(turned_weights),
+               mutable_data<T>(dx));
+    } else {
+      spread_gradient(geometry, elements<T>(gradient), elements<T>(weights), mutable_data<T>(dx));
+    }
+  });
+}
+
+void CpuBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Window2d& window, const Tensor& dfilter) {
+  if (dfilter.size() == 0) return;
+  if (g.size() == 0) return fill(0, dfilter);
+  prepare_blas();
+  const Geometry geometry(x.shape(), g.shape(), window);
+  const Tensor image = dense(*this, x), gradient = dense(*this, g);
+  visit_float(dfilter.dtype(), [&]<class T>() {
+    // The number of parts follows from the shape alone, and so do the bits of their sum.
+    constexpr std::int64_t most = 8;
+    const std::int64_t tiles = (geometry.positions() + geometry.tile<T>() - 1) / geometry.tile<T>();
+    const std::int64_t count = std::min(most, tiles);
+    if (count == 1) {
+      filter_gradients(geometry, elements<T>(image), elements<T>(gradient), mutable_data<T>(dfilter), 1);
+    } else {
+      const Tensor parts = detail::make_tensor(dfilter.dtype(), {count, dfilter.size()}, cpu());
+      filter_gradients(geometry, elements<T>(image), elements<T>(gradient), mutable_data<T>(parts), count);
+      const Shape flat{dfilter.size()};
+      reduce(Reduce::sum, parts, 1, detail::make_view(dfilter, flat, row_major_strides(flat)));
+    }
+  });
+}
+
+}  // namespace tapestry::host

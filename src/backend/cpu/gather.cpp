@@ -1,0 +1,241 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "backend/cpu/cpu_backend.hpp"
+#include "backend/cpu/dense.hpp"
+#include "backend/cpu/threads.hpp"
+#include "core/make_tensor.hpp"
+
+namespace tapestry::host {
+namespace {
+
+constexpr std::int64_t task_elements = 32768;
+
+/// A contiguous tensor around one axis.
+struct Lines {
+  std::int64_t outer = 1, inner = 1;
+};
+Lines lines_around(const Shape& shape, int axis, int axes = 1) {
+  Lines lines;
+  for (int i = 0; i < axis; ++i) lines.outer *= shape[i];
+  for (int i = axis + axes; i < shape.rank(); ++i) lines.inner *= shape[i];
+  return lines;
+}
+
+/// "[1,2]": where the flat position stands in a tensor; "" in a scalar.
+std::string place_in(const Shape& shape, std::int64_t flat) {
+  if (shape.rank() == 0) return "";
+  std::string text;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    text = std::to_string(flat % shape[i]) + (text.empty() ? "" : ",") + text;
+    flat /= shape[i];
+  }
+  return "[" + text + "]";
+}
+
+std::vector<std::int64_t> whole_numbers(Backend& backend, const Tensor& indices) {
+  const Tensor plain = dense(backend, indices);
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(plain.size()));
+  if (plain.dtype() == DType::int32) {
+    std::copy_n(static_cast<const std::int32_t*>(plain.impl().data), plain.size(), numbers.begin());
+  } else {
+    std::copy_n(static_cast<const std::int64_t*>(plain.impl().data), plain.size(), numbers.begin());
+  }
+  return numbers;
+}
+
+/// The indices of an axis of that size.
+std::vector<std::int64_t> checked(Backend& backend, const Tensor& indices, std::int64_t size) {
+  std::vector<std::int64_t> numbers = whole_numbers(backend, indices);
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    if (numbers[i] < 0 || numbers[i] >= size)
+      throw InvalidArgumentError(detail::join("indices", place_in(indices.shape(), static_cast<std::int64_t>(i)), " = ",
+                                              numbers[i], " is not in [0, ", size, ")"));
+  return numbers;
+}
+
+/// The coordinates in the last axis of `indices`, as positions in the leading dimensions of `shape`.
+std::vector<std::int64_t> checked_coordinates(Backend& backend, const Tensor& indices, const Shape& shape,
+                                              std::string_view what) {
+  const std::vector<std::int64_t> numbers = whole_numbers(backend, indices);
+  const auto depth = static_cast<std::size_t>(indices.shape().back());
+  Shape leading = indices.shape();
+  leading.erase(leading.rank() - 1);
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(leading.size()), 0);
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    bool inside = true;
+    for (std::size_t d = 0; d < depth; ++d) {
+      const std::int64_t size = shape[static_cast<int>(d)], index = numbers[i * depth + d];
+      inside = inside && index >= 0 && index < size;
+      positions[i] = positions[i] * size + (inside ? index : 0);
+    }
+    if (!inside) {
+      std::string text;
+      for (std::size_t d = 0; d < depth; ++d) text += (d > 0 ? ", " : "") + std::to_string(numbers[i * depth + d]);
+      throw InvalidArgumentError(detail::join("indices", place_in(leading, static_cast<std::int64_t>(i)), " = [", text,
+                                              "] does not index into ", what, " ", shape));
+    }
+  }
+  return positions;
+}
+
+/// y[o, j, :] = x[o, positions[j], :], with slices of `inner` elements; x's axis has `size` elements.
+void gather_slices(const Tensor& x, std::int64_t size, const std::vector<std::int64_t>& positions, const Lines& lines,
+                   const Tensor& y) {
+  const auto count = static_cast<std::int64_t>(positions.size());
+  const std::int64_t bytes = lines.inner * static_cast<std::int64_t>(size_of(x.dtype()));
+  if (lines.outer * count * bytes == 0) return;
+  const auto copy_all = [&](const auto& copy_slice) {
+    const auto* from = static_cast<const std::byte*>(x.impl().data);
+    auto* to = static_cast<std::byte*>(y.impl().data);
+    parallel_for(lines.outer * count, std::max<std::int64_t>(1, task_elements / lines.inner),
+                 [&](std::int64_t i, std::int64_t end) {
+                   for (std::int64_t o = i / count, j = i % count; i < end; ++i, ++j) {
+                     if (j == count) {
+                       j = 0;
+                       ++o;
+                     }
+                     copy_slice(to + i * bytes, from + (o * size + positions[static_cast<std::size_t>(j)]) * bytes);
+                   }
+                 });
+  };
+  // A size that the compiler knows becomes one move.
+  switch (bytes) {
+    case 1:
+      return copy_all([](std::byte* to, const std::byte* from) { std::memcpy(to, from, 1); });
+    case 4:
+      return copy_all([](std::byte* to, const std::byte* from) { std::memcpy(to, from, 4); });
+    case 8:
+      return copy_all([](std::byte* to, const std::byte* from) { std::memcpy(to, from, 8); });
+    default:
+      copy_all(
+          [bytes](std::byte* to, const std::byte* from) { std::memcpy(to, from, static_cast<std::size_t>(bytes)); });
+  }
+}
+
+template <class T>
+void add(T& to, T from) {
+  if constexpr (std::is_same_v<T, bool>) {
+    to = to || from;
+  } else if constexpr (std::is_integral_v<T>) {
+    to = static_cast<T>(static_cast<std::make_unsigned_t<T>>(to) + static_cast<std::make_unsigned_t<T>>(from));
+  } else {
+    to += from;
+  }
+}
+
+void clear(const Tensor& y) { std::memset(y.impl().data, 0, static_cast<std::size_t>(y.size()) * size_of(y.dtype())); }
+
+/// Calls body(outer, first column, columns) for pieces of the inner elements: whatever goes to one element of the
+/// output stays in one piece, and so in order. `rows` is the number of slices that are added.
+template <class Body>
+void for_columns(const Lines& lines, std::int64_t rows, const Body& body) {
+  constexpr std::int64_t narrowest = 16;  // a cache line of floats
+  const std::int64_t width =
+      std::clamp(task_elements / std::max<std::int64_t>(1, rows), narrowest, std::max(narrowest, lines.inner));
+  const std::int64_t pieces = (lines.inner + width - 1) / width;
+  const std::int64_t grain = std::max<std::int64_t>(1, task_elements / std::max<std::int64_t>(1, rows * width));
+  parallel_for(lines.outer * pieces, grain, [&](std::int64_t i, std::int64_t end) {
+    for (; i < end; ++i) {
+      const std::int64_t first = i % pieces * width;
+      body(i / pieces, first, std::min(width, lines.inner - first));
+    }
+  });
+}
+
+/// y = 0, then y[o, positions[j], :] += updates[o, j, :].
+void add_slices(const Tensor& updates, std::int64_t size, const std::vector<std::int64_t>& positions,
+                const Lines& lines, const Tensor& y) {
+  clear(y);
+  const auto count = static_cast<std::int64_t>(positions.size());
+  detail::visit_dtype(y.dtype(), [&]<class T>() {
+    for_columns(lines, count, [&](std::int64_t o, std::int64_t first, std::int64_t columns) {
+      for (std::int64_t j = 0; j < count; ++j) {
+        const T* from = static_cast<const T*>(updates.impl().data) + (o * count + j) * lines.inner + first;
+        T* to = detail::mutable_data<T>(y) + (o * size + positions[static_cast<std::size_t>(j)]) * lines.inner + first;
+        for (std::int64_t c = 0; c < columns; ++c) add(to[c], from[c]);
+      }
+    });
+  });
+}
+
+/// Number of elements of the leading axes.
+std::int64_t leading_size(const Shape& shape, std::int64_t axes) {
+  std::int64_t size = 1;
+  for (int i = 0; i < static_cast<int>(axes); ++i) size *= shape[i];
+  return size;
+}
+
+}  // namespace
+
+void CpuBackend::gather(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
+  const std::int64_t size = x.shape()[axis];
+  gather_slices(dense(*this, x), size, checked(*this, indices, size), lines_around(x.shape(), axis), y);
+}
+
+void CpuBackend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
+  const std::int64_t size = y.shape()[axis];
+  add_slices(dense(*this, updates), size, checked(*this, indices, size), lines_around(y.shape(), axis), y);
+}
+
+void CpuBackend::gather_nd(const Tensor& x, const Tensor& indices, const Tensor& y) {
+  const std::int64_t depth = indices.shape().back();
+  const auto positions = checked_coordinates(*this, indices, x.shape(), "param shape");
+  gather_slices(dense(*this, x), leading_size(x.shape(), depth), positions,
+                lines_around(x.shape(), 0, static_cast<int>(depth)), y);
+}
+
+void CpuBackend::scatter_nd_add(const Tensor& indices, const Tensor& updates, const Tensor& y) {
+  const std::int64_t depth = indices.shape().back();
+  const auto positions = checked_coordinates(*this, indices, y.shape(), "shape");
+  add_slices(dense(*this, updates), leading_size(y.shape(), depth), positions,
+             lines_around(y.shape(), 0, static_cast<int>(depth)), y);
+}
+
+void CpuBackend::take_along(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
+  const std::int64_t size = x.shape()[axis], length = indices.shape()[axis];
+  const auto positions = checked(*this, indices, size);
+  const Lines lines = lines_around(x.shape(), axis);
+  const Tensor from = dense(*this, x);
+  detail::visit_dtype(y.dtype(), [&]<class T>() {
+    const T* data = static_cast<const T*>(from.impl().data);
+    T* to = detail::mutable_data<T>(y);
+    parallel_for(lines.outer * length,
+                 std::max<std::int64_t>(1, task_elements / std::max<std::int64_t>(1, lines.inner)),
+                 [&](std::int64_t row, std::int64_t end) {
+                   for (; row < end; ++row) {
+                     const std::int64_t o = row / length;
+                     for (std::int64_t c = 0; c < lines.inner; ++c) {
+                       const std::int64_t place = row * lines.inner + c;
+                       to[place] = data[(o * size + positions[static_cast<std::size_t>(place)]) * lines.inner + c];
+                     }
+                   }
+                 });
+  });
+}
+
+void CpuBackend::put_along_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
+  const std::int64_t size = y.shape()[axis], length = indices.shape()[axis];
+  const auto positions = checked(*this, indices, size);
+  const Lines lines = lines_around(y.shape(), axis);
+  const Tensor from = dense(*this, updates);
+  clear(y);
+  detail::visit_dtype(y.dtype(), [&]<class T>() {
+    for_columns(lines, length, [&](std::int64_t o, std::int64_t first, std::int64_t columns) {
+      for (std::int64_t j = 0; j < length; ++j) {
+        for (std::int64_t c = first; c < first + columns; ++c) {
+          const std::int64_t place = (o * length + j) * lines.inner + c;
+          add(detail::mutable_data<T>(y)[(o * size + positions[static_cast<std::size_t>(place)]) * lines.inner + c],
+              static_cast<const T*>(from.impl().data)[place]);
+        }
+      }
+    });
+  });
+}
+
+}  // namespace tapestry::host

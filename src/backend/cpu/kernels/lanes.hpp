@@ -1,0 +1,111 @@
+#pragma once
+
+// Reductions with the same bits at every level: a row is summed in a fixed number of lanes, which a level holds in as
+// many of its own registers as it needs.
+
+#include <cstdint>
+
+namespace tapestry::host::TAPESTRY_KERNEL_LEVEL {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int register_bytes = 64;
+#elif defined(__AVX__)
+constexpr int register_bytes = 32;
+#else
+constexpr int register_bytes = 16;
+#endif
+
+/// 256 bytes of lanes: four AVX-512 registers, enough independent additions to hide their latency.
+constexpr int lane_bytes = 256;
+constexpr int registers = lane_bytes / register_bytes;
+template <class T>
+constexpr int lane_count = lane_bytes / static_cast<int>(sizeof(T));
+
+/// T's side by side; a pointer to it may point to any T.
+template <class T, int bytes = register_bytes>
+struct Register {
+  typedef T type __attribute__((vector_size(bytes), aligned(alignof(T)), may_alias));
+};
+
+struct Sum {
+  template <class V>
+  [[gnu::always_inline]] static V combine(V a, V b) {
+    return static_cast<V>(a + b);
+  }
+};
+
+/// NaN travels: one that came first stays, because no comparison with it holds.
+struct Max {
+  template <class V>
+  [[gnu::always_inline]] static V combine(V a, V b) {
+    return ((b > a) | (b != b)) ? b : a;
+  }
+};
+
+/// The values in a register combined as a balanced tree: each with the one half the register away, and so on.
+template <class Op, class T, int bytes = register_bytes>
+[[gnu::always_inline]] inline T fold(const typename Register<T, bytes>::type& values) {
+  if constexpr (bytes == sizeof(T)) {
+    return values[0];
+  } else {
+    constexpr int half = bytes / 2;
+    typename Register<T, half>::type low, high;
+    __builtin_memcpy(&low, &values, half);
+    __builtin_memcpy(&high, reinterpret_cast<const char*>(&values) + half, half);
+    return fold<Op, T, half>(Op::combine(low, high));
+  }
+}
+template <class Op, class T>
+[[gnu::always_inline]] inline T fold(typename Register<T>::type* values, int count) {
+  for (int half = count / 2; half > 0; half /= 2)
+    for (int r = 0; r < half; ++r) values[r] = Op::combine(values[r], values[r + half]);
+  return fold<Op, T>(values[0]);
+}
+
+/// term(i), i < n, combined by Op: `vector(i)` gives a register of the terms from i on, `scalar(i)` one term. A short
+/// row stays scalar.
+template <class Op, class T, class Vector, class Scalar>
+[[gnu::always_inline]] inline T reduce_lanes(std::int64_t n, T identity, Vector vector, Scalar scalar) {
+  using V = typename Register<T>::type;
+  constexpr int lanes = lane_count<T>, width = register_bytes / static_cast<int>(sizeof(T));
+  constexpr int quarter = lanes / 4, quarter_registers = registers / 4;
+  T result = identity;
+  std::int64_t i = 0;
+  if (n >= quarter) {
+    V sums[registers];
+    for (int r = 0; r < quarter_registers; ++r) sums[r] = vector(r * width);
+    i = quarter;
+    if (n >= lanes) {
+      for (int r = quarter_registers; r < registers; ++r) sums[r] = vector(r * width);
+      for (i = lanes; i + lanes <= n; i += lanes)
+        for (int r = 0; r < registers; ++r) sums[r] = Op::combine(sums[r], vector(i + r * width));
+      for (int half = registers / 2; half >= quarter_registers; half /= 2)
+        for (int r = 0; r < half; ++r) sums[r] = Op::combine(sums[r], sums[r + half]);
+    }
+    for (; i + quarter <= n; i += quarter)
+      for (int r = 0; r < quarter_registers; ++r) sums[r] = Op::combine(sums[r], vector(i + r * width));
+    result = fold<Op, T>(sums, quarter_registers);
+  }
+  for (; i < n; ++i) result = Op::combine(result, scalar(i));
+  return result;
+}
+
+/// Terms that a sum in floats takes before it goes on in doubles, for accuracy.
+constexpr std::int64_t sum_block = 4096;
+
+/// The sum of term(i), i < n: `vector` and `scalar` as for `reduce_lanes`.
+template <class T, class Vector, class Scalar>
+[[gnu::always_inline]] inline double sum_lanes(std::int64_t n, Vector vector, Scalar scalar) {
+  double total = 0;
+  for (std::int64_t begin = 0; begin < n; begin += sum_block) {
+    const std::int64_t count = n - begin < sum_block ? n - begin : sum_block;
+    total += static_cast<double>(reduce_lanes<Sum, T>(
+        count, T(0), [=](std::int64_t i) { return vector(begin + i); },
+        [=](std::int64_t i) { return scalar(begin + i); }));
+  }
+  return total;
+}
+
+}  // namespace
+}  // namespace tapestry::host::TAPESTRY_KERNEL_LEVEL

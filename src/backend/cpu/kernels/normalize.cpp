@@ -1,0 +1,142 @@
+#include "backend/cpu/kernels/normalize.hpp"
+
+#include <cstdint>
+
+#include "backend/cpu/kernels/lanes.hpp"
+#include "backend/cpu/kernels/math.hpp"
+
+namespace tapestry::host::TAPESTRY_KERNEL_LEVEL {
+namespace {
+
+using std::int64_t;
+
+// A row is read several times, but only the first time from memory.
+
+template <class T>
+using VectorOf = typename Register<T>::type;
+
+template <class T>
+[[gnu::always_inline]] inline const VectorOf<T>& vector_at(const T* x, int64_t i) {
+  return *reinterpret_cast<const VectorOf<T>*>(x + i);
+}
+
+template <class T>
+[[gnu::always_inline]] inline double sum(const T* x, int64_t n) {
+  return sum_lanes<T>(
+      n, [x](int64_t i) { return vector_at(x, i); }, [x](int64_t i) { return x[i]; });
+}
+template <class T>
+[[gnu::always_inline]] inline double sum_of_products(const T* x, const T* y, int64_t n) {
+  return sum_lanes<T>(
+      n, [x, y](int64_t i) { return vector_at(x, i) * vector_at(y, i); }, [x, y](int64_t i) { return x[i] * y[i]; });
+}
+
+/// Rows too short for the lanes: a batch of them at a time, an element of each in a lane.
+constexpr int narrow = 16, batch = 64;
+
+template <class T>
+void softmax_narrow(const T* x, int64_t rows, int64_t n, bool logarithm, T* y) {
+  T values[narrow][batch], largest[batch], totals[batch];
+  for (; rows > 0; rows -= batch, x += batch * n, y += batch * n) {
+    const int64_t count = rows < batch ? rows : batch;
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t r = 0; r < count; ++r) values[j][r] = x[r * n + j];
+      for (int64_t r = count; r < batch; ++r) values[j][r] = 0;
+    }
+    for (int r = 0; r < batch; ++r) largest[r] = values[0][r];
+    for (int64_t j = 1; j < n; ++j)
+      for (int r = 0; r < batch; ++r) largest[r] = Max::combine(largest[r], values[j][r]);
+    for (int r = 0; r < batch; ++r) totals[r] = 0;
+    for (int64_t j = 0; j < n; ++j) {
+      for (int r = 0; r < batch; ++r) {
+        values[j][r] -= largest[r];
+        const T power = math::exp_not_above(values[j][r]);
+        totals[r] += power;
+        values[j][r] = logarithm ? values[j][r] : power;
+      }
+    }
+    if (logarithm) {
+      for (int r = 0; r < batch; ++r) totals[r] = math::log(totals[r]);
+    } else {
+      for (int r = 0; r < batch; ++r) totals[r] = T(1) / totals[r];
+    }
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t r = 0; r < count; ++r)
+        y[r * n + j] = logarithm ? values[j][r] - totals[r] : values[j][r] * totals[r];
+  }
+}
+
+template <class T>
+void softmax(const T* x, int64_t rows, int64_t n, bool logarithm, T* y) {
+  if (n < narrow) return softmax_narrow(x, rows, n, logarithm, y);
+  for (; rows > 0; --rows, x += n, y += n) {
+    const T* __restrict from = x;
+    T* __restrict to = y;
+    const T largest = reduce_lanes<Max>(
+        n, -math::Real<T>::infinity, [from](int64_t i) { return vector_at(from, i); },
+        [from](int64_t i) { return from[i]; });
+    for (int64_t i = 0; i < n; ++i) to[i] = math::exp_not_above(from[i] - largest);
+    const double total = sum(to, n);
+    if (logarithm) {
+      const T log_total = static_cast<T>(math::log(total));
+      for (int64_t i = 0; i < n; ++i) to[i] = (from[i] - largest) - log_total;
+    } else {
+      const T factor = static_cast<T>(1 / total);
+      for (int64_t i = 0; i < n; ++i) to[i] *= factor;
+    }
+  }
+}
+
+template <class T>
+void softmax_grad(const T* y, const T* g, int64_t rows, int64_t n, bool logarithm, T* dx) {
+  for (; rows > 0; --rows, y += n, g += n, dx += n) {
+    const T* __restrict out = y, * __restrict gradient = g;
+    T* __restrict to = dx;
+    if (logarithm) {
+      const T total = static_cast<T>(sum(gradient, n));
+      for (int64_t i = 0; i < n; ++i) to[i] = gradient[i] - math::exp_not_above(out[i]) * total;
+    } else {
+      const T total = static_cast<T>(sum_of_products(gradient, out, n));
+      for (int64_t i = 0; i < n; ++i) to[i] = (gradient[i] - total) * out[i];
+    }
+  }
+}
+
+template <class T>
+void normalize(const T* x, int64_t rows, int64_t n, double epsilon, T* y, T* mean, T* rstd) {
+  const auto count = static_cast<double>(n);
+  for (int64_t row = 0; row < rows; ++row, x += n, y += n) {
+    const T* __restrict from = x;
+    T* __restrict to = y;
+    const T middle = static_cast<T>(sum(from, n) / count);
+    const double squares = sum_lanes<T>(
+        n, [=](int64_t i) { return (vector_at(from, i) - middle) * (vector_at(from, i) - middle); },
+        [=](int64_t i) { return (from[i] - middle) * (from[i] - middle); });
+    const T scale = static_cast<T>(1 / math::sqrt(squares / count + epsilon));
+    for (int64_t i = 0; i < n; ++i) to[i] = (from[i] - middle) * scale;
+    mean[row] = middle;
+    rstd[row] = scale;
+  }
+}
+
+template <class T>
+void normalize_grad(const T* y, const T* rstd, const T* g, int64_t rows, int64_t n, T* dx) {
+  const auto count = static_cast<double>(n);
+  for (int64_t row = 0; row < rows; ++row, y += n, g += n, dx += n) {
+    const T* __restrict out = y, * __restrict gradient = g;
+    T* __restrict to = dx;
+    const T mean = static_cast<T>(sum(gradient, n) / count);
+    const T slope = static_cast<T>(sum_of_products(gradient, out, n) / count);
+    const T scale = rstd[row];
+    for (int64_t i = 0; i < n; ++i) to[i] = scale * ((gradient[i] - mean) - out[i] * slope);
+  }
+}
+
+}  // namespace
+
+const NormalizeTable normalize_table = {
+    .f32 = {softmax<float>, softmax_grad<float>, normalize<float>, normalize_grad<float>},
+    .f64 = {softmax<double>, softmax_grad<double>, normalize<double>, normalize_grad<double>},
+};
+
+}  // namespace tapestry::host::TAPESTRY_KERNEL_LEVEL

@@ -1,0 +1,288 @@
+#include "backend/cpu/kernels/reduce.hpp"
+
+#include <cstdint>
+
+#include "backend/cpu/kernels/lanes.hpp"
+
+namespace tapestry::host::TAPESTRY_KERNEL_LEVEL {
+namespace {
+
+using std::int64_t;
+
+struct Product {
+  template <class V>
+  [[gnu::always_inline]] static V combine(V a, V b) {
+    return static_cast<V>(a * b);
+  }
+};
+
+struct Min {
+  template <class V>
+  [[gnu::always_inline]] static V combine(V a, V b) {
+    return ((b < a) | (b != b)) ? b : a;
+  }
+};
+
+/// Of bools, as bytes of 0 and 1.
+struct And {
+  template <class V>
+  [[gnu::always_inline]] static V combine(V a, V b) {
+    return static_cast<V>(a & b);
+  }
+};
+
+template <class T>
+constexpr T largest() {
+  if constexpr (static_cast<T>(0.5) != T(0)) {
+    return static_cast<T>(__builtin_inf());
+  } else if constexpr (static_cast<T>(-1) > T(0)) {
+    return static_cast<T>(-1);
+  } else {
+    return static_cast<T>((std::uint64_t{1} << (8 * sizeof(T) - 1)) - 1);
+  }
+}
+template <class T>
+constexpr T smallest() {
+  if constexpr (static_cast<T>(0.5) != T(0)) {
+    return -largest<T>();
+  } else if constexpr (static_cast<T>(-1) > T(0)) {
+    return T(0);
+  } else {
+    return -largest<T>() - 1;
+  }
+}
+template <class Op, class T>
+constexpr T identity = __is_same(Op, Max)   ? smallest<T>()
+                       : __is_same(Op, Min) ? largest<T>()
+                       : __is_same(Op, Sum) ? T(0)
+                                            : T(1);
+
+/// The type that sums longer than a block are added in.
+template <class Op, class T>
+struct WideOf {
+  using type = T;
+};
+template <>
+struct WideOf<Sum, float> {
+  using type = double;
+};
+template <>
+struct WideOf<Product, float> {
+  using type = double;
+};
+
+template <class Op, class Out, class Wide>
+[[gnu::always_inline]] inline Out finish(Wide total, int64_t divisor) {
+  if constexpr (__is_same(Op, Sum)) {
+    if (divisor != 1) {
+      if constexpr (static_cast<Out>(0.5) != Out(0)) {
+        return static_cast<Out>(static_cast<double>(total) / static_cast<double>(divisor));
+      } else {
+        return static_cast<Out>(static_cast<Out>(total) / divisor);
+      }
+    }
+  }
+  return static_cast<Out>(total);
+}
+
+/// Elements that are brought together where they do not lie so.
+constexpr int64_t block = sum_block;
+
+/// Not inlined: one copy per type of these loops, which are seldom needed, instead of one per reduction.
+template <class T>
+[[gnu::noinline]] void gather(const T* x, int64_t count, int64_t stride, T* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = x[i * stride];
+}
+template <class T>
+[[gnu::noinline]] void scatter(const T* from, int64_t count, int64_t stride, T* y) {
+  for (int64_t i = 0; i < count; ++i) y[i * stride] = from[i];
+}
+
+/// Where `count` elements at distance `stride` lie side by side: there, or in the buffer.
+template <class T>
+[[gnu::always_inline]] inline const T* side_by_side(const T* x, int64_t count, int64_t stride, T* buffer) {
+  if (stride == 1) return x;
+  gather(x, count, stride, buffer);
+  return buffer;
+}
+
+template <class Op, class T>
+[[gnu::always_inline]] inline T reduce_block(const T* x, int64_t n) {
+  using V = typename Register<T>::type;
+  return reduce_lanes<Op>(
+      n, identity<Op, T>, [x](int64_t i) { return *reinterpret_cast<const V*>(x + i); },
+      [x](int64_t i) { return x[i]; });
+}
+
+template <class Op, class T, class Out>
+void reduce_rows(const void* x, int64_t n, int64_t stride, int64_t rows, int64_t step, void* y, int64_t y_step,
+                 int64_t divisor) {
+  using Wide = typename WideOf<Op, T>::type;
+  T buffer[block];
+  for (int64_t j = 0; j < rows; ++j) {
+    const T* row = static_cast<const T*>(x) + j * step;
+    const int64_t first = n < block ? n : block;
+    Wide total = reduce_block<Op>(side_by_side(row, first, stride, buffer), first);
+    for (int64_t i = block; i < n; i += block) {
+      const int64_t count = n - i < block ? n - i : block;
+      const T part = reduce_block<Op>(side_by_side(row + i * stride, count, stride, buffer), count);
+      total = Op::combine(total, static_cast<Wide>(part));
+    }
+    static_cast<Out*>(y)[j * y_step] = finish<Op, Out>(total, divisor);
+  }
+}
+
+/// sums[j] takes up x[i * stride + j], i < n.
+template <class Op, class T>
+void take_rows(const T* x, int64_t n, int64_t stride, int64_t columns, T* sums) {
+  using V = typename Register<T>::type;
+  constexpr int width = register_bytes / static_cast<int>(sizeof(T));
+  const auto four = [stride](const auto* row) {
+    const T* a = reinterpret_cast<const T*>(row);
+    const auto at = [&](int i) { return *reinterpret_cast<decltype(row)>(a + i * stride); };
+    return Op::combine(Op::combine(at(0), at(1)), Op::combine(at(2), at(3)));
+  };
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4, x += 4 * stride) {  // four at once: the sums are loaded and stored a quarter as often
+    int64_t j = 0;
+    for (; j + width <= columns; j += width) {
+      V& sum = *reinterpret_cast<V*>(sums + j);
+      sum = Op::combine(sum, four(reinterpret_cast<const V*>(x + j)));
+    }
+    for (; j < columns; ++j) sums[j] = Op::combine(sums[j], four(x + j));
+  }
+  for (; i < n; ++i, x += stride)
+    for (int64_t j = 0; j < columns; ++j) sums[j] = Op::combine(sums[j], x[j]);
+}
+
+template <class Op, class T, class Out>
+void reduce_columns(const void* x, int64_t n, int64_t stride, int64_t columns, int64_t step, void* y, int64_t y_step,
+                    int64_t divisor) {
+  T sums[column_limit], buffer[column_limit];
+  const T* from = static_cast<const T*>(x);
+  // Several narrow rows make one that is long enough for the registers.
+  const int64_t group = step == 1 && stride == columns && columns < narrow_columns ? narrow_columns / columns : 1;
+  const int64_t wide = group * columns;
+  for (int64_t j = 0; j < wide; ++j) sums[j] = identity<Op, T>;
+  if (step == 1) {
+    take_rows<Op>(from, n / group, stride * group, wide, sums);
+    const T* rest = from + n / group * wide;
+    for (int64_t j = 0; j < n % group * columns; ++j) sums[j] = Op::combine(sums[j], rest[j]);
+    for (int64_t g = 1; g < group; ++g)
+      for (int64_t j = 0; j < columns; ++j) sums[j] = Op::combine(sums[j], sums[g * columns + j]);
+  } else {
+    for (int64_t i = 0; i < n; ++i)
+      take_rows<Op>(side_by_side(from + i * stride, columns, step, buffer), 1, 0, columns, sums);
+  }
+  Out results[column_limit];
+  Out* to = y_step == 1 ? static_cast<Out*>(y) : results;
+  for (int64_t j = 0; j < columns; ++j) to[j] = finish<Op, Out>(sums[j], divisor);
+  if (y_step != 1) scatter(results, columns, y_step, static_cast<Out*>(y));
+}
+
+template <class Op, class T, class Out>
+constexpr Reducer reducer = {reduce_rows<Op, T, Out>, reduce_columns<Op, T, Out>};
+
+/// Whether b comes before the best so far.
+template <class Op, class T>
+[[gnu::always_inline]] inline bool beats(T b, T best) {
+  const bool better = __is_same(Op, Max) ? b > best : b < best;
+  return better | ((b != b) & (best == best));
+}
+
+template <class Op, class T>
+int64_t arg_row(const void* x, int64_t n) {
+  const T* row = static_cast<const T*>(x);
+  // The block that holds the best element is found at the speed of a maximum, and searched afterwards.
+  int64_t start = 0;
+  T best = reduce_block<Op>(row, n < block ? n : block);
+  for (int64_t i = block; i < n; i += block) {
+    const T part = reduce_block<Op>(row + i, n - i < block ? n - i : block);
+    if (beats<Op>(part, best)) {
+      best = part;
+      start = i;
+    }
+  }
+  int64_t i = start;
+  if (best != best) {
+    while (row[i] == row[i]) ++i;
+  } else {
+    while (row[i] != best) ++i;
+  }
+  return i;
+}
+
+template <class Op, class T>
+void arg_columns(const void* x, int64_t n, int64_t stride, int64_t columns, int64_t* y) {
+  T best[column_limit];
+  const T* row = static_cast<const T*>(x);
+  for (int64_t j = 0; j < columns; ++j) {
+    best[j] = row[j];
+    y[j] = 0;
+  }
+  for (int64_t i = 1; i < n; ++i) {
+    row += stride;
+    for (int64_t j = 0; j < columns; ++j) {
+      const bool better = beats<Op>(row[j], best[j]);
+      best[j] = better ? row[j] : best[j];
+      y[j] = better ? i : y[j];
+    }
+  }
+}
+
+template <class Op, class T>
+constexpr ArgReducer arg_reducer = {arg_row<Op, T>, arg_columns<Op, T>};
+
+template <class Op, class T>
+void scan(const void* x, int64_t n, int64_t stride, int64_t columns, void* y, bool exclusive) {
+  using Wide = typename WideOf<Op, T>::type;
+  if (columns == 1) {
+    Wide total = static_cast<Wide>(identity<Op, T>);
+    for (int64_t i = 0; i < n; ++i) {
+      const Wide before = total;
+      total = Op::combine(before, static_cast<Wide>(static_cast<const T*>(x)[i * stride]));
+      static_cast<T*>(y)[i * stride] = static_cast<T>(exclusive ? before : total);
+    }
+    return;
+  }
+  Wide totals[column_limit];
+  for (int64_t j = 0; j < columns; ++j) totals[j] = static_cast<Wide>(identity<Op, T>);
+  for (int64_t i = 0; i < n; ++i) {
+    const T* from = static_cast<const T*>(x) + i * stride;
+    T* to = static_cast<T*>(y) + i * stride;
+    for (int64_t j = 0; j < columns; ++j) {
+      const Wide before = totals[j];
+      totals[j] = Op::combine(before, static_cast<Wide>(from[j]));
+      to[j] = static_cast<T>(exclusive ? before : totals[j]);
+    }
+  }
+}
+
+using i32 = std::int32_t;
+using i64 = std::int64_t;
+using u8 = std::uint8_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+
+}  // namespace
+
+const ReduceTable reduce_table = {
+    .sum = {reducer<Sum, float, float>, reducer<Sum, double, double>, reducer<Sum, u32, i32>, reducer<Sum, u64, i64>,
+            reducer<Sum, u8, u8>, reducer<Max, u8, u8>, reducer<Sum, float, double>, reducer<Sum, double, float>},
+    .prod = {reducer<Product, float, float>, reducer<Product, double, double>, reducer<Product, u32, i32>,
+             reducer<Product, u64, i64>, reducer<Product, u8, u8>, reducer<And, u8, u8>,
+             reducer<Product, float, double>, reducer<Product, double, float>},
+    .max = {reducer<Max, float, float>, reducer<Max, double, double>, reducer<Max, i32, i32>, reducer<Max, i64, i64>,
+            reducer<Max, u8, u8>, reducer<Max, u8, u8>},
+    .min = {reducer<Min, float, float>, reducer<Min, double, double>, reducer<Min, i32, i32>, reducer<Min, i64, i64>,
+            reducer<Min, u8, u8>, reducer<And, u8, u8>},
+    .arg_max = {arg_reducer<Max, float>, arg_reducer<Max, double>, arg_reducer<Max, i32>, arg_reducer<Max, i64>,
+                arg_reducer<Max, u8>, arg_reducer<Max, u8>},
+    .arg_min = {arg_reducer<Min, float>, arg_reducer<Min, double>, arg_reducer<Min, i32>, arg_reducer<Min, i64>,
+                arg_reducer<Min, u8>, arg_reducer<Min, u8>},
+    .scan_sum = {scan<Sum, float>, scan<Sum, double>, scan<Sum, u32>, scan<Sum, u64>, scan<Sum, u8>, scan<Max, u8>},
+    .scan_prod = {scan<Product, float>, scan<Product, double>, scan<Product, u32>, scan<Product, u64>,
+                  scan<Product, u8>, scan<And, u8>},
+};
+
+}  // namespace tapestry::host::TAPESTRY_KERNEL_LEVEL

@@ -1,0 +1,364 @@
+#include "backend/cpu/kernels/matmul.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+#include <cblas.h>
+
+#include "backend/cpu/blas.hpp"
+#include "backend/cpu/cpu_backend.hpp"
+#include "backend/cpu/dense.hpp"
+#include "backend/cpu/threads.hpp"
+#include "core/make_tensor.hpp"
+
+// OpenBLAS chooses its kernels with these. They are no part of its interface, so they may be missing.
+extern "C" {
+__attribute__((weak)) void gotoblas_dynamic_quit();
+__attribute__((weak)) void gotoblas_dynamic_init();
+}
+
+namespace tapestry::host {
+namespace {
+
+/// OpenBLAS falls back to its SSE kernels on processors younger than itself, which costs a factor of five; then it is
+/// told which of its kernels the processor runs. Whoever sets OPENBLAS_CORETYPE is left alone.
+void choose_blas_kernels() {
+  const std::string_view name = openblas_get_corename();
+  const bool v4 = name == "SkylakeX" || name == "Cooperlake" || name == "Sapphirerapids" || name == "SapphireRapids";
+  const bool v3 = v4 || name == "Haswell" || name == "Zen" || name == "Excavator";
+  const Level level = cpu_level();
+  const char* better = level == Level::v4 && !v4 ? "SKYLAKEX" : level == Level::v3 && !v3 ? "HASWELL" : nullptr;
+  constexpr const char* variable = "OPENBLAS_CORETYPE";
+  if (!better || std::getenv(variable) || !gotoblas_dynamic_quit || !gotoblas_dynamic_init) return;
+  setenv(variable, better, 0);
+  gotoblas_dynamic_quit();
+  gotoblas_dynamic_init();
+  unsetenv(variable);
+}
+
+void gemm_call(bool ta, bool tb, int m, int n, int k, const float* a, int lda, const float* b, int ldb, float beta,
+               float* c, int ldc) {
+  cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, m, n, k, 1, a, lda, b, ldb,
+              beta, c, ldc);
+}
+void gemm_call(bool ta, bool tb, int m, int n, int k, const double* a, int lda, const double* b, int ldb, double beta,
+               double* c, int ldc) {
+  cblas_dgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, m, n, k, 1, a, lda, b, ldb,
+              beta, c, ldc);
+}
+void gemv_call(bool transpose, int rows, int columns, const float* a, int lda, const float* x, int step, float* y) {
+  cblas_sgemv(CblasRowMajor, transpose ? CblasTrans : CblasNoTrans, rows, columns, 1, a, lda, x, step, 0, y, 1);
+}
+void gemv_call(bool transpose, int rows, int columns, const double* a, int lda, const double* x, int step, double* y) {
+  cblas_dgemv(CblasRowMajor, transpose ? CblasTrans : CblasNoTrans, rows, columns, 1, a, lda, x, step, 0, y, 1);
+}
+
+int blas_int(std::int64_t value) {
+  if (value > std::numeric_limits<int>::max())
+    throw InvalidArgumentError(
+        detail::join("MatMul: ", value, " elements along one side of a matrix are more than BLAS can count"));
+  return static_cast<int>(value);
+}
+
+struct Sizes {
+  std::int64_t m, n, k;
+  double work() const { return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+};
+
+/// op(x): x[..., i, j] at i * row + j * column, in one of the two layouts that BLAS reads.
+struct Operand {
+  const void* data;
+  std::int64_t row, column;
+  std::array<std::int64_t, Shape::max_rank> batch;  ///< distances along the leading axes
+  Tensor copy;                                      ///< of an input in any other layout; keeps `data` alive
+};
+
+Operand read_in_place(const Tensor& x, bool transpose) {
+  const auto last = static_cast<std::size_t>(x.rank() - 1);
+  const auto& strides = x.impl().strides;
+  Operand operand{x.impl().data, strides[last - 1], strides[last], {}, {}};
+  if (transpose) std::swap(operand.row, operand.column);
+  std::copy_n(strides.begin(), last - 1, operand.batch.begin());
+  return operand;
+}
+
+/// Whether rows of `columns` neighbours lie in order and apart from each other.
+bool by_rows(std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column) {
+  return (column == 1 || columns == 1) && (row >= columns || rows == 1);
+}
+
+Operand read(Backend& backend, const Tensor& x, bool transpose, std::int64_t rows, std::int64_t columns) {
+  Operand operand = read_in_place(x, transpose);
+  if (by_rows(rows, columns, operand.row, operand.column) || by_rows(columns, rows, operand.column, operand.row))
+    return operand;
+  // What the batch repeats is copied once.
+  Shape shape = x.shape();
+  for (int i = 0; i < x.rank() - 2; ++i)
+    if (operand.batch[static_cast<std::size_t>(i)] == 0) shape.set(i, 1);
+  const Tensor once = detail::make_view(x, shape, x.strides());
+  Tensor copy = dense(backend, once);
+  const auto repeats = operand.batch;
+  operand = read_in_place(copy, transpose);
+  for (int i = 0; i < x.rank() - 2; ++i)
+    if (repeats[static_cast<std::size_t>(i)] == 0) operand.batch[static_cast<std::size_t>(i)] = 0;
+  operand.copy = std::move(copy);
+  return operand;
+}
+
+/// The product of one pair of matrices, or a block of it.
+template <class T>
+struct Product {
+  const T *a, *b;
+  T* y;
+  std::int64_t a_row, a_column, b_row, b_column, y_row;
+
+  void operator()(const Sizes& sizes) const {
+    const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
+    if (m == 1) {
+      vector(n, k, b, b_column, b_row, a, a_column);
+    } else if (n == 1 && y_row == 1) {
+      vector(m, k, a, a_row, a_column, b, b_row);
+    } else {
+      const bool ta = !by_rows(m, k, a_row, a_column), tb = !by_rows(k, n, b_row, b_column);
+      gemm_block(ta, tb, m, n, k, a, leading(ta, m, k, a_row, a_column), b, leading(tb, k, n, b_row, b_column), false,
+                 y, y_row);
+    }
+  }
+
+  Product block(std::int64_t i, std::int64_t j) const {
+    return {a + i * a_row, b + j * b_column, y + i * y_row + j, a_row, a_column, b_row, b_column, y_row};
+  }
+
+ private:
+  /// y[i] = sum over j of matrix[i * row + j * column] * x[j * step]
+  void vector(std::int64_t rows, std::int64_t columns, const T* matrix, std::int64_t row, std::int64_t column,
+              const T* x, std::int64_t step) const {
+    const bool transpose = !by_rows(rows, columns, row, column);
+    const int lda = blas_int(leading(transpose, rows, columns, row, column));
+    const int increment = columns == 1 ? 1 : blas_int(step);
+    if (transpose) {
+      gemv_call(true, blas_int(columns), blas_int(rows), matrix, lda, x, increment, y);
+    } else {
+      gemv_call(false, blas_int(rows), blas_int(columns), matrix, lda, x, increment, y);
+    }
+  }
+  static std::int64_t leading(bool transposed, std::int64_t rows, std::int64_t columns, std::int64_t row,
+                              std::int64_t column) {
+    // The distance between rows means nothing where there is one row, but BLAS checks it.
+    return transposed ? (columns == 1 ? rows : column) : (rows == 1 ? columns : row);
+  }
+};
+
+/// How a product is cut: a function of its sizes alone.
+struct Blocks {
+  std::int64_t rows, columns;  ///< of a block
+  std::int64_t down, across;   ///< numbers of blocks
+};
+
+Blocks cut(const Sizes& sizes) {
+  // Each block packs its part of the operands anew, so blocks should be few, large and square: four as soon as that
+  // pays, more only beyond 1024 x 1024. The products with a vector are bound by reading the matrix.
+  constexpr double worth_cutting = 3e6, vector_work = 131072;
+  constexpr std::int64_t longest = 1024, unit = 16;
+  const std::int64_t m = sizes.m, n = sizes.n;
+  std::int64_t down = 1, across = 1;
+  if (m == 1 || n == 1) {
+    (m == 1 ? across : down) = std::clamp<std::int64_t>(static_cast<std::int64_t>(sizes.work() / vector_work), 1, 64);
+  } else if (sizes.work() >= worth_cutting) {
+    while (down * across < 4 || m / down > longest || n / across > longest) ++(m / down >= n / across ? down : across);
+  }
+  const auto part = [](std::int64_t size, std::int64_t parts) {
+    return ((size + parts - 1) / parts + unit - 1) / unit * unit;
+  };
+  const std::int64_t rows = part(m, down), columns = part(n, across);
+  return {rows, columns, (m + rows - 1) / rows, (n + columns - 1) / columns};
+}
+
+/// The kernel for a product whose inner sizes are known to the compiler, or nullptr.
+template <class T>
+TinyProduct<T> tiny_product(std::int64_t k, std::int64_t n) {
+  const auto* sizes = std::begin(tiny_sizes);
+  const auto row = std::find(sizes, std::end(tiny_sizes), k) - sizes;
+  const auto column = std::find(sizes, std::end(tiny_sizes), n) - sizes;
+  constexpr auto count = static_cast<std::ptrdiff_t>(std::size(tiny_sizes));
+  if (row == count || column == count) return nullptr;
+  static const MatmulTable& table = TAPESTRY_PICK_LEVEL(matmul_table);
+  if constexpr (std::is_same_v<T, float>) {
+    return table.tiny_f32[row][column];
+  } else {
+    return table.tiny_f64[row][column];
+  }
+}
+
+/// One product of a matrix without gaps and a tiny one; false where it is not that.
+template <class T>
+bool multiply_tiny(const Tensor& x, const Tensor& z, bool transpose_x, bool transpose_z, const Sizes& sizes,
+                   const Tensor& y) {
+  if (y.rank() != 2 || transpose_x || !x.is_contiguous()) return false;
+  const TinyProduct<T> product = tiny_product<T>(sizes.k, sizes.n);
+  if (!product) return false;
+  const auto row = z.strides()[transpose_z ? 1 : 0], column = z.strides()[transpose_z ? 0 : 1];
+  const T* a = static_cast<const T*>(x.impl().data);
+  const T* b = static_cast<const T*>(z.impl().data);
+  T* to = detail::mutable_data<T>(y);
+  parallel_for(sizes.m, 4096, [&](std::int64_t i, std::int64_t end) {
+    product(a + i * sizes.k, b, row, column, to + i * sizes.n, end - i);
+  });
+  return true;
+}
+
+std::int64_t batch_size(const Tensor& y) { return y.size() / (y.shape()[y.rank() - 2] * y.shape()[y.rank() - 1]); }
+
+std::int64_t batch_offset(const Shape& shape, const Operand& operand, std::int64_t index) {
+  std::int64_t offset = 0;
+  for (int i = shape.rank() - 3; i >= 0; --i) {
+    offset += index % shape[i] * operand.batch[static_cast<std::size_t>(i)];
+    index /= shape[i];
+  }
+  return offset;
+}
+
+/// Makes one tall product of a batch that multiplies by the same b throughout; returns whether it could.
+bool merge_batch(const Shape& shape, const Operand& a, const Operand& b, Sizes& sizes) {
+  std::int64_t rows = sizes.m;
+  for (int i = shape.rank() - 3; i >= 0; --i) {
+    const auto axis = static_cast<std::size_t>(i);
+    if (shape[i] == 1) continue;
+    if (b.batch[axis] != 0 || a.batch[axis] != a.row * rows) return false;
+    rows *= shape[i];
+  }
+  if (a.column != 1 && sizes.k != 1) return false;
+  sizes.m = rows;
+  return true;
+}
+
+template <class T>
+void multiply(Backend& backend, const Tensor& x, const Tensor& z, bool transpose_x, bool transpose_z, Sizes sizes,
+              const Tensor& y) {
+  if (multiply_tiny<T>(x, z, transpose_x, transpose_z, sizes, y)) return;
+  const Operand a = read(backend, x, transpose_x, sizes.m, sizes.k),
+                b = read(backend, z, transpose_z, sizes.k, sizes.n);
+  std::int64_t batch = batch_size(y);
+  if (batch > 1 && merge_batch(y.shape(), a, b, sizes)) batch = 1;
+  const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
+  const Product<T> whole{static_cast<const T*>(a.data),
+                         static_cast<const T*>(b.data),
+                         detail::mutable_data<T>(y),
+                         a.row,
+                         a.column,
+                         b.row,
+                         b.column,
+                         n};
+  prepare_blas();
+  const Blocks blocks = cut(sizes);
+  const std::int64_t count = blocks.down * blocks.across;
+  constexpr double task_work = 500000;
+  const auto grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(task_work / sizes.work()));
+  parallel_for(batch * count, count > 1 ? 1 : grain, [&](std::int64_t task, std::int64_t end) {
+    for (; task < end; ++task) {
+      const std::int64_t index = task / count, block = task % count;
+      const std::int64_t i = block / blocks.across * blocks.rows, j = block % blocks.across * blocks.columns;
+      Product<T> product = whole.block(i, j);
+      if (batch > 1) {
+        product.a += batch_offset(y.shape(), a, index);
+        product.b += batch_offset(y.shape(), b, index);
+        product.y += index * m * n;
+      }
+      product({std::min(blocks.rows, m - i), std::min(blocks.columns, n - j), k});
+    }
+  });
+}
+
+/// With k = 1 the product is an elementwise one, a column times a row.
+void multiply_outer(Backend& backend, const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,
+                    const Tensor& y) {
+  const auto as = [](const Tensor& x, bool transpose) {
+    if (!transpose) return x;
+    auto strides = x.impl().strides;
+    Shape shape = x.shape();
+    const int last = x.rank() - 1;
+    std::swap(strides[static_cast<std::size_t>(last)], strides[static_cast<std::size_t>(last - 1)]);
+    shape.set(last, x.shape()[last - 1]);
+    shape.set(last - 1, x.shape()[last]);
+    return detail::make_view(x, shape, {strides.data(), static_cast<std::size_t>(x.rank())});
+  };
+  backend.binary(Binary::multiply, as(a, transpose_a), as(b, transpose_b), 0, y);
+}
+
+/// Whole numbers: a plain blocked loop.
+void multiply_whole(Backend& backend, const Tensor& x, const Tensor& z, bool transpose_x, bool transpose_z,
+                    const Sizes& sizes, const Tensor& y) {
+  static const MatmulTable& table = TAPESTRY_PICK_LEVEL(matmul_table);
+  const WholeProduct kernel = y.dtype() == DType::int32 ? table.i32 : y.dtype() == DType::int64 ? table.i64 : table.u8;
+  const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
+  const auto bytes = static_cast<std::int64_t>(size_of(y.dtype()));
+  const Operand a = read_in_place(x, transpose_x);
+  const Operand b_in_place = read_in_place(z, transpose_z);
+  Tensor plain = z;
+  if (b_in_place.column != 1 || b_in_place.row != n) {
+    Shape shape = z.shape();
+    shape.set(z.rank() - 2, k);
+    shape.set(z.rank() - 1, n);
+    auto strides = b_in_place.batch;
+    strides[static_cast<std::size_t>(z.rank() - 2)] = b_in_place.row;
+    strides[static_cast<std::size_t>(z.rank() - 1)] = b_in_place.column;
+    const Tensor view = detail::make_view(z, shape, {strides.data(), static_cast<std::size_t>(z.rank())});
+    plain = detail::make_tensor(z.dtype(), shape, z.device());
+    backend.copy(view, plain);
+  }
+  const Operand b = read_in_place(plain, false);
+  constexpr double task_work = 100000;
+  const auto rows = std::clamp<std::int64_t>(static_cast<std::int64_t>(task_work / static_cast<double>(n * k)), 1, m);
+  const std::int64_t parts = (m + rows - 1) / rows;
+  parallel_for(batch_size(y) * parts, 1, [&](std::int64_t task, std::int64_t) {
+    const std::int64_t index = task / parts, i = task % parts * rows;
+    kernel(static_cast<const std::byte*>(a.data) + (batch_offset(y.shape(), a, index) + i * a.row) * bytes, a.row,
+           a.column, static_cast<const std::byte*>(b.data) + batch_offset(y.shape(), b, index) * bytes,
+           static_cast<std::byte*>(y.impl().data) + (index * m + i) * n * bytes, std::min(rows, m - i), n, k);
+  });
+}
+
+}  // namespace
+
+void prepare_blas() {
+  [[maybe_unused]] static const bool prepared = [] {
+    choose_blas_kernels();
+    openblas_set_num_threads(1);
+    return true;
+  }();
+}
+
+template <class T>
+void gemm_block(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+                std::int64_t lda, const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc) {
+  gemm_call(transpose_a, transpose_b, blas_int(m), blas_int(n), blas_int(k), a, blas_int(lda), b, blas_int(ldb),
+            accumulate ? T(1) : T(0), c, blas_int(ldc));
+}
+template void gemm_block(bool, bool, std::int64_t, std::int64_t, std::int64_t, const float*, std::int64_t, const float*,
+                         std::int64_t, bool, float*, std::int64_t);
+template void gemm_block(bool, bool, std::int64_t, std::int64_t, std::int64_t, const double*, std::int64_t,
+                         const double*, std::int64_t, bool, double*, std::int64_t);
+
+void CpuBackend::gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) {
+  if (y.size() == 0) return;
+  const int rank = y.rank();
+  const Sizes sizes{y.shape()[rank - 2], y.shape()[rank - 1], a.shape()[transpose_a ? rank - 2 : rank - 1]};
+  if (sizes.k == 0) {
+    fill(0, y);
+  } else if (!is_floating(y.dtype())) {
+    multiply_whole(*this, a, b, transpose_a, transpose_b, sizes, y);
+  } else if (sizes.k == 1 && sizes.n > std::end(tiny_sizes)[-1]) {
+    multiply_outer(*this, a, b, transpose_a, transpose_b, y);
+  } else if (y.dtype() == DType::float32) {
+    multiply<float>(*this, a, b, transpose_a, transpose_b, sizes, y);
+  } else {
+    multiply<double>(*this, a, b, transpose_a, transpose_b, sizes, y);
+  }
+}
+
+}  // namespace tapestry::host

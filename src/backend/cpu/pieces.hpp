@@ -1,0 +1,50 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "backend/cpu/threads.hpp"
+#include "tapestry/tensor.hpp"
+
+namespace tapestry::host {
+
+inline constexpr int max_inputs = 3;
+/// Elements that a task of an elementwise kernel has at least. Splitting an addition pays from some 10,000 on.
+inline constexpr std::int64_t task_elements = 16384;
+/// Results from this size on are written past the caches, which they would only flush. What fits a third-level cache
+/// stays there for the next op: streamed, a chain of ops on 16 MiB is a quarter slower.
+inline constexpr std::int64_t streaming_bytes = std::int64_t{32} << 20;
+
+/// The axes that several tensors of one broadcast shape share, as few as possible and y's nearest neighbours last. Axes
+/// of one element are gone, and axes along which all tensors go on without a gap are one.
+struct Axis {
+  std::int64_t size = 1;
+  std::array<std::int64_t, max_inputs + 1> stride{};  ///< y's, then the inputs'; 0 where an input is broadcast
+};
+struct Axes {
+  std::array<Axis, Shape::max_rank> axis;
+  int count = 0;  ///< at least one, but the size of it may be 0
+
+  Axis& last() { return axis[static_cast<std::size_t>(count - 1)]; }
+};
+Axes common_axes(const Tensor& y, std::span<const Tensor* const> inputs);
+
+/// Some of the elements of an elementwise function, all neighbours: y[i] = f(input[0][i * step[0]], ...) for i < n.
+struct Piece {
+  std::array<const std::byte*, max_inputs> input{};
+  std::array<std::int64_t, max_inputs> step{};  ///< 1, or 0 for one element that stands for all
+  std::byte* y = nullptr;
+  std::int64_t n = 0;
+};
+
+/// Calls `body` for pieces that make up all of y, on the pool's threads. Inputs of any strides are broadcast to y's
+/// shape; those whose elements are not neighbours, transposed ones for example, are gathered block by block in the
+/// cache.
+void for_each_piece(const Tensor& y, std::span<const Tensor* const> inputs, FunctionRef<void(const Piece&)> body);
+
+/// y = x, of one dtype, in the same way.
+void copy_pieces(const Tensor& x, const Tensor& y);
+
+}  // namespace tapestry::host

@@ -1,0 +1,371 @@
+#include "backend/cpu/kernels/reduce.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+
+#include "backend/cpu/cpu_backend.hpp"
+#include "backend/cpu/dense.hpp"
+#include "backend/cpu/threads.hpp"
+#include "core/make_tensor.hpp"
+
+namespace tapestry::host {
+namespace {
+
+const ReduceTable& kernels() {
+  static const ReduceTable& table = TAPESTRY_PICK_LEVEL(reduce_table);
+  return table;
+}
+
+/// Elements that one task reads at least: some ten microseconds.
+constexpr std::int64_t task_elements = 32768;
+/// Longer axes are reduced in chunks of this many elements (along memory) or rows (across it), and the results of the
+/// chunks in a further pass. The numbers are part of the result's bits.
+constexpr std::int64_t row_chunk = 32768, column_chunk = 256;
+
+struct Axis {
+  std::int64_t size, x, y;  ///< elements, and their distance in the input and in the result
+  bool reduced;
+};
+using Axes = SmallVector<Axis, Shape::max_rank + 2>;
+
+/// An axis that x repeats counts as the farthest one: reducing it across memory reads the same row again and again.
+std::uint64_t distance(const Axis& axis) {
+  return axis.x == 0 ? std::numeric_limits<std::uint64_t>::max() : static_cast<std::uint64_t>(std::abs(axis.x));
+}
+
+/// The axes of x, the nearest in memory last, and as few as possible. `first` moves to where reduced axes of negative
+/// strides begin in memory.
+Axes plan(const Tensor& x, std::uint32_t reduced, std::int64_t& first) {
+  Axes axes;
+  std::int64_t y_stride = 1;
+  for (int i = x.rank() - 1; i >= 0; --i) {
+    const std::int64_t size = x.shape()[i];
+    if (size == 1) continue;
+    Axis axis{size, x.strides()[static_cast<std::size_t>(i)], 0, (reduced >> i & 1) != 0};
+    if (!axis.reduced) {
+      axis.y = y_stride;
+      y_stride *= size;
+    } else if (axis.x < 0) {
+      first += (size - 1) * axis.x;
+      axis.x = -axis.x;
+    }
+    const auto* place =
+        std::find_if(axes.begin(), axes.end(), [&](const Axis& other) { return distance(axis) >= distance(other); });
+    axes.insert(axes.begin() + (place - axes.begin()), axis);
+  }
+  for (std::size_t i = axes.size(); i-- > 1;) {
+    Axis &outer = axes[i - 1], &inner = axes[i];
+    if (outer.reduced == inner.reduced && outer.x == inner.x * inner.size && outer.y == inner.y * inner.size) {
+      outer = {outer.size * inner.size, inner.x, inner.y, inner.reduced};
+      axes.erase(&inner);
+    }
+  }
+  return axes;
+}
+
+/// Visits the positions of some axes in row-major order.
+class Walk {
+ public:
+  Walk(const Axes& axes, std::int64_t start) : axes_(axes) {
+    index_.resize(axes.size());
+    for (std::size_t i = axes.size(); i-- > 0; start /= axes[i].size) move(i, start % axes[i].size);
+  }
+  std::int64_t x() const { return x_; }
+  std::int64_t y() const { return y_; }
+  std::int64_t index(std::size_t axis) const { return index_[axis]; }
+  /// Goes on by `count` positions, at most to the end of the last axis.
+  void advance(std::int64_t count) {
+    std::size_t i = axes_.size() - 1;
+    for (move(i, count); i > 0 && index_[i] == axes_[i].size; --i) {
+      move(i, -axes_[i].size);
+      move(i - 1, 1);
+    }
+  }
+
+ private:
+  void move(std::size_t axis, std::int64_t count) {
+    index_[axis] += count;
+    x_ += count * axes_[axis].x;
+    y_ += count * axes_[axis].y;
+  }
+  const Axes& axes_;
+  Ints index_;
+  std::int64_t x_ = 0, y_ = 0;
+};
+
+std::int64_t positions(const Axes& axes) {
+  std::int64_t count = 1;
+  for (const Axis& axis : axes) count *= axis.size;
+  return count;
+}
+
+std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
+
+/// What a pass reduces, and what it leaves.
+struct Step {
+  Axis axis;           ///< the axis to reduce
+  std::int64_t chunk;  ///< in chunks of that many elements
+  bool along;          ///< it is the nearest in memory
+  Axes left;           ///< the other axes, and the axis of the chunks if there are several
+};
+
+Step next_step(const Axes& axes) {
+  // Along memory where possible; otherwise the longest axis first, which leaves the least for the next pass.
+  const Axis& inner = axes.back();
+  const auto shorter = [](const Axis& a, const Axis& b) { return a.size * a.reduced < b.size * b.reduced; };
+  const Axis* chosen = inner.reduced ? &inner : std::max_element(axes.begin(), axes.end(), shorter);
+  Step step{*chosen, row_chunk, inner.reduced, axes};
+  if (!step.along) {
+    // Narrow rows without gaps are added up several at a time (see the kernel), so a chunk may hold more of them.
+    const bool narrow = inner.x == 1 && chosen->x == inner.size && inner.size < narrow_columns;
+    step.chunk = column_chunk * (narrow ? narrow_columns / inner.size : 1);
+  }
+  step.left.erase(step.left.begin() + (chosen - axes.begin()));
+  const std::int64_t chunks = parts(chosen->size, step.chunk);
+  if (chunks > 1) step.left.insert(step.left.end() - (step.along ? 0 : 1), {chunks, chosen->x * step.chunk, 0, true});
+  return step;
+}
+
+/// Reduces one axis.
+class Pass {
+ public:
+  Pass(const Reducer& kernel, const Tensor& x, std::int64_t first, const Tensor& y, std::int64_t divisor)
+      : kernel_(kernel),
+        x_bytes_(static_cast<std::int64_t>(size_of(x.dtype()))),
+        y_bytes_(static_cast<std::int64_t>(size_of(y.dtype()))),
+        x_(static_cast<const std::byte*>(x.impl().data) + first * x_bytes_),
+        y_(static_cast<std::byte*>(y.impl().data)),
+        divisor_(divisor) {}
+
+  /// `places`: step.left with the distances in the pass's output.
+  void run(const Step& step, Axes places) const {
+    const bool chunked = step.axis.size > step.chunk;
+    if (step.along) {
+      if (places.empty()) places.push_back({1, 0, 0, false});
+      rows(step.axis, step.chunk, places);
+    } else {
+      const Axis inner = places.back();
+      places.pop_back();
+      if (!chunked) places.push_back({1, 0, 0, false});
+      places.push_back({parts(inner.size, column_limit), inner.x * column_limit, inner.y * column_limit, false});
+      columns(step.axis, step.chunk, inner, places);
+    }
+  }
+
+ private:
+  void rows(const Axis& axis, std::int64_t chunk, const Axes& places) const {
+    const std::size_t last = places.size() - 1;  // if there are chunks, their axis
+    const std::int64_t length = std::min(axis.size, chunk);
+    const std::int64_t grain = std::max<std::int64_t>(1, task_elements / length);
+    parallel_for(positions(places), grain, [&](std::int64_t i, std::int64_t end) {
+      for (Walk walk(places, i); i < end;) {
+        std::int64_t run = std::min(places[last].size - walk.index(last), end - i), n = length;
+        if (axis.size > chunk) {
+          run = 1;
+          n = std::min(chunk, axis.size - walk.index(last) * chunk);
+        }
+        kernel_.rows(x_ + walk.x() * x_bytes_, n, axis.x, run, places[last].x, y_ + walk.y() * y_bytes_, places[last].y,
+                     divisor_);
+        walk.advance(run);
+        i += run;
+      }
+    });
+  }
+
+  /// The last two of `places` are the axis of the chunks and that of the tiles that `inner` is cut into.
+  void columns(const Axis& axis, std::int64_t chunk, const Axis& inner, const Axes& places) const {
+    const std::size_t last = places.size() - 1;
+    const std::int64_t unit = std::min(axis.size, chunk) * std::min(inner.size, column_limit);
+    const std::int64_t grain = std::max<std::int64_t>(1, task_elements / unit);
+    parallel_for(positions(places), grain, [&](std::int64_t i, std::int64_t end) {
+      for (Walk walk(places, i); i < end; ++i, walk.advance(1)) {
+        const std::int64_t n = std::min(chunk, axis.size - walk.index(last - 1) * chunk);
+        const std::int64_t width = std::min(column_limit, inner.size - walk.index(last) * column_limit);
+        kernel_.columns(x_ + walk.x() * x_bytes_, n, axis.x, width, inner.x, y_ + walk.y() * y_bytes_, inner.y,
+                        divisor_);
+      }
+    });
+  }
+
+  const Reducer& kernel_;
+  std::int64_t x_bytes_, y_bytes_;  ///< of an element
+  const std::byte* x_;
+  std::byte* y_;
+  std::int64_t divisor_;
+};
+
+ReduceTypes plain_type(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+      return ReduceTypes::boolean;
+    case DType::uint8:
+      return ReduceTypes::u8;
+    case DType::int32:
+      return ReduceTypes::i32;
+    case DType::int64:
+      return ReduceTypes::i64;
+    case DType::float32:
+      return ReduceTypes::f32;
+    default:
+      return ReduceTypes::f64;
+  }
+}
+
+const Reducer& reducer_of(Reduce f, DType from, DType to) {
+  const ReduceTable& table = kernels();
+  const ReduceTypes types = from == to               ? plain_type(from)
+                            : from == DType::float32 ? ReduceTypes::f32_to_f64
+                                                     : ReduceTypes::f64_to_f32;
+  const auto i = static_cast<std::size_t>(types);
+  switch (f) {
+    case Reduce::sum:
+    case Reduce::mean:
+      return table.sum[i];
+    case Reduce::prod:
+      return table.prod[i];
+    case Reduce::max:
+    case Reduce::any_true:
+      return table.max[i];
+    default:
+      return table.min[i];
+  }
+}
+
+/// Whether partial results are kept as doubles.
+bool is_float32_sum(Reduce f, DType dtype) {
+  return dtype == DType::float32 && (f == Reduce::sum || f == Reduce::mean || f == Reduce::prod);
+}
+
+/// A contiguous tensor as lines along one axis.
+struct Lines {
+  std::int64_t outer, length, inner;
+};
+
+Lines lines_along(const Shape& shape, int axis) {
+  Lines lines{1, shape[axis], 1};
+  for (int i = 0; i < axis; ++i) lines.outer *= shape[i];
+  for (int i = axis + 1; i < shape.rank(); ++i) lines.inner *= shape[i];
+  return lines;
+}
+
+/// body(outer, column, columns): up to `column_limit` neighbouring lines at a time.
+template <class Body>
+void for_tiles(const Lines& lines, const Body& body) {
+  if (lines.outer * lines.length * lines.inner == 0) return;
+  const std::int64_t tiles = parts(lines.inner, column_limit);
+  const std::int64_t tile_elements = lines.length * std::min(lines.inner, column_limit);
+  const std::int64_t grain = std::max<std::int64_t>(1, task_elements / tile_elements);
+  parallel_for(lines.outer * tiles, grain, [&](std::int64_t i, std::int64_t end) {
+    for (; i < end; ++i) {
+      const std::int64_t column = i % tiles * column_limit;
+      body(i / tiles, column, std::min(column_limit, lines.inner - column));
+    }
+  });
+}
+
+/// Reduces the last or the first axes of a small tensor without gaps by one call, which saves the planning. The bits
+/// are those of the general way.
+bool reduce_at_once(Reduce f, const Tensor& x, std::uint32_t reduced, const Tensor& y) {
+  if (!x.is_contiguous() || x.size() > task_elements) return false;
+  const int rank = x.rank();
+  const std::int64_t columns = y.size(), n = x.size() / columns, divisor = f == Reduce::mean ? n : 1;
+  const auto all = static_cast<std::uint32_t>((1U << rank) - 1);
+  const std::uint32_t kept = all & ~reduced;
+  const Reducer& reducer = reducer_of(f, x.dtype(), y.dtype());
+  if (columns == 1 || (kept & (kept + 1)) == 0) {
+    reducer.rows(x.impl().data, n, 1, columns, n, y.impl().data, 1, divisor);
+    return true;
+  }
+  if ((reduced & (reduced + 1)) == 0 && n <= column_chunk && columns <= column_limit) {
+    reducer.columns(x.impl().data, n, columns, columns, 1, y.impl().data, 1, divisor);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void CpuBackend::reduce(Reduce f, const Tensor& x, std::uint32_t reduced, const Tensor& y) {
+  if (y.size() == 0) return;
+  if (x.size() == 0) {
+    // An int's mean over nothing is the sum, 0: there is no better number.
+    const bool nan = f == Reduce::mean && is_floating(x.dtype());
+    reducer_of(f, x.dtype(), y.dtype()).rows(nullptr, 0, 1, y.size(), 0, y.impl().data, 1, nan ? 0 : 1);
+    return;
+  }
+  if (reduce_at_once(f, x, reduced, y)) return;
+  std::int64_t first = 0;
+  Axes axes = plan(x, reduced, first);
+  if (std::none_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.reduced; })) {
+    std::array<std::int64_t, Shape::max_rank> strides{};
+    std::size_t rank = 0;
+    for (int i = 0; i < x.rank(); ++i)
+      if ((reduced >> i & 1) == 0 || y.rank() == x.rank()) strides[rank++] = x.strides()[static_cast<std::size_t>(i)];
+    copy(detail::make_view(x, y.shape(), {strides.data(), rank}), y);
+    return;
+  }
+
+  const std::int64_t divisor = f == Reduce::mean ? x.size() / y.size() : 1;
+  const DType partial = is_float32_sum(f, x.dtype()) ? DType::float64 : x.dtype();
+  for (Tensor from = x; from.id() != y.id();) {
+    const Step step = next_step(axes);
+    // The axes as they stand in the input, and (with the result's distances) in the pass's output.
+    Axes left = step.left, places = step.left;
+    const bool last = std::none_of(left.begin(), left.end(), [](const Axis& axis) { return axis.reduced; });
+    Tensor to = y;
+    if (!last) {
+      to = detail::make_tensor(partial, {positions(left)}, y.device());
+      std::int64_t stride = 1;
+      for (std::size_t i = left.size(); i-- > 0; stride *= left[i].size) left[i].x = places[i].y = stride;
+    }
+    Pass(reducer_of(f, from.dtype(), to.dtype()), from, first, to, last ? divisor : 1).run(step, places);
+    axes = left;
+    from = to;
+    first = 0;
+  }
+}
+
+void CpuBackend::scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) {
+  const Tensor from = dense(*this, x);
+  const Lines lines = lines_along(x.shape(), axis);
+  const auto type = static_cast<std::size_t>(plain_type(x.dtype()));
+  const Scanner scanner = f == Scan::sum ? kernels().scan_sum[type] : kernels().scan_prod[type];
+  const auto bytes = static_cast<std::int64_t>(size_of(x.dtype()));
+  const std::int64_t start = reverse ? (lines.length - 1) * lines.inner : 0;
+  for_tiles(lines, [&](std::int64_t outer, std::int64_t column, std::int64_t columns) {
+    const std::int64_t place = (outer * lines.length * lines.inner + column + start) * bytes;
+    scanner(static_cast<const std::byte*>(from.impl().data) + place, lines.length, reverse ? -lines.inner : lines.inner,
+            columns, static_cast<std::byte*>(y.impl().data) + place, exclusive);
+  });
+}
+
+void CpuBackend::arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) {
+  const Tensor from = dense(*this, x);
+  const Lines lines = lines_along(x.shape(), axis);
+  const auto type = static_cast<std::size_t>(plain_type(x.dtype()));
+  const ArgReducer& reducer = f == ArgReduce::max ? kernels().arg_max[type] : kernels().arg_min[type];
+  const auto bytes = static_cast<std::int64_t>(size_of(x.dtype()));
+  for_tiles(lines, [&](std::int64_t outer, std::int64_t column, std::int64_t columns) {
+    const auto* data =
+        static_cast<const std::byte*>(from.impl().data) + (outer * lines.length * lines.inner + column) * bytes;
+    std::int64_t found[column_limit];
+    if (lines.inner == 1) {
+      found[0] = reducer.row(data, lines.length);
+    } else {
+      reducer.columns(data, lines.length, lines.inner, columns, found);
+    }
+    const std::int64_t place = outer * lines.inner + column;
+    if (y.dtype() == DType::int64) {
+      std::copy_n(found, columns, detail::mutable_data<std::int64_t>(y) + place);
+    } else {
+      std::transform(found, found + columns, detail::mutable_data<std::int32_t>(y) + place,
+                     [](std::int64_t i) { return static_cast<std::int32_t>(i); });
+    }
+  });
+}
+
+}  // namespace tapestry::host
