@@ -1,0 +1,198 @@
+#include <numbers>
+
+#include "ops/unary_op.hpp"
+#include "tapestry/ops/math.hpp"
+
+TAPESTRY_OP_FAMILY(activation)
+
+namespace tapestry {
+
+namespace {
+
+/// dy * y * (1 - y)
+TAPESTRY_OP(sigmoid_grad_op){{
+    .name = "SigmoidGrad",
+    .infer = broadcast_of<float_types>,
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.binary(Binary::sigmoid_grad, call.input(1), call.input(0), 0, call.output());
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const Tensor &y = call.input(0), &dy = call.input(1);
+      return wanted(
+          call, [&] { return g * dy * (1.0 - 2.0 * y); },
+          [&] {
+            return apply(call.op(), {y, g});
+          });
+    },
+    .promotion = common_type,
+    .needs = needs_inputs,
+    .broadcasts = true,
+}};
+
+/// dy * (1 - y * y)
+TAPESTRY_OP(tanh_grad_op){{
+    .name = "TanhGrad",
+    .infer = broadcast_of<float_types>,
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.binary(Binary::tanh_grad, call.input(1), call.input(0), 0, call.output());
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const Tensor &y = call.input(0), &dy = call.input(1);
+      return wanted(
+          call, [&] { return -2.0 * g * dy * y; },
+          [&] {
+            return apply(call.op(), {y, g});
+          });
+    },
+    .promotion = common_type,
+    .needs = needs_inputs,
+    .broadcasts = true,
+}};
+
+/// g where y (or x) is positive
+TAPESTRY_OP(relu_grad_op){{
+    .name = "ReluGrad",
+    .infer = broadcast_of<number_types>,
+    .forward = binary<Binary::relu_grad>,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {apply(call.op(), {g, call.input(1)}), Tensor()};
+    },
+    .promotion = common_type,
+    .needs = {2, 0},
+    .broadcasts = true,
+}};
+
+/// g * sigmoid(x)
+TAPESTRY_OP(softplus_grad_op){{
+    .name = "SoftplusGrad",
+    .infer = broadcast_of<float_types>,
+    .forward = binary<Binary::softplus_grad>,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const Tensor &dy = call.input(0), &x = call.input(1);
+      return wanted(
+          call,
+          [&] {
+            return apply(call.op(), {g, x});
+          },
+          [&] {
+            return apply(sigmoid_grad_op, {sigmoid(x), g * dy});
+          });
+    },
+    .promotion = common_type,
+    .needs = needs_inputs,
+    .broadcasts = true,
+}};
+
+/// g where y is positive, g * (y + 1) elsewhere
+TAPESTRY_OP(elu_grad_op){{
+    .name = "EluGrad",
+    .infer = broadcast_of<float_types>,
+    .forward = binary<Binary::elu_grad>,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const Tensor &dy = call.input(0), &y = call.input(1);
+      return wanted(
+          call,
+          [&] {
+            return apply(call.op(), {g, y});
+          },
+          [&] { return where(less(y, 0.0), g * dy, 0.0); });
+    },
+    .promotion = common_type,
+    .needs = needs_inputs,
+    .broadcasts = true,
+}};
+
+/// g where x is positive, alpha * g elsewhere
+TAPESTRY_OP(leaky_relu_grad_op){{
+    .name = "LeakyReluGrad",
+    .infer = broadcast_of<float_types>,
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.binary(Binary::leaky_relu_grad, call.input(0), call.input(1), call.attr<double>("alpha"),
+                         call.output());
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {apply(call.op(), {g, call.input(1)}, call.attrs()), Tensor()};
+    },
+    .promotion = common_type,
+    .needs = {2, 0},
+    .broadcasts = true,
+}};
+
+}  // namespace
+
+// clang-format off
+TAPESTRY_FLOAT_UNARY(sigmoid,  "Sigmoid",  needs_outputs, apply(sigmoid_grad_op, {y, g}))
+TAPESTRY_FLOAT_UNARY(tanh,     "Tanh",     needs_outputs, apply(tanh_grad_op, {y, g}))
+TAPESTRY_NUMBER_UNARY(relu,    "Relu",     needs_outputs, apply(relu_grad_op, {g, y}))
+TAPESTRY_FLOAT_UNARY(softplus, "Softplus", needs_inputs,  apply(softplus_grad_op, {g, x}))
+TAPESTRY_FLOAT_UNARY(elu,      "Elu",      needs_outputs, apply(elu_grad_op, {g, y}))
+// clang-format on
+
+namespace {
+
+TAPESTRY_OP(leaky_relu_op){{
+    .name = "LeakyRelu",
+    .infer = same_shape_of<float_types>,
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.unary(Unary::leaky_relu, call.input(0), call.attr<double>("alpha"), call.output());
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {apply(leaky_relu_grad_op, {g, call.input(0)}, call.attrs())};
+    },
+    .promotion = floating_type,
+    .needs = needs_inputs,
+}};
+
+/// The derivative of x * Phi(x): Phi(x) + x * phi(x).
+Tensor gelu_slope(const Tensor& x) {
+  const Tensor distribution = 0.5 * (1.0 + erf(x * (1 / std::numbers::sqrt2)));
+  const Tensor density = (std::numbers::inv_sqrtpi / std::numbers::sqrt2) * exp(-0.5 * square(x));
+  return distribution + x * density;
+}
+
+/// The derivative of the tanh form, 0.5 x (1 + tanh u) with u = c (x + 0.044715 x^3), c = sqrt(2 / pi).
+Tensor gelu_tanh_slope(const Tensor& x) {
+  const double c = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+  const Tensor t = tanh(c * (x + 0.044715 * x * square(x)));
+  const Tensor du = c * (1.0 + 3 * 0.044715 * square(x));
+  return 0.5 * (1.0 + t + x * (1.0 - square(t)) * du);
+}
+
+TAPESTRY_OP(gelu_op){{
+    .name = "Gelu",
+    .infer = same_shape_of<float_types>,
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const Unary f = call.attr<bool>("approximate") ? Unary::gelu_tanh : Unary::gelu;
+          backend.unary(f, call.input(0), 0, call.output());
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const Tensor& x = call.input(0);
+      return {g * (call.attr<bool>("approximate") ? gelu_tanh_slope(x) : gelu_slope(x))};
+    },
+    .promotion = floating_type,
+    .needs = needs_inputs,
+}};
+
+/// The derivative of x * s, s = sigmoid(x): s + x * s * (1 - s).
+Tensor silu_slope(const Tensor& x) {
+  const Tensor s = sigmoid(x);
+  return s * (1.0 + x * (1.0 - s));
+}
+
+}  // namespace
+
+TAPESTRY_FLOAT_UNARY(silu, "Silu", needs_inputs, g* silu_slope(x))
+
+Tensor leaky_relu(In x, double alpha, std::string_view name) {
+  return apply(leaky_relu_op, {x}, {{"alpha", alpha}}, name);
+}
+Tensor gelu(In x, bool approximate, std::string_view name) {
+  return apply(gelu_op, {x}, {{"approximate", approximate}}, name);
+}
+
+}  // namespace tapestry

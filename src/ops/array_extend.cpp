@@ -1,0 +1,257 @@
+#include <algorithm>
+
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+
+TAPESTRY_OP_FAMILY(array_extend)
+
+namespace tapestry {
+namespace {
+
+/// A shape whose sizes were changed one by one, with the check that the number of elements fits 64 bits.
+Shape checked(const Shape& shape) { return {std::span<const std::int64_t>(shape)}; }
+
+// ---- tile, repeat -------------------------------------------------------------------------------------------------
+
+/// One step of repeating: a row-major tensor seen as [outer, block] becomes [outer, times, block].
+struct Step {
+  std::int64_t outer, times, block;
+};
+using Steps = SmallVector<Step, 4>;
+
+/// The steps of a call of `tile` ("multiples": one per axis) or `repeat` ("axis", "repeats"). The rank stays below
+/// Shape::max_rank, which all axes interleaved with their multiples would exceed.
+Steps steps_of(const Call& call, const Shape& shape) {
+  const int rank = shape.rank();
+  if (!call.attrs().find("multiples")) {
+    const int axis = normalize_axis(call.attr<std::int64_t>("axis"), rank);
+    return {
+        {size_between(shape, 0, axis + 1), call.attr<std::int64_t>("repeats"), size_between(shape, axis + 1, rank)}};
+  }
+  const Ints& multiples = call.attr<Ints>("multiples");
+  Steps steps;
+  std::int64_t block = 1;
+  for (int axis = rank - 1; axis >= 0; --axis) {
+    const std::int64_t times = multiples[static_cast<std::size_t>(axis)];
+    block *= shape[axis];
+    if (times != 1) steps.push_back({size_between(shape, 0, axis), times, block});
+    block *= times;
+  }
+  return steps;
+}
+
+Shape repeated_shape(const Call& call, Shape shape) {
+  const auto grow = [&](int axis, std::int64_t times) {
+    if (times < 0) throw InvalidArgumentError(detail::join("Expected multiples[", axis, "] >= 0, but got ", times));
+    if (shape[axis] >= 0) shape.set(axis, multiply_sizes(shape[axis], times));
+  };
+  if (!call.attrs().find("multiples")) {
+    grow(normalize_axis(call.attr<std::int64_t>("axis"), shape.rank()), call.attr<std::int64_t>("repeats"));
+    return checked(shape);
+  }
+  const Ints& multiples = call.attr<Ints>("multiples");
+  if (static_cast<int>(multiples.size()) != shape.rank())
+    throw InvalidArgumentError(detail::join("Expected multiples argument to be a vector of length ", shape.rank(),
+                                            " but got length ", multiples.size()));
+  for (int axis = 0; axis < shape.rank(); ++axis) grow(axis, multiples[static_cast<std::size_t>(axis)]);
+  return checked(shape);
+}
+
+/// Runs the steps one after the other, from x over buffers of their own to y. `run` does one of them, from a contiguous
+/// tensor to one with `size_after(step)` elements.
+void run_steps(Backend& backend, const Tensor& x, const Tensor& y, const Steps& steps, auto size_after, auto run) {
+  if (steps.empty()) return backend.copy(x, y);
+  Tensor current = dense(x);
+  for (const Step& step : steps) {
+    const bool last = &step == &steps.back();
+    const Tensor next = last ? y : detail::make_tensor(y.dtype(), {size_after(step)}, y.device());
+    run(step, current, next);
+    current = next;
+  }
+}
+
+/// g of the repeated shape summed to the shape of the second input, which was repeated by the same attributes.
+TAPESTRY_OP(tile_grad_op){{
+    .name = "TileGrad",
+    .infer = [](const Call& call) -> Specs {
+      require_type(call.input(0), number_types);
+      require_same_shape(call.input(0).shape(), repeated_shape(call, call.input(1).shape()));
+      return like_second(call);
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          Steps steps = steps_of(call, call.output().shape());
+          std::reverse(steps.begin(), steps.end());
+          run_steps(
+              backend, call.input(0), call.output(), steps, [](const Step& step) { return step.outer * step.block; },
+              [&](const Step& step, const Tensor& from, const Tensor& to) {
+                backend.reduce(Reduce::sum, view_as(from, {step.outer, step.times, step.block}), 1U << 1,
+                               view_as(to, {step.outer, step.block}));
+              });
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const AttrValue* multiples = call.attrs().find("multiples");
+      return {multiples ? tile(g, std::get<Ints>(*multiples))
+                        : repeat(g, call.attr<std::int64_t>("repeats"), call.attr<std::int64_t>("axis")),
+              Tensor()};
+    },
+    .needs = needs_nothing,
+    .shape_inputs = 2,
+}};
+
+Op repeating_op(const char* name) {
+  return {
+      .name = name,
+      .infer = [](const Call& call) -> Specs {
+        return {{call.input(0).dtype(), repeated_shape(call, call.input(0).shape())}};
+      },
+      .forward =
+          [](Backend& backend, const Call& call) {
+            if (call.output().size() == 0) return;
+            run_steps(
+                backend, call.input(0), call.output(), steps_of(call, call.input(0).shape()),
+                [](const Step& step) { return step.outer * step.times * step.block; },
+                [&](const Step& step, const Tensor& from, const Tensor& to) {
+                  const Shape repeated{step.outer, step.times, step.block};
+                  backend.copy(view_broadcast(view_as(from, {step.outer, 1, step.block}), repeated),
+                               view_as(to, repeated));
+                });
+          },
+      .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+        return {apply(tile_grad_op, {g, call.input(0)}, call.attrs())};
+      },
+      .needs = needs_nothing,
+  };
+}
+TAPESTRY_OP(tile_op)(repeating_op("Tile"));
+TAPESTRY_OP(repeat_op)(repeating_op("Repeat"));
+
+// ---- pad ----------------------------------------------------------------------------------------------------------
+
+Shape padded_shape(const Call& call, Shape shape) {
+  const Ints& paddings = call.attr<Ints>("paddings");
+  if (paddings.size() != 2 * static_cast<std::size_t>(shape.rank()))
+    throw InvalidArgumentError(detail::join("The first dimension of paddings must be the rank of inputs: ",
+                                            paddings.size() / 2, " pairs for shape ", shape));
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const std::int64_t before = paddings[2 * static_cast<std::size_t>(axis)];
+    const std::int64_t after = paddings[2 * static_cast<std::size_t>(axis) + 1];
+    if (before < 0 || after < 0)
+      throw InvalidArgumentError(detail::join("Paddings must be non-negative: ", before, " ", after));
+    if (shape[axis] >= 0) shape.set(axis, add_sizes(add_sizes(shape[axis], before), after));
+  }
+  return checked(shape);
+}
+
+/// The part of a padded tensor that is not padding, as a view of the given shape.
+Tensor view_inside(const Call& call, const Tensor& padded, const Shape& shape) {
+  const Ints& paddings = call.attr<Ints>("paddings");
+  std::int64_t offset = 0;
+  if (shape.size() > 0)
+    for (std::size_t axis = 0; axis < padded.strides().size(); ++axis)
+      offset += paddings[2 * axis] * padded.strides()[axis];
+  return detail::make_view(padded, shape, padded.strides(), offset);
+}
+
+Tensor pad_by(const Tensor& x, const Ints& paddings);
+
+/// The part of g inside the padding that was put around the second input.
+TAPESTRY_OP(pad_grad_op){{
+    .name = "PadGrad",
+    .infer = [](const Call& call) -> Specs {
+      require_same_shape(call.input(0).shape(), padded_shape(call, call.input(1).shape()));
+      return like_second(call);
+    },
+    .view = [](const Call& call, const Spec& spec) { return view_inside(call, call.input(0), spec.shape); },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {pad_by(g, call.attr<Ints>("paddings")), Tensor()};
+    },
+    .needs = needs_nothing,
+    .shape_inputs = 2,
+}};
+
+TAPESTRY_OP(pad_op){{
+    .name = "PadV2",
+    .infer = [](const Call& call) -> Specs {
+      return {{call.input(0).dtype(), padded_shape(call, call.input(0).shape())}};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.fill(call.attr<double>("constant_values"), call.output());
+          backend.copy(call.input(0), view_inside(call, call.output(), call.input(0).shape()));
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {apply(pad_grad_op, {g, call.input(0)}, {{"paddings", call.attr<Ints>("paddings")}})};
+    },
+    .needs = needs_nothing,
+}};
+
+Tensor pad_by(const Tensor& x, const Ints& paddings) {
+  return apply(pad_op, {x}, {{"paddings", paddings}, {"constant_values", 0.0}});
+}
+
+/// `count` elements along an axis from `begin` on.
+Tensor part_of(const Tensor& x, int axis, std::int64_t begin, std::int64_t count) {
+  const auto rank = static_cast<std::size_t>(x.rank());
+  Ints begins(rank), sizes(rank, -1);
+  begins[static_cast<std::size_t>(axis)] = begin;
+  sizes[static_cast<std::size_t>(axis)] = count;
+  return slice(x, begins, sizes);
+}
+
+/// x with mirrored borders along one axis; `skip` is 1 when the element at the edge is not repeated.
+Tensor mirror(const Tensor& x, int axis, Padding padding, std::int64_t skip) {
+  const std::int64_t size = x.shape()[axis], widest = std::max(padding.before, padding.after);
+  if (padding.before < 0 || padding.after < 0)
+    throw InvalidArgumentError(detail::join("Paddings must be non-negative: ", padding.before, " ", padding.after));
+  if (size >= 0 && widest > size - skip)
+    throw InvalidArgumentError(detail::join("paddings must be ", skip ? "less than" : "no greater than",
+                                            " the dimension size: ", padding.before, ", ", padding.after, " for ",
+                                            size));
+  // What mirrors the end is the beginning of the flipped tensor, which needs no size.
+  return concat(
+      {flip(part_of(x, axis, skip, padding.before), axis), x, part_of(flip(x, axis), axis, skip, padding.after)}, axis);
+}
+
+Tensor mirror_pad(In x, const std::vector<Padding>& paddings, PadMode mode, std::string_view name) {
+  const CallSiteScope site(x.where());
+  Tensor padded = x;
+  try {
+    if (paddings.size() != static_cast<std::size_t>(x->rank()))
+      throw InvalidArgumentError(detail::join("The first dimension of paddings must be the rank of inputs: ",
+                                              paddings.size(), " pairs for shape ", x->shape()));
+    for (std::size_t axis = 0; axis < paddings.size(); ++axis)
+      padded = mirror(padded, static_cast<int>(axis), paddings[axis], mode == PadMode::reflect ? 1 : 0);
+  } catch (Error& error) {
+    error.locate("MirrorPad", x.where());
+    throw;
+  }
+  return identity(padded, name);
+}
+
+}  // namespace
+
+Tensor tile(In x, const Ints& multiples, std::string_view name) {
+  return apply(tile_op, {x}, {{"multiples", multiples}}, name);
+}
+
+Tensor repeat(In x, std::int64_t repeats, std::int64_t axis, std::string_view name) {
+  return apply(repeat_op, {x}, {{"repeats", repeats}, {"axis", axis}}, name);
+}
+
+Tensor repeat(In x, std::int64_t repeats) {
+  const Where where = x.where();
+  return repeat(In(reshape(x, {-1}), where), repeats, 0);
+}
+
+Tensor pad(In x, const std::vector<Padding>& paddings, const PadOptions& options, std::string_view name) {
+  if (options.mode != PadMode::constant) return mirror_pad(x, paddings, options.mode, name);
+  Ints flat;
+  for (const Padding& each : paddings) {
+    flat.push_back(each.before);
+    flat.push_back(each.after);
+  }
+  return apply(pad_op, {x}, {{"paddings", flat}, {"constant_values", options.value}}, name);
+}
+
+}  // namespace tapestry

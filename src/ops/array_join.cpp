@@ -1,0 +1,242 @@
+#include <algorithm>
+#include <array>
+
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
+
+TAPESTRY_OP_FAMILY(array_join)
+
+namespace tapestry {
+namespace {
+
+/// The gradients of a call's outputs, with zeros for those where nothing flows.
+Tensors with_zeros(const Call& call, const Tensors& gradients) {
+  Tensors full = gradients;
+  for (std::size_t i = 0; i < full.size(); ++i)
+    if (!full[i]) full[i] = zeros_like(call.output(i));
+  return full;
+}
+
+/// Takes what shape `other` knows into `shape`, but for one axis. Throws InvalidArgumentError when they differ.
+void merge_sizes(Shape& shape, const Shape& other, int but, const char* op) {
+  bool agree = shape.rank() == other.rank();
+  for (int i = 0; agree && i < shape.rank(); ++i) {
+    if (i == but) continue;
+    agree = sizes_agree(shape[i], other[i]);
+    if (shape[i] < 0) shape.set(i, other[i]);
+  }
+  if (!agree)
+    throw InvalidArgumentError(
+        detail::join(op, " : Dimensions of inputs should match: shape[0] = ", shape, " vs. ", other));
+}
+
+/// The i-th of the tensors stacked along an axis, as a view.
+Tensor view_at(const Tensor& tensor, int axis, std::int64_t i) {
+  Shape shape = tensor.shape();
+  shape.erase(axis);
+  std::array<std::int64_t, Shape::max_rank> strides{};
+  const auto dropped = tensor.strides().begin() + axis;
+  std::copy(dropped + 1, tensor.strides().end(), std::copy(tensor.strides().begin(), dropped, strides.begin()));
+  return detail::make_view(tensor, shape, strides, i * *dropped);
+}
+
+// ---- concat -------------------------------------------------------------------------------------------------------
+
+/// g cut into pieces of the shapes of the other inputs.
+TAPESTRY_OP(concat_grad_op){{
+    .name = "ConcatGrad",
+    .infer = [](const Call& call) -> Specs {
+      Specs specs;
+      for (std::size_t i = 1; i < call.inputs().size(); ++i)
+        specs.push_back({call.input(0).dtype(), call.input(i).shape()});
+      return specs;
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const int axis = axis_of(call);
+          std::int64_t begin = 0;
+          for (const Tensor& piece : call.outputs()) {
+            const std::int64_t size = piece.shape()[axis];
+            backend.copy(view_part(call.input(0), axis, begin, size), piece);
+            begin += size;
+          }
+        },
+    .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+      Tensors gradients(call.inputs().size());
+      gradients[0] = concat(with_zeros(call, g), call.attr<std::int64_t>("axis"));
+      return gradients;
+    },
+    .needs = needs_nothing,
+    .shape_inputs = ~1U,
+}};
+
+TAPESTRY_OP(concat_op){{
+    .name = "ConcatV2",
+    .infer = [](const Call& call) -> Specs {
+      if (call.inputs().empty()) throw InvalidArgumentError("ConcatOp : Expected at least one tensor");
+      Shape shape = call.input(0).shape();
+      const int axis = axis_of(call);
+      std::int64_t total = 0;
+      for (const Tensor& input : call.inputs()) {
+        merge_sizes(shape, input.shape(), axis, "ConcatOp");
+        const std::int64_t size = input.shape()[axis];
+        total = total < 0 || size < 0 ? -1 : add_sizes(total, size);
+      }
+      shape.set(axis, total);
+      return {{call.input(0).dtype(), Shape(shape.to_vector())}};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const int axis = axis_of(call);
+          std::int64_t begin = 0;
+          for (const Tensor& input : call.inputs()) {
+            const std::int64_t size = input.shape()[axis];
+            backend.copy(input, view_part(call.output(), axis, begin, size));
+            begin += size;
+          }
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      Tensors inputs{g};
+      inputs.append(call.inputs().begin(), call.inputs().end());
+      return apply_all(concat_grad_op, inputs, call.attrs(), {}, call.where());
+    },
+    .promotion = common_type,
+    .needs = needs_nothing,
+}};
+
+// ---- stack, unstack -----------------------------------------------------------------------------------------------
+
+TAPESTRY_OP(stack_op){{
+    .name = "Pack",
+    .infer = [](const Call& call) -> Specs {
+      if (call.inputs().empty()) throw InvalidArgumentError("Pack : Expected at least one tensor");
+      Shape shape = call.input(0).shape();
+      for (const Tensor& input : call.inputs()) merge_sizes(shape, input.shape(), -1, "Pack");
+      const int axis = normalize_axis(call.attr<std::int64_t>("axis"), shape.rank() + 1);
+      shape.insert(axis, static_cast<std::int64_t>(call.inputs().size()));
+      return {{call.input(0).dtype(), shape}};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const Tensor& y = call.output();
+          const int axis = normalize_axis(call.attr<std::int64_t>("axis"), y.rank());
+          for (std::size_t i = 0; i < call.inputs().size(); ++i)
+            backend.copy(call.input(i), view_at(y, axis, static_cast<std::int64_t>(i)));
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return Tensors(unstack(g, call.attr<std::int64_t>("axis")));
+    },
+    .promotion = common_type,
+    .needs = needs_nothing,
+}};
+
+TAPESTRY_OP(unstack_op){{
+    .name = "Unpack",
+    .infer = [](const Call& call) -> Specs {
+      const Tensor& x = call.input(0);
+      const int axis = axis_of(call);
+      if (x.shape()[axis] < 0)
+        throw InvalidArgumentError(detail::join("Cannot infer argument `num` from shape ", x.shape()));
+      Shape shape = x.shape();
+      shape.erase(axis);
+      return Specs(static_cast<std::size_t>(x.shape()[axis]), Spec{x.dtype(), shape});
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const int axis = axis_of(call);
+          for (std::size_t i = 0; i < call.outputs().size(); ++i)
+            backend.copy(view_at(call.input(0), axis, static_cast<std::int64_t>(i)), call.output(i));
+        },
+    .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+      return {stack(with_zeros(call, g), call.attr<std::int64_t>("axis"))};
+    },
+    .needs = needs_nothing,
+}};
+
+// ---- split --------------------------------------------------------------------------------------------------------
+
+/// The sizes of the parts that an axis of the given size (-1: unknown) is split into.
+Ints part_sizes(const Call& call, std::int64_t size) {
+  if (const AttrValue* count_attr = call.attrs().find("num_split")) {
+    const std::int64_t count = std::get<std::int64_t>(*count_attr);
+    if (count < 1) throw InvalidArgumentError(detail::join("Number of ways to split should be > 0, but got ", count));
+    if (size >= 0 && size % count != 0)
+      throw InvalidArgumentError(detail::join("Dimension size must be evenly divisible by ", count, " but is ", size));
+    return Ints(static_cast<std::size_t>(count), size < 0 ? -1 : size / count);
+  }
+  Ints sizes = call.attr<Ints>("size_splits");
+  const auto open = std::find(sizes.begin(), sizes.end(), -1);
+  std::int64_t total = 0;
+  for (const std::int64_t each : sizes) {
+    if (each < -1) throw InvalidArgumentError(detail::join("Split sizes must be >= 0, but one is ", each));
+    if (each >= 0 && __builtin_add_overflow(total, each, &total))
+      throw InvalidArgumentError("The sum of the split sizes does not fit 64 bits");
+  }
+  if (std::count(sizes.begin(), sizes.end(), -1) > 1)
+    throw InvalidArgumentError("There can only be one -1 in the split sizes");
+  if (size < 0) return sizes;
+  if (open == sizes.end() ? total != size : total > size)
+    throw InvalidArgumentError(
+        detail::join("Determined shape must either match input shape along split_dim exactly if fully specified, or be "
+                     "less than the "
+                     "size of the input along split_dim if not fully specified.  Got: ",
+                     total, " for size ", size));
+  if (open != sizes.end()) *open = size - total;
+  return sizes;
+}
+
+Op splitting_op(const char* name) {
+  return {
+      .name = name,
+      .infer = [](const Call& call) -> Specs {
+        const Tensor& x = call.input(0);
+        const int axis = axis_of(call);
+        Specs specs;
+        Shape shape = x.shape();
+        for (const std::int64_t size : part_sizes(call, shape[axis])) {
+          Shape part = shape;
+          part.set(axis, size);
+          specs.push_back({x.dtype(), part});
+        }
+        return specs;
+      },
+      .forward =
+          [](Backend& backend, const Call& call) {
+            const int axis = axis_of(call);
+            std::int64_t begin = 0;
+            for (const Tensor& part : call.outputs()) {
+              const std::int64_t size = part.shape()[axis];
+              backend.copy(view_part(call.input(0), axis, begin, size), part);
+              begin += size;
+            }
+          },
+      .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+        return {concat(with_zeros(call, g), call.attr<std::int64_t>("axis"))};
+      },
+      .needs = needs_nothing,
+  };
+}
+TAPESTRY_OP(split_op)(splitting_op("Split"));
+TAPESTRY_OP(split_sizes_op)(splitting_op("SplitV"));
+
+}  // namespace
+
+Tensor concat(InList tensors, std::int64_t axis, std::string_view name) {
+  return apply_all(concat_op, tensors.tensors(), {{"axis", axis}}, name, tensors.where())[0];
+}
+
+Tensor stack(InList tensors, std::int64_t axis, std::string_view name) {
+  return apply_all(stack_op, tensors.tensors(), {{"axis", axis}}, name, tensors.where())[0];
+}
+
+std::vector<Tensor> unstack(In x, std::int64_t axis, std::string_view name) {
+  return apply_all(unstack_op, {x}, {{"axis", axis}}, name, x.where());
+}
+
+std::vector<Tensor> split(In x, const SplitParts& parts, std::int64_t axis, std::string_view name) {
+  if (!parts.listed()) return apply_all(split_op, {x}, {{"num_split", parts.count()}, {"axis", axis}}, name, x.where());
+  return apply_all(split_sizes_op, {x}, {{"size_splits", parts.sizes()}, {"axis", axis}}, name, x.where());
+}
+
+}  // namespace tapestry

@@ -1,0 +1,376 @@
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/math.hpp"
+
+TAPESTRY_OP_FAMILY(array_movement)
+
+namespace tapestry {
+namespace {
+
+using Strides = std::array<std::int64_t, Shape::max_rank>;
+
+Strides strides_of(const Tensor& x) {
+  Strides strides{};
+  std::copy(x.strides().begin(), x.strides().end(), strides.begin());
+  return strides;
+}
+
+Tensor same_view(const Call& call, const Spec&) {
+  const Tensor& x = call.input(0);
+  return detail::make_view(x, x.shape(), x.strides());
+}
+
+TAPESTRY_OP(identity_op){{
+    .name = "Identity",
+    .infer = same_shape,
+    .view = same_view,
+    .gradient = [](const Call&, const Tensor& g) -> Tensors { return {g}; },
+    .needs = needs_nothing,
+}};
+
+TAPESTRY_OP(stop_gradient_op){
+    {.name = "StopGradient", .infer = same_shape, .view = same_view, .gradient = no_gradient}};
+
+// ---- reshape ------------------------------------------------------------------------------------------------------
+
+/// The shape of `reshape`, with the size that was left open filled in when the input's size is known.
+Shape reshaped(std::int64_t total, Shape shape) {
+  int open = -1;
+  Shape given;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] >= 0) {
+      given.push_back(shape[i]);
+    } else if (open >= 0) {
+      throw InvalidArgumentError(detail::join("Only one input size may be -1, not both ", open, " and ", i));
+    } else {
+      open = i;
+    }
+  }
+  const std::int64_t known = given.size();
+  if (total < 0) return shape;
+  if (open < 0) {
+    if (known != total)
+      throw InvalidArgumentError(detail::join("Input to reshape is a tensor with ", total,
+                                              " values, but the requested shape ", shape, " has ", known));
+    return shape;
+  }
+  if (known == 0)
+    throw InvalidArgumentError(
+        "reshape cannot infer the missing input size for an empty tensor unless all specified input sizes are "
+        "non-zero");
+  if (total % known != 0)
+    throw InvalidArgumentError(detail::join("Input to reshape is a tensor with ", total,
+                                            " values, but the requested shape ", shape, " requires a multiple of ",
+                                            known));
+  shape.set(open, total / known);
+  return shape;
+}
+
+TAPESTRY_OP(reshape_op){{
+    .name = "Reshape",
+    .infer = [](const Call& call) -> Specs {
+      const Tensor& x = call.input(0);
+      return {{x.dtype(), reshaped(x.size(), call.attr<Shape>("shape"))}};
+    },
+    .view = [](const Call& call, const Spec& spec) { return view_as(dense(call.input(0)), spec.shape); },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {reshape_like(g, call.input(0))}; },
+    .needs = needs_nothing,
+}};
+
+// ---- transpose ----------------------------------------------------------------------------------------------------
+
+/// The permutation of a call of `transpose`, checked; by default the reversal of the axes.
+Ints permutation_of(const Call& call) {
+  const int rank = call.input(0).rank();
+  const AttrValue* given = call.attrs().find("perm");
+  Ints perm = given ? std::get<Ints>(*given) : Ints(static_cast<std::size_t>(rank));
+  if (!given) {
+    std::iota(perm.begin(), perm.end(), 0);
+    std::reverse(perm.begin(), perm.end());
+  }
+  if (static_cast<int>(perm.size()) != rank)
+    throw InvalidArgumentError(
+        detail::join("transpose expects a vector of size ", rank, ". But input(1) is a vector of size ", perm.size()));
+  std::uint32_t seen = 0;
+  for (std::int64_t& axis : perm) {
+    axis = normalize_axis(axis, rank);
+    if (has_axis(seen, static_cast<int>(axis)))
+      throw InvalidArgumentError(detail::join("transpose: axis ", axis, " appears twice in the permutation"));
+    seen |= 1U << axis;
+  }
+  return perm;
+}
+
+TAPESTRY_OP(transpose_op){{
+    .name = "Transpose",
+    .infer = [](const Call& call) -> Specs {
+      const Tensor& x = call.input(0);
+      Shape shape;
+      for (const std::int64_t axis : permutation_of(call)) shape.push_back(x.shape()[static_cast<int>(axis)]);
+      return {{x.dtype(), shape}};
+    },
+    .view =
+        [](const Call& call, const Spec& spec) {
+          const Tensor& x = call.input(0);
+          Strides strides{};
+          std::size_t i = 0;
+          for (const std::int64_t axis : permutation_of(call))
+            strides[i++] = x.strides()[static_cast<std::size_t>(axis)];
+          return detail::make_view(x, spec.shape, strides);
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const Ints perm = permutation_of(call);
+      Ints inverse(perm.size());
+      for (std::size_t i = 0; i < perm.size(); ++i) inverse[static_cast<std::size_t>(perm[i])] = static_cast<int>(i);
+      return {transpose(g, inverse)};
+    },
+    .needs = needs_nothing,
+}};
+
+// ---- squeeze, expand_dims -----------------------------------------------------------------------------------------
+
+/// The axes that a call of `squeeze` takes away, as bits.
+std::uint32_t squeezed_axes(const Call& call) {
+  const Shape& shape = call.input(0).shape();
+  const bool all = !call.attrs().find("axis");
+  std::uint32_t mask = axes_mask(call, shape.rank());
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (!has_axis(mask, i) || shape[i] == 1) continue;
+    if (all && shape[i] < 0)
+      throw InvalidArgumentError(
+          detail::join("squeeze without axes cannot tell the rank of its result for shape ", shape, ": name the axes"));
+    if (!all && shape[i] >= 0)
+      throw InvalidArgumentError(
+          detail::join("Can not squeeze dim[", i, "], expected a dimension of 1, got ", shape[i]));
+    if (all) mask &= ~(1U << i);
+  }
+  return mask;
+}
+
+TAPESTRY_OP(squeeze_op){{
+    .name = "Squeeze",
+    .infer = [](const Call& call) -> Specs {
+      const Tensor& x = call.input(0);
+      const std::uint32_t gone = squeezed_axes(call);
+      Shape shape;
+      for (int i = 0; i < x.rank(); ++i)
+        if (!has_axis(gone, i)) shape.push_back(x.shape()[i]);
+      return {{x.dtype(), shape}};
+    },
+    .view =
+        [](const Call& call, const Spec& spec) {
+          const Tensor& x = call.input(0);
+          const std::uint32_t gone = squeezed_axes(call);
+          Strides strides{};
+          std::size_t kept = 0;
+          for (int i = 0; i < x.rank(); ++i)
+            if (!has_axis(gone, i)) strides[kept++] = x.strides()[static_cast<std::size_t>(i)];
+          return detail::make_view(x, spec.shape, strides);
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {reshape_like(g, call.input(0))}; },
+    .needs = needs_nothing,
+}};
+
+/// The axes of the result that a call of `expand_dims` adds, as bits.
+std::uint32_t added_axes(const Call& call) {
+  return axes_mask(call, call.input(0).rank() + static_cast<int>(call.attr<Ints>("axis").size()));
+}
+
+TAPESTRY_OP(expand_dims_op){{
+    .name = "ExpandDims",
+    .infer = [](const Call& call) -> Specs {
+      const Tensor& x = call.input(0);
+      const std::uint32_t added = added_axes(call);
+      Shape shape = x.shape();
+      for (int i = 0; i < x.rank() + std::popcount(added); ++i)
+        if (has_axis(added, i)) shape.insert(i, 1);
+      return {{x.dtype(), shape}};
+    },
+    .view =
+        [](const Call& call, const Spec& spec) {
+          const Tensor& x = call.input(0);
+          const std::uint32_t added = added_axes(call);
+          Strides strides{};
+          // From the end, so that a new axis steps over what lies behind it, as in a row-major tensor.
+          std::int64_t behind = 1;
+          auto axis = static_cast<std::size_t>(x.rank());
+          for (int i = spec.shape.rank() - 1; i >= 0; --i) {
+            if (!has_axis(added, i)) behind = x.strides()[--axis];
+            strides[static_cast<std::size_t>(i)] = behind;
+            behind *= spec.shape[i];
+          }
+          return detail::make_view(x, spec.shape, strides);
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {reshape_like(g, call.input(0))}; },
+    .needs = needs_nothing,
+}};
+
+// ---- broadcast_to, flip -------------------------------------------------------------------------------------------
+
+TAPESTRY_OP(broadcast_to_op){{
+    .name = "BroadcastTo",
+    .infer = [](const Call& call) -> Specs {
+      const Tensor& x = call.input(0);
+      Shape shape = call.attr<Shape>("shape");
+      const int offset = shape.rank() - x.rank();
+      require_broadcast(x.shape(), shape);
+      for (int i = 0; i < shape.rank(); ++i) {
+        if (shape[i] >= 0) continue;
+        if (i < offset)
+          throw InvalidArgumentError(
+              detail::join("broadcast_to: -1 keeps a size, but ", x.shape(), " has no axis for it in ", shape));
+        shape.set(i, x.shape()[i - offset]);
+      }
+      return {{x.dtype(), shape}};
+    },
+    .view = [](const Call& call, const Spec& spec) { return view_broadcast(call.input(0), spec.shape); },
+    .gradient = [](const Call&, const Tensor& g) -> Tensors { return {g}; },
+    .needs = needs_nothing,
+    .broadcasts = true,
+}};
+
+TAPESTRY_OP(flip_op){{
+    .name = "ReverseV2",
+    .infer = [](const Call& call) -> Specs {
+      axes_mask(call, call.input(0).rank());
+      return same_shape(call);
+    },
+    .view =
+        [](const Call& call, const Spec&) {
+          const Tensor& x = call.input(0);
+          Strides strides = strides_of(x);
+          std::int64_t offset = 0;
+          const std::uint32_t axes = x.size() == 0 ? 0 : axes_mask(call, x.rank());
+          for (int i = 0; i < x.rank(); ++i) {
+            if (!has_axis(axes, i)) continue;
+            std::int64_t& stride = strides[static_cast<std::size_t>(i)];
+            offset += (x.shape()[i] - 1) * stride;
+            stride = -stride;
+          }
+          return detail::make_view(x, x.shape(), strides, offset);
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {apply(call.op(), {g}, call.attrs())}; },
+    .needs = needs_nothing,
+}};
+
+// ---- Element type, device, layout ---------------------------------------------------------------------------------
+
+void copy_input(Backend& backend, const Call& call) { backend.copy(call.input(0), call.output()); }
+
+TAPESTRY_OP(cast_op){{
+    .name = "Cast",
+    .infer = [](const Call& call) -> Specs {
+      return {{call.attr<DType>("dtype"), call.input(0).shape()}};
+    },
+    .forward = copy_input,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const DType from = call.input(0).dtype();
+      return {is_floating(from) && is_floating(g.dtype()) ? g.cast(from) : Tensor()};
+    },
+    .needs = needs_nothing,
+}};
+
+TAPESTRY_OP(contiguous_op){{
+    .name = "Snapshot",
+    .infer = same_shape,
+    .forward = copy_input,
+    .gradient = [](const Call&, const Tensor& g) -> Tensors { return {g}; },
+    .needs = needs_nothing,
+}};
+
+/// A view by form only: what the dispatcher allocates for an op lies on the inputs' device, and this lies elsewhere.
+TAPESTRY_OP(device_copy_op){{
+    .name = "DeviceCopy",
+    .infer = same_shape,
+    .view =
+        [](const Call& call, const Spec& spec) {
+          const auto device = call.attr<Device>("device");
+          const Tensor host = detail::on_host(call.input(0));
+          if (device.is_cpu()) return host;
+          Tensor copy = detail::make_tensor(spec.dtype, spec.shape, device);
+          backend_of(device).copy_from_host(copy.impl().data, host.impl().data,
+                                            static_cast<std::size_t>(host.size()) * size_of(host.dtype()));
+          return copy;
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {g.to(call.input(0).device())}; },
+    .needs = needs_nothing,
+}};
+
+// ---- shape, size --------------------------------------------------------------------------------------------------
+
+TAPESTRY_OP(shape_op){{
+    .name = "Shape",
+    .infer = [](const Call& call) -> Specs {
+      return {{int64, {call.input(0).rank()}}};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const Shape& shape = call.input(0).shape();
+          backend.copy_from_host(call.output().impl().data, shape.begin(),
+                                 static_cast<std::size_t>(shape.rank()) * sizeof(std::int64_t));
+        },
+    .gradient = no_gradient,
+    .shape_inputs = 1,
+}};
+
+TAPESTRY_OP(size_op){{
+    .name = "Size",
+    .infer = [](const Call&) -> Specs {
+      return {{int64, {}}};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const std::int64_t size = call.input(0).size();
+          backend.copy_from_host(call.output().impl().data, &size, sizeof size);
+        },
+    .gradient = no_gradient,
+    .shape_inputs = 1,
+}};
+
+/// The attributes of an op along axes: none for all of them.
+Attrs axis_attrs(const Axes& axes) { return axes.all() ? Attrs{} : Attrs{{"axis", axes.list()}}; }
+
+}  // namespace
+
+Tensor identity(In x, std::string_view name) { return apply(identity_op, {x}, {}, name); }
+Tensor stop_gradient(In x, std::string_view name) { return apply(stop_gradient_op, {x}, {}, name); }
+Tensor reshape(In x, const Shape& shape, std::string_view name) {
+  return apply(reshape_op, {x}, {{"shape", shape}}, name);
+}
+Tensor transpose(In x, const Ints& perm, std::string_view name) {
+  return apply(transpose_op, {x}, perm.empty() ? Attrs{} : Attrs{{"perm", perm}}, name);
+}
+Tensor squeeze(In x, const Axes& axes, std::string_view name) { return apply(squeeze_op, {x}, axis_attrs(axes), name); }
+Tensor expand_dims(In x, const Axes& axes, std::string_view name) {
+  return apply(expand_dims_op, {x}, {{"axis", axes.list()}}, name);
+}
+Tensor broadcast_to(In x, const Shape& shape, std::string_view name) {
+  return apply(broadcast_to_op, {x}, {{"shape", shape}}, name);
+}
+Tensor flip(In x, const Axes& axes, std::string_view name) { return apply(flip_op, {x}, axis_attrs(axes), name); }
+Tensor shape(In x, std::string_view name) { return apply(shape_op, {x}, {}, name); }
+Tensor size(In x, std::string_view name) { return apply(size_op, {x}, {}, name); }
+
+Tensor cast(In x, DType dtype, std::string_view name) {
+  if (x.tensor() && x->dtype() == dtype) return x;
+  return apply(cast_op, {In(x.tensor(), x.where())}, {{"dtype", dtype}}, name);
+}
+
+Tensor Tensor::cast(DType dtype, Where where) const { return tapestry::cast(In(*this, where), dtype); }
+
+Tensor Tensor::to(Device device, Where where) const {
+  if (impl_ && this->device() == device) return *this;
+  return apply(device_copy_op, {In(*this, where)}, {{"device", device}});
+}
+
+Tensor Tensor::contiguous(Where where) const {
+  if (impl_ && is_contiguous()) return *this;
+  return apply(contiguous_op, {In(*this, where)});
+}
+
+}  // namespace tapestry

@@ -1,0 +1,150 @@
+#include "tapestry/ops/creation.hpp"
+
+#include <cmath>
+
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/math.hpp"
+
+TAPESTRY_OP_FAMILY(creation)
+
+namespace tapestry {
+namespace {
+
+/// The one output of an op without inputs: the attributes tell its dtype and shape.
+Specs by_attributes(const Call& call) { return {{call.attr<DType>("dtype"), call.attr<Shape>("shape")}}; }
+
+TAPESTRY_OP(fill_op){{
+    .name = "Fill",
+    .infer = by_attributes,
+    .forward = [](Backend& backend, const Call& call) { backend.fill(call.attr<double>("value"), call.output()); },
+    .gradient = no_gradient,
+}};
+
+TAPESTRY_OP(range_op){{
+    .name = "Range",
+    .infer = by_attributes,
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.iota(call.attr<double>("start"), call.attr<double>("delta"), call.output());
+        },
+    .gradient = no_gradient,
+}};
+
+TAPESTRY_OP(linspace_op){{
+    .name = "LinSpace",
+    .infer = by_attributes,
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const Tensor& y = call.output();
+          const double start = call.attr<double>("start"), stop = call.attr<double>("stop");
+          const std::int64_t last = y.size() - 1;
+          backend.iota(start, last > 0 ? (stop - start) / static_cast<double>(last) : 0, y);
+          // start + last * step may miss the end by a rounding.
+          if (last > 0) backend.fill(stop, view_part(y, 0, last, 1));
+        },
+    .gradient = no_gradient,
+}};
+
+template <int value>
+Op constant_like(const char* name) {
+  return {
+      .name = name,
+      .infer = same_shape,
+      .forward = [](Backend& backend, const Call& call) { backend.fill(value, call.output()); },
+      .gradient = no_gradient,
+      .shape_inputs = 1,
+  };
+}
+TAPESTRY_OP(zeros_like_op)(constant_like<0>("ZerosLike"));
+TAPESTRY_OP(ones_like_op)(constant_like<1>("OnesLike"));
+
+DType type_or(const TensorOptions& options, DType natural) {
+  return options.dtype == DType::unknown ? natural : options.dtype;
+}
+
+Tensor fill(const Shape& shape, double value, DType dtype, Device device, std::string_view name, Where where) {
+  return apply_all(fill_op, {}, {{"dtype", dtype}, {"shape", shape}, {"value", value}, {"device", device}}, name,
+                   where)[0];
+}
+
+/// Whether `fill`, which takes a double, is exact.
+bool fits_double(const Tensor& number) {
+  return is_floating(number.dtype()) || static_cast<std::int64_t>(number.item<double>()) == number.item<std::int64_t>();
+}
+
+}  // namespace
+
+Tensor zeros(const Shape& shape, const TensorOptions& options, std::string_view name, Where where) {
+  return fill(shape, 0, type_or(options, float32), options.device, name, where);
+}
+
+Tensor ones(const Shape& shape, const TensorOptions& options, std::string_view name, Where where) {
+  return fill(shape, 1, type_or(options, float32), options.device, name, where);
+}
+
+Tensor full(const Shape& shape, In value, const TensorOptions& options, std::string_view name) {
+  const DType natural = value.is_number() && is_floating(value->dtype()) ? float32 : value->dtype();
+  const DType dtype = type_or(options, natural);
+  if (value.is_number() && fits_double(value))
+    return fill(shape, value->item<double>(), dtype, options.device, name, value.where());
+  const Where where = value.where();
+  const Tensor element = value->cast(dtype, where).to(options.device, where);
+  return broadcast_to(In(element, where), shape, name).contiguous(where);
+}
+
+Tensor zeros_like(In x, std::string_view name) { return apply(zeros_like_op, {x}, {}, name); }
+Tensor ones_like(In x, std::string_view name) { return apply(ones_like_op, {x}, {}, name); }
+
+Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options, std::string_view name, Where where) {
+  const CallSiteScope site(where);
+  if (rows < 0 || columns < 0)
+    throw InvalidArgumentError(detail::join("eye: sizes must be >= 0, but are ", rows, " and ", columns), where);
+  const TensorOptions counting{.dtype = int64, .device = options.device};
+  const Tensor row = expand_dims(arange(rows, counting), -1);
+  return cast(equal(row, arange(columns, counting)), type_or(options, float32), name);
+}
+
+Tensor detail::arange(double start, double stop, double step, TensorOptions options, DType natural_type,
+                      std::string_view name, Where where) {
+  if (step == 0) throw InvalidArgumentError("Requires delta != 0: 0", where);
+  const double count = std::ceil((stop - start) / step);
+  if (!(std::abs(count) < 0x1p62))
+    throw InvalidArgumentError(detail::join("arange: no tensor can hold the numbers from ", start, " to ", stop),
+                               where);
+  const Shape shape{std::max<std::int64_t>(static_cast<std::int64_t>(count), 0)};
+  return apply_all(range_op, {},
+                   {{"dtype", type_or(options, natural_type)},
+                    {"shape", shape},
+                    {"start", start},
+                    {"delta", step},
+                    {"device", options.device}},
+                   name, where)[0];
+}
+
+Tensor linspace(double start, double stop, std::int64_t count, const TensorOptions& options, std::string_view name,
+                Where where) {
+  if (count < 1) throw InvalidArgumentError(detail::join("Requires num > 0: ", count), where);
+  return apply_all(linspace_op, {},
+                   {{"dtype", type_or(options, float32)},
+                    {"shape", Shape{count}},
+                    {"start", start},
+                    {"stop", stop},
+                    {"device", options.device}},
+                   name, where)[0];
+}
+
+Tensor one_hot(In labels, std::int64_t depth, DType dtype, std::string_view name) {
+  const CallSiteScope site(labels.where());
+  try {
+    require_type(labels, whole_types, "TI");
+    if (depth < 0) throw InvalidArgumentError(detail::join("depth must be non-negative, got: ", depth));
+  } catch (Error& error) {
+    error.locate("OneHot", labels.where());
+    throw;
+  }
+  const Tensor classes = arange(depth, {.dtype = int64, .device = labels->device()});
+  return cast(equal(expand_dims(labels, -1), classes), dtype, name);
+}
+
+}  // namespace tapestry

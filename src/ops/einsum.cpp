@@ -1,0 +1,325 @@
+#include <cctype>
+#include <map>
+
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/linalg.hpp"
+#include "tapestry/ops/math.hpp"
+#include "tapestry/ops/reduce.hpp"
+
+// einsum and tensordot, lowered to transpose, reshape, reduce_sum and matrix products. Each axis of an operand has a
+// label: the letter of the equation, or one of the characters below 'A' for the dimensions of an ellipsis, counted from
+// the right, so that dimensions that broadcast together share a label.
+
+namespace tapestry {
+namespace {
+
+using Labels = std::string;
+
+struct Operand {
+  Tensor tensor;
+  Labels labels;  ///< one per axis
+};
+
+struct Equation {
+  std::vector<Operand> operands;
+  Labels output;
+};
+
+bool contains(const Labels& labels, char label) { return labels.find(label) != Labels::npos; }
+bool is_ellipsis(char label) { return label < 'A'; }
+
+// ---- Parsing -----------------------------------------------------------------------------------------------------------
+
+class Parser {
+ public:
+  Parser(std::string_view equation, const Tensors& operands, Where where) : equation_(equation), where_(where) {
+    for (const char c : equation)
+      if (c != ' ') text_ += c;
+    const std::size_t arrow = text_.find("->");
+    std::string inputs = text_.substr(0, arrow);
+    std::vector<std::string> terms;
+    for (std::size_t comma = 0; (comma = inputs.find(',')) != std::string::npos; inputs.erase(0, comma + 1))
+      terms.push_back(inputs.substr(0, comma));
+    terms.push_back(inputs);
+    if (terms.size() != operands.size())
+      refuse("has ", terms.size(), " operands, but ", operands.size(), " tensors were given");
+    for (std::size_t i = 0; i < terms.size(); ++i)
+      parsed_.operands.push_back({operands[i], input_labels(terms[i], operands[i])});
+    parsed_.output = arrow == std::string::npos ? implicit_output() : explicit_output(text_.substr(arrow + 2));
+  }
+
+  Equation result() && { return std::move(parsed_); }
+
+ private:
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    throw InvalidArgumentError(detail::join("einsum: the equation \"", equation_, "\" ", parts...), where_);
+  }
+
+  static Labels ellipsis_labels(int count) {
+    Labels labels;
+    for (int i = count; i > 0; --i) labels += static_cast<char>(i);
+    return labels;
+  }
+
+  /// The labels of a term, the dots standing for the given number of dimensions.
+  Labels expand(const std::string& term, int dots_rank) const {
+    const std::size_t dots = term.find("...");
+    Labels labels;
+    for (std::size_t i = 0; i < term.size(); ++i) {
+      if (i == dots) {
+        labels += ellipsis_labels(dots_rank);
+        i += 2;
+      } else if (std::isalpha(static_cast<unsigned char>(term[i])) != 0) {
+        labels += term[i];
+      } else {
+        refuse("has '", std::string(1, term[i]), "' where a letter, '...', ',' or '->' is expected");
+      }
+    }
+    return labels;
+  }
+
+  Labels input_labels(const std::string& term, const Tensor& x) {
+    const bool dots = term.find("...") != std::string::npos;
+    const int letters = static_cast<int>(term.size()) - (dots ? 3 : 0);
+    const Labels checked = expand(term, 0);
+    if (dots ? letters > x.rank() : letters != x.rank())
+      refuse("gives \"", term, "\" to a tensor of shape ", x.shape(), ", which has ", x.rank(), " dimensions");
+    const int dots_rank = x.rank() - static_cast<int>(checked.size());
+    dots_rank_ = std::max(dots_rank_, dots_rank);
+    Labels labels = expand(term, dots_rank);
+    for (std::size_t i = 0; i < labels.size(); ++i) check_size(labels[i], x.shape()[static_cast<int>(i)]);
+    return labels;
+  }
+
+  void check_size(char label, std::int64_t size) {
+    std::int64_t& known = sizes_.try_emplace(label, size).first->second;
+    if (is_ellipsis(label) && (known == 1 || size == 1)) {
+      if (known == 1) known = size;
+      return;
+    }
+    if (!sizes_agree(known, size)) {
+      if (is_ellipsis(label))
+        refuse("has dimensions of sizes ", known, " and ", size, " in '...', which do not broadcast");
+      refuse("gives the letter '", std::string(1, label), "' to axes of sizes ", known, " and ", size);
+    }
+    known = std::max(known, size);
+  }
+
+  Labels implicit_output() const {
+    std::map<char, int> count;  // in alphabetical order
+    for (const Operand& operand : parsed_.operands)
+      for (const char label : operand.labels) ++count[label];
+    Labels output = ellipsis_labels(dots_rank_);
+    for (const auto& [label, times] : count)
+      if (times == 1 && !is_ellipsis(label)) output += label;
+    return output;
+  }
+
+  Labels explicit_output(const std::string& term) const {
+    if (dots_rank_ > 0 && term.find("...") == std::string::npos) refuse("lacks '...' behind the arrow");
+    Labels output = expand(term, dots_rank_);
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      if (sizes_.find(output[i]) == sizes_.end())
+        refuse("has '", std::string(1, output[i]), "' behind the arrow, but not before it");
+      if (output.find(output[i], i + 1) != Labels::npos)
+        refuse("has '", std::string(1, output[i]), "' twice behind the arrow");
+    }
+    return output;
+  }
+
+  std::string equation_, text_;
+  Where where_;
+  Equation parsed_;
+  std::map<char, std::int64_t> sizes_;
+  int dots_rank_ = 0;
+};
+
+// ---- One operand -------------------------------------------------------------------------------------------------------
+
+/// With the axes in the order of `order`, which has the same labels.
+Operand permuted(const Operand& x, const Labels& order, std::string_view name = {}) {
+  if (x.labels == order) return {named(x.tensor, name), order};
+  Ints perm;
+  for (const char label : order) perm.push_back(static_cast<std::int64_t>(x.labels.find(label)));
+  return {transpose(x.tensor, perm, name), order};
+}
+
+/// Of each label that occurs twice, the diagonal.
+Operand without_repeats(Operand x) {
+  for (std::size_t i = 0; i < x.labels.size();) {
+    const char label = x.labels[i];
+    const std::size_t again = x.labels.find(label, i + 1);
+    if (again == Labels::npos) {
+      ++i;
+      continue;
+    }
+    Ints perm;
+    Labels rest;
+    for (std::size_t j = 0; j < x.labels.size(); ++j) {
+      if (j == i || j == again) continue;
+      perm.push_back(static_cast<std::int64_t>(j));
+      rest += x.labels[j];
+    }
+    perm.push_back(static_cast<std::int64_t>(i));
+    perm.push_back(static_cast<std::int64_t>(again));
+    x = {diag_part(transpose(x.tensor, perm)), rest + label};
+    i = 0;
+  }
+  return x;
+}
+
+/// Summed over all labels that are not in `needed`.
+Operand summed_to(const Operand& x, const Labels& needed) {
+  Ints axes;
+  Labels kept;
+  for (std::size_t i = 0; i < x.labels.size(); ++i) {
+    if (contains(needed, x.labels[i])) {
+      kept += x.labels[i];
+    } else {
+      axes.push_back(static_cast<std::int64_t>(i));
+    }
+  }
+  return axes.empty() ? x : Operand{reduce_sum(x.tensor, axes), kept};
+}
+
+// ---- Two operands ------------------------------------------------------------------------------------------------------
+
+/// A shape with the `count` dimensions from `first` on as one.
+Shape merged(const Shape& shape, int first, int count) {
+  Shape result;
+  for (int i = 0; i < first; ++i) result.push_back(shape[i]);
+  const Shape group(std::span(shape.begin() + first, static_cast<std::size_t>(count)));
+  result.push_back(group.size());
+  for (int i = first + count; i < shape.rank(); ++i) result.push_back(shape[i]);
+  return result;
+}
+
+/// Whether reshape can make this shape: it infers one size at most.
+bool can_reshape_to(const Shape& shape) { return std::count(shape.begin(), shape.end(), -1) <= 1; }
+
+/// How the labels of two operands are used: batch labels are in both and stay, inner ones are summed over.
+struct Roles {
+  Labels batch, outer_a, outer_b, inner;
+
+  Roles(const Labels& a, const Labels& b, const Labels& needed) {
+    for (const char label : a) {
+      if (is_ellipsis(label) || (contains(b, label) && contains(needed, label))) {
+        batch += label;
+      } else {
+        (contains(b, label) ? inner : outer_a) += label;
+      }
+    }
+    for (const char label : b)
+      if (!contains(a, label)) (is_ellipsis(label) ? batch : outer_b) += label;
+    // The dimensions of an ellipsis broadcast from the right, so they keep their order, and come first.
+    std::stable_sort(batch.begin(), batch.end(),
+                     [](char x, char y) { return is_ellipsis(x) && (!is_ellipsis(y) || x > y); });
+  }
+  Labels product() const { return batch + outer_a + outer_b; }
+};
+
+/// An operand's tensor with its axes in the order of `order`; labels that it lacks become axes of size 1, left out
+/// where nothing stands before them.
+Tensor aligned(const Operand& x, const Labels& order) {
+  Labels present;
+  Ints missing;
+  for (const char label : order) {
+    if (contains(x.labels, label)) {
+      present += label;
+    } else if (!present.empty()) {
+      missing.push_back(-static_cast<std::int64_t>(order.size() - order.find(label)));
+    }
+  }
+  const Tensor tensor = permuted(x, present).tensor;
+  return missing.empty() ? tensor : expand_dims(tensor, missing);
+}
+
+/// Merges the last dimensions into two groups, the first of `rows` dimensions and the second of `columns`.
+Tensor as_matrices(const Tensor& x, std::size_t rows, std::size_t columns, bool& possible) {
+  if (rows == 1 && columns == 1) return x;
+  const int r = static_cast<int>(rows), c = static_cast<int>(columns);
+  const Shape shape = merged(merged(x.shape(), x.rank() - c, c), x.rank() - c - r, r);
+  possible = possible && can_reshape_to(shape);
+  return possible ? reshape(x, shape) : x;
+}
+
+/// Multiplies two operands and sums over what they share and nobody needs; the result's labels are `roles.product()`.
+Tensor multiply_and_sum(const Operand& a, const Operand& b, const Roles& roles) {
+  const Labels all = roles.product() + roles.inner;
+  const Tensor product = aligned(a, all) * aligned(b, all);
+  Ints axes;
+  for (std::size_t i = 0; i < roles.inner.size(); ++i) axes.push_back(-1 - static_cast<std::int64_t>(i));
+  return axes.empty() ? product : reduce_sum(product, axes);
+}
+
+Tensor matrix_product(const Operand& a, const Operand& b, const Roles& roles) {
+  bool possible = true;
+  const Tensor left = as_matrices(aligned(a, roles.batch + roles.outer_a + roles.inner), roles.outer_a.size(),
+                                  roles.inner.size(), possible);
+  const Tensor right = as_matrices(aligned(b, roles.batch + roles.inner + roles.outer_b), roles.inner.size(),
+                                   roles.outer_b.size(), possible);
+  if (!possible) return multiply_and_sum(a, b, roles);
+  const Tensor product = matmul(left, right);
+  if (roles.outer_a.size() == 1 && roles.outer_b.size() == 1) return product;
+  Shape shape(std::span(product.shape().begin(), product.shape().end() - 2));
+  for (const char label : roles.outer_a) shape.push_back(a.tensor.shape()[static_cast<int>(a.labels.find(label))]);
+  for (const char label : roles.outer_b) shape.push_back(b.tensor.shape()[static_cast<int>(b.labels.find(label))]);
+  return can_reshape_to(shape) ? reshape(product, shape) : multiply_and_sum(a, b, roles);
+}
+
+/// The product of two operands, summed over the labels that are not needed.
+Operand contract(const Operand& a, const Operand& b, const Labels& needed) {
+  const Operand x = summed_to(a, needed + b.labels), y = summed_to(b, needed + a.labels);
+  const Roles roles(x.labels, y.labels, needed);
+  return {roles.inner.empty() ? multiply_and_sum(x, y, roles) : matrix_product(x, y, roles), roles.product()};
+}
+
+}  // namespace
+
+Tensor einsum(std::string_view equation, InList operands, std::string_view name) {
+  const CallSiteScope site(operands.where());
+  Equation parsed = Parser(equation, operands.tensors(), operands.where()).result();
+  Operand result = without_repeats(parsed.operands[0]);
+  for (std::size_t i = 1; i < parsed.operands.size(); ++i) {
+    Labels needed = parsed.output;
+    for (std::size_t j = i + 1; j < parsed.operands.size(); ++j) needed += parsed.operands[j].labels;
+    result = contract(result, without_repeats(parsed.operands[i]), needed);
+  }
+  return permuted(summed_to(result, parsed.output), parsed.output, name).tensor;
+}
+
+Tensor tensordot(In a, In b, const ContractedAxes& axes, std::string_view name) {
+  const CallSiteScope site(a.where());
+  const auto refuse = [&](const auto&... parts) {
+    throw InvalidArgumentError(detail::join("tensordot: ", parts...), a.where());
+  };
+  Ints axes_of_a = axes.axes_of_a(), axes_of_b = axes.axes_of_b();
+  if (axes.count() > std::min(a->rank(), b->rank()))
+    refuse("cannot sum over ", axes.count(), " axes of the shapes ", a->shape(), " and ", b->shape());
+  for (std::int64_t i = 0; i < axes.count(); ++i) {
+    axes_of_a.push_back(a->rank() - axes.count() + i);
+    axes_of_b.push_back(i);
+  }
+  if (axes_of_a.size() != axes_of_b.size())
+    refuse(axes_of_a.size(), " axes of the first tensor and ", axes_of_b.size(), " of the second do not pair");
+
+  // Letters: those of a, then for each axis of b its own or that of its partner.
+  Labels labels_of_a, labels_of_b, output;
+  for (int i = 0; i < a->rank(); ++i) labels_of_a += static_cast<char>('a' + i);
+  for (int i = 0; i < b->rank(); ++i) labels_of_b += static_cast<char>('A' + i);
+  output = labels_of_a + labels_of_b;
+  for (std::size_t i = 0; i < axes_of_a.size(); ++i) {
+    const int of_a = normalize_axis(axes_of_a[i], a->rank()), of_b = normalize_axis(axes_of_b[i], b->rank());
+    char& label = labels_of_b[static_cast<std::size_t>(of_b)];
+    const char partner = labels_of_a[static_cast<std::size_t>(of_a)];
+    if (!contains(output, label) || !contains(output, partner)) refuse("an axis is named twice");
+    std::erase_if(output, [&](char each) { return each == label || each == partner; });
+    label = partner;
+  }
+  const std::string equation = labels_of_a + "," + labels_of_b + "->" + output;
+  return einsum(equation, InList({a.tensor(), b.tensor()}, a.where()), name);
+}
+
+}  // namespace tapestry

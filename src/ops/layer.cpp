@@ -1,0 +1,59 @@
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/math.hpp"
+#include "tapestry/ops/nn.hpp"
+#include "tapestry/ops/reduce.hpp"
+#include "tapestry/random.hpp"
+
+TAPESTRY_OP_FAMILY(layer)
+
+namespace tapestry {
+namespace {
+
+Tensor sum_over_rows(const Tensor& x) {
+  Ints axes;
+  for (int i = 0; i < x.rank() - 1; ++i) axes.push_back(i);
+  return reduce_sum(x, axes);
+}
+
+TAPESTRY_OP(bias_add_op){{.name = "BiasAdd",
+                          .infer = [](const Call& call) -> Specs {
+                            const Tensor &x = call.input(0), &bias = call.input(1);
+                            require_type(x, number_types);
+                            if (x.rank() < 2)
+                              throw InvalidArgumentError(detail::join("Input tensor must be at least 2D: ", x.shape()));
+                            if (bias.rank() != 1)
+                              throw InvalidArgumentError(detail::join("Biases must be 1D: ", bias.shape()));
+                            if (!sizes_agree(bias.shape()[0], x.shape().back()))
+                              throw InvalidArgumentError(detail::join(
+                                  "Must provide as many biases as the last dimension of the input tensor: ",
+                                  bias.shape(), " vs. ", x.shape()));
+                            return {x.spec()};
+                          },
+                          .forward = binary<Binary::add>,
+                          .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+                            return wanted(
+                                call, [&] { return g; }, [&] { return sum_over_rows(g); });
+                          },
+                          .promotion = common_type,
+                          .needs = needs_nothing}};
+
+}  // namespace
+
+Tensor bias_add(In x, In bias, std::string_view name) { return apply(bias_add_op, {x, bias}, {}, name); }
+
+Tensor dropout(In x, double rate, std::string_view name) {
+  if (!(rate >= 0 && rate < 1))
+    throw InvalidArgumentError(
+        detail::join("`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate=", rate),
+        x.where());
+  const CallSiteScope site(x.where());
+  const Tensor floats = as_floats(x);
+  if (rate == 0) return named(floats, name);
+  const Tensor kept = random::bernoulli_like(floats, 1 - rate);
+  return multiply(floats, kept * (1 / (1 - rate)), name);
+}
+
+Tensor embedding_lookup(In params, In ids, std::string_view name) { return gather(params, ids, 0, name); }
+
+}  // namespace tapestry

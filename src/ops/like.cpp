@@ -1,0 +1,90 @@
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+
+TAPESTRY_OP_FAMILY(like)
+
+namespace tapestry {
+namespace {
+
+TAPESTRY_OP(sum_like_op){{
+    .name = "SumLike",
+    .infer = [](const Call& call) -> Specs {
+      require_type(call.input(0), number_types);
+      require_broadcast(call.input(1).shape(), call.input(0).shape());
+      return like_second(call);
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const Tensor &x = call.input(0), &y = call.output();
+          const int leading = x.rank() - y.rank();
+          Shape kept = x.shape();
+          std::uint32_t axes = 0;
+          for (int i = 0; i < x.rank(); ++i) {
+            kept.set(i, i < leading ? 1 : y.shape()[i - leading]);
+            if (kept[i] != x.shape()[i]) axes |= 1U << i;
+          }
+          backend.reduce(Reduce::sum, x, axes, view_as(y, kept));
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {broadcast_like(g, call.input(0)), Tensor()};
+    },
+    .needs = needs_nothing,
+    .shape_inputs = 2,
+}};
+
+TAPESTRY_OP(broadcast_like_op){{
+    .name = "BroadcastLike",
+    .infer = [](const Call& call) -> Specs {
+      require_broadcast(call.input(0).shape(), call.input(1).shape());
+      return like_second(call);
+    },
+    .view = [](const Call& call, const Spec& spec) { return view_broadcast(call.input(0), spec.shape); },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {sum_like(g, call.input(0)), Tensor()};
+    },
+    .needs = needs_nothing,
+    .shape_inputs = 2,
+}};
+
+TAPESTRY_OP(reshape_like_op){{
+    .name = "ReshapeLike",
+    .infer = [](const Call& call) -> Specs {
+      const std::int64_t from = call.input(0).size(), to = call.input(1).size();
+      if (!sizes_agree(from, to))
+        throw InvalidArgumentError(detail::join("Input to reshape is a tensor with ", from,
+                                                " values, but the requested shape ", call.input(1).shape(), " has ",
+                                                to));
+      return like_second(call);
+    },
+    .view = [](const Call& call, const Spec& spec) { return view_as(dense(call.input(0)), spec.shape); },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {reshape_like(g, call.input(0)), Tensor()};
+    },
+    .needs = needs_nothing,
+    .shape_inputs = 2,
+}};
+
+TAPESTRY_OP(size_like_op){{
+    .name = "SizeLike",
+    .infer = [](const Call& call) -> Specs {
+      return {{call.input(0).dtype(), {}}};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          // Nothing divided by nothing is 0: there is no element to which the quotient could
+          // matter.
+          const std::int64_t like = std::max<std::int64_t>(call.input(1).size(), 1);
+          backend.fill(static_cast<double>(call.input(0).size()) / static_cast<double>(like), call.output());
+        },
+    .gradient = no_gradient,
+    .shape_inputs = 3,
+}};
+
+}  // namespace
+
+Tensor sum_like(In x, In like, std::string_view name) { return apply(sum_like_op, {x, like}, {}, name); }
+Tensor broadcast_like(In x, In like, std::string_view name) { return apply(broadcast_like_op, {x, like}, {}, name); }
+Tensor reshape_like(In x, In like, std::string_view name) { return apply(reshape_like_op, {x, like}, {}, name); }
+Tensor size_like(In x, In like, std::string_view name) { return apply(size_like_op, {x, like}, {}, name); }
+
+}  // namespace tapestry

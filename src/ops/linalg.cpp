@@ -1,0 +1,274 @@
+#include "tapestry/ops/linalg.hpp"
+
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
+#include "tapestry/ops/math.hpp"
+#include "tapestry/ops/reduce.hpp"
+
+TAPESTRY_OP_FAMILY(linalg)
+
+namespace tapestry {
+namespace {
+
+std::int64_t row_count(const Shape& shape) { return shape[shape.rank() - 2]; }
+Shape batch_of(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end() - 2)); }
+
+void require_square(const Tensor& x) {
+  require_type(x, float_types);
+  require_rank_at_least(x, 2);
+  if (!sizes_agree(row_count(x.shape()), x.shape().back()))
+    throw InvalidArgumentError(
+        detail::join("Input matrices must be squares, got ", row_count(x.shape()), " != ", x.shape().back()));
+}
+
+/// `infer` of an op from square matrices to square matrices.
+Specs square_to_square(const Call& call) {
+  require_square(call.input(0));
+  return {call.input(0).spec()};
+}
+
+/// `infer` of a solver: matrices [..., n, n] and right sides [..., n, k].
+Specs solution_like_right_side(const Call& call) {
+  const Tensor &a = call.input(0), &b = call.input(1);
+  require_square(a);
+  require_rank_at_least(b, 2);
+  bool batches_agree = a.rank() == b.rank();
+  for (int i = 0; batches_agree && i < a.rank() - 2; ++i) batches_agree = sizes_agree(a.shape()[i], b.shape()[i]);
+  if (!batches_agree)
+    throw InvalidArgumentError(
+        detail::join("Batch dimensions of matrix and rhs do not match: ", a.shape(), " vs. ", b.shape()));
+  if (!sizes_agree(a.shape().back(), row_count(b.shape())))
+    throw InvalidArgumentError(detail::join("Input matrix and rhs are incompatible: ", a.shape(), " vs. ", b.shape()));
+  return {b.spec()};
+}
+
+template <Linalg f>
+void run_linalg(Backend& backend, const Call& call) {
+  backend.linalg(f, call.inputs(), attr_or(call, "adjoint", false), call.outputs());
+}
+
+// ---- Diagonals and triangles -------------------------------------------------------------------------------------------
+
+/// The main diagonals as a view.
+Tensor diagonal_view(const Tensor& x, Shape shape) {
+  const auto rank = static_cast<std::size_t>(x.rank());
+  std::array<std::int64_t, Shape::max_rank> strides{};
+  std::copy(x.strides().begin(), x.strides().end() - 2, strides.begin());
+  strides[rank - 2] = x.strides()[rank - 2] + x.strides()[rank - 1];
+  return detail::make_view(x, shape, strides);
+}
+
+Shape diagonal_shape(const Tensor& x) {
+  require_rank_at_least(x, 2);
+  Shape shape = batch_of(x.shape());
+  shape.push_back(std::min(row_count(x.shape()), x.shape().back()));
+  return shape;
+}
+
+TAPESTRY_OP(diag_part_op){
+    {.name = "MatrixDiagPart",
+     .infer = [](const Call& call) -> Specs {
+       return {{call.input(0).dtype(), diagonal_shape(call.input(0))}};
+     },
+     .view = [](const Call& call, const Spec& spec) { return diagonal_view(call.input(0), spec.shape); },
+     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {set_diag(zeros_like(call.input(0)), g)}; },
+     .needs = needs_nothing}};
+
+TAPESTRY_OP(set_diag_op){
+    {.name = "MatrixSetDiag",
+     .infer = [](const Call& call) -> Specs {
+       const Shape expected = diagonal_shape(call.input(0)), &given = call.input(1).shape();
+       bool fits = given.rank() == expected.rank();
+       for (int i = 0; fits && i < given.rank(); ++i) fits = sizes_agree(given[i], expected[i]);
+       if (!fits)
+         throw InvalidArgumentError(detail::join("The diagonal of ", call.input(0).shape(), " has shape ", expected,
+                                                 ", but the diagonal given has shape ", given));
+       return {call.input(0).spec()};
+     },
+     .forward =
+         [](Backend& backend, const Call& call) {
+           backend.copy(call.input(0), call.output());
+           backend.copy(call.input(1), diagonal_view(call.output(), call.input(1).shape()));
+         },
+     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+       return wanted(
+           call, [&] { return set_diag(g, zeros_like(call.input(1))); }, [&] { return diag_part(g); });
+     },
+     .promotion = common_type,
+     .needs = needs_nothing}};
+
+TAPESTRY_OP(band_part_op){
+    {.name = "MatrixBandPart",
+     .infer = [](const Call& call) -> Specs {
+       require_rank_at_least(call.input(0), 2);
+       return {call.input(0).spec()};
+     },
+     .forward =
+         [](Backend& backend, const Call& call) {
+           const Tensor &x = call.input(0), &y = call.output();
+           const auto lower = call.attr<std::int64_t>("num_lower"), upper = call.attr<std::int64_t>("num_upper");
+           const int row_axis = x.rank() - 2, column_axis = x.rank() - 1;
+           const std::int64_t columns = x.shape().back();
+           backend.fill(0, y);
+           for (std::int64_t i = 0; i < row_count(x.shape()); ++i) {
+             const std::int64_t first = lower < 0 ? 0 : std::max<std::int64_t>(0, i - lower);
+             const std::int64_t last = upper < 0 ? columns : std::min(columns, i + upper + 1);
+             if (first >= last) continue;
+             const auto part = [&](const Tensor& t) {
+               return view_part(view_part(t, row_axis, i, 1), column_axis, first, last - first);
+             };
+             backend.copy(part(x), part(y));
+           }
+         },
+     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {apply(call.op(), {g}, call.attrs())}; },
+     .needs = needs_nothing}};
+
+// ---- Decompositions ----------------------------------------------------------------------------------------------------
+
+/// With l l^T = x and g on l: the symmetric part of l^-T phi(l^T g) l^-1, where phi takes the lower triangle with half
+/// the diagonal.
+Tensors cholesky_gradient(const Call& call, const Tensor& g) {
+  const Tensor& l = call.output();
+  const Tensor triangle = band_part(matmul(l, band_part(g, -1, 0), {.transpose_a = true}), -1, 0);
+  const Tensor phi = set_diag(triangle, 0.5 * diag_part(triangle));
+  const Tensor left = triangular_solve(l, phi, {.adjoint = true});
+  const Tensor both = triangular_solve(l, matrix_transpose(left), {.adjoint = true});
+  return {0.5 * (both + matrix_transpose(both))};
+}
+
+TAPESTRY_OP(cholesky_op){{.name = "Cholesky",
+                          .infer = square_to_square,
+                          .forward = run_linalg<Linalg::cholesky>,
+                          .gradient = cholesky_gradient,
+                          .promotion = floating_type,
+                          .needs = needs_outputs}};
+
+/// The gradients of a and b where op(a) x = b, op = transpose if adjoint.
+template <class Solve>
+Tensors solve_gradients(const Call& call, const Tensor& g, Solve solve_with) {
+  const bool adjoint = attr_or(call, "adjoint", false);
+  const Tensor &a = call.input(0), &x = call.output();
+  const Tensor of_b = solve_with(a, g, SolveOptions{!adjoint});
+  const auto of_a = [&] {
+    return -(adjoint ? matmul(x, of_b, {.transpose_b = true}) : matmul(of_b, x, {.transpose_b = true}));
+  };
+  return wanted(call, of_a, [&] { return of_b; });
+}
+
+TAPESTRY_OP(solve_op){{.name = "MatrixSolve",
+                       .infer = solution_like_right_side,
+                       .forward = run_linalg<Linalg::solve>,
+                       .gradient =
+                           [](const Call& call, const Tensor& g) {
+                             return solve_gradients(call, g, [](auto... arguments) { return solve(arguments...); });
+                           },
+                       .promotion = floating_type,
+                       .needs = Needs{1, 1}}};
+
+TAPESTRY_OP(triangular_solve_op){{.name = "MatrixTriangularSolve",
+                                  .infer = solution_like_right_side,
+                                  .forward = run_linalg<Linalg::triangular_solve>,
+                                  .gradient =
+                                      [](const Call& call, const Tensor& g) {
+                                        Tensors gradients = solve_gradients(
+                                            call, g, [](auto... arguments) { return triangular_solve(arguments...); });
+                                        if (gradients[0]) gradients[0] = band_part(gradients[0], -1, 0);
+                                        return gradients;
+                                      },
+                                  .promotion = floating_type,
+                                  .needs = Needs{1, 1}}};
+
+TAPESTRY_OP(inverse_op){{.name = "MatrixInverse",
+                         .infer = square_to_square,
+                         .forward = run_linalg<Linalg::inverse>,
+                         .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+                           const Tensor& y = call.output();
+                           return {-matmul(matmul(y, g, {.transpose_a = true}), y, {.transpose_b = true})};
+                         },
+                         .promotion = floating_type,
+                         .needs = needs_outputs}};
+
+// ---- Singular values ---------------------------------------------------------------------------------------------------
+
+Specs infer_svd(const Call& call) {
+  const Tensor& x = call.input(0);
+  require_type(x, float_types);
+  const Shape s = diagonal_shape(x);
+  Shape u = x.shape(), v = x.shape();
+  u.set(x.rank() - 1, s.back());
+  v.set(x.rank() - 2, x.shape().back());
+  v.set(x.rank() - 1, s.back());
+  return {{x.dtype(), s}, {x.dtype(), u}, {x.dtype(), v}};
+}
+
+/// x - u (u^T x): what of x lies outside the space that the orthonormal columns of u span.
+Tensor outside(const Tensor& u, const Tensor& x) { return x - matmul(u, matmul(u, x, {.transpose_a = true})); }
+
+/// Townsend 2016, "Differentiating the singular value decomposition", equations 26 to 28.
+Tensors svd_gradient(const Call& call, const Tensors& g) {
+  const Tensor &s = call.output(0), &u = call.output(1), &v = call.output(2);
+  const Tensor s_row = expand_dims(s, -2), s_column = expand_dims(s, -1);
+  const auto back = [&](const Tensor& left, const Tensor& right) { return matmul(left, right, {.transpose_b = true}); };
+  if (!g[1] && !g[2]) return {back(u * expand_dims(g[0], -2), v)};
+
+  // The rotation of the vectors, over the gaps between the squares of their values; 1 stands on the empty diagonal.
+  const Tensor gaps = set_diag(square(s_row) - square(s_column), ones_like(s));
+  const auto rotation = [&](const Tensor& vectors, const Tensor& gradient) {
+    const Tensor inner = matmul(vectors, gradient, {.transpose_a = true});
+    return (inner - matrix_transpose(inner)) / gaps;
+  };
+  Tensor core = g[0] ? set_diag(zeros_like(gaps), g[0]) : zeros_like(gaps);
+  if (g[1]) core = core + rotation(u, g[1]) * s_row;
+  if (g[2]) core = core + rotation(v, g[2]) * s_column;
+  Tensor result = back(matmul(u, core), v);
+
+  const auto may_be_longer_than = [](const Tensor& vectors, const Tensor& values) {
+    return vectors.shape()[vectors.rank() - 2] != values.shape().back() || values.shape().back() < 0;
+  };
+  if (g[1] && may_be_longer_than(u, s)) result = result + back(outside(u, g[1]) / s_row, v);
+  if (g[2] && may_be_longer_than(v, s)) result = result + back(u / s_row, outside(v, g[2]));
+  return {result};
+}
+
+TAPESTRY_OP(svd_op){{.name = "Svd",
+                     .infer = infer_svd,
+                     .forward = run_linalg<Linalg::svd>,
+                     .gradient = svd_gradient,
+                     .promotion = floating_type,
+                     .needs = needs_outputs}};
+
+/// Applies a solver; a vector as the right side becomes a matrix of one column.
+Tensor solve_by(const Op& op, In a, In b, const SolveOptions& options, std::string_view name) {
+  const Attrs attrs{{"adjoint", options.adjoint}};
+  if (b->rank() != 1) return apply(op, {a, b}, attrs, name);
+  const CallSiteScope site(a.where());
+  return squeeze(apply(op, {a, expand_dims(b, -1)}, attrs), -1, name);
+}
+
+}  // namespace
+
+Tensor diag_part(In x, std::string_view name) { return apply(diag_part_op, {x}, {}, name); }
+Tensor set_diag(In x, In diagonal, std::string_view name) { return apply(set_diag_op, {x, diagonal}, {}, name); }
+Tensor trace(In x, std::string_view name) {
+  const CallSiteScope site(x.where());
+  return reduce_sum(diag_part(x), -1, name);
+}
+Tensor band_part(In x, std::int64_t lower, std::int64_t upper, std::string_view name) {
+  return apply(band_part_op, {x}, {{"num_lower", lower}, {"num_upper", upper}}, name);
+}
+
+Tensor cholesky(In x, std::string_view name) { return apply(cholesky_op, {x}, {}, name); }
+Tensor solve(In a, In b, const SolveOptions& options, std::string_view name) {
+  return solve_by(solve_op, a, b, options, name);
+}
+Tensor triangular_solve(In a, In b, const SolveOptions& options, std::string_view name) {
+  return solve_by(triangular_solve_op, a, b, options, name);
+}
+Tensor inverse(In x, std::string_view name) { return apply(inverse_op, {x}, {}, name); }
+Svd svd(In x, std::string_view name) {
+  const Tensors parts = apply_all(svd_op, {x.tensor()}, {}, name, x.where());
+  return {parts[0], parts[1], parts[2]};
+}
+
+}  // namespace tapestry

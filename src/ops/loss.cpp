@@ -1,0 +1,158 @@
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
+#include "tapestry/ops/math.hpp"
+#include "tapestry/ops/nn.hpp"
+#include "tapestry/ops/reduce.hpp"
+
+TAPESTRY_OP_FAMILY(loss)
+
+namespace tapestry {
+namespace {
+
+// Both cross-entropies on logits have, as in TensorFlow, a second output: the gradient of the loss with respect to the
+// logits, which the forward pass gets almost for free.
+
+Shape without_last(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end() - 1)); }
+
+bool shapes_agree(const Shape& a, const Shape& b) {
+  return a.rank() == b.rank() && std::equal(a.begin(), a.end(), b.begin(), sizes_agree);
+}
+
+Tensor temporary(const Tensor& like) { return detail::make_tensor(like.dtype(), like.shape(), like.device()); }
+
+void softmax_cross_entropy_forward(Backend& backend, const Call& call) {
+  const Tensor &logits = call.input(0), &labels = call.input(1), &backprop = call.output(1);
+  const Tensor log_p = temporary(backprop), minus_labels = temporary(backprop), products = temporary(backprop);
+  backend.softmax(logits, true, log_p);
+  backend.unary(Unary::negative, labels, 0, minus_labels);
+  backend.softmax_grad(log_p, minus_labels, true, backprop);
+  backend.binary(Binary::multiply, minus_labels, log_p, 0, products);
+  backend.reduce(Reduce::sum, products, 1U << (logits.rank() - 1), call.output(0));
+}
+
+TAPESTRY_OP(softmax_cross_entropy_op){
+    {.name = "SoftmaxCrossEntropyWithLogits",
+     .infer = [](const Call& call) -> Specs {
+       const Tensor &logits = call.input(0), &labels = call.input(1);
+       require_type(logits, float_types);
+       require_rank_at_least(logits, 1);
+       if (!shapes_agree(logits.shape(), labels.shape()))
+         throw InvalidArgumentError(detail::join("logits and labels must have the same shape: logits_size=",
+                                                 logits.shape(), " labels_size=", labels.shape()));
+       return {{logits.dtype(), without_last(logits.shape())}, logits.spec()};
+     },
+     .forward = softmax_cross_entropy_forward,
+     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+       const Tensor &logits = call.input(0), &labels = call.input(1), &backprop = call.output(1);
+       constexpr ReduceOptions keep{.keep_dims = true};
+       const auto of_logits = [&] {
+         Tensor sum;
+         if (g[0]) sum = expand_dims(g[0], -1) * backprop;
+         if (g[1]) {  // through backprop = p * sum(labels) - labels
+           const Tensor p = softmax(logits), weighted = g[1] * p * reduce_sum(labels, -1, keep);
+           const Tensor part = weighted - p * reduce_sum(weighted, -1, keep);
+           sum = sum ? sum + part : part;
+         }
+         return sum;
+       };
+       const auto of_labels = [&] {
+         Tensor sum;
+         if (g[0]) sum = -(expand_dims(g[0], -1) * log_softmax(logits));
+         if (g[1]) {
+           const Tensor part = reduce_sum(g[1] * softmax(logits), -1, keep) - g[1];
+           sum = sum ? sum + part : part;
+         }
+         return sum;
+       };
+       return wanted(call, of_logits, of_labels);
+     },
+     .promotion = floating_type,
+     .needs = Needs{3, 2}}};
+
+/// The labels must be classes. They are few, so they are looked at on the host.
+void check_labels(const Tensor& labels, std::int64_t classes) {
+  const Tensor host = detail::on_host(labels);
+  detail::visit_dtype(host.dtype(), [&]<class T>() {
+    const auto* values = static_cast<const T*>(host.impl().data);
+    for (std::int64_t i = 0; i < host.size(); ++i)
+      if (static_cast<std::int64_t>(values[i]) < 0 || static_cast<std::int64_t>(values[i]) >= classes)
+        throw InvalidArgumentError(detail::join("Received a label value of ", static_cast<std::int64_t>(values[i]),
+                                                " which is outside the valid range of [0, ", classes, ")"));
+  });
+}
+
+void sparse_softmax_cross_entropy_forward(Backend& backend, const Call& call) {
+  const Tensor &logits = call.input(0), &labels = call.input(1), &loss = call.output(0), &backprop = call.output(1);
+  check_labels(labels, logits.shape().back());
+  const int axis = logits.rank() - 1;
+  Shape column = labels.shape();
+  column.push_back(1);
+  const Tensor positions = view_as(dense(labels), column);
+
+  const Tensor log_p = temporary(backprop), picked = temporary(loss), minus_one_hot = temporary(backprop);
+  backend.softmax(logits, true, log_p);
+  backend.take_along(log_p, positions, axis, view_as(picked, column));
+  backend.unary(Unary::negative, picked, 0, loss);
+  const Tensor minus_one = detail::make_tensor(logits.dtype(), {}, logits.device());
+  backend.fill(-1, minus_one);
+  const std::array<std::int64_t, Shape::max_rank> no_strides{};
+  backend.put_along_add(positions, detail::make_view(minus_one, column, no_strides), axis, minus_one_hot);
+  backend.softmax_grad(log_p, minus_one_hot, true, backprop);
+}
+
+/// Ones at the labels, in the shape and dtype of a tensor whose last axis counts the classes.
+Tensor one_hot_like(const Tensor& labels, const Tensor& like) {
+  const Tensor classes = cumsum(ones_like(like).cast(labels.dtype()), -1, {.exclusive = true});
+  return equal(expand_dims(labels, -1), classes).cast(like.dtype());
+}
+
+TAPESTRY_OP(sparse_softmax_cross_entropy_op){
+    {.name = "SparseSoftmaxCrossEntropyWithLogits",
+     .infer = [](const Call& call) -> Specs {
+       const Tensor &logits = call.input(0), &labels = call.input(1);
+       require_type(logits, float_types);
+       require_type(labels, index_types, "Tlabels");
+       require_rank_at_least(logits, 1);
+       if (!shapes_agree(without_last(logits.shape()), labels.shape()))
+         throw InvalidArgumentError(
+             detail::join("logits and labels must have the same first dimension, got logits shape ", logits.shape(),
+                          " and labels shape ", labels.shape()));
+       return {{logits.dtype(), without_last(logits.shape())}, logits.spec()};
+     },
+     .forward = sparse_softmax_cross_entropy_forward,
+     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+       const Tensor& backprop = call.output(1);
+       Tensor sum;
+       if (g[0]) sum = expand_dims(g[0], -1) * backprop;
+       if (g[1]) {  // through backprop = p - one_hot(labels), which spares the logits from being kept
+         const Tensor p = backprop + one_hot_like(call.input(1), backprop), weighted = g[1] * p;
+         const Tensor part = weighted - p * reduce_sum(weighted, -1, {.keep_dims = true});
+         sum = sum ? sum + part : part;
+       }
+       return {sum, Tensor()};
+     },
+     .needs = Needs{2, 2}}};
+
+}  // namespace
+
+Tensor softmax_cross_entropy(In labels, In logits, std::string_view name) {
+  return apply_all(softmax_cross_entropy_op, {logits.tensor(), labels.tensor()}, {}, name, labels.where())[0];
+}
+
+Tensor sparse_softmax_cross_entropy(In labels, In logits, std::string_view name) {
+  const CallSiteScope site(labels.where());
+  return apply_all(sparse_softmax_cross_entropy_op, {as_floats(logits), labels.tensor()}, {}, name, labels.where())[0];
+}
+
+Tensor sigmoid_cross_entropy(In labels, In logits, std::string_view name) {
+  if (!shapes_agree(labels->shape(), logits->shape()))
+    throw InvalidArgumentError(detail::join("`logits` and `labels` must have the same shape, received (",
+                                            logits->shape(), " vs ", labels->shape(), ")"),
+                               labels.where());
+  const CallSiteScope site(labels.where());
+  // Two terms of one sign, both smooth: no digit cancels, and derivatives of any order are right everywhere.
+  return add(labels * softplus(-logits), (1.0 - labels) * softplus(logits), name);
+}
+
+}  // namespace tapestry

@@ -1,0 +1,68 @@
+#include <numbers>
+
+#include "ops/unary_op.hpp"
+#include "tapestry/ops/creation.hpp"
+#include "tapestry/ops/math.hpp"
+
+TAPESTRY_OP_FAMILY(math_unary)
+
+namespace tapestry {
+
+// clang-format off
+TAPESTRY_NUMBER_UNARY(negative, "Neg",   needs_nothing, -g)
+TAPESTRY_NUMBER_UNARY(abs,      "Abs",   needs_inputs,  g * sign(x))
+TAPESTRY_NUMBER_UNARY(sign,     "Sign",  needs_nothing, zeros_like(g))
+TAPESTRY_NUMBER_UNARY(square,   "Square", needs_inputs, g * (2.0 * x))
+
+TAPESTRY_FLOAT_UNARY(reciprocal, "Reciprocal", needs_outputs, -(g * square(y)))
+TAPESTRY_FLOAT_UNARY(sqrt,  "Sqrt",  needs_outputs, 0.5 * g / y)
+TAPESTRY_FLOAT_UNARY(rsqrt, "Rsqrt", needs_outputs, -0.5 * g * (y * square(y)))
+TAPESTRY_FLOAT_UNARY(exp,   "Exp",   needs_outputs, g * y)
+TAPESTRY_FLOAT_UNARY(expm1, "Expm1", needs_inputs,  g * exp(x))
+TAPESTRY_FLOAT_UNARY(log,   "Log",   needs_inputs,  g / x)
+TAPESTRY_FLOAT_UNARY(log1p, "Log1p", needs_inputs,  g / (1.0 + x))
+TAPESTRY_FLOAT_UNARY(sin,   "Sin",   needs_inputs,  g * cos(x))
+TAPESTRY_FLOAT_UNARY(cos,   "Cos",   needs_inputs,  -(g * sin(x)))
+TAPESTRY_FLOAT_UNARY(tan,   "Tan",   needs_outputs, g * (1.0 + square(y)))
+TAPESTRY_FLOAT_UNARY(asin,  "Asin",  needs_inputs,  g * rsqrt(1.0 - square(x)))
+TAPESTRY_FLOAT_UNARY(acos,  "Acos",  needs_inputs,  -(g * rsqrt(1.0 - square(x))))
+TAPESTRY_FLOAT_UNARY(atan,  "Atan",  needs_inputs,  g / (1.0 + square(x)))
+TAPESTRY_FLOAT_UNARY(sinh,  "Sinh",  needs_inputs,  g * cosh(x))
+TAPESTRY_FLOAT_UNARY(cosh,  "Cosh",  needs_inputs,  g * sinh(x))
+TAPESTRY_FLOAT_UNARY(erf,   "Erf",   needs_inputs,  2.0 * std::numbers::inv_sqrtpi * g * exp(-square(x)))
+// clang-format on
+
+namespace {
+
+/// An op of one input that is constant almost everywhere: nothing flows back.
+template <Unary f, TypeSet allowed, DType result>
+Op step_op(const char* name, Promotion promotion) {
+  return {
+      .name = name,
+      .infer = [](const Call& call) -> Specs {
+        require_type(call.input(0), allowed);
+        return {{result == DType::unknown ? call.input(0).dtype() : result, call.input(0).shape()}};
+      },
+      .forward = unary<f>,
+      .gradient = no_gradient,
+      .promotion = promotion,
+  };
+}
+
+TAPESTRY_OP(floor_op)(step_op<Unary::floor, float_types, DType::unknown>("Floor", floating_type));
+TAPESTRY_OP(ceil_op)(step_op<Unary::ceil, float_types, DType::unknown>("Ceil", floating_type));
+TAPESTRY_OP(round_op)(step_op<Unary::round, float_types, DType::unknown>("Rint", floating_type));
+TAPESTRY_OP(is_nan_op)(step_op<Unary::is_nan, float_types, boolean>("IsNan", floating_type));
+TAPESTRY_OP(is_finite_op)(step_op<Unary::is_finite, float_types, boolean>("IsFinite", floating_type));
+TAPESTRY_OP(logical_not_op)(step_op<Unary::logical_not, bool_type, boolean>("LogicalNot", no_promotion));
+
+}  // namespace
+
+Tensor floor(In x, std::string_view name) { return apply(floor_op, {x}, {}, name); }
+Tensor ceil(In x, std::string_view name) { return apply(ceil_op, {x}, {}, name); }
+Tensor round(In x, std::string_view name) { return apply(round_op, {x}, {}, name); }
+Tensor is_nan(In x, std::string_view name) { return apply(is_nan_op, {x}, {}, name); }
+Tensor is_finite(In x, std::string_view name) { return apply(is_finite_op, {x}, {}, name); }
+Tensor logical_not(In x, std::string_view name) { return apply(logical_not_op, {x}, {}, name); }
+
+}  // namespace tapestry

@@ -1,0 +1,177 @@
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/linalg.hpp"
+#include "tapestry/ops/math.hpp"
+
+TAPESTRY_OP_FAMILY(matmul)
+
+namespace tapestry {
+namespace {
+
+/// TensorFlow's names of the attributes that transpose a matrix product's operands.
+struct ProductAttrs {
+  std::string_view a, b;
+};
+constexpr ProductAttrs matrix_attrs{"transpose_a", "transpose_b"};
+constexpr ProductAttrs batch_attrs{"adj_x", "adj_y"};
+
+MatMulOptions transposed(const Call& call) {
+  const ProductAttrs& names = call.attrs().find(batch_attrs.a) ? batch_attrs : matrix_attrs;
+  return {attr_or(call, names.a, false), attr_or(call, names.b, false)};
+}
+
+/// The four sets of attributes of a product, made once.
+template <const ProductAttrs& names>
+const Attrs& product_attrs(const MatMulOptions& options) {
+  static const auto& all =
+      *new std::array<Attrs, 4>{Attrs{{names.a, false}, {names.b, false}}, Attrs{{names.a, false}, {names.b, true}},
+                                Attrs{{names.a, true}, {names.b, false}}, Attrs{{names.a, true}, {names.b, true}}};
+  return all[(options.transpose_a ? 2U : 0U) + (options.transpose_b ? 1U : 0U)];
+}
+
+// ---- infer -------------------------------------------------------------------------------------------------------------
+
+std::string input_shapes(const Call& call) {
+  return detail::join(" for '", call.name(), "' (op: '", call.type(), "') with input shapes: ", call.input(0).shape(),
+                      ", ", call.input(1).shape(), ".");
+}
+
+[[noreturn]] void refuse_sizes(const Call& call, std::int64_t inner_a, std::int64_t inner_b) {
+  // TensorFlow words it one way while a graph is built and another way when values are there.
+  if (call.input(0).is_symbolic() || call.input(1).is_symbolic())
+    throw InvalidArgumentError(
+        detail::join("Dimensions must be equal, but are ", inner_a, " and ", inner_b, input_shapes(call)));
+  throw InvalidArgumentError(
+      detail::join("Matrix size-incompatible: In[0]: ", call.input(0).shape(), ", In[1]: ", call.input(1).shape()));
+}
+
+/// [..., m, n] of the product, the batch dimensions given.
+Spec product_spec(const Call& call, Shape batch) {
+  const Tensor &a = call.input(0), &b = call.input(1);
+  require_type(a, number_types);
+  require_type(b, number_types);
+  const auto [transpose_a, transpose_b] = transposed(call);
+  const auto rows_and_columns = [](const Shape& shape, bool swap) {
+    const std::int64_t rows = shape[shape.rank() - 2], columns = shape.back();
+    return swap ? std::pair(columns, rows) : std::pair(rows, columns);
+  };
+  const auto [m, inner_a] = rows_and_columns(a.shape(), transpose_a);
+  const auto [inner_b, n] = rows_and_columns(b.shape(), transpose_b);
+  if (!sizes_agree(inner_a, inner_b)) refuse_sizes(call, inner_a, inner_b);
+  batch.push_back(m);
+  batch.push_back(n);
+  return {a.dtype(), batch};
+}
+
+Shape batch_of(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end() - 2)); }
+
+Shape common_batch(const Call& call) {
+  const Shape &a = call.input(0).shape(), &b = call.input(1).shape();
+  try {
+    return broadcast_shapes(batch_of(a), batch_of(b));
+  } catch (const InvalidArgumentError&) {
+    throw InvalidArgumentError(detail::join("In[0] and In[1] must have compatible batch dimensions: ", a, " vs. ", b));
+  }
+}
+
+// ---- forward -----------------------------------------------------------------------------------------------------------
+
+/// A view of matrices [..., r, c] with the given batch dimensions in front, to which its own broadcast.
+Tensor with_batch(const Tensor& x, const Shape& batch) {
+  Shape shape = batch;
+  std::array<std::int64_t, Shape::max_rank> strides{};
+  const int added = batch.rank() + 2 - x.rank();
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i >= x.rank() - 2) shape.push_back(x.shape()[i]);
+    if (i >= x.rank() - 2 || x.shape()[i] == batch[i + added])
+      strides[static_cast<std::size_t>(i + added)] = x.strides()[static_cast<std::size_t>(i)];
+  }
+  return detail::make_view(x, shape, strides);
+}
+
+bool is_one_matrix(const Tensor& x) { return size_between(x.shape(), 0, x.rank() - 2) == 1; }
+
+/// The matrix [rows, columns] of all rows of a contiguous tensor.
+Tensor all_rows(const Tensor& x) { return view_as(x, {size_between(x.shape(), 0, x.rank() - 1), x.shape().back()}); }
+
+void batch_product(Backend& backend, const Call& call) {
+  const Tensor &a = call.input(0), &b = call.input(1), &y = call.output();
+  const auto [transpose_a, transpose_b] = transposed(call);
+  if (!transpose_a && a.is_contiguous() && is_one_matrix(b) && a.rank() == y.rank()) {
+    backend.gemm(all_rows(a), with_batch(b, {}), false, transpose_b, all_rows(y));  // one large product, not many
+  } else {
+    const Shape batch = batch_of(y.shape());
+    backend.gemm(with_batch(a, batch), with_batch(b, batch), transpose_a, transpose_b, y);
+  }
+}
+
+// ---- gradient ----------------------------------------------------------------------------------------------------------
+
+/// All rows of x as one matrix, if its graph can say how many columns that has.
+bool has_rows(const Tensor& x) { return x.shape().back() > 0; }
+Tensor rows(const Tensor& x) { return reshape(x, {-1, x.shape().back()}); }
+
+Tensors product_gradients(const Call& call, const Tensor& g) {
+  const Tensor &a = call.input(0), &b = call.input(1);
+  const auto [transpose_a, transpose_b] = transposed(call);
+  const auto gradient_a = [&, ta = transpose_a, tb = transpose_b] {
+    return ta ? matmul(b, g, {tb, true}) : matmul(g, b, {false, !tb});
+  };
+  const auto gradient_b = [&, ta = transpose_a, tb = transpose_b] {
+    // A matrix that multiplies a whole batch: its gradient is one product, not a batch of products to be summed.
+    if (a.rank() > 2 && b.rank() == 2 && !ta && has_rows(a) && has_rows(g))
+      return tb ? matmul(rows(g), rows(a), {true, false}) : matmul(rows(a), rows(g), {true, false});
+    return tb ? matmul(g, a, {true, ta}) : matmul(a, g, {!ta, false});
+  };
+  return wanted(call, gradient_a, gradient_b);
+}
+
+TAPESTRY_OP(matmul_op){{.name = "MatMul",
+                        .infer = [](const Call& call) -> Specs {
+                          for (const Tensor& input : call.inputs())
+                            if (input.rank() != 2)
+                              throw InvalidArgumentError(
+                                  detail::join("Shape must be rank 2 but is rank ", input.rank(), input_shapes(call)));
+                          return {product_spec(call, {})};
+                        },
+                        .forward =
+                            [](Backend& backend, const Call& call) {
+                              const auto [transpose_a, transpose_b] = transposed(call);
+                              backend.gemm(call.input(0), call.input(1), transpose_a, transpose_b, call.output());
+                            },
+                        .gradient = product_gradients,
+                        .promotion = common_type,
+                        .needs = needs_inputs}};
+
+TAPESTRY_OP(batch_matmul_op){{.name = "BatchMatMulV2",
+                              .infer = [](const Call& call) -> Specs {
+                                for (const Tensor& input : call.inputs()) require_rank_at_least(input, 2);
+                                return {product_spec(call, common_batch(call))};
+                              },
+                              .forward = batch_product,
+                              .gradient = product_gradients,
+                              .promotion = common_type,
+                              .needs = needs_inputs,
+                              .broadcasts = true}};
+
+}  // namespace
+
+Tensor matmul(In a, In b, const MatMulOptions& options, std::string_view name) {
+  const bool row = a->rank() == 1, column = b->rank() == 1;
+  if (!row && !column) {
+    if (a->rank() <= 2 && b->rank() <= 2) return apply(matmul_op, {a, b}, product_attrs<matrix_attrs>(options), name);
+    return apply(batch_matmul_op, {a, b}, product_attrs<batch_attrs>(options), name);
+  }
+  const CallSiteScope site(a.where());
+  const Tensor matrix_a = row ? expand_dims(a, 0) : a.tensor(), matrix_b = column ? expand_dims(b, -1) : b.tensor();
+  const Tensor product = matmul(matrix_a, matrix_b, {!row && options.transpose_a, !column && options.transpose_b});
+  if (row && column) return squeeze(product, {-2, -1}, name);
+  return squeeze(product, row ? -2 : -1, name);
+}
+
+Tensor outer(In a, In b, std::string_view name) {
+  const CallSiteScope site(a.where());
+  return multiply(reshape(a, {-1, 1}), reshape(b, {1, -1}), name);
+}
+
+}  // namespace tapestry

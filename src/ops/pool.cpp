@@ -1,0 +1,180 @@
+#include "ops/window.hpp"
+#include "tapestry/ops/nn.hpp"
+
+TAPESTRY_OP_FAMILY(pool)
+
+namespace tapestry {
+namespace {
+
+Size2d pool_size(const Call& call) {
+  const Ints& sizes = call.attr<Ints>("ksize");
+  return {sizes[1], sizes[2]};
+}
+
+Window2d pool_window(const Call& call) { return window_of(call, call.input(0).shape(), pool_size(call)); }
+
+Specs infer_pool(const Call& call) {
+  const Tensor& x = call.input(0);
+  require_type(x, float_types);
+  if (x.rank() != 4) throw InvalidArgumentError(detail::join("tensor_in must be 4-dimensional: ", x.shape()));
+  const Shape shape = window_output(call, x.shape(), pool_size(call));
+  if (x.shape().is_known()) {
+    const Window2d window = pool_window(call);
+    // A window that lies in the padding altogether has no elements to choose from.
+    if (std::max(window.pad_top, window.pad_bottom) >= window.height ||
+        std::max(window.pad_left, window.pad_right) >= window.width)
+      throw InvalidArgumentError("The padding must be smaller than the window");
+  }
+  return {{x.dtype(), shape}};
+}
+
+template <PoolKind kind>
+void run_pool(Backend& backend, const Call& call) {
+  backend.pool2d(kind, call.input(0), pool_window(call), call.output());
+}
+
+// ---- Average -----------------------------------------------------------------------------------------------------------
+
+// The average and its gradient are linear, so each is the gradient of the other.
+Tensor average_backward(const Call& call, const Tensor& x_like, const Tensor& g);
+
+TAPESTRY_OP(avg_pool_op){{.name = "AvgPool",
+                          .infer = infer_pool,
+                          .forward = run_pool<PoolKind::average>,
+                          .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+                            return {average_backward(call, call.input(0), g)};
+                          },
+                          .promotion = floating_type,
+                          .needs = needs_nothing}};
+
+TAPESTRY_OP(avg_pool_grad_op){{.name = "AvgPoolGrad",
+                               .infer = same_shape,
+                               .forward =
+                                   [](Backend& backend, const Call& call) {
+                                     // The values of x and y do not matter for an average; g stands in for them.
+                                     const Tensor& g = call.input(1);
+                                     backend.pool2d_grad(PoolKind::average, g, g, g, pool_window(call), call.output());
+                                   },
+                               .gradient = [](const Call& call, const Tensor& u) -> Tensors {
+                                 return {Tensor(), apply(avg_pool_op, {u}, call.attrs())};
+                               },
+                               .needs = needs_nothing,
+                               .shape_inputs = 1}};
+
+Tensor average_backward(const Call& call, const Tensor& x_like, const Tensor& g) {
+  return apply(avg_pool_grad_op, {x_like, g}, call.attrs());
+}
+
+// ---- Maximum -----------------------------------------------------------------------------------------------------------
+
+/// Along one axis: the outputs whose window element at `offset` lies within the image, and where it lies for the first.
+struct Overlap {
+  std::int64_t first_output = 0, outputs = 0, first_input = 0;
+};
+
+Overlap overlap(std::int64_t offset, std::int64_t stride, std::int64_t pad, std::int64_t inputs, std::int64_t outputs) {
+  const std::int64_t shift = offset - pad;  // input of output 0
+  const std::int64_t first = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
+  const std::int64_t last = shift >= inputs ? -1 : std::min(outputs - 1, (inputs - 1 - shift) / stride);
+  return {first, std::max<std::int64_t>(last - first + 1, 0), first * stride + shift};
+}
+
+/// A view of the elements of an image that one element of the window meets.
+Tensor met_by(const Tensor& image, const Overlap& y, const Overlap& x, const Window2d& window) {
+  const auto s = image.strides();
+  const std::array<std::int64_t, Shape::max_rank> strides{s[0], s[1] * window.stride_y, s[2] * window.stride_x, s[3]};
+  return detail::make_view(image, {image.shape()[0], y.outputs, x.outputs, image.shape()[3]}, strides,
+                           y.first_input * s[1] + x.first_input * s[2]);
+}
+
+/// Of each window of `values` the element that stands where x has its first maximum: the transpose of MaxPoolGrad. It
+/// goes through the window element by element, all outputs at once.
+void pick_at_maxima(Backend& backend, const Call& call) {
+  const Tensor &x = call.input(0), &y = call.input(1), &values = call.input(2), &picked = call.output();
+  const Window2d window = pool_window(call);
+  const auto make = [&](DType dtype, const Shape& shape) { return detail::make_tensor(dtype, shape, x.device()); };
+  const Tensor open = make(boolean, y.shape());  // whose maximum has not been met yet
+  backend.fill(1, open);
+  backend.fill(0, picked);
+  for (std::int64_t i = 0; i < window.height; ++i) {
+    for (std::int64_t j = 0; j < window.width; ++j) {
+      const Overlap rows = overlap(i, window.stride_y, window.pad_top, x.shape()[1], y.shape()[1]);
+      const Overlap columns = overlap(j, window.stride_x, window.pad_left, x.shape()[2], y.shape()[2]);
+      const auto part = [&](const Tensor& t) {
+        return view_part(view_part(t, 1, rows.first_output, rows.outputs), 2, columns.first_output, columns.outputs);
+      };
+      if (rows.outputs == 0 || columns.outputs == 0) continue;
+      const Tensor x_here = met_by(x, rows, columns, window), values_here = met_by(values, rows, columns, window);
+      const Shape& shape = x_here.shape();
+      const Tensor maximal = make(boolean, shape), nan = make(boolean, shape), candidate = make(boolean, shape);
+      backend.binary(Binary::equal, x_here, part(y), 0, maximal);
+      backend.unary(Unary::is_nan, x_here, 0, nan);
+      backend.binary(Binary::logical_or, maximal, nan, 0, candidate);
+      const Tensor chosen = make(boolean, shape), still_open = make(boolean, shape);
+      const Tensor result = make(values.dtype(), shape);
+      backend.binary(Binary::logical_and, candidate, part(open), 0, chosen);
+      backend.ternary(Ternary::select, chosen, values_here, part(picked), result);
+      backend.copy(result, part(picked));
+      backend.binary(Binary::not_equal, part(open), chosen, 0, still_open);
+      backend.copy(still_open, part(open));
+    }
+  }
+}
+
+Tensor maximum_backward(const Call& call, const Tensor& x, const Tensor& y, const Tensor& g);
+
+TAPESTRY_OP(max_pool_op){{.name = "MaxPool",
+                          .infer = infer_pool,
+                          .forward = run_pool<PoolKind::max>,
+                          .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+                            return {maximum_backward(call, call.input(0), call.output(), g)};
+                          },
+                          .promotion = floating_type}};
+
+// The inputs x and y only say where the maxima are, so the gradient is that of a linear function of the third.
+TAPESTRY_OP(max_pool_grad_grad_op){
+    {.name = "MaxPoolGradGrad",
+     .infer = [](const Call& call) -> Specs { return {call.input(1).spec()}; },
+     .forward = pick_at_maxima,
+     .gradient = [](const Call& call, const Tensor& u) -> Tensors {
+       return {Tensor(), Tensor(), maximum_backward(call, call.input(0), call.input(1), u)};
+     },
+     .needs = Needs{3, 0}}};
+
+TAPESTRY_OP(max_pool_grad_op){
+    {.name = "MaxPoolGrad",
+     .infer = same_shape,
+     .forward =
+         [](Backend& backend, const Call& call) {
+           backend.pool2d_grad(PoolKind::max, call.input(0), call.input(1), call.input(2), pool_window(call),
+                               call.output());
+         },
+     .gradient = [](const Call& call, const Tensor& u) -> Tensors {
+       return {Tensor(), Tensor(), apply(max_pool_grad_grad_op, {call.input(0), call.input(1), u}, call.attrs())};
+     },
+     .needs = Needs{3, 0}}};
+
+Tensor maximum_backward(const Call& call, const Tensor& x, const Tensor& y, const Tensor& g) {
+  return apply(max_pool_grad_op, {x, y, g}, call.attrs());
+}
+
+Tensor pool(const Op& op, In x, const Pool2dOptions& options, std::string_view name) {
+  const Size2d& strides = options.strides.height == 0 && options.strides.width == 0 ? options.window : options.strides;
+  return apply(op, {x},
+               {{"ksize", four("window", options.window, x.where())},
+                {"strides", four("strides", strides, x.where())},
+                {"padding", options.padding.scheme()},
+                {"explicit_paddings", options.padding.widths()}},
+               name);
+}
+
+}  // namespace
+
+Tensor max_pool2d(In x, const Pool2dOptions& options, std::string_view name) {
+  return pool(max_pool_op, x, options, name);
+}
+Tensor avg_pool2d(In x, const Pool2dOptions& options, std::string_view name) {
+  return pool(avg_pool_op, x, options, name);
+}
+
+}  // namespace tapestry

@@ -1,0 +1,181 @@
+#include "tapestry/random.hpp"
+
+#include <mutex>
+#include <random>
+
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+
+TAPESTRY_OP_FAMILY(random)
+
+namespace tapestry::random {
+namespace {
+
+// ---- The stream --------------------------------------------------------------------------------------------------------
+
+struct Stream {
+  std::mutex mutex;
+  State state;
+
+  Stream() {
+    std::random_device entropy;
+    state.seed = std::uint64_t{entropy()} << 32 | entropy();
+  }
+};
+
+/// Never destroyed: a static object's destructor may still draw.
+Stream& stream() {
+  static Stream& instance = *new Stream;
+  return instance;
+}
+
+/// Takes `count` numbers out of the stream; returns the place of the first.
+State take(std::int64_t count) {
+  const std::lock_guard lock(stream().mutex);
+  const State first = stream().state;
+  stream().state.offset += static_cast<std::uint64_t>(count);
+  return first;
+}
+
+void draw(Backend& backend, Distribution f, double a, double b, const Tensor& y) {
+  const State place = take(y.size());
+  backend.random(f, place.seed, place.offset, a, b, y);
+}
+
+// ---- Ops ---------------------------------------------------------------------------------------------------------------
+
+/// Random ops take the shape and dtype of their result from attributes, or from the one input that they have.
+Specs infer_random(const Call& call, TypeSet allowed) {
+  const Spec spec =
+      call.inputs().empty() ? Spec{call.attr<DType>("dtype"), call.attr<Shape>("shape")} : call.input(0).spec();
+  require_type(spec.dtype, allowed, "dtype");
+  return {spec};
+}
+
+/// A random op: its name, its distribution, the attributes that are the distribution's two numbers.
+template <Distribution f>
+Op random_op(const char* name, TypeSet allowed, std::string_view a, std::string_view b) {
+  return {.name = name,
+          .infer = [allowed](const Call& call) { return infer_random(call, allowed); },
+          .forward =
+              [a, b](Backend& backend, const Call& call) {
+                draw(backend, f, call.attr<double>(a), b.empty() ? 0 : call.attr<double>(b), call.output());
+              },
+          .gradient = no_gradient,
+          .shape_inputs = 1,
+          .stateful = true};
+}
+
+TAPESTRY_OP(normal_op)
+(random_op<Distribution::normal>("RandomStandardNormal", float_types, "mean", "stddev"));
+TAPESTRY_OP(truncated_normal_op)
+(random_op<Distribution::truncated_normal>("TruncatedNormal", float_types, "mean", "stddev"));
+TAPESTRY_OP(uniform_op)(random_op<Distribution::uniform>("RandomUniform", float_types, "minval", "maxval"));
+TAPESTRY_OP(uniform_int_op)(random_op<Distribution::uniform>("RandomUniformInt", index_types, "minval", "maxval"));
+TAPESTRY_OP(bernoulli_op)(random_op<Distribution::bernoulli>("RandomBernoulli", float_types, "probability", {}));
+
+/// The order of random keys; two of the 2^53 keys that are equal keep their order, which is too rare to matter.
+TAPESTRY_OP(permutation_op){{.name = "RandomPermutation",
+                             .infer = [](const Call& call) -> Specs {
+                               if (call.inputs().empty()) return {{int64, {call.attr<std::int64_t>("n")}}};
+                               require_rank_at_least(call.input(0), 1);
+                               return {{int64, {call.input(0).shape()[0]}}};
+                             },
+                             .forward =
+                                 [](Backend& backend, const Call& call) {
+                                   const Tensor& y = call.output();
+                                   const Tensor keys = detail::make_tensor(float64, y.shape(), y.device());
+                                   const Tensor sorted = detail::make_tensor(float64, y.shape(), y.device());
+                                   draw(backend, Distribution::uniform, 0, 1, keys);
+                                   backend.top_k(keys, y.size(), false, sorted, y);
+                                 },
+                             .gradient = no_gradient,
+                             .shape_inputs = 1,
+                             .stateful = true}};
+
+/// The attributes of a random op without inputs.
+Attrs attrs_of(const Shape& shape, DType dtype, Device device, Attr a, Attr b) {
+  return {{"shape", shape}, {"dtype", dtype}, {"device", device}, std::move(a), std::move(b)};
+}
+
+Tensor any_normal(const Op& op, const Shape& shape, const NormalOptions& options, std::string_view name, Where where) {
+  if (!(options.stddev >= 0))
+    throw InvalidArgumentError(detail::join("stddev must be at least 0, but is ", options.stddev), where);
+  const Attrs attrs =
+      attrs_of(shape, options.dtype, options.device, {"mean", options.mean}, {"stddev", options.stddev});
+  return apply_all(op, {}, attrs, name, where)[0];
+}
+
+Tensor any_uniform(const Op& op, const Shape& shape, const UniformOptions& options, std::string_view name,
+                   Where where) {
+  if (!(options.low < options.high))
+    throw InvalidArgumentError(detail::join("Need minval < maxval, got ", options.low, " >= ", options.high), where);
+  const Attrs attrs = attrs_of(shape, options.dtype, options.device, {"minval", options.low}, {"maxval", options.high});
+  return apply_all(op, {}, attrs, name, where)[0];
+}
+
+void check_probability(double probability, Where where) {
+  if (!(probability >= 0 && probability <= 1))
+    throw InvalidArgumentError(detail::join("A probability must be in [0, 1], but is ", probability), where);
+}
+
+}  // namespace
+
+void seed(std::uint64_t seed) { set_state({seed, 0}); }
+
+State state() {
+  const std::lock_guard lock(stream().mutex);
+  return stream().state;
+}
+
+void set_state(const State& state) {
+  const std::lock_guard lock(stream().mutex);
+  stream().state = state;
+}
+
+Tensor normal(const Shape& shape, const NormalOptions& options, std::string_view name, Where where) {
+  return any_normal(normal_op, shape, options, name, where);
+}
+
+Tensor truncated_normal(const Shape& shape, const NormalOptions& options, std::string_view name, Where where) {
+  return any_normal(truncated_normal_op, shape, options, name, where);
+}
+
+Tensor uniform(const Shape& shape, const UniformOptions& options, std::string_view name, Where where) {
+  return any_uniform(is_integer(options.dtype) ? uniform_int_op : uniform_op, shape, options, name, where);
+}
+
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype, Device device,
+               std::string_view name, Where where) {
+  constexpr std::int64_t limit = std::int64_t{1} << 53;  // exact as a double, which the kernels take
+  if (low < -limit || high > limit)
+    throw InvalidArgumentError(detail::join("randint: bounds must be within 2^53, but are ", low, " and ", high),
+                               where);
+  const UniformOptions options{static_cast<double>(low), static_cast<double>(high), dtype, device};
+  return any_uniform(uniform_int_op, shape, options, name, where);
+}
+
+Tensor bernoulli(const Shape& shape, double probability, const BernoulliOptions& options, std::string_view name,
+                 Where where) {
+  check_probability(probability, where);
+  const Attrs attrs{
+      {"shape", shape}, {"dtype", options.dtype}, {"device", options.device}, {"probability", probability}};
+  return apply_all(bernoulli_op, {}, attrs, name, where)[0];
+}
+
+Tensor bernoulli_like(In like, double probability, std::string_view name) {
+  check_probability(probability, like.where());
+  return apply(bernoulli_op, {like}, {{"probability", probability}}, name);
+}
+
+Tensor permutation(std::int64_t n, Device device, std::string_view name, Where where) {
+  if (n < 0) throw InvalidArgumentError(detail::join("permutation: n must be at least 0, but is ", n), where);
+  return apply_all(permutation_op, {}, {{"n", n}, {"device", device}}, name, where)[0];
+}
+
+Tensor shuffle(In x, std::string_view name) {
+  const CallSiteScope site(x.where());
+  return gather(x, apply(permutation_op, {x}), 0, name);
+}
+
+}  // namespace tapestry::random

@@ -1,0 +1,147 @@
+#include "tapestry/ops/reduce.hpp"
+
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/math.hpp"
+
+TAPESTRY_OP_FAMILY(reduce)
+
+namespace tapestry {
+namespace {
+
+bool keeps_dims(const Call& call) { return attr_or(call, "keep_dims", false); }
+
+Axes axes_of(const Call& call) {
+  const AttrValue* axes = call.attrs().find("axis");
+  return axes ? Axes(std::get<Ints>(*axes)) : Axes();
+}
+
+/// The shape of a reduction: without its axes, or with size 1 there.
+template <TypeSet allowed>
+Specs reduced(const Call& call) {
+  const Tensor& x = call.input(0);
+  require_type(x, allowed);
+  const std::uint32_t axes = axes_mask(call, x.rank());
+  Shape shape;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (!has_axis(axes, i)) shape.push_back(x.shape()[i]);
+    if (has_axis(axes, i) && keeps_dims(call)) shape.push_back(1);
+  }
+  return {{x.dtype(), shape}};
+}
+
+template <Reduce f>
+void reduce(Backend& backend, const Call& call) {
+  backend.reduce(f, call.input(0), axes_mask(call, call.input(0).rank()), call.output());
+}
+
+/// A tensor of a reduction's result shape, ready to broadcast against the input: with its axes as 1.
+Tensor with_axes(const Call& call, const Tensor& result) {
+  const AttrValue* axes = call.attrs().find("axis");
+  // A scalar broadcasts as it is.
+  if (!axes || keeps_dims(call)) return result;
+  // The axes count along the input, from whose end negative ones must be taken.
+  Ints list;
+  for (const std::int64_t axis : std::get<Ints>(*axes)) list.push_back(normalize_axis(axis, call.input(0).rank()));
+  return expand_dims(result, list);
+}
+
+template <Reduce f, TypeSet allowed>
+Op reduction(const char* name, Gradient gradient, Needs needs = needs_nothing, Promotion promotion = no_promotion) {
+  return {
+      .name = name,
+      .infer = reduced<allowed>,
+      .forward = reduce<f>,
+      .gradient = std::move(gradient),
+      .promotion = promotion,
+      .needs = needs,
+  };
+}
+
+Tensors sum_gradient(const Call& call, const Tensor& g) { return {broadcast_like(with_axes(call, g), call.input(0))}; }
+
+Tensors mean_gradient(const Call& call, const Tensor& g) {
+  const Tensor& x = call.input(0);
+  return {broadcast_like(with_axes(call, g / size_like(x, call.output())), x)};
+}
+
+/// The elements that equal the extreme one share its gradient.
+Tensors extreme_gradient(const Call& call, const Tensor& g) {
+  const Tensor& x = call.input(0);
+  const Tensor extreme = equal(x, with_axes(call, call.output())).cast(x.dtype());
+  const Tensor count = reduce_sum(extreme, axes_of(call), {.keep_dims = keeps_dims(call)});
+  return {extreme * with_axes(call, g / count)};
+}
+
+/// The product of all others along the axes, without a division that zeros would spoil: along each axis what lies
+/// before times what lies behind, from the last axis back to the first over the products so far.
+Tensors product_gradient(const Call& call, const Tensor& g) {
+  const int rank = call.input(0).rank();
+  const std::uint32_t axes = axes_mask(call, rank);
+  Tensors products{call.input(0)};
+  for (int axis = 0; axis < rank; ++axis)
+    products.push_back(has_axis(axes, axis) ? reduce_prod(products.back(), axis, {.keep_dims = true})
+                                            : products.back());
+  Tensor gradient = with_axes(call, g);
+  for (int axis = rank - 1; axis >= 0; --axis) {
+    if (!has_axis(axes, axis)) continue;
+    const Tensor& factors = products[static_cast<std::size_t>(axis)];
+    gradient = gradient * (cumprod(factors, axis, {.exclusive = true}) *
+                           cumprod(factors, axis, {.exclusive = true, .reverse = true}));
+  }
+  return {gradient};
+}
+
+TAPESTRY_OP(sum_op)(reduction<Reduce::sum, number_types>("Sum", sum_gradient));
+TAPESTRY_OP(mean_op)(reduction<Reduce::mean, float_types>("Mean", mean_gradient, needs_nothing, floating_type));
+TAPESTRY_OP(prod_op)(reduction<Reduce::prod, number_types>("Prod", product_gradient, needs_inputs));
+TAPESTRY_OP(max_op)(reduction<Reduce::max, number_types>("Max", extreme_gradient, Needs{}));
+TAPESTRY_OP(min_op)(reduction<Reduce::min, number_types>("Min", extreme_gradient, Needs{}));
+TAPESTRY_OP(any_op)(reduction<Reduce::any_true, bool_type>("Any", no_gradient));
+TAPESTRY_OP(all_op)(reduction<Reduce::all_true, bool_type>("All", no_gradient));
+
+Tensor apply_reduction(const Op& op, const In& x, const Axes& axes, const ReduceOptions& options,
+                       std::string_view name) {
+  if (!axes.all()) return apply(op, {x}, {{"axis", axes.list()}, {"keep_dims", options.keep_dims}}, name);
+  return apply(op, {x}, options.keep_dims ? Attrs{{"keep_dims", true}} : Attrs{}, name);
+}
+
+}  // namespace
+
+Tensor reduce_sum(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
+  return apply_reduction(sum_op, x, axes, options, name);
+}
+Tensor reduce_mean(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
+  return apply_reduction(mean_op, x, axes, options, name);
+}
+Tensor reduce_prod(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
+  return apply_reduction(prod_op, x, axes, options, name);
+}
+Tensor reduce_max(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
+  return apply_reduction(max_op, x, axes, options, name);
+}
+Tensor reduce_min(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
+  return apply_reduction(min_op, x, axes, options, name);
+}
+Tensor reduce_any(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
+  return apply_reduction(any_op, x, axes, options, name);
+}
+Tensor reduce_all(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
+  return apply_reduction(all_op, x, axes, options, name);
+}
+
+Tensor reduce_logsumexp(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
+  const CallSiteScope site(x.where());
+  const Tensor highest = stop_gradient(reduce_max(as_floats(x), axes, {.keep_dims = true}));
+  // An infinite maximum must not be subtracted: inf - inf is NaN.
+  const Tensor shift = where(is_finite(highest), highest, 0.0);
+  const Tensor sum = reduce_sum(exp(subtract(x, shift)), axes, options);
+  return add(log(sum), reshape_like(shift, sum), name);
+}
+
+Tensor variance(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
+  const CallSiteScope site(x.where());
+  return reduce_mean(squared_difference(x, reduce_mean(x, axes, {.keep_dims = true})), axes, options, name);
+}
+
+}  // namespace tapestry

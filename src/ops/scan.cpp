@@ -1,0 +1,96 @@
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/math.hpp"
+#include "tapestry/ops/reduce.hpp"
+
+TAPESTRY_OP_FAMILY(scan)
+
+namespace tapestry {
+namespace {
+
+// ---- argmax, argmin -----------------------------------------------------------------------------------------------
+
+template <ArgReduce f>
+Op position_op(const char* name) {
+  return {
+      .name = name,
+      .infer = [](const Call& call) -> Specs {
+        Shape shape = call.input(0).shape();
+        const int axis = axis_of(call);
+        if (shape[axis] == 0)
+          throw InvalidArgumentError(detail::join("Reduction axis ", axis, " is empty in shape ", shape));
+        shape.erase(axis);
+        return {{int64, shape}};
+      },
+      .forward = [](Backend& backend,
+                    const Call& call) { backend.arg_reduce(f, call.input(0), axis_of(call), call.output()); },
+      .gradient = no_gradient,
+  };
+}
+TAPESTRY_OP(argmax_op)(position_op<ArgReduce::max>("ArgMax"));
+TAPESTRY_OP(argmin_op)(position_op<ArgReduce::min>("ArgMin"));
+
+// ---- cumsum, cumprod ----------------------------------------------------------------------------------------------
+
+Attrs scan_attrs(std::int64_t axis, const ScanOptions& options) {
+  return {{"axis", axis}, {"exclusive", options.exclusive}, {"reverse", options.reverse}};
+}
+ScanOptions scan_options(const Call& call) { return {call.attr<bool>("exclusive"), call.attr<bool>("reverse")}; }
+
+template <Scan f>
+Op scan_op(const char* name, Gradient gradient, Needs needs) {
+  return {
+      .name = name,
+      .infer = [](const Call& call) -> Specs {
+        axis_of(call);
+        return same_shape_of<number_types>(call);
+      },
+      .forward =
+          [](Backend& backend, const Call& call) {
+            const auto [exclusive, reverse] = scan_options(call);
+            backend.scan(f, call.input(0), axis_of(call), exclusive, reverse, call.output());
+          },
+      .gradient = std::move(gradient),
+      .needs = needs,
+  };
+}
+
+/// Sums along the axis of a call, from the other end than the call's own.
+Tensor sum_back(const Call& call, const Tensor& x) {
+  const auto [exclusive, reverse] = scan_options(call);
+  return cumsum(x, call.attr<std::int64_t>("axis"), {exclusive, !reverse});
+}
+
+/// For an element that is not 0 the derivative of each product is the product divided by the element. For one that is,
+/// it is the product of the others: of those that are not 0, where it is the only 0 so far, and 0 elsewhere.
+Tensor cumprod_gradient(const Call& call, const Tensor& g) {
+  const Tensor& x = call.input(0);
+  const auto axis = call.attr<std::int64_t>("axis");
+  const ScanOptions options = scan_options(call);
+  const Tensor is_zero = equal(x, 0.0);
+  const Tensor others = where(is_zero, 1.0, x);
+  const Tensor only_zero = equal(cumsum(is_zero.cast(int64), axis, options), 1);
+  return where(is_zero, sum_back(call, where(only_zero, g * cumprod(others, axis, options), 0.0)),
+               sum_back(call, g * call.output()) / others);
+}
+
+TAPESTRY_OP(cumsum_op)
+(scan_op<Scan::sum>(
+    "Cumsum", [](const Call& call, const Tensor& g) -> Tensors { return {sum_back(call, g)}; }, needs_nothing));
+TAPESTRY_OP(cumprod_op)
+(scan_op<Scan::prod>(
+    "Cumprod", [](const Call& call, const Tensor& g) -> Tensors { return {cumprod_gradient(call, g)}; }, Needs{}));
+
+}  // namespace
+
+Tensor argmax(In x, std::int64_t axis, std::string_view name) { return apply(argmax_op, {x}, {{"axis", axis}}, name); }
+Tensor argmin(In x, std::int64_t axis, std::string_view name) { return apply(argmin_op, {x}, {{"axis", axis}}, name); }
+
+Tensor cumsum(In x, std::int64_t axis, const ScanOptions& options, std::string_view name) {
+  return apply(cumsum_op, {x}, scan_attrs(axis, options), name);
+}
+Tensor cumprod(In x, std::int64_t axis, const ScanOptions& options, std::string_view name) {
+  return apply(cumprod_op, {x}, scan_attrs(axis, options), name);
+}
+
+}  // namespace tapestry

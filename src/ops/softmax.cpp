@@ -1,0 +1,95 @@
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/math.hpp"
+#include "tapestry/ops/nn.hpp"
+#include "tapestry/ops/reduce.hpp"
+
+TAPESTRY_OP_FAMILY(softmax)
+
+namespace tapestry {
+namespace {
+
+constexpr ReduceOptions keep_axis{.keep_dims = true};
+
+Specs infer_softmax(const Call& call) {
+  require_type(call.input(0), float_types);
+  if (call.input(0).rank() < 1)
+    throw InvalidArgumentError(detail::join("logits must have >= 1 dimension, got ", call.input(0).shape()));
+  return {call.input(0).spec()};
+}
+
+template <bool logarithm>
+void run_softmax(Backend& backend, const Call& call) {
+  backend.softmax(call.input(0), logarithm, call.output());
+}
+
+/// dx from the output y and its gradient.
+template <bool logarithm>
+void run_softmax_grad(Backend& backend, const Call& call) {
+  backend.softmax_grad(call.input(0), call.input(1), logarithm, call.output());
+}
+
+// dx = (g - sum(g * y)) * y
+TAPESTRY_OP(softmax_grad_op){
+    {.name = "SoftmaxGrad",
+     .infer = same_shape_of<float_types>,
+     .forward = run_softmax_grad<false>,
+     .gradient = [](const Call& call, const Tensor& u) -> Tensors {
+       const Tensor &y = call.input(0), &g = call.input(1);
+       return wanted(
+           call, [&] { return u * (g - reduce_sum(g * y, -1, keep_axis)) - g * reduce_sum(u * y, -1, keep_axis); },
+           [&] {
+             return apply(call.op(), {y, u});
+           });
+     },
+     .promotion = common_type,
+     .needs = needs_inputs}};
+
+// dx = g - exp(y) * sum(g)
+TAPESTRY_OP(log_softmax_grad_op){{.name = "LogSoftmaxGrad",
+                                  .infer = same_shape_of<float_types>,
+                                  .forward = run_softmax_grad<true>,
+                                  .gradient = [](const Call& call, const Tensor& u) -> Tensors {
+                                    const Tensor p = exp(call.input(0));
+                                    return wanted(
+                                        call, [&] { return -(u * p * reduce_sum(call.input(1), -1, keep_axis)); },
+                                        [&] { return u - reduce_sum(u * p, -1, keep_axis); });
+                                  },
+                                  .promotion = common_type,
+                                  .needs = needs_inputs}};
+
+TAPESTRY_OP(softmax_op){{.name = "Softmax",
+                         .infer = infer_softmax,
+                         .forward = run_softmax<false>,
+                         .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+                           return {apply(softmax_grad_op, {call.output(), g})};
+                         },
+                         .promotion = floating_type,
+                         .needs = needs_outputs}};
+
+TAPESTRY_OP(log_softmax_op){{.name = "LogSoftmax",
+                             .infer = infer_softmax,
+                             .forward = run_softmax<true>,
+                             .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+                               return {apply(log_softmax_grad_op, {call.output(), g})};
+                             },
+                             .promotion = floating_type,
+                             .needs = needs_outputs}};
+
+/// Applies an op of the last axis along any axis.
+Tensor along_axis(const Op& op, In x, std::int64_t axis, std::string_view name) {
+  const int rank = x->rank();
+  if (axis == -1 || rank == 0 || normalize_axis(axis, rank) == rank - 1) return apply(op, {x}, {}, name);
+  const CallSiteScope site(x.where());
+  Ints exchange;
+  for (int i = 0; i < rank; ++i) exchange.push_back(i);
+  std::swap(exchange[static_cast<std::size_t>(normalize_axis(axis, rank))], exchange.back());
+  return transpose(apply(op, {transpose(x, exchange)}), exchange, name);
+}
+
+}  // namespace
+
+Tensor softmax(In x, std::int64_t axis, std::string_view name) { return along_axis(softmax_op, x, axis, name); }
+Tensor log_softmax(In x, std::int64_t axis, std::string_view name) { return along_axis(log_softmax_op, x, axis, name); }
+
+}  // namespace tapestry

@@ -1,0 +1,117 @@
+#include "ops/support.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "tapestry/ops/array.hpp"
+
+namespace tapestry {
+
+void require_type(DType dtype, TypeSet allowed, std::string_view attr) {
+  if (dtype == DType::unknown || (allowed & types(dtype)) != 0) return;
+  std::string list;
+  for (const DType each : {boolean, uint8, int32, int64, float32, float64})
+    if ((allowed & types(each)) != 0) list += (list.empty() ? "" : ", ") + std::string(tensorflow_name(each));
+  throw InvalidArgumentError(detail::join("Value for attr '", attr, "' of ", tensorflow_name(dtype),
+                                          " is not in the list of allowed values: ", list));
+}
+
+void require_rank_at_least(const Tensor& input, int rank) {
+  if (input.rank() < rank)
+    throw InvalidArgumentError(
+        detail::join("Shape must be at least rank ", rank, " but is rank ", input.rank(), ": ", input.shape()));
+}
+
+Shape broadcast_inputs(const Call& call, std::size_t first) {
+  Shape shape = call.input(first).shape();
+  for (std::size_t i = first + 1; i < call.inputs().size(); ++i) shape = broadcast_shapes(shape, call.input(i).shape());
+  return shape;
+}
+
+std::int64_t add_sizes(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum))
+    throw InvalidArgumentError(detail::join("A dimension of size ", a, " + ", b, " is too large"));
+  return sum;
+}
+
+std::int64_t multiply_sizes(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product))
+    throw InvalidArgumentError(detail::join("A dimension of size ", a, " * ", b, " is too large"));
+  return product;
+}
+
+Tensor dense(const Tensor& tensor) {
+  if (tensor.is_contiguous()) return tensor;
+  Tensor copy = detail::make_tensor(tensor.dtype(), tensor.shape(), tensor.device());
+  backend_of(tensor.device()).copy(tensor, copy);
+  return copy;
+}
+
+Tensor view_as(const Tensor& contiguous, const Shape& shape) {
+  return detail::make_view(contiguous, shape, row_major_strides(shape));
+}
+
+Tensor view_part(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t size) {
+  Shape shape = tensor.shape();
+  shape.set(axis, size);
+  return detail::make_view(tensor, shape, tensor.strides(), begin * tensor.strides()[static_cast<std::size_t>(axis)]);
+}
+
+Tensor view_broadcast(const Tensor& tensor, const Shape& shape) {
+  std::array<std::int64_t, Shape::max_rank> strides{};
+  const int offset = shape.rank() - tensor.rank();
+  for (int i = 0; i < tensor.rank(); ++i)
+    if (tensor.shape()[i] == shape[offset + i])
+      strides[static_cast<std::size_t>(offset + i)] = tensor.strides()[static_cast<std::size_t>(i)];
+  return detail::make_view(tensor, shape, strides);
+}
+
+void require_broadcast(const Shape& from, const Shape& to) {
+  const int offset = to.rank() - from.rank();
+  bool fits = offset >= 0;
+  for (int i = 0; fits && i < from.rank(); ++i) fits = from[i] == 1 || sizes_agree(from[i], to[offset + i]);
+  if (!fits) throw InvalidArgumentError(detail::join("Incompatible shapes: ", from, " vs. ", to));
+}
+
+void require_same_shape(const Shape& actual, const Shape& expected) {
+  if (!std::equal(actual.begin(), actual.end(), expected.begin(), expected.end(), sizes_agree))
+    throw InvalidArgumentError(detail::join("Expected a tensor of shape ", expected, ", but got ", actual));
+}
+
+std::int64_t size_between(const Shape& shape, int first, int last) {
+  return std::accumulate(shape.begin() + first, shape.begin() + last, std::int64_t{1}, std::multiplies<>());
+}
+
+int axis_of(const Call& call) { return normalize_axis(call.attr<std::int64_t>("axis"), call.input(0).rank()); }
+
+std::uint32_t axes_mask(const Call& call, int rank) {
+  const AttrValue* axes = call.attrs().find("axis");
+  if (!axes) return (1U << rank) - 1;
+  std::uint32_t mask = 0;
+  for (const std::int64_t each : std::get<Ints>(*axes)) {
+    const int axis = normalize_axis(each, rank);
+    if (has_axis(mask, axis))
+      throw InvalidArgumentError(
+          detail::join("Invalid reduction arguments: Axes contains duplicate dimension: ", axis));
+    mask |= 1U << axis;
+  }
+  return mask;
+}
+
+Tensor as_floats(const Tensor& x) {
+  return is_floating(x.dtype()) || x.dtype() == DType::unknown ? x : x.cast(float32);
+}
+
+Tensor named(const Tensor& result, std::string_view name) { return name.empty() ? result : identity(result, name); }
+
+Tensor matrix_transpose(const Tensor& x) {
+  Ints perm(static_cast<std::size_t>(x.rank()));
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  return transpose(x, perm);
+}
+
+}  // namespace tapestry

@@ -1,0 +1,141 @@
+#pragma once
+
+// What the op families share: forward functions, checks for `infer`, and helpers for gradients.
+
+#include <concepts>
+#include <string>
+
+#include "backend/backend.hpp"
+#include "core/make_tensor.hpp"
+#include "dispatch/define.hpp"
+#include "dispatch/recorder.hpp"
+#include "tapestry/ops/arguments.hpp"
+
+/// The anchor of a file of op definitions, without which the linker would leave it in the static library; it is called
+/// in families.cpp.
+#define TAPESTRY_OP_FAMILY(family) \
+  namespace tapestry::detail {     \
+  void link_##family() {}          \
+  }
+
+namespace tapestry {
+
+// ---- Element types ------------------------------------------------------------------------------------------------
+
+/// A set of element types: bit i is the DType of that number.
+using TypeSet = std::uint32_t;
+
+constexpr TypeSet types(std::same_as<DType> auto... each) { return ((1U << static_cast<unsigned>(each)) | ... | 0U); }
+inline constexpr TypeSet bool_type = types(boolean);
+inline constexpr TypeSet index_types = types(int32, int64);
+inline constexpr TypeSet whole_types = types(uint8, int32, int64);
+inline constexpr TypeSet float_types = types(float32, float64);
+inline constexpr TypeSet number_types = whole_types | float_types;
+inline constexpr TypeSet all_types = number_types | bool_type;
+
+/// Throws InvalidArgumentError, "Value for attr 'T' of bool is not in the list of allowed values: ...", unless the
+/// element type is in the set. A type that is not known yet passes.
+void require_type(DType dtype, TypeSet allowed, std::string_view attr = "T");
+inline void require_type(const Tensor& input, TypeSet allowed, std::string_view attr = "T") {
+  require_type(input.dtype(), allowed, attr);
+}
+/// Throws InvalidArgumentError unless the input has at least that many dimensions.
+void require_rank_at_least(const Tensor& input, int rank);
+
+// ---- infer --------------------------------------------------------------------------------------------------------
+
+/// One output like the first input, which must be of an allowed type.
+template <TypeSet allowed>
+Specs same_shape_of(const Call& call) {
+  require_type(call.input(0), allowed);
+  return {call.input(0).spec()};
+}
+
+/// The shape that the inputs from the `first` on broadcast to.
+Shape broadcast_inputs(const Call& call, std::size_t first = 0);
+
+/// One output of the shape that all inputs broadcast to; of the dtype `result`, or of the first input's.
+template <TypeSet allowed, DType result = DType::unknown>
+Specs broadcast_of(const Call& call) {
+  for (const Tensor& input : call.inputs()) require_type(input, allowed);
+  return {{result == DType::unknown ? call.input(0).dtype() : result, broadcast_inputs(call)}};
+}
+
+/// One output of the first input's dtype and the second's shape: that of the "like" ops and of gradients.
+inline Specs like_second(const Call& call) { return {{call.input(0).dtype(), call.input(1).shape()}}; }
+
+/// Whether two sizes can be the same: one of them may be unknown.
+constexpr bool sizes_agree(std::int64_t a, std::int64_t b) { return a == b || a < 0 || b < 0; }
+
+/// Throws InvalidArgumentError unless the shape broadcasts to the other one.
+void require_broadcast(const Shape& from, const Shape& to);
+/// Throws InvalidArgumentError unless the shapes are the same, as far as they are known.
+void require_same_shape(const Shape& actual, const Shape& expected);
+
+/// Sums and products of sizes. Throw InvalidArgumentError when the result does not fit 64 bits.
+std::int64_t add_sizes(std::int64_t a, std::int64_t b);
+std::int64_t multiply_sizes(std::int64_t a, std::int64_t b);
+
+// ---- forward ------------------------------------------------------------------------------------------------------
+
+template <Unary f>
+void unary(Backend& backend, const Call& call) {
+  backend.unary(f, call.input(0), 0, call.output());
+}
+template <Binary f>
+void binary(Backend& backend, const Call& call) {
+  backend.binary(f, call.input(0), call.input(1), 0, call.output());
+}
+template <Ternary f>
+void ternary(Backend& backend, const Call& call) {
+  backend.ternary(f, call.input(0), call.input(1), call.input(2), call.output());
+}
+
+/// The tensor itself, or a copy with its elements in row-major order that no tape sees.
+Tensor dense(const Tensor& tensor);
+/// A view of a contiguous tensor in another shape of the same size.
+Tensor view_as(const Tensor& contiguous, const Shape& shape);
+/// The part of a tensor from `begin` on along one axis, as a view.
+Tensor view_part(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t size);
+/// A view of a tensor broadcast to a shape that `require_broadcast` accepts.
+Tensor view_broadcast(const Tensor& tensor, const Shape& shape);
+/// The product of the sizes first ... last - 1.
+std::int64_t size_between(const Shape& shape, int first, int last);
+
+// ---- Attributes ---------------------------------------------------------------------------------------------------
+
+/// The value of an attribute, or a default when the call has none of that name.
+template <class T>
+T attr_or(const Call& call, std::string_view name, T otherwise) {
+  const AttrValue* value = call.attrs().find(name);
+  return value ? std::get<T>(*value) : otherwise;
+}
+
+/// The attribute "axis" (one number) as 0 ... rank-1 of the first input.
+int axis_of(const Call& call);
+
+/// The axes of the attribute "axis" (a list; absent: all) as bits, checked. Throws InvalidArgumentError for one that is
+/// out of range or named twice.
+std::uint32_t axes_mask(const Call& call, int rank);
+constexpr bool has_axis(std::uint32_t mask, int axis) { return (mask >> axis & 1) != 0; }
+
+// ---- gradient -----------------------------------------------------------------------------------------------------
+
+/// The gradients that somebody asks for, from one function each: `return wanted(call, [&] { return g * b; }, ...)`.
+template <std::invocable... Each>
+Tensors wanted(const Call& call, Each... each) {
+  Tensors gradients;
+  (gradients.push_back(call.wants_gradient(gradients.size()) ? Tensor(each()) : Tensor()), ...);
+  return gradients;
+}
+
+// ---- Composed functions: those that call ops instead of being one -------------------------------------------------
+
+/// The tensor in float32, unless it has a float type already.
+Tensor as_floats(const Tensor& x);
+/// The result under the name that the caller asked for, if any.
+Tensor named(const Tensor& result, std::string_view name);
+/// With the last two axes exchanged.
+Tensor matrix_transpose(const Tensor& x);
+
+}  // namespace tapestry

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "ops/support.hpp"
+
+namespace tapestry {
+
+/// The gradient of an op of one input, from its input, its output and the gradient that arrives.
+using ChainRule = Tensor (*)(const Tensor& x, const Tensor& y, const Tensor& g);
+
+/// An elementwise op of one input.
+template <Unary f, TypeSet allowed>
+Op unary_op(const char* name, Promotion promotion, Needs needs, ChainRule rule) {
+  return {
+      .name = name,
+      .infer = same_shape_of<allowed>,
+      .forward = unary<f>,
+      .gradient = [rule](const Call& call, const Tensor& g) -> Tensors {
+        return {rule(call.input(0), call.output(), g)};
+      },
+      .promotion = promotion,
+      .needs = needs,
+  };
+}
+
+/// One line per op: its function (also its name in functors.hpp), TensorFlow's name, what the gradient reads, and the
+/// gradient from x, y and g. Of floats, to which everything else is promoted:
+#define TAPESTRY_FLOAT_UNARY(function, name_in_tensorflow, reads, gradient) \
+  TAPESTRY_UNARY(function, name_in_tensorflow, float_types, floating_type, reads, gradient)
+/// and of all numbers:
+#define TAPESTRY_NUMBER_UNARY(function, name_in_tensorflow, reads, gradient) \
+  TAPESTRY_UNARY(function, name_in_tensorflow, number_types, no_promotion, reads, gradient)
+
+#define TAPESTRY_UNARY(function, name_in_tensorflow, allowed, promotion, reads, gradient)                    \
+  namespace {                                                                                                \
+  TAPESTRY_OP(function##_op)                                                                                 \
+  (unary_op<Unary::function, allowed>(name_in_tensorflow, promotion, reads,                                  \
+                                      []([[maybe_unused]] const Tensor& x, [[maybe_unused]] const Tensor& y, \
+                                         const Tensor& g) -> Tensor { return gradient; }));                  \
+  }                                                                                                          \
+  Tensor function(In x, std::string_view name) { return apply(function##_op, {x}, {}, name); }
+
+}  // namespace tapestry

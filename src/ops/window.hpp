@@ -1,0 +1,21 @@
+#pragma once
+
+// How a window moves over NHWC images: what convolution and pooling share.
+
+#include "ops/support.hpp"
+#include "tapestry/ops/nn.hpp"
+
+namespace tapestry {
+
+/// [1, height, width, 1]: TensorFlow's form of a stride, a dilation or a window. Throws InvalidArgumentError below 1.
+Ints four(std::string_view what, const Size2d& size, Where where);
+
+/// The sizes and paddings that the attributes "strides", "dilations", "padding" and "explicit_paddings" of a call mean
+/// for a window of that size over an image of a known shape.
+Window2d window_of(const Call& call, const Shape& image, const Size2d& window);
+
+/// The shape of the result, of which sizes may be unknown; the channels are the image's. Throws InvalidArgumentError
+/// when the window does not fit into the image.
+Shape window_output(const Call& call, const Shape& image, const Size2d& window);
+
+}  // namespace tapestry
