@@ -1,0 +1,95 @@
+#include "autodiff/backward.hpp"
+
+#include "dispatch/recorder.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry {
+namespace {
+
+/// The edge rule: a gradient of another shape than its input is summed to it where the op broadcasts, and a mistake of
+/// the op elsewhere.
+Tensor fit(const Call& call, std::size_t index, const Tensor& gradient) {
+  const Tensor& input = call.input(index);
+  if (gradient.shape() == input.shape() && gradient.shape().is_known()) return gradient;
+  if (call.op().broadcasts) return sum_like(gradient, input);
+  if (gradient.shape() == input.shape()) return gradient;
+  throw InvalidArgumentError(detail::join(
+      "Incompatible shapes between op input and calculated input gradient. Forward operation: ", call.name(),
+      ". Input index: ", index, ". Original input shape: ", input.shape(),
+      ".  Calculated input gradient shape: ", gradient.shape()));
+}
+
+}  // namespace
+
+Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<std::int32_t>& sources)
+    : calls_(calls),
+      count_(calls.size()),
+      gradients_(static_cast<std::size_t>(slots)),
+      live_(static_cast<std::size_t>(slots)),
+      is_source_(static_cast<std::size_t>(slots)) {
+  for (const std::int32_t source : sources)
+    if (source >= 0) live_[static_cast<std::size_t>(source)] = is_source_[static_cast<std::size_t>(source)] = 1;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const RecordedCall& record = calls_[i];
+    if (std::any_of(record.inputs.begin(), record.inputs.end(), [&](std::int32_t slot) { return is_live(slot); }))
+      for (const std::int32_t output : record.outputs)
+        if (output >= 0) live_[static_cast<std::size_t>(output)] = 1;
+  }
+}
+
+void Backward::accumulate(std::int32_t slot, const Tensor& gradient) {
+  Tensor& sum = gradients_[static_cast<std::size_t>(slot)];
+  sum = sum ? add(sum, gradient) : gradient;
+}
+
+void Backward::run(bool consume) {
+  for (std::size_t i = count_; i-- > 0;) {
+    pass(calls_[i]);
+    if (consume) calls_.pop_back();
+  }
+}
+
+void Backward::pass(RecordedCall& record) {
+  Call& call = record.call;
+  Tensors arrived;
+  bool any = false;
+  for (const std::int32_t output : record.outputs) {
+    if (!is_live(output)) {
+      arrived.emplace_back();
+      continue;
+    }
+    Tensor& gradient = gradients_[static_cast<std::size_t>(output)];
+    any |= static_cast<bool>(gradient);
+    // Nothing before this call can add to the gradient of its output: only a source's is needed any longer.
+    if (is_source_[static_cast<std::size_t>(output)]) {
+      arrived.push_back(gradient);
+    } else {
+      arrived.push_back(std::move(gradient));
+      gradient = Tensor();
+    }
+  }
+  if (!any) return;
+
+  const CallSiteScope blame(call.where());
+  const Op& op = call.op();
+  try {
+    if (!op.gradient)
+      throw LookupError(
+          detail::join("No gradient defined for operation '", call.name(), "' (op type: ", call.type(), ")"));
+    std::uint32_t unwanted = 0;
+    for (std::size_t i = 0; i < record.inputs.size() && i < 32; ++i)
+      if (!is_live(record.inputs[i])) unwanted |= 1U << i;
+    call.set_unwanted_gradients(unwanted);
+    const Tensors gradients = op.gradient(call, arrived);
+    if (gradients.size() != record.inputs.size())
+      throw InvalidArgumentError(detail::join("Num gradients ", gradients.size(), " generated for op ", call.name(),
+                                              " do not match num inputs ", record.inputs.size()));
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      if (gradients[i] && is_live(record.inputs[i])) accumulate(record.inputs[i], fit(call, i, gradients[i]));
+  } catch (Error& error) {
+    error.locate(op.name, call.where());
+    throw;
+  }
+}
+
+}  // namespace tapestry

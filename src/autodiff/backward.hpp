@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "autodiff/call_list.hpp"
+
+namespace tapestry {
+
+/// The backward walk: from gradients at some slots to the gradients at the source slots, over calls in execution order.
+/// The order is topological already, so this is a loop from the last call to the first.
+class Backward {
+ public:
+  /// `slots`: how many there are; `sources`: those whose gradients are wanted.
+  Backward(CallList& calls, std::int32_t slots, const std::vector<std::int32_t>& sources);
+
+  /// Adds to the gradient at a slot; several paths are summed here and nowhere else.
+  void accumulate(std::int32_t slot, const Tensor& gradient);
+
+  /// Walks over all calls. With `consume`, each call is freed as soon as it has been passed.
+  void run(bool consume);
+
+  /// What arrived at a slot; empty where nothing did.
+  const Tensor& gradient(std::int32_t slot) const { return gradients_[static_cast<std::size_t>(slot)]; }
+
+ private:
+  bool is_live(std::int32_t slot) const { return slot >= 0 && live_[static_cast<std::size_t>(slot)]; }
+  void pass(RecordedCall& record);
+
+  CallList& calls_;
+  std::size_t count_;  ///< the calls when the walk began; a persistent tape records the walk itself
+  std::vector<Tensor> gradients_;
+  std::vector<char> live_;  ///< slots that a source flows into
+  std::vector<char> is_source_;
+};
+
+}  // namespace tapestry

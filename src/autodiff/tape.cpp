@@ -1,0 +1,321 @@
+#include "tapestry/tape.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "autodiff/backward.hpp"
+#include "autodiff/tape_limits.hpp"
+#include "autodiff/variable_cell.hpp"
+#include "core/make_tensor.hpp"
+#include "dispatch/recorder.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry {
+
+// Below this size a tensor without its data would take as much memory as the data.
+constinit std::size_t strip_above_bytes = 256;
+
+namespace {
+
+void require_floating(DType dtype, Where where) {
+  if (!is_floating(dtype))
+    throw InvalidArgumentError(
+        detail::join("The dtype of the watched tensor must be floating (e.g. tf.float32), got ", to_string(dtype)),
+        where);
+}
+
+/// What a call of `gradient` gets wrong is found before it uses the tape up. There is no seed at all, or one for each
+/// target: an empty one, or one of its dtype and shape.
+void check_arguments(const Tensors& targets, const std::vector<Source>& sources, const Tensors& seeds) {
+  for (const Source& source : sources)
+    if (!source.cell()) source.tensor().impl();
+  for (const Tensor& target : targets) target.impl();
+  if (!seeds.empty() && seeds.size() != targets.size())
+    throw InvalidArgumentError(
+        detail::join("There are ", targets.size(), " targets and ", seeds.size(), " output gradients"));
+  for (std::size_t i = 0; i < seeds.size(); ++i)
+    if (seeds[i] && seeds[i].spec() != targets[i].spec())
+      throw InvalidArgumentError(detail::join("The output gradient ", to_string(seeds[i].dtype()), seeds[i].shape(),
+                                              " does not fit the target ", to_string(targets[i].dtype()),
+                                              targets[i].shape()));
+}
+
+const Tensor& only_target(const TensorList& targets) {
+  if (targets.tensors().size() != 1)
+    throw InvalidArgumentError(detail::join("A jacobian has one target, not ", targets.tensors().size()));
+  targets.tensors()[0].impl();
+  return targets.tensors()[0];
+}
+
+Tensor value_of(const Source& source) { return source.cell() ? source.cell()->load() : source.tensor(); }
+
+/// Calls f; ops in it, and errors that know no place, are said to be at `where`.
+template <class F>
+auto blaming(Where where, F f) {
+  const CallSiteScope scope(where);
+  try {
+    return f();
+  } catch (Error& error) {
+    error.locate({}, where);
+    throw;
+  }
+}
+
+}  // namespace
+
+class GradientTape::Record final : public Recorder {
+ public:
+  explicit Record(const TapeOptions& options) : options_(options) { start(); }
+  ~Record() override {
+    if (recording_) stop();
+  }
+  Record(const Record&) = delete;
+  Record& operator=(const Record&) = delete;
+
+  void start() {
+    recorders().push_back(this);
+    recording_ = true;
+  }
+  void stop() {
+    Recorders& active = recorders();
+    const auto found = std::find(active.begin(), active.end(), this);
+    if (found != active.end()) active.erase(found);
+    recording_ = false;
+  }
+  /// After a pause; a tape that gave its gradient in the meantime stays stopped.
+  void resume() {
+    if (!claimed_) start();
+  }
+  bool is_recording() const { return recording_; }
+  bool is_persistent() const { return options_.persistent; }
+
+  void watch(const Tensor& tensor, Where where) {
+    require_floating(tensor.dtype(), where);
+    slots_.insert(tensor.id());
+  }
+  void watch(const Variable& variable, Where where) {
+    require_floating(variable.dtype(), where);
+    see(variable, variable.cell()->load());
+  }
+
+  void record(Call&& call) override {
+    if (!call.op().gradient.flows()) return;
+    SmallVector<std::int32_t, 2> inputs;
+    bool tracked = false;
+    for (const Tensor& input : call.inputs()) {
+      inputs.push_back(slots_.find(input.id()));
+      tracked |= inputs.back() != SlotTable::none;
+    }
+    if (!tracked) return;
+    SmallVector<std::int32_t, 1> outputs;
+    bool differentiable = false;
+    for (const Tensor& output : call.outputs()) {
+      const bool floating = is_floating(output.dtype());
+      outputs.push_back(floating ? slots_.insert(output.id()) : SlotTable::none);
+      differentiable |= floating;
+    }
+    if (!differentiable) return;
+    strip(call.mutable_inputs(), call.op().needs.inputs);
+    strip(call.mutable_outputs(), call.op().needs.outputs);
+    calls_.push_back({std::move(call), std::move(inputs), std::move(outputs)});
+  }
+
+  void read(const Variable& variable, Tensor& value) override {
+    if (options_.watch_accessed_variables && variable.trainable() && is_floating(variable.dtype()))
+      see(variable, value);
+    else if (watched_.contains(variable.cell().get()))
+      see(variable, value);
+  }
+
+  std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Source>& sources,
+                                const GradientOptions& options, bool consume);
+
+  /// Ends a tape that is not persistent; refuses a second time.
+  void claim() {
+    if (is_persistent()) return;
+    if (claimed_)
+      throw FailedPreconditionError(
+          "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)");
+    claimed_ = true;
+    if (recording_) stop();
+  }
+
+  void forget_calls() { calls_.clear(); }
+  void forget() {
+    calls_.clear();
+    slots_.clear();
+    watched_.clear();
+    order_.clear();
+    claimed_ = false;
+  }
+
+  std::vector<Variable> watched_variables() const { return order_; }
+  std::size_t size() const { return calls_.size(); }
+  std::size_t bytes() const {
+    std::unordered_set<const detail::Storage*> kept;
+    std::size_t total = 0;
+    for (std::size_t i = 0; i < calls_.size(); ++i)
+      for (const Tensors* list : {&calls_[i].call.inputs(), &calls_[i].call.outputs()})
+        for (const Tensor& tensor : *list)
+          if (const detail::Storage* storage = tensor.impl().storage.get(); storage && kept.insert(storage).second)
+            total += storage->bytes;
+    return total;
+  }
+
+ private:
+  static void strip(Tensors& tensors, std::uint32_t needed) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (i < 32 ? (needed >> i & 1) != 0 : needed >> 31 != 0) continue;
+      const detail::Storage* storage = tensors[i].impl().storage.get();
+      if (storage && storage->bytes > strip_above_bytes) tensors[i] = detail::without_data(tensors[i]);
+    }
+  }
+
+  void see(const Variable& variable, const Tensor& value) {
+    if (slots_.find(value.id()) != SlotTable::none) return;
+    auto [found, is_new] = watched_.try_emplace(variable.cell().get());
+    if (is_new) order_.push_back(variable);
+    found->second.push_back(slots_.insert(value.id()));
+  }
+
+  /// A tensor has one slot, a Variable one for each value that was read.
+  std::vector<std::int32_t> slots_of(const Source& source) const {
+    if (!source.cell()) return {slots_.find(source.tensor().id())};
+    const auto found = watched_.find(source.cell().get());
+    return found == watched_.end() ? std::vector<std::int32_t>{} : found->second;
+  }
+
+  TapeOptions options_;
+  bool recording_ = false, claimed_ = false;
+  SlotTable slots_;
+  CallList calls_;
+  std::unordered_map<const Variable::Cell*, std::vector<std::int32_t>> watched_;
+  std::vector<Variable> order_;  ///< the watched Variables, in the order of their first reads; keeps the cells alive
+};
+
+std::vector<Tensor> GradientTape::Record::gradients(const TensorList& targets, const std::vector<Source>& sources,
+                                                    const GradientOptions& options, bool consume) {
+  std::vector<std::int32_t> source_slots;
+  for (const Source& source : sources)
+    for (const std::int32_t slot : slots_of(source)) source_slots.push_back(slot);
+
+  const Tensors& seeds = options.output_gradients.tensors();
+  Backward walk(calls_, slots_.size(), source_slots);
+  for (std::size_t i = 0; i < targets.tensors().size(); ++i) {
+    const Tensor& target = targets.tensors()[i];
+    const std::int32_t slot = slots_.find(target.id());
+    if (slot == SlotTable::none) continue;
+    walk.accumulate(slot, !seeds.empty() && seeds[i] ? seeds[i] : ones_like(target));
+  }
+  walk.run(consume);
+
+  std::vector<Tensor> found;
+  for (const Source& source : sources) {
+    Tensor sum;
+    for (const std::int32_t slot : slots_of(source))
+      if (slot != SlotTable::none && walk.gradient(slot))
+        sum = sum ? add(sum, walk.gradient(slot)) : walk.gradient(slot);
+    if (!sum && options.unconnected == Unconnected::zero) sum = zeros_like(value_of(source));
+    found.push_back(std::move(sum));
+  }
+  return found;
+}
+
+GradientTape::GradientTape(const TapeOptions& options) : record_(std::make_unique<Record>(options)) {}
+GradientTape::~GradientTape() = default;
+
+void GradientTape::watch(const Tensor& tensor, Where where) { record_->watch(tensor, where); }
+void GradientTape::watch(const Variable& variable, Where where) { record_->watch(variable, where); }
+
+std::vector<Tensor> GradientTape::gradients(const TensorList& targets, const std::vector<Source>& sources,
+                                            const GradientOptions& options) {
+  return blaming(targets.where(), [&] {
+    check_arguments(targets.tensors(), sources, options.output_gradients.tensors());
+    record_->claim();
+    return record_->gradients(targets, sources, options, !record_->is_persistent());
+  });
+}
+
+Tensor GradientTape::gradient(const TensorList& targets, const Source& source, const GradientOptions& options) {
+  return std::move(gradients(targets, {source}, options)[0]);
+}
+
+namespace {
+
+/// One backward walk per column of the target seen as [rows, columns], stacked along axis 1 of [rows, columns, ...].
+Tensor stacked_gradients(const Tensor& target, std::int64_t rows, std::int64_t columns,
+                         const std::function<Tensor(const Tensor& seed)>& gradient) {
+  std::vector<Tensor> parts;
+  bool connected = false;
+  for (std::int64_t j = 0; j < columns; ++j) {
+    Tensor seed;
+    {
+      const PauseRecording pause;
+      const Tensor column = one_hot(full({rows}, j, {.dtype = int64}), columns, target.dtype());
+      seed = reshape(column, target.shape()).to(target.device());
+    }
+    parts.push_back(gradient(seed));
+    connected |= static_cast<bool>(parts.back());
+  }
+  return connected ? stack(parts, 1) : Tensor();
+}
+
+}  // namespace
+
+Tensor GradientTape::jacobian(const TensorList& targets, const Source& source) {
+  return blaming(targets.where(), [&] {
+    const Tensor& target = only_target(targets);
+    const Tensor value = value_of(source);
+    Shape shape = target.shape();
+    for (const std::int64_t size : value.shape()) shape.push_back(size);
+    record_->claim();
+    if (target.size() == 0) return zeros(shape, {.dtype = value.dtype(), .device = value.device()});
+    const Tensor rows = stacked_gradients(target, 1, target.size(), [&](const Tensor& seed) {
+      Tensor row = record_->gradients(target, {source}, {.output_gradients = seed}, false)[0];
+      return row ? expand_dims(row, 0) : row;
+    });
+    if (!record_->is_persistent()) record_->forget_calls();
+    return rows ? reshape(rows, shape) : rows;
+  });
+}
+
+Tensor GradientTape::batch_jacobian(const TensorList& targets, const Source& source) {
+  return blaming(targets.where(), [&] {
+    const Tensor& target = only_target(targets);
+    const Tensor value = value_of(source);
+    if (target.rank() < 1 || value.rank() < 1 || target.shape()[0] != value.shape()[0])
+      throw InvalidArgumentError(detail::join("batch_jacobian: the first dimensions of the target ", target.shape(),
+                                              " and of the source ", value.shape(), " must be equal"));
+    const std::int64_t rows = target.shape()[0];
+    Shape shape = target.shape();
+    for (int i = 1; i < value.rank(); ++i) shape.push_back(value.shape()[i]);
+    record_->claim();
+    if (target.size() == 0) return zeros(shape, {.dtype = value.dtype(), .device = value.device()});
+    const Tensor columns = stacked_gradients(target, rows, target.size() / rows, [&](const Tensor& seed) {
+      return record_->gradients(target, {source}, {.output_gradients = seed}, false)[0];
+    });
+    if (!record_->is_persistent()) record_->forget_calls();
+    return columns ? reshape(columns, shape) : columns;
+  });
+}
+
+GradientTape::Pause::Pause(Record& record) : record_(record) { record_.stop(); }
+GradientTape::Pause::~Pause() { record_.resume(); }
+
+GradientTape::Pause GradientTape::stop_recording(Where where) {
+  if (!record_->is_recording())
+    throw FailedPreconditionError("Trying to stop recording a tape which is not recording.", where);
+  return Pause(*record_);
+}
+
+void GradientTape::reset() {
+  record_->forget();
+  if (!record_->is_recording()) record_->start();
+}
+
+std::vector<Variable> GradientTape::watched_variables() const { return record_->watched_variables(); }
+std::size_t GradientTape::size() const { return record_->size(); }
+std::size_t GradientTape::bytes() const { return record_->bytes(); }
+
+}  // namespace tapestry

@@ -1,0 +1,59 @@
+#include "tapestry/train/clip.hpp"
+
+#include <cmath>
+
+#include "dispatch/recorder.hpp"
+#include "tapestry/ops/creation.hpp"
+#include "tapestry/ops/math.hpp"
+#include "tapestry/ops/reduce.hpp"
+#include "train/arguments.hpp"
+
+namespace tapestry {
+namespace {
+
+/// The square root of a sum of squares. Its gradient at 0 is 0, not NaN: there the root is never taken.
+Tensor root(const Tensor& sum) {
+  const Tensor positive = greater(sum, 0.0);
+  return tapestry::where(positive, sqrt(tapestry::where(positive, sum, 1.0)), sum);
+}
+
+void check_limit(double clip_norm, Where where) {
+  train::require(clip_norm > 0 && std::isfinite(clip_norm), "clip_norm", clip_norm, "a positive, finite number", where);
+}
+
+Tensor norm_of(const Tensors& tensors) {
+  Tensor sum;
+  for (const Tensor& tensor : tensors) {
+    if (!tensor) continue;
+    const Tensor part = reduce_sum(square(tensor));
+    sum = sum ? add(sum, part) : part;
+  }
+  return sum ? root(sum) : zeros({});
+}
+
+}  // namespace
+
+Tensor clip_by_norm(In x, double clip_norm) {
+  check_limit(clip_norm, x.where());
+  const CallSiteScope site(x.where());
+  // In this order, and not x * (clip_norm / norm): infinite elements become NaN and the others 0, as in TensorFlow.
+  return divide(multiply(x, clip_norm), maximum(root(reduce_sum(square(x))), clip_norm));
+}
+
+Tensor global_norm(InList tensors) {
+  const CallSiteScope site(tensors.where());
+  return norm_of(tensors.tensors());
+}
+
+std::pair<std::vector<Tensor>, Tensor> clip_by_global_norm(InList tensors, double clip_norm) {
+  check_limit(clip_norm, tensors.where());
+  const CallSiteScope site(tensors.where());
+  const Tensor norm = norm_of(tensors.tensors());
+  // norm - norm is 0, but NaN where the norm is not finite.
+  const Tensor scale = add(divide(clip_norm, maximum(norm, clip_norm)), subtract(norm, norm));
+  std::vector<Tensor> clipped;
+  for (const Tensor& tensor : tensors.tensors()) clipped.push_back(tensor ? multiply(tensor, scale) : Tensor());
+  return {std::move(clipped), norm};
+}
+
+}  // namespace tapestry
