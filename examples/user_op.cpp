@@ -1,0 +1,45 @@
+// An op of one's own, made outside the library: its shape, its kernel and its gradient. From then on it is like any
+// other: it broadcasts errors with the line of the call, is recorded by tapes, and can be differentiated twice.
+#include <iostream>
+
+#include <tapestry/tapestry.hpp>
+
+const tp::Op& cube_op = tp::register_op({
+    .name = "Cube",
+    .infer = tp::same_shape,
+    .cpu =
+        [](const tp::Call& call) {
+          const auto* x = call.input(0).data<double>();
+          auto* y = call.output_data<double>();
+          for (std::int64_t i = 0; i < call.input(0).size(); ++i) y[i] = x[i] * x[i] * x[i];
+        },
+    .gradient = [](const tp::Call& call, const tp::Tensor& g) -> tp::Tensors {
+      return {g * 3.0 * tp::square(call.input(0))};
+    },
+});
+
+tp::Tensor cube(tp::In x) { return tp::apply(cube_op, {x}); }
+
+int main() {
+  auto x = tp::tensor<double>({1, 2, 3});
+  tp::GradientTape outer;
+  outer.watch(x);
+  tp::GradientTape inner;
+  inner.watch(x);
+  auto y = cube(x);
+  auto first = inner.gradient(y, x);
+  auto second = outer.gradient(first, x);
+  std::cout << "x^3    " << y << '\n' << "3 x^2  " << first << '\n' << "6 x    " << second << '\n';
+
+  try {
+    cube(tp::tensor({1, 2}));
+  } catch (const tp::Error& error) {
+    std::cout << error.what() << '\n';
+  }
+}
+
+// Output:
+// x^3    [ 1.  8. 27.]
+// 3 x^2  [ 3. 12. 27.]
+// 6 x    [ 6. 12. 18.]
+// data<float64>() of a int32 tensor [Op:Cube] at user_op.cpp:...

@@ -1,0 +1,53 @@
+#include "io/gzip.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <system_error>
+
+#include <zlib.h>
+
+namespace tapestry::io {
+namespace {
+
+gzFile handle(void* file) { return static_cast<gzFile>(file); }
+
+}  // namespace
+
+void InputFile::Close::operator()(void* file) const { gzclose(handle(file)); }
+
+InputFile::InputFile(const std::filesystem::path& path, Where where) : path_(path), where_(where) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    throw NotFoundError(detail::join("There is no file ", path.string()), where);
+  file_.reset(gzopen(path.c_str(), "rb"));
+  if (!file_)
+    throw FailedPreconditionError(
+        detail::join("Cannot read ", path.string(), ": ", std::generic_category().message(errno)), where);
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  // Deflate packs at most 258 bytes into two bits: 1032 to 1. A file that is not packed is read as it is.
+  most_bytes_ = static_cast<std::int64_t>(size) * (gzdirect(handle(file_.get())) ? 1 : 1032);
+}
+
+std::size_t InputFile::read(std::span<std::byte> bytes) {
+  std::size_t total = 0;
+  while (total < bytes.size()) {
+    const auto room = static_cast<unsigned>(std::min<std::size_t>(bytes.size() - total, 1U << 30));
+    const int count = gzread(handle(file_.get()), bytes.data() + total, room);
+    // zlib tells of data that stop early only after all that was there has been read.
+    int code = Z_OK;
+    std::string reason = gzerror(handle(file_.get()), &code);
+    if (count < 0 || code == Z_BUF_ERROR) {
+      const std::string name = path_.string() + ": ";
+      if (reason.starts_with(name)) reason.erase(0, name.size());
+      throw DataLossError(
+          detail::join(path_.string(), " is damaged: ", code == Z_BUF_ERROR ? "its packed data stop early" : reason),
+          where_);
+    }
+    if (count == 0) break;
+    total += static_cast<std::size_t>(count);
+  }
+  return total;
+}
+
+}  // namespace tapestry::io
