@@ -1,0 +1,62 @@
+#!/bin/bash
+# Installs the built tree into a fresh folder, builds hello.cpp against it as a user would, and compares what it prints.
+# usage: run.sh KIND BUILD_DIR MESON CXX      KIND: meson | cmake | pkgconfig | subproject
+set -euo pipefail
+kind=$1 build=$2 meson=$3 cxx=$4
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export CXX=$cxx
+
+install_tree() {
+  $meson install -C "$build" --no-rebuild --quiet --destdir "$work/root"
+  local pc
+  pc=$(find "$work/root" -name tapestry.pc)
+  PKG_CONFIG_PATH=$(dirname "$pc")
+  libdir=$(dirname "$PKG_CONFIG_PATH")
+  prefix=$(dirname "$(dirname "$(find "$work/root" -path '*/include/tapestry' -type d)")")
+  export PKG_CONFIG_PATH
+}
+
+check() { # check PROGRAM: it runs with the installed shared library and prints hello.txt
+  LD_LIBRARY_PATH=$libdir "$1" | diff "$here/hello.txt" - || { echo "$1 printed something else"; exit 1; }
+  echo "ok: $kind: ${1##*/}"
+}
+
+check_static() { # check_static PROGRAM: as check, and without the shared library
+  if ldd "$1" | grep tapestry; then
+    echo "$1 links the shared library"
+    exit 1
+  fi
+  check "$1"
+}
+
+case $kind in
+meson)
+  install_tree
+  $meson setup "$work/build" "$here/meson"
+  $meson compile -C "$work/build"
+  check "$work/build/hello"
+  ;;
+cmake)
+  install_tree
+  cmake -S "$here/cmake" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix"
+  cmake --build "$work/build"
+  check "$work/build/hello"
+  check_static "$work/build/hello_static"
+  ;;
+pkgconfig)
+  install_tree
+  make -C "$work" -f "$here/pkgconfig/Makefile" VPATH="$here/pkgconfig" hello hello_static
+  check "$work/hello"
+  check_static "$work/hello_static"
+  ;;
+subproject)
+  # Configures only: to build it would compile the library a second time.
+  mkdir "$work/project"
+  cp -r "$here/meson" "$here/hello.cpp" "$work/project"
+  mkdir "$work/project/meson/subprojects"
+  ln -s "$(cd "$here/../.." && pwd)" "$work/project/meson/subprojects/tapestry"
+  $meson setup "$work/build" "$work/project/meson" --force-fallback-for=tapestry
+  ;;
+esac

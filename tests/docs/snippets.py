@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Compiles and runs every C++ snippet of the given Markdown pages.
+
+A ```cpp block is a program; one without `main` is taken as the body of it. Where the next block is ```text, the program
+must print exactly that. Usage: snippets.py COMPILER LIBRARY_FOLDER INCLUDE_FOLDER PAGE..."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+WRAPPED = """#include <iostream>
+#include <tapestry/tapestry.hpp>
+int main() {{
+{body}
+}}
+"""
+
+
+def snippets(page):
+    """Yields (line, code, expected output or None) for each C++ block of a page."""
+    text = page.read_text()
+    blocks = list(re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    for block, following in zip(blocks, blocks[1:] + [None]):
+        if block[1] != "cpp":
+            continue
+        between = text[block.end():following.start()] if following else ""
+        expected = following[2] if following and following[1] == "text" and "#" not in between else None
+        yield text.count("\n", 0, block.start()) + 1, block[2], expected
+
+
+def run(compiler, libraries, includes, code, folder):
+    source, program = folder / "snippet.cpp", folder / "snippet"
+    source.write_text(code if re.search(r"\bmain\(", code) else WRAPPED.format(body=code))
+    command = compiler.split() + ["-std=c++20", "-O1", f"-I{includes}", str(source), "-o", str(program), f"-L{libraries}",
+                                  "-ltapestry", f"-Wl,-rpath,{libraries}"]
+    built = subprocess.run(command, capture_output=True, text=True)
+    if built.returncode:
+        return False, built.stderr
+    ran = subprocess.run([str(program)], capture_output=True, text=True, cwd=folder, timeout=120)
+    return ran.returncode == 0, ran.stdout if ran.returncode == 0 else ran.stdout + ran.stderr
+
+
+def main(compiler, libraries, includes, *pages):
+    passed = failed = 0
+    for page in map(pathlib.Path, pages):
+        for line, code, expected in snippets(page):
+            with tempfile.TemporaryDirectory() as folder:
+                good, output = run(compiler, libraries, includes, code, pathlib.Path(folder))
+            if good and expected is not None and output.rstrip() != expected.rstrip():
+                good, output = False, f"printed\n{output}\ninstead of\n{expected}"
+            passed, failed = passed + good, failed + (not good)
+            if not good:
+                print(f"{page}:{line}: {output}", file=sys.stderr)
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0 or passed == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

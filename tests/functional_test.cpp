@@ -1,0 +1,253 @@
+// The functional forms: grad, value_and_grad, hessian, vjp, jvp, custom_gradient, recompute.
+
+#include <thread>
+
+#include "expect.hpp"
+#include "tapestry/ops.hpp"
+#include "tapestry/random.hpp"
+#include "tapestry/tape.hpp"
+
+using namespace tapestry;
+using namespace tapestry::test;
+
+namespace {
+
+Tensor f64(const Init& value) { return tensor<double>(value); }
+
+const Tensor weights = f64({{1, 2, -1}, {0.5, -1, 2}});
+
+/// From [3] to [2], with derivatives of every order.
+Tensor curve(const Tensor& x) { return sin(matmul(weights, x)) * exp(reduce_sum(x) * 0.3); }
+
+TEST_CASE("grad and value_and_grad") {
+  const Tensor x = f64({1, 2});
+  check_values(grad([](const Tensor& v) { return reduce_sum(v * v * v); })(x), {3, 12});
+  const auto f = [](const Tensor& a, const Tensor& b) { return reduce_sum(a * a * b); };
+  const auto [value, gradients] = value_and_grad(f)(x, f64({3, 4}));
+  CHECK(value.item<double>() == 19);
+  static_assert(std::is_same_v<std::remove_cvref_t<decltype(gradients)>, std::array<Tensor, 2>>);
+  check_values(gradients[0], {6, 16});
+  check_values(gradients[1], {1, 4});
+}
+
+TEST_CASE("of Variables, trainable or not") {
+  const Variable w({1.0, 2.0}), b(0.5, {.trainable = false});
+  const auto [value, gradients] =
+      value_and_grad([](const Tensor& v, const Tensor& c) { return reduce_sum(v * v + c); })(w, b);
+  CHECK(value.item<float>() == 6);
+  check_values(gradients[0], {2, 4});
+  check_values(gradients[1], {2});
+}
+
+TEST_CASE("grad of grad") {
+  const auto f = [](const Tensor& x) { return sin(x); };
+  CHECK(agree(grad(grad(grad(f)))(f64(0.4)).item<double>(), -std::cos(0.4), 1e-15));
+}
+
+TEST_CASE("hessian") {
+  const auto f = [](const Tensor& x) { return reduce_sum(curve(x) * curve(x)); };
+  const Tensor x = f64({0.3, -0.2, 0.7});
+  const Tensor h = hessian(f)(x);
+  CHECK(to_string(h.shape()) == "[3,3]");
+  const double step = 1e-5;
+  for (int j = 0; j < 3; ++j) {
+    std::vector<double> up = values(x), down = up;
+    up[static_cast<std::size_t>(j)] += step;
+    down[static_cast<std::size_t>(j)] -= step;
+    check_values(h(all, j), values((grad(f)(f64(up)) - grad(f)(f64(down))) / (2 * step)), 1e-8);
+  }
+  check_same(h, transpose(h), 1e-13);
+}
+
+TEST_CASE("hessian of a linear and of a constant function is zero, of x's shape twice") {
+  const Tensor x = f64({{1, 2}});
+  const Tensor linear = hessian([](const Tensor& v) { return reduce_sum(v); })(x);
+  CHECK(to_string(linear.shape()) == "[1,2,1,2]");
+  check_values(linear, {0, 0, 0, 0});
+  check_values(hessian([](const Tensor&) { return f64(1.0); })(x), {0, 0, 0, 0});
+}
+
+TEST_CASE("vjp") {
+  const Tensor x = f64({0.3, -0.2, 0.7}), v = f64({2, -1});
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor jacobian = tape.jacobian(curve(x), x);
+  const auto [y, pulled] = vjp(curve, x, v);
+  check_same(y, curve(x));
+  check_same(pulled, matmul(v, jacobian), 1e-14);
+  check_same(vjp(curve)(x, v).second, pulled);
+}
+
+TEST_CASE("a pullback can be called again, later, and from anywhere") {
+  const Tensor x = f64({0.3, -0.2, 0.7}), v = f64({2, -1});
+  const auto [y, pullback] = vjp(curve, x);
+  const Tensor expected = vjp(curve, x, v).second;
+  check_same(pullback(v), expected);
+  const Tensor between = curve(x) * 2.0;
+  check_same(pullback(v * 2.0), expected * 2.0);
+  Tensor elsewhere;
+  std::thread([&, &pullback = pullback] { elsewhere = pullback(v); }).join();
+  check_same(elsewhere, expected);
+}
+
+TEST_CASE("jvp against a difference in the direction") {
+  const Tensor x = f64({0.3, -0.2, 0.7}), v = f64({1, 2, -0.5});
+  const auto [y, pushed] = jvp(curve, x, v);
+  check_same(y, curve(x));
+  const double h = 1e-6;
+  check_values(pushed, values((curve(x + v * h) - curve(x - v * h)) / (2 * h)), 1e-9);
+  check_same(jvp(curve)(x, v).second, pushed);
+  check_values(jvp([](const Tensor&) { return f64({1, 1}); }, x, v).second, {0, 0});
+  CHECK_THROWS_AS(jvp(curve, x, f64({1, 2})), InvalidArgumentError);
+}
+
+TEST_SUITE("custom_gradient") {
+  const auto log1pexp = custom_gradient([](const Tensor& x) -> CustomGradient {
+    const Tensor e = exp(x);
+    return {log(1.0 + e), [=](const Tensor& g) -> Tensors { return {g * (1.0 - 1.0 / (1.0 + e))}; }};
+  });
+
+  TEST_CASE("replaces the gradient that the ops would have") {
+    const Tensor x = f64({0.0, 1000.0});  // where the plain gradient of the second is inf / inf
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    check_values(tape.gradient(log1pexp(x), x), {0.5, 1});
+    CHECK(std::isnan(values(tape.gradient(log(1.0 + exp(x)), x))[1]));
+  }
+
+  TEST_CASE("is differentiated again, as its gradient is made of ops") {
+    const Tensor x = f64(0.5);
+    const double s = 1 / (1 + std::exp(-0.5));
+    CHECK(agree(grad(grad(log1pexp))(x).item<double>(), s * (1 - s), 1e-15));
+    CHECK(agree(grad(grad(grad(log1pexp)))(x).item<double>(), s * (1 - s) * (1 - 2 * s), 1e-14));
+  }
+
+  TEST_CASE("with several arguments, of which some have no gradient") {
+    const auto f = custom_gradient([](const Tensor& a, const Tensor& b) -> CustomGradient {
+      return {a * b, [=](const Tensor& g) -> Tensors { return {g * 100.0, Tensor()}; }};
+    });
+    const Tensor a = f64(2.0), b = f64(3.0);
+    GradientTape tape;
+    tape.watch({a, b});
+    const auto [da, db] = tape.gradient(f(a, b), a, b);
+    CHECK(da.item<double>() == 100);
+    CHECK_FALSE(db);
+  }
+
+  TEST_CASE("an argument that is returned as it is") {
+    const auto scaled = custom_gradient([](const Tensor& x) -> CustomGradient {
+      return {x, [](const Tensor& g) -> Tensors { return {g * 7.0}; }};
+    });
+    const Tensor x = f64(2.0);
+    GradientTape tape;
+    tape.watch(x);
+    CHECK(tape.gradient(scaled(x), x).item<double>() == 7);
+  }
+
+  TEST_CASE("of a Variable") {
+    const Variable w(1.5);
+    GradientTape tape;
+    const Tensor y = log1pexp(w);
+    CHECK(agree(tape.gradient(y, w).item<double>(), 1 / (1 + std::exp(-1.5)), 1e-7));
+  }
+
+  TEST_CASE("a wrong number of gradients is named") {
+    const auto f = custom_gradient([](const Tensor& x) -> CustomGradient {
+      return {x * x, [](const Tensor& g) -> Tensors { return {g, g}; }};
+    });
+    const Tensor x = f64(2.0);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = f(x);
+    const auto error = caught<InvalidArgumentError>([&] { tape.gradient(y, x); });
+    CHECK(error.message() == "Num gradients 2 generated for op CustomGradient do not match num inputs 1");
+    CHECK(to_string(error.where()).starts_with("functional_test.cpp:"));
+  }
+}
+
+TEST_SUITE("recompute") {
+  Tensor layers(const Tensor& x, int count) {
+    Tensor y = x;
+    for (int i = 0; i < count; ++i) y = tanh(y * 1.1) + x;
+    return y;
+  }
+
+  TEST_CASE("the same value and gradient, of arguments and of Variables, from less memory") {
+    const Tensor x = linspace(-1.0, 1.0, 1000, {.dtype = float64});
+    const Variable w(1.5, {.dtype = float64}), frozen(0.5, {.trainable = false, .dtype = float64});
+    const auto f = [&](const Tensor& v) { return layers(v * w, 10) * w * frozen; };
+
+    GradientTape plain;
+    plain.watch(x);
+    const Tensor y = f(x);
+    const std::size_t plain_bytes = plain.bytes();
+    const auto [dx, dw] = plain.gradient(y, x, w);
+
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor again = recompute(f)(x);
+    CHECK(tape.size() == 1);
+    CHECK(tape.bytes() < plain_bytes / 5);
+    const auto [rx, rw] = tape.gradient(again, x, w);
+    check_same(again, y);
+    check_same(rx, dx);
+    check_same(rw, dw);
+  }
+
+  TEST_CASE("second derivatives, and nested") {
+    const auto f = [](const Tensor& x) { return layers(x, 3); };
+    const auto once = recompute(f);
+    const auto twice = recompute([&](const Tensor& x) { return once(once(x)); });
+    const Tensor x = f64(0.3);
+    check_same(grad(grad(once))(x), grad(grad(f))(x), 1e-14);
+    check_same(grad(grad(twice))(x), grad(grad([&](const Tensor& v) { return f(f(v)); }))(x), 1e-14);
+  }
+
+  TEST_CASE("several arguments, some of which are not asked for") {
+    const Tensor a = f64(2.0), b = f64(3.0), whole = tensor(4);
+    const auto f = recompute([](const Tensor& p, const Tensor& q, const Tensor& n) { return p * p * q * n; });
+    GradientTape tape({.persistent = true});
+    tape.watch(b);
+    const Tensor y = f(a, b, whole);
+    CHECK(y.item<double>() == 48);
+    CHECK(tape.gradient(y, b).item<double>() == 16);
+    CHECK_FALSE(tape.gradient(y, a));
+  }
+
+  TEST_CASE("a Variable that has been assigned since: the gradient is that of the value that was read") {
+    Variable w(2.0, {.dtype = float64});
+    const Tensor x = f64(3.0);
+    const auto f = recompute([&](const Tensor& v) { return v * w * w; });
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = f(x);
+    w.assign(100.0);
+    const auto [dx, dw] = tape.gradient(y, x, w);
+    CHECK(dx.item<double>() == 4);
+    CHECK(dw.item<double>() == 12);
+  }
+
+  TEST_CASE("one tensor in several places has one gradient") {
+    const Variable w(3.0, {.dtype = float64});
+    const auto f = recompute([&](const Tensor& a, const Tensor& b) { return a * b * w; });
+    const Tensor x = f64(2.0);
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    CHECK(tape.gradient(f(x, x), x).item<double>() == 12);
+    CHECK(tape.gradient(f(w, w), w).item<double>() == 27);
+  }
+
+  TEST_CASE("random numbers are the same the second time, and those after it do not change") {
+    const Tensor x = ones({100});
+    const auto f = recompute([](const Tensor& v) { return v * random::uniform({100}); });
+    random::seed(1);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = f(x);
+    const random::State after = random::state();
+    check_same(tape.gradient(y, x), y);
+    CHECK(random::state() == after);
+  }
+}
+
+}  // namespace

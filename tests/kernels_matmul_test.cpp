@@ -1,0 +1,176 @@
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "backend/cpu/blas.hpp"
+#include "backend/cpu/levels.hpp"
+#include "kernels_support.hpp"
+
+extern "C" {
+int openblas_get_num_threads();
+char* openblas_get_corename();
+}
+
+using namespace tapestry;
+using namespace tapestry::testing;
+
+namespace {
+
+struct Case {
+  Shape batch;
+  std::int64_t m, n, k;
+};
+
+Shape matrix(const Shape& batch, std::int64_t rows, std::int64_t columns, bool transposed = false) {
+  Shape shape = batch;
+  shape.push_back(transposed ? columns : rows);
+  shape.push_back(transposed ? rows : columns);
+  return shape;
+}
+
+std::vector<double> reference(const Tensor& a, const Tensor& b, bool ta, bool tb, const Shape& shape, std::int64_t k) {
+  std::vector<double> result;
+  const auto at = [](const Tensor& x, std::vector<std::int64_t> index, std::int64_t i, std::int64_t j,
+                     bool transposed) {
+    index[index.size() - 2] = transposed ? j : i;
+    index[index.size() - 1] = transposed ? i : j;
+    std::int64_t offset = 0;
+    for (std::size_t axis = 0; axis < index.size(); ++axis) offset += index[axis] * x.strides()[axis];
+    return element(x, offset);
+  };
+  for_each_index(shape, {}, [&](const std::vector<std::int64_t>& index, std::int64_t) {
+    double sum = 0;
+    const std::int64_t i = index[index.size() - 2], j = index[index.size() - 1];
+    for (std::int64_t p = 0; p < k; ++p) sum += at(a, index, i, p, ta) * at(b, index, p, j, tb);
+    result.push_back(sum);
+  });
+  return result;
+}
+
+void check(const Tensor& a, const Tensor& b, bool ta, bool tb, const Case& c) {
+  const Tensor y = empty(a.dtype(), matrix(c.batch, c.m, c.n));
+  cpu_backend().gemm(a, b, ta, tb, y);
+  const auto expected = reference(a, b, ta, tb, y.shape(), c.k), got = values(y);
+  double worst = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    double want = expected[i];
+    if (a.dtype() == uint8) want = static_cast<std::uint8_t>(static_cast<std::int64_t>(want));
+    if (!(std::abs(got[i] - want) <= worst)) worst = std::abs(got[i] - want);
+  }
+  CAPTURE(to_string(a.dtype()));
+  CAPTURE(c.m);
+  CAPTURE(c.n);
+  CAPTURE(c.k);
+  CAPTURE(ta);
+  CAPTURE(tb);
+  const double size = static_cast<double>(c.k) + 1;
+  REQUIRE(worst <= (a.dtype() == float32 ? 4e-4 * size : a.dtype() == float64 ? 1e-12 * size : 0.0));
+}
+
+}  // namespace
+
+TEST_CASE("products agree with three loops: sizes, transposes, layouts, batches, dtypes") {
+  std::vector<Case> cases;
+  for (const std::int64_t m : {1, 2, 5, 33})
+    for (const std::int64_t n : {1, 2, 3, 8, 17})
+      for (const std::int64_t k : {1, 2, 4, 8, 19}) cases.push_back({{}, m, n, k});
+  for (const Case& c : {Case{{}, 0, 3, 4}, Case{{}, 3, 0, 4}, Case{{}, 3, 4, 0}, Case{{0}, 2, 2, 2}, Case{{3}, 2, 5, 0},
+                        Case{{3}, 4, 5, 6}, Case{{2, 3}, 1, 7, 5}, Case{{2, 1, 3}, 6, 1, 5}, Case{{2, 2}, 20, 4, 2},
+                        Case{{1, 2, 1, 2, 1, 2}, 3, 3, 3}, Case{{}, 70, 90, 40}, Case{{}, 200, 4, 2}})
+    cases.push_back(c);
+  for (const DType dtype : {uint8, int32, int64, float32, float64}) {
+    for (const Case& c : cases) {
+      for (const bool ta : {false, true}) {
+        for (const bool tb : {false, true}) {
+          const Tensor a = random_tensor(dtype, matrix(c.batch, c.m, c.k, ta), 1);
+          const Tensor b = random_tensor(dtype, matrix(c.batch, c.k, c.n, tb), 2);
+          check(a, b, ta, tb, c);
+          check(twisted(a), b, ta, tb, c);
+          check(a, twisted(b), ta, tb, c);
+          check(repeated(a, 1), repeated(b, 3), ta, tb, c);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a batch that shares one operand") {
+  for (const DType dtype : {int32, float32, float64}) {
+    for (const bool ta : {false, true}) {
+      const Case c{{4, 3}, 5, 6, 7};
+      const Tensor a = random_tensor(dtype, matrix(c.batch, c.m, c.k, ta), 1);
+      const Tensor b = random_tensor(dtype, matrix(c.batch, c.k, c.n), 2);
+      check(a, repeated(b, 3), ta, false, c);
+      check(repeated(a, 3), b, ta, false, c);
+      check(a, repeated(twisted(b), 3), ta, false, c);
+      check(repeated(a, 1), repeated(b, 2), ta, false, c);
+    }
+  }
+}
+
+TEST_CASE("large products are cut the same way for any number of threads") {
+  for (const DType dtype : float_dtypes) {
+    const Case c{{}, 300, 290, 110};
+    const Tensor a = random_tensor(dtype, {c.m, c.k}, 1), b = random_tensor(dtype, {c.k, c.n}, 2);
+    check(a, b, false, false, c);
+    CHECK(same_for_any_threads(dtype, {c.m, c.n}, [&](const Tensor& y) { cpu_backend().gemm(a, b, false, false, y); }));
+    const Tensor wide = random_tensor(dtype, {700, 800}, 3), row = random_tensor(dtype, {1, 700}, 4);
+    check(row, wide, false, false, {{}, 1, 800, 700});
+    check(wide, row, true, true, {{}, 800, 1, 700});
+    check(row, wide, false, false, {{}, 1, 800, 700});
+    CHECK(same_for_any_threads(dtype, {1, 800},
+                               [&](const Tensor& y) { cpu_backend().gemm(row, wide, false, false, y); }));
+    CHECK(
+        same_for_any_threads(dtype, {800, 1}, [&](const Tensor& y) { cpu_backend().gemm(wide, row, true, true, y); }));
+    const Tensor many = random_tensor(dtype, {50, 40, 30}, 5), others = random_tensor(dtype, {50, 30, 20}, 6);
+    check(many, others, false, false, {{50}, 40, 20, 30});
+    CHECK(same_for_any_threads(dtype, {50, 40, 20},
+                               [&](const Tensor& y) { cpu_backend().gemm(many, others, false, false, y); }));
+  }
+  const Tensor a = random_tensor(int64, {100, 90}, 1), b = random_tensor(int64, {90, 1100}, 2);
+  check(a, b, false, false, {{}, 100, 1100, 90});
+}
+
+TEST_CASE("whole numbers wrap") {
+  const Tensor a = tensor_of(int32, {1, 2}, {65536, 3}), b = tensor_of(int32, {2, 1}, {65536, 5});
+  const Tensor y = empty(int32, {1, 1});
+  cpu_backend().gemm(a, b, false, false, y);
+  CHECK(values(y)[0] == 15);
+}
+
+TEST_CASE("NaN is not lost beside a zero, nor what the output held kept") {
+  const double nan = std::nan("");
+  for (const DType dtype : float_dtypes) {
+    for (const std::int64_t m : {1, 3, 40}) {
+      for (const std::int64_t n : {1, 4, 50}) {
+        for (const std::int64_t k : {1, 2, 60}) {
+          std::vector<double> numbers(static_cast<std::size_t>(k * n), 1);
+          numbers.back() = nan;
+          const Tensor zeros = tensor_of(dtype, {m, k}, std::vector<double>(static_cast<std::size_t>(m * k), 0));
+          const Tensor y = tensor_of(dtype, {m, n}, std::vector<double>(static_cast<std::size_t>(m * n), nan));
+          cpu_backend().gemm(zeros, tensor_of(dtype, {k, n}, numbers), false, false, y);
+          const auto got = values(y);
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            const bool last = static_cast<std::int64_t>(i) % n == n - 1;
+            CHECK(std::isnan(got[i]) == last);
+          }
+          std::vector<double> left(static_cast<std::size_t>(m * k), 1);
+          left.back() = nan;
+          cpu_backend().gemm(tensor_of(dtype, {m, k}, left),
+                             tensor_of(dtype, {k, n}, std::vector<double>(static_cast<std::size_t>(k * n), 0)), false,
+                             false, y);
+          CHECK(std::isnan(values(y).back()));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("OpenBLAS runs in one thread, on kernels that suit the processor") {
+  host::prepare_blas();
+  CHECK(openblas_get_num_threads() == 1);
+  if (host::cpu_level() >= host::Level::v3 && !std::getenv("OPENBLAS_CORETYPE"))
+    CHECK(std::string(openblas_get_corename()) != "Prescott");
+}

@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "kernels_support.hpp"
+
+using namespace tapestry;
+using namespace tapestry::testing;
+
+namespace {
+
+const std::vector<Shape> shapes = {
+    {}, {1}, {7}, {3, 5}, {2, 3, 64}, {5, 1}, {4, 100}, {2, 9000}, {2, 1, 2, 1, 2, 1, 2, 5}};
+
+/// Calls f(first element, length) for every row.
+template <class F>
+void for_rows(const Shape& shape, const F& f) {
+  const std::int64_t length = shape.rank() > 0 ? shape.back() : 1;
+  for (std::int64_t i = 0; i < shape.size(); i += length)
+    f(static_cast<std::size_t>(i), static_cast<std::size_t>(length));
+}
+
+void check(const Tensor& got, const std::vector<double>& expected) {
+  const auto numbers = values(got);
+  REQUIRE(numbers.size() == expected.size());
+  const double tolerance = got.dtype() == float32 ? 2e-5 : 1e-12;
+  double worst = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    worst = std::max(worst, std::abs(numbers[i] - expected[i]) / (1 + std::abs(expected[i])));
+  CAPTURE(to_string(got.shape()));
+  CHECK(worst <= tolerance);
+}
+
+Shape row_shape(Shape shape) {
+  if (shape.rank() > 0) shape.set(shape.rank() - 1, 1);
+  return shape;
+}
+
+}  // namespace
+
+TEST_CASE("softmax and its gradient") {
+  for (const DType dtype : float_dtypes) {
+    for (const Shape& shape : shapes) {
+      for (const bool logarithm : {false, true}) {
+        const Tensor x = random_tensor(dtype, shape, 1), g = random_tensor(dtype, shape, 2);
+        std::vector<double> expected = values(x);
+        for_rows(shape, [&](std::size_t begin, std::size_t length) {
+          double largest = expected[begin], total = 0;
+          for (std::size_t i = 0; i < length; ++i) largest = std::max(largest, expected[begin + i]);
+          for (std::size_t i = 0; i < length; ++i) total += std::exp(expected[begin + i] - largest);
+          for (std::size_t i = 0; i < length; ++i) {
+            double& value = expected[begin + i];
+            value = logarithm ? value - largest - std::log(total) : std::exp(value - largest) / total;
+          }
+        });
+        const Tensor y = empty(dtype, shape);
+        cpu_backend().softmax(twisted(x), logarithm, y);
+        check(y, expected);
+
+        const auto gradient = values(g);
+        const auto output = values(y);
+        for_rows(shape, [&](std::size_t begin, std::size_t length) {
+          double total = 0;
+          for (std::size_t i = begin; i < begin + length; ++i) total += gradient[i] * (logarithm ? 1 : output[i]);
+          for (std::size_t i = begin; i < begin + length; ++i)
+            expected[i] = logarithm ? gradient[i] - std::exp(output[i]) * total : (gradient[i] - total) * output[i];
+        });
+        const Tensor dx = empty(dtype, shape);
+        cpu_backend().softmax_grad(y, twisted(g), logarithm, dx);
+        check(dx, expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("softmax of extreme rows") {
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  for (const DType dtype : float_dtypes) {
+    const Tensor y = empty(dtype, {4, 2});
+    cpu_backend().softmax(tensor_of(dtype, {4, 2}, {1e5, 1e5, -1e30, 1e30, -infinity, 3, nan, 1}), false, y);
+    const auto got = values(y);
+    CHECK(std::vector<double>(got.begin(), got.begin() + 6) == std::vector<double>{0.5, 0.5, 0, 1, 0, 1});
+    CHECK(std::isnan(got[6]));
+    CHECK(std::isnan(got[7]));
+    cpu_backend().softmax(tensor_of(dtype, {4, 2}, {1000, 0, 0, 1000, 5, 5, 0, 0}), true, y);
+    CHECK(values(y)[1] == -1000);
+    CHECK(values(y)[4] == doctest::Approx(-std::log(2.0)));
+  }
+  const Tensor nothing = empty(float32, {3, 0});
+  cpu_backend().softmax(nothing, false, nothing);
+}
+
+TEST_CASE("normalization and its gradient") {
+  const double epsilon = 1e-3;
+  for (const DType dtype : float_dtypes) {
+    for (const Shape& shape : shapes) {
+      const Tensor x = random_tensor(dtype, shape, 1), g = random_tensor(dtype, shape, 2);
+      std::vector<double> expected = values(x), means, scales;
+      for_rows(shape, [&](std::size_t begin, std::size_t length) {
+        double mean = 0, variance = 0;
+        const auto count = static_cast<double>(length);
+        for (std::size_t i = begin; i < begin + length; ++i) mean += expected[i] / count;
+        for (std::size_t i = begin; i < begin + length; ++i)
+          variance += (expected[i] - mean) * (expected[i] - mean) / count;
+        const double scale = 1 / std::sqrt(variance + epsilon);
+        for (std::size_t i = begin; i < begin + length; ++i) expected[i] = (expected[i] - mean) * scale;
+        means.push_back(mean);
+        scales.push_back(scale);
+      });
+      const Tensor y = empty(dtype, shape), mean = empty(dtype, row_shape(shape)),
+                   rstd = empty(dtype, row_shape(shape));
+      cpu_backend().normalize(twisted(x), epsilon, y, mean, rstd);
+      check(y, expected);
+      check(mean, means);
+      check(rstd, scales);
+
+      const auto output = values(y), gradient = values(g), scale = values(rstd);
+      std::size_t row = 0;
+      for_rows(shape, [&](std::size_t begin, std::size_t length) {
+        double first = 0, second = 0;
+        const auto count = static_cast<double>(length);
+        for (std::size_t i = begin; i < begin + length; ++i) {
+          first += gradient[i] / count;
+          second += gradient[i] * output[i] / count;
+        }
+        for (std::size_t i = begin; i < begin + length; ++i)
+          expected[i] = scale[row] * (gradient[i] - first - output[i] * second);
+        ++row;
+      });
+      const Tensor dx = empty(dtype, shape);
+      cpu_backend().normalize_grad(twisted(y), twisted(rstd), twisted(g), dx);
+      check(dx, expected);
+    }
+  }
+  const Tensor mean = empty(float32, {3, 1}), rstd = empty(float32, {3, 1}), none = empty(float32, {3, 0});
+  cpu_backend().normalize(none, epsilon, none, mean, rstd);
+  CHECK(std::isnan(values(mean)[2]));
+}
+
+TEST_CASE("rows do not depend on the number of threads") {
+  for (const DType dtype : float_dtypes) {
+    const Tensor x = random_tensor(dtype, {300, 333}, 1), g = random_tensor(dtype, {300, 333}, 2);
+    const Tensor y = empty(dtype, x.shape()), mean = empty(dtype, {300, 1}), rstd = empty(dtype, {300, 1});
+    Backend& backend = cpu_backend();
+    CHECK(same_for_any_threads(dtype, x.shape(), [&](const Tensor& to) { backend.softmax(x, false, to); }));
+    CHECK(same_for_any_threads(dtype, x.shape(), [&](const Tensor& to) { backend.softmax_grad(x, g, true, to); }));
+    CHECK(
+        same_for_any_threads(dtype, x.shape(), [&](const Tensor& to) { backend.normalize(x, 1e-5, to, mean, rstd); }));
+    backend.normalize(x, 1e-5, y, mean, rstd);
+    CHECK(same_for_any_threads(dtype, x.shape(), [&](const Tensor& to) { backend.normalize_grad(y, rstd, g, to); }));
+  }
+}

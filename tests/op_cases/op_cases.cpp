@@ -1,0 +1,44 @@
+#include "op_cases/op_cases.hpp"
+
+#include <random>
+
+namespace tapestry::test {
+namespace {
+
+std::vector<double> draw(const Shape& shape, unsigned seed) {
+  std::mt19937 engine(seed);  // the standard fixes its numbers, but not those of its distributions
+  std::vector<double> uniform(static_cast<std::size_t>(shape.size()));
+  for (double& u : uniform) u = (static_cast<double>(engine()) + 0.5) / 4294967296.0;
+  return uniform;
+}
+
+}  // namespace
+
+Tensor numbers(const Shape& shape, double low, double high, unsigned seed) {
+  std::vector<double> values = draw(shape, seed);
+  for (double& value : values) value = low + (high - low) * value;
+  return tensor(values, shape);
+}
+
+Tensor whole_numbers(const Shape& shape, int low, int high, unsigned seed) {
+  std::vector<std::int64_t> values;
+  for (const double u : draw(shape, seed)) values.push_back(low + static_cast<std::int64_t>(u * (high - low)));
+  return tensor(values, shape);
+}
+
+Tensor booleans(const Shape& shape, unsigned seed) {
+  std::vector<bool> values;
+  for (const double u : draw(shape, seed)) values.push_back(u < 0.5);
+  return tensor(values, shape);
+}
+
+OpCases op_cases() {
+  OpCases all_cases;
+  for (auto family : {math_cases, reduce_cases, array_cases, linalg_cases, nn_cases, random_cases}) {
+    OpCases rows = family();
+    std::move(rows.begin(), rows.end(), std::back_inserter(all_cases));
+  }
+  return all_cases;
+}
+
+}  // namespace tapestry::test

@@ -1,0 +1,294 @@
+// Properties that hold for every op, over the table of op_cases/: values against an independent reference, derivatives of
+// order 1 and 2 against finite differences, shape inference with unknown sizes, views, and another device.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "autodiff/tape_limits.hpp"
+#include "core/make_tensor.hpp"
+#include "dispatch/recorder.hpp"
+#include "op_cases/op_cases.hpp"
+#include "tapestry/ops.hpp"
+#include "tapestry/random.hpp"
+#include "tapestry/tape.hpp"
+#include "toy_backend.hpp"
+
+namespace tapestry::test {
+namespace {
+
+using Inputs = std::vector<Tensor>;
+using Function = std::function<Tensor(const Inputs&)>;
+
+/// Keeps every call that runs while it lives.
+class CallCollector final : public Recorder {
+ public:
+  CallCollector() { recorders().push_back(this); }
+  ~CallCollector() override { recorders().erase(std::find(recorders().begin(), recorders().end(), this)); }
+  CallCollector(const CallCollector&) = delete;
+  CallCollector& operator=(const CallCollector&) = delete;
+  void record(Call&& call) override { calls.push_back(std::move(call)); }
+  void read(const Variable&, Tensor&) override {}
+  std::vector<Call> calls;
+};
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  const Tensor x = detail::on_host(a), y = detail::on_host(b);
+  return x.size() == 0 || std::memcmp(x.impl().data, y.impl().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
+}
+
+/// A function of the arguments whose result is one number: the result's elements, weighted so that none cancels another.
+double weighted_sum(const Tensor& y) {
+  double sum = 0, weight = 0.7;
+  for (const double element : y.to_vector<double>()) {
+    sum += weight * element;
+    weight = std::fmod(weight * 1.37 + 0.11, 1.0) + 0.3;
+  }
+  return sum;
+}
+Tensor weights_of(const Tensor& y) {
+  std::vector<double> weights(static_cast<std::size_t>(y.size()));
+  double weight = 0.7;
+  for (double& each : weights) {
+    each = weight;
+    weight = std::fmod(weight * 1.37 + 0.11, 1.0) + 0.3;
+  }
+  return tensor(weights, y.shape()).cast(y.dtype());
+}
+
+Inputs gradients(const Function& f, const Inputs& inputs) {
+  GradientTape tape;
+  Inputs sources;
+  for (const Tensor& input : inputs) {
+    if (!is_floating(input.dtype())) continue;
+    tape.watch(input);
+    sources.push_back(input);
+  }
+  const Tensor y = f(inputs);
+  return tape.gradient(y, sources, {.output_gradients = weights_of(y), .unconnected = Unconnected::zero});
+}
+
+/// The gradients of all float arguments as one vector, in the style of f itself, so that it can be differentiated again.
+Function gradient_of(const Function& f) {
+  return [f](const Inputs& inputs) {
+    std::vector<Tensor> flat;
+    for (const Tensor& gradient : gradients(f, inputs)) flat.push_back(reshape(gradient, {-1}));
+    return concat(flat, 0);
+  };
+}
+
+/// The derivative along a direction, by central differences, against the gradient's product with that direction.
+void check_derivative(const Function& f, const Inputs& inputs, double tolerance) {
+  const Inputs found = gradients(f, inputs);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!is_floating(inputs[i].dtype())) continue;
+    const Tensor& gradient = found[next++];
+    CAPTURE(i);
+    REQUIRE(gradient.shape() == inputs[i].shape());
+    REQUIRE(gradient.dtype() == inputs[i].dtype());
+    for (unsigned direction = 0; direction < 2; ++direction) {
+      const Tensor d = numbers(inputs[i].shape(), -1, 1, 77 + direction);
+      constexpr double step = 1e-5;
+      Inputs ahead = inputs, behind = inputs;
+      ahead[i] = inputs[i] + step * d;
+      behind[i] = inputs[i] - step * d;
+      const double numeric = (weighted_sum(f(ahead)) - weighted_sum(f(behind))) / (2 * step);
+      const double analytic = reduce_sum(gradient * d).item<double>();
+      CAPTURE(numeric);
+      CAPTURE(analytic);
+      CHECK(std::abs(numeric - analytic) <= tolerance * (1 + std::abs(numeric)));
+    }
+  }
+}
+
+/// The same elements in a view whose memory is not row-major.
+Tensor as_view(const Tensor& x) {
+  if (x.rank() == 0) return stack({x, x}, 0)(1);
+  return flip(flip(x, {0}).contiguous(), {0});
+}
+
+std::string describe(const Call& call) {
+  std::string text = call.type() + "(";
+  for (const Tensor& input : call.inputs()) text += to_string(input.dtype()) + to_string(input.shape()) + " ";
+  return text + to_string(call.attrs()) + ")";
+}
+
+/// All calls of all rows, forward and backward, with all their data.
+std::vector<Call> all_calls() {
+  const std::size_t usual = std::exchange(strip_above_bytes, std::numeric_limits<std::size_t>::max());
+  CallCollector collector;
+  for (const OpCase& row : op_cases()) {
+    if (row.orders > 0) {
+      gradients(row.f, row.inputs);
+    } else {
+      row.f(row.inputs);
+    }
+  }
+  strip_above_bytes = usual;
+  return std::move(collector.calls);
+}
+
+/// Equal but for rounding: a reduction may take the elements of a view in another order.
+bool nearly_equal(const Tensor& a, const Tensor& b) {
+  if (!is_floating(a.dtype()) || a.dtype() != b.dtype() || a.shape() != b.shape()) return same_bits(a, b);
+  const Elements x = a.to_vector<double>(), y = b.to_vector<double>();
+  const double rounding = a.dtype() == float64 ? 1e-13 : 1e-5;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (!(std::abs(x[i] - y[i]) <= rounding * (1 + std::abs(y[i]))) && !(std::isnan(x[i]) && std::isnan(y[i]))) return false;
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("every op computes what its reference does") {
+  for (const OpCase& row : op_cases()) {
+    if (!row.reference) continue;
+    CAPTURE(row.name);
+    std::vector<Elements> arguments;
+    for (const Tensor& input : row.inputs) arguments.push_back(input.to_vector<double>());
+    const Elements expected = row.reference(arguments);
+    const Elements found = row.f(row.inputs).to_vector<double>();
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      CAPTURE(i);
+      if (std::isnan(expected[i])) {
+        CHECK(std::isnan(found[i]));
+      } else if (std::isinf(expected[i])) {
+        CHECK(found[i] == expected[i]);
+      } else {
+        CHECK(std::abs(found[i] - expected[i]) <= 1e-11 * (1 + std::abs(expected[i])));
+      }
+    }
+  }
+}
+
+TEST_CASE("float32 agrees with float64") {
+  for (const OpCase& row : op_cases()) {
+    if (!row.reference) continue;
+    CAPTURE(row.name);
+    Inputs narrow;
+    for (const Tensor& input : row.inputs) narrow.push_back(input.dtype() == float64 ? input.cast(float32) : input);
+    const Tensor wide_result = row.f(row.inputs);
+    const Elements wide = wide_result.to_vector<double>(), found = row.f(narrow).to_vector<double>();
+    REQUIRE(found.size() == wide.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+      if (std::isfinite(wide[i])) CHECK(std::abs(found[i] - wide[i]) <= 2e-4 * (1 + std::abs(wide[i])));
+  }
+}
+
+TEST_CASE("first and second derivatives agree with finite differences") {
+  for (const OpCase& row : op_cases()) {
+    CAPTURE(row.name);
+    if (row.orders >= 1) check_derivative(row.f, row.inputs, row.tolerance);
+    if (row.orders >= 2) check_derivative(gradient_of(row.f), row.inputs, 10 * row.tolerance);
+  }
+}
+
+TEST_CASE("a gradient reads only what its op says it needs") {
+  for (const OpCase& row : op_cases()) {
+    if (row.orders == 0) continue;
+    CAPTURE(row.name);
+    const Inputs expected = gradients(row.f, row.inputs);
+    const std::size_t usual = std::exchange(strip_above_bytes, 0);
+    Inputs found;
+    CHECK_NOTHROW(found = gradients(row.f, row.inputs));
+    strip_above_bytes = usual;
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(same_bits(found[i], expected[i]));
+  }
+}
+
+TEST_CASE("every registered op has a row in the table") {
+  std::set<std::string> covered;
+  for (const Call& call : all_calls()) covered.insert(call.type());
+  CallCollector collector;
+  numbers({2}, -1, 1, 1).to(toy_device());
+  for (const Call& call : collector.calls) covered.insert(call.type());
+  for (const Op* op : registered_ops()) {
+    CAPTURE(op->name);
+    CHECK(covered.contains(op->name));
+  }
+}
+
+TEST_CASE("inference with unknown sizes agrees with inference with known ones") {
+  for (const Call& call : all_calls()) {
+    const std::string what = describe(call);
+    CAPTURE(what);
+    Tensors unknown;
+    for (const Tensor& input : call.inputs()) {
+      Shape shape;
+      for (int i = 0; i < input.rank(); ++i) shape.push_back(-1);
+      unknown.push_back(detail::make_symbolic(input.dtype(), shape));
+    }
+    if (call.type() == "Unpack" || (call.type() == "Squeeze" && !call.attrs().find("axis"))) {
+      // The number of results, or the rank of the result, depends on sizes: without them there is nothing to tell.
+      CHECK_THROWS_AS(call.op().infer(Call(call.op(), unknown, call.attrs(), {})), InvalidArgumentError);
+      continue;
+    }
+    Specs specs;
+    REQUIRE_NOTHROW(specs = call.op().infer(Call(call.op(), unknown, call.attrs(), {})));
+    REQUIRE(specs.size() == call.outputs().size());
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      const Tensor& output = call.output(i);
+      CHECK(specs[i].dtype == output.dtype());
+      REQUIRE(specs[i].shape.rank() == output.rank());
+      for (int axis = 0; axis < output.rank(); ++axis)
+        CHECK((specs[i].shape[axis] == -1 || specs[i].shape[axis] == output.shape()[axis]));
+    }
+  }
+}
+
+TEST_CASE("views give the same results as contiguous tensors") {
+  for (const Call& call : all_calls()) {
+    if (call.op().stateful) continue;
+    const std::string what = describe(call);
+    CAPTURE(what);
+    const PauseRecording pause;
+    Tensors views;
+    for (const Tensor& input : call.inputs()) views.push_back(as_view(input));
+    Tensors found;
+    REQUIRE_NOTHROW(found = apply_all(call.op(), views, call.attrs(), {}, {}));
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(nearly_equal(found[i], call.output(i)));
+  }
+}
+
+TEST_CASE("every op runs unchanged on another device, with the same bits") {
+  const Device toy = toy_device();
+  for (const Call& call : all_calls()) {
+    if (call.op().stateful || call.op().cpu || call.inputs().empty()) continue;
+    const std::string what = describe(call);
+    CAPTURE(what);
+    const PauseRecording pause;
+    Tensors there;
+    for (const Tensor& input : call.inputs()) there.push_back(input.to(toy));
+    const std::int64_t before = toy_backend().kernels();
+    Tensors found;
+    REQUIRE_NOTHROW(found = apply_all(call.op(), there, call.attrs(), {}, {}));
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      CHECK((found[i].device() == toy || call.attrs().find("device")));
+      CHECK(same_bits(found[i], call.output(i)));
+    }
+    if (call.op().forward && call.output().size() > 0) CHECK(toy_backend().kernels() > before);
+  }
+}
+
+TEST_CASE("results do not depend on the number of threads") {
+  const int usual = num_threads();
+  for (const OpCase& row : op_cases()) {
+    if (!row.reference) continue;
+    CAPTURE(row.name);
+    set_num_threads(1);
+    const Tensor alone = row.f(row.inputs);
+    set_num_threads(3);
+    const Tensor together = row.f(row.inputs);
+    CHECK(same_bits(alone, together));
+  }
+  set_num_threads(usual);
+}
+
+}  // namespace tapestry::test

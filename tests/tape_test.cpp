@@ -1,0 +1,681 @@
+// GradientTape: what is recorded, what is kept, what comes back, what is refused.
+
+#include "tapestry/tape.hpp"
+
+#include <atomic>
+#include <thread>
+
+#include <pthread.h>
+
+#include "expect.hpp"
+#include "tapestry/ops.hpp"
+
+using namespace tapestry;
+using namespace tapestry::test;
+
+namespace {
+
+Tensor f64(const Init& value) { return tensor<double>(value); }
+
+const Op& op_without_gradient() {
+  static const Op& op = register_op({
+      .name = "TapeTestOpaque",
+      .infer = same_shape,
+      .cpu = [](const Call& call) { *call.output_data<float>() = *call.input(0).data<float>(); },
+      .gradient = not_differentiable_yet,
+  });
+  return op;
+}
+
+const Op& op_of_wrong_gradients() {
+  static const Op& op = register_op({
+      .name = "TapeTestWrong",
+      .infer = same_shape,
+      .cpu = [](const Call& call) { *call.output_data<float>() = *call.input(0).data<float>(); },
+      .gradient = [](const Call&, const Tensor& g) -> Tensors {
+        return {stack({g, g})};
+      },
+  });
+  return op;
+}
+
+TEST_SUITE("sources") {
+  TEST_CASE("a watched tensor has a gradient, another has none") {
+    const Tensor x = f64({1, 2, 3}), other = f64({4, 5, 6});
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    const Tensor y = reduce_sum(x * x * other);
+    check_values(tape.gradient(y, x), {8, 20, 36});
+    CHECK_FALSE(tape.gradient(y, other));
+    check_values(tape.gradient(y, other, {.unconnected = Unconnected::zero}), {0, 0, 0});
+  }
+
+  TEST_CASE("the structure of the sources is kept") {
+    const Tensor a = f64(2.0), b = f64(3.0);
+    GradientTape tape({.persistent = true});
+    tape.watch({a, b});
+    const Tensor e = a * b;
+    const auto [da, db] = tape.gradient(e, a, b);
+    CHECK(da.item<double>() == 3);
+    CHECK(db.item<double>() == 2);
+    const std::vector<Tensor> list = tape.gradient(e, std::vector<Tensor>{b, a, b});
+    REQUIRE(list.size() == 3);
+    CHECK(list[0].item<double>() == 2);
+    CHECK(list[1].item<double>() == 3);
+    CHECK(list[2].item<double>() == 2);
+    const Variable v(1.0);
+    const std::vector<Tensor> mixed = tape.gradient(e, {a, v});
+    CHECK(mixed[0].item<double>() == 3);
+    CHECK_FALSE(mixed[1]);
+    CHECK(tape.gradient(e, std::vector<Variable>{}).empty());
+  }
+
+  TEST_CASE("a target is its own source") {
+    const Tensor x = f64({1, 2});
+    GradientTape tape;
+    tape.watch(x);
+    check_values(tape.gradient(x, x), {1, 1});
+  }
+
+  TEST_CASE("an intermediate result is a source as well") {
+    const Tensor x = f64(3.0);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = x * x, z = y * y;
+    const auto [dx, dy] = tape.gradient(z, x, y);
+    CHECK(dx.item<double>() == 108);
+    CHECK(dy.item<double>() == 18);
+  }
+
+  TEST_CASE("several targets are summed") {
+    const Tensor x = f64(3.0);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = x * x, z = 5.0 * x;
+    CHECK(tape.gradient({y, z}, x).item<double>() == 11);
+  }
+
+  TEST_CASE("trainable Variables are watched when they are read, in that order") {
+    const Variable w(2.0f, {.name = "w"}), frozen(3.0f, {.name = "frozen", .trainable = false}), b(4.0f, {.name = "b"});
+    const Variable count(7, {.name = "count"}), unread(1.0f);
+    GradientTape tape;
+    const Tensor y = b * w * frozen + count * b;
+    REQUIRE(tape.watched_variables().size() == 2);
+    CHECK(tape.watched_variables()[0].is(b));
+    CHECK(tape.watched_variables()[1].is(w));
+    const auto [dw, db, df, du] = tape.gradient(y, w, b, frozen, unread);
+    CHECK(dw.item<float>() == 12);
+    CHECK(db.item<float>() == 13);
+    CHECK_FALSE(df);
+    CHECK_FALSE(du);
+  }
+
+  TEST_CASE("a Variable that is watched by hand needs not be trainable, nor watched on reading") {
+    const Variable w(2.0f), frozen(3.0f, {.trainable = false});
+    GradientTape tape({.watch_accessed_variables = false});
+    tape.watch(frozen);
+    const Tensor y = w * frozen;
+    const auto [dw, df] = tape.gradient(y, w, frozen);
+    CHECK_FALSE(dw);
+    CHECK(df.item<float>() == 2);
+  }
+
+  TEST_CASE("a Variable's gradient is the sum over all its values that the tape saw") {
+    Variable w(2.0f);
+    GradientTape tape;
+    const Tensor before = w * 10.0;
+    w.assign(5.0f);
+    const Tensor after = w * w;
+    CHECK(tape.gradient(before + after, w).item<float>() == 20);
+  }
+
+  TEST_CASE("only floats can be watched") {
+    const Tensor whole = tensor({1, 2});
+    const Variable count(3, {.name = "count"});
+    GradientTape tape;
+    const auto error = caught<InvalidArgumentError>([&] { tape.watch(whole); });
+    CHECK(error.message() == "The dtype of the watched tensor must be floating (e.g. tf.float32), got int32");
+    CHECK(to_string(error.where()).starts_with("tape_test.cpp:"));
+    CHECK_THROWS_AS(tape.watch(count), InvalidArgumentError);
+    CHECK(tape.watched_variables().empty());
+  }
+
+  TEST_CASE("whole numbers stop the flow") {
+    const Tensor x = f64({1.5, 2.5});
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    const Tensor whole = cast(x, int32);
+    CHECK_FALSE(tape.gradient(reduce_sum(cast(whole, float64)), x));
+    CHECK_FALSE(tape.gradient(whole, x));
+    CHECK_FALSE(tape.gradient(argmax(x), x));
+    check_values(tape.gradient(cast(x, float32), x), {1, 1});
+  }
+
+  TEST_CASE("tensors without elements have gradients without elements") {
+    const Tensor x = zeros({0, 3});
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    const Tensor y = x * x;
+    CHECK(to_string(tape.gradient(y, x).shape()) == "[0,3]");
+    CHECK(to_string(tape.gradient(reduce_sum(y), x).shape()) == "[0,3]");
+  }
+}
+
+TEST_SUITE("recording") {
+  TEST_CASE("only what depends on something watched is recorded, and only while the tape lives") {
+    const Tensor x = f64(2.0), c = f64(3.0);
+    const Tensor early = x * x;
+    GradientTape tape;
+    tape.watch(x);
+    CHECK(tape.size() == 0);
+    const Tensor unrelated = c * c;
+    CHECK(tape.size() == 0);
+    const Tensor y = x * c + early;
+    CHECK(tape.size() == 2);
+    CHECK(tape.gradient(y, x).item<double>() == 3);
+    const Tensor late = x * x;
+    CHECK(tape.size() == 0);
+  }
+
+  TEST_CASE("stop_recording") {
+    const Tensor x = f64(2.0);
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    const Tensor y = x * x;
+    Tensor hidden;
+    {
+      const auto pause = tape.stop_recording();
+      hidden = y * x;
+      const auto error = caught<FailedPreconditionError>([&] { const auto again = tape.stop_recording(); });
+      CHECK(place(error) == line_before());
+      CHECK(error.message() == "Trying to stop recording a tape which is not recording.");
+    }
+    CHECK(tape.size() == 1);
+    const Tensor z = y * hidden;
+    CHECK(tape.gradient(z, x).item<double>() == 4 * 8);
+    CHECK_FALSE(tape.gradient(hidden, x));
+  }
+
+  TEST_CASE("a tape that gives its gradient in a pause stays stopped") {
+    const Tensor x = f64(2.0);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = x * x;
+    {
+      const auto pause = tape.stop_recording();
+      CHECK(tape.gradient(y, x).item<double>() == 4);
+    }
+    const Tensor z = x * x;
+    CHECK(tape.size() == 0);
+    CHECK_THROWS_AS((void)tape.stop_recording(), FailedPreconditionError);
+  }
+
+  TEST_CASE("reset forgets what was recorded and watched") {
+    const Tensor x = f64(2.0);
+    const Variable w(1.0f);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = x * x * w;
+    tape.reset();
+    CHECK(tape.size() == 0);
+    CHECK(tape.bytes() == 0);
+    CHECK(tape.watched_variables().empty());
+    tape.watch(x);
+    const Tensor z = x * x * x;
+    const auto [dx, dw] = tape.gradient(y + z, x, w);
+    CHECK(dx.item<double>() == 12);
+    CHECK_FALSE(dw);
+    tape.reset();
+    tape.watch(x);
+    CHECK(tape.gradient(x * x, x).item<double>() == 4);
+  }
+
+  TEST_CASE("tapes may end in any order") {
+    const Tensor x = f64(3.0);
+    auto first = std::make_unique<GradientTape>(), second = std::make_unique<GradientTape>();
+    first->watch(x);
+    second->watch(x);
+    const Tensor y = x * x;
+    first.reset();
+    const Tensor z = y * x;
+    CHECK(second->gradient(z, x).item<double>() == 27);
+  }
+
+  TEST_CASE("tapes on two threads do not see each other") {
+    const Tensor x = f64(2.0);
+    const Variable shared(3.0, {.dtype = float64});
+    std::atomic<int> arrived{0};
+    std::array<double, 2> gradients{};
+    std::array<std::size_t, 2> sizes{};
+    const auto work = [&](std::size_t me, int ops) {
+      GradientTape tape;
+      tape.watch(x);
+      ++arrived;
+      while (arrived < 2) std::this_thread::yield();
+      Tensor y = x * shared;
+      for (int i = 1; i < ops; ++i) y = y * x;
+      sizes[me] = tape.size();
+      gradients[me] = tape.gradient(y, shared).item<double>();
+    };
+    std::thread other(work, 0, 5);
+    work(1, 9);
+    other.join();
+    CHECK(sizes == std::array<std::size_t, 2>{5, 9});
+    CHECK(gradients == std::array<double, 2>{32, 512});
+  }
+
+  TEST_CASE("an op that fails leaves the tape as it was") {
+    const Tensor x = f64({1, 2});
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = x * x;
+    CHECK_THROWS_AS(y + f64({1, 2, 3}), InvalidArgumentError);
+    CHECK(tape.size() == 1);
+    check_values(tape.gradient(y, x), {2, 4});
+  }
+}
+
+TEST_SUITE("gradient") {
+  TEST_CASE("a tape that is not persistent gives one gradient") {
+    const Tensor x = f64(2.0);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = x * x;
+    CHECK(tape.gradient(y, x).item<double>() == 4);
+    const auto error = caught<FailedPreconditionError>([&] { tape.gradient(y, x); });
+    CHECK(place(error) == line_before());
+    CHECK(error.message() ==
+          "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)");
+    CHECK_THROWS_AS(tape.jacobian(y, x), FailedPreconditionError);
+    CHECK_THROWS_AS(tape.batch_jacobian(y, x), FailedPreconditionError);
+  }
+
+  TEST_CASE("output gradients") {
+    const Tensor x = f64({1, 2, 3});
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    const Tensor y = x * x, z = 2.0 * x;
+    check_values(tape.gradient(y, x, {.output_gradients = f64({1, 10, 100})}), {2, 40, 600});
+    check_values(tape.gradient({y, z}, x, {.output_gradients = {f64({1, 10, 100}), f64({1, 1, 1})}}), {4, 42, 602});
+    check_values(tape.gradient({y, z}, x, {.output_gradients = {f64({1, 10, 100}), Tensor()}}), {4, 42, 602});
+  }
+
+  TEST_CASE("wrong output gradients are refused, and the tape can still be used") {
+    const Tensor x = f64({1, 2, 3});
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = x * x;
+    const auto error = caught<InvalidArgumentError>([&] { tape.gradient(y, x, {.output_gradients = f64({1, 2})}); });
+    CHECK(place(error) == line_before());
+    CHECK(error.message() == "The output gradient float64[2] does not fit the target float64[3]");
+    CHECK_THROWS_AS(tape.gradient(y, x, {.output_gradients = {y, y}}), InvalidArgumentError);
+    CHECK_THROWS_AS(tape.gradient(y, x, {.output_gradients = tensor<float>({1, 2, 3})}), InvalidArgumentError);
+    check_values(tape.gradient(y, x), {2, 4, 6});
+  }
+
+  TEST_CASE("an empty target or source is refused with the line, and the tape can still be used") {
+    const Tensor x = f64(2.0);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = x * x;
+    const auto error = caught<FailedPreconditionError>([&] { tape.gradient(Tensor(), x); });
+    CHECK(place(error) == line_before());
+    CHECK_THROWS_AS(tape.gradient(y, Tensor()), FailedPreconditionError);
+    CHECK(tape.gradient(y, x).item<double>() == 4);
+  }
+
+  TEST_CASE("an op without a gradient is named, with the line where it was called") {
+    const Tensor x = tensor(2.0);
+    const Op& op = op_without_gradient();
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    const Tensor y = x * apply(op, {x}, {}, "mine");
+    const Where called = Where{__FILE__, __LINE__ - 1};
+    const auto error = caught<LookupError>([&] { tape.gradient(y, x); });
+    CHECK(error.message() == "No gradient defined for operation 'mine' (op type: TapeTestOpaque)");
+    CHECK(error.op() == "TapeTestOpaque");
+    CHECK(place(error) == to_string(called));
+    // Off the path of the gradient it does no harm.
+    CHECK(tape.gradient(x * x, x).item<float>() == 4);
+  }
+
+  TEST_CASE("a gradient that does not fit its op's input is the op's mistake") {
+    const Tensor x = tensor(2.0);
+    const Op& op = op_of_wrong_gradients();
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = apply(op, {x});
+    const auto error = caught<InvalidArgumentError>([&] { tape.gradient(y, x); });
+    CHECK(error.message() ==
+          "Incompatible shapes between op input and calculated input gradient. Forward operation: TapeTestWrong. Input "
+          "index: 0. Original input shape: [].  Calculated input gradient shape: [2]");
+  }
+
+  TEST_CASE("derivatives to order 4 by nested tapes") {
+    const Tensor x = f64(3.0);
+    GradientTape fourth, third, second, first;
+    for (GradientTape* tape : {&fourth, &third, &second, &first}) tape->watch(x);
+    const Tensor y = x * x * x * x;
+    const Tensor d1 = first.gradient(y, x);
+    const Tensor d2 = second.gradient(d1, x);
+    const Tensor d3 = third.gradient(d2, x);
+    const Tensor d4 = fourth.gradient(d3, x);
+    CHECK(d1.item<double>() == 4 * 27);
+    CHECK(d2.item<double>() == 12 * 9);
+    CHECK(d3.item<double>() == 24 * 3);
+    CHECK(d4.item<double>() == 24);
+  }
+
+  TEST_CASE("derivatives to order 4 by one persistent tape, which records its own walks") {
+    const Tensor x = f64({-1.0, 0.5});
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    Tensor y = sin(x);
+    for (int order = 1; order <= 4; ++order) y = tape.gradient(y, x);
+    check_values(y, {std::sin(-1.0), std::sin(0.5)}, 1e-14);
+  }
+
+  TEST_CASE("mixed second derivatives") {
+    const Tensor a = f64(2.0), b = f64(3.0);
+    GradientTape outer;
+    outer.watch({a, b});
+    Tensor da;
+    {
+      GradientTape inner;
+      inner.watch(a);
+      da = inner.gradient(a * a * b * b, a);  // 2 a b^2
+    }
+    const auto [daa, dab] = outer.gradient(da, a, b);
+    CHECK(daa.item<double>() == 18);
+    CHECK(dab.item<double>() == 24);
+  }
+
+  TEST_CASE("the gradient of a broadcast operand has the operand's shape") {
+    const Tensor x = ones({2, 3}), row = ones({3}), column = ones({2, 1}), scalar = ones({}), one = ones({1});
+    GradientTape tape;
+    tape.watch({x, row, column, scalar, one});
+    const auto grads = tape.gradient(x * row * column * scalar * one, {x, row, column, scalar, one});
+    CHECK(to_string(grads[0].shape()) == "[2,3]");
+    check_values(grads[1], {2, 2, 2});
+    check_values(grads[2], {3, 3});
+    check_values(grads[3], {6});
+    CHECK(to_string(grads[2].shape()) == "[2,1]");
+    CHECK(to_string(grads[3].shape()) == "[]");
+    CHECK(to_string(grads[4].shape()) == "[1]");
+  }
+
+  TEST_CASE("the gradient has the source's dtype, also through a promotion") {
+    const Tensor narrow = tensor<float>({1, 2}), wide = f64({3, 4});
+    GradientTape tape;
+    tape.watch({narrow, wide});
+    const auto [dn, dw] = tape.gradient(narrow * wide, narrow, wide);
+    CHECK(to_string(dn.dtype()) == "float32");
+    CHECK(to_string(dw.dtype()) == "float64");
+    check_values(dn, {3, 4});
+  }
+
+  TEST_CASE("gradients flow through views") {
+    const Tensor x = reshape(arange(6.0), {2, 3});
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = transpose(x)(range(0, 2), all);  // x without its last column, transposed
+    check_values(tape.gradient(reduce_sum(y * y), x), {0, 2, 0, 6, 8, 0});
+  }
+}
+
+TEST_SUITE("memory") {
+  TEST_CASE("addition and sums keep nothing alive, multiplication keeps both operands") {
+    const Tensor a = ones({1000}), b = ones({1000});
+    GradientTape tape;
+    tape.watch(a);
+    tape.watch(b);
+    const Tensor sum = reduce_sum(a + b);
+    CHECK(tape.size() == 2);
+    CHECK(tape.bytes() == 0);
+    const Tensor product = a * b;
+    CHECK(tape.bytes() == 2 * 4000);
+    const Tensor again = product * a;
+    CHECK(tape.bytes() == 3 * 4000);
+  }
+
+  TEST_CASE("the memory of a tensor that only the tape saw goes with the records") {
+    const Tensor x = ones({100000});
+    const std::int64_t before = memory_stats().in_use;
+    GradientTape tape;
+    tape.watch(x);
+    Tensor y = x;
+    for (int i = 0; i < 10; ++i) y = y * x;
+    CHECK(memory_stats().in_use - before >= 10 * 400000);
+    Tensor sum = x;
+    for (int i = 0; i < 10; ++i) sum = sum + x;
+    // The values between are gone: the sum, and nothing but it, was added.
+    CHECK(memory_stats().in_use - before < 12 * 400000);
+    {
+      const Tensor dx = tape.gradient(y, x);
+      CHECK(dx.size() == 100000);
+    }
+    CHECK(tape.size() == 0);
+    CHECK(tape.bytes() == 0);
+    CHECK(memory_stats().in_use - before < 3 * 400000);
+  }
+
+  TEST_CASE("a tape that gave no gradient frees its records in the end") {
+    const Tensor x = ones({100000});
+    const std::int64_t before = memory_stats().in_use;
+    {
+      GradientTape tape({.persistent = true});
+      tape.watch(x);
+      Tensor y = x;
+      for (int i = 0; i < 10; ++i) y = exp(y * 0.0);
+      y = tape.gradient(y, x);
+      CHECK(memory_stats().in_use > before);
+    }
+    CHECK(memory_stats().in_use == before);
+  }
+
+  TEST_CASE("a chain of a million ops on a stack of 256 kB") {
+    struct Result {
+      std::size_t recorded = 0;
+      double value = 0, gradient = 0;
+      bool freed = false;
+    } result;
+    const auto work = [](void* out) -> void* {
+      auto& found = *static_cast<Result*>(out);
+      const Tensor x = f64(0.5);
+      GradientTape tape({.persistent = true});
+      tape.watch(x);
+      Tensor y = x;
+      for (int i = 0; i < 500000; ++i) y = (y + x) * 0.5;  // towards x, whatever it starts from
+      found.recorded = tape.size();
+      found.value = y.item<double>();
+      found.gradient = tape.gradient(y, x).item<double>();
+      tape.reset();
+      y = Tensor();
+      found.freed = tape.size() == 0 && tape.bytes() == 0;
+      return nullptr;
+    };
+    pthread_attr_t attributes;
+    REQUIRE(pthread_attr_init(&attributes) == 0);
+    REQUIRE(pthread_attr_setstacksize(&attributes, 256 * 1024) == 0);
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, &attributes, work, &result) == 0);
+    REQUIRE(pthread_join(thread, nullptr) == 0);
+    pthread_attr_destroy(&attributes);
+    CHECK(result.recorded == 1000000);
+    CHECK(result.value == 0.5);
+    CHECK(result.gradient == 1);
+    CHECK(result.freed);
+  }
+
+  TEST_CASE("a chain of a million ops that a tape consumes or drops without a gradient") {
+    const Tensor x = f64(1.0);
+    for (const bool differentiate : {true, false}) {
+      GradientTape tape;
+      tape.watch(x);
+      Tensor y = x;
+      for (int i = 0; i < 1000000; ++i) y = negative(y);
+      CHECK(tape.size() == 1000000);
+      if (differentiate) CHECK(tape.gradient(y, x).item<double>() == 1);
+    }
+  }
+}
+
+// Where backward passes of home-made libraries go wrong.
+TEST_SUITE("known traps") {
+  TEST_CASE("a shared node is computed once, not once per path") {
+    const Tensor x = f64(1.0);
+    GradientTape tape;
+    tape.watch(x);
+    Tensor y = x;
+    for (int i = 0; i < 60; ++i) y = y + y;
+    CHECK(tape.size() == 60);
+    CHECK(tape.gradient(y, x).item<double>() == std::ldexp(1.0, 60));
+  }
+
+  TEST_CASE("paths of unequal length are waited for") {
+    const Tensor x = f64(3.0);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor a = x * x;           // 9
+    const Tensor deep = exp(log(a));  // the long way
+    const Tensor y = a * deep + a;    // a used at three depths: a^2 + a
+    CHECK(agree(tape.gradient(y, x).item<double>(), (2 * 9 + 1) * 2 * 3, 1e-14));
+  }
+
+  TEST_CASE("a consumer that the target does not depend on is left out") {
+    const Tensor x = f64(3.0);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor a = x * x;
+    const Tensor aside = sqrt(a);
+    const Tensor y = a * 2.0;
+    const Tensor later = a * aside;
+    CHECK(tape.gradient(y, x).item<double>() == 12);
+  }
+
+  TEST_CASE("one tensor as both operands") {
+    const Tensor v = f64({{1, 2}, {3, 4}});
+    GradientTape tape;
+    tape.watch(v);
+    check_values(tape.gradient(matmul(v, v), v), {7, 11, 9, 13});
+  }
+
+  TEST_CASE("a product is summed to the shape of a broadcast Variable") {
+    const Variable v({2.0});
+    GradientTape tape;
+    const Tensor y = reduce_sum(v * tensor({{1.0}, {2.0}, {3.0}}));
+    const Tensor dv = tape.gradient(y, v);
+    CHECK(to_string(dv.shape()) == "[1]");
+    check_values(dv, {6});
+  }
+
+  TEST_CASE("the sum over paths of C. Olah's example") {
+    const Tensor a = f64(2.0), b = f64(1.0);
+    GradientTape tape;
+    tape.watch({a, b});
+    const Tensor e = (a + b) * (b + 1.0);
+    CHECK(e.item<double>() == 6);
+    const auto [da, db] = tape.gradient(e, a, b);
+    CHECK(da.item<double>() == 2);
+    CHECK(db.item<double>() == 5);
+  }
+
+  TEST_CASE("a value of before a view stays its own") {
+    const Tensor x = f64({1, 2, 3, 4});
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor view = reshape(x, {2, 2});
+    check_values(tape.gradient(reduce_sum(view * view) + reduce_sum(x), x), {3, 5, 7, 9});
+  }
+}
+
+TEST_SUITE("jacobian") {
+  const Tensor matrix = f64({{1, 2, -1}, {0.5, -1, 2}});
+
+  Tensor curve(const Tensor& x) { return sin(matmul(matrix, x)) * reduce_sum(x * x); }
+
+  /// d f(x)_i / d x_j by central differences, row-major.
+  std::vector<double> differences(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+    const double h = 1e-6;
+    const auto rows = static_cast<std::size_t>(f(x).size()), columns = static_cast<std::size_t>(x.size());
+    std::vector<double> result(rows * columns);
+    for (std::size_t j = 0; j < columns; ++j) {
+      std::vector<double> up = values(x), down = up;
+      up[j] += h;
+      down[j] -= h;
+      const std::vector<double> above = values(f(tensor(up, x.shape()))), below = values(f(tensor(down, x.shape())));
+      for (std::size_t i = 0; i < rows; ++i) result[i * columns + j] = (above[i] - below[i]) / (2 * h);
+    }
+    return result;
+  }
+
+  TEST_CASE("against finite differences") {
+    const Tensor x = f64({0.3, -0.2, 0.7});
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor jacobian = tape.jacobian(curve(x), x);
+    CHECK(to_string(jacobian.shape()) == "[2,3]");
+    check_values(jacobian, differences(curve, x), 1e-8);
+  }
+
+  TEST_CASE("shapes are the target's, then the source's") {
+    const Tensor x = f64({{0.1, 0.2, 0.3}, {0.4, 0.5, 0.6}});
+    const auto f = [](const Tensor& m) { return matmul(m, transpose(m)); };
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    const Tensor y = f(x), scalar = reduce_sum(y);
+    const Tensor jacobian = tape.jacobian(y, x);
+    CHECK(to_string(jacobian.shape()) == "[2,2,2,3]");
+    check_values(jacobian, differences(f, x), 1e-8);
+    check_same(tape.jacobian(scalar, x), tape.gradient(scalar, x), 1e-15);
+    CHECK(to_string(tape.jacobian(y * zeros({0, 1, 1}), x).shape()) == "[0,2,2,2,3]");
+  }
+
+  TEST_CASE("with respect to a Variable, and of nothing") {
+    const Variable w({1.0, 2.0});
+    const Tensor other = tensor({1.0, 2.0});
+    GradientTape tape({.persistent = true});
+    const Tensor y = w * w;
+    check_values(tape.jacobian(y, w), {2, 0, 0, 4});
+    CHECK_FALSE(tape.jacobian(y, other));
+  }
+
+  TEST_CASE("of a jacobian: second derivatives") {
+    const Tensor x = f64({1, 2});
+    GradientTape outer;
+    outer.watch(x);
+    Tensor first;
+    {
+      GradientTape inner;
+      inner.watch(x);
+      first = inner.jacobian(x * x * x, x);  // diag(3 x^2)
+    }
+    check_values(outer.jacobian(first, x), {6, 0, 0, 0, 0, 0, 0, 12});
+  }
+
+  TEST_CASE("batch_jacobian has the blocks of the diagonal") {
+    const Tensor x = f64({{0.1, 0.2, 0.3}, {0.4, 0.5, 0.6}, {0.7, 0.8, 0.9}, {1, 2, 3}});
+    const auto rowwise = [](const Tensor& m) { return sin(matmul(m, transpose(matrix))); };
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    const Tensor y = rowwise(x);
+    const Tensor blocks = tape.batch_jacobian(y, x);
+    CHECK(to_string(blocks.shape()) == "[4,2,3]");
+    for (int i = 0; i < 4; ++i)
+      check_values(blocks(i), differences([&](const Tensor& row) { return sin(matmul(matrix, row)); }, x(i)), 1e-8);
+    const auto error = caught<InvalidArgumentError>([&] { tape.batch_jacobian(reduce_sum(y), x); });
+    CHECK(place(error) == line_before());
+    CHECK_THROWS_AS(tape.batch_jacobian(y(range(0, 2)), x), InvalidArgumentError);
+  }
+
+  TEST_CASE("wrong arguments leave a tape usable") {
+    const Tensor x = f64({{1, 2}});
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = x * x;
+    CHECK_THROWS_AS(tape.batch_jacobian(reduce_sum(y), x), InvalidArgumentError);
+    check_values(tape.batch_jacobian(y, x), {2, 0, 0, 4});
+  }
+}
+
+}  // namespace

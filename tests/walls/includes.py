@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Reads every #include of the library and checks the walls between its parts.
+
+usage: includes.py SOURCE_ROOT
+"""
+
+import pathlib
+import re
+import sys
+
+# From the ground up: a file includes only from its own part and from those before it.
+PARTS = ['core', 'backend', 'dispatch', 'ops', 'autodiff', 'graph', 'toolkit', 'all']
+
+# Which part a file belongs to, by the longest prefix of its path.
+FILES = {
+    'include/tapestry/detail/': 'core',
+    'include/tapestry/device.hpp': 'core',
+    'include/tapestry/dtype.hpp': 'core',
+    'include/tapestry/error.hpp': 'core',
+    'include/tapestry/shape.hpp': 'core',
+    'include/tapestry/tensor.hpp': 'core',
+    'src/core/': 'core',
+    'src/backend/': 'core',  # the interface: tensors get their memory through it
+    'src/backend/cpu/': 'backend',
+    'src/backend/cuda/': 'backend',
+    'include/tapestry/op.hpp': 'dispatch',
+    'src/dispatch/': 'dispatch',
+    'include/tapestry/ops': 'ops',
+    'include/tapestry/random.hpp': 'ops',
+    'src/ops/': 'ops',
+    'include/tapestry/tape.hpp': 'autodiff',
+    'include/tapestry/variable.hpp': 'autodiff',
+    'src/autodiff/': 'autodiff',
+    'include/tapestry/graph.hpp': 'graph',
+    'include/tapestry/session.hpp': 'graph',
+    'include/tapestry/trace.hpp': 'graph',
+    'src/graph/': 'graph',
+    'include/tapestry/train': 'toolkit',
+    'include/tapestry/nn': 'toolkit',
+    'include/tapestry/data': 'toolkit',
+    'include/tapestry/checkpoint.hpp': 'toolkit',
+    'include/tapestry/summary.hpp': 'toolkit',
+    'include/tapestry/png.hpp': 'toolkit',
+    'src/train/': 'toolkit',
+    'src/nn/': 'toolkit',
+    'src/data/': 'toolkit',
+    'src/io/': 'toolkit',
+    'include/tapestry/xtensor.hpp': 'all',
+    'include/tapestry/tapestry.hpp': 'all',
+}
+
+# Third-party headers, and the only places that may include them.
+THIRD_PARTY = {
+    r'(xtensor|xtensor-blas|xtl|xsimd|xflens)/|(cblas|lapack\w*|openblas\w*)\.h$':
+        ['src/backend/cpu/', 'include/tapestry/xtensor.hpp'],
+    r'(cuda|cublas|cudnn|nccl|nvrtc|curand|cub/)': ['src/backend/cuda/'],
+    r'(zlib|zconf)\.h$|protozero/|nlohmann/': ['src/io/'],
+}
+
+# The toolkit uses public headers, but whoever reads a file fills a fresh tensor in place, and an optimizer updates a
+# Variable in place by one kernel.
+TOOLKIT_INTERNALS = ('src/io/', 'src/core/')
+INTERNALS = {
+    'src/train/': ('src/backend/backend.hpp', 'src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp'),
+}
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def part_of(path):
+    prefixes = [prefix for prefix in FILES if path.startswith(prefix)]
+    return FILES[max(prefixes, key=len)] if prefixes else None
+
+
+def violations(path, text, files):
+    """Yields what is wrong with the includes of the file at `path`; `files` are all paths of the library."""
+    part = part_of(path)
+    if part is None:
+        yield f'{path}: belongs to no part; add it to FILES in {pathlib.Path(__file__).name}'
+        return
+    for quote, target in INCLUDE.findall(text):
+        for pattern, allowed in THIRD_PARTY.items():
+            if re.match(pattern, target) and not path.startswith(tuple(allowed)):
+                yield f'{path}: includes <{target}>, which only {", ".join(allowed)} may'
+        candidates = ['include/' + target, 'src/' + target, str(pathlib.PurePosixPath(path).parent / target)]
+        found = [candidate for candidate in candidates if candidate in files]
+        if not found:
+            if quote == '"' or target.startswith('tapestry/'):
+                yield f'{path}: includes "{target}", which is not in the library'
+            continue
+        if path.startswith('include/') and found[0].startswith('src/'):
+            yield f'{path}: a public header includes the internal {found[0]}'
+        other = part_of(found[0])
+        if other is None:
+            continue
+        if PARTS.index(other) > PARTS.index(part):
+            yield f'{path}: {part} includes {found[0]} of {other}, which stands above it'
+        own_folder = str(pathlib.PurePosixPath(path).parent) + '/'
+        if part == 'toolkit' and found[0].startswith('src/') and not found[0].startswith(
+                (own_folder, *TOOLKIT_INTERNALS, *INTERNALS.get(own_folder, ()))):
+            yield f'{path}: the toolkit includes the internal {found[0]}'
+        if found[0].startswith('src/backend/') and '/' in found[0][len('src/backend/'):]:
+            folder = '/'.join(found[0].split('/')[:3]) + '/'
+            if not path.startswith(folder):
+                yield f'{path}: includes {found[0]}; only {folder} knows this backend'
+
+
+def self_test():
+    """The check itself must see what it forbids."""
+    files = {'include/tapestry/tensor.hpp', 'include/tapestry/tape.hpp', 'src/ops/math.cpp', 'src/train/sgd.cpp',
+             'src/backend/backend.hpp', 'src/backend/cpu/cpu_backend.hpp', 'src/core/device.cpp'}
+    bad = {
+        'include/tapestry/tensor.hpp': ['#include "tapestry/tape.hpp"', '#include <xtensor/xarray.hpp>',
+                                        '#include "backend/backend.hpp"'],
+        'src/ops/math.cpp': ['#include "backend/cpu/cpu_backend.hpp"', '#include <cblas.h>', '#include "nowhere.hpp"',
+                             '#  include <tapestry/tape.hpp>', '#include <cuda_runtime.h>'],
+        'src/train/sgd.cpp': ['#include "backend/cpu/cpu_backend.hpp"', '#include <zlib.h>'],
+        'src/data/read.cpp': ['#include "backend/backend.hpp"'],
+        'src/unknown/x.cpp': [''],
+    }
+    good = {
+        'src/ops/math.cpp': '#include "backend/backend.hpp"\n#include <cmath>\n#include "tapestry/tensor.hpp"\n',
+        'src/backend/cpu/matmul.cpp': '#include <cblas.h>\n#include "backend/cpu/cpu_backend.hpp"\n',
+    }
+    for path, lines in bad.items():
+        for line in lines:
+            assert list(violations(path, line, files)), f'self-test: not seen: {line} in {path}'
+    for path, text in good.items():
+        assert not list(violations(path, text, files)), f'self-test: wrongly forbidden in {path}'
+
+
+def main():
+    self_test()
+    root = pathlib.Path(sys.argv[1])
+    paths = [path for folder in ('include', 'src') for path in sorted((root / folder).rglob('*'))
+             if path.suffix in ('.hpp', '.cpp', '.h', '.cu', '.cuh')]
+    files = {path.relative_to(root).as_posix() for path in paths}
+    if not files:
+        sys.exit(f'no source file below {root}')
+    found = [violation for path in paths
+             for violation in violations(path.relative_to(root).as_posix(), path.read_text(), files)]
+    print(*found, sep='\n')
+    print(f'{len(files)} files, {len(found)} violations')
+    sys.exit(1 if found else 0)
+
+
+if __name__ == '__main__':
+    main()
