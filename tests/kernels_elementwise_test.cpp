@@ -88,7 +88,8 @@ const std::vector<Operands> broadcasts = {
 
 TEST_CASE("binary: every layout and broadcast, all dtypes") {
   for (const DType dtype : number_dtypes)
-    for (const auto& [a_shape, b_shape] : broadcasts) {
+    for (const Operands& operands : broadcasts) {
+      const Shape &a_shape = operands.a, &b_shape = operands.b;
       const Shape shape = broadcast_shapes(a_shape, b_shape);
       for (const Tensor& a : layouts(random_tensor(dtype, a_shape, 3)))
         for (const Tensor& b : layouts(random_tensor(dtype, b_shape, 4))) {
@@ -134,7 +135,8 @@ TEST_CASE("unary: every layout, all dtypes") {
 
 TEST_CASE("ternary: clip and select, every layout and broadcast") {
   for (const DType dtype : all_dtypes)
-    for (const auto& [a_shape, b_shape] : broadcasts) {
+    for (const Operands& operands : broadcasts) {
+      const Shape &a_shape = operands.a, &b_shape = operands.b;
       const Shape shape = broadcast_shapes(a_shape, b_shape);
       CAPTURE(to_string(dtype) + to_string(a_shape) + to_string(b_shape));
       for (const Tensor& condition : layouts(random_tensor(boolean, a_shape, 6)))
@@ -178,6 +180,11 @@ TEST_CASE("results beyond the caches, contiguous and transposed") {
                                [&](const Tensor& out) { cpu_backend().binary(Binary::multiply, b, row, 0, out); }));
     CHECK(
         same_for_any_threads(float32, shape, [&](const Tensor& out) { cpu_backend().unary(Unary::tanh, b, 0, out); }));
+  }
+  const Tensor column = random_tensor(float32, {shape[0], 1}, 4), y = empty(float32, shape);
+  for (const Tensor& line : {row, column}) {
+    cpu_backend().copy(line, y);
+    CHECK(values(y) == broadcast_values(line, shape));
   }
 }
 

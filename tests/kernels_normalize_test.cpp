@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "backend/cpu/kernels/normalize.hpp"
 #include "kernels_support.hpp"
 
 using namespace tapestry;
@@ -152,3 +153,27 @@ TEST_CASE("rows do not depend on the number of threads") {
     CHECK(same_for_any_threads(dtype, x.shape(), [&](const Tensor& to) { backend.normalize_grad(y, rstd, g, to); }));
   }
 }
+
+#ifdef __x86_64__
+TEST_CASE("the levels of the processor give the same bits") {
+  using namespace host;
+  for (const std::int64_t n : {3, 15, 16, 100, 5000}) {
+    const Tensor x = random_tensor(float32, {7, n}, 2);
+    const float* data = x.data<float>();
+    const auto size = static_cast<std::size_t>(x.size());
+    const auto outputs = [&](const NormalizeTable& table) {
+      std::vector<float> y(5 * size), mean(7), rstd(7);
+      float* to = y.data();
+      table.f32.softmax(data, 7, n, false, to);
+      table.f32.softmax(data, 7, n, true, to + size);
+      table.f32.softmax_grad(to, data, 7, n, false, to + 2 * size);
+      table.f32.normalize(data, 7, n, 1e-5, to + 3 * size, mean.data(), rstd.data());
+      table.f32.normalize_grad(to + 3 * size, rstd.data(), data, 7, n, to + 4 * size);
+      return y;
+    };
+    const auto expected = outputs(v2::normalize_table);
+    if (cpu_level() >= Level::v3) CHECK(outputs(v3::normalize_table) == expected);
+    if (cpu_level() >= Level::v4) CHECK(outputs(v4::normalize_table) == expected);
+  }
+}
+#endif

@@ -63,11 +63,11 @@ TEST_CASE("element i comes from block i / 4 or i / 2, whoever draws it") {
        {Distribution::uniform, Distribution::normal, Distribution::truncated_normal, Distribution::bernoulli}) {
     for (const DType dtype : float_dtypes) {
       const std::int64_t per_block = dtype == float32 ? 4 : 2;
-      const auto all = values(drawn(f, dtype, 5000, 0.5, 2, key));
+      const auto whole_run = values(drawn(f, dtype, 5000, 0.5, 2, key));
       const auto tail = values(drawn(f, dtype, 5000 - 40 * per_block, 0.5, 2, key, 40));
-      CHECK(std::equal(tail.begin(), tail.end(), all.begin() + 40 * per_block));
+      CHECK(std::equal(tail.begin(), tail.end(), whole_run.begin() + 40 * per_block));
       const auto fewer = values(drawn(f, dtype, 13, 0.5, 2, key));
-      CHECK(std::equal(fewer.begin(), fewer.end(), all.begin()));
+      CHECK(std::equal(fewer.begin(), fewer.end(), whole_run.begin()));
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "backend/cpu/kernels/reduce.hpp"
 #include "kernels_support.hpp"
 
 using namespace tapestry;
@@ -295,3 +296,21 @@ TEST_CASE("positions of the largest and smallest") {
     CHECK(values(two) == std::vector<double>{2, 0});
   }
 }
+
+#ifdef __x86_64__
+TEST_CASE("the levels of the processor give the same bits") {
+  using namespace host;
+  const Tensor x = random_tensor(float32, {70001}, 2);
+  const auto sums = [&](const ReduceTable& table) {
+    std::vector<float> result(300);
+    const auto sum = table.sum[static_cast<std::size_t>(ReduceTypes::f32)];
+    for (std::int64_t n = 0; n < 100; ++n)
+      sum.rows(x.impl().data, n * 700 + n, 1, 1, 0, &result[static_cast<std::size_t>(n)], 1, 1);
+    sum.columns(x.impl().data, 350, 200, 200, 1, &result[100], 1, 1);
+    return result;
+  };
+  const auto expected = sums(v2::reduce_table);
+  if (cpu_level() >= Level::v3) CHECK(sums(v3::reduce_table) == expected);
+  if (cpu_level() >= Level::v4) CHECK(sums(v4::reduce_table) == expected);
+}
+#endif

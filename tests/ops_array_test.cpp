@@ -99,9 +99,9 @@ TEST_CASE("gradients of changes of shape") {
 TEST_CASE("errors of changes of shape") {
   const Tensor x = ones({2, 3});
   auto error = caught<InvalidArgumentError>([&] { reshape(x, {4, 2}); });
-  CHECK(std::string(error.what()) ==
-        "Input to reshape is a tensor with 6 values, but the requested shape [4,2] has 8 [Op:Reshape] at " +
-            to_string(Where{__FILE__, __LINE__ - 3}));
+  CHECK(place(error) == line_before());
+  CHECK(error.op() == "Reshape");
+  CHECK(error.message() == "Input to reshape is a tensor with 6 values, but the requested shape [4,2] has 8");
   error = caught<InvalidArgumentError>([&] { reshape(x, {4, -1}); });
   CHECK(place(error) == line_before());
   CHECK(error.message() ==
@@ -183,20 +183,24 @@ TEST_CASE("gradients of indexing") {
 TEST_CASE("errors of indexing name the user's line") {
   const Tensor x = ones({3, 4});
   auto error = caught<InvalidArgumentError>([&] { x(5); });
-  CHECK(std::string(error.what()) ==
-        "slice index 5 of dimension 0 out of bounds. [Op:StridedSlice] at " + line_before());
+  CHECK(place(error) == line_before());
+  CHECK(error.op() == "StridedSlice");
+  CHECK(error.message() == "slice index 5 of dimension 0 out of bounds.");
   error = caught<InvalidArgumentError>([&] { x(all, -5); });
+  CHECK(place(error) == line_before());
   CHECK(error.message() == "slice index -5 of dimension 1 out of bounds.");
-  CHECK(place(error) == to_string(Where{__FILE__, __LINE__ - 2}));
   CHECK_THROWS_AS(x(0, 0, 0), InvalidArgumentError);
   CHECK_THROWS_AS(x(ellipsis, 0, ellipsis), InvalidArgumentError);
   CHECK_THROWS_AS(x(range(0, 3, 0)), InvalidArgumentError);
   error = caught<InvalidArgumentError>([&] { slice(x, {0, 3}, {1, 2}); });
-  CHECK(std::string(error.what()) == "Expected size[1] in [0, 1], but got 2 [Op:Slice] at " + line_before());
+  CHECK(place(error) == line_before());
+  CHECK(error.op() == "Slice");
+  CHECK(error.message() == "Expected size[1] in [0, 1], but got 2");
   CHECK_THROWS_AS(slice(x, {0}, {1}), InvalidArgumentError);
   error = caught<InvalidArgumentError>([&] { slice_update(x, ones({3}), 0); });
-  CHECK(std::string(error.what()) == "Incompatible shapes: [3] vs. [4] [Op:TensorStridedSliceUpdate] at " +
-                                         to_string(Where{__FILE__, __LINE__ - 2}));
+  CHECK(place(error) == line_before());
+  CHECK(error.op() == "TensorStridedSliceUpdate");
+  CHECK(error.message() == "Incompatible shapes: [3] vs. [4]");
 }
 
 // ---- Joining and splitting --------------------------------------------------------------------------------------------
@@ -245,7 +249,7 @@ TEST_CASE("tile, repeat and pad") {
   check(pad(counted({2}), {{1, 1}}, {.value = 9}), {4}, {9, 0, 1, 9});
   check(pad(counted({3}), {{2, 1}}, {.mode = PadMode::reflect}), {6}, {2, 1, 0, 1, 2, 1});
   check(pad(counted({3}), {{2, 3}}, {.mode = PadMode::symmetric}), {8}, {1, 0, 0, 1, 2, 2, 1, 0});
-  check_values(derivative([](const Tensor& t) { return tile(t, {2, 2}); }, x), {22, 26, 38, 42});
+  check_values(derivative([](const Tensor& t) { return tile(t, {2, 2}); }, x), {24, 28, 40, 44});
   check_values(derivative([](const Tensor& t) { return repeat(t, 3, 1); }, x), {6, 15, 24, 33});
   check_values(derivative([](const Tensor& t) { return tile(t, {0, 2}); }, x), {0, 0, 0, 0});
   check_values(derivative([](const Tensor& t) { return pad(t, {{1, 0}, {0, 1}}); }, x), {4, 5, 7, 8});
@@ -260,12 +264,13 @@ TEST_CASE("tile, repeat and pad") {
 TEST_CASE("errors of joining, splitting and extending") {
   const Tensor x = ones({2, 3});
   auto error = caught<InvalidArgumentError>([&] { concat({x, ones({3, 3})}, 1); });
-  CHECK(std::string(error.what()) ==
-        "ConcatOp : Dimensions of inputs should match: shape[0] = [2,3] vs. [3,3] [Op:ConcatV2] at " +
-            to_string(Where{__FILE__, __LINE__ - 3}));
+  CHECK(place(error) == line_before());
+  CHECK(error.op() == "ConcatV2");
+  CHECK(error.message() == "ConcatOp : Dimensions of inputs should match: shape[0] = [2,3] vs. [3,3]");
   error = caught<InvalidArgumentError>([&] { split(x, 2, 1); });
-  CHECK(std::string(error.what()) ==
-        "Dimension size must be evenly divisible by 2 but is 3 [Op:Split] at " + line_before());
+  CHECK(place(error) == line_before());
+  CHECK(error.op() == "Split");
+  CHECK(error.message() == "Dimension size must be evenly divisible by 2 but is 3");
   CHECK_THROWS_AS(concat(std::vector<Tensor>{}), InvalidArgumentError);
   CHECK_THROWS_AS(concat({ones({}), ones({})}), InvalidArgumentError);
   CHECK_THROWS_AS(stack({x, ones({2})}), InvalidArgumentError);
@@ -347,7 +352,9 @@ TEST_CASE("sorting") {
 TEST_CASE("errors of gathering") {
   const Tensor x = ones({5, 2});
   auto error = caught<InvalidArgumentError>([&] { gather(x, tensor({0, 1, 7})); });
-  CHECK(std::string(error.what()) == "indices[2] = 7 is not in [0, 5) [Op:GatherV2] at " + line_before());
+  CHECK(place(error) == line_before());
+  CHECK(error.op() == "GatherV2");
+  CHECK(error.message() == "indices[2] = 7 is not in [0, 5)");
   error = caught<InvalidArgumentError>([&] { gather(x, tensor({0.5})); });
   CHECK(error.message() == "Value for attr 'Tindices' of float is not in the list of allowed values: int32, int64");
   CHECK_THROWS_AS(gather(x, tensor({0}), 2), InvalidArgumentError);
@@ -357,8 +364,9 @@ TEST_CASE("errors of gathering") {
   CHECK_THROWS_AS(scatter_add(x, tensor({0}), ones({2, 2})), InvalidArgumentError);
   CHECK_THROWS_AS(scatter_add(x, tensor({-1}), ones({1, 2})), InvalidArgumentError);
   error = caught<InvalidArgumentError>([&] { top_k(x, 3); });
-  CHECK(std::string(error.what()) ==
-        "input must have at least k columns. Had 2, needed 3 [Op:TopKV2] at " + line_before());
+  CHECK(place(error) == line_before());
+  CHECK(error.op() == "TopKV2");
+  CHECK(error.message() == "input must have at least k columns. Had 2, needed 3");
   CHECK_THROWS_AS(top_k(ones({}), 1), InvalidArgumentError);
   CHECK_THROWS_AS(sort(x, 2), InvalidArgumentError);
 }

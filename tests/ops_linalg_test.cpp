@@ -156,10 +156,11 @@ TEST_CASE("einsum does what its definition says") {
       {"ij,->ij", {{2, 3}, {}}},
       {"Ab,bC->AC", {{2, 3}, {3, 2}}},
   };
-  for (const auto& [equation, shapes] : cases) {
+  for (const auto& each : cases) {
+    const std::string& equation = each.first;
     INFO(equation);
     std::vector<Tensor> operands;
-    for (const Shape& shape : shapes) operands.push_back(counted(shape));
+    for (const Shape& shape : each.second) operands.push_back(counted(shape));
     check_same(einsum(equation, operands), einsum_by_loops(equation, operands));
   }
 }

@@ -44,8 +44,8 @@ namespace tapestry {
 namespace detail {
 
 // Defined with the core's other makers of tensors.
-Tensor make_tensor(DType dtype, const Shape& shape, Device device);
-Tensor on_host(const Tensor& tensor);
+TAPESTRY_API Tensor make_tensor(DType dtype, const Shape& shape, Device device);
+TAPESTRY_API Tensor on_host(const Tensor& tensor);
 
 }  // namespace detail
 

@@ -4,7 +4,7 @@ namespace tapestry {
 
 std::int32_t SlotTable::insert(std::int64_t id) {
   if (static_cast<std::size_t>(slots_) * 2 >= table_.size()) grow();
-  for (std::size_t i = static_cast<std::size_t>(id) & mask_;; i = (i + 1) & mask_) {
+  for (std::size_t i = home(id);; i = (i + 1) & mask_) {
     if (table_[i].id == id) return table_[i].slot;
     if (table_[i].id == 0) {
       table_[i] = {id, slots_};
@@ -19,7 +19,7 @@ void SlotTable::grow() {
   mask_ = table_.size() - 1;
   for (const Item& item : old) {
     if (item.id == 0) continue;
-    std::size_t i = static_cast<std::size_t>(item.id) & mask_;
+    std::size_t i = home(item.id);
     while (table_[i].id != 0) i = (i + 1) & mask_;
     table_[i] = item;
   }
@@ -31,10 +31,12 @@ void SlotTable::clear() {
   slots_ = 0;
 }
 
-void CallList::push_back(RecordedCall&& item) {
+RecordedCall& CallList::push_back(Call&& call) {
   if (size_ == chunks_.size() * chunk_size) chunks_.push_back(std::unique_ptr<Chunk>(new Chunk));
-  std::construct_at(chunks_[size_ / chunk_size]->at(size_ % chunk_size), std::move(item));
+  RecordedCall* record = chunks_[size_ / chunk_size]->at(size_ % chunk_size);
+  std::construct_at(record, std::move(call));
   ++size_;
+  return *record;
 }
 
 void CallList::pop_back() {

@@ -101,24 +101,16 @@ class GradientTape::Record final : public Recorder {
 
   void record(Call&& call) override {
     if (!call.op().gradient.flows()) return;
-    SmallVector<std::int32_t, 2> inputs;
-    bool tracked = false;
-    for (const Tensor& input : call.inputs()) {
-      inputs.push_back(slots_.find(input.id()));
-      tracked |= inputs.back() != SlotTable::none;
-    }
-    if (!tracked) return;
-    SmallVector<std::int32_t, 1> outputs;
-    bool differentiable = false;
-    for (const Tensor& output : call.outputs()) {
-      const bool floating = is_floating(output.dtype());
-      outputs.push_back(floating ? slots_.insert(output.id()) : SlotTable::none);
-      differentiable |= floating;
-    }
-    if (!differentiable) return;
-    strip(call.mutable_inputs(), call.op().needs.inputs);
-    strip(call.mutable_outputs(), call.op().needs.outputs);
-    calls_.push_back({std::move(call), std::move(inputs), std::move(outputs)});
+    const auto is_tracked = [this](const Tensor& input) { return slots_.find(input.id()) != SlotTable::none; };
+    const auto is_float = [](const Tensor& output) { return is_floating(output.dtype()); };
+    if (std::none_of(call.inputs().begin(), call.inputs().end(), is_tracked)) return;
+    if (std::none_of(call.outputs().begin(), call.outputs().end(), is_float)) return;
+    RecordedCall& record = calls_.push_back(std::move(call));
+    for (const Tensor& input : record.call.inputs()) record.inputs.push_back(slots_.find(input.id()));
+    for (const Tensor& output : record.call.outputs())
+      record.outputs.push_back(is_float(output) ? slots_.insert(output.id()) : SlotTable::none);
+    strip(record.call.mutable_inputs(), record.call.op().needs.inputs);
+    strip(record.call.mutable_outputs(), record.call.op().needs.outputs);
   }
 
   void read(const Variable& variable, Tensor& value) override {

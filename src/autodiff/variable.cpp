@@ -28,8 +28,8 @@ Tensor fitting(const Variable::Cell& cell, const In& value, std::string_view wha
 
 void Variable::Cell::modify(const std::function<void(const Tensor&)>& change) {
   const std::lock_guard lock(mutex_);
-  const bool shared = value_.impl().references.load(std::memory_order_acquire) > 1 ||
-                      value_.impl().storage->references.load(std::memory_order_acquire) > 1 || !value_.is_contiguous();
+  const bool shared =
+      value_.impl().references.is_shared() || value_.impl().storage->references.is_shared() || !value_.is_contiguous();
   Tensor next;
   if (shared) {
     next = detail::make_tensor(value_.dtype(), value_.shape(), value_.device());

@@ -99,6 +99,8 @@ std::vector<Device> devices() {
 std::string cuda_status() { return "CUDA is not available: this build of Tapestry has no CUDA backend"; }
 
 Backend& backend_of(Device device) {
+  static Backend& cpu_backend = *backend_or_null(0);  // the common case, without asking how many devices there are
+  if (device == cpu()) return cpu_backend;
   Backend* backend = backend_or_null(device.kind());
   if (backend && device.index() >= 0 && device.index() < backend->device_count()) return *backend;
   std::string available;

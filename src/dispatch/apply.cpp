@@ -113,23 +113,20 @@ void execute(const Op& op, Call& call, Device device) {
   }
 }
 
-Tensors perform(const Op& op, Tensors inputs, Numbers numbers, const Attrs& attrs, std::string_view name, Where where) {
-  if (site_override) where = site_override;
+/// Runs a call that has its inputs: promotes them, checks their devices and computes the outputs.
+void perform(Call& call, Numbers numbers) {
+  const Op& op = call.op();
   try {
-    if (op.promotion.kind != Promotion::Kind::none || numbers.bits != 0) promote_inputs(op, inputs, numbers, where);
-    const Device device = common_device(inputs, numbers, attrs);
-    Call call(op, std::move(inputs), attrs, where, name);
-    execute(op, call, device);
-    if (recorders().empty()) return std::move(call.mutable_outputs());
-    Tensors outputs = call.outputs();
-    tell_recorders(std::move(call));
-    return outputs;
+    Tensors& inputs = call.mutable_inputs();
+    if (op.promotion.kind != Promotion::Kind::none || numbers.bits != 0)
+      promote_inputs(op, inputs, numbers, call.where());
+    execute(op, call, common_device(inputs, numbers, call.attrs()));
   } catch (Error& error) {
-    error.locate(op.name, where);
+    error.locate(op.name, call.where());
     throw;
   } catch (const std::bad_alloc&) {
     ResourceExhaustedError error("OOM when allocating host memory");
-    error.locate(op.name, where);
+    error.locate(op.name, call.where());
     throw error;
   }
 }
@@ -160,17 +157,26 @@ CallSiteScope::CallSiteScope(Where where) : saved_(site_override) {
 CallSiteScope::~CallSiteScope() { site_override = saved_; }
 
 Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs, std::string_view name) {
-  Tensors tensors;
+  Call call(op, {}, attrs, site_override ? site_override : inputs.begin()->where(), name);
   Numbers numbers;
   for (const In& input : inputs) {
-    if (input.is_number()) numbers.bits |= 1U << tensors.size();
-    tensors.push_back(input.tensor());
+    if (input.is_number()) numbers.bits |= 1U << call.inputs().size();
+    call.mutable_inputs().push_back(input.tensor());
   }
-  return std::move(perform(op, std::move(tensors), numbers, attrs, name, inputs.begin()->where())[0]);
+  perform(call, numbers);
+  if (recorders().empty()) return std::move(call.mutable_outputs()[0]);
+  Tensor output = call.output();
+  tell_recorders(std::move(call));
+  return output;
 }
 
 Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::string_view name, Where where) {
-  return perform(op, inputs, {}, attrs, name, where);
+  Call call(op, inputs, attrs, site_override ? site_override : where, name);
+  perform(call, {});
+  if (recorders().empty()) return std::move(call.mutable_outputs());
+  Tensors outputs = call.outputs();
+  tell_recorders(std::move(call));
+  return outputs;
 }
 
 }  // namespace tapestry

@@ -80,6 +80,9 @@ TAPESTRY_OP(tile_grad_op){{
     },
     .forward =
         [](Backend& backend, const Call& call) {
+          // The sizes of a tensor without elements may overflow when multiplied.
+          if (call.output().size() == 0) return;
+          if (call.input(0).size() == 0) return backend.fill(0, call.output());
           Steps steps = steps_of(call, call.output().shape());
           std::reverse(steps.begin(), steps.end());
           run_steps(

@@ -79,8 +79,9 @@ struct Expression {
     const auto at = static_cast<std::size_t>(axis);
     region.step[at] = step;
     if (has(shrink_axis_mask, i)) {
+      if (size < 0) return;  // known and checked when the graph runs
       region.start[at] = begin[i] < 0 ? begin[i] + size : begin[i];
-      if (size >= 0 && (region.start[at] < 0 || region.start[at] >= size))
+      if (region.start[at] < 0 || region.start[at] >= size)
         throw InvalidArgumentError(detail::join("slice index ", begin[i], " of dimension ", axis, " out of bounds."));
       return;
     }

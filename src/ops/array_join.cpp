@@ -222,11 +222,11 @@ TAPESTRY_OP(split_sizes_op)(splitting_op("SplitV"));
 
 }  // namespace
 
-Tensor concat(InList tensors, std::int64_t axis, std::string_view name) {
+Tensor concat(const InList& tensors, std::int64_t axis, std::string_view name) {
   return apply_all(concat_op, tensors.tensors(), {{"axis", axis}}, name, tensors.where())[0];
 }
 
-Tensor stack(InList tensors, std::int64_t axis, std::string_view name) {
+Tensor stack(const InList& tensors, std::int64_t axis, std::string_view name) {
   return apply_all(stack_op, tensors.tensors(), {{"axis", axis}}, name, tensors.where())[0];
 }
 

@@ -290,7 +290,7 @@ TAPESTRY_OP(device_copy_op){{
     .view =
         [](const Call& call, const Spec& spec) {
           const auto device = call.attr<Device>("device");
-          const Tensor host = detail::on_host(call.input(0));
+          Tensor host = detail::on_host(call.input(0));
           if (device.is_cpu()) return host;
           Tensor copy = detail::make_tensor(spec.dtype, spec.shape, device);
           backend_of(device).copy_from_host(copy.impl().data, host.impl().data,

@@ -70,7 +70,7 @@ Tensor fill(const Shape& shape, double value, DType dtype, Device device, std::s
 
 /// Whether `fill`, which takes a double, is exact.
 bool fits_double(const Tensor& number) {
-  return is_floating(number.dtype()) || static_cast<std::int64_t>(number.item<double>()) == number.item<std::int64_t>();
+  return is_floating(number.dtype()) || std::abs(number.item<double>()) <= 0x1p53;
 }
 
 }  // namespace

@@ -16,8 +16,12 @@ constexpr ProductAttrs matrix_attrs{"transpose_a", "transpose_b"};
 constexpr ProductAttrs batch_attrs{"adj_x", "adj_y"};
 
 MatMulOptions transposed(const Call& call) {
-  const ProductAttrs& names = call.attrs().find(batch_attrs.a) ? batch_attrs : matrix_attrs;
-  return {attr_or(call, names.a, false), attr_or(call, names.b, false)};
+  MatMulOptions options;
+  for (const Attr& attr : call.attrs()) {
+    if (attr.name == matrix_attrs.a || attr.name == batch_attrs.a) options.transpose_a = std::get<bool>(attr.value);
+    if (attr.name == matrix_attrs.b || attr.name == batch_attrs.b) options.transpose_b = std::get<bool>(attr.value);
+  }
+  return options;
 }
 
 /// The four sets of attributes of a product, made once.

@@ -47,12 +47,13 @@ Tensor with_axes(const Call& call, const Tensor& result) {
 }
 
 template <Reduce f, TypeSet allowed>
-Op reduction(const char* name, Gradient gradient, Needs needs = needs_nothing, Promotion promotion = no_promotion) {
+Op reduction(const char* name, const Gradient& gradient, Needs needs = needs_nothing,
+             Promotion promotion = no_promotion) {
   return {
       .name = name,
       .infer = reduced<allowed>,
       .forward = reduce<f>,
-      .gradient = std::move(gradient),
+      .gradient = gradient,
       .promotion = promotion,
       .needs = needs,
   };

@@ -38,7 +38,7 @@ Attrs scan_attrs(std::int64_t axis, const ScanOptions& options) {
 ScanOptions scan_options(const Call& call) { return {call.attr<bool>("exclusive"), call.attr<bool>("reverse")}; }
 
 template <Scan f>
-Op scan_op(const char* name, Gradient gradient, Needs needs) {
+Op scan_op(const char* name, const Gradient& gradient, Needs needs) {
   return {
       .name = name,
       .infer = [](const Call& call) -> Specs {
@@ -50,7 +50,7 @@ Op scan_op(const char* name, Gradient gradient, Needs needs) {
             const auto [exclusive, reverse] = scan_options(call);
             backend.scan(f, call.input(0), axis_of(call), exclusive, reverse, call.output());
           },
-      .gradient = std::move(gradient),
+      .gradient = gradient,
       .needs = needs,
   };
 }

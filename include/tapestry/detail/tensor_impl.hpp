@@ -6,12 +6,52 @@
 #include <cstdint>
 #include <utility>
 
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#endif
+
 #include "tapestry/detail/config.hpp"
 #include "tapestry/device.hpp"
 #include "tapestry/dtype.hpp"
 #include "tapestry/shape.hpp"
 
 namespace tapestry::detail {
+
+/// A reference count. Atomic operations cost more than everything else that copying a handle does; as in libstdc++'s
+/// shared_ptr, a process that has never started a second thread goes without.
+class ReferenceCount {
+ public:
+  void increment() {
+    if (is_single_threaded()) {
+      count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    } else {
+      count_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  /// Whether that was the last reference.
+  bool decrement() {
+    const std::uint32_t before = count_.load(std::memory_order_acquire);
+    // The last owner needs no atomic subtraction: nobody else can hold or make a reference.
+    if (before == 1) return true;
+    if (is_single_threaded()) {
+      count_.store(before - 1, std::memory_order_relaxed);
+      return false;
+    }
+    return count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  }
+  bool is_shared() const { return count_.load(std::memory_order_acquire) > 1; }
+
+ private:
+  static bool is_single_threaded() {
+#if __has_include(<sys/single_threaded.h>)
+    return __libc_single_threaded;
+#else
+    return false;
+#endif
+  }
+
+  std::atomic<std::uint32_t> count_{1};
+};
 
 /// A pointer to an object that counts its own references and frees itself by `T::destroy`.
 template <class T>
@@ -21,7 +61,7 @@ class Intrusive {
   /// Takes over the one reference that a new object starts with.
   explicit Intrusive(T* object) : object_(object) {}
   Intrusive(const Intrusive& other) : object_(other.object_) {
-    if (object_) object_->references.fetch_add(1, std::memory_order_relaxed);
+    if (object_) object_->references.increment();
   }
   Intrusive(Intrusive&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   Intrusive& operator=(Intrusive other) noexcept {
@@ -29,10 +69,7 @@ class Intrusive {
     return *this;
   }
   ~Intrusive() {
-    // The last owner needs no atomic subtraction: nobody else can hold or make a reference.
-    if (object_ && (object_->references.load(std::memory_order_acquire) == 1 ||
-                    object_->references.fetch_sub(1, std::memory_order_acq_rel) == 1))
-      T::destroy(object_);
+    if (object_ && object_->references.decrement()) T::destroy(object_);
   }
 
   T* get() const { return object_; }
@@ -57,7 +94,7 @@ class TAPESTRY_API Allocator {
 struct alignas(64) Storage {
   static constexpr std::size_t inline_bytes = 448;
 
-  std::atomic<std::uint32_t> references{1};
+  ReferenceCount references;
   Device device;
   std::size_t bytes = 0;
   void* data = nullptr;
@@ -69,7 +106,7 @@ struct alignas(64) Storage {
 };
 
 struct TensorImpl {
-  std::atomic<std::uint32_t> references{1};
+  ReferenceCount references;
   DType dtype = DType::unknown;
   bool contiguous = true;
   Device device;

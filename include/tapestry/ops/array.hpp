@@ -51,11 +51,11 @@ TAPESTRY_API Tensor size(In x, std::string_view name = {});
 // ---- Joining and splitting ----------------------------------------------------------------------------------------
 
 /// The tensors one after the other along an axis that all of them have; the other sizes must agree. Promotes.
-TAPESTRY_API Tensor concat(InList tensors, std::int64_t axis = 0, std::string_view name = {});
-inline Tensor concat(InList tensors, const NodeName auto& name) { return concat(std::move(tensors), 0, name); }
+TAPESTRY_API Tensor concat(const InList& tensors, std::int64_t axis = 0, std::string_view name = {});
+inline Tensor concat(const InList& tensors, const NodeName auto& name) { return concat(tensors, 0, name); }
 /// Tensors of one shape along a new axis. Promotes.
-TAPESTRY_API Tensor stack(InList tensors, std::int64_t axis = 0, std::string_view name = {});
-inline Tensor stack(InList tensors, const NodeName auto& name) { return stack(std::move(tensors), 0, name); }
+TAPESTRY_API Tensor stack(const InList& tensors, std::int64_t axis = 0, std::string_view name = {});
+inline Tensor stack(const InList& tensors, const NodeName auto& name) { return stack(tensors, 0, name); }
 /// The x(0), x(1), ... along an axis, whose size must be known.
 TAPESTRY_API std::vector<Tensor> unstack(In x, std::int64_t axis = 0, std::string_view name = {});
 

@@ -1,6 +1,8 @@
+#include "backend/cpu/conv.hpp"
+
 #include <algorithm>
 #include <cstdint>
-#include <utility>
+#include <type_traits>
 
 #include "backend/cpu/blas.hpp"
 #include "backend/cpu/cpu_backend.hpp"
@@ -9,42 +11,18 @@
 #include "backend/cpu/threads.hpp"
 #include "core/make_tensor.hpp"
 
-// A convolution as a product of matrices: a row of "patches" holds all that one output position sees of the image, so
-// that y = patches * filter. Only a tile of the patches exists at a time, in the second-level cache.
+// A convolution as a product of matrices (for most of those 3 x 3 see winograd.cpp): a row of "patches" holds all that
+// one output position sees of the image, so that y = patches * filter. Only a tile of the patches exists at a time, in
+// the second-level cache.
 
 namespace tapestry::host {
 namespace {
 
-/// The sizes of a convolution, its image x [batch, height, width, in] and its result y [batch, rows, columns, out].
-struct Geometry {
-  std::int64_t batch, height, width, in, rows, columns, out;
-  Window2d window;
-
-  Geometry(const Shape& x, const Shape& y, const Window2d& w)
-      : batch(x[0]), height(x[1]), width(x[2]), in(x[3]), rows(y[1]), columns(y[2]), out(y[3]), window(w) {}
-
-  std::int64_t positions() const { return batch * rows * columns; }
-  std::int64_t group_in() const { return in / window.groups; }
-  std::int64_t group_out() const { return out / window.groups; }
-  /// Elements that one output element sees.
-  std::int64_t patch() const { return window.height * window.width * group_in(); }
-  /// Output positions whose patches fill half of a second-level cache.
-  template <class T>
-  std::int64_t tile() const {
-    constexpr std::int64_t bytes = 1 << 20;
-    return std::max<std::int64_t>(16, bytes / (patch() * static_cast<std::int64_t>(sizeof(T))));
-  }
-  /// Whether the image itself is the matrix of patches.
-  bool is_pointwise() const {
-    return window.height == 1 && window.width == 1 && window.stride_y == 1 && window.stride_x == 1 && rows == height &&
-           columns == width;
-  }
-};
-
 /// Calls row(offset in the image, or -1 outside it; offset in the patches; elements) for each stretch of one group's
 /// patches at the positions [begin, end) that lies side by side in the image.
 template <class Row>
-void for_stretches(const Geometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end, const Row& row) {
+void for_stretches(const ConvGeometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end,
+                   const Row& row) {
   const Window2d& w = geometry.window;
   const std::int64_t channels = geometry.group_in();
   std::int64_t to = 0;
@@ -79,8 +57,8 @@ void for_stretches(const Geometry& geometry, std::int64_t group, std::int64_t be
 }
 
 template <class T>
-void read_patches(const Geometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end, const T* image,
-                  T* patches) {
+void read_patches(const ConvGeometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end,
+                  const T* image, T* patches) {
   for_stretches(geometry, group, begin, end, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
     if (from < 0) {
       std::fill_n(patches + to, count, T(0));
@@ -92,8 +70,8 @@ void read_patches(const Geometry& geometry, std::int64_t group, std::int64_t beg
 
 /// image += patches
 template <class T>
-void add_patches(const Geometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end, const T* patches,
-                 T* image) {
+void add_patches(const ConvGeometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end,
+                 const T* patches, T* image) {
   const auto add =
       binary_kernels().rows[static_cast<std::size_t>(Binary::add)][static_cast<std::size_t>(dtype_of<T>())];
   for_stretches(geometry, group, begin, end, [&](std::int64_t at, std::int64_t from, std::int64_t count) {
@@ -107,7 +85,10 @@ Tensor scratch(std::int64_t elements) {
 }
 
 template <class T>
-void convolve(const Geometry& geometry, const T* x, const T* filter, T* y) {
+void convolve(const ConvGeometry& geometry, const T* x, const T* filter, T* y) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (winograd(geometry, x, filter, y)) return;
+  }
   const std::int64_t patch = geometry.patch(), out = geometry.out, tile = geometry.tile<T>();
   parallel_for(geometry.positions(), tile, [&](std::int64_t begin, std::int64_t end) {
     Tensor patches;
@@ -129,7 +110,7 @@ void convolve(const Geometry& geometry, const T* x, const T* filter, T* y) {
 
 /// dx by adding up the gradients of the patches, an image per task.
 template <class T>
-void spread_gradient(const Geometry& geometry, const T* g, const T* filter, T* dx) {
+void spread_gradient(const ConvGeometry& geometry, const T* g, const T* filter, T* dx) {
   const std::int64_t patch = geometry.patch(), out = geometry.out;
   const std::int64_t positions = geometry.rows * geometry.columns, tile = std::min(geometry.tile<T>(), positions);
   const std::int64_t image_size = geometry.height * geometry.width * geometry.in;
@@ -161,7 +142,7 @@ Window2d turned(const Window2d& w) {
 }
 
 template <class T>
-Tensor turned_filter(const Geometry& geometry, const T* filter) {
+Tensor turned_filter(const ConvGeometry& geometry, const T* filter) {
   const std::int64_t in = geometry.group_in(), out = geometry.group_out();
   const std::int64_t places = geometry.window.height * geometry.window.width;
   Tensor result = scratch<T>(places * out * geometry.in);
@@ -175,7 +156,7 @@ Tensor turned_filter(const Geometry& geometry, const T* filter) {
 
 /// dfilter in several parts, of which each sums its share of the positions; `parts` is [count, elements of a filter].
 template <class T>
-void filter_gradients(const Geometry& geometry, const T* x, const T* g, T* parts, std::int64_t count) {
+void filter_gradients(const ConvGeometry& geometry, const T* x, const T* g, T* parts, std::int64_t count) {
   const std::int64_t patch = geometry.patch(), out = geometry.out;
   const std::int64_t tile = std::min(geometry.tile<T>(), geometry.positions());
   const std::int64_t share = (geometry.positions() + count - 1) / count;
@@ -216,7 +197,7 @@ using detail::mutable_data;
 
 void CpuBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
   if (y.size() == 0) return;
-  const Geometry geometry(x.shape(), y.shape(), window);
+  const ConvGeometry geometry(x.shape(), y.shape(), window);
   if (geometry.patch() == 0) return fill(0, y);
   prepare_blas();
   const Tensor image = dense(*this, x), weights = dense(*this, filter);
@@ -228,14 +209,14 @@ void CpuBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const 
   if (dx.size() == 0) return;
   if (g.size() == 0) return fill(0, dx);
   prepare_blas();
-  const Geometry geometry(dx.shape(), g.shape(), window);
+  const ConvGeometry geometry(dx.shape(), g.shape(), window);
   const Tensor gradient = dense(*this, g), weights = dense(*this, filter);
   const Window2d back = turned(window);
   const bool is_convolution = window.stride_y == 1 && window.stride_x == 1 && back.pad_top >= 0 && back.pad_left >= 0;
   visit_float(dx.dtype(), [&]<class T>() {
     if (is_convolution) {
       const Tensor turned_weights = turned_filter(geometry, elements<T>(weights));
-      convolve(Geometry(g.shape(), dx.shape(), back), elements<T>(gradient), elements<T>(turned_weights),
+      convolve(ConvGeometry(g.shape(), dx.shape(), back), elements<T>(gradient), elements<T>(turned_weights),
                mutable_data<T>(dx));
     } else {
       spread_gradient(geometry, elements<T>(gradient), elements<T>(weights), mutable_data<T>(dx));
@@ -247,9 +228,13 @@ void CpuBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Wind
   if (dfilter.size() == 0) return;
   if (g.size() == 0) return fill(0, dfilter);
   prepare_blas();
-  const Geometry geometry(x.shape(), g.shape(), window);
+  const ConvGeometry geometry(x.shape(), g.shape(), window);
   const Tensor image = dense(*this, x), gradient = dense(*this, g);
   visit_float(dfilter.dtype(), [&]<class T>() {
+    if constexpr (std::is_same_v<T, float>) {
+      if (winograd_grad_filter(*this, geometry, elements<T>(image), elements<T>(gradient), mutable_data<T>(dfilter)))
+        return;
+    }
     // The number of parts follows from the shape alone, and so do the bits of their sum.
     constexpr std::int64_t most = 8;
     const std::int64_t tiles = (geometry.positions() + geometry.tile<T>() - 1) / geometry.tile<T>();

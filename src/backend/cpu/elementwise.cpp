@@ -25,8 +25,10 @@ namespace {
 
 /// Shape::size() of a known shape, which it need not check again: this is a tenth of a small op.
 std::int64_t count(const detail::TensorImpl& x) {
-  std::int64_t n = 1;
-  for (const std::int64_t size : x.shape) n *= size;
+  const int rank = x.shape.rank();
+  if (rank == 0) return 1;
+  std::int64_t n = x.shape[0];
+  for (int i = 1; i < rank; ++i) n *= x.shape[i];
   return n;
 }
 

@@ -18,6 +18,56 @@ constexpr std::int64_t transposed_columns = 32;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
+/// The axes that several tensors of one broadcast shape share, as few as possible and y's nearest neighbours last. Axes
+/// of one element are gone, and axes along which all tensors go on without a gap are one.
+struct Axis {
+  std::int64_t size = 1;
+  std::array<std::int64_t, max_inputs + 1> stride{};  ///< y's, then the inputs'; 0 where an input is broadcast
+};
+struct Axes {
+  std::array<Axis, Shape::max_rank> axis;
+  int count = 0;  ///< at least one
+
+  Axis& last() { return axis[at(count - 1)]; }
+};
+
+Axes common_axes(const Tensor& y, std::span<const Tensor* const> inputs) {
+  Axes axes;
+  const int rank = y.rank();
+  std::array<Axis, Shape::max_rank> found;
+  int count = 0;
+  for (int i = 0; i < rank; ++i) {
+    Axis axis{.size = y.shape()[i]};
+    if (axis.size == 1) continue;
+    axis.stride[0] = y.strides()[at(i)];
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      const int j = i - rank + inputs[k]->rank();
+      if (j >= 0 && inputs[k]->shape()[j] != 1) axis.stride[k + 1] = inputs[k]->strides()[at(j)];
+    }
+    found[at(count++)] = axis;
+  }
+  const auto farther = [](const Axis& a, const Axis& b) { return std::abs(a.stride[0]) > std::abs(b.stride[0]); };
+  if (!y.is_contiguous()) std::stable_sort(found.begin(), found.begin() + count, farther);
+  for (int i = 0; i < count; ++i) {
+    const Axis& inner = found[at(i)];
+    const auto joins = [&](const Axis& outer) {
+      for (std::size_t k = 0; k <= inputs.size(); ++k)
+        if (outer.stride[k] != inner.stride[k] * inner.size) return false;
+      return true;
+    };
+    if (axes.count > 0 && joins(axes.last())) {
+      axes.last() = Axis{axes.last().size * inner.size, inner.stride};
+    } else {
+      axes.axis[at(axes.count++)] = inner;
+    }
+  }
+  if (axes.count == 0) {
+    axes.count = 1;
+    axes.last().stride[0] = 1;
+  }
+  return axes;
+}
+
 /// How an elementwise loop over at least one element is cut into blocks of the last two axes, and which operands a
 /// block can use where they are.
 class Blocks {
@@ -85,7 +135,8 @@ class Blocks {
     Piece piece;
     piece.n = size.rows * size.columns;
     for (int i = 1; i < operands_; ++i) {
-      piece.input[at(i - 1)] = gathered(block, i, size, room[i]);
+      if (!in_place_[at(i)]) gather(block, i, size, room[i]);
+      piece.input[at(i - 1)] = in_place_[at(i)] ? block.pointer[at(i)] : room[i].bytes;
       piece.step[at(i - 1)] = in_place_[at(i)] ? columns().stride[at(i)] : 1;
     }
     piece.y = in_place_[0] ? block.pointer[0] : room[0].bytes;
@@ -95,12 +146,15 @@ class Blocks {
 
   void copy(const Position& block) const {
     const Extent size = extent(block);
-    if (stream_) {
-      Room room;
-      put(gathered(block, 1, size, room), block, size);
-    } else {
+    if (!stream_) {
       move(0)(block.pointer[1], rows().stride[1], columns().stride[1], block.pointer[0], rows().stride[0],
               columns().stride[0], size.rows, size.columns);
+    } else if (in_place_[1] && columns().stride[1] == 1) {
+      put(block.pointer[1], block, size);
+    } else {
+      Room room;
+      gather(block, 1, size, room);
+      put(room.bytes, block, size);
     }
   }
 
@@ -176,12 +230,10 @@ class Blocks {
 
   Move move(int operand) const { return movement_kernels().move(static_cast<std::size_t>(size_[at(operand)])); }
 
-  /// An input's elements of the block where they are, or gathered in the room.
-  const std::byte* gathered(const Position& block, int operand, Extent size, Room& room) const {
-    if (in_place_[at(operand)]) return block.pointer[at(operand)];
+  /// An input's elements of the block, side by side.
+  void gather(const Position& block, int operand, Extent size, Room& room) const {
     move(operand)(block.pointer[at(operand)], rows().stride[at(operand)], columns().stride[at(operand)], room.bytes,
                   size.columns, 1, size.rows, size.columns);
-    return room.bytes;
   }
 
   /// The block of y becomes the elements at x.
@@ -207,47 +259,6 @@ class Blocks {
   std::array<std::int64_t, Shape::max_rank> extent_{};  ///< of a block along each axis
   std::array<std::int64_t, Shape::max_rank> blocks_{};  ///< along each axis
 };
-
-}  // namespace
-
-Axes common_axes(const Tensor& y, std::span<const Tensor* const> inputs) {
-  Axes axes;
-  const int rank = y.rank();
-  std::array<Axis, Shape::max_rank> found;
-  int count = 0;
-  for (int i = 0; i < rank; ++i) {
-    Axis axis{.size = y.shape()[i]};
-    if (axis.size == 1) continue;
-    axis.stride[0] = y.strides()[at(i)];
-    for (std::size_t k = 0; k < inputs.size(); ++k) {
-      const int j = i - rank + inputs[k]->rank();
-      if (j >= 0 && inputs[k]->shape()[j] != 1) axis.stride[k + 1] = inputs[k]->strides()[at(j)];
-    }
-    found[at(count++)] = axis;
-  }
-  const auto farther = [](const Axis& a, const Axis& b) { return std::abs(a.stride[0]) > std::abs(b.stride[0]); };
-  if (!y.is_contiguous()) std::stable_sort(found.begin(), found.begin() + count, farther);
-  for (int i = 0; i < count; ++i) {
-    const Axis& inner = found[at(i)];
-    const auto joins = [&](const Axis& outer) {
-      for (std::size_t k = 0; k <= inputs.size(); ++k)
-        if (outer.stride[k] != inner.stride[k] * inner.size) return false;
-      return true;
-    };
-    if (axes.count > 0 && joins(axes.last())) {
-      axes.last() = Axis{axes.last().size * inner.size, inner.stride};
-    } else {
-      axes.axis[at(axes.count++)] = inner;
-    }
-  }
-  if (axes.count == 0) {
-    axes.count = 1;
-    axes.last().stride[0] = 1;
-  }
-  return axes;
-}
-
-namespace {
 
 void for_each_block(const Tensor& y, std::span<const Tensor* const> inputs, const auto& each) {
   if (std::find(y.shape().begin(), y.shape().end(), 0) != y.shape().end()) return;

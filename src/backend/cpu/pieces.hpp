@@ -17,20 +17,6 @@ inline constexpr std::int64_t task_elements = 16384;
 /// stays there for the next op: streamed, a chain of ops on 16 MiB is a quarter slower.
 inline constexpr std::int64_t streaming_bytes = std::int64_t{32} << 20;
 
-/// The axes that several tensors of one broadcast shape share, as few as possible and y's nearest neighbours last. Axes
-/// of one element are gone, and axes along which all tensors go on without a gap are one.
-struct Axis {
-  std::int64_t size = 1;
-  std::array<std::int64_t, max_inputs + 1> stride{};  ///< y's, then the inputs'; 0 where an input is broadcast
-};
-struct Axes {
-  std::array<Axis, Shape::max_rank> axis;
-  int count = 0;  ///< at least one, but the size of it may be 0
-
-  Axis& last() { return axis[static_cast<std::size_t>(count - 1)]; }
-};
-Axes common_axes(const Tensor& y, std::span<const Tensor* const> inputs);
-
 /// Some of the elements of an elementwise function, all neighbours: y[i] = f(input[0][i * step[0]], ...) for i < n.
 struct Piece {
   std::array<const std::byte*, max_inputs> input{};

@@ -267,8 +267,7 @@ void for_tiles(const Lines& lines, const Body& body) {
   });
 }
 
-/// Reduces the last or the first axes of a small tensor without gaps by one call, which saves the planning. The bits
-/// are those of the general way.
+/// Reduces the last or the first axes of a small tensor without gaps by one call, which saves the planning.
 bool reduce_at_once(Reduce f, const Tensor& x, std::uint32_t reduced, const Tensor& y) {
   if (!x.is_contiguous() || x.size() > task_elements) return false;
   const int rank = x.rank();

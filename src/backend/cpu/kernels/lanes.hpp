@@ -22,11 +22,22 @@ constexpr int registers = lane_bytes / register_bytes;
 template <class T>
 constexpr int lane_count = lane_bytes / static_cast<int>(sizeof(T));
 
-/// T's side by side; a pointer to it may point to any T.
+/// T's side by side. In memory they need no alignment: they come and go by `load` and `store`, not through pointers,
+/// because clang forgets a type's lower alignment where templates pass it on.
 template <class T, int bytes = register_bytes>
 struct Register {
-  typedef T type __attribute__((vector_size(bytes), aligned(alignof(T)), may_alias));
+  typedef T type __attribute__((vector_size(bytes)));
 };
+template <class V, class T>
+[[gnu::always_inline]] inline V load(const T* from) {
+  V value;
+  __builtin_memcpy(&value, from, sizeof(V));
+  return value;
+}
+template <class V, class T>
+[[gnu::always_inline]] inline void store(const V& value, T* to) {
+  __builtin_memcpy(to, &value, sizeof(V));
+}
 
 struct Sum {
   template <class V>

@@ -2,7 +2,7 @@
 
 // The functions of functors.hpp on the CPU: branch-free plain C++ that GCC and clang turn into vector code, without
 // fused multiply-adds, so that an element has the same bits in a vector and in the tail of one, at every level of
-// x86-64. Mostly within 2 units in the last place (tests/kernels_elementwise_test.cpp holds the bounds); NaN,
+// x86-64. Mostly within 2.5 units in the last place (tests/kernels_math_test.cpp holds the bounds); NaN,
 // infinities, signed zeros and denormals as in C's Annex F.
 //
 // The methods are the usual ones: additive range reduction (Cody and Waite, Software Manual for the Elementary

@@ -13,11 +13,8 @@ using std::int64_t;
 // A row is read several times, but only the first time from memory.
 
 template <class T>
-using VectorOf = typename Register<T>::type;
-
-template <class T>
-[[gnu::always_inline]] inline const VectorOf<T>& vector_at(const T* x, int64_t i) {
-  return *reinterpret_cast<const VectorOf<T>*>(x + i);
+[[gnu::always_inline]] inline auto vector_at(const T* x, int64_t i) {
+  return load<typename Register<T>::type>(x + i);
 }
 
 template <class T>

@@ -110,8 +110,7 @@ template <class Op, class T>
 [[gnu::always_inline]] inline T reduce_block(const T* x, int64_t n) {
   using V = typename Register<T>::type;
   return reduce_lanes<Op>(
-      n, identity<Op, T>, [x](int64_t i) { return *reinterpret_cast<const V*>(x + i); },
-      [x](int64_t i) { return x[i]; });
+      n, identity<Op, T>, [x](int64_t i) { return load<V>(x + i); }, [x](int64_t i) { return x[i]; });
 }
 
 template <class Op, class T, class Out>
@@ -137,19 +136,17 @@ template <class Op, class T>
 void take_rows(const T* x, int64_t n, int64_t stride, int64_t columns, T* sums) {
   using V = typename Register<T>::type;
   constexpr int width = register_bytes / static_cast<int>(sizeof(T));
-  const auto four = [stride](const auto* row) {
-    const T* a = reinterpret_cast<const T*>(row);
-    const auto at = [&](int i) { return *reinterpret_cast<decltype(row)>(a + i * stride); };
-    return Op::combine(Op::combine(at(0), at(1)), Op::combine(at(2), at(3)));
+  const auto four = [](const auto& row) {
+    return Op::combine(Op::combine(row(0), row(1)), Op::combine(row(2), row(3)));
   };
   int64_t i = 0;
   for (; i + 4 <= n; i += 4, x += 4 * stride) {  // four at once: the sums are loaded and stored a quarter as often
     int64_t j = 0;
     for (; j + width <= columns; j += width) {
-      V& sum = *reinterpret_cast<V*>(sums + j);
-      sum = Op::combine(sum, four(reinterpret_cast<const V*>(x + j)));
+      const V rows = four([&](int r) { return load<V>(x + r * stride + j); });
+      store(Op::combine(load<V>(sums + j), rows), sums + j);
     }
-    for (; j < columns; ++j) sums[j] = Op::combine(sums[j], four(x + j));
+    for (; j < columns; ++j) sums[j] = Op::combine(sums[j], four([&](int r) { return x[r * stride + j]; }));
   }
   for (; i < n; ++i, x += stride)
     for (int64_t j = 0; j < columns; ++j) sums[j] = Op::combine(sums[j], x[j]);
