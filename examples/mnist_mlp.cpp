@@ -9,10 +9,17 @@
 
 namespace {
 
+/// Weights [inputs,outputs] of variance 2 / inputs, which keeps the size of a signal through ReLU (He et al. 2015).
+tp::Variable weights(std::int64_t inputs, std::int64_t outputs) {
+  const double stddev = std::sqrt(2.0 / static_cast<double>(inputs));
+  return tp::Variable(tp::random::normal({inputs, outputs}, {.stddev = stddev}));
+}
+
+tp::Variable bias(std::int64_t outputs) { return tp::Variable(tp::zeros({outputs})); }
+
 struct Network {
-  // He et al. 2015: variance 2 / inputs keeps the size of the signal through a layer with ReLU.
-  tp::Variable w1{tp::random::normal({784, 128}, {.stddev = std::sqrt(2.0 / 784)})}, b1{tp::zeros({128})};
-  tp::Variable w2{tp::random::normal({128, 10}, {.stddev = std::sqrt(2.0 / 128)})}, b2{tp::zeros({10})};
+  tp::Variable w1 = weights(784, 128), b1 = bias(128);
+  tp::Variable w2 = weights(128, 10), b2 = bias(10);
 
   std::vector<tp::Variable> parameters() const { return {w1, b1, w2, b2}; }
   tp::Tensor operator()(const tp::Tensor& x) const { return tp::matmul(tp::relu(tp::matmul(x, w1) + b1), w2) + b2; }

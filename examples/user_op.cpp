@@ -1,12 +1,16 @@
 // An op of one's own, made outside the library: its shape, its kernel and its gradient. From then on it is like any
-// other: it broadcasts errors with the line of the call, is recorded by tapes, and can be differentiated twice.
+// other: tapes record it, its derivative has a derivative, and what it refuses is shown with the line of the call.
 #include <iostream>
 
 #include <tapestry/tapestry.hpp>
 
 const tp::Op& cube_op = tp::register_op({
     .name = "Cube",
-    .infer = tp::same_shape,
+    .infer = [](const tp::Call& call) -> tp::Specs {
+      if (call.input(0).dtype() != tp::float64)
+        throw tp::InvalidArgumentError("Cube takes float64, not " + tp::to_string(call.input(0).dtype()));
+      return tp::same_shape(call);
+    },
     .cpu =
         [](const tp::Call& call) {
           const auto* x = call.input(0).data<double>();
@@ -42,4 +46,4 @@ int main() {
 // x^3    [ 1.  8. 27.]
 // 3 x^2  [ 3. 12. 27.]
 // 6 x    [ 6. 12. 18.]
-// data<float64>() of a int32 tensor [Op:Cube] at user_op.cpp:...
+// Cube takes float64, not int32 [Op:Cube] at user_op.cpp:46

@@ -20,3 +20,7 @@ int main() {
   std::cout << "largest derivative " << xt::amax(view)() << ", sum of the first column " << view(0, 0) + view(1, 0)
             << '\n';
 }
+
+// Output:
+// float32[2,3] cpu min 1 max 11 mean 6
+// largest derivative 22, sum of the first column 16

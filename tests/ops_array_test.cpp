@@ -203,6 +203,19 @@ TEST_CASE("errors of indexing name the user's line") {
   CHECK(error.message() == "Incompatible shapes: [3] vs. [4]");
 }
 
+TEST_CASE("indexing with unknown sizes") {
+  const Spec x{float32, {-1, 4}};
+  const auto expression = [](std::int64_t begin, std::int64_t end, const Ints& masks) {
+    return Attrs{{"begin", Ints{begin}}, {"end", Ints{end}}, {"strides", Ints{1}}, {"masks", masks}};
+  };
+  CHECK(inferred_shape("StridedSlice", {x}, expression(0, 5, {0, 0, 0, 0, 0})) == "[?,4]");
+  CHECK(inferred_shape("StridedSlice", {x}, expression(7, 0, {0, 1, 0, 0, 1})) == "[4]");
+  const std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
+  CHECK(inferred_shape("StridedSlice", {x}, expression(lowest, lowest, {0, 0, 0, 0, 1})) == "[4]");
+  CHECK(inferred_shape("Slice", {x}, {{"begin", Ints{0, 1}}, {"size", Ints{-1, -1}}}) == "[?,3]");
+  CHECK(inferred_shape("Slice", {x}, {{"begin", Ints{9, 1}}, {"size", Ints{2, 2}}}) == "[2,2]");
+}
+
 // ---- Joining and splitting --------------------------------------------------------------------------------------------
 
 TEST_CASE("concat, stack and their inverses") {
@@ -252,6 +265,8 @@ TEST_CASE("tile, repeat and pad") {
   check_values(derivative([](const Tensor& t) { return tile(t, {2, 2}); }, x), {24, 28, 40, 44});
   check_values(derivative([](const Tensor& t) { return repeat(t, 3, 1); }, x), {6, 15, 24, 33});
   check_values(derivative([](const Tensor& t) { return tile(t, {0, 2}); }, x), {0, 0, 0, 0});
+  const std::int64_t huge = std::int64_t{1} << 40;
+  check_values(derivative([&](const Tensor& t) { return tile(t, {0, huge, huge}); }, counted({1, 1, 1})), {0});
   check_values(derivative([](const Tensor& t) { return pad(t, {{1, 0}, {0, 1}}); }, x), {4, 5, 7, 8});
   check_values(derivative(
                    [](const Tensor& t) {

@@ -164,12 +164,12 @@ TEST_CASE("every optimizer, step by step, against plain loops") {
           const std::vector<double> found = values(actual);
           REQUIRE(found.size() == expected.size());
           for (std::size_t i = 0; i < size; ++i)
-            worst = std::max(worst, std::abs(found[i] - expected[i]) / std::max(1e-3, std::abs(expected[i])));
+            worst = std::max(worst, std::abs(found[i] - expected[i]) / std::max(1.0, std::abs(expected[i])));
         };
         compare(variable, v);
         for (std::size_t i = 0; i < reference.slots.size(); ++i)
           compare(optimizer->get_slot(variable, reference.slots[i]), i == 0 ? s : t);
-        CHECK(worst < (dtype == float32 ? 1e-4 : 1e-13));
+        CHECK(worst < (dtype == float32 ? 1e-5 : 1e-13));
       }
 }
 

@@ -102,6 +102,14 @@ TEST_CASE("a change that fails leaves the value") {
   CHECK(w.value().is(before));
 }
 
+TEST_CASE("a Variable in braces holds the tensor that stands in them") {
+  const Variable matrix{zeros({2, 3})}, named{zeros({3}), {.name = "b"}}, list{1.0, 2.0}, row({{1.0, 2.0}});
+  CHECK(matrix.shape() == Shape{2, 3});
+  CHECK(named.shape() == Shape{3});
+  CHECK(list.shape() == Shape{2});
+  CHECK(row.shape() == Shape{1, 2});
+}
+
 TEST_CASE("a value of another shape or kind is refused, and nothing changes") {
   Variable w({1.0, 2.0}, {.name = "w"}), count({1, 2}, {.name = "count"});
   const Tensor wide = zeros({3});
@@ -109,7 +117,7 @@ TEST_CASE("a value of another shape or kind is refused, and nothing changes") {
   CHECK(place(error) == line_before());
   CHECK(error.message() == "assign: variable 'w' is float32[2], the value is float32[3]; the shapes must be equal");
   error = caught<InvalidArgumentError>([&] { w.assign_add(1.0); });
-  CHECK(error.message() == "assign_add: variable 'w' is float32[2], the value is float32[]; the shapes must be equal");
+  CHECK(error.message() == "assign_add: variable 'w' is float32[2], the value is a number; the shapes must be equal");
   error = caught<InvalidArgumentError>([&] { count.assign(tensor({1.0, 2.0})); });
   CHECK(error.message() ==
         "assign: variable 'count' is int32[2], the value is float32[2]; a float does not turn into a whole number");

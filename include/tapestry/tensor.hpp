@@ -163,6 +163,7 @@ class TAPESTRY_API Init {
   requires(!std::is_arithmetic_v<T>) Init(const std::vector<T>& rows)  // NOLINT(google-explicit-constructor)
       : kind_(Kind::list), items_(rows.begin(), rows.end()) {}
 
+  bool is_tensor() const { return kind_ == Kind::tensor; }
   /// The tensor of this literal, with the given element type or its own. Throws InvalidArgumentError for a ragged list.
   Tensor tensor(std::optional<DType> dtype = {}, Where where = {}) const;
 

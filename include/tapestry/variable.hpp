@@ -21,9 +21,12 @@ struct VariableOptions {
 class TAPESTRY_API Variable {
  public:
   explicit Variable(const Init& initial_value, const VariableOptions& options = {}, Where where = Where::here());
+  /// A nested list; but `Variable w{tensor}` holds the tensor, not a list of one.
   explicit Variable(std::initializer_list<Init> initial_value, const VariableOptions& options = {},
                     Where where = Where::here())
-      : Variable(Init(initial_value), options, where) {}
+      : Variable(initial_value.size() == 1 && initial_value.begin()->is_tensor() ? *initial_value.begin()
+                                                                                 : Init(initial_value),
+                 options, where) {}
 
   /// The current value. Tapes that watch Variables see the read.
   Tensor value() const;

@@ -14,7 +14,8 @@ Tensor fitting(const Variable::Cell& cell, const In& value, std::string_view wha
   const auto refuse = [&](std::string_view problem) {
     throw InvalidArgumentError(
         detail::join(what, ": variable '", cell.name, "' is ", to_string(cell.spec.dtype), cell.spec.shape,
-                     ", the value is ", to_string(given.dtype()), given.shape(), problem),
+                     ", the value is ",
+                     value.is_number() ? "a number" : to_string(given.dtype()) + to_string(given.shape()), problem),
         value.where());
   };
   if (given.shape() != cell.spec.shape) refuse("; the shapes must be equal");

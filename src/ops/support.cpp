@@ -63,9 +63,9 @@ Tensor view_part(const Tensor& tensor, int axis, std::int64_t begin, std::int64_
 Tensor view_broadcast(const Tensor& tensor, const Shape& shape) {
   std::array<std::int64_t, Shape::max_rank> strides{};
   const int offset = shape.rank() - tensor.rank();
-  for (int i = 0; i < tensor.rank(); ++i)
-    if (tensor.shape()[i] == shape[offset + i])
-      strides[static_cast<std::size_t>(offset + i)] = tensor.strides()[static_cast<std::size_t>(i)];
+  for (int i = offset; i < shape.rank(); ++i)
+    if (tensor.shape()[i - offset] == shape[i])
+      strides[static_cast<std::size_t>(i)] = *(tensor.strides().begin() + i - offset);
   return detail::make_view(tensor, shape, strides);
 }
 

@@ -19,6 +19,7 @@ FILES = {
     'include/tapestry/error.hpp': 'core',
     'include/tapestry/shape.hpp': 'core',
     'include/tapestry/tensor.hpp': 'core',
+    'include/tapestry/numpy_legacy.hpp': 'core',
     'src/core/': 'core',
     'src/backend/': 'core',  # the interface: tensors get their memory through it
     'src/backend/cpu/': 'backend',

@@ -1,0 +1,255 @@
+// The suite on libtorch. One file, because its headers take 20 s and 1.2 GB to compile.
+#include <ATen/Version.h>
+#include <torch/torch.h>
+
+#include <memory>
+#include <sstream>
+
+#include "harness.hpp"
+
+namespace {
+
+using bench::Numbers;
+using bench::Workload;
+using torch::Tensor;
+
+Tensor make(const Numbers& values, at::IntArrayRef shape) {
+  return torch::from_blob(const_cast<float*>(values.data()), shape).clone();
+}
+Numbers elements(const Tensor& x) {
+  const Tensor y = x.detach().contiguous();
+  return Numbers(y.data_ptr<float>(), y.data_ptr<float>() + y.numel());
+}
+
+// ---- Training steps
+
+struct Training {
+  std::vector<Tensor> parameters;  // weights and bias of each layer
+  Tensor x, target, loss;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+
+  explicit Training(const std::vector<bench::Layer>& layers) {
+    for (const bench::Layer& layer : layers) {
+      parameters.push_back(make(layer.weights, {layer.inputs, layer.outputs}).set_requires_grad(true));
+      parameters.push_back(make(layer.bias, {layer.outputs}).set_requires_grad(true));
+    }
+  }
+  void step(const Tensor& new_loss) {
+    loss = new_loss;
+    for (Tensor& p : parameters) p.mutable_grad().reset();  // cheaper than zero_grad(), which fills and then adds
+    loss.backward();
+    optimizer->step();
+  }
+};
+
+Workload training(std::shared_ptr<Training> state, std::function<Tensor(const Training&)> loss) {
+  return {[state, loss] { state->step(loss(*state)); },
+          [state] {
+            std::vector<Numbers> results{elements(state->loss)};
+            for (const Tensor& p : state->parameters) results.push_back(elements(p));
+            return results;
+          }};
+}
+
+Workload mlp_step() {
+  const std::int64_t points = 200;
+  auto state = std::make_shared<Training>(bench::layers({2, 4, 8, 2, 2}));
+  state->x = make(bench::numbers(2 * points, 100), {points, 2});
+  state->target = torch::one_hot(torch::tensor(bench::labels(points, 101, 2)), 2).to(torch::kFloat32);
+  state->optimizer = std::make_unique<torch::optim::SGD>(state->parameters, torch::optim::SGDOptions(0.001));
+  return training(state, [](const Training& s) {
+    const auto& p = s.parameters;
+    Tensor h = s.x;
+    for (std::size_t i = 0; i < 6; i += 2) h = torch::sigmoid(torch::matmul(h, p[i]) + p[i + 1]);
+    const Tensor probabilities = torch::softmax(torch::matmul(h, p[6]) + p[7], 1);
+    return -(s.target * torch::log(probabilities)).sum(1).sum();
+  });
+}
+
+Tensor dense_relu(const Training& s) {
+  Tensor h = s.x;
+  for (std::size_t i = 0; i < s.parameters.size(); i += 2) {
+    h = torch::addmm(s.parameters[i + 1], h, s.parameters[i]);
+    if (i + 2 < s.parameters.size()) h = torch::relu(h);
+  }
+  return h;
+}
+
+Workload adam_step() {
+  const std::int64_t batch = 128;
+  auto state = std::make_shared<Training>(bench::layers({784, 512, 256, 10}));
+  state->x = make(bench::numbers(784 * batch, 100, 0, 1), {batch, 784});
+  state->target = torch::tensor(bench::labels(batch, 101, 10));
+  state->optimizer = std::make_unique<torch::optim::Adam>(state->parameters,
+                                                          torch::optim::AdamOptions(0.001).eps(bench::adam_epsilon));
+  return training(state, [](const Training& s) { return torch::cross_entropy_loss(dense_relu(s), s.target); });
+}
+
+Workload sgd_step(std::int64_t width, std::int64_t batch) {
+  auto state = std::make_shared<Training>(bench::layers({width, width, width, width}));
+  const auto count = static_cast<std::size_t>(batch * width);
+  state->x = make(bench::numbers(count, 100), {batch, width});
+  state->target = make(bench::numbers(count, 101), {batch, width});
+  state->optimizer = std::make_unique<torch::optim::SGD>(state->parameters, torch::optim::SGDOptions(0.01));
+  return training(state, [](const Training& s) { return torch::mse_loss(dense_relu(s), s.target); });
+}
+
+// ---- Single functions
+
+/// y = f(inputs), without a record, or with the gradients of all inputs when there is a seed: dy, or ones for a scalar.
+struct Function {
+  std::vector<Tensor> inputs;
+  std::function<Tensor(const std::vector<Tensor>&)> f;
+  Tensor seed, y;
+  std::vector<Tensor> gradients;
+};
+
+Workload forward(std::vector<Tensor> inputs, std::function<Tensor(const std::vector<Tensor>&)> f) {
+  auto state = std::make_shared<Function>(Function{std::move(inputs), std::move(f), {}, {}, {}});
+  return {[state] {
+            const torch::NoGradGuard no_grad;
+            state->y = state->f(state->inputs);
+          },
+          [state] { return std::vector<Numbers>{elements(state->y)}; },
+          [state] { state->y.reset(); }};
+}
+
+Workload gradient(std::vector<Tensor> inputs, Tensor seed, std::function<Tensor(const std::vector<Tensor>&)> f) {
+  auto state = std::make_shared<Function>(Function{std::move(inputs), std::move(f), std::move(seed), {}, {}});
+  for (Tensor& x : state->inputs) x.set_requires_grad(true);
+  return {[state] {
+            state->y = state->f(state->inputs);
+            state->gradients = torch::autograd::grad({state->y}, state->inputs, {state->seed});
+          },
+          [state] {
+            std::vector<Numbers> results{elements(state->y)};
+            for (const Tensor& g : state->gradients) results.push_back(elements(g));
+            return results;
+          },
+          [state] {
+            state->y.reset();
+            state->gradients.clear();
+          }};
+}
+
+Tensor matrix(std::int64_t rows, std::int64_t columns, unsigned seed = 100) {
+  return make(bench::numbers(static_cast<std::size_t>(rows * columns), seed), {rows, columns});
+}
+
+/// y + x + x + ...: every addition has two inputs that want a gradient.
+constexpr int chain_length = 1000;
+
+struct AddChain {
+  Tensor x, y;
+  std::vector<Tensor> gradients;
+  void forward() {
+    y = x;
+    for (int i = 0; i < chain_length; ++i) y = y + x;
+  }
+  void backward() {
+    gradients = torch::autograd::grad({y}, {x});
+    y.reset();
+  }
+};
+
+Workload add_chain(void (*before)(AddChain&), void (*run)(AddChain&), void (*after)(AddChain&)) {
+  auto state = std::make_shared<AddChain>();
+  state->x = torch::tensor(0.5F).set_requires_grad(true);
+  return {[=] { run(*state); },
+          [=] { return std::vector<Numbers>{elements(state->gradients[0])}; },
+          [=] { before(*state); },
+          [=] { after(*state); },
+          chain_length};
+}
+Workload add_forward() {
+  return add_chain([](AddChain&) {}, [](AddChain& c) { c.forward(); }, [](AddChain& c) { c.backward(); });
+}
+Workload add_backward() {
+  return add_chain([](AddChain& c) { c.forward(); }, [](AddChain& c) { c.backward(); }, [](AddChain&) {});
+}
+
+Tensor chain(const std::vector<Tensor>& in) {
+  const Tensor& x = in[0];
+  return torch::tanh(1.5 * x + 0.25) * torch::sigmoid(x) + torch::exp(-x * x);
+}
+Workload chain_forward(std::int64_t size) {
+  return forward({make(bench::numbers(static_cast<std::size_t>(size), 100), {size})}, chain);
+}
+Workload chain_gradient(std::int64_t size) {
+  return gradient({make(bench::numbers(static_cast<std::size_t>(size), 100), {size})}, {},
+                  [](const std::vector<Tensor>& in) { return chain(in).sum(); });
+}
+
+Tensor softmax(const std::vector<Tensor>& in) { return torch::softmax(in[0], 1); }
+Tensor layer_norm(const std::vector<Tensor>& in) {
+  return torch::layer_norm(in[0], {in[0].size(1)}, in[1], in[2]);
+}
+std::vector<Tensor> layer_norm_inputs() {
+  return {matrix(4096, 1024), make(bench::numbers(1024, 102), {1024}), make(bench::numbers(1024, 103), {1024})};
+}
+
+// ---- The list
+
+constexpr std::int64_t side = 4096, chain_size = std::int64_t{1} << 24;
+
+std::vector<bench::Benchmark> benchmarks() {
+  return {
+      {"a/mlp_step", mlp_step},
+      {"b/adam_step", adam_step},
+      {"c/sgd_step", [] { return sgd_step(2048, 256); }},
+      {"d/add_forward", add_forward},
+      {"d/add_backward", add_backward},
+      {"e/chain_forward", [] { return chain_forward(chain_size); }},
+      {"e/chain_gradient", [] { return chain_gradient(chain_size); }},
+      {"f/outer_add",
+       [] { return forward({matrix(side, 1), matrix(1, side)}, [](const auto& in) { return in[0] + in[1]; }); }},
+      {"f/sum_rows", [] { return forward({matrix(side, side)}, [](const auto& in) { return in[0].sum(1); }); }},
+      {"f/sum_columns", [] { return forward({matrix(side, side)}, [](const auto& in) { return in[0].sum(0); }); }},
+      {"f/transpose",
+       [] { return forward({matrix(side, side)}, [](const auto& in) { return in[0].t().contiguous(); }); }},
+      {"f/add_transposed",
+       [] { return forward({matrix(side, side)}, [](const auto& in) { return in[0] + in[0].t(); }); }},
+      {"f/softmax_forward", [] { return forward({matrix(4096, 1024)}, softmax); }},
+      {"f/softmax_gradient", [] { return gradient({matrix(4096, 1024)}, matrix(4096, 1024, 101), softmax); }},
+      {"f/layer_norm_forward", [] { return forward(layer_norm_inputs(), layer_norm); }},
+      {"f/layer_norm_gradient", [] { return gradient(layer_norm_inputs(), matrix(4096, 1024, 101), layer_norm); }},
+  };
+}
+
+std::vector<bench::MemoryBenchmark> memory_benchmarks() {
+  return {{"h/sgd_step", [] { return sgd_step(2048, 256); }, [] { return sgd_step(16, 4); }},
+          {"h/chain_gradient", [] { return chain_gradient(chain_size); }, [] { return chain_gradient(64); }}};
+}
+
+/// What `at::show_config` says after "key: ", or what the environment sets.
+std::string setting(const char* variable, const std::string& otherwise) {
+  const char* value = std::getenv(variable);
+  return value ? value : otherwise;
+}
+
+std::vector<std::pair<std::string, std::string>> facts() {
+  const std::string config = at::show_config();
+  const std::string key = "CPU capability usage: ";
+  const std::size_t found = config.find(key);
+  const std::string capability =
+      found == std::string::npos
+          ? "unknown"
+          : config.substr(found + key.size(), config.find('\n', found) - found - key.size());
+  return {{"library", std::string("libtorch ") + TORCH_VERSION},
+          {"threads", std::to_string(at::get_num_threads())},
+          {"cpu_capability", capability},
+          {"omp_proc_bind", setting("OMP_PROC_BIND", "unset")},
+          {"omp_wait_policy", setting("OMP_WAIT_POLICY", "unset")},
+          {"malloc", setting("GLIBC_TUNABLES", "unset")}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Library library;
+  library.facts = facts;
+  library.set_threads = [](int count) { at::set_num_threads(count); };
+  library.benchmarks = benchmarks();
+  library.memory_benchmarks = memory_benchmarks();
+  return bench::run_suite(argc, argv, library);
+}

@@ -1,0 +1,217 @@
+#include "harness.hpp"
+
+#include <benchmark/benchmark.h>
+#include <dlfcn.h>
+#include <malloc.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+
+namespace bench {
+namespace {
+
+/// Knuth's MMIX generator, of which the upper bits are good enough for test data.
+class Generator {
+ public:
+  explicit Generator(unsigned seed) : state_(seed) { next(); }
+  /// In [0, 2^24): what a float can hold.
+  std::uint32_t next() {
+    state_ = state_ * 6364136223846793005U + 1442695040888963407U;
+    return static_cast<std::uint32_t>(state_ >> 40);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace
+
+Numbers numbers(std::size_t count, unsigned seed, float low, float high) {
+  Generator generator(seed);
+  Numbers result(count);
+  for (float& x : result) x = low + (high - low) * static_cast<float>(generator.next()) * 0x1p-24F;
+  return result;
+}
+
+std::vector<std::int64_t> labels(std::size_t count, unsigned seed, std::int64_t end) {
+  Generator generator(seed);
+  std::vector<std::int64_t> result(count);
+  for (std::int64_t& x : result) x = generator.next() % end;
+  return result;
+}
+
+std::vector<Layer> layers(const std::vector<std::int64_t>& widths) {
+  std::vector<Layer> result;
+  for (std::size_t i = 1; i < widths.size(); ++i) {
+    const auto inputs = static_cast<std::size_t>(widths[i - 1]), outputs = static_cast<std::size_t>(widths[i]);
+    const float limit = 1 / std::sqrt(static_cast<float>(inputs));
+    const auto seed = static_cast<unsigned>(2 * i);
+    result.push_back({widths[i - 1], widths[i], numbers(inputs * outputs, seed, -limit, limit),
+                      numbers(outputs, seed + 1, -limit, limit)});
+  }
+  return result;
+}
+
+namespace {
+
+void run_once(const Workload& workload) {
+  workload.before();
+  workload.run();
+  workload.after();
+}
+
+// ---- Time
+
+/// Google Benchmark calls this several times to find the number of iterations: the workload stays in between.
+void time(benchmark::State& state, const Benchmark& benchmark) {
+  static std::string current;
+  static Workload workload;
+  if (current != benchmark.name) {
+    workload = {};
+    workload = benchmark.make();
+    current = benchmark.name;
+    for (int i = 0; i < 2; ++i) run_once(workload);
+  }
+  for ([[maybe_unused]] auto iteration : state) {
+    workload.before();
+    const auto start = std::chrono::steady_clock::now();
+    workload.run();
+    const auto end = std::chrono::steady_clock::now();
+    workload.after();
+    state.SetIterationTime(std::chrono::duration<double>(end - start).count());
+  }
+  state.counters["operations"] = workload.operations;
+}
+
+// ---- Results
+
+/// A large result as every so-many-th number, and the sum of the absolute values of all.
+std::vector<Numbers> digest(const Numbers& values) {
+  constexpr std::size_t most = 4096;
+  if (values.size() <= most) return {values};
+  Numbers some;
+  const std::size_t step = values.size() / most | 1;  // odd, so that it does not stay in one column
+  for (std::size_t i = 0; i < values.size(); i += step) some.push_back(values[i]);
+  double sum = 0;
+  for (float value : values) sum += std::abs(static_cast<double>(value));
+  return {some, {static_cast<float>(sum)}};
+}
+
+void write_results(const Library& library, const std::string& path) {
+  std::ofstream out(path);
+  out.precision(std::numeric_limits<float>::max_digits10);
+  out << '{';
+  const char* comma = "";
+  for (const Benchmark& benchmark : library.benchmarks) {
+    out << comma << "\n\"" << benchmark.name << "\": [";
+    comma = ",";
+    const Workload workload = benchmark.make();
+    for (int i = 0; i < 3; ++i) run_once(workload);
+    const char* inner_comma = "";
+    for (const Numbers& values : workload.results()) {
+      for (const Numbers& shown : digest(values)) {
+        out << inner_comma << '[';
+        inner_comma = ",";
+        for (std::size_t i = 0; i < shown.size(); ++i) out << (i ? "," : "") << shown[i];
+        out << ']';
+      }
+    }
+    out << ']';
+  }
+  out << "\n}\n";
+  if (!out.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+// ---- Memory
+
+/// A line of /proc/self/status, in bytes: VmRSS is what the process occupies now, VmHWM the most it ever did.
+std::int64_t memory(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(field + ':', 0) == 0) return std::atoll(line.c_str() + field.size() + 1) * 1024;
+  }
+  throw std::runtime_error("/proc/self/status has no " + field);
+}
+
+void print_memory(const Library& library, const std::string& name) {
+  for (const MemoryBenchmark& benchmark : library.memory_benchmarks) {
+    if (benchmark.name != name) continue;
+    {
+      const Workload small = benchmark.make_small();
+      for (int i = 0; i < 3; ++i) run_once(small);
+    }
+    const Workload workload = benchmark.make();
+    malloc_trim(0);
+    const std::int64_t before = memory("VmRSS");
+    std::ofstream("/proc/self/clear_refs") << "5";  // VmHWM starts again from VmRSS
+    if (library.start_counting) library.start_counting();
+    for (int i = 0; i < 3; ++i) run_once(workload);
+    std::cout << "{\"name\": \"" << name << "\", \"bytes\": " << memory("VmHWM") - before;
+    if (library.peak_bytes) std::cout << ", \"counted_bytes\": " << library.peak_bytes();
+    std::cout << "}\n";
+    return;
+  }
+  throw std::runtime_error("there is no memory benchmark " + name);
+}
+
+// ---- The program
+
+/// The value of `--name=value`, which is taken out of the arguments.
+std::optional<std::string> take_option(int& argc, char** argv, const std::string& name) {
+  const std::string prefix = "--" + name + '=';
+  for (int i = 1; i < argc; ++i) {
+    if (std::strncmp(argv[i], prefix.c_str(), prefix.size()) != 0) continue;
+    std::string value = argv[i] + prefix.size();
+    for (int j = i; j < argc; ++j) argv[j] = argv[j + 1];
+    --argc;
+    return value;
+  }
+  return std::nullopt;
+}
+
+/// The processor that OpenBLAS takes its kernels for, if the program has OpenBLAS in it.
+std::string openblas_kernels() {
+  void* symbol = dlsym(RTLD_DEFAULT, "openblas_get_corename");
+  return symbol ? reinterpret_cast<const char* (*)()>(symbol)() : "none";
+}
+
+}  // namespace
+
+int run_suite(int argc, char** argv, const Library& library) try {
+  const std::optional<std::string> threads = take_option(argc, argv, "threads");
+  const std::optional<std::string> check = take_option(argc, argv, "check");
+  const std::optional<std::string> memory = take_option(argc, argv, "memory");
+  if (threads) library.set_threads(std::stoi(*threads));
+  if (check) {
+    write_results(library, *check);
+    return 0;
+  }
+  if (memory) {
+    print_memory(library, *memory);
+    return 0;
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  for (const auto& [name, value] : library.facts()) benchmark::AddCustomContext(name, value);
+  benchmark::AddCustomContext("openblas_kernels", openblas_kernels());
+  for (const Benchmark& entry : library.benchmarks) {
+    benchmark::RegisterBenchmark(entry.name.c_str(), [&entry](benchmark::State& state) { time(state, entry); })
+        ->UseManualTime()
+        ->Unit(benchmark::kMicrosecond);
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+} catch (const std::exception& error) {
+  std::cerr << argv[0] << ": " << error.what() << '\n';
+  return 1;
+}
+
+}  // namespace bench

@@ -1,0 +1,10 @@
+// The same as hello_tapestry.cpp.
+#include <torch/torch.h>
+
+#include <iostream>
+
+int main() {
+  const torch::Tensor x = torch::tensor({1.0F, 2.0F, 3.0F}).set_requires_grad(true);
+  (x * x).sum().backward();
+  std::cout << x.grad() << '\n';
+}
