@@ -1,9 +1,5 @@
 #include "harness.hpp"
 
-#include <benchmark/benchmark.h>
-#include <dlfcn.h>
-#include <malloc.h>
-
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -14,6 +10,10 @@
 #include <limits>
 #include <optional>
 #include <stdexcept>
+
+#include <benchmark/benchmark.h>
+#include <dlfcn.h>
+#include <malloc.h>
 
 namespace bench {
 namespace {

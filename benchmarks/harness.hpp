@@ -26,8 +26,8 @@ struct Layer {
 /// The layers of a network of these widths, from its input to its output.
 std::vector<Layer> layers(const std::vector<std::int64_t>& widths);
 
-/// Larger than usual: otherwise Adam makes a whole step of what is nothing but rounding in a gradient near 0, and results
-/// could not be compared.
+/// Larger than usual: otherwise Adam makes a whole step of what is nothing but rounding in a gradient near 0, and
+/// results could not be compared.
 inline constexpr double adam_epsilon = 1e-4;
 
 /// Something to time, with its inputs.

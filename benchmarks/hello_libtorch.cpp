@@ -1,7 +1,7 @@
 // The same as hello_tapestry.cpp.
-#include <torch/torch.h>
-
 #include <iostream>
+
+#include <torch/torch.h>
 
 int main() {
   const torch::Tensor x = torch::tensor({1.0F, 2.0F, 3.0F}).set_requires_grad(true);

@@ -1,5 +1,6 @@
 // The smallest program that differentiates something: what a user's first program costs.
 #include <iostream>
+
 #include <tapestry/tapestry.hpp>
 
 int main() {

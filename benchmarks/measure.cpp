@@ -1,13 +1,13 @@
 // measure COMMAND ARGUMENT...: runs a program without its output and prints its time and peak memory as one line of
 // JSON. A program of its own because the system counts to a child the memory of the process that started it, which for
 // a script would be more than a small program needs.
+#include <chrono>
+#include <cstdio>
+
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <chrono>
-#include <cstdio>
 
 int main(int argc, char** argv) {
   if (argc < 2) {
@@ -30,5 +30,6 @@ int main(int argc, char** argv) {
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return 1;
-  std::printf("{\"seconds\": %.6f, \"bytes\": %lld}\n", elapsed.count(), static_cast<long long>(usage.ru_maxrss) * 1024);
+  std::printf("{\"seconds\": %.6f, \"bytes\": %lld}\n", elapsed.count(),
+              static_cast<long long>(usage.ru_maxrss) * 1024);
 }

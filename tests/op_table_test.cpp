@@ -1,12 +1,12 @@
-// Properties that hold for every op, over the table of op_cases/: values against an independent reference, derivatives of
-// order 1 and 2 against finite differences, shape inference with unknown sizes, views, and another device.
-
-#include <doctest/doctest.h>
+// Properties that hold for every op, over the table of op_cases/: values against an independent reference, derivatives
+// of order 1 and 2 against finite differences, shape inference with unknown sizes, views, and another device.
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <set>
+
+#include <doctest/doctest.h>
 
 #include "autodiff/tape_limits.hpp"
 #include "core/make_tensor.hpp"
@@ -38,10 +38,12 @@ class CallCollector final : public Recorder {
 bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
   const Tensor x = detail::on_host(a), y = detail::on_host(b);
-  return x.size() == 0 || std::memcmp(x.impl().data, y.impl().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
+  return x.size() == 0 ||
+         std::memcmp(x.impl().data, y.impl().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
 }
 
-/// A function of the arguments whose result is one number: the result's elements, weighted so that none cancels another.
+/// A function of the arguments whose result is one number: the result's elements, weighted so that none cancels
+/// another.
 double weighted_sum(const Tensor& y) {
   double sum = 0, weight = 0.7;
   for (const double element : y.to_vector<double>()) {
@@ -72,7 +74,8 @@ Inputs gradients(const Function& f, const Inputs& inputs) {
   return tape.gradient(y, sources, {.output_gradients = weights_of(y), .unconnected = Unconnected::zero});
 }
 
-/// The gradients of all float arguments as one vector, in the style of f itself, so that it can be differentiated again.
+/// The gradients of all float arguments as one vector, in the style of f itself, so that it can be differentiated
+/// again.
 Function gradient_of(const Function& f) {
   return [f](const Inputs& inputs) {
     std::vector<Tensor> flat;
@@ -148,7 +151,8 @@ bool nearly_equal(const Tensor& a, const Tensor& b) {
   const Elements x = a.to_vector<double>(), y = b.to_vector<double>();
   const double rounding = a.dtype() == float64 ? 1e-13 : 1e-5;
   for (std::size_t i = 0; i < x.size(); ++i)
-    if (!(std::abs(x[i] - y[i]) <= rounding * (1 + std::abs(y[i]))) && !(std::isnan(x[i]) && std::isnan(y[i]))) return false;
+    if (!(std::abs(x[i] - y[i]) <= rounding * (1 + std::abs(y[i]))) && !(std::isnan(x[i]) && std::isnan(y[i])))
+      return false;
   return true;
 }
 

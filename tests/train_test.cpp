@@ -309,7 +309,10 @@ TEST_SUITE("compute_gradients and apply_gradients") {
   TEST_CASE("without Variables, one pair for every trainable one that the loss reads") {
     const Variable w(2.0, {.name = "w"}), b(3.0, {.name = "b"}), frozen(5.0, {.trainable = false}), unread(1.0);
     GradientDescentOptimizer optimizer(0.1);
-    const auto pairs = optimizer.compute_gradients([&] { return w * w * frozen + b; });
+    const auto pairs = optimizer.compute_gradients([&] {
+      const Tensor product = w * w * frozen;  // first: the order in which operands are evaluated is the compiler's
+      return product + b;
+    });
     REQUIRE(pairs.size() == 2);
     CHECK(pairs[0].second.is(w));
     CHECK(pairs[0].first.item<float>() == 20);

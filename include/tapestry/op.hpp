@@ -130,8 +130,8 @@ struct Op {
   Gradient gradient = {};
   Promotion promotion = no_promotion;
   Needs needs = {};
-  /// The inputs (bits 0, 1, ...; the last for all from 31 on) of which the op itself reads dtype and shape only. They need
-  /// no value: what `sum_like` and its kin are given by a gradient has often let its memory go.
+  /// The inputs (bits 0, 1, ...; the last for all from 31 on) of which the op itself reads dtype and shape only. They
+  /// need no value: what `sum_like` and its kin are given by a gradient has often let its memory go.
   std::uint32_t shape_inputs = 0;
   bool broadcasts = false;  ///< the gradient of an input that was broadcast is summed to the input's shape
   bool stateful = false;    ///< two calls with equal inputs may differ (random numbers), or the op changes a Variable

@@ -7,11 +7,11 @@
 
 namespace tapestry::random {
 
-// Random tensors, from one stream of the process: Philox4x32-10 (Salmon et al. 2011), whose n-th number is a function of
-// the seed and n. Each op takes its place in the stream when it runs, and passes on by as many places as its result has
-// elements. So the same seed and the same order of ops give the same numbers, for any number of threads and on every
-// device. Threads share the stream, in the order in which their ops happen to run. No gradient flows to the parameters of
-// a distribution.
+// Random tensors, from one stream of the process: Philox4x32-10 (Salmon et al. 2011), whose n-th number is a function
+// of the seed and n. Each op takes its place in the stream when it runs, and passes on by as many places as its result
+// has elements. So the same seed and the same order of ops give the same numbers, for any number of threads and on
+// every device. Threads share the stream, in the order in which their ops happen to run. No gradient flows to the
+// parameters of a distribution.
 
 /// Starts the stream anew. Without it a process starts at a seed of its own that differs each time.
 TAPESTRY_API void seed(std::uint64_t seed);

@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <ranges>
-#include <ranges>
 #include <span>
 #include <string>
 #include <vector>

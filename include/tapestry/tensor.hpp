@@ -98,8 +98,7 @@ class TAPESTRY_API Tensor {
 
   /// NumPy's basic indexing: whole numbers, `tp::all`, `tp::range`, `tp::newaxis`, `tp::ellipsis`. A view.
   template <class... Indices>
-    requires(std::constructible_from<Index, Indices> && ...)
-  Tensor operator()(Index first, Indices... rest) const;
+  requires(std::constructible_from<Index, Indices>&&...) Tensor operator()(Index first, Indices... rest) const;
 
   /// "float32[64,784] cpu min -0.42 max 2.8 mean 0.13", and how many are NaN, if any.
   std::string describe() const;
@@ -239,8 +238,7 @@ TAPESTRY_API Tensor index(const Tensor& x, std::initializer_list<Index> indices)
 
 // `first` is converted where the caller wrote it, and so knows that place.
 template <class... Indices>
-  requires(std::constructible_from<Index, Indices> && ...)
-Tensor Tensor::operator()(Index first, Indices... rest) const {
+requires(std::constructible_from<Index, Indices>&&...) Tensor Tensor::operator()(Index first, Indices... rest) const {
   return detail::index(*this, {first, Index(rest)...});
 }
 

@@ -9,8 +9,8 @@
 namespace tapestry {
 
 /// Numbers tensors by their ids, from 0: a hash table with linear probing. Neighbours in time have neighbouring ids, so
-/// eight of them stay together, in two cache lines; the eights are scattered, or they would grow into one long row that a
-/// search for anything absent walks along.
+/// eight of them stay together, in two cache lines; the eights are scattered, or they would grow into one long row that
+/// a search for anything absent walks along.
 class SlotTable {
  public:
   static constexpr std::int32_t none = -1;

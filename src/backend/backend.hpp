@@ -121,8 +121,8 @@ class Backend : public detail::Allocator {
 
   /// Fills y from the Philox stream of `key`: element i from counter offset + i / 4, of float64 and whole numbers from
   /// offset + i / 2; the same numbers on every device and for any number of threads. uniform: [a, b); normal: mean a,
-  /// deviation b; truncated_normal: redrawn beyond two deviations; bernoulli: 1 with probability a. Float types; uniform
-  /// also int32 and int64, in [a, b).
+  /// deviation b; truncated_normal: redrawn beyond two deviations; bernoulli: 1 with probability a. Float types;
+  /// uniform also int32 and int64, in [a, b).
   virtual void random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) = 0;
 
   /// One optimizer step in one pass: reads the gradient, changes the variable and its slots in place. `p` are the

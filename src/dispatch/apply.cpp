@@ -14,12 +14,12 @@ struct Numbers {
   bool has(std::size_t i) const { return bits != 0 && (bits >> i & 1) != 0; }
 };
 
-/// The element type of a C++ number among nothing but numbers. Floats arrive as float64, so that no digit is lost beside
-/// a float64 tensor.
+/// The element type of a C++ number among nothing but numbers. Floats arrive as float64, so that no digit is lost
+/// beside a float64 tensor.
 DType literal_type(const Tensor& number) { return is_floating(number.dtype()) ? float32 : number.dtype(); }
 
-/// The element type that an op's promotion asks of its inputs. Numbers count only by their kind, as in PyTorch: 2.0 makes
-/// whole numbers float32 and changes nothing else.
+/// The element type that an op's promotion asks of its inputs. Numbers count only by their kind, as in PyTorch: 2.0
+/// makes whole numbers float32 and changes nothing else.
 DType promoted_type(const Op& op, const Tensors& inputs, Numbers numbers) {
   DType type = DType::unknown;
   for (std::size_t i = static_cast<std::size_t>(op.promotion.first); i < inputs.size(); ++i)
@@ -48,8 +48,8 @@ void promote_inputs(const Op& op, Tensors& inputs, Numbers numbers, Where where)
   for (std::size_t i = 0; i < first; ++i)
     if (numbers.has(i)) inputs[i] = number_as(inputs[i], literal_type(inputs[i]));
   if (first >= inputs.size()) return;
-  bool alike = numbers.bits == 0 &&
-               (op.promotion.kind != Promotion::Kind::floating || is_floating(inputs[first].dtype()));
+  bool alike =
+      numbers.bits == 0 && (op.promotion.kind != Promotion::Kind::floating || is_floating(inputs[first].dtype()));
   for (std::size_t i = first + 1; i < inputs.size(); ++i) alike &= inputs[i].dtype() == inputs[first].dtype();
   if (alike) return;
   const DType type = promoted_type(op, inputs, numbers);

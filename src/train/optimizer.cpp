@@ -30,6 +30,10 @@ void check_gradient(const Tensor& gradient, const Variable& variable, Where wher
   if (gradient.is_symbolic())
     throw FailedPreconditionError(
         detail::join("The gradient of variable '", variable.name(), "' is symbolic: it has no value"), where);
+  if (!is_floating(variable.dtype()))
+    throw InvalidArgumentError(detail::join("Variable '", variable.name(), "' is ", to_string(variable.dtype()),
+                                            variable.shape(), "; an optimizer updates float32 and float64 only"),
+                               where);
   if (gradient.dtype() == variable.dtype() && gradient.shape() == variable.shape() &&
       gradient.device() == variable.device())
     return;

@@ -37,29 +37,33 @@ OpCases product_cases() {
                       .inputs = {numbers(ta ? Shape{5, 3} : Shape{3, 5}, -1, 1, 51),
                                  numbers(tb ? Shape{4, 5} : Shape{5, 4}, -1, 1, 52)},
                       .f = [=](const Inputs& x) { return matmul(x[0], x[1], {.transpose_a = ta, .transpose_b = tb}); },
-                      .reference = [=](const std::vector<Elements>& x) {
-                        return product(ta ? transposed(x[0], 5, 3) : x[0], tb ? transposed(x[1], 4, 5) : x[1], 3, 5, 4);
-                      }});
+                      .reference =
+                          [=](const std::vector<Elements>& x) {
+                            return product(ta ? transposed(x[0], 5, 3) : x[0], tb ? transposed(x[1], 4, 5) : x[1], 3, 5,
+                                           4);
+                          }});
   rows.push_back({.name = "matmul of a batch, broadcast",
                   .inputs = {numbers({2, 1, 3, 2}, -1, 1, 53), numbers({4, 2, 3}, -1, 1, 54)},
                   .f = [](const Inputs& x) { return matmul(x[0], x[1]); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    Elements y;
-                    for (int i = 0; i < 2; ++i)
-                      for (int j = 0; j < 4; ++j) {
-                        const Elements a(x[0].begin() + 6 * i, x[0].begin() + 6 * i + 6);
-                        const Elements b(x[1].begin() + 6 * j, x[1].begin() + 6 * j + 6);
-                        const Elements part = product(a, b, 3, 2, 3);
-                        y.insert(y.end(), part.begin(), part.end());
-                      }
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y;
+                        for (int i = 0; i < 2; ++i)
+                          for (int j = 0; j < 4; ++j) {
+                            const Elements a(x[0].begin() + 6 * i, x[0].begin() + 6 * i + 6);
+                            const Elements b(x[1].begin() + 6 * j, x[1].begin() + 6 * j + 6);
+                            const Elements part = product(a, b, 3, 2, 3);
+                            y.insert(y.end(), part.begin(), part.end());
+                          }
+                        return y;
+                      }});
   for (const bool ta : {false, true})
     for (const bool tb : {false, true})
-      rows.push_back({.name = "matmul of a batch, transposed " + std::to_string(ta) + std::to_string(tb),
-                      .inputs = {numbers(ta ? Shape{2, 4, 3} : Shape{2, 3, 4}, -1, 1, 55),
-                                 numbers(tb ? Shape{2, 2, 4} : Shape{2, 4, 2}, -1, 1, 56)},
-                      .f = [=](const Inputs& x) { return matmul(x[0], x[1], {.transpose_a = ta, .transpose_b = tb}); }});
+      rows.push_back(
+          {.name = "matmul of a batch, transposed " + std::to_string(ta) + std::to_string(tb),
+           .inputs = {numbers(ta ? Shape{2, 4, 3} : Shape{2, 3, 4}, -1, 1, 55),
+                      numbers(tb ? Shape{2, 2, 4} : Shape{2, 4, 2}, -1, 1, 56)},
+           .f = [=](const Inputs& x) { return matmul(x[0], x[1], {.transpose_a = ta, .transpose_b = tb}); }});
   rows.push_back({.name = "matmul of matrix and vector",
                   .inputs = {numbers({3, 4}, -1, 1, 57), numbers({4}, -1, 1, 58)},
                   .f = [](const Inputs& x) { return matmul(x[0], x[1]); },
@@ -78,21 +82,30 @@ OpCases product_cases() {
                   .reference = [](const std::vector<Elements>& x) { return product(x[0], x[1], 2, 12, 2); }});
   rows.push_back({.name = "einsum, trace and outer product",
                   .inputs = {numbers({3, 3}, -1, 1, 65), numbers({2}, -1, 1, 66)},
-                  .f = [](const Inputs& x) { return einsum("ii,j->j", {x[0], x[1]}); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    const double t = x[0][0] + x[0][4] + x[0][8];
-                    return Elements{t * x[1][0], t * x[1][1]};
-                  }});
+                  .f =
+                      [](const Inputs& x) {
+                        return einsum("ii,j->j", {x[0], x[1]});
+                      },
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        const double t = x[0][0] + x[0][4] + x[0][8];
+                        return Elements{t * x[1][0], t * x[1][1]};
+                      }});
   rows.push_back({.name = "einsum, batched bilinear form",
                   .inputs = {numbers({2, 3}, -1, 1, 67), numbers({3, 4}, -1, 1, 68), numbers({2, 4}, -1, 1, 69)},
-                  .f = [](const Inputs& x) { return einsum("bi,ij,bj->b", {x[0], x[1], x[2]}); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    Elements y(2);
-                    for (std::size_t b = 0; b < 2; ++b)
-                      for (std::size_t i = 0; i < 3; ++i)
-                        for (std::size_t j = 0; j < 4; ++j) y[b] += x[0][3 * b + i] * x[1][4 * i + j] * x[2][4 * b + j];
-                    return y;
-                  }});
+                  .f =
+                      [](const Inputs& x) {
+                        return einsum("bi,ij,bj->b", {x[0], x[1], x[2]});
+                      },
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y(2);
+                        for (std::size_t b = 0; b < 2; ++b)
+                          for (std::size_t i = 0; i < 3; ++i)
+                            for (std::size_t j = 0; j < 4; ++j)
+                              y[b] += x[0][3 * b + i] * x[1][4 * i + j] * x[2][4 * b + j];
+                        return y;
+                      }});
   rows.push_back({.name = "outer",
                   .inputs = {numbers({3}, -1, 1, 70), numbers({2}, -1, 1, 71)},
                   .f = [](const Inputs& x) { return outer(x[0], x[1]); },
@@ -105,47 +118,52 @@ OpCases matrix_cases() {
   rows.push_back({.name = "diag_part",
                   .inputs = {numbers({2, 3}, -1, 1, 72)},
                   .f = [](const Inputs& x) { return square(diag_part(x[0])); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    return Elements{x[0][0] * x[0][0], x[0][4] * x[0][4]};
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        return Elements{x[0][0] * x[0][0], x[0][4] * x[0][4]};
+                      }});
   rows.push_back({.name = "set_diag",
                   .inputs = {numbers({2, 2}, -1, 1, 73), numbers({2}, -1, 1, 74)},
                   .f = [](const Inputs& x) { return square(set_diag(x[0], x[1])); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    Elements y = {x[1][0], x[0][1], x[0][2], x[1][1]};
-                    for (double& each : y) each *= each;
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y = {x[1][0], x[0][1], x[0][2], x[1][1]};
+                        for (double& each : y) each *= each;
+                        return y;
+                      }});
   rows.push_back({.name = "trace",
                   .inputs = {numbers({3, 3}, -1, 1, 75)},
                   .f = [](const Inputs& x) { return square(trace(x[0])); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    const double t = x[0][0] + x[0][4] + x[0][8];
-                    return Elements{t * t};
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        const double t = x[0][0] + x[0][4] + x[0][8];
+                        return Elements{t * t};
+                      }});
   rows.push_back({.name = "band_part",
                   .inputs = {numbers({3, 3}, -1, 1, 76)},
                   .f = [](const Inputs& x) { return square(band_part(x[0], -1, 0)); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    Elements y(9);
-                    for (std::size_t i = 0; i < 3; ++i)
-                      for (std::size_t j = 0; j <= i; ++j) y[3 * i + j] = x[0][3 * i + j] * x[0][3 * i + j];
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y(9);
+                        for (std::size_t i = 0; i < 3; ++i)
+                          for (std::size_t j = 0; j <= i; ++j) y[3 * i + j] = x[0][3 * i + j] * x[0][3 * i + j];
+                        return y;
+                      }});
   rows.push_back({.name = "cholesky",
                   .inputs = {numbers({3, 3}, -1, 1, 77)},
                   .f = [](const Inputs& x) { return cholesky(positive_definite(x[0])); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    Elements a = product(x[0], transposed(x[0], 3, 3), 3, 3, 3), l(9);
-                    for (std::size_t i = 0; i < 3; ++i) a[4 * i] += 2;
-                    for (std::size_t i = 0; i < 3; ++i)
-                      for (std::size_t j = 0; j <= i; ++j) {
-                        double rest = a[3 * i + j];
-                        for (std::size_t k = 0; k < j; ++k) rest -= l[3 * i + k] * l[3 * j + k];
-                        l[3 * i + j] = i == j ? std::sqrt(rest) : rest / l[4 * j];
-                      }
-                    return l;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements a = product(x[0], transposed(x[0], 3, 3), 3, 3, 3), l(9);
+                        for (std::size_t i = 0; i < 3; ++i) a[4 * i] += 2;
+                        for (std::size_t i = 0; i < 3; ++i)
+                          for (std::size_t j = 0; j <= i; ++j) {
+                            double rest = a[3 * i + j];
+                            for (std::size_t k = 0; k < j; ++k) rest -= l[3 * i + k] * l[3 * j + k];
+                            l[3 * i + j] = i == j ? std::sqrt(rest) : rest / l[4 * j];
+                          }
+                        return l;
+                      }});
   // What solves and inverts is right when the product gives back what was put in.
   rows.push_back({.name = "solve, multiplied back",
                   .inputs = {numbers({2, 3, 3}, -1, 1, 78), numbers({2, 3, 2}, -1, 1, 79)},
@@ -175,9 +193,9 @@ OpCases matrix_cases() {
                     .inputs = {numbers({3, 3}, 0.5, 1.5, 83), numbers({3, 2}, -1, 1, 84)},
                     .f = [=](const Inputs& x) { return triangular_solve(x[0], x[1], {.adjoint = adjoint}); }});
   }
-  rows.push_back({.name = "inverse",
-                  .inputs = {numbers({2, 3, 3}, -1, 1, 85)},
-                  .f = [](const Inputs& x) { return inverse(x[0] + 3.0 * eye(3, {.dtype = float64})); }});
+  rows.push_back({.name = "inverse", .inputs = {numbers({2, 3, 3}, -1, 1, 85)}, .f = [](const Inputs& x) {
+                    return inverse(x[0] + 3.0 * eye(3, {.dtype = float64}));
+                  }});
   rows.push_back({.name = "svd, multiplied back",
                   .inputs = {numbers({4, 3}, -1, 1, 86)},
                   .f =
@@ -194,17 +212,19 @@ OpCases matrix_cases() {
   rows.push_back({.name = "norm",
                   .inputs = {numbers({2, 3}, 0.2, 1, 88)},
                   .f = [](const Inputs& x) { return norm(x[0]); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    double total = 0;
-                    for (const double each : x[0]) total += each * each;
-                    return Elements{std::sqrt(total)};
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        double total = 0;
+                        for (const double each : x[0]) total += each * each;
+                        return Elements{std::sqrt(total)};
+                      }});
   rows.push_back({.name = "norm 1 of rows",
                   .inputs = {numbers({2, 2}, 0.2, 1, 89)},
                   .f = [](const Inputs& x) { return norm(x[0], {.ord = 1, .axis = 1}); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    return Elements{x[0][0] + x[0][1], x[0][2] + x[0][3]};
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        return Elements{x[0][0] + x[0][1], x[0][2] + x[0][3]};
+                      }});
   return rows;
 }
 

@@ -25,20 +25,22 @@ OpCases loss_cases() {
   rows.push_back({.name = "softmax",
                   .inputs = {numbers({3, 4}, -2, 2, 101)},
                   .f = [](const Inputs& x) { return softmax(x[0]); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    Elements y = log_softmax_rows(x[0]);
-                    for (double& each : y) each = std::exp(each);
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y = log_softmax_rows(x[0]);
+                        for (double& each : y) each = std::exp(each);
+                        return y;
+                      }});
   rows.push_back({.name = "softmax along the first axis",
                   .inputs = {numbers({4, 3}, -2, 2, 102)},
                   .f = [](const Inputs& x) { return transpose(log(softmax(x[0], 0))); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    Elements columns;
-                    for (std::size_t j = 0; j < 3; ++j)
-                      for (std::size_t i = 0; i < 4; ++i) columns.push_back(x[0][3 * i + j]);
-                    return log_softmax_rows(columns);
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements columns;
+                        for (std::size_t j = 0; j < 3; ++j)
+                          for (std::size_t i = 0; i < 4; ++i) columns.push_back(x[0][3 * i + j]);
+                        return log_softmax_rows(columns);
+                      }});
   rows.push_back({.name = "log_softmax",
                   .inputs = {numbers({3, 4}, -2, 2, 103)},
                   .f = [](const Inputs& x) { return log_softmax(x[0]); },
@@ -46,30 +48,33 @@ OpCases loss_cases() {
   rows.push_back({.name = "softmax_cross_entropy",
                   .inputs = {numbers({3, 4}, 0, 1, 104), numbers({3, 4}, -2, 2, 105)},
                   .f = [](const Inputs& x) { return softmax_cross_entropy(x[0], x[1]); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    const Elements logs = log_softmax_rows(x[1]);
-                    Elements y(3);
-                    for (std::size_t i = 0; i < 12; ++i) y[i / 4] -= x[0][i] * logs[i];
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        const Elements logs = log_softmax_rows(x[1]);
+                        Elements y(3);
+                        for (std::size_t i = 0; i < 12; ++i) y[i / 4] -= x[0][i] * logs[i];
+                        return y;
+                      }});
   rows.push_back({.name = "sparse_softmax_cross_entropy",
                   .inputs = {tensor({2, 0, 3}), numbers({3, 4}, -2, 2, 106)},
                   .f = [](const Inputs& x) { return sparse_softmax_cross_entropy(x[0], x[1]); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    const Elements logs = log_softmax_rows(x[1]);
-                    return Elements{-logs[2], -logs[4], -logs[11]};
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        const Elements logs = log_softmax_rows(x[1]);
+                        return Elements{-logs[2], -logs[4], -logs[11]};
+                      }});
   rows.push_back({.name = "sigmoid_cross_entropy",
                   .inputs = {numbers({5}, 0, 1, 107), numbers({5}, -2, 2, 108)},
                   .f = [](const Inputs& x) { return sigmoid_cross_entropy(x[0], x[1]); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    Elements y;
-                    for (std::size_t i = 0; i < 5; ++i) {
-                      const double p = 1 / (1 + std::exp(-x[1][i]));
-                      y.push_back(-x[0][i] * std::log(p) - (1 - x[0][i]) * std::log(1 - p));
-                    }
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y;
+                        for (std::size_t i = 0; i < 5; ++i) {
+                          const double p = 1 / (1 + std::exp(-x[1][i]));
+                          y.push_back(-x[0][i] * std::log(p) - (1 - x[0][i]) * std::log(1 - p));
+                        }
+                        return y;
+                      }});
   return rows;
 }
 
@@ -88,79 +93,86 @@ OpCases image_cases() {
   rows.push_back({.name = "conv2d",
                   .inputs = {numbers({1, 4, 5, 2}, -1, 1, 111), numbers({2, 3, 2, 3}, -1, 1, 112)},
                   .f = [](const Inputs& x) { return conv2d(x[0], x[1]); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    const Image image{x[0], 4, 5, 2};
-                    Elements y;
-                    for (int i = 0; i < 3; ++i)
-                      for (int j = 0; j < 3; ++j)
-                        for (int o = 0; o < 3; ++o) {
-                          double total = 0;
-                          for (int u = 0; u < 2; ++u)
-                            for (int v = 0; v < 3; ++v)
-                              for (int c = 0; c < 2; ++c)
-                                total += image(i + u, j + v, c) *
-                                         x[1][static_cast<std::size_t>(((u * 3 + v) * 2 + c) * 3 + o)];
-                          y.push_back(total);
-                        }
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        const Image image{x[0], 4, 5, 2};
+                        Elements y;
+                        for (int i = 0; i < 3; ++i)
+                          for (int j = 0; j < 3; ++j)
+                            for (int o = 0; o < 3; ++o) {
+                              double total = 0;
+                              for (int u = 0; u < 2; ++u)
+                                for (int v = 0; v < 3; ++v)
+                                  for (int c = 0; c < 2; ++c)
+                                    total += image(i + u, j + v, c) *
+                                             x[1][static_cast<std::size_t>(((u * 3 + v) * 2 + c) * 3 + o)];
+                              y.push_back(total);
+                            }
+                        return y;
+                      }});
   rows.push_back({.name = "conv2d, SAME, strides, dilations",
                   .inputs = {numbers({1, 6, 5, 1}, -1, 1, 113), numbers({3, 2, 1, 1}, -1, 1, 114)},
                   .f =
                       [](const Inputs& x) {
                         return conv2d(x[0], x[1], {.strides = {2, 1}, .padding = "SAME", .dilations = {1, 2}});
                       },
-                  .reference = [](const std::vector<Elements>& x) {
-                    // Heights: 6 by stride 2 makes 3, which needs (3-1)*2+3-6 = 1 row more, below. Widths: a window of 3
-                    // makes 5, with one column on either side.
-                    const Image image{x[0], 6, 5, 1};
-                    Elements y;
-                    for (int i = 0; i < 3; ++i)
-                      for (int j = 0; j < 5; ++j) {
-                        double total = 0;
-                        for (int u = 0; u < 3; ++u)
-                          for (int v = 0; v < 2; ++v)
-                            total += image(2 * i + u, j - 1 + 2 * v, 0) * x[1][static_cast<std::size_t>(u * 2 + v)];
-                        y.push_back(total);
-                      }
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        // Heights: 6 by stride 2 makes 3, which needs (3-1)*2+3-6 = 1 row more, below. Widths: a window
+                        // of 3 makes 5, with one column on either side.
+                        const Image image{x[0], 6, 5, 1};
+                        Elements y;
+                        for (int i = 0; i < 3; ++i)
+                          for (int j = 0; j < 5; ++j) {
+                            double total = 0;
+                            for (int u = 0; u < 3; ++u)
+                              for (int v = 0; v < 2; ++v)
+                                total += image(2 * i + u, j - 1 + 2 * v, 0) * x[1][static_cast<std::size_t>(u * 2 + v)];
+                            y.push_back(total);
+                          }
+                        return y;
+                      }});
   rows.push_back({.name = "conv2d in groups, explicit padding",
                   .inputs = {numbers({2, 3, 3, 4}, -1, 1, 115), numbers({2, 2, 2, 6}, -1, 1, 116)},
-                  .f = [](const Inputs& x) { return conv2d(x[0], x[1], {.padding = {1, 0, 0, 1}, .groups = 2}); }});
+                  .f = [](const Inputs& x) {
+                    return conv2d(x[0], x[1], {.padding = {1, 0, 0, 1}, .groups = 2});
+                  }});
   rows.push_back({.name = "max_pool2d",
                   .inputs = {numbers({1, 4, 4, 2}, -1, 1, 117)},
                   .f = [](const Inputs& x) { return square(max_pool2d(x[0])); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    const Image image{x[0], 4, 4, 2};
-                    Elements y;
-                    for (int i = 0; i < 4; i += 2)
-                      for (int j = 0; j < 4; j += 2)
-                        for (int c = 0; c < 2; ++c) {
-                          const double top = std::max({image(i, j, c), image(i, j + 1, c), image(i + 1, j, c),
-                                                       image(i + 1, j + 1, c)});
-                          y.push_back(top * top);
-                        }
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        const Image image{x[0], 4, 4, 2};
+                        Elements y;
+                        for (int i = 0; i < 4; i += 2)
+                          for (int j = 0; j < 4; j += 2)
+                            for (int c = 0; c < 2; ++c) {
+                              const double top = std::max(
+                                  {image(i, j, c), image(i, j + 1, c), image(i + 1, j, c), image(i + 1, j + 1, c)});
+                              y.push_back(top * top);
+                            }
+                        return y;
+                      }});
   rows.push_back({.name = "avg_pool2d, SAME, overlapping",
                   .inputs = {numbers({1, 3, 3, 1}, -1, 1, 118)},
                   .f =
                       [](const Inputs& x) {
                         return square(avg_pool2d(x[0], {.window = 2, .strides = Size2d(1), .padding = "SAME"}));
                       },
-                  .reference = [](const std::vector<Elements>& x) {
-                    const Image image{x[0], 3, 3, 1};
-                    Elements y;
-                    for (int i = 0; i < 3; ++i)
-                      for (int j = 0; j < 3; ++j) {
-                        const double inside = (i < 2 ? 2 : 1) * (j < 2 ? 2 : 1);
-                        const double mean = (image(i, j, 0) + image(i, j + 1, 0) + image(i + 1, j, 0) +
-                                             image(i + 1, j + 1, 0)) / inside;
-                        y.push_back(mean * mean);
-                      }
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        const Image image{x[0], 3, 3, 1};
+                        Elements y;
+                        for (int i = 0; i < 3; ++i)
+                          for (int j = 0; j < 3; ++j) {
+                            const double inside = (i < 2 ? 2 : 1) * (j < 2 ? 2 : 1);
+                            const double mean =
+                                (image(i, j, 0) + image(i, j + 1, 0) + image(i + 1, j, 0) + image(i + 1, j + 1, 0)) /
+                                inside;
+                            y.push_back(mean * mean);
+                          }
+                        return y;
+                      }});
   return rows;
 }
 
@@ -169,17 +181,19 @@ OpCases normalization_cases() {
   rows.push_back({.name = "layer_norm",
                   .inputs = {numbers({3, 5}, -1, 1, 121), numbers({5}, 0.5, 1.5, 122), numbers({5}, -1, 1, 123)},
                   .f = [](const Inputs& x) { return layer_norm(x[0], x[1], x[2], {.epsilon = 0.01}); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    Elements y;
-                    for (std::size_t i = 0; i < 15; i += 5) {
-                      double mean = 0, variance = 0;
-                      for (std::size_t j = 0; j < 5; ++j) mean += x[0][i + j] / 5;
-                      for (std::size_t j = 0; j < 5; ++j) variance += (x[0][i + j] - mean) * (x[0][i + j] - mean) / 5;
-                      for (std::size_t j = 0; j < 5; ++j)
-                        y.push_back((x[0][i + j] - mean) / std::sqrt(variance + 0.01) * x[1][j] + x[2][j]);
-                    }
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y;
+                        for (std::size_t i = 0; i < 15; i += 5) {
+                          double mean = 0, variance = 0;
+                          for (std::size_t j = 0; j < 5; ++j) mean += x[0][i + j] / 5;
+                          for (std::size_t j = 0; j < 5; ++j)
+                            variance += (x[0][i + j] - mean) * (x[0][i + j] - mean) / 5;
+                          for (std::size_t j = 0; j < 5; ++j)
+                            y.push_back((x[0][i + j] - mean) / std::sqrt(variance + 0.01) * x[1][j] + x[2][j]);
+                        }
+                        return y;
+                      }});
   rows.push_back({.name = "batch_norm of its own moments",
                   .inputs = {numbers({6, 2}, -1, 1, 124), numbers({2}, -1, 1, 125), numbers({2}, 0.5, 1.5, 126)},
                   .f =
@@ -187,33 +201,41 @@ OpCases normalization_cases() {
                         const Moments m = moments(x[0], 0);
                         return batch_norm(x[0], m.mean, m.variance, x[1], x[2], 0.01);
                       },
-                  .reference = [](const std::vector<Elements>& x) {
-                    Elements y(12);
-                    for (std::size_t c = 0; c < 2; ++c) {
-                      double mean = 0, variance = 0;
-                      for (std::size_t i = 0; i < 6; ++i) mean += x[0][2 * i + c] / 6;
-                      for (std::size_t i = 0; i < 6; ++i) variance += (x[0][2 * i + c] - mean) * (x[0][2 * i + c] - mean) / 6;
-                      for (std::size_t i = 0; i < 6; ++i)
-                        y[2 * i + c] = (x[0][2 * i + c] - mean) / std::sqrt(variance + 0.01) * x[2][c] + x[1][c];
-                    }
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y(12);
+                        for (std::size_t c = 0; c < 2; ++c) {
+                          double mean = 0, variance = 0;
+                          for (std::size_t i = 0; i < 6; ++i) mean += x[0][2 * i + c] / 6;
+                          for (std::size_t i = 0; i < 6; ++i)
+                            variance += (x[0][2 * i + c] - mean) * (x[0][2 * i + c] - mean) / 6;
+                          for (std::size_t i = 0; i < 6; ++i)
+                            y[2 * i + c] = (x[0][2 * i + c] - mean) / std::sqrt(variance + 0.01) * x[2][c] + x[1][c];
+                        }
+                        return y;
+                      }});
   rows.push_back({.name = "embedding_lookup",
                   .inputs = {numbers({4, 2}, -1, 1, 127)},
-                  .f = [](const Inputs& x) { return square(embedding_lookup(x[0], tensor({{3, 0}, {3, 1}}))); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    Elements y = {x[0][6], x[0][7], x[0][0], x[0][1], x[0][6], x[0][7], x[0][2], x[0][3]};
-                    for (double& each : y) each *= each;
-                    return y;
-                  }});
+                  .f =
+                      [](const Inputs& x) {
+                        return square(embedding_lookup(x[0], tensor({{3, 0}, {3, 1}})));
+                      },
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y = {x[0][6], x[0][7], x[0][0], x[0][1], x[0][6], x[0][7], x[0][2], x[0][3]};
+                        for (double& each : y) each *= each;
+                        return y;
+                      }});
   rows.push_back({.name = "bias_add",
                   .inputs = {numbers({2, 3}, -1, 1, 128), numbers({3}, -1, 1, 129)},
                   .f = [](const Inputs& x) { return square(bias_add(x[0], x[1])); },
-                  .reference = [](const std::vector<Elements>& x) {
-                    Elements y;
-                    for (std::size_t i = 0; i < 6; ++i) y.push_back((x[0][i] + x[1][i % 3]) * (x[0][i] + x[1][i % 3]));
-                    return y;
-                  }});
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y;
+                        for (std::size_t i = 0; i < 6; ++i)
+                          y.push_back((x[0][i] + x[1][i % 3]) * (x[0][i] + x[1][i % 3]));
+                        return y;
+                      }});
   return rows;
 }
 

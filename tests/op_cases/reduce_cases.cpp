@@ -99,36 +99,43 @@ OpCases reduce_cases() {
   add_reductions(rows, "reduce_logsumexp", reduce_logsumexp, log_sum_exp, 2);
   add_reductions(rows, "variance", variance, spread, 2);
 
-  rows.push_back({.name = "reduce_any, reduce_all",
-                  .inputs = {booleans({4, 3}, 22)},
-                  .f = [](const Inputs& x) { return logical_and(reduce_any(x[0], 1), logical_not(reduce_all(x[0], 1))); },
-                  .reference =
-                      [](const std::vector<Elements>& x) {
-                        Elements y;
-                        for (std::size_t i = 0; i < 4; ++i) {
-                          const double total = x[0][3 * i] + x[0][3 * i + 1] + x[0][3 * i + 2];
-                          y.push_back(total > 0 && total < 3);
-                        }
-                        return y;
-                      },
-                  .orders = 0});
+  rows.push_back(
+      {.name = "reduce_any, reduce_all",
+       .inputs = {booleans({4, 3}, 22)},
+       .f = [](const Inputs& x) { return logical_and(reduce_any(x[0], 1), logical_not(reduce_all(x[0], 1))); },
+       .reference =
+           [](const std::vector<Elements>& x) {
+             Elements y;
+             for (std::size_t i = 0; i < 4; ++i) {
+               const double total = x[0][3 * i] + x[0][3 * i + 1] + x[0][3 * i + 2];
+               y.push_back(total > 0 && total < 3);
+             }
+             return y;
+           },
+       .orders = 0});
   rows.push_back({.name = "reduce_sum over nothing",
                   .inputs = {numbers({3, 0}, 0, 1, 23)},
                   .f = [](const Inputs& x) { return reduce_sum(x[0], 1); },
-                  .reference = [](const std::vector<Elements>&) { return Elements{0, 0, 0}; }});
+                  .reference =
+                      [](const std::vector<Elements>&) {
+                        return Elements{0, 0, 0};
+                      }});
   rows.push_back({.name = "reduce_prod with one zero",
                   .inputs = {tensor<double>({2.0, 0.0, 3.0, 4.0})},
                   .f = [](const Inputs& x) { return reduce_prod(x[0]); }});
   rows.push_back({.name = "reduce_sum of eight dimensions",
                   .inputs = {numbers({2, 1, 2, 3, 1, 2, 1, 2}, -1, 1, 24)},
-                  .f = [](const Inputs& x) { return square(reduce_sum(x[0], {0, 3, 5, 7})); }});
+                  .f = [](const Inputs& x) {
+                    return square(reduce_sum(x[0], {0, 3, 5, 7}));
+                  }});
 
   for (const bool along_rows : {false, true})
     for (const bool exclusive : {false, true})
       for (const bool reverse : {false, true})
         for (const bool product_of : {false, true})
-          rows.push_back({.name = std::string(product_of ? "cumprod" : "cumsum") + (along_rows ? " along 1" : " along 0") +
-                                  (exclusive ? ", exclusive" : "") + (reverse ? ", reverse" : ""),
+          rows.push_back({.name = std::string(product_of ? "cumprod" : "cumsum") +
+                                  (along_rows ? " along 1" : " along 0") + (exclusive ? ", exclusive" : "") +
+                                  (reverse ? ", reverse" : ""),
                           .inputs = {numbers({3, 4}, 0.5, 2, 25)},
                           .f =
                               [=](const Inputs& x) {

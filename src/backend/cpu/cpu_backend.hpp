@@ -66,13 +66,15 @@ class CpuBackend : public Backend {
 
   // pool.cpp
   void pool2d(PoolKind f, const Tensor& x, const Window2d& window, const Tensor& y) override;
-  void pool2d_grad(PoolKind f, const Tensor& x, const Tensor& y, const Tensor& g, const Window2d& window, const Tensor& dx) override;
+  void pool2d_grad(PoolKind f, const Tensor& x, const Tensor& y, const Tensor& g, const Window2d& window,
+                   const Tensor& dx) override;
 
   // random.cpp
   void random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) override;
 
   // update.cpp
-  void update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots, const Tensor& variable) override;
+  void update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots,
+              const Tensor& variable) override;
 };
 
 }  // namespace tapestry::host
