@@ -63,7 +63,7 @@ void draw_losses(const std::filesystem::path& path, const std::vector<double>& l
   for (std::size_t i = 0; i < steps.size(); ++i) steps[i] = static_cast<double>(i);
   const auto [lowest, highest] = std::minmax_element(losses.begin(), losses.end());
   const auto power_of_ten = [](double exponent) { return std::pow(10, exponent); };
-  support::Plot plot("cross-entropy of all points", {.label = "step", .low = 0, .high = steps.back()},
+  support::Plot plot("cross-entropy of all points", {.label = "step", .low = 0, .high = std::max(steps.back(), 1.0)},
                      {.label = "loss",
                       .low = power_of_ten(std::floor(std::log10(*lowest))),
                       .high = power_of_ten(std::ceil(std::log10(*highest))),

@@ -25,6 +25,18 @@ struct Network {
   tp::Tensor operator()(const tp::Tensor& x) const { return tp::matmul(tp::relu(tp::matmul(x, w1) + b1), w2) + b2; }
 };
 
+/// One pass over the training images.
+void train_once(const Network& network, tp::data::Loader& batches, tp::train::Optimizer& optimizer,
+                const std::string& label) {
+  support::Progress progress(label, batches.size());
+  for (auto [x, y] : batches) {
+    tp::GradientTape tape;
+    auto loss = tp::reduce_mean(tp::sparse_softmax_cross_entropy(y, network(x)));
+    optimizer.apply_gradients(tape.gradient(loss, network.parameters()), network.parameters());
+    progress.advance();
+  }
+}
+
 double accuracy(const Network& network, const tp::data::Dataset& dataset) {
   const auto digits = tp::argmax(network(dataset.x), 1);
   return tp::reduce_mean(tp::equal(digits, dataset.y)).item<double>();
@@ -49,13 +61,7 @@ int main(int count, char** arguments) {
     // The rate sinks to 0 along half a cosine wave, so that the last steps settle what the first ones found.
     tp::train::AdamOptimizer optimizer(tp::train::CosineDecay(0.002, epochs * batches.size()));
     for (int epoch = 1; epoch <= epochs; ++epoch) {
-      support::Progress progress("epoch " + std::to_string(epoch), batches.size());
-      for (auto [x, y] : batches) {
-        tp::GradientTape tape;
-        auto loss = tp::reduce_mean(tp::sparse_softmax_cross_entropy(y, network(x)));
-        optimizer.apply_gradients(tape.gradient(loss, network.parameters()), network.parameters());
-        progress.advance();
-      }
+      train_once(network, batches, optimizer, "epoch " + std::to_string(epoch));
       std::cout << "Epoch " << epoch << "  test accuracy " << accuracy(network, test) << std::endl;
     }
   });
