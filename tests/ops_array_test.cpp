@@ -265,7 +265,7 @@ TEST_CASE("tile, repeat and pad") {
   check_values(derivative([](const Tensor& t) { return tile(t, {2, 2}); }, x), {24, 28, 40, 44});
   check_values(derivative([](const Tensor& t) { return repeat(t, 3, 1); }, x), {6, 15, 24, 33});
   check_values(derivative([](const Tensor& t) { return tile(t, {0, 2}); }, x), {0, 0, 0, 0});
-  const std::int64_t huge = std::int64_t{1} << 40;
+  const std::int64_t huge = std::int64_t{1} << 20;
   check_values(derivative([&](const Tensor& t) { return tile(t, {0, huge, huge}); }, counted({1, 1, 1})), {0});
   check_values(derivative([](const Tensor& t) { return pad(t, {{1, 0}, {0, 1}}); }, x), {4, 5, 7, 8});
   check_values(derivative(

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tapestry/detail/config.hpp"
+#include "tapestry/error.hpp"
 
 namespace tapestry {
 
@@ -15,8 +17,9 @@ class TAPESTRY_API Device {
   constexpr Device() = default;
   /// Reads TensorFlow's spelling ("/device:GPU:0", "/cpu:0", also after "/job:..." parts) and the short one ("cpu",
   /// "cuda:1"). Throws InvalidArgumentError for anything else, and for a kind of device that nothing registered.
-  Device(std::string_view name);  // NOLINT(google-explicit-constructor): a name stands for its device everywhere
-  Device(const char* name) : Device(std::string_view(name)) {}  // NOLINT(google-explicit-constructor)
+  Device(std::string_view name, Where where = Where::here());  // NOLINT(google-explicit-constructor): its name
+  Device(const char* name, Where where = Where::here())        // NOLINT(google-explicit-constructor)
+      : Device(std::string_view(name), where) {}
   constexpr Device(int kind, int index)
       : kind_(static_cast<std::int16_t>(kind)), index_(static_cast<std::int16_t>(index)) {}
 
@@ -35,6 +38,7 @@ constexpr Device cuda(int index = 0) { return {1, index}; }
 
 /// "cpu", "cuda:0": as printed by `Tensor::describe`.
 TAPESTRY_API std::string to_string(Device device);
+TAPESTRY_API std::ostream& operator<<(std::ostream& out, Device device);
 /// "/device:CPU:0": TensorFlow's spelling.
 TAPESTRY_API std::string tensorflow_name(Device device);
 
@@ -45,7 +49,7 @@ TAPESTRY_API std::string cuda_status();
 
 /// Number of threads that CPU kernels use, the caller's included; by default the number of processors this process may
 /// use. Results never depend on it. Throws InvalidArgumentError below 1.
-TAPESTRY_API void set_num_threads(int count);
+TAPESTRY_API void set_num_threads(int count, Where where = Where::here());
 TAPESTRY_API int num_threads();
 
 /// Counters of a device's caching allocator, in bytes.

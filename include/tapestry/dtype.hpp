@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -22,6 +23,7 @@ inline constexpr DType float64 = DType::float64;
 
 /// "float32", "bool": NumPy's names.
 TAPESTRY_API std::string to_string(DType dtype);
+TAPESTRY_API std::ostream& operator<<(std::ostream& out, DType dtype);
 /// "float", "double", "int32", "bool": the names in TensorFlow's messages.
 TAPESTRY_API std::string_view tensorflow_name(DType dtype);
 

@@ -60,7 +60,10 @@ template <Code code_value>
 class ErrorWithCode : public Error {
  public:
   explicit ErrorWithCode(std::string message) : Error(code_value, std::move(message)) {}
-  ErrorWithCode(std::string message, Where where) : Error(code_value, std::move(message)) { locate({}, where); }
+  ErrorWithCode(std::string message, Where where) : ErrorWithCode(std::move(message), {}, where) {}
+  ErrorWithCode(std::string message, std::string_view op, Where where) : Error(code_value, std::move(message)) {
+    locate(op, where);
+  }
 };
 
 class TAPESTRY_API InvalidArgumentError : public ErrorWithCode<Code::invalid_argument> {

@@ -38,10 +38,17 @@ class TAPESTRY_API Attrs {
   /// The value of an attribute; throws NotFoundError when there is none of that name and type.
   template <class T>
   const T& get(std::string_view name) const {
+    const T* value = find<T>(name);
+    if (!value) throw_missing(name);
+    return *value;
+  }
+  /// The same, or nullptr when there is no attribute of that name; still throws when its type is another one.
+  template <class T>
+  const T* find(std::string_view name) const {
     const AttrValue* value = find(name);
     const T* typed = value ? std::get_if<T>(value) : nullptr;
-    if (!typed) throw_missing(name);
-    return *typed;
+    if (value && !typed) throw_missing(name);
+    return typed;
   }
   const AttrValue* find(std::string_view name) const;
   const Attr* begin() const { return list_ ? list_->data() : nullptr; }
@@ -152,7 +159,12 @@ class TAPESTRY_API Call {
   const std::string& name() const { return name_ ? *name_ : op_->name; }
   const Tensors& inputs() const { return inputs_; }
   const Tensors& outputs() const { return outputs_; }
-  const Tensor& input(std::size_t i) const { return inputs_[i]; }
+  /// Throws InvalidArgumentError when there are fewer inputs.
+  const Tensor& input(std::size_t i) const {
+    if (i >= inputs_.size()) [[unlikely]]
+      throw_missing_input(i);
+    return inputs_[i];
+  }
   const Tensor& output(std::size_t i = 0) const { return outputs_[i]; }
   const Attrs& attrs() const { return attrs_; }
   template <class T>
@@ -176,6 +188,8 @@ class TAPESTRY_API Call {
   void set_unwanted_gradients(std::uint32_t inputs) { unwanted_gradients_ = inputs; }
 
  private:
+  [[noreturn]] void throw_missing_input(std::size_t i) const;
+
   const Op* op_;
   Tensors inputs_, outputs_;
   Attrs attrs_;
@@ -185,11 +199,13 @@ class TAPESTRY_API Call {
 };
 using Operation = Call;
 
-/// An argument of an op: a tensor, a Variable (which is read) or a C++ number (which takes the dtype of the other
-/// arguments), with the place where it was written. Always a parameter by value; never kept.
+/// An argument of an op, with the place where it was written: a tensor, a Variable (which is read), a C++ number (which
+/// takes the dtype of the other arguments), or a literal in braces or a container (a tensor as `tp::tensor` makes it);
+/// `{}` is an empty Tensor. Always a parameter by value; never kept.
 /// `tensor()` of a float number is float64, so that it loses no digit on its way to the dtype that it takes.
 class TAPESTRY_API In {
  public:
+  In() = default;
   In(const Tensor& tensor, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
       : tensor_(&tensor), where_{file, line} {}
   In(const Variable& variable, const char* file = __builtin_FILE(), int line = __builtin_LINE());  // NOLINT
@@ -199,6 +215,12 @@ class TAPESTRY_API In {
       : own_(Init(number).tensor(std::is_floating_point_v<T> ? std::optional(float64) : std::nullopt)),
         number_(true),
         where_{file, line} {}
+  In(std::initializer_list<Init> items, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
+      : own_(Init(items).tensor({}, {file, line})), where_{file, line} {}
+  template <std::ranges::forward_range R>
+  requires std::constructible_from<Init, const R&> In(const R& items, const char* file = __builtin_FILE(),
+                                                      int line = __builtin_LINE())  // NOLINT
+      : own_(Init(items).tensor({}, {file, line})), where_{file, line} {}
   In(const Tensor& tensor, Where where) : tensor_(&tensor), where_(where) {}
 
   const Tensor& tensor() const { return tensor_ ? *tensor_ : own_; }
@@ -244,9 +266,10 @@ TAPESTRY_API Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs&
 
 /// Adds an op to the registry and returns the registered one, which lives for ever. Throws InvalidArgumentError when it
 /// lacks a name, `infer`, or exactly one of `forward`, `view` and `cpu`, and when the name is taken.
-TAPESTRY_API const Op& register_op(Op op);
-/// Gives a registered op its gradient. Throws LookupError when the op has one already.
-TAPESTRY_API void register_gradient(std::string_view op, Gradient gradient);
+TAPESTRY_API const Op& register_op(Op op, Where where = Where::here());
+/// Gives a registered op its gradient, in place of the one it was defined with. Throws NotFoundError when there is no
+/// such op, and LookupError the second time.
+TAPESTRY_API void register_gradient(std::string_view op, Gradient gradient, Where where = Where::here());
 /// Applies a registered op by its name. Throws NotFoundError, "Unrecognized Op name X".
 TAPESTRY_API Tensor apply_op(std::string_view op, InList inputs, const Attrs& attrs = {}, std::string_view name = {});
 

@@ -11,6 +11,7 @@
 
 #include "tapestry/detail/config.hpp"
 #include "tapestry/detail/small_vector.hpp"
+#include "tapestry/error.hpp"
 
 namespace tapestry {
 
@@ -21,15 +22,17 @@ class TAPESTRY_API Shape {
   static constexpr int max_rank = 8;
 
   constexpr Shape() = default;
-  Shape(std::initializer_list<std::int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
-  /// Throws InvalidArgumentError above 8 dimensions and for a size below -1.
-  Shape(std::span<const std::int64_t> sizes);                                 // NOLINT(google-explicit-constructor)
-  Shape(const std::vector<std::int64_t>& sizes) : Shape(std::span(sizes)) {}  // NOLINT(google-explicit-constructor)
-  Shape(const Ints& sizes) : Shape(std::span<const std::int64_t>(sizes)) {}   // NOLINT(google-explicit-constructor)
+  /// Throws InvalidArgumentError above 8 dimensions, for a size below -1, and when the product of the sizes does not
+  /// fit 64 bits (a size of 0 does not excuse the others, as in NumPy).
+  Shape(std::initializer_list<std::int64_t> sizes, Where where = Where::here())
+      : Shape(std::span(sizes.begin(), sizes.size()), where) {}
+  Shape(const std::vector<std::int64_t>& sizes, Where where = Where::here())  // NOLINT(google-explicit-constructor)
+      : Shape(std::span(sizes), where) {}
+  Shape(std::span<const std::int64_t> sizes, Where where = {});              // NOLINT(google-explicit-constructor)
+  Shape(const Ints& sizes) : Shape(std::span<const std::int64_t>(sizes)) {}  // NOLINT(google-explicit-constructor)
 
   int rank() const { return rank_; }
-  /// Product of the sizes; -1 when one of them is unknown. Never overflows: a shape whose size does not fit 64 bits is
-  /// refused where it is made.
+  /// Product of the sizes; -1 when one of them is unknown.
   std::int64_t size() const;
   bool is_known() const;
 

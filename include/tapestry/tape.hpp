@@ -72,7 +72,8 @@ struct GradientOptions {
 /// something watched are kept, and of their tensors only what the gradients need.
 ///
 /// Tapes nest: what an inner tape's `gradient` computes is recorded by the outer ones, so derivatives of any order need
-/// nothing else. Recording, differentiating and freeing are loops: a chain of a million ops needs no deep stack.
+/// nothing else. Recording, differentiating and freeing are loops: a chain of a million ops needs no deep stack. A tape
+/// belongs to the thread that made it: there it must end, and on another one it throws FailedPreconditionError.
 class TAPESTRY_API GradientTape {
  public:
   explicit GradientTape(const TapeOptions& options = {});
@@ -126,7 +127,7 @@ class TAPESTRY_API GradientTape {
   class Pause;
   [[nodiscard]] Pause stop_recording(Where where = Where::here());
   /// Forgets everything that was recorded and watched, and records on.
-  void reset();
+  void reset(Where where = Where::here());
 
   std::vector<Variable> watched_variables() const;
   /// Number of recorded ops.
@@ -153,47 +154,51 @@ class TAPESTRY_API GradientTape::Pause {
   Record& record_;
 };
 
-// ---- Functional forms
-// -------------------------------------------------------------------------------------------------
+// ---- Functional forms ---------------------------------------------------------------------------------------------
+
+// Errors name the line where the form is made, `grad(f)`.
 
 /// `value_and_grad(f)(x)` is the pair of f(x) and its gradient with respect to x; with several arguments, Tensors or
 /// Variables, the second is a std::array. f returns one Tensor.
 template <class F>
-auto value_and_grad(F f) {
-  return [f = std::move(f)](const auto&... xs) {
+auto value_and_grad(F f, Where where = Where::here()) {
+  return [f = std::move(f), where](const auto&... xs) {
     GradientTape tape;
-    (tape.watch(xs), ...);
+    (tape.watch(xs, where), ...);
     Tensor value = f(xs...);
-    auto gradient = tape.gradient(value, xs...);
+    auto gradient = tape.gradient(TensorList(value, where), xs...);
     return std::pair{std::move(value), std::move(gradient)};
   };
 }
 
 /// `grad(f)(x)` is the gradient of f at x; with several arguments, a std::array of them.
 template <class F>
-auto grad(F f) {
-  return [both = value_and_grad(std::move(f))](const auto&... xs) { return both(xs...).second; };
+auto grad(F f, Where where = Where::here()) {
+  return [both = value_and_grad(std::move(f), where)](const auto&... xs) { return both(xs...).second; };
 }
 
 using TensorFunction = std::function<Tensor(const Tensor&)>;
 
 /// `hessian(f)(x)`: the second derivatives of a scalar function, of x's shape twice.
-TAPESTRY_API TensorFunction hessian(TensorFunction f);
+TAPESTRY_API TensorFunction hessian(TensorFunction f, Where where = Where::here());
 
 /// f(x) and the pullback: the function from a gradient of f(x) to the gradient of x.
-TAPESTRY_API std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& x);
+TAPESTRY_API std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& x,
+                                                   Where where = Where::here());
 /// f(x) and v^T J, the derivative's transpose applied to v, which has f(x)'s shape.
-TAPESTRY_API std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& x, const Tensor& v);
+TAPESTRY_API std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& x, const Tensor& v,
+                                           Where where = Where::here());
 /// f(x) and J v, the derivative in the direction v, which has x's shape: two backward walks, by the identity that the
 /// pullback's own pullback is the push-forward (J. Townsend, "A new trick for calculating Jacobian vector products",
 /// 2017).
-TAPESTRY_API std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Tensor& v);
+TAPESTRY_API std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Tensor& v,
+                                           Where where = Where::here());
 /// The same as a function of x and v.
-inline auto vjp(TensorFunction f) {
-  return [f = std::move(f)](const Tensor& x, const Tensor& v) { return vjp(f, x, v); };
+inline auto vjp(TensorFunction f, Where where = Where::here()) {
+  return [f = std::move(f), where](const Tensor& x, const Tensor& v) { return vjp(f, x, v, where); };
 }
-inline auto jvp(TensorFunction f) {
-  return [f = std::move(f)](const Tensor& x, const Tensor& v) { return jvp(f, x, v); };
+inline auto jvp(TensorFunction f, Where where = Where::here()) {
+  return [f = std::move(f), where](const Tensor& x, const Tensor& v) { return jvp(f, x, v, where); };
 }
 
 /// What the function given to `custom_gradient` returns: its value, and the gradients of its arguments, one each, from
@@ -224,13 +229,13 @@ decltype(auto) spread(const F& f, const Tensors& xs, std::index_sequence<I...>) 
 ///
 /// The gradient is made of ops, so it can be differentiated again.
 template <class F>
-auto custom_gradient(F f) {
-  return [f = std::move(f)](const std::convertible_to<Tensor> auto&... xs) {
+auto custom_gradient(F f, Where where = Where::here()) {
+  return [f = std::move(f), where](const std::convertible_to<Tensor> auto&... xs) {
     return detail::custom_gradient(
         [&f](const Tensors& inputs) -> CustomGradient {
           return detail::spread(f, inputs, std::make_index_sequence<sizeof...(xs)>());
         },
-        Tensors{Tensor(xs)...}, Where{});
+        Tensors{Tensor(xs)...}, where);
   };
 }
 
@@ -239,13 +244,13 @@ auto custom_gradient(F f) {
 /// constant: what is to have a gradient must be an argument or a Variable. (T. Chen et al., "Training deep nets with
 /// sublinear memory cost", 2016.)
 template <class F>
-auto recompute(F f) {
-  return [f = std::move(f)](const std::convertible_to<Tensor> auto&... xs) {
+auto recompute(F f, Where where = Where::here()) {
+  return [f = std::move(f), where](const std::convertible_to<Tensor> auto&... xs) {
     return detail::recompute(
         [f](const Tensors& inputs) -> Tensor {
           return detail::spread(f, inputs, std::make_index_sequence<sizeof...(xs)>());
         },
-        Tensors{Tensor(xs)...}, Where{});
+        Tensors{Tensor(xs)...}, where);
   };
 }
 

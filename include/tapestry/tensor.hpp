@@ -66,14 +66,11 @@ class TAPESTRY_API Tensor {
   /// The elements in row-major order, converted to T.
   template <class T>
   std::vector<T> to_vector(Where where = Where::here()) const {
-    const auto count = static_cast<std::size_t>(std::max<std::int64_t>(size(), 0));
     if constexpr (std::is_same_v<T, bool>) {
-      const auto bytes = cast_copy_bool(where);
+      const auto bytes = to_vector<std::uint8_t>(boolean, where);
       return std::vector<bool>(bytes.begin(), bytes.end());
     } else {
-      std::vector<T> values(count);
-      copy_out(values.data(), -1, dtype_of<T>(), "to_vector", where);
-      return values;
+      return to_vector<T>(dtype_of<T>(), where);
     }
   }
   /// The elements themselves, row-major. Throws FailedPreconditionError unless the tensor is eager, on the CPU and
@@ -113,7 +110,19 @@ class TAPESTRY_API Tensor {
 
  private:
   void copy_out(void* out, std::int64_t count, DType dtype, std::string_view what, Where where) const;
-  std::vector<std::uint8_t> cast_copy_bool(Where where) const;
+  /// The elements as the dtype, whose values a T holds.
+  template <class T>
+  std::vector<T> to_vector(DType dtype, Where where) const {
+    std::vector<T> values;
+    try {
+      values.resize(static_cast<std::size_t>(std::max<std::int64_t>(size(), 0)));
+    } catch (const std::exception&) {
+      refuse_vector(sizeof(T), where);
+    }
+    copy_out(values.data(), -1, dtype, "to_vector", where);
+    return values;
+  }
+  [[noreturn]] void refuse_vector(std::size_t element_bytes, Where where) const;
   const void* host_data(DType dtype, Where where) const;
 
   detail::Intrusive<detail::TensorImpl> impl_;
@@ -130,8 +139,12 @@ struct PrintOptions {
   int line_width = 75;    ///< characters
   bool suppress = false;  ///< never use the scientific notation
 };
-TAPESTRY_API void set_print_options(const PrintOptions& options);
+TAPESTRY_API void set_print_options(const PrintOptions& options, Where where = Where::here());
 TAPESTRY_API PrintOptions print_options();
+
+namespace detail {
+[[noreturn]] TAPESTRY_API void refuse_literal(std::uint64_t number);
+}
 
 /// A literal: a number, a tensor, a container or a nested list of them. Literals follow TensorFlow: 1 is int32, 1.0 is
 /// float32 and true is bool; a container keeps its element type, and of a mixed list the widest type wins.
@@ -149,18 +162,20 @@ class TAPESTRY_API Init {
     } else {
       whole_ = static_cast<std::int64_t>(number);
       dtype_ = sizeof(T) > 4 || (sizeof(T) == 4 && std::is_unsigned_v<T>) ? int64 : int32;
+      if constexpr (std::is_unsigned_v<T>)
+        if (whole_ < 0) detail::refuse_literal(number);
     }
   }
-  Init(const Tensor& tensor) : kind_(Kind::tensor), dtype_(tensor.dtype()), tensor_(tensor) {}  // NOLINT
-  Init(std::initializer_list<Init> items);                                                      // NOLINT
+  Init(const Tensor& tensor) : kind_(Kind::tensor), tensor_(tensor) {}  // NOLINT
+  Init(std::initializer_list<Init> items);                              // NOLINT
   template <std::ranges::contiguous_range R>
   requires(std::is_arithmetic_v<std::ranges::range_value_t<R>> && !std::convertible_to<R, std::string_view>)
       Init(const R& items)
       : Init(copy_of(std::ranges::data(items), static_cast<std::int64_t>(std::ranges::size(items)))) {}
   Init(const std::vector<bool>& items);  // NOLINT
-  template <class T>
-  requires(!std::is_arithmetic_v<T>) Init(const std::vector<T>& rows)  // NOLINT(google-explicit-constructor)
-      : kind_(Kind::list), items_(rows.begin(), rows.end()) {}
+  template <std::ranges::forward_range R>
+  requires(!std::is_arithmetic_v<std::ranges::range_value_t<R>>) Init(const R& rows)  // NOLINT: a container of rows
+      : kind_(Kind::list), items_(std::ranges::begin(rows), std::ranges::end(rows)) {}
 
   bool is_tensor() const { return kind_ == Kind::tensor; }
   /// The tensor of this literal, with the given element type or its own. Throws InvalidArgumentError for a ragged list.
@@ -185,10 +200,14 @@ class TAPESTRY_API Init {
 };
 
 /// A tensor of a literal, by default on the CPU, optionally in another shape of the same size.
-TAPESTRY_API Tensor tensor(const Init& value, Where where = Where::here());
+/// (`Place` is a template parameter so that braces behind the value, `{}` and `{0}` too, can only be a shape.)
+template <std::same_as<Where> Place = Where>
+Tensor tensor(const Init& value, Place where = Place::here()) {
+  return value.tensor({}, where);
+}
 TAPESTRY_API Tensor tensor(const Init& value, const Shape& shape, Where where = Where::here());
-template <class T>
-Tensor tensor(const Init& value, Where where = Where::here()) {
+template <class T, std::same_as<Where> Place = Where>
+Tensor tensor(const Init& value, Place where = Place::here()) {
   return value.tensor(dtype_of<T>(), where);
 }
 template <class T>

@@ -31,6 +31,11 @@ class TAPESTRY_API Variable {
   /// The current value. Tapes that watch Variables see the read.
   Tensor value() const;
   operator Tensor() const { return value(); }  // NOLINT(google-explicit-constructor): reading is what a Variable is for
+  /// The part of the value that the indices name: see Tensor::operator().
+  template <class... Indices>
+  requires(std::constructible_from<Index, Indices>&&...) Tensor operator()(Index first, Indices... rest) const {
+    return value()(first, rest...);
+  }
 
   /// Each sets the value and returns the new one. The dtype and shape stay: anything else throws InvalidArgumentError
   /// and changes nothing. A C++ number or a tensor of another dtype is converted as by `cast`, but floats never to

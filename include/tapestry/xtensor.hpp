@@ -53,12 +53,12 @@ TAPESTRY_API Tensor on_host(const Tensor& tensor);
 /// type must be one of Tapestry's: bool, uint8_t, int32_t, int64_t, float or double. Throws InvalidArgumentError above
 /// 8 dimensions.
 template <class E>
-Tensor from_xt(const xt::xexpression<E>& expression) {
+Tensor from_xt(const xt::xexpression<E>& expression, Where where = Where::here()) {
   using T = std::remove_cv_t<typename E::value_type>;
   const E& values = expression.derived_cast();
   std::vector<std::int64_t> sizes;
   for (const auto size : values.shape()) sizes.push_back(static_cast<std::int64_t>(size));
-  Tensor tensor = detail::make_tensor(dtype_of<T>(), sizes, cpu());
+  Tensor tensor = detail::make_tensor(dtype_of<T>(), Shape(sizes, where), cpu());
   const std::vector<std::size_t> shape(sizes.begin(), sizes.end());
   auto elements = xt::adapt<xt::layout_type::row_major>(
       static_cast<T*>(tensor.impl().data), static_cast<std::size_t>(tensor.size()), xt::no_ownership(), shape);

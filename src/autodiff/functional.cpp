@@ -7,18 +7,23 @@
 #include "tapestry/tape.hpp"
 
 namespace tapestry {
+namespace {
 
-TensorFunction hessian(TensorFunction f) {
-  return [f = std::move(f)](const Tensor& x) {
+std::string describe(const Tensor& x) { return x ? to_string(x.dtype()) + to_string(x.shape()) : "None"; }
+
+}  // namespace
+
+TensorFunction hessian(TensorFunction f, Where where) {
+  return [f = std::move(f), where](const Tensor& x) {
     GradientTape outer;
-    outer.watch(x);
+    outer.watch(x, where);
     Tensor gradient;
     {
       GradientTape inner;
-      inner.watch(x);
-      gradient = inner.gradient(f(x), x, {.unconnected = Unconnected::zero});
+      inner.watch(x, where);
+      gradient = inner.gradient({f(x), where}, x, {.unconnected = Unconnected::zero});
     }
-    Tensor second = outer.jacobian(gradient, x);
+    Tensor second = outer.jacobian({gradient, where}, x);
     if (second) return second;
     Shape shape = x.shape();
     for (const std::int64_t size : x.shape()) shape.push_back(size);
@@ -26,42 +31,42 @@ TensorFunction hessian(TensorFunction f) {
   };
 }
 
-std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& x) {
+std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& x, Where where) {
   auto tape = std::make_shared<GradientTape>(TapeOptions{.persistent = true});
-  tape->watch(x);
+  tape->watch(x, where);
   Tensor y = f(x);
   // The pullback may be called long after: it must not record what the thread does until then.
   std::shared_ptr<GradientTape::Pause> asleep(new GradientTape::Pause(tape->stop_recording()));
-  TensorFunction pullback = [tape, asleep, y, x](const Tensor& v) {
-    return tape->gradient(y, x, {.output_gradients = v, .unconnected = Unconnected::zero});
+  TensorFunction pullback = [tape, asleep, y, x, where](const Tensor& v) {
+    return tape->gradient({y, where}, x, {.output_gradients = v, .unconnected = Unconnected::zero});
   };
   return {y, pullback};
 }
 
-std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& x, const Tensor& v) {
+std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& x, const Tensor& v, Where where) {
   GradientTape tape;
-  tape.watch(x);
+  tape.watch(x, where);
   Tensor y = f(x);
-  Tensor gradient = tape.gradient(y, x, {.output_gradients = v, .unconnected = Unconnected::zero});
+  Tensor gradient = tape.gradient({y, where}, x, {.output_gradients = v, .unconnected = Unconnected::zero});
   return {y, gradient};
 }
 
-std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Tensor& v) {
-  if (v.shape() != x.shape())
+std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Tensor& v, Where where) {
+  if (!v || !x || v.spec() != x.spec())
     throw InvalidArgumentError(
-        detail::join("jvp: the direction of shape ", v.shape(), " does not fit the argument of shape ", x.shape()));
+        detail::join("jvp: the direction ", describe(v), " does not fit the argument ", describe(x)), where);
   GradientTape outer;
   Tensor y, pulled, u;
   {
     GradientTape inner;
-    inner.watch(x);
+    inner.watch(x, where);
     y = f(x);
-    u = zeros_like(y);
-    outer.watch(u);
-    pulled = inner.gradient(y, x, {.output_gradients = u, .unconnected = Unconnected::zero});
+    u = zeros_like(In(y, where));
+    outer.watch(u, where);
+    pulled = inner.gradient({y, where}, x, {.output_gradients = u, .unconnected = Unconnected::zero});
   }
   // The pullback is linear in u, so its derivative does not depend on where u stands.
-  Tensor pushed = outer.gradient(pulled, u, {.output_gradients = v, .unconnected = Unconnected::zero});
+  Tensor pushed = outer.gradient({pulled, where}, u, {.output_gradients = v, .unconnected = Unconnected::zero});
   return {y, pushed};
 }
 

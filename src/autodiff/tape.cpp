@@ -1,6 +1,7 @@
 #include "tapestry/tape.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -18,11 +19,10 @@ constinit std::size_t strip_above_bytes = 256;
 
 namespace {
 
-void require_floating(DType dtype, Where where) {
+void require_floating(DType dtype) {
   if (!is_floating(dtype))
     throw InvalidArgumentError(
-        detail::join("The dtype of the watched tensor must be floating (e.g. tf.float32), got ", to_string(dtype)),
-        where);
+        detail::join("The dtype of the watched tensor must be floating (e.g. tf.float32), got ", to_string(dtype)));
 }
 
 /// What a call of `gradient` gets wrong is found before it uses the tape up. There is no seed at all, or one for each
@@ -50,38 +50,38 @@ const Tensor& only_target(const TensorList& targets) {
 
 Tensor value_of(const Source& source) { return source.cell() ? source.cell()->load() : source.tensor(); }
 
-/// Calls f; ops in it, and errors that know no place, are said to be at `where`.
-template <class F>
-auto blaming(Where where, F f) {
-  const CallSiteScope scope(where);
-  try {
-    return f();
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
-}
-
 }  // namespace
 
 class GradientTape::Record final : public Recorder {
  public:
   explicit Record(const TapeOptions& options) : options_(options) { start(); }
-  ~Record() override {
-    if (recording_) stop();
-  }
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
 
   void start() {
-    recorders().push_back(this);
+    home_ = &recorders();
+    home_->push_back(this);
     recording_ = true;
   }
   void stop() {
-    Recorders& active = recorders();
-    const auto found = std::find(active.begin(), active.end(), this);
-    if (found != active.end()) active.erase(found);
+    require_home();
+    const auto found = std::find(home_->begin(), home_->end(), this);
+    if (found != home_->end()) home_->erase(found);
     recording_ = false;
+  }
+  /// A list of recorders is its thread's alone. A tape that sleeps is in no list, and may be used from anywhere.
+  void require_home() const {
+    if (recording_ && home_ != &recorders())
+      throw FailedPreconditionError("A GradientTape records the thread that made it and cannot be used by another one");
+  }
+  /// Before its end. Returns false when another thread's list still names this record, which then must stay.
+  bool retire() {
+    if (recording_ && home_ != &recorders()) {
+      abandoned_.store(true, std::memory_order_relaxed);
+      return false;
+    }
+    if (recording_) stop();
+    return true;
   }
   /// After a pause; a tape that gave its gradient in the meantime stays stopped.
   void resume() {
@@ -90,17 +90,19 @@ class GradientTape::Record final : public Recorder {
   bool is_recording() const { return recording_; }
   bool is_persistent() const { return options_.persistent; }
 
-  void watch(const Tensor& tensor, Where where) {
-    require_floating(tensor.dtype(), where);
+  void watch(const Tensor& tensor) {
+    require_home();
+    require_floating(tensor.dtype());
     slots_.insert(tensor.id());
   }
-  void watch(const Variable& variable, Where where) {
-    require_floating(variable.dtype(), where);
+  void watch(const Variable& variable) {
+    require_home();
+    require_floating(variable.dtype());
     see(variable, variable.cell()->load());
   }
 
   void record(Call&& call) override {
-    if (!call.op().gradient.flows()) return;
+    if (!call.op().gradient.flows() || abandoned_.load(std::memory_order_relaxed)) return;
     const auto is_tracked = [this](const Tensor& input) { return slots_.find(input.id()) != SlotTable::none; };
     const auto is_float = [](const Tensor& output) { return is_floating(output.dtype()); };
     if (std::none_of(call.inputs().begin(), call.inputs().end(), is_tracked)) return;
@@ -125,6 +127,7 @@ class GradientTape::Record final : public Recorder {
 
   /// Ends a tape that is not persistent; refuses a second time.
   void claim() {
+    require_home();
     if (is_persistent()) return;
     if (claimed_)
       throw FailedPreconditionError(
@@ -179,7 +182,9 @@ class GradientTape::Record final : public Recorder {
   }
 
   TapeOptions options_;
+  Recorders* home_ = nullptr;  ///< the list of the thread that is recorded
   bool recording_ = false, claimed_ = false;
+  std::atomic<bool> abandoned_ = false;
   SlotTable slots_;
   CallList calls_;
   std::unordered_map<const Variable::Cell*, std::vector<std::int32_t>> watched_;
@@ -215,14 +220,20 @@ std::vector<Tensor> GradientTape::Record::gradients(const TensorList& targets, c
 }
 
 GradientTape::GradientTape(const TapeOptions& options) : record_(std::make_unique<Record>(options)) {}
-GradientTape::~GradientTape() = default;
+GradientTape::~GradientTape() {
+  if (!record_->retire()) static_cast<void>(record_.release());
+}
 
-void GradientTape::watch(const Tensor& tensor, Where where) { record_->watch(tensor, where); }
-void GradientTape::watch(const Variable& variable, Where where) { record_->watch(variable, where); }
+void GradientTape::watch(const Tensor& tensor, Where where) {
+  blaming({}, where, [&] { record_->watch(tensor); });
+}
+void GradientTape::watch(const Variable& variable, Where where) {
+  blaming({}, where, [&] { record_->watch(variable); });
+}
 
 std::vector<Tensor> GradientTape::gradients(const TensorList& targets, const std::vector<Source>& sources,
                                             const GradientOptions& options) {
-  return blaming(targets.where(), [&] {
+  return blaming({}, targets.where(), [&] {
     check_arguments(targets.tensors(), sources, options.output_gradients.tensors());
     record_->claim();
     return record_->gradients(targets, sources, options, !record_->is_persistent());
@@ -256,7 +267,7 @@ Tensor stacked_gradients(const Tensor& target, std::int64_t rows, std::int64_t c
 }  // namespace
 
 Tensor GradientTape::jacobian(const TensorList& targets, const Source& source) {
-  return blaming(targets.where(), [&] {
+  return blaming({}, targets.where(), [&] {
     const Tensor& target = only_target(targets);
     const Tensor value = value_of(source);
     Shape shape = target.shape();
@@ -273,7 +284,7 @@ Tensor GradientTape::jacobian(const TensorList& targets, const Source& source) {
 }
 
 Tensor GradientTape::batch_jacobian(const TensorList& targets, const Source& source) {
-  return blaming(targets.where(), [&] {
+  return blaming({}, targets.where(), [&] {
     const Tensor& target = only_target(targets);
     const Tensor value = value_of(source);
     if (target.rank() < 1 || value.rank() < 1 || target.shape()[0] != value.shape()[0])
@@ -298,10 +309,11 @@ GradientTape::Pause::~Pause() { record_.resume(); }
 GradientTape::Pause GradientTape::stop_recording(Where where) {
   if (!record_->is_recording())
     throw FailedPreconditionError("Trying to stop recording a tape which is not recording.", where);
-  return Pause(*record_);
+  return blaming({}, where, [&] { return Pause(*record_); });
 }
 
-void GradientTape::reset() {
+void GradientTape::reset(Where where) {
+  blaming({}, where, [&] { record_->require_home(); });
   record_->forget();
   if (!record_->is_recording()) record_->start();
 }

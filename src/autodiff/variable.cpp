@@ -11,6 +11,7 @@ namespace {
 /// The value as the cell wants it: a number or another dtype is converted, but never a float to whole numbers.
 Tensor fitting(const Variable::Cell& cell, const In& value, std::string_view what) {
   const Tensor& given = value.tensor();
+  if (!given) throw FailedPreconditionError(detail::join(what, ": the value is an empty Tensor"), value.where());
   const auto refuse = [&](std::string_view problem) {
     throw InvalidArgumentError(
         detail::join(what, ": variable '", cell.name, "' is ", to_string(cell.spec.dtype), cell.spec.shape,

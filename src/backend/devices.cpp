@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <mutex>
+#include <ostream>
 
 #include "backend/backend.hpp"
 #include "core/make_tensor.hpp"
@@ -57,7 +58,7 @@ int kind_of(std::string_view name) {
 }  // namespace
 
 // Accepts "cpu", "cuda:1", "/cpu:0", "/device:GPU:0" and the last part of "/job:ps/task:0/device:CPU:0".
-Device::Device(std::string_view name) {
+Device::Device(std::string_view name, Where where) {
   std::string_view text = name;
   text.remove_prefix(std::min(text.size(), text.find_last_of('/') + 1));
   constexpr std::string_view prefix = "device:";
@@ -73,7 +74,8 @@ Device::Device(std::string_view name) {
   }
   if (!valid)
     throw InvalidArgumentError(detail::join("\"", name, "\" does not name a device; devices are written as \"cpu\", ",
-                                            "\"cuda:0\" or \"/device:GPU:0\""));
+                                            "\"cuda:0\" or \"/device:GPU:0\""),
+                               where);
   *this = Device(kind, number);
 }
 
@@ -83,6 +85,8 @@ std::string to_string(Device device) {
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return name + ":" + std::to_string(device.index());
 }
+
+std::ostream& operator<<(std::ostream& out, Device device) { return out << to_string(device); }
 
 std::string tensorflow_name(Device device) {
   return "/device:" + kind_name(device.kind()) + ":" + std::to_string(device.index());

@@ -7,7 +7,11 @@ namespace tapestry {
 
 Init::Init(std::initializer_list<Init> items) : kind_(Kind::list), items_(items) {}
 
-Init::Init(const std::vector<bool>& items) : kind_(Kind::tensor), dtype_(boolean) {
+void detail::refuse_literal(std::uint64_t number) {
+  throw InvalidArgumentError(join(number, " does not fit the element type int64"));
+}
+
+Init::Init(const std::vector<bool>& items) : kind_(Kind::tensor) {
   tensor_ = detail::make_tensor(boolean, {static_cast<std::int64_t>(items.size())}, cpu());
   std::copy(items.begin(), items.end(), detail::mutable_data<bool>(tensor_));
 }
@@ -32,7 +36,8 @@ class InitFlattener {
 
  private:
   static DType widest(const Init& init) {
-    if (init.kind_ != Init::Kind::list) return init.dtype_;
+    if (init.kind_ == Init::Kind::number) return init.dtype_;
+    if (init.kind_ == Init::Kind::tensor) return init.tensor_.dtype();
     DType type = DType::unknown;
     for (const Init& item : init.items_) type = promote(type, widest(item));
     return type;
@@ -93,15 +98,13 @@ class InitFlattener {
 
 Tensor Init::tensor(std::optional<DType> dtype, Where where) const {
   try {
-    if (kind_ == Kind::tensor && (!dtype || *dtype == dtype_)) return tensor_;
+    if (kind_ == Kind::tensor && tensor_.dtype() == dtype.value_or(tensor_.dtype())) return tensor_;
     return InitFlattener::flatten(*this, dtype);
   } catch (Error& error) {
     error.locate({}, where);
     throw;
   }
 }
-
-Tensor tensor(const Init& value, Where where) { return value.tensor({}, where); }
 
 Tensor tensor(const Init& value, const Shape& shape, Where where) {
   const Tensor flat = value.tensor({}, where);

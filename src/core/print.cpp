@@ -335,11 +335,12 @@ std::string statistics(std::span<const T> values) {
 
 }  // namespace
 
-void set_print_options(const PrintOptions& options) {
+void set_print_options(const PrintOptions& options, Where where) {
   if (options.precision < 0 || options.threshold < 0 || options.edge_items < 1 || options.line_width < 1)
-    throw InvalidArgumentError(detail::join(
-        "Print options need precision >= 0, threshold >= 0, edge_items >= 1 and line_width >= 1, but got ",
-        options.precision, ", ", options.threshold, ", ", options.edge_items, " and ", options.line_width));
+    throw InvalidArgumentError(
+        detail::join("Print options need precision >= 0, threshold >= 0, edge_items >= 1 and line_width >= 1, but got ",
+                     options.precision, ", ", options.threshold, ", ", options.edge_items, " and ", options.line_width),
+        where);
   const std::lock_guard lock(options_mutex);
   global_options = options;
 }

@@ -7,33 +7,34 @@
 namespace tapestry {
 namespace {
 
-[[noreturn]] void refuse_rank(std::size_t rank) {
+[[noreturn]] void refuse_rank(std::size_t rank, Where where = {}) {
   throw InvalidArgumentError(
-      detail::join("A tensor has at most ", Shape::max_rank, " dimensions, but ", rank, " were given"));
+      detail::join("A tensor has at most ", Shape::max_rank, " dimensions, but ", rank, " were given"), where);
 }
 
-/// Product of the known sizes, or -1 when it does not fit 63 bits. A size of 0 makes the product 0 however large the
-/// others.
+/// Product of the known sizes, or -1 when that of those above 0 does not fit 63 bits: nobody who multiplies some of
+/// them needs to look for an overflow.
 std::int64_t product(const Shape& shape) {
   std::int64_t total = 1;
-  bool overflow = false;
+  bool overflow = false, empty = false;
   for (const std::int64_t size : shape) {
-    if (size == 0) return 0;
     if (size > 0) overflow |= __builtin_mul_overflow(total, size, &total);
+    empty |= size == 0;
   }
-  return overflow ? -1 : total;
+  return overflow ? -1 : empty ? 0 : total;
 }
 
 }  // namespace
 
-Shape::Shape(std::span<const std::int64_t> sizes) {
-  if (sizes.size() > max_rank) refuse_rank(sizes.size());
+Shape::Shape(std::span<const std::int64_t> sizes, Where where) {
+  if (sizes.size() > max_rank) refuse_rank(sizes.size(), where);
   for (const std::int64_t size : sizes) {
-    if (size < -1) throw InvalidArgumentError(detail::join("Dimension ", size, " must be >= 0"));
+    if (size < -1) throw InvalidArgumentError(detail::join("Dimension ", size, " must be >= 0"), where);
     sizes_[static_cast<std::size_t>(rank_++)] = size;
   }
   if (product(*this) < 0)
-    throw InvalidArgumentError(detail::join("Shape ", *this, " has too many elements: more than 2^63 - 1"));
+    throw InvalidArgumentError(
+        detail::join("Shape ", *this, " is too large: the product of its sizes exceeds 2^63 - 1"), where);
 }
 
 std::int64_t Shape::size() const { return is_known() ? product(*this) : -1; }
@@ -100,11 +101,10 @@ Shape broadcast_shapes(const Shape& a, const Shape& b) {
 
 std::array<std::int64_t, Shape::max_rank> row_major_strides(const Shape& shape) {
   std::array<std::int64_t, Shape::max_rank> strides;
-  // Unsigned: beside a size of 0 the others may be so large that their product wraps, and nobody steps that far.
-  std::uint64_t stride = 1;
+  std::int64_t stride = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
-    strides[static_cast<std::size_t>(i)] = static_cast<std::int64_t>(stride);
-    stride *= static_cast<std::uint64_t>(shape[i]);
+    strides[static_cast<std::size_t>(i)] = stride;
+    stride *= shape[i];
   }
   return strides;
 }

@@ -41,6 +41,13 @@ bool is_row_major(const Shape& shape, std::span<const std::int64_t> strides) {
   return true;
 }
 
+[[noreturn]] void refuse_spec(DType dtype, const Shape& shape) {
+  if (dtype == DType::unknown) throw InvalidArgumentError("A tensor cannot be made without a known dtype");
+  if (!shape.is_known())
+    throw InvalidArgumentError(join("A tensor cannot be made with the partly unknown shape ", shape));
+  throw InvalidArgumentError(join("Shape ", shape, " is too large: the product of its sizes exceeds 2^63 - 1"));
+}
+
 }  // namespace
 
 void throw_empty_tensor() {
@@ -49,7 +56,7 @@ void throw_empty_tensor() {
 
 Tensor make_tensor(DType dtype, const Shape& shape, Device device) {
   const std::int64_t count = shape.size();
-  if (count < 0) throw InvalidArgumentError(join("A tensor cannot be made with the partly unknown shape ", shape));
+  if (count < 0 || dtype == DType::unknown) refuse_spec(dtype, shape);
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(count, static_cast<std::int64_t>(size_of(dtype)), &bytes))
     throw ResourceExhaustedError(
@@ -142,10 +149,9 @@ void Tensor::copy_out(void* out, std::int64_t count, DType to, std::string_view 
   }
 }
 
-std::vector<std::uint8_t> Tensor::cast_copy_bool(Where where) const {
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(std::max<std::int64_t>(size(), 0)));
-  copy_out(bytes.data(), -1, boolean, "to_vector", where);
-  return bytes;
+void Tensor::refuse_vector(std::size_t element_bytes, Where where) const {
+  throw ResourceExhaustedError(
+      detail::join("OOM when allocating a std::vector of ", size(), " elements of ", element_bytes, " bytes"), where);
 }
 
 const void* Tensor::host_data(DType wanted, Where where) const {

@@ -12,6 +12,7 @@ Loader::Loader(Dataset dataset, const LoaderOptions& options, Where where)
     : dataset_(std::move(dataset)), options_(options) {
   if (options.batch < 1)
     throw InvalidArgumentError(detail::join("A batch needs at least 1 example, not ", options.batch), where);
+  if (!dataset_.x || !dataset_.y) throw FailedPreconditionError("A data set needs examples and their targets", where);
   const Shape &x = dataset_.x.shape(), &y = dataset_.y.shape();
   if (x.rank() == 0 || y.rank() == 0 || x[0] != y[0] || !x.is_known() || !y.is_known())
     throw InvalidArgumentError(

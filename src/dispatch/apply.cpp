@@ -34,11 +34,14 @@ DType promoted_type(const Op& op, const Tensors& inputs, Numbers numbers) {
   return type;
 }
 
-/// A C++ number in an element type: a constant, where a tensor would need a Cast.
+/// A C++ number in an element type: a constant, where a tensor would need a Cast. A whole number must fit.
 Tensor number_as(const Tensor& number, DType type) {
   if (number.dtype() == type) return number;
   Tensor constant = detail::make_tensor(type, {}, cpu());
   detail::visit_dtype(type, [&]<class T>() { *detail::mutable_data<T>(constant) = number.item<T>(); });
+  if (is_integer(type) && constant.item<std::int64_t>() != number.item<std::int64_t>())
+    throw InvalidArgumentError(
+        detail::join(number.item<std::int64_t>(), " does not fit the element type ", to_string(type)));
   return constant;
 }
 
@@ -61,8 +64,8 @@ void promote_inputs(const Op& op, Tensors& inputs, Numbers numbers, Where where)
 /// Numbers follow the tensors to their device; tensors must share one.
 Device common_device(Tensors& inputs, Numbers numbers, const Attrs& attrs) {
   if (inputs.empty()) {
-    const AttrValue* device = attrs.find("device");
-    return device ? std::get<Device>(*device) : cpu();
+    const Device* device = attrs.find<Device>("device");
+    return device ? *device : cpu();
   }
   std::size_t reference = 0;
   while (reference + 1 < inputs.size() && numbers.has(reference)) ++reference;

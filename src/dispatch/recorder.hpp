@@ -48,4 +48,17 @@ class CallSiteScope {
   Where saved_;
 };
 
+/// Calls f, for a function made of several ops: they are said to be called from `where`, and errors that know no op or
+/// no place get these.
+template <class F>
+auto blaming(std::string_view op, Where where, F f) {
+  const CallSiteScope site(where);
+  try {
+    return f();
+  } catch (Error& error) {
+    error.locate(op, where);
+    throw;
+  }
+}
+
 }  // namespace tapestry

@@ -19,35 +19,35 @@ Registry& registry() {
   return instance;
 }
 
-void add(const Op& op) {
-  if (op.name.empty()) throw InvalidArgumentError("register_op: an op needs a name");
-  if (!op.infer) throw InvalidArgumentError(detail::join("register_op: op '", op.name, "' lacks infer"));
+void add(const Op& op, Where where) {
+  if (op.name.empty()) throw InvalidArgumentError("register_op: an op needs a name", where);
+  if (!op.infer) throw InvalidArgumentError(detail::join("register_op: op '", op.name, "' lacks infer"), where);
   if (int{!!op.forward} + int{!!op.view} + int{!!op.cpu} != 1)
     throw InvalidArgumentError(
-        detail::join("register_op: op '", op.name, "' needs exactly one of forward, view and cpu"));
+        detail::join("register_op: op '", op.name, "' needs exactly one of forward, view and cpu"), where);
   Registry& all_ops = registry();
   const std::lock_guard lock(all_ops.mutex);
   if (!all_ops.ops.emplace(op.name, &op).second)
-    throw InvalidArgumentError(detail::join("register_op: an op named '", op.name, "' is registered already"));
+    throw InvalidArgumentError(detail::join("register_op: an op named '", op.name, "' is registered already"), where);
 }
 
 }  // namespace
 
-OpDefinition::OpDefinition(Op op) : Op(std::move(op)) { add(*this); }
+OpDefinition::OpDefinition(Op op) : Op(std::move(op)) { add(*this, {}); }
 
-const Op& register_op(Op op) {
+const Op& register_op(Op op, Where where) {
   detail::link_op_families();
   auto owned = std::make_unique<const Op>(std::move(op));
-  add(*owned);
+  add(*owned, where);
   return *owned.release();  // lives for ever, as the registry does
 }
 
-void register_gradient(std::string_view op, Gradient gradient) {
+void register_gradient(std::string_view op, Gradient gradient, Where where) {
   const Op* found = find_op(op);
-  if (!found) throw NotFoundError(detail::join("Unrecognized Op name ", op));
+  if (!found) throw NotFoundError(detail::join("Unrecognized Op name ", op), where);
   const std::lock_guard lock(registry().mutex);
   if (!registry().replaced_gradients.emplace(op).second)
-    throw LookupError(detail::join("Registering two gradients with name '", op, "'!"));
+    throw LookupError(detail::join("Registering two gradients with name '", op, "'!"), where);
   // Ops are constants to everyone else; this is the one change that the registry makes to them.
   const_cast<Op*>(found)->gradient = std::move(gradient);
   const_cast<Op*>(found)->needs = Needs{};
@@ -73,6 +73,10 @@ Tensor apply_op(std::string_view op, InList inputs, const Attrs& attrs, std::str
   if (!found) throw NotFoundError(detail::join("Unrecognized Op name ", op), inputs.where());
   const Tensors outputs = apply_all(*found, inputs.tensors(), attrs, name, inputs.where());
   return outputs.empty() ? Tensor() : outputs[0];
+}
+
+void Call::throw_missing_input(std::size_t i) const {
+  throw InvalidArgumentError(detail::join(type(), " needs at least ", i + 1, " inputs, but got ", inputs_.size()));
 }
 
 Specs same_shape(const Call& call) { return {call.input(0).spec()}; }

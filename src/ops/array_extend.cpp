@@ -8,9 +8,6 @@ TAPESTRY_OP_FAMILY(array_extend)
 namespace tapestry {
 namespace {
 
-/// A shape whose sizes were changed one by one, with the check that the number of elements fits 64 bits.
-Shape checked(const Shape& shape) { return {std::span<const std::int64_t>(shape)}; }
-
 // ---- tile, repeat -------------------------------------------------------------------------------------------------
 
 /// One step of repeating: a row-major tensor seen as [outer, block] becomes [outer, times, block].
@@ -80,7 +77,6 @@ TAPESTRY_OP(tile_grad_op){{
     },
     .forward =
         [](Backend& backend, const Call& call) {
-          // The sizes of a tensor without elements may overflow when multiplied.
           if (call.output().size() == 0) return;
           if (call.input(0).size() == 0) return backend.fill(0, call.output());
           Steps steps = steps_of(call, call.output().shape());
@@ -93,8 +89,8 @@ TAPESTRY_OP(tile_grad_op){{
               });
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-      const AttrValue* multiples = call.attrs().find("multiples");
-      return {multiples ? tile(g, std::get<Ints>(*multiples))
+      const Ints* multiples = call.attrs().find<Ints>("multiples");
+      return {multiples ? tile(g, *multiples)
                         : repeat(g, call.attr<std::int64_t>("repeats"), call.attr<std::int64_t>("axis")),
               Tensor()};
     },
@@ -217,19 +213,15 @@ Tensor mirror(const Tensor& x, int axis, Padding padding, std::int64_t skip) {
 }
 
 Tensor mirror_pad(In x, const std::vector<Padding>& paddings, PadMode mode, std::string_view name) {
-  const CallSiteScope site(x.where());
-  Tensor padded = x;
-  try {
+  return blaming("MirrorPad", x.where(), [&] {
     if (paddings.size() != static_cast<std::size_t>(x->rank()))
       throw InvalidArgumentError(detail::join("The first dimension of paddings must be the rank of inputs: ",
                                               paddings.size(), " pairs for shape ", x->shape()));
+    Tensor padded = x;
     for (std::size_t axis = 0; axis < paddings.size(); ++axis)
       padded = mirror(padded, static_cast<int>(axis), paddings[axis], mode == PadMode::reflect ? 1 : 0);
-  } catch (Error& error) {
-    error.locate("MirrorPad", x.where());
-    throw;
-  }
-  return identity(padded, name);
+    return identity(padded, name);
+  });
 }
 
 }  // namespace
@@ -242,9 +234,9 @@ Tensor repeat(In x, std::int64_t repeats, std::int64_t axis, std::string_view na
   return apply(repeat_op, {x}, {{"repeats", repeats}, {"axis", axis}}, name);
 }
 
-Tensor repeat(In x, std::int64_t repeats) {
+Tensor repeat(In x, std::int64_t repeats, std::string_view name) {
   const Where where = x.where();
-  return repeat(In(reshape(x, {-1}), where), repeats, 0);
+  return repeat(In(reshape(x, {-1}), where), repeats, 0, name);
 }
 
 Tensor pad(In x, const std::vector<Padding>& paddings, const PadOptions& options, std::string_view name) {

@@ -68,7 +68,12 @@ struct Expression {
       : begin(attrs.get<Ints>("begin")),
         end(attrs.get<Ints>("end")),
         strides(attrs.get<Ints>("strides")),
-        masks(attrs.get<Ints>("masks")) {}
+        masks(attrs.get<Ints>("masks")) {
+    if (begin.size() > max_entries || end.size() != begin.size() || strides.size() != begin.size() ||
+        masks.size() != mask_count)
+      throw InvalidArgumentError(detail::join("Expected begin, end, and strides to be lists of the same size, at most ",
+                                              max_entries, ", and ", int{mask_count}, " masks"));
+  }
 
   Attrs attrs() const { return {{"begin", begin}, {"end", end}, {"strides", strides}, {"masks", masks}}; }
   bool has(Mask mask, std::size_t i) const { return (masks[mask] >> i & 1) != 0; }

@@ -84,7 +84,7 @@ TAPESTRY_OP(concat_op){{
         total = total < 0 || size < 0 ? -1 : add_sizes(total, size);
       }
       shape.set(axis, total);
-      return {{call.input(0).dtype(), Shape(shape.to_vector())}};
+      return {{call.input(0).dtype(), checked(shape)}};
     },
     .forward =
         [](Backend& backend, const Call& call) {
@@ -158,8 +158,8 @@ TAPESTRY_OP(unstack_op){{
 
 /// The sizes of the parts that an axis of the given size (-1: unknown) is split into.
 Ints part_sizes(const Call& call, std::int64_t size) {
-  if (const AttrValue* count_attr = call.attrs().find("num_split")) {
-    const std::int64_t count = std::get<std::int64_t>(*count_attr);
+  if (const auto* num_split = call.attrs().find<std::int64_t>("num_split")) {
+    const std::int64_t count = *num_split;
     if (count < 1) throw InvalidArgumentError(detail::join("Number of ways to split should be > 0, but got ", count));
     if (size >= 0 && size % count != 0)
       throw InvalidArgumentError(detail::join("Dimension size must be evenly divisible by ", count, " but is ", size));

@@ -87,8 +87,8 @@ TAPESTRY_OP(reshape_op){{
 /// The permutation of a call of `transpose`, checked; by default the reversal of the axes.
 Ints permutation_of(const Call& call) {
   const int rank = call.input(0).rank();
-  const AttrValue* given = call.attrs().find("perm");
-  Ints perm = given ? std::get<Ints>(*given) : Ints(static_cast<std::size_t>(rank));
+  const Ints* given = call.attrs().find<Ints>("perm");
+  Ints perm = given ? *given : Ints(static_cast<std::size_t>(rank));
   if (!given) {
     std::iota(perm.begin(), perm.end(), 0);
     std::reverse(perm.begin(), perm.end());
@@ -226,7 +226,7 @@ TAPESTRY_OP(broadcast_to_op){{
               detail::join("broadcast_to: -1 keeps a size, but ", x.shape(), " has no axis for it in ", shape));
         shape.set(i, x.shape()[i - offset]);
       }
-      return {{x.dtype(), shape}};
+      return {{x.dtype(), checked(shape)}};
     },
     .view = [](const Call& call, const Spec& spec) { return view_broadcast(call.input(0), spec.shape); },
     .gradient = [](const Call&, const Tensor& g) -> Tensors { return {g}; },
@@ -290,11 +290,12 @@ TAPESTRY_OP(device_copy_op){{
     .view =
         [](const Call& call, const Spec& spec) {
           const auto device = call.attr<Device>("device");
+          Backend& backend = backend_of(device);
           Tensor host = detail::on_host(call.input(0));
           if (device.is_cpu()) return host;
           Tensor copy = detail::make_tensor(spec.dtype, spec.shape, device);
-          backend_of(device).copy_from_host(copy.impl().data, host.impl().data,
-                                            static_cast<std::size_t>(host.size()) * size_of(host.dtype()));
+          backend.copy_from_host(copy.impl().data, host.impl().data,
+                                 static_cast<std::size_t>(host.size()) * size_of(host.dtype()));
           return copy;
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {g.to(call.input(0).device())}; },

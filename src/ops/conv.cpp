@@ -114,15 +114,17 @@ Tensor backprop_filter(const Call& call, const Tensor& x, const Tensor& filter_l
 }  // namespace
 
 Tensor conv2d(In x, In filter, const Conv2dOptions& options, std::string_view name) {
-  if (options.groups < 1)
-    throw InvalidArgumentError(detail::join("conv2d: 'groups' must be at least 1, but is ", options.groups), x.where());
-  return apply(conv2d_op, {x, filter},
-               {{"strides", four("strides", options.strides, x.where())},
-                {"padding", options.padding.scheme()},
-                {"explicit_paddings", options.padding.widths()},
-                {"dilations", four("dilations", options.dilations, x.where())},
-                {"groups", options.groups}},
-               name);
+  return blaming(conv2d_op.name, x.where(), [&] {
+    if (options.groups < 1)
+      throw InvalidArgumentError(detail::join("'groups' must be at least 1, but is ", options.groups));
+    return apply(conv2d_op, {x, filter},
+                 {{"strides", four("strides", options.strides)},
+                  {"padding", options.padding.scheme()},
+                  {"explicit_paddings", options.padding.widths()},
+                  {"dilations", four("dilations", options.dilations)},
+                  {"groups", options.groups}},
+                 name);
+  });
 }
 
 }  // namespace tapestry

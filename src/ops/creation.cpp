@@ -97,21 +97,22 @@ Tensor zeros_like(In x, std::string_view name) { return apply(zeros_like_op, {x}
 Tensor ones_like(In x, std::string_view name) { return apply(ones_like_op, {x}, {}, name); }
 
 Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options, std::string_view name, Where where) {
-  const CallSiteScope site(where);
-  if (rows < 0 || columns < 0)
-    throw InvalidArgumentError(detail::join("eye: sizes must be >= 0, but are ", rows, " and ", columns), where);
-  const TensorOptions counting{.dtype = int64, .device = options.device};
-  const Tensor row = expand_dims(arange(rows, counting), -1);
-  return cast(equal(row, arange(columns, counting)), type_or(options, float32), name);
+  return blaming("Eye", where, [&] {
+    if (rows < 0 || columns < 0)
+      throw InvalidArgumentError(detail::join("eye: sizes must be >= 0, but are ", rows, " and ", columns));
+    const TensorOptions counting{.dtype = int64, .device = options.device};
+    const Tensor row = expand_dims(arange(rows, counting, {}, where), -1);
+    return cast(equal(row, arange(columns, counting, {}, where)), type_or(options, float32), name);
+  });
 }
 
 Tensor detail::arange(double start, double stop, double step, TensorOptions options, DType natural_type,
                       std::string_view name, Where where) {
-  if (step == 0) throw InvalidArgumentError("Requires delta != 0: 0", where);
+  if (step == 0) throw InvalidArgumentError("Requires delta != 0: 0", range_op.name, where);
   const double count = std::ceil((stop - start) / step);
   if (!(std::abs(count) < 0x1p62))
     throw InvalidArgumentError(detail::join("arange: no tensor can hold the numbers from ", start, " to ", stop),
-                               where);
+                               range_op.name, where);
   const Shape shape{std::max<std::int64_t>(static_cast<std::int64_t>(count), 0)};
   return apply_all(range_op, {},
                    {{"dtype", type_or(options, natural_type)},
@@ -124,7 +125,7 @@ Tensor detail::arange(double start, double stop, double step, TensorOptions opti
 
 Tensor linspace(double start, double stop, std::int64_t count, const TensorOptions& options, std::string_view name,
                 Where where) {
-  if (count < 1) throw InvalidArgumentError(detail::join("Requires num > 0: ", count), where);
+  if (count < 1) throw InvalidArgumentError(detail::join("Requires num > 0: ", count), linspace_op.name, where);
   return apply_all(linspace_op, {},
                    {{"dtype", type_or(options, float32)},
                     {"shape", Shape{count}},
@@ -135,16 +136,12 @@ Tensor linspace(double start, double stop, std::int64_t count, const TensorOptio
 }
 
 Tensor one_hot(In labels, std::int64_t depth, DType dtype, std::string_view name) {
-  const CallSiteScope site(labels.where());
-  try {
+  return blaming("OneHot", labels.where(), [&] {
     require_type(labels, whole_types, "TI");
     if (depth < 0) throw InvalidArgumentError(detail::join("depth must be non-negative, got: ", depth));
-  } catch (Error& error) {
-    error.locate("OneHot", labels.where());
-    throw;
-  }
-  const Tensor classes = arange(depth, {.dtype = int64, .device = labels->device()});
-  return cast(equal(expand_dims(labels, -1), classes), dtype, name);
+    const Tensor classes = arange(depth, {.dtype = int64, .device = labels->device()}, {}, labels.where());
+    return cast(equal(expand_dims(labels, -1), classes), dtype, name);
+  });
 }
 
 }  // namespace tapestry

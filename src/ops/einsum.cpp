@@ -33,7 +33,7 @@ bool is_ellipsis(char label) { return label < 'A'; }
 
 class Parser {
  public:
-  Parser(std::string_view equation, const Tensors& operands, Where where) : equation_(equation), where_(where) {
+  Parser(std::string_view equation, const Tensors& operands) : equation_(equation) {
     for (const char c : equation)
       if (c != ' ') text_ += c;
     const std::size_t arrow = text_.find("->");
@@ -54,7 +54,7 @@ class Parser {
  private:
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
-    throw InvalidArgumentError(detail::join("einsum: the equation \"", equation_, "\" ", parts...), where_);
+    throw InvalidArgumentError(detail::join("einsum: the equation \"", equation_, "\" ", parts...));
   }
 
   static Labels ellipsis_labels(int count) {
@@ -130,7 +130,6 @@ class Parser {
   }
 
   std::string equation_, text_;
-  Where where_;
   Equation parsed_;
   std::map<char, std::int64_t> sizes_;
   int dots_rank_ = 0;
@@ -276,50 +275,55 @@ Operand contract(const Operand& a, const Operand& b, const Labels& needed) {
   return {roles.inner.empty() ? multiply_and_sum(x, y, roles) : matrix_product(x, y, roles), roles.product()};
 }
 
-}  // namespace
-
-Tensor einsum(std::string_view equation, InList operands, std::string_view name) {
-  const CallSiteScope site(operands.where());
-  Equation parsed = Parser(equation, operands.tensors(), operands.where()).result();
-  Operand result = without_repeats(parsed.operands[0]);
-  for (std::size_t i = 1; i < parsed.operands.size(); ++i) {
-    Labels needed = parsed.output;
-    for (std::size_t j = i + 1; j < parsed.operands.size(); ++j) needed += parsed.operands[j].labels;
-    result = contract(result, without_repeats(parsed.operands[i]), needed);
-  }
-  return permuted(summed_to(result, parsed.output), parsed.output, name).tensor;
-}
-
-Tensor tensordot(In a, In b, const ContractedAxes& axes, std::string_view name) {
-  const CallSiteScope site(a.where());
+/// The equation of `tensordot`: letters for the axes of a, then for each axis of b its own or that of its partner.
+std::string pairing(const Shape& a, const Shape& b, const ContractedAxes& axes) {
   const auto refuse = [&](const auto&... parts) {
-    throw InvalidArgumentError(detail::join("tensordot: ", parts...), a.where());
+    throw InvalidArgumentError(detail::join("tensordot: ", parts..., " of the shapes ", a, " and ", b));
   };
   Ints axes_of_a = axes.axes_of_a(), axes_of_b = axes.axes_of_b();
-  if (axes.count() > std::min(a->rank(), b->rank()))
-    refuse("cannot sum over ", axes.count(), " axes of the shapes ", a->shape(), " and ", b->shape());
+  if (!axes.listed() && (axes.count() < 0 || axes.count() > std::min(a.rank(), b.rank())))
+    refuse("cannot sum over ", axes.count(), " axes");
   for (std::int64_t i = 0; i < axes.count(); ++i) {
-    axes_of_a.push_back(a->rank() - axes.count() + i);
+    axes_of_a.push_back(a.rank() - axes.count() + i);
     axes_of_b.push_back(i);
   }
-  if (axes_of_a.size() != axes_of_b.size())
-    refuse(axes_of_a.size(), " axes of the first tensor and ", axes_of_b.size(), " of the second do not pair");
+  if (axes_of_a.size() != axes_of_b.size()) refuse("cannot pair ", axes_of_a.size(), " axes with ", axes_of_b.size());
 
-  // Letters: those of a, then for each axis of b its own or that of its partner.
-  Labels labels_of_a, labels_of_b, output;
-  for (int i = 0; i < a->rank(); ++i) labels_of_a += static_cast<char>('a' + i);
-  for (int i = 0; i < b->rank(); ++i) labels_of_b += static_cast<char>('A' + i);
-  output = labels_of_a + labels_of_b;
+  Labels labels_of_a, labels_of_b;
+  for (int i = 0; i < a.rank(); ++i) labels_of_a += static_cast<char>('a' + i);
+  for (int i = 0; i < b.rank(); ++i) labels_of_b += static_cast<char>('A' + i);
+  Labels output = labels_of_a + labels_of_b;
   for (std::size_t i = 0; i < axes_of_a.size(); ++i) {
-    const int of_a = normalize_axis(axes_of_a[i], a->rank()), of_b = normalize_axis(axes_of_b[i], b->rank());
+    const int of_a = normalize_axis(axes_of_a[i], a.rank()), of_b = normalize_axis(axes_of_b[i], b.rank());
     char& label = labels_of_b[static_cast<std::size_t>(of_b)];
     const char partner = labels_of_a[static_cast<std::size_t>(of_a)];
-    if (!contains(output, label) || !contains(output, partner)) refuse("an axis is named twice");
+    if (!contains(output, label) || !contains(output, partner)) refuse("an axis is named twice among those");
+    if (!sizes_agree(a[of_a], b[of_b])) refuse("cannot pair the axes ", of_a, " and ", of_b);
     std::erase_if(output, [&](char each) { return each == label || each == partner; });
     label = partner;
   }
-  const std::string equation = labels_of_a + "," + labels_of_b + "->" + output;
-  return einsum(equation, InList({a.tensor(), b.tensor()}, a.where()), name);
+  return labels_of_a + "," + labels_of_b + "->" + output;
+}
+
+}  // namespace
+
+Tensor einsum(std::string_view equation, InList operands, std::string_view name) {
+  return blaming("Einsum", operands.where(), [&] {
+    Equation parsed = Parser(equation, operands.tensors()).result();
+    Operand result = without_repeats(parsed.operands[0]);
+    for (std::size_t i = 1; i < parsed.operands.size(); ++i) {
+      Labels needed = parsed.output;
+      for (std::size_t j = i + 1; j < parsed.operands.size(); ++j) needed += parsed.operands[j].labels;
+      result = contract(result, without_repeats(parsed.operands[i]), needed);
+    }
+    return permuted(summed_to(result, parsed.output), parsed.output, name).tensor;
+  });
+}
+
+Tensor tensordot(In a, In b, const ContractedAxes& axes, std::string_view name) {
+  return blaming("Tensordot", a.where(), [&] {
+    return einsum(pairing(a->shape(), b->shape(), axes), InList({a.tensor(), b.tensor()}, a.where()), name);
+  });
 }
 
 }  // namespace tapestry

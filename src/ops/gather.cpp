@@ -188,23 +188,18 @@ TAPESTRY_OP(top_k_op){{
 
 /// All elements in order along an axis, and their former positions.
 TopK sorted(const In& x, std::int64_t axis, Direction direction) {
-  const CallSiteScope site(x.where());
-  int last = 0;
-  Ints swap;
-  try {
+  return blaming("Sort", x.where(), [&]() -> TopK {
     require_rank_at_least(x, 1);
-    last = x->rank() - 1;
-    axis = normalize_axis(axis, x->rank());
-    for (int i = 0; i <= last; ++i) swap.push_back(i == axis ? last : i == last ? axis : i);
-  } catch (Error& error) {
-    error.locate("Sort", x.where());
-    throw;
-  }
-  const bool inner = axis == last;
-  const Tensor rows = inner ? x.tensor() : transpose(x, swap);
-  const Tensors ordered = apply_all(top_k_op, {rows}, {{"largest", direction == Direction::descending}}, {}, x.where());
-  if (inner) return {ordered[0], ordered[1]};
-  return {transpose(ordered[0], swap), transpose(ordered[1], swap)};
+    const int last = x->rank() - 1, along = normalize_axis(axis, x->rank());
+    Ints swap;
+    for (int i = 0; i <= last; ++i) swap.push_back(i == along ? last : i == last ? along : i);
+    const bool inner = along == last;
+    const Tensor rows = inner ? x.tensor() : transpose(x, swap);
+    const Tensors ordered =
+        apply_all(top_k_op, {rows}, {{"largest", direction == Direction::descending}}, {}, x.where());
+    if (inner) return {ordered[0], ordered[1]};
+    return {transpose(ordered[0], swap), transpose(ordered[1], swap)};
+  });
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ Tensor bias_add(In x, In bias, std::string_view name) { return apply(bias_add_op
 Tensor dropout(In x, double rate, std::string_view name) {
   if (!(rate >= 0 && rate < 1))
     throw InvalidArgumentError(
-        detail::join("`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate=", rate),
+        detail::join("`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate=", rate), "Dropout",
         x.where());
   const CallSiteScope site(x.where());
   const Tensor floats = as_floats(x);

@@ -113,7 +113,7 @@ TAPESTRY_OP(band_part_op){
            backend.fill(0, y);
            for (std::int64_t i = 0; i < row_count(x.shape()); ++i) {
              const std::int64_t first = lower < 0 ? 0 : std::max<std::int64_t>(0, i - lower);
-             const std::int64_t last = upper < 0 ? columns : std::min(columns, i + upper + 1);
+             const std::int64_t last = upper < 0 || upper >= columns ? columns : std::min(columns, i + upper + 1);
              if (first >= last) continue;
              const auto part = [&](const Tensor& t) {
                return view_part(view_part(t, row_axis, i, 1), column_axis, first, last - first);

@@ -146,13 +146,13 @@ Tensor sparse_softmax_cross_entropy(In labels, In logits, std::string_view name)
 }
 
 Tensor sigmoid_cross_entropy(In labels, In logits, std::string_view name) {
-  if (!shapes_agree(labels->shape(), logits->shape()))
-    throw InvalidArgumentError(detail::join("`logits` and `labels` must have the same shape, received (",
-                                            logits->shape(), " vs ", labels->shape(), ")"),
-                               labels.where());
-  const CallSiteScope site(labels.where());
-  // Two terms of one sign, both smooth: no digit cancels, and derivatives of any order are right everywhere.
-  return add(labels * softplus(-logits), (1.0 - labels) * softplus(logits), name);
+  return blaming("SigmoidCrossEntropyWithLogits", labels.where(), [&] {
+    if (!shapes_agree(labels->shape(), logits->shape()))
+      throw InvalidArgumentError(detail::join("`logits` and `labels` must have the same shape, received (",
+                                              logits->shape(), " vs ", labels->shape(), ")"));
+    // Two terms of one sign, both smooth: no digit cancels, and derivatives of any order are right everywhere.
+    return add(labels * softplus(-logits), (1.0 - labels) * softplus(logits), name);
+  });
 }
 
 }  // namespace tapestry

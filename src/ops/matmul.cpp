@@ -18,8 +18,8 @@ constexpr ProductAttrs batch_attrs{"adj_x", "adj_y"};
 MatMulOptions transposed(const Call& call) {
   MatMulOptions options;
   for (const Attr& attr : call.attrs()) {
-    if (attr.name == matrix_attrs.a || attr.name == batch_attrs.a) options.transpose_a = std::get<bool>(attr.value);
-    if (attr.name == matrix_attrs.b || attr.name == batch_attrs.b) options.transpose_b = std::get<bool>(attr.value);
+    if (attr.name == matrix_attrs.a || attr.name == batch_attrs.a) options.transpose_a = call.attr<bool>(attr.name);
+    if (attr.name == matrix_attrs.b || attr.name == batch_attrs.b) options.transpose_b = call.attr<bool>(attr.name);
   }
   return options;
 }

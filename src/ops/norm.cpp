@@ -65,24 +65,24 @@ void NormOrder::check(Where where) const {
 }
 
 Tensor norm(In x, const NormOptions& options, std::string_view name) {
-  const CallSiteScope site(x.where());
-  const Tensor floats = as_floats(x);
-  const Ints& axes = options.axis.list();
-  const double p = options.ord.p();
-  Tensor result;
-  if (options.axis.all() || axes.size() == 1) {
-    result = vector_norm(floats, p, options.axis);
-  } else if (axes.size() == 2) {
-    const int rows = normalize_axis(axes[0], floats.rank()), columns = normalize_axis(axes[1], floats.rank());
-    if (rows == columns) throw InvalidArgumentError(detail::join("norm: both axes are ", rows), x.where());
-    result = matrix_norm(floats, p, rows, columns, x.where());
-  } else {
-    throw InvalidArgumentError(detail::join("norm: 'axis' is one axis or two, but ", axes.size(), " were given"),
-                               x.where());
-  }
-  if (options.keep_dims) return named(result, name);
-  if (!options.axis.all()) return squeeze(result, options.axis, name);
-  return reshape(result, {}, name);
+  return blaming("Norm", x.where(), [&] {
+    const Tensor floats = as_floats(x);
+    const Ints& axes = options.axis.list();
+    const double p = options.ord.p();
+    Tensor result;
+    if (options.axis.all() || axes.size() == 1) {
+      result = vector_norm(floats, p, options.axis);
+    } else if (axes.size() == 2) {
+      const int rows = normalize_axis(axes[0], floats.rank()), columns = normalize_axis(axes[1], floats.rank());
+      if (rows == columns) throw InvalidArgumentError(detail::join("norm: both axes are ", rows));
+      result = matrix_norm(floats, p, rows, columns, x.where());
+    } else {
+      throw InvalidArgumentError(detail::join("norm: 'axis' is one axis or two, but ", axes.size(), " were given"));
+    }
+    if (options.keep_dims) return named(result, name);
+    if (!options.axis.all()) return squeeze(result, options.axis, name);
+    return reshape(result, {}, name);
+  });
 }
 
 }  // namespace tapestry

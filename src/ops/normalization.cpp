@@ -62,7 +62,7 @@ TAPESTRY_OP(layer_norm_op){{.name = "LayerNorm",
                             .promotion = floating_type,
                             .needs = Needs{0, 5}}};
 
-void require_broadcast_to(const Tensor& parameter, const Tensor& x, std::string_view what, Where where) {
+void require_broadcast_to(const Tensor& parameter, const Tensor& x, std::string_view what) {
   bool fits = parameter.rank() <= x.rank();
   for (int i = 1; fits && i <= parameter.rank(); ++i) {
     const std::int64_t size = parameter.shape()[parameter.rank() - i];
@@ -70,8 +70,7 @@ void require_broadcast_to(const Tensor& parameter, const Tensor& x, std::string_
   }
   if (!fits)
     throw InvalidArgumentError(
-        detail::join("The ", what, " of shape ", parameter.shape(), " does not broadcast to the shape ", x.shape()),
-        where);
+        detail::join("The ", what, " of shape ", parameter.shape(), " does not broadcast to the shape ", x.shape()));
 }
 
 }  // namespace
@@ -82,24 +81,26 @@ Moments moments(In x, const Axes& axes, const ReduceOptions& options, std::strin
 }
 
 Tensor batch_norm(In x, In mean, In variance, In offset, In scale, double epsilon, std::string_view name) {
-  const CallSiteScope site(x.where());
-  for (const In& parameter : {mean, variance, offset, scale})
-    if (parameter.tensor()) require_broadcast_to(parameter, x, "parameter", x.where());
-  Tensor factor = rsqrt(variance + epsilon);
-  if (scale.tensor()) factor = factor * scale;
-  // Not x * factor + (offset - mean * factor), which loses digits where the mean is large beside the deviation.
-  const Tensor centred = x - mean;
-  return offset.tensor() ? add(centred * factor, offset, name) : multiply(centred, factor, name);
+  return blaming("BatchNorm", x.where(), [&] {
+    for (const In& parameter : {mean, variance, offset, scale})
+      if (parameter.tensor()) require_broadcast_to(parameter, x, "parameter");
+    Tensor factor = rsqrt(variance + epsilon);
+    if (scale.tensor()) factor = factor * scale;
+    // Not x * factor + (offset - mean * factor), which loses digits where the mean is large beside the deviation.
+    const Tensor centred = x - mean;
+    return offset.tensor() ? add(centred * factor, offset, name) : multiply(centred, factor, name);
+  });
 }
 
 Tensor layer_norm(In x, In scale, In offset, const LayerNormOptions& options, std::string_view name) {
-  const CallSiteScope site(x.where());
-  if (scale.tensor()) require_broadcast_to(scale, x, "scale", x.where());
-  if (offset.tensor()) require_broadcast_to(offset, x, "offset", x.where());
-  Tensor y = apply_all(layer_norm_op, {x.tensor()}, {{"epsilon", options.epsilon}}, {}, x.where())[0];
-  if (scale.tensor()) y = y * scale;
-  if (offset.tensor()) y = y + offset;
-  return named(y, name);
+  return blaming(layer_norm_op.name, x.where(), [&] {
+    if (scale.tensor()) require_broadcast_to(scale, x, "scale");
+    if (offset.tensor()) require_broadcast_to(offset, x, "offset");
+    Tensor y = apply_all(layer_norm_op, {x.tensor()}, {{"epsilon", options.epsilon}}, {}, x.where())[0];
+    if (scale.tensor()) y = y * scale;
+    if (offset.tensor()) y = y + offset;
+    return named(y, name);
+  });
 }
 
 }  // namespace tapestry

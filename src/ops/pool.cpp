@@ -160,12 +160,14 @@ Tensor maximum_backward(const Call& call, const Tensor& x, const Tensor& y, cons
 
 Tensor pool(const Op& op, In x, const Pool2dOptions& options, std::string_view name) {
   const Size2d& strides = options.strides.height == 0 && options.strides.width == 0 ? options.window : options.strides;
-  return apply(op, {x},
-               {{"ksize", four("window", options.window, x.where())},
-                {"strides", four("strides", strides, x.where())},
-                {"padding", options.padding.scheme()},
-                {"explicit_paddings", options.padding.widths()}},
-               name);
+  return blaming(op.name, x.where(), [&] {
+    return apply(op, {x},
+                 {{"ksize", four("window", options.window)},
+                  {"strides", four("strides", strides)},
+                  {"padding", options.padding.scheme()},
+                  {"explicit_paddings", options.padding.widths()}},
+                 name);
+  });
 }
 
 }  // namespace

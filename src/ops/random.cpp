@@ -100,23 +100,39 @@ Attrs attrs_of(const Shape& shape, DType dtype, Device device, Attr a, Attr b) {
 
 Tensor any_normal(const Op& op, const Shape& shape, const NormalOptions& options, std::string_view name, Where where) {
   if (!(options.stddev >= 0))
-    throw InvalidArgumentError(detail::join("stddev must be at least 0, but is ", options.stddev), where);
+    throw InvalidArgumentError(detail::join("stddev must be at least 0, but is ", options.stddev), op.name, where);
   const Attrs attrs =
       attrs_of(shape, options.dtype, options.device, {"mean", options.mean}, {"stddev", options.stddev});
   return apply_all(op, {}, attrs, name, where)[0];
 }
 
+/// The least number of a dtype, and the first behind its greatest whole one.
+std::pair<double, double> bounds_of(DType dtype) {
+  if (dtype == int32) return {-0x1p31, 0x1p31};
+  if (dtype == int64) return {-0x1p53, 0x1p53};  // exact as a double, which the kernels take
+  // The distance between the bounds must be finite as well.
+  const double half = dtype == float32 ? 0x1p126 : 0x1p1022;
+  return {-half, half};
+}
+
 Tensor any_uniform(const Op& op, const Shape& shape, const UniformOptions& options, std::string_view name,
                    Where where) {
   if (!(options.low < options.high))
-    throw InvalidArgumentError(detail::join("Need minval < maxval, got ", options.low, " >= ", options.high), where);
+    throw InvalidArgumentError(detail::join("Need minval < maxval, got ", options.low, " >= ", options.high), op.name,
+                               where);
+  const auto [least, most] = bounds_of(options.dtype);
+  if (options.low < least || options.high > most)
+    throw InvalidArgumentError(detail::join("The bounds ", options.low, " and ", options.high,
+                                            " are not within the range of ", to_string(options.dtype)),
+                               op.name, where);
   const Attrs attrs = attrs_of(shape, options.dtype, options.device, {"minval", options.low}, {"maxval", options.high});
   return apply_all(op, {}, attrs, name, where)[0];
 }
 
 void check_probability(double probability, Where where) {
   if (!(probability >= 0 && probability <= 1))
-    throw InvalidArgumentError(detail::join("A probability must be in [0, 1], but is ", probability), where);
+    throw InvalidArgumentError(detail::join("A probability must be in [0, 1], but is ", probability), bernoulli_op.name,
+                               where);
 }
 
 }  // namespace
@@ -149,8 +165,8 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dt
                std::string_view name, Where where) {
   constexpr std::int64_t limit = std::int64_t{1} << 53;  // exact as a double, which the kernels take
   if (low < -limit || high > limit)
-    throw InvalidArgumentError(detail::join("randint: bounds must be within 2^53, but are ", low, " and ", high),
-                               where);
+    throw InvalidArgumentError(detail::join("Bounds must be within 2^53, but are ", low, " and ", high),
+                               uniform_int_op.name, where);
   const UniformOptions options{static_cast<double>(low), static_cast<double>(high), dtype, device};
   return any_uniform(uniform_int_op, shape, options, name, where);
 }
@@ -169,7 +185,7 @@ Tensor bernoulli_like(In like, double probability, std::string_view name) {
 }
 
 Tensor permutation(std::int64_t n, Device device, std::string_view name, Where where) {
-  if (n < 0) throw InvalidArgumentError(detail::join("permutation: n must be at least 0, but is ", n), where);
+  if (n < 0) throw InvalidArgumentError(detail::join("n must be at least 0, but is ", n), permutation_op.name, where);
   return apply_all(permutation_op, {}, {{"n", n}, {"device", device}}, name, where)[0];
 }
 

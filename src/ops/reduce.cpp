@@ -12,8 +12,8 @@ namespace {
 bool keeps_dims(const Call& call) { return attr_or(call, "keep_dims", false); }
 
 Axes axes_of(const Call& call) {
-  const AttrValue* axes = call.attrs().find("axis");
-  return axes ? Axes(std::get<Ints>(*axes)) : Axes();
+  const Ints* axes = call.attrs().find<Ints>("axis");
+  return axes ? Axes(*axes) : Axes();
 }
 
 /// The shape of a reduction: without its axes, or with size 1 there.
@@ -37,12 +37,12 @@ void reduce(Backend& backend, const Call& call) {
 
 /// A tensor of a reduction's result shape, ready to broadcast against the input: with its axes as 1.
 Tensor with_axes(const Call& call, const Tensor& result) {
-  const AttrValue* axes = call.attrs().find("axis");
+  const Ints* axes = call.attrs().find<Ints>("axis");
   // A scalar broadcasts as it is.
   if (!axes || keeps_dims(call)) return result;
   // The axes count along the input, from whose end negative ones must be taken.
   Ints list;
-  for (const std::int64_t axis : std::get<Ints>(*axes)) list.push_back(normalize_axis(axis, call.input(0).rank()));
+  for (const std::int64_t axis : *axes) list.push_back(normalize_axis(axis, call.input(0).rank()));
   return expand_dims(result, list);
 }
 

@@ -78,13 +78,15 @@ TAPESTRY_OP(log_softmax_op){{.name = "LogSoftmax",
 
 /// Applies an op of the last axis along any axis.
 Tensor along_axis(const Op& op, In x, std::int64_t axis, std::string_view name) {
-  const int rank = x->rank();
-  if (axis == -1 || rank == 0 || normalize_axis(axis, rank) == rank - 1) return apply(op, {x}, {}, name);
-  const CallSiteScope site(x.where());
-  Ints exchange;
-  for (int i = 0; i < rank; ++i) exchange.push_back(i);
-  std::swap(exchange[static_cast<std::size_t>(normalize_axis(axis, rank))], exchange.back());
-  return transpose(apply(op, {transpose(x, exchange)}), exchange, name);
+  if (axis == -1) return apply(op, {x}, {}, name);
+  return blaming(op.name, x.where(), [&] {
+    const int rank = x->rank();
+    if (rank == 0 || normalize_axis(axis, rank) == rank - 1) return apply(op, {x}, {}, name);
+    Ints exchange;
+    for (int i = 0; i < rank; ++i) exchange.push_back(i);
+    std::swap(exchange[static_cast<std::size_t>(normalize_axis(axis, rank))], exchange.back());
+    return transpose(apply(op, {transpose(x, exchange)}), exchange, name);
+  });
 }
 
 }  // namespace

@@ -88,10 +88,10 @@ std::int64_t size_between(const Shape& shape, int first, int last) {
 int axis_of(const Call& call) { return normalize_axis(call.attr<std::int64_t>("axis"), call.input(0).rank()); }
 
 std::uint32_t axes_mask(const Call& call, int rank) {
-  const AttrValue* axes = call.attrs().find("axis");
+  const Ints* axes = call.attrs().find<Ints>("axis");
   if (!axes) return (1U << rank) - 1;
   std::uint32_t mask = 0;
-  for (const std::int64_t each : std::get<Ints>(*axes)) {
+  for (const std::int64_t each : *axes) {
     const int axis = normalize_axis(each, rank);
     if (has_axis(mask, axis))
       throw InvalidArgumentError(

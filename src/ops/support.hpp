@@ -72,6 +72,9 @@ void require_broadcast(const Shape& from, const Shape& to);
 /// Throws InvalidArgumentError unless the shapes are the same, as far as they are known.
 void require_same_shape(const Shape& actual, const Shape& expected);
 
+/// A shape whose sizes were changed one by one, with the check that the number of elements fits 64 bits.
+inline Shape checked(const Shape& shape) { return Shape(std::span<const std::int64_t>(shape)); }
+
 /// Sums and products of sizes. Throw InvalidArgumentError when the result does not fit 64 bits.
 std::int64_t add_sizes(std::int64_t a, std::int64_t b);
 std::int64_t multiply_sizes(std::int64_t a, std::int64_t b);
@@ -107,8 +110,8 @@ std::int64_t size_between(const Shape& shape, int first, int last);
 /// The value of an attribute, or a default when the call has none of that name.
 template <class T>
 T attr_or(const Call& call, std::string_view name, T otherwise) {
-  const AttrValue* value = call.attrs().find(name);
-  return value ? std::get<T>(*value) : otherwise;
+  const T* value = call.attrs().find<T>(name);
+  return value ? *value : otherwise;
 }
 
 /// The attribute "axis" (one number) as 0 ... rank-1 of the first input.

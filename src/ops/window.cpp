@@ -10,18 +10,20 @@ struct Sweep {
   bool same = false;
 
   /// From the first element of the window to the last one.
-  std::int64_t reach() const { return (window - 1) * dilation + 1; }
+  std::int64_t reach() const { return add_sizes(multiply_sizes(window - 1, dilation), 1); }
+
+  std::int64_t padded() const { return add_sizes(add_sizes(image, before), after); }
 
   std::int64_t outputs() const {
     if (image < 0 || (window < 0 && !same)) return -1;
-    if (same) return (image + stride - 1) / stride;
-    const std::int64_t room = image + before + after - reach();
+    if (same) return image == 0 ? 0 : (image - 1) / stride + 1;
+    const std::int64_t room = padded() - reach();
     return room < 0 ? room : room / stride + 1;
   }
 
   /// Distributes the padding of "SAME", the odd one behind.
   void pad_same() {
-    const std::int64_t total = std::max<std::int64_t>((outputs() - 1) * stride + reach() - image, 0);
+    const std::int64_t total = std::max<std::int64_t>(reach() - (image - (outputs() - 1) * stride), 0);
     before = total / 2;
     after = total - before;
   }
@@ -30,8 +32,8 @@ struct Sweep {
 /// The sweep along the axis (1: height, 2: width).
 Sweep sweep_of(const Call& call, int axis, std::int64_t image, std::int64_t window) {
   const auto i = static_cast<std::size_t>(axis);
-  const AttrValue* dilations = call.attrs().find("dilations");
-  Sweep sweep{image, window, call.attr<Ints>("strides")[i], dilations ? std::get<Ints>(*dilations)[i] : 1};
+  const Ints* dilations = call.attrs().find<Ints>("dilations");
+  Sweep sweep{image, window, call.attr<Ints>("strides")[i], dilations ? (*dilations)[i] : 1};
   const auto& scheme = call.attr<std::string>("padding");
   sweep.same = scheme == "SAME";
   if (scheme == "EXPLICIT") {
@@ -44,9 +46,9 @@ Sweep sweep_of(const Call& call, int axis, std::int64_t image, std::int64_t wind
 
 void check_window_attrs(const Call& call) {
   for (const std::string_view name : {"strides", "dilations", "ksize"}) {
-    const AttrValue* value = call.attrs().find(name);
+    const Ints* value = call.attrs().find<Ints>(name);
     if (!value) continue;
-    const Ints& sizes = std::get<Ints>(*value);
+    const Ints& sizes = *value;
     if (sizes.size() != 4 || sizes[0] != 1 || sizes[3] != 1 || sizes[1] < 1 || sizes[2] < 1)
       throw InvalidArgumentError(
           detail::join("The attribute '", name, "' must be [1, height, width, 1] with sizes of at least 1"));
@@ -62,10 +64,10 @@ void check_window_attrs(const Call& call) {
 
 }  // namespace
 
-Ints four(std::string_view what, const Size2d& size, Where where) {
+Ints four(std::string_view what, const Size2d& size) {
   if (size.height < 1 || size.width < 1)
     throw InvalidArgumentError(
-        detail::join("'", what, "' must be at least 1, but is {", size.height, ", ", size.width, "}"), where);
+        detail::join("'", what, "' must be at least 1, but is {", size.height, ", ", size.width, "}"));
   return {1, size.height, size.width, 1};
 }
 
@@ -92,8 +94,8 @@ Shape window_output(const Call& call, const Shape& image, const Size2d& window) 
     const Sweep sweep = sweep_of(call, axis, image[axis], axis == 1 ? window.height : window.width);
     const std::int64_t outputs = sweep.outputs();
     if (outputs < 0 && sweep.image >= 0 && sweep.window >= 0)
-      throw InvalidArgumentError(detail::join("Negative dimension size caused by subtracting ", sweep.reach(), " from ",
-                                              sweep.image + sweep.before + sweep.after));
+      throw InvalidArgumentError(
+          detail::join("Negative dimension size caused by subtracting ", sweep.reach(), " from ", sweep.padded()));
     shape.set(axis, std::max<std::int64_t>(outputs, -1));
   }
   return shape;

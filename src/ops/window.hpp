@@ -8,7 +8,7 @@
 namespace tapestry {
 
 /// [1, height, width, 1]: TensorFlow's form of a stride, a dilation or a window. Throws InvalidArgumentError below 1.
-Ints four(std::string_view what, const Size2d& size, Where where);
+Ints four(std::string_view what, const Size2d& size);
 
 /// The sizes and paddings that the attributes "strides", "dilations", "padding" and "explicit_paddings" of a call mean
 /// for a window of that size over an image of a known shape.

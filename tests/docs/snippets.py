@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compiles and runs every C++ snippet of the given Markdown pages.
+"""Compiles and runs every C++ snippet of the given Markdown pages, or of all pages in a given folder.
 
-A ```cpp block is a program; one without `main` is taken as the body of it. Where the next block is ```text, the program
-must print exactly that. Usage: snippets.py COMPILER LIBRARY_FOLDER INCLUDE_FOLDER PAGE..."""
+A ```cpp block is a program; one without `main` is taken as the body of it, and one marked ```cpp fragment is none. Where
+the next block is ```text, the program must print exactly that.
+Usage: snippets.py COMPILER LIBRARY_FOLDER INCLUDE_FOLDER PAGE_OR_FOLDER..."""
 
 import pathlib
 import re
@@ -16,6 +17,10 @@ int main() {{
 {body}
 }}
 """
+
+
+def pages_of(path):
+    return sorted(path.glob("*.md")) if path.is_dir() else [path]
 
 
 def snippets(page):
@@ -44,7 +49,7 @@ def run(compiler, libraries, includes, code, folder):
 
 def main(compiler, libraries, includes, *pages):
     passed = failed = 0
-    for page in map(pathlib.Path, pages):
+    for page in (page for given in pages for page in pages_of(pathlib.Path(given))):
         for line, code, expected in snippets(page):
             with tempfile.TemporaryDirectory() as folder:
                 good, output = run(compiler, libraries, includes, code, pathlib.Path(folder))

@@ -58,6 +58,7 @@ TAPESTRY_API Tensor stack(const InList& tensors, std::int64_t axis = 0, std::str
 inline Tensor stack(const InList& tensors, const NodeName auto& name) { return stack(tensors, 0, name); }
 /// The x(0), x(1), ... along an axis, whose size must be known.
 TAPESTRY_API std::vector<Tensor> unstack(In x, std::int64_t axis = 0, std::string_view name = {});
+inline std::vector<Tensor> unstack(In x, const NodeName auto& name) { return unstack(x, 0, name); }
 
 /// How `split` divides an axis: into a number of equal parts, or into parts of the listed sizes.
 class SplitParts {
@@ -82,13 +83,16 @@ class SplitParts {
 /// one of the sizes may be -1. Throws InvalidArgumentError when the parts do not make up the axis.
 TAPESTRY_API std::vector<Tensor> split(In x, const SplitParts& parts, std::int64_t axis = 0,
                                        std::string_view name = {});
+inline std::vector<Tensor> split(In x, const SplitParts& parts, const NodeName auto& name) {
+  return split(x, parts, 0, name);
+}
 
 /// x repeated `multiples[i]` times along each axis i as a whole: tile([1 2], {2}) is [1 2 1 2].
 TAPESTRY_API Tensor tile(In x, const Ints& multiples, std::string_view name = {});
 /// Each element `repeats` times along an axis: repeat([1 2], 2, 0) is [1 1 2 2].
 TAPESTRY_API Tensor repeat(In x, std::int64_t repeats, std::int64_t axis, std::string_view name = {});
 /// Of the flattened x.
-TAPESTRY_API Tensor repeat(In x, std::int64_t repeats);
+TAPESTRY_API Tensor repeat(In x, std::int64_t repeats, std::string_view name = {});
 
 /// Numbers of elements that `pad` puts before and behind an axis.
 struct Padding {
@@ -116,6 +120,7 @@ inline Tensor pad(In x, const std::vector<Padding>& paddings, const NodeName aut
 /// The parts of x at the indices along an axis: the result's shape is x's with the axis replaced by the dimensions of
 /// `indices`. Throws InvalidArgumentError for an index outside the axis: "indices[2] = 7 is not in [0, 5)".
 TAPESTRY_API Tensor gather(In x, In indices, std::int64_t axis = 0, std::string_view name = {});
+inline Tensor gather(In x, In indices, const NodeName auto& name) { return gather(x, indices, 0, name); }
 /// The parts x[indices[i..., :]]: the last axis of `indices` (of size k) holds coordinates along the first k axes of x.
 /// The result's shape is that of `indices` without its last axis, then x's without its first k.
 TAPESTRY_API Tensor gather_nd(In x, In indices, std::string_view name = {});
@@ -137,11 +142,20 @@ struct TopK {
 /// The k largest elements along the last axis, the largest first, and their positions. Equal elements keep their order;
 /// NaN counts as the largest. Throws InvalidArgumentError when the axis is shorter than k.
 TAPESTRY_API TopK top_k(In x, std::int64_t k = 1, std::string_view name = {});
+inline TopK top_k(In x, const NodeName auto& name) { return top_k(x, 1, name); }
 /// The elements in order along an axis, and their former positions (int32). NaN counts as the largest.
 TAPESTRY_API Tensor sort(In x, std::int64_t axis = -1, Direction direction = Direction::ascending,
                          std::string_view name = {});
 TAPESTRY_API Tensor argsort(In x, std::int64_t axis = -1, Direction direction = Direction::ascending,
                             std::string_view name = {});
+inline Tensor sort(In x, const NodeName auto& name) { return sort(x, -1, Direction::ascending, name); }
+inline Tensor argsort(In x, const NodeName auto& name) { return argsort(x, -1, Direction::ascending, name); }
+inline Tensor sort(In x, std::int64_t axis, const NodeName auto& name) {
+  return sort(x, axis, Direction::ascending, name);
+}
+inline Tensor argsort(In x, std::int64_t axis, const NodeName auto& name) {
+  return argsort(x, axis, Direction::ascending, name);
+}
 
 // ---- Like another tensor ------------------------------------------------------------------------------------------
 

@@ -12,9 +12,16 @@ TAPESTRY_API Tensor zeros(const Shape& shape, const TensorOptions& options = {},
                           Where where = Where::here());
 TAPESTRY_API Tensor ones(const Shape& shape, const TensorOptions& options = {}, std::string_view name = {},
                          Where where = Where::here());
+inline Tensor zeros(const Shape& shape, const NodeName auto& name, Where where = Where::here()) {
+  return zeros(shape, {}, name, where);
+}
+inline Tensor ones(const Shape& shape, const NodeName auto& name, Where where = Where::here()) {
+  return ones(shape, {}, name, where);
+}
 /// A tensor of the given shape whose elements are all `value`: a number, or a tensor that broadcasts to the shape. The
 /// dtype is the value's (1 is int32, 1.0 is float32) unless the options say otherwise.
 TAPESTRY_API Tensor full(const Shape& shape, In value, const TensorOptions& options = {}, std::string_view name = {});
+inline Tensor full(const Shape& shape, In value, const NodeName auto& name) { return full(shape, value, {}, name); }
 
 /// A tensor like x whose elements are all 0, or all 1.
 TAPESTRY_API Tensor zeros_like(In x, std::string_view name = {});

@@ -24,17 +24,18 @@ inline Tensor matmul(In a, In b, const NodeName auto& name) { return matmul(a, b
 class ContractedAxes {
  public:
   template <AxisNumber T>
-  ContractedAxes(T count) : count_(static_cast<std::int64_t>(count)) {}  // NOLINT: a number counts axes
+  ContractedAxes(T count) : count_(static_cast<std::int64_t>(count)), listed_(false) {}  // NOLINT: a number counts axes
   ContractedAxes(Ints a, Ints b) : axes_of_a_(std::move(a)), axes_of_b_(std::move(b)) {}
 
-  /// How many; -1 when they are listed.
+  bool listed() const { return listed_; }
   std::int64_t count() const { return count_; }
   const Ints& axes_of_a() const { return axes_of_a_; }
   const Ints& axes_of_b() const { return axes_of_b_; }
 
  private:
-  std::int64_t count_ = -1;
+  std::int64_t count_ = 0;
   Ints axes_of_a_, axes_of_b_;
+  bool listed_ = true;
 };
 
 /// Products of the elements of a and b summed over pairs of axes, as numpy.tensordot: `tensordot(a, b, 2)`,
@@ -48,6 +49,11 @@ inline Tensor tensordot(In a, In b, const NodeName auto& name) { return tensordo
 /// More than two operands are multiplied from left to right. Throws InvalidArgumentError for an equation that is
 /// malformed or does not fit the shapes.
 TAPESTRY_API Tensor einsum(std::string_view equation, InList operands, std::string_view name = {});
+/// The same with the operands side by side: `einsum("ij,jk->ik", a, b)`.
+template <std::convertible_to<Tensor>... Operands>
+Tensor einsum(std::string_view equation, In first, const Operands&... rest) {
+  return einsum(equation, InList({first, Tensor(rest)...}, first.where()));
+}
 
 /// All products of an element of a with one of b, both flattened: [m] and [n] give [m, n].
 TAPESTRY_API Tensor outer(In a, In b, std::string_view name = {});

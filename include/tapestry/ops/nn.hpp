@@ -101,6 +101,9 @@ TAPESTRY_API Moments moments(In x, const Axes& axes = {}, const ReduceOptions& o
 /// x, usually [channels] each. An empty Tensor as offset or scale leaves it out.
 TAPESTRY_API Tensor batch_norm(In x, In mean, In variance, In offset, In scale, double epsilon = 1e-3,
                                std::string_view name = {});
+inline Tensor batch_norm(In x, In mean, In variance, In offset, In scale, const NodeName auto& name) {
+  return batch_norm(x, mean, variance, offset, scale, 1e-3, name);
+}
 
 struct LayerNormOptions {
   double epsilon = 1e-5;

@@ -78,6 +78,8 @@ inline Tensor reduce_logsumexp(In x, const Axes& axes, const NodeName auto& name
 inline Tensor variance(In x, const Axes& axes, const NodeName auto& name) { return variance(x, axes, {}, name); }
 inline Tensor argmax(In x, const NodeName auto& name) { return argmax(x, 0, name); }
 inline Tensor argmin(In x, const NodeName auto& name) { return argmin(x, 0, name); }
+inline Tensor cumsum(In x, const NodeName auto& name) { return cumsum(x, 0, {}, name); }
+inline Tensor cumprod(In x, const NodeName auto& name) { return cumprod(x, 0, {}, name); }
 inline Tensor cumsum(In x, std::int64_t axis, const NodeName auto& name) { return cumsum(x, axis, {}, name); }
 inline Tensor cumprod(In x, std::int64_t axis, const NodeName auto& name) { return cumprod(x, axis, {}, name); }
 

@@ -1,0 +1,188 @@
+// Wrong use of everything but ops: devices, tapes, Variables, optimizers, the registry, settings, data. Each is refused
+// at the user's line and leaves the objects as they were.
+
+#include <thread>
+
+#include <tapestry/tapestry.hpp>
+
+#include "refused.hpp"
+#include "temporary_folder.hpp"
+#include "toy_backend.hpp"
+
+namespace tapestry::test {
+namespace {
+
+#define TAPESTRY_INVALID(text, ...) TAPESTRY_REFUSED(InvalidArgumentError, text, __VA_ARGS__)
+#define TAPESTRY_PRECONDITION(text, ...) TAPESTRY_REFUSED(FailedPreconditionError, text, __VA_ARGS__)
+
+TEST_CASE("devices that do not exist, and tensors on two") {
+  const Tensor x = ones({2}), toy = x.to(toy_device());
+  TAPESTRY_INVALID("There is no device /device:GPU:0; available devices: /device:CPU:0", x.to(cuda(0)));
+  TAPESTRY_INVALID("There is no device /device:CPU:5", x.to(Device(0, 5)));
+  TAPESTRY_INVALID("There is no device /device:GPU:3", zeros({2}, {.device = cuda(3)}));
+  TAPESTRY_INVALID("/device:UNKNOWN:0", zeros({2}, {.device = Device(15, 0)}));
+  TAPESTRY_INVALID("\"abacus\" does not name a device", zeros({2}, {.device = "abacus"}));
+  TAPESTRY_INVALID("\"gpu:x\" does not name a device", Device("gpu:x"));
+  TAPESTRY_INVALID("input #0 is on /device:CPU:0 and input #1 on /device:TOY:0", x + toy);
+  TAPESTRY_INVALID("[Op:ConcatV2]", concat({toy, x}));
+  TAPESTRY_PRECONDITION("bring it to the CPU", toy.data<float>());
+  Variable w(x);
+  w.assign(toy);
+  CHECK(w.device() == cpu());
+}
+
+TEST_CASE("tapes") {
+  const Tensor x = tensor({1.0, 2.0});
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = x * x;
+  TAPESTRY_INVALID("must be floating (e.g. tf.float32), got int32", tape.watch(tensor({1})));
+  TAPESTRY_INVALID("got bool", tape.watch(Variable(true)));
+  TAPESTRY_PRECONDITION("An empty Tensor was used", tape.watch(Tensor()));
+  TAPESTRY_PRECONDITION("An empty Tensor was used", tape.gradient(Tensor(), x));
+  TAPESTRY_INVALID("float32[1] does not fit the target float32[2]",
+                   tape.gradient(y, x, {.output_gradients = ones({1})}));
+  TAPESTRY_INVALID("1 targets and 2 output gradients", tape.gradient(y, x, {.output_gradients = {y, y}}));
+  TAPESTRY_INVALID("A jacobian has one target, not 2", tape.jacobian({y, y}, x));
+  TAPESTRY_INVALID("the target [] and of the source [2]", tape.batch_jacobian(tensor(1.0), x));
+  check_values(tape.gradient(y, x), {2, 4});
+  TAPESTRY_PRECONDITION("can only be used to compute one set of gradients", tape.gradient(y, x));
+  TAPESTRY_PRECONDITION("can only be used to compute one set of gradients", tape.jacobian(y, x));
+  TAPESTRY_PRECONDITION("a tape which is not recording", tape.stop_recording());
+}
+
+TEST_CASE("a target of whole numbers, or one that was never watched, has no gradient") {
+  const Tensor x = tensor({1.0, 2.0});
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  CHECK_FALSE(tape.gradient((x * x).cast(int32), x));
+  CHECK_FALSE(tape.gradient(tensor(1.0), x));
+  CHECK_FALSE(tape.gradient(x * x, tensor(1.0)));
+  CHECK(tape.gradient(x * x, std::vector<Tensor>{}).empty());
+}
+
+TEST_CASE("a tape on another thread") {
+  const Tensor x = tensor({1.0, 2.0});
+  {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = x * x;
+    std::thread([&] {
+      const auto says = "A GradientTape records the thread that made it";
+      TAPESTRY_PRECONDITION(says, tape.gradient(y, x));
+      TAPESTRY_PRECONDITION(says, tape.jacobian(y, x));
+      TAPESTRY_PRECONDITION(says, tape.stop_recording());
+      TAPESTRY_PRECONDITION(says, tape.reset());
+      TAPESTRY_PRECONDITION(says, tape.watch(x));
+    }).join();
+    check_values(tape.gradient(y, x), {2, 4});
+  }
+  auto tape = std::make_unique<GradientTape>();
+  tape->watch(x);
+  std::thread([&] { tape.reset(); }).join();
+  check_values(x * x, {1, 4});
+}
+
+TEST_CASE("functional forms blame the line where they are made") {
+  const Tensor x = tensor({1.0, 2.0});
+  const auto square = [](const Tensor& t) { return t * t; };
+  TAPESTRY_INVALID("got int32", grad(square)(tensor({1})));
+  TAPESTRY_INVALID("got int32", hessian(square)(tensor({1})));
+  TAPESTRY_PRECONDITION("An empty Tensor was used", grad([](const Tensor&) { return Tensor(); })(x));
+  TAPESTRY_INVALID("float32[3] does not fit the target float32[2]", vjp(square, x, ones({3})));
+  TAPESTRY_INVALID("direction float32[3] does not fit the argument float32[2]", jvp(square, x, ones({3})));
+  TAPESTRY_INVALID("direction None does not fit the argument float32[2]", jvp(square)(x, Tensor()));
+}
+
+TEST_CASE("Variables") {
+  Variable w({1.0, 2.0}, {.name = "w"}), n({1, 2}, {.name = "n"});
+  TAPESTRY_INVALID("assign: variable 'w' is float32[2], the value is float32[1]", w.assign({1.0}));
+  TAPESTRY_INVALID("the value is a number; the shapes must be equal", w.assign(1.0));
+  TAPESTRY_INVALID("assign_add: variable 'w' is float32[2], the value is float32[3]", w.assign_add(ones({3})));
+  TAPESTRY_INVALID("assign_sub: variable 'w' is float32[2], the value is float32[2,2]", w.assign_sub(ones({2, 2})));
+  TAPESTRY_PRECONDITION("assign: the value is an empty Tensor", w.assign(Tensor()));
+  TAPESTRY_INVALID("variable 'n' is int32[2], the value is float32[2]; a float does not turn", n.assign({1.5, 2.5}));
+  TAPESTRY_PRECONDITION("An empty Tensor was used", Variable{Tensor()});
+  TAPESTRY_INVALID("parts of shape [2] and of shape [1]", Variable({{1, 2}, {3}}));
+  check_values(w, {1, 2});
+  check_values(n, {1, 2});
+}
+
+TEST_CASE("optimizers and clipping") {
+  Variable w({1.0, 2.0}, {.name = "w"}), n({1, 2}, {.name = "n"});
+  const Tensor g = ones({2});
+  train::GradientDescentOptimizer opt(0.1);
+  TAPESTRY_INVALID("learning_rate must be a finite number >= 0, got -1", train::AdamOptimizer(-1));
+  TAPESTRY_INVALID("beta1 must be in [0, 1), got 1.5", train::AdamOptimizer(0.1, {.beta1 = 1.5}));
+  TAPESTRY_INVALID("momentum must be a finite number >= 0, got nan", train::MomentumOptimizer(0.1, not_a_number));
+  TAPESTRY_INVALID("decay_steps must be positive, got 0", train::ExponentialDecay(0.1, 0, 0.5));
+  TAPESTRY_INVALID("There are 1 gradients and 2 variables", opt.apply_gradients({g}, {w, n}));
+  TAPESTRY_INVALID("There are 2 gradients and 1 variables", opt.apply_gradients({g, g}, {w}));
+  TAPESTRY_INVALID("gradient of variable 'w' is float32[3] on cpu", opt.apply_gradients({ones({3})}, {w}));
+  TAPESTRY_INVALID("Variable 'n' is int32[2]", opt.apply_gradients({g, g}, {w, n}));
+  TAPESTRY_INVALID("No gradients provided for any variable: ['w']", opt.apply_gradients({Tensor()}, {w}));
+  TAPESTRY_INVALID("returned an empty Tensor", opt.minimize([] { return Tensor(); }, {w}));
+  TAPESTRY_INVALID("global_step must be a scalar", opt.apply_gradients({g}, {w}, {.global_step = w}));
+  TAPESTRY_REFUSED(NotFoundError, "no slot named 'm' for variable 'w'", opt.get_slot(w, "m"));
+  TAPESTRY_INVALID("clip_norm must be a positive, finite number, got 0", clip_by_global_norm({g}, 0));
+  check_values(w, {1, 2});
+  CHECK(opt.iterations() == 0);
+}
+
+TEST_CASE("the registry") {
+  const Tensor x = tensor({1.0, 2.0});
+  const auto nothing = [](const Call&) {};
+  register_op({.name = "BadUse", .infer = same_shape, .cpu = nothing});
+  TAPESTRY_INVALID("an op named 'BadUse' is registered already",
+                   register_op({.name = "BadUse", .infer = same_shape, .cpu = nothing}));
+  TAPESTRY_INVALID("an op needs a name", register_op({.name = "", .infer = same_shape, .cpu = nothing}));
+  TAPESTRY_INVALID("op 'NoInfer' lacks infer", register_op({.name = "NoInfer", .cpu = nothing}));
+  TAPESTRY_INVALID("exactly one of forward, view and cpu", register_op({.name = "NoCode", .infer = same_shape}));
+  TAPESTRY_REFUSED(NotFoundError, "Unrecognized Op name Absent", register_gradient("Absent", no_gradient));
+  register_gradient("BadUse", no_gradient);
+  TAPESTRY_REFUSED(LookupError, "Registering two gradients with name 'BadUse'!",
+                   register_gradient("BadUse", no_gradient));
+  TAPESTRY_REFUSED(NotFoundError, "Unrecognized Op name Absent", apply_op("Absent", {x}));
+  TAPESTRY_REFUSED(NotFoundError, "No attr named 'dtype' of the type asked for [Op:Cast]", apply_op("Cast", {x}));
+  TAPESTRY_REFUSED(NotFoundError, "No attr named 'axis' of the type asked for [Op:Sum]",
+                   apply_op("Sum", {x}, {{"axis", std::string("0")}}));
+  TAPESTRY_REFUSED(NotFoundError, "[Op:Transpose]", apply_op("Transpose", {x}, {{"perm", 1.0}}));
+  TAPESTRY_REFUSED(NotFoundError, "[Op:Fill]", apply_op("Fill", {}, {{"device", 1.0}}));
+  TAPESTRY_INVALID("AddV2 needs at least 2 inputs, but got 1 [Op:AddV2]", apply_op("AddV2", {x}));
+  TAPESTRY_INVALID(
+      "lists of the same size",
+      apply_op("StridedSlice", {x}, {{"begin", Ints{0}}, {"end", Ints{1}}, {"strides", Ints{}}, {"masks", Ints(5)}}));
+}
+
+TEST_CASE("settings") {
+  const int threads = num_threads();
+  TAPESTRY_INVALID("number of threads must be at least 1, but is -5", set_num_threads(-5));
+  CHECK(num_threads() == threads);
+  TAPESTRY_INVALID("but got -1, 1000, 3 and 75", set_print_options({.precision = -1}));
+  CHECK(print_options().precision == 8);
+}
+
+TEST_CASE("data") {
+  const TemporaryFolder folder;
+  const Tensor x = ones({3, 2});
+  const auto short_file = folder.write("short", {0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 2, 1});
+  const auto boast = folder.write("boast", {0, 0, 14, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255});
+  const auto packed = folder.write("packed.gz", {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1});
+  TAPESTRY_REFUSED(DataLossError, "stops early: its shape [2,2] needs 4 bytes of data, but there are 1",
+                   data::read_idx(short_file));
+  TAPESTRY_REFUSED(DataLossError, "claims more than 2^63 bytes", data::read_idx(boast));
+  TAPESTRY_REFUSED(DataLossError, "packed.gz", data::read_idx(packed));
+  TAPESTRY_REFUSED(DataLossError, "is not an IDX file", data::read_idx(folder.write("empty", {})));
+  TAPESTRY_REFUSED(NotFoundError, "There is no file", data::read_idx(folder.path()));
+  TAPESTRY_REFUSED(NotFoundError, "train-images-idx3-ubyte", data::mnist(folder.path(), data::Split::train));
+  TAPESTRY_INVALID("their shapes are [3,2] and [2]", data::Loader({x, ones({2})}));
+  TAPESTRY_PRECONDITION("needs examples and their targets", data::Loader({x, Tensor()}));
+  TAPESTRY_INVALID("at least 1 example, not 0", data::Loader({x, x}, {.batch = 0}));
+  TAPESTRY_REFUSED(NotFoundError, "Cannot write",
+                   write_png(folder / "absent" / "x.png", zeros({2, 2}, {.dtype = uint8})));
+  TAPESTRY_INVALID("but got float32[3,2]", write_png(folder / "x.png", x));
+  CHECK_FALSE(std::filesystem::exists(folder / "x.png"));
+}
+
+}  // namespace
+}  // namespace tapestry::test
