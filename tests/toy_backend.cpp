@@ -136,13 +136,15 @@ void ToyBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, 
   const Open open(*this);
   CpuBackend::softmax_grad(y, g, logarithm, dx);
 }
-void ToyBackend::normalize(const Tensor& x, double epsilon, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+void ToyBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
+                           const Tensor& mean, const Tensor& rstd) {
   const Open open(*this);
-  CpuBackend::normalize(x, epsilon, y, mean, rstd);
+  CpuBackend::normalize(x, scale, offset, epsilon, y, mean, rstd);
 }
-void ToyBackend::normalize_grad(const Tensor& y, const Tensor& rstd, const Tensor& g, const Tensor& dx) {
+void ToyBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd,
+                                const Tensor& g, const Tensor& dx, const Tensor& dscale, const Tensor& doffset) {
   const Open open(*this);
-  CpuBackend::normalize_grad(y, rstd, g, dx);
+  CpuBackend::normalize_grad(x, scale, mean, rstd, g, dx, dscale, doffset);
 }
 void ToyBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
   const Open open(*this);

@@ -103,11 +103,14 @@ class Backend : public detail::Allocator {
   virtual void softmax(const Tensor& x, bool logarithm, const Tensor& y) = 0;
   /// dx = (g - sum(g * y)) * y, or for the logarithm g - exp(y) * sum(g), over the last axis.
   virtual void softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) = 0;
-  /// y = (x - mean) * rstd over the last axis, rstd = 1 / sqrt(variance + epsilon) (population variance, two passes);
-  /// mean and rstd have x's shape with the last axis 1.
-  virtual void normalize(const Tensor& x, double epsilon, const Tensor& y, const Tensor& mean, const Tensor& rstd) = 0;
-  /// dx of `normalize` from its output and rstd: rstd * (g - mean(g) - y * mean(g * y)).
-  virtual void normalize_grad(const Tensor& y, const Tensor& rstd, const Tensor& g, const Tensor& dx) = 0;
+  /// y = n * scale + offset, n = (x - mean) * rstd over the last axis, rstd = 1 / sqrt(variance + epsilon) (population
+  /// variance, two passes). mean and rstd have x's shape with the last axis 1, scale and offset that axis alone.
+  virtual void normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
+                         const Tensor& mean, const Tensor& rstd) = 0;
+  /// The gradients of `normalize` from its mean and rstd. With h = g * scale, dx = rstd * (h - mean(h) - n * mean(h *
+  /// n)); dscale and doffset are the sums of g * n and of g over all rows.
+  virtual void normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd,
+                              const Tensor& g, const Tensor& dx, const Tensor& dscale, const Tensor& doffset) = 0;
 
   /// NHWC images and HWIO filters, float types.
   virtual void conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) = 0;

@@ -56,8 +56,10 @@ class CpuBackend : public Backend {
   // normalize.cpp
   void softmax(const Tensor& x, bool logarithm, const Tensor& y) override;
   void softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) override;
-  void normalize(const Tensor& x, double epsilon, const Tensor& y, const Tensor& mean, const Tensor& rstd) override;
-  void normalize_grad(const Tensor& y, const Tensor& rstd, const Tensor& g, const Tensor& dx) override;
+  void normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
+                 const Tensor& mean, const Tensor& rstd) override;
+  void normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd, const Tensor& g,
+                      const Tensor& dx, const Tensor& dscale, const Tensor& doffset) override;
 
   // conv.cpp
   void conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) override;
