@@ -535,6 +535,24 @@ TEST_SUITE("known traps") {
     CHECK(tape.gradient(y, x).item<double>() == std::ldexp(1.0, 60));
   }
 
+  TEST_CASE("a sum over paths changes no tensor that somebody holds") {
+    const Tensor x = f64({1, 2, 3}), seed = f64({1, 10, 100});
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    const Tensor doubled = x + x;
+    const Tensor y = doubled * x + doubled + sin(0 * x) + doubled;
+    const auto pause = tape.stop_recording();  // the walk itself is not recorded, so sums need not be kept
+    const auto both = [&] { return tape.gradient(y, {doubled, x}, {.output_gradients = seed}); };
+    const std::vector<Tensor> first = both();
+    check_values(first[0], {3, 40, 500});
+    check_values(first[1], {8, 120, 1600});
+    const std::vector<Tensor> second = both();
+    for (std::size_t i = 0; i < 2; ++i) CHECK(values(second[i]) == values(first[i]));
+    check_values(first[1], {8, 120, 1600});
+    check_values(seed, {1, 10, 100});
+    check_values(doubled, {2, 4, 6});
+  }
+
   TEST_CASE("paths of unequal length are waited for") {
     const Tensor x = f64(3.0);
     GradientTape tape;

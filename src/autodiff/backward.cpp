@@ -1,5 +1,6 @@
 #include "autodiff/backward.hpp"
 
+#include "backend/backend.hpp"
 #include "dispatch/recorder.hpp"
 #include "tapestry/ops.hpp"
 
@@ -17,6 +18,12 @@ Tensor fit(const Call& call, std::size_t index, const Tensor& gradient) {
       "Incompatible shapes between op input and calculated input gradient. Forward operation: ", call.name(),
       ". Input index: ", index, ". Original input shape: ", input.shape(),
       ".  Calculated input gradient shape: ", gradient.shape()));
+}
+
+/// Whether no other handle and no view shows the elements, so that they may change.
+bool is_private(const Tensor& tensor) {
+  return !tensor.is_symbolic() && tensor.is_contiguous() && !tensor.impl().references.is_shared() &&
+         !tensor.impl().storage->references.is_shared();
 }
 
 }  // namespace
@@ -39,7 +46,15 @@ Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<std::i
 
 void Backward::accumulate(std::int32_t slot, const Tensor& gradient) {
   Tensor& sum = gradients_[static_cast<std::size_t>(slot)];
-  sum = sum ? add(sum, gradient) : gradient;
+  if (!sum) {
+    sum = gradient;
+  } else if (recorders().empty() && is_private(sum) && sum.spec() == gradient.spec() &&
+             sum.device() == gradient.device()) {
+    // What an addition would do, without another block of memory to go through.
+    backend_of(sum.device()).binary(Binary::add, sum, gradient, 0, sum);
+  } else {
+    sum = add(sum, gradient);
+  }
 }
 
 void Backward::run(bool consume) {

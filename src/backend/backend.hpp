@@ -56,7 +56,7 @@ class Backend : public detail::Allocator {
   virtual void copy(const Tensor& x, const Tensor& y) = 0;
   /// y = f(x; alpha), of one shape and dtype (but see `result_dtype` in functors.hpp: predicates write bool).
   virtual void unary(Unary f, const Tensor& x, double alpha, const Tensor& y) = 0;
-  /// y = f(a, b; alpha), a and b of one dtype, broadcast to y's shape.
+  /// y = f(a, b; alpha), a and b of one dtype, broadcast to y's shape. y may be a itself.
   virtual void binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) = 0;
   /// y = f(a, b, c), broadcast to y's shape; for Ternary::select a is bool, all others are of y's dtype.
   virtual void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) = 0;
