@@ -54,7 +54,7 @@ Bytes packed_rows(const std::uint8_t* pixels, std::size_t rows, std::size_t row_
 
 }  // namespace
 
-void write_png(const std::filesystem::path& path, const Tensor& image, Where where) {
+void write_png(const std::string& path, const Tensor& image, Where where) {
   const Shape& shape = image.shape();
   const bool color = shape.rank() == 3;
   if (image.dtype() != uint8 || !(shape.rank() == 2 || (color && shape[2] == 3)) || shape.size() <= 0)
