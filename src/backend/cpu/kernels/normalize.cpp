@@ -85,7 +85,32 @@ void softmax(const T* x, int64_t rows, int64_t n, bool logarithm, T* y) {
 }
 
 template <class T>
+void softmax_grad_narrow(const T* y, const T* g, int64_t rows, int64_t n, bool logarithm, T* dx) {
+  T out[narrow][batch], gradient[narrow][batch], totals[batch];
+  for (; rows > 0; rows -= batch, y += batch * n, g += batch * n, dx += batch * n) {
+    const int64_t count = rows < batch ? rows : batch;
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t r = 0; r < count; ++r) {
+        out[j][r] = y[r * n + j];
+        gradient[j][r] = g[r * n + j];
+      }
+      for (int64_t r = count; r < batch; ++r) out[j][r] = gradient[j][r] = 0;
+    }
+    for (int r = 0; r < batch; ++r) totals[r] = 0;
+    for (int64_t j = 0; j < n; ++j)
+      for (int r = 0; r < batch; ++r) totals[r] += logarithm ? gradient[j][r] : gradient[j][r] * out[j][r];
+    for (int64_t j = 0; j < n; ++j)
+      for (int r = 0; r < batch; ++r)
+        out[j][r] = logarithm ? gradient[j][r] - math::exp_not_above(out[j][r]) * totals[r]
+                              : (gradient[j][r] - totals[r]) * out[j][r];
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t r = 0; r < count; ++r) dx[r * n + j] = out[j][r];
+  }
+}
+
+template <class T>
 void softmax_grad(const T* y, const T* g, int64_t rows, int64_t n, bool logarithm, T* dx) {
+  if (n < narrow) return softmax_grad_narrow(y, g, rows, n, logarithm, dx);
   for (; rows > 0; --rows, y += n, g += n, dx += n) {
     const T* __restrict out = y, * __restrict gradient = g;
     T* __restrict to = dx;
