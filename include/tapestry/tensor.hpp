@@ -30,6 +30,9 @@ struct Spec {
 };
 using Specs = SmallVector<Spec, 1>;
 
+template <>
+inline constexpr bool is_relocatable<Tensor> = true;  // one pointer
+
 /// A list of tensors, such as an op's inputs; converts to and from std::vector<Tensor>.
 using Tensors = SmallVector<Tensor, 2>;
 
