@@ -106,6 +106,9 @@ struct alignas(64) Storage {
 };
 
 struct TensorImpl {
+  explicit TensorImpl(const Shape& sizes) : shape(sizes) {}
+  TAPESTRY_API static void destroy(TensorImpl* impl) noexcept;
+
   ReferenceCount references;
   DType dtype = DType::unknown;
   bool contiguous = true;
@@ -115,8 +118,6 @@ struct TensorImpl {
   Intrusive<Storage> storage;  ///< empty on a symbolic tensor
   Shape shape;
   std::array<std::int64_t, Shape::max_rank> strides;  ///< in elements; only the first rank() are set
-
-  TAPESTRY_API static void destroy(TensorImpl* impl) noexcept;
 };
 
 [[noreturn]] TAPESTRY_API void throw_empty_tensor();
