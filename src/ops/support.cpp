@@ -8,8 +8,7 @@
 
 namespace tapestry {
 
-void require_type(DType dtype, TypeSet allowed, std::string_view attr) {
-  if (dtype == DType::unknown || (allowed & types(dtype)) != 0) return;
+void refuse_type(DType dtype, TypeSet allowed, std::string_view attr) {
   std::string list;
   for (const DType each : {boolean, uint8, int32, int64, float32, float64})
     if ((allowed & types(each)) != 0) list += (list.empty() ? "" : ", ") + std::string(tensorflow_name(each));
@@ -25,7 +24,8 @@ void require_rank_at_least(const Tensor& input, int rank) {
 
 Shape broadcast_inputs(const Call& call, std::size_t first) {
   Shape shape = call.input(first).shape();
-  for (std::size_t i = first + 1; i < call.inputs().size(); ++i) shape = broadcast_shapes(shape, call.input(i).shape());
+  for (std::size_t i = first + 1; i < call.inputs().size(); ++i)
+    if (call.input(i).shape() != shape) shape = broadcast_shapes(shape, call.input(i).shape());
   return shape;
 }
 

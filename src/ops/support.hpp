@@ -33,9 +33,13 @@ inline constexpr TypeSet float_types = types(float32, float64);
 inline constexpr TypeSet number_types = whole_types | float_types;
 inline constexpr TypeSet all_types = number_types | bool_type;
 
+[[noreturn]] void refuse_type(DType dtype, TypeSet allowed, std::string_view attr);
 /// Throws InvalidArgumentError, "Value for attr 'T' of bool is not in the list of allowed values: ...", unless the
 /// element type is in the set. A type that is not known yet passes.
-void require_type(DType dtype, TypeSet allowed, std::string_view attr = "T");
+inline void require_type(DType dtype, TypeSet allowed, std::string_view attr = "T") {
+  if (dtype != DType::unknown && (allowed & types(dtype)) == 0) [[unlikely]]
+    refuse_type(dtype, allowed, attr);
+}
 inline void require_type(const Tensor& input, TypeSet allowed, std::string_view attr = "T") {
   require_type(input.dtype(), allowed, attr);
 }
