@@ -42,16 +42,24 @@ Tensor number_as(const Tensor& number, DType type) {
   return constant;
 }
 
+/// Whether there is nothing to promote or to move, as nearly always: tensors of one element type, which the op takes,
+/// on one device.
+bool are_alike(const Op& op, const Tensors& inputs, Numbers numbers) {
+  if (inputs.empty() || numbers.bits != 0) return false;
+  const detail::TensorImpl& first = inputs[0].impl();
+  for (const Tensor& input : inputs) {
+    const detail::TensorImpl& impl = input.impl();
+    if (impl.dtype != first.dtype || impl.device != first.device) return false;
+  }
+  return op.promotion.kind != Promotion::Kind::floating || is_floating(first.dtype);
+}
+
 void promote_inputs(const Op& op, Tensors& inputs, Numbers numbers, Where where) {
   const bool promotes = op.promotion.kind != Promotion::Kind::none;
   const std::size_t first = promotes ? static_cast<std::size_t>(op.promotion.first) : inputs.size();
   for (std::size_t i = 0; i < first; ++i)
     if (numbers.has(i)) inputs[i] = number_as(inputs[i], literal_type(inputs[i]));
   if (first >= inputs.size()) return;
-  bool alike =
-      numbers.bits == 0 && (op.promotion.kind != Promotion::Kind::floating || is_floating(inputs[first].dtype()));
-  for (std::size_t i = first + 1; i < inputs.size(); ++i) alike &= inputs[i].dtype() == inputs[first].dtype();
-  if (alike) return;
   const DType type = promoted_type(op, inputs, numbers);
   for (std::size_t i = first; i < inputs.size(); ++i)
     if (inputs[i].dtype() != type)
@@ -118,9 +126,9 @@ void perform(Call& call, Numbers numbers) {
   const Op& op = call.op();
   try {
     Tensors& inputs = call.mutable_inputs();
-    if (op.promotion.kind != Promotion::Kind::none || numbers.bits != 0)
-      promote_inputs(op, inputs, numbers, call.where());
-    execute(op, call, common_device(inputs, numbers, call.attrs()));
+    const bool alike = are_alike(op, inputs, numbers);
+    if (!alike) promote_inputs(op, inputs, numbers, call.where());
+    execute(op, call, alike ? inputs[0].device() : common_device(inputs, numbers, call.attrs()));
   } catch (Error& error) {
     error.locate(op.name, call.where());
     throw;
@@ -134,7 +142,7 @@ void perform(Call& call, Numbers numbers) {
 }  // namespace
 
 Recorders& recorders() {
-  thread_local Recorders list;
+  thread_local Recorders list __attribute__((tls_model("initial-exec")));
   return list;
 }
 
@@ -157,12 +165,11 @@ CallSiteScope::CallSiteScope(Where where) : saved_(site_override) {
 CallSiteScope::~CallSiteScope() { site_override = saved_; }
 
 Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs, std::string_view name) {
-  Call call(op, {}, attrs, site_override ? site_override : inputs.begin()->where(), name);
+  const Where where = site_override ? site_override : inputs.begin()->where();
+  Call call(op, Tensors(inputs.begin(), inputs.end()), attrs, where, name);
   Numbers numbers;
-  for (const In& input : inputs) {
-    if (input.is_number()) numbers.bits |= 1U << call.inputs().size();
-    call.mutable_inputs().push_back(input.tensor());
-  }
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs.begin()[i].is_number()) numbers.bits |= 1U << i;
   perform(call, numbers);
   if (recorders().empty()) return std::move(call.mutable_outputs()[0]);
   Tensor output = call.output();
