@@ -101,14 +101,20 @@ class GradientTape::Record final : public Recorder {
 
   void record(Call&& call) override {
     if (!call.op().gradient.flows()) return;
-    const auto is_tracked = [this](const Tensor& input) { return slots_.find(input.id()) != SlotTable::none; };
-    const auto is_float = [](const Tensor& output) { return is_floating(output.dtype()); };
-    if (std::none_of(call.inputs().begin(), call.inputs().end(), is_tracked)) return;
-    if (std::none_of(call.outputs().begin(), call.outputs().end(), is_float)) return;
-    RecordedCall& record = calls_.push_back(std::move(call));
-    for (const Tensor& input : record.call.inputs()) record.inputs.push_back(slots_.find(input.id()));
-    for (const Tensor& output : record.call.outputs())
-      record.outputs.push_back(is_float(output) ? slots_.insert(output.id()) : SlotTable::none);
+    Slots inputs, outputs;
+    bool tracked = false, differentiable = false;
+    for (const Tensor& input : call.inputs()) {
+      inputs.push_back(slots_.find(input.id()));
+      tracked |= inputs.back() != SlotTable::none;
+    }
+    if (!tracked) return;
+    for (const Tensor& output : call.outputs()) {
+      const bool is_float = is_floating(output.dtype());
+      outputs.push_back(is_float ? slots_.insert(output.id()) : SlotTable::none);
+      differentiable |= is_float;
+    }
+    if (!differentiable) return;
+    RecordedCall& record = calls_.emplace_back(std::move(call), std::move(inputs), std::move(outputs));
     strip(record.call.mutable_inputs(), record.call.op().needs.inputs);
     strip(record.call.mutable_outputs(), record.call.op().needs.outputs);
   }
@@ -157,10 +163,11 @@ class GradientTape::Record final : public Recorder {
 
  private:
   static void strip(Tensors& tensors, std::uint32_t needed) {
+    if (needed == ~0U) return;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (i < 32 ? (needed >> i & 1) != 0 : needed >> 31 != 0) continue;
       const detail::Storage* storage = tensors[i].impl().storage.get();
-      if (storage && storage->bytes > strip_above_bytes) tensors[i] = detail::without_data(tensors[i]);
+      if (!storage || storage->bytes <= strip_above_bytes) continue;
+      if ((needed >> std::min<std::size_t>(i, 31) & 1) == 0) tensors[i] = detail::without_data(tensors[i]);
     }
   }
 
@@ -172,17 +179,17 @@ class GradientTape::Record final : public Recorder {
   }
 
   /// A tensor has one slot, a Variable one for each value that was read.
-  std::vector<std::int32_t> slots_of(const Source& source) const {
+  Slots slots_of(const Source& source) const {
     if (!source.cell()) return {slots_.find(source.tensor().id())};
     const auto found = watched_.find(source.cell().get());
-    return found == watched_.end() ? std::vector<std::int32_t>{} : found->second;
+    return found == watched_.end() ? Slots{} : found->second;
   }
 
   TapeOptions options_;
   bool recording_ = false, claimed_ = false;
   SlotTable slots_;
   CallList calls_;
-  std::unordered_map<const Variable::Cell*, std::vector<std::int32_t>> watched_;
+  std::unordered_map<const Variable::Cell*, Slots> watched_;
   std::vector<Variable> order_;  ///< the watched Variables, in the order of their first reads; keeps the cells alive
 };
 
