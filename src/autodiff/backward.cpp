@@ -8,7 +8,7 @@ namespace {
 
 /// The edge rule: a gradient of another shape than its input is summed to it where the op broadcasts, and a mistake of
 /// the op elsewhere.
-Tensor fit(const Call& call, std::size_t index, const Tensor& gradient) {
+Tensor fit(const Call& call, std::size_t index, Tensor gradient) {
   const Tensor& input = call.input(index);
   if (gradient.shape() == input.shape() && gradient.shape().is_known()) return gradient;
   if (call.op().broadcasts) return sum_like(gradient, input);
@@ -37,9 +37,9 @@ Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<std::i
   }
 }
 
-void Backward::accumulate(std::int32_t slot, const Tensor& gradient) {
+void Backward::accumulate(std::int32_t slot, Tensor gradient) {
   Tensor& sum = gradients_[static_cast<std::size_t>(slot)];
-  sum = sum ? add(sum, gradient) : gradient;
+  sum = sum ? add(sum, gradient) : std::move(gradient);
 }
 
 void Backward::run(bool consume) {
@@ -65,7 +65,6 @@ void Backward::pass(RecordedCall& record) {
       arrived.push_back(gradient);
     } else {
       arrived.push_back(std::move(gradient));
-      gradient = Tensor();
     }
   }
   if (!any) return;
@@ -80,12 +79,13 @@ void Backward::pass(RecordedCall& record) {
     for (std::size_t i = 0; i < record.inputs.size() && i < 32; ++i)
       if (!is_live(record.inputs[i])) unwanted |= 1U << i;
     call.set_unwanted_gradients(unwanted);
-    const Tensors gradients = op.gradient(call, arrived);
+    Tensors gradients = op.gradient(call, arrived);
     if (gradients.size() != record.inputs.size())
       throw InvalidArgumentError(detail::join("Num gradients ", gradients.size(), " generated for op ", call.name(),
                                               " do not match num inputs ", record.inputs.size()));
     for (std::size_t i = 0; i < gradients.size(); ++i)
-      if (gradients[i] && is_live(record.inputs[i])) accumulate(record.inputs[i], fit(call, i, gradients[i]));
+      if (gradients[i] && is_live(record.inputs[i]))
+        accumulate(record.inputs[i], fit(call, i, std::move(gradients[i])));
   } catch (Error& error) {
     error.locate(op.name, call.where());
     throw;
