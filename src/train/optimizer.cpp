@@ -133,6 +133,7 @@ void Optimizer::apply_gradients(const TensorList& gradients, const std::vector<V
     throw InvalidArgumentError(
         detail::join("There are ", list.size(), " gradients and ", variables.size(), " variables"), where);
   GradientsAndVariables pairs;
+  pairs.reserve(variables.size());
   for (std::size_t i = 0; i < variables.size(); ++i) pairs.emplace_back(list[i], variables[i]);
   apply_gradients(pairs, options, where);
 }
@@ -158,6 +159,7 @@ void Optimizer::apply_gradients(const GradientsAndVariables& gradients, const Ap
     SmallVector<Variable, 3> variables;  ///< the one to update, and its slots
   };
   std::vector<Job> jobs;
+  jobs.reserve(gradients.size());
   for (const auto& [gradient, variable] : gradients) {
     if (!gradient) continue;
     Job& job = jobs.emplace_back(Job{gradient.contiguous(), {variable}});
