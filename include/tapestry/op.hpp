@@ -17,12 +17,19 @@ namespace tapestry {
 class Backend;
 class Call;
 class Variable;
+namespace detail {
+class GraphState;
+}
 
 /// A function kept inside an attribute: the gradient of `custom_gradient`, the body of `recompute`.
 using Closure = std::shared_ptr<const std::function<Tensors(const Tensors&)>>;
 
+/// Variables inside an attribute, of the ops that read and change them.
+using VariablesRef = std::shared_ptr<const std::vector<Variable>>;
+
 /// The value of an op's attribute.
-using AttrValue = std::variant<bool, std::int64_t, double, DType, Device, Ints, Shape, std::string, Closure>;
+using AttrValue =
+    std::variant<bool, std::int64_t, double, DType, Device, Ints, Shape, std::string, Closure, Tensor, VariablesRef>;
 
 struct Attr {
   std::string_view name;  ///< lives for ever: a literal, or interned
@@ -134,6 +141,7 @@ struct Op {
   /// need no value: what `sum_like` and its kin are given by a gradient has often let its memory go.
   std::uint32_t shape_inputs = 0;
   bool broadcasts = false;  ///< the gradient of an input that was broadcast is summed to the input's shape
+  int outputs = 1;          ///< how many; -1 when that depends on the inputs or attributes
   bool stateful = false;    ///< two calls with equal inputs may differ (random numbers), or the op changes a Variable
 };
 
@@ -173,6 +181,8 @@ class TAPESTRY_API Call {
   /// For the dispatcher, tapes and graphs.
   Tensors& mutable_inputs() { return inputs_; }
   Tensors& mutable_outputs() { return outputs_; }
+  void set_name(std::string name) { name_ = std::make_shared<const std::string>(std::move(name)); }
+  void set_attrs(Attrs attrs) { attrs_ = std::move(attrs); }
   void set_unwanted_gradients(std::uint32_t inputs) { unwanted_gradients_ = inputs; }
 
  private:
@@ -183,7 +193,54 @@ class TAPESTRY_API Call {
   std::uint32_t unwanted_gradients_ = 0;
   std::shared_ptr<const std::string> name_;
 };
-using Operation = Call;
+
+class Feeds;
+class Graph;
+
+/// A handle on an application of an op: on a node of a graph, which it keeps alive, or, in a gradient function, on the
+/// call that is being differentiated.
+class TAPESTRY_API Operation {
+ public:
+  Operation() = default;
+  Operation(const Call& call) : call_(&call) {}  // NOLINT(google-explicit-constructor): a view of it
+  Operation(const Call& node, std::shared_ptr<detail::GraphState> graph) : call_(&node), graph_(std::move(graph)) {}
+
+  explicit operator bool() const { return call_ != nullptr; }
+  bool is(const Operation& other) const { return call_ == other.call_; }
+
+  /// "hidden/MatMul": unique within its graph.
+  const std::string& name() const { return call().name(); }
+  /// The op's name: "MatMul".
+  const std::string& type() const { return call().type(); }
+  const Tensors& inputs() const { return call().inputs(); }
+  const Tensors& outputs() const { return call().outputs(); }
+  /// Throw InvalidArgumentError when there are not that many.
+  const Tensor& input(std::size_t i) const;
+  const Tensor& output(std::size_t i = 0) const;
+  const Attrs& attrs() const { return call().attrs(); }
+  template <class T>
+  const T& attr(std::string_view name) const {
+    return call().attr<T>(name);
+  }
+  /// The user's line that made it.
+  Where where() const { return call().where(); }
+
+  /// The operations that have to run before this one although it does not use their outputs.
+  std::vector<Operation> control_inputs() const;
+  /// The device that was asked for, "/device:GPU:0"; "" where none was.
+  std::string device() const;
+  Graph graph() const;
+  /// Runs it and what it needs, by the thread's default session, or by a session of the graph's own.
+  void run(Where where = Where::here()) const;
+  void run(const Feeds& feeds, Where where = Where::here()) const;
+
+  /// For graphs. Throws FailedPreconditionError for an empty handle.
+  const Call& call() const;
+
+ private:
+  const Call* call_ = nullptr;
+  std::shared_ptr<detail::GraphState> graph_;
+};
 
 /// An argument of an op: a tensor, a Variable (which is read) or a C++ number (which takes the dtype of the other
 /// arguments), with the place where it was written. Always a parameter by value; never kept.
@@ -205,11 +262,14 @@ class TAPESTRY_API In {
   const Tensor* operator->() const { return &tensor(); }
   operator const Tensor&() const { return tensor(); }  // NOLINT(google-explicit-constructor)
   bool is_number() const { return number_; }
+  /// The Variable that was given, or nullptr.
+  const Variable* variable() const { return variable_; }
   Where where() const { return where_; }
 
  private:
   const Tensor* tensor_ = nullptr;  ///< the caller's; nullptr: own_
   Tensor own_;
+  const Variable* variable_ = nullptr;
   bool number_ = false;
   Where where_;
 };

@@ -80,6 +80,7 @@ void Backward::pass(RecordedCall& record) {
     for (std::size_t i = 0; i < record.inputs.size() && i < 32; ++i)
       if (!is_live(record.inputs[i])) unwanted |= 1U << i;
     call.set_unwanted_gradients(unwanted);
+    const SinkScope scope(open_sink() ? call.name() + "_grad" : std::string());
     const Tensors gradients = op.gradient(call, arrived);
     if (gradients.size() != record.inputs.size())
       throw InvalidArgumentError(detail::join("Num gradients ", gradients.size(), " generated for op ", call.name(),

@@ -48,7 +48,11 @@ const Tensor& only_target(const TensorList& targets) {
   return targets.tensors()[0];
 }
 
-Tensor value_of(const Source& source) { return source.cell() ? source.cell()->load() : source.tensor(); }
+Tensor value_of(const Source& source) {
+  if (!source.cell()) return source.tensor();
+  const PauseRecording pause;
+  return Variable(source.cell()).value();
+}
 
 /// Calls f; ops in it, and errors that know no place, are said to be at `where`.
 template <class F>
@@ -96,7 +100,8 @@ class GradientTape::Record final : public Recorder {
   }
   void watch(const Variable& variable, Where where) {
     require_floating(variable.dtype(), where);
-    see(variable, variable.cell()->load());
+    const PauseRecording pause;
+    see(variable, variable.value());
   }
 
   void record(Call&& call) override {
@@ -192,6 +197,7 @@ std::vector<Tensor> GradientTape::Record::gradients(const TensorList& targets, c
   for (const Source& source : sources)
     for (const std::int32_t slot : slots_of(source)) source_slots.push_back(slot);
 
+  const SinkScope scope("gradients");
   const Tensors& seeds = options.output_gradients.tensors();
   Backward walk(calls_, slots_.size(), source_slots);
   for (std::size_t i = 0; i < targets.tensors().size(); ++i) {

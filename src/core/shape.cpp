@@ -36,10 +36,16 @@ Shape::Shape(std::span<const std::int64_t> sizes) {
     throw InvalidArgumentError(detail::join("Shape ", *this, " has too many elements: more than 2^63 - 1"));
 }
 
+Shape Shape::unknown_rank() {
+  Shape shape;
+  shape.rank_ = -1;
+  return shape;
+}
+
 std::int64_t Shape::size() const { return is_known() ? product(*this) : -1; }
 
 bool Shape::is_known() const {
-  return std::none_of(begin(), end(), [](std::int64_t size) { return size < 0; });
+  return has_rank() && std::none_of(begin(), end(), [](std::int64_t size) { return size < 0; });
 }
 
 std::int64_t Shape::dim(std::int64_t axis) const { return (*this)[normalize_axis(axis, rank_)]; }
@@ -60,6 +66,7 @@ void Shape::erase(int i) {
 }
 
 std::string to_string(const Shape& shape) {
+  if (!shape.has_rank()) return "<unknown>";
   std::string text = "[";
   for (const std::int64_t size : shape) {
     if (text.size() > 1) text += ',';
@@ -69,6 +76,14 @@ std::string to_string(const Shape& shape) {
 }
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << to_string(shape); }
+
+bool can_be(const Shape& shape, const Shape& known) {
+  if (!shape.has_rank()) return true;
+  if (shape.rank() != known.rank()) return false;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (shape[i] >= 0 && shape[i] != known[i]) return false;
+  return true;
+}
 
 int normalize_axis(std::int64_t axis, int rank) {
   if (axis < -rank || axis >= rank)

@@ -7,6 +7,7 @@ namespace {
 
 // Constant-initialised, so that access needs no guard.
 constinit thread_local Where site_override __attribute__((tls_model("initial-exec"))) = {};
+constinit thread_local Sink* current_sink __attribute__((tls_model("initial-exec"))) = nullptr;
 
 /// Which inputs were C++ numbers. Only calls with a fixed, small number of inputs have any.
 struct Numbers {
@@ -95,10 +96,10 @@ void run_on_host(const Op& op, Call& call, const Specs& specs, Device device) {
   for (Tensor& output : call.mutable_outputs()) output = output.to(device, call.where());
 }
 
-/// Runs one op; `call` has its inputs promoted and gets its outputs.
-void execute(const Op& op, Call& call, Device device) {
-  const Specs specs = op.infer(call);
-  require_values(op, call);
+}  // namespace
+
+void execute(Call& call, const Specs& specs, Device device) {
+  const Op& op = call.op();
   if (op.view) {
     call.mutable_outputs().push_back(op.view(call, specs[0]));
   } else if (op.forward) [[likely]] {
@@ -113,14 +114,26 @@ void execute(const Op& op, Call& call, Device device) {
   }
 }
 
-/// Runs a call that has its inputs: promotes them, checks their devices and computes the outputs.
-void perform(Call& call, Numbers numbers) {
+namespace {
+
+bool has_unknown_type(const Tensors& inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.dtype() == DType::unknown; });
+}
+
+/// Runs a call that has its inputs, or makes it a node of a graph: promotes the inputs, checks their devices and
+/// computes the outputs.
+void perform(Call& call, Numbers numbers, Sink* sink) {
   const Op& op = call.op();
   try {
     Tensors& inputs = call.mutable_inputs();
+    if (sink && has_unknown_type(inputs)) return sink->add(call, numbers.bits);
     if (op.promotion.kind != Promotion::Kind::none || numbers.bits != 0)
       promote_inputs(op, inputs, numbers, call.where());
-    execute(op, call, common_device(inputs, numbers, call.attrs()));
+    if (sink) return sink->add(call, 0);
+    const Device device = common_device(inputs, numbers, call.attrs());
+    const Specs specs = op.infer(call);
+    require_values(op, call);
+    execute(call, specs, device);
   } catch (Error& error) {
     error.locate(op.name, call.where());
     throw;
@@ -155,15 +168,25 @@ CallSiteScope::CallSiteScope(Where where) : saved_(site_override) {
   if (!site_override) site_override = where;
 }
 CallSiteScope::~CallSiteScope() { site_override = saved_; }
+Where CallSiteScope::current() { return site_override; }
+
+Sink*& open_sink() { return current_sink; }
 
 Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs, std::string_view name) {
   Call call(op, {}, attrs, site_override ? site_override : inputs.begin()->where(), name);
   Numbers numbers;
+  Sink* sink = current_sink;
   for (const In& input : inputs) {
     if (input.is_number()) numbers.bits |= 1U << call.inputs().size();
+    if (!sink) sink = sink_of(input.tensor());
     call.mutable_inputs().push_back(input.tensor());
   }
-  perform(call, numbers);
+  // Outside the scope of its graph a symbolic tensor brings the Variables beside it into the graph.
+  if (sink && !current_sink) [[unlikely]]
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (const Variable* variable = (inputs.begin() + i)->variable())
+        call.mutable_inputs()[i] = sink->read(*variable, call.where());
+  perform(call, numbers, sink);
   if (recorders().empty()) return std::move(call.mutable_outputs()[0]);
   Tensor output = call.output();
   tell_recorders(std::move(call));
@@ -171,8 +194,15 @@ Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs,
 }
 
 Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::string_view name, Where where) {
+  return apply_all(op, inputs, 0, attrs, name, where);
+}
+
+Tensors apply_all(const Op& op, const Tensors& inputs, std::uint32_t numbers, const Attrs& attrs, std::string_view name,
+                  Where where) {
   Call call(op, inputs, attrs, site_override ? site_override : where, name);
-  perform(call, {});
+  Sink* sink = current_sink;
+  for (std::size_t i = 0; i < inputs.size() && !sink; ++i) sink = sink_of(inputs[i]);
+  perform(call, {numbers}, sink);
   if (recorders().empty()) return std::move(call.mutable_outputs());
   Tensors outputs = call.outputs();
   tell_recorders(std::move(call));

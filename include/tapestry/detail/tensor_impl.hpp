@@ -15,7 +15,8 @@
 #include "tapestry/dtype.hpp"
 #include "tapestry/shape.hpp"
 
-namespace tapestry::detail {
+namespace tapestry {
+namespace detail {
 
 /// A reference count. Atomic operations cost more than everything else that copying a handle does; as in libstdc++'s
 /// shared_ptr, a process that has never started a second thread goes without.
@@ -105,6 +106,22 @@ struct alignas(64) Storage {
   TAPESTRY_API static void destroy(Storage* storage) noexcept;
 };
 
+}  // namespace detail
+
+class Sink;
+
+namespace detail {
+
+/// Where a symbolic tensor comes from: an output of an operation in a graph.
+struct TAPESTRY_API Origin {
+  ReferenceCount references;
+
+  virtual ~Origin() = default;
+  /// The graph, to which ops on the tensor are added. Throws FailedPreconditionError when it is gone.
+  virtual Sink& sink() = 0;
+  static void destroy(Origin* origin) noexcept { delete origin; }
+};
+
 struct TensorImpl {
   ReferenceCount references;
   DType dtype = DType::unknown;
@@ -113,6 +130,7 @@ struct TensorImpl {
   std::int64_t id = 0;
   void* data = nullptr;        ///< first element, in the storage
   Intrusive<Storage> storage;  ///< empty on a symbolic tensor
+  Intrusive<Origin> origin;    ///< of a symbolic tensor in a graph
   Shape shape;
   std::array<std::int64_t, Shape::max_rank> strides;  ///< in elements; only the first rank() are set
 
@@ -121,4 +139,5 @@ struct TensorImpl {
 
 [[noreturn]] TAPESTRY_API void throw_empty_tensor();
 
-}  // namespace tapestry::detail
+}  // namespace detail
+}  // namespace tapestry
