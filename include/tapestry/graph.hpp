@@ -39,7 +39,9 @@ class TAPESTRY_API Graph {
   Graph();
   explicit Graph(std::shared_ptr<detail::GraphState> state) : state_(std::move(state)) {}
 
-  /// While the scope lives, every op of this thread becomes an operation of this graph. Scopes nest.
+  /// While the scope lives, ops of this thread become operations of this graph: those that read a symbolic tensor or a
+  /// Variable, create a tensor, or draw random numbers. What has only values, such as the result of a run, is computed
+  /// at once. Scopes nest.
   class Scope;
   [[nodiscard]] Scope as_default() const;
   /// The same from now on, until another graph is made the default.

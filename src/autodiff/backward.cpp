@@ -51,6 +51,7 @@ void Backward::run(bool consume) {
 
 void Backward::pass(RecordedCall& record) {
   Call& call = record.call;
+  if (std::none_of(record.inputs.begin(), record.inputs.end(), [&](std::int32_t slot) { return is_live(slot); })) return;
   Tensors arrived;
   bool any = false;
   for (const std::int32_t output : record.outputs) {

@@ -64,6 +64,11 @@ void Variable::Cell::modify(const std::function<void(const Tensor&)>& change) {
   value_ = std::move(next);
 }
 
+void Variable::Cell::copy_from(const Tensor& value) {
+  if (!is_initialized()) store(detail::make_tensor(spec.dtype, spec.shape, device));
+  modify([&](const Tensor& next) { backend_of(device).copy(value, next); });
+}
+
 void update_in_place(Update formula, std::span<const double> numbers, const Tensor& gradient,
                      std::span<const Variable> variable_and_slots) {
   Tensors opened;

@@ -172,15 +172,27 @@ Where CallSiteScope::current() { return site_override; }
 
 Sink*& open_sink() { return current_sink; }
 
+namespace {
+
+/// The graph that a call belongs to; nullptr when it is to be executed. In an open graph, what has values only is
+/// executed all the same, unless a run of the graph could give another result than now.
+Sink* sink_for(const Op& op, const Tensors& inputs) {
+  Sink* sink = nullptr;
+  for (const Tensor& input : inputs)
+    if (sink_of(input)) sink = current_sink ? current_sink : sink_of(input);
+  return sink || !current_sink || !(inputs.empty() || op.stateful) ? sink : current_sink;
+}
+
+}  // namespace
+
 Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs, std::string_view name) {
   Call call(op, {}, attrs, site_override ? site_override : inputs.begin()->where(), name);
   Numbers numbers;
-  Sink* sink = current_sink;
   for (const In& input : inputs) {
     if (input.is_number()) numbers.bits |= 1U << call.inputs().size();
-    if (!sink) sink = sink_of(input.tensor());
     call.mutable_inputs().push_back(input.tensor());
   }
+  Sink* const sink = sink_for(op, call.inputs());
   // Outside the scope of its graph a symbolic tensor brings the Variables beside it into the graph.
   if (sink && !current_sink) [[unlikely]]
     for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -200,9 +212,7 @@ Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::
 Tensors apply_all(const Op& op, const Tensors& inputs, std::uint32_t numbers, const Attrs& attrs, std::string_view name,
                   Where where) {
   Call call(op, inputs, attrs, site_override ? site_override : where, name);
-  Sink* sink = current_sink;
-  for (std::size_t i = 0; i < inputs.size() && !sink; ++i) sink = sink_of(inputs[i]);
-  perform(call, {numbers}, sink);
+  perform(call, {numbers}, sink_for(op, inputs));
   if (recorders().empty()) return std::move(call.mutable_outputs());
   Tensors outputs = call.outputs();
   tell_recorders(std::move(call));

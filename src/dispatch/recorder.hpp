@@ -25,7 +25,7 @@ class Sink {
   virtual void leave_scope(std::string outer) = 0;
 };
 
-/// The graph that this thread has opened last, to which all its ops are added; nullptr while they are executed.
+/// The graph that this thread has opened last; nullptr outside all scopes.
 Sink*& open_sink();
 /// The graph that a tensor belongs to; nullptr for one that has a value.
 inline Sink* sink_of(const Tensor& tensor) {

@@ -99,12 +99,11 @@ class GraphGradients {
     for (const Tensor& source : sources) source_slots.push_back(slots.insert(source.id()));
     CallList calls;
     for (const Node* node : nodes_) {
+      if (!node->op().gradient.flows()) continue;
       RecordedCall& record = calls.push_back(Call(*node));
       for (const Tensor& input : node->inputs()) record.inputs.push_back(slots.find(input.id()));
       for (const Tensor& output : node->outputs())
         record.outputs.push_back(is_floating(output.dtype()) ? slots.insert(output.id()) : SlotTable::none);
-      if (!node->op().gradient.flows())
-        record.inputs = SmallVector<std::int32_t, 2>(node->inputs().size(), SlotTable::none);
     }
     Backward backward(calls, slots.size(), source_slots);
     const Tensors& seeds = options_.output_gradients.tensors();

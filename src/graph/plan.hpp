@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "graph/graph_state.hpp"
@@ -28,32 +27,5 @@ struct PlanGraph {
 /// Copies what is needed of a graph, with the shapes of the feeds. Throws what the ops' inference throws for them, and
 /// InvalidArgumentError, "You must feed a value for placeholder tensor 'x' ...".
 PlanGraph specialize(const GraphState& graph, const Request& request);
-
-/// A plan: steps in an order in which they can run.
-class Executable {
- public:
-  explicit Executable(PlanGraph plan);
-
-  /// Computes the fetches. One run at a time; others wait.
-  Tensors run(const Tensors& feeds);
-
- private:
-  struct Step {
-    const Node* node;
-    Call call;
-    Specs specs;
-    Device device;
-    SmallVector<std::int32_t, 4> inputs;  ///< places in values_
-    SmallVector<std::int32_t, 2> outputs;
-    SmallVector<std::int32_t, 4> last_uses;  ///< values that no later step needs
-  };
-  void run_step(Step& step);
-
-  PlanGraph plan_;
-  std::vector<Step> steps_;
-  std::vector<std::int32_t> feed_places_, fetch_places_;
-  std::vector<Tensor> values_;
-  std::mutex mutex_;
-};
 
 }  // namespace tapestry::detail

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "core/make_tensor.hpp"
-#include "graph/plan.hpp"
+#include "graph/executable.hpp"
 #include "graph/state_ops.hpp"
 
 namespace tapestry {
@@ -108,7 +108,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
         if (fetches.empty()) throw InvalidArgumentError("Must specify at least one target to fetch or execute.");
         return results;
       }
-      plan = plan_for(*graph, request);
+      plan = plan_for(*graph, request, values);
     }
     const Tensors fetched = plan->run(values);
     for (std::size_t i = 0; i < fetched_places.size(); ++i) results[fetched_places[i]] = fetched[i];
@@ -178,7 +178,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     fetched_places.push_back(place);
   }
 
-  std::shared_ptr<Executable> plan_for(const GraphState& graph, const detail::Request& request) {
+  std::shared_ptr<Executable> plan_for(const GraphState& graph, const detail::Request& request,
+                                       const Tensors& values) {
     std::vector<std::int64_t> key;
     for (const Tensor& fetch : request.fetches) key.push_back(fetch.id());
     key.push_back(-1);
@@ -194,7 +195,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       const std::lock_guard lock(mutex_);
       if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
     }
-    auto made = std::make_shared<Executable>(detail::specialize(graph, request));
+    auto made = std::make_shared<Executable>(detail::specialize(graph, request), values);
     const std::lock_guard lock(mutex_);
     return plans_.emplace(std::move(key), std::move(made)).first->second;
   }

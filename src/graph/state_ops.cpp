@@ -90,7 +90,7 @@ TAPESTRY_OP(read_variable_definition){{
 }};
 
 TAPESTRY_OP(assign_variable_definition)
-(assignment("AssignVariableOp", [](Backend&, const Call& call) { variable_of(call).cell()->store(call.input(1)); }));
+(assignment("AssignVariableOp", [](Backend&, const Call& call) { variable_of(call).cell()->copy_from(call.input(1)); }));
 TAPESTRY_OP(assign_add_variable_definition)(assignment("AssignAddVariableOp", change<Binary::add>));
 TAPESTRY_OP(assign_sub_variable_definition)(assignment("AssignSubVariableOp", change<Binary::subtract>));
 

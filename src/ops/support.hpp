@@ -131,6 +131,10 @@ Tensors wanted(const Call& call, Each... each) {
 
 // ---- Composed functions: those that call ops instead of being one -------------------------------------------------
 
+/// The attribute of a node that stands for a composed function while the ranks are unknown that decide what it does:
+/// when they are fed, the function is called again.
+Attrs redo_later(std::function<Tensors(const Tensors&)> function);
+
 /// The tensor in float32, unless it has a float type already.
 Tensor as_floats(const Tensor& x);
 /// The result under the name that the caller asked for, if any.

@@ -40,7 +40,8 @@ class ReferenceCount {
     }
     return count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
-  bool is_shared() const { return count_.load(std::memory_order_acquire) > 1; }
+  bool is_shared() const { return count() > 1; }
+  std::uint32_t count() const { return count_.load(std::memory_order_acquire); }
 
  private:
   static bool is_single_threaded() {
