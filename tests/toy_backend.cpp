@@ -80,6 +80,10 @@ void ToyBackend::ternary(Ternary f, const Tensor& a, const Tensor& b, const Tens
   const Open open(*this);
   CpuBackend::ternary(f, a, b, c, y);
 }
+// One op at a time, as on a device that knows no programs.
+void ToyBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  Backend::program(program, inputs, outputs);
+}
 void ToyBackend::reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) {
   const Open open(*this);
   CpuBackend::reduce(f, x, axes, y);

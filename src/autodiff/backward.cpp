@@ -6,13 +6,20 @@
 namespace tapestry {
 namespace {
 
+/// Whether two shapes can be the same, as far as they are known.
+bool agree(const Shape& a, const Shape& b) {
+  return a.rank() == b.rank() && std::equal(a.begin(), a.end(), b.begin(), [](std::int64_t x, std::int64_t y) {
+           return x == y || x < 0 || y < 0;
+         });
+}
+
 /// The edge rule: a gradient of another shape than its input is summed to it where the op broadcasts, and a mistake of
 /// the op elsewhere.
 Tensor fit(const Call& call, std::size_t index, const Tensor& gradient) {
   const Tensor& input = call.input(index);
   if (gradient.shape() == input.shape() && gradient.shape().is_known()) return gradient;
   if (call.op().broadcasts) return sum_like(gradient, input);
-  if (gradient.shape() == input.shape()) return gradient;
+  if (agree(gradient.shape(), input.shape())) return gradient;
   throw InvalidArgumentError(detail::join(
       "Incompatible shapes between op input and calculated input gradient. Forward operation: ", call.name(),
       ". Input index: ", index, ". Original input shape: ", input.shape(),

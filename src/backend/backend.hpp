@@ -11,6 +11,8 @@
 
 namespace tapestry {
 
+struct Program;
+
 enum class Reduce : std::uint8_t { sum, mean, prod, max, min, any_true, all_true };
 enum class ArgReduce : std::uint8_t { max, min };
 enum class Scan : std::uint8_t { sum, prod };
@@ -60,6 +62,9 @@ class Backend : public detail::Allocator {
   virtual void binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) = 0;
   /// y = f(a, b, c), broadcast to y's shape; for Ternary::select a is bool, all others are of y's dtype.
   virtual void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) = 0;
+  /// Several of these and of `copy` together; the inputs are broadcast to the outputs, which are of one shape. By
+  /// default each instruction is a call of its family, with the same bits.
+  virtual void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 
   /// y = x reduced along the axes whose bit is set in `axes`; y's shape has those axes left out or as 1. Over nothing:
   /// sum 0, prod 1, mean NaN, max and min the lowest and highest value (-inf, inf), any_true false, all_true true. NaN

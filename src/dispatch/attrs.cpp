@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "backend/program.hpp"
 #include "tapestry/op.hpp"
 
 namespace tapestry {
@@ -32,6 +33,8 @@ std::string text_of(const AttrValue& value) {
           return detail::join("tensor ", to_string(v.dtype()), v.shape());
         } else if constexpr (std::is_same_v<T, VariablesRef>) {
           return "variables";
+        } else if constexpr (std::is_same_v<T, ProgramRef>) {
+          return to_string(*v);
         } else {
           using std::to_string;
           return to_string(v);

@@ -1,7 +1,9 @@
 /// Protobuf's text format, by a table of the messages: the text is turned into the wire format and back, so that only
 /// one place knows what a GraphDef means.
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -345,9 +347,9 @@ class Parser {
         return writer.add_bool(field.number, yes);
       }
       case Kind::real32:
-        return writer.add_float(field.number, static_cast<float>(real()));
+        return writer.add_float(field.number, real<float>());
       case Kind::real64:
-        return writer.add_double(field.number, real());
+        return writer.add_double(field.number, real<double>());
       case Kind::type: {
         const std::string_view name = word();
         if (const auto code = type_code(name)) return writer.add_enum(field.number, *code);
@@ -365,13 +367,14 @@ class Parser {
     return number;
   }
 
-  double real() {
+  template <class T>
+  T real() {
     std::string_view text = word();
-    if (text == "nan" || text == "-nan") return std::numeric_limits<double>::quiet_NaN();
-    if (text == "inf" || text == "infinity") return std::numeric_limits<double>::infinity();
-    if (text == "-inf" || text == "-infinity") return -std::numeric_limits<double>::infinity();
+    if (text == "nan" || text == "-nan") return std::numeric_limits<T>::quiet_NaN();
+    if (text == "inf" || text == "infinity") return std::numeric_limits<T>::infinity();
+    if (text == "-inf" || text == "-infinity") return -std::numeric_limits<T>::infinity();
     if (text.ends_with('f')) text.remove_suffix(1);
-    double number = 0;
+    T number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || end != text.data() + text.size()) refuse(detail::join("'", text, "' is no number"));
     return number;

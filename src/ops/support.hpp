@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/backend.hpp"
+#include "backend/program.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/define.hpp"
 #include "dispatch/recorder.hpp"
@@ -78,17 +79,36 @@ std::int64_t multiply_sizes(std::int64_t a, std::int64_t b);
 
 // ---- forward ------------------------------------------------------------------------------------------------------
 
+/// The `forward` of an op that is one elementwise function of its inputs, in their order.
+template <auto f>
+struct ElementwiseForward {
+  void operator()(Backend& backend, const Call& call) const {
+    if constexpr (std::is_same_v<decltype(f), Unary>) {
+      backend.unary(f, call.input(0), 0, call.output());
+    } else if constexpr (std::is_same_v<decltype(f), Binary>) {
+      backend.binary(f, call.input(0), call.input(1), 0, call.output());
+    } else {
+      backend.ternary(f, call.input(0), call.input(1), call.input(2), call.output());
+    }
+  }
+  static Elementwise elementwise(const Call&) { return {.function = f}; }
+};
 template <Unary f>
-void unary(Backend& backend, const Call& call) {
-  backend.unary(f, call.input(0), 0, call.output());
-}
+inline constexpr ElementwiseForward<f> unary{};
 template <Binary f>
-void binary(Backend& backend, const Call& call) {
-  backend.binary(f, call.input(0), call.input(1), 0, call.output());
-}
+inline constexpr ElementwiseForward<f> binary{};
 template <Ternary f>
-void ternary(Backend& backend, const Call& call) {
-  backend.ternary(f, call.input(0), call.input(1), call.input(2), call.output());
+inline constexpr ElementwiseForward<f> ternary{};
+
+/// The same for a function that `choose(call)` tells: `elementwise([](const Call& call) -> Elementwise {...})`.
+template <class Choose>
+struct ChosenForward {
+  void operator()(Backend& backend, const Call& call) const { run(elementwise(call), backend, call); }
+  static Elementwise elementwise(const Call& call) { return Choose{}(call); }
+};
+template <class Choose>
+constexpr ChosenForward<Choose> elementwise(Choose) {
+  return {};
 }
 
 /// The tensor itself, or a copy with its elements in row-major order that no tape sees.
