@@ -17,6 +17,8 @@ namespace tapestry {
 class Backend;
 class Call;
 class Variable;
+struct Elementwise;
+struct Program;
 namespace detail {
 class GraphState;
 }
@@ -27,9 +29,12 @@ using Closure = std::shared_ptr<const std::function<Tensors(const Tensors&)>>;
 /// Variables inside an attribute, of the ops that read and change them.
 using VariablesRef = std::shared_ptr<const std::vector<Variable>>;
 
+/// Several elementwise functions inside an attribute, of the op that stands in a plan for the ops of a graph.
+using ProgramRef = std::shared_ptr<const Program>;
+
 /// The value of an op's attribute.
-using AttrValue =
-    std::variant<bool, std::int64_t, double, DType, Device, Ints, Shape, std::string, Closure, Tensor, VariablesRef>;
+using AttrValue = std::variant<bool, std::int64_t, double, DType, Device, Ints, Shape, std::string, Closure, Tensor,
+                               VariablesRef, ProgramRef>;
 
 struct Attr {
   std::string_view name;  ///< lives for ever: a literal, or interned
@@ -121,14 +126,37 @@ class Gradient {
   bool flows_ = true;
 };
 
+/// How an op computes its outputs, which are allocated, by the backend's kernel families.
+class Forward {
+ public:
+  Forward() = default;
+  /// A function of one elementwise function of its backend says which by `F::elementwise(call)`.
+  template <class F>
+  requires std::is_invocable_v<const F&, Backend&, const Call&> Forward(F f)  // NOLINT: written in an op's definition
+      : run_(std::move(f)) {
+    if constexpr (requires { &F::elementwise; }) elementwise_ = &F::elementwise;
+  }
+
+  explicit operator bool() const { return static_cast<bool>(run_); }
+  void operator()(Backend& backend, const Call& call) const { run_(backend, call); }
+  /// Whether each element of the one output is a function of one element of each input, which a plan may compute
+  /// together with those of other ops.
+  bool is_elementwise() const { return elementwise_ != nullptr; }
+  /// The function of a call.
+  Elementwise elementwise(const Call& call) const;
+
+ private:
+  std::function<void(Backend&, const Call&)> run_;
+  Elementwise (*elementwise_)(const Call&) = nullptr;
+};
+
 /// An operation: a constant, written once, that serves eager execution, the tape and the graph on every device.
 struct Op {
   std::string name;  ///< TensorFlow's
   /// Checks the inputs and attributes and tells dtype and shape of every output; the only shape code of an op. It must
   /// work when sizes are unknown.
   std::function<Specs(const Call&)> infer = {};
-  /// Computes the outputs, which are allocated, by the backend's kernel families.
-  std::function<void(Backend&, const Call&)> forward = {};
+  Forward forward = {};
   /// Instead of `forward`, for an op whose output shares its input's memory.
   std::function<Tensor(const Call&, const Spec&)> view = {};
   /// Instead of `forward`, for ops from outside the library: computes on the host. The inputs are contiguous; the
