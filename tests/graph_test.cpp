@@ -170,4 +170,110 @@ TEST_CASE("assignments in a trace keep the order of the program") {
   CHECK(v.value().item<float>() == 20);
 }
 
+TEST_CASE("what a tape has recorded becomes a graph") {
+  const Tensor X = tensor({{1.0, 2.0}, {3.0, -1.0}}), c = tensor({{1.0, 0.0}, {0.0, 1.0}});
+  Variable w(tensor({{0.5, -0.5}, {0.25, 1.0}}), {.name = "w"});
+  GradientTape tape({.persistent = true});
+  const Tensor J = reduce_sum(c * log_softmax(matmul(X, w)));
+  const Graph graph = tape.to_graph({.inputs = {X, c}, .outputs = {J}, .names = {"X", "c", "J"}});
+  Session session(graph);
+  CHECK(session.run("J:0", {{"X:0", X}, {"c:0", c}}).item<float>() == J.item<float>());
+  w.assign(zeros({2, 2}));
+  CHECK(session.run("J:0", {{"X:0", X}, {"c:0", c}}).item<float>() == doctest::Approx(2 * std::log(0.5)));
+  CHECK(message_of([&] { tape.to_graph({.outputs = {X}}); }).starts_with("to_graph: the tape has not recorded"));
+}
+
+TEST_CASE("fetches of any structure; feeding any tensor; each op runs once") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto a = placeholder(float32, {}, "a");
+  auto b = square(a, "b");
+  auto c = b + 1.0;
+  Session session;
+  auto [x, rest] = session.run(std::pair{b, std::vector{c, a}}, {{a, 3.0}});
+  CHECK(x.item<float>() == 9);
+  CHECK(rest[0].item<float>() == 10);
+  CHECK(rest[1].item<float>() == 3);
+  auto named = session.run(std::map<std::string, Tensor>{{"first", b}, {"second", c}}, {{b, 2.0}});
+  CHECK(named.at("first").item<float>() == 2);
+  CHECK(named.at("second").item<float>() == 3);
+  CHECK(session.run({"b:0"}, {{"a:0", 2.0}})[0].item<float>() == 4);
+  auto step = session.make_callable({c, b}, {a});
+  CHECK(step(2.0)[0].item<float>() == 5);
+  auto one = session.make_callable(c, {a});
+  CHECK(one(3.0).template item<float>() == 10);
+  CHECK(c.eval({{a, 1.0}}).item<float>() == 2);
+}
+
+TEST_CASE("results that are held stay, whatever runs next") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto a = placeholder(float32, {3}, "a");
+  auto y = a * 2.0;
+  Session session;
+  const Tensor first = session.run(y, {{a, {1.0, 2.0, 3.0}}});
+  const Tensor second = session.run(transpose(reshape(y, {3, 1})), {{a, {4.0, 5.0, 6.0}}});
+  const Tensor third = session.run(y, {{a, {7.0, 8.0, 9.0}}});
+  CHECK(first.to_vector<int>() == std::vector{2, 4, 6});
+  CHECK(second.to_vector<int>() == std::vector{8, 10, 12});
+  CHECK(third.to_vector<int>() == std::vector{14, 16, 18});
+}
+
+TEST_CASE("names, scopes, devices and control inputs") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto x = placeholder(float32, {2}, "x");
+  {
+    auto hidden = name_scope("hidden");
+    CHECK(square(x, "x").name() == "hidden/x:0");
+    auto again = name_scope("hidden");
+    CHECK(again.name() == "hidden/hidden/");
+  }
+  auto second = name_scope("hidden");
+  CHECK(second.name() == "hidden_1/");
+  {
+    auto root = name_scope("");
+    auto device_scope = device("/job:ps");
+    auto inner = device("/cpu:0");
+    auto after = control_dependencies({x.op()});
+    const Tensor y = tensor({1.0, 2.0}) + constant({1.0, 1.0}, "one");
+    CHECK(y.op().device() == "/job:ps/device:CPU:0");
+    CHECK(y.op().control_inputs().size() == 1);
+    CHECK(square(x).op().control_inputs().empty());
+  }
+  CHECK(message_of([&] { square(x, "bad name"); }) == "'bad name' is not a valid node name");
+  CHECK(message_of([&] { graph.get_tensor_by_name("nothing:0"); }) ==
+        "The name 'nothing:0' refers to a Tensor which does not exist. The operation, 'nothing', does not exist in the "
+        "graph.");
+  CHECK(message_of([&] { graph.get_operation_by_name("nothing"); }) ==
+        "The name 'nothing' refers to an Operation not in the graph.");
+  graph.finalize();
+  CHECK(message_of([&] { square(x); }) == "Graph is finalized and cannot be modified.");
+}
+
+TEST_CASE("a Variable of a symbolic initial value has none until its initializer runs") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  Variable w(constant({1.0, 2.0}) * 3.0, {.name = "W"});
+  Variable v(w.initialized_value() + 1.0, {.name = "V"});
+  auto init = global_variables_initializer();
+  Session session;
+  CHECK(message_of([&] { session.run(w); }) == "Attempting to use uninitialized value W");
+  session.run(init);
+  CHECK(session.run(w).to_vector<int>() == std::vector{3, 6});
+  CHECK(session.run(v).to_vector<int>() == std::vector{4, 7});
+  for (const char* name : {"W", "W/Assign", "W/read", "init"}) CHECK(graph.has_operation(name));
+}
+
+TEST_CASE("chains of any depth") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto x = placeholder(float32, {}, "x");
+  auto y = x;
+  for (int i = 0; i < 20000; ++i) y = y + x;
+  Session session;
+  CHECK(session.run(y, {{x, 1.0}}).item<int>() == 20001);
+  CHECK(session.run(gradients(y, x), {{x, 1.0}})[0].item<int>() == 20001);
+}
+
 }  // namespace tapestry::test

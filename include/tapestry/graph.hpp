@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -26,6 +27,22 @@ inline constexpr std::string_view local_variables = "local_variables";
 inline constexpr std::string_view train_op = "train_op";
 inline constexpr std::string_view summaries = "summaries";
 }  // namespace graph_keys
+
+/// What a file says of Variables.
+enum class VariableStyle : std::uint8_t {
+  resource,   ///< TensorFlow 2's: VarHandleOp, ReadVariableOp; the file's initializers assign the values of now
+  reference,  ///< TensorFlow 1's: VariableV2, Assign, Identity; the same
+  frozen,     ///< constants with the values of now, and nothing that changes them
+};
+
+struct SaveOptions {
+  VariableStyle variables = VariableStyle::resource;
+  bool output_shapes = false;  ///< write the shapes of all outputs, which TensorBoard shows
+};
+
+struct DrawOptions {
+  std::string_view rankdir = "LR";  ///< "LR": from left to right; "TB": from top to bottom
+};
 
 /// Operations and the tensors between them, made once and run often by a Session. A handle: copies name the same graph,
 /// which lives as long as a handle, an Operation or a Session of it. A graph may grow while sessions run it.
@@ -75,6 +92,25 @@ class TAPESTRY_API Graph {
   std::vector<Operation> get_collection(std::string_view name) const;
   std::vector<Tensor> get_collection_tensors(std::string_view name) const;
   std::vector<std::string> get_all_collection_keys() const;
+
+  /// Writes the graph as TensorFlow's GraphDef: as text when the name ends in ".pbtxt", else in the binary form. The
+  /// file appears whole or not at all, and the same graph gives the same bytes. Ops that TensorFlow lacks are written as
+  /// several of its own. Throws UnimplementedError, with the op and the line that made it, for what TensorFlow cannot
+  /// say, FailedPreconditionError for a Variable without a value, and NotFoundError when the folder does not exist.
+  void save(const std::filesystem::path& path, const SaveOptions& options = {}, Where where = Where::here()) const;
+  /// The bytes of the binary form.
+  std::string as_graph_def(const SaveOptions& options = {}, Where where = Where::here()) const;
+  /// A graph from a file that `save` or TensorFlow has written; a graph that `save` has written computes the same bits.
+  /// Variables get the values of their initializers where those are constants. Throws NotFoundError when there is no
+  /// such file, DataLossError when it is damaged, UnimplementedError for an op, with its node, that Tapestry lacks, and
+  /// InvalidArgumentError for a graph that makes no sense.
+  static Graph load(const std::filesystem::path& path, Where where = Where::here());
+  static Graph from_graph_def(std::string_view bytes, Where where = Where::here());
+
+  /// The graph in Graphviz' language, with a cluster for each name scope.
+  std::string to_dot(const DrawOptions& options = {}, Where where = Where::here()) const;
+  /// The graph as a picture.
+  std::string to_svg(const DrawOptions& options = {}, Where where = Where::here()) const;
 
   /// Whether both handles name the same graph.
   bool is(const Graph& other) const { return state_ == other.state_; }
@@ -200,6 +236,9 @@ class TAPESTRY_API DeviceScope {
 /// New operations ask for that device: "/device:GPU:0", "/job:ps". Scopes merge, the inner one's parts win. Throws
 /// InvalidArgumentError for what is no name of a device.
 [[nodiscard]] inline DeviceScope device(std::string_view name, Where where = Where::here()) {
+  return DeviceScope(name, where);
+}
+[[nodiscard]] inline DeviceScope device(const char* name, Where where = Where::here()) {
   return DeviceScope(name, where);
 }
 [[nodiscard]] inline DeviceScope device(Device place, Where where = Where::here()) {

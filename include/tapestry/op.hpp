@@ -46,6 +46,7 @@ class TAPESTRY_API Attrs {
  public:
   Attrs() = default;
   Attrs(std::initializer_list<Attr> items);
+  explicit Attrs(const std::vector<Attr>& items);
 
   /// The value of an attribute; throws NotFoundError when there is none of that name and type.
   template <class T>

@@ -103,16 +103,14 @@ class TAPESTRY_API Session {
   std::vector<Tensor> run(std::initializer_list<Fetch> fetches, const Feeds& feeds = {}, Where where = Where::here()) {
     return run_all(std::vector<Fetch>(fetches), feeds, where);
   }
-  /// A name is one fetch.
-  Tensor run(const char* name, const Feeds& feeds = {}, Where where = Where::here()) {
-    return run_all({Fetch(name)}, feeds, where)[0];
-  }
 
   /// The fetches as a function of the values of some tensors, with the least work per call.
   class Callable;
   template <Fetchable T>
   auto make_callable(const T& fetch, const std::vector<Tensor>& feeds = {}, Where where = Where::here());
   Callable make_callable(std::initializer_list<Fetch> fetches, const std::vector<Tensor>& feeds = {},
+                         Where where = Where::here());
+  Callable make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds = {},
                          Where where = Where::here());
 
   /// While the scope lives, `Tensor::eval` and `Operation::run` of this thread use this session.
@@ -151,10 +149,16 @@ class TAPESTRY_API Session::Callable {
 
  private:
   friend class Session;
-  Callable(std::shared_ptr<SessionState> session, std::vector<Fetch> fetches, std::vector<Tensor> feeds, Where where);
+  Callable(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
+           Where where);
   struct State;
   std::shared_ptr<State> state_;
 };
+
+inline Session::Callable Session::make_callable(std::initializer_list<Fetch> fetches, const std::vector<Tensor>& feeds,
+                                                Where where) {
+  return make_callable(std::vector<Fetch>(fetches), feeds, where);
+}
 
 namespace detail {
 

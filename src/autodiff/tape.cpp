@@ -1,5 +1,7 @@
 #include "tapestry/tape.hpp"
 
+#include "autodiff/recorded_tape.hpp"
+
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -148,6 +150,13 @@ class GradientTape::Record final : public Recorder {
   }
 
   std::vector<Variable> watched_variables() const { return order_; }
+  const CallList& calls() const { return calls_; }
+  std::unordered_map<std::int32_t, Variable> reads() const {
+    std::unordered_map<std::int32_t, Variable> list;
+    for (const Variable& variable : order_)
+      for (const std::int32_t slot : watched_.at(variable.cell().get())) list.emplace(slot, variable);
+    return list;
+  }
   std::size_t size() const { return calls_.size(); }
   std::size_t bytes() const {
     std::unordered_set<const detail::Storage*> kept;
@@ -315,5 +324,7 @@ void GradientTape::reset() {
 std::vector<Variable> GradientTape::watched_variables() const { return record_->watched_variables(); }
 std::size_t GradientTape::size() const { return record_->size(); }
 std::size_t GradientTape::bytes() const { return record_->bytes(); }
+
+RecordedTape::RecordedTape(const GradientTape& tape) : calls(tape.record_->calls()), reads(tape.record_->reads()) {}
 
 }  // namespace tapestry

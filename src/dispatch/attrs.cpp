@@ -48,6 +48,9 @@ std::string text_of(const AttrValue& value) {
 Attrs::Attrs(std::initializer_list<Attr> items)
     : list_(items.size() == 0 ? nullptr : std::make_shared<const SmallVector<Attr, 2>>(items)) {}
 
+Attrs::Attrs(const std::vector<Attr>& items)
+    : list_(items.empty() ? nullptr : std::make_shared<const SmallVector<Attr, 2>>(items)) {}
+
 const AttrValue* Attrs::find(std::string_view name) const {
   const Attr* attr = std::find_if(begin(), end(), [&](const Attr& each) { return each.name == name; });
   return attr == end() ? nullptr : &attr->value;

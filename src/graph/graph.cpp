@@ -266,6 +266,26 @@ Operation group(const std::vector<Operation>& operations, std::string_view name,
   return no_op(name.empty() ? "group_deps" : name, where);
 }
 
+Operation Variable::initializer() const {
+  const std::shared_ptr<GraphState> graph = default_graph().state();
+  const std::lock_guard lock(graph->mutex());
+  for (const detail::GraphVariable& each : graph->variables())
+    if (each.variable.is(*this) && each.initializer) return operation_of(*each.initializer);
+  return {};
+}
+
+Tensor Variable::initialized_value(Where where) const {
+  const Operation assign = initializer();
+  if (!assign) return value();
+  const ControlScope after(std::vector<Operation>{assign});
+  const std::shared_ptr<GraphState> graph = default_graph().state();
+  const Tensor handle = graph->variable_entry(*this, where).handle;
+  return graph
+      ->add_node(Call(read_variable_op, {handle}, variable_attrs({*this}), where, name() + "/initialized_value"),
+                 {variable_spec(*this)})
+      .output();
+}
+
 Operation global_variables_initializer(Where where) {
   return variables_initializer(default_graph().variables(), "init", where);
 }

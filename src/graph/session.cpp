@@ -67,8 +67,55 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     plans_.clear();
   }
 
+  /// The fetches of a run as tensors and operations of the graph, and where each result comes from.
+  struct Prepared {
+    struct Result {
+      enum class From : std::uint8_t { fetch, feed, nothing, value };
+      From from = From::nothing;
+      std::size_t index = 0;  ///< among the fetches or the feeds
+      Tensor value{};         ///< of an eager tensor
+    };
+    detail::Request request;
+    std::vector<Result> results;
+    std::vector<std::int64_t> key{};  ///< what plans for these fetches and feeds have in common
+    std::shared_ptr<Executable> plan{};  ///< the last one, for feeds like request.fed
+  };
+
+  /// Throws for what cannot be fetched or fed.
+  Prepared prepare(const std::vector<Fetch>& fetches, const Tensors& keys) const {
+    const std::shared_ptr<GraphState>& graph = graph_.state();
+    const std::lock_guard lock(graph->mutex());
+    require_usable();
+    if (fetches.empty()) throw InvalidArgumentError("Must specify at least one target to fetch or execute.");
+    Prepared run{.request = {.fetches = {}, .operations = {}, .feeds = keys, .fed = {}}, .results = {}};
+    for (const Fetch& fetch : fetches) run.results.push_back(resolve(fetch, run.request));
+    for (const Tensor& fetch : run.request.fetches) run.key.push_back(fetch.id());
+    run.key.push_back(-1);
+    for (const detail::Node* node : run.request.operations) run.key.push_back(static_cast<std::int64_t>(node->index));
+    run.key.push_back(-1);
+    for (const Tensor& feed : keys) run.key.push_back(feed.id());
+    return run;
+  }
+
+  std::vector<Tensor> run(Prepared& prepared, const Tensors& values) {
+    require_usable();
+    Tensors fetched;
+    if (!prepared.request.fetches.empty() || !prepared.request.operations.empty())
+      fetched = plan_for(prepared, values).run(values);
+    std::vector<Tensor> results;
+    results.reserve(prepared.results.size());
+    for (const Prepared::Result& each : prepared.results) {
+      using From = Prepared::Result::From;
+      results.push_back(each.from == From::fetch  ? fetched[each.index]
+                        : each.from == From::feed ? values[each.index]
+                                                  : each.value);
+    }
+    return results;
+  }
+
   std::vector<Tensor> run(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) {
     try {
+      require_usable();
       Tensors keys, values;
       for (const Feed& feed : feeds) {
         const Tensor key = feed_key(feed.key, where);
@@ -77,7 +124,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
         keys.push_back(key);
         values.push_back(fed_value(key, feed.value, where));
       }
-      return run(fetches, keys, values);
+      Prepared prepared = prepare(fetches, keys);
+      return run(prepared, values);
     } catch (Error& error) {
       error.locate({}, where);
       throw;
@@ -92,36 +140,13 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return tensor;
   }
 
-  std::vector<Tensor> run(const std::vector<Fetch>& fetches, const Tensors& keys, const Tensors& values) {
-    const std::shared_ptr<GraphState>& graph = graph_.state();
-    std::vector<Tensor> results(fetches.size());
-    Tensors from_feeds;
-    std::vector<std::size_t> fetched_places;
-    std::shared_ptr<Executable> plan;
-    {
-      const std::lock_guard lock(graph->mutex());
-      require_usable(*graph);
-      detail::Request request{.fetches = {}, .operations = {}, .feeds = keys, .fed = {}};
-      for (const Tensor& value : values) request.fed.push_back(value.spec());
-      for (std::size_t i = 0; i < fetches.size(); ++i) resolve(fetches[i], i, request, values, results, fetched_places);
-      if (request.fetches.empty() && request.operations.empty()) {
-        if (fetches.empty()) throw InvalidArgumentError("Must specify at least one target to fetch or execute.");
-        return results;
-      }
-      plan = plan_for(*graph, request, values);
-    }
-    const Tensors fetched = plan->run(values);
-    for (std::size_t i = 0; i < fetched_places.size(); ++i) results[fetched_places[i]] = fetched[i];
-    return results;
-  }
-
  private:
-  void require_usable(const GraphState& graph) {
+  void require_usable() const {
     {
       const std::lock_guard lock(mutex_);
       if (closed_) throw FailedPreconditionError("Attempted to use a closed Session.");
     }
-    if (graph.size() == 0)
+    if (graph_.state()->size() == 0)
       throw FailedPreconditionError("The Session graph is empty.  Add operations to the graph before calling run().");
   }
 
@@ -131,78 +156,79 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
           detail::join(before, "Tensor ", detail::describe(tensor), " is not an element of this graph."));
   }
 
-  /// Adds a fetch to the request, or puts its result where it is known already.
-  void resolve(const Fetch& fetch, std::size_t place, detail::Request& request, const Tensors& values,
-               std::vector<Tensor>& results, std::vector<std::size_t>& fetched_places) {
-    Tensor tensor = fetch.tensor_;
-    Operation operation = fetch.operation_;
+  /// The tensor or operation that a fetch means; of an operation the tensor is empty.
+  std::pair<Tensor, Operation> element_of(const Fetch& fetch) const {
     switch (fetch.kind_) {
       case Fetch::Kind::tensor:
-        if (!tensor) throw InvalidArgumentError("Fetch argument None has invalid type <class 'NoneType'>");
-        if (!endpoint_of(tensor).node) {
-          results[place] = tensor;  // an eager tensor is its own value
-          request.operations.reserve(1);
-          return;
-        }
-        break;
+        return {fetch.tensor_, {}};
       case Fetch::Kind::operation:
-        if (!operation) throw InvalidArgumentError("Fetch argument None has invalid type <class 'NoneType'>");
-        break;
+        return {{}, fetch.operation_};
       case Fetch::Kind::variable:
-        tensor = graph_.state()->read(Variable(fetch.cell_), {});
-        break;
-      case Fetch::Kind::name:
-        if (fetch.name_.find(':') == std::string::npos) {
-          operation = graph_.get_operation_by_name(fetch.name_, {});
-        } else {
-          tensor = graph_.get_tensor_by_name(fetch.name_, {});
-        }
+        return {graph_.state()->read(Variable(fetch.cell_), {}), {}};
+      default:
+        if (fetch.name_.find(':') == std::string::npos) return {{}, graph_.get_operation_by_name(fetch.name_, {})};
+        return {graph_.get_tensor_by_name(fetch.name_, {}), {}};
     }
-    if (!tensor) {
+  }
+
+  Prepared::Result resolve(const Fetch& fetch, detail::Request& request) const {
+    using From = Prepared::Result::From;
+    const auto [tensor, operation] = element_of(fetch);
+    if (!tensor && !operation) throw InvalidArgumentError("Fetch argument None has invalid type <class 'NoneType'>");
+    if (operation) {
       detail::Node& node = node_of(operation);
-      if (node.graph != graph_.state().get())
+      if (operation.graph().state() != graph_.state())
         throw InvalidArgumentError(detail::join("Fetch argument ", operation.name(),
                                                 " cannot be interpreted as a Tensor. (Operation ", operation.name(),
                                                 " is not an element of this graph.)"));
       request.operations.push_back(&node);
-      return;
+      return {};
     }
-    require_own(tensor,
-                detail::join("Fetch argument ", detail::describe(tensor), " cannot be interpreted as a Tensor. "));
-    for (std::size_t i = 0; i < request.feeds.size(); ++i)
-      if (request.feeds[i].is(tensor)) {
-        results[place] = values[i];
-        return;
-      }
-    request.fetches.push_back(tensor);
-    fetched_places.push_back(place);
+    if (!endpoint_of(tensor).node) return {.from = From::value, .value = tensor};
+    require_own(tensor, detail::join("Fetch argument ", detail::describe(tensor),
+                                     " cannot be interpreted as a Tensor. "));
+    const auto index_in = [&](const Tensors& list) {
+      const auto found = std::find_if(list.begin(), list.end(), [&](const Tensor& each) { return each.is(tensor); });
+      return static_cast<std::size_t>(found - list.begin());
+    };
+    const std::size_t feed = index_in(request.feeds), fetched = index_in(request.fetches);
+    if (feed < request.feeds.size()) return {.from = From::feed, .index = feed};
+    if (fetched == request.fetches.size()) request.fetches.push_back(tensor);
+    return {.from = From::fetch, .index = fetched};
   }
 
-  std::shared_ptr<Executable> plan_for(const GraphState& graph, const detail::Request& request,
-                                       const Tensors& values) {
-    std::vector<std::int64_t> key;
-    for (const Tensor& fetch : request.fetches) key.push_back(fetch.id());
-    key.push_back(-1);
-    for (const detail::Node* node : request.operations) key.push_back(static_cast<std::int64_t>(node->index));
-    key.push_back(-1);
-    for (std::size_t i = 0; i < request.feeds.size(); ++i) {
-      key.push_back(request.feeds[i].id());
-      key.push_back(static_cast<std::int64_t>(request.fed[i].dtype));
-      key.push_back(request.fed[i].shape.rank());
-      key.insert(key.end(), request.fed[i].shape.begin(), request.fed[i].shape.end());
+  Executable& plan_for(Prepared& prepared, const Tensors& values) {
+    const auto has_spec = [](const Tensor& value, const Spec& spec) {
+      return value.dtype() == spec.dtype && value.shape() == spec.shape;
+    };
+    if (prepared.plan && std::equal(values.begin(), values.end(), prepared.request.fed.begin(), has_spec))
+      return *prepared.plan;
+    prepared.request.fed.clear();
+    std::vector<std::int64_t> key = prepared.key;
+    for (const Tensor& value : values) {
+      prepared.request.fed.push_back(value.spec());
+      key.push_back(static_cast<std::int64_t>(value.dtype()));
+      key.push_back(value.rank());
+      key.insert(key.end(), value.shape().begin(), value.shape().end());
     }
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
-    }
-    auto made = std::make_shared<Executable>(detail::specialize(graph, request), values);
+    const std::lock_guard graph_lock(graph_.state()->mutex());
     const std::lock_guard lock(mutex_);
-    return plans_.emplace(std::move(key), std::move(made)).first->second;
+    std::shared_ptr<Executable>& plan = plans_[key];
+    if (!plan) {
+      try {
+        plan = std::make_shared<Executable>(detail::specialize(*graph_.state(), prepared.request), values);
+      } catch (...) {
+        plans_.erase(key);
+        throw;
+      }
+    }
+    prepared.plan = plan;
+    return *plan;
   }
 
   Graph graph_;
   SessionOptions options_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   bool closed_ = false;
   std::map<std::vector<std::int64_t>, std::shared_ptr<Executable>> plans_;
 };
@@ -225,15 +251,22 @@ std::vector<Tensor> Session::run_all(const std::vector<Fetch>& fetches, const Fe
 
 struct Session::Callable::State {
   std::shared_ptr<SessionState> session;
-  std::vector<Fetch> fetches;
   Tensors keys;
   Where where;
+  std::mutex mutex{};
+  SessionState::Prepared prepared{};
 };
 
-Session::Callable::Callable(std::shared_ptr<SessionState> session, std::vector<Fetch> fetches,
-                            std::vector<Tensor> feeds, Where where)
-    : state_(new State{session, std::move(fetches), {}, where}) {
-  for (const Tensor& feed : feeds) state_->keys.push_back(session->feed_key(feed, where));
+Session::Callable::Callable(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches,
+                            const std::vector<Tensor>& feeds, Where where)
+    : state_(new State{.session = std::move(session), .keys = {}, .where = where}) {
+  try {
+    for (const Tensor& feed : feeds) state_->keys.push_back(state_->session->feed_key(feed, where));
+    state_->prepared = state_->session->prepare(fetches, state_->keys);
+  } catch (Error& error) {
+    error.locate({}, where);
+    throw;
+  }
 }
 
 std::vector<Tensor> Session::Callable::call(const std::vector<Init>& values) const {
@@ -242,17 +275,19 @@ std::vector<Tensor> Session::Callable::call(const std::vector<Init>& values) con
       throw InvalidArgumentError(
           detail::join("The callable takes ", state_->keys.size(), " values, not ", values.size()));
     Tensors fed;
-    for (std::size_t i = 0; i < values.size(); ++i) fed.push_back(fed_value(state_->keys[i], values[i], state_->where));
-    return state_->session->run(state_->fetches, state_->keys, fed);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      fed.push_back(fed_value(state_->keys[i], values[i], state_->where));
+    const std::lock_guard lock(state_->mutex);
+    return state_->session->run(state_->prepared, fed);
   } catch (Error& error) {
     error.locate({}, state_->where);
     throw;
   }
 }
 
-Session::Callable Session::make_callable(std::initializer_list<Fetch> fetches, const std::vector<Tensor>& feeds,
+Session::Callable Session::make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
                                          Where where) {
-  return Callable(state_, std::vector<Fetch>(fetches), feeds, where);
+  return Callable(state_, fetches, feeds, where);
 }
 
 // ---- The default session --------------------------------------------------------------------------------------------------

@@ -29,8 +29,7 @@ struct FlatTrace::State {
   FlatFunction function;
   Graph graph;
   Tensors inputs, outputs;
-  std::vector<Fetch> fetches;  ///< the outputs, then what changes Variables
-  std::optional<Session> session;
+  std::optional<Session::Callable> run;  ///< fetches the outputs, then what changes Variables
 };
 
 FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs, Where where)
@@ -38,8 +37,7 @@ FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs
                        .graph = Graph(std::make_shared<GraphState>(GraphState::Order::program)),
                        .inputs = {},
                        .outputs = {},
-                       .fetches = {},
-                       .session = {}}) {
+                       .run = {}}) {
   try {
     {
       const Graph::Scope scope(state_->graph);
@@ -48,12 +46,13 @@ FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs
       for (const Tensor& result : state_->function(state_->inputs))
         state_->outputs.push_back(result ? state_->graph.state()->captured(result, where) : result);
     }
+    std::vector<Fetch> fetches;
     for (const Tensor& output : state_->outputs) {
       if (!output) throw InvalidArgumentError("The traced function returned an empty Tensor");
-      state_->fetches.emplace_back(output);
+      fetches.emplace_back(output);
     }
-    for (Node* node : state_->graph.state()->must_run()) state_->fetches.emplace_back(operation_of(*node));
-    state_->session.emplace(state_->graph);
+    for (Node* node : state_->graph.state()->must_run()) fetches.emplace_back(operation_of(*node));
+    if (!fetches.empty()) state_->run.emplace(Session(state_->graph).make_callable(fetches, state_->inputs, where));
   } catch (Error& error) {
     error.locate({}, where);
     throw;
@@ -65,10 +64,8 @@ Tensors FlatTrace::call(const std::vector<Init>& arguments, Where where) const {
   if (arguments.size() != state_->inputs.size())
     throw InvalidArgumentError(
         join("The traced function takes ", state_->inputs.size(), " tensors, not ", arguments.size()), where);
-  Feeds feeds;
-  for (std::size_t i = 0; i < arguments.size(); ++i) feeds.add(state_->inputs[i], arguments[i]);
-  if (state_->fetches.empty()) return {};
-  std::vector<Tensor> results = state_->session->run_all(state_->fetches, feeds, where);
+  if (!state_->run) return {};
+  std::vector<Tensor> results = state_->run->call(arguments);
   results.resize(state_->outputs.size());
   return results;
 }
