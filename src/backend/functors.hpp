@@ -27,6 +27,7 @@ namespace tapestry {
   X(sinh, math::sinh(x))                                                                                    \
   X(cosh, math::cosh(x))                                                                                    \
   X(tanh, math::tanh(x))                                                                                    \
+  X(atanh, T(0.5) * (math::log1p(x) - math::log1p(-x)))                                                     \
   X(erf, math::erf(x))                                                                                      \
   X(sigmoid, math::sigmoid(x))                                                                              \
   X(softplus, math::softplus(x))                                                                            \

@@ -32,11 +32,11 @@ Intrusive<TensorImpl> make_impl(DType dtype, const Shape& shape, Device device) 
 }
 
 bool is_row_major(const Shape& shape, std::span<const std::int64_t> strides) {
-  std::int64_t expected = 1;
+  std::uint64_t expected = 1;  // unsigned, as in row_major_strides
   for (int i = shape.rank() - 1; i >= 0; --i) {
     if (shape[i] == 0) return true;
-    if (shape[i] != 1 && strides[static_cast<std::size_t>(i)] != expected) return false;
-    expected *= shape[i];
+    if (shape[i] != 1 && static_cast<std::uint64_t>(strides[static_cast<std::size_t>(i)]) != expected) return false;
+    expected *= static_cast<std::uint64_t>(shape[i]);
   }
   return true;
 }

@@ -29,6 +29,7 @@ TAPESTRY_FLOAT_UNARY(acos,  "Acos",  needs_inputs,  -(g * rsqrt(1.0 - square(x))
 TAPESTRY_FLOAT_UNARY(atan,  "Atan",  needs_inputs,  g / (1.0 + square(x)))
 TAPESTRY_FLOAT_UNARY(sinh,  "Sinh",  needs_inputs,  g * cosh(x))
 TAPESTRY_FLOAT_UNARY(cosh,  "Cosh",  needs_inputs,  g * sinh(x))
+TAPESTRY_FLOAT_UNARY(atanh, "Atanh", needs_inputs,  g / (1.0 - square(x)))
 TAPESTRY_FLOAT_UNARY(erf,   "Erf",   needs_inputs,  2.0 * std::numbers::inv_sqrtpi * g * exp(-square(x)))
 // clang-format on
 
