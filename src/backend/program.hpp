@@ -49,7 +49,7 @@ struct Program {
   struct Instruction {
     ElementFunction function;
     std::array<std::uint8_t, 3> operands{};
-    std::uint8_t result = 0;  ///< may be an operand of the same element size
+    std::uint8_t result = 0;       ///< may be an operand of the same element size
     DType dtype = DType::unknown;  ///< of the result
     double number = 0;
   };

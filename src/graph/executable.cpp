@@ -82,8 +82,9 @@ void Executable::use(const Tensor& input) {
 
 void Executable::add(const Node& node) {
   const Op& op = node.op();
-  if (&op == &placeholder_op || &op == &no_op_op) return;
-  if (&op == &var_handle_op) {
+  if (&op == &no_op_op) return;
+  // A placeholder that is not fed stands for a tensor of which only the shape is read.
+  if (&op == &var_handle_op || &op == &placeholder_op) {
     values_.emplace(node.output().id(), std::pair(node.output(), -1));
     return;
   }

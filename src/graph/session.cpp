@@ -5,6 +5,7 @@
 
 #include "core/make_tensor.hpp"
 #include "graph/executable.hpp"
+#include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
 
 namespace tapestry {
@@ -216,7 +217,9 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     std::shared_ptr<Executable>& plan = plans_[key];
     if (!plan) {
       try {
-        plan = std::make_shared<Executable>(detail::specialize(*graph_.state(), prepared.request), values);
+        detail::PlanGraph planned = detail::specialize(*graph_.state(), prepared.request);
+        if (options_.optimize) planned = detail::optimize(std::move(planned), options_.disabled_passes);
+        plan = std::make_shared<Executable>(std::move(planned), values);
       } catch (...) {
         plans_.erase(key);
         throw;

@@ -31,6 +31,9 @@ class CpuBackend : public Backend {
   void binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) override;
   void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) override;
 
+  // program.cpp
+  void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override;
+
   // reduce.cpp
   void reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) override;
   void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) override;
