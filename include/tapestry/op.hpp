@@ -128,7 +128,7 @@ class Gradient {
 };
 
 /// How an op computes its outputs, which are allocated, by the backend's kernel families.
-class Forward {
+class TAPESTRY_API Forward {
  public:
   Forward() = default;
   /// A function of one elementwise function of its backend says which by `F::elementwise(call)`.

@@ -23,6 +23,13 @@ TAPESTRY_OP(learning_rate_op){{
     .stateful = true,
 }};
 
+constexpr int slots_of(Update formula) {
+#define TAPESTRY_SLOTS(name, slots, formula) slots,
+  constexpr int counts[] = {TAPESTRY_UPDATES(TAPESTRY_SLOTS)};
+#undef TAPESTRY_SLOTS
+  return counts[static_cast<int>(formula)];
+}
+
 /// Inputs: the handles of the variable and its slots, the formula's numbers, the gradient.
 template <Update formula>
 Op update_op(const char* name) {
@@ -35,7 +42,7 @@ Op update_op(const char* name) {
                 update_in_place(formula, numbers, call.inputs().back(), variables);
               },
           .gradient = no_gradient,
-          .shape_inputs = 7,
+          .shape_inputs = (2U << slots_of(formula)) - 1,
           .outputs = 0,
           .stateful = true};
 }

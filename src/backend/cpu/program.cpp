@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/kernels/elementwise.hpp"
@@ -261,10 +262,20 @@ class Machine {
       if (grid_.is_in_place(operand)) {
         places[i] = {first, grid_.column_stride(operand)};
       } else if (block.size.rows > gathered || !grid_.is_same_everywhere(operand)) {
-        movement_kernels().move(size)(first, grid_.row_stride(operand), grid_.column_stride(operand), places[i].data,
-                                      block.size.columns, 1, block.size.rows, block.size.columns);
+        gather(first, operand, size, block.size, places[i].data);
       }
     }
+  }
+
+  /// The input's elements of a block side by side.
+  void gather(const std::byte* first, int operand, std::size_t size, Grid::Extent extent, std::byte* to) const {
+    const std::int64_t row = grid_.row_stride(operand), column = grid_.column_stride(operand);
+    const std::int64_t rows = row == 0 ? 1 : extent.rows;
+    movement_kernels().move(size)(first, row, column, to, extent.columns, 1, rows, extent.columns);
+    // One row for all: what is there is doubled until there is enough.
+    const std::int64_t bytes = extent.rows * extent.columns * static_cast<std::int64_t>(size);
+    for (std::int64_t done = rows * extent.columns * static_cast<std::int64_t>(size); done < bytes; done *= 2)
+      std::memcpy(to + done, to, static_cast<std::size_t>(std::min(done, bytes - done)));
   }
 
   std::byte* output_at(std::size_t i, std::int64_t element) const {
