@@ -75,13 +75,9 @@ DType result_of(const ElementFunction& f, DType operand) {
 /// y0 = f(x0, x1, x2)
 Program single(const ElementFunction& f, DType result) {
   const int inputs = operands_of(f);
-  return {.instructions = {{.function = f,
-                            .operands = {0, 1, 2},
-                            .result = static_cast<std::uint8_t>(inputs),
-                            .dtype = result,
-                            .number = 0.25}},
-          .inputs = inputs,
-          .outputs = 1};
+  Instruction instruction{f, {}, static_cast<std::uint8_t>(inputs), result, 0.25};
+  for (int i = 0; i < inputs; ++i) instruction.operands[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(i);
+  return {.instructions = {instruction}, .inputs = inputs, .outputs = 1};
 }
 
 /// Operands for f that no integer division objects to.
@@ -182,8 +178,8 @@ TEST_CASE("results that do not fit the caches are written past them") {
 }
 
 TEST_CASE("programs of all sizes, types and registers") {
-  std::mt19937 random(1);
-  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random()) % n; };
+  std::mt19937 generator(1);
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(generator()) % n; };
   for (int round = 0; round < 200; ++round) {
     const Shape shape = std::vector<Shape>{{1 + static_cast<std::int64_t>(below(3000))}, {17, 40}, {3, 700}}[below(3)];
     const std::size_t inputs = 1 + below(12),
@@ -195,7 +191,7 @@ TEST_CASE("programs of all sizes, types and registers") {
     for (std::size_t i = 0; i < inputs; ++i) {
       const DType dtype = bytes_only ? boolean : all_dtypes[below(all_dtypes.size())];
       const Shape own = std::vector<Shape>{shape, {}, {shape.back()}}[below(3)];
-      values.push_back(random_tensor(dtype, own, random()));
+      values.push_back(random_tensor(dtype, own, static_cast<unsigned>(generator())));
       known.emplace_back(static_cast<std::uint8_t>(i), dtype);
     }
     for (std::size_t i = 0; i < count; ++i) {
@@ -207,7 +203,10 @@ TEST_CASE("programs of all sizes, types and registers") {
       ElementFunction f = choices[below(std::size(choices))];
       if (result_of(f, dtype) == DType::unknown) f = Binary::equal;
       DType result = f.index() == 0 ? all_dtypes[below(all_dtypes.size())] : result_of(f, dtype);
-      if (bytes_only) result = boolean, f = Binary::equal;
+      if (bytes_only) {
+        result = boolean;
+        f = Binary::equal;
+      }
       const bool last = i + 1 == count;
       const int place = last ? program.inputs : program.inputs + program.outputs + program.registers++;
       program.instructions.push_back({f, {a, b}, static_cast<std::uint8_t>(place), result, 0});

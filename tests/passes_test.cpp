@@ -269,7 +269,7 @@ TEST_CASE("what changes a Variable stays, and keeps its order, whatever becomes 
 
 TEST_CASE("fuse: a chain becomes one program") {
   Planned graph = planned(matrix, [](const Tensor& x) {
-    const Tensor row = constant({1.0, 2.0, 3.0, 4.0}), column = reduce_sum(x, 1, {.keepdims = true});
+    const Tensor row = constant({1.0, 2.0, 3.0, 4.0}), column = reduce_sum(x, 1, {.keep_dims = true});
     const Tensor one = tanh(x * row + column);
     const Tensor other = (x - column).cast(float64).cast(float32);
     return where(greater(x, 0.0), one, other) * 2.0;
@@ -304,8 +304,8 @@ TEST_CASE("fuse: a way around a group keeps it apart") {
   // The second half of a softmax: two groups on both sides of each sum.
   CHECK(left_of(
             [](const Tensor& x) {
-              const Tensor y = exp(x - reduce_max(x, 1, {.keepdims = true}));
-              return square(y / reduce_sum(y, 1, {.keepdims = true}) + y);
+              const Tensor y = exp(x - reduce_max(x, 1, {.keep_dims = true}));
+              return square(y / reduce_sum(y, 1, {.keep_dims = true}) + y);
             },
             {"fuse"}) == Types{"Max", "Sum", "_Fused", "_Fused"});
   // Each product could join the function that it takes, but then each program would need the other's sum first.

@@ -13,8 +13,8 @@ namespace tapestry::host {
 namespace {
 
 /// All blocks of a task together, which fit the first-level cache.
-constexpr std::int64_t cache_bytes = 32 << 10;
-constexpr std::int64_t smallest_block = 128, largest_block = 1024;
+constexpr std::int64_t cache_bytes = 24 << 10;
+constexpr std::int64_t smallest_block = 128, largest_block = 512;
 constexpr std::size_t max_operands = Program::max_operands, max_instructions = Program::max_instructions;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
