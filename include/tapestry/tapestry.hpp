@@ -13,6 +13,7 @@
 #include "tapestry/random.hpp"
 #include "tapestry/session.hpp"
 #include "tapestry/shape.hpp"
+#include "tapestry/summary.hpp"
 #include "tapestry/tape.hpp"
 #include "tapestry/tensor.hpp"
 #include "tapestry/trace.hpp"

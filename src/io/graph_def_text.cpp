@@ -46,17 +46,13 @@ constexpr Message dim_message{dim_fields};
 constexpr Field shape_fields[] = {{"dim", 2, Kind::message, &dim_message}, {"unknown_rank", 3, Kind::truth}};
 constexpr Message shape_message{shape_fields};
 
-constexpr Field tensor_fields[] = {{"dtype", 1, Kind::type},
-                                   {"tensor_shape", 2, Kind::message, &shape_message},
-                                   {"version_number", 3, Kind::whole},
-                                   {"tensor_content", 4, Kind::bytes},
-                                   {"float_val", 5, Kind::real32},
-                                   {"double_val", 6, Kind::real64},
-                                   {"int_val", 7, Kind::whole},
-                                   {"string_val", 8, Kind::bytes},
-                                   {"int64_val", 10, Kind::whole},
-                                   {"bool_val", 11, Kind::truth},
-                                   {"half_val", 13, Kind::whole}};
+constexpr Field tensor_fields[] = {
+    {"dtype", 1, Kind::type},           {"tensor_shape", 2, Kind::message, &shape_message},
+    {"version_number", 3, Kind::whole}, {"tensor_content", 4, Kind::bytes},
+    {"float_val", 5, Kind::real32},     {"double_val", 6, Kind::real64},
+    {"int_val", 7, Kind::whole},        {"string_val", 8, Kind::bytes},
+    {"int64_val", 10, Kind::whole},     {"bool_val", 11, Kind::truth},
+    {"half_val", 13, Kind::whole}};
 constexpr Message tensor_message{tensor_fields};
 
 constexpr Field list_fields[] = {{"s", 2, Kind::bytes},
