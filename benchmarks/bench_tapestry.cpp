@@ -221,7 +221,7 @@ int main(int argc, char** argv) {
     return std::vector<std::pair<std::string, std::string>>{{"library", "Tapestry " TAPESTRY_VERSION},
                                                             {"threads", std::to_string(tp::num_threads())}};
   };
-  library.set_threads = tp::set_num_threads;
+  library.set_threads = [](int count) { tp::set_num_threads(count); };
   library.benchmarks = benchmarks();
   library.memory_benchmarks = memory_benchmarks();
   const auto at_start = std::make_shared<std::int64_t>();

@@ -97,60 +97,89 @@ TEST_CASE("normalization and its gradient") {
   const double epsilon = 1e-3;
   for (const DType dtype : float_dtypes) {
     for (const Shape& shape : shapes) {
+      const Shape row = {shape.rank() > 0 ? shape.back() : 1};
       const Tensor x = random_tensor(dtype, shape, 1), g = random_tensor(dtype, shape, 2);
-      std::vector<double> expected = values(x), means, scales;
+      const Tensor scale = random_tensor(dtype, row, 3), offset = random_tensor(dtype, row, 4);
+      const auto factors = values(scale), addends = values(offset), gradient = values(g);
+      std::vector<double> normal = values(x), expected, means, rstds;
       for_rows(shape, [&](std::size_t begin, std::size_t length) {
         double mean = 0, variance = 0;
         const auto count = static_cast<double>(length);
-        for (std::size_t i = begin; i < begin + length; ++i) mean += expected[i] / count;
+        for (std::size_t i = begin; i < begin + length; ++i) mean += normal[i] / count;
         for (std::size_t i = begin; i < begin + length; ++i)
-          variance += (expected[i] - mean) * (expected[i] - mean) / count;
-        const double scale = 1 / std::sqrt(variance + epsilon);
-        for (std::size_t i = begin; i < begin + length; ++i) expected[i] = (expected[i] - mean) * scale;
+          variance += (normal[i] - mean) * (normal[i] - mean) / count;
+        const double rstd = 1 / std::sqrt(variance + epsilon);
+        for (std::size_t i = 0; i < length; ++i) {
+          double& value = normal[begin + i];
+          value = (value - mean) * rstd;
+          expected.push_back(value * factors[i] + addends[i]);
+        }
         means.push_back(mean);
-        scales.push_back(scale);
+        rstds.push_back(rstd);
       });
       const Tensor y = empty(dtype, shape), mean = empty(dtype, row_shape(shape)),
                    rstd = empty(dtype, row_shape(shape));
-      cpu_backend().normalize(twisted(x), epsilon, y, mean, rstd);
+      cpu_backend().normalize(twisted(x), twisted(scale), twisted(offset), epsilon, y, mean, rstd);
       check(y, expected);
       check(mean, means);
-      check(rstd, scales);
+      check(rstd, rstds);
 
-      const auto output = values(y), gradient = values(g), scale = values(rstd);
-      std::size_t row = 0;
+      std::vector<double> of_scale(factors.size()), of_offset(factors.size());
       for_rows(shape, [&](std::size_t begin, std::size_t length) {
         double first = 0, second = 0;
         const auto count = static_cast<double>(length);
-        for (std::size_t i = begin; i < begin + length; ++i) {
-          first += gradient[i] / count;
-          second += gradient[i] * output[i] / count;
+        for (std::size_t i = 0; i < length; ++i) {
+          const double of_normal = gradient[begin + i] * factors[i];
+          first += of_normal / count;
+          second += of_normal * normal[begin + i] / count;
+          of_scale[i] += gradient[begin + i] * normal[begin + i];
+          of_offset[i] += gradient[begin + i];
         }
-        for (std::size_t i = begin; i < begin + length; ++i)
-          expected[i] = scale[row] * (gradient[i] - first - output[i] * second);
-        ++row;
+        for (std::size_t i = 0; i < length; ++i)
+          expected[begin + i] =
+              rstds[begin / length] * (gradient[begin + i] * factors[i] - first - normal[begin + i] * second);
       });
-      const Tensor dx = empty(dtype, shape);
-      cpu_backend().normalize_grad(twisted(y), twisted(rstd), twisted(g), dx);
+      const Tensor dx = empty(dtype, shape), dscale = empty(dtype, row), doffset = empty(dtype, row);
+      cpu_backend().normalize_grad(twisted(x), twisted(scale), twisted(mean), twisted(rstd), twisted(g), dx, dscale,
+                                   doffset);
       check(dx, expected);
+      check(dscale, of_scale);
+      check(doffset, of_offset);
     }
   }
+}
+
+TEST_CASE("normalization of nothing") {
   const Tensor mean = empty(float32, {3, 1}), rstd = empty(float32, {3, 1}), none = empty(float32, {3, 0});
-  cpu_backend().normalize(none, epsilon, none, mean, rstd);
+  const Tensor empty_row = empty(float32, {0});
+  cpu_backend().normalize(none, empty_row, empty_row, 1e-3, none, mean, rstd);
   CHECK(std::isnan(values(mean)[2]));
+  cpu_backend().normalize_grad(none, empty_row, mean, rstd, none, none, empty_row, empty_row);
+
+  const Tensor no_rows = empty(float32, {0, 2}), of_no_row = empty(float32, {0, 1}), row = empty(float32, {2});
+  const Tensor dscale = empty(float32, {2}), doffset = empty(float32, {2});
+  cpu_backend().normalize_grad(no_rows, row, of_no_row, of_no_row, no_rows, no_rows, dscale, doffset);
+  CHECK(values(dscale) == std::vector<double>{0, 0});
+  CHECK(values(doffset) == std::vector<double>{0, 0});
 }
 
 TEST_CASE("rows do not depend on the number of threads") {
   for (const DType dtype : float_dtypes) {
     const Tensor x = random_tensor(dtype, {300, 333}, 1), g = random_tensor(dtype, {300, 333}, 2);
-    const Tensor y = empty(dtype, x.shape()), mean = empty(dtype, {300, 1}), rstd = empty(dtype, {300, 1});
+    const Tensor scale = random_tensor(dtype, {333}, 3), offset = random_tensor(dtype, {333}, 4);
+    const Tensor mean = empty(dtype, {300, 1}), rstd = empty(dtype, {300, 1});
+    const Tensor dx = empty(dtype, x.shape()), dscale = empty(dtype, {333}), doffset = empty(dtype, {333});
     Backend& backend = cpu_backend();
     CHECK(same_for_any_threads(dtype, x.shape(), [&](const Tensor& to) { backend.softmax(x, false, to); }));
     CHECK(same_for_any_threads(dtype, x.shape(), [&](const Tensor& to) { backend.softmax_grad(x, g, true, to); }));
-    CHECK(
-        same_for_any_threads(dtype, x.shape(), [&](const Tensor& to) { backend.normalize(x, 1e-5, to, mean, rstd); }));
-    backend.normalize(x, 1e-5, y, mean, rstd);
-    CHECK(same_for_any_threads(dtype, x.shape(), [&](const Tensor& to) { backend.normalize_grad(y, rstd, g, to); }));
+    CHECK(same_for_any_threads(dtype, x.shape(),
+                               [&](const Tensor& to) { backend.normalize(x, scale, offset, 1e-5, to, mean, rstd); }));
+    CHECK(same_for_any_threads(dtype, x.shape(), [&](const Tensor& to) {
+      backend.normalize_grad(x, scale, mean, rstd, g, to, dscale, doffset);
+    }));
+    CHECK(same_for_any_threads(dtype, dscale.shape(), [&](const Tensor& to) {
+      backend.normalize_grad(x, scale, mean, rstd, g, dx, to, doffset);
+    }));
   }
 }
 
@@ -162,13 +191,15 @@ TEST_CASE("the levels of the processor give the same bits") {
     const float* data = x.data<float>();
     const auto size = static_cast<std::size_t>(x.size());
     const auto outputs = [&](const NormalizeTable& table) {
-      std::vector<float> y(5 * size), mean(7), rstd(7);
+      const auto row = static_cast<std::size_t>(n);
+      std::vector<float> y(5 * size + 2 * row), mean(7), rstd(7);
       float* to = y.data();
       table.f32.softmax(data, 7, n, false, to);
       table.f32.softmax(data, 7, n, true, to + size);
       table.f32.softmax_grad(to, data, 7, n, false, to + 2 * size);
-      table.f32.normalize(data, 7, n, 1e-5, to + 3 * size, mean.data(), rstd.data());
-      table.f32.normalize_grad(to + 3 * size, rstd.data(), data, 7, n, to + 4 * size);
+      table.f32.normalize(data, data + n, data + 2 * n, 7, n, 1e-5, to + 3 * size, mean.data(), rstd.data());
+      table.f32.normalize_grad(data, data + n, mean.data(), rstd.data(), to, 7, n, to + 4 * size, to + 5 * size,
+                               to + 5 * size + row);
       return y;
     };
     const auto expected = outputs(v2::normalize_table);

@@ -268,7 +268,7 @@ TEST_CASE("shapes of unknown sizes") {
   CHECK(inferred("Softmax", {{float32, {-1, 3}}}) == Shape{-1, 3});
   CHECK(inferred("SoftmaxCrossEntropyWithLogits", {{float32, {-1, 3}}, {float32, {5, -1}}}) == Shape{-1});
   CHECK(inferred("SparseSoftmaxCrossEntropyWithLogits", {{float32, {-1, -1}}, {int32, {-1}}}, {}, 1) == Shape{-1, -1});
-  CHECK(inferred("LayerNorm", {{float32, {-1, -1}}}, {}, 1) == Shape{-1, 1});
+  CHECK(inferred("LayerNorm", {{float32, {-1, -1}}, {float32, {-1}}, {float32, {}}}, {}, 1) == Shape{-1, 1});
   CHECK(inferred("BiasAdd", {{float32, {-1, -1}}, {float32, {3}}}) == Shape{-1, -1});
   CHECK(inferred("RandomPermutation", {{float32, {-1, 3}}}) == Shape{-1});
 }
@@ -292,6 +292,9 @@ TEST_CASE("moments and the normalizations") {
   check_values(reduce_mean(rows, 1), {0, 0, 0, 0}, 1e-6);
   check_values(reduce_mean(square(rows), 1), {1, 1, 1, 1}, 1e-6);
   check_same(layer_norm(x, scale, offset, {.epsilon = 0}), rows * scale + offset, 1e-12);
+  check_same(layer_norm(x, Tensor(), offset, {.epsilon = 0}), rows + offset, 1e-12);
+  const Tensor scale_of_rows = tensor<double>({1, 2, 3, 4}, {4, 1});
+  check_same(layer_norm(x, scale_of_rows, offset, {.epsilon = 0}), rows * scale_of_rows + offset, 1e-12);
   const auto error = caught([&] { layer_norm(x, zeros({4}), Tensor()); });
   CHECK(error.message() == "The scale of shape [4] does not broadcast to the shape [4,3]");
   CHECK_THROWS_AS(batch_norm(x, zeros({5, 4, 3}), variance, Tensor(), Tensor()), InvalidArgumentError);

@@ -80,6 +80,10 @@ void ToyBackend::ternary(Ternary f, const Tensor& a, const Tensor& b, const Tens
   const Open open(*this);
   CpuBackend::ternary(f, a, b, c, y);
 }
+// One op at a time, as on a device that knows no programs.
+void ToyBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  Backend::program(program, inputs, outputs);
+}
 void ToyBackend::reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) {
   const Open open(*this);
   CpuBackend::reduce(f, x, axes, y);
@@ -136,13 +140,15 @@ void ToyBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, 
   const Open open(*this);
   CpuBackend::softmax_grad(y, g, logarithm, dx);
 }
-void ToyBackend::normalize(const Tensor& x, double epsilon, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+void ToyBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
+                           const Tensor& mean, const Tensor& rstd) {
   const Open open(*this);
-  CpuBackend::normalize(x, epsilon, y, mean, rstd);
+  CpuBackend::normalize(x, scale, offset, epsilon, y, mean, rstd);
 }
-void ToyBackend::normalize_grad(const Tensor& y, const Tensor& rstd, const Tensor& g, const Tensor& dx) {
+void ToyBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd,
+                                const Tensor& g, const Tensor& dx, const Tensor& dscale, const Tensor& doffset) {
   const Open open(*this);
-  CpuBackend::normalize_grad(y, rstd, g, dx);
+  CpuBackend::normalize_grad(x, scale, mean, rstd, g, dx, dscale, doffset);
 }
 void ToyBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
   const Open open(*this);

@@ -24,6 +24,7 @@ class ToyBackend final : public host::CpuBackend {
   void unary(Unary f, const Tensor& x, double alpha, const Tensor& y) override;
   void binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) override;
   void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) override;
+  void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override;
   void reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) override;
   void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) override;
   void arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) override;
@@ -38,8 +39,10 @@ class ToyBackend final : public host::CpuBackend {
   void put_along_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) override;
   void softmax(const Tensor& x, bool logarithm, const Tensor& y) override;
   void softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) override;
-  void normalize(const Tensor& x, double epsilon, const Tensor& y, const Tensor& mean, const Tensor& rstd) override;
-  void normalize_grad(const Tensor& y, const Tensor& rstd, const Tensor& g, const Tensor& dx) override;
+  void normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
+                 const Tensor& mean, const Tensor& rstd) override;
+  void normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd, const Tensor& g,
+                      const Tensor& dx, const Tensor& dscale, const Tensor& doffset) override;
   void conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) override;
   void conv2d_grad_input(const Tensor& g, const Tensor& filter, const Window2d& window, const Tensor& dx) override;
   void conv2d_grad_filter(const Tensor& x, const Tensor& g, const Window2d& window, const Tensor& dfilter) override;

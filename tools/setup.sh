@@ -20,6 +20,7 @@ module openblas|libopenblas-dev
 module zlib|zlib1g-dev
 module xtensor|libxtensor-dev
 header xtensor-blas/xlinalg.hpp|libxtensor-blas-dev
+header protozero/pbf_reader.hpp|libprotozero-dev
 header doctest/doctest.h|doctest-dev
 module benchmark|libbenchmark-dev
 '

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "tapestry/tensor.hpp"
@@ -18,7 +18,7 @@ struct Dataset {
 /// An array from a file in the IDX format of the MNIST database, as it is or packed with gzip. uint8, int32, float32
 /// and float64 keep their types; int8 and int16 become int32. Throws NotFoundError when there is no such file,
 /// DataLossError when it is not an IDX file, stops early, has something behind its end, or is damaged.
-TAPESTRY_API Tensor read_idx(const std::filesystem::path& path, Where where = Where::here());
+TAPESTRY_API Tensor read_idx(const std::string& path, Where where = Where::here());
 
 enum class Split { train, test };
 
@@ -28,7 +28,7 @@ enum class Split { train, test };
 /// The folder holds the four original files, packed (train-images-idx3-ubyte.gz) or not (train-images-idx3-ubyte); any
 /// set in the same format with 28 x 28 images and 10 classes will do. Throws NotFoundError with their names, sizes,
 /// checksums and origin when they are missing, DataLossError when they are damaged or do not fit together.
-TAPESTRY_API Dataset mnist(const std::filesystem::path& dir, Split split, Where where = Where::here());
+TAPESTRY_API Dataset mnist(const std::string& dir, Split split, Where where = Where::here());
 
 struct LoaderOptions {
   std::int64_t batch = 32;

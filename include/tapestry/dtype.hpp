@@ -11,8 +11,9 @@
 
 namespace tapestry {
 
-/// Element types. `unknown` is the type of an untyped placeholder until it is fed.
-enum class DType : std::uint8_t { unknown, boolean, uint8, int32, int64, float32, float64 };
+/// Element types. `unknown` is the type of an untyped placeholder until it is fed; `resource` that of a graph's handle
+/// on a Variable, which has no elements.
+enum class DType : std::uint8_t { unknown, boolean, uint8, int32, int64, float32, float64, resource };
 
 inline constexpr DType boolean = DType::boolean;
 inline constexpr DType uint8 = DType::uint8;
@@ -29,10 +30,10 @@ TAPESTRY_API std::string_view tensorflow_name(DType dtype);
 
 /// Bytes of one element.
 constexpr std::size_t size_of(DType dtype) {
-  constexpr std::size_t sizes[] = {0, 1, 1, 4, 8, 4, 8};
+  constexpr std::size_t sizes[] = {0, 1, 1, 4, 8, 4, 8, 0};
   return sizes[static_cast<std::size_t>(dtype)];
 }
-constexpr bool is_floating(DType dtype) { return dtype >= DType::float32; }
+constexpr bool is_floating(DType dtype) { return dtype == DType::float32 || dtype == DType::float64; }
 constexpr bool is_integer(DType dtype) { return dtype >= DType::uint8 && dtype <= DType::int64; }
 
 /// PyTorch's result_type for two tensors: bool < integers < floats, and the wider of two of a kind.

@@ -17,12 +17,24 @@ namespace tapestry {
 class Backend;
 class Call;
 class Variable;
+struct Elementwise;
+struct Program;
+namespace detail {
+class GraphState;
+}
 
 /// A function kept inside an attribute: the gradient of `custom_gradient`, the body of `recompute`.
 using Closure = std::shared_ptr<const std::function<Tensors(const Tensors&)>>;
 
+/// Variables inside an attribute, of the ops that read and change them.
+using VariablesRef = std::shared_ptr<const std::vector<Variable>>;
+
+/// Several elementwise functions inside an attribute, of the op that stands in a plan for the ops of a graph.
+using ProgramRef = std::shared_ptr<const Program>;
+
 /// The value of an op's attribute.
-using AttrValue = std::variant<bool, std::int64_t, double, DType, Device, Ints, Shape, std::string, Closure>;
+using AttrValue = std::variant<bool, std::int64_t, double, DType, Device, Ints, Shape, std::string, Closure, Tensor,
+                               VariablesRef, ProgramRef>;
 
 struct Attr {
   std::string_view name;  ///< lives for ever: a literal, or interned
@@ -34,6 +46,7 @@ class TAPESTRY_API Attrs {
  public:
   Attrs() = default;
   Attrs(std::initializer_list<Attr> items);
+  explicit Attrs(const std::vector<Attr>& items);
 
   /// The value of an attribute; throws NotFoundError when there is none of that name and type.
   template <class T>
@@ -121,14 +134,37 @@ class Gradient {
   bool flows_ = true;
 };
 
+/// How an op computes its outputs, which are allocated, by the backend's kernel families.
+class TAPESTRY_API Forward {
+ public:
+  Forward() = default;
+  /// A function of one elementwise function of its backend says which by `F::elementwise(call)`.
+  template <class F>
+  requires std::is_invocable_v<const F&, Backend&, const Call&> Forward(F f)  // NOLINT: written in an op's definition
+      : run_(std::move(f)) {
+    if constexpr (requires { &F::elementwise; }) elementwise_ = &F::elementwise;
+  }
+
+  explicit operator bool() const { return static_cast<bool>(run_); }
+  void operator()(Backend& backend, const Call& call) const { run_(backend, call); }
+  /// Whether each element of the one output is a function of one element of each input, which a plan may compute
+  /// together with those of other ops.
+  bool is_elementwise() const { return elementwise_ != nullptr; }
+  /// The function of a call.
+  Elementwise elementwise(const Call& call) const;
+
+ private:
+  std::function<void(Backend&, const Call&)> run_;
+  Elementwise (*elementwise_)(const Call&) = nullptr;
+};
+
 /// An operation: a constant, written once, that serves eager execution, the tape and the graph on every device.
 struct Op {
   std::string name;  ///< TensorFlow's
   /// Checks the inputs and attributes and tells dtype and shape of every output; the only shape code of an op. It must
   /// work when sizes are unknown.
   std::function<Specs(const Call&)> infer = {};
-  /// Computes the outputs, which are allocated, by the backend's kernel families.
-  std::function<void(Backend&, const Call&)> forward = {};
+  Forward forward = {};
   /// Instead of `forward`, for an op whose output shares its input's memory.
   std::function<Tensor(const Call&, const Spec&)> view = {};
   /// Instead of `forward`, for ops from outside the library: computes on the host. The inputs are contiguous; the
@@ -141,6 +177,7 @@ struct Op {
   /// need no value: what `sum_like` and its kin are given by a gradient has often let its memory go.
   std::uint32_t shape_inputs = 0;
   bool broadcasts = false;  ///< the gradient of an input that was broadcast is summed to the input's shape
+  int outputs = 1;          ///< how many; -1 when that depends on the inputs or attributes
   bool stateful = false;    ///< two calls with equal inputs may differ (random numbers), or the op changes a Variable
 };
 
@@ -185,6 +222,8 @@ class TAPESTRY_API Call {
   /// For the dispatcher, tapes and graphs.
   Tensors& mutable_inputs() { return inputs_; }
   Tensors& mutable_outputs() { return outputs_; }
+  void set_name(std::string name) { name_ = std::make_shared<const std::string>(std::move(name)); }
+  void set_attrs(Attrs attrs) { attrs_ = std::move(attrs); }
   void set_unwanted_gradients(std::uint32_t inputs) { unwanted_gradients_ = inputs; }
 
  private:
@@ -197,7 +236,54 @@ class TAPESTRY_API Call {
   std::uint32_t unwanted_gradients_ = 0;
   std::shared_ptr<const std::string> name_;
 };
-using Operation = Call;
+
+class Feeds;
+class Graph;
+
+/// A handle on an application of an op: on a node of a graph, which it keeps alive, or, in a gradient function, on the
+/// call that is being differentiated.
+class TAPESTRY_API Operation {
+ public:
+  Operation() = default;
+  Operation(const Call& call) : call_(&call) {}  // NOLINT(google-explicit-constructor): a view of it
+  Operation(const Call& node, std::shared_ptr<detail::GraphState> graph) : call_(&node), graph_(std::move(graph)) {}
+
+  explicit operator bool() const { return call_ != nullptr; }
+  bool is(const Operation& other) const { return call_ == other.call_; }
+
+  /// "hidden/MatMul": unique within its graph.
+  const std::string& name() const { return call().name(); }
+  /// The op's name: "MatMul".
+  const std::string& type() const { return call().type(); }
+  const Tensors& inputs() const { return call().inputs(); }
+  const Tensors& outputs() const { return call().outputs(); }
+  /// Throw InvalidArgumentError when there are not that many.
+  const Tensor& input(std::size_t i) const;
+  const Tensor& output(std::size_t i = 0) const;
+  const Attrs& attrs() const { return call().attrs(); }
+  template <class T>
+  const T& attr(std::string_view name) const {
+    return call().attr<T>(name);
+  }
+  /// The user's line that made it.
+  Where where() const { return call().where(); }
+
+  /// The operations that have to run before this one although it does not use their outputs.
+  std::vector<Operation> control_inputs() const;
+  /// The device that was asked for, "/device:GPU:0"; "" where none was.
+  std::string device() const;
+  Graph graph() const;
+  /// Runs it and what it needs, by the thread's default session, or by a session of the graph's own.
+  void run(Where where = Where::here()) const;
+  void run(const Feeds& feeds, Where where = Where::here()) const;
+
+  /// For graphs. Throws FailedPreconditionError for an empty handle.
+  const Call& call() const;
+
+ private:
+  const Call* call_ = nullptr;
+  std::shared_ptr<detail::GraphState> graph_;
+};
 
 /// An argument of an op, with the place where it was written: a tensor, a Variable (which is read), a C++ number (which
 /// takes the dtype of the other arguments), or a literal in braces or a container (a tensor as `tp::tensor` makes it);
@@ -227,11 +313,14 @@ class TAPESTRY_API In {
   const Tensor* operator->() const { return &tensor(); }
   operator const Tensor&() const { return tensor(); }  // NOLINT(google-explicit-constructor)
   bool is_number() const { return number_; }
+  /// The Variable that was given, or nullptr.
+  const Variable* variable() const { return variable_; }
   Where where() const { return where_; }
 
  private:
   const Tensor* tensor_ = nullptr;  ///< the caller's; nullptr: own_
   Tensor own_;
+  const Variable* variable_ = nullptr;
   bool number_ = false;
   Where where_;
 };

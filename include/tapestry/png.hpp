@@ -1,6 +1,6 @@
 #pragma once
 
-#include <filesystem>
+#include <string>
 
 #include "tapestry/tensor.hpp"
 
@@ -9,6 +9,6 @@ namespace tapestry {
 /// Writes a picture as a PNG file: uint8 of shape [height,width] (grey) or [height,width,3] (red, green, blue). The
 /// file appears whole or not at all. Throws InvalidArgumentError for another type or shape, NotFoundError when the
 /// folder does not exist, FailedPreconditionError when the file cannot be written.
-TAPESTRY_API void write_png(const std::filesystem::path& path, const Tensor& image, Where where = Where::here());
+TAPESTRY_API void write_png(const std::string& path, const Tensor& image, Where where = Where::here());
 
 }  // namespace tapestry

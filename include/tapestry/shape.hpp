@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -31,6 +32,11 @@ class TAPESTRY_API Shape {
   Shape(std::span<const std::int64_t> sizes, Where where = {});              // NOLINT(google-explicit-constructor)
   Shape(const Ints& sizes) : Shape(std::span<const std::int64_t>(sizes)) {}  // NOLINT(google-explicit-constructor)
 
+  /// Of an untyped placeholder not even the number of dimensions is known.
+  static Shape unknown_rank();
+  bool has_rank() const { return rank_ >= 0; }
+
+  /// Number of dimensions; -1 when it is unknown.
   int rank() const { return rank_; }
   /// Product of the sizes; -1 when one of them is unknown.
   std::int64_t size() const;
@@ -40,7 +46,7 @@ class TAPESTRY_API Shape {
   /// The size of an axis that may count from the end; throws InvalidArgumentError when there is no such axis.
   std::int64_t dim(std::int64_t axis) const;
   const std::int64_t* begin() const { return sizes_.data(); }
-  const std::int64_t* end() const { return sizes_.data() + rank_; }
+  const std::int64_t* end() const { return sizes_.data() + std::max(rank_, 0); }
   std::int64_t front() const { return sizes_[0]; }
   std::int64_t back() const { return sizes_[static_cast<std::size_t>(rank_ - 1)]; }
 
@@ -68,9 +74,12 @@ inline constexpr bool std::ranges::disable_sized_range<tapestry::Shape> = true;
 
 namespace tapestry {
 
-/// "[2,3]", "[]", "[?,784]": as in TensorFlow's messages.
+/// "[2,3]", "[]", "[?,784]", "<unknown>": as in TensorFlow's messages.
 TAPESTRY_API std::string to_string(const Shape& shape);
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+/// Whether a tensor of a shape that is known in part may turn out to have the other one, which is known.
+TAPESTRY_API bool can_be(const Shape& shape, const Shape& known);
 
 /// The axis as 0 ... rank-1; negative ones count from the end. Throws InvalidArgumentError when there is no such axis.
 TAPESTRY_API int normalize_axis(std::int64_t axis, int rank);

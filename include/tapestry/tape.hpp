@@ -4,6 +4,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -68,6 +69,12 @@ struct GradientOptions {
   Unconnected unconnected = Unconnected::none;
 };
 
+struct ToGraphOptions {
+  std::vector<Tensor> inputs = {};      ///< become placeholders
+  std::vector<Tensor> outputs = {};     ///< become the collection "outputs"
+  std::vector<std::string> names = {};  ///< of the placeholders, and after them of the outputs
+};
+
 /// Records the ops of this thread while it lives, to differentiate what they computed. Only ops that depend on
 /// something watched are kept, and of their tensors only what the gradients need.
 ///
@@ -123,6 +130,12 @@ class TAPESTRY_API GradientTape {
   /// [b, target's rest, source's rest]. One backward walk per element of a target's row.
   Tensor batch_jacobian(const TensorList& target, const Source& source);
 
+  /// What the tape has recorded between the inputs and the outputs, as a graph. Variables are in it by reference, other
+  /// tensors as constants. Throws InvalidArgumentError for an output that the tape knows nothing of, and
+  /// FailedPreconditionError for a tensor whose memory the tape has let go because no gradient needs it: it must be an
+  /// input.
+  Graph to_graph(const ToGraphOptions& options, Where where = Where::here()) const;
+
   /// Lets the tape sleep until the returned object goes. Throws FailedPreconditionError when it is not recording.
   class Pause;
   [[nodiscard]] Pause stop_recording(Where where = Where::here());
@@ -139,6 +152,7 @@ class TAPESTRY_API GradientTape {
   std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Source>& sources,
                                 const GradientOptions& options);
 
+  friend struct RecordedTape;
   class Record;
   std::unique_ptr<Record> record_;
 };

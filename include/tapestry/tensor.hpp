@@ -19,7 +19,9 @@
 
 namespace tapestry {
 
+class Feeds;
 class Index;
+class Operation;
 class Tensor;
 
 /// What is known of a tensor before it has a value; -1 in the shape is a size known later.
@@ -29,6 +31,9 @@ struct Spec {
   friend bool operator==(const Spec&, const Spec&) = default;
 };
 using Specs = SmallVector<Spec, 1>;
+
+template <>
+inline constexpr bool is_relocatable<Tensor> = true;  // one pointer
 
 /// A list of tensors, such as an op's inputs; converts to and from std::vector<Tensor>.
 using Tensors = SmallVector<Tensor, 2>;
@@ -99,6 +104,16 @@ class TAPESTRY_API Tensor {
 
   /// "float32[64,784] cpu min -0.42 max 2.8 mean 0.13", and how many are NaN, if any.
   std::string describe() const;
+
+  /// The operation whose output this is in a graph; an empty handle for an eager tensor.
+  Operation op() const;
+  /// "u:0", the operation's name and which of its outputs; "" for an eager tensor.
+  std::string name() const;
+  /// The operations that have this tensor of a graph among their inputs.
+  std::vector<Operation> consumers() const;
+  /// The value, by the thread's default session, or, where there is none, by a session of the graph's own.
+  Tensor eval(Where where = Where::here()) const;
+  Tensor eval(const Feeds& feeds, Where where = Where::here()) const;
 
   /// For backends and the dispatcher only: the implementation, which must not be empty.
   detail::TensorImpl& impl() const {

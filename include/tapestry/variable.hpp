@@ -37,6 +37,11 @@ class TAPESTRY_API Variable {
     return value()(first, rest...);
   }
 
+  /// In a graph: the value once the initializer has run, for the initial value of another Variable.
+  Tensor initialized_value(Where where = Where::here()) const;
+  /// In a graph: the operation that assigns the initial value; an empty handle outside.
+  Operation initializer() const;
+
   /// Each sets the value and returns the new one. The dtype and shape stay: anything else throws InvalidArgumentError
   /// and changes nothing. A C++ number or a tensor of another dtype is converted as by `cast`, but floats never to
   /// whole numbers.

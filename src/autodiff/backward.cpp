@@ -1,22 +1,35 @@
 #include "autodiff/backward.hpp"
 
+#include "backend/backend.hpp"
 #include "dispatch/recorder.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry {
 namespace {
 
+/// Whether two shapes can be the same, as far as they are known.
+bool agree(const Shape& a, const Shape& b) {
+  return a.rank() == b.rank() && std::equal(a.begin(), a.end(), b.begin(),
+                                            [](std::int64_t x, std::int64_t y) { return x == y || x < 0 || y < 0; });
+}
+
 /// The edge rule: a gradient of another shape than its input is summed to it where the op broadcasts, and a mistake of
 /// the op elsewhere.
-Tensor fit(const Call& call, std::size_t index, const Tensor& gradient) {
+Tensor fit(const Call& call, std::size_t index, Tensor gradient) {
   const Tensor& input = call.input(index);
   if (gradient.shape() == input.shape() && gradient.shape().is_known()) return gradient;
   if (call.op().broadcasts) return sum_like(gradient, input);
-  if (gradient.shape() == input.shape()) return gradient;
+  if (agree(gradient.shape(), input.shape())) return gradient;
   throw InvalidArgumentError(detail::join(
       "Incompatible shapes between op input and calculated input gradient. Forward operation: ", call.name(),
       ". Input index: ", index, ". Original input shape: ", input.shape(),
       ".  Calculated input gradient shape: ", gradient.shape()));
+}
+
+/// Whether no other handle and no view shows the elements, so that they may change.
+bool is_private(const Tensor& tensor) {
+  return !tensor.is_symbolic() && tensor.is_contiguous() && !tensor.impl().references.is_shared() &&
+         !tensor.impl().storage->references.is_shared();
 }
 
 }  // namespace
@@ -37,9 +50,17 @@ Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<std::i
   }
 }
 
-void Backward::accumulate(std::int32_t slot, const Tensor& gradient) {
+void Backward::accumulate(std::int32_t slot, Tensor gradient) {
   Tensor& sum = gradients_[static_cast<std::size_t>(slot)];
-  sum = sum ? add(sum, gradient) : gradient;
+  if (!sum) {
+    sum = std::move(gradient);
+  } else if (recorders().empty() && is_private(sum) && sum.spec() == gradient.spec() &&
+             sum.device() == gradient.device()) {
+    // What an addition would do, without another block of memory to go through.
+    backend_of(sum.device()).binary(Binary::add, sum, gradient, 0, sum);
+  } else {
+    sum = add(sum, gradient);
+  }
 }
 
 void Backward::run(bool consume) {
@@ -51,6 +72,8 @@ void Backward::run(bool consume) {
 
 void Backward::pass(RecordedCall& record) {
   Call& call = record.call;
+  if (std::none_of(record.inputs.begin(), record.inputs.end(), [&](std::int32_t slot) { return is_live(slot); }))
+    return;
   Tensors arrived;
   bool any = false;
   for (const std::int32_t output : record.outputs) {
@@ -65,7 +88,6 @@ void Backward::pass(RecordedCall& record) {
       arrived.push_back(gradient);
     } else {
       arrived.push_back(std::move(gradient));
-      gradient = Tensor();
     }
   }
   if (!any) return;
@@ -80,12 +102,14 @@ void Backward::pass(RecordedCall& record) {
     for (std::size_t i = 0; i < record.inputs.size() && i < 32; ++i)
       if (!is_live(record.inputs[i])) unwanted |= 1U << i;
     call.set_unwanted_gradients(unwanted);
-    const Tensors gradients = op.gradient(call, arrived);
+    const SinkScope scope(open_sink() ? call.name() + "_grad" : std::string());
+    Tensors gradients = op.gradient(call, arrived);
     if (gradients.size() != record.inputs.size())
       throw InvalidArgumentError(detail::join("Num gradients ", gradients.size(), " generated for op ", call.name(),
                                               " do not match num inputs ", record.inputs.size()));
     for (std::size_t i = 0; i < gradients.size(); ++i)
-      if (gradients[i] && is_live(record.inputs[i])) accumulate(record.inputs[i], fit(call, i, gradients[i]));
+      if (gradients[i] && is_live(record.inputs[i]))
+        accumulate(record.inputs[i], fit(call, i, std::move(gradients[i])));
   } catch (Error& error) {
     error.locate(op.name, call.where());
     throw;

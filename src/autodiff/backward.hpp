@@ -15,7 +15,7 @@ class Backward {
   Backward(CallList& calls, std::int32_t slots, const std::vector<std::int32_t>& sources);
 
   /// Adds to the gradient at a slot; several paths are summed here and nowhere else.
-  void accumulate(std::int32_t slot, const Tensor& gradient);
+  void accumulate(std::int32_t slot, Tensor gradient);
 
   /// Walks over all calls. With `consume`, each call is freed as soon as it has been passed.
   void run(bool consume);

@@ -31,12 +31,11 @@ void SlotTable::clear() {
   slots_ = 0;
 }
 
-RecordedCall& CallList::push_back(Call&& call) {
+RecordedCall& CallList::emplace_back(Call&& call, Slots&& inputs, Slots&& outputs) {
   if (size_ == chunks_.size() * chunk_size) chunks_.push_back(std::unique_ptr<Chunk>(new Chunk));
-  RecordedCall* record = chunks_[size_ / chunk_size]->at(size_ % chunk_size);
-  std::construct_at(record, std::move(call));
+  void* const place = chunks_[size_ / chunk_size]->at(size_ % chunk_size);
   ++size_;
-  return *record;
+  return *::new (place) RecordedCall{std::move(call), std::move(inputs), std::move(outputs)};
 }
 
 void CallList::pop_back() {

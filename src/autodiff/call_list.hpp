@@ -44,13 +44,14 @@ class SlotTable {
   std::int32_t slots_ = 0;
 };
 
+/// Numbers that a SlotTable gave to a few tensors.
+using Slots = SmallVector<std::int32_t, 2>;
+
 /// A call and the slots of its tensors.
 struct RecordedCall {
-  explicit RecordedCall(Call&& recorded) : call(std::move(recorded)) {}
-
   Call call;
-  SmallVector<std::int32_t, 2> inputs;  ///< SlotTable::none where nothing watched flows in
-  SmallVector<std::int32_t, 1> outputs;
+  Slots inputs;  ///< SlotTable::none where nothing watched flows in
+  Slots outputs;
 };
 
 /// Calls in execution order, in chunks: none moves when the list grows, so the list may grow while it is walked.
@@ -59,7 +60,7 @@ class CallList {
   std::size_t size() const { return size_; }
   RecordedCall& operator[](std::size_t i) { return *chunks_[i / chunk_size]->at(i % chunk_size); }
   const RecordedCall& operator[](std::size_t i) const { return *chunks_[i / chunk_size]->at(i % chunk_size); }
-  RecordedCall& push_back(Call&& call);
+  RecordedCall& emplace_back(Call&& call, Slots&& inputs, Slots&& outputs);
   void pop_back();
   CallList() = default;
   CallList(CallList&& other) noexcept : chunks_(std::move(other.chunks_)), size_(std::exchange(other.size_, 0)) {}

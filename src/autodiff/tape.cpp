@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "autodiff/backward.hpp"
+#include "autodiff/recorded_tape.hpp"
 #include "autodiff/tape_limits.hpp"
 #include "autodiff/variable_cell.hpp"
 #include "core/make_tensor.hpp"
@@ -48,7 +49,11 @@ const Tensor& only_target(const TensorList& targets) {
   return targets.tensors()[0];
 }
 
-Tensor value_of(const Source& source) { return source.cell() ? source.cell()->load() : source.tensor(); }
+Tensor value_of(const Source& source) {
+  if (!source.cell()) return source.tensor();
+  const PauseRecording pause;
+  return Variable(source.cell()).value();
+}
 
 }  // namespace
 
@@ -98,19 +103,26 @@ class GradientTape::Record final : public Recorder {
   void watch(const Variable& variable) {
     require_home();
     require_floating(variable.dtype());
-    see(variable, variable.cell()->load());
+    const PauseRecording pause;
+    see(variable, variable.value());
   }
 
   void record(Call&& call) override {
     if (!call.op().gradient.flows() || abandoned_.load(std::memory_order_relaxed)) return;
-    const auto is_tracked = [this](const Tensor& input) { return slots_.find(input.id()) != SlotTable::none; };
-    const auto is_float = [](const Tensor& output) { return is_floating(output.dtype()); };
-    if (std::none_of(call.inputs().begin(), call.inputs().end(), is_tracked)) return;
-    if (std::none_of(call.outputs().begin(), call.outputs().end(), is_float)) return;
-    RecordedCall& record = calls_.push_back(std::move(call));
-    for (const Tensor& input : record.call.inputs()) record.inputs.push_back(slots_.find(input.id()));
-    for (const Tensor& output : record.call.outputs())
-      record.outputs.push_back(is_float(output) ? slots_.insert(output.id()) : SlotTable::none);
+    Slots inputs, outputs;
+    bool tracked = false, differentiable = false;
+    for (const Tensor& input : call.inputs()) {
+      inputs.push_back(slots_.find(input.id()));
+      tracked |= inputs.back() != SlotTable::none;
+    }
+    if (!tracked) return;
+    for (const Tensor& output : call.outputs()) {
+      const bool is_float = is_floating(output.dtype());
+      outputs.push_back(is_float ? slots_.insert(output.id()) : SlotTable::none);
+      differentiable |= is_float;
+    }
+    if (!differentiable) return;
+    RecordedCall& record = calls_.emplace_back(std::move(call), std::move(inputs), std::move(outputs));
     strip(record.call.mutable_inputs(), record.call.op().needs.inputs);
     strip(record.call.mutable_outputs(), record.call.op().needs.outputs);
   }
@@ -146,6 +158,13 @@ class GradientTape::Record final : public Recorder {
   }
 
   std::vector<Variable> watched_variables() const { return order_; }
+  const CallList& calls() const { return calls_; }
+  std::unordered_map<std::int32_t, Variable> reads() const {
+    std::unordered_map<std::int32_t, Variable> list;
+    for (const Variable& variable : order_)
+      for (const std::int32_t slot : watched_.at(variable.cell().get())) list.emplace(slot, variable);
+    return list;
+  }
   std::size_t size() const { return calls_.size(); }
   std::size_t bytes() const {
     std::unordered_set<const detail::Storage*> kept;
@@ -160,10 +179,11 @@ class GradientTape::Record final : public Recorder {
 
  private:
   static void strip(Tensors& tensors, std::uint32_t needed) {
+    if (needed == ~0U) return;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (i < 32 ? (needed >> i & 1) != 0 : needed >> 31 != 0) continue;
       const detail::Storage* storage = tensors[i].impl().storage.get();
-      if (storage && storage->bytes > strip_above_bytes) tensors[i] = detail::without_data(tensors[i]);
+      if (!storage || storage->bytes <= strip_above_bytes) continue;
+      if ((needed >> std::min<std::size_t>(i, 31) & 1) == 0) tensors[i] = detail::without_data(tensors[i]);
     }
   }
 
@@ -175,10 +195,10 @@ class GradientTape::Record final : public Recorder {
   }
 
   /// A tensor has one slot, a Variable one for each value that was read.
-  std::vector<std::int32_t> slots_of(const Source& source) const {
+  Slots slots_of(const Source& source) const {
     if (!source.cell()) return {slots_.find(source.tensor().id())};
     const auto found = watched_.find(source.cell().get());
-    return found == watched_.end() ? std::vector<std::int32_t>{} : found->second;
+    return found == watched_.end() ? Slots{} : found->second;
   }
 
   TapeOptions options_;
@@ -187,7 +207,7 @@ class GradientTape::Record final : public Recorder {
   std::atomic<bool> abandoned_ = false;
   SlotTable slots_;
   CallList calls_;
-  std::unordered_map<const Variable::Cell*, std::vector<std::int32_t>> watched_;
+  std::unordered_map<const Variable::Cell*, Slots> watched_;
   std::vector<Variable> order_;  ///< the watched Variables, in the order of their first reads; keeps the cells alive
 };
 
@@ -197,6 +217,7 @@ std::vector<Tensor> GradientTape::Record::gradients(const TensorList& targets, c
   for (const Source& source : sources)
     for (const std::int32_t slot : slots_of(source)) source_slots.push_back(slot);
 
+  const SinkScope scope("gradients");
   const Tensors& seeds = options.output_gradients.tensors();
   Backward walk(calls_, slots_.size(), source_slots);
   for (std::size_t i = 0; i < targets.tensors().size(); ++i) {
@@ -321,5 +342,7 @@ void GradientTape::reset(Where where) {
 std::vector<Variable> GradientTape::watched_variables() const { return record_->watched_variables(); }
 std::size_t GradientTape::size() const { return record_->size(); }
 std::size_t GradientTape::bytes() const { return record_->bytes(); }
+
+RecordedTape::RecordedTape(const GradientTape& tape) : calls(tape.record_->calls()), reads(tape.record_->reads()) {}
 
 }  // namespace tapestry

@@ -1,5 +1,7 @@
 #include "tapestry/variable.hpp"
 
+#include <optional>
+
 #include "autodiff/variable_cell.hpp"
 #include "backend/backend.hpp"
 #include "dispatch/recorder.hpp"
@@ -19,17 +21,37 @@ Tensor fitting(const Variable::Cell& cell, const In& value, std::string_view wha
                      value.is_number() ? "a number" : to_string(given.dtype()) + to_string(given.shape()), problem),
         value.where());
   };
-  if (given.shape() != cell.spec.shape) refuse("; the shapes must be equal");
+  if (!can_be(given.shape(), cell.spec.shape)) refuse("; the shapes must be equal");
   if (given.dtype() == cell.spec.dtype) return given;
   if (is_floating(given.dtype()) && !is_floating(cell.spec.dtype))
     refuse("; a float does not turn into a whole number");
   return given.cast(cell.spec.dtype, value.where());
 }
 
+/// Opens the cells' values for writing, each inside the other, so that none is read until `change` has run.
+void modify_all(std::span<const Variable> variables, Tensors& opened, const std::function<void()>& change) {
+  if (variables.empty()) return change();
+  variables.front().cell()->modify([&](const Tensor& value) {
+    opened.push_back(value);
+    modify_all(variables.subspan(1), opened, change);
+  });
+}
+
+/// The graph in which an assignment becomes an operation; nullptr when it happens now.
+Sink* sink_for(const In& value) {
+  Sink* open = open_sink();
+  return open ? open : sink_of(value.tensor());
+}
+
 }  // namespace
+
+void Variable::Cell::throw_uninitialized() const {
+  throw FailedPreconditionError(detail::join("Attempting to use uninitialized value ", name));
+}
 
 void Variable::Cell::modify(const std::function<void(const Tensor&)>& change) {
   const std::lock_guard lock(mutex_);
+  if (!value_) throw_uninitialized();
   const bool shared =
       value_.impl().references.is_shared() || value_.impl().storage->references.is_shared() || !value_.is_contiguous();
   Tensor next;
@@ -43,39 +65,68 @@ void Variable::Cell::modify(const std::function<void(const Tensor&)>& change) {
   value_ = std::move(next);
 }
 
+void Variable::Cell::copy_from(const Tensor& value) {
+  if (!is_initialized()) store(detail::make_tensor(spec.dtype, spec.shape, device));
+  modify([&](const Tensor& next) { backend_of(device).copy(value, next); });
+}
+
+void update_in_place(Update formula, std::span<const double> numbers, const Tensor& gradient,
+                     std::span<const Variable> variable_and_slots) {
+  Tensors opened;
+  modify_all(variable_and_slots, opened, [&] {
+    const std::span<const Tensor> slots(opened.begin() + 1, opened.end());
+    backend_of(gradient.device()).update(formula, numbers, gradient, slots, opened[0]);
+  });
+}
+
 Variable::Variable(const Init& initial_value, const VariableOptions& options, Where where)
     : cell_(std::make_shared<Cell>()) {
   Tensor value = initial_value.tensor({}, where);
-  if (options.dtype != DType::unknown) value = value.cast(options.dtype, where);
+  if (!value) throw InvalidArgumentError("initial_value must be specified.", where);
+  Sink* const graph = open_sink() ? open_sink() : sink_of(value);
+  if (options.dtype != DType::unknown && options.dtype != value.dtype()) {
+    std::optional<ExecuteNow> now;
+    if (!value.is_symbolic()) now.emplace();
+    value = value.cast(options.dtype, where);
+  }
+  if (!value.shape().is_known() || value.dtype() == DType::unknown)
+    throw InvalidArgumentError(detail::join("initial_value must have a shape specified: ", value.shape()), where);
   cell_->name = options.name;
   cell_->trainable = options.trainable;
   cell_->spec = value.spec();
   cell_->device = value.device();
-  cell_->store(value);
+  if (!value.is_symbolic()) cell_->store(value);
+  if (graph) graph->declare(*this, value, where);
 }
 
 Tensor Variable::value() const {
-  Tensor value = cell_->load();
+  Tensor value = open_sink() ? open_sink()->read(*this, {}) : cell_->load();
   tell_read(recorders(), *this, value);
   return value;
 }
 
 Tensor Variable::assign(In value) {
-  Tensor next = fitting(*cell_, value, "assign").to(cell_->device, value.where());
+  Tensor next = fitting(*cell_, value, "assign");
+  if (Sink* graph = sink_for(value)) return graph->assign(*this, Assign::set, next, value.where());
+  next = next.to(cell_->device, value.where());
   cell_->store(next);
   return next;
 }
 
 Tensor Variable::assign_add(In delta) {
+  const Tensor change = fitting(*cell_, delta, "assign_add");
+  if (Sink* graph = sink_for(delta)) return graph->assign(*this, Assign::add, change, delta.where());
   const PauseRecording pause;
-  Tensor next = add(In(cell_->load(), delta.where()), In(fitting(*cell_, delta, "assign_add"), delta.where()));
+  Tensor next = add(In(cell_->load(), delta.where()), In(change, delta.where()));
   cell_->store(next);
   return next;
 }
 
 Tensor Variable::assign_sub(In delta) {
+  const Tensor change = fitting(*cell_, delta, "assign_sub");
+  if (Sink* graph = sink_for(delta)) return graph->assign(*this, Assign::subtract, change, delta.where());
   const PauseRecording pause;
-  Tensor next = subtract(In(cell_->load(), delta.where()), In(fitting(*cell_, delta, "assign_sub"), delta.where()));
+  Tensor next = subtract(In(cell_->load(), delta.where()), In(change, delta.where()));
   cell_->store(next);
   return next;
 }
@@ -86,6 +137,7 @@ DType Variable::dtype() const { return cell_->spec.dtype; }
 Device Variable::device() const { return cell_->device; }
 bool Variable::trainable() const { return cell_->trainable; }
 
-In::In(const Variable& variable, const char* file, int line) : own_(variable.value()), where_{file, line} {}
+In::In(const Variable& variable, const char* file, int line)
+    : own_(variable.value()), variable_(&variable), where_{file, line} {}
 
 }  // namespace tapestry

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "core/make_tensor.hpp"
@@ -16,10 +17,15 @@ struct Variable::Cell {
   Spec spec;
   Device device;
 
-  /// A consistent value while other threads assign.
+  /// A consistent value while other threads assign. Throws FailedPreconditionError before the first.
   Tensor load() const {
     const std::lock_guard lock(mutex_);
+    if (!value_) throw_uninitialized();
     return value_;
+  }
+  bool is_initialized() const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<bool>(value_);
   }
   /// The cell gets a handle of its own: what a tape knows of the given tensor is no history of the Variable.
   void store(const Tensor& value) {
@@ -28,13 +34,25 @@ struct Variable::Cell {
     std::swap(value_, own);
   }
 
+  /// As `store`, for a value whose memory somebody else will use again.
+  void copy_from(const Tensor& value);
+
   /// Lets `change` write the elements in place, on memory that nobody else reads: a value that is still held elsewhere
   /// is copied first. The value becomes a new tensor, with an id of its own.
   void modify(const std::function<void(const Tensor&)>& change);
 
  private:
+  [[noreturn]] void throw_uninitialized() const;
+
   mutable std::mutex mutex_;
   Tensor value_;
 };
+
+enum class Update : std::uint8_t;
+
+/// One step of an optimizer in one pass: changes a Variable and its slots, the Variables behind it, in place. The
+/// numbers are those of the formula in backend/functors.hpp.
+void update_in_place(Update formula, std::span<const double> numbers, const Tensor& gradient,
+                     std::span<const Variable> variable_and_slots);
 
 }  // namespace tapestry

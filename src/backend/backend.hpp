@@ -11,6 +11,8 @@
 
 namespace tapestry {
 
+struct Program;
+
 enum class Reduce : std::uint8_t { sum, mean, prod, max, min, any_true, all_true };
 enum class ArgReduce : std::uint8_t { max, min };
 enum class Scan : std::uint8_t { sum, prod };
@@ -56,10 +58,13 @@ class Backend : public detail::Allocator {
   virtual void copy(const Tensor& x, const Tensor& y) = 0;
   /// y = f(x; alpha), of one shape and dtype (but see `result_dtype` in functors.hpp: predicates write bool).
   virtual void unary(Unary f, const Tensor& x, double alpha, const Tensor& y) = 0;
-  /// y = f(a, b; alpha), a and b of one dtype, broadcast to y's shape.
+  /// y = f(a, b; alpha), a and b of one dtype, broadcast to y's shape. y may be a itself.
   virtual void binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) = 0;
   /// y = f(a, b, c), broadcast to y's shape; for Ternary::select a is bool, all others are of y's dtype.
   virtual void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) = 0;
+  /// Several of these and of `copy` together; the inputs are broadcast to the outputs, which are of one shape. By
+  /// default each instruction is a call of its family, with the same bits.
+  virtual void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 
   /// y = x reduced along the axes whose bit is set in `axes`; y's shape has those axes left out or as 1. Over nothing:
   /// sum 0, prod 1, mean NaN, max and min the lowest and highest value (-inf, inf), any_true false, all_true true. NaN
@@ -103,11 +108,14 @@ class Backend : public detail::Allocator {
   virtual void softmax(const Tensor& x, bool logarithm, const Tensor& y) = 0;
   /// dx = (g - sum(g * y)) * y, or for the logarithm g - exp(y) * sum(g), over the last axis.
   virtual void softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) = 0;
-  /// y = (x - mean) * rstd over the last axis, rstd = 1 / sqrt(variance + epsilon) (population variance, two passes);
-  /// mean and rstd have x's shape with the last axis 1.
-  virtual void normalize(const Tensor& x, double epsilon, const Tensor& y, const Tensor& mean, const Tensor& rstd) = 0;
-  /// dx of `normalize` from its output and rstd: rstd * (g - mean(g) - y * mean(g * y)).
-  virtual void normalize_grad(const Tensor& y, const Tensor& rstd, const Tensor& g, const Tensor& dx) = 0;
+  /// y = n * scale + offset, n = (x - mean) * rstd over the last axis, rstd = 1 / sqrt(variance + epsilon) (population
+  /// variance, two passes). mean and rstd have x's shape with the last axis 1, scale and offset that axis alone.
+  virtual void normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
+                         const Tensor& mean, const Tensor& rstd) = 0;
+  /// The gradients of `normalize` from its mean and rstd. With h = g * scale, dx = rstd * (h - mean(h) - n * mean(h *
+  /// n)); dscale and doffset are the sums of g * n and of g over all rows.
+  virtual void normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd,
+                              const Tensor& g, const Tensor& dx, const Tensor& dscale, const Tensor& doffset) = 0;
 
   /// NHWC images and HWIO filters, float types.
   virtual void conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) = 0;

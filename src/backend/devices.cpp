@@ -102,15 +102,22 @@ std::vector<Device> devices() {
 
 std::string cuda_status() { return "CUDA is not available: this build of Tapestry has no CUDA backend"; }
 
-Backend& backend_of(Device device) {
-  static Backend& cpu_backend = *backend_or_null(0);  // the common case, without asking how many devices there are
-  if (device == cpu()) return cpu_backend;
+namespace {
+
+[[gnu::noinline]] Backend& backend_of_any(Device device) {
   Backend* backend = backend_or_null(device.kind());
   if (backend && device.index() >= 0 && device.index() < backend->device_count()) return *backend;
   std::string available;
   for (const Device each : devices()) available += (available.empty() ? "" : ", ") + tensorflow_name(each);
   throw InvalidArgumentError(detail::join("There is no device ", tensorflow_name(device), "; available devices: ",
                                           available, device.kind() == gpu_kind ? ". " + cuda_status() : std::string()));
+}
+
+}  // namespace
+
+Backend& backend_of(Device device) {
+  static Backend& cpu_backend = *backend_or_null(0);  // the common case, without asking how many devices there are
+  return device == cpu() ? cpu_backend : backend_of_any(device);
 }
 
 int register_backend(std::unique_ptr<Backend> backend) {

@@ -74,7 +74,15 @@ struct ReturnAtThreadExit {
   }
 };
 
-void refill(std::size_t index, FreeList& list) {
+void* take(FreeList& list) {
+  Block* block = list.head;
+  list.head = block->next;
+  --list.count;
+  return block;
+}
+
+/// Takes from a list that is empty.
+[[gnu::noinline]] void* refill_and_take(std::size_t index, FreeList& list) {
   thread_local ReturnAtThreadExit registered;
   static_cast<void>(registered);
   {
@@ -89,13 +97,14 @@ void refill(std::size_t index, FreeList& list) {
       ++list.count;
     }
   }
-  if (list.head) return;
+  if (list.head) return take(list);
   const std::size_t size = (index + 1) * granule;
   auto* slab = static_cast<std::byte*>(::operator new (slab_bytes, std::align_val_t{granule}));
   for (std::size_t at = 0; at + size <= slab_bytes; at += size) {
     list.head = ::new (slab + at) Block{list.head};
     ++list.count;
   }
+  return take(list);
 }
 
 }  // namespace
@@ -104,11 +113,8 @@ void* pool_allocate(std::size_t bytes) {
   const std::size_t index = (bytes - 1) / granule;
   FreeList& list = free_lists[index];
   if (!list.head) [[unlikely]]
-    refill(index, list);
-  Block* block = list.head;
-  list.head = block->next;
-  --list.count;
-  return block;
+    return refill_and_take(index, list);
+  return take(list);
 }
 
 void pool_free(void* block, std::size_t bytes) noexcept {

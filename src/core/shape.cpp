@@ -37,10 +37,16 @@ Shape::Shape(std::span<const std::int64_t> sizes, Where where) {
         detail::join("Shape ", *this, " is too large: the product of its sizes exceeds 2^63 - 1"), where);
 }
 
+Shape Shape::unknown_rank() {
+  Shape shape;
+  shape.rank_ = -1;
+  return shape;
+}
+
 std::int64_t Shape::size() const { return is_known() ? product(*this) : -1; }
 
 bool Shape::is_known() const {
-  return std::none_of(begin(), end(), [](std::int64_t size) { return size < 0; });
+  return has_rank() && std::none_of(begin(), end(), [](std::int64_t size) { return size < 0; });
 }
 
 std::int64_t Shape::dim(std::int64_t axis) const { return (*this)[normalize_axis(axis, rank_)]; }
@@ -61,6 +67,7 @@ void Shape::erase(int i) {
 }
 
 std::string to_string(const Shape& shape) {
+  if (!shape.has_rank()) return "<unknown>";
   std::string text = "[";
   for (const std::int64_t size : shape) {
     if (text.size() > 1) text += ',';
@@ -70,6 +77,14 @@ std::string to_string(const Shape& shape) {
 }
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << to_string(shape); }
+
+bool can_be(const Shape& shape, const Shape& known) {
+  if (!shape.has_rank()) return true;
+  if (shape.rank() != known.rank()) return false;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (shape[i] >= 0 && shape[i] != known[i]) return false;
+  return true;
+}
 
 int normalize_axis(std::int64_t axis, int rank) {
   if (axis < -rank || axis >= rank)

@@ -23,11 +23,10 @@ std::int64_t next_id() {
 }
 
 Intrusive<TensorImpl> make_impl(DType dtype, const Shape& shape, Device device) {
-  Intrusive<TensorImpl> impl(::new (pool_allocate(sizeof(TensorImpl))) TensorImpl);
+  Intrusive<TensorImpl> impl(::new (pool_allocate(sizeof(TensorImpl))) TensorImpl(shape));
   impl->dtype = dtype;
   impl->device = device;
   impl->id = next_id();
-  impl->shape = shape;
   return impl;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 
 #include "core/make_tensor.hpp"
 #include "tapestry/data.hpp"
@@ -62,7 +63,7 @@ Tensor pixels(const Tensor& images) {
 
 }  // namespace
 
-Dataset mnist(const fs::path& dir, Split split, Where where) {
+Dataset mnist(const std::string& dir, Split split, Where where) {
   const std::size_t first = split == Split::train ? 0 : 2;
   const fs::path image_path = find(dir, files[first], where), label_path = find(dir, files[first + 1], where);
   const Tensor images = read_idx(image_path, where), labels = read_idx(label_path, where);

@@ -7,6 +7,7 @@ namespace {
 
 // Constant-initialised, so that access needs no guard.
 constinit thread_local Where site_override __attribute__((tls_model("initial-exec"))) = {};
+constinit thread_local Sink* current_sink __attribute__((tls_model("initial-exec"))) = nullptr;
 
 /// Which inputs were C++ numbers. Only calls with a fixed, small number of inputs have any.
 struct Numbers {
@@ -45,16 +46,24 @@ Tensor number_as(const Tensor& number, DType type) {
   return constant;
 }
 
+/// Whether there is nothing to promote or to move, as nearly always: tensors of one element type, which the op takes,
+/// on one device.
+bool are_alike(const Op& op, const Tensors& inputs, Numbers numbers) {
+  if (inputs.empty() || numbers.bits != 0) return false;
+  const detail::TensorImpl& first = inputs[0].impl();
+  for (const Tensor& input : inputs) {
+    const detail::TensorImpl& impl = input.impl();
+    if (impl.dtype != first.dtype || impl.device != first.device) return false;
+  }
+  return op.promotion.kind != Promotion::Kind::floating || is_floating(first.dtype);
+}
+
 void promote_inputs(const Op& op, Tensors& inputs, Numbers numbers, Where where) {
   const bool promotes = op.promotion.kind != Promotion::Kind::none;
   const std::size_t first = promotes ? static_cast<std::size_t>(op.promotion.first) : inputs.size();
   for (std::size_t i = 0; i < first; ++i)
     if (numbers.has(i)) inputs[i] = number_as(inputs[i], literal_type(inputs[i]));
   if (first >= inputs.size()) return;
-  bool alike =
-      numbers.bits == 0 && (op.promotion.kind != Promotion::Kind::floating || is_floating(inputs[first].dtype()));
-  for (std::size_t i = first + 1; i < inputs.size(); ++i) alike &= inputs[i].dtype() == inputs[first].dtype();
-  if (alike) return;
   const DType type = promoted_type(op, inputs, numbers);
   for (std::size_t i = first; i < inputs.size(); ++i)
     if (inputs[i].dtype() != type)
@@ -98,10 +107,10 @@ void run_on_host(const Op& op, Call& call, const Specs& specs, Device device) {
   for (Tensor& output : call.mutable_outputs()) output = output.to(device, call.where());
 }
 
-/// Runs one op; `call` has its inputs promoted and gets its outputs.
-void execute(const Op& op, Call& call, Device device) {
-  const Specs specs = op.infer(call);
-  require_values(op, call);
+}  // namespace
+
+void execute(Call& call, const Specs& specs, Device device) {
+  const Op& op = call.op();
   if (op.view) {
     call.mutable_outputs().push_back(op.view(call, specs[0]));
   } else if (op.forward) [[likely]] {
@@ -116,14 +125,26 @@ void execute(const Op& op, Call& call, Device device) {
   }
 }
 
-/// Runs a call that has its inputs: promotes them, checks their devices and computes the outputs.
-void perform(Call& call, Numbers numbers) {
+namespace {
+
+bool has_unknown_type(const Tensors& inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.dtype() == DType::unknown; });
+}
+
+/// Runs a call that has its inputs, or makes it a node of a graph: promotes the inputs, checks their devices and
+/// computes the outputs.
+void perform(Call& call, Numbers numbers, Sink* sink) {
   const Op& op = call.op();
   try {
     Tensors& inputs = call.mutable_inputs();
-    if (op.promotion.kind != Promotion::Kind::none || numbers.bits != 0)
-      promote_inputs(op, inputs, numbers, call.where());
-    execute(op, call, common_device(inputs, numbers, call.attrs()));
+    const bool alike = are_alike(op, inputs, numbers);
+    if (sink && has_unknown_type(inputs)) return sink->add(call, numbers.bits);
+    if (!alike) promote_inputs(op, inputs, numbers, call.where());
+    if (sink) return sink->add(call, 0);
+    const Device device = alike ? inputs[0].device() : common_device(inputs, numbers, call.attrs());
+    const Specs specs = op.infer(call);
+    require_values(op, call);
+    execute(call, specs, device);
   } catch (Error& error) {
     error.locate(op.name, call.where());
     throw;
@@ -137,7 +158,7 @@ void perform(Call& call, Numbers numbers) {
 }  // namespace
 
 Recorders& recorders() {
-  thread_local Recorders list;
+  thread_local Recorders list __attribute__((tls_model("initial-exec")));
   return list;
 }
 
@@ -158,15 +179,36 @@ CallSiteScope::CallSiteScope(Where where) : saved_(site_override) {
   if (!site_override) site_override = where;
 }
 CallSiteScope::~CallSiteScope() { site_override = saved_; }
+Where CallSiteScope::current() { return site_override; }
+
+Sink*& open_sink() { return current_sink; }
+
+namespace {
+
+/// The graph that a call belongs to; nullptr when it is to be executed. In an open graph, what has values only is
+/// executed all the same, unless a run of the graph could give another result than now.
+Sink* sink_for(const Op& op, const Tensors& inputs) {
+  Sink* sink = nullptr;
+  for (const Tensor& input : inputs)
+    if (sink_of(input)) sink = current_sink ? current_sink : sink_of(input);
+  return sink || !current_sink || !(inputs.empty() || op.stateful) ? sink : current_sink;
+}
+
+}  // namespace
 
 Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs, std::string_view name) {
-  Call call(op, {}, attrs, site_override ? site_override : inputs.begin()->where(), name);
+  const Where where = site_override ? site_override : inputs.begin()->where();
+  Call call(op, Tensors(inputs.begin(), inputs.end()), attrs, where, name);
   Numbers numbers;
-  for (const In& input : inputs) {
-    if (input.is_number()) numbers.bits |= 1U << call.inputs().size();
-    call.mutable_inputs().push_back(input.tensor());
-  }
-  perform(call, numbers);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs.begin()[i].is_number()) numbers.bits |= 1U << i;
+  Sink* const sink = sink_for(op, call.inputs());
+  // Outside the scope of its graph a symbolic tensor brings the Variables beside it into the graph.
+  if (sink && !current_sink) [[unlikely]]
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (const Variable* variable = (inputs.begin() + i)->variable())
+        call.mutable_inputs()[i] = sink->read(*variable, call.where());
+  perform(call, numbers, sink);
   if (recorders().empty()) return std::move(call.mutable_outputs()[0]);
   Tensor output = call.output();
   tell_recorders(std::move(call));
@@ -174,8 +216,13 @@ Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs,
 }
 
 Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::string_view name, Where where) {
+  return apply_all(op, inputs, 0, attrs, name, where);
+}
+
+Tensors apply_all(const Op& op, const Tensors& inputs, std::uint32_t numbers, const Attrs& attrs, std::string_view name,
+                  Where where) {
   Call call(op, inputs, attrs, site_override ? site_override : where, name);
-  perform(call, {});
+  perform(call, {numbers}, sink_for(op, inputs));
   if (recorders().empty()) return std::move(call.mutable_outputs());
   Tensors outputs = call.outputs();
   tell_recorders(std::move(call));

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "backend/program.hpp"
 #include "tapestry/op.hpp"
 
 namespace tapestry {
@@ -28,6 +29,12 @@ std::string text_of(const AttrValue& value) {
           return "\"" + v + "\"";
         } else if constexpr (std::is_same_v<T, Closure>) {
           return "function";
+        } else if constexpr (std::is_same_v<T, Tensor>) {
+          return detail::join("tensor ", to_string(v.dtype()), v.shape());
+        } else if constexpr (std::is_same_v<T, VariablesRef>) {
+          return "variables";
+        } else if constexpr (std::is_same_v<T, ProgramRef>) {
+          return to_string(*v);
         } else {
           using std::to_string;
           return to_string(v);
@@ -41,6 +48,9 @@ std::string text_of(const AttrValue& value) {
 Attrs::Attrs(std::initializer_list<Attr> items)
     : list_(items.size() == 0 ? nullptr : std::make_shared<const SmallVector<Attr, 2>>(items)) {}
 
+Attrs::Attrs(const std::vector<Attr>& items)
+    : list_(items.empty() ? nullptr : std::make_shared<const SmallVector<Attr, 2>>(items)) {}
+
 const AttrValue* Attrs::find(std::string_view name) const {
   const Attr* attr = std::find_if(begin(), end(), [&](const Attr& each) { return each.name == name; });
   return attr == end() ? nullptr : &attr->value;
@@ -51,8 +61,20 @@ void Attrs::throw_missing(std::string_view name) {
 }
 
 bool operator==(const Attrs& a, const Attrs& b) {
-  return a.list_ == b.list_ || std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Attr& x, const Attr& y) {
-           return x.name == y.name && x.value == y.value;
+  const auto same_value = []<class T>(const T& x, const T& y) {
+    if constexpr (std::is_same_v<T, Tensor>) {
+      return x.is(y);
+    } else {
+      return x == y;
+    }
+  };
+  return a.list_ == b.list_ || std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const Attr& x, const Attr& y) {
+           return x.name == y.name && x.value.index() == y.value.index() &&
+                  std::visit(
+                      [&](const auto& value) {
+                        return same_value(value, std::get<std::remove_cvref_t<decltype(value)>>(y.value));
+                      },
+                      x.value);
          });
 }
 

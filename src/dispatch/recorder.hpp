@@ -4,6 +4,64 @@
 
 namespace tapestry {
 
+/// How a Variable changes.
+enum class Assign : std::uint8_t { set, add, subtract };
+
+/// Where calls go that are not to be executed now: a graph under construction.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  /// Makes the call a node and gives it symbolic outputs. `numbers`: the inputs (bits 0, 1, ...) that are C++ numbers
+  /// whose element type cannot be told yet, because that of another input is unknown.
+  virtual void add(Call& call, std::uint32_t numbers) = 0;
+  /// The value that a Variable will have.
+  virtual Tensor read(const Variable& variable, Where where) = 0;
+  /// Changes a Variable when the graph runs; returns the new value.
+  virtual Tensor assign(const Variable& variable, Assign kind, const Tensor& value, Where where) = 0;
+  /// A Variable was made while the graph was open.
+  virtual void declare(const Variable& variable, const Tensor& initial_value, Where where) = 0;
+  /// New nodes get names in a scope of that name; returns what `leave_scope` wants.
+  virtual std::string enter_scope(std::string_view name) = 0;
+  virtual void leave_scope(std::string outer) = 0;
+};
+
+/// The graph that this thread has opened last; nullptr outside all scopes.
+Sink*& open_sink();
+/// The graph that a tensor belongs to; nullptr for one that has a value.
+inline Sink* sink_of(const Tensor& tensor) {
+  return tensor && tensor.impl().origin ? &tensor.impl().origin->sink() : nullptr;
+}
+
+/// While it lives, the nodes that this thread adds to the open graph, if any, have names in that scope.
+class SinkScope {
+ public:
+  explicit SinkScope(std::string_view name) : sink_(open_sink()) {
+    if (sink_) outer_ = sink_->enter_scope(name);
+  }
+  ~SinkScope() {
+    if (sink_) sink_->leave_scope(std::move(outer_));
+  }
+  SinkScope(const SinkScope&) = delete;
+  SinkScope& operator=(const SinkScope&) = delete;
+
+ private:
+  Sink* sink_;
+  std::string outer_;
+};
+
+/// While it lives, ops of this thread are executed, whatever graph is open: what an optimizer remembers is made once,
+/// and not at every run of a graph.
+class ExecuteNow {
+ public:
+  ExecuteNow() : saved_(std::exchange(open_sink(), nullptr)) {}
+  ~ExecuteNow() { open_sink() = saved_; }
+  ExecuteNow(const ExecuteNow&) = delete;
+  ExecuteNow& operator=(const ExecuteNow&) = delete;
+
+ private:
+  Sink* saved_;
+};
+
 /// Whoever listens to the ops of a thread: gradient tapes, traces.
 class Recorder {
  public:
@@ -13,6 +71,14 @@ class Recorder {
   /// When a Variable's value is read. The recorder may put another in its place, which those outside it then see.
   virtual void read(const Variable& variable, Tensor& value) = 0;
 };
+
+/// As `apply_all`; the inputs whose bits are set were C++ numbers.
+Tensors apply_all(const Op& op, const Tensors& inputs, std::uint32_t numbers, const Attrs& attrs, std::string_view name,
+                  Where where);
+
+/// Computes the outputs of a call, which are like the specs: the innermost part of the door, for inputs that have been
+/// promoted and checked.
+void execute(Call& call, const Specs& specs, Device device);
 
 /// The recorders of this thread, outermost first.
 using Recorders = SmallVector<Recorder*, 4>;
@@ -41,6 +107,8 @@ class CallSiteScope {
  public:
   explicit CallSiteScope(Where where);
   ~CallSiteScope();
+  /// The place that counts now; empty when no such scope is open.
+  static Where current();
   CallSiteScope(const CallSiteScope&) = delete;
   CallSiteScope& operator=(const CallSiteScope&) = delete;
 

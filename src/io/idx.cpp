@@ -59,7 +59,7 @@ Type type_of_code(int code) {
 
 class Reader {
  public:
-  Reader(const std::filesystem::path& path, Where where) : file_(path, where), where_(where) {}
+  Reader(const std::string& path, Where where) : file_(path, where), where_(where) {}
 
   Tensor read() {
     read_header();
@@ -126,6 +126,6 @@ class Reader {
 
 }  // namespace
 
-Tensor read_idx(const std::filesystem::path& path, Where where) { return Reader(path, where).read(); }
+Tensor read_idx(const std::string& path, Where where) { return Reader(path, where).read(); }
 
 }  // namespace tapestry::data

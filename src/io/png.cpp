@@ -10,6 +10,7 @@
 
 #include "core/make_tensor.hpp"
 #include "io/file.hpp"
+#include "io/png.hpp"
 
 namespace tapestry {
 namespace {
@@ -54,7 +55,7 @@ Bytes packed_rows(const std::uint8_t* pixels, std::size_t rows, std::size_t row_
 
 }  // namespace
 
-void write_png(const std::filesystem::path& path, const Tensor& image, Where where) {
+std::vector<std::byte> io::encode_png(const Tensor& image, Where where) {
   const Shape& shape = image.shape();
   const bool color = shape.rank() == 3;
   if (image.dtype() != uint8 || !(shape.rank() == 2 || (color && shape[2] == 3)) || shape.size() <= 0)
@@ -73,7 +74,11 @@ void write_png(const std::filesystem::path& path, const Tensor& image, Where whe
   append_chunk(out, "IDAT",
                packed_rows(host.data<std::uint8_t>(), height, std::size_t{width} * (color ? 3 : 1), where));
   append_chunk(out, "IEND", {});
-  io::write_file(path, out, where);
+  return out;
+}
+
+void write_png(const std::string& path, const Tensor& image, Where where) {
+  io::write_file(path, io::encode_png(image, where), where);
 }
 
 }  // namespace tapestry

@@ -13,10 +13,9 @@ namespace {
 TAPESTRY_OP(sigmoid_grad_op){{
     .name = "SigmoidGrad",
     .infer = broadcast_of<float_types>,
-    .forward =
-        [](Backend& backend, const Call& call) {
-          backend.binary(Binary::sigmoid_grad, call.input(1), call.input(0), 0, call.output());
-        },
+    .forward = elementwise([](const Call&) -> Elementwise {
+      return {.function = Binary::sigmoid_grad, .inputs = {1, 0}};
+    }),
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor &y = call.input(0), &dy = call.input(1);
       return wanted(
@@ -34,10 +33,9 @@ TAPESTRY_OP(sigmoid_grad_op){{
 TAPESTRY_OP(tanh_grad_op){{
     .name = "TanhGrad",
     .infer = broadcast_of<float_types>,
-    .forward =
-        [](Backend& backend, const Call& call) {
-          backend.binary(Binary::tanh_grad, call.input(1), call.input(0), 0, call.output());
-        },
+    .forward = elementwise([](const Call&) -> Elementwise {
+      return {.function = Binary::tanh_grad, .inputs = {1, 0}};
+    }),
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor &y = call.input(0), &dy = call.input(1);
       return wanted(
@@ -108,11 +106,9 @@ TAPESTRY_OP(elu_grad_op){{
 TAPESTRY_OP(leaky_relu_grad_op){{
     .name = "LeakyReluGrad",
     .infer = broadcast_of<float_types>,
-    .forward =
-        [](Backend& backend, const Call& call) {
-          backend.binary(Binary::leaky_relu_grad, call.input(0), call.input(1), call.attr<double>("alpha"),
-                         call.output());
-        },
+    .forward = elementwise([](const Call& call) -> Elementwise {
+      return {.function = Binary::leaky_relu_grad, .number = call.attr<double>("alpha")};
+    }),
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {apply(call.op(), {g, call.input(1)}, call.attrs()), Tensor()};
     },
@@ -136,10 +132,9 @@ namespace {
 TAPESTRY_OP(leaky_relu_op){{
     .name = "LeakyRelu",
     .infer = same_shape_of<float_types>,
-    .forward =
-        [](Backend& backend, const Call& call) {
-          backend.unary(Unary::leaky_relu, call.input(0), call.attr<double>("alpha"), call.output());
-        },
+    .forward = elementwise([](const Call& call) -> Elementwise {
+      return {.function = Unary::leaky_relu, .number = call.attr<double>("alpha")};
+    }),
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {apply(leaky_relu_grad_op, {g, call.input(0)}, call.attrs())};
     },
@@ -165,11 +160,9 @@ Tensor gelu_tanh_slope(const Tensor& x) {
 TAPESTRY_OP(gelu_op){{
     .name = "Gelu",
     .infer = same_shape_of<float_types>,
-    .forward =
-        [](Backend& backend, const Call& call) {
-          const Unary f = call.attr<bool>("approximate") ? Unary::gelu_tanh : Unary::gelu;
-          backend.unary(f, call.input(0), 0, call.output());
-        },
+    .forward = elementwise([](const Call& call) -> Elementwise {
+      return {.function = call.attr<bool>("approximate") ? Unary::gelu_tanh : Unary::gelu};
+    }),
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor& x = call.input(0);
       return {g * (call.attr<bool>("approximate") ? gelu_tanh_slope(x) : gelu_slope(x))};

@@ -69,6 +69,7 @@ TAPESTRY_OP(concat_grad_op){{
     },
     .needs = needs_nothing,
     .shape_inputs = ~1U,
+    .outputs = -1,
 }};
 
 TAPESTRY_OP(concat_op){{
@@ -131,28 +132,28 @@ TAPESTRY_OP(stack_op){{
     .needs = needs_nothing,
 }};
 
-TAPESTRY_OP(unstack_op){{
-    .name = "Unpack",
-    .infer = [](const Call& call) -> Specs {
-      const Tensor& x = call.input(0);
-      const int axis = axis_of(call);
-      if (x.shape()[axis] < 0)
-        throw InvalidArgumentError(detail::join("Cannot infer argument `num` from shape ", x.shape()));
-      Shape shape = x.shape();
-      shape.erase(axis);
-      return Specs(static_cast<std::size_t>(x.shape()[axis]), Spec{x.dtype(), shape});
-    },
-    .forward =
-        [](Backend& backend, const Call& call) {
-          const int axis = axis_of(call);
-          for (std::size_t i = 0; i < call.outputs().size(); ++i)
-            backend.copy(view_at(call.input(0), axis, static_cast<std::int64_t>(i)), call.output(i));
-        },
-    .gradient = [](const Call& call, const Tensors& g) -> Tensors {
-      return {stack(with_zeros(call, g), call.attr<std::int64_t>("axis"))};
-    },
-    .needs = needs_nothing,
-}};
+TAPESTRY_OP(unstack_op){
+    {.name = "Unpack",
+     .infer = [](const Call& call) -> Specs {
+       const Tensor& x = call.input(0);
+       const int axis = axis_of(call);
+       if (x.shape()[axis] < 0)
+         throw InvalidArgumentError(detail::join("Cannot infer argument `num` from shape ", x.shape()));
+       Shape shape = x.shape();
+       shape.erase(axis);
+       return Specs(static_cast<std::size_t>(x.shape()[axis]), Spec{x.dtype(), shape});
+     },
+     .forward =
+         [](Backend& backend, const Call& call) {
+           const int axis = axis_of(call);
+           for (std::size_t i = 0; i < call.outputs().size(); ++i)
+             backend.copy(view_at(call.input(0), axis, static_cast<std::int64_t>(i)), call.output(i));
+         },
+     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+       return {stack(with_zeros(call, g), call.attr<std::int64_t>("axis"))};
+     },
+     .needs = needs_nothing,
+     .outputs = -1}};
 
 // ---- split --------------------------------------------------------------------------------------------------------
 
@@ -215,6 +216,7 @@ Op splitting_op(const char* name) {
         return {concat(with_zeros(call, g), call.attr<std::int64_t>("axis"))};
       },
       .needs = needs_nothing,
+      .outputs = -1,
   };
 }
 TAPESTRY_OP(split_op)(splitting_op("Split"));

@@ -260,7 +260,8 @@ TAPESTRY_OP(flip_op){{
 
 // ---- Element type, device, layout ---------------------------------------------------------------------------------
 
-void copy_input(Backend& backend, const Call& call) { backend.copy(call.input(0), call.output()); }
+/// y = x, in y's element type.
+constexpr auto copy_input = elementwise([](const Call&) -> Elementwise { return {.function = Convert{}}; });
 
 TAPESTRY_OP(cast_op){{
     .name = "Cast",

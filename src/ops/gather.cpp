@@ -184,6 +184,7 @@ TAPESTRY_OP(top_k_op){{
       return {g[0] ? put_along_axis(call.output(1), g[0], call.input(0), -1) : Tensor()};
     },
     .needs = {0, 2},
+    .outputs = 2,
 }};
 
 /// All elements in order along an axis, and their former positions.

@@ -236,7 +236,8 @@ TAPESTRY_OP(svd_op){{.name = "Svd",
                      .forward = run_linalg<Linalg::svd>,
                      .gradient = svd_gradient,
                      .promotion = floating_type,
-                     .needs = needs_outputs}};
+                     .needs = needs_outputs,
+                     .outputs = 3}};
 
 /// Applies a solver; a vector as the right side becomes a matrix of one column.
 Tensor solve_by(const Op& op, In a, In b, const SolveOptions& options, std::string_view name) {

@@ -68,7 +68,8 @@ TAPESTRY_OP(softmax_cross_entropy_op){
        return wanted(call, of_logits, of_labels);
      },
      .promotion = floating_type,
-     .needs = Needs{3, 2}}};
+     .needs = Needs{3, 2},
+     .outputs = 2}};
 
 /// The labels must be classes. They are few, so they are looked at on the host.
 void check_labels(const Tensor& labels, std::int64_t classes) {
@@ -132,7 +133,8 @@ TAPESTRY_OP(sparse_softmax_cross_entropy_op){
        }
        return {sum, Tensor()};
      },
-     .needs = Needs{2, 2}}};
+     .needs = Needs{2, 2},
+     .outputs = 2}};
 
 }  // namespace
 

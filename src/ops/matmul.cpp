@@ -161,6 +161,10 @@ TAPESTRY_OP(batch_matmul_op){{.name = "BatchMatMulV2",
 }  // namespace
 
 Tensor matmul(In a, In b, const MatMulOptions& options, std::string_view name) {
+  if (!a->shape().has_rank() || !b->shape().has_rank()) {
+    const auto redo = [options](const Tensors& known) -> Tensors { return {matmul(known[0], known[1], options)}; };
+    return apply(matmul_op, {a, b}, redo_later(redo), name);
+  }
   const bool row = a->rank() == 1, column = b->rank() == 1;
   if (!row && !column) {
     if (a->rank() <= 2 && b->rank() <= 2) return apply(matmul_op, {a, b}, product_attrs<matrix_attrs>(options), name);

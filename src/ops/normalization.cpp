@@ -1,5 +1,6 @@
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"
 #include "tapestry/ops/reduce.hpp"
@@ -15,52 +16,85 @@ Shape one_per_row(Shape shape) {
 }
 
 Tensor row_mean(const Tensor& x) { return reduce_mean(x, -1, {.keep_dims = true}); }
+Tensor row_sum(const Tensor& x) { return reduce_sum(x, -1, {.keep_dims = true}); }
 
-// dx = rstd * (g - mean(g) - y * mean(g * y)), linear and symmetric in g
+/// A parameter of one number, or of one per element of a row, as the latter.
+Tensor per_element(const Tensor& parameter, const Tensor& x) {
+  return view_broadcast(parameter, Shape{x.shape().back()});
+}
+
+void add_to(Tensor& sum, const Tensor& part) { sum = sum ? sum + part : part; }
+
+// With n = (x - mean) * rstd and h = g * scale: dx = rstd * (h - mean(h) - n * mean(h * n)), dscale = sum(g * n) and
+// doffset = sum(g) over the rows.
 TAPESTRY_OP(layer_norm_grad_op){
     {.name = "LayerNormGrad",
-     .infer = [](const Call& call) -> Specs { return {call.input(0).spec()}; },
+     .infer = [](const Call& call) -> Specs {
+       const Spec x = call.input(0).spec(), per_row_element{x.dtype, {x.shape.back()}};
+       return {x, per_row_element, per_row_element};
+     },
      .forward =
          [](Backend& backend, const Call& call) {
-           backend.normalize_grad(call.input(0), call.input(1), call.input(2), call.output());
+           backend.normalize_grad(call.input(0), per_element(call.input(1), call.input(0)), call.input(2),
+                                  call.input(3), call.input(4), call.output(0), call.output(1), call.output(2));
          },
-     .gradient = [](const Call& call, const Tensor& u) -> Tensors {
-       const Tensor &y = call.input(0), &rstd = call.input(1), &g = call.input(2);
-       const auto of_rstd = [&] {
-         return reduce_sum(u * (g - row_mean(g) - y * row_mean(g * y)), -1, {.keep_dims = true});
-       };
-       return wanted(
-           call, [&] { return -(rstd * (u * row_mean(g * y) + g * row_mean(u * y))); }, of_rstd,
-           [&] {
-             return apply(call.op(), {y, rstd, u});
-           });
+     .gradient = [](const Call& call, const Tensors& u) -> Tensors {
+       const Tensor &x = call.input(0), &scale = call.input(1), &mean = call.input(2), &rstd = call.input(3),
+                    &g = call.input(4);
+       const Tensor n = (x - mean) * rstd, h = g * scale;
+       Tensor of_n, of_scale, of_rstd, of_g;
+       if (u[0]) {
+         // dx is linear in h, by a symmetric matrix: rstd times this one.
+         const auto project = [&](const Tensor& v) { return v - row_mean(v) - n * row_mean(v * n); };
+         const Tensor of_h = rstd * project(u[0]);
+         of_scale = of_h * g;
+         of_g = of_h * scale;
+         of_rstd = row_sum(u[0] * project(h));
+         of_n = -(rstd * (u[0] * row_mean(h * n) + h * row_mean(u[0] * n)));
+       }
+       if (u[1]) {
+         add_to(of_g, u[1] * n);
+         add_to(of_n, u[1] * g);
+       }
+       if (u[2]) add_to(of_g, broadcast_like(u[2], g));
+       if (!of_n) return {Tensor(), Tensor(), Tensor(), Tensor(), of_g};
+       add_to(of_rstd, row_sum(of_n * (x - mean)));
+       const Tensor of_x = of_n * rstd;
+       return {of_x, of_scale, -row_sum(of_x), of_rstd, of_g};
      },
-     .needs = needs_inputs}};
+     .needs = needs_inputs,
+     .broadcasts = true,
+     .outputs = 3}};
 
-TAPESTRY_OP(layer_norm_op){{.name = "LayerNorm",
-                            .infer = [](const Call& call) -> Specs {
-                              const Tensor& x = call.input(0);
-                              require_type(x, float_types);
-                              require_rank_at_least(x, 1);
-                              const Spec per_row{x.dtype(), one_per_row(x.shape())};
-                              return {x.spec(), per_row, per_row};
-                            },
-                            .forward =
-                                [](Backend& backend, const Call& call) {
-                                  backend.normalize(call.input(0), call.attr<double>("epsilon"), call.output(0),
-                                                    call.output(1), call.output(2));
-                                },
-                            .gradient = [](const Call& call, const Tensors& g) -> Tensors {
-                              const Tensor &x = call.input(0), &y = call.output(0), &rstd = call.output(2);
-                              Tensor sum;
-                              const auto add_part = [&](const Tensor& part) { sum = sum ? sum + part : part; };
-                              if (g[0]) add_part(apply(layer_norm_grad_op, {y, rstd, g[0]}));
-                              if (g[1]) add_part(broadcast_like(g[1] / size_like(x, g[1]), x));
-                              if (g[2]) add_part(-(g[2] * square(rstd) * y / size_like(x, g[2])));
-                              return {sum};
-                            },
-                            .promotion = floating_type,
-                            .needs = Needs{0, 5}}};
+TAPESTRY_OP(layer_norm_op){
+    {.name = "LayerNorm",
+     .infer = [](const Call& call) -> Specs {
+       const Tensor& x = call.input(0);
+       require_type(x, float_types);
+       require_rank_at_least(x, 1);
+       for (const Tensor& parameter : {call.input(1), call.input(2)})
+         require_broadcast(parameter.shape(), {x.shape().back()});
+       const Spec per_row{x.dtype(), one_per_row(x.shape())};
+       return {x.spec(), per_row, per_row};
+     },
+     .forward =
+         [](Backend& backend, const Call& call) {
+           const Tensor& x = call.input(0);
+           backend.normalize(x, per_element(call.input(1), x), per_element(call.input(2), x),
+                             call.attr<double>("epsilon"), call.output(0), call.output(1), call.output(2));
+         },
+     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+       const Tensor &x = call.input(0), &mean = call.output(1), &rstd = call.output(2);
+       Tensors gradients(3);
+       if (g[0]) gradients = apply_all(layer_norm_grad_op, {x, call.input(1), mean, rstd, g[0]}, {}, {}, call.where());
+       if (g[1]) add_to(gradients[0], broadcast_like(g[1] / size_like(x, g[1]), x));
+       if (g[2]) add_to(gradients[0], -(g[2] * square(rstd) * rstd * (x - mean) / size_like(x, g[2])));
+       return gradients;
+     },
+     .promotion = floating_type,
+     .needs = Needs{3, 6},
+     .broadcasts = true,
+     .outputs = 3}};
 
 void require_broadcast_to(const Tensor& parameter, const Tensor& x, std::string_view what) {
   bool fits = parameter.rank() <= x.rank();
@@ -96,9 +130,15 @@ Tensor layer_norm(In x, In scale, In offset, const LayerNormOptions& options, st
   return blaming(layer_norm_op.name, x.where(), [&] {
     if (scale.tensor()) require_broadcast_to(scale, x, "scale");
     if (offset.tensor()) require_broadcast_to(offset, x, "offset");
-    Tensor y = apply_all(layer_norm_op, {x.tensor()}, {{"epsilon", options.epsilon}}, {}, x.where())[0];
-    if (scale.tensor()) y = y * scale;
-    if (offset.tensor()) y = y + offset;
+    const auto per_element_or_none = [](const In& p) { return !p.tensor() || p->rank() <= 1; };
+    const bool fused = per_element_or_none(scale) && per_element_or_none(offset);
+    const Tensor floats = as_floats(x);
+    const TensorOptions like{.dtype = floats.dtype(), .device = floats.device()};
+    const Tensor factor = fused && scale.tensor() ? scale.tensor() : ones({}, like);
+    const Tensor addend = fused && offset.tensor() ? offset.tensor() : zeros({}, like);
+    Tensor y = apply_all(layer_norm_op, {floats, factor, addend}, {{"epsilon", options.epsilon}}, {}, x.where())[0];
+    if (!fused && scale.tensor()) y = y * scale;
+    if (!fused && offset.tensor()) y = y + offset;
     return named(y, name);
   });
 }

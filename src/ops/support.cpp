@@ -8,8 +8,7 @@
 
 namespace tapestry {
 
-void require_type(DType dtype, TypeSet allowed, std::string_view attr) {
-  if (dtype == DType::unknown || (allowed & types(dtype)) != 0) return;
+void refuse_type(DType dtype, TypeSet allowed, std::string_view attr) {
   std::string list;
   for (const DType each : {boolean, uint8, int32, int64, float32, float64})
     if ((allowed & types(each)) != 0) list += (list.empty() ? "" : ", ") + std::string(tensorflow_name(each));
@@ -25,7 +24,8 @@ void require_rank_at_least(const Tensor& input, int rank) {
 
 Shape broadcast_inputs(const Call& call, std::size_t first) {
   Shape shape = call.input(first).shape();
-  for (std::size_t i = first + 1; i < call.inputs().size(); ++i) shape = broadcast_shapes(shape, call.input(i).shape());
+  for (std::size_t i = first + 1; i < call.inputs().size(); ++i)
+    if (call.input(i).shape() != shape) shape = broadcast_shapes(shape, call.input(i).shape());
   return shape;
 }
 
@@ -41,6 +41,10 @@ std::int64_t multiply_sizes(std::int64_t a, std::int64_t b) {
   if (__builtin_mul_overflow(a, b, &product))
     throw InvalidArgumentError(detail::join("A dimension of size ", a, " * ", b, " is too large"));
   return product;
+}
+
+Attrs redo_later(std::function<Tensors(const Tensors&)> function) {
+  return {{"redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(std::move(function))}};
 }
 
 Tensor dense(const Tensor& tensor) {

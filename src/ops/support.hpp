@@ -6,8 +6,10 @@
 #include <string>
 
 #include "backend/backend.hpp"
+#include "backend/program.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/define.hpp"
+#include "dispatch/elementwise.hpp"
 #include "dispatch/recorder.hpp"
 #include "tapestry/ops/arguments.hpp"
 
@@ -33,9 +35,13 @@ inline constexpr TypeSet float_types = types(float32, float64);
 inline constexpr TypeSet number_types = whole_types | float_types;
 inline constexpr TypeSet all_types = number_types | bool_type;
 
+[[noreturn]] void refuse_type(DType dtype, TypeSet allowed, std::string_view attr);
 /// Throws InvalidArgumentError, "Value for attr 'T' of bool is not in the list of allowed values: ...", unless the
 /// element type is in the set. A type that is not known yet passes.
-void require_type(DType dtype, TypeSet allowed, std::string_view attr = "T");
+inline void require_type(DType dtype, TypeSet allowed, std::string_view attr = "T") {
+  if (dtype != DType::unknown && (allowed & types(dtype)) == 0) [[unlikely]]
+    refuse_type(dtype, allowed, attr);
+}
 inline void require_type(const Tensor& input, TypeSet allowed, std::string_view attr = "T") {
   require_type(input.dtype(), allowed, attr);
 }
@@ -81,17 +87,36 @@ std::int64_t multiply_sizes(std::int64_t a, std::int64_t b);
 
 // ---- forward ------------------------------------------------------------------------------------------------------
 
+/// The `forward` of an op that is one elementwise function of its inputs, in their order.
+template <auto f>
+struct ElementwiseForward {
+  void operator()(Backend& backend, const Call& call) const {
+    if constexpr (std::is_same_v<decltype(f), Unary>) {
+      backend.unary(f, call.input(0), 0, call.output());
+    } else if constexpr (std::is_same_v<decltype(f), Binary>) {
+      backend.binary(f, call.input(0), call.input(1), 0, call.output());
+    } else {
+      backend.ternary(f, call.input(0), call.input(1), call.input(2), call.output());
+    }
+  }
+  static Elementwise elementwise(const Call&) { return {.function = f}; }
+};
 template <Unary f>
-void unary(Backend& backend, const Call& call) {
-  backend.unary(f, call.input(0), 0, call.output());
-}
+inline constexpr ElementwiseForward<f> unary{};
 template <Binary f>
-void binary(Backend& backend, const Call& call) {
-  backend.binary(f, call.input(0), call.input(1), 0, call.output());
-}
+inline constexpr ElementwiseForward<f> binary{};
 template <Ternary f>
-void ternary(Backend& backend, const Call& call) {
-  backend.ternary(f, call.input(0), call.input(1), call.input(2), call.output());
+inline constexpr ElementwiseForward<f> ternary{};
+
+/// The same for a function that `choose(call)` tells: `elementwise([](const Call& call) -> Elementwise {...})`.
+template <class Choose>
+struct ChosenForward {
+  void operator()(Backend& backend, const Call& call) const { run(elementwise(call), backend, call); }
+  static Elementwise elementwise(const Call& call) { return Choose{}(call); }
+};
+template <class Choose>
+constexpr ChosenForward<Choose> elementwise(Choose) {
+  return {};
 }
 
 /// The tensor itself, or a copy with its elements in row-major order that no tape sees.
@@ -133,6 +158,10 @@ Tensors wanted(const Call& call, Each... each) {
 }
 
 // ---- Composed functions: those that call ops instead of being one -------------------------------------------------
+
+/// The attribute of a node that stands for a composed function while the ranks are unknown that decide what it does:
+/// when they are fed, the function is called again.
+Attrs redo_later(std::function<Tensors(const Tensors&)> function);
 
 /// The tensor in float32, unless it has a float type already.
 Tensor as_floats(const Tensor& x);

@@ -5,14 +5,31 @@
 #include "autodiff/variable_cell.hpp"
 #include "backend/backend.hpp"
 #include "dispatch/recorder.hpp"
+#include "graph/training.hpp"
 #include "tapestry/ops/creation.hpp"
 #include "train/arguments.hpp"
 
 namespace tapestry::train {
 namespace {
 
-constexpr std::string_view eager_loss =
-    "`loss` passed to Optimizer.compute_gradients should be a function when eager execution is enabled.";
+void require_symbolic(const Tensor& loss, Where where) {
+  if (!loss || !loss.is_symbolic())
+    throw InvalidArgumentError(
+        "`loss` passed to Optimizer.compute_gradients should be a function when eager execution is enabled.", where);
+}
+
+/// A Variable of the optimizer's own: of no graph, even when it is made while one is open.
+Variable make_eagerly(const std::string& name, const Tensor& value) {
+  const ExecuteNow now;
+  return Variable(value, {.name = name, .trainable = false});
+}
+
+/// The graph that the gradients belong to; empty when they have values.
+std::shared_ptr<detail::GraphState> graph_for(const GradientsAndVariables& gradients) {
+  for (const auto& [gradient, variable] : gradients)
+    if (gradient && gradient.is_symbolic()) return detail::graph_of(gradient);
+  return open_sink() ? default_graph().state() : nullptr;
+}
 
 /// "['w', 'b']"
 std::string names_of(const GradientsAndVariables& gradients) {
@@ -27,20 +44,25 @@ bool all_empty(const GradientsAndVariables& gradients) {
 }
 
 void check_gradient(const Tensor& gradient, const Variable& variable, Where where) {
-  if (gradient.is_symbolic())
-    throw FailedPreconditionError(
-        detail::join("The gradient of variable '", variable.name(), "' is symbolic: it has no value"), where);
   if (!is_floating(variable.dtype()))
     throw InvalidArgumentError(detail::join("Variable '", variable.name(), "' is ", to_string(variable.dtype()),
                                             variable.shape(), "; an optimizer updates float32 and float64 only"),
                                where);
-  if (gradient.dtype() == variable.dtype() && gradient.shape() == variable.shape() &&
+  if (gradient.dtype() == variable.dtype() && can_be(gradient.shape(), variable.shape()) &&
       gradient.device() == variable.device())
     return;
   throw InvalidArgumentError(
       detail::join("The gradient of variable '", variable.name(), "' is ", to_string(gradient.dtype()),
                    gradient.shape(), " on ", to_string(gradient.device()), "; the variable is ",
                    to_string(variable.dtype()), variable.shape(), " on ", to_string(variable.device())),
+      where);
+}
+
+[[noreturn]] void throw_no_gradients(const GradientsAndVariables& pairs, const Tensor& loss, Where where) {
+  throw InvalidArgumentError(
+      detail::join("No gradients provided for any variable, check your graph for ops that do not support gradients, "
+                   "between variables ",
+                   names_of(pairs), " and loss ", to_string(loss.dtype()), loss.shape(), "."),
       where);
 }
 
@@ -51,23 +73,15 @@ void check_global_step(const Variable& step, Where where) {
                                where);
 }
 
-/// Opens the cells' values for writing, each inside the other, so that none is read until `change` has run.
-void modify_all(std::span<const Variable> variables, Tensors& opened, const std::function<void()>& change) {
-  if (variables.empty()) return change();
-  variables.front().cell()->modify([&](const Tensor& value) {
-    opened.push_back(value);
-    modify_all(variables.subspan(1), opened, change);
-  });
-}
-
 }  // namespace
 
-Optimizer::Optimizer(std::string name, Update formula, LearningRate learning_rate, std::vector<Slot> slots)
+Optimizer::Optimizer(std::string name, Update formula, LearningRate learning_rate, std::vector<Slot> slots,
+                     NumbersOf numbers)
     : name_(std::move(name)),
       formula_(formula),
-      learning_rate_(std::move(learning_rate)),
+      rule_(std::make_shared<Rule>(Rule{std::move(learning_rate), std::move(numbers)})),
       slots_(std::move(slots)),
-      iterations_(std::int64_t{0}, {.name = name_ + "/iterations", .trainable = false}) {}
+      iterations_(make_eagerly(name_ + "/iterations", tensor(std::int64_t{0}))) {}
 
 Optimizer::~Optimizer() = default;
 
@@ -96,12 +110,25 @@ GradientsAndVariables Optimizer::compute_gradients(const Loss& loss, const std::
   return evaluate(loss, &variables, where).gradients;
 }
 
-GradientsAndVariables Optimizer::compute_gradients(const Tensor&, const std::vector<Variable>&, Where where) {
-  throw InvalidArgumentError(std::string(eager_loss), where);
+GradientsAndVariables Optimizer::compute_gradients(const Tensor& loss, const std::vector<Variable>& variables,
+                                                   Where where) {
+  require_symbolic(loss, where);
+  std::vector<Variable> sources = variables;
+  if (sources.empty())
+    for (const Variable& each : loss.op().graph().variables())
+      if (each.trainable() && is_floating(each.dtype())) sources.push_back(each);
+  if (sources.empty()) throw InvalidArgumentError("No variables to optimize.", where);
+  std::vector<Tensor> found = gradients(TensorList(loss, where), sources);
+  GradientsAndVariables pairs;
+  for (std::size_t i = 0; i < sources.size(); ++i) pairs.emplace_back(std::move(found[i]), sources[i]);
+  return pairs;
 }
 
-Tensor Optimizer::minimize(const Tensor&, const std::vector<Variable>&, const ApplyOptions&, Where where) {
-  throw InvalidArgumentError(std::string(eager_loss), where);
+Operation Optimizer::minimize(const Tensor& loss, const std::vector<Variable>& variables, const ApplyOptions& options,
+                              Where where) {
+  const GradientsAndVariables pairs = compute_gradients(loss, variables, where);
+  if (all_empty(pairs)) throw_no_gradients(pairs, loss, where);
+  return apply_gradients(pairs, options, where);
 }
 
 Tensor Optimizer::minimize(const Loss& loss, const ApplyOptions& options, Where where) {
@@ -116,28 +143,24 @@ Tensor Optimizer::minimize(const Loss& loss, const std::vector<Variable>& variab
 Tensor Optimizer::minimize_all(const Loss& loss, const std::vector<Variable>* variables, const ApplyOptions& options,
                                Where where) {
   const Evaluation found = evaluate(loss, variables, where);
-  if (all_empty(found.gradients))
-    throw InvalidArgumentError(
-        detail::join("No gradients provided for any variable, check your graph for ops that do not support gradients, "
-                     "between variables ",
-                     names_of(found.gradients), " and loss ", to_string(found.loss.dtype()), found.loss.shape(), "."),
-        where);
+  if (all_empty(found.gradients)) throw_no_gradients(found.gradients, found.loss, where);
   apply_gradients(found.gradients, options, where);
   return found.loss;
 }
 
-void Optimizer::apply_gradients(const TensorList& gradients, const std::vector<Variable>& variables,
-                                const ApplyOptions& options, Where where) {
+Operation Optimizer::apply_gradients(const TensorList& gradients, const std::vector<Variable>& variables,
+                                     const ApplyOptions& options, Where where) {
   const Tensors& list = gradients.tensors();
   if (list.size() != variables.size())
     throw InvalidArgumentError(
         detail::join("There are ", list.size(), " gradients and ", variables.size(), " variables"), where);
   GradientsAndVariables pairs;
+  pairs.reserve(variables.size());
   for (std::size_t i = 0; i < variables.size(); ++i) pairs.emplace_back(list[i], variables[i]);
-  apply_gradients(pairs, options, where);
+  return apply_gradients(pairs, options, where);
 }
 
-void Optimizer::apply_gradients(const GradientsAndVariables& gradients, const ApplyOptions& options, Where where) {
+Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, const ApplyOptions& options, Where where) {
   if (gradients.empty()) throw InvalidArgumentError("No variables provided.", where);
   if (all_empty(gradients))
     throw InvalidArgumentError(detail::join("No gradients provided for any variable: ", names_of(gradients), "."),
@@ -145,6 +168,9 @@ void Optimizer::apply_gradients(const GradientsAndVariables& gradients, const Ap
   for (const auto& [gradient, variable] : gradients)
     if (gradient) check_gradient(gradient, variable, where);
   if (options.global_step) check_global_step(*options.global_step, where);
+  if (const std::shared_ptr<detail::GraphState> graph = graph_for(gradients)) {
+    return add_to_graph(*graph, gradients, options, where);
+  }
   const double rate = learning_rate();
   require_not_negative(rate, "learning_rate", where);
 
@@ -152,36 +178,58 @@ void Optimizer::apply_gradients(const GradientsAndVariables& gradients, const Ap
   const PauseRecording pause;
   const CallSiteScope site(where);
   const std::int64_t step = iterations() + 1;
-  const Numbers p = numbers(rate, step);
+  const Numbers p = rule_->numbers(rate, step);
   struct Job {
     Tensor gradient;
     SmallVector<Variable, 3> variables;  ///< the one to update, and its slots
   };
   std::vector<Job> jobs;
+  jobs.reserve(gradients.size());
   for (const auto& [gradient, variable] : gradients) {
     if (!gradient) continue;
     Job& job = jobs.emplace_back(Job{gradient.contiguous(), {variable}});
     const std::vector<Variable>& slots = slots_of(variable);
     job.variables.append(slots.begin(), slots.end());
   }
-  for (const Job& job : jobs) {
-    Tensors opened;
-    modify_all(job.variables, opened, [&] {
-      const std::span<const Tensor> slots(opened.begin() + 1, opened.end());
-      backend_of(job.gradient.device()).update(formula_, std::span<const double>(p), job.gradient, slots, opened[0]);
-    });
-  }
+  for (const Job& job : jobs) update_in_place(formula_, std::span<const double>(p), job.gradient, job.variables);
   iterations_.assign(step);
   if (options.global_step) {
     Variable global_step = *options.global_step;
     global_step.assign_add(1);
   }
+  return {};
+}
+
+Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndVariables& gradients,
+                                  const ApplyOptions& options, Where where) {
+  // An optimizer may go before the graph that it has made.
+  const auto numbers = [rule = rule_](const Tensors& steps) -> Tensors {
+    const auto before = steps[0].item<std::int64_t>();
+    const Numbers p = rule->numbers(rule->learning_rate(before), before + 1);
+    return {tensor(std::vector<double>(p))};
+  };
+  detail::TrainingStep step{.name = name_,
+                            .formula = formula_,
+                            .numbers = std::make_shared<const std::function<Tensors(const Tensors&)>>(numbers),
+                            .iterations = iterations_,
+                            .jobs = {},
+                            .global_step = options.global_step,
+                            .where = where};
+  for (const auto& [gradient, variable] : gradients) {
+    if (!gradient) continue;
+    std::vector<Variable> variables{variable};
+    const std::vector<Variable>& slots = slots_of(variable);
+    variables.insert(variables.end(), slots.begin(), slots.end());
+    step.jobs.push_back({gradient, std::move(variables)});
+  }
+  return detail::add_training_step(graph, step);
 }
 
 const std::vector<Variable>& Optimizer::slots_of(const Variable& variable) {
   if (const auto found = state_of_.find(variable.cell().get()); found != state_of_.end())
     return states_[found->second].slots;
   State state{variable, {}};
+  const ExecuteNow now;
   for (const Slot& slot : slots_) {
     // TensorFlow's names: "w/Adam", "w/Adam_1".
     const std::string number = state.slots.empty() ? "" : "_" + std::to_string(state.slots.size());

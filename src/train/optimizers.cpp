@@ -15,92 +15,79 @@ void check_adam(double beta1, double beta2, double epsilon, double weight_decay,
   require_not_negative(weight_decay, "weight_decay", where);
 }
 
+/// The numbers of Adam's formulas but the last, which is the decay's.
+SmallVector<double, 8> adam_numbers(double learning_rate, std::int64_t step, double beta1, double beta2, double epsilon,
+                                    double decay) {
+  const auto t = static_cast<double>(step);
+  return {learning_rate / (1 - std::pow(beta1, t)),
+          beta1,
+          1 - beta1,
+          beta2,
+          1 - beta2,
+          1 / (1 - std::pow(beta2, t)),
+          epsilon,
+          decay};
+}
+
 }  // namespace
 
 GradientDescentOptimizer::GradientDescentOptimizer(LearningRate learning_rate, const GradientDescentOptions& options,
                                                    Where where)
-    : Optimizer("GradientDescent", Update::gradient_descent, std::move(learning_rate), {}), options_(options) {
+    : Optimizer("GradientDescent", Update::gradient_descent, std::move(learning_rate), {},
+                [options](double rate, std::int64_t) -> Numbers {
+                  return {rate, options.weight_decay};
+                }) {
   require_not_negative(options.weight_decay, "weight_decay", where);
-}
-
-Optimizer::Numbers GradientDescentOptimizer::numbers(double learning_rate, std::int64_t) const {
-  return {learning_rate, options_.weight_decay};
 }
 
 MomentumOptimizer::MomentumOptimizer(LearningRate learning_rate, double momentum, const MomentumOptions& options,
                                      Where where)
     : Optimizer("Momentum", options.use_nesterov ? Update::nesterov : Update::momentum, std::move(learning_rate),
-                {{"momentum"}}),
-      momentum_(momentum),
-      options_(options) {
+                {{"momentum"}}, [momentum, options](double rate, std::int64_t) -> Numbers {
+                  return {rate, momentum, options.weight_decay};
+                }) {
   require_not_negative(momentum, "momentum", where);
   require_not_negative(options.weight_decay, "weight_decay", where);
 }
 
-Optimizer::Numbers MomentumOptimizer::numbers(double learning_rate, std::int64_t) const {
-  return {learning_rate, momentum_, options_.weight_decay};
-}
-
 AdamOptimizer::AdamOptimizer(LearningRate learning_rate, const AdamOptions& options, Where where)
-    : Optimizer("Adam", Update::adam, std::move(learning_rate), {{"m"}, {"v"}}), options_(options) {
+    : Optimizer("Adam", Update::adam, std::move(learning_rate), {{"m"}, {"v"}},
+                [options](double rate, std::int64_t step) -> Numbers {
+                  const auto& [beta1, beta2, epsilon, weight_decay] = options;
+                  return adam_numbers(rate, step, beta1, beta2, epsilon, weight_decay);
+                }) {
   check_adam(options.beta1, options.beta2, options.epsilon, options.weight_decay, where);
-}
-
-Optimizer::Numbers AdamOptimizer::numbers(double learning_rate, std::int64_t step) const {
-  const auto& [beta1, beta2, epsilon, weight_decay] = options_;
-  const auto t = static_cast<double>(step);
-  return {learning_rate / (1 - std::pow(beta1, t)),
-          beta1,
-          1 - beta1,
-          beta2,
-          1 - beta2,
-          1 / (1 - std::pow(beta2, t)),
-          epsilon,
-          weight_decay};
 }
 
 AdamWOptimizer::AdamWOptimizer(LearningRate learning_rate, const AdamWOptions& options, Where where)
-    : Optimizer("AdamW", Update::adamw, std::move(learning_rate), {{"m"}, {"v"}}), options_(options) {
+    : Optimizer("AdamW", Update::adamw, std::move(learning_rate), {{"m"}, {"v"}},
+                [options](double rate, std::int64_t step) -> Numbers {
+                  const auto& [beta1, beta2, epsilon, weight_decay] = options;
+                  return adam_numbers(rate, step, beta1, beta2, epsilon, rate * weight_decay);
+                }) {
   check_adam(options.beta1, options.beta2, options.epsilon, options.weight_decay, where);
 }
 
-Optimizer::Numbers AdamWOptimizer::numbers(double learning_rate, std::int64_t step) const {
-  const auto& [beta1, beta2, epsilon, weight_decay] = options_;
-  const auto t = static_cast<double>(step);
-  return {learning_rate / (1 - std::pow(beta1, t)),
-          beta1,
-          1 - beta1,
-          beta2,
-          1 - beta2,
-          1 / (1 - std::pow(beta2, t)),
-          epsilon,
-          learning_rate * weight_decay};
-}
-
 RMSPropOptimizer::RMSPropOptimizer(LearningRate learning_rate, const RMSPropOptions& options, Where where)
-    : Optimizer("RMSProp", Update::rmsprop, std::move(learning_rate), {{"rms", 1}, {"momentum"}}), options_(options) {
+    : Optimizer("RMSProp", Update::rmsprop, std::move(learning_rate), {{"rms", 1}, {"momentum"}},
+                [options](double rate, std::int64_t) -> Numbers {
+                  const auto& [decay, momentum, epsilon, weight_decay] = options;
+                  return {rate, decay, 1 - decay, momentum, epsilon, weight_decay};
+                }) {
   require_fraction(options.decay, "decay", where);
   require_not_negative(options.momentum, "momentum", where);
   require_not_negative(options.epsilon, "epsilon", where);
   require_not_negative(options.weight_decay, "weight_decay", where);
 }
 
-Optimizer::Numbers RMSPropOptimizer::numbers(double learning_rate, std::int64_t) const {
-  const auto& [decay, momentum, epsilon, weight_decay] = options_;
-  return {learning_rate, decay, 1 - decay, momentum, epsilon, weight_decay};
-}
-
 AdagradOptimizer::AdagradOptimizer(LearningRate learning_rate, const AdagradOptions& options, Where where)
     : Optimizer("Adagrad", Update::adagrad, std::move(learning_rate),
-                {{"accumulator", options.initial_accumulator_value}}),
-      options_(options) {
+                {{"accumulator", options.initial_accumulator_value}}, [options](double rate, std::int64_t) -> Numbers {
+                  return {rate, options.epsilon, options.weight_decay};
+                }) {
   require_not_negative(options.initial_accumulator_value, "initial_accumulator_value", where);
   require_not_negative(options.epsilon, "epsilon", where);
   require_not_negative(options.weight_decay, "weight_decay", where);
-}
-
-Optimizer::Numbers AdagradOptimizer::numbers(double learning_rate, std::int64_t) const {
-  return {learning_rate, options_.epsilon, options_.weight_decay};
 }
 
 }  // namespace tapestry::train

@@ -194,6 +194,9 @@ OpCases normalization_cases() {
                         }
                         return y;
                       }});
+  rows.push_back({.name = "layer_norm of one scale for all",
+                  .inputs = {numbers({2, 4}, -1, 1, 127), numbers({}, 1, 2, 128)},
+                  .f = [](const Inputs& x) { return layer_norm(x[0], x[1], Tensor(), {.epsilon = 0.01}); }});
   rows.push_back({.name = "batch_norm of its own moments",
                   .inputs = {numbers({6, 2}, -1, 1, 124), numbers({2}, -1, 1, 125), numbers({2}, 0.5, 1.5, 126)},
                   .f =

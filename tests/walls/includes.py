@@ -59,10 +59,13 @@ THIRD_PARTY = {
 }
 
 # The toolkit uses public headers, but whoever reads a file fills a fresh tensor in place, and an optimizer updates a
-# Variable in place by one kernel.
+# Variable in place by one kernel, or adds its step to a graph.
 TOOLKIT_INTERNALS = ('src/io/', 'src/core/')
 INTERNALS = {
-    'src/train/': ('src/backend/backend.hpp', 'src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp'),
+    'src/train/': ('src/backend/backend.hpp', 'src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp',
+                   'src/graph/training.hpp'),
+    # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them.
+    'src/io/': ('src/graph/graph_state.hpp', 'src/graph/state_ops.hpp', 'src/dispatch/recorder.hpp'),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -3,13 +3,19 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace tapestry {
+
+/// Whether an object may move by its bytes alone, without its constructors: true of a handle that nothing points to.
+template <class T>
+inline constexpr bool is_relocatable = std::is_trivially_copyable_v<T>;
 
 /// A vector whose first N elements live inside the object: the lists of an op's inputs, outputs and axes are short, and
 /// a heap block for each would cost more than the rest of recording the op.
@@ -72,7 +78,7 @@ class SmallVector {
     if (size_ == capacity_) {
       // The new element is made first: an argument may refer into the block that reserve() frees.
       T item(std::forward<Args>(args)...);
-      reserve(capacity_ * 2);
+      reserve(std::size_t{capacity_} * 2);
       return *std::construct_at(data_ + size_++, std::move(item));
     }
     return *std::construct_at(data_ + size_++, std::forward<Args>(args)...);
@@ -93,16 +99,16 @@ class SmallVector {
     if (count <= capacity_) return;
     T* block = std::allocator<T>().allocate(count);
     std::uninitialized_move_n(data_, size_, block);
-    const std::size_t size = size_;
+    const std::uint32_t size = size_;
     release();
     data_ = block;
     size_ = size;
-    capacity_ = count;
+    capacity_ = static_cast<std::uint32_t>(count);
   }
   template <class Iterator>
   void append(Iterator first, Iterator last) {
     reserve(size_ + static_cast<std::size_t>(std::distance(first, last)));
-    for (; first != last; ++first) emplace_back(*first);
+    for (; first != last; ++first, ++size_) std::construct_at(data_ + size_, *first);
   }
   T* insert(T* position, T item) {
     const std::ptrdiff_t index = position - data_;
@@ -138,6 +144,10 @@ class SmallVector {
       data_ = std::exchange(other.data_, other.inline_data());
       capacity_ = std::exchange(other.capacity_, N);
       size_ = std::exchange(other.size_, 0);
+    } else if constexpr (is_relocatable<T>) {
+      // All of the room: a size that the compiler knows is worth more than bytes left out.
+      std::memcpy(storage_, other.storage_, sizeof storage_);
+      size_ = std::exchange(other.size_, 0);
     } else {
       std::uninitialized_move_n(other.data_, other.size_, data_);
       size_ = other.size_;
@@ -146,7 +156,7 @@ class SmallVector {
   }
 
   T* data_ = inline_data();
-  std::size_t size_ = 0, capacity_ = N;
+  std::uint32_t size_ = 0, capacity_ = N;
   alignas(T) std::byte storage_[N * sizeof(T)];
 };
 

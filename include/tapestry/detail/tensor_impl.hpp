@@ -15,7 +15,8 @@
 #include "tapestry/dtype.hpp"
 #include "tapestry/shape.hpp"
 
-namespace tapestry::detail {
+namespace tapestry {
+namespace detail {
 
 /// A reference count. Atomic operations cost more than everything else that copying a handle does; as in libstdc++'s
 /// shared_ptr, a process that has never started a second thread goes without.
@@ -39,7 +40,8 @@ class ReferenceCount {
     }
     return count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
-  bool is_shared() const { return count_.load(std::memory_order_acquire) > 1; }
+  bool is_shared() const { return count() > 1; }
+  std::uint32_t count() const { return count_.load(std::memory_order_acquire); }
 
  private:
   static bool is_single_threaded() {
@@ -105,7 +107,26 @@ struct alignas(64) Storage {
   TAPESTRY_API static void destroy(Storage* storage) noexcept;
 };
 
+}  // namespace detail
+
+class Sink;
+
+namespace detail {
+
+/// Where a symbolic tensor comes from: an output of an operation in a graph.
+struct TAPESTRY_API Origin {
+  ReferenceCount references;
+
+  virtual ~Origin() = default;
+  /// The graph, to which ops on the tensor are added. Throws FailedPreconditionError when it is gone.
+  virtual Sink& sink() = 0;
+  static void destroy(Origin* origin) noexcept { delete origin; }
+};
+
 struct TensorImpl {
+  explicit TensorImpl(const Shape& sizes) : shape(sizes) {}
+  TAPESTRY_API static void destroy(TensorImpl* impl) noexcept;
+
   ReferenceCount references;
   DType dtype = DType::unknown;
   bool contiguous = true;
@@ -113,12 +134,12 @@ struct TensorImpl {
   std::int64_t id = 0;
   void* data = nullptr;        ///< first element, in the storage
   Intrusive<Storage> storage;  ///< empty on a symbolic tensor
+  Intrusive<Origin> origin;    ///< of a symbolic tensor in a graph
   Shape shape;
   std::array<std::int64_t, Shape::max_rank> strides;  ///< in elements; only the first rank() are set
-
-  TAPESTRY_API static void destroy(TensorImpl* impl) noexcept;
 };
 
 [[noreturn]] TAPESTRY_API void throw_empty_tensor();
 
-}  // namespace tapestry::detail
+}  // namespace detail
+}  // namespace tapestry

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tapestry/graph.hpp"
 #include "tapestry/tape.hpp"
 #include "tapestry/train/schedules.hpp"
 #include "tapestry/variable.hpp"
@@ -59,29 +60,39 @@ class TAPESTRY_API Optimizer {
   GradientsAndVariables compute_gradients(const Loss& loss, const std::vector<Variable>& variables,
                                           Where where = Where::here());
 
-  /// A loss that has been computed already has lost its history: these throw InvalidArgumentError, with TensorFlow's
-  /// text.
-  [[noreturn]] Tensor minimize(const Tensor& loss, const std::vector<Variable>& variables = {},
-                               const ApplyOptions& options = {}, Where where = Where::here());
-  [[noreturn]] GradientsAndVariables compute_gradients(const Tensor& loss, const std::vector<Variable>& variables = {},
-                                                       Where where = Where::here());
+  /// The same for a loss in a graph: adds the operations that compute the gradients and make a step, and returns the
+  /// one to run. Without Variables, all trainable ones of the graph are meant. An eager loss, which has lost its
+  /// history, throws InvalidArgumentError.
+  Operation minimize(const Tensor& loss, const std::vector<Variable>& variables = {}, const ApplyOptions& options = {},
+                     Where where = Where::here());
+  Operation minimize(const Tensor& loss, std::initializer_list<Variable> variables, const ApplyOptions& options = {},
+                     Where where = Where::here()) {
+    return minimize(loss, std::vector<Variable>(variables), options, where);
+  }
+  Operation minimize(const Tensor& loss, const ApplyOptions& options, Where where = Where::here()) {
+    return minimize(loss, std::vector<Variable>{}, options, where);
+  }
+  GradientsAndVariables compute_gradients(const Tensor& loss, const std::vector<Variable>& variables = {},
+                                          Where where = Where::here());
 
   /// Makes one step. Pairs with an empty gradient are skipped; a Variable that is given twice is updated twice, one
   /// after the other, as in TensorFlow. Throws InvalidArgumentError when no pair has a gradient, when a gradient does
   /// not have its Variable's dtype, shape and device, and when the learning rate is no number >= 0; then nothing has
   /// changed.
-  void apply_gradients(const GradientsAndVariables& gradients, const ApplyOptions& options = {},
-                       Where where = Where::here());
+  /// Symbolic gradients, and any inside the scope of a graph, become part of the graph: the step is made when the
+  /// operation that is returned runs. Of eager ones the returned handle is empty.
+  Operation apply_gradients(const GradientsAndVariables& gradients, const ApplyOptions& options = {},
+                            Where where = Where::here());
   /// The same with the gradients in one list and their Variables in another of the same length.
-  void apply_gradients(const TensorList& gradients, const std::vector<Variable>& variables,
-                       const ApplyOptions& options = {}, Where where = Where::here());
+  Operation apply_gradients(const TensorList& gradients, const std::vector<Variable>& variables,
+                            const ApplyOptions& options = {}, Where where = Where::here());
 
   const std::string& name() const { return name_; }
   /// Number of steps made.
   std::int64_t iterations() const;
   /// The rate of the next step.
-  double learning_rate() const { return learning_rate_(iterations()); }
-  void set_learning_rate(LearningRate rate) { learning_rate_ = std::move(rate); }
+  double learning_rate() const { return rule_->learning_rate(iterations()); }
+  void set_learning_rate(LearningRate rate) { rule_->learning_rate = std::move(rate); }
 
   /// What the optimizer remembers of a Variable: `opt.get_slot(w, "momentum")`. Throws NotFoundError when it has no
   /// such slot, or has not updated the Variable yet.
@@ -98,12 +109,17 @@ class TAPESTRY_API Optimizer {
   /// The numbers of an update's formula.
   using Numbers = SmallVector<double, 8>;
 
-  Optimizer(std::string name, Update formula, LearningRate learning_rate, std::vector<Slot> slots);
+  /// The formula's numbers for one step; the first is number 1.
+  using NumbersOf = std::function<Numbers(double learning_rate, std::int64_t step)>;
+
+  Optimizer(std::string name, Update formula, LearningRate learning_rate, std::vector<Slot> slots, NumbersOf numbers);
 
  private:
-  /// The formula's numbers for one step; the first is number 1.
-  virtual Numbers numbers(double learning_rate, std::int64_t step) const = 0;
-
+  /// What the steps that an optimizer has added to graphs need of it.
+  struct Rule {
+    LearningRate learning_rate;
+    NumbersOf numbers;
+  };
   struct State {
     Variable variable;
     std::vector<Variable> slots;
@@ -116,10 +132,12 @@ class TAPESTRY_API Optimizer {
   Tensor minimize_all(const Loss& loss, const std::vector<Variable>* variables, const ApplyOptions& options,
                       Where where);
   const std::vector<Variable>& slots_of(const Variable& variable);
+  Operation add_to_graph(detail::GraphState& graph, const GradientsAndVariables& gradients, const ApplyOptions& options,
+                         Where where);
 
   std::string name_;
   Update formula_;
-  LearningRate learning_rate_;
+  std::shared_ptr<Rule> rule_;
   std::vector<Slot> slots_;
   Variable iterations_;
   std::vector<State> states_;  ///< in the order of the first updates

@@ -18,10 +18,6 @@ class TAPESTRY_API GradientDescentOptimizer final : public Optimizer {
  public:
   explicit GradientDescentOptimizer(LearningRate learning_rate, const GradientDescentOptions& options = {},
                                     Where where = Where::here());
-
- private:
-  Numbers numbers(double learning_rate, std::int64_t step) const override;
-  GradientDescentOptions options_;
 };
 
 struct MomentumOptions {
@@ -37,11 +33,6 @@ class TAPESTRY_API MomentumOptimizer final : public Optimizer {
  public:
   MomentumOptimizer(LearningRate learning_rate, double momentum, const MomentumOptions& options = {},
                     Where where = Where::here());
-
- private:
-  Numbers numbers(double learning_rate, std::int64_t step) const override;
-  double momentum_;
-  MomentumOptions options_;
 };
 
 struct AdamOptions {
@@ -61,10 +52,6 @@ class TAPESTRY_API AdamOptimizer final : public Optimizer {
  public:
   explicit AdamOptimizer(LearningRate learning_rate = 0.001, const AdamOptions& options = {},
                          Where where = Where::here());
-
- private:
-  Numbers numbers(double learning_rate, std::int64_t step) const override;
-  AdamOptions options_;
 };
 
 struct AdamWOptions {
@@ -82,10 +69,6 @@ class TAPESTRY_API AdamWOptimizer final : public Optimizer {
  public:
   explicit AdamWOptimizer(LearningRate learning_rate = 0.001, const AdamWOptions& options = {},
                           Where where = Where::here());
-
- private:
-  Numbers numbers(double learning_rate, std::int64_t step) const override;
-  AdamWOptions options_;
 };
 
 struct RMSPropOptions {
@@ -104,10 +87,6 @@ class TAPESTRY_API RMSPropOptimizer final : public Optimizer {
  public:
   explicit RMSPropOptimizer(LearningRate learning_rate, const RMSPropOptions& options = {},
                             Where where = Where::here());
-
- private:
-  Numbers numbers(double learning_rate, std::int64_t step) const override;
-  RMSPropOptions options_;
 };
 
 struct AdagradOptions {
@@ -124,10 +103,6 @@ class TAPESTRY_API AdagradOptimizer final : public Optimizer {
  public:
   explicit AdagradOptimizer(LearningRate learning_rate, const AdagradOptions& options = {},
                             Where where = Where::here());
-
- private:
-  Numbers numbers(double learning_rate, std::int64_t step) const override;
-  AdagradOptions options_;
 };
 
 }  // namespace tapestry::train

@@ -31,6 +31,9 @@ class CpuBackend : public Backend {
   void binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) override;
   void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) override;
 
+  // program.cpp
+  void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override;
+
   // reduce.cpp
   void reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) override;
   void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) override;
@@ -56,8 +59,10 @@ class CpuBackend : public Backend {
   // normalize.cpp
   void softmax(const Tensor& x, bool logarithm, const Tensor& y) override;
   void softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) override;
-  void normalize(const Tensor& x, double epsilon, const Tensor& y, const Tensor& mean, const Tensor& rstd) override;
-  void normalize_grad(const Tensor& y, const Tensor& rstd, const Tensor& g, const Tensor& dx) override;
+  void normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
+                 const Tensor& mean, const Tensor& rstd) override;
+  void normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd, const Tensor& g,
+                      const Tensor& dx, const Tensor& dscale, const Tensor& doffset) override;
 
   // conv.cpp
   void conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) override;

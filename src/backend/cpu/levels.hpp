@@ -60,3 +60,11 @@ const Table& pick_level(const Table& v2, const Table& v3, const Table& v4) {
 #endif
 
 }  // namespace tapestry::host
+
+// Vectorise the next loop without asking whether y overlaps an operand: it may only be the operand itself.
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed"  // which it says of the loops that call libm
+#define TAPESTRY_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TAPESTRY_INDEPENDENT _Pragma("GCC ivdep")
+#endif

@@ -23,14 +23,17 @@ const RowKernels<T>& kernels() {
   }
 }
 
+/// Elements that a task has at least.
+constexpr std::int64_t task_elements = 16384;
+
+std::int64_t row_length(const Tensor& x) { return x.rank() > 0 ? x.shape().back() : 1; }
+
 /// body.template operator()<T>(first row, number of rows, elements of a row), on several threads, of a float tensor.
 template <class Body>
-void for_rows(const Tensor& x, const Body& body) {
-  if (x.size() == 0) return;
-  const std::int64_t n = x.rank() > 0 ? x.shape().back() : 1;
+void for_rows(const Tensor& x, std::int64_t grain, const Body& body) {
+  const std::int64_t n = row_length(x);
   const auto run = [&]<class T>() {
-    constexpr std::int64_t task_elements = 16384;
-    parallel_for(x.size() / n, std::max<std::int64_t>(1, task_elements / n),
+    parallel_for(x.size() / n, grain,
                  [&](std::int64_t row, std::int64_t end) { body.template operator()<T>(row, end - row, n); });
   };
   if (x.dtype() == DType::float32) {
@@ -38,6 +41,11 @@ void for_rows(const Tensor& x, const Body& body) {
   } else {
     run.template operator()<double>();
   }
+}
+template <class Body>
+void for_rows(const Tensor& x, const Body& body) {
+  if (x.size() == 0) return;
+  for_rows(x, std::max<std::int64_t>(1, task_elements / row_length(x)), body);
 }
 
 template <class T>
@@ -64,25 +72,44 @@ void CpuBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, 
   });
 }
 
-void CpuBackend::normalize(const Tensor& x, double epsilon, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+void CpuBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
+                           const Tensor& mean, const Tensor& rstd) {
   if (x.size() == 0) {  // rows of nothing have no mean
     fill(std::numeric_limits<double>::quiet_NaN(), mean);
     fill(std::numeric_limits<double>::quiet_NaN(), rstd);
     return;
   }
-  const Tensor from = dense(*this, x);
+  const Tensor from = dense(*this, x), weight = dense(*this, scale), bias = dense(*this, offset);
   for_rows(y, [&]<class T>(std::int64_t row, std::int64_t rows, std::int64_t n) {
-    kernels<T>().normalize(elements<T>(from) + row * n, rows, n, epsilon, mutable_data<T>(y) + row * n,
-                           mutable_data<T>(mean) + row, mutable_data<T>(rstd) + row);
+    kernels<T>().normalize(elements<T>(from) + row * n, elements<T>(weight), elements<T>(bias), rows, n, epsilon,
+                           mutable_data<T>(y) + row * n, mutable_data<T>(mean) + row, mutable_data<T>(rstd) + row);
   });
 }
 
-void CpuBackend::normalize_grad(const Tensor& y, const Tensor& rstd, const Tensor& g, const Tensor& dx) {
-  const Tensor output = dense(*this, y), scale = dense(*this, rstd), gradient = dense(*this, g);
-  for_rows(dx, [&]<class T>(std::int64_t row, std::int64_t rows, std::int64_t n) {
-    kernels<T>().normalize_grad(elements<T>(output) + row * n, elements<T>(scale) + row,
-                                elements<T>(gradient) + row * n, rows, n, mutable_data<T>(dx) + row * n);
+void CpuBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd,
+                                const Tensor& g, const Tensor& dx, const Tensor& dscale, const Tensor& doffset) {
+  if (x.size() == 0) {
+    fill(0, dscale);
+    fill(0, doffset);
+    return;
+  }
+  const Tensor from = dense(*this, x), weight = dense(*this, scale), middle = dense(*this, mean),
+               factor = dense(*this, rstd), gradient = dense(*this, g);
+  // Each task sums its own rows: enough of them to make the sums of the tasks few, and few enough for accuracy.
+  const std::int64_t length = row_length(x), count = x.size() / length;
+  const std::int64_t grain = std::clamp<std::int64_t>(4 * task_elements / length, 16, 256);
+  const std::int64_t tasks = (count + grain - 1) / grain;
+  const Tensor scales = detail::make_tensor(x.dtype(), {tasks, length}, x.device());
+  const Tensor offsets = detail::make_tensor(x.dtype(), {tasks, length}, x.device());
+  for_rows(dx, grain, [&]<class T>(std::int64_t row, std::int64_t rows, std::int64_t n) {
+    T* const of_scale = std::fill_n(mutable_data<T>(scales) + row / grain * n, n, T(0)) - n;
+    T* const of_offset = std::fill_n(mutable_data<T>(offsets) + row / grain * n, n, T(0)) - n;
+    kernels<T>().normalize_grad(elements<T>(from) + row * n, elements<T>(weight), elements<T>(middle) + row,
+                                elements<T>(factor) + row, elements<T>(gradient) + row * n, rows, n,
+                                mutable_data<T>(dx) + row * n, of_scale, of_offset);
   });
+  reduce(Reduce::sum, scales, 1, dscale);
+  reduce(Reduce::sum, offsets, 1, doffset);
 }
 
 }  // namespace tapestry::host

@@ -94,7 +94,6 @@ class Blocks {
     if (axes_.count == 1) add_outer_axis();
     choose_extents();
     for (int i = 0; i < operands_; ++i) in_place_[at(i)] = usable_in_place(i);
-    in_place_[0] = in_place_[0] && !stream_;
     count_ = 1;
     for (int i = 0; i < axes_.count; ++i) {
       blocks_[at(i)] = (axes_.axis[at(i)].size + extent_[at(i)] - 1) / extent_[at(i)];
@@ -146,10 +145,10 @@ class Blocks {
 
   void copy(const Position& block) const {
     const Extent size = extent(block);
-    if (!stream_) {
+    if (!stream_ || columns().stride[1] == 0) {
       move(0)(block.pointer[1], rows().stride[1], columns().stride[1], block.pointer[0], rows().stride[0],
               columns().stride[0], size.rows, size.columns);
-    } else if (in_place_[1] && columns().stride[1] == 1) {
+    } else if (in_place_[1]) {
       put(block.pointer[1], block, size);
     } else {
       Room room;
@@ -189,7 +188,7 @@ class Blocks {
       if (!neighbours(i)) scattered = i;
     const std::int64_t n = columns().size;
     if (scattered < 0 && (n >= short_row || rows().size == 1)) {
-      column_extent = std::min(n, stream_ ? block_elements_ : task_elements);
+      column_extent = std::min(n, task_elements);
       return;
     }
     const bool transposed = scattered > 0 && bring_near(scattered);

@@ -46,11 +46,3 @@ const BinaryTable& binary_kernels();
 const TernaryTable& ternary_kernels();
 
 }  // namespace tapestry::host
-
-// Vectorise the next loop without asking whether y overlaps an operand: it may only be the operand itself.
-#ifdef __clang__
-#pragma clang diagnostic ignored "-Wpass-failed"  // which it says of the loops that call libm
-#define TAPESTRY_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define TAPESTRY_INDEPENDENT _Pragma("GCC ivdep")
-#endif

@@ -116,6 +116,18 @@ void transpose(const T* x, std::int64_t x_stride, T* y, std::int64_t y_stride, s
 
 // --- Moving and filling --------------------------------------------------------------------------------------------
 
+/// y[r * columns + c] = row[c]: what stands there is doubled until it is enough, for the rows may be short.
+template <class T>
+void repeat(const T* row, T* y, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t c = 0; c < columns; ++c) y[c] = row[c];
+  for (std::int64_t done = columns, total = rows * columns; done < total;) {
+    const std::int64_t n = done < total - done ? done : total - done;
+    TAPESTRY_INDEPENDENT
+    for (std::int64_t i = 0; i < n; ++i) y[done + i] = y[i];
+    done += n;
+  }
+}
+
 template <int size>
 void move(const void* from, std::int64_t x_row, std::int64_t x_column, void* to, std::int64_t y_row,
           std::int64_t y_column, std::int64_t rows, std::int64_t columns) {
@@ -124,6 +136,7 @@ void move(const void* from, std::int64_t x_row, std::int64_t x_column, void* to,
   auto* y = static_cast<T*>(to);
   if (x_row == 1 && y_column == 1 && x_column != 1) return transpose(x, x_column, y, y_row, columns, rows);
   if (x_column == 1 && y_row == 1 && y_column != 1) return transpose(x, x_row, y, y_column, rows, columns);
+  if (x_row == 0 && x_column == 1 && y_row == columns && y_column == 1 && rows > 0) return repeat(x, y, rows, columns);
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* row = x + r * x_row;
     T* result = y + r * y_row;

@@ -85,7 +85,32 @@ void softmax(const T* x, int64_t rows, int64_t n, bool logarithm, T* y) {
 }
 
 template <class T>
+void softmax_grad_narrow(const T* y, const T* g, int64_t rows, int64_t n, bool logarithm, T* dx) {
+  T out[narrow][batch], gradient[narrow][batch], totals[batch];
+  for (; rows > 0; rows -= batch, y += batch * n, g += batch * n, dx += batch * n) {
+    const int64_t count = rows < batch ? rows : batch;
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t r = 0; r < count; ++r) {
+        out[j][r] = y[r * n + j];
+        gradient[j][r] = g[r * n + j];
+      }
+      for (int64_t r = count; r < batch; ++r) out[j][r] = gradient[j][r] = 0;
+    }
+    for (int r = 0; r < batch; ++r) totals[r] = 0;
+    for (int64_t j = 0; j < n; ++j)
+      for (int r = 0; r < batch; ++r) totals[r] += logarithm ? gradient[j][r] : gradient[j][r] * out[j][r];
+    for (int64_t j = 0; j < n; ++j)
+      for (int r = 0; r < batch; ++r)
+        out[j][r] = logarithm ? gradient[j][r] - math::exp_not_above(out[j][r]) * totals[r]
+                              : (gradient[j][r] - totals[r]) * out[j][r];
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t r = 0; r < count; ++r) dx[r * n + j] = out[j][r];
+  }
+}
+
+template <class T>
 void softmax_grad(const T* y, const T* g, int64_t rows, int64_t n, bool logarithm, T* dx) {
+  if (n < narrow) return softmax_grad_narrow(y, g, rows, n, logarithm, dx);
   for (; rows > 0; --rows, y += n, g += n, dx += n) {
     const T* __restrict out = y, * __restrict gradient = g;
     T* __restrict to = dx;
@@ -100,7 +125,8 @@ void softmax_grad(const T* y, const T* g, int64_t rows, int64_t n, bool logarith
 }
 
 template <class T>
-void normalize(const T* x, int64_t rows, int64_t n, double epsilon, T* y, T* mean, T* rstd) {
+void normalize(const T* x, const T* scale, const T* offset, int64_t rows, int64_t n, double epsilon, T* y, T* mean,
+               T* rstd) {
   const auto count = static_cast<double>(n);
   for (int64_t row = 0; row < rows; ++row, x += n, y += n) {
     const T* __restrict from = x;
@@ -109,23 +135,35 @@ void normalize(const T* x, int64_t rows, int64_t n, double epsilon, T* y, T* mea
     const double squares = sum_lanes<T>(
         n, [=](int64_t i) { return (vector_at(from, i) - middle) * (vector_at(from, i) - middle); },
         [=](int64_t i) { return (from[i] - middle) * (from[i] - middle); });
-    const T scale = static_cast<T>(1 / math::sqrt(squares / count + epsilon));
-    for (int64_t i = 0; i < n; ++i) to[i] = (from[i] - middle) * scale;
+    const T factor = static_cast<T>(1 / math::sqrt(squares / count + epsilon));
+    for (int64_t i = 0; i < n; ++i) to[i] = (from[i] - middle) * factor * scale[i] + offset[i];
     mean[row] = middle;
-    rstd[row] = scale;
+    rstd[row] = factor;
   }
 }
 
 template <class T>
-void normalize_grad(const T* y, const T* rstd, const T* g, int64_t rows, int64_t n, T* dx) {
+void normalize_grad(const T* x, const T* scale, const T* mean, const T* rstd, const T* g, int64_t rows, int64_t n,
+                    T* dx, T* dscale, T* doffset) {
   const auto count = static_cast<double>(n);
-  for (int64_t row = 0; row < rows; ++row, y += n, g += n, dx += n) {
-    const T* __restrict out = y, * __restrict gradient = g;
-    T* __restrict to = dx;
-    const T mean = static_cast<T>(sum(gradient, n) / count);
-    const T slope = static_cast<T>(sum_of_products(gradient, out, n) / count);
-    const T scale = rstd[row];
-    for (int64_t i = 0; i < n; ++i) to[i] = scale * ((gradient[i] - mean) - out[i] * slope);
+  for (int64_t row = 0; row < rows; ++row, x += n, g += n, dx += n) {
+    const T* __restrict from = x, * __restrict gradient = g, * __restrict weight = scale;
+    T* __restrict to = dx, * __restrict of_scale = dscale, * __restrict of_offset = doffset;
+    const T middle = mean[row], factor = rstd[row];
+    const T level = static_cast<T>(sum_of_products(gradient, weight, n) / count);
+    const auto product = [=](const auto& at) { return at(gradient) * at(weight) * ((at(from) - middle) * factor); };
+    const T slope =
+        static_cast<T>(sum_lanes<T>(
+                           n, [=](int64_t i) { return product([i](const T* data) { return vector_at(data, i); }); },
+                           [=](int64_t i) { return product([i](const T* data) { return data[i]; }); }) /
+                       count);
+    TAPESTRY_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) {
+      const T normal = (from[i] - middle) * factor;
+      to[i] = factor * ((gradient[i] * weight[i] - level) - normal * slope);
+      of_scale[i] += gradient[i] * normal;
+      of_offset[i] += gradient[i];
+    }
   }
 }
 

@@ -1,0 +1,252 @@
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tapestry/op.hpp"
+#include "tapestry/tape.hpp"
+#include "tapestry/variable.hpp"
+
+namespace tapestry {
+
+struct CreateOpOptions {
+  std::string name = {};  ///< by default the op's
+  Attrs attrs = {};
+};
+
+/// The names of TensorFlow's collections.
+namespace graph_keys {
+inline constexpr std::string_view global_variables = "variables";
+inline constexpr std::string_view trainable_variables = "trainable_variables";
+inline constexpr std::string_view local_variables = "local_variables";
+inline constexpr std::string_view train_op = "train_op";
+inline constexpr std::string_view summaries = "summaries";
+}  // namespace graph_keys
+
+/// What a file says of Variables.
+enum class VariableStyle : std::uint8_t {
+  resource,   ///< TensorFlow 2's: VarHandleOp, ReadVariableOp; the file's initializers assign the values of now
+  reference,  ///< TensorFlow 1's: VariableV2, Assign, Identity; the same
+  frozen,     ///< constants with the values of now, and nothing that changes them
+};
+
+struct SaveOptions {
+  VariableStyle variables = VariableStyle::resource;
+  bool output_shapes = false;  ///< write the shapes of all outputs, which TensorBoard shows
+};
+
+struct DrawOptions {
+  std::string_view rankdir = "LR";  ///< "LR": from left to right; "TB": from top to bottom
+};
+
+/// Operations and the tensors between them, made once and run often by a Session. A handle: copies name the same graph,
+/// which lives as long as a handle, an Operation or a Session of it. A graph may grow while sessions run it.
+///
+///     tp::Graph graph;
+///     auto scope = graph.as_default();
+///     auto x = tp::placeholder(tp::float32, {-1, 2}, "x");
+///     auto y = tp::square(x, "y");
+class TAPESTRY_API Graph {
+ public:
+  Graph();
+  explicit Graph(std::shared_ptr<detail::GraphState> state) : state_(std::move(state)) {}
+
+  /// While the scope lives, ops of this thread become operations of this graph: those that read a symbolic tensor or a
+  /// Variable, create a tensor, or draw random numbers. What has only values, such as the result of a run, is computed
+  /// at once. Scopes nest.
+  class Scope;
+  [[nodiscard]] Scope as_default() const;
+  /// The same from now on, until another graph is made the default.
+  void make_default() const;
+
+  /// All operations in the order in which they were made, placeholders and Variables included.
+  std::vector<Operation> operations() const;
+  std::vector<Tensor> placeholders() const;
+  std::vector<Variable> variables() const;
+
+  /// The operation, or the output "name:0", of that name. Throws LookupError for an unknown name, InvalidArgumentError
+  /// for one that cannot be a name, with TensorFlow's texts.
+  Operation get_operation_by_name(std::string_view name, Where where = Where::here()) const;
+  Tensor get_tensor_by_name(std::string_view name, Where where = Where::here()) const;
+  bool has_operation(std::string_view name) const;
+
+  /// Adds an operation of a registered op. Throws NotFoundError, "Unrecognized Op name X".
+  Operation create_op(std::string_view type, InList inputs, const CreateOpOptions& options = {}) const;
+
+  /// From now on, adding anything throws FailedPreconditionError.
+  void finalize();
+  bool finalized() const;
+  /// Grows with every operation.
+  std::int64_t version() const;
+  /// A name that no operation of the graph has, made of this one: "x", "x_1", "x_2". It is then taken.
+  std::string unique_name(std::string_view name) const;
+
+  /// Named lists that belong to the graph; see `graph_keys`.
+  void add_to_collection(std::string_view name, const Operation& operation) const;
+  void add_to_collection(std::string_view name, const Tensor& tensor) const;
+  std::vector<Operation> get_collection(std::string_view name) const;
+  std::vector<Tensor> get_collection_tensors(std::string_view name) const;
+  std::vector<std::string> get_all_collection_keys() const;
+
+  /// Writes the graph as TensorFlow's GraphDef: as text when the name ends in ".pbtxt", else in the binary form. The
+  /// file appears whole or not at all, and the same graph gives the same bytes. Ops that TensorFlow lacks are written
+  /// as several of its own. Throws UnimplementedError, with the op and the line that made it, for what TensorFlow
+  /// cannot say, FailedPreconditionError for a Variable without a value, and NotFoundError when the folder does not
+  /// exist.
+  void save(const std::string& path, const SaveOptions& options = {}, Where where = Where::here()) const;
+  /// The bytes of the binary form.
+  std::string as_graph_def(const SaveOptions& options = {}, Where where = Where::here()) const;
+  /// A graph from a file that `save` or TensorFlow has written; a graph that `save` has written computes the same bits.
+  /// Variables get the values of their initializers where those are constants. Throws NotFoundError when there is no
+  /// such file, DataLossError when it is damaged, UnimplementedError for an op, with its node, that Tapestry lacks, and
+  /// InvalidArgumentError for a graph that makes no sense.
+  static Graph load(const std::string& path, Where where = Where::here());
+  static Graph from_graph_def(std::string_view bytes, Where where = Where::here());
+
+  /// The graph in Graphviz' language, with a cluster for each name scope.
+  std::string to_dot(const DrawOptions& options = {}, Where where = Where::here()) const;
+  /// The graph as a picture.
+  std::string to_svg(const DrawOptions& options = {}, Where where = Where::here()) const;
+
+  /// Whether both handles name the same graph.
+  bool is(const Graph& other) const { return state_ == other.state_; }
+  const std::shared_ptr<detail::GraphState>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<detail::GraphState> state_;
+};
+
+/// This thread's innermost open graph, or the implicit one that every thread has.
+TAPESTRY_API Graph default_graph();
+/// Gives this thread a fresh implicit graph. Throws FailedPreconditionError inside a scope.
+TAPESTRY_API void reset_default_graph();
+
+/// A tensor that is fed when the graph runs. Without arguments its dtype and shape are those of what is fed. Belongs to
+/// the default graph.
+TAPESTRY_API Tensor placeholder(Where where = Where::here());
+TAPESTRY_API Tensor placeholder(DType dtype, const Shape& shape, std::string_view name = {},
+                                Where where = Where::here());
+/// (`Place` is a template parameter so that braces behind the dtype can only be a shape.)
+template <std::same_as<Where> Place = Where>
+Tensor placeholder(DType dtype, Place where = Place::here()) {
+  return placeholder(dtype, Shape::unknown_rank(), {}, where);
+}
+/// A value that is part of the default graph.
+TAPESTRY_API Tensor constant(const Init& value, std::string_view name = {}, Where where = Where::here());
+/// An operation that does nothing but wait for its control inputs.
+TAPESTRY_API Operation no_op(std::string_view name = {}, Where where = Where::here());
+/// An operation that waits for all of these.
+TAPESTRY_API Operation group(const std::vector<Operation>& operations, std::string_view name = {},
+                             Where where = Where::here());
+
+/// An operation that gives all Variables of the default graph their initial values; named "init".
+TAPESTRY_API Operation global_variables_initializer(Where where = Where::here());
+TAPESTRY_API Operation variables_initializer(const std::vector<Variable>& variables, std::string_view name = "init",
+                                             Where where = Where::here());
+
+/// Adds the operations that compute the gradient of the sum of the targets' elements with respect to each source, under
+/// the name scope "gradients". An unconnected source gives an empty Tensor, unless the options ask for zeros. Throws
+/// LookupError for an op without a gradient on the way, and FailedPreconditionError for an eager target.
+TAPESTRY_API std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Source>& sources,
+                                           const GradientOptions& options = {});
+inline std::vector<Tensor> gradients(const TensorList& targets, std::initializer_list<Source> sources,
+                                     const GradientOptions& options = {}) {
+  return gradients(targets, std::vector<Source>(sources), options);
+}
+template <GradientSource T>
+std::vector<Tensor> gradients(const TensorList& targets, const T& source, const GradientOptions& options = {}) {
+  return gradients(targets, std::vector<Source>{source}, options);
+}
+template <GradientSource T>
+std::vector<Tensor> gradients(const TensorList& targets, const std::vector<T>& sources,
+                              const GradientOptions& options = {}) {
+  return gradients(targets, std::vector<Source>(sources.begin(), sources.end()), options);
+}
+
+// ---- Scopes: each holds while the object lives, for the operations that this thread adds to graphs ------------------
+
+class TAPESTRY_API Graph::Scope {
+ public:
+  explicit Scope(const Graph& graph);
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  struct Saved;
+  std::unique_ptr<Saved> saved_;
+};
+
+class TAPESTRY_API NameScope {
+ public:
+  NameScope(std::string_view name, Where where);
+  ~NameScope();
+  NameScope(const NameScope&) = delete;
+  NameScope& operator=(const NameScope&) = delete;
+  /// "outer/inner/"
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_, saved_;
+};
+/// Names become "scope/name". A scope of a name that is taken becomes "scope_1"; a name that ends in '/' re-enters that
+/// very scope, and an empty one leaves all scopes. Throws InvalidArgumentError, "'%' is not a valid scope name".
+[[nodiscard]] inline NameScope name_scope(std::string_view name, Where where = Where::here()) {
+  return NameScope(name, where);
+}
+
+/// Operations, or the operations of tensors; what is eager does not count.
+class TAPESTRY_API ControlInputs {
+ public:
+  ControlInputs() = default;
+  ControlInputs(std::initializer_list<Operation> operations) : operations_(operations) {}
+  ControlInputs(const std::vector<Operation>& operations) : operations_(operations) {}  // NOLINT
+  ControlInputs(std::initializer_list<Tensor> tensors) : ControlInputs(std::vector<Tensor>(tensors)) {}
+  ControlInputs(const std::vector<Tensor>& tensors);  // NOLINT(google-explicit-constructor)
+
+  const std::vector<Operation>& operations() const { return operations_; }
+
+ private:
+  std::vector<Operation> operations_;
+};
+
+class TAPESTRY_API ControlScope {
+ public:
+  explicit ControlScope(const ControlInputs& inputs);
+  ~ControlScope();
+  ControlScope(const ControlScope&) = delete;
+  ControlScope& operator=(const ControlScope&) = delete;
+
+ private:
+  std::vector<Operation> saved_;
+};
+/// New operations run after these, too. Scopes add up; an empty list leaves all of them.
+[[nodiscard]] inline ControlScope control_dependencies(const ControlInputs& inputs) { return ControlScope(inputs); }
+
+class TAPESTRY_API DeviceScope {
+ public:
+  DeviceScope(std::string_view name, Where where);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  std::string saved_;
+};
+/// New operations ask for that device: "/device:GPU:0", "/job:ps". Scopes merge, the inner one's parts win. Throws
+/// InvalidArgumentError for what is no name of a device.
+[[nodiscard]] inline DeviceScope device(std::string_view name, Where where = Where::here()) {
+  return DeviceScope(name, where);
+}
+[[nodiscard]] inline DeviceScope device(const char* name, Where where = Where::here()) {
+  return DeviceScope(name, where);
+}
+[[nodiscard]] inline DeviceScope device(Device place, Where where = Where::here()) {
+  return DeviceScope(tensorflow_name(place), where);
+}
+
+}  // namespace tapestry

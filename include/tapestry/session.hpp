@@ -1,0 +1,261 @@
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tapestry/graph.hpp"
+
+namespace tapestry {
+
+/// What is fed: a tensor of the graph (itself or its name, "x:0"), and the value that it has in this run.
+struct Feed {
+  class Key {
+   public:
+    Key(const Tensor& tensor) : tensor_(tensor) {}  // NOLINT(google-explicit-constructor)
+    Key(std::string_view name) : name_(name) {}     // NOLINT(google-explicit-constructor)
+    Key(const char* name) : name_(name) {}          // NOLINT(google-explicit-constructor)
+    Key(const std::string& name) : name_(name) {}   // NOLINT(google-explicit-constructor)
+    const Tensor& tensor() const { return tensor_; }
+    const std::string& name() const { return name_; }
+
+   private:
+    Tensor tensor_;
+    std::string name_;
+  };
+
+  Key key;
+  Init value;
+};
+
+/// The feeds of a run: `{{x, {1, 2}}, {"y:0", 3.0}}`.
+class Feeds {
+ public:
+  Feeds() = default;
+  Feeds(std::initializer_list<Feed> feeds) : feeds_(feeds) {}
+  Feeds(const std::vector<Feed>& feeds) : feeds_(feeds) {}  // NOLINT(google-explicit-constructor)
+  Feeds(const std::map<std::string, Tensor>& feeds) {       // NOLINT(google-explicit-constructor)
+    for (const auto& [name, value] : feeds) feeds_.push_back({name, value});
+  }
+  void add(const Feed::Key& key, const Init& value) { feeds_.push_back({key, value}); }
+  auto begin() const { return feeds_.begin(); }
+  auto end() const { return feeds_.end(); }
+  std::size_t size() const { return feeds_.size(); }
+
+ private:
+  std::vector<Feed> feeds_;
+};
+
+/// One thing to fetch: a tensor, a Variable, an operation (which gives an empty Tensor), or a name of one.
+class TAPESTRY_API Fetch {
+ public:
+  Fetch(const Tensor& tensor) : tensor_(tensor), kind_(Kind::tensor) {}                 // NOLINT
+  Fetch(const Operation& operation) : operation_(operation), kind_(Kind::operation) {}  // NOLINT
+  Fetch(const Variable& variable);                                                      // NOLINT
+  Fetch(std::string_view name) : name_(name), kind_(Kind::name) {}                      // NOLINT
+  Fetch(const char* name) : name_(name), kind_(Kind::name) {}                           // NOLINT
+  Fetch(const std::string& name) : name_(name), kind_(Kind::name) {}                    // NOLINT
+
+ private:
+  friend class SessionState;
+  enum class Kind : std::uint8_t { tensor, operation, variable, name };
+  Tensor tensor_;
+  Operation operation_;
+  std::shared_ptr<Variable::Cell> cell_;
+  std::string name_;
+  Kind kind_;
+};
+
+template <class T>
+concept Fetchable = std::convertible_to<const T&, Fetch>;
+
+struct SessionOptions {
+  bool allow_soft_placement = true;               ///< an operation whose device does not exist runs on the CPU
+  bool log_device_placement = false;              ///< `Session::explain` tells where each operation runs
+  bool optimize = true;                           ///< false: every operation runs as it stands in the graph
+  std::vector<std::string> disabled_passes = {};  ///< of the optimisation: "fold", "fuse", ...
+};
+
+class SessionState;
+
+/// Runs parts of a graph. Only what the fetches need is computed, each operation once. The first run of the same
+/// fetches with feeds of the same dtypes and shapes makes a plan, which later runs use. `run` may be called from
+/// several threads.
+class TAPESTRY_API Session {
+ public:
+  /// A session of the default graph.
+  explicit Session(const SessionOptions& options = {}, Where where = Where::here());
+  explicit Session(const Graph& graph, const SessionOptions& options = {}, Where where = Where::here());
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  /// Computes the fetches: a tensor, an operation, a Variable or a name gives a Tensor (empty for an operation); a
+  /// std::vector, std::array, std::tuple, std::pair or std::map of fetches, nested as you like, one of the same
+  /// structure.
+  template <class T>
+  auto run(const T& fetches, const Feeds& feeds = {}, Where where = Where::here());
+  std::vector<Tensor> run(std::initializer_list<Fetch> fetches, const Feeds& feeds = {}, Where where = Where::here()) {
+    return run_all(std::vector<Fetch>(fetches), feeds, where);
+  }
+
+  /// The fetches as a function of the values of some tensors, with the least work per call.
+  class Callable;
+  template <Fetchable T>
+  auto make_callable(const T& fetch, const std::vector<Tensor>& feeds = {}, Where where = Where::here());
+  Callable make_callable(std::initializer_list<Fetch> fetches, const std::vector<Tensor>& feeds = {},
+                         Where where = Where::here());
+  Callable make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds = {},
+                         Where where = Where::here());
+
+  /// While the scope lives, `Tensor::eval` and `Operation::run` of this thread use this session.
+  class Scope;
+  [[nodiscard]] Scope as_default() const;
+  /// Later runs throw FailedPreconditionError.
+  void close();
+  Graph graph() const;
+
+  /// For the templates.
+  std::vector<Tensor> run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) const;
+
+ private:
+  std::shared_ptr<SessionState> state_;
+};
+
+class TAPESTRY_API Session::Scope {
+ public:
+  explicit Scope(std::shared_ptr<SessionState> session);
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  std::shared_ptr<SessionState> saved_;
+};
+
+class TAPESTRY_API Session::Callable {
+ public:
+  /// The values of the feeds, in their order.
+  template <class... Values>
+  std::vector<Tensor> operator()(const Values&... values) const {
+    return call({Init(values)...});
+  }
+  std::vector<Tensor> call(const std::vector<Init>& values) const;
+
+ private:
+  friend class Session;
+  Callable(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
+           Where where);
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+inline Session::Callable Session::make_callable(std::initializer_list<Fetch> fetches, const std::vector<Tensor>& feeds,
+                                                Where where) {
+  return make_callable(std::vector<Fetch>(fetches), feeds, where);
+}
+
+namespace detail {
+
+// A structure of fetches is flattened, run, and filled with the results in the same order.
+
+template <class T>
+struct Structure;  // collect(fetches, out) appends; fill(fetches, values, next) takes as many results
+
+template <Fetchable T>
+struct Structure<T> {
+  static void collect(const T& fetch, std::vector<Fetch>& out) { out.emplace_back(fetch); }
+  static Tensor fill(const T&, const std::vector<Tensor>& values, std::size_t& next) { return values[next++]; }
+};
+
+template <class T>
+requires(!Fetchable<std::vector<T>>) struct Structure<std::vector<T>> {
+  static void collect(const std::vector<T>& list, std::vector<Fetch>& out) {
+    for (const T& each : list) Structure<T>::collect(each, out);
+  }
+  static auto fill(const std::vector<T>& list, const std::vector<Tensor>& values, std::size_t& next) {
+    std::vector<decltype(Structure<T>::fill(list[0], values, next))> result;
+    for (const T& each : list) result.push_back(Structure<T>::fill(each, values, next));
+    return result;
+  }
+};
+
+template <class T, std::size_t N>
+struct Structure<std::array<T, N>> {
+  static void collect(const std::array<T, N>& list, std::vector<Fetch>& out) {
+    for (const T& each : list) Structure<T>::collect(each, out);
+  }
+  static auto fill(const std::array<T, N>& list, const std::vector<Tensor>& values, std::size_t& next) {
+    std::array<decltype(Structure<T>::fill(list[0], values, next)), N> result;
+    for (std::size_t i = 0; i < N; ++i) result[i] = Structure<T>::fill(list[i], values, next);
+    return result;
+  }
+};
+
+template <class K, class T>
+struct Structure<std::map<K, T>> {
+  static void collect(const std::map<K, T>& items, std::vector<Fetch>& out) {
+    for (const auto& [key, each] : items) Structure<T>::collect(each, out);
+  }
+  static auto fill(const std::map<K, T>& items, const std::vector<Tensor>& values, std::size_t& next) {
+    std::map<K, decltype(Structure<T>::fill(items.begin()->second, values, next))> result;
+    for (const auto& [key, each] : items) result.emplace(key, Structure<T>::fill(each, values, next));
+    return result;
+  }
+};
+
+template <class... T>
+struct Structure<std::tuple<T...>> {
+  static void collect(const std::tuple<T...>& items, std::vector<Fetch>& out) {
+    std::apply([&](const auto&... each) { (Structure<std::remove_cvref_t<decltype(each)>>::collect(each, out), ...); },
+               items);
+  }
+  static auto fill(const std::tuple<T...>& items, const std::vector<Tensor>& values, std::size_t& next) {
+    return std::apply(
+        [&](const auto&... each) {
+          // Braces: the elements must be filled from left to right.
+          return std::tuple<decltype(Structure<std::remove_cvref_t<decltype(each)>>::fill(each, values, next))...>{
+              Structure<std::remove_cvref_t<decltype(each)>>::fill(each, values, next)...};
+        },
+        items);
+  }
+};
+
+template <class A, class B>
+struct Structure<std::pair<A, B>> {
+  static void collect(const std::pair<A, B>& items, std::vector<Fetch>& out) {
+    Structure<A>::collect(items.first, out);
+    Structure<B>::collect(items.second, out);
+  }
+  static auto fill(const std::pair<A, B>& items, const std::vector<Tensor>& values, std::size_t& next) {
+    auto first = Structure<A>::fill(items.first, values, next);
+    auto second = Structure<B>::fill(items.second, values, next);
+    return std::pair{std::move(first), std::move(second)};
+  }
+};
+
+}  // namespace detail
+
+template <class T>
+auto Session::run(const T& fetches, const Feeds& feeds, Where where) {
+  std::vector<Fetch> flat;
+  detail::Structure<T>::collect(fetches, flat);
+  const std::vector<Tensor> values = run_all(flat, feeds, where);
+  std::size_t next = 0;
+  return detail::Structure<T>::fill(fetches, values, next);
+}
+
+template <Fetchable T>
+auto Session::make_callable(const T& fetch, const std::vector<Tensor>& feeds, Where where) {
+  return [callable = make_callable({Fetch(fetch)}, feeds, where)](const auto&... values) {
+    return callable(values...)[0];
+  };
+}
+
+}  // namespace tapestry

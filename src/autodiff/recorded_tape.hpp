@@ -1,0 +1,18 @@
+#pragma once
+
+#include <unordered_map>
+
+#include "autodiff/call_list.hpp"
+#include "tapestry/tape.hpp"
+
+namespace tapestry {
+
+/// What a tape has recorded, for those who make something else of it.
+struct RecordedTape {
+  explicit RecordedTape(const GradientTape& tape);
+
+  const CallList& calls;
+  std::unordered_map<std::int32_t, Variable> reads;  ///< by slot: whose value it is
+};
+
+}  // namespace tapestry

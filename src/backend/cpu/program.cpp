@@ -1,0 +1,309 @@
+#include "backend/program.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "backend/cpu/cpu_backend.hpp"
+#include "backend/cpu/kernels/elementwise.hpp"
+#include "backend/cpu/kernels/movement.hpp"
+#include "backend/cpu/pieces.hpp"
+
+namespace tapestry::host {
+namespace {
+
+/// All blocks of a task together, which fit the first-level cache.
+constexpr std::int64_t cache_bytes = 24 << 10;
+constexpr std::int64_t smallest_block = 128, largest_block = 512;
+constexpr std::size_t max_operands = Program::max_operands, max_instructions = Program::max_instructions;
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// How the elements of the outputs, in their order, are cut into blocks, and where those of the inputs lie. The axes
+/// are as few as possible: those along which all inputs go on as the outputs do are one.
+class Grid {
+ public:
+  struct Extent {
+    std::int64_t rows, columns;
+  };
+
+  Grid(const Shape& shape, std::span<const Tensor> inputs, std::int64_t block_elements)
+      : inputs_(static_cast<int>(inputs.size())) {
+    for (int i = 0; i < shape.rank(); ++i)
+      if (shape[i] != 1) add_axis(shape, i, inputs);
+    while (rank_ < 2) add_outer_axis();
+    const std::int64_t width = size(rank_ - 1);
+    // Of a long row equal parts, so that the last one is not a stub.
+    const std::int64_t parts = (width + block_elements - 1) / block_elements;
+    extent_ = {1, (width + parts - 1) / parts};
+    if (parts == 1) {
+      extent_.rows = std::min(size(rank_ - 2), std::max<std::int64_t>(block_elements / width, 1));
+    } else {
+      extent_.columns = std::min(width, (extent_.columns + 63) / 64 * 64);
+    }
+    column_blocks_ = (width + extent_.columns - 1) / extent_.columns;
+    row_blocks_ = (size(rank_ - 2) + extent_.rows - 1) / extent_.rows;
+    count_ = column_blocks_ * row_blocks_;
+    for (int i = 0; i < rank_ - 2; ++i) count_ *= size(i);
+  }
+
+  std::int64_t count() const { return count_; }
+  std::int64_t elements() const { return extent_.rows * extent_.columns; }
+
+  std::int64_t row_stride(int input) const { return stride_[at(rank_ - 2)][at(input)]; }
+  std::int64_t column_stride(int input) const { return stride_[at(rank_ - 1)][at(input)]; }
+
+  /// Whether a block's elements of an input can be read where they are: side by side, or one for all.
+  bool is_in_place(int input) const {
+    const std::int64_t column = column_stride(input), row = row_stride(input);
+    if (column != 0 && column != 1) return false;
+    return extent_.rows == 1 || row == column * size(rank_ - 1);
+  }
+  /// Whether every block has the same elements of an input, or the first so many of them.
+  bool is_same_everywhere(int input) const {
+    for (int i = 0; i < rank_ - 1; ++i)
+      if (stride_[at(i)][at(input)] != 0) return false;
+    return column_blocks_ == 1;
+  }
+
+  struct Block {
+    Extent size;
+    std::int64_t first;                                  ///< element of the outputs
+    std::array<std::int64_t, max_operands> input_first;  ///< distance of an input's first element
+  };
+  void find(std::int64_t index, Block& block) const {
+    const std::int64_t column = index % column_blocks_ * extent_.columns;
+    index /= column_blocks_;
+    const std::int64_t row = index % row_blocks_ * extent_.rows;
+    index /= row_blocks_;
+    block.size = {std::min(extent_.rows, size(rank_ - 2) - row), std::min(extent_.columns, size(rank_ - 1) - column)};
+    block.first = row * size(rank_ - 1) + column;
+    for (int i = 0; i < inputs_; ++i) block.input_first[at(i)] = row * row_stride(i) + column * column_stride(i);
+    std::int64_t behind = size(rank_ - 2) * size(rank_ - 1);
+    for (int axis = rank_ - 3; axis >= 0; --axis) {
+      const std::int64_t position = index % size(axis);
+      index /= size(axis);
+      block.first += position * behind;
+      behind *= size(axis);
+      for (int i = 0; i < inputs_; ++i) block.input_first[at(i)] += position * stride_[at(axis)][at(i)];
+    }
+  }
+
+ private:
+  using Strides = std::array<std::int64_t, max_operands>;
+
+  std::int64_t size(int axis) const { return size_[at(axis)]; }
+
+  void add_axis(const Shape& shape, int axis, std::span<const Tensor> inputs) {
+    Strides strides;
+    bool joins = rank_ > 0;
+    for (int i = 0; i < inputs_; ++i) {
+      const Tensor& input = inputs[at(i)];
+      const int own = axis - shape.rank() + input.rank();
+      strides[at(i)] = own < 0 || input.shape()[own] == 1 ? 0 : input.strides()[at(own)];
+      joins = joins && stride_[at(rank_ - 1)][at(i)] == strides[at(i)] * shape[axis];
+    }
+    if (!joins) size_[at(rank_++)] = 1;
+    size_[at(rank_ - 1)] *= shape[axis];
+    std::copy_n(strides.begin(), inputs_, stride_[at(rank_ - 1)].begin());
+  }
+
+  void add_outer_axis() {
+    size_[1] = rank_ == 0 ? 1 : size_[0];
+    size_[0] = 1;
+    for (int i = 0; i < inputs_; ++i) {
+      stride_[1][at(i)] = rank_ == 0 ? 0 : stride_[0][at(i)];
+      stride_[0][at(i)] = 0;
+    }
+    ++rank_;
+  }
+
+  int inputs_, rank_ = 0;
+  std::array<std::int64_t, Shape::max_rank + 1> size_;
+  std::array<Strides, Shape::max_rank + 1> stride_;
+  Extent extent_{};
+  std::int64_t column_blocks_ = 0, row_blocks_ = 0, count_ = 0;
+};
+
+/// Where the elements of an operand lie that belong to the current block.
+struct Place {
+  std::byte* data;
+  std::int64_t step;  ///< 1, or 0 for one element that stands for all
+};
+using Places = std::array<Place, max_operands>;
+
+/// An instruction with its kernel.
+struct Step {
+  enum class Kind : std::uint8_t { unary, binary, ternary, convert };
+  Kind kind;
+  std::uint8_t result, result_size;
+  std::array<std::uint8_t, 3> operands;
+  union {
+    UnaryRow unary;
+    BinaryRow binary;
+    TernaryRow ternary;
+    void (*convert)(const void* x, void* y, std::int64_t n);
+  };
+  double number;
+
+  void run(const Places& places, std::int64_t n) const {
+    const Place &a = places[operands[0]], &b = places[operands[1]], &c = places[operands[2]];
+    std::byte* const y = places[result].data;
+    if (kind == Kind::binary) return binary(a.data, a.step, b.data, b.step, y, n, number);
+    if (kind == Kind::ternary) return ternary(a.data, a.step, b.data, b.step, c.data, c.step, y, n);
+    const std::int64_t computed = a.step == 1 ? n : 1;
+    if (kind == Kind::unary) {
+      unary(a.data, y, computed, number);
+    } else {
+      convert(a.data, y, computed);
+    }
+    if (computed < n) movement_kernels().fill(result_size)(y, y + result_size, n - 1);
+  }
+};
+
+Step step_of(const Program::Instruction& instruction, DType operand) {
+  Step step{};
+  step.operands = instruction.operands;
+  step.result = instruction.result;
+  step.result_size = static_cast<std::uint8_t>(size_of(instruction.dtype));
+  step.number = instruction.number;
+  const auto type = static_cast<std::size_t>(operand), result = static_cast<std::size_t>(instruction.dtype);
+  if (const Unary* f = std::get_if<Unary>(&instruction.function)) {
+    step.kind = Step::Kind::unary;
+    step.unary = unary_kernels().rows[static_cast<std::size_t>(*f)][type];
+  } else if (const Binary* g = std::get_if<Binary>(&instruction.function)) {
+    step.kind = Step::Kind::binary;
+    step.binary = binary_kernels().rows[static_cast<std::size_t>(*g)][type];
+  } else if (const Ternary* h = std::get_if<Ternary>(&instruction.function)) {
+    step.kind = Step::Kind::ternary;
+    step.ternary = ternary_kernels().rows[static_cast<std::size_t>(*h)][result];
+  } else {
+    step.kind = Step::Kind::convert;
+    step.convert = movement_kernels().cast[type][result];
+  }
+  return step;
+}
+
+/// A program with its tensors. Its kernels are those of the single ops, so that the bits are theirs, too.
+class Machine {
+ public:
+  Machine(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs)
+      : inputs_(inputs),
+        outputs_(outputs),
+        count_(program.instructions.size()),
+        operands_(program.operands()),
+        element_bytes_(largest_element(program, inputs)),
+        block_elements_(std::clamp(cache_bytes / (operands_ * element_bytes_) / smallest_block * smallest_block,
+                                   smallest_block, largest_block)),
+        grid_(outputs[0].shape(), inputs, block_elements_) {
+    std::array<DType, max_operands> types{};
+    for (std::size_t i = 0; i < inputs.size(); ++i) types[i] = inputs[i].dtype();
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Program::Instruction& each = program.instructions[i];
+      steps_[i] = step_of(each, types[each.operands[0]]);
+      types[each.result] = each.dtype;
+    }
+    stream_ = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype())) >= streaming_bytes;
+  }
+
+  void run() const {
+    // What several instructions take is worth another thread sooner than one addition.
+    const std::int64_t elements = std::max<std::int64_t>(task_elements / static_cast<std::int64_t>(count_), 2048);
+    parallel_for(grid_.count(), std::max<std::int64_t>(elements / grid_.elements(), 1),
+                 [&](std::int64_t begin, std::int64_t end) { run_blocks(begin, end); });
+  }
+
+ private:
+  static std::int64_t largest_element(const Program& program, std::span<const Tensor> inputs) {
+    std::size_t largest = 1;
+    for (const Tensor& input : inputs) largest = std::max(largest, size_of(input.dtype()));
+    for (const Program::Instruction& each : program.instructions) largest = std::max(largest, size_of(each.dtype));
+    return static_cast<std::int64_t>(largest);
+  }
+
+  void run_blocks(std::int64_t begin, std::int64_t end) const {
+    static_assert(cache_bytes <= Program::max_operands * smallest_block * 8);
+    alignas(64) std::byte room[Program::max_operands * smallest_block * 8];
+    Places places;
+    const std::int64_t stride = block_elements_ * element_bytes_;
+    std::int64_t used = 0, gathered_rows = 0;
+    for (int i = 0; i < operands_; ++i) {
+      places[at(i)] = {nullptr, 1};
+      if (needs_room(i)) places[at(i)].data = room + stride * used++;
+    }
+    Grid::Block block;
+    for (std::int64_t index = begin; index < end; ++index) {
+      grid_.find(index, block);
+      const std::int64_t n = block.size.rows * block.size.columns;
+      place_inputs(block, gathered_rows, places);
+      gathered_rows = std::max(gathered_rows, block.size.rows);
+      if (!stream_) place_outputs(block.first, places);
+      for (std::size_t i = 0; i < count_; ++i) steps_[i].run(places, n);
+      if (stream_) write_outputs(block.first, n, places);
+    }
+#ifdef __SSE2__
+    if (stream_) __builtin_ia32_sfence();  // what was streamed is not ordered with the news that it is done
+#endif
+  }
+
+  bool needs_room(int operand) const {
+    const int inputs = static_cast<int>(inputs_.size());
+    if (operand < inputs) return !grid_.is_in_place(operand);
+    return stream_ || operand >= inputs + static_cast<int>(outputs_.size());
+  }
+
+  /// `gathered`: the rows of the inputs that are the same everywhere which are in their places already.
+  void place_inputs(const Grid::Block& block, std::int64_t gathered, Places& places) const {
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const detail::TensorImpl& input = inputs_[i].impl();
+      const int operand = static_cast<int>(i);
+      const std::size_t size = size_of(input.dtype);
+      auto* const first = static_cast<std::byte*>(input.data) + block.input_first[i] * static_cast<std::int64_t>(size);
+      if (grid_.is_in_place(operand)) {
+        places[i] = {first, grid_.column_stride(operand)};
+      } else if (block.size.rows > gathered || !grid_.is_same_everywhere(operand)) {
+        gather(first, operand, size, block.size, places[i].data);
+      }
+    }
+  }
+
+  /// The input's elements of a block side by side.
+  void gather(const std::byte* first, int operand, std::size_t size, Grid::Extent extent, std::byte* to) const {
+    const std::int64_t row = grid_.row_stride(operand), column = grid_.column_stride(operand);
+    const std::int64_t rows = row == 0 ? 1 : extent.rows;
+    movement_kernels().move(size)(first, row, column, to, extent.columns, 1, rows, extent.columns);
+    // One row for all: what is there is doubled until there is enough.
+    const std::int64_t bytes = extent.rows * extent.columns * static_cast<std::int64_t>(size);
+    for (std::int64_t done = rows * extent.columns * static_cast<std::int64_t>(size); done < bytes; done *= 2)
+      std::memcpy(to + done, to, static_cast<std::size_t>(std::min(done, bytes - done)));
+  }
+
+  std::byte* output_at(std::size_t i, std::int64_t element) const {
+    const detail::TensorImpl& output = outputs_[i].impl();
+    return static_cast<std::byte*>(output.data) + element * static_cast<std::int64_t>(size_of(output.dtype));
+  }
+  void place_outputs(std::int64_t first, Places& places) const {
+    for (std::size_t i = 0; i < outputs_.size(); ++i) places[inputs_.size() + i].data = output_at(i, first);
+  }
+  void write_outputs(std::int64_t first, std::int64_t n, const Places& places) const {
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      movement_kernels().stream(places[inputs_.size() + i].data, output_at(i, first),
+                                n * static_cast<std::int64_t>(size_of(outputs_[i].dtype())));
+  }
+
+  std::span<const Tensor> inputs_, outputs_;
+  std::size_t count_;
+  int operands_;
+  std::int64_t element_bytes_, block_elements_;
+  Grid grid_;
+  bool stream_ = false;
+  std::array<Step, max_instructions> steps_;
+};
+
+}  // namespace
+
+void CpuBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  if (outputs[0].size() > 0) Machine(program, inputs, outputs).run();
+}
+
+}  // namespace tapestry::host

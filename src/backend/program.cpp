@@ -1,0 +1,84 @@
+#include "backend/program.hpp"
+
+#include "backend/backend.hpp"
+#include "core/make_tensor.hpp"
+
+namespace tapestry {
+namespace {
+
+#define TAPESTRY_TEXT(name, formula) #name,
+constexpr const char* unary_names[] = {TAPESTRY_UNARY_FLOAT(TAPESTRY_TEXT) TAPESTRY_UNARY_NUMBER(
+    TAPESTRY_TEXT) TAPESTRY_UNARY_PREDICATE(TAPESTRY_TEXT) TAPESTRY_UNARY_LOGICAL(TAPESTRY_TEXT)};
+constexpr const char* binary_names[] = {TAPESTRY_BINARY_NUMBER(TAPESTRY_TEXT) TAPESTRY_BINARY_FLOAT(
+    TAPESTRY_TEXT) TAPESTRY_BINARY_COMPARE(TAPESTRY_TEXT) TAPESTRY_BINARY_LOGICAL(TAPESTRY_TEXT)};
+constexpr const char* ternary_names[] = {TAPESTRY_TERNARY_NUMBER(TAPESTRY_TEXT) TAPESTRY_TERNARY_SELECT(TAPESTRY_TEXT)};
+#undef TAPESTRY_TEXT
+
+}  // namespace
+
+namespace {
+
+/// A view of a tensor in the shape that it broadcasts to; itself when it has that shape.
+Tensor stretched(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  std::array<std::int64_t, Shape::max_rank> strides{};
+  const int added = shape.rank() - x.rank();
+  for (int i = 0; i < x.rank(); ++i)
+    if (x.shape()[i] == shape[added + i])
+      strides[static_cast<std::size_t>(added + i)] = x.strides()[static_cast<std::size_t>(i)];
+  return detail::make_view(x, shape, strides);
+}
+
+}  // namespace
+
+void run(Backend& backend, const ElementFunction& function, const Operands& x, double number, const Tensor& y) {
+  if (const Unary* f = std::get_if<Unary>(&function)) {
+    backend.unary(*f, stretched(*x[0], y.shape()), number, y);
+  } else if (const Binary* g = std::get_if<Binary>(&function)) {
+    backend.binary(*g, *x[0], *x[1], number, y);
+  } else if (const Ternary* h = std::get_if<Ternary>(&function)) {
+    backend.ternary(*h, *x[0], *x[1], *x[2], y);
+  } else {
+    backend.copy(*x[0], y);
+  }
+}
+
+std::string to_string(const ElementFunction& function) {
+  if (const Unary* f = std::get_if<Unary>(&function)) return unary_names[static_cast<std::size_t>(*f)];
+  if (const Binary* g = std::get_if<Binary>(&function)) return binary_names[static_cast<std::size_t>(*g)];
+  if (const Ternary* h = std::get_if<Ternary>(&function)) return ternary_names[static_cast<std::size_t>(*h)];
+  return "convert";
+}
+
+std::string to_string(const Program& program) {
+  const auto name = [&](int operand) {
+    if (operand < program.inputs) return "x" + std::to_string(operand);
+    if (program.is_register(operand)) return "r" + std::to_string(operand - program.inputs - program.outputs);
+    return "y" + std::to_string(operand - program.inputs);
+  };
+  std::string text;
+  for (const Program::Instruction& each : program.instructions) {
+    text += (text.empty() ? "" : "; ") + name(each.result) + " = " + to_string(each.function) + "(";
+    for (int i = 0; i < operands_of(each.function); ++i)
+      text += (i > 0 ? ", " : "") + name(each.operands[static_cast<std::size_t>(i)]);
+    text += ")";
+  }
+  return text;
+}
+
+// A device that can do no better runs a program op by op.
+void Backend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  std::vector<Tensor> values(inputs.begin(), inputs.end());
+  values.insert(values.end(), outputs.begin(), outputs.end());
+  values.resize(static_cast<std::size_t>(program.operands()));
+  for (const Program::Instruction& each : program.instructions) {
+    const Tensor y = program.is_register(each.result)
+                         ? detail::make_tensor(each.dtype, outputs[0].shape(), outputs[0].device())
+                         : values[each.result];
+    const auto& [a, b, c] = each.operands;
+    run(*this, each.function, {&values[a], &values[b], &values[c]}, each.number, y);
+    values[each.result] = y;
+  }
+}
+
+}  // namespace tapestry

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+
+namespace tapestry::detail {
+
+/// Lays out blocks that live for a while in one piece of memory: gives each an offset, and the room of a block that has
+/// been released to later ones. Best fit, neighbours merged; n blocks take n log n steps.
+class ArenaLayout {
+ public:
+  /// The offset of a block of that many bytes, a multiple of 64.
+  std::size_t allocate(std::size_t bytes);
+  void release(std::size_t offset, std::size_t bytes);
+  /// Bytes that the whole needs.
+  std::size_t size() const { return end_; }
+
+ private:
+  void take(std::map<std::size_t, std::size_t>::iterator block);
+
+  std::map<std::size_t, std::size_t> free_;          ///< by offset: the size
+  std::multimap<std::size_t, std::size_t> by_size_;  ///< by size: the offset
+  std::size_t end_ = 0;
+};
+
+}  // namespace tapestry::detail

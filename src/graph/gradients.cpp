@@ -1,0 +1,197 @@
+#include <algorithm>
+#include <optional>
+
+#include "autodiff/backward.hpp"
+#include "graph/graph_state.hpp"
+#include "graph/state_ops.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry {
+
+using detail::endpoint_of;
+using detail::GraphState;
+using detail::Node;
+
+namespace {
+
+/// What stands in a graph for a gradient until the ranks are known on which the gradients of its ops depend.
+const Op& symbolic_gradient_op() {
+  static const Op& op = *new Op{
+      .name = "SymbolicGradient",
+      .infer = [](const Call& call) -> Specs {
+        throw InternalError(detail::join(call.name(), " was not replaced by gradients"));
+      },
+      .outputs = -1,
+  };
+  return op;
+}
+
+/// The nodes that the targets are computed from, in the graph's order.
+std::vector<Node*> ancestors(const GraphState& graph, const Tensors& targets) {
+  std::vector<char> seen(graph.size());
+  std::vector<Node*> pending;
+  const auto visit = [&](const Tensor& tensor) {
+    Node* node = endpoint_of(tensor).node;
+    if (!std::exchange(seen[node->index], 1)) pending.push_back(node);
+  };
+  for (const Tensor& target : targets) visit(target);
+  while (!pending.empty()) {
+    Node* node = pending.back();
+    pending.pop_back();
+    for (const Tensor& input : node->inputs()) visit(input);
+  }
+  std::vector<Node*> found;
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    if (seen[i]) found.push_back(&graph.node(i));
+  return found;
+}
+
+bool is_unknown(const Tensor& tensor) { return tensor.dtype() == DType::unknown || !tensor.shape().has_rank(); }
+
+bool has_unknown(const std::vector<Node*>& nodes) {
+  return std::any_of(nodes.begin(), nodes.end(), [](const Node* node) {
+    return &node->op() != &placeholder_op && std::any_of(node->outputs().begin(), node->outputs().end(), is_unknown);
+  });
+}
+
+/// The tensors of the graph that a source stands for: itself, or all reads of a Variable.
+Tensors tensors_of(const GraphState& graph, const Source& source) {
+  if (!source.cell()) return {source.tensor()};
+  Tensors reads;
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    const Node& node = graph.node(i);
+    if (&node.op() == &read_variable_op && node.attr<VariablesRef>("variables")->front().cell() == source.cell())
+      reads.push_back(node.output());
+  }
+  return reads;
+}
+
+class GraphGradients {
+ public:
+  GraphGradients(std::shared_ptr<GraphState> graph, const Tensors& targets, const GradientOptions& options)
+      : graph_(std::move(graph)), targets_(targets), options_(options), nodes_(ancestors(*graph_, targets)) {}
+
+  std::vector<Tensor> compute(const std::vector<Source>& sources) {
+    std::vector<Tensors> tensors;
+    Tensors flat;
+    for (const Source& source : sources) {
+      tensors.push_back(tensors_of(*graph_, source));
+      flat.append(tensors.back().begin(), tensors.back().end());
+    }
+    const std::vector<Tensor> found = has_unknown(nodes_) ? deferred(flat) : walk(flat);
+    std::vector<Tensor> result;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      Tensor sum;
+      for (std::size_t j = 0; j < tensors[i].size(); ++j, ++next)
+        if (found[next]) sum = sum ? add(sum, found[next]) : found[next];
+      if (!sum && options_.unconnected == Unconnected::zero)
+        sum = zeros_like(sources[i].cell() ? Variable(sources[i].cell()).value() : sources[i].tensor());
+      result.push_back(std::move(sum));
+    }
+    return result;
+  }
+
+ private:
+  std::vector<Tensor> walk(const Tensors& sources) {
+    SlotTable slots;
+    std::vector<std::int32_t> source_slots;
+    for (const Tensor& source : sources) source_slots.push_back(slots.insert(source.id()));
+    CallList calls;
+    for (const Node* node : nodes_) {
+      if (!node->op().gradient.flows()) continue;
+      Slots inputs, outputs;
+      for (const Tensor& input : node->inputs()) inputs.push_back(slots.find(input.id()));
+      for (const Tensor& output : node->outputs())
+        outputs.push_back(is_floating(output.dtype()) ? slots.insert(output.id()) : SlotTable::none);
+      calls.emplace_back(Call(*node), std::move(inputs), std::move(outputs));
+    }
+    Backward backward(calls, slots.size(), source_slots);
+    const Tensors& seeds = options_.output_gradients.tensors();
+    for (std::size_t i = 0; i < targets_.size(); ++i) {
+      const std::int32_t slot = slots.find(targets_[i].id());
+      if (slot != SlotTable::none)
+        backward.accumulate(slot, !seeds.empty() && seeds[i] ? seeds[i] : ones_like(targets_[i], "grad_ys"));
+    }
+    backward.run(true);
+    std::vector<Tensor> found;
+    for (const std::int32_t slot : source_slots) found.push_back(backward.gradient(slot));
+    return found;
+  }
+
+  /// One node that becomes the gradients when the feeds tell what is unknown now.
+  std::vector<Tensor> deferred(const Tensors& sources) {
+    std::vector<char> connected(sources.size());
+    for (std::size_t i = 0; i < sources.size(); ++i) connected[i] = is_ancestor(sources[i]);
+    Tensors used;
+    for (std::size_t i = 0; i < sources.size(); ++i)
+      if (connected[i]) used.push_back(sources[i]);
+    Tensors inputs = targets_;
+    inputs.append(used.begin(), used.end());
+    const Tensors& seeds = options_.output_gradients.tensors();
+    inputs.append(seeds.begin(), seeds.end());
+    const std::size_t targets = targets_.size(), count = used.size();
+    const auto redo = [targets, count](const Tensors& all) -> Tensors {
+      const Tensor* from = all.begin() + targets;
+      std::vector<Source> again(from, from + count);
+      GradientOptions options{.unconnected = Unconnected::zero};
+      if (all.size() > targets + count) options.output_gradients = std::vector<Tensor>(from + count, all.end());
+      return gradients(std::vector<Tensor>(all.begin(), from), again, options);
+    };
+    Specs specs;
+    for (const Tensor& source : used) specs.push_back(source.spec());
+    Closure closure = std::make_shared<const std::function<Tensors(const Tensors&)>>(redo);
+    const Node& node = graph_->add_node(
+        Call(symbolic_gradient_op(), inputs, {{"redo", std::move(closure)}}, CallSiteScope::current(), {}), specs);
+    std::vector<Tensor> found(sources.size());
+    for (std::size_t i = 0, next = 0; i < sources.size(); ++i)
+      if (connected[i]) found[i] = node.output(next++);
+    return found;
+  }
+
+  bool is_ancestor(const Tensor& source) const {
+    const Node* node = endpoint_of(source).node;
+    return std::any_of(nodes_.begin(), nodes_.end(), [&](const Node* each) { return each == node; });
+  }
+
+  std::shared_ptr<GraphState> graph_;
+  const Tensors& targets_;
+  const GradientOptions& options_;
+  std::vector<Node*> nodes_;
+};
+
+void check_arguments(const Tensors& targets, const GradientOptions& options) {
+  if (targets.empty()) throw InvalidArgumentError("gradients: there is no target");
+  for (const Tensor& target : targets)
+    if (!target || !endpoint_of(target).node)
+      throw FailedPreconditionError(
+          "tf.gradients is not supported when eager execution is enabled. Use tf.GradientTape instead.");
+  const Tensors& seeds = options.output_gradients.tensors();
+  if (!seeds.empty() && seeds.size() != targets.size())
+    throw InvalidArgumentError(
+        detail::join("There are ", targets.size(), " targets and ", seeds.size(), " output gradients"));
+}
+
+}  // namespace
+
+std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Source>& sources,
+                              const GradientOptions& options) {
+  const CallSiteScope site(targets.where());
+  try {
+    check_arguments(targets.tensors(), options);
+    const std::shared_ptr<GraphState> graph = detail::graph_of(targets.tensors()[0]);
+    std::optional<Graph::Scope> open;
+    if (open_sink() != graph.get()) open.emplace(Graph(graph));
+    const std::lock_guard lock(graph->mutex());
+    graph->require_open(targets.where());
+    const SinkScope scope("gradients");
+    Tensors inside;
+    for (const Tensor& target : targets.tensors()) inside.push_back(graph->captured(target, targets.where()));
+    return GraphGradients(graph, inside, options).compute(sources);
+  } catch (Error& error) {
+    error.locate({}, targets.where());
+    throw;
+  }
+}
+
+}  // namespace tapestry

@@ -1,0 +1,354 @@
+#include "tapestry/graph.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "graph/graph_state.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry {
+
+using detail::GraphState;
+using detail::Node;
+using detail::node_of;
+using detail::operation_of;
+
+namespace {
+
+/// The implicit graph of this thread.
+std::shared_ptr<GraphState>& implicit_graph() {
+  thread_local std::shared_ptr<GraphState> graph = std::make_shared<GraphState>();
+  return graph;
+}
+
+/// Adds a node of an op without inputs to the default graph.
+Node& add_leaf(const Op& op, Attrs attrs, std::string_view name, Where where) {
+  const std::shared_ptr<GraphState> graph = default_graph().state();
+  const std::lock_guard lock(graph->mutex());
+  try {
+    Call call(op, {}, std::move(attrs), where, name);
+    const Specs specs = op.infer(call);
+    return graph->add_node(std::move(call), specs);
+  } catch (Error& error) {
+    error.locate({}, where);
+    throw;
+  }
+}
+
+/// "x:0" in its two parts; the second is -1 when there is none.
+std::pair<std::string_view, std::int64_t> split_tensor_name(std::string_view name) {
+  const std::size_t colon = name.rfind(':');
+  if (colon == std::string_view::npos) return {name, -1};
+  std::int64_t index = -1;
+  const std::string_view digits = name.substr(colon + 1);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  const bool good = error == std::errc() && end == digits.data() + digits.size() && index >= 0;
+  return {name.substr(0, colon), good ? index : -1};
+}
+
+}  // namespace
+
+// ---- Operation, and what a tensor knows of its own --------------------------------------------------------------------
+
+const Call& Operation::call() const {
+  if (!call_) throw FailedPreconditionError("An empty Operation was used");
+  return *call_;
+}
+
+namespace {
+
+const Tensor& at(const Tensors& list, std::size_t i, const Operation& operation, std::string_view what) {
+  if (i >= list.size())
+    throw InvalidArgumentError(
+        detail::join("Operation '", operation.name(), "' has ", list.size(), " ", what, "s, there is no number ", i));
+  return list[i];
+}
+
+}  // namespace
+
+const Tensor& Operation::input(std::size_t i) const { return at(inputs(), i, *this, "input"); }
+const Tensor& Operation::output(std::size_t i) const { return at(outputs(), i, *this, "output"); }
+
+std::vector<Operation> Operation::control_inputs() const {
+  std::vector<Operation> list;
+  if (graph_)
+    for (Node* node : node_of(*this).control_inputs) list.push_back(operation_of(*node));
+  return list;
+}
+
+std::string Operation::device() const { return graph_ ? node_of(*this).device : std::string(); }
+
+Graph Operation::graph() const {
+  if (!graph_) throw FailedPreconditionError(detail::join("Operation '", name(), "' is in no graph"));
+  return Graph(graph_);
+}
+
+Operation Tensor::op() const {
+  const detail::Endpoint end = detail::endpoint_of(*this);
+  return end.node ? Operation(*end.node, detail::graph_of(*this)) : Operation();
+}
+
+std::string Tensor::name() const {
+  const Operation operation = op();
+  return operation ? detail::join(operation.name(), ":", detail::endpoint_of(*this).output) : std::string();
+}
+
+std::vector<Operation> Tensor::consumers() const {
+  std::vector<Operation> list;
+  if (!op()) return list;
+  const std::shared_ptr<GraphState> graph = detail::graph_of(*this);
+  const std::lock_guard lock(graph->mutex());
+  for (std::size_t i = 0; i < graph->size(); ++i) {
+    const Tensors& inputs = graph->node(i).inputs();
+    if (std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& input) { return input.is(*this); }))
+      list.push_back(operation_of(graph->node(i)));
+  }
+  return list;
+}
+
+// ---- Graph --------------------------------------------------------------------------------------------------------------
+
+Graph::Graph() : state_(std::make_shared<GraphState>()) {}
+
+void Graph::make_default() const {
+  detail::scopes() = detail::Scopes(state_);
+  open_sink() = state_.get();
+}
+
+Graph::Scope Graph::as_default() const { return Scope(*this); }
+
+std::vector<Operation> Graph::operations() const {
+  const std::lock_guard lock(state_->mutex());
+  std::vector<Operation> list;
+  for (std::size_t i = 0; i < state_->size(); ++i) list.emplace_back(state_->node(i), state_);
+  return list;
+}
+
+std::vector<Tensor> Graph::placeholders() const {
+  const std::lock_guard lock(state_->mutex());
+  std::vector<Tensor> list;
+  for (std::size_t i = 0; i < state_->size(); ++i)
+    if (&state_->node(i).op() == &placeholder_op) list.push_back(state_->node(i).output());
+  return list;
+}
+
+std::vector<Variable> Graph::variables() const {
+  const std::lock_guard lock(state_->mutex());
+  std::vector<Variable> list;
+  for (const detail::GraphVariable& each : state_->variables()) list.push_back(each.variable);
+  return list;
+}
+
+bool Graph::has_operation(std::string_view name) const {
+  const std::lock_guard lock(state_->mutex());
+  return state_->find(name) != nullptr;
+}
+
+Operation Graph::get_operation_by_name(std::string_view name, Where where) const {
+  const std::lock_guard lock(state_->mutex());
+  if (Node* node = state_->find(name)) return Operation(*node, state_);
+  if (name.find(':') != std::string_view::npos)
+    throw InvalidArgumentError(detail::join("The name '", name, "' appears to refer to a Tensor, not a Operation."),
+                               where);
+  throw LookupError(detail::join("The name '", name, "' refers to an Operation not in the graph."), where);
+}
+
+Tensor Graph::get_tensor_by_name(std::string_view name, Where where) const {
+  const std::lock_guard lock(state_->mutex());
+  const auto [operation, index] = split_tensor_name(name);
+  if (index < 0) {
+    if (state_->find(name))
+      throw InvalidArgumentError(
+          detail::join("The name '", name,
+                       "' refers to an Operation, not a Tensor. Tensor names must be of the form "
+                       "\"<op_name>:<output_index>\"."),
+          where);
+    throw InvalidArgumentError(detail::join("The name '", name,
+                                            "' looks like an (invalid) Operation name, not a Tensor. Tensor names must "
+                                            "be of the form \"<op_name>:<output_index>\"."),
+                               where);
+  }
+  const std::string refers =
+      detail::join("The name '", name, "' refers to a Tensor which does not exist. The operation, '", operation, "', ");
+  Node* node = state_->find(operation);
+  if (!node) throw LookupError(refers + "does not exist in the graph.", where);
+  if (static_cast<std::size_t>(index) >= node->outputs().size())
+    throw LookupError(detail::join(refers, "exists but only has ", node->outputs().size(), " outputs."), where);
+  return node->output(static_cast<std::size_t>(index));
+}
+
+Operation Graph::create_op(std::string_view type, InList inputs, const CreateOpOptions& options) const {
+  const Op* op = find_op(type);
+  if (!op) throw NotFoundError(detail::join("Unrecognized Op name ", type), inputs.where());
+  const std::lock_guard lock(state_->mutex());
+  try {
+    state_->require_open(inputs.where());
+    Call call(*op, inputs.tensors(), options.attrs, inputs.where(), options.name);
+    state_->add(call, 0);
+    return operation_of(state_->node(state_->size() - 1));
+  } catch (Error& error) {
+    error.locate(op->name, inputs.where());
+    throw;
+  }
+}
+
+void Graph::finalize() { state_->finalize(); }
+bool Graph::finalized() const { return state_->finalized(); }
+
+std::int64_t Graph::version() const {
+  const std::lock_guard lock(state_->mutex());
+  return static_cast<std::int64_t>(state_->size());
+}
+
+std::string Graph::unique_name(std::string_view name) const {
+  const std::lock_guard lock(state_->mutex());
+  return state_->names().unique(detail::scopes().name + std::string(name));
+}
+
+void Graph::add_to_collection(std::string_view name, const Operation& operation) const {
+  const std::lock_guard lock(state_->mutex());
+  state_->collections[std::string(name)].operations.push_back(&node_of(operation));
+}
+
+void Graph::add_to_collection(std::string_view name, const Tensor& tensor) const {
+  const std::lock_guard lock(state_->mutex());
+  state_->collections[std::string(name)].tensors.push_back(tensor);
+}
+
+std::vector<Operation> Graph::get_collection(std::string_view name) const {
+  const std::lock_guard lock(state_->mutex());
+  std::vector<Operation> list;
+  if (const auto found = state_->collections.find(name); found != state_->collections.end())
+    for (Node* node : found->second.operations) list.push_back(operation_of(*node));
+  return list;
+}
+
+std::vector<Tensor> Graph::get_collection_tensors(std::string_view name) const {
+  const std::lock_guard lock(state_->mutex());
+  const auto found = state_->collections.find(name);
+  return found == state_->collections.end() ? std::vector<Tensor>{} : std::vector<Tensor>(found->second.tensors);
+}
+
+std::vector<std::string> Graph::get_all_collection_keys() const {
+  const std::lock_guard lock(state_->mutex());
+  std::vector<std::string> keys;
+  for (const auto& [key, items] : state_->collections) keys.push_back(key);
+  return keys;
+}
+
+Graph default_graph() { return Graph(detail::scopes().graph ? detail::scopes().graph : implicit_graph()); }
+
+void reset_default_graph() {
+  if (open_sink())
+    throw FailedPreconditionError(
+        "Do not use tf.reset_default_graph() to clear nested graphs. If you need a cleared graph, exit the nesting and "
+        "create a new graph.");
+  implicit_graph() = std::make_shared<GraphState>();
+}
+
+// ---- Leaves and groups --------------------------------------------------------------------------------------------------
+
+Tensor placeholder(Where where) { return placeholder(DType::unknown, where); }
+Tensor placeholder(DType dtype, const Shape& shape, std::string_view name, Where where) {
+  return add_leaf(placeholder_op, {{"dtype", dtype}, {"shape", shape}}, name, where).output();
+}
+
+Tensor constant(const Init& value, std::string_view name, Where where) {
+  const Tensor tensor = value.tensor({}, where);
+  return add_leaf(const_op, {{"dtype", tensor.dtype()}, {"value", tensor}}, name, where).output();
+}
+
+Operation no_op(std::string_view name, Where where) { return operation_of(add_leaf(no_op_op, {}, name, where)); }
+
+Operation group(const std::vector<Operation>& operations, std::string_view name, Where where) {
+  const ControlScope after(operations);
+  return no_op(name.empty() ? "group_deps" : name, where);
+}
+
+Operation Variable::initializer() const {
+  const std::shared_ptr<GraphState> graph = default_graph().state();
+  const std::lock_guard lock(graph->mutex());
+  for (const detail::GraphVariable& each : graph->variables())
+    if (each.variable.is(*this) && each.initializer) return operation_of(*each.initializer);
+  return {};
+}
+
+Tensor Variable::initialized_value(Where where) const {
+  const Operation assign = initializer();
+  if (!assign) return value();
+  const ControlScope after(std::vector<Operation>{assign});
+  const std::shared_ptr<GraphState> graph = default_graph().state();
+  const Tensor handle = graph->variable_entry(*this, where).handle;
+  return graph
+      ->add_node(Call(read_variable_op, {handle}, variable_attrs({*this}), where, name() + "/initialized_value"),
+                 {variable_spec(*this)})
+      .output();
+}
+
+Operation global_variables_initializer(Where where) {
+  return variables_initializer(default_graph().variables(), "init", where);
+}
+
+Operation variables_initializer(const std::vector<Variable>& variables, std::string_view name, Where where) {
+  const std::shared_ptr<GraphState> graph = default_graph().state();
+  const std::lock_guard lock(graph->mutex());
+  std::vector<Operation> initializers;
+  for (const Variable& variable : variables)
+    if (Node* node = graph->variable_entry(variable, where).initializer) initializers.push_back(operation_of(*node));
+  return group(initializers, name, where);
+}
+
+// ---- Scopes ---------------------------------------------------------------------------------------------------------------
+
+struct Graph::Scope::Saved {
+  detail::Scopes scopes;
+  Sink* sink;
+};
+
+Graph::Scope::Scope(const Graph& graph)
+    : saved_(new Saved{std::exchange(detail::scopes(), detail::Scopes(graph.state())),
+                       std::exchange(open_sink(), graph.state().get())}) {}
+
+Graph::Scope::~Scope() {
+  open_sink() = saved_->sink;
+  detail::scopes() = std::move(saved_->scopes);
+}
+
+NameScope::NameScope(std::string_view name, Where where) : saved_(detail::scopes().name) {
+  const bool exact = !name.empty() && name.back() == '/';
+  if (exact) name.remove_suffix(1);
+  if (!name.empty() && !detail::is_valid_scope_name(name, saved_.empty()))
+    throw InvalidArgumentError(detail::join("'", name, "' is not a valid scope name"), where);
+  if (exact) {
+    name_ = std::string(name) + "/";
+  } else if (!name.empty()) {
+    name_ = default_graph().unique_name(name) + "/";
+  }
+  detail::scopes().name = name_;
+}
+NameScope::~NameScope() { detail::scopes().name = saved_; }
+
+ControlInputs::ControlInputs(const std::vector<Tensor>& tensors) {
+  for (const Tensor& tensor : tensors)
+    if (const Operation operation = tensor.op()) operations_.push_back(operation);
+}
+
+ControlScope::ControlScope(const ControlInputs& inputs) : saved_(detail::scopes().control_inputs) {
+  std::vector<Operation>& now = detail::scopes().control_inputs;
+  if (inputs.operations().empty()) now.clear();
+  for (const Operation& operation : inputs.operations())
+    if (operation) now.push_back(operation);
+}
+ControlScope::~ControlScope() { detail::scopes().control_inputs = std::move(saved_); }
+
+DeviceScope::DeviceScope(std::string_view name, Where where) : saved_(detail::scopes().device) {
+  try {
+    detail::scopes().device = detail::merge_device_names(saved_, name);
+  } catch (Error& error) {
+    error.locate({}, where);
+    throw;
+  }
+}
+DeviceScope::~DeviceScope() { detail::scopes().device = std::move(saved_); }
+
+}  // namespace tapestry

@@ -1,0 +1,278 @@
+#include "graph/graph_state.hpp"
+
+#include <algorithm>
+
+#include "core/make_tensor.hpp"
+#include "graph/state_ops.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+/// Ties a symbolic tensor to its node. The graph owns the node, so that the tensor must not own the graph.
+struct NodeOrigin final : Origin {
+  NodeOrigin(std::weak_ptr<GraphState> owner, Node& producer, std::int32_t index)
+      : graph(std::move(owner)), node(&producer), output(index) {}
+
+  std::shared_ptr<GraphState> lock() const {
+    std::shared_ptr<GraphState> held = graph.lock();
+    if (!held) throw FailedPreconditionError("The graph of this tensor does not exist any more");
+    return held;
+  }
+  Sink& sink() override { return *lock(); }
+
+  std::weak_ptr<GraphState> graph;
+  Node* node;
+  std::int32_t output;
+};
+
+const NodeOrigin* origin_of(const Tensor& tensor) { return static_cast<const NodeOrigin*>(tensor.impl().origin.get()); }
+
+bool is_unknown(const Tensor& tensor) { return tensor.dtype() == DType::unknown || !tensor.shape().has_rank(); }
+
+/// What an op infers; of inputs without a known type or rank nothing follows until they are fed.
+Specs infer(const Call& call) {
+  if (std::none_of(call.inputs().begin(), call.inputs().end(), is_unknown)) return call.op().infer(call);
+  if (call.op().outputs < 0)
+    throw InvalidArgumentError(
+        "The number of results depends on an input whose dtype or rank is not known yet; give "
+        "the placeholder a dtype and a shape");
+  return Specs(static_cast<std::size_t>(call.op().outputs), Spec{DType::unknown, Shape::unknown_rank()});
+}
+
+/// Where an output is: where the op puts it, or where the first input is.
+Device device_of(const Call& call) {
+  const AttrValue* device = call.attrs().find("device");
+  if (device && std::holds_alternative<Device>(*device)) return std::get<Device>(*device);
+  return call.inputs().empty() ? cpu() : call.input(0).device();
+}
+
+/// While it lives, new nodes are outside all scopes.
+class RootScopes {
+ public:
+  RootScopes() : saved_(std::exchange(scopes(), Scopes{})) {}
+  ~RootScopes() { scopes() = std::move(saved_); }
+  RootScopes(const RootScopes&) = delete;
+  RootScopes& operator=(const RootScopes&) = delete;
+
+ private:
+  Scopes saved_;
+};
+
+}  // namespace
+
+Endpoint endpoint_of(const Tensor& tensor) {
+  const NodeOrigin* origin = origin_of(tensor);
+  return origin ? Endpoint{origin->node, origin->output} : Endpoint{};
+}
+
+std::shared_ptr<GraphState> graph_of(const Tensor& tensor) {
+  const NodeOrigin* origin = origin_of(tensor);
+  if (!origin) throw FailedPreconditionError("An eager tensor belongs to no graph");
+  return origin->lock();
+}
+
+Operation operation_of(Node& node) { return Operation(node, node.graph->shared_from_this()); }
+
+std::string describe(const Tensor& symbolic) {
+  return join("Tensor(\"", symbolic.name(), "\", shape=", symbolic.shape(), ", dtype=", to_string(symbolic.dtype()),
+              ")");
+}
+
+Scopes& scopes() {
+  thread_local Scopes current;
+  return current;
+}
+
+GraphState::~GraphState() = default;
+
+void GraphState::require_open(Where where) const {
+  if (finalized_) throw FailedPreconditionError("Graph is finalized and cannot be modified.", where);
+}
+
+Node* GraphState::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+Tensor GraphState::captured(const Tensor& tensor, Where where) {
+  if (const NodeOrigin* origin = origin_of(tensor)) {
+    if (origin->node->graph == this && !origin->graph.expired()) return tensor;
+    throw InvalidArgumentError(join(describe(tensor), " must be from the same graph as the other inputs"), where);
+  }
+  if (tensor.is_symbolic())
+    throw FailedPreconditionError("A tensor whose memory a tape has let go cannot become part of a graph", where);
+  const auto found = constants_.find(tensor.id());
+  if (found != constants_.end()) return found->second.second;
+  // A constant depends on nothing, whatever scopes are open.
+  const std::string name = scopes().name + "Const";
+  const RootScopes root;
+  Node& node =
+      add_node(Call(const_op, {}, {{"dtype", tensor.dtype()}, {"value", tensor}}, where, name), {tensor.spec()});
+  constants_.emplace(tensor.id(), std::pair(tensor, node.output()));
+  return node.output();
+}
+
+void GraphState::add(Call& call, std::uint32_t numbers) {
+  const std::lock_guard lock(mutex_);
+  require_open(call.where());
+  for (Tensor& input : call.mutable_inputs()) input = captured(input, call.where());
+  const Specs specs = infer(call);
+  const Node& node = add_node(call, specs, numbers);
+  call.mutable_outputs() = node.outputs();
+  call.set_name(node.name());
+}
+
+std::string GraphState::enter_scope(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  std::string& current = scopes().name;
+  return std::exchange(current, names_.unique(current + std::string(name)) + "/");
+}
+
+void GraphState::leave_scope(std::string outer) { scopes().name = std::move(outer); }
+
+Node& GraphState::add_node(Call call, const Specs& specs, std::uint32_t numbers, Naming naming) {
+  const std::lock_guard lock(mutex_);
+  require_open(call.where());
+  const Scopes& scope = scopes();
+  if (!is_valid_node_name(scope.name + call.name()))
+    throw InvalidArgumentError(join("'", call.name(), "' is not a valid node name"));
+  if (naming == Naming::unique) call.set_name(names_.unique(scope.name + call.name()));
+
+  nodes_.push_back(std::make_unique<Node>(*this, nodes_.size(), std::move(call)));
+  Node& node = *nodes_.back();
+  node.numbers = numbers;
+  node.device = scope.device;
+  by_name_.emplace(node.name(), &node);
+  const Device device = device_of(node);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const Tensor output = make_symbolic(specs[i].dtype, specs[i].shape, device);
+    output.impl().origin = Intrusive<Origin>(new NodeOrigin(weak_from_this(), node, static_cast<std::int32_t>(i)));
+    node.mutable_outputs().push_back(output);
+  }
+  const auto depends_on = [&](const Node* other) {
+    return std::any_of(node.inputs().begin(), node.inputs().end(),
+                       [&](const Tensor& input) { return endpoint_of(input).node == other; });
+  };
+  for (const Operation& control : scope.control_inputs) {
+    Node& other = node_of(control);
+    if (other.graph == this && !depends_on(&other) &&
+        std::find(node.control_inputs.begin(), node.control_inputs.end(), &other) == node.control_inputs.end())
+      node.control_inputs.push_back(&other);
+  }
+  if (order_ == Order::program && node.op().stateful) order_after_program(node);
+  return node;
+}
+
+void GraphState::order_after_program(Node& node) {
+  const auto run_after = [&](Node* other) {
+    if (other && std::find(node.control_inputs.begin(), node.control_inputs.end(), other) == node.control_inputs.end())
+      node.control_inputs.push_back(other);
+  };
+  const AttrValue* variables = node.attrs().find("variables");
+  if (!variables) {
+    // Random numbers: all from one stream.
+    run_after(std::exchange(last_random_, &node));
+    return;
+  }
+  const bool changes = &node.op() != &read_variable_op;
+  for (const Variable& variable : *std::get<VariablesRef>(*variables)) {
+    GraphVariable& entry = variable_entry(variable, node.where());
+    run_after(entry.last_assign);
+    if (!changes) {
+      entry.reads_since.push_back(&node);
+      continue;
+    }
+    for (Node* read : entry.reads_since) run_after(read);
+    entry.reads_since.clear();
+    entry.last_assign = &node;
+    entry.value = Tensor();
+  }
+  if (changes) must_run_.push_back(&node);
+}
+
+GraphVariable& GraphState::variable_entry(const Variable& variable, Where where) {
+  const std::lock_guard lock(mutex_);
+  const auto found = variable_index_.find(variable.cell().get());
+  if (found != variable_index_.end()) return variables_[found->second];
+  require_open(where);
+  return make_entry(variable, names_.unique(is_valid_node_name(variable.name()) ? variable.name() : "Variable"), where);
+}
+
+GraphVariable& GraphState::make_entry(const Variable& variable, const std::string& name, Where where) {
+  variable_index_.emplace(variable.cell().get(), variables_.size());
+  variables_.push_back({.variable = variable});
+  Attrs attrs{{"variables", std::make_shared<const std::vector<Variable>>(1, variable)},
+              {"dtype", variable.dtype()},
+              {"shape", variable.shape()}};
+  const RootScopes root;
+  variables_.back().handle =
+      add_node(Call(var_handle_op, {}, std::move(attrs), where, name), {{DType::resource, {}}}, 0, Naming::taken)
+          .output();
+  return variables_.back();
+}
+
+Tensor GraphState::read(const Variable& variable, Where where) {
+  const std::lock_guard lock(mutex_);
+  const Tensor handle = variable_entry(variable, where).handle;
+  if (const Tensor& current = variable_entry(variable, where).value) return current;
+  const RootScopes root;
+  const Tensor value = add_read(variable, handle, where);
+  return variable_entry(variable, where).value = value;
+}
+
+Tensor GraphState::add_read(const Variable& variable, const Tensor& handle, Where where) {
+  const std::string name = endpoint_of(handle).node->name() + "/read";
+  return add_node(Call(read_variable_op, {handle}, variable_attrs({variable}), where, name), {variable_spec(variable)})
+      .output();
+}
+
+Node& GraphState::add_assign(const Variable& variable, Assign kind, const Tensor& value, Where where) {
+  const Tensor handle = variable_entry(variable, where).handle;
+  const std::string name = join(endpoint_of(handle).node->name(), "/", assign_name(kind));
+  Call call(assign_op(kind), {handle, captured(value, where)}, variable_attrs({variable}), where, name);
+  call.op().infer(call);  // refuses what does not fit
+  return add_node(std::move(call), {});
+}
+
+Tensor GraphState::assign(const Variable& variable, Assign kind, const Tensor& value, Where where) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Operation> controls = scopes().control_inputs;
+  const RootScopes root;
+  scopes().control_inputs = std::move(controls);
+  Node& node = add_assign(variable, kind, value, where);
+  if (order_ == Order::program) return read(variable, where);
+  scopes().control_inputs = {operation_of(node)};
+  return add_read(variable, variable_entry(variable, where).handle, where);
+}
+
+void GraphState::declare(const Variable& variable, const Tensor& initial_value, Where where) {
+  const std::lock_guard lock(mutex_);
+  require_open(where);
+  if (order_ == Order::program) {
+    if (initial_value.is_symbolic())
+      throw InvalidArgumentError(join("The initial value of variable '", variable.name(),
+                                      "' would be computed at every call of the traced "
+                                      "function; make the Variable outside it"),
+                                 where);
+    return;
+  }
+  if (!is_valid_node_name(scopes().name + variable.name()))
+    throw InvalidArgumentError(join("'", variable.name(), "' is not a valid node name"), where);
+  const std::string name = names_.unique(scopes().name + variable.name());
+  variable.cell()->name = name;
+  const RootScopes root;
+  Tensor value = initial_value;
+  if (!value.is_symbolic())
+    value = add_node(Call(const_op, {}, {{"dtype", value.dtype()}, {"value", value}}, where, name + "/initial_value"),
+                     {value.spec()})
+                .output();
+  make_entry(variable, name, where);
+  Node& initializer = add_assign(variable, Assign::set, value, where);
+  GraphVariable& entry = variable_entry(variable, where);
+  entry.initializer = &initializer;
+  entry.initial_value = value;
+  read(variable, where);
+}
+
+}  // namespace tapestry::detail

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "autodiff/variable_cell.hpp"
+#include "dispatch/recorder.hpp"
+#include "graph/names.hpp"
+#include "tapestry/graph.hpp"
+
+namespace tapestry::detail {
+
+/// An operation of a graph.
+class Node : public Call {
+ public:
+  Node(GraphState& owner, std::size_t place, Call&& call) : Call(std::move(call)), graph(&owner), index(place) {}
+
+  GraphState* graph;
+  std::size_t index;  ///< its place in the graph: behind all that it needs
+  std::vector<Node*> control_inputs;
+  std::string device;         ///< what was asked for; "" where nothing was
+  std::uint32_t numbers = 0;  ///< the inputs that are C++ numbers and take their type from others, unknown yet
+};
+
+/// What a graph knows of a Variable that it uses.
+struct GraphVariable {
+  Variable variable;
+  Tensor handle{};              ///< the resource that reads and assignments start from
+  Tensor value{};               ///< the output of the read that is current; empty before the first
+  Node* initializer = nullptr;  ///< the assignment of the initial value, for a Variable made in the graph
+  Tensor initial_value{};
+  Node* last_assign = nullptr;       ///< in program order
+  std::vector<Node*> reads_since{};  ///< the reads after that
+};
+
+/// Behind the handles of a Graph: its nodes, in an order in which they could run.
+class GraphState final : public Sink, public std::enable_shared_from_this<GraphState> {
+ public:
+  enum class Order {
+    data,     ///< a graph built by hand: only data and control edges order its nodes
+    program,  ///< a trace: what reads and changes Variables, or draws random numbers, runs in the order of the program
+  };
+  explicit GraphState(Order order = Order::data) : order_(order) {}
+  GraphState(const GraphState&) = delete;
+  GraphState& operator=(const GraphState&) = delete;
+  ~GraphState() override;
+
+  // ---- Sink ----
+  void add(Call& call, std::uint32_t numbers) override;
+  Tensor read(const Variable& variable, Where where) override;
+  Tensor assign(const Variable& variable, Assign kind, const Tensor& value, Where where) override;
+  void declare(const Variable& variable, const Tensor& initial_value, Where where) override;
+
+  enum class Naming { unique, taken };  ///< whether the name is made unique, or has been taken for the node already
+  std::string enter_scope(std::string_view name) override;
+  void leave_scope(std::string outer) override;
+
+  /// Adds a node that has its inputs, in this thread's scopes; its outputs have these specs.
+  Node& add_node(Call call, const Specs& specs, std::uint32_t numbers = 0, Naming naming = Naming::unique);
+  /// The tensor itself, or, of an eager one, the constant of the graph that has its value.
+  Tensor captured(const Tensor& tensor, Where where);
+
+  std::size_t size() const { return nodes_.size(); }
+  Node& node(std::size_t i) const { return *nodes_[i]; }
+  Node* find(std::string_view name) const;
+  GraphVariable& variable_entry(const Variable& variable, Where where);
+  const std::vector<GraphVariable>& variables() const { return variables_; }
+  NameTable& names() { return names_; }
+  const std::vector<Node*>& must_run() const { return must_run_; }
+
+  void finalize() { finalized_ = true; }
+  bool finalized() const { return finalized_; }
+  void require_open(Where where) const;
+
+  /// Held while the graph changes or is read: sessions may run it while it grows.
+  std::recursive_mutex& mutex() const { return mutex_; }
+
+  struct Collection {
+    std::vector<Node*> operations;
+    Tensors tensors;
+  };
+  std::map<std::string, Collection, std::less<>> collections;
+
+ private:
+  void order_after_program(Node& node);
+  GraphVariable& make_entry(const Variable& variable, const std::string& name, Where where);
+  Tensor add_read(const Variable& variable, const Tensor& handle, Where where);
+  Node& add_assign(const Variable& variable, Assign kind, const Tensor& value, Where where);
+
+  Order order_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::unordered_map<std::string_view, Node*> by_name_;
+  NameTable names_;
+  std::unordered_map<std::int64_t, std::pair<Tensor, Tensor>> constants_;  ///< by id: an eager tensor and its constant
+  std::vector<GraphVariable> variables_;
+  std::unordered_map<const Variable::Cell*, std::size_t> variable_index_;
+  std::vector<Node*> must_run_;  ///< in program order: what a call of the trace has to run for its effect
+  Node* last_random_ = nullptr;
+  bool finalized_ = false;
+  mutable std::recursive_mutex mutex_;
+};
+
+/// What this thread's scopes say of new nodes.
+struct Scopes {
+  Scopes() = default;
+  explicit Scopes(std::shared_ptr<GraphState> open) : graph(std::move(open)) {}
+
+  std::shared_ptr<GraphState> graph;  ///< the open one; empty outside all scopes
+  std::string name;                   ///< "outer/inner/"
+  std::vector<Operation> control_inputs;
+  std::string device;
+};
+Scopes& scopes();
+
+/// The node and output that a tensor of a graph stands for; nullptr for an eager tensor.
+struct Endpoint {
+  Node* node = nullptr;
+  std::int32_t output = 0;
+};
+Endpoint endpoint_of(const Tensor& tensor);
+/// The graph of a symbolic tensor, held; throws FailedPreconditionError when it is gone or the tensor is eager.
+std::shared_ptr<GraphState> graph_of(const Tensor& tensor);
+inline Node& node_of(const Operation& operation) {
+  return const_cast<Node&>(static_cast<const Node&>(operation.call()));
+}
+Operation operation_of(Node& node);
+
+/// What to say of a tensor in a message: `Tensor("x:0", shape=[2], dtype=float32)`.
+std::string describe(const Tensor& symbolic);
+
+}  // namespace tapestry::detail

@@ -1,0 +1,103 @@
+#include "graph/names.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "tapestry/error.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return result;
+}
+
+bool is_name_start(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.'; }
+bool is_name_part(char c) { return is_name_start(c) || std::string_view("_\\/>-").find(c) != std::string_view::npos; }
+
+}  // namespace
+
+std::string NameTable::unique(std::string_view name) {
+  const auto [first, is_new] = used_.try_emplace(lower(name), 1);
+  if (is_new) return std::string(name);
+  for (int& number = first->second;; ++number) {
+    std::string candidate = join(name, "_", number);
+    if (used_.try_emplace(lower(candidate), 1).second) {
+      // The map may have moved its elements' table, but never the elements.
+      ++number;
+      return candidate;
+    }
+  }
+}
+
+void NameTable::take(std::string_view name) { used_.try_emplace(lower(name), 1); }
+
+bool is_valid_node_name(std::string_view name) {
+  return !name.empty() && is_name_start(name[0]) && std::all_of(name.begin(), name.end(), is_name_part);
+}
+
+bool is_valid_scope_name(std::string_view name, bool at_root) {
+  return (!at_root || is_valid_node_name(name)) && std::all_of(name.begin(), name.end(), is_name_part);
+}
+
+namespace {
+
+/// job, replica, task and device, each as it is written in a full name; "" where it is missing.
+using DeviceParts = std::array<std::string, 4>;
+
+DeviceParts parse_device(std::string_view name) {
+  const auto refuse = [&] { throw InvalidArgumentError(join("Malformed device specification '", name, "'")); };
+  DeviceParts parts;
+  std::string_view rest = name;
+  while (!rest.empty()) {
+    if (rest[0] != '/') refuse();
+    rest.remove_prefix(1);
+    const std::string_view part = rest.substr(0, rest.find('/'));
+    rest.remove_prefix(part.size());
+    const std::size_t colon = part.find(':');
+    if (colon == std::string_view::npos || colon + 1 == part.size()) refuse();
+    const std::string key = lower(part.substr(0, colon));
+    std::string_view value = part.substr(colon + 1);
+    const auto is_number = [](std::string_view text) {
+      return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+    };
+    if (key == "job") {
+      parts[0] = std::string(value);
+    } else if (key == "replica" || key == "task") {
+      if (!is_number(value)) refuse();
+      parts[key == "replica" ? 1 : 2] = std::string(value);
+    } else {
+      std::string kind = key;
+      if (key == "device") {
+        kind = value.substr(0, value.find(':'));
+        value = value.size() > kind.size() ? value.substr(kind.size() + 1) : "0";
+      }
+      if (value != "*" && !is_number(value)) refuse();
+      std::transform(kind.begin(), kind.end(), kind.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+      if (kind == "CUDA") kind = "GPU";
+      parts[3] = join(kind, ":", value);
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::string merge_device_names(std::string_view outer, std::string_view inner) {
+  DeviceParts parts = parse_device(outer);
+  const DeviceParts own = parse_device(inner);
+  constexpr std::string_view keys[] = {"/job:", "/replica:", "/task:", "/device:"};
+  std::string merged;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!own[i].empty()) parts[i] = own[i];
+    if (!parts[i].empty()) merged += std::string(keys[i]) + parts[i];
+  }
+  return merged;
+}
+
+}  // namespace tapestry::detail

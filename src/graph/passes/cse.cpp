@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "graph/passes/passes.hpp"
+#include "graph/rewrite.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+/// Constants up to this size are compared by their elements, others by their memory.
+constexpr std::size_t small_bytes = 1024;
+
+std::string_view bytes_of(const Tensor& value) {
+  return {static_cast<const char*>(value.impl().data), static_cast<std::size_t>(value.size()) * size_of(value.dtype())};
+}
+bool is_small(const Tensor& value) {
+  return value.is_contiguous() && value.device().is_cpu() &&
+         static_cast<std::size_t>(value.size()) * size_of(value.dtype()) <= small_bytes;
+}
+
+bool same_value(const Tensor& a, const Tensor& b) {
+  return a.is(b) || (a.spec() == b.spec() && is_small(a) && is_small(b) && bytes_of(a) == bytes_of(b));
+}
+
+/// As text, too, because 0 and -0 are equal numbers.
+bool same_attrs(const Attrs& a, const Attrs& b) { return a == b && to_string(a) == to_string(b); }
+
+class Merger {
+ public:
+  /// A node that computes what this one would from the inputs; nullptr the first time.
+  const Node* find(const Node& node, const Tensors& inputs) const {
+    const auto [first, last] = by_hash_.equal_range(hash_of(node, inputs));
+    const auto found =
+        std::find_if(first, last, [&](const auto& entry) { return is_same(*entry.second, node, inputs); });
+    return found == last ? nullptr : found->second;
+  }
+  void add(const Node& node) { by_hash_.emplace(hash_of(node, node.inputs()), &node); }
+
+ private:
+  static std::size_t hash_of(const Node& node, const Tensors& inputs) {
+    std::size_t hash = std::hash<const void*>()(&node.op());
+    const auto mix = [&](std::size_t more) { hash = hash * 0x9E3779B97F4A7C15U + more; };
+    for (const Tensor& input : inputs) mix(static_cast<std::size_t>(input.id()));
+    if (&node.op() != &const_op) {
+      mix(std::hash<std::string>()(to_string(node.attrs())));
+    } else if (const Tensor& value = node.attr<Tensor>("value"); is_small(value)) {
+      mix(std::hash<std::string_view>()(bytes_of(value)));
+    }
+    return hash;
+  }
+
+  static bool is_same(const Node& known, const Node& node, const Tensors& inputs) {
+    const bool same_inputs = std::equal(known.inputs().begin(), known.inputs().end(), inputs.begin(), inputs.end(),
+                                        [](const Tensor& a, const Tensor& b) { return a.is(b); });
+    if (&known.op() != &node.op() || !same_inputs || known.device != node.device) return false;
+    if (&node.op() == &const_op) return same_value(known.attr<Tensor>("value"), node.attr<Tensor>("value"));
+    return same_attrs(known.attrs(), node.attrs());
+  }
+
+  std::unordered_multimap<std::size_t, const Node*> by_hash_;
+};
+
+/// A node that waits for others is left where it is; placeholders are told apart by their feeds.
+bool may_merge(const Node& node) {
+  return !node.op().stateful && !node.outputs().empty() && node.control_inputs.empty() && &node.op() != &placeholder_op;
+}
+
+}  // namespace
+
+PlanGraph cse(const PlanGraph& plan) {
+  const GraphState& graph = *plan.graph;
+  Rewrite rewrite(graph);
+  Merger merger;
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    const Node& node = graph.node(i);
+    const Tensors inputs = rewrite.inputs_of(node);
+    rewrite.build(node, [&]() -> Tensors {
+      if (!may_merge(node)) return rewrite.copy_of(node, inputs).outputs();
+      if (const Node* same = merger.find(node, inputs)) return same->outputs();
+      const Node& copy = rewrite.copy_of(node, inputs);
+      merger.add(copy);
+      return copy.outputs();
+    });
+  }
+  return rewrite.plan_like(plan);
+}
+
+}  // namespace tapestry::detail

@@ -1,0 +1,69 @@
+#include <algorithm>
+
+#include "graph/passes/passes.hpp"
+#include "graph/rewrite.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+/// Larger results are computed anew in every run, rather than kept.
+constexpr std::int64_t largest_bytes = 10 << 20;
+
+bool may_be_constant(const Node& node) {
+  const Op& op = node.op();
+  if (op.stateful || &op == &const_op || &op == &placeholder_op || node.outputs().empty()) return false;
+  return std::all_of(node.outputs().begin(), node.outputs().end(), [](const Tensor& output) {
+    const auto element = static_cast<std::int64_t>(size_of(output.dtype()));
+    return element > 0 && output.size() <= largest_bytes / element && output.device().is_cpu();
+  });
+}
+
+/// The values of the inputs, or as much as is known where the op asks for no more; empty when there is none.
+bool known_inputs(const Node& node, const Tensors& inputs, Tensors& values) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor value = constant_value(inputs[i]);
+    if (!value && !reads_shape_only(node.op(), i)) return false;
+    if (!inputs[i].device().is_cpu()) return false;
+    values.push_back(value ? value : inputs[i]);
+  }
+  return true;
+}
+
+/// The node's results, if it can be computed now.
+Tensors computed(const Node& node, const Tensors& inputs) {
+  Call call(node.op(), {}, node.attrs(), node.where(), node.name());
+  if (!may_be_constant(node) || !known_inputs(node, inputs, call.mutable_inputs())) return {};
+  Specs specs;
+  for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
+  const ExecuteNow now;
+  try {
+    execute(call, specs, cpu());
+  } catch (const Error&) {
+    return {};  // a division by zero, for one: it is reported when the node runs, with its place
+  }
+  return call.outputs();
+}
+
+}  // namespace
+
+PlanGraph fold(const PlanGraph& plan) {
+  const GraphState& graph = *plan.graph;
+  Rewrite rewrite(graph);
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    const Node& node = graph.node(i);
+    const Tensors values = computed(node, rewrite.inputs_of(node));
+    if (values.empty()) {
+      rewrite.copy(node);
+      continue;
+    }
+    rewrite.build(node, [&] {
+      Tensors constants;
+      for (const Tensor& value : values) constants.push_back(rewrite.constant(value, node, node.name()));
+      return constants;
+    });
+  }
+  return rewrite.plan_like(plan);
+}
+
+}  // namespace tapestry::detail

@@ -1,0 +1,40 @@
+#include "graph/passes/passes.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+
+std::span<const Pass> passes() {
+  static constexpr std::array list{Pass{"fold", fold},     Pass{"simplify", simplify}, Pass{"cse", cse},
+                                   Pass{"shapes", shapes}, Pass{"prune", prune},       Pass{"fuse", fuse}};
+  return list;
+}
+
+PlanGraph optimize(PlanGraph plan, const std::vector<std::string>& disabled,
+                   const std::function<void(std::string_view, const PlanGraph&)>& seen) {
+  for (const std::string& name : disabled)
+    if (std::none_of(passes().begin(), passes().end(), [&](const Pass& pass) { return pass.name == name; }))
+      throw InvalidArgumentError(join("There is no pass '", name, "'"));
+  for (const Pass& pass : passes()) {
+    if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) continue;
+    plan = pass.run(plan);
+    if (seen) seen(pass.name, plan);
+  }
+  return plan;
+}
+
+bool has_effect(const Node& node) { return node.op().stateful && &node.op() != &read_variable_op; }
+
+bool reads_shape_only(const Op& op, std::size_t input) {
+  return (op.shape_inputs >> std::min<std::size_t>(input, 31) & 1) != 0;
+}
+
+Tensor constant_value(const Tensor& tensor) {
+  const Node* node = endpoint_of(tensor).node;
+  return &node->op() == &const_op ? node->attr<Tensor>("value") : Tensor();
+}
+
+}  // namespace tapestry::detail

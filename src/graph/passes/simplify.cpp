@@ -1,0 +1,254 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <unordered_map>
+
+#include "backend/backend.hpp"
+#include "core/make_tensor.hpp"
+#include "graph/passes/passes.hpp"
+#include "graph/rewrite.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+const Node& producer(const Tensor& tensor) { return *endpoint_of(tensor).node; }
+
+bool is_any(const Node& node, std::initializer_list<std::string_view> types) {
+  return std::find(types.begin(), types.end(), node.type()) != types.end();
+}
+
+bool only_reshapes(const Node& node) { return is_any(node, {"Reshape", "ReshapeLike", "Squeeze", "ExpandDims"}); }
+
+/// Whether the elements certainly lie in row-major order. Sums depend on that by their roundings, so that what is dense
+/// must not be replaced by what may not be. What is fed or read from a Variable is dense: the executable sees to it.
+bool is_dense(Tensor tensor) {
+  for (;;) {
+    const Node& node = producer(tensor);
+    if (const Tensor value = constant_value(tensor)) return value.is_contiguous();
+    if (!node.op().view || &node.op() == &read_variable_op || is_any(node, {"Reshape", "ReshapeLike"})) return true;
+    const bool keeps_layout = is_any(node, {"Identity", "StopGradient", "Squeeze", "ExpandDims"});
+    if (!keeps_layout) return false;
+    tensor = node.input(0);
+  }
+}
+
+/// Whether every value of one type is one of the other.
+bool holds_all(DType wide, DType narrow) {
+  if (narrow == boolean || wide == narrow) return true;
+  if (wide == float64) return narrow != int64;
+  if (wide == float32) return narrow == uint8;
+  return is_integer(wide) && is_integer(narrow) && wide > narrow;
+}
+
+Ints permutation_of(const Node& node) {
+  const int rank = node.input(0).rank();
+  const AttrValue* given = node.attrs().find("perm");
+  Ints perm;
+  for (int i = 0; i < rank; ++i)
+    perm.push_back(given ? normalize_axis(std::get<Ints>(*given)[static_cast<std::size_t>(i)], rank) : rank - 1 - i);
+  return perm;
+}
+
+class Simplifier {
+ public:
+  explicit Simplifier(const PlanGraph& plan) : plan_(plan), rewrite_(*plan.graph) {}
+
+  PlanGraph run() {
+    for (std::size_t i = 0; i < plan_.graph->size(); ++i) {
+      const Node& node = plan_.graph->node(i);
+      Tensors inputs = rewrite_.inputs_of(node);
+      rewrite_.build(node, [&]() -> Tensors {
+        if (Tensor simpler = simplified(node, inputs)) return {simpler};
+        return rewrite_.copy_of(node, inputs).outputs();
+      });
+    }
+    return rewrite_.plan_like(plan_);
+  }
+
+ private:
+  using Rule = Tensor (Simplifier::*)(const Node&, const Tensors&);
+
+  /// What stands for the node's output; an empty handle when the node stays. Its inputs may become simpler.
+  Tensor simplified(const Node& node, Tensors& inputs) {
+    static const std::unordered_map<std::string_view, Rule> rules{
+        {"Identity", &Simplifier::first_input},
+        {"StopGradient", &Simplifier::first_input},
+        {"Snapshot", &Simplifier::dense_input},
+        {"Cast", &Simplifier::cast},
+        {"SumLike", &Simplifier::dense_input_of_same_shape},
+        {"BroadcastLike", &Simplifier::input_of_same_shape},
+        {"BroadcastTo", &Simplifier::input_of_same_shape},
+        {"Reshape", &Simplifier::reshape},
+        {"ReshapeLike", &Simplifier::reshape},
+        {"Squeeze", &Simplifier::reshape},
+        {"ExpandDims", &Simplifier::reshape},
+        {"Transpose", &Simplifier::transpose},
+        {"Mul", &Simplifier::multiply},
+        {"RealDiv", &Simplifier::divide},
+        {"AddV2", &Simplifier::add},
+        {"Sub", &Simplifier::subtract},
+    };
+    if (node.op().stateful || node.outputs().size() != 1) return {};
+    if (node.op().forward.is_elementwise() && node.op().broadcasts)
+      if (Tensor uniform = with_uniform_inputs(node, inputs)) return uniform;
+    const auto rule = rules.find(node.type());
+    return rule == rules.end() ? Tensor() : (this->*rule->second)(node, inputs);
+  }
+
+  // ---- Views and copies -------------------------------------------------------------------------------------------
+
+  Tensor first_input(const Node&, const Tensors& inputs) { return inputs[0]; }
+
+  Tensor dense_input(const Node&, const Tensors& inputs) { return is_dense(inputs[0]) ? inputs[0] : Tensor(); }
+
+  Tensor input_of_same_shape(const Node& node, const Tensors& inputs) {
+    return inputs[0].shape() == node.output().shape() ? inputs[0] : Tensor();
+  }
+
+  Tensor dense_input_of_same_shape(const Node& node, const Tensors& inputs) {
+    return is_dense(inputs[0]) ? input_of_same_shape(node, inputs) : Tensor();
+  }
+
+  Tensor cast(const Node& node, const Tensors& inputs) {
+    const DType to = node.output().dtype();
+    Tensor x = inputs[0];
+    if (const Node& inner = producer(x);
+        inner.type() == "Cast" && inner.input(0).dtype() == to && holds_all(x.dtype(), to))
+      x = inner.input(0);
+    return x.dtype() == to && is_dense(x) ? x : Tensor();
+  }
+
+  Tensor reshape(const Node& node, const Tensors& inputs) {
+    static const Op& reshape_op = *find_op("Reshape");
+    const Shape& shape = node.output().shape();
+    Tensor x = inputs[0];
+    while (only_reshapes(producer(x))) x = producer(x).input(0);
+    if (!is_dense(x)) return {};
+    if (x.shape() == shape) return x;
+    if (&node.op() == &reshape_op && x.is(inputs[0])) return {};
+    return rewrite_.add(reshape_op, {x}, {{"shape", shape}}, {node.output().spec()}, node).output();
+  }
+
+  Tensor transpose(const Node& node, const Tensors& inputs) {
+    Ints perm = permutation_of(node);
+    Tensor x = inputs[0];
+    const Node& inner = producer(x);
+    const bool twice = &inner.op() == &node.op();
+    if (twice) {
+      const Ints before = permutation_of(inner);
+      for (std::int64_t& axis : perm) axis = before[static_cast<std::size_t>(axis)];
+      x = inner.input(0);
+    }
+    if (std::is_sorted(perm.begin(), perm.end())) return x;
+    if (!twice) return {};
+    return rewrite_.add(node.op(), {x}, {{"perm", perm}}, {node.output().spec()}, node).output();
+  }
+
+  // ---- Arithmetic -------------------------------------------------------------------------------------------------
+  // Only what is exact for every value: x + 0 is not, where x is -0.
+
+  /// The operand, if the other one is that number everywhere and changes nothing.
+  Tensor neutral(const Node& node, const Tensor& operand, const Tensor& other, double number) {
+    const Tensor value = uniform_value(other);
+    if (!value || operand.shape() != node.output().shape() || !is_dense(operand)) return {};
+    const auto found = value.item<double>();
+    return found == number && !std::signbit(found) ? operand : Tensor();
+  }
+
+  Tensor multiply(const Node& node, const Tensors& inputs) {
+    if (const Tensor a = neutral(node, inputs[0], inputs[1], 1)) return a;
+    return neutral(node, inputs[1], inputs[0], 1);
+  }
+  Tensor divide(const Node& node, const Tensors& inputs) { return neutral(node, inputs[0], inputs[1], 1); }
+  Tensor subtract(const Node& node, const Tensors& inputs) { return neutral(node, inputs[0], inputs[1], 0); }
+  Tensor add(const Node& node, const Tensors& inputs) {
+    if (is_floating(node.output().dtype())) return {};
+    if (const Tensor a = neutral(node, inputs[0], inputs[1], 0)) return a;
+    return neutral(node, inputs[1], inputs[0], 0);
+  }
+
+  // ---- Tensors of one number --------------------------------------------------------------------------------------
+
+  /// The number that all elements are, as a scalar; an empty handle when they differ or are not known.
+  Tensor uniform_value(const Tensor& tensor) {
+    const auto [known, is_new] = uniform_.try_emplace(tensor.id());
+    if (!is_new) return known->second;
+    const Tensor found = find_uniform(tensor);
+    return uniform_[tensor.id()] = found;
+  }
+
+  Tensor find_uniform(Tensor tensor) {
+    if (tensor.size() == 0 || !tensor.device().is_cpu() || size_of(tensor.dtype()) == 0) return {};
+    while (only_reshapes(producer(tensor)) || is_any(producer(tensor), {"BroadcastTo", "BroadcastLike"}))
+      tensor = producer(tensor).input(0);
+    const Node& node = producer(tensor);
+    if (const Tensor value = constant_value(tensor)) return only_element(value);
+    double number = 0;
+    if (node.type() == "Fill") {
+      number = node.attr<double>("value");
+    } else if (node.type() == "OnesLike") {
+      number = 1;
+    } else if (node.type() != "ZerosLike") {
+      return {};
+    }
+    const Tensor scalar = make_tensor(tensor.dtype(), {}, cpu());
+    backend_of(cpu()).fill(number, scalar);
+    return scalar;
+  }
+
+  static Tensor only_element(const Tensor& value) {
+    const bool repeats = std::all_of(value.strides().begin(), value.strides().end(), [](auto s) { return s == 0; });
+    const auto* data = static_cast<const std::byte*>(value.impl().data);
+    const std::size_t element = size_of(value.dtype());
+    const auto rest = static_cast<std::size_t>(value.size() - 1) * element;
+    const bool equal = repeats || (value.is_contiguous() && std::memcmp(data, data + element, rest) == 0);
+    return equal ? make_view(value, {}, {}) : Tensor();
+  }
+
+  /// A tensor of one number takes no memory where it is broadcast; and what is made of such tensors alone is one.
+  Tensor with_uniform_inputs(const Node& node, Tensors& inputs) {
+    Tensors values;
+    Shape others;
+    for (const Tensor& input : inputs) {
+      values.push_back(uniform_value(input));
+      if (!values.back()) others = broadcast_shapes(others, input.shape());
+    }
+    if (std::all_of(values.begin(), values.end(), [](const Tensor& value) { return static_cast<bool>(value); }))
+      return uniform_result(node, values);
+    if (others != node.output().shape()) return {};
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (values[i] && inputs[i].rank() > 0) inputs[i] = rewrite_.constant(values[i], node, node.name() + "/Const");
+    return {};
+  }
+
+  Tensor uniform_result(const Node& node, const Tensors& values) {
+    static const Op& fill_op = *find_op("Fill");
+    const Tensor& output = node.output();
+    if (output.dtype() == int64) return {};  // the filling number is a double
+    Call call(node.op(), values, node.attrs(), node.where());
+    {
+      const ExecuteNow now;
+      try {
+        execute(call, {{output.dtype(), {}}}, cpu());
+      } catch (const Error&) {
+        return {};
+      }
+    }
+    const Attrs attrs{{"dtype", output.dtype()},
+                      {"shape", output.shape()},
+                      {"value", call.output().item<double>()},
+                      {"device", output.device()}};
+    return rewrite_.add(fill_op, {}, attrs, {output.spec()}, node).output();
+  }
+
+  const PlanGraph& plan_;
+  Rewrite rewrite_;
+  std::unordered_map<std::int64_t, Tensor> uniform_;  ///< by id
+};
+
+}  // namespace
+
+PlanGraph simplify(const PlanGraph& plan) { return Simplifier(plan).run(); }
+
+}  // namespace tapestry::detail

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "graph/graph_state.hpp"
+
+namespace tapestry::detail {
+
+/// What one kind of run asks of a graph.
+struct Request {
+  Tensors fetches;                ///< tensors of the graph, none of them fed
+  std::vector<Node*> operations;  ///< to be run for their effect
+  Tensors feeds;                  ///< tensors of the graph that are fed
+  Specs fed;                      ///< what they are fed with
+};
+
+/// The part of a graph that a request needs, with all dtypes and sizes known: a graph of its own, which plans may
+/// change.
+struct PlanGraph {
+  std::shared_ptr<GraphState> graph;
+  Tensors feeds;  ///< its placeholders, in the order of the request's feeds; empty handles for those not needed
+  Tensors fetches;
+  std::vector<Node*> operations;
+};
+
+/// Copies what is needed of a graph, with the shapes of the feeds. Throws what the ops' inference throws for them, and
+/// InvalidArgumentError, "You must feed a value for placeholder tensor 'x' ...".
+PlanGraph specialize(const GraphState& graph, const Request& request);
+
+}  // namespace tapestry::detail

@@ -1,0 +1,326 @@
+#include "tapestry/session.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "core/make_tensor.hpp"
+#include "graph/executable.hpp"
+#include "graph/passes/passes.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry {
+
+using detail::endpoint_of;
+using detail::Executable;
+using detail::GraphState;
+using detail::node_of;
+
+namespace {
+
+/// "(3,)", "(2, 3)", "(?, 3)": a shape as Python writes it.
+std::string python_shape(const Shape& shape) {
+  if (!shape.has_rank()) return "<unknown>";
+  std::string text = "(";
+  for (int i = 0; i < shape.rank(); ++i)
+    text += (i > 0 ? ", " : "") + (shape[i] < 0 ? std::string("?") : std::to_string(shape[i]));
+  return text + (shape.rank() == 1 ? ",)" : ")");
+}
+
+/// The value in the key's dtype and of a shape that the key can have.
+Tensor fed_value(const Tensor& key, const Init& value, Where where) {
+  const ExecuteNow now;
+  Tensor tensor = value.tensor({}, where);
+  if (!tensor || tensor.is_symbolic())
+    throw InvalidArgumentError(
+        detail::join("The value of a feed cannot be a symbolic tensor, as for Tensor '", key.name(), "'"), where);
+  if (!can_be(key.shape(), tensor.shape()))
+    throw InvalidArgumentError(
+        detail::join("Cannot feed value of shape ", python_shape(tensor.shape()), " for Tensor '", key.name(),
+                     "', which has shape '", python_shape(key.shape()), "'"),
+        where);
+  const DType wanted = key.dtype();
+  if (wanted == DType::unknown || wanted == tensor.dtype()) return tensor;
+  if (wanted == DType::resource)
+    throw InvalidArgumentError(detail::join("Tensor ", key.name(), " may not be fed."), where);
+  const bool loses = (is_floating(tensor.dtype()) && !is_floating(wanted)) ||
+                     (tensor.dtype() == int64 && wanted == int32) || wanted == boolean;
+  if (loses)
+    throw InvalidArgumentError(
+        detail::join("Type of feed value with type ", to_string(tensor.dtype()), " is not compatible with Tensor type ",
+                     to_string(wanted), " of Tensor '", key.name(),
+                     "'. Try explicitly setting the type of the feed tensor to a larger type (e.g. int64)."),
+        where);
+  return value.tensor(wanted, where);
+}
+
+}  // namespace
+
+Fetch::Fetch(const Variable& variable) : cell_(variable.cell()), kind_(Kind::variable) {}
+
+class SessionState : public std::enable_shared_from_this<SessionState> {
+ public:
+  SessionState(const Graph& graph, const SessionOptions& options) : graph_(graph), options_(options) {}
+
+  const Graph& graph() const { return graph_; }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    plans_.clear();
+  }
+
+  /// The fetches of a run as tensors and operations of the graph, and where each result comes from.
+  struct Prepared {
+    struct Result {
+      enum class From : std::uint8_t { fetch, feed, nothing, value };
+      From from = From::nothing;
+      std::size_t index = 0;  ///< among the fetches or the feeds
+      Tensor value{};         ///< of an eager tensor
+    };
+    detail::Request request;
+    std::vector<Result> results;
+    std::vector<std::int64_t> key{};     ///< what plans for these fetches and feeds have in common
+    std::shared_ptr<Executable> plan{};  ///< the last one, for feeds like request.fed
+  };
+
+  /// Throws for what cannot be fetched or fed.
+  Prepared prepare(const std::vector<Fetch>& fetches, const Tensors& keys) const {
+    const std::shared_ptr<GraphState>& graph = graph_.state();
+    const std::lock_guard lock(graph->mutex());
+    require_usable();
+    if (fetches.empty()) throw InvalidArgumentError("Must specify at least one target to fetch or execute.");
+    Prepared run{.request = {.fetches = {}, .operations = {}, .feeds = keys, .fed = {}}, .results = {}};
+    for (const Fetch& fetch : fetches) run.results.push_back(resolve(fetch, run.request));
+    for (const Tensor& fetch : run.request.fetches) run.key.push_back(fetch.id());
+    run.key.push_back(-1);
+    for (const detail::Node* node : run.request.operations) run.key.push_back(static_cast<std::int64_t>(node->index));
+    run.key.push_back(-1);
+    for (const Tensor& feed : keys) run.key.push_back(feed.id());
+    return run;
+  }
+
+  std::vector<Tensor> run(Prepared& prepared, const Tensors& values) {
+    require_usable();
+    Tensors fetched;
+    if (!prepared.request.fetches.empty() || !prepared.request.operations.empty())
+      fetched = plan_for(prepared, values).run(values);
+    std::vector<Tensor> results;
+    results.reserve(prepared.results.size());
+    for (const Prepared::Result& each : prepared.results) {
+      using From = Prepared::Result::From;
+      results.push_back(each.from == From::fetch  ? fetched[each.index]
+                        : each.from == From::feed ? values[each.index]
+                                                  : each.value);
+    }
+    return results;
+  }
+
+  std::vector<Tensor> run(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) {
+    try {
+      require_usable();
+      Tensors keys, values;
+      for (const Feed& feed : feeds) {
+        const Tensor key = feed_key(feed.key, where);
+        if (std::any_of(keys.begin(), keys.end(), [&](const Tensor& other) { return other.is(key); }))
+          throw InvalidArgumentError(detail::join("Endpoint \"", key.name(), "\" fed more than once."));
+        keys.push_back(key);
+        values.push_back(fed_value(key, feed.value, where));
+      }
+      Prepared prepared = prepare(fetches, keys);
+      return run(prepared, values);
+    } catch (Error& error) {
+      error.locate({}, where);
+      throw;
+    }
+  }
+
+  Tensor feed_key(const Feed::Key& key, Where where) const {
+    const Tensor tensor = key.name().empty() ? key.tensor() : graph_.get_tensor_by_name(key.name(), where);
+    if (!tensor || !endpoint_of(tensor).node)
+      throw InvalidArgumentError("Cannot interpret feed_dict key as Tensor: it is an eager tensor");
+    require_own(tensor, "Cannot interpret feed_dict key as Tensor: ");
+    return tensor;
+  }
+
+ private:
+  void require_usable() const {
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_) throw FailedPreconditionError("Attempted to use a closed Session.");
+    }
+    if (graph_.state()->size() == 0)
+      throw FailedPreconditionError("The Session graph is empty.  Add operations to the graph before calling run().");
+  }
+
+  void require_own(const Tensor& tensor, std::string_view before) const {
+    if (detail::graph_of(tensor) != graph_.state())
+      throw InvalidArgumentError(
+          detail::join(before, "Tensor ", detail::describe(tensor), " is not an element of this graph."));
+  }
+
+  /// The tensor or operation that a fetch means; of an operation the tensor is empty.
+  std::pair<Tensor, Operation> element_of(const Fetch& fetch) const {
+    switch (fetch.kind_) {
+      case Fetch::Kind::tensor:
+        return {fetch.tensor_, {}};
+      case Fetch::Kind::operation:
+        return {{}, fetch.operation_};
+      case Fetch::Kind::variable:
+        return {graph_.state()->read(Variable(fetch.cell_), {}), {}};
+      default:
+        if (fetch.name_.find(':') == std::string::npos) return {{}, graph_.get_operation_by_name(fetch.name_, {})};
+        return {graph_.get_tensor_by_name(fetch.name_, {}), {}};
+    }
+  }
+
+  Prepared::Result resolve(const Fetch& fetch, detail::Request& request) const {
+    using From = Prepared::Result::From;
+    const auto [tensor, operation] = element_of(fetch);
+    if (!tensor && !operation) throw InvalidArgumentError("Fetch argument None has invalid type <class 'NoneType'>");
+    if (operation) {
+      detail::Node& node = node_of(operation);
+      if (operation.graph().state() != graph_.state())
+        throw InvalidArgumentError(detail::join("Fetch argument ", operation.name(),
+                                                " cannot be interpreted as a Tensor. (Operation ", operation.name(),
+                                                " is not an element of this graph.)"));
+      request.operations.push_back(&node);
+      return {};
+    }
+    if (!endpoint_of(tensor).node) return {.from = From::value, .value = tensor};
+    require_own(tensor,
+                detail::join("Fetch argument ", detail::describe(tensor), " cannot be interpreted as a Tensor. "));
+    const auto index_in = [&](const Tensors& list) {
+      const auto found = std::find_if(list.begin(), list.end(), [&](const Tensor& each) { return each.is(tensor); });
+      return static_cast<std::size_t>(found - list.begin());
+    };
+    const std::size_t feed = index_in(request.feeds), fetched = index_in(request.fetches);
+    if (feed < request.feeds.size()) return {.from = From::feed, .index = feed};
+    if (fetched == request.fetches.size()) request.fetches.push_back(tensor);
+    return {.from = From::fetch, .index = fetched};
+  }
+
+  Executable& plan_for(Prepared& prepared, const Tensors& values) {
+    const auto has_spec = [](const Tensor& value, const Spec& spec) {
+      return value.dtype() == spec.dtype && value.shape() == spec.shape;
+    };
+    if (prepared.plan && std::equal(values.begin(), values.end(), prepared.request.fed.begin(), has_spec))
+      return *prepared.plan;
+    prepared.request.fed.clear();
+    std::vector<std::int64_t> key = prepared.key;
+    for (const Tensor& value : values) {
+      prepared.request.fed.push_back(value.spec());
+      key.push_back(static_cast<std::int64_t>(value.dtype()));
+      key.push_back(value.rank());
+      key.insert(key.end(), value.shape().begin(), value.shape().end());
+    }
+    const std::lock_guard graph_lock(graph_.state()->mutex());
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Executable>& plan = plans_[key];
+    if (!plan) {
+      try {
+        detail::PlanGraph planned = detail::specialize(*graph_.state(), prepared.request);
+        if (options_.optimize) planned = detail::optimize(std::move(planned), options_.disabled_passes);
+        plan = std::make_shared<Executable>(std::move(planned), values);
+      } catch (...) {
+        plans_.erase(key);
+        throw;
+      }
+    }
+    prepared.plan = plan;
+    return *plan;
+  }
+
+  Graph graph_;
+  SessionOptions options_;
+  mutable std::mutex mutex_;
+  bool closed_ = false;
+  std::map<std::vector<std::int64_t>, std::shared_ptr<Executable>> plans_;
+};
+
+// ---- Session --------------------------------------------------------------------------------------------------------------
+
+Session::Session(const SessionOptions& options, Where where) : Session(default_graph(), options, where) {}
+Session::Session(const Graph& graph, const SessionOptions& options, Where)
+    : state_(std::make_shared<SessionState>(graph, options)) {}
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+void Session::close() { state_->close(); }
+Graph Session::graph() const { return state_->graph(); }
+
+std::vector<Tensor> Session::run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) const {
+  return state_->run(fetches, feeds, where);
+}
+
+struct Session::Callable::State {
+  std::shared_ptr<SessionState> session;
+  Tensors keys;
+  Where where;
+  std::mutex mutex{};
+  SessionState::Prepared prepared{};
+};
+
+Session::Callable::Callable(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches,
+                            const std::vector<Tensor>& feeds, Where where)
+    : state_(new State{.session = std::move(session), .keys = {}, .where = where}) {
+  try {
+    for (const Tensor& feed : feeds) state_->keys.push_back(state_->session->feed_key(feed, where));
+    state_->prepared = state_->session->prepare(fetches, state_->keys);
+  } catch (Error& error) {
+    error.locate({}, where);
+    throw;
+  }
+}
+
+std::vector<Tensor> Session::Callable::call(const std::vector<Init>& values) const {
+  try {
+    if (values.size() != state_->keys.size())
+      throw InvalidArgumentError(
+          detail::join("The callable takes ", state_->keys.size(), " values, not ", values.size()));
+    Tensors fed;
+    for (std::size_t i = 0; i < values.size(); ++i) fed.push_back(fed_value(state_->keys[i], values[i], state_->where));
+    const std::lock_guard lock(state_->mutex);
+    return state_->session->run(state_->prepared, fed);
+  } catch (Error& error) {
+    error.locate({}, state_->where);
+    throw;
+  }
+}
+
+Session::Callable Session::make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
+                                         Where where) {
+  return Callable(state_, fetches, feeds, where);
+}
+
+// ---- The default session --------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::shared_ptr<SessionState>& default_session() {
+  thread_local std::shared_ptr<SessionState> session;
+  return session;
+}
+
+std::vector<Tensor> run_by_default(const Graph& graph, const Fetch& fetch, const Feeds& feeds, Where where) {
+  const std::shared_ptr<SessionState>& session = default_session();
+  if (session && session->graph().is(graph)) return session->run({fetch}, feeds, where);
+  return Session(graph).run_all({fetch}, feeds, where);
+}
+
+}  // namespace
+
+Session::Scope::Scope(std::shared_ptr<SessionState> session)
+    : saved_(std::exchange(default_session(), std::move(session))) {}
+Session::Scope::~Scope() { default_session() = std::move(saved_); }
+Session::Scope Session::as_default() const { return Scope(state_); }
+
+Tensor Tensor::eval(Where where) const { return eval(Feeds(), where); }
+Tensor Tensor::eval(const Feeds& feeds, Where where) const {
+  const Operation producer = op();
+  return producer ? run_by_default(producer.graph(), *this, feeds, where)[0] : *this;
+}
+
+void Operation::run(Where where) const { run(Feeds(), where); }
+void Operation::run(const Feeds& feeds, Where where) const { run_by_default(graph(), *this, feeds, where); }
+
+}  // namespace tapestry

@@ -1,0 +1,96 @@
+#include <algorithm>
+
+#include "backend/backend.hpp"
+#include "graph/plan.hpp"
+#include "graph/rewrite.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+bool is_unknown(const Tensor& tensor) { return tensor.dtype() == DType::unknown || !tensor.shape().has_rank(); }
+
+class Specializer {
+ public:
+  Specializer(const GraphState& from, const Request& request) : from_(from), request_(request), rewrite_(from) {}
+
+  PlanGraph run() {
+    mark_needed();
+    add_feeds();
+    for (std::size_t i = 0; i < needed_.size(); ++i)
+      if (needed_[i]) copy(from_.node(i));
+    return rewrite_.plan_like(
+        {.graph = {}, .feeds = request_.feeds, .fetches = request_.fetches, .operations = request_.operations});
+  }
+
+ private:
+  bool is_fed(const Tensor& tensor) const {
+    return std::any_of(request_.feeds.begin(), request_.feeds.end(),
+                       [&](const Tensor& feed) { return feed.id() == tensor.id(); });
+  }
+
+  void mark_needed() {
+    needed_.resize(from_.size());
+    std::vector<Node*> pending;
+    const auto visit = [&](Node* node) {
+      if (!std::exchange(needed_[node->index], 1)) pending.push_back(node);
+    };
+    const auto visit_tensor = [&](const Tensor& tensor) {
+      if (!is_fed(tensor)) visit(endpoint_of(tensor).node);
+    };
+    for (const Tensor& fetch : request_.fetches) visit_tensor(fetch);
+    for (Node* node : request_.operations) visit(node);
+    while (!pending.empty()) {
+      Node* node = pending.back();
+      pending.pop_back();
+      for (const Tensor& input : node->inputs()) visit_tensor(input);
+      for (Node* control : node->control_inputs) visit(control);
+    }
+  }
+
+  void add_feeds() {
+    for (std::size_t i = 0; i < request_.feeds.size(); ++i) {
+      const Tensor& feed = request_.feeds[i];
+      const Spec& spec = request_.fed[i];
+      const Endpoint end = endpoint_of(feed);
+      std::string name = end.node->name();
+      if (&end.node->op() != &placeholder_op) name = join(name, "_", end.output, "_fed");
+      Node& node = rewrite_.graph()->add_node(
+          Call(placeholder_op, {}, {{"dtype", spec.dtype}, {"shape", spec.shape}}, end.node->where(), name), {spec});
+      rewrite_.replace(feed, node.output());
+    }
+  }
+
+  void copy(const Node& node) {
+    try {
+      rewrite_.build(node, [&] { return copy_outputs(node, rewrite_.inputs_of(node)); });
+    } catch (Error& error) {
+      error.locate(node.type(), node.where());
+      throw;
+    }
+  }
+
+  Tensors copy_outputs(const Node& node, const Tensors& inputs) {
+    if (&node.op() == &placeholder_op) node.op().forward(backend_of(cpu()), node);  // throws: it is not fed
+    if (const AttrValue* redo = node.attrs().find("redo")) {
+      const NameScope inside(node.name() + "/", node.where());
+      return (*std::get<Closure>(*redo))(inputs);
+    }
+    const bool was_unknown = std::any_of(node.inputs().begin(), node.inputs().end(), is_unknown);
+    if (was_unknown) return apply_all(node.op(), inputs, node.numbers, node.attrs(), node.name(), node.where());
+    Call call(node.op(), inputs, node.attrs(), node.where(), node.name());
+    const Specs specs = node.op().infer(call);
+    return rewrite_.graph()->add_node(std::move(call), specs).outputs();
+  }
+
+  const GraphState& from_;
+  const Request& request_;
+  Rewrite rewrite_;
+  std::vector<char> needed_;
+};
+
+}  // namespace
+
+PlanGraph specialize(const GraphState& graph, const Request& request) { return Specializer(graph, request).run(); }
+
+}  // namespace tapestry::detail

@@ -1,0 +1,132 @@
+#include "graph/state_ops.hpp"
+
+#include "autodiff/variable_cell.hpp"
+#include "backend/backend.hpp"
+#include "dispatch/define.hpp"
+
+namespace tapestry {
+namespace {
+
+const Variable& variable_of(const Call& call) { return call.attr<VariablesRef>("variables")->front(); }
+
+/// What a new value must be like, as far as that is known while the graph is built.
+Specs check_assignment(const Call& call) {
+  const Variable& variable = variable_of(call);
+  const Tensor& value = call.input(1);
+  if (value.dtype() != variable.dtype() || !can_be(value.shape(), variable.shape()))
+    throw InvalidArgumentError(detail::join("variable '", variable.name(), "' is ", to_string(variable.dtype()),
+                                            variable.shape(), ", the value is ", to_string(value.dtype()),
+                                            value.shape(), "; they must be alike"));
+  return {};
+}
+
+template <Binary f>
+void change(Backend& backend, const Call& call) {
+  Variable::Cell& cell = *variable_of(call).cell();
+  const Tensor before = cell.load();
+  const Tensor after = detail::make_tensor(before.dtype(), before.shape(), before.device());
+  backend.binary(f, before, call.input(1), 0, after);
+  cell.store(after);
+}
+
+Op assignment(const char* name, void (*forward)(Backend&, const Call&)) {
+  return {.name = name,
+          .infer = check_assignment,
+          .forward = forward,
+          .gradient = no_gradient,
+          .shape_inputs = 1,
+          .outputs = 0,
+          .stateful = true};
+}
+
+TAPESTRY_OP(const_definition){{
+    .name = "Const",
+    .infer = [](const Call& call) -> Specs { return {call.attr<Tensor>("value").spec()}; },
+    .view = [](const Call& call, const Spec&) { return call.attr<Tensor>("value"); },
+    .gradient = no_gradient,
+}};
+
+TAPESTRY_OP(placeholder_definition){{
+    .name = "Placeholder",
+    .infer = [](const Call& call) -> Specs {
+      return {{call.attr<DType>("dtype"), call.attr<Shape>("shape")}};
+    },
+    .forward =
+        [](Backend&, const Call& call) {
+          const DType dtype = call.attr<DType>("dtype");
+          const Shape& shape = call.attr<Shape>("shape");
+          throw InvalidArgumentError(detail::join(
+              "You must feed a value for placeholder tensor '", call.name(), "'",
+              dtype == DType::unknown ? "" : detail::join(" with dtype ", tensorflow_name(dtype)),
+              shape.rank() > 0 ? detail::join(" and shape ", shape) : "", "\n\t [[{{node ", call.name(), "}}]]"));
+        },
+    .gradient = no_gradient,
+}};
+
+TAPESTRY_OP(no_op_definition){{
+    .name = "NoOp",
+    .infer = [](const Call&) -> Specs { return {}; },
+    .forward = [](Backend&, const Call&) {},
+    .gradient = no_gradient,
+    .outputs = 0,
+}};
+
+TAPESTRY_OP(var_handle_definition){{
+    .name = "VarHandleOp",
+    .infer = [](const Call&) -> Specs {
+      return {{DType::resource, {}}};
+    },
+    .forward = [](Backend&, const Call&) {},
+    .gradient = no_gradient,
+}};
+
+TAPESTRY_OP(read_variable_definition){{
+    .name = "ReadVariableOp",
+    .infer = [](const Call& call) -> Specs { return {variable_spec(variable_of(call))}; },
+    .view = [](const Call& call, const Spec&) { return variable_of(call).cell()->load(); },
+    .gradient = no_gradient,
+    .shape_inputs = 1,
+    .stateful = true,
+}};
+
+TAPESTRY_OP(assign_variable_definition)
+(assignment("AssignVariableOp",
+            [](Backend&, const Call& call) { variable_of(call).cell()->copy_from(call.input(1)); }));
+TAPESTRY_OP(assign_add_variable_definition)(assignment("AssignAddVariableOp", change<Binary::add>));
+TAPESTRY_OP(assign_sub_variable_definition)(assignment("AssignSubVariableOp", change<Binary::subtract>));
+
+}  // namespace
+
+const Op& const_op = const_definition;
+const Op& placeholder_op = placeholder_definition;
+const Op& no_op_op = no_op_definition;
+const Op& var_handle_op = var_handle_definition;
+const Op& read_variable_op = read_variable_definition;
+
+const Op& assign_op(Assign kind) {
+  switch (kind) {
+    case Assign::add:
+      return assign_add_variable_definition;
+    case Assign::subtract:
+      return assign_sub_variable_definition;
+    default:
+      return assign_variable_definition;
+  }
+}
+
+std::string_view assign_name(Assign kind) {
+  switch (kind) {
+    case Assign::add:
+      return "AssignAdd";
+    case Assign::subtract:
+      return "AssignSub";
+    default:
+      return "Assign";
+  }
+}
+
+Attrs variable_attrs(const std::vector<Variable>& variables) {
+  return {{"variables", std::make_shared<const std::vector<Variable>>(variables)}};
+}
+
+}  // namespace tapestry

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+
+#include "graph/graph_state.hpp"
+
+namespace tapestry {
+
+enum class Update : std::uint8_t;
+
+namespace detail {
+
+/// One step of an optimizer, to become part of a graph.
+struct TrainingStep {
+  struct Job {
+    Tensor gradient;
+    std::vector<Variable> variables;  ///< the one to update, and its slots
+  };
+  std::string name;  ///< the optimizer's
+  Update formula;
+  /// From the number of steps made before, an int64 scalar, to the formula's numbers, a float64 vector whose first is
+  /// the learning rate.
+  Closure numbers;
+  Variable iterations;
+  std::vector<Job> jobs;
+  std::optional<Variable> global_step;
+  Where where;
+};
+
+/// Adds the operations of a step, with TensorFlow's names: "GradientDescent/learning_rate",
+/// "GradientDescent/update_w/ResourceApplyGradientDescent", and "GradientDescent", which runs after all of them and
+/// increments the global step, if there is one.
+Operation add_training_step(GraphState& graph, const TrainingStep& step);
+
+}  // namespace detail
+}  // namespace tapestry

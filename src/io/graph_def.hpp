@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "tapestry/tensor.hpp"
+
+/// GraphDef, TensorFlow's format of a graph, as plain values, and its two spellings: protobuf's wire format (.pb) and
+/// protobuf's text format (.pbtxt).
+
+namespace tapestry::io {
+
+/// TensorFlow's DataType: 1 is float. Types that Tapestry lacks keep their numbers.
+struct TypeCode {
+  std::int32_t value = 0;
+  friend bool operator==(TypeCode, TypeCode) = default;
+};
+inline constexpr TypeCode resource_type{20};
+/// DType::unknown becomes 0, TensorFlow's DT_INVALID, and back.
+TypeCode code_of(DType dtype);
+/// DType::unknown for a type that Tapestry lacks. A reference type is what it refers to.
+DType dtype_of(TypeCode type);
+constexpr TypeCode reference_to(TypeCode type) { return {type.value + 100}; }
+
+/// The value of a Const. Empty when its type is one that Tapestry lacks.
+struct TensorDef {
+  TypeCode type;
+  Tensor value{};
+};
+
+/// At most one of these has elements.
+struct ListDef {
+  std::vector<std::string> strings{};
+  std::vector<std::int64_t> ints{};
+  std::vector<float> floats{};
+  std::vector<std::uint8_t> bools{};
+  std::vector<TypeCode> types{};
+  std::vector<Shape> shapes{};
+};
+
+/// An attribute; monostate for what Tapestry has no use for, such as functions.
+using AttrDef =
+    std::variant<std::monostate, std::string, std::int64_t, float, bool, TypeCode, Shape, TensorDef, ListDef>;
+
+struct NodeDef {
+  std::string name{}, op{}, device{};
+  std::vector<std::string> inputs{};  ///< "n", "n:k"; the control inputs, "^n", last
+  std::map<std::string, AttrDef, std::less<>> attrs{};
+};
+
+struct GraphDef {
+  std::vector<NodeDef> nodes{};
+};
+
+/// The bytes of a .pb file. The same graph gives the same bytes.
+std::string encode(const GraphDef& graph);
+/// Throws DataLossError for bytes that are no GraphDef, and InvalidArgumentError for tensors that claim more elements
+/// than the bytes are worth. Takes memory in proportion to the bytes.
+GraphDef decode(std::string_view bytes);
+
+/// A .pb file as a .pbtxt file and back. `from_text` throws DataLossError, with the line, for what is no text of a
+/// GraphDef; fields that it does not know are passed over.
+std::string to_text(std::string_view bytes);
+std::string from_text(std::string_view text);
+
+}  // namespace tapestry::io

@@ -1,0 +1,440 @@
+#include "io/graph_export.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "core/make_tensor.hpp"
+#include "graph/state_ops.hpp"
+#include "io/node_writer.hpp"
+#include "io/updates.hpp"
+
+namespace tapestry::io {
+namespace {
+
+using detail::endpoint_of;
+using detail::GraphState;
+using detail::GraphVariable;
+using detail::Node;
+
+[[noreturn]] void refuse(const Node& node, const std::string& reason) {
+  throw UnimplementedError(
+      detail::join("Node '", node.name(), "' (op: '", node.type(), "') cannot be written as TensorFlow's: ", reason),
+      node.where());
+}
+
+// ---- Ops that have rules ----------------------------------------------------------------------------------------------
+
+std::vector<std::int64_t> whole_numbers(const AttrValue& value) {
+  if (const auto* number = std::get_if<std::int64_t>(&value)) return {*number};
+  if (const auto* shape = std::get_if<Shape>(&value)) return shape->to_vector();
+  const Ints& list = std::get<Ints>(value);
+  return {list.begin(), list.end()};
+}
+
+/// Writes the node as TensorFlow's op of the same meaning.
+class DirectWriter {
+ public:
+  DirectWriter(NodeWriter& writer, const OpRule& rule) : writer_(writer), node_(writer.node()), rule_(rule) {}
+
+  void write() {
+    bool wide = false;
+    for (const InputRule& each : rule_.input_rules)
+      if (is_whole(each)) {
+        const auto numbers = whole_numbers(attr(each.attr));
+        wide |= std::any_of(numbers.begin(), numbers.end(),
+                            [](std::int64_t n) { return n != static_cast<std::int32_t>(n); });
+      }
+    for (const InputRule& each : rule_.input_rules) add_input(each, wide ? int64 : int32);
+    for (const FieldRule& each : rule_.fields)
+      if (AttrDef value = field(each); !std::holds_alternative<std::monostate>(value))
+        fields_.emplace(each.name, std::move(value));
+    writer_.finish(rule_.tensorflow, inputs_, std::move(fields_));
+  }
+
+ private:
+  static bool is_whole(const InputRule& rule) {
+    return rule.form == InputRule::Form::scalar || rule.form == InputRule::Form::vector ||
+           rule.form == InputRule::Form::pairs;
+  }
+
+  AttrValue attr(std::string_view name) const {
+    if (auto value = attr_or_implied(node_, name)) return *value;
+    refuse(node_, detail::join("its '", name, "' depends on a shape that is not known yet"));
+  }
+
+  void add_input(const InputRule& rule, DType whole_type) {
+    if (rule.form == InputRule::Form::input) {
+      inputs_.push_back(writer_.in(static_cast<std::size_t>(rule.input)).name);
+    } else if (rule.form == InputRule::Form::rest) {
+      for (std::size_t i = static_cast<std::size_t>(rule.input); i < node_.inputs().size(); ++i)
+        inputs_.push_back(writer_.in(i).name);
+    } else if (rule.form == InputRule::Form::real) {
+      const DType dtype = node_.inputs().empty() ? node_.attr<DType>("dtype") : node_.input(0).dtype();
+      inputs_.push_back(
+          writer_.constant(rule.label, detail::make_scalar(std::get<double>(attr(rule.attr)), dtype)).name);
+    } else {
+      const std::vector<std::int64_t> numbers = whole_numbers(attr(rule.attr));
+      const auto count = static_cast<std::int64_t>(numbers.size());
+      const Shape shape = rule.form == InputRule::Form::scalar  ? Shape{}
+                          : rule.form == InputRule::Form::pairs ? Shape{count / 2, 2}
+                                                                : Shape{count};
+      const Tensor value = detail::make_tensor(whole_type, shape, cpu());
+      detail::visit_dtype(whole_type, [&]<class T>() {
+        std::transform(numbers.begin(), numbers.end(), detail::mutable_data<T>(value),
+                       [](std::int64_t n) { return static_cast<T>(n); });
+      });
+      inputs_.push_back(writer_.constant(rule.label, value).name);
+      if (!rule.type_attr.empty()) fields_.emplace(rule.type_attr, code_of(whole_type));
+    }
+  }
+
+  AttrDef field(const FieldRule& rule) const {
+    switch (rule.source) {
+      case FieldRule::Source::input_type:
+        return code_of(node_.input(static_cast<std::size_t>(rule.index)).dtype());
+      case FieldRule::Source::output_type:
+        return code_of(node_.output().dtype());
+      case FieldRule::Source::fixed:
+        return rule.value;
+      case FieldRule::Source::input_count:
+        return static_cast<std::int64_t>(node_.inputs().size());
+      case FieldRule::Source::output_count:
+        return static_cast<std::int64_t>(node_.outputs().size());
+      case FieldRule::Source::bit:
+        return node_.attr<Ints>(rule.attr)[static_cast<std::size_t>(rule.index)];
+      case FieldRule::Source::attr:
+        break;
+    }
+    const AttrValue* value = node_.attrs().find(rule.attr);
+    if (!value) return rule.value;
+    if (const auto* real = std::get_if<double>(value)) return static_cast<float>(*real);
+    return attr_def(*value);
+  }
+
+  NodeWriter& writer_;
+  const Node& node_;
+  const OpRule& rule_;
+  std::vector<std::string> inputs_;
+  FieldList fields_;
+};
+
+// ---- Graphs -----------------------------------------------------------------------------------------------------------
+
+bool is_update(const Node& node) {
+  const auto rules = update_rules();
+  return node.type().starts_with("ResourceApply") ||
+         std::any_of(rules.begin(), rules.end(), [&](const UpdateRule& rule) { return rule.op == node.type(); });
+}
+
+bool changes_state(const Node& node) {
+  return is_update(node) || &node.op() == &assign_op(Assign::set) || &node.op() == &assign_op(Assign::add) ||
+         &node.op() == &assign_op(Assign::subtract);
+}
+
+const Variable& variable_of(const Node& node) { return node.attr<VariablesRef>("variables")->front(); }
+
+class Exporter {
+ public:
+  Exporter(const GraphState& graph, const SaveOptions& options)
+      : graph_(graph), style_(options.variables), output_shapes_(options.output_shapes) {}
+
+  GraphDef run() {
+    for (std::size_t i = 0; i < graph_.size(); ++i) names_.insert(graph_.node(i).name());
+    kept_.assign(graph_.size(), 1);
+    if (style_ == VariableStyle::frozen) drop_changes();
+    find_rates();
+    if (style_ != VariableStyle::frozen) find_initial_values();
+    for (std::size_t i = 0; i < graph_.size(); ++i) {
+      if (!kept_[i]) continue;
+      const std::size_t first = file_.nodes.size();
+      write(graph_.node(i));
+      if (output_shapes_ && file_.nodes.size() > first) add_output_shapes(graph_.node(i));
+    }
+    if (!added_initializers_.empty()) write_init();
+    return std::move(file_);
+  }
+
+ private:
+  // ---- Frozen: only what computes, with the values of now ----
+
+  void drop_changes() {
+    std::vector<std::size_t> uses(graph_.size()), dropped_uses(graph_.size());
+    const auto for_inputs = [&](const Node& node, auto visit) {
+      for (const Tensor& input : node.inputs()) visit(*endpoint_of(input).node);
+      for (const Node* control : node.control_inputs) visit(*control);
+    };
+    for (std::size_t i = 0; i < graph_.size(); ++i) {
+      const Node& node = graph_.node(i);
+      if (changes_state(node)) kept_[i] = 0;
+      for_inputs(node, [&](const Node& input) {
+        ++uses[input.index];
+        if (!kept_[input.index]) kept_[i] = 0;
+      });
+    }
+    // The leaves that served those alone are not needed any more; what is computed may be what somebody wants.
+    const auto is_leaf = [](const Node& node) { return node.inputs().empty() || node.type() == "LearningRate"; };
+    for (std::size_t i = graph_.size(); i-- > 0;) {
+      const Node& node = graph_.node(i);
+      if (kept_[i] && is_leaf(node) && uses[i] > 0 && uses[i] == dropped_uses[i] && &node.op() != &placeholder_op)
+        kept_[i] = 0;
+      if (!kept_[i]) for_inputs(node, [&](const Node& input) { ++dropped_uses[input.index]; });
+    }
+  }
+
+  // ---- Variables ----
+
+  /// The initial value in the file is the value of now, so that running the initializer gives this very state.
+  void find_initial_values() {
+    std::vector<int> uses(graph_.size());
+    for (std::size_t i = 0; i < graph_.size(); ++i)
+      for (const Tensor& input : graph_.node(i).inputs()) ++uses[endpoint_of(input).node->index];
+    for (const GraphVariable& each : graph_.variables()) {
+      if (!each.variable.cell()->is_initialized() || !each.initializer) continue;
+      const Node& source = *endpoint_of(each.initializer->input(1)).node;
+      if (&source.op() == &const_op && uses[source.index] == 1) {
+        replaced_constants_.emplace(&source, each.variable.cell()->load());
+      } else {
+        saved_values_.emplace(each.initializer, each.variable.cell()->load());
+      }
+    }
+  }
+
+  const GraphVariable* entry_of(const Variable& variable) const {
+    for (const GraphVariable& each : graph_.variables())
+      if (each.variable.is(variable)) return &each;
+    return nullptr;
+  }
+
+  static AttrDef class_of(const Node& handle) { return ListDef{.strings = {"loc:@" + handle.name()}}; }
+
+  void write_handle(NodeWriter& writer) {
+    const Node& node = writer.node();
+    const Variable& variable = variable_of(node);
+    if (style_ == VariableStyle::frozen) {
+      const Tensor value = variable.cell()->load();
+      return writer.finish("Const", {},
+                           {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}});
+    }
+    FieldList fields{{"container", std::string()}, {"dtype", code_of(variable.dtype())}, {"shape", variable.shape()}};
+    if (!variable.trainable()) fields.emplace(hint_not_trainable, true);
+    const bool resource = style_ == VariableStyle::resource;
+    fields.emplace("shared_name", resource ? node.name() : std::string());
+    writer.finish(resource ? "VarHandleOp" : "VariableV2", {}, std::move(fields));
+    const GraphVariable* entry = entry_of(variable);
+    if (entry && !entry->initializer) write_added_initializer(node, variable);
+  }
+
+  /// A Variable that was made outside the graph has no initializer in it.
+  void write_added_initializer(const Node& handle, const Variable& variable) {
+    NodeWriter writer(handle, file_, names_);
+    const Value value = writer.constant("initial_value", variable.cell()->load());
+    added_initializers_.push_back(add_assign(writer, {handle.name(), value.dtype}, value, handle).name);
+  }
+
+  Value add_assign(NodeWriter& writer, const Value& handle, const Value& value, const Node& handle_node) {
+    if (style_ == VariableStyle::resource) {
+      const Value assign =
+          writer.op("AssignVariableOp", {handle, value}, value.dtype, {{"dtype", code_of(value.dtype)}}, "Assign");
+      file_.nodes.back().attrs.erase("T");
+      return assign;
+    }
+    return writer.op("Assign", {handle, value}, assign_fields(value.dtype, handle_node));
+  }
+
+  static FieldList assign_fields(DType dtype, const Node& handle) {
+    return {{"T", code_of(dtype)}, {"_class", class_of(handle)}, {"use_locking", true}, {"validate_shape", true}};
+  }
+
+  void write_init() {
+    NodeDef init{.name = "init", .op = "NoOp"};
+    for (int number = 1; names_.contains(init.name); ++number) init.name = detail::join("init_", number);
+    for (const GraphVariable& each : graph_.variables())
+      if (each.initializer) init.inputs.push_back("^" + each.initializer->name());
+    for (const std::string& each : added_initializers_) init.inputs.push_back("^" + each);
+    file_.nodes.push_back(std::move(init));
+  }
+
+  void write_read(NodeWriter& writer) {
+    const Node& handle = *endpoint_of(writer.node().input(0)).node;
+    const TypeCode type = code_of(variable_of(writer.node()).dtype());
+    const std::vector<std::string> inputs{handle.name()};
+    if (style_ == VariableStyle::resource) return writer.finish("ReadVariableOp", inputs, {{"dtype", type}});
+    FieldList fields{{"T", type}};
+    if (style_ == VariableStyle::reference) fields.emplace("_class", class_of(handle));
+    writer.finish("Identity", inputs, std::move(fields));
+  }
+
+  void write_assign(NodeWriter& writer) {
+    const Node& node = writer.node();
+    const Node& handle = *endpoint_of(node.input(0)).node;
+    const DType dtype = variable_of(node).dtype();
+    std::vector<std::string> inputs{handle.name(), writer.in(1).name};
+    if (const auto saved = saved_values_.find(&node); saved != saved_values_.end()) {
+      NodeWriter beside(handle, file_, names_);
+      inputs[1] = beside.constant("saved_value", saved->second).name;
+    }
+    if (style_ == VariableStyle::resource) return writer.finish(node.type(), inputs, {{"dtype", code_of(dtype)}});
+    const std::string name = node.type().substr(0, node.type().find("VariableOp"));
+    FieldList fields = assign_fields(dtype, handle);
+    if (name != "Assign") {
+      fields.insert_or_assign("use_locking", false);
+      fields.erase("validate_shape");
+    }
+    writer.finish(name, inputs, std::move(fields));
+  }
+
+  // ---- Optimizers ----
+
+  /// The numbers of an update's formula, which must be the same in all steps.
+  static std::vector<double> numbers_of(const Node& node) {
+    if (&node.op() == &const_op) return node.attr<Tensor>("value").cast(float64).to_vector<double>();
+    if (node.type() != "LearningRate") refuse(node, "an optimizer's numbers must be constant");
+    const ExecuteNow now;
+    const auto& numbers = *node.attr<Closure>("numbers");
+    const auto at = [&](std::int64_t step) { return numbers({tensor(step)})[0].to_vector<double>(); };
+    const auto step = variable_of(node).cell()->load().item<std::int64_t>();
+    std::vector<double> present = at(step);
+    for (const std::int64_t later : {1, 1000, 1000000})
+      if (at(step + later) != present)
+        refuse(node, "the learning rate, or a number that the optimizer makes of it, changes from step to step");
+    return present;
+  }
+
+  /// The nodes that give updates their numbers become constants of the updates' type.
+  void find_rates() {
+    for (std::size_t i = 0; i < graph_.size(); ++i) {
+      const Node& node = graph_.node(i);
+      if (!kept_[i] || !is_update(node)) continue;
+      const Node& numbers = *endpoint_of(node.input(node.inputs().size() - 2)).node;
+      rates_.try_emplace(&numbers, node.inputs().back().dtype());
+    }
+  }
+
+  void write_update(NodeWriter& writer) {
+    const Node& node = writer.node();
+    const auto all = update_rules();
+    const auto rule =
+        std::find_if(all.begin(), all.end(), [&](const UpdateRule& each) { return each.op == node.type(); });
+    if (rule == all.end()) refuse(node, "TensorFlow has no such update");
+    const Node& source = *endpoint_of(node.input(node.inputs().size() - 2)).node;
+    const std::vector<double> numbers = numbers_of(source);
+    if (numbers.back() != 0) refuse(node, "TensorFlow's op has no weight decay");
+    const DType dtype = node.inputs().back().dtype();
+    std::vector<std::string> inputs;
+    for (const UpdateRule::Argument& each : rule->arguments) {
+      const auto index = static_cast<std::size_t>(each.index);
+      if (each.part == UpdateRule::Part::handle) {
+        inputs.push_back(endpoint_name(node.input(index)));
+      } else if (each.part == UpdateRule::Part::gradient) {
+        inputs.push_back(endpoint_name(node.inputs().back()));
+      } else if (each.index == 0 && rates_.at(&source) == dtype) {
+        inputs.push_back(source.name());
+      } else {
+        inputs.push_back(
+            writer
+                .constant(each.label.empty() ? "learning_rate" : each.label, detail::make_scalar(numbers[index], dtype))
+                .name);
+      }
+    }
+    const bool resource = style_ == VariableStyle::resource;
+    const ExecuteNow now;
+    FieldList fields{{"T", code_of(dtype)},
+                     {"use_locking", false},
+                     {hint_numbers.data(), TensorDef{code_of(float64), Init(numbers).tensor()}}};
+    if (rule->resource.ends_with("Momentum")) fields.emplace("use_nesterov", rule->nesterov);
+    if (rule->resource.ends_with("V2")) fields.emplace("update_slots", true);
+    if (!resource) fields.emplace("_class", class_of(*endpoint_of(node.input(0)).node));
+    writer.finish(resource ? rule->resource : rule->reference, inputs, std::move(fields));
+  }
+
+  // ---- Nodes ----
+
+  void write(const Node& node) {
+    NodeWriter writer(node, file_, names_);
+    const Op& op = node.op();
+    if (const auto rate = rates_.find(&node); rate != rates_.end()) {
+      const Tensor value = detail::make_scalar(numbers_of(node)[0], rate->second);
+      return writer.finish("Const", {},
+                           {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}});
+    }
+    if (&op == &var_handle_op) return write_handle(writer);
+    if (&op == &read_variable_op) return write_read(writer);
+    if (is_update(node)) return write_update(writer);
+    if (changes_state(node)) return write_assign(writer);
+    if (&op == &no_op_op) return writer.finish("NoOp", {}, {});
+    require_types(node);
+    if (&op == &const_op) {
+      const auto replaced = replaced_constants_.find(&node);
+      const Tensor value = replaced == replaced_constants_.end() ? node.attr<Tensor>("value") : replaced->second;
+      return writer.finish("Const", {},
+                           {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}});
+    }
+    if (&op == &placeholder_op)
+      return writer.finish("Placeholder", {},
+                           {{"dtype", code_of(node.output().dtype())}, {"shape", node.attr<Shape>("shape")}});
+    const OpRule* rule = rule_of(node.type());
+    if (!rule) refuse(node, "TensorFlow has no op that does the same");
+    const bool direct = !rule->tensorflow.empty() && (!rule->is_direct || rule->is_direct(node));
+    if (direct) return DirectWriter(writer, *rule).write();
+    if (!rule->expand) refuse(node, "TensorFlow's op of that name cannot do this");
+    for (const Tensor& input : node.inputs())
+      if (!input.shape().has_rank()) refuse(node, "the rank of an input is not known yet");
+    rule->expand(writer);
+    writer.finish_expanded(*rule, writer.result);
+  }
+
+  static void require_types(const Node& node) {
+    for (const Tensor& each : node.outputs())
+      if (each.dtype() == DType::unknown)
+        refuse(node, "its dtype is not known yet; give the placeholders it depends on a dtype and a shape");
+  }
+
+  void add_output_shapes(const Node& node) {
+    ListDef shapes;
+    for (const Tensor& each : node.outputs()) shapes.shapes.push_back(each.shape());
+    if (!shapes.shapes.empty()) {
+      const auto own = std::find_if(file_.nodes.rbegin(), file_.nodes.rend(),
+                                    [&](const NodeDef& def) { return def.name == node.name(); });
+      own->attrs.insert_or_assign("_output_shapes", shapes);
+    }
+  }
+
+  const GraphState& graph_;
+  VariableStyle style_;
+  bool output_shapes_;
+  GraphDef file_;
+  std::unordered_set<std::string> names_;
+  std::vector<char> kept_;
+  std::unordered_map<const Node*, DType> rates_;
+  std::unordered_map<const Node*, Tensor> replaced_constants_;  ///< of initial values
+  std::unordered_map<const Node*, Tensor> saved_values_;        ///< of initializers whose value is computed
+  std::vector<std::string> added_initializers_;
+};
+
+}  // namespace
+
+GraphDef export_graph(const GraphState& graph, const SaveOptions& options) {
+  const std::lock_guard lock(graph.mutex());
+  return Exporter(graph, options).run();
+}
+
+GraphDef describe_graph(const GraphState& graph) {
+  const std::lock_guard lock(graph.mutex());
+  GraphDef file;
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    const Node& node = graph.node(i);
+    NodeDef& def = file.nodes.emplace_back(NodeDef{.name = node.name(), .op = node.type(), .device = node.device});
+    for (const Tensor& input : node.inputs()) def.inputs.push_back(endpoint_name(input));
+    add_control_inputs(node, def.inputs);
+    for (const Attr& attr : node.attrs())
+      if (AttrDef value = attr_def(attr.value); !std::holds_alternative<std::monostate>(value))
+        def.attrs.emplace(attr.name, std::move(value));
+    if (!node.outputs().empty()) def.attrs.try_emplace("T", code_of(node.output().dtype()));
+    ListDef shapes;
+    for (const Tensor& each : node.outputs()) shapes.shapes.push_back(each.shape());
+    def.attrs.emplace("_output_shapes", shapes);
+  }
+  return file;
+}
+
+}  // namespace tapestry::io

@@ -1,0 +1,487 @@
+#include "io/graph_import.hpp"
+
+#include <algorithm>
+#include <queue>
+#include <unordered_map>
+
+#include "core/make_tensor.hpp"
+#include "graph/graph_state.hpp"
+#include "graph/state_ops.hpp"
+#include "io/node_reader.hpp"
+#include "io/updates.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry::io {
+namespace {
+
+using detail::GraphState;
+using detail::GraphVariable;
+using detail::Node;
+
+/// More outputs than any op of a real graph has.
+constexpr std::int64_t most_outputs = 1 << 16;
+
+bool is_variable(const NodeDef& def) {
+  return def.op == "VarHandleOp" || def.op == "VariableV2" || def.op == "Variable";
+}
+
+/// A node of the file with what it refers to.
+struct Entry {
+  const NodeDef* def = nullptr;
+  std::vector<Source> inputs{}, hinted{};
+  std::vector<const NodeDef*> controls{};
+  bool needed = false;
+  Tensors outputs{};
+  std::vector<Node*> nodes{};  ///< that stand for it: the last one is its own
+};
+
+// ---- The file as a graph ----------------------------------------------------------------------------------------------
+
+class FileGraph {
+ public:
+  explicit FileGraph(const GraphDef& file) {
+    entries_.reserve(file.nodes.size());
+    for (const NodeDef& def : file.nodes) {
+      if (!index_.emplace(def.name, entries_.size()).second)
+        throw InvalidArgumentError(detail::join("Node '", def.name, "' is not unique"));
+      entries_.push_back({.def = &def});
+    }
+    for (Entry& each : entries_) resolve(each);
+  }
+
+  Entry& entry(const NodeDef* def) { return entries_[index_.at(def->name)]; }
+
+  /// All nodes, each behind what it needs; otherwise in the file's order.
+  std::vector<Entry*> in_order() {
+    std::vector<std::size_t> waits(entries_.size());
+    std::vector<std::vector<std::size_t>> users(entries_.size());
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      for_all(entries_[i], [&](const NodeDef* needed) {
+        ++waits[i];
+        users[index_.at(needed->name)].push_back(i);
+      });
+    std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (waits[i] == 0) ready.push(i);
+    std::vector<Entry*> order;
+    while (!ready.empty()) {
+      const std::size_t i = ready.top();
+      ready.pop();
+      order.push_back(&entries_[i]);
+      for (const std::size_t user : users[i])
+        if (--waits[user] == 0) ready.push(user);
+    }
+    if (order.size() < entries_.size()) {
+      const auto stuck = std::find_if(waits.begin(), waits.end(), [](std::size_t count) { return count > 0; });
+      throw InvalidArgumentError(detail::join(
+          "The graph has a cycle at node '", entries_[static_cast<std::size_t>(stuck - waits.begin())].def->name, "'"));
+    }
+    return order;
+  }
+
+  /// Marks what our graph is to have: the nodes that nobody uses, and what those use as tensors.
+  void mark(const std::vector<Entry*>& order) {
+    std::vector<char> used(entries_.size());
+    for (const Entry& each : entries_) for_all(each, [&](const NodeDef* needed) { used[index_.at(needed->name)] = 1; });
+    for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].needed = used[i] == 0;
+    for (auto each = order.rbegin(); each != order.rend(); ++each) {
+      if (!(*each)->needed) continue;
+      for (const Source& input : used_inputs(**each)) entry(input.node).needed = true;
+      for (const NodeDef* control : (*each)->controls) entry(control).needed = true;
+    }
+  }
+
+ private:
+  void resolve(Entry& entry) {
+    for (const std::string& input : entry.def->inputs) {
+      if (input.starts_with('^')) {
+        entry.controls.push_back(source(*entry.def, input.substr(1)).node);
+      } else if (!entry.controls.empty()) {
+        throw InvalidArgumentError(
+            detail::join("Node '", entry.def->name, "': input '", input, "' stands behind a control input"));
+      } else {
+        entry.inputs.push_back(source(*entry.def, input));
+      }
+    }
+    const NodeReader reader(*entry.def, entry.inputs);
+    if (reader.hinted())
+      for (const std::string& each : reader.attr<ListDef>(hint_inputs).strings)
+        entry.hinted.push_back(source(*entry.def, each));
+  }
+
+  Source source(const NodeDef& user, const std::string& input) const {
+    std::string name = input;
+    std::int64_t output = 0;
+    if (const std::size_t colon = input.rfind(':'); colon != std::string::npos) {
+      name = input.substr(0, colon);
+      const std::string digits = input.substr(colon + 1);
+      if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos)
+        throw InvalidArgumentError(detail::join("Node '", user.name, "': '", input, "' is no name of a tensor"));
+      output = std::stoll(digits);
+    }
+    const auto found = index_.find(name);
+    if (found == index_.end())
+      throw InvalidArgumentError(detail::join("Node '", user.name, "': Unknown input node '", input, "'"));
+    return {entries_[found->second].def, output};
+  }
+
+  template <class F>
+  void for_all(const Entry& entry, F f) const {
+    for (const Source& each : entry.inputs) f(each.node);
+    for (const Source& each : entry.hinted) f(each.node);
+    for (const NodeDef* each : entry.controls) f(each);
+  }
+
+  /// The inputs that our node has, too; not the constants that become attributes, nor what an expansion is made of.
+  static std::vector<Source> used_inputs(const Entry& entry) {
+    const NodeReader reader(*entry.def, entry.inputs);
+    if (reader.hinted()) return entry.hinted;
+    std::vector<Source> used;
+    if (const OpRule* rule = rule_of_tensorflow(entry.def->op)) {
+      for (const std::size_t i : reader.direct_inputs(*rule)) used.push_back(entry.inputs[i]);
+      return used;
+    }
+    const auto rules = update_rules();
+    const auto update = std::find_if(rules.begin(), rules.end(), [&](const UpdateRule& each) {
+      return each.resource == entry.def->op || each.reference == entry.def->op;
+    });
+    for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
+      const bool number = update != rules.end() && i < update->arguments.size() &&
+                          update->arguments[i].part == UpdateRule::Part::number;
+      const bool paddings = entry.def->op == "Pad" && i == 1;
+      if (!number && !paddings) used.push_back(entry.inputs[i]);
+    }
+    return used;
+  }
+
+  std::vector<Entry> entries_;
+  std::unordered_map<std::string_view, std::size_t> index_;
+};
+
+// ---- The nodes ----------------------------------------------------------------------------------------------------------
+
+class Importer {
+ public:
+  Importer(const GraphDef& file, Where where) : file_(file), where_(where) {}
+
+  Graph run() {
+    const Graph::Scope open(graph_);
+    const std::vector<Entry*> order = file_.in_order();
+    file_.mark(order);
+    for (Entry* each : order)
+      if (each->needed) add(*each);
+    return graph_;
+  }
+
+ private:
+  GraphState& state() { return *graph_.state(); }
+
+  void add(Entry& entry) {
+    const NodeDef& def = *entry.def;
+    try {
+      detail::Scopes& scope = detail::scopes();
+      scope.device = detail::merge_device_names("", def.device);
+      scope.control_inputs.clear();
+      for (const NodeDef* control : entry.controls)
+        for (Node* node : file_.entry(control).nodes) scope.control_inputs.push_back(detail::operation_of(*node));
+      const std::size_t first = state().size();
+      entry.outputs = outputs_of(entry);
+      // A constant beside the operation proper is nothing to wait for.
+      for (std::size_t i = first; i < state().size(); ++i)
+        if (&state().node(i).op() != &const_op || i + 1 == state().size()) entry.nodes.push_back(&state().node(i));
+    } catch (const UnimplementedError&) {
+      throw;
+    } catch (const ResourceExhaustedError&) {
+      throw;
+    } catch (const Error& error) {
+      if (error.message().starts_with("Node '")) throw;
+      throw InvalidArgumentError(detail::join("Node '", def.name, "' (op: '", def.op, "'): ", error.message()));
+    }
+  }
+
+  Tensors outputs_of(Entry& entry) {
+    const NodeDef& def = *entry.def;
+    const NodeReader reader(def, entry.inputs);
+    if (const OpRule* rule = reader.hinted()) return make(*rule, reader, entry.hinted, reader.hinted_attrs(*rule));
+    if (def.op == "Const") return constant(reader);
+    if (def.op == "Placeholder") return placeholder(reader);
+    if (def.op == "NoOp") return node(no_op_op, {}, {}, def.name);
+    if (is_variable(def)) return variable(reader);
+    if (def.op == "ReadVariableOp") return read(entry, reader);
+    if (def.op == "Identity" && entry.inputs.size() == 1 && is_variable(*entry.inputs[0].node))
+      return read(entry, reader);
+    if (def.op.starts_with("Assign")) return assign(entry, reader);
+    for (const UpdateRule& each : update_rules())
+      if (is_written_as(each, reader)) return update(entry, reader, each);
+    if (def.op == "AddN") return add_all(entry, reader);
+    if (def.op == "Pad") return pad(entry, reader);
+    if (const OpRule* rule = rule_of_tensorflow(def.op)) return direct(entry, reader, *rule);
+    throw UnimplementedError(detail::join("Tapestry lacks the op '", def.op, "' of node '", def.name, "'"));
+  }
+
+  // ---- Ops with rules ----
+
+  Tensors direct(const Entry& entry, const NodeReader& reader, const OpRule& rule) {
+    std::vector<Source> inputs;
+    for (const std::size_t i : reader.direct_inputs(rule)) inputs.push_back(entry.inputs[i]);
+    Attrs attrs = reader.direct_attrs(rule);
+    const NodeDef& def = *entry.def;
+    if (rule.op == "Conv2D") attrs = with_groups(inputs, attrs);
+    if (rule.op == "Unpack" || rule.op == "Split" || rule.op == "SplitV") check_outputs(reader, rule, inputs, attrs);
+    // Our op has one type of result where TensorFlow's has a choice of two.
+    for (const FieldRule& field : rule.fields) {
+      if (field.source != FieldRule::Source::output_type) continue;
+      const DType due = dtype_of(reader.attr_or<TypeCode>(field.name, std::get<TypeCode>(field.value)));
+      if (due == int64) continue;
+      if (due != int32) reader.refuse(detail::join("its '", field.name, "' is neither int32 nor int64"));
+      const Tensors wide = make(rule, reader, inputs, attrs, def.name + "/int64");
+      return node(*find_op("Cast"), wide, {{"dtype", int32}}, def.name);
+    }
+    return make(rule, reader, inputs, attrs);
+  }
+
+  /// The shapes tell in how many groups a convolution works.
+  Attrs with_groups(const std::vector<Source>& inputs, const Attrs& attrs) {
+    const Tensor x = tensor_of(inputs[0]), filter = tensor_of(inputs[1]);
+    if (x.rank() != 4 || filter.rank() != 4 || x.shape()[3] < 1 || filter.shape()[2] < 1) return attrs;
+    const std::int64_t groups = x.shape()[3] / filter.shape()[2];
+    std::vector<Attr> list;
+    for (const Attr& each : attrs)
+      list.push_back(each.name == "groups" ? Attr{"groups", std::max<std::int64_t>(groups, 1)} : each);
+    return Attrs(list);
+  }
+
+  /// A lying number of outputs must not cost memory.
+  void check_outputs(const NodeReader& reader, const OpRule& rule, const std::vector<Source>& inputs,
+                     const Attrs& attrs) {
+    std::int64_t count = 0;
+    if (rule.op == "Unpack") {
+      const Tensor x = tensor_of(inputs[0]);
+      if (!x.shape().has_rank()) reader.refuse("the rank of its input is not known");
+      count = x.shape()[normalize_axis(attrs.get<std::int64_t>("axis"), x.rank())];
+      if (count != reader.attr<std::int64_t>("num")) reader.refuse(detail::join("its 'num' is not ", count));
+    } else if (rule.op == "Split") {
+      count = attrs.get<std::int64_t>("num_split");
+    }
+    if (count > most_outputs) reader.refuse(detail::join("it has ", count, " outputs"));
+  }
+
+  Tensors make(const OpRule& rule, const NodeReader& reader, const std::vector<Source>& sources, const Attrs& attrs,
+               const std::string& name = {}) {
+    const Op& op = *find_op(rule.op);
+    const auto count = static_cast<int>(sources.size());
+    const bool fits = rule.inputs == any_number    ? count >= 1
+                      : rule.inputs == none_or_one ? count <= 1
+                                                   : count == rule.inputs;
+    if (!fits) reader.refuse(detail::join("it has ", count, " inputs"));
+    Tensors inputs;
+    for (const Source& each : sources) inputs.push_back(tensor_of(each));
+    check_types(op, reader, inputs);
+    return node(op, inputs, attrs, name.empty() ? reader.def().name : name);
+  }
+
+  /// The kernels trust that what goes together is of one type, which promotion sees to when a program builds a graph.
+  static void check_types(const Op& op, const NodeReader& reader, const Tensors& inputs) {
+    DType common = DType::unknown, real = DType::unknown;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const DType dtype = inputs[i].dtype();
+      if (dtype == DType::resource) reader.refuse("an input is a resource");
+      const bool promoted = op.promotion.kind != Promotion::Kind::none && static_cast<int>(i) >= op.promotion.first;
+      DType& due = promoted ? common : real;
+      if (dtype == DType::unknown || (!promoted && !is_floating(dtype))) continue;
+      if (due != DType::unknown && due != dtype)
+        reader.refuse(detail::join("its inputs have the types ", to_string(due), " and ", to_string(dtype)));
+      due = dtype;
+    }
+    if (op.promotion.kind == Promotion::Kind::floating && common != DType::unknown && !is_floating(common))
+      reader.refuse(detail::join("its inputs have the type ", to_string(common)));
+  }
+
+  Tensors add_all(const Entry& entry, const NodeReader& reader) {
+    if (entry.inputs.empty()) reader.refuse("it has no inputs");
+    Tensors all;
+    for (const Source& each : entry.inputs) all.push_back(tensor_of(each));
+    const Op& add = *find_op("AddV2");
+    check_types(add, reader, all);
+    if (all.size() == 1) return node(*find_op("Identity"), all, {}, entry.def->name);
+    Tensor sum = all[0];
+    for (std::size_t i = 1; i < all.size(); ++i)
+      sum = node(add, {sum, all[i]}, {},
+                 i + 1 < all.size() ? detail::join(entry.def->name, "/AddV2_", i) : entry.def->name)[0];
+    return {sum};
+  }
+
+  Tensors pad(const Entry& entry, const NodeReader& reader) {
+    if (entry.inputs.size() != 2) reader.refuse("it has not two inputs");
+    const Tensor paddings = reader.constant(1);
+    if (paddings.rank() != 2 || paddings.shape()[1] != 2 || is_floating(paddings.dtype()))
+      reader.refuse("its paddings are no pairs of whole numbers");
+    return node(*find_op("PadV2"), {tensor_of(entry.inputs[0])},
+                {{"paddings", Ints(paddings.to_vector<std::int64_t>())}, {"constant_values", 0.0}}, entry.def->name);
+  }
+
+  // ---- Leaves ----
+
+  Tensors constant(const NodeReader& reader) {
+    const Tensor& value = reader.attr<TensorDef>("value").value;
+    if (!value || value.dtype() != reader.type("dtype")) {
+      reader.type("dtype");  // throws for a type that we lack
+      reader.refuse("its value is not of its dtype");
+    }
+    return node(const_op, {}, {{"dtype", value.dtype()}, {"value", value}}, reader.def().name);
+  }
+
+  Tensors placeholder(const NodeReader& reader) {
+    const Shape shape = reader.attr_or<Shape>("shape", Shape::unknown_rank());
+    return node(placeholder_op, {}, {{"dtype", reader.type("dtype")}, {"shape", shape}}, reader.def().name);
+  }
+
+  // ---- Variables ----
+
+  Tensors variable(const NodeReader& reader) {
+    const Shape shape = reader.attr<Shape>("shape");
+    if (!shape.is_known()) reader.refuse(detail::join("a Variable must have a shape, not ", shape));
+    auto cell = std::make_shared<Variable::Cell>();
+    cell->name = reader.def().name;
+    cell->trainable = !reader.attr_or<bool>(hint_not_trainable, false);
+    cell->spec = {reader.type("dtype"), shape};
+    const Tensor handle = state().variable_entry(Variable(cell), where_).handle;
+    require_name(detail::endpoint_of(handle).node->name(), reader);
+    variables_.emplace(&reader.def(), Variable(cell));
+    return {handle};
+  }
+
+  const Variable& variable_of(const Entry& entry, const NodeReader& reader, std::size_t input = 0) const {
+    const auto found = input < entry.inputs.size() ? variables_.find(entry.inputs[input].node) : variables_.end();
+    if (found == variables_.end()) reader.refuse(detail::join("its input ", input, " is no Variable"));
+    return found->second;
+  }
+  Tensor handle_of(const Variable& variable) { return state().variable_entry(variable, where_).handle; }
+
+  Tensors read(const Entry& entry, const NodeReader& reader) {
+    const Variable& variable = variable_of(entry, reader);
+    const Tensors value = node(read_variable_op, {handle_of(variable)}, variable_attrs({variable}), entry.def->name);
+    GraphVariable& known = state().variable_entry(variable, where_);
+    if (!known.value && entry.controls.empty()) known.value = value[0];
+    return value;
+  }
+
+  Tensors assign(const Entry& entry, const NodeReader& reader) {
+    const std::string& op = entry.def->op;
+    const bool add = op == "AssignAdd" || op == "AssignAddVariableOp";
+    const bool subtract = op == "AssignSub" || op == "AssignSubVariableOp";
+    if (!add && !subtract && op != "Assign" && op != "AssignVariableOp")
+      throw UnimplementedError(detail::join("Tapestry lacks the op '", op, "' of node '", entry.def->name, "'"));
+    if (entry.inputs.size() != 2) reader.refuse("it has not two inputs");
+    const Variable& variable = variable_of(entry, reader);
+    const Tensor value = tensor_of(entry.inputs[1]);
+    const Assign kind = add ? Assign::add : subtract ? Assign::subtract : Assign::set;
+    node(assign_op(kind), {handle_of(variable), value}, variable_attrs({variable}), entry.def->name);
+    GraphVariable& known = state().variable_entry(variable, where_);
+    if (kind == Assign::set && !known.initializer && entry.def->name == variable.name() + "/Assign") {
+      known.initializer = &state().node(state().size() - 1);
+      known.initial_value = value;
+      const Node& source = *detail::endpoint_of(value).node;
+      if (&source.op() == &const_op) variable.cell()->store(source.attr<Tensor>("value"));
+    }
+    return {};
+  }
+
+  // ---- Optimizers ----
+
+  static bool is_written_as(const UpdateRule& rule, const NodeReader& reader) {
+    if (reader.def().op != rule.resource && reader.def().op != rule.reference) return false;
+    return reader.attr_or<bool>("use_nesterov", false) == rule.nesterov;
+  }
+
+  Tensors update(const Entry& entry, const NodeReader& reader, const UpdateRule& rule) {
+    if (entry.inputs.size() != rule.arguments.size())
+      reader.refuse(detail::join("it has ", entry.inputs.size(), " inputs, not ", rule.arguments.size()));
+    std::vector<Variable> variables;
+    std::vector<double> numbers(static_cast<std::size_t>(rule.numbers));
+    Tensor gradient;
+    const NodeDef* rate = nullptr;
+    for (std::size_t i = 0; i < rule.arguments.size(); ++i) {
+      const UpdateRule::Argument& each = rule.arguments[i];
+      if (each.part == UpdateRule::Part::handle) variables.push_back(variable_of(entry, reader, i));
+      if (each.part == UpdateRule::Part::gradient) gradient = tensor_of(entry.inputs[i]);
+      if (each.part != UpdateRule::Part::number) continue;
+      if (each.index == 0) rate = entry.inputs[i].node;
+      numbers[static_cast<std::size_t>(each.index)] = reader.constant(i).item<double>();
+    }
+    if (rule.op == "ResourceApplyRMSProp") numbers[2] = 1 - numbers[1];
+    if (const auto* exact = reader.find<TensorDef>(hint_numbers)) {
+      if (!exact->value || exact->value.dtype() != float64 || exact->value.shape() != Shape{rule.numbers})
+        reader.refuse("its exact numbers do not fit");
+      numbers = exact->value.to_vector<double>();
+    }
+    check_update(reader, variables, gradient);
+    Tensors inputs;
+    for (const Variable& each : variables) inputs.push_back(handle_of(each));
+    inputs.push_back(numbers_node(*rate, numbers));
+    inputs.push_back(gradient);
+    node(*find_op(rule.op), inputs, variable_attrs(variables), entry.def->name);
+    return {};
+  }
+
+  static void check_update(const NodeReader& reader, const std::vector<Variable>& variables, const Tensor& gradient) {
+    for (std::size_t i = 0; i < variables.size(); ++i) {
+      if (variables[i].dtype() != gradient.dtype() || variables[i].shape() != variables[0].shape() ||
+          !can_be(gradient.shape(), variables[i].shape()) || !is_floating(gradient.dtype()))
+        reader.refuse("the Variables, their slots and the gradient are not alike");
+      for (std::size_t k = 0; k < i; ++k)
+        if (variables[k].is(variables[i])) reader.refuse("a Variable is its own slot");
+    }
+  }
+
+  /// The numbers of updates that share their learning rate are one constant of its name.
+  Tensor numbers_node(const NodeDef& rate, const std::vector<double>& numbers) {
+    Tensor& known = numbers_[{&rate, numbers}];
+    if (known) return known;
+    const ExecuteNow now;
+    const Tensor value = Init(numbers).tensor();
+    const std::string name = state().find(rate.name) ? graph_.unique_name(rate.name) : rate.name;
+    const std::vector<Operation> controls = std::exchange(detail::scopes().control_inputs, {});
+    known = node(const_op, {}, {{"dtype", float64}, {"value", value}}, name)[0];
+    detail::scopes().control_inputs = controls;
+    return known;
+  }
+
+  // ---- What all have in common ----
+
+  Tensor tensor_of(const Source& source) {
+    Entry& entry = file_.entry(source.node);
+    if (const auto found = variables_.find(source.node); found != variables_.end()) {
+      // TensorFlow 1 reads a reference where a value is due.
+      return state().read(found->second, where_);
+    }
+    if (static_cast<std::size_t>(source.output) >= entry.outputs.size())
+      throw InvalidArgumentError(detail::join("output ", source.output, " of node '", source.node->name,
+                                              "' is used, which has ", entry.outputs.size()));
+    return entry.outputs[static_cast<std::size_t>(source.output)];
+  }
+
+  Tensors node(const Op& op, const Tensors& inputs, const Attrs& attrs, const std::string& name) {
+    Call call(op, inputs, attrs, where_, name);
+    state().add(call, 0);
+    if (call.name() != name)
+      throw InvalidArgumentError(detail::join("Node '", name, "': another name is the same but for its case"));
+    return call.outputs();
+  }
+
+  static void require_name(const std::string& name, const NodeReader& reader) {
+    if (name != reader.def().name) reader.refuse("its name is no name of a Variable, or differs from another in case");
+  }
+
+  FileGraph file_;
+  Where where_;
+  Graph graph_;
+  std::unordered_map<const NodeDef*, Variable> variables_;
+  std::map<std::pair<const NodeDef*, std::vector<double>>, Tensor> numbers_;
+};
+
+}  // namespace
+
+Graph import_graph(const GraphDef& file, Where where) { return Importer(file, where).run(); }
+
+}  // namespace tapestry::io

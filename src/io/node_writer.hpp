@@ -1,0 +1,75 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <unordered_set>
+
+#include "io/op_rules.hpp"
+
+namespace tapestry::io {
+
+/// A tensor of the file.
+struct Value {
+  std::string name;
+  DType dtype = DType::unknown;
+};
+
+using FieldList = std::map<std::string, AttrDef, std::less<>>;
+
+/// Writes one node of a graph as one or more nodes of the file. All but the last have names in the node's scope.
+class NodeWriter {
+ public:
+  NodeWriter(const detail::Node& node, GraphDef& file, std::unordered_set<std::string>& names)
+      : node_(node), file_(file), names_(names) {}
+
+  const detail::Node& node() const { return node_; }
+  /// The node's inputs, and what is known of them.
+  Value in(std::size_t i) const;
+  const Shape& shape(std::size_t i) const { return node_.input(i).shape(); }
+
+  /// Adds a node with one output; "T" is by default the type of the first input.
+  Value op(std::string_view type, const std::vector<Value>& inputs, DType dtype, FieldList fields = {},
+           std::string_view label = {});
+  /// The same for an op whose output has the type of its first input.
+  Value op(std::string_view type, const std::vector<Value>& inputs, FieldList fields = {}) {
+    return op(type, inputs, inputs[0].dtype, std::move(fields));
+  }
+  Value constant(std::string_view label, const Tensor& value);
+  Value number(double value, DType dtype);
+  Value ints(std::string_view label, const std::vector<std::int64_t>& values);
+
+  // Ops that many expansions need.
+  Value shape_of(const Value& x, DType type = int64);
+  Value reshape(const Value& x, const Value& new_shape);
+  Value sum(const Value& x, const std::vector<std::int64_t>& axes, bool keep = false);
+  Value mean_of_rows(const Value& x);
+  Value transpose(const Value& x, const std::vector<std::int64_t>& perm);
+  Value cast(const Value& x, DType dtype);
+  /// One element of a vector.
+  Value element(const Value& vector, std::int64_t i);
+  /// The size of an axis of input `i`: a constant where it is known. An int64 scalar.
+  Value size(std::size_t i, int axis);
+
+  /// The node itself, under its own name.
+  void finish(std::string_view type, const std::vector<std::string>& inputs, FieldList fields);
+  /// The node is what these nodes compute, of which the last one takes its name.
+  void finish_expanded(const OpRule& rule, const std::vector<Value>& outputs);
+  /// For `expand`: what the node's outputs are.
+  std::vector<Value> result;
+
+ private:
+  NodeDef& add(std::string_view type, std::string_view label);
+
+  const detail::Node& node_;
+  GraphDef& file_;
+  std::unordered_set<std::string>& names_;
+};
+
+/// "n" or "n:k".
+std::string endpoint_name(const Tensor& tensor);
+/// The input "^n" for each node that has to run before.
+void add_control_inputs(const detail::Node& node, std::vector<std::string>& inputs);
+/// An attribute of ours as one of the file's.
+AttrDef attr_def(const AttrValue& value);
+
+}  // namespace tapestry::io

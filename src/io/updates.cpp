@@ -1,0 +1,38 @@
+#include "io/updates.hpp"
+
+#include <array>
+#include <cstdint>
+
+namespace tapestry::io {
+namespace {
+
+using Part = UpdateRule::Part;
+using Argument = UpdateRule::Argument;
+
+constexpr Argument gradient_descent[] = {{Part::handle, 0}, {Part::number, 0}, {Part::gradient}};
+constexpr Argument momentum[] = {
+    {Part::handle, 0}, {Part::handle, 1}, {Part::number, 0}, {Part::gradient}, {Part::number, 1, "momentum"}};
+constexpr Argument adagrad[] = {
+    {Part::handle, 0}, {Part::handle, 1}, {Part::number, 0}, {Part::number, 1, "epsilon"}, {Part::gradient}};
+constexpr Argument rmsprop[] = {{Part::handle, 0},
+                                {Part::handle, 1},
+                                {Part::handle, 2},
+                                {Part::number, 0},
+                                {Part::number, 1, "rho"},
+                                {Part::number, 3, "momentum"},
+                                {Part::number, 4, "epsilon"},
+                                {Part::gradient}};
+
+constexpr std::array rules = std::to_array<UpdateRule>(
+    {{"ResourceApplyGradientDescent", "ResourceApplyGradientDescent", "ApplyGradientDescent", false, 1, 2,
+      gradient_descent},
+     {"ResourceApplyMomentum", "ResourceApplyMomentum", "ApplyMomentum", false, 2, 3, momentum},
+     {"ResourceApplyNesterovMomentum", "ResourceApplyMomentum", "ApplyMomentum", true, 2, 3, momentum},
+     {"ResourceApplyAdagradV2", "ResourceApplyAdagradV2", "ApplyAdagradV2", false, 2, 3, adagrad},
+     {"ResourceApplyRMSProp", "ResourceApplyRMSProp", "ApplyRMSProp", false, 3, 6, rmsprop}});
+
+}  // namespace
+
+std::span<const UpdateRule> update_rules() { return rules; }
+
+}  // namespace tapestry::io

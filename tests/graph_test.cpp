@@ -1,0 +1,279 @@
+// Graphs built by hand, and the sessions that run them.
+
+#include <cmath>
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+#include "tapestry/tapestry.hpp"
+
+namespace tapestry::test {
+namespace {
+
+std::string printed(const Tensor& tensor) {
+  std::ostringstream text;
+  text << tensor;
+  return text.str();
+}
+
+std::vector<std::string> names_of(const std::vector<Operation>& operations) {
+  std::vector<std::string> names;
+  for (const Operation& each : operations) names.push_back(each.name());
+  return names;
+}
+
+template <class F>
+std::string message_of(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("the affine sample of TensorSlow runs as written") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto A = Variable({{1, 0}, {0, -1}});
+  auto b = Variable({1, 1});
+  auto x = placeholder();
+  auto y = matmul(A, x);
+  auto z = add(y, b);
+  Session session;
+  CHECK(printed(session.run(z, {{x, {1, 2}}})) == "[ 2 -1]");
+  CHECK(printed(session.run(z, {{x, {1.0, 2.5}}})) == "[ 2.  -1.5]");
+  CHECK(names_of(graph.operations()) ==
+        std::vector<std::string>{"Variable/initial_value", "Variable", "Variable/Assign", "Variable/read",
+                                 "Variable_1/initial_value", "Variable_1", "Variable_1/Assign", "Variable_1/read",
+                                 "Placeholder", "MatMul", "AddV2"});
+}
+
+TEST_CASE("the four gradients of e = log(a * b) * (c + d)") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto a = placeholder(float32, {1}, "a"), b = placeholder(float32, {1}, "b");
+  auto c = placeholder(float32, {1}, "c"), d = placeholder(float32, {1}, "d");
+  auto u = multiply(a, b, "u"), t = log(u, "t"), v = add(c, d, "v"), e = multiply(t, v, "e");
+  Session session(graph);
+  const Feeds feeds{{a, {2.0}}, {b, {3.0}}, {c, {5.0}}, {d, {10.0}}};
+  CHECK(session.run(e, feeds).item<float>() == doctest::Approx(std::log(6.0) * 15));
+  CHECK(session.run(gradients(e, a), feeds)[0](0).item<float>() == doctest::Approx(7.5));
+  CHECK(session.run(gradients(e, b), feeds)[0](0).item<float>() == doctest::Approx(5));
+  CHECK(session.run(gradients(e, {c, d}), feeds)[1](0).item<float>() == doctest::Approx(std::log(6.0)));
+  CHECK(graph.has_operation("gradients_2/e_grad/Mul"));
+}
+
+TEST_CASE("untyped placeholders: gradients wait for what is fed") {
+  const Tensor points = tensor<double>({{1, 2}, {3, -1}}), classes = tensor({{1, 0}, {0, 1}});
+  const auto loss = [](const Tensor& X, const Tensor& c, const auto& W, const auto& b) {
+    return negative(reduce_sum(reduce_sum(multiply(c, log(softmax(add(matmul(X, W), b)))), 1)));
+  };
+  const Variable W(tensor<double>({{1, -1}, {1, -1}})), b(tensor<double>({0, 0}));
+  GradientTape tape;
+  const Tensor expected = loss(points, classes, W, b);
+  const auto [dW, db] = tape.gradient(expected, W, b);
+
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto X = placeholder(), c = placeholder();
+  auto J = loss(X, c, W, b);
+  auto g = gradients(J, {W, b});
+  Session session;
+  auto [value, dw] = session.run(std::tuple{J, g}, {{X, points}, {c, classes}});
+  CHECK(value.item<double>() == expected.item<double>());
+  CHECK(dw[0].to_vector<double>() == dW.to_vector<double>());
+  CHECK(dw[1].to_vector<double>() == db.to_vector<double>());
+}
+
+TEST_CASE("a missing feed, a wrong shape, a closed session") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto a = placeholder(float32, {1}, "a");
+  auto y = square(a, "y");
+  Session session;
+  CHECK(message_of([&] {
+          session.run(y);
+        }).starts_with("You must feed a value for placeholder tensor 'a' with dtype float and shape [1]"));
+  CHECK(message_of([&] {
+          session.run(y, {{a, {1.0, 2.0, 3.0}}});
+        }) == "Cannot feed value of shape (3,) for Tensor 'a:0', which has shape '(1,)'");
+  CHECK(session.run("y:0", {{"a:0", {3.0}}}).item<float>() == 9);
+  session.close();
+  CHECK(message_of([&] { session.run(y, {{a, {1.0}}}); }) == "Attempted to use a closed Session.");
+}
+
+TEST_CASE("minimize adds TensorFlow's nodes, and its run makes a step by itself") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  Variable w(2.0F, {.name = "w"});
+  Variable global_step(0, {.name = "global_step", .trainable = false});
+  auto loss = square(w, "loss");
+  auto train_op = train::GradientDescentOptimizer(0.25).minimize(loss, {.global_step = global_step});
+  Session session;
+  session.run(train_op);
+  CHECK(session.run(w).item<float>() == 1);
+  CHECK(session.run("global_step/read:0").item<int>() == 1);
+  CHECK(train_op.name() == "GradientDescent");
+  CHECK(train_op.type() == "AssignAddVariableOp");
+  for (const char* name : {"GradientDescent/learning_rate", "GradientDescent/update_w/ResourceApplyGradientDescent",
+                           "GradientDescent/update"}) {
+    CAPTURE(name);
+    CHECK(graph.has_operation(name));
+  }
+  CHECK(session.run("GradientDescent/learning_rate:0")(0).item<double>() == 0.25);
+}
+
+TEST_CASE("a traced training step computes what the eager one does") {
+  const Tensor points = random::normal({7, 3}), classes = one_hot(tensor({0, 1, 1, 0, 1, 0, 0}), 2);
+  const auto train = [&](bool traced) {
+    random::NumpyLegacy numbers(1);
+    Variable w(numbers.randn({3, 2}).cast(float32)), b(zeros({2}));
+    train::AdamOptimizer optimizer(0.1);
+    const auto step = [&](Tensor X, Tensor c) {
+      GradientTape tape;
+      auto loss = reduce_mean(softmax_cross_entropy(c, matmul(X, w) + b));
+      auto gradients = tape.gradient(loss, w, b);
+      optimizer.apply_gradients(gradients, {w, b});
+      return loss;
+    };
+    std::vector<float> losses;
+    if (traced) {
+      auto fast = trace(step, {spec(float32, {-1, 3}, "X"), spec(float32, {-1, 2}, "c")});
+      for (int i = 0; i < 5; ++i) losses.push_back(fast(points, classes).template item<float>());
+    } else {
+      for (int i = 0; i < 5; ++i) losses.push_back(step(points, classes).item<float>());
+    }
+    losses.push_back(w.value()(0, 0).item<float>());
+    return losses;
+  };
+  CHECK(train(true) == train(false));
+}
+
+TEST_CASE("assignments in a trace keep the order of the program") {
+  Variable v(1.0);
+  auto f = trace(
+      [&](Tensor x) {
+        const Tensor before = v.value() * x;
+        v.assign_add(1.0);
+        const Tensor between = v.value() * x;
+        v.assign(v.value() * 10.0);
+        return std::tuple{before, between, v.value() + x};
+      },
+      {spec(float32, {})});
+  const auto [before, between, after] = f(2.0);
+  CHECK(before.item<float>() == 2);
+  CHECK(between.item<float>() == 4);
+  CHECK(after.item<float>() == 22);
+  CHECK(v.value().item<float>() == 20);
+}
+
+TEST_CASE("what a tape has recorded becomes a graph") {
+  const Tensor X = tensor({{1.0, 2.0}, {3.0, -1.0}}), c = tensor({{1.0, 0.0}, {0.0, 1.0}});
+  Variable w(tensor({{0.5, -0.5}, {0.25, 1.0}}), {.name = "w"});
+  GradientTape tape({.persistent = true});
+  const Tensor J = reduce_sum(c * log_softmax(matmul(X, w)));
+  const Graph graph = tape.to_graph({.inputs = {X, c}, .outputs = {J}, .names = {"X", "c", "J"}});
+  Session session(graph);
+  CHECK(session.run("J:0", {{"X:0", X}, {"c:0", c}}).item<float>() == J.item<float>());
+  w.assign(zeros({2, 2}));
+  CHECK(session.run("J:0", {{"X:0", X}, {"c:0", c}}).item<float>() == doctest::Approx(2 * std::log(0.5)));
+  CHECK(message_of([&] { tape.to_graph({.outputs = {X}}); }).starts_with("to_graph: the tape has not recorded"));
+}
+
+TEST_CASE("fetches of any structure; feeding any tensor; each op runs once") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto a = placeholder(float32, {}, "a");
+  auto b = square(a, "b");
+  auto c = b + 1.0;
+  Session session;
+  auto [x, rest] = session.run(std::pair{b, std::vector{c, a}}, {{a, 3.0}});
+  CHECK(x.item<float>() == 9);
+  CHECK(rest[0].item<float>() == 10);
+  CHECK(rest[1].item<float>() == 3);
+  auto named = session.run(std::map<std::string, Tensor>{{"first", b}, {"second", c}}, {{b, 2.0}});
+  CHECK(named.at("first").item<float>() == 2);
+  CHECK(named.at("second").item<float>() == 3);
+  CHECK(session.run({"b:0"}, {{"a:0", 2.0}})[0].item<float>() == 4);
+  auto step = session.make_callable({c, b}, {a});
+  CHECK(step(2.0)[0].item<float>() == 5);
+  auto one = session.make_callable(c, {a});
+  CHECK(one(3.0).template item<float>() == 10);
+  CHECK(c.eval({{a, 1.0}}).item<float>() == 2);
+}
+
+TEST_CASE("results that are held stay, whatever runs next") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto a = placeholder(float32, {3}, "a");
+  auto y = a * 2.0;
+  Session session;
+  const Tensor first = session.run(y, {{a, {1.0, 2.0, 3.0}}});
+  const Tensor second = session.run(transpose(reshape(y, {3, 1})), {{a, {4.0, 5.0, 6.0}}});
+  const Tensor third = session.run(y, {{a, {7.0, 8.0, 9.0}}});
+  CHECK(first.to_vector<int>() == std::vector{2, 4, 6});
+  CHECK(second.to_vector<int>() == std::vector{8, 10, 12});
+  CHECK(third.to_vector<int>() == std::vector{14, 16, 18});
+}
+
+TEST_CASE("names, scopes, devices and control inputs") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto x = placeholder(float32, {2}, "x");
+  {
+    auto hidden = name_scope("hidden");
+    CHECK(square(x, "x").name() == "hidden/x:0");
+    auto again = name_scope("hidden");
+    CHECK(again.name() == "hidden/hidden/");
+  }
+  auto second = name_scope("hidden");
+  CHECK(second.name() == "hidden_1/");
+  {
+    auto root = name_scope("");
+    auto device_scope = device("/job:ps");
+    auto inner = device("/cpu:0");
+    auto after = control_dependencies({x.op()});
+    const Tensor y = tensor({1.0, 2.0}) + constant({1.0, 1.0}, "one");
+    CHECK(y.op().device() == "/job:ps/device:CPU:0");
+    CHECK(y.op().control_inputs().size() == 1);
+    CHECK(square(x).op().control_inputs().empty());
+  }
+  CHECK(message_of([&] { square(x, "bad name"); }) == "'bad name' is not a valid node name");
+  CHECK(message_of([&] { graph.get_tensor_by_name("nothing:0"); }) ==
+        "The name 'nothing:0' refers to a Tensor which does not exist. The operation, 'nothing', does not exist in the "
+        "graph.");
+  CHECK(message_of([&] { graph.get_operation_by_name("nothing"); }) ==
+        "The name 'nothing' refers to an Operation not in the graph.");
+  graph.finalize();
+  CHECK(message_of([&] { square(x); }) == "Graph is finalized and cannot be modified.");
+}
+
+TEST_CASE("a Variable of a symbolic initial value has none until its initializer runs") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  Variable w(constant({1.0, 2.0}) * 3.0, {.name = "W"});
+  Variable v(w.initialized_value() + 1.0, {.name = "V"});
+  auto init = global_variables_initializer();
+  Session session;
+  CHECK(message_of([&] { session.run(w); }) == "Attempting to use uninitialized value W");
+  session.run(init);
+  CHECK(session.run(w).to_vector<int>() == std::vector{3, 6});
+  CHECK(session.run(v).to_vector<int>() == std::vector{4, 7});
+  for (const char* name : {"W", "W/Assign", "W/read", "init"}) CHECK(graph.has_operation(name));
+}
+
+TEST_CASE("chains of any depth") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto x = placeholder(float32, {}, "x");
+  auto y = x;
+  for (int i = 0; i < 20000; ++i) y = y + x;
+  Session session;
+  CHECK(session.run(y, {{x, 1.0}}).item<int>() == 20001);
+  CHECK(session.run(gradients(y, x), {{x, 1.0}})[0].item<int>() == 20001);
+}
+
+}  // namespace tapestry::test

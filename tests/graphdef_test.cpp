@@ -1,0 +1,363 @@
+// Graphs as files: what is written is TensorFlow's, and what is read back computes the same bits.
+
+#include <cstring>
+#include <random>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "core/make_tensor.hpp"
+#include "io/graph_def.hpp"
+#include "io/op_rules.hpp"
+#include "op_cases/op_cases.hpp"
+#include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
+
+namespace tapestry::test {
+namespace {
+
+using Inputs = std::vector<Tensor>;
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  const Tensor x = detail::on_host(a), y = detail::on_host(b);
+  return x.size() == 0 ||
+         std::memcmp(x.impl().data, y.impl().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
+}
+
+template <class F>
+std::string message_of(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "no error";
+}
+
+/// The row's result and its gradients, one after the other.
+Inputs value_and_gradients(const OpCase& row, const Inputs& inputs) {
+  GradientTape tape;
+  Inputs sources;
+  for (const Tensor& input : inputs) {
+    if (row.orders == 0 || !is_floating(input.dtype())) continue;
+    tape.watch(input);
+    sources.push_back(input);
+  }
+  const Tensor y = row.f(inputs);
+  Inputs results{y};
+  if (sources.empty()) return results;
+  for (const Tensor& each : tape.gradient(y, sources, {.unconnected = Unconnected::zero})) results.push_back(each);
+  return results;
+}
+
+Inputs run(const Graph& graph, const std::vector<std::string>& inputs, const Inputs& values,
+           const std::vector<std::string>& outputs) {
+  Feeds feeds;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (graph.has_operation(inputs[i].substr(0, inputs[i].find(':')))) feeds.add(inputs[i], values[i]);
+  Session session(graph);
+  random::seed(5);
+  return session.run(outputs, feeds);
+}
+
+std::vector<std::string> names_of(const Tensors& tensors) {
+  std::vector<std::string> names;
+  for (const Tensor& each : tensors) names.push_back(each.name());
+  return names;
+}
+
+/// What a file's nodes are, by name.
+std::map<std::string, io::NodeDef> nodes_of(const std::string& bytes) {
+  std::map<std::string, io::NodeDef> nodes;
+  for (const io::NodeDef& each : io::decode(bytes).nodes) nodes.emplace(each.name, each);
+  return nodes;
+}
+
+Graph reload(const Graph& graph, const SaveOptions& options = {}) {
+  return Graph::from_graph_def(graph.as_graph_def(options));
+}
+
+/// Two layers, a loss and a step of an optimizer; its Variables have known values.
+struct Model {
+  Graph graph;
+  Tensor x, labels, loss;
+  Operation step;
+
+  explicit Model(train::Optimizer&& optimizer) {
+    const auto scope = graph.as_default();
+    random::NumpyLegacy numbers(3);
+    x = placeholder(float32, {-1, 3}, "x");
+    labels = placeholder(float32, {-1, 2}, "labels");
+    const auto hidden = name_scope("hidden");
+    Variable w(numbers.randn({3, 4}).cast(float32), {.name = "w"}), b(tensor<float>({0, 0, 0, 0}), {.name = "b"});
+    const auto logits = name_scope("logits");
+    Variable v(numbers.randn({4, 2}).cast(float32), {.name = "v"});
+    loss = reduce_mean(softmax_cross_entropy(labels, matmul(sigmoid(matmul(x, w) + b), v)), "loss");
+    const auto root = name_scope("");
+    step = optimizer.minimize(loss);
+    global_variables_initializer();
+  }
+};
+
+const Tensor points = tensor<float>({{1, 2, 3}, {-1, 0, 2}});
+const Tensor classes = tensor<float>({{1, 0}, {0, 1}});
+
+std::vector<float> losses_of(const Graph& graph, const std::string& loss, const std::string& step) {
+  Session session(graph);
+  std::vector<float> losses;
+  for (int i = 0; i < 3; ++i) {
+    losses.push_back(session.run(loss.c_str(), {{"x:0", points}, {"labels:0", classes}}).item<float>());
+    session.run(step.c_str(), {{"x:0", points}, {"labels:0", classes}});
+  }
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("every op of the library is written and read by one table") {
+  std::set<std::string> with_rules;
+  for (const io::OpRule& rule : io::op_rules()) {
+    CAPTURE(rule.op);
+    CHECK(with_rules.insert(std::string(rule.op)).second);
+    CHECK(find_op(rule.op));
+    CHECK((!rule.tensorflow.empty() || rule.expand));
+  }
+  const Graph graph;  // whose ops are registered where a graph is used
+  for (const Op* op : registered_ops()) {
+    CAPTURE(op->name);
+    CHECK(with_rules.contains(op->name) != io::is_state_op(op->name));
+  }
+}
+
+TEST_CASE("over the op table: a file read back gives the same bits, for values and gradients") {
+  for (const OpCase& row : op_cases()) {
+    CAPTURE(row.name);
+    std::vector<TensorSpec> specs;
+    for (const Tensor& input : row.inputs) specs.push_back(spec(input.dtype(), input.shape()));
+    const auto traced = trace([&](const Inputs& x) { return value_and_gradients(row, x); }, specs);
+    const std::vector<std::string> inputs = names_of(traced.inputs()), outputs = names_of(traced.outputs());
+    const Inputs expected = run(traced.graph(), inputs, row.inputs, outputs);
+    std::string bytes;
+    CHECK_NOTHROW(bytes = traced.graph().as_graph_def());
+    for (const bool text : {false, true}) {
+      CAPTURE(text);
+      Inputs found;
+      CHECK_NOTHROW(found = run(Graph::from_graph_def(text ? io::from_text(io::to_text(bytes)) : bytes), inputs,
+                                row.inputs, outputs));
+      REQUIRE(found.size() == expected.size());
+      for (std::size_t i = 0; i < found.size(); ++i) CHECK(same_bits(found[i], expected[i]));
+    }
+    CHECK(Graph::from_graph_def(bytes).as_graph_def() == bytes);
+    const std::string text = io::to_text(bytes);
+    CHECK(io::to_text(io::from_text(text)) == text);
+  }
+}
+
+TEST_CASE("attributes of ours are constant inputs of TensorFlow's") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {-1, 4}, "x");
+  reduce_sum(x, {0, 1}, {.keep_dims = true}, "sum");
+  reshape(x, {2, -1}, "reshaped");
+  clip(x, 0.0, 1.0, "clipped");
+  const auto nodes = nodes_of(graph.as_graph_def());
+  CHECK(nodes.at("sum").op == "Sum");
+  CHECK(nodes.at("sum").inputs == std::vector<std::string>{"x", "sum/axis"});
+  CHECK(std::get<bool>(nodes.at("sum").attrs.at("keep_dims")));
+  CHECK(std::get<io::TypeCode>(nodes.at("sum").attrs.at("T")) == io::TypeCode{1});
+  CHECK(std::get<io::TypeCode>(nodes.at("sum").attrs.at("Tidx")) == io::TypeCode{3});
+  CHECK(std::get<io::TensorDef>(nodes.at("sum/axis").attrs.at("value")).value.to_vector<int>() ==
+        std::vector<int>{0, 1});
+  CHECK(std::get<Shape>(nodes.at("x").attrs.at("shape")) == Shape{-1, 4});
+  CHECK(std::get<io::TensorDef>(nodes.at("reshaped/shape").attrs.at("value")).value.to_vector<int>() ==
+        std::vector<int>{2, -1});
+  CHECK(nodes.at("clipped").op == "ClipByValue");
+}
+
+TEST_CASE("an op that TensorFlow lacks becomes several of its own") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {-1, 4}, "x"), b = placeholder(float32, {4}, "b");
+  sum_like(x, b, "sum");
+  const auto nodes = nodes_of(graph.as_graph_def());
+  CHECK(nodes.at("sum").op == "Reshape");
+  CHECK(nodes.at("sum/BroadcastGradientArgs").inputs == std::vector<std::string>{"sum/Shape", "sum/Shape_1"});
+  CHECK(nodes.at("sum/Sum").inputs == std::vector<std::string>{"x", "sum/BroadcastGradientArgs"});
+  const Graph again = reload(graph);
+  CHECK(again.operations().size() == 3);
+  CHECK(again.get_operation_by_name("sum").type() == "SumLike");
+}
+
+TEST_CASE("what TensorFlow cannot say is refused with the op and the line") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  square(placeholder(), "y");
+  try {
+    graph.as_graph_def();
+    FAIL("no error");
+  } catch (const UnimplementedError& error) {
+    CHECK(error.message().starts_with("Node 'Placeholder' (op: 'Placeholder') cannot be written as TensorFlow's"));
+    CHECK(to_string(error.where()).starts_with("graphdef_test.cpp:"));
+  }
+}
+
+TEST_CASE("Variables in three styles") {
+  Model model(train::GradientDescentOptimizer(0.5));
+  const std::string loss = model.loss.name(), step = model.step.name();
+  const std::string resource = model.graph.as_graph_def();
+  const std::string reference = model.graph.as_graph_def({.variables = VariableStyle::reference});
+  const std::string frozen = model.graph.as_graph_def({.variables = VariableStyle::frozen});
+
+  const auto nodes = nodes_of(reference);
+  CHECK(nodes.at("hidden/w").op == "VariableV2");
+  CHECK(nodes.at("hidden/w/Assign").op == "Assign");
+  CHECK(nodes.at("hidden/w/Assign").inputs == std::vector<std::string>{"hidden/w", "hidden/w/initial_value"});
+  CHECK(nodes.at("hidden/w/read").op == "Identity");
+  CHECK(nodes.at("hidden/w/read").inputs == std::vector<std::string>{"hidden/w"});
+  const io::NodeDef& update = nodes.at("GradientDescent/update_hidden/w/ResourceApplyGradientDescent");
+  CHECK(update.op == "ApplyGradientDescent");
+  CHECK(update.inputs[0] == "hidden/w");
+  CHECK(update.inputs[1] == "GradientDescent/learning_rate");
+  CHECK(nodes.at("init").op == "NoOp");
+  CHECK(nodes_of(resource).at("hidden/w").op == "VarHandleOp");
+  for (const auto& [name, node] : nodes_of(frozen)) {
+    CAPTURE(name);
+    CHECK(node.op.find("Var") == std::string::npos);
+    CHECK(node.op.find("Apply") == std::string::npos);
+  }
+
+  const Graph from_frozen = Graph::from_graph_def(frozen);
+  CHECK_FALSE(from_frozen.has_operation(step));
+  const Tensor constant_loss = Session(from_frozen).run(loss.c_str(), {{"x:0", points}, {"labels:0", classes}});
+  const Graph from_resource = Graph::from_graph_def(resource), from_reference = Graph::from_graph_def(reference);
+  const std::vector<float> expected = losses_of(model.graph, loss, step);
+  CHECK(constant_loss.item<float>() == expected[0]);
+  CHECK(losses_of(from_resource, loss, step) == expected);
+  CHECK(losses_of(from_reference, loss, step) == expected);
+  CHECK(expected[2] < expected[0]);
+
+  // The file has the values of now: after the steps a second file goes on where the first has ended.
+  CHECK(losses_of(reload(model.graph), loss, step) == losses_of(from_resource, loss, step));
+}
+
+TEST_CASE("optimizers whose formula TensorFlow shares go through a file") {
+  const auto check = [](auto make) {
+    Model model(make()), same(make());
+    const std::vector<float> expected = losses_of(same.graph, same.loss.name(), same.step.name());
+    CHECK(losses_of(reload(model.graph), model.loss.name(), model.step.name()) == expected);
+  };
+  check([] { return train::MomentumOptimizer(0.1, 0.9); });
+  check([] { return train::MomentumOptimizer(0.1, 0.9, {.use_nesterov = true}); });
+  check([] { return train::AdagradOptimizer(0.1); });
+  check([] { return train::RMSPropOptimizer(0.1); });
+
+  Model adamw(train::AdamWOptimizer(0.1));
+  CHECK_THROWS_AS(adamw.graph.as_graph_def(), UnimplementedError);
+  CHECK_NOTHROW(adamw.graph.as_graph_def({.variables = VariableStyle::frozen}));
+}
+
+TEST_CASE("files: the name's end tells the form, and the file's order does not matter") {
+  const TemporaryFolder folder;
+  const Model model(train::GradientDescentOptimizer(0.5));
+  model.graph.save(folder / "mlp.pb");
+  model.graph.save(folder / "mlp.pbtxt");
+  const Bytes text = read_bytes(folder / "mlp.pbtxt");
+  CHECK(std::string(text.begin(), text.begin() + 7) == "node {\n");
+  CHECK(Graph::load(folder / "mlp.pb").as_graph_def() == model.graph.as_graph_def());
+  CHECK(Graph::load(folder / "mlp.pbtxt").as_graph_def() == model.graph.as_graph_def());
+  CHECK_THROWS_AS(Graph::load(folder / "none.pb"), NotFoundError);
+  CHECK_THROWS_AS(model.graph.save(folder / "none/mlp.pb"), NotFoundError);
+
+  io::GraphDef file = io::decode(model.graph.as_graph_def());
+  std::reverse(file.nodes.begin(), file.nodes.end());
+  const Graph reversed = Graph::from_graph_def(io::encode(file));
+  CHECK(losses_of(reversed, model.loss.name(), model.step.name()) ==
+        losses_of(reload(model.graph), model.loss.name(), model.step.name()));
+}
+
+TEST_CASE("a text as TensorFlow's Python writes it") {
+  const Graph graph = Graph::from_graph_def(io::from_text(R"(
+    # The samples' e = (a + b) * 2
+    node { name: "e" op: "Mul" input: "sum" input: "two" attr { key: "T" value { type: DT_FLOAT } } }
+    node { name: 'a' op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } }
+           attr { key: "shape" value { shape { dim { size: -1 } } } } }
+    node { name: "two" op: "Const" attr { key: "dtype" value: { type: DT_FLOAT } }
+           attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape { } float_val: 2.0 } } } }
+    node { name: "sum" op: "AddN" input: ["a", "a", "a:0"] attr { key: "N" value { i: 3 } }
+           attr { key: "T" value { type: DT_FLOAT } } }
+    versions { producer: 27 } library { function { signature { name: "f" } } })"));
+  CHECK(Session(graph).run("e:0", {{"a:0", {1.0, 2.0}}}).to_vector<float>() == std::vector<float>{6, 12});
+}
+
+TEST_CASE("graphs that make no sense are refused") {
+  const auto load = [](const std::string& text) { return Graph::from_graph_def(io::from_text(text)); };
+  const std::string x = R"(node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } })";
+  CHECK(message_of([&] { load(x + R"(node { name: "y" op: "Foo" input: "x" })"); }) ==
+        "Tapestry lacks the op 'Foo' of node 'y'");
+  CHECK(message_of([&] { load(R"(node { name: "y" op: "Neg" input: "x" })"); }) == "Node 'y': Unknown input node 'x'");
+  CHECK(message_of([&] { load(x + x); }) == "Node 'x' is not unique");
+  CHECK(message_of([&] {
+          load(R"(node { name: "a" op: "Neg" input: "b" } node { name: "b" op: "Neg" input: "a" })");
+        }) == "The graph has a cycle at node 'a'");
+  CHECK(message_of([&] { load(x + R"(node { name: "y" op: "Neg" input: "x:3" })"); }) ==
+        "Node 'y' (op: 'Neg'): output 3 of node 'x' is used, which has 1");
+  CHECK(message_of([&] { load(x + R"(node { name: "y" op: "Sum" input: "x" input: "x" })"); }) ==
+        "Node 'y' (op: 'Sum'): input 1, 'x', must be a constant");
+  CHECK(message_of([&] { load(x + R"(node { name: "y" op: "Mul" input: "x" })"); }) ==
+        "Node 'y' (op: 'Mul'): it has 1 inputs; 2 are due");
+  CHECK(message_of([&] {
+          load(x + R"(node { name: "i" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }
+                      node { name: "y" op: "Mul" input: "x" input: "i" })");
+        }) == "Node 'y' (op: 'Mul'): its inputs have the types float32 and int32");
+  CHECK(message_of([&] { load("node { name: \"x\" op: }"); }).find("in line 1") != std::string::npos);
+  CHECK_THROWS_AS(
+      load(R"(node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value"
+      value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: 4000000000000 } } float_val: 1 } } } })"),
+      InvalidArgumentError);
+  CHECK_THROWS_AS(
+      load(R"(node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value"
+      value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: 3 } } tensor_content: "\000\000" } } } })"),
+      DataLossError);
+}
+
+TEST_CASE("damaged files are errors and nothing worse") {
+  const Model model(train::MomentumOptimizer(0.1, 0.9));
+  const std::string bytes = model.graph.as_graph_def(), text = io::to_text(bytes);
+  int loaded = 0, refused = 0;
+  const auto attempt = [&](const std::string& data, bool is_text) {
+    try {
+      Graph::from_graph_def(is_text ? io::from_text(data) : data);
+      ++loaded;
+    } catch (const Error&) {
+      ++refused;
+    }
+  };
+  for (std::size_t size = 0; size < bytes.size(); ++size) attempt(bytes.substr(0, size), false);
+  for (std::size_t size = 0; size < text.size(); size += 7) attempt(text.substr(0, size), true);
+  std::mt19937 random(1);
+  for (int i = 0; i < 4000; ++i) {
+    std::string data = i % 2 == 0 ? bytes : text;
+    for (unsigned k = 0; k <= random() % 4; ++k) {
+      const std::size_t at = random() % data.size();
+      switch (random() % 4) {
+        case 0:
+          data[at] = static_cast<char>(random());
+          break;
+        case 1:
+          data.erase(at, 1 + random() % 16);
+          break;
+        case 2:
+          data.insert(at, data.substr(random() % data.size(), random() % 32));
+          break;
+        default:
+          data[at] = static_cast<char>(data[at] ^ (1 << random() % 8));
+      }
+    }
+    attempt(data, i % 2 != 0);
+  }
+  CHECK(loaded > 0);
+  CHECK(refused > 1000);
+}
+
+}  // namespace tapestry::test

@@ -1,0 +1,396 @@
+// The passes between a specialised graph and its plan: what each makes of small graphs, with the bits unchanged.
+
+#include "graph/passes/passes.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "autodiff/tape_limits.hpp"
+#include "backend/program.hpp"
+#include "core/make_tensor.hpp"
+#include "dispatch/recorder.hpp"
+#include "graph/executable.hpp"
+#include "op_cases/op_cases.hpp"
+#include "tapestry/tapestry.hpp"
+
+namespace tapestry::test {
+namespace {
+
+using detail::PlanGraph;
+using Types = std::multiset<std::string>;
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  const Tensor x = detail::on_host(a), y = detail::on_host(b);
+  return x.size() == 0 ||
+         std::memcmp(x.impl().data, y.impl().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
+}
+
+/// A function as a graph of its arguments, specialised for their values.
+class Planned {
+ public:
+  Planned(const std::vector<Tensor>& values, const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f)
+      : values_(values) {
+    const auto scope = graph_.as_default();
+    detail::Request request;
+    std::vector<Tensor> arguments;
+    for (const Tensor& value : values_) {
+      arguments.push_back(placeholder(value.dtype(), value.shape(), "x"));
+      request.feeds.push_back(arguments.back());
+      request.fed.push_back(value.spec());
+    }
+    request.fetches = f(arguments);
+    plan = detail::specialize(*graph_.state(), request);
+    expected_ = run();
+  }
+
+  /// Runs the passes of these names, and checks that the results keep their bits.
+  void apply(std::initializer_list<std::string_view> names) {
+    for (const std::string_view name : names)
+      for (const detail::Pass& pass : detail::passes())
+        if (pass.name == name) plan = pass.run(plan);
+    const Tensors found = run();
+    REQUIRE(found.size() == expected_.size());
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(same_bits(found[i], expected_[i]));
+  }
+
+  Tensors run() const { return detail::Executable(plan, values_).run(values_); }
+
+  /// The types of the operations, without placeholders and constants.
+  Types types() const {
+    Types found;
+    for (std::size_t i = 0; i < plan.graph->size(); ++i) {
+      const std::string& type = plan.graph->node(i).type();
+      if (type != "Placeholder" && type != "Const") found.insert(type);
+    }
+    return found;
+  }
+  const detail::Node& first(std::string_view type) const {
+    for (std::size_t i = 0; i < plan.graph->size(); ++i)
+      if (plan.graph->node(i).type() == type) return plan.graph->node(i);
+    throw NotFoundError(detail::join("no ", type));
+  }
+
+  PlanGraph plan;
+
+ private:
+  Graph graph_;
+  Tensors values_, expected_;
+};
+
+using Arguments = std::vector<Tensor>;
+using OneToOne = std::function<Tensor(const Tensor&)>;
+
+Planned planned(const Tensor& value, const OneToOne& f) {
+  return Planned({value}, [&](const Arguments& x) { return Arguments{f(x[0])}; });
+}
+
+const Tensor matrix = numbers({6, 4}, -2, 2, 1).cast(float32);
+
+/// The types that are left of f(matrix) after these passes.
+Types left_of(const OneToOne& f, std::initializer_list<std::string_view> passes, const Tensor& value = matrix) {
+  Planned graph = planned(value, f);
+  graph.apply(passes);
+  return graph.types();
+}
+Types simplified(const OneToOne& f, const Tensor& value = matrix) { return left_of(f, {"simplify", "prune"}, value); }
+
+/// Keeps every call that runs while it lives.
+class CallCollector final : public Recorder {
+ public:
+  CallCollector() { recorders().push_back(this); }
+  ~CallCollector() override { recorders().erase(std::find(recorders().begin(), recorders().end(), this)); }
+  CallCollector(const CallCollector&) = delete;
+  CallCollector& operator=(const CallCollector&) = delete;
+  void record(Call&& call) override { calls.push_back(std::move(call)); }
+  void read(const Variable&, Tensor&) override {}
+  std::vector<Call> calls;
+};
+
+/// The calls of elementwise ops in the op table, forward and backward.
+std::vector<Call> elementwise_calls() {
+  const std::size_t usual = std::exchange(strip_above_bytes, std::numeric_limits<std::size_t>::max());
+  CallCollector collector;
+  for (const OpCase& row : op_cases()) {
+    GradientTape tape;
+    Arguments sources;
+    for (const Tensor& input : row.inputs)
+      if (row.orders > 0 && is_floating(input.dtype())) {
+        tape.watch(input);
+        sources.push_back(input);
+      }
+    const Tensor y = row.f(row.inputs);
+    if (!sources.empty()) tape.gradient(y, sources);
+  }
+  strip_above_bytes = usual;
+  std::erase_if(collector.calls, [](const Call& call) { return !call.op().forward.is_elementwise(); });
+  return std::move(collector.calls);
+}
+
+Tensor as_type(const Tensor& x, DType dtype) { return is_floating(x.dtype()) ? x.cast(dtype) : x; }
+
+}  // namespace
+
+TEST_CASE("fold: what depends on constants and sizes is computed once") {
+  Planned graph = planned(matrix, [](const Tensor& x) {
+    const Tensor c = constant({1.0, 2.0, 3.0, 4.0});
+    return x * exp(c + 1.0) + zeros_like(x) + size(x).cast(float32) * ones_like(c);
+  });
+  CHECK(graph.types() ==
+        Types{"AddV2", "AddV2", "AddV2", "Cast", "Exp", "Mul", "Mul", "OnesLike", "Size", "ZerosLike"});
+  graph.apply({"fold", "prune"});
+  CHECK(graph.types() == Types{"AddV2", "AddV2", "Mul"});
+}
+
+TEST_CASE("fold: nothing large, nothing random, no error before its time") {
+  CHECK(left_of([](const Tensor& x) { return reduce_sum(x) + reduce_sum(broadcast_to(constant(1.0), {1 << 22})); },
+                {"fold", "prune"}) == Types{"AddV2", "BroadcastTo", "Sum", "Sum"});
+  const Tensor zero = tensor({0});
+  CHECK_THROWS_WITH_AS(planned(zero, [](const Tensor& x) { return x + floor_divide(constant(1), constant(0)); }),
+                       doctest::Contains("Integer division by zero"), InvalidArgumentError);
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor y = random::uniform({3}) + floor_divide(constant(1), constant(0)).cast(float32);
+  CHECK(graph.operations().size() > 1);
+  Session session;
+  CHECK_THROWS_WITH_AS(session.run(y), doctest::Contains("Integer division by zero"), InvalidArgumentError);
+}
+
+TEST_CASE("simplify: copies and views") {
+  CHECK(simplified([](const Tensor& x) { return exp(identity(stop_gradient(x))); }) == Types{"Exp"});
+  CHECK(simplified([](const Tensor& x) { return reshape(reshape(x, {24}), {3, 8}); }) == Types{"Reshape"});
+  CHECK(simplified([](const Tensor& x) { return reshape(reshape(x, {24}), {6, 4}); }).empty());
+  CHECK(simplified([](const Tensor& x) { return squeeze(expand_dims(exp(x), 1), {1}); }) == Types{"Exp"});
+  CHECK(simplified([](const Tensor& x) { return reshape_like(expand_dims(x, 0), exp(x)); }).empty());
+  CHECK(simplified([](const Tensor& x) { return transpose(transpose(x)); }).empty());
+  CHECK(simplified([](const Tensor& x) {
+          return transpose(transpose(expand_dims(x, 0), {2, 0, 1}), {2, 1, 0});
+        }) == Types{"Reshape", "Transpose"});
+  CHECK(simplified([](const Tensor& x) { return sum_like(x, exp(x)); }).empty());
+  CHECK(simplified([](const Tensor& x) { return broadcast_to(x, {6, 4}); }).empty());
+  CHECK(simplified([](const Tensor& x) { return x.cast(float64).cast(float32); }).empty());
+
+  // A view of a transposed matrix is not dense: its reshape is a copy, and sums take its elements in another order.
+  CHECK(simplified([](const Tensor& x) { return reshape(transpose(x), {4, 6}); }) == Types{"Reshape", "Transpose"});
+  CHECK(simplified([](const Tensor& x) { return reduce_sum(transpose(x) * 1.0); }) == Types{"Mul", "Sum", "Transpose"});
+  CHECK(simplified([](const Tensor& x) { return x.cast(int32).cast(float32); }) == Types{"Cast", "Cast"});
+  CHECK(simplified([](const Tensor& x) { return x.cast(float32).cast(float64); }, numbers({3}, 0, 1, 1)) ==
+        Types{"Cast", "Cast"});
+}
+
+TEST_CASE("simplify: numbers that change nothing, and only those") {
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor x = tensor({-0.0, 0.0, 1.5, -inf, std::nan("")});
+  CHECK(simplified([](const Tensor& v) { return v * 1.0; }, x).empty());
+  CHECK(simplified([](const Tensor& v) { return 1.0 * v / 1.0 - 0.0; }, x).empty());
+  CHECK(simplified([](const Tensor& v) { return v * ones_like(v); }, x).empty());
+  CHECK(simplified([](const Tensor& v) { return v + 0; }, tensor({1, 2})).empty());
+  CHECK(simplified([](const Tensor& v) { return v + 0.0; }, x) == Types{"AddV2"});
+  CHECK(simplified([](const Tensor& v) { return v - (-0.0); }, x) == Types{"Sub"});
+  CHECK(simplified([](const Tensor& v) { return v * 0.0; }, x) == Types{"Mul"});
+  CHECK(simplified([](const Tensor& v) { return 1.0 / v; }, x) == Types{"RealDiv"});
+  CHECK(simplified([](const Tensor& v) { return v * constant({{1.0}, {1.0}}); }, x) == Types{"Mul"});
+}
+
+TEST_CASE("simplify: a large tensor of one number becomes that number") {
+  const Tensor x = numbers({300, 9000}, -1, 1, 1).cast(float32);
+  CHECK(left_of([](const Tensor& v) { return v * (2.0 * ones_like(v)); }, {"fold", "simplify", "prune"}, x) ==
+        Types{"Mul"});
+  CHECK(left_of([](const Tensor& v) { return gradients(reduce_sum(v * v + v), v)[0]; },
+                {"fold", "simplify", "cse", "shapes", "prune"}, x) == Types{"AddV2", "AddV2"});
+}
+
+TEST_CASE("cse: what computes the same is merged") {
+  CHECK(left_of([](const Tensor& x) { return exp(x) + exp(x) * constant(2.0) + constant(2.0); }, {"cse", "prune"}) ==
+        Types{"AddV2", "AddV2", "Exp", "Mul"});
+  CHECK(left_of([](const Tensor& x) { return leaky_relu(x, 0.1) + leaky_relu(x, 0.2); }, {"cse", "prune"}) ==
+        Types{"AddV2", "LeakyRelu", "LeakyRelu"});
+  Planned graph = planned(matrix, [](const Tensor& x) { return x + constant(0.0) + constant(-0.0) + constant(0.0); });
+  graph.apply({"cse", "prune"});
+  std::size_t constants = 0;
+  for (std::size_t i = 0; i < graph.plan.graph->size(); ++i) constants += graph.plan.graph->node(i).type() == "Const";
+  CHECK(constants == 2);
+
+  Graph own;
+  const auto scope = own.as_default();
+  const auto difference = random::uniform({100}) - random::uniform({100});
+  CHECK(reduce_max(abs(Session().run(difference))).item<float>() > 0);
+}
+
+TEST_CASE("shapes: what only lends its shape is not computed") {
+  CHECK(left_of([](const Tensor& x) { return broadcast_like(reduce_sum(x, 0), exp(log(x))); }, {"shapes", "prune"}) ==
+        Types{"BroadcastLike", "Sum"});
+}
+
+TEST_CASE("what changes a Variable stays, and keeps its order, whatever becomes of the rest") {
+  const auto run = [](const SessionOptions& options) {
+    Graph graph;
+    const auto scope = graph.as_default();
+    Variable v(1.0F, {.name = "v"});
+    const Tensor before = v.value();
+    Tensor y;
+    {
+      const auto after = control_dependencies({before});
+      y = identity(v.assign_add(1.0F));
+    }
+    Tensor zero;
+    {
+      const auto after = control_dependencies({y});
+      zero = identity(zeros_like(before));
+    }
+    Tensor z;
+    {
+      const auto after = control_dependencies({zero});
+      z = v.assign(zero + 5.0F) * 1.0F;
+    }
+    Session session(graph, options);
+    session.run(z);
+    const auto [first, second, third] = session.run(std::tuple{before, y, z});
+    std::vector<float> found;
+    for (const Tensor& each : {first, second, third, session.run(v)}) found.push_back(each.item<float>());
+    return found;
+  };
+  CHECK(run({}) == std::vector<float>{5, 6, 5, 5});
+  CHECK(run({.optimize = false}) == std::vector<float>{5, 6, 5, 5});
+
+  Graph graph;
+  const auto scope = graph.as_default();
+  Variable v(1.0F);
+  const Tensor useless = zeros_like(v.assign_add(1.0F));
+  Session session;
+  CHECK(session.run(useless).item<float>() == 0);
+  CHECK(session.run(v).item<float>() == 2);
+}
+
+TEST_CASE("fuse: a chain becomes one program") {
+  Planned graph = planned(matrix, [](const Tensor& x) {
+    const Tensor row = constant({1.0, 2.0, 3.0, 4.0}), column = reduce_sum(x, 1, {.keep_dims = true});
+    const Tensor one = tanh(x * row + column);
+    const Tensor other = (x - column).cast(float64).cast(float32);
+    return where(greater(x, 0.0), one, other) * 2.0;
+  });
+  graph.apply({"fuse"});
+  CHECK(graph.types() == Types{"Sum", "_Fused"});
+  const detail::Node& fused = graph.first("_Fused");
+  const Program& program = *fused.attr<ProgramRef>("program");
+  CHECK(program.instructions.size() == 9);
+  CHECK(program.registers == 3);
+  CHECK(fused.name() == "Mul_1");
+  CHECK(fused.op().infer(fused) == Specs{graph.plan.fetches[0].spec()});
+}
+
+TEST_CASE("fuse: intermediate results that others need are outputs, too") {
+  Planned graph({matrix}, [](const Arguments& x) {
+    const Tensor a = exp(x[0]), b = a * 2.0, c = sqrt(b);
+    return Arguments{c, a, reduce_sum(b)};
+  });
+  graph.apply({"fuse"});
+  CHECK(graph.types() == Types{"Sum", "_Fused"});
+  CHECK(graph.first("_Fused").outputs().size() == 3);
+}
+
+TEST_CASE("fuse: a way around a group keeps it apart") {
+  CHECK(left_of(
+            [](const Tensor& x) {
+              const Tensor y = exp(x);
+              return y * reduce_sum(y);
+            },
+            {"fuse"}) == Types{"Exp", "Mul", "Sum"});
+  // The second half of a softmax: two groups on both sides of each sum.
+  CHECK(left_of(
+            [](const Tensor& x) {
+              const Tensor y = exp(x - reduce_max(x, 1, {.keep_dims = true}));
+              return square(y / reduce_sum(y, 1, {.keep_dims = true}) + y);
+            },
+            {"fuse"}) == Types{"Max", "Sum", "_Fused", "_Fused"});
+  // Each product could join the function that it takes, but then each program would need the other's sum first.
+  Planned graph({matrix}, [](const Arguments& x) {
+    const Tensor a = exp(x[0]), b = sin(x[0]);
+    const Tensor sum_a = reduce_sum(a), sum_b = reduce_sum(b);
+    return Arguments{b * sum_a, a * sum_b};
+  });
+  graph.apply({"fuse"});
+  CHECK(graph.types() == Types{"Exp", "Mul", "Sum", "Sum", "_Fused"});
+}
+
+TEST_CASE("fuse: what cannot be joined stays") {
+  CHECK(left_of([](const Tensor& x) { return floor_divide(x + 1, x * x) + x; }, {"fuse"}, tensor({1, 2, 3})) ==
+        Types{"AddV2", "AddV2", "FloorDiv", "Mul"});
+  const Tensor large = numbers({80, 80}, -1, 1, 1);
+  CHECK(left_of([](const Tensor& x) { return exp(transpose(x) + x) * x; }, {"fuse"}, large) ==
+        Types{"AddV2", "Transpose", "_Fused"});
+  const Types chain = left_of(
+      [](const Tensor& x) {
+        Tensor y = x;
+        for (int i = 0; i < 200; ++i) y = y + x;
+        return y;
+      },
+      {"fuse"});
+  CHECK(chain.count("AddV2") == 0);
+  CHECK(chain.count("_Fused") == 4);
+}
+
+TEST_CASE("fuse: every elementwise op of the table, in two types and on broadcast operands") {
+  std::set<std::string> covered;
+  for (const Call& call : elementwise_calls()) {
+    CAPTURE(call.type());
+    CAPTURE(to_string(call.attrs()));
+    for (const DType dtype : {float32, float64}) {
+      Arguments values;
+      for (const Tensor& input : call.inputs()) values.push_back(as_type(input, dtype));
+      // A second op of the same shape, so that there is something to join.
+      Planned graph(values, [&](const Arguments& x) {
+        const Tensor y = apply_all(call.op(), x, call.attrs(), {}, {})[0];
+        return Arguments{equal(y, y), y};
+      });
+      graph.apply({"fuse"});
+      const bool may_throw = call.type() == "FloorDiv" || call.type() == "FloorMod" || call.type() == "Pow";
+      if (may_throw && is_integer(values[0].dtype())) continue;
+      CHECK(graph.types() == Types{"_Fused"});
+      covered.insert(call.type());
+    }
+  }
+  for (const Op* op : registered_ops())
+    if (op->forward.is_elementwise()) {
+      CAPTURE(op->name);
+      CHECK(covered.contains(op->name));
+    }
+}
+
+TEST_CASE("each pass can be left out, and no result changes") {
+  const auto run = [](const SessionOptions& options) {
+    Graph graph;
+    const auto scope = graph.as_default();
+    auto x = placeholder(float32, {-1, 4}, "x");
+    auto y = reduce_sum(square(softmax(tanh(x * 2.0) * sigmoid(x) + exp(-x * x))) * 1.0);
+    Session session(graph, options);
+    auto results = session.run(std::vector<Tensor>{y, gradients(y, x)[0]}, {{x, matrix}});
+    return std::pair{results[0], results[1]};
+  };
+  const auto expected = run({.optimize = false});
+  std::vector<SessionOptions> choices{{}};
+  for (const detail::Pass& pass : detail::passes()) choices.push_back({.disabled_passes = {std::string(pass.name)}});
+  for (const SessionOptions& options : choices) {
+    const auto found = run(options);
+    CHECK(same_bits(found.first, expected.first));
+    CHECK(same_bits(found.second, expected.second));
+  }
+  CHECK_THROWS_WITH_AS(run({.disabled_passes = {"fusion"}}), doctest::Contains("There is no pass 'fusion'"),
+                       InvalidArgumentError);
+}
+
+TEST_CASE("e: forward and backward of a chain are one program") {
+  Planned graph({numbers({5000}, -2, 2, 1).cast(float32)}, [](const Arguments& x) {
+    const Tensor y = tanh(0.7 * x[0] + 0.3) * sigmoid(x[0]) + exp(-x[0] * x[0]);
+    return Arguments{y, gradients(y, x[0])[0]};
+  });
+  graph.apply({"fold", "simplify", "cse", "shapes", "prune", "fuse"});
+  CHECK(graph.types() == Types{"_Fused"});
+}
+
+}  // namespace tapestry::test
