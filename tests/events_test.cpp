@@ -63,8 +63,8 @@ Value read_value(pbf_reader reader) {
             double& number = value.histogram.at(histogram.tag() - 1);
             number = histogram.get_double();
           } else {
-            for (const double each : histogram.get_packed_double())
-              (histogram.tag() == 6 ? value.limits : value.counts).push_back(each);
+            std::vector<double>& numbers = histogram.tag() == 6 ? value.limits : value.counts;
+            for (const double each : histogram.get_packed_double()) numbers.push_back(each);
           }
         }
         break;

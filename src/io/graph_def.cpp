@@ -8,10 +8,10 @@
 #include <bit>
 #include <cstring>
 
-#include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
 #include "core/make_tensor.hpp"
+#include "io/wire.hpp"
 
 namespace tapestry::io {
 
@@ -20,7 +20,6 @@ static_assert(std::endian::native == std::endian::little, "tensors are stored as
 namespace {
 
 using protozero::data_view;
-using protozero::pbf_reader;
 using protozero::pbf_writer;
 
 struct Pair {
@@ -110,14 +109,14 @@ void write_node(pbf_writer& writer, const NodeDef& node) {
 
 // ---- Reading --------------------------------------------------------------------------------------------------------
 
-std::string text_of(pbf_reader& reader) {
+std::string text_of(WireReader& reader) {
   const data_view view = reader.get_view();
   return {view.data(), view.size()};
 }
 
 /// A repeated field of numbers, packed or not.
 template <class T, class One, class Packed>
-void read_numbers(pbf_reader& reader, std::vector<T>& numbers, One one, Packed packed) {
+void read_numbers(WireReader& reader, std::vector<T>& numbers, One one, Packed packed) {
   if (reader.wire_type() != protozero::pbf_wire_type::length_delimited) {
     numbers.push_back(static_cast<T>((reader.*one)()));
     return;
@@ -125,12 +124,12 @@ void read_numbers(pbf_reader& reader, std::vector<T>& numbers, One one, Packed p
   for (const auto each : (reader.*packed)()) numbers.push_back(static_cast<T>(each));
 }
 
-Shape read_shape(pbf_reader reader) {
+Shape read_shape(WireReader reader) {
   Shape shape;
   bool unknown = false;
   while (reader.next()) {
     if (reader.tag() == 2) {
-      pbf_reader dim = reader.get_message();
+      WireReader dim = reader.get_message();
       std::int64_t size = 0;
       while (dim.next()) {
         if (dim.tag() == 1) {
@@ -155,7 +154,7 @@ Shape read_shape(pbf_reader reader) {
 /// The elements of a TensorProto: raw bytes, or numbers of which the last stands for all that follow.
 class TensorReader {
  public:
-  explicit TensorReader(pbf_reader reader) {
+  explicit TensorReader(WireReader reader) {
     while (reader.next()) read_field(reader);
   }
 
@@ -188,7 +187,7 @@ class TensorReader {
   }
 
  private:
-  void read_field(pbf_reader& reader) {
+  void read_field(WireReader& reader) {
     switch (reader.tag()) {
       case 1:
         type_.value = reader.get_enum();
@@ -200,14 +199,14 @@ class TensorReader {
         content_ = reader.get_view();
         return;
       case 5:
-        return read_numbers(reader, floats_, &pbf_reader::get_float, &pbf_reader::get_packed_float);
+        return read_numbers(reader, floats_, &WireReader::get_float, &WireReader::get_packed_float);
       case 6:
-        return read_numbers(reader, doubles_, &pbf_reader::get_double, &pbf_reader::get_packed_double);
+        return read_numbers(reader, doubles_, &WireReader::get_double, &WireReader::get_packed_double);
       case 7:   // int_val: int32 and what is smaller
       case 10:  // int64_val
-        return read_numbers(reader, ints_, &pbf_reader::get_int64, &pbf_reader::get_packed_int64);
+        return read_numbers(reader, ints_, &WireReader::get_int64, &WireReader::get_packed_int64);
       case 11:
-        return read_numbers(reader, ints_, &pbf_reader::get_bool, &pbf_reader::get_packed_bool);
+        return read_numbers(reader, ints_, &WireReader::get_bool, &WireReader::get_packed_bool);
       default:
         reader.skip();
     }
@@ -237,7 +236,7 @@ class TensorReader {
   std::vector<std::int64_t> ints_;
 };
 
-ListDef read_list(pbf_reader reader) {
+ListDef read_list(WireReader reader) {
   ListDef list;
   std::vector<std::int32_t> types;
   while (reader.next()) {
@@ -246,16 +245,16 @@ ListDef read_list(pbf_reader reader) {
         list.strings.push_back(text_of(reader));
         break;
       case 3:
-        read_numbers(reader, list.ints, &pbf_reader::get_int64, &pbf_reader::get_packed_int64);
+        read_numbers(reader, list.ints, &WireReader::get_int64, &WireReader::get_packed_int64);
         break;
       case 4:
-        read_numbers(reader, list.floats, &pbf_reader::get_float, &pbf_reader::get_packed_float);
+        read_numbers(reader, list.floats, &WireReader::get_float, &WireReader::get_packed_float);
         break;
       case 5:
-        read_numbers(reader, list.bools, &pbf_reader::get_bool, &pbf_reader::get_packed_bool);
+        read_numbers(reader, list.bools, &WireReader::get_bool, &WireReader::get_packed_bool);
         break;
       case 6:
-        read_numbers(reader, types, &pbf_reader::get_enum, &pbf_reader::get_packed_enum);
+        read_numbers(reader, types, &WireReader::get_enum, &WireReader::get_packed_enum);
         break;
       case 7:
         list.shapes.push_back(read_shape(reader.get_message()));
@@ -268,7 +267,7 @@ ListDef read_list(pbf_reader reader) {
   return list;
 }
 
-AttrDef read_attr(pbf_reader reader) {
+AttrDef read_attr(WireReader reader) {
   AttrDef attr;
   while (reader.next()) {
     switch (reader.tag()) {
@@ -303,7 +302,7 @@ AttrDef read_attr(pbf_reader reader) {
   return attr;
 }
 
-NodeDef read_node(pbf_reader reader) {
+NodeDef read_node(WireReader reader) {
   NodeDef node;
   while (reader.next()) {
     switch (reader.tag()) {
@@ -320,7 +319,7 @@ NodeDef read_node(pbf_reader reader) {
         node.device = text_of(reader);
         break;
       case 5: {
-        pbf_reader entry = reader.get_message();
+        WireReader entry = reader.get_message();
         std::string key;
         AttrDef value;
         while (entry.next()) {
@@ -371,7 +370,7 @@ std::string encode(const GraphDef& graph) {
 GraphDef decode(std::string_view bytes) {
   try {
     GraphDef graph;
-    pbf_reader reader(bytes.data(), bytes.size());
+    WireReader reader(bytes.data(), bytes.size());
     while (reader.next()) {
       if (reader.tag() == 1) {
         graph.nodes.push_back(read_node(reader.get_message()));

@@ -10,16 +10,15 @@
 #include <optional>
 #include <span>
 
-#include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
 #include "io/graph_def.hpp"
+#include "io/wire.hpp"
 
 namespace tapestry::io {
 namespace {
 
 using protozero::data_view;
-using protozero::pbf_reader;
 using protozero::pbf_wire_type;
 using protozero::pbf_writer;
 
@@ -154,12 +153,12 @@ std::string number_text(T value) {
 class Printer {
  public:
   std::string run(std::string_view bytes) {
-    print(graph_message, pbf_reader(bytes.data(), bytes.size()), 0);
+    print(graph_message, WireReader(bytes.data(), bytes.size()), 0);
     return std::move(text_);
   }
 
  private:
-  void print(const Message& message, pbf_reader reader, int depth) {
+  void print(const Message& message, WireReader reader, int depth) {
     while (reader.next()) {
       const auto field = std::find_if(message.fields.begin(), message.fields.end(),
                                       [&](const Field& each) { return each.number == reader.tag(); });
@@ -179,7 +178,7 @@ class Printer {
     }
   }
 
-  void numbers(int depth, const Field& field, pbf_reader& reader) {
+  void numbers(int depth, const Field& field, WireReader& reader) {
     const bool packed = reader.wire_type() == pbf_wire_type::length_delimited;
     const auto each = [&](auto one, auto all, auto text) {
       if (!packed) return scalar(depth, field, text((reader.*one)()));
@@ -187,16 +186,16 @@ class Printer {
     };
     switch (field.kind) {
       case Kind::truth:
-        return each(&pbf_reader::get_bool, &pbf_reader::get_packed_bool,
+        return each(&WireReader::get_bool, &WireReader::get_packed_bool,
                     [](bool value) { return std::string(value ? "true" : "false"); });
       case Kind::type:
-        return each(&pbf_reader::get_enum, &pbf_reader::get_packed_enum, type_name);
+        return each(&WireReader::get_enum, &WireReader::get_packed_enum, type_name);
       case Kind::real32:
-        return each(&pbf_reader::get_float, &pbf_reader::get_packed_float, number_text<float>);
+        return each(&WireReader::get_float, &WireReader::get_packed_float, number_text<float>);
       case Kind::real64:
-        return each(&pbf_reader::get_double, &pbf_reader::get_packed_double, number_text<double>);
+        return each(&WireReader::get_double, &WireReader::get_packed_double, number_text<double>);
       default:
-        return each(&pbf_reader::get_int64, &pbf_reader::get_packed_int64, number_text<std::int64_t>);
+        return each(&WireReader::get_int64, &WireReader::get_packed_int64, number_text<std::int64_t>);
     }
   }
 

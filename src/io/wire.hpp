@@ -1,0 +1,32 @@
+#pragma once
+
+#include <protozero/pbf_reader.hpp>
+
+namespace tapestry::io {
+
+/// protozero's reader for files that may lie: a field of another wire type than the one that is due throws
+/// protozero's exception, where protozero itself only asserts.
+class WireReader : public protozero::pbf_reader {
+ public:
+  using pbf_reader::pbf_reader;
+  explicit WireReader(const pbf_reader& reader) : pbf_reader(reader) {}
+
+  std::int64_t get_int64() { return due(varint).pbf_reader::get_int64(); }
+  std::int32_t get_enum() { return due(varint).pbf_reader::get_enum(); }
+  bool get_bool() { return due(varint).pbf_reader::get_bool(); }
+  float get_float() { return due(protozero::pbf_wire_type::fixed32).pbf_reader::get_float(); }
+  double get_double() { return due(protozero::pbf_wire_type::fixed64).pbf_reader::get_double(); }
+  protozero::data_view get_view() { return due(delimited).pbf_reader::get_view(); }
+  WireReader get_message() { return WireReader(due(delimited).pbf_reader::get_message()); }
+
+ private:
+  static constexpr auto varint = protozero::pbf_wire_type::varint;
+  static constexpr auto delimited = protozero::pbf_wire_type::length_delimited;
+
+  WireReader& due(protozero::pbf_wire_type type) {
+    if (wire_type() != type) throw protozero::unknown_pbf_wire_type_exception();
+    return *this;
+  }
+};
+
+}  // namespace tapestry::io
