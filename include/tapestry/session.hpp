@@ -76,8 +76,6 @@ template <class T>
 concept Fetchable = std::convertible_to<const T&, Fetch>;
 
 struct SessionOptions {
-  bool allow_soft_placement = true;               ///< an operation whose device does not exist runs on the CPU
-  bool log_device_placement = false;              ///< `Session::explain` tells where each operation runs
   bool optimize = true;                           ///< false: every operation runs as it stands in the graph
   std::vector<std::string> disabled_passes = {};  ///< of the optimisation: "fold", "fuse", ...
 };

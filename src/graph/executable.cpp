@@ -261,10 +261,4 @@ void Executable::forget() noexcept {
     if (root.memory == Memory::bound) unbind(root);
 }
 
-std::size_t Executable::arena_bytes() const {
-  std::size_t total = 0;
-  for (const Tensor& arena : arenas_) total += static_cast<std::size_t>(arena.size());
-  return total;
-}
-
 }  // namespace tapestry::detail

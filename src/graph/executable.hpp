@@ -27,10 +27,6 @@ class Executable {
   /// Computes the fetches. One run at a time; others wait.
   Tensors run(const Tensors& feeds);
 
-  const PlanGraph& plan() const { return plan_; }
-  /// Bytes of the arenas.
-  std::size_t arena_bytes() const;
-
  private:
   enum class Memory : std::uint8_t { arena, bound, fixed };
   struct Root {

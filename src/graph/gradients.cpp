@@ -10,6 +10,7 @@ namespace tapestry {
 
 using detail::endpoint_of;
 using detail::GraphState;
+using detail::is_unknown;
 using detail::Node;
 
 namespace {
@@ -45,8 +46,6 @@ std::vector<Node*> ancestors(const GraphState& graph, const Tensors& targets) {
     if (seen[i]) found.push_back(&graph.node(i));
   return found;
 }
-
-bool is_unknown(const Tensor& tensor) { return tensor.dtype() == DType::unknown || !tensor.shape().has_rank(); }
 
 bool has_unknown(const std::vector<Node*>& nodes) {
   return std::any_of(nodes.begin(), nodes.end(), [](const Node* node) {

@@ -28,8 +28,6 @@ struct NodeOrigin final : Origin {
 
 const NodeOrigin* origin_of(const Tensor& tensor) { return static_cast<const NodeOrigin*>(tensor.impl().origin.get()); }
 
-bool is_unknown(const Tensor& tensor) { return tensor.dtype() == DType::unknown || !tensor.shape().has_rank(); }
-
 /// What an op infers; of inputs without a known type or rank nothing follows until they are fed.
 Specs infer(const Call& call) {
   if (std::none_of(call.inputs().begin(), call.inputs().end(), is_unknown)) return call.op().infer(call);

@@ -130,6 +130,9 @@ inline Node& node_of(const Operation& operation) {
 }
 Operation operation_of(Node& node);
 
+/// Whether the dtype or the rank of a tensor waits for what is fed.
+inline bool is_unknown(const Tensor& tensor) { return tensor.dtype() == DType::unknown || !tensor.shape().has_rank(); }
+
 /// What to say of a tensor in a message: `Tensor("x:0", shape=[2], dtype=float32)`.
 std::string describe(const Tensor& symbolic);
 

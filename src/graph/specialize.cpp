@@ -8,8 +8,6 @@
 namespace tapestry::detail {
 namespace {
 
-bool is_unknown(const Tensor& tensor) { return tensor.dtype() == DType::unknown || !tensor.shape().has_rank(); }
-
 class Specializer {
  public:
   Specializer(const GraphState& from, const Request& request) : from_(from), request_(request), rewrite_(from) {}
