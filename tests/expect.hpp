@@ -2,7 +2,9 @@
 
 // What tests of values and errors share.
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
@@ -10,6 +12,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/make_tensor.hpp"
 #include "tapestry/tensor.hpp"
 
 namespace tapestry::test {
@@ -40,6 +43,14 @@ inline void check_same(const Tensor& actual, const Tensor& expected, double tole
   check_values(actual, values(expected), tolerance);
 }
 
+/// Whether two tensors have the same type, shape and bits (a NaN equals itself).
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  const Tensor x = detail::on_host(a), y = detail::on_host(b);
+  return x.size() == 0 ||
+         std::memcmp(x.impl().data, y.impl().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
+}
+
 /// The error of type E that `f` throws; fails the test when it does not.
 template <class E = Error, class F>
 E caught(F f) {
@@ -53,6 +64,12 @@ E caught(F f) {
   }
   REQUIRE_MESSAGE(error.has_value(), "no error was thrown");
   return *error;
+}
+
+/// The message, without the place, of the error of type E that `f` throws.
+template <class E = Error, class F>
+std::string message_of(F f) {
+  return caught<E>(f).message();
 }
 
 /// "tape_test.cpp:41": the place of an error that a call on the line before has thrown.

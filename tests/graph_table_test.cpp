@@ -1,12 +1,11 @@
 // Over the table of op_cases/: every op gives the same bits eagerly, traced, and traced with an unknown batch size; so
 // do its gradients.
 
-#include <cstring>
 #include <set>
 
 #include <doctest/doctest.h>
 
-#include "core/make_tensor.hpp"
+#include "expect.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
@@ -14,29 +13,6 @@ namespace tapestry::test {
 namespace {
 
 using Inputs = std::vector<Tensor>;
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  const Tensor x = detail::on_host(a), y = detail::on_host(b);
-  return x.size() == 0 ||
-         std::memcmp(x.impl().data, y.impl().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
-}
-
-/// The row's result and its gradients, one after the other.
-Inputs value_and_gradients(const OpCase& row, const Inputs& inputs) {
-  GradientTape tape;
-  Inputs sources;
-  for (const Tensor& input : inputs) {
-    if (row.orders == 0 || !is_floating(input.dtype())) continue;
-    tape.watch(input);
-    sources.push_back(input);
-  }
-  const Tensor y = row.f(inputs);
-  Inputs results{y};
-  if (sources.empty()) return results;
-  for (const Tensor& each : tape.gradient(y, sources, {.unconnected = Unconnected::zero})) results.push_back(each);
-  return results;
-}
 
 std::vector<TensorSpec> specs_of(const Inputs& inputs, bool unknown_batch) {
   std::vector<TensorSpec> specs;

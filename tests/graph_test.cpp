@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace tapestry::test {
@@ -20,16 +21,6 @@ std::vector<std::string> names_of(const std::vector<Operation>& operations) {
   std::vector<std::string> names;
   for (const Operation& each : operations) names.push_back(each.name());
   return names;
-}
-
-template <class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
 // Graphs as files: what is written is TensorFlow's, and what is read back computes the same bits.
 
-#include <cstring>
 #include <random>
 #include <set>
 
 #include <doctest/doctest.h>
 
-#include "core/make_tensor.hpp"
+#include "expect.hpp"
 #include "io/graph_def.hpp"
 #include "io/op_rules.hpp"
 #include "op_cases/op_cases.hpp"
@@ -17,39 +16,6 @@ namespace tapestry::test {
 namespace {
 
 using Inputs = std::vector<Tensor>;
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  const Tensor x = detail::on_host(a), y = detail::on_host(b);
-  return x.size() == 0 ||
-         std::memcmp(x.impl().data, y.impl().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
-}
-
-template <class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
-}
-
-/// The row's result and its gradients, one after the other.
-Inputs value_and_gradients(const OpCase& row, const Inputs& inputs) {
-  GradientTape tape;
-  Inputs sources;
-  for (const Tensor& input : inputs) {
-    if (row.orders == 0 || !is_floating(input.dtype())) continue;
-    tape.watch(input);
-    sources.push_back(input);
-  }
-  const Tensor y = row.f(inputs);
-  Inputs results{y};
-  if (sources.empty()) return results;
-  for (const Tensor& each : tape.gradient(y, sources, {.unconnected = Unconnected::zero})) results.push_back(each);
-  return results;
-}
 
 Inputs run(const Graph& graph, const std::vector<std::string>& inputs, const Inputs& values,
            const std::vector<std::string>& outputs) {

@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include "expect.hpp"
 #include "kernels_support.hpp"
 
 using namespace tapestry;
 using namespace tapestry::testing;
+using tapestry::test::message_of;
 
 namespace {
 
@@ -25,17 +27,6 @@ Tensor random_indices(DType dtype, const Shape& shape, std::int64_t size, unsign
 double wrapped(double value, DType dtype) {
   if (dtype == boolean) return value != 0;
   return dtype == uint8 ? static_cast<std::uint8_t>(static_cast<std::int64_t>(value)) : value;
-}
-
-/// The message of the error that f throws.
-template <class F>
-std::string message(const F& f) {
-  try {
-    f();
-  } catch (const InvalidArgumentError& error) {
-    return error.message();
-  }
-  return "nothing was thrown";
 }
 
 }  // namespace
@@ -173,21 +164,23 @@ TEST_CASE("an index outside is named in TensorFlow's words") {
   Backend& b = cpu_backend();
   const Tensor x = random_tensor(float32, {5, 2}), y = empty(float32, {3, 2});
   const Tensor wrong = tensor_of(int32, {3}, {0, 4, 7}), negative = tensor_of(int64, {1, 2}, {3, -1});
-  CHECK(message([&] { b.gather(x, wrong, 0, y); }) == "indices[2] = 7 is not in [0, 5)");
-  CHECK(message([&] { b.gather(x, negative, 0, empty(float32, {1, 2, 2})); }) == "indices[0,1] = -1 is not in [0, 5)");
-  CHECK(message([&] { b.gather(x, tensor_of(int32, {}, {5}), 0, empty(float32, {2})); }) ==
+  CHECK(message_of([&] { b.gather(x, wrong, 0, y); }) == "indices[2] = 7 is not in [0, 5)");
+  CHECK(message_of([&] {
+          b.gather(x, negative, 0, empty(float32, {1, 2, 2}));
+        }) == "indices[0,1] = -1 is not in [0, 5)");
+  CHECK(message_of([&] { b.gather(x, tensor_of(int32, {}, {5}), 0, empty(float32, {2})); }) ==
         "indices = 5 is not in [0, 5)");
-  CHECK(message([&] { b.scatter_add(wrong, y, 0, x); }) == "indices[2] = 7 is not in [0, 5)");
-  CHECK(message([&] {
+  CHECK(message_of([&] { b.scatter_add(wrong, y, 0, x); }) == "indices[2] = 7 is not in [0, 5)");
+  CHECK(message_of([&] {
           b.gather_nd(x, tensor_of(int32, {2, 2}, {1, 1, 0, 2}), empty(float32, {2}));
         }) == "indices[1] = [0, 2] does not index into param shape [5,2]");
-  CHECK(message([&] {
+  CHECK(message_of([&] {
           b.scatter_nd_add(tensor_of(int32, {1, 1}, {5}), empty(float32, {1, 2}), x);
         }) == "indices[0] = [5] does not index into shape [5,2]");
-  CHECK(message([&] {
+  CHECK(message_of([&] {
           b.take_along(x, tensor_of(int32, {1, 2}, {0, 5}), 0, empty(float32, {1, 2}));
         }) == "indices[0,1] = 5 is not in [0, 5)");
-  CHECK(message([&] {
+  CHECK(message_of([&] {
           b.put_along_add(tensor_of(int32, {1, 2}, {0, 5}), empty(float32, {1, 2}), 0, x);
         }) == "indices[0,1] = 5 is not in [0, 5)");
 }

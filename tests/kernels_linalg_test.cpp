@@ -4,10 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include "expect.hpp"
 #include "kernels_support.hpp"
 
 using namespace tapestry;
 using namespace tapestry::testing;
+using tapestry::test::message_of;
 
 namespace {
 
@@ -65,16 +67,6 @@ Tensor regular(DType dtype, const Case& c) {
     if (place / c.n == place % c.n) numbers[i] += 60 * (numbers[i] < 0 ? -1 : 1);
   }
   return tensor_of(dtype, shape, numbers);
-}
-
-template <class F>
-std::string message(const F& f) {
-  try {
-    f();
-  } catch (const InvalidArgumentError& error) {
-    return error.message();
-  }
-  return "nothing was thrown";
 }
 
 }  // namespace
@@ -168,15 +160,15 @@ TEST_CASE("matrices without an answer are refused in TensorFlow's words") {
     const Tensor singular = tensor_of(dtype, {2, 2}, {1, 2, 2, 4}), indefinite = tensor_of(dtype, {2, 2}, {1, 2, 2, 1});
     const Tensor x = empty(dtype, {2, 2});
     const std::string no_inverse = "Input matrix is not invertible.";
-    CHECK(message([&] { run(Linalg::inverse, {singular}, {x}); }) == no_inverse);
-    CHECK(message([&] { run(Linalg::solve, {singular, indefinite}, {x}); }) == no_inverse);
-    CHECK(message([&] {
+    CHECK(message_of([&] { run(Linalg::inverse, {singular}, {x}); }) == no_inverse);
+    CHECK(message_of([&] { run(Linalg::solve, {singular, indefinite}, {x}); }) == no_inverse);
+    CHECK(message_of([&] {
             run(Linalg::triangular_solve, {tensor_of(dtype, {2, 2}, {1, 0, 2, 0}), singular}, {x});
           }) == no_inverse);
-    CHECK(message([&] { run(Linalg::cholesky, {indefinite}, {x}); }) ==
+    CHECK(message_of([&] { run(Linalg::cholesky, {indefinite}, {x}); }) ==
           "Cholesky decomposition was not successful. The input might not be valid.");
     const Tensor none = tensor_of(dtype, {1, 1}, {std::nan("")});
-    CHECK(message([&] {
+    CHECK(message_of([&] {
             run(Linalg::cholesky, {none}, {empty(dtype, {1, 1})});
           }) == "Cholesky decomposition was not successful. The input might not be valid.");
   }

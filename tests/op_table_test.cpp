@@ -2,15 +2,14 @@
 // of order 1 and 2 against finite differences, shape inference with unknown sizes, views, and another device.
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <set>
 
 #include <doctest/doctest.h>
 
 #include "autodiff/tape_limits.hpp"
-#include "core/make_tensor.hpp"
-#include "dispatch/recorder.hpp"
+#include "call_collector.hpp"
+#include "expect.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 #include "toy_backend.hpp"
@@ -20,25 +19,6 @@ namespace {
 
 using Inputs = std::vector<Tensor>;
 using Function = std::function<Tensor(const Inputs&)>;
-
-/// Keeps every call that runs while it lives.
-class CallCollector final : public Recorder {
- public:
-  CallCollector() { recorders().push_back(this); }
-  ~CallCollector() override { recorders().erase(std::find(recorders().begin(), recorders().end(), this)); }
-  CallCollector(const CallCollector&) = delete;
-  CallCollector& operator=(const CallCollector&) = delete;
-  void record(Call&& call) override { calls.push_back(std::move(call)); }
-  void read(const Variable&, Tensor&) override {}
-  std::vector<Call> calls;
-};
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  const Tensor x = detail::on_host(a), y = detail::on_host(b);
-  return x.size() == 0 ||
-         std::memcmp(x.impl().data, y.impl().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
-}
 
 /// A function of the arguments whose result is one number: the result's elements, weighted so that none cancels
 /// another.

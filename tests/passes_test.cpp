@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <set>
 
@@ -12,8 +11,8 @@
 
 #include "autodiff/tape_limits.hpp"
 #include "backend/program.hpp"
-#include "core/make_tensor.hpp"
-#include "dispatch/recorder.hpp"
+#include "call_collector.hpp"
+#include "expect.hpp"
 #include "graph/executable.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
@@ -23,13 +22,6 @@ namespace {
 
 using detail::PlanGraph;
 using Types = std::multiset<std::string>;
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  const Tensor x = detail::on_host(a), y = detail::on_host(b);
-  return x.size() == 0 ||
-         std::memcmp(x.impl().data, y.impl().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
-}
 
 /// A function as a graph of its arguments, specialised for their values.
 class Planned {
@@ -99,18 +91,6 @@ Types left_of(const OneToOne& f, std::initializer_list<std::string_view> passes,
   return graph.types();
 }
 Types simplified(const OneToOne& f, const Tensor& value = matrix) { return left_of(f, {"simplify", "prune"}, value); }
-
-/// Keeps every call that runs while it lives.
-class CallCollector final : public Recorder {
- public:
-  CallCollector() { recorders().push_back(this); }
-  ~CallCollector() override { recorders().erase(std::find(recorders().begin(), recorders().end(), this)); }
-  CallCollector(const CallCollector&) = delete;
-  CallCollector& operator=(const CallCollector&) = delete;
-  void record(Call&& call) override { calls.push_back(std::move(call)); }
-  void read(const Variable&, Tensor&) override {}
-  std::vector<Call> calls;
-};
 
 /// The calls of elementwise ops in the op table, forward and backward.
 std::vector<Call> elementwise_calls() {

@@ -9,9 +9,11 @@
 #include <xtensor/xtensor.hpp>
 #include <xtensor/xview.hpp>
 
+#include "expect.hpp"
 #include "kernels_support.hpp"
 
 using namespace tapestry;
+using tapestry::test::message_of;
 using tapestry::testing::random_tensor;
 using tapestry::testing::tensor_of;
 using tapestry::testing::twisted;
@@ -23,15 +25,6 @@ namespace {
 using Floats = xt::xarray<float>;
 static_assert(std::is_same_v<decltype(xt::eval(std::declval<Floats&>() + std::declval<Floats&>())), Floats>);
 static_assert(std::is_same_v<decltype(xt::eval(xt::sum(std::declval<Floats&>(), {0}))), Floats>);
-
-std::string message(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const InvalidArgumentError& error) {
-    return error.message();
-  }
-  return "nothing was thrown";
-}
 
 }  // namespace
 
@@ -95,7 +88,7 @@ TEST_CASE("tensors become adaptors of their own memory") {
 
 TEST_CASE("another element type is refused") {
   const Tensor t = random_tensor(float32, {3});
-  CHECK(message([&] { as_xt<double>(t); }) == "as_xt<float64>() of a float32 tensor");
-  CHECK(message([&] { as_xt<std::int32_t>(t); }) == "as_xt<int32>() of a float32 tensor");
+  CHECK(message_of([&] { as_xt<double>(t); }) == "as_xt<float64>() of a float32 tensor");
+  CHECK(message_of([&] { as_xt<std::int32_t>(t); }) == "as_xt<int32>() of a float32 tensor");
   CHECK_THROWS_AS(as_xt<float>(detail::make_symbolic(float32, {2})), FailedPreconditionError);
 }

@@ -2,6 +2,8 @@
 
 #include <random>
 
+#include "tapestry/tape.hpp"
+
 namespace tapestry::test {
 namespace {
 
@@ -39,6 +41,21 @@ OpCases op_cases() {
     std::move(rows.begin(), rows.end(), std::back_inserter(all_cases));
   }
   return all_cases;
+}
+
+std::vector<Tensor> value_and_gradients(const OpCase& row, const std::vector<Tensor>& inputs) {
+  GradientTape tape;
+  std::vector<Tensor> sources;
+  for (const Tensor& input : inputs) {
+    if (row.orders == 0 || !is_floating(input.dtype())) continue;
+    tape.watch(input);
+    sources.push_back(input);
+  }
+  std::vector<Tensor> results{row.f(inputs)};
+  if (sources.empty()) return results;
+  for (const Tensor& each : tape.gradient(results[0], sources, {.unconnected = Unconnected::zero}))
+    results.push_back(each);
+  return results;
 }
 
 }  // namespace tapestry::test

@@ -42,4 +42,7 @@ OpCases random_cases();
 /// All of them.
 OpCases op_cases();
 
+/// The row's function of the inputs, followed by its gradients by the inputs that are differentiated.
+std::vector<Tensor> value_and_gradients(const OpCase& row, const std::vector<Tensor>& inputs);
+
 }  // namespace tapestry::test
