@@ -65,6 +65,12 @@ void Variable::Cell::modify(const std::function<void(const Tensor&)>& change) {
   value_ = std::move(next);
 }
 
+void Variable::Cell::move_to(Device place) {
+  if (place == device) return;
+  device = place;
+  if (is_initialized()) store(load().to(place));
+}
+
 void Variable::Cell::copy_from(const Tensor& value) {
   if (!is_initialized()) store(detail::make_tensor(spec.dtype, spec.shape, device));
   modify([&](const Tensor& next) { backend_of(device).copy(value, next); });

@@ -40,7 +40,8 @@ void run_on_host(const Call& call) {
 
 }  // namespace
 
-Executable::Executable(PlanGraph plan, const Tensors& feeds) : plan_(std::move(plan)) {
+Executable::Executable(PlanGraph plan, const Tensors& feeds, Rendezvous* rendezvous)
+    : plan_(std::move(plan)), rendezvous_(rendezvous) {
   const PauseRecording pause;
   const ExecuteNow now;
   for (std::size_t i = 0; i < plan_.feeds.size(); ++i) {
@@ -98,7 +99,12 @@ void Executable::add(const Node& node) {
     call.mutable_inputs().push_back(values_.at(input.id()).first);
   }
   try {
-    if (op.view) {
+    if (&op == &recv_op) {
+      const Tensor& output = node.output();
+      const Tensor like = make_tensor(output.dtype(), output.shape(), output.device());
+      const std::int32_t root = new_root(output, Memory::bound, like);
+      steps_.push_back({Step::Kind::receive, std::move(call), nullptr, root, {}});
+    } else if (op.view) {
       add_result(node, std::move(call));
     } else {
       add_kernel(node, std::move(call));
@@ -138,16 +144,13 @@ void Executable::add_result(const Node& node, Call call) {
 
 void Executable::add_kernel(const Node& node, Call call) {
   const Op& op = node.op();
-  Device device = cpu();
-  for (const Tensor& input : call.inputs())
-    if (!input.is_symbolic()) device = input.device();
-  if (!node.outputs().empty()) device = node.output().device();
   for (const Tensor& output : node.outputs()) {
     const std::int32_t root =
         new_root(output, Memory::arena, make_tensor(output.dtype(), output.shape(), output.device()));
     call.mutable_outputs().push_back(roots_[static_cast<std::size_t>(root)].tensors[0].first);
   }
-  steps_.push_back({op.forward ? Step::Kind::kernel : Step::Kind::host, std::move(call), &backend_of(device), -1, {}});
+  const Step::Kind kind = &op == &send_op ? Step::Kind::send : op.forward ? Step::Kind::kernel : Step::Kind::host;
+  steps_.push_back({kind, std::move(call), &backend_of(node.place), -1, {}});
 }
 
 void Executable::lay_out() {
@@ -245,7 +248,13 @@ void Executable::run_step(Step& step) {
       case Step::Kind::read: {
         Root& root = roots_[static_cast<std::size_t>(step.root)];
         bind(root, placed(call.op().view(call, root.tensors[0].first.spec()), root.device));
+        break;
       }
+      case Step::Kind::send:
+        rendezvous_->send(call.attr<std::string>("key"), call.input(0).to(call.attr<Device>("recv_device")));
+        break;
+      case Step::Kind::receive:
+        bind(roots_[static_cast<std::size_t>(step.root)], rendezvous_->receive(call.attr<std::string>("key")));
     }
   } catch (Error& error) {
     error.locate(call.type(), call.where());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/plan.hpp"
+#include "graph/rendezvous.hpp"
 
 namespace tapestry::detail {
 
@@ -19,8 +20,9 @@ namespace tapestry::detail {
 /// to which the tensors are bound.
 class Executable {
  public:
-  /// The feeds are those of the first run, which must have the shapes of all later ones.
-  Executable(PlanGraph plan, const Tensors& feeds);
+  /// The feeds are those of the first run, which must have the shapes of all later ones. A part of a plan on several
+  /// devices meets the others at the rendezvous.
+  Executable(PlanGraph plan, const Tensors& feeds, Rendezvous* rendezvous);
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
@@ -38,11 +40,11 @@ class Executable {
     SmallVector<std::pair<Tensor, std::size_t>, 1> tensors;  ///< those with memory here, and their distances in bytes
   };
   struct Step {
-    enum class Kind : std::uint8_t { kernel, host, made, read };
+    enum class Kind : std::uint8_t { kernel, host, made, read, send, receive };
     Kind kind;
     Call call;
     Backend* backend;
-    std::int32_t root;                         ///< of a read or of a result that its op makes itself
+    std::int32_t root;                         ///< of what is read, received, or made by its op itself
     SmallVector<std::int32_t, 2> bound_until;  ///< the bound roots that no later step uses
   };
 
@@ -60,6 +62,7 @@ class Executable {
   void forget() noexcept;
 
   PlanGraph plan_;
+  Rendezvous* rendezvous_;
   std::vector<Root> roots_;
   std::vector<Step> steps_;
   std::unordered_map<std::int64_t, std::pair<Tensor, std::int32_t>> values_;  ///< by id: what stands for it, its root

@@ -4,16 +4,15 @@
 #include <map>
 
 #include "core/make_tensor.hpp"
-#include "graph/executable.hpp"
-#include "graph/passes/passes.hpp"
+#include "graph/partitioned.hpp"
 #include "graph/state_ops.hpp"
 
 namespace tapestry {
 
 using detail::endpoint_of;
-using detail::Executable;
 using detail::GraphState;
 using detail::node_of;
+using detail::Partitioned;
 
 namespace {
 
@@ -78,8 +77,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     };
     detail::Request request;
     std::vector<Result> results;
-    std::vector<std::int64_t> key{};     ///< what plans for these fetches and feeds have in common
-    std::shared_ptr<Executable> plan{};  ///< the last one, for feeds like request.fed
+    std::vector<std::int64_t> key{};      ///< what plans for these fetches and feeds have in common
+    std::shared_ptr<Partitioned> plan{};  ///< the last one, for feeds like request.fed
   };
 
   /// Throws for what cannot be fetched or fed.
@@ -198,7 +197,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return {.from = From::fetch, .index = fetched};
   }
 
-  Executable& plan_for(Prepared& prepared, const Tensors& values) {
+  Partitioned& plan_for(Prepared& prepared, const Tensors& values) {
     const auto has_spec = [](const Tensor& value, const Spec& spec) {
       return value.dtype() == spec.dtype && value.shape() == spec.shape;
     };
@@ -214,12 +213,13 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     }
     const std::lock_guard graph_lock(graph_.state()->mutex());
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<Executable>& plan = plans_[key];
+    std::shared_ptr<Partitioned>& plan = plans_[key];
     if (!plan) {
       try {
         detail::PlanGraph planned = detail::specialize(*graph_.state(), prepared.request);
+        planned = detail::place(planned, {.soft = options_.allow_soft_placement, .log = options_.log_device_placement});
         if (options_.optimize) planned = detail::optimize(std::move(planned), options_.disabled_passes);
-        plan = std::make_shared<Executable>(std::move(planned), values);
+        plan = std::make_shared<Partitioned>(detail::partition(planned), values);
       } catch (...) {
         plans_.erase(key);
         throw;
@@ -233,7 +233,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   SessionOptions options_;
   mutable std::mutex mutex_;
   bool closed_ = false;
-  std::map<std::vector<std::int64_t>, std::shared_ptr<Executable>> plans_;
+  std::map<std::vector<std::int64_t>, std::shared_ptr<Partitioned>> plans_;
 };
 
 // ---- Session --------------------------------------------------------------------------------------------------------------
