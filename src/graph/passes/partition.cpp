@@ -120,8 +120,8 @@ class Partitioner {
     const auto found = part.controls.find(&node);
     if (found != part.controls.end()) return found->second;
     static const Op& identity_op = *find_op("Identity");
-    const Tensor signal = receive(part, node, waits, empty);
-    const Node& arrived = add(part, node, identity_op, {signal}, {}, node.name() + "/arrived", {empty});
+    const Tensor signal = receive(part, node, waits, empty_);
+    const Node& arrived = add(part, node, identity_op, {signal}, {}, node.name() + "/arrived", {empty_});
     return part.controls.emplace(&node, operation_of(const_cast<Node&>(arrived))).first->second;
   }
 
@@ -129,8 +129,8 @@ class Partitioner {
     const Operation done = from.controls.at(&node);
     Tensor tensor;
     if (output == waits) {
-      const Attrs attrs{{"dtype", empty.dtype}, {"value", make_tensor(empty.dtype, empty.shape, from.device)}};
-      tensor = add(from, node, const_op, {}, attrs, node.name() + "/done", {empty}, {done}).output();
+      const Attrs attrs{{"dtype", empty_.dtype}, {"value", make_tensor(empty_.dtype, empty_.shape, from.device)}};
+      tensor = add(from, node, const_op, {}, attrs, node.name() + "/done", {empty_}, {done}).output();
     } else {
       tensor = from.tensors.at(node.output(static_cast<std::size_t>(output)).id());
     }
@@ -177,7 +177,7 @@ class Partitioner {
 
   static constexpr std::int32_t waits = -1;  ///< in the place of an output: nothing is read, but waited for
 
-  const Spec empty{float32, {0}};  ///< what is sent to say that something is done
+  const Spec empty_{float32, {0}};  ///< what is sent to say that something is done
 
   const PlanGraph& plan_;
   std::vector<std::vector<const Node*>> controls_;                 ///< by node: what it waits for
