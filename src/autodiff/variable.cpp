@@ -87,8 +87,8 @@ void update_in_place(Update formula, std::span<const double> numbers, const Tens
 
 Variable::Variable(const Init& initial_value, const VariableOptions& options, Where where)
     : cell_(std::make_shared<Cell>()) {
+  if (initial_value.is_empty_tensor()) throw InvalidArgumentError("initial_value must be specified.", where);
   Tensor value = initial_value.tensor({}, where);
-  if (!value) throw InvalidArgumentError("initial_value must be specified.", where);
   Sink* const graph = open_sink() ? open_sink() : sink_of(value);
   if (options.dtype != DType::unknown && options.dtype != value.dtype()) {
     std::optional<ExecuteNow> now;

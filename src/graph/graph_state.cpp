@@ -38,6 +38,17 @@ Specs infer(const Call& call) {
   return Specs(static_cast<std::size_t>(call.op().outputs), Spec{DType::unknown, Shape::unknown_rank()});
 }
 
+/// Throws when the inputs of a call belong to several graphs.
+void require_one_graph(const Call& call) {
+  const Tensor* first = nullptr;
+  for (const Tensor& input : call.inputs()) {
+    if (!origin_of(input)) continue;
+    if (first && origin_of(input)->node->graph != origin_of(*first)->node->graph)
+      throw InvalidArgumentError(join(describe(input), " must be from the same graph as ", describe(*first), "."));
+    first = &input;
+  }
+}
+
 /// Where an output is: where the op puts it, or where the first input is.
 Device device_of(const Call& call) {
   const AttrValue* device = call.attrs().find("device");
@@ -98,7 +109,7 @@ Node* GraphState::find(std::string_view name) const {
 Tensor GraphState::captured(const Tensor& tensor, Where where) {
   if (const NodeOrigin* origin = origin_of(tensor)) {
     if (origin->node->graph == this && !origin->graph.expired()) return tensor;
-    throw InvalidArgumentError(join(describe(tensor), " must be from the same graph as the other inputs"), where);
+    throw InvalidArgumentError(join(describe(tensor), " is not an element of this graph."), where);
   }
   if (tensor.is_symbolic())
     throw FailedPreconditionError("A tensor whose memory a tape has let go cannot become part of a graph", where);
@@ -116,6 +127,7 @@ Tensor GraphState::captured(const Tensor& tensor, Where where) {
 void GraphState::add(Call& call, std::uint32_t numbers) {
   const std::lock_guard lock(mutex_);
   require_open(call.where());
+  require_one_graph(call);
   for (Tensor& input : call.mutable_inputs()) input = captured(input, call.where());
   const Specs specs = infer(call);
   const Node& node = add_node(call, specs, numbers);

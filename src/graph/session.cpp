@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "core/make_tensor.hpp"
 #include "graph/partitioned.hpp"
@@ -25,6 +26,13 @@ std::string python_shape(const Shape& shape) {
   return text + (shape.rank() == 1 ? ",)" : ")");
 }
 
+/// Whether nothing is lost when a value is fed to a tensor of another dtype.
+bool can_be_fed_as(const Tensor& value, DType wanted) {
+  if (wanted == boolean || (is_floating(value.dtype()) && !is_floating(wanted))) return false;
+  if (value.dtype() != int64 || wanted != int32) return true;
+  return value.rank() == 0 && std::in_range<std::int32_t>(value.item<std::int64_t>());
+}
+
 /// The value in the key's dtype and of a shape that the key can have.
 Tensor fed_value(const Tensor& key, const Init& value, Where where) {
   const ExecuteNow now;
@@ -41,12 +49,12 @@ Tensor fed_value(const Tensor& key, const Init& value, Where where) {
   if (wanted == DType::unknown || wanted == tensor.dtype()) return tensor;
   if (wanted == DType::resource)
     throw InvalidArgumentError(detail::join("Tensor ", key.name(), " may not be fed."), where);
-  const bool loses = (is_floating(tensor.dtype()) && !is_floating(wanted)) ||
-                     (tensor.dtype() == int64 && wanted == int32) || wanted == boolean;
-  if (loses)
+  if (!can_be_fed_as(tensor, wanted))
     throw InvalidArgumentError(
-        detail::join("Type of feed value with type ", to_string(tensor.dtype()), " is not compatible with Tensor type ",
-                     to_string(wanted), " of Tensor '", key.name(),
+        detail::join("Type of feed value ",
+                     tensor.rank() == 0 ? tensor.describe().substr(tensor.describe().rfind(' ') + 1) + " " : "",
+                     "with type ", to_string(tensor.dtype()), " is not compatible with Tensor type ", to_string(wanted),
+                     " of Tensor '", key.name(),
                      "'. Try explicitly setting the type of the feed tensor to a larger type (e.g. int64)."),
         where);
   return value.tensor(wanted, where);
@@ -133,7 +141,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   }
 
   Tensor feed_key(const Feed::Key& key, Where where) const {
-    const Tensor tensor = key.name().empty() ? key.tensor() : graph_.get_tensor_by_name(key.name(), where);
+    Tensor tensor = key.name().empty() ? key.tensor() : graph_.get_tensor_by_name(key.name(), where);
     if (!tensor || !endpoint_of(tensor).node)
       throw InvalidArgumentError("Cannot interpret feed_dict key as Tensor: it is an eager tensor");
     require_own(tensor, "Cannot interpret feed_dict key as Tensor: ");
@@ -153,7 +161,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void require_own(const Tensor& tensor, std::string_view before) const {
     if (detail::graph_of(tensor) != graph_.state())
       throw InvalidArgumentError(
-          detail::join(before, "Tensor ", detail::describe(tensor), " is not an element of this graph."));
+          detail::join(before, "(Tensor ", detail::describe(tensor), " is not an element of this graph.)"));
   }
 
   /// The tensor or operation that a fetch means; of an operation the tensor is empty.
@@ -173,7 +181,9 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   Prepared::Result resolve(const Fetch& fetch, detail::Request& request) const {
     using From = Prepared::Result::From;
-    const auto [tensor, operation] = element_of(fetch);
+    const std::pair<Tensor, Operation> element = element_of(fetch);
+    const Tensor& tensor = element.first;
+    const Operation& operation = element.second;
     if (!tensor && !operation) throw InvalidArgumentError("Fetch argument None has invalid type <class 'NoneType'>");
     if (operation) {
       detail::Node& node = node_of(operation);
