@@ -51,7 +51,7 @@ class Planned {
     for (std::size_t i = 0; i < found.size(); ++i) CHECK(same_bits(found[i], expected_[i]));
   }
 
-  Tensors run() const { return detail::Executable(plan, values_).run(values_); }
+  Tensors run() const { return detail::Executable(plan).run(values_); }
 
   /// The types of the operations, without placeholders and constants.
   Types types() const {
