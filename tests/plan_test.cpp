@@ -64,7 +64,7 @@ std::string content_of(const std::string& path) {
 TEST_CASE("explain: the graph after each stage") {
   Network network;
   const Explanation explanation = network.session.explain(network.fetches(), network.feeds());
-  std::vector<std::string> expected{"requested", "specialized"};
+  std::vector<std::string> expected{"requested", "specialized", "place"};
   for (const detail::Pass& pass : detail::passes()) expected.emplace_back(pass.name);
   CHECK(names_of(explanation) == expected);
 
@@ -91,7 +91,7 @@ TEST_CASE("explain: a pass that is disabled is missing, and without optimisation
   CHECK(printed(explanation).find("fuse") == std::string::npos);
   Network plain({.optimize = false});
   CHECK(names_of(plain.session.explain(plain.y, plain.feeds())) ==
-        std::vector<std::string>{"requested", "specialized"});
+        std::vector<std::string>{"requested", "specialized", "place"});
 }
 
 TEST_CASE("explain: what waits for the feeds, and what is refused") {

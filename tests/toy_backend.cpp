@@ -15,7 +15,7 @@ ToyBackend* the_backend = nullptr;
 /// Opens the arena while a kernel runs; kernels may use one another.
 class ToyBackend::Open {
  public:
-  explicit Open(ToyBackend& backend) : backend_(backend) {
+  explicit Open(ToyBackend& backend) : lock_(backend.mutex_), backend_(backend) {
     if (backend_.depth_++ == 0) protect(PROT_READ | PROT_WRITE);
     ++backend_.kernels_;
   }
@@ -30,6 +30,7 @@ class ToyBackend::Open {
     if (backend_.used_ > 0 && mprotect(backend_.arena_, (backend_.used_ + 4095) / 4096 * 4096, rights) != 0)
       throw InternalError("mprotect failed");
   }
+  std::lock_guard<std::recursive_mutex> lock_;
   ToyBackend& backend_;
 };
 
@@ -41,6 +42,7 @@ ToyBackend::ToyBackend() {
 
 // Memory is handed out once and never again: a use after free finds old data, not another tensor's.
 void* ToyBackend::allocate(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
   if (used_ + bytes > arena_bytes) throw ResourceExhaustedError("OOM on the toy device");
   if (depth_ > 0) mprotect(arena_, (used_ + bytes + 4095) / 4096 * 4096, PROT_READ | PROT_WRITE);
   return arena_ + std::exchange(used_, used_ + (bytes + 63) / 64 * 64);
@@ -186,13 +188,13 @@ ToyBackend& toy_backend() {
   return *the_backend;
 }
 
-Device toy_device() {
+Device toy_device(int index) {
   static const int kind = [] {
     auto backend = std::make_unique<ToyBackend>();
     the_backend = backend.get();
     return register_backend(std::move(backend));
   }();
-  return Device(kind, 0);
+  return Device(kind, index);
 }
 
 }  // namespace tapestry::test

@@ -1,18 +1,20 @@
 #pragma once
 
+#include <mutex>
+
 #include "backend/cpu/cpu_backend.hpp"
 
 namespace tapestry::test {
 
 /// A second device for the tests, "TOY": it computes as the CPU does, on memory of its own that nobody can touch
-/// outside its kernels. An op that reaches past the Backend interface into the elements of a tensor on this device
-/// crashes.
+/// outside its kernels. There are six, which share one memory. An op that reaches past the Backend interface into the
+/// elements of a tensor on this device crashes.
 class ToyBackend final : public host::CpuBackend {
  public:
   ToyBackend();
 
   std::string_view name() const override { return "TOY"; }
-  int device_count() override { return 1; }
+  int device_count() override { return 6; }
   void* allocate(std::size_t bytes) override;
   void deallocate(void* data, std::size_t bytes) noexcept override;
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
@@ -59,14 +61,15 @@ class ToyBackend final : public host::CpuBackend {
  private:
   class Open;
 
+  std::recursive_mutex mutex_;  ///< one kernel at a time: the arena is open to all threads meanwhile
   std::byte* arena_ = nullptr;
   std::size_t used_ = 0;
   int depth_ = 0;
   std::int64_t kernels_ = 0;
 };
 
-/// The toy device, registered on first use, and its backend.
-Device toy_device();
+/// The toy devices, registered on first use, and their backend.
+Device toy_device(int index = 0);
 ToyBackend& toy_backend();
 
 }  // namespace tapestry::test

@@ -123,7 +123,7 @@ class TAPESTRY_API Graph {
 /// This thread's innermost open graph, or the implicit one that every thread has.
 TAPESTRY_API Graph default_graph();
 /// Gives this thread a fresh implicit graph. Throws FailedPreconditionError inside a scope.
-TAPESTRY_API void reset_default_graph();
+TAPESTRY_API void reset_default_graph(Where where = Where::here());
 
 /// A tensor that is fed when the graph runs. Without arguments its dtype and shape are those of what is fed. Belongs to
 /// the default graph.

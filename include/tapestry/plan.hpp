@@ -49,8 +49,9 @@ struct TAPESTRY_API Explanation {
     std::string name;
     Graph graph;
   };
-  /// "requested": what the fetches need; "specialized": with the dtypes and shapes that are fed; then one for each pass
-  /// of the optimisation that is not disabled, by its name.
+  /// "requested": what the fetches need; "specialized": with the dtypes and shapes that are fed; "place": on devices;
+  /// then one for each pass of the optimisation that is not disabled, by its name; of a graph on several devices, each
+  /// one's: "part 0", ...
   std::vector<Stage> stages;
   ExecutionPlan plan;
 

@@ -80,6 +80,8 @@ concept Fetchable = std::convertible_to<const T&, Fetch>;
 struct SessionOptions {
   bool optimize = true;                           ///< false: every operation runs as it stands in the graph
   std::vector<std::string> disabled_passes = {};  ///< of the optimisation: "fold", "fuse", ...
+  bool allow_soft_placement = false;              ///< what asks for a device that is not there runs on the CPU
+  bool log_device_placement = false;              ///< writes the device of each operation to std::clog
 };
 
 class SessionState;

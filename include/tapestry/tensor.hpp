@@ -193,6 +193,7 @@ class TAPESTRY_API Init {
       : kind_(Kind::list), items_(std::ranges::begin(rows), std::ranges::end(rows)) {}
 
   bool is_tensor() const { return kind_ == Kind::tensor; }
+  bool is_empty_tensor() const { return is_tensor() && !tensor_; }
   /// The tensor of this literal, with the given element type or its own. Throws InvalidArgumentError for a ragged list.
   Tensor tensor(std::optional<DType> dtype = {}, Where where = {}) const;
 

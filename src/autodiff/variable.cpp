@@ -61,6 +61,12 @@ Tensor Variable::Cell::to_be_changed() const {
   return copy;
 }
 
+void Variable::Cell::move_to(Device place) {
+  if (place == device) return;
+  device = place;
+  if (is_initialized()) store(load().to(place));
+}
+
 void Variable::Cell::copy_from(const Tensor& value) {
   if (!is_initialized()) store(detail::make_tensor(spec.dtype, spec.shape, device));
   modify([&](const Tensor& next) { backend_of(device).copy(value, next); });
@@ -77,8 +83,8 @@ void update_in_place(Update formula, std::span<const double> numbers, const Tens
 
 Variable::Variable(const Init& initial_value, const VariableOptions& options, Where where)
     : cell_(std::make_shared<Cell>()) {
+  if (initial_value.is_empty_tensor()) throw InvalidArgumentError("initial_value must be specified.", where);
   Tensor value = initial_value.tensor({}, where);
-  if (!value) throw InvalidArgumentError("initial_value must be specified.", where);
   Sink* const graph = open_sink() ? open_sink() : sink_of(value);
   if (options.dtype != DType::unknown && options.dtype != value.dtype()) {
     std::optional<ExecuteNow> now;

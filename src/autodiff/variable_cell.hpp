@@ -37,6 +37,9 @@ struct Variable::Cell {
   /// As `store`, for a value whose memory somebody else will use again.
   void copy_from(const Tensor& value);
 
+  /// The Variable lives on that device from now on.
+  void move_to(Device place);
+
   /// Lets `change` write the elements in place, on memory that nobody else reads: a value that is still held elsewhere
   /// is copied first. The value becomes a new tensor, with an id of its own.
   template <class Change>

@@ -31,12 +31,12 @@ void run_on_host(const Call& call) {
       backend_of(output.device()).copy_from_host(output.impl().data, host.output(i).impl().data, bytes_of(output));
 }
 
-std::int64_t nanoseconds() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 }  // namespace
+
+std::int64_t RunTimes::now() {
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+}
 
 void Executable::bind(Root& root, const Tensor& value) {
   for (auto& [tensor, offset] : root.tensors) {
@@ -60,7 +60,7 @@ void Executable::bind_outputs() {
   }
 }
 
-Tensors Executable::run(const Tensors& feeds, std::vector<RunMetadata::Time>* times) {
+Tensors Executable::run(const Tensors& feeds, RunTimes* times) {
   const std::lock_guard lock(mutex_);
   const PauseRecording pause;
   const ExecuteNow now;
@@ -85,13 +85,12 @@ void Executable::run_steps() {
   for (Step& step : steps_) run_step(step);
 }
 
-void Executable::run_measured(std::vector<RunMetadata::Time>& times) {
-  const std::int64_t begin = nanoseconds();
+void Executable::run_measured(RunTimes& times) {
   for (Step& step : steps_) {
-    const std::int64_t start = nanoseconds();
+    const std::int64_t start = RunTimes::now();
     run_step(step);
     step.backend->synchronize();
-    times.push_back({.start = start - begin, .duration = nanoseconds() - start});
+    times.steps.push_back({.start = start - times.begin, .duration = RunTimes::now() - start, .thread = times.thread});
   }
 }
 
@@ -108,7 +107,13 @@ void Executable::run_step(Step& step) {
       case Step::Kind::read: {
         Root& to = root(step.root);
         bind(to, placed(call.op().view(call, to.tensors[0].first.spec()), to.device));
+        break;
       }
+      case Step::Kind::send:
+        rendezvous_->send(call.attr<std::string>("key"), call.input(0).to(call.attr<Device>("recv_device")));
+        break;
+      case Step::Kind::receive:
+        bind(root(step.root), rendezvous_->receive(call.attr<std::string>("key")));
     }
   } catch (Error& error) {
     error.locate(call.type(), call.where());

@@ -8,9 +8,20 @@
 #include <vector>
 
 #include "graph/plan.hpp"
+#include "graph/rendezvous.hpp"
 #include "tapestry/plan.hpp"
 
 namespace tapestry::detail {
+
+/// Takes the time of steps.
+struct RunTimes {
+  explicit RunTimes(std::int64_t start = now(), int number = 0) : begin(start), thread(number) {}
+  static std::int64_t now();  ///< in nanoseconds
+
+  std::int64_t begin;
+  int thread;
+  std::vector<RunMetadata::Time> steps{};
+};
 
 /// A plan that can run: every tensor has its place in memory and every call its tensors before the first run, so that a
 /// run is a loop over kernels, and allocates nothing.
@@ -20,14 +31,14 @@ namespace tapestry::detail {
 /// to which the tensors are bound.
 class Executable {
  public:
-  explicit Executable(const PlanGraph& plan);
+  /// A part of a plan on several devices meets the others at the rendezvous.
+  explicit Executable(const PlanGraph& plan, Rendezvous* rendezvous = nullptr);
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
   /// Computes the fetches. One run at a time; others wait. If asked to, measures the steps.
-  Tensors run(const Tensors& feeds, std::vector<RunMetadata::Time>* times = nullptr);
+  Tensors run(const Tensors& feeds, RunTimes* times = nullptr);
 
-  const Graph& graph() const { return graph_; }
   /// The steps and the places of their tensors.
   ExecutionPlan description() const;
 
@@ -50,6 +61,8 @@ class Executable {
       kernel,  ///< the op's `forward`
       host,    ///< the op's `cpu`, for one from outside the library
       read,    ///< the op's `view`, where it finds its result: a Variable's value
+      send,
+      receive,
     };
     Step(Kind how, Call what, Device where);
 
@@ -57,7 +70,7 @@ class Executable {
     Device device;
     Backend* backend;
     Call call;
-    std::int32_t root = -1;                      ///< of what is read
+    std::int32_t root = -1;                      ///< of what is read or received
     SmallVector<std::int32_t, 4> roots{};        ///< all that the step reads and writes
     SmallVector<std::int32_t, 2> bound_until{};  ///< the bound roots that no later step uses
   };
@@ -67,11 +80,12 @@ class Executable {
   Root& root(std::int32_t index) { return roots_[static_cast<std::size_t>(index)]; }
   void bind_outputs();
   void run_steps();
-  void run_measured(std::vector<RunMetadata::Time>& times);
+  void run_measured(RunTimes& times);
   void run_step(Step& step);
   void forget() noexcept;
 
-  Graph graph_;
+  std::shared_ptr<GraphState> graph_;  ///< to which the tensors belong
+  Rendezvous* rendezvous_;
   std::vector<Root> roots_;
   std::vector<Step> steps_;
   std::vector<std::int32_t> feed_roots_, output_roots_;

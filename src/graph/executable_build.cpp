@@ -147,14 +147,13 @@ class Executable::Builder {
 
   void add_step(const Node& node) {
     const Op& op = node.op();
-    const auto kind = op.forward ? Step::Kind::kernel : op.cpu ? Step::Kind::host : Step::Kind::read;
-    const Device device = device_of(node);
-    Step step(kind, call_of(node), device);
+    const Step::Kind kind = kind_of(op);
+    const bool is_found = kind == Step::Kind::read || kind == Step::Kind::receive;
+    Step step(kind, call_of(node), node.place);
     for (const Tensor& input : node.inputs()) use(step, value_of(input));
     for (const Tensor& output : node.outputs()) {
-      const Memory memory = kind == Step::Kind::read ? Memory::bound : Memory::arena;
-      const Value result = new_root(output, output.spec(), memory, device);
-      if (kind == Step::Kind::read) {
+      const Value result = new_root(output, output.spec(), is_found ? Memory::bound : Memory::arena, output.device());
+      if (is_found) {
         step.root = result.root;
       } else {
         step.call.mutable_outputs().push_back(result.tensor);
@@ -165,13 +164,10 @@ class Executable::Builder {
     to_.steps_.push_back(std::move(step));
   }
 
-  Device device_of(const Node& node) const {
-    if (&node.op() == &read_variable_op) return node.attr<VariablesRef>("variables")->front().device();
-    if (!node.outputs().empty()) return node.output().device();
-    Device device = cpu();
-    for (const Tensor& input : node.inputs())
-      if (const Tensor& value = value_of(input).tensor; !value.is_symbolic()) device = value.device();
-    return device;
+  static Step::Kind kind_of(const Op& op) {
+    if (&op == &send_op) return Step::Kind::send;
+    if (&op == &recv_op) return Step::Kind::receive;
+    return op.forward ? Step::Kind::kernel : op.cpu ? Step::Kind::host : Step::Kind::read;
   }
 
   static void use(Step& step, const Value& value) {
@@ -232,7 +228,7 @@ class Executable::Builder {
   std::unordered_map<std::int64_t, Value> values_;  ///< by id
 };
 
-Executable::Executable(const PlanGraph& plan) : graph_(plan.graph) {
+Executable::Executable(const PlanGraph& plan, Rendezvous* rendezvous) : graph_(plan.graph), rendezvous_(rendezvous) {
   const PauseRecording pause;
   const ExecuteNow now;
   Builder(*this, plan).build();

@@ -6,7 +6,7 @@
 #include <ostream>
 #include <sstream>
 
-#include "graph/executable.hpp"
+#include "graph/partitioned.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
 
@@ -15,6 +15,7 @@ namespace detail {
 
 PlanGraph plan_graph(const GraphState& graph, const Request& request, const SessionOptions& options) {
   PlanGraph plan = specialize(graph, request);
+  plan = place(plan, {.soft = options.allow_soft_placement, .log = options.log_device_placement});
   return options.optimize ? optimize(std::move(plan), options.disabled_passes) : plan;
 }
 
@@ -28,8 +29,12 @@ Explanation explain(const GraphState& graph, const Request& request, const Sessi
   add("requested", specialize(graph, as_declared));
   PlanGraph plan = specialize(graph, request);
   add("specialized", plan);
+  plan = place(plan, {.soft = options.allow_soft_placement});
+  add("place", plan);
   if (options.optimize) plan = optimize(std::move(plan), options.disabled_passes, add);
-  explanation.plan = Executable(plan).description();
+  std::vector<Partition> parts = partition(plan);
+  for (std::size_t i = 0; i < parts.size() && parts.size() > 1; ++i) add(join("part ", i), parts[i].plan);
+  explanation.plan = Partitioned(plan).description();
   return explanation;
 }
 
@@ -79,6 +84,7 @@ std::string line_of(const Operation& operation) {
   for (const Tensor& output : operation.outputs())
     text +=
         detail::join(&output == operation.outputs().begin() ? " -> " : ", ", to_string(output.dtype()), output.shape());
+  if (!operation.device().empty()) text += " on " + operation.device();
   return text;
 }
 

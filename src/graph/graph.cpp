@@ -238,11 +238,12 @@ std::vector<std::string> Graph::get_all_collection_keys() const {
 
 Graph default_graph() { return Graph(detail::scopes().graph ? detail::scopes().graph : implicit_graph()); }
 
-void reset_default_graph() {
+void reset_default_graph(Where where) {
   if (open_sink())
     throw FailedPreconditionError(
         "Do not use tf.reset_default_graph() to clear nested graphs. If you need a cleared graph, exit the nesting and "
-        "create a new graph.");
+        "create a new graph.",
+        where);
   implicit_graph() = std::make_shared<GraphState>();
 }
 

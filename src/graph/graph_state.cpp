@@ -38,6 +38,17 @@ Specs infer(const Call& call) {
   return Specs(static_cast<std::size_t>(call.op().outputs), Spec{DType::unknown, Shape::unknown_rank()});
 }
 
+/// Throws when the inputs of a call belong to several graphs.
+void require_one_graph(const Call& call) {
+  const Tensor* first = nullptr;
+  for (const Tensor& input : call.inputs()) {
+    if (!origin_of(input)) continue;
+    if (first && origin_of(input)->node->graph != origin_of(*first)->node->graph)
+      throw InvalidArgumentError(join(describe(input), " must be from the same graph as ", describe(*first), "."));
+    first = &input;
+  }
+}
+
 /// Where an output is: where the op puts it, or where the first input is.
 Device device_of(const Call& call) {
   const AttrValue* device = call.attrs().find("device");
@@ -45,10 +56,12 @@ Device device_of(const Call& call) {
   return call.inputs().empty() ? cpu() : call.input(0).device();
 }
 
-/// While it lives, new nodes are outside all scopes.
+/// While it lives, new nodes are outside all scopes, but for the device, if one is given.
 class RootScopes {
  public:
-  RootScopes() : saved_(std::exchange(scopes(), Scopes{})) {}
+  explicit RootScopes(const std::string& device = {}) : saved_(std::exchange(scopes(), Scopes{})) {
+    scopes().device = device;
+  }
   ~RootScopes() { scopes() = std::move(saved_); }
   RootScopes(const RootScopes&) = delete;
   RootScopes& operator=(const RootScopes&) = delete;
@@ -96,7 +109,7 @@ Node* GraphState::find(std::string_view name) const {
 Tensor GraphState::captured(const Tensor& tensor, Where where) {
   if (const NodeOrigin* origin = origin_of(tensor)) {
     if (origin->node->graph == this && !origin->graph.expired()) return tensor;
-    throw InvalidArgumentError(join(describe(tensor), " must be from the same graph as the other inputs"), where);
+    throw InvalidArgumentError(join(describe(tensor), " is not an element of this graph."), where);
   }
   if (tensor.is_symbolic())
     throw FailedPreconditionError("A tensor whose memory a tape has let go cannot become part of a graph", where);
@@ -114,6 +127,7 @@ Tensor GraphState::captured(const Tensor& tensor, Where where) {
 void GraphState::add(Call& call, std::uint32_t numbers) {
   const std::lock_guard lock(mutex_);
   require_open(call.where());
+  require_one_graph(call);
   for (Tensor& input : call.mutable_inputs()) input = captured(input, call.where());
   const Specs specs = infer(call);
   const Node& node = add_node(call, specs, numbers);
@@ -142,9 +156,9 @@ Node& GraphState::add_node(Call call, const Specs& specs, std::uint32_t numbers,
   node.numbers = numbers;
   node.device = scope.device;
   by_name_.emplace(node.name(), &node);
-  const Device device = device_of(node);
+  node.place = scope.place ? *scope.place : device_of(node);
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    const Tensor output = make_symbolic(specs[i].dtype, specs[i].shape, device);
+    const Tensor output = make_symbolic(specs[i].dtype, specs[i].shape, node.place);
     output.impl().origin = Intrusive<Origin>(new NodeOrigin(weak_from_this(), node, static_cast<std::int32_t>(i)));
     node.mutable_outputs().push_back(output);
   }
@@ -194,16 +208,18 @@ GraphVariable& GraphState::variable_entry(const Variable& variable, Where where)
   const auto found = variable_index_.find(variable.cell().get());
   if (found != variable_index_.end()) return variables_[found->second];
   require_open(where);
-  return make_entry(variable, names_.unique(is_valid_node_name(variable.name()) ? variable.name() : "Variable"), where);
+  return make_entry(variable, names_.unique(is_valid_node_name(variable.name()) ? variable.name() : "Variable"), {},
+                    where);
 }
 
-GraphVariable& GraphState::make_entry(const Variable& variable, const std::string& name, Where where) {
+GraphVariable& GraphState::make_entry(const Variable& variable, const std::string& name, const std::string& device,
+                                      Where where) {
   variable_index_.emplace(variable.cell().get(), variables_.size());
   variables_.push_back({.variable = variable});
   Attrs attrs{{"variables", std::make_shared<const std::vector<Variable>>(1, variable)},
               {"dtype", variable.dtype()},
               {"shape", variable.shape()}};
-  const RootScopes root;
+  const RootScopes root(device);
   variables_.back().handle =
       add_node(Call(var_handle_op, {}, std::move(attrs), where, name), {{DType::resource, {}}}, 0, Naming::taken)
           .output();
@@ -259,13 +275,14 @@ void GraphState::declare(const Variable& variable, const Tensor& initial_value, 
     throw InvalidArgumentError(join("'", variable.name(), "' is not a valid node name"), where);
   const std::string name = names_.unique(scopes().name + variable.name());
   variable.cell()->name = name;
-  const RootScopes root;
+  const std::string device = scopes().device;
+  const RootScopes root(device);
   Tensor value = initial_value;
   if (!value.is_symbolic())
     value = add_node(Call(const_op, {}, {{"dtype", value.dtype()}, {"value", value}}, where, name + "/initial_value"),
                      {value.spec()})
                 .output();
-  make_entry(variable, name, where);
+  make_entry(variable, name, device, where);
   Node& initializer = add_assign(variable, Assign::set, value, where);
   GraphVariable& entry = variable_entry(variable, where);
   entry.initializer = &initializer;

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -18,12 +19,13 @@ namespace tapestry::detail {
 /// An operation of a graph.
 class Node : public Call {
  public:
-  Node(GraphState& owner, std::size_t place, Call&& call) : Call(std::move(call)), graph(&owner), index(place) {}
+  Node(GraphState& owner, std::size_t number, Call&& call) : Call(std::move(call)), graph(&owner), index(number) {}
 
   GraphState* graph;
   std::size_t index;  ///< its place in the graph: behind all that it needs
   std::vector<Node*> control_inputs;
   std::string device;         ///< what was asked for; "" where nothing was
+  Device place;               ///< where its outputs are; in a plan, where it runs
   std::uint32_t numbers = 0;  ///< the inputs that are C++ numbers and take their type from others, unknown yet
 };
 
@@ -88,7 +90,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
 
  private:
   void order_after_program(Node& node);
-  GraphVariable& make_entry(const Variable& variable, const std::string& name, Where where);
+  GraphVariable& make_entry(const Variable& variable, const std::string& name, const std::string& device, Where where);
   Tensor add_read(const Variable& variable, const Tensor& handle, Where where);
   Node& add_assign(const Variable& variable, Assign kind, const Tensor& value, Where where);
 
@@ -114,6 +116,7 @@ struct Scopes {
   std::string name;                   ///< "outer/inner/"
   std::vector<Operation> control_inputs;
   std::string device;
+  std::optional<Device> place;  ///< in a plan: where new nodes run
 };
 Scopes& scopes();
 

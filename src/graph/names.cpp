@@ -100,4 +100,18 @@ std::string merge_device_names(std::string_view outer, std::string_view inner) {
   return merged;
 }
 
+bool is_device_asked_for(std::string_view asked, std::string_view full_name) {
+  const DeviceParts wanted = parse_device(asked), found = parse_device(full_name);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    std::string_view part = wanted[i];
+    if (part.ends_with(":*")) {
+      part.remove_suffix(1);
+      if (!found[i].starts_with(part)) return false;
+    } else if (!part.empty() && part != found[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace tapestry::detail

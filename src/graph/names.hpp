@@ -26,5 +26,8 @@ bool is_valid_scope_name(std::string_view name, bool at_root);
 /// The parts of TensorFlow's device names, merged: those of the inner name win. "/job:ps" and "/cpu:0" give
 /// "/job:ps/device:CPU:0". Throws InvalidArgumentError for what is no device name.
 std::string merge_device_names(std::string_view outer, std::string_view inner);
+/// Whether a device of that full name, "/job:localhost/replica:0/task:0/device:CPU:0", is one that was asked for: a
+/// merged name, in which parts may be missing and the number of the device may be "*".
+bool is_device_asked_for(std::string_view asked, std::string_view full_name);
 
 }  // namespace tapestry::detail

@@ -45,7 +45,8 @@ Node& Rewrite::add(const Op& op, const Tensors& inputs, const Attrs& attrs, cons
 
 Tensor Rewrite::constant(const Tensor& value, const Node& like, const std::string& name) {
   const auto saved = std::exchange(scopes().control_inputs, {});
-  Call call(const_op, {}, {{"dtype", value.dtype()}, {"value", value}}, like.where(), name);
+  const Tensor there = value.to(like.place);
+  Call call(const_op, {}, {{"dtype", value.dtype()}, {"value", there}}, like.where(), name);
   const Tensor result = graph_->add_node(std::move(call), {value.spec()}).output();
   scopes().control_inputs = saved;
   return result;
@@ -54,6 +55,7 @@ Tensor Rewrite::constant(const Tensor& value, const Node& like, const std::strin
 std::size_t Rewrite::begin(std::span<const Node* const> group) {
   Scopes& scope = scopes();
   scope.device = group.back()->device;
+  scope.place = group.back()->place;
   scope.control_inputs.clear();
   const auto wait_for = [&](const Node* old) {
     if (!ordered_[old->index]) return;

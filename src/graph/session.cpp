@@ -4,18 +4,19 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <utility>
 
 #include "core/make_tensor.hpp"
-#include "graph/executable.hpp"
 #include "graph/explain.hpp"
+#include "graph/partitioned.hpp"
 #include "graph/state_ops.hpp"
 
 namespace tapestry {
 
 using detail::endpoint_of;
-using detail::Executable;
 using detail::GraphState;
 using detail::node_of;
+using detail::Partitioned;
 
 namespace {
 
@@ -26,6 +27,13 @@ std::string python_shape(const Shape& shape) {
   for (int i = 0; i < shape.rank(); ++i)
     text += (i > 0 ? ", " : "") + (shape[i] < 0 ? std::string("?") : std::to_string(shape[i]));
   return text + (shape.rank() == 1 ? ",)" : ")");
+}
+
+/// Whether nothing is lost when a value is fed to a tensor of another dtype.
+bool can_be_fed_as(const Tensor& value, DType wanted) {
+  if (wanted == boolean || (is_floating(value.dtype()) && !is_floating(wanted))) return false;
+  if (value.dtype() != int64 || wanted != int32) return true;
+  return value.rank() == 0 && std::in_range<std::int32_t>(value.item<std::int64_t>());
 }
 
 /// The value in the key's dtype and of a shape that the key can have.
@@ -44,12 +52,12 @@ Tensor fed_value(const Tensor& key, const Init& value, Where where) {
   if (wanted == DType::unknown || wanted == tensor.dtype()) return tensor;
   if (wanted == DType::resource)
     throw InvalidArgumentError(detail::join("Tensor ", key.name(), " may not be fed."), where);
-  const bool loses = (is_floating(tensor.dtype()) && !is_floating(wanted)) ||
-                     (tensor.dtype() == int64 && wanted == int32) || wanted == boolean;
-  if (loses)
+  if (!can_be_fed_as(tensor, wanted))
     throw InvalidArgumentError(
-        detail::join("Type of feed value with type ", to_string(tensor.dtype()), " is not compatible with Tensor type ",
-                     to_string(wanted), " of Tensor '", key.name(),
+        detail::join("Type of feed value ",
+                     tensor.rank() == 0 ? tensor.describe().substr(tensor.describe().rfind(' ') + 1) + " " : "",
+                     "with type ", to_string(tensor.dtype()), " is not compatible with Tensor type ", to_string(wanted),
+                     " of Tensor '", key.name(),
                      "'. Try explicitly setting the type of the feed tensor to a larger type (e.g. int64)."),
         where);
   return value.tensor(wanted, where);
@@ -85,8 +93,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     };
     detail::Request request;
     std::vector<Result> results;
-    std::vector<std::int64_t> key{};     ///< what plans for these fetches and feeds have in common
-    std::shared_ptr<Executable> plan{};  ///< the last one, for feeds like request.fed
+    std::vector<std::int64_t> key{};      ///< what plans for these fetches and feeds have in common
+    std::shared_ptr<Partitioned> plan{};  ///< the last one, for feeds like request.fed
   };
 
   /// Throws for what cannot be fetched or fed.
@@ -149,7 +157,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   }
 
   Tensor feed_key(const Feed::Key& key, Where where) const {
-    const Tensor tensor = key.name().empty() ? key.tensor() : graph_.get_tensor_by_name(key.name(), where);
+    Tensor tensor = key.name().empty() ? key.tensor() : graph_.get_tensor_by_name(key.name(), where);
     if (!tensor || !endpoint_of(tensor).node)
       throw InvalidArgumentError("Cannot interpret feed_dict key as Tensor: it is an eager tensor");
     require_own(tensor, "Cannot interpret feed_dict key as Tensor: ");
@@ -174,16 +182,20 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return {prepare(fetches, {}, keys), values};
   }
 
-  static Tensors run_plan(Executable& plan, const Tensors& values, const RunOptions& options, RunMetadata* metadata) {
+  static Tensors run_plan(Partitioned& plan, const Tensors& values, const RunOptions& options, RunMetadata* metadata) {
     if (!metadata) return plan.run(values);
     *metadata = {.graph = plan.graph(), .plan = plan.description(), .times = {}, .start = microseconds_now()};
-    return plan.run(values, options.trace_level == TraceLevel::full ? &metadata->times : nullptr);
+    if (options.trace_level == TraceLevel::none) return plan.run(values);
+    detail::RunTimes times;
+    Tensors results = plan.run(values, &times);
+    metadata->times = std::move(times.steps);
+    return results;
   }
 
   void require_own(const Tensor& tensor, std::string_view before) const {
     if (detail::graph_of(tensor) != graph_.state())
       throw InvalidArgumentError(
-          detail::join(before, "Tensor ", detail::describe(tensor), " is not an element of this graph."));
+          detail::join(before, "(Tensor ", detail::describe(tensor), " is not an element of this graph.)"));
   }
 
   /// The tensor or operation that a fetch means; of an operation the tensor is empty.
@@ -203,7 +215,9 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   Prepared::Result resolve(const Fetch& fetch, detail::Request& request) const {
     using From = Prepared::Result::From;
-    const auto [tensor, operation] = element_of(fetch);
+    const std::pair<Tensor, Operation> element = element_of(fetch);
+    const Tensor& tensor = element.first;
+    const Operation& operation = element.second;
     if (!tensor && !operation) throw InvalidArgumentError("Fetch argument None has invalid type <class 'NoneType'>");
     if (operation) {
       detail::Node& node = node_of(operation);
@@ -218,8 +232,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     require_own(tensor,
                 detail::join("Fetch argument ", detail::describe(tensor), " cannot be interpreted as a Tensor. "));
     const auto index_in = [&](const Tensors& list) {
-      const auto found =
-          std::find_if(list.begin(), list.end(), [&wanted = tensor](const Tensor& each) { return each.is(wanted); });
+      const auto found = std::find_if(list.begin(), list.end(), [&](const Tensor& each) { return each.is(tensor); });
       return static_cast<std::size_t>(found - list.begin());
     };
     const std::size_t feed = index_in(request.feeds), fetched = index_in(request.fetches);
@@ -228,7 +241,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return {.from = From::fetch, .index = fetched};
   }
 
-  Executable& plan_for(Prepared& prepared, const Tensors& values) {
+  Partitioned& plan_for(Prepared& prepared, const Tensors& values) {
     const auto has_spec = [](const Tensor& value, const Spec& spec) {
       return value.dtype() == spec.dtype && value.shape() == spec.shape;
     };
@@ -244,10 +257,10 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     }
     const std::lock_guard graph_lock(graph_.state()->mutex());
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<Executable>& plan = plans_[key];
+    std::shared_ptr<Partitioned>& plan = plans_[key];
     if (!plan) {
       try {
-        plan = std::make_shared<Executable>(detail::plan_graph(*graph_.state(), prepared.request, options_));
+        plan = std::make_shared<Partitioned>(detail::plan_graph(*graph_.state(), prepared.request, options_));
       } catch (...) {
         plans_.erase(key);
         throw;
@@ -261,7 +274,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   SessionOptions options_;
   std::atomic<bool> closed_ = false;
   mutable std::mutex mutex_;
-  std::map<std::vector<std::int64_t>, std::shared_ptr<Executable>> plans_;
+  std::map<std::vector<std::int64_t>, std::shared_ptr<Partitioned>> plans_;
 };
 
 // ---- Session --------------------------------------------------------------------------------------------------------------

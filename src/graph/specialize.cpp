@@ -53,10 +53,12 @@ class Specializer {
       const Endpoint end = endpoint_of(feed);
       std::string name = end.node->name();
       if (&end.node->op() != &placeholder_op) name = join(name, "_", end.output, "_fed");
+      scopes().device = end.node->device;
       Node& node = rewrite_.graph()->add_node(
           Call(placeholder_op, {}, {{"dtype", spec.dtype}, {"shape", spec.shape}}, end.node->where(), name), {spec});
       rewrite_.replace(feed, node.output());
     }
+    scopes().device.clear();
   }
 
   void copy(const Node& node) {

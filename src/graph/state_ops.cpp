@@ -85,6 +85,27 @@ TAPESTRY_OP(read_variable_definition){{
     .stateful = true,
 }};
 
+void refuse_to_run(Backend&, const Call&) { throw InternalError("runs in the plan of a Session only"); }
+
+TAPESTRY_OP(send_definition){{
+    .name = "_Send",
+    .infer = [](const Call&) -> Specs { return {}; },
+    .forward = refuse_to_run,
+    .gradient = no_gradient,
+    .outputs = 0,
+    .stateful = true,
+}};
+
+TAPESTRY_OP(recv_definition){{
+    .name = "_Recv",
+    .infer = [](const Call& call) -> Specs {
+      return {{call.attr<DType>("dtype"), call.attr<Shape>("shape")}};
+    },
+    .forward = refuse_to_run,
+    .gradient = no_gradient,
+    .stateful = true,
+}};
+
 TAPESTRY_OP(assign_variable_definition)
 (assignment("AssignVariableOp",
             [](Backend&, const Call& call) { variable_of(call).cell()->copy_from(call.input(1)); }));
@@ -98,6 +119,8 @@ const Op& placeholder_op = placeholder_definition;
 const Op& no_op_op = no_op_definition;
 const Op& var_handle_op = var_handle_definition;
 const Op& read_variable_op = read_variable_definition;
+const Op& send_op = send_definition;
+const Op& recv_op = recv_definition;
 
 const Op& assign_op(Assign kind) {
   switch (kind) {

@@ -27,6 +27,27 @@ PlanGraph prune(const PlanGraph& plan);
 /// Joins elementwise operations of one shape into programs, which read and write memory once.
 PlanGraph fuse(const PlanGraph& plan);
 
+/// How `place` chooses devices.
+struct Placement {
+  bool soft = false;  ///< what asks for a device that is not there runs on the CPU, instead of being an error
+  bool log = false;   ///< writes "MatMul: (MatMul): /job:localhost/replica:0/task:0/device:CPU:0" to std::clog
+};
+/// Gives every node the device it runs on: the one that was asked for, else that of its Variable, else that of its
+/// inputs (beside an accelerator, not the host), else the CPU. Variables are moved to where they were asked for. Runs
+/// before all other passes. Throws InvalidArgumentError for a device that is not there.
+PlanGraph place(const PlanGraph& plan, const Placement& options);
+
+/// What runs on one device.
+struct Partition {
+  Device device;
+  PlanGraph plan;
+  std::vector<std::size_t> feeds, fetches;  ///< which of the whole plan's the part's are
+};
+/// Splits a plan by device, the part on the host first. What one part computes and another needs is sent once to each
+/// device by a "_Send" and comes out of a "_Recv" there; a wait becomes the sending of an empty constant. Constants are
+/// copied into each part that needs them. Runs after all other passes.
+std::vector<Partition> partition(const PlanGraph& plan);
+
 struct Pass {
   std::string_view name;
   PlanGraph (*run)(const PlanGraph&);

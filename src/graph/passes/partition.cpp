@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <unordered_map>
+
+#include "core/make_tensor.hpp"
+#include "graph/passes/passes.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+class Partitioner {
+ public:
+  explicit Partitioner(const PlanGraph& plan)
+      : plan_(plan),
+        controls_(plan.graph->size()),
+        readers_(plan.graph->size()),
+        open_(Graph(std::make_shared<GraphState>())) {}
+
+  std::vector<Partition> run() {
+    order_random_numbers();
+    find_readers();
+    for (std::size_t i = 0; i < plan_.graph->size(); ++i)
+      if (!is_copied_on_use(plan_.graph->node(i))) copy(plan_.graph->node(i));
+    share_out();
+    if (parts_.empty()) part_on(cpu());  // a constant was asked for as an operation
+    return finished();
+  }
+
+ private:
+  struct Part {
+    Device device;
+    std::shared_ptr<GraphState> graph = std::make_shared<GraphState>();
+    std::unordered_map<std::int64_t, Tensor> tensors{};     ///< by id of the plan's
+    std::unordered_map<const Node*, Operation> controls{};  ///< what stands for a node of the plan
+    std::vector<std::size_t> feeds{}, fetches{};
+  };
+  using Place = std::pair<int, int>;
+
+  Part& part_on(Device device) {
+    return parts_.try_emplace({device.kind(), device.index()}, Part{.device = device}).first->second;
+  }
+
+  /// Constants, and what only lends a shape, need not be sent.
+  bool is_copied_on_use(const Node& node) const {
+    const auto is_node = [&](const Tensor& feed) { return endpoint_of(feed).node == &node; };
+    return &node.op() == &const_op ||
+           (&node.op() == &placeholder_op && std::none_of(plan_.feeds.begin(), plan_.feeds.end(), is_node));
+  }
+
+  /// The devices beside its own on which a node's outputs are needed.
+  void find_readers() {
+    const auto read = [&](const Node& source, std::int32_t output, Device place) {
+      if (source.place != place && !is_copied_on_use(source))
+        readers_[source.index].emplace(output, Place(place.kind(), place.index()));
+    };
+    for (std::size_t i = 0; i < plan_.graph->size(); ++i) {
+      const Node& node = plan_.graph->node(i);
+      for (const Tensor& input : node.inputs()) read(*endpoint_of(input).node, endpoint_of(input).output, node.place);
+      for (const Node* control : controls_[node.index]) read(*control, waits, node.place);
+    }
+  }
+
+  /// All random numbers come from one stream: who takes some waits for the one before.
+  void order_random_numbers() {
+    const Node* last = nullptr;
+    for (std::size_t i = 0; i < plan_.graph->size(); ++i) {
+      const Node& node = plan_.graph->node(i);
+      controls_[i].assign(node.control_inputs.begin(), node.control_inputs.end());
+      if (!node.op().stateful || node.attrs().find("variables")) continue;
+      if (last) controls_[i].push_back(last);
+      last = &node;
+    }
+  }
+
+  void copy(const Node& node) {
+    Part& part = part_on(node.place);
+    Tensors inputs;
+    for (const Tensor& input : node.inputs()) inputs.push_back(in_part(part, input));
+    std::vector<Operation> controls;
+    for (const Node* control : controls_[node.index])
+      if (!is_copied_on_use(*control)) controls.push_back(in_part(part, *control));
+    Specs specs;
+    for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
+    Node& made = add(part, node, node.op(), inputs, node.attrs(), node.name(), specs, std::move(controls));
+    part.controls.emplace(&node, operation_of(made));
+    for (std::size_t i = 0; i < specs.size(); ++i) part.tensors.emplace(node.output(i).id(), made.output(i));
+    for (const auto& [output, place] : readers_[node.index])
+      send(part, node, output, Device(place.first, place.second));
+  }
+
+  static Node& add(Part& part, const Node& like, const Op& op, const Tensors& inputs, const Attrs& attrs,
+                   const std::string& name, const Specs& specs, std::vector<Operation> controls = {}) {
+    scopes().place = part.device;
+    scopes().control_inputs = std::move(controls);
+    return part.graph->add_node(Call(op, inputs, attrs, like.where(), name), specs);
+  }
+
+  /// What stands in a part for a tensor of the plan.
+  Tensor in_part(Part& part, const Tensor& tensor) {
+    const auto found = part.tensors.find(tensor.id());
+    if (found != part.tensors.end()) return found->second;
+    const auto [node, output] = endpoint_of(tensor);
+    Tensor local;
+    if (&node->op() == &const_op) {
+      const Attrs attrs{{"dtype", tensor.dtype()}, {"value", node->attr<Tensor>("value").to(part.device)}};
+      local = add(part, *node, const_op, {}, attrs, node->name(), {tensor.spec()}).output();
+    } else if (is_copied_on_use(*node)) {
+      local = add(part, *node, node->op(), {}, node->attrs(), node->name(), {tensor.spec()}).output();
+    } else {
+      local = receive(part, *node, output, tensor.spec());
+    }
+    return part.tensors.emplace(tensor.id(), local).first->second;
+  }
+
+  /// What one waits for in a part who waits for a node of the plan.
+  Operation in_part(Part& part, const Node& node) {
+    const auto found = part.controls.find(&node);
+    if (found != part.controls.end()) return found->second;
+    static const Op& identity_op = *find_op("Identity");
+    const Tensor signal = receive(part, node, waits, empty_);
+    const Node& arrived = add(part, node, identity_op, {signal}, {}, node.name() + "/arrived", {empty_});
+    return part.controls.emplace(&node, operation_of(const_cast<Node&>(arrived))).first->second;
+  }
+
+  void send(Part& from, const Node& node, std::int32_t output, Device to) {
+    const Operation done = from.controls.at(&node);
+    Tensor tensor;
+    if (output == waits) {
+      const Attrs attrs{{"dtype", empty_.dtype}, {"value", make_tensor(empty_.dtype, empty_.shape, from.device)}};
+      tensor = add(from, node, const_op, {}, attrs, node.name() + "/done", {empty_}, {done}).output();
+    } else {
+      tensor = from.tensors.at(node.output(static_cast<std::size_t>(output)).id());
+    }
+    // A constant is no step of a run: what sends it has to wait by itself.
+    add(from, node, send_op, {tensor}, transfer_attrs(node, output, to, tensor.spec()), node.name() + "/send", {},
+        {done});
+  }
+
+  static Tensor receive(Part& part, const Node& node, std::int32_t output, const Spec& spec) {
+    const Attrs attrs = transfer_attrs(node, output, part.device, spec);
+    return add(part, node, recv_op, {}, attrs, node.name() + "/recv", {spec}).output();
+  }
+
+  static Attrs transfer_attrs(const Node& node, std::int32_t output, Device to, const Spec& spec) {
+    const std::string name = output == waits ? "^" + node.name() : join(node.name(), ":", output);
+    return {{"dtype", spec.dtype}, {"shape", spec.shape},
+            {"tensor_name", name}, {"send_device", node.place},
+            {"recv_device", to},   {"key", join(tensorflow_name(node.place), ";", tensorflow_name(to), ";", name)}};
+  }
+
+  void share_out() {
+    for (std::size_t i = 0; i < plan_.feeds.size(); ++i)
+      part_on(endpoint_of(plan_.feeds[i]).node->place).feeds.push_back(i);
+    for (std::size_t i = 0; i < plan_.fetches.size(); ++i) {
+      Part& part = part_on(endpoint_of(plan_.fetches[i]).node->place);
+      in_part(part, plan_.fetches[i]);
+      part.fetches.push_back(i);
+    }
+  }
+
+  std::vector<Partition> finished() {
+    std::vector<Partition> partitions;
+    for (auto& [place, part] : parts_) {
+      PlanGraph plan{.graph = part.graph, .feeds = {}, .fetches = {}, .operations = {}};
+      for (const std::size_t i : part.feeds) plan.feeds.push_back(part.tensors.at(plan_.feeds[i].id()));
+      for (const std::size_t i : part.fetches) plan.fetches.push_back(part.tensors.at(plan_.fetches[i].id()));
+      partitions.push_back({.device = part.device,
+                            .plan = std::move(plan),
+                            .feeds = std::move(part.feeds),
+                            .fetches = std::move(part.fetches)});
+    }
+    return partitions;
+  }
+
+  static constexpr std::int32_t waits = -1;  ///< in the place of an output: nothing is read, but waited for
+
+  const Spec empty_{float32, {0}};  ///< what is sent to say that something is done
+
+  const PlanGraph& plan_;
+  std::vector<std::vector<const Node*>> controls_;                 ///< by node: what it waits for
+  std::vector<std::set<std::pair<std::int32_t, Place>>> readers_;  ///< by node
+  std::map<Place, Part> parts_;
+  PauseRecording pause_;
+  Graph::Scope open_;
+};
+
+}  // namespace
+
+std::vector<Partition> partition(const PlanGraph& plan) {
+  const GraphState& graph = *plan.graph;
+  std::size_t alike = 0;
+  while (alike < graph.size() && graph.node(alike).place == graph.node(0).place) ++alike;
+  if (alike == 0 || alike < graph.size()) return Partitioner(plan).run();
+  const auto all_of = [](const Tensors& list) {
+    std::vector<std::size_t> indices(list.size());
+    std::iota(indices.begin(), indices.end(), std::size_t{0});
+    return indices;
+  };
+  return {{graph.node(0).place, plan, all_of(plan.feeds), all_of(plan.fetches)}};
+}
+
+}  // namespace tapestry::detail

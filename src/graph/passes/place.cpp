@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <iostream>
+#include <unordered_map>
+
+#include "autodiff/variable_cell.hpp"
+#include "graph/passes/passes.hpp"
+#include "graph/rewrite.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+std::string full_name(Device device) { return "/job:localhost/replica:0/task:0" + tensorflow_name(device); }
+
+std::string names_of_devices() {
+  std::string names;
+  for (const Device& device : devices()) names += (names.empty() ? "" : ", ") + full_name(device);
+  return names;
+}
+
+class Placer {
+ public:
+  Placer(const PlanGraph& plan, const Placement& options) : plan_(plan), options_(options), rewrite_(*plan.graph) {}
+
+  PlanGraph run() {
+    const GraphState& graph = *plan_.graph;
+    place_handles();
+    for (std::size_t i = 0; i < graph.size(); ++i) {
+      const Node& node = graph.node(i);
+      const Device place = place_of(node);
+      rewrite_.build(node, [&] {
+        scopes().place = place;
+        scopes().device = full_name(place);
+        return placed(node, place);
+      });
+      if (options_.log) std::clog << node.name() << ": (" << node.type() << "): " << full_name(place) << '\n';
+    }
+    return rewrite_.plan_like(plan_);
+  }
+
+ private:
+  /// Variables are where they were asked for, or where they are; those that one op changes together are where its first
+  /// one is.
+  void place_handles() {
+    const GraphState& graph = *plan_.graph;
+    for (std::size_t i = 0; i < graph.size(); ++i) {
+      const Node& node = graph.node(i);
+      if (&node.op() == &var_handle_op) {
+        const std::optional<Device> asked = asked_for(node);
+        handles_.emplace(&node, asked ? *asked : variable_of(node).device());
+      }
+      const Node* first = nullptr;
+      for (const Tensor& input : node.inputs()) {
+        if (input.dtype() != DType::resource) continue;
+        const Node* handle = endpoint_of(input).node;
+        if (first) handles_.at(handle) = handles_.at(first);
+        if (!first) first = handle;
+      }
+    }
+    for (const auto& [handle, place] : handles_) variable_of(*handle).cell()->move_to(place);
+  }
+
+  static const Variable& variable_of(const Node& handle) { return handle.attr<VariablesRef>("variables")->front(); }
+
+  Device place_of(const Node& node) const {
+    if (const auto handle = handles_.find(&node); handle != handles_.end()) return handle->second;
+    for (const Tensor& input : node.inputs())
+      if (input.dtype() == DType::resource) return handles_.at(endpoint_of(input).node);
+    if (is_device_copy(node)) return node.place;
+    if (const std::optional<Device> asked = asked_for(node)) return *asked;
+    return node.inputs().empty() ? node.place : place_of_inputs(node);
+  }
+
+  /// Beside tensors on an accelerator those on the host are moved.
+  Device place_of_inputs(const Node& node) const {
+    const auto is_elsewhere = [&](std::size_t i) { return !rewrite_.of(node.input(i)).device().is_cpu(); };
+    for (const bool shapes_too : {false, true})
+      for (std::size_t i = 0; i < node.inputs().size(); ++i)
+        if (is_elsewhere(i) && (shapes_too || !reads_shape_only(node.op(), i)))
+          return rewrite_.of(node.input(i)).device();
+    return cpu();
+  }
+
+  /// The device that the program asked for; nothing where it did not name any.
+  std::optional<Device> asked_for(const Node& node) const {
+    if (node.device.empty()) return std::nullopt;
+    for (const Device& device : devices())
+      if (is_device_asked_for(node.device, full_name(device)))
+        return node.device.find("/device:") == std::string::npos ? std::nullopt : std::optional(device);
+    if (options_.soft) return cpu();
+    InvalidArgumentError error(join("Cannot assign a device for operation '", node.name(),
+                                    "': Could not satisfy explicit device specification '", node.device,
+                                    "' because no devices matching that specification are registered in this process; "
+                                    "available devices: ",
+                                    names_of_devices()));
+    error.locate({}, node.where());
+    throw error;
+  }
+
+  static bool is_device_copy(const Node& node) {
+    static const Op* const op = find_op("DeviceCopy");
+    return &node.op() == op;
+  }
+
+  /// Constants are moved now; a copy to a device is made by what joins the devices.
+  Tensors placed(const Node& node, Device place) {
+    static const Op& identity_op = *find_op("Identity");
+    if (&node.op() == &const_op) {
+      const Tensor value = node.attr<Tensor>("value").to(place);
+      const Attrs attrs{{"dtype", value.dtype()}, {"value", value}};
+      return rewrite_.add(const_op, {}, attrs, {value.spec()}, node).outputs();
+    }
+    if (is_device_copy(node))
+      return rewrite_.add(identity_op, rewrite_.inputs_of(node), {}, {node.output().spec()}, node).outputs();
+    return rewrite_.copy_of(node, rewrite_.inputs_of(node)).outputs();
+  }
+
+  const PlanGraph& plan_;
+  const Placement& options_;
+  Rewrite rewrite_;
+  std::unordered_map<const Node*, Device> handles_;
+};
+
+}  // namespace
+
+PlanGraph place(const PlanGraph& plan, const Placement& options) { return Placer(plan, options).run(); }
+
+}  // namespace tapestry::detail

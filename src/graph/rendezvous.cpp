@@ -1,0 +1,45 @@
+#include "graph/rendezvous.hpp"
+
+#include <utility>
+
+namespace tapestry::detail {
+
+void Rendezvous::reset() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, tensor] : sent_) tensor = Tensor();
+  aborted_ = false;
+}
+
+void Rendezvous::send(std::string_view key, const Tensor& tensor) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = sent_.find(key);
+    if (found == sent_.end()) {
+      sent_.emplace(key, tensor);
+    } else {
+      found->second = tensor;
+    }
+  }
+  changed_.notify_all();
+}
+
+Tensor Rendezvous::receive(std::string_view key) {
+  std::unique_lock lock(mutex_);
+  auto found = sent_.end();
+  changed_.wait(lock, [&] {
+    found = sent_.find(key);
+    return aborted_ || (found != sent_.end() && found->second);
+  });
+  if (aborted_) throw RendezvousAborted();
+  return std::exchange(found->second, Tensor());
+}
+
+void Rendezvous::abort() {
+  {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace tapestry::detail
