@@ -84,7 +84,7 @@ TEST_CASE("explain: the graph after each stage") {
 }
 
 TEST_CASE("explain: a pass that is disabled is missing, and without optimisation all are") {
-  Network network({.disabled_passes = {"fuse"}});
+  Network network({.disabled_passes = {"fuse", "epilogue"}});
   const Explanation explanation = network.session.explain(network.y, network.feeds());
   CHECK(explanation.stages.back().name == "prune");
   CHECK(types_of(explanation.stages.back().graph).contains("Tanh"));
