@@ -11,6 +11,7 @@
 
 #include "io/crc32c.hpp"
 #include "io/graph_def.hpp"
+#include "io/run_metadata.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
@@ -183,7 +184,8 @@ TEST_CASE("an event file: name, version, scalars, texts, metadata") {
   CHECK(name.starts_with("events.out.tfevents."));
   writer.add_scalar("loss", 0.5, 3);
   writer.add_text("note", "**bold**", 4);
-  writer.add_run_metadata(std::string("\x0a\x00", 2), "step 3", 3);
+  const RunMetadata metadata;
+  writer.add_run_metadata(metadata, "step 3", 3);
   CHECK(events_in(writer.path()).size() == 1);
   writer.flush();
   const std::vector<Event> events = events_in(writer.path());
@@ -196,7 +198,7 @@ TEST_CASE("an event file: name, version, scalars, texts, metadata") {
   CHECK(events[2].values.at(0).text == "**bold**");
   CHECK(events[2].values.at(0).text_plugin == "text");
   CHECK(events[3].metadata_tag == "step 3");
-  CHECK(events[3].metadata == std::string("\x0a\x00", 2));
+  CHECK(events[3].metadata == io::encode(metadata));
   writer.close();
   CHECK_THROWS_AS(writer.add_scalar("loss", 0.4, 4), FailedPreconditionError);
   writer.close();

@@ -51,7 +51,7 @@ class Planned {
     for (std::size_t i = 0; i < found.size(); ++i) CHECK(same_bits(found[i], expected_[i]));
   }
 
-  Tensors run() const { return detail::Executable(plan, values_, nullptr).run(values_); }
+  Tensors run() const { return detail::Executable(plan).run(values_); }
 
   /// The types of the operations, without placeholders and constants.
   Types types() const {
@@ -340,6 +340,84 @@ TEST_CASE("fuse: every elementwise op of the table, in two types and on broadcas
       CAPTURE(op->name);
       CHECK(covered.contains(op->name));
     }
+}
+
+namespace {
+
+Tensor floats(const Shape& shape, unsigned seed, DType dtype = float32) {
+  return numbers(shape, -2, 2, seed).cast(dtype);
+}
+
+/// The types that the fusing passes leave of a product and what follows it.
+Types joined(const Tensor& a, const Tensor& b, const Tensor& c,
+             const std::function<Arguments(const Tensor& product, const Tensor& c)>& f,
+             const MatMulOptions& options = {}) {
+  Planned graph({a, b, c}, [&](const Arguments& x) { return f(matmul(x[0], x[1], options), x[2]); });
+  graph.apply({"fuse", "epilogue"});
+  return graph.types();
+}
+
+}  // namespace
+
+TEST_CASE("epilogue: bias and activation run on the blocks of the product") {
+  struct Case {
+    std::int64_t m, k, n;
+  };
+  // Tiny kernels, one block, many blocks with a rest, vectors, an outer product, nothing to add up.
+  for (const Case& sizes :
+       {Case{600, 4, 8}, Case{5000, 2, 4}, Case{70, 40, 60}, Case{333, 170, 215}, Case{1500, 40, 1100},
+        Case{1, 300, 20000}, Case{20000, 300, 1}, Case{64, 1, 100}, Case{70, 0, 60}}) {
+    for (const DType dtype : {float32, float64}) {
+      const std::int64_t m = sizes.m, k = sizes.k, n = sizes.n;
+      CAPTURE(m);
+      CAPTURE(k);
+      CAPTURE(n);
+      const Tensor a = floats({m, k}, 1, dtype), b = floats({k, n}, 2, dtype);
+      const auto layer = [](const Tensor& product, const Tensor& c) { return Arguments{relu(product + c)}; };
+      for (const Shape& shape : {Shape{n}, Shape{m, 1}, Shape{m, n}, Shape{}})
+        CHECK(joined(a, b, floats(shape, 3, dtype), layer) == Types{"_FusedMatMul"});
+      CHECK(joined(a, b, floats({n}, 3, dtype), [](const Tensor& product, const Tensor& c) {
+              return Arguments{product + c};
+            }) == Types{"_FusedMatMul"});
+    }
+  }
+}
+
+TEST_CASE("epilogue: transposed operands, several outputs, the product read twice") {
+  const Tensor a = floats({150, 300}, 1), b = floats({170, 150}, 2), c = floats({300, 170}, 3);
+  CHECK(joined(a, b, c, [](const Tensor& product, const Tensor& z) { return Arguments{tanh(product) * z}; },
+               {.transpose_a = true, .transpose_b = true}) == Types{"_FusedMatMul"});
+  const Tensor x = floats({300, 150}, 1), y = floats({150, 170}, 2);
+  CHECK(joined(x, y, c, [](const Tensor& product, const Tensor& z) {
+          const Tensor s = sigmoid(product);
+          return Arguments{s, s * z, less(s, z)};
+        }) == Types{"_FusedMatMul"});
+  CHECK(joined(x, y, c, [](const Tensor& product, const Tensor&) { return Arguments{product * product}; }) ==
+        Types{"_FusedMatMul"});
+}
+
+TEST_CASE("epilogue: what needs the product itself, or another shape of it, keeps it") {
+  const Tensor a = floats({80, 20}, 1), b = floats({20, 90}, 2), c = floats({80, 90}, 3);
+  const auto sum = [](const Tensor& product, const Tensor& z) { return Arguments{product + z}; };
+  CHECK(joined(floats({8, 20}, 1), b, floats({8, 90}, 3), sum) == Types{"AddV2", "MatMul"});  // small
+  CHECK(joined(a, floats({20, 1}, 4), c, sum) == Types{"AddV2", "MatMul"});
+  CHECK(joined(whole_numbers({80, 4}, -5, 5, 1), whole_numbers({4, 90}, -5, 5, 2), whole_numbers({90}, -5, 5, 3),
+               sum) == Types{"AddV2", "MatMul"});
+  CHECK(joined(a, b, c, [](const Tensor& product, const Tensor& z) {
+          return Arguments{product + z, product};
+        }) == Types{"AddV2", "MatMul"});
+  CHECK(joined(a, b, c, [](const Tensor& product, const Tensor& z) {
+          return Arguments{product + z, reduce_sum(product)};
+        }) == Types{"AddV2", "MatMul", "Sum"});
+  CHECK(joined(a, b, c, [](const Tensor& product, const Tensor& z) {
+          return Arguments{exp(product * z), product - z};
+        }) == Types{"MatMul", "Sub", "_Fused"});
+  // Of two products that are read together, one comes first.
+  Planned both({a, b, c}, [](const Arguments& x) {
+    return Arguments{tanh(matmul(x[0], x[1]) + matmul(2.0 * x[0], x[1]) + x[2])};
+  });
+  both.apply({"fuse", "epilogue"});
+  CHECK(both.types() == Types{"MatMul", "Mul", "_FusedMatMul"});
 }
 
 TEST_CASE("each pass can be left out, and no result changes") {

@@ -83,6 +83,10 @@ void ToyBackend::ternary(Ternary f, const Tensor& a, const Tensor& b, const Tens
   CpuBackend::ternary(f, a, b, c, y);
 }
 // One op at a time, as on a device that knows no programs.
+void ToyBackend::gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
+                              std::span<const Tensor> others, std::span<const Tensor> outputs) {
+  Backend::gemm_program(fused, a, b, program, others, outputs);
+}
 void ToyBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   Backend::program(program, inputs, outputs);
 }

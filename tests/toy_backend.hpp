@@ -26,6 +26,8 @@ class ToyBackend final : public host::CpuBackend {
   void unary(Unary f, const Tensor& x, double alpha, const Tensor& y) override;
   void binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) override;
   void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) override;
+  void gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
+                    std::span<const Tensor> others, std::span<const Tensor> outputs) override;
   void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override;
   void reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) override;
   void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) override;

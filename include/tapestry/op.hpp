@@ -165,8 +165,10 @@ struct Op {
   /// work when sizes are unknown.
   std::function<Specs(const Call&)> infer = {};
   Forward forward = {};
-  /// Instead of `forward`, for an op whose output shares its input's memory.
+  /// Instead of `forward`, for an op whose output shares its input's memory. It may look at shapes and strides only: in
+  /// a plan it is called once, before there is memory.
   std::function<Tensor(const Call&, const Spec&)> view = {};
+  bool view_copies = false;  ///< `view` copies an input that is not contiguous; a plan does that beforehand
   /// Instead of `forward`, for ops from outside the library: computes on the host. The inputs are contiguous; the
   /// outputs are written through `call.output_data<T>(i)`.
   std::function<void(const Call&)> cpu = {};

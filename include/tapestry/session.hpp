@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -10,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "tapestry/graph.hpp"
+#include "tapestry/plan.hpp"
 
 namespace tapestry {
 
@@ -102,8 +104,17 @@ class TAPESTRY_API Session {
   template <class T>
   auto run(const T& fetches, const Feeds& feeds = {}, Where where = Where::here());
   std::vector<Tensor> run(std::initializer_list<Fetch> fetches, const Feeds& feeds = {}, Where where = Where::here()) {
-    return run_all(std::vector<Fetch>(fetches), feeds, where);
+    return run_all(std::vector<Fetch>(fetches), feeds, {}, nullptr, where);
   }
+  /// The same, and tells what was run and, if the options ask for it, when.
+  template <class T>
+  auto run(const T& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata,
+           Where where = Where::here());
+
+  /// What `run` would do for these fetches and feeds: the graph after each stage on its way to a plan, and the plan.
+  /// Computes nothing but what does not depend on the feeds.
+  template <class T>
+  Explanation explain(const T& fetches, const Feeds& feeds = {}, Where where = Where::here());
 
   /// The fetches as a function of the values of some tensors, with the least work per call.
   class Callable;
@@ -113,6 +124,9 @@ class TAPESTRY_API Session {
                          Where where = Where::here());
   Callable make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds = {},
                          Where where = Where::here());
+  /// The targets are run for their effect and give no result.
+  Callable make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
+                         const std::vector<Operation>& targets, Where where = Where::here());
 
   /// While the scope lives, `Tensor::eval` and `Operation::run` of this thread use this session.
   class Scope;
@@ -122,7 +136,9 @@ class TAPESTRY_API Session {
   Graph graph() const;
 
   /// For the templates.
-  std::vector<Tensor> run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) const;
+  std::vector<Tensor> run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, const RunOptions& options,
+                              RunMetadata* metadata, Where where) const;
+  Explanation explain_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) const;
 
  private:
   std::shared_ptr<SessionState> state_;
@@ -143,15 +159,15 @@ class TAPESTRY_API Session::Callable {
  public:
   /// The values of the feeds, in their order.
   template <class... Values>
-  std::vector<Tensor> operator()(const Values&... values) const {
-    return call({Init(values)...});
+  Tensors operator()(const Values&... values) const {
+    return call(std::array<Init, sizeof...(Values)>{Init(values)...});
   }
-  std::vector<Tensor> call(const std::vector<Init>& values) const;
+  Tensors call(std::span<const Init> values) const;
 
  private:
   friend class Session;
   Callable(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
-           Where where);
+           const std::vector<Operation>& targets, Where where);
   struct State;
   std::shared_ptr<State> state_;
 };
@@ -244,11 +260,23 @@ struct Structure<std::pair<A, B>> {
 
 template <class T>
 auto Session::run(const T& fetches, const Feeds& feeds, Where where) {
+  return run(fetches, feeds, {}, nullptr, where);
+}
+
+template <class T>
+auto Session::run(const T& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata, Where where) {
   std::vector<Fetch> flat;
   detail::Structure<T>::collect(fetches, flat);
-  const std::vector<Tensor> values = run_all(flat, feeds, where);
+  const std::vector<Tensor> values = run_all(flat, feeds, options, metadata, where);
   std::size_t next = 0;
   return detail::Structure<T>::fill(fetches, values, next);
+}
+
+template <class T>
+Explanation Session::explain(const T& fetches, const Feeds& feeds, Where where) {
+  std::vector<Fetch> flat;
+  detail::Structure<T>::collect(fetches, flat);
+  return explain_all(flat, feeds, where);
 }
 
 template <Fetchable T>

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "tapestry/graph.hpp"
+#include "tapestry/plan.hpp"
 
 namespace tapestry::summary {
 
@@ -37,8 +37,9 @@ class TAPESTRY_API FileWriter {
   void add_image(std::string_view tag, std::span<const std::byte> png, std::int64_t step, Where where = Where::here());
   /// A text in Markdown.
   void add_text(std::string_view tag, std::string_view text, std::int64_t step, Where where = Where::here());
-  /// The bytes of a RunMetadata, under a tag that the file has only once.
-  void add_run_metadata(std::string_view bytes, std::string_view tag, std::int64_t step = 0,
+  /// What a run has done, under a tag that the file has only once: TensorBoard colours the graph by the times and the
+  /// memory of its operations.
+  void add_run_metadata(const RunMetadata& metadata, std::string_view tag, std::int64_t step = 0,
                         Where where = Where::here());
 
   /// Throw ResourceExhaustedError when the disk is full. After `close` adding throws FailedPreconditionError.

@@ -9,6 +9,7 @@
 #include "tapestry/numpy_legacy.hpp"
 #include "tapestry/op.hpp"
 #include "tapestry/ops.hpp"
+#include "tapestry/plan.hpp"
 #include "tapestry/png.hpp"
 #include "tapestry/random.hpp"
 #include "tapestry/session.hpp"

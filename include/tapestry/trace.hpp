@@ -5,6 +5,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -35,7 +36,7 @@ class TAPESTRY_API FlatTrace {
  public:
   FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs, Where where);
 
-  Tensors call(const std::vector<Init>& arguments, Where where) const;
+  Tensors call(std::span<const Init> arguments, Where where) const;
   Graph graph() const;
   const Tensors& inputs() const;
   const Tensors& outputs() const;
@@ -49,7 +50,7 @@ class TAPESTRY_API FlatTrace {
 class TAPESTRY_API FlatTraces {
  public:
   explicit FlatTraces(FlatFunction function);
-  Tensors call(const std::vector<Init>& arguments, Where where) const;
+  Tensors call(std::span<const Init> arguments, Where where) const;
   std::size_t size() const;
 
  private:
@@ -169,7 +170,7 @@ class Traced {
 
   template <class... Arguments>
   Result operator()(const Arguments&... arguments) const {
-    return detail::Unflatten<Result>::from(trace_.call({Init(arguments)...}, {}));
+    return detail::Unflatten<Result>::from(trace_.call(std::array<Init, sizeof...(Arguments)>{Init(arguments)...}, {}));
   }
   Graph graph() const { return trace_.graph(); }
   /// The placeholders, and what the function returned, in order.
@@ -197,7 +198,8 @@ class Function {
   explicit Function(detail::FlatTraces traces) : traces_(std::move(traces)) {}
   template <class... Arguments>
   Result operator()(const Arguments&... arguments) const {
-    return detail::Unflatten<Result>::from(traces_.call({Init(arguments)...}, {}));
+    return detail::Unflatten<Result>::from(
+        traces_.call(std::array<Init, sizeof...(Arguments)>{Init(arguments)...}, {}));
   }
   /// Number of traces made.
   std::size_t trace_count() const { return traces_.size(); }

@@ -29,7 +29,8 @@ Tensor fitting(const Variable::Cell& cell, const In& value, std::string_view wha
 }
 
 /// Opens the cells' values for writing, each inside the other, so that none is read until `change` has run.
-void modify_all(std::span<const Variable> variables, Tensors& opened, const std::function<void()>& change) {
+template <class Change>
+void modify_all(std::span<const Variable> variables, SmallVector<Tensor, 4>& opened, const Change& change) {
   if (variables.empty()) return change();
   variables.front().cell()->modify([&](const Tensor& value) {
     opened.push_back(value);
@@ -49,20 +50,15 @@ void Variable::Cell::throw_uninitialized() const {
   throw FailedPreconditionError(detail::join("Attempting to use uninitialized value ", name));
 }
 
-void Variable::Cell::modify(const std::function<void(const Tensor&)>& change) {
-  const std::lock_guard lock(mutex_);
+/// The value on memory of its own, as a tensor with an id of its own.
+Tensor Variable::Cell::to_be_changed() const {
   if (!value_) throw_uninitialized();
   const bool shared =
       value_.impl().references.is_shared() || value_.impl().storage->references.is_shared() || !value_.is_contiguous();
-  Tensor next;
-  if (shared) {
-    next = detail::make_tensor(value_.dtype(), value_.shape(), value_.device());
-    backend_of(value_.device()).copy(value_, next);
-  } else {
-    next = detail::make_view(value_, value_.shape(), value_.strides());
-  }
-  change(next);
-  value_ = std::move(next);
+  if (!shared) return detail::make_view(value_, value_.shape(), value_.strides());
+  Tensor copy = detail::make_tensor(value_.dtype(), value_.shape(), value_.device());
+  backend_of(value_.device()).copy(value_, copy);
+  return copy;
 }
 
 void Variable::Cell::move_to(Device place) {
@@ -78,7 +74,7 @@ void Variable::Cell::copy_from(const Tensor& value) {
 
 void update_in_place(Update formula, std::span<const double> numbers, const Tensor& gradient,
                      std::span<const Variable> variable_and_slots) {
-  Tensors opened;
+  SmallVector<Tensor, 4> opened;
   modify_all(variable_and_slots, opened, [&] {
     const std::span<const Tensor> slots(opened.begin() + 1, opened.end());
     backend_of(gradient.device()).update(formula, numbers, gradient, slots, opened[0]);

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <functional>
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "core/make_tensor.hpp"
 #include "tapestry/variable.hpp"
@@ -42,9 +42,16 @@ struct Variable::Cell {
 
   /// Lets `change` write the elements in place, on memory that nobody else reads: a value that is still held elsewhere
   /// is copied first. The value becomes a new tensor, with an id of its own.
-  void modify(const std::function<void(const Tensor&)>& change);
+  template <class Change>
+  void modify(const Change& change) {
+    const std::lock_guard lock(mutex_);
+    Tensor next = to_be_changed();
+    change(std::as_const(next));
+    value_ = std::move(next);
+  }
 
  private:
+  Tensor to_be_changed() const;
   [[noreturn]] void throw_uninitialized() const;
 
   mutable std::mutex mutex_;

@@ -83,6 +83,15 @@ class Backend : public detail::Allocator {
   /// y = op(a) op(b), op = transpose where asked; a and b have y's batch dimensions, or broadcast to them by stride 0.
   /// The last two dimensions are the matrices. Float types use BLAS, others a plain loop (not for bool).
   virtual void gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) = 0;
+  /// The product of two matrices as the input number `product` of a program: outputs = program(..., op(a) op(b), ...).
+  /// `others` are the program's other inputs in their order. The product is written to the output number `into`, which
+  /// is like it, and read from there: the program writes that output only when it has read the product. Float types.
+  struct FusedProduct {
+    bool transpose_a, transpose_b;
+    std::size_t product, into;
+  };
+  virtual void gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
+                            std::span<const Tensor> others, std::span<const Tensor> outputs);
   /// Inputs and outputs as TensorFlow's ops of these names, batched over the leading axes; float types.
   /// cholesky(a) -> l; solve(a, b) -> x; inverse(a) -> x; svd(a) -> s, u, v (thin; a = u s v^T);
   /// triangular_solve(l, b) -> x with l lower triangular (adjoint: l^T x = b).

@@ -81,4 +81,19 @@ void Backend::program(const Program& program, std::span<const Tensor> inputs, st
   }
 }
 
+ProgramInputs with_product(std::span<const Tensor> others, std::size_t place, const Tensor& product) {
+  ProgramInputs inputs(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(place));
+  inputs.push_back(product);
+  for (const Tensor& other : others.subspan(place)) inputs.push_back(other);
+  return inputs;
+}
+
+void Backend::gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
+                           std::span<const Tensor> others, std::span<const Tensor> outputs) {
+  const Tensor& product = outputs[fused.into];
+  gemm(a, b, fused.transpose_a, fused.transpose_b, product);
+  const ProgramInputs inputs = with_product(others, fused.product, product);
+  this->program(program, {inputs.data(), inputs.size()}, outputs);
+}
+
 }  // namespace tapestry

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -59,6 +60,10 @@ struct Program {
   int operands() const { return inputs + outputs + registers; }
   bool is_register(int operand) const { return operand >= inputs + outputs; }
 };
+/// The inputs of a program one of which is a product; the others in their order.
+using ProgramInputs = SmallVector<Tensor, Program::max_operands>;
+ProgramInputs with_product(std::span<const Tensor> others, std::size_t place, const Tensor& product);
+
 /// "y0 = multiply(x0, x1); r0 = tanh(y0)"
 std::string to_string(const Program& program);
 

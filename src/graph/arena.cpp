@@ -1,17 +1,9 @@
 #include "graph/arena.hpp"
 
+#include <algorithm>
 #include <iterator>
 
 namespace tapestry::detail {
-namespace {
-
-constexpr std::size_t alignment = 64;
-
-std::size_t rounded(std::size_t bytes) {
-  return bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
-}
-
-}  // namespace
 
 void ArenaLayout::take(std::map<std::size_t, std::size_t>::iterator block) {
   auto [first, last] = by_size_.equal_range(block->second);
@@ -21,7 +13,7 @@ void ArenaLayout::take(std::map<std::size_t, std::size_t>::iterator block) {
 }
 
 std::size_t ArenaLayout::allocate(std::size_t bytes) {
-  const std::size_t wanted = rounded(bytes);
+  const std::size_t wanted = room_for(bytes);
   const auto fitting = by_size_.lower_bound(wanted);
   if (fitting == by_size_.end()) {
     // A free block at the end grows.
@@ -46,7 +38,7 @@ std::size_t ArenaLayout::allocate(std::size_t bytes) {
 }
 
 void ArenaLayout::release(std::size_t offset, std::size_t bytes) {
-  std::size_t size = rounded(bytes);
+  std::size_t size = room_for(bytes);
   const auto next = free_.find(offset + size);
   if (next != free_.end()) {
     size += next->second;
@@ -63,6 +55,26 @@ void ArenaLayout::release(std::size_t offset, std::size_t bytes) {
   }
   free_.emplace(offset, size);
   by_size_.emplace(size, offset);
+}
+
+std::size_t lay_out(std::span<ArenaBlock> blocks) {
+  std::vector<ArenaBlock*> starting, ending;
+  for (ArenaBlock& block : blocks) {
+    starting.push_back(&block);
+    ending.push_back(&block);
+  }
+  const auto by = [](std::size_t ArenaBlock::*step) {
+    return [step](const ArenaBlock* a, const ArenaBlock* b) { return a->*step < b->*step; };
+  };
+  std::stable_sort(starting.begin(), starting.end(), by(&ArenaBlock::first_step));
+  std::stable_sort(ending.begin(), ending.end(), by(&ArenaBlock::last_step));
+  ArenaLayout layout;
+  auto ended = ending.begin();
+  for (ArenaBlock* block : starting) {
+    for (; (*ended)->last_step < block->first_step; ++ended) layout.release((*ended)->offset, (*ended)->bytes);
+    block->offset = layout.allocate(block->bytes);
+  }
+  return layout.size();
 }
 
 }  // namespace tapestry::detail

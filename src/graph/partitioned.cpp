@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <optional>
 #include <thread>
 
 namespace tapestry::detail {
@@ -55,14 +56,15 @@ class Partitioned::Worker {
 };
 
 struct Partitioned::Part {
-  Part(Partition&& partition, const Tensors& values, Rendezvous& rendezvous)
+  Part(Partition&& partition, Rendezvous& rendezvous)
       : feeds(std::move(partition.feeds)),
         fetches(std::move(partition.fetches)),
-        executable(std::move(partition.plan), values, &rendezvous) {}
+        executable(partition.plan, &rendezvous) {}
 
   std::vector<std::size_t> feeds, fetches;
   Executable executable;
   std::unique_ptr<Worker> worker{};  ///< absent for the part that the caller's thread runs
+  std::optional<RunTimes> times{};   ///< of a run that is measured
 };
 
 namespace {
@@ -75,10 +77,9 @@ Tensors chosen(const Tensors& values, const std::vector<std::size_t>& which) {
 
 }  // namespace
 
-Partitioned::Partitioned(std::vector<Partition> partitions, const Tensors& feeds) {
-  for (Partition& each : partitions) {
-    const Tensors values = chosen(feeds, each.feeds);
-    parts_.push_back(std::make_unique<Part>(std::move(each), values, rendezvous_));
+Partitioned::Partitioned(const PlanGraph& plan) : graph_(plan.graph) {
+  for (Partition& each : partition(plan)) {
+    parts_.push_back(std::make_unique<Part>(std::move(each), rendezvous_));
     fetches_ += parts_.back()->fetches.size();
     if (parts_.size() > 1) parts_.back()->worker = std::make_unique<Worker>();
   }
@@ -86,10 +87,15 @@ Partitioned::Partitioned(std::vector<Partition> partitions, const Tensors& feeds
 
 Partitioned::~Partitioned() = default;
 
-Tensors Partitioned::run(const Tensors& feeds) {
-  if (parts_.size() == 1) return parts_[0]->executable.run(feeds);
+Tensors Partitioned::run(const Tensors& feeds, RunTimes* times) {
+  if (parts_.size() == 1) return parts_[0]->executable.run(feeds, times);
   const std::lock_guard lock(running_);
   rendezvous_.reset();
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    Part& part = *parts_[i];
+    part.times.reset();
+    if (times) part.times.emplace(times->begin, static_cast<int>(i));
+  }
   Tensors results(fetches_);
   for (const std::unique_ptr<Part>& part : parts_)
     if (part->worker) part->worker->start([&] { run_part(*part, feeds, results); });
@@ -97,12 +103,31 @@ Tensors Partitioned::run(const Tensors& feeds) {
   for (const std::unique_ptr<Part>& part : parts_)
     if (part->worker) part->worker->wait();
   if (const std::exception_ptr error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
+  if (times)
+    for (const std::unique_ptr<Part>& part : parts_)
+      times->steps.insert(times->steps.end(), part->times->steps.begin(), part->times->steps.end());
   return results;
+}
+
+ExecutionPlan Partitioned::description() const {
+  ExecutionPlan whole;
+  for (const std::unique_ptr<Part>& part : parts_) {
+    ExecutionPlan plan = part->executable.description();
+    for (ExecutionPlan::Place& place : plan.places) {
+      place.first_step += whole.steps.size();
+      place.last_step += whole.steps.size();
+    }
+    const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+    append(whole.steps, plan.steps);
+    append(whole.places, plan.places);
+    append(whole.arenas, plan.arenas);
+  }
+  return whole;
 }
 
 void Partitioned::run_part(Part& part, const Tensors& feeds, Tensors& results) {
   try {
-    const Tensors values = part.executable.run(chosen(feeds, part.feeds));
+    const Tensors values = part.executable.run(chosen(feeds, part.feeds), part.times ? &*part.times : nullptr);
     for (std::size_t i = 0; i < values.size(); ++i) results[part.fetches[i]] = values[i];
   } catch (...) {
     {

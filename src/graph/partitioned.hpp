@@ -13,20 +13,27 @@ namespace tapestry::detail {
 /// A plan as it runs: one part for each device, side by side, each on a thread of its own.
 class Partitioned {
  public:
-  /// The feeds are those of the first run, which must have the shapes of all later ones.
-  Partitioned(std::vector<Partition> partitions, const Tensors& feeds);
+  explicit Partitioned(const PlanGraph& plan);
   ~Partitioned();
   Partitioned(const Partitioned&) = delete;
   Partitioned& operator=(const Partitioned&) = delete;
 
   /// Computes the fetches. One run at a time; others wait. When a part fails, its error is thrown when all have ended.
-  Tensors run(const Tensors& feeds);
+  /// If asked to, measures the steps.
+  Tensors run(const Tensors& feeds, RunTimes* times = nullptr);
+
+  /// What is run, as one graph.
+  const Graph& graph() const { return graph_; }
+  /// The steps of all parts, and the places of their tensors.
+  ExecutionPlan description() const;
 
  private:
   struct Part;
   class Worker;
 
   void run_part(Part& part, const Tensors& feeds, Tensors& results);
+
+  Graph graph_;
 
   Rendezvous rendezvous_;
   std::vector<std::unique_ptr<Part>> parts_;

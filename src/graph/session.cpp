@@ -1,10 +1,13 @@
 #include "tapestry/session.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <utility>
 
 #include "core/make_tensor.hpp"
+#include "graph/explain.hpp"
 #include "graph/partitioned.hpp"
 #include "graph/state_ops.hpp"
 
@@ -60,6 +63,11 @@ Tensor fed_value(const Tensor& key, const Init& value, Where where) {
   return value.tensor(wanted, where);
 }
 
+std::int64_t microseconds_now() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
 }  // namespace
 
 Fetch::Fetch(const Variable& variable) : cell_(variable.cell()), kind_(Kind::variable) {}
@@ -70,8 +78,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   const Graph& graph() const { return graph_; }
   void close() {
-    const std::lock_guard lock(mutex_);
     closed_ = true;
+    const std::lock_guard lock(mutex_);
     plans_.clear();
   }
 
@@ -90,13 +98,18 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   };
 
   /// Throws for what cannot be fetched or fed.
-  Prepared prepare(const std::vector<Fetch>& fetches, const Tensors& keys) const {
+  Prepared prepare(const std::vector<Fetch>& fetches, const std::vector<Operation>& targets,
+                   const Tensors& keys) const {
     const std::shared_ptr<GraphState>& graph = graph_.state();
     const std::lock_guard lock(graph->mutex());
-    require_usable();
-    if (fetches.empty()) throw InvalidArgumentError("Must specify at least one target to fetch or execute.");
+    require_open();
+    if (graph->size() == 0)
+      throw FailedPreconditionError("The Session graph is empty.  Add operations to the graph before calling run().");
+    if (fetches.empty() && targets.empty())
+      throw InvalidArgumentError("Must specify at least one target to fetch or execute.");
     Prepared run{.request = {.fetches = {}, .operations = {}, .feeds = keys, .fed = {}}, .results = {}};
     for (const Fetch& fetch : fetches) run.results.push_back(resolve(fetch, run.request));
+    for (const Operation& target : targets) resolve(target, run.request);
     for (const Tensor& fetch : run.request.fetches) run.key.push_back(fetch.id());
     run.key.push_back(-1);
     for (const detail::Node* node : run.request.operations) run.key.push_back(static_cast<std::int64_t>(node->index));
@@ -105,13 +118,12 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return run;
   }
 
-  std::vector<Tensor> run(Prepared& prepared, const Tensors& values) {
-    require_usable();
-    Tensors fetched;
+  Tensors run(Prepared& prepared, const Tensors& values, const RunOptions& options = {},
+              RunMetadata* metadata = nullptr) {
+    require_open();
+    Tensors fetched, results;
     if (!prepared.request.fetches.empty() || !prepared.request.operations.empty())
-      fetched = plan_for(prepared, values).run(values);
-    std::vector<Tensor> results;
-    results.reserve(prepared.results.size());
+      fetched = run_plan(plan_for(prepared, values), values, options, metadata);
     for (const Prepared::Result& each : prepared.results) {
       using From = Prepared::Result::From;
       results.push_back(each.from == From::fetch  ? fetched[each.index]
@@ -121,19 +133,23 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return results;
   }
 
-  std::vector<Tensor> run(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) {
+  Tensors run(const std::vector<Fetch>& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata,
+              Where where) {
     try {
-      require_usable();
-      Tensors keys, values;
-      for (const Feed& feed : feeds) {
-        const Tensor key = feed_key(feed.key, where);
-        if (std::any_of(keys.begin(), keys.end(), [&](const Tensor& other) { return other.is(key); }))
-          throw InvalidArgumentError(detail::join("Endpoint \"", key.name(), "\" fed more than once."));
-        keys.push_back(key);
-        values.push_back(fed_value(key, feed.value, where));
-      }
-      Prepared prepared = prepare(fetches, keys);
-      return run(prepared, values);
+      auto [prepared, values] = prepare(fetches, feeds, where);
+      return run(prepared, values, options, metadata);
+    } catch (Error& error) {
+      error.locate({}, where);
+      throw;
+    }
+  }
+
+  Explanation explain(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) {
+    try {
+      auto [prepared, values] = prepare(fetches, feeds, where);
+      for (const Tensor& value : values) prepared.request.fed.push_back(value.spec());
+      const std::lock_guard lock(graph_.state()->mutex());
+      return detail::explain(*graph_.state(), prepared.request, options_);
     } catch (Error& error) {
       error.locate({}, where);
       throw;
@@ -149,13 +165,31 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   }
 
  private:
-  void require_usable() const {
-    {
-      const std::lock_guard lock(mutex_);
-      if (closed_) throw FailedPreconditionError("Attempted to use a closed Session.");
+  void require_open() const {
+    if (closed_) throw FailedPreconditionError("Attempted to use a closed Session.");
+  }
+
+  std::pair<Prepared, Tensors> prepare(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) const {
+    require_open();
+    Tensors keys, values;
+    for (const Feed& feed : feeds) {
+      const Tensor key = feed_key(feed.key, where);
+      if (std::any_of(keys.begin(), keys.end(), [&](const Tensor& other) { return other.is(key); }))
+        throw InvalidArgumentError(detail::join("Endpoint \"", key.name(), "\" fed more than once."));
+      keys.push_back(key);
+      values.push_back(fed_value(key, feed.value, where));
     }
-    if (graph_.state()->size() == 0)
-      throw FailedPreconditionError("The Session graph is empty.  Add operations to the graph before calling run().");
+    return {prepare(fetches, {}, keys), values};
+  }
+
+  static Tensors run_plan(Partitioned& plan, const Tensors& values, const RunOptions& options, RunMetadata* metadata) {
+    if (!metadata) return plan.run(values);
+    *metadata = {.graph = plan.graph(), .plan = plan.description(), .times = {}, .start = microseconds_now()};
+    if (options.trace_level == TraceLevel::none) return plan.run(values);
+    detail::RunTimes times;
+    Tensors results = plan.run(values, &times);
+    metadata->times = std::move(times.steps);
+    return results;
   }
 
   void require_own(const Tensor& tensor, std::string_view before) const {
@@ -226,10 +260,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     std::shared_ptr<Partitioned>& plan = plans_[key];
     if (!plan) {
       try {
-        detail::PlanGraph planned = detail::specialize(*graph_.state(), prepared.request);
-        planned = detail::place(planned, {.soft = options_.allow_soft_placement, .log = options_.log_device_placement});
-        if (options_.optimize) planned = detail::optimize(std::move(planned), options_.disabled_passes);
-        plan = std::make_shared<Partitioned>(detail::partition(planned), values);
+        plan = std::make_shared<Partitioned>(detail::plan_graph(*graph_.state(), prepared.request, options_));
       } catch (...) {
         plans_.erase(key);
         throw;
@@ -241,8 +272,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   Graph graph_;
   SessionOptions options_;
+  std::atomic<bool> closed_ = false;
   mutable std::mutex mutex_;
-  bool closed_ = false;
   std::map<std::vector<std::int64_t>, std::shared_ptr<Partitioned>> plans_;
 };
 
@@ -258,8 +289,13 @@ Session& Session::operator=(Session&&) noexcept = default;
 void Session::close() { state_->close(); }
 Graph Session::graph() const { return state_->graph(); }
 
-std::vector<Tensor> Session::run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) const {
-  return state_->run(fetches, feeds, where);
+std::vector<Tensor> Session::run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, const RunOptions& options,
+                                     RunMetadata* metadata, Where where) const {
+  return state_->run(fetches, feeds, options, metadata, where);
+}
+
+Explanation Session::explain_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) const {
+  return state_->explain(fetches, feeds, where);
 }
 
 struct Session::Callable::State {
@@ -268,30 +304,34 @@ struct Session::Callable::State {
   Where where;
   std::mutex mutex{};
   SessionState::Prepared prepared{};
+  Tensors values{};  ///< of the feeds, during a call
 };
 
 Session::Callable::Callable(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches,
-                            const std::vector<Tensor>& feeds, Where where)
+                            const std::vector<Tensor>& feeds, const std::vector<Operation>& targets, Where where)
     : state_(new State{.session = std::move(session), .keys = {}, .where = where}) {
   try {
     for (const Tensor& feed : feeds) state_->keys.push_back(state_->session->feed_key(feed, where));
-    state_->prepared = state_->session->prepare(fetches, state_->keys);
+    state_->prepared = state_->session->prepare(fetches, targets, state_->keys);
   } catch (Error& error) {
     error.locate({}, where);
     throw;
   }
 }
 
-std::vector<Tensor> Session::Callable::call(const std::vector<Init>& values) const {
+Tensors Session::Callable::call(std::span<const Init> values) const {
+  const std::lock_guard lock(state_->mutex);
+  Tensors& fed = state_->values;
   try {
     if (values.size() != state_->keys.size())
       throw InvalidArgumentError(
           detail::join("The callable takes ", state_->keys.size(), " values, not ", values.size()));
-    Tensors fed;
     for (std::size_t i = 0; i < values.size(); ++i) fed.push_back(fed_value(state_->keys[i], values[i], state_->where));
-    const std::lock_guard lock(state_->mutex);
-    return state_->session->run(state_->prepared, fed);
+    Tensors results = state_->session->run(state_->prepared, fed);
+    fed.clear();
+    return results;
   } catch (Error& error) {
+    fed.clear();
     error.locate({}, state_->where);
     throw;
   }
@@ -299,7 +339,12 @@ std::vector<Tensor> Session::Callable::call(const std::vector<Init>& values) con
 
 Session::Callable Session::make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
                                          Where where) {
-  return Callable(state_, fetches, feeds, where);
+  return make_callable(fetches, feeds, {}, where);
+}
+
+Session::Callable Session::make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
+                                         const std::vector<Operation>& targets, Where where) {
+  return Callable(state_, fetches, feeds, targets, where);
 }
 
 // ---- The default session --------------------------------------------------------------------------------------------------
@@ -313,8 +358,8 @@ std::shared_ptr<SessionState>& default_session() {
 
 std::vector<Tensor> run_by_default(const Graph& graph, const Fetch& fetch, const Feeds& feeds, Where where) {
   const std::shared_ptr<SessionState>& session = default_session();
-  if (session && session->graph().is(graph)) return session->run({fetch}, feeds, where);
-  return Session(graph).run_all({fetch}, feeds, where);
+  if (session && session->graph().is(graph)) return session->run({fetch}, feeds, {}, nullptr, where);
+  return Session(graph).run_all({fetch}, feeds, {}, nullptr, where);
 }
 
 }  // namespace

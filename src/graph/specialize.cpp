@@ -72,15 +72,25 @@ class Specializer {
 
   Tensors copy_outputs(const Node& node, const Tensors& inputs) {
     if (&node.op() == &placeholder_op) node.op().forward(backend_of(cpu()), node);  // throws: it is not fed
+    // Of the graph as requested some types and ranks wait for what is fed.
+    if (std::any_of(inputs.begin(), inputs.end(), is_unknown)) return rewrite_.copy_of(node, inputs).outputs();
     if (const AttrValue* redo = node.attrs().find("redo")) {
       const NameScope inside(node.name() + "/", node.where());
       return (*std::get<Closure>(*redo))(inputs);
     }
     const bool was_unknown = std::any_of(node.inputs().begin(), node.inputs().end(), is_unknown);
-    if (was_unknown) return apply_all(node.op(), inputs, node.numbers, node.attrs(), node.name(), node.where());
+    if (was_unknown)
+      return apply_all(node.op(), with_numbers(node, inputs), node.numbers, node.attrs(), node.name(), node.where());
     Call call(node.op(), inputs, node.attrs(), node.where(), node.name());
     const Specs specs = node.op().infer(call);
     return rewrite_.graph()->add_node(std::move(call), specs).outputs();
+  }
+
+  /// The inputs that are C++ numbers by their values, since they are still to take the type of the others.
+  static Tensors with_numbers(const Node& node, Tensors inputs) {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (i < 32 && (node.numbers >> i & 1) != 0) inputs[i] = endpoint_of(inputs[i]).node->attr<Tensor>("value");
+    return inputs;
   }
 
   const GraphState& from_;

@@ -22,11 +22,7 @@ Specs check_assignment(const Call& call) {
 
 template <Binary f>
 void change(Backend& backend, const Call& call) {
-  Variable::Cell& cell = *variable_of(call).cell();
-  const Tensor before = cell.load();
-  const Tensor after = detail::make_tensor(before.dtype(), before.shape(), before.device());
-  backend.binary(f, before, call.input(1), 0, after);
-  cell.store(after);
+  variable_of(call).cell()->modify([&](const Tensor& value) { backend.binary(f, value, call.input(1), 0, value); });
 }
 
 Op assignment(const char* name, void (*forward)(Backend&, const Call&)) {

@@ -10,14 +10,14 @@
 namespace tapestry::detail {
 namespace {
 
-Tensors tensors_of(const std::vector<Init>& arguments, Where where) {
+Tensors tensors_of(std::span<const Init> arguments, Where where) {
   Tensors list;
   for (const Init& each : arguments) list.push_back(each.tensor({}, where));
   return list;
 }
 
 /// Whether the function itself is to be called: something around it wants to see its ops.
-bool is_watched(const std::vector<Init>& arguments) {
+bool is_watched(std::span<const Init> arguments) {
   return open_sink() || !recorders().empty() || std::any_of(arguments.begin(), arguments.end(), [](const Init& each) {
            return each.is_tensor() && each.tensor().is_symbolic();
          });
@@ -29,7 +29,7 @@ struct FlatTrace::State {
   FlatFunction function;
   Graph graph;
   Tensors inputs, outputs;
-  std::optional<Session::Callable> run;  ///< fetches the outputs, then what changes Variables
+  std::optional<Session::Callable> run;  ///< fetches the outputs, and runs what changes Variables
 };
 
 FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs, Where where)
@@ -51,23 +51,23 @@ FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs
       if (!output) throw InvalidArgumentError("The traced function returned an empty Tensor");
       fetches.emplace_back(output);
     }
-    for (Node* node : state_->graph.state()->must_run()) fetches.emplace_back(operation_of(*node));
-    if (!fetches.empty()) state_->run.emplace(Session(state_->graph).make_callable(fetches, state_->inputs, where));
+    std::vector<Operation> targets;
+    for (Node* node : state_->graph.state()->must_run()) targets.push_back(operation_of(*node));
+    if (!fetches.empty() || !targets.empty())
+      state_->run.emplace(Session(state_->graph).make_callable(fetches, state_->inputs, targets, where));
   } catch (Error& error) {
     error.locate({}, where);
     throw;
   }
 }
 
-Tensors FlatTrace::call(const std::vector<Init>& arguments, Where where) const {
+Tensors FlatTrace::call(std::span<const Init> arguments, Where where) const {
   if (is_watched(arguments)) return state_->function(tensors_of(arguments, where));
   if (arguments.size() != state_->inputs.size())
     throw InvalidArgumentError(
         join("The traced function takes ", state_->inputs.size(), " tensors, not ", arguments.size()), where);
   if (!state_->run) return {};
-  std::vector<Tensor> results = state_->run->call(arguments);
-  results.resize(state_->outputs.size());
-  return results;
+  return state_->run->call(arguments);
 }
 
 Graph FlatTrace::graph() const { return state_->graph; }
@@ -83,7 +83,7 @@ struct FlatTraces::State {
 
 FlatTraces::FlatTraces(FlatFunction function) : state_(std::make_shared<State>(std::move(function))) {}
 
-Tensors FlatTraces::call(const std::vector<Init>& arguments, Where where) const {
+Tensors FlatTraces::call(std::span<const Init> arguments, Where where) const {
   if (is_watched(arguments)) return state_->function(tensors_of(arguments, where));
   std::string signature;
   std::vector<TensorSpec> specs;

@@ -38,8 +38,9 @@ Op update_op(const char* name) {
           .forward =
               [](Backend&, const Call& call) {
                 const std::vector<Variable>& variables = *call.attr<VariablesRef>("variables");
-                const std::vector<double> numbers = call.input(variables.size()).to_vector<double>();
-                update_in_place(formula, numbers, call.inputs().back(), variables);
+                const Tensor numbers = detail::on_host(call.input(variables.size()));
+                const std::span values(numbers.data<double>(), static_cast<std::size_t>(numbers.size()));
+                update_in_place(formula, values, call.inputs().back(), variables);
               },
           .gradient = no_gradient,
           .shape_inputs = (2U << slots_of(formula)) - 1,

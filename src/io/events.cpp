@@ -22,6 +22,7 @@
 #include "io/crc32c.hpp"
 #include "io/graph_export.hpp"
 #include "io/png.hpp"
+#include "io/run_metadata.hpp"
 #include "tapestry/summary.hpp"
 
 namespace tapestry::summary {
@@ -288,7 +289,8 @@ void FileWriter::add_text(std::string_view tag, std::string_view text, std::int6
   });
 }
 
-void FileWriter::add_run_metadata(std::string_view bytes, std::string_view tag, std::int64_t step, Where where) {
+void FileWriter::add_run_metadata(const RunMetadata& metadata, std::string_view tag, std::int64_t step, Where where) {
+  const std::string bytes = io::encode(metadata);
   std::string tagged;
   pbf_writer writer(tagged);
   writer.add_string(1, tag.data(), tag.size());

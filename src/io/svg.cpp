@@ -14,7 +14,7 @@ namespace {
 
 using detail::Node;
 
-constexpr double letter_width = 6.2, height = 26, between_layers = 46, between_nodes = 14, margin = 16;
+constexpr double height = 26, between_layers = 46, between_nodes = 14, margin = 16;
 constexpr std::size_t most_points = 64;  ///< on the way of an edge
 
 /// A node of the graph, or a point where a long edge passes a layer.
@@ -184,12 +184,6 @@ class Layout {
     for (std::size_t i = 0; i < layer.size(); ++i) across[layer[i]] = (pushed[i] + pulled[i]) / 2;
   }
 
-  static std::string escaped(std::string_view text) {
-    std::string result;
-    for (const char c : text) result += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-    return result;
-  }
-
   std::string drawn(const Place& place) const {
     const bool round = place.look.shape != "box";
     return detail::join("<g><title>", escaped(place.node->name()), " (", escaped(place.node->type()),
@@ -235,6 +229,12 @@ class Layout {
 };
 
 }  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) result += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+  return result;
+}
 
 void check_direction(const DrawOptions& options, Where where) {
   if (options.rankdir != "LR" && options.rankdir != "TB")

@@ -78,6 +78,7 @@ TAPESTRY_OP(reshape_op){{
       return {{x.dtype(), reshaped(x.size(), call.attr<Shape>("shape"))}};
     },
     .view = [](const Call& call, const Spec& spec) { return view_as(dense(call.input(0)), spec.shape); },
+    .view_copies = true,
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {reshape_like(g, call.input(0))}; },
     .needs = needs_nothing,
 }};

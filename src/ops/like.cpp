@@ -57,6 +57,7 @@ TAPESTRY_OP(reshape_like_op){{
       return like_second(call);
     },
     .view = [](const Call& call, const Spec& spec) { return view_as(dense(call.input(0)), spec.shape); },
+    .view_copies = true,
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {reshape_like(g, call.input(0)), Tensor()};
     },

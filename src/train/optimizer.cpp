@@ -206,7 +206,7 @@ Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndV
   const auto numbers = [rule = rule_](const Tensors& steps) -> Tensors {
     const auto before = steps[0].item<std::int64_t>();
     const Numbers p = rule->numbers(rule->learning_rate(before), before + 1);
-    return {tensor(std::vector<double>(p))};
+    return {tensor(p)};
   };
   detail::TrainingStep step{.name = name_,
                             .formula = formula_,

@@ -32,6 +32,8 @@ class CpuBackend : public Backend {
   void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) override;
 
   // program.cpp
+  void gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
+                    std::span<const Tensor> others, std::span<const Tensor> outputs) override;
   void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override;
 
   // reduce.cpp

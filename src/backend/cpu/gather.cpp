@@ -4,7 +4,6 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/dense.hpp"
@@ -38,9 +37,22 @@ std::string place_in(const Shape& shape, std::int64_t flat) {
   return "[" + text + "]";
 }
 
-std::vector<std::int64_t> whole_numbers(Backend& backend, const Tensor& indices) {
+/// Whole numbers in memory from the backend's cache, which costs less than the heap.
+class Positions {
+ public:
+  explicit Positions(std::int64_t count) : memory_(detail::make_tensor(DType::int64, {count}, cpu())) {}
+  std::size_t size() const { return static_cast<std::size_t>(memory_.size()); }
+  std::int64_t* begin() { return detail::mutable_data<std::int64_t>(memory_); }
+  std::int64_t& operator[](std::size_t i) { return begin()[i]; }
+  const std::int64_t& operator[](std::size_t i) const { return detail::mutable_data<std::int64_t>(memory_)[i]; }
+
+ private:
+  Tensor memory_;
+};
+
+Positions whole_numbers(Backend& backend, const Tensor& indices) {
   const Tensor plain = dense(backend, indices);
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(plain.size()));
+  Positions numbers(plain.size());
   if (plain.dtype() == DType::int32) {
     std::copy_n(static_cast<const std::int32_t*>(plain.impl().data), plain.size(), numbers.begin());
   } else {
@@ -50,8 +62,8 @@ std::vector<std::int64_t> whole_numbers(Backend& backend, const Tensor& indices)
 }
 
 /// The indices of an axis of that size.
-std::vector<std::int64_t> checked(Backend& backend, const Tensor& indices, std::int64_t size) {
-  std::vector<std::int64_t> numbers = whole_numbers(backend, indices);
+Positions checked(Backend& backend, const Tensor& indices, std::int64_t size) {
+  Positions numbers = whole_numbers(backend, indices);
   for (std::size_t i = 0; i < numbers.size(); ++i)
     if (numbers[i] < 0 || numbers[i] >= size)
       throw InvalidArgumentError(detail::join("indices", place_in(indices.shape(), static_cast<std::int64_t>(i)), " = ",
@@ -60,13 +72,13 @@ std::vector<std::int64_t> checked(Backend& backend, const Tensor& indices, std::
 }
 
 /// The coordinates in the last axis of `indices`, as positions in the leading dimensions of `shape`.
-std::vector<std::int64_t> checked_coordinates(Backend& backend, const Tensor& indices, const Shape& shape,
-                                              std::string_view what) {
-  const std::vector<std::int64_t> numbers = whole_numbers(backend, indices);
+Positions checked_coordinates(Backend& backend, const Tensor& indices, const Shape& shape, std::string_view what) {
+  const Positions numbers = whole_numbers(backend, indices);
   const auto depth = static_cast<std::size_t>(indices.shape().back());
   Shape leading = indices.shape();
   leading.erase(leading.rank() - 1);
-  std::vector<std::int64_t> positions(static_cast<std::size_t>(leading.size()), 0);
+  Positions positions(leading.size());
+  std::fill_n(positions.begin(), leading.size(), 0);
   for (std::size_t i = 0; i < positions.size(); ++i) {
     bool inside = true;
     for (std::size_t d = 0; d < depth; ++d) {
@@ -85,7 +97,7 @@ std::vector<std::int64_t> checked_coordinates(Backend& backend, const Tensor& in
 }
 
 /// y[o, j, :] = x[o, positions[j], :], with slices of `inner` elements; x's axis has `size` elements.
-void gather_slices(const Tensor& x, std::int64_t size, const std::vector<std::int64_t>& positions, const Lines& lines,
+void gather_slices(const Tensor& x, std::int64_t size, const Positions& positions, const Lines& lines,
                    const Tensor& y) {
   const auto count = static_cast<std::int64_t>(positions.size());
   const std::int64_t bytes = lines.inner * static_cast<std::int64_t>(size_of(x.dtype()));
@@ -149,8 +161,8 @@ void for_columns(const Lines& lines, std::int64_t rows, const Body& body) {
 }
 
 /// y = 0, then y[o, positions[j], :] += updates[o, j, :].
-void add_slices(const Tensor& updates, std::int64_t size, const std::vector<std::int64_t>& positions,
-                const Lines& lines, const Tensor& y) {
+void add_slices(const Tensor& updates, std::int64_t size, const Positions& positions, const Lines& lines,
+                const Tensor& y) {
   clear(y);
   const auto count = static_cast<std::int64_t>(positions.size());
   detail::visit_dtype(y.dtype(), [&]<class T>() {

@@ -13,6 +13,7 @@
 #include "backend/cpu/blas.hpp"
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/dense.hpp"
+#include "backend/cpu/parts.hpp"
 #include "backend/cpu/threads.hpp"
 #include "core/make_tensor.hpp"
 
@@ -195,10 +196,14 @@ TinyProduct<T> tiny_product(std::int64_t k, std::int64_t n) {
   }
 }
 
+/// What is done with each block of a product of two matrices as soon as it is there, while it is in the cache.
+using Then = FunctionRef<void(const Part&)>;
+constexpr auto nothing = [](const Part&) {};
+
 /// One product of a matrix without gaps and a tiny one; false where it is not that.
 template <class T>
 bool multiply_tiny(const Tensor& x, const Tensor& z, bool transpose_x, bool transpose_z, const Sizes& sizes,
-                   const Tensor& y) {
+                   const Tensor& y, Then then) {
   if (y.rank() != 2 || transpose_x || !x.is_contiguous()) return false;
   const TinyProduct<T> product = tiny_product<T>(sizes.k, sizes.n);
   if (!product) return false;
@@ -208,6 +213,7 @@ bool multiply_tiny(const Tensor& x, const Tensor& z, bool transpose_x, bool tran
   T* to = detail::mutable_data<T>(y);
   parallel_for(sizes.m, 4096, [&](std::int64_t i, std::int64_t end) {
     product(a + i * sizes.k, b, row, column, to + i * sizes.n, end - i);
+    then({i, 0, end - i, sizes.n});
   });
   return true;
 }
@@ -239,8 +245,8 @@ bool merge_batch(const Shape& shape, const Operand& a, const Operand& b, Sizes& 
 
 template <class T>
 void multiply(Backend& backend, const Tensor& x, const Tensor& z, bool transpose_x, bool transpose_z, Sizes sizes,
-              const Tensor& y) {
-  if (multiply_tiny<T>(x, z, transpose_x, transpose_z, sizes, y)) return;
+              const Tensor& y, Then then) {
+  if (multiply_tiny<T>(x, z, transpose_x, transpose_z, sizes, y, then)) return;
   const Operand a = read(backend, x, transpose_x, sizes.m, sizes.k),
                 b = read(backend, z, transpose_z, sizes.k, sizes.n);
   std::int64_t batch = batch_size(y);
@@ -269,7 +275,9 @@ void multiply(Backend& backend, const Tensor& x, const Tensor& z, bool transpose
         product.b += batch_offset(y.shape(), b, index);
         product.y += index * m * n;
       }
-      product({std::min(blocks.rows, m - i), std::min(blocks.columns, n - j), k});
+      const Part part{i, j, std::min(blocks.rows, m - i), std::min(blocks.columns, n - j)};
+      product({part.rows, part.columns, k});
+      then(part);
     }
   });
 }
@@ -344,21 +352,52 @@ template void gemm_block(bool, bool, std::int64_t, std::int64_t, std::int64_t, c
 template void gemm_block(bool, bool, std::int64_t, std::int64_t, std::int64_t, const double*, std::int64_t,
                          const double*, std::int64_t, bool, double*, std::int64_t);
 
+namespace {
+
+/// Whether the product is one for BLAS or the tiny kernels, which come in blocks.
+bool is_blocked(const Sizes& sizes, DType dtype) {
+  return sizes.k > 0 && is_floating(dtype) && (sizes.k > 1 || sizes.n <= std::end(tiny_sizes)[-1]);
+}
+
+Sizes sizes_of(const Tensor& a, bool transpose_a, const Tensor& y) {
+  const int rank = y.rank();
+  return {y.shape()[rank - 2], y.shape()[rank - 1], a.shape()[transpose_a ? rank - 2 : rank - 1]};
+}
+
+void multiply_floats(Backend& backend, const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,
+                     const Sizes& sizes, const Tensor& y, Then then) {
+  if (y.dtype() == DType::float32) {
+    multiply<float>(backend, a, b, transpose_a, transpose_b, sizes, y, then);
+  } else {
+    multiply<double>(backend, a, b, transpose_a, transpose_b, sizes, y, then);
+  }
+}
+
+}  // namespace
+
 void CpuBackend::gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) {
   if (y.size() == 0) return;
-  const int rank = y.rank();
-  const Sizes sizes{y.shape()[rank - 2], y.shape()[rank - 1], a.shape()[transpose_a ? rank - 2 : rank - 1]};
-  if (sizes.k == 0) {
+  const Sizes sizes = sizes_of(a, transpose_a, y);
+  if (is_blocked(sizes, y.dtype())) {
+    multiply_floats(*this, a, b, transpose_a, transpose_b, sizes, y, nothing);
+  } else if (sizes.k == 0) {
     fill(0, y);
   } else if (!is_floating(y.dtype())) {
     multiply_whole(*this, a, b, transpose_a, transpose_b, sizes, y);
-  } else if (sizes.k == 1 && sizes.n > std::end(tiny_sizes)[-1]) {
-    multiply_outer(*this, a, b, transpose_a, transpose_b, y);
-  } else if (y.dtype() == DType::float32) {
-    multiply<float>(*this, a, b, transpose_a, transpose_b, sizes, y);
   } else {
-    multiply<double>(*this, a, b, transpose_a, transpose_b, sizes, y);
+    multiply_outer(*this, a, b, transpose_a, transpose_b, y);
   }
+}
+
+void CpuBackend::gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
+                              std::span<const Tensor> others, std::span<const Tensor> outputs) {
+  const Tensor& y = outputs[fused.into];
+  const Sizes sizes = sizes_of(a, fused.transpose_a, y);
+  if (y.size() == 0 || !is_blocked(sizes, y.dtype()))
+    return Backend::gemm_program(fused, a, b, program, others, outputs);
+  const ProgramInputs inputs = with_product(others, fused.product, y);
+  in_parts(program, {inputs.data(), inputs.size()}, outputs,
+           [&](RunPart then) { multiply_floats(*this, a, b, fused.transpose_a, fused.transpose_b, sizes, y, then); });
 }
 
 }  // namespace tapestry::host

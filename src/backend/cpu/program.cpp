@@ -7,6 +7,7 @@
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/kernels/elementwise.hpp"
 #include "backend/cpu/kernels/movement.hpp"
+#include "backend/cpu/parts.hpp"
 #include "backend/cpu/pieces.hpp"
 
 namespace tapestry::host {
@@ -87,6 +88,34 @@ class Grid {
       behind *= size(axis);
       for (int i = 0; i < inputs_; ++i) block.input_first[at(i)] += position * stride_[at(axis)][at(i)];
     }
+  }
+
+  /// Calls `each` for the blocks of a part of outputs that are matrices.
+  template <class F>
+  void for_each_block(const Part& part, std::int64_t width, F each) const {
+    const bool whole_rows = part.columns == width;
+    Block block;
+    const auto visit = [&](std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
+      block.size = {rows, columns};
+      block.first = row * size(rank_ - 1) + column;
+      for (int i = 0; i < inputs_; ++i) block.input_first[at(i)] = row * row_stride(i) + column * column_stride(i);
+      each(block);
+    };
+    if (size(rank_ - 1) != width) {  // the matrix is one row here
+      const std::int64_t lines = whole_rows ? 1 : part.rows;
+      const std::int64_t length = whole_rows ? part.rows * width : part.columns;
+      for (std::int64_t line = 0; line < lines; ++line) {
+        const std::int64_t first = (part.row + line) * width + part.column;
+        for (std::int64_t i = 0; i < length; i += extent_.columns)
+          visit(0, first + i, 1, std::min(extent_.columns, length - i));
+      }
+      return;
+    }
+    const std::int64_t step = whole_rows ? extent_.rows : 1;
+    for (std::int64_t i = 0; i < part.rows; i += step)
+      for (std::int64_t j = 0; j < part.columns; j += extent_.columns)
+        visit(part.row + i, part.column + j, std::min(step, part.rows - i),
+              std::min(extent_.columns, part.columns - j));
   }
 
  private:
@@ -213,6 +242,17 @@ class Machine {
                  [&](std::int64_t begin, std::int64_t end) { run_blocks(begin, end); });
   }
 
+  void run(const Part& part) const {
+    const std::int64_t width = outputs_[0].shape().back();
+    if (part.rows * part.columns == outputs_[0].size()) return run();  // nobody else is at work on it
+    Desk desk(*this);
+    grid_.for_each_block(part, width, [&](const Grid::Block& block) {
+      if (part.columns != width) desk.gathered_rows = 0;  // other columns of a row that is the same everywhere
+      run_block(block, desk);
+    });
+    finish();
+  }
+
  private:
   static std::int64_t largest_element(const Program& program, std::span<const Tensor> inputs) {
     std::size_t largest = 1;
@@ -221,26 +261,45 @@ class Machine {
     return static_cast<std::int64_t>(largest);
   }
 
-  void run_blocks(std::int64_t begin, std::int64_t end) const {
+  /// Room for the blocks of one thread's task.
+  struct Desk {
+    explicit Desk(const Machine& machine) {
+      const std::int64_t stride = machine.block_elements_ * machine.element_bytes_;
+      std::int64_t used = 0;
+      for (int i = 0; i < machine.operands_; ++i) {
+        places[at(i)] = {nullptr, 1};
+        if (machine.needs_room(i)) places[at(i)].data = room + stride * used++;
+      }
+    }
+    Desk(const Desk&) = delete;
+    Desk& operator=(const Desk&) = delete;
+
     static_assert(cache_bytes <= Program::max_operands * smallest_block * 8);
     alignas(64) std::byte room[Program::max_operands * smallest_block * 8];
     Places places;
-    const std::int64_t stride = block_elements_ * element_bytes_;
-    std::int64_t used = 0, gathered_rows = 0;
-    for (int i = 0; i < operands_; ++i) {
-      places[at(i)] = {nullptr, 1};
-      if (needs_room(i)) places[at(i)].data = room + stride * used++;
-    }
+    std::int64_t gathered_rows = 0;  ///< of the inputs that are the same everywhere
+  };
+
+  void run_blocks(std::int64_t begin, std::int64_t end) const {
+    Desk desk(*this);
     Grid::Block block;
     for (std::int64_t index = begin; index < end; ++index) {
       grid_.find(index, block);
-      const std::int64_t n = block.size.rows * block.size.columns;
-      place_inputs(block, gathered_rows, places);
-      gathered_rows = std::max(gathered_rows, block.size.rows);
-      if (!stream_) place_outputs(block.first, places);
-      for (std::size_t i = 0; i < count_; ++i) steps_[i].run(places, n);
-      if (stream_) write_outputs(block.first, n, places);
+      run_block(block, desk);
     }
+    finish();
+  }
+
+  void run_block(const Grid::Block& block, Desk& desk) const {
+    const std::int64_t n = block.size.rows * block.size.columns;
+    place_inputs(block, desk.gathered_rows, desk.places);
+    desk.gathered_rows = std::max(desk.gathered_rows, block.size.rows);
+    if (!stream_) place_outputs(block.first, desk.places);
+    for (std::size_t i = 0; i < count_; ++i) steps_[i].run(desk.places, n);
+    if (stream_) write_outputs(block.first, n, desk.places);
+  }
+
+  void finish() const {
 #ifdef __SSE2__
     if (stream_) __builtin_ia32_sfence();  // what was streamed is not ordered with the news that it is done
 #endif
@@ -301,6 +360,12 @@ class Machine {
 };
 
 }  // namespace
+
+void in_parts(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+              FunctionRef<void(RunPart)> use) {
+  const Machine machine(program, inputs, outputs);
+  use([&](const Part& part) { machine.run(part); });
+}
 
 void CpuBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   if (outputs[0].size() > 0) Machine(program, inputs, outputs).run();

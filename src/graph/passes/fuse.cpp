@@ -14,14 +14,7 @@ namespace {
 const Op& fused_op() {
   static const Op& op = *new Op{
       .name = "_Fused",
-      .infer = [](const Call& call) -> Specs {
-        const Program& program = *call.attr<ProgramRef>("program");
-        Specs specs(static_cast<std::size_t>(program.outputs), {DType::unknown, call.attr<Shape>("shape")});
-        for (const Program::Instruction& each : program.instructions)
-          if (!program.is_register(each.result))
-            specs[each.result - static_cast<std::size_t>(program.inputs)].dtype = each.dtype;
-        return specs;
-      },
+      .infer = program_specs,
       .forward =
           [](Backend& backend, const Call& call) {
             backend.program(*call.attr<ProgramRef>("program"), {call.inputs().begin(), call.inputs().size()},
@@ -50,25 +43,18 @@ bool is_transposed(const Tensor& tensor) {
   return !perm || normalize_axis(std::get<Ints>(*perm).back(), tensor.rank()) != tensor.rank() - 1;
 }
 
-bool may_join(const Node& node) {
-  return node.op().forward.is_elementwise() && node.outputs().size() == 1 &&
-         !may_throw(node.op().forward.elementwise(node).function, node.input(0).dtype()) &&
-         std::none_of(node.inputs().begin(), node.inputs().end(), is_transposed);
-}
-
 /// Which nodes are computed together. What lies between two members of a group must be in it, too: else the group
 /// would have to run both before and after that. So the graph of groups and lone nodes has no cycle.
 class Groups {
  public:
   static constexpr std::int32_t alone = -1;
 
-  explicit Groups(const GraphState& graph)
-      : group_(graph.size(), alone), seen_(graph.size()), before_(graph.size()) {
+  explicit Groups(const GraphState& graph) : group_(graph.size(), alone), seen_(graph.size()), before_(graph.size()) {
     const Node* last = nullptr;
     for (std::size_t i = 0; i < graph.size(); ++i)
       if (graph.node(i).op().stateful) before_[i] = std::exchange(last, &graph.node(i));
     for (std::size_t i = 0; i < graph.size(); ++i)
-      if (may_join(graph.node(i))) join(graph.node(i));
+      if (may_be_fused(graph.node(i))) join(graph.node(i));
   }
 
   std::int32_t of(const Node& node) const { return group_[node.index]; }
@@ -313,6 +299,21 @@ class Fuser {
 };
 
 }  // namespace
+
+bool may_be_fused(const Node& node) {
+  return node.op().forward.is_elementwise() && node.outputs().size() == 1 &&
+         !may_throw(node.op().forward.elementwise(node).function, node.input(0).dtype()) &&
+         std::none_of(node.inputs().begin(), node.inputs().end(), is_transposed);
+}
+
+Specs program_specs(const Call& call) {
+  const Program& program = *call.attr<ProgramRef>("program");
+  Specs specs(static_cast<std::size_t>(program.outputs), {DType::unknown, call.attr<Shape>("shape")});
+  for (const Program::Instruction& each : program.instructions)
+    if (!program.is_register(each.result))
+      specs[each.result - static_cast<std::size_t>(program.inputs)].dtype = each.dtype;
+  return specs;
+}
 
 PlanGraph fuse(const PlanGraph& plan) { return Fuser(plan).run(); }
 

@@ -26,6 +26,9 @@ PlanGraph shapes(const PlanGraph& plan);
 PlanGraph prune(const PlanGraph& plan);
 /// Joins elementwise operations of one shape into programs, which read and write memory once.
 PlanGraph fuse(const PlanGraph& plan);
+/// Joins a matrix product and the elementwise operations that alone need it, which then run on each block of the
+/// product while it is in the cache, and in its place. Small products are left alone.
+PlanGraph epilogue(const PlanGraph& plan);
 
 /// How `place` chooses devices.
 struct Placement {
@@ -60,6 +63,10 @@ std::span<const Pass> passes();
 PlanGraph optimize(PlanGraph plan, const std::vector<std::string>& disabled = {},
                    const std::function<void(std::string_view pass, const PlanGraph& plan)>& seen = {});
 
+/// Whether a node is elementwise and may be computed in a program.
+bool may_be_fused(const Node& node);
+/// What an op infers whose attributes "program" and "shape" say what it computes.
+Specs program_specs(const Call& call);
 /// Whether a node does more than compute its outputs: it changes a Variable, or takes random numbers from the stream.
 bool has_effect(const Node& node);
 /// Whether an op reads no more of an input than its dtype and shape.

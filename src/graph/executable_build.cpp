@@ -1,0 +1,266 @@
+/// From a graph to an Executable: what the tensors share, how long they live, and where they lie.
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "backend/backend.hpp"
+#include "core/make_tensor.hpp"
+#include "graph/arena.hpp"
+#include "graph/executable.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+/// A copy without gaps of what a view cannot be made of.
+const Op& copy_op() {
+  static const Op& op = *new Op{
+      .name = "_Copy",
+      .infer = same_shape,
+      .forward = [](Backend& backend, const Call& call) { backend.copy(call.input(0), call.output()); },
+      .gradient = no_gradient,
+  };
+  return op;
+}
+
+std::size_t bytes_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.size()) * size_of(tensor.dtype()); }
+
+/// A tensor that has a storage, so that views can be made of it, but no memory yet.
+Tensor without_memory(const Spec& spec, Device device) {
+  const Tensor tensor = make_symbolic(spec.dtype, spec.shape, device);
+  tensor.impl().storage = Storage::make(cpu(), 0);
+  tensor.impl().data = tensor.impl().storage->data;
+  return tensor;
+}
+
+std::ptrdiff_t distance(const Tensor& from, const Tensor& to) {
+  return static_cast<const std::byte*>(to.impl().data) - static_cast<const std::byte*>(from.impl().data);
+}
+
+}  // namespace
+
+/// Goes through the graph once and gives every tensor a root and every step its tensors; then, knowing how long each
+/// root lives, lays out the arenas. Nothing is computed and no large memory is allocated before that.
+class Executable::Builder {
+ public:
+  Builder(Executable& to, const PlanGraph& plan) : to_(to), plan_(plan) {}
+
+  void build() {
+    for (const Tensor& feed : plan_.feeds) add_feed(feed);
+    for (std::size_t i = 0; i < plan_.graph->size(); ++i) add(plan_.graph->node(i));
+    for (const Tensor& fetch : plan_.fetches) add_fetch(fetch);
+    find_lifetimes();
+    lay_out_arenas();
+    to_.forget();
+    for (const std::int32_t output : to_.output_roots_) unbind(to_.root(output));
+  }
+
+ private:
+  static constexpr std::int32_t no_root = -1;
+
+  /// What stands for a tensor of the graph.
+  struct Value {
+    Tensor tensor;
+    std::int32_t root = no_root;  ///< none of a constant
+  };
+
+  const Value& value_of(const Tensor& tensor) const { return values_.at(tensor.id()); }
+
+  Value new_root(const Tensor& source, const Spec& spec, Memory memory, Device device) {
+    const Value own{without_memory(spec, device), static_cast<std::int32_t>(to_.roots_.size())};
+    Root& root = to_.roots_.emplace_back();
+    root.source = source;
+    root.memory = memory;
+    root.device = device;
+    root.bytes = bytes_of(own.tensor);
+    root.tensors.emplace_back(own.tensor, 0);
+    return own;
+  }
+
+  void add_feed(const Tensor& feed) {
+    const Value own = new_root(feed, feed.spec(), Memory::bound, feed.device());
+    to_.feed_roots_.push_back(own.root);
+    values_.emplace(feed.id(), own);
+  }
+
+  void add(const Node& node) {
+    const Op& op = node.op();
+    try {
+      if (&op == &no_op_op) return;
+      // A placeholder that is not fed stands for a tensor of which only the shape is read.
+      if (&op == &var_handle_op || &op == &placeholder_op) {
+        values_.emplace(node.output().id(), Value{node.output()});
+      } else if (&op == &const_op) {
+        values_.emplace(node.output().id(), Value{node.attr<Tensor>("value")});
+      } else if (!op.view || op.stateful || !add_view(node)) {
+        add_step(node);
+      }
+    } catch (Error& error) {
+      error.locate(op.name, node.where());
+      throw;
+    }
+  }
+
+  Call call_of(const Node& node) const {
+    Call call(node.op(), {}, node.attrs(), node.where(), node.name());
+    for (const Tensor& input : node.inputs()) call.mutable_inputs().push_back(value_of(input).tensor);
+    return call;
+  }
+
+  /// A view is made here, once and for all. Returns false for one that shares no input's memory.
+  bool add_view(const Node& node) {
+    Call call = call_of(node);
+    SmallVector<Value, 2> bases;
+    for (const Tensor& input : node.inputs()) bases.push_back(value_of(input));
+    if (node.op().view_copies && !bases[0].tensor.is_contiguous()) {
+      bases[0] = add_copy(node, bases[0]);
+      call.mutable_inputs()[0] = bases[0].tensor;
+    }
+    const Tensor view = node.op().view(call, node.output().spec());
+    const auto is_base = [&](const Value& base) {
+      return !base.tensor.is_symbolic() && base.tensor.impl().storage.get() == view.impl().storage.get();
+    };
+    const Value* base = std::find_if(bases.begin(), bases.end(), is_base);
+    if (base == bases.end()) return false;
+    if (base->root != no_root) add_to_root(to_.root(base->root), view);
+    values_.emplace(node.output().id(), Value{view, base->root});
+    return true;
+  }
+
+  static void add_to_root(Root& root, const Tensor& view) {
+    const auto is_view = [&](const auto& known) { return known.first.is(view); };
+    if (std::none_of(root.tensors.begin(), root.tensors.end(), is_view))
+      root.tensors.emplace_back(view, static_cast<std::size_t>(distance(root.tensors[0].first, view)));
+  }
+
+  /// A step that copies the input of a view.
+  Value add_copy(const Node& view, const Value& input) {
+    const Tensor& from = input.tensor;
+    const Value copy = new_root(view.output(), from.spec(), Memory::arena, from.device());
+    Step step(Step::Kind::kernel, Call(copy_op(), {from}, {}, view.where(), view.name()), from.device());
+    step.call.mutable_outputs().push_back(copy.tensor);
+    use(step, input);
+    use(step, copy);
+    to_.steps_.push_back(std::move(step));
+    return copy;
+  }
+
+  void add_step(const Node& node) {
+    const Op& op = node.op();
+    const Step::Kind kind = kind_of(op);
+    const bool is_found = kind == Step::Kind::read || kind == Step::Kind::receive;
+    Step step(kind, call_of(node), node.place);
+    for (const Tensor& input : node.inputs()) use(step, value_of(input));
+    for (const Tensor& output : node.outputs()) {
+      const Value result = new_root(output, output.spec(), is_found ? Memory::bound : Memory::arena, output.device());
+      if (is_found) {
+        step.root = result.root;
+      } else {
+        step.call.mutable_outputs().push_back(result.tensor);
+      }
+      use(step, result);
+      values_.emplace(output.id(), result);
+    }
+    to_.steps_.push_back(std::move(step));
+  }
+
+  static Step::Kind kind_of(const Op& op) {
+    if (&op == &send_op) return Step::Kind::send;
+    if (&op == &recv_op) return Step::Kind::receive;
+    return op.forward ? Step::Kind::kernel : op.cpu ? Step::Kind::host : Step::Kind::read;
+  }
+
+  static void use(Step& step, const Value& value) {
+    if (value.root != no_root) step.roots.push_back(value.root);
+  }
+
+  void add_fetch(const Tensor& fetch) {
+    const Value& value = value_of(fetch);
+    to_.fetched_.push_back(value.tensor);
+    if (value.root == no_root) return;
+    Root& root = to_.root(value.root);
+    if (!std::exchange(root.fetched, true) && root.memory == Memory::arena) to_.output_roots_.push_back(value.root);
+  }
+
+  void find_lifetimes() {
+    std::vector<Step>& steps = to_.steps_;
+    for (Root& root : to_.roots_) root.first_step = steps.size();
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      for (const std::int32_t index : steps[i].roots) {
+        Root& root = to_.root(index);
+        root.first_step = std::min(root.first_step, i);
+        root.last_step = i;
+      }
+    for (std::size_t i = 0; i < to_.roots_.size(); ++i) {
+      const Root& root = to_.roots_[i];
+      if (root.memory == Memory::bound && !root.fetched && root.first_step < steps.size())
+        steps[root.last_step].bound_until.push_back(static_cast<std::int32_t>(i));
+    }
+  }
+
+  void lay_out_arenas() {
+    std::vector<Device> devices;
+    for (const Root& root : to_.roots_)
+      if (root.lies_in_arena() && std::find(devices.begin(), devices.end(), root.device) == devices.end())
+        devices.push_back(root.device);
+    for (const Device device : devices) {
+      std::vector<ArenaBlock> blocks;
+      for_each_in_arena(device, [&](const Root& root) {
+        blocks.push_back({root.bytes, root.first_step, root.last_step});
+      });
+      const Tensor arena = make_tensor(uint8, {static_cast<std::int64_t>(lay_out(blocks))}, device);
+      to_.arenas_.push_back(arena);
+      std::size_t next = 0;
+      for_each_in_arena(device, [&](Root& root) {
+        root.offset = blocks[next++].offset;
+        bind(root, make_view(arena, {}, {}, static_cast<std::int64_t>(root.offset)));
+      });
+    }
+  }
+
+  void for_each_in_arena(Device device, auto each) {
+    for (Root& root : to_.roots_)
+      if (root.lies_in_arena() && root.device == device) each(root);
+  }
+
+  Executable& to_;
+  const PlanGraph& plan_;
+  std::unordered_map<std::int64_t, Value> values_;  ///< by id
+};
+
+Executable::Executable(const PlanGraph& plan, Rendezvous* rendezvous) : graph_(plan.graph), rendezvous_(rendezvous) {
+  const PauseRecording pause;
+  const ExecuteNow now;
+  Builder(*this, plan).build();
+}
+
+Executable::Step::Step(Kind how, Call what, Device where)
+    : kind(how), device(where), backend(&backend_of(where)), call(std::move(what)) {}
+
+ExecutionPlan Executable::description() const {
+  ExecutionPlan plan;
+  for (const Step& step : steps_) plan.steps.push_back({step.call.name(), step.call.type(), step.device});
+  for (const Tensor& arena : arenas_) plan.arenas.push_back({arena.device(), arena.size()});
+  for (const Root& root : roots_) {
+    const auto memory = root.memory == Memory::bound ? ExecutionPlan::Memory::bound
+                        : root.fetched               ? ExecutionPlan::Memory::fetched
+                                                     : ExecutionPlan::Memory::arena;
+    const auto bytes = static_cast<std::int64_t>(root.bytes), offset = static_cast<std::int64_t>(root.offset);
+    plan.places.push_back({.tensor = root.source.name(),
+                           .spec = root.source.spec(),
+                           .device = root.device,
+                           .memory = memory,
+                           .bytes = bytes,
+                           .offset = offset,
+                           .first_step = root.first_step,
+                           .last_step = root.last_step});
+    for (ExecutionPlan::Arena& arena : plan.arenas)
+      if (root.lies_in_arena() && arena.device == root.device)
+        arena.bytes_without_reuse += static_cast<std::int64_t>(room_for(root.bytes));
+  }
+  std::stable_sort(plan.places.begin(), plan.places.end(),
+                   [](const auto& a, const auto& b) { return a.first_step < b.first_step; });
+  return plan;
+}
+
+}  // namespace tapestry::detail

@@ -1,0 +1,136 @@
+#include "graph/explain.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iomanip>
+#include <ostream>
+#include <sstream>
+
+#include "graph/partitioned.hpp"
+#include "graph/passes/passes.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry {
+namespace detail {
+
+PlanGraph plan_graph(const GraphState& graph, const Request& request, const SessionOptions& options) {
+  PlanGraph plan = specialize(graph, request);
+  plan = place(plan, {.soft = options.allow_soft_placement, .log = options.log_device_placement});
+  return options.optimize ? optimize(std::move(plan), options.disabled_passes) : plan;
+}
+
+Explanation explain(const GraphState& graph, const Request& request, const SessionOptions& options) {
+  Explanation explanation;
+  const auto add = [&](std::string_view name, const PlanGraph& plan) {
+    explanation.stages.push_back({std::string(name), Graph(plan.graph)});
+  };
+  Request as_declared = request;
+  for (std::size_t i = 0; i < request.feeds.size(); ++i) as_declared.fed[i] = request.feeds[i].spec();
+  add("requested", specialize(graph, as_declared));
+  PlanGraph plan = specialize(graph, request);
+  add("specialized", plan);
+  plan = place(plan, {.soft = options.allow_soft_placement});
+  add("place", plan);
+  if (options.optimize) plan = optimize(std::move(plan), options.disabled_passes, add);
+  std::vector<Partition> parts = partition(plan);
+  for (std::size_t i = 0; i < parts.size() && parts.size() > 1; ++i) add(join("part ", i), parts[i].plan);
+  explanation.plan = Partitioned(plan).description();
+  return explanation;
+}
+
+}  // namespace detail
+
+namespace {
+
+using Row = std::vector<std::string>;
+
+/// Columns as wide as what is in them; numbers, in the columns whose bit is set, to the right.
+void print_table(std::ostream& out, const std::vector<Row>& rows, unsigned to_right) {
+  std::vector<std::size_t> widths(rows.front().size());
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string gap(widths[i] - row[i].size(), ' ');
+      line += "  " + ((to_right >> i & 1) != 0 ? gap + row[i] : row[i] + gap);
+    }
+    out << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
+  }
+}
+
+std::string size_text(std::int64_t bytes) {
+  constexpr std::array units{"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(unit == 0 ? 0 : 1) << value << ' ' << units[unit];
+  return text.str();
+}
+
+/// "x * 2 -> float32[4]": `name = Type(inputs) {attributes}`, with the shapes of the outputs.
+std::string line_of(const Operation& operation) {
+  std::string text = operation.name() + " = " + operation.type() + "(";
+  for (const Tensor& input : operation.inputs()) {
+    const std::string name = input.name();
+    text += (text.back() == '(' ? "" : ", ") + (name.ends_with(":0") ? name.substr(0, name.size() - 2) : name);
+  }
+  for (const Operation& control : operation.control_inputs())
+    text += (text.back() == '(' ? "^" : ", ^") + control.name();
+  text += ")";
+  if (!operation.attrs().empty() && operation.type() != "Placeholder" && operation.type() != "VarHandleOp")
+    text += " {" + to_string(operation.attrs()) + "}";
+  for (const Tensor& output : operation.outputs())
+    text +=
+        detail::join(&output == operation.outputs().begin() ? " -> " : ", ", to_string(output.dtype()), output.shape());
+  if (!operation.device().empty()) text += " on " + operation.device();
+  return text;
+}
+
+std::string text_of(const Graph& graph) {
+  std::string text;
+  for (const Operation& operation : graph.operations()) text += "  " + line_of(operation) + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const ExecutionPlan& plan) {
+  out << "steps: " << plan.steps.size() << '\n';
+  std::vector<Row> rows;
+  for (const ExecutionPlan::Step& step : plan.steps)
+    rows.push_back({std::to_string(rows.size()), step.type, step.name, to_string(step.device)});
+  if (!rows.empty()) print_table(out, rows, 1);
+  out << "memory:";
+  for (const ExecutionPlan::Arena& arena : plan.arenas)
+    out << (&arena == plan.arenas.data() ? " " : "; ") << size_text(arena.bytes) << " on " << arena.device << ", "
+        << size_text(arena.bytes_without_reuse) << " without reuse";
+  out << (plan.arenas.empty() ? " no arena\n" : "\n");
+  rows = {{"tensor", "bytes", "offset", "steps"}};
+  for (const ExecutionPlan::Place& place : plan.places) {
+    const std::string offset = place.memory == ExecutionPlan::Memory::arena     ? std::to_string(place.offset)
+                               : place.memory == ExecutionPlan::Memory::fetched ? "fetched"
+                                                                                : "bound";
+    rows.push_back(
+        {place.tensor, std::to_string(place.bytes), offset, detail::join(place.first_step, "-", place.last_step)});
+  }
+  if (rows.size() > 1) print_table(out, rows, 2 | 4);
+  return out;
+}
+
+std::ostream& operator<<(std::ostream& out, const Explanation& explanation) {
+  std::string before;
+  for (const Explanation::Stage& stage : explanation.stages) {
+    const std::string text = text_of(stage.graph);
+    if (text == before) {
+      out << stage.name << ": as before\n";
+    } else {
+      out << stage.name << ": " << stage.graph.operations().size() << " operations\n" << text;
+    }
+    before = text;
+  }
+  return out << explanation.plan;
+}
+
+}  // namespace tapestry

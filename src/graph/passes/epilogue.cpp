@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "backend/backend.hpp"
+#include "backend/program.hpp"
+#include "graph/passes/passes.hpp"
+#include "graph/rewrite.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+/// The op that stands for a product and a program: only plans have it.
+const Op& product_op() {
+  static const Op& op = *new Op{
+      .name = "_FusedMatMul",
+      .infer = program_specs,
+      .forward =
+          [](Backend& backend, const Call& call) {
+            const Ints& way = call.attr<Ints>("way");
+            const Backend::FusedProduct fused{.transpose_a = way[0] != 0,
+                                              .transpose_b = way[1] != 0,
+                                              .product = static_cast<std::size_t>(way[2]),
+                                              .into = static_cast<std::size_t>(way[3])};
+            const Tensors& inputs = call.inputs();
+            backend.gemm_program(fused, inputs[0], inputs[1], *call.attr<ProgramRef>("program"),
+                                 {inputs.begin() + 2, inputs.end()}, {call.outputs().begin(), call.outputs().size()});
+          },
+      .gradient = no_gradient,
+      .outputs = -1,
+  };
+  return op;
+}
+
+/// A product of fewer elements stays in the first-level cache anyway.
+constexpr std::int64_t smallest_product = 4096;
+
+/// What follows a product: the program, its inputs, and which of them and of its outputs the product is.
+struct Epilogue {
+  const Node* product;
+  ProgramRef program;
+  Tensors inputs;
+  std::size_t place, into;
+};
+
+/// A program of one instruction for an elementwise op, or the program that a node has.
+ProgramRef program_of(const Node& node, Tensors& inputs) {
+  if (const ProgramRef* program = node.attrs().find<ProgramRef>("program")) {
+    inputs = node.inputs();
+    return *program;
+  }
+  for (const Tensor& input : node.inputs())
+    if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& other) { return other.is(input); }))
+      inputs.push_back(input);
+  const Elementwise function = node.op().forward.elementwise(node);
+  Program program{.instructions = {}, .inputs = static_cast<int>(inputs.size()), .outputs = 1, .registers = 0};
+  Program::Instruction instruction{.function = function.function,
+                                   .operands = {},
+                                   .result = static_cast<std::uint8_t>(inputs.size()),
+                                   .dtype = node.output().dtype(),
+                                   .number = function.number};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(operands_of(function.function)); ++i) {
+    const Tensor& operand = node.input(function.inputs[i]);
+    const auto is_operand = [&](const Tensor& input) { return input.is(operand); };
+    instruction.operands[i] =
+        static_cast<std::uint8_t>(std::find_if(inputs.begin(), inputs.end(), is_operand) - inputs.begin());
+  }
+  program.instructions.push_back(instruction);
+  return std::make_shared<const Program>(std::move(program));
+}
+
+/// Whether the input and the output may be one memory: the output is written when the input has been read for the last
+/// time.
+bool may_share(const Program& program, std::size_t input, std::size_t output) {
+  bool written = false;
+  for (const Program::Instruction& each : program.instructions) {
+    const auto end = each.operands.begin() + operands_of(each.function);
+    if (written && std::find(each.operands.begin(), end, input) != end) return false;
+    written = written || each.result == static_cast<std::size_t>(program.inputs) + output;
+  }
+  return written;
+}
+
+bool is_set(const Node& node, std::string_view name) {
+  const bool* value = node.attrs().find<bool>(name);
+  return value && *value;
+}
+
+class Joiner {
+ public:
+  explicit Joiner(const PlanGraph& plan)
+      : plan_(plan),
+        graph_(*plan.graph),
+        rewrite_(graph_),
+        uses_(graph_.size()),
+        first_wait_(graph_.size(), graph_.size()) {
+    for (const Tensor& fetch : plan.fetches) ++uses_[endpoint_of(fetch).node->index];
+    for (const Node* operation : plan.operations) ++uses_[operation->index];
+    for (std::size_t i = 0; i < graph_.size(); ++i) {
+      std::vector<const Node*> producers;
+      for (const Tensor& input : graph_.node(i).inputs()) producers.push_back(endpoint_of(input).node);
+      std::sort(producers.begin(), producers.end());
+      producers.erase(std::unique(producers.begin(), producers.end()), producers.end());
+      for (const Node* each : producers) ++uses_[each->index];
+      for (const Node* each : graph_.node(i).control_inputs)
+        first_wait_[each->index] = std::min(first_wait_[each->index], i);
+    }
+  }
+
+  PlanGraph run() {
+    std::vector<std::optional<Epilogue>> found(graph_.size());
+    std::vector<char> joined(graph_.size());
+    for (std::size_t i = 0; i < graph_.size(); ++i)
+      if ((found[i] = epilogue_of(graph_.node(i)))) joined[found[i]->product->index] = 1;
+    for (std::size_t i = 0; i < graph_.size(); ++i) {
+      const Node& node = graph_.node(i);
+      if (found[i]) {
+        join(node, *found[i]);
+      } else if (!joined[i]) {
+        rewrite_.copy(node);
+      }
+    }
+    return rewrite_.plan_like(plan_);
+  }
+
+ private:
+  /// The last of the products that the node reads, if it is used by nothing else.
+  std::optional<Epilogue> epilogue_of(const Node& node) const {
+    if (!node.attrs().find("program") && !may_be_fused(node)) return {};
+    Epilogue epilogue{};
+    epilogue.program = program_of(node, epilogue.inputs);
+    for (std::size_t i = epilogue.inputs.size(); i-- > 0;) {
+      const Tensor& input = epilogue.inputs[i];
+      const Node& product = *endpoint_of(input).node;
+      if (product.type() != "MatMul" || input.size() < smallest_product || !is_floating(input.dtype()) ||
+          uses_[product.index] > 1 || first_wait_[product.index] < node.index || product.place != node.place ||
+          product.device != node.device)
+        continue;
+      for (std::size_t k = 0; k < node.outputs().size(); ++k)
+        if (node.output(k).spec() == input.spec() && may_share(*epilogue.program, i, k)) {
+          epilogue.product = &product;
+          epilogue.place = i;
+          epilogue.into = k;
+          return epilogue;
+        }
+    }
+    return {};
+  }
+
+  void join(const Node& node, const Epilogue& epilogue) {
+    const std::array group{epilogue.product, &node};
+    rewrite_.build(group, [&] {
+      Tensors inputs = rewrite_.inputs_of(*epilogue.product);
+      for (std::size_t i = 0; i < epilogue.inputs.size(); ++i)
+        if (i != epilogue.place) inputs.push_back(rewrite_.of(epilogue.inputs[i]));
+      const Node& product = *epilogue.product;
+      const Attrs attrs{
+          {"program", epilogue.program},
+          {"shape", node.output().shape()},
+          {"way", Ints{is_set(product, "transpose_a"), is_set(product, "transpose_b"),
+                       static_cast<std::int64_t>(epilogue.place), static_cast<std::int64_t>(epilogue.into)}}};
+      Specs specs;
+      for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
+      Tensors outputs{Tensor()};  // of the product, which nobody needs
+      for (const Tensor& output : rewrite_.add(product_op(), inputs, attrs, specs, node).outputs())
+        outputs.push_back(output);
+      return outputs;
+    });
+  }
+
+  const PlanGraph& plan_;
+  const GraphState& graph_;
+  Rewrite rewrite_;
+  std::vector<std::size_t> uses_;        ///< by how many nodes and fetches
+  std::vector<std::size_t> first_wait_;  ///< the first node that waits for one
+};
+
+}  // namespace
+
+PlanGraph epilogue(const PlanGraph& plan) { return Joiner(plan).run(); }
+
+}  // namespace tapestry::detail

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "tapestry/plan.hpp"
+
+namespace tapestry::io {
+
+/// A RunMetadata message of TensorFlow's (config.proto, step_stats.proto), which TensorBoard shows beside the graph.
+std::string encode(const RunMetadata& metadata);
+
+}  // namespace tapestry::io

@@ -1,0 +1,153 @@
+// A plan takes no more memory while it is made than while it runs, and a planned step allocates nothing.
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include <doctest/doctest.h>
+
+#include "tapestry/tapestry.hpp"
+
+namespace {
+
+std::atomic<std::int64_t> allocations{0};
+
+void* counted(std::size_t bytes, std::size_t alignment) {
+  ++allocations;
+  if (void* block = alignment == 0 ? std::malloc(bytes) : std::aligned_alloc(alignment, bytes)) return block;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted(bytes, 0); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  const auto step = static_cast<std::size_t>(alignment);
+  return counted((bytes + step - 1) / step * step, step);
+}
+void operator delete(void* block) noexcept { std::free(block); }
+void operator delete(void* block, std::size_t) noexcept { std::free(block); }
+void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+
+namespace tapestry::test {
+namespace {
+
+/// What one more run allocates, once the first have made the plan: on the heap, and as blocks for tensors.
+template <class F>
+std::pair<std::int64_t, std::int64_t> allocations_of(F run) {
+  for (int i = 0; i < 3; ++i) run();
+  const std::int64_t heap = allocations, blocks = memory_stats().allocations;
+  for (int i = 0; i < 10; ++i) run();
+  return {allocations - heap, memory_stats().allocations - blocks};
+}
+
+struct Network {
+  std::vector<Variable> parameters;
+  Network() {
+    std::int64_t inputs = 20;
+    for (const std::int64_t outputs : {64, 32, 10}) {
+      parameters.emplace_back(random::normal({inputs, outputs}) * 0.1);
+      parameters.emplace_back(zeros({outputs}));
+      inputs = outputs;
+    }
+  }
+  Tensor loss(const Tensor& x, const Tensor& target) const {
+    return -reduce_mean(reduce_sum(target * log(softmax(logits(x))), 1));
+  }
+  Tensor logits(const Tensor& x) const {
+    Tensor h = x;
+    for (std::size_t i = 0; i < parameters.size(); i += 2) {
+      h = matmul(h, parameters[i]) + parameters[i + 1];
+      if (i + 2 < parameters.size()) h = relu(h);
+    }
+    return h;
+  }
+};
+
+Tensor some_labels() { return (random::uniform({128}) * 10).cast(int32); }
+
+using Allocations = std::pair<std::int64_t, std::int64_t>;
+
+}  // namespace
+
+TEST_CASE("the counter counts") {
+  const auto [heap, blocks] = allocations_of([] { return std::vector<Tensor>{zeros({1000})}; });
+  CHECK(heap >= 10);
+  CHECK(blocks >= 10);
+}
+
+TEST_CASE("a traced training step allocates nothing") {
+  const Network network;
+  const auto x = random::normal({128, 20});
+  const Tensor target = one_hot(some_labels(), 10);
+  train::GradientDescentOptimizer descent(0.1);
+  train::AdamOptimizer adam(0.001);
+  for (train::Optimizer* optimizer : std::initializer_list<train::Optimizer*>{&descent, &adam}) {
+    const auto step = trace(
+        [&](const Tensor& points, const Tensor& wanted) {
+          GradientTape tape;
+          const Tensor loss = network.loss(points, wanted);
+          optimizer->apply_gradients(tape.gradient(loss, network.parameters), network.parameters);
+          return loss;
+        },
+        {spec(float32, {-1, 20}), spec(float32, {-1, 10})});
+    CHECK(allocations_of([&] { step(x, target); }) == Allocations{0, 0});
+  }
+}
+
+TEST_CASE("a callable of a graph built by hand allocates nothing") {
+  const Tensor points = random::uniform({128, 20}), classes = one_hot(some_labels(), 10);
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Network network;
+  const Tensor x = placeholder(float32, {-1, 20}), target = placeholder(float32, {-1, 10});
+  const Tensor loss = network.loss(x, target);
+  const Operation train_op = train::MomentumOptimizer(0.1, 0.9).minimize(loss);
+  Session session;
+  session.run(global_variables_initializer());
+  const auto step = session.make_callable({loss, train_op}, {x, target});
+  CHECK(allocations_of([&] { step(points, classes); }) == Allocations{0, 0});
+  // A result that is held when the next run comes keeps its memory, so the next one needs some of its own.
+  Tensor held;
+  const auto fetch = session.make_callable({loss * ones({1000})}, {x, target});
+  CHECK(allocations_of([&] { held = fetch(points, classes)[0]; }).second == 10);
+}
+
+TEST_CASE("what kernels need for themselves comes from the cache") {
+  const Network network;
+  const Tensor x = random::normal({128, 20}), labels = some_labels();
+  const auto loss = trace(
+      [&](const Tensor& points, const Tensor& classes) {
+        return reduce_mean(sparse_softmax_cross_entropy(classes, network.logits(points)));
+      },
+      {spec(float32, {-1, 20}), spec(int32, {-1})});
+  loss(x, labels);
+  const MemoryStats before = memory_stats();
+  CHECK(allocations_of([&] { loss(x, labels); }).first == 0);
+  CHECK(memory_stats().in_use == before.in_use);
+  CHECK(memory_stats().cached == before.cached);
+}
+
+TEST_CASE("making a plan takes the memory of the plan, not that of all results") {
+  const std::int64_t size = 1 << 18, bytes = size * 4;
+  const Tensor value = ones({size});
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {size});
+  Tensor y = x;
+  for (int i = 0; i < 20; ++i) y = softmax(y);
+  y = reduce_sum(reshape(transpose(reshape(y, {512, -1})), {-1}) * 2.0);
+  Session session;
+  const std::int64_t before = memory_stats().in_use;
+  reset_peak_memory();
+  const ExecutionPlan plan = session.explain(y, {{x, value}}).plan;
+  CHECK(memory_stats().peak - before < 4 * bytes);
+  CHECK(plan.arenas.at(0).bytes < 4 * bytes);
+  CHECK(plan.arenas.at(0).bytes_without_reuse > 20 * bytes);
+  reset_peak_memory();
+  session.run(y, {{x, value}});
+  CHECK(memory_stats().peak - before < 4 * bytes);
+}
+
+}  // namespace tapestry::test

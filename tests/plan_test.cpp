@@ -1,0 +1,199 @@
+// What a session tells of its plans: the stages, the memory, and the times of a run.
+
+#include "tapestry/plan.hpp"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "graph/passes/passes.hpp"
+#include "op_cases/op_cases.hpp"
+#include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
+
+namespace tapestry::test {
+namespace {
+
+/// Two layers with their gradients.
+struct Network {
+  explicit Network(SessionOptions options = {}) : session(graph, options) {
+    const auto scope = graph.as_default();
+    w = Variable(numbers({4, 3}, -1, 1, 1).cast(float32), {.name = "w"});
+    const Tensor h = tanh(matmul(x = placeholder(float32, {-1, 4}, "x"), w.value()) * 1.0 + 0.5, "h");
+    y = reduce_sum(square(h), Axes(), {}, "y");
+    gradient = gradients(y, {w})[0];
+  }
+  Feeds feeds(std::int64_t rows = 6) const { return {{x, numbers({rows, 4}, -2, 2, 2).cast(float32)}}; }
+  std::vector<Tensor> fetches() const { return {y, gradient}; }
+
+  Graph graph;
+  Session session;
+  Variable w{0.0};
+  Tensor x, y, gradient;
+};
+
+std::vector<std::string> names_of(const Explanation& explanation) {
+  std::vector<std::string> names;
+  for (const Explanation::Stage& stage : explanation.stages) names.push_back(stage.name);
+  return names;
+}
+
+std::set<std::string> types_of(const Graph& graph) {
+  std::set<std::string> types;
+  for (const Operation& each : graph.operations()) types.insert(each.type());
+  return types;
+}
+
+template <class T>
+std::string printed(const T& value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("explain: the graph after each stage") {
+  Network network;
+  const Explanation explanation = network.session.explain(network.fetches(), network.feeds());
+  std::vector<std::string> expected{"requested", "specialized", "place"};
+  for (const detail::Pass& pass : detail::passes()) expected.emplace_back(pass.name);
+  CHECK(names_of(explanation) == expected);
+
+  const auto& stages = explanation.stages;
+  CHECK(stages[0].graph.get_tensor_by_name("x:0").shape() == Shape{-1, 4});
+  CHECK(stages[1].graph.get_tensor_by_name("x:0").shape() == Shape{6, 4});
+  CHECK(types_of(stages[1].graph).contains("Mul"));
+  CHECK(types_of(stages.back().graph).contains("_Fused"));
+  CHECK(!types_of(stages.back().graph).contains("Tanh"));
+
+  const std::string text = printed(explanation);
+  for (const char* part : {"requested: ", "x = Placeholder() -> float32[?,4]\n", "x = Placeholder() -> float32[6,4]\n",
+                           "fold: ", "fuse: ", "memory: ", "without reuse"}) {
+    CAPTURE(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("explain: a pass that is disabled is missing, and without optimisation all are") {
+  Network network({.disabled_passes = {"fuse", "epilogue"}});
+  const Explanation explanation = network.session.explain(network.y, network.feeds());
+  CHECK(explanation.stages.back().name == "prune");
+  CHECK(types_of(explanation.stages.back().graph).contains("Tanh"));
+  CHECK(printed(explanation).find("fuse") == std::string::npos);
+  Network plain({.optimize = false});
+  CHECK(names_of(plain.session.explain(plain.y, plain.feeds())) ==
+        std::vector<std::string>{"requested", "specialized", "place"});
+}
+
+TEST_CASE("explain: what waits for the feeds, and what is refused") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(), y = add(matmul(constant({{1.0, 2.0}}), x), 1, "y");
+  Session session;
+  const Explanation explanation = session.explain(y, {{x, {1.0, 1.0}}});
+  CHECK(explanation.stages[0].graph.get_tensor_by_name("y:0").dtype() == DType::unknown);
+  CHECK(explanation.stages[1].graph.get_tensor_by_name("y:0").shape() == Shape{1});
+  check_values(session.run(y, {{x, {1.0, 1.0}}}), {4});
+  check_values(session.run(y, {{x, {0.25, 0.5}}}), {2.25});
+  CHECK_THROWS_WITH_AS(session.explain(y), doctest::Contains("You must feed a value for placeholder"),
+                       InvalidArgumentError);
+  CHECK_THROWS_AS(session.explain(std::vector<Tensor>{}), InvalidArgumentError);
+}
+
+TEST_CASE("the memory plan: no two tensors share bytes while both live") {
+  Network network({.disabled_passes = {"fuse"}});
+  const ExecutionPlan plan = network.session.explain(network.fetches(), network.feeds(50)).plan;
+  REQUIRE(plan.arenas.size() == 1);
+  CHECK(plan.arenas[0].bytes < plan.arenas[0].bytes_without_reuse);
+  std::size_t in_arena = 0;
+  for (const auto& a : plan.places) {
+    CHECK(a.first_step <= a.last_step);
+    CHECK(a.last_step < plan.steps.size());
+    if (a.memory != ExecutionPlan::Memory::arena) continue;
+    ++in_arena;
+    CHECK(a.offset % 64 == 0);
+    CHECK(a.offset + a.bytes <= plan.arenas[0].bytes);
+    for (const auto& b : plan.places) {
+      if (&a == &b || b.memory != ExecutionPlan::Memory::arena) continue;
+      CAPTURE(a.tensor);
+      CAPTURE(b.tensor);
+      const bool both_live = a.first_step <= b.last_step && b.first_step <= a.last_step;
+      const bool overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+      CHECK((!both_live || !overlap));
+    }
+  }
+  CHECK(in_arena > 3);
+}
+
+TEST_CASE("one picture for each stage, and one of the memory") {
+  Network network;
+  const Explanation explanation = network.session.explain(network.fetches(), network.feeds());
+  const TemporaryFolder folder;
+  explanation.write_svg((folder / "plan").string());
+  for (std::size_t i = 0; i <= explanation.stages.size(); ++i) {
+    const bool last = i == explanation.stages.size();
+    const std::string name = last ? "memory" : explanation.stages[i].name;
+    const std::string svg = content_of(folder / ("plan/" + std::to_string(i) + "-" + name + ".svg"));
+    CAPTURE(name);
+    CHECK(svg.starts_with("<svg "));
+    CHECK(svg.ends_with("</svg>\n"));
+    if (!last) CHECK(svg.find("<title>x (Placeholder)</title>") != std::string::npos);
+  }
+  CHECK_THROWS_AS(explanation.write_svg("/dev/null/plan"), FailedPreconditionError);
+}
+
+TEST_CASE("a run tells its plan, and its times if asked") {
+  Network network;
+  RunMetadata metadata;
+  const auto feeds = network.feeds();
+  const auto expected = network.session.run(network.fetches(), feeds);
+  auto results = network.session.run(network.fetches(), feeds, {}, &metadata);
+  CHECK(same_bits(results[1], expected[1]));
+  CHECK(metadata.times.empty());
+  CHECK(!metadata.plan.steps.empty());
+
+  results = network.session.run(network.fetches(), feeds, {.trace_level = TraceLevel::full}, &metadata);
+  CHECK(same_bits(results[1], expected[1]));
+  REQUIRE(metadata.times.size() == metadata.plan.steps.size());
+  CHECK(metadata.start > 1'600'000'000'000'000);
+  std::int64_t end = 0;
+  for (const RunMetadata::Time& time : metadata.times) {
+    CHECK(time.start >= end);
+    CHECK(time.duration >= 0);
+    end = time.start + time.duration;
+  }
+  CHECK(types_of(metadata.graph).contains("_Fused"));
+  for (const ExecutionPlan::Step& step : metadata.plan.steps)
+    CHECK_NOTHROW(metadata.graph.get_operation_by_name(step.name));
+}
+
+TEST_CASE("a Chrome trace has an event for each step") {
+  Network network;
+  RunMetadata metadata;
+  const TemporaryFolder folder;
+  const std::string path = (folder / "trace.json").string();
+  network.session.run(network.y, network.feeds(), {}, &metadata);
+  CHECK_THROWS_WITH_AS(metadata.write_chrome_trace(path), doctest::Contains("There are no times"),
+                       FailedPreconditionError);
+  network.session.run(network.y, network.feeds(), {.trace_level = TraceLevel::full}, &metadata);
+  metadata.plan.steps[0].type = "\"quoted\\\" \n\xff";
+  metadata.write_chrome_trace(path);
+  const std::string text = content_of(path);
+  CHECK(text.starts_with("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{"));
+  CHECK(text.ends_with("}\n]}\n"));
+  CHECK(text.find("\"name\":\"\\\"quoted\\\\\\\" \\u000a\\u00ff\"") != std::string::npos);
+  std::size_t events = 0;
+  for (std::size_t at = 0; (at = text.find("\"ph\":\"X\"", at)) != std::string::npos; ++at) ++events;
+  CHECK(events == metadata.plan.steps.size());
+}
+
+}  // namespace tapestry::test
