@@ -62,8 +62,7 @@ class Groups {
  public:
   static constexpr std::int32_t alone = -1;
 
-  explicit Groups(const GraphState& graph)
-      : graph_(graph), group_(graph.size(), alone), seen_(graph.size()), before_(graph.size()) {
+  explicit Groups(const GraphState& graph) : group_(graph.size(), alone), seen_(graph.size()), before_(graph.size()) {
     const Node* last = nullptr;
     for (std::size_t i = 0; i < graph.size(); ++i)
       if (graph.node(i).op().stateful) before_[i] = std::exchange(last, &graph.node(i));
@@ -154,7 +153,6 @@ class Groups {
     return found;
   }
 
-  const GraphState& graph_;
   std::vector<std::int32_t> group_;
   std::vector<Members> members_;  ///< in the order of the graph
   std::vector<std::uint32_t> seen_;
