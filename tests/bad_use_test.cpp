@@ -102,7 +102,7 @@ TEST_CASE("Variables") {
   TAPESTRY_INVALID("assign_sub: variable 'w' is float32[2], the value is float32[2,2]", w.assign_sub(ones({2, 2})));
   TAPESTRY_PRECONDITION("assign: the value is an empty Tensor", w.assign(Tensor()));
   TAPESTRY_INVALID("variable 'n' is int32[2], the value is float32[2]; a float does not turn", n.assign({1.5, 2.5}));
-  TAPESTRY_PRECONDITION("An empty Tensor was used", Variable{Tensor()});
+  TAPESTRY_INVALID("initial_value must be specified.", Variable{Tensor()});
   TAPESTRY_INVALID("parts of shape [2] and of shape [1]", Variable({{1, 2}, {3}}));
   check_values(w, {1, 2});
   check_values(n, {1, 2});

@@ -87,24 +87,30 @@ TAPESTRY_OP(read_variable_definition){{
 
 void refuse_to_run(Backend&, const Call&) { throw InternalError("runs in the plan of a Session only"); }
 
-TAPESTRY_OP(send_definition){{
-    .name = "_Send",
-    .infer = [](const Call&) -> Specs { return {}; },
-    .forward = refuse_to_run,
-    .gradient = no_gradient,
-    .outputs = 0,
-    .stateful = true,
-}};
+// These two stand in plans only, and are not registered.
 
-TAPESTRY_OP(recv_definition){{
-    .name = "_Recv",
-    .infer = [](const Call& call) -> Specs {
-      return {{call.attr<DType>("dtype"), call.attr<Shape>("shape")}};
-    },
-    .forward = refuse_to_run,
-    .gradient = no_gradient,
-    .stateful = true,
-}};
+const Op& make_send_op() {
+  return *new Op{
+      .name = "_Send",
+      .infer = [](const Call&) -> Specs { return {}; },
+      .forward = refuse_to_run,
+      .gradient = no_gradient,
+      .outputs = 0,
+      .stateful = true,
+  };
+}
+
+const Op& make_recv_op() {
+  return *new Op{
+      .name = "_Recv",
+      .infer = [](const Call& call) -> Specs {
+        return {{call.attr<DType>("dtype"), call.attr<Shape>("shape")}};
+      },
+      .forward = refuse_to_run,
+      .gradient = no_gradient,
+      .stateful = true,
+  };
+}
 
 TAPESTRY_OP(assign_variable_definition)
 (assignment("AssignVariableOp",
@@ -119,8 +125,8 @@ const Op& placeholder_op = placeholder_definition;
 const Op& no_op_op = no_op_definition;
 const Op& var_handle_op = var_handle_definition;
 const Op& read_variable_op = read_variable_definition;
-const Op& send_op = send_definition;
-const Op& recv_op = recv_definition;
+const Op& send_op = make_send_op();
+const Op& recv_op = make_recv_op();
 
 const Op& assign_op(Assign kind) {
   switch (kind) {
