@@ -207,20 +207,63 @@ TEST_CASE("Variables in three styles") {
   CHECK(losses_of(reload(model.graph), loss, step) == losses_of(from_resource, loss, step));
 }
 
-TEST_CASE("optimizers whose formula TensorFlow shares go through a file") {
+TEST_CASE("the steps of all optimizers go through a file, in both styles, and go on where they were") {
   const auto check = [](auto make) {
     Model model(make()), same(make());
-    const std::vector<float> expected = losses_of(same.graph, same.loss.name(), same.step.name());
-    CHECK(losses_of(reload(model.graph), model.loss.name(), model.step.name()) == expected);
+    const std::string loss = same.loss.name(), step = same.step.name();
+    const auto file = [&](VariableStyle style) { return model.graph.as_graph_def({.variables = style}); };
+    const Graph resource = Graph::from_graph_def(file(VariableStyle::resource)),
+                reference = Graph::from_graph_def(file(VariableStyle::reference));
+    const std::vector<float> expected = losses_of(same.graph, loss, step);
+    CHECK(losses_of(resource, loss, step) == expected);
+    CHECK(losses_of(reference, loss, step) == expected);
+    const std::vector<float> later = losses_of(same.graph, loss, step);
+    CHECK(losses_of(reload(resource), loss, step) == later);
+    // The file's "init" gives all Variables the values that they had, those of the optimizer included.
+    Session(resource).run("init");
+    CHECK(losses_of(resource, loss, step) == expected);
   };
+  check([] { return train::GradientDescentOptimizer(0.1, {.weight_decay = 0.1}); });
   check([] { return train::MomentumOptimizer(0.1, 0.9); });
-  check([] { return train::MomentumOptimizer(0.1, 0.9, {.use_nesterov = true}); });
+  check([] { return train::MomentumOptimizer(0.1, 0.9, {.use_nesterov = true, .weight_decay = 0.1}); });
   check([] { return train::AdagradOptimizer(0.1); });
-  check([] { return train::RMSPropOptimizer(0.1); });
+  check([] { return train::RMSPropOptimizer(0.1, {.weight_decay = 0.1}); });
+  check([] { return train::AdamOptimizer(0.1); });
+  check([] { return train::AdamOptimizer(0.1, {.beta1 = 0.7, .epsilon = 0.1, .weight_decay = 0.1}); });
+  check([] { return train::AdamWOptimizer(0.1); });
+}
 
-  Model adamw(train::AdamWOptimizer(0.1));
-  CHECK_THROWS_AS(adamw.graph.as_graph_def(), UnimplementedError);
-  CHECK_NOTHROW(adamw.graph.as_graph_def({.variables = VariableStyle::frozen}));
+TEST_CASE("a learning rate that changes cannot be written") {
+  const Model model(train::AdamOptimizer(train::ExponentialDecay(0.1, 10, 0.5)));
+  CHECK(message_of<UnimplementedError>([&] { model.graph.as_graph_def(); }).find("changes from step to step") !=
+        std::string::npos);
+  CHECK_NOTHROW(model.graph.as_graph_def({.variables = VariableStyle::frozen}));
+}
+
+TEST_CASE("Adam as TensorFlow 1 writes it: the powers of the betas are Variables, and epsilon is not corrected") {
+  // x <- x - lr sqrt(1 - b2) / (1 - b1) m / (sqrt(v) + epsilon), of which the first step tells all.
+  const auto scalar = [](const std::string& name, double value) {
+    return "node { name: '" + name +
+           "' op: 'Const' attr { key: 'dtype' value { type: DT_DOUBLE } } attr { key: 'value' " +
+           "value { tensor { dtype: DT_DOUBLE tensor_shape { } double_val: " + std::to_string(value) + " } } } }";
+  };
+  std::string text;
+  for (const auto& [name, value] :
+       std::map<std::string, double>{{"x", 2}, {"m", 0}, {"v", 0}, {"beta1_power", 0.9}, {"beta2_power", 0.99}})
+    text += "node { name: '" + name +
+            "' op: 'VariableV2' attr { key: 'dtype' value { type: DT_DOUBLE } } attr { key: " +
+            "'shape' value { shape { } } } }" + scalar(name + "/initial_value", value) + "node { name: '" + name +
+            "/Assign' op: 'Assign' input: ['" + name + "', '" + name + "/initial_value'] } node { name: '" + name +
+            "/read' op: 'Identity' input: '" + name + "' }";
+  text += scalar("rate", 0.5) + scalar("beta1", 0.9) + scalar("beta2", 0.99) + scalar("epsilon", 0.25) +
+          scalar("gradient", 3) + R"(node { name: "step" op: "ApplyAdam" input: ["x", "m", "v", "beta1_power/read",
+          "beta2_power/read", "rate", "beta1", "beta2", "epsilon", "gradient"] })";
+  const Graph graph = Graph::from_graph_def(io::from_text(text));
+  Session session(graph);
+  session.run("step");
+  const double m = 0.1 * 3, v = 0.01 * 9;
+  const double expected = 2 - 0.5 * std::sqrt(1 - 0.99) / (1 - 0.9) * m / (std::sqrt(v) + 0.25);
+  CHECK(session.run("x/read:0").item<double>() == doctest::Approx(expected).epsilon(1e-13));
 }
 
 TEST_CASE("files: the name's end tells the form, and the file's order does not matter") {

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "core/make_tensor.hpp"
-#include "tapestry/tensor.hpp"
+#include "tapestry/ops.hpp"
 
 using namespace tapestry;
 
@@ -153,6 +153,14 @@ TEST_CASE("print options") {
   CHECK_THROWS_AS(set_print_options({.edge_items = 0}), InvalidArgumentError);
   CHECK_THROWS_AS(set_print_options({.precision = -1}), InvalidArgumentError);
   CHECK(print_options().edge_items == 3);
+}
+
+TEST_CASE("prints views, and of one that has more elements than memory only the corners") {
+  CHECK(text(transpose(tensor({{1, 2, 3}, {4, 5, 6}}))) == "[[1 4]\n [2 5]\n [3 6]]");
+  CHECK(text(flip(tensor({1, 2, 3}), {0})) == "[3 2 1]");
+  const std::string row = "[7 7 7 ... 7 7 7]";
+  CHECK(text(broadcast_to(tensor(7), {1 << 30, 1 << 30})) ==
+        "[" + row + "\n " + row + "\n " + row + "\n ...\n " + row + "\n " + row + "\n " + row + "]");
 }
 
 TEST_CASE("prints what has no elements") {

@@ -208,9 +208,9 @@ class Layout {
 
   /// The elements that are shown, in the order in which `text` wants their words.
   template <class T>
-  std::vector<T> shown(const T* data) const {
+  std::vector<T> shown(const T* data, std::span<const std::int64_t> strides) const {
     std::vector<T> values;
-    collect(data, 0, 0, values);
+    collect(data, strides, 0, values);
     return values;
   }
 
@@ -238,10 +238,10 @@ class Layout {
   }
 
   template <class T>
-  void collect(const T* data, int axis, std::int64_t offset, std::vector<T>& values) const {
-    if (axis == shape_.rank()) return values.push_back(data[offset]);
+  void collect(const T* data, std::span<const std::int64_t> strides, int axis, std::vector<T>& values) const {
+    if (axis == shape_.rank()) return values.push_back(*data);
     for (const std::int64_t i : indices(axis))
-      if (i >= 0) collect(data, axis + 1, offset * shape_[axis] + i, values);
+      if (i >= 0) collect(data + i * strides[static_cast<std::size_t>(axis)], strides, axis + 1, values);
   }
 
   /// The part of the tensor below one index of every axis before this one, in brackets. `indent` is what stands before
@@ -284,17 +284,19 @@ class Layout {
 };
 
 template <class T>
-std::string array_text(const T* data, const Shape& shape, const PrintOptions& options) {
+std::string array_text(const Tensor& tensor, const PrintOptions& options) {
+  const Shape& shape = tensor.shape();
+  const auto* data = static_cast<const T*>(tensor.impl().data);
   if (shape.rank() == 0) return scalar_text(data[0]);
   if (shape.size() == 0) return "[]";
   Layout layout(shape, options);
   std::vector<std::string> words;
   if constexpr (std::is_same_v<T, bool>) {
     // std::vector<bool> is no array of bools.
-    const auto bytes = layout.shown(reinterpret_cast<const std::uint8_t*>(data));
+    const auto bytes = layout.shown(reinterpret_cast<const std::uint8_t*>(data), tensor.strides());
     words = padded_words(std::span(reinterpret_cast<const bool*>(bytes.data()), bytes.size()), options);
   } else {
-    words = padded_words(std::span<const T>(layout.shown(data)), options);
+    words = padded_words(std::span<const T>(layout.shown(data, tensor.strides())), options);
   }
   return layout.text(words);
 }
@@ -355,10 +357,9 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (tensor.is_symbolic())
     return out << "Tensor(shape=" << tensor.shape() << ", dtype=" << to_string(tensor.dtype()) << ')';
   const PrintOptions options = print_options();
-  const Tensor host = detail::on_host(tensor);
-  return out << detail::visit_dtype(tensor.dtype(), [&]<class T>() {
-           return array_text(static_cast<const T*>(host.impl().data), tensor.shape(), options);
-         });
+  // A view is not copied: of a large one only the corners are read.
+  const Tensor host = tensor.device().is_cpu() ? tensor : detail::on_host(tensor);
+  return out << detail::visit_dtype(tensor.dtype(), [&]<class T>() { return array_text<T>(host, options); });
 }
 
 std::string Tensor::describe() const {

@@ -114,6 +114,7 @@ class GraphGradients {
     }
     backward.run(true);
     std::vector<Tensor> found;
+    found.reserve(source_slots.size());
     for (const std::int32_t slot : source_slots) found.push_back(backward.gradient(slot));
     return found;
   }

@@ -215,7 +215,7 @@ GraphVariable& GraphState::variable_entry(const Variable& variable, Where where)
 GraphVariable& GraphState::make_entry(const Variable& variable, const std::string& name, const std::string& device,
                                       Where where) {
   variable_index_.emplace(variable.cell().get(), variables_.size());
-  variables_.push_back({.variable = variable});
+  variables_.push_back({.variable = variable, .name = name});
   Attrs attrs{{"variables", std::make_shared<const std::vector<Variable>>(1, variable)},
               {"dtype", variable.dtype()},
               {"shape", variable.shape()}};
@@ -228,23 +228,22 @@ GraphVariable& GraphState::make_entry(const Variable& variable, const std::strin
 
 Tensor GraphState::read(const Variable& variable, Where where) {
   const std::lock_guard lock(mutex_);
-  const Tensor handle = variable_entry(variable, where).handle;
-  if (const Tensor& current = variable_entry(variable, where).value) return current;
+  const GraphVariable& entry = variable_entry(variable, where);
+  if (entry.value) return entry.value;
   const RootScopes root;
-  const Tensor value = add_read(variable, handle, where);
+  const Tensor value = add_read(entry, where);
   return variable_entry(variable, where).value = value;
 }
 
-Tensor GraphState::add_read(const Variable& variable, const Tensor& handle, Where where) {
-  const std::string name = endpoint_of(handle).node->name() + "/read";
-  return add_node(Call(read_variable_op, {handle}, variable_attrs({variable}), where, name), {variable_spec(variable)})
-      .output();
+Tensor GraphState::add_read(const GraphVariable& entry, Where where) {
+  Call call(read_variable_op, {entry.handle}, variable_attrs({entry.variable}), where, entry.name + "/read");
+  return add_node(std::move(call), {variable_spec(entry.variable)}).output();
 }
 
 Node& GraphState::add_assign(const Variable& variable, Assign kind, const Tensor& value, Where where) {
-  const Tensor handle = variable_entry(variable, where).handle;
-  const std::string name = join(endpoint_of(handle).node->name(), "/", assign_name(kind));
-  Call call(assign_op(kind), {handle, captured(value, where)}, variable_attrs({variable}), where, name);
+  const GraphVariable entry = variable_entry(variable, where);
+  const std::string name = join(entry.name, "/", assign_name(kind));
+  Call call(assign_op(kind), {entry.handle, captured(value, where)}, variable_attrs({variable}), where, name);
   call.op().infer(call);  // refuses what does not fit
   return add_node(std::move(call), {});
 }
@@ -257,7 +256,7 @@ Tensor GraphState::assign(const Variable& variable, Assign kind, const Tensor& v
   Node& node = add_assign(variable, kind, value, where);
   if (order_ == Order::program) return read(variable, where);
   scopes().control_inputs = {operation_of(node)};
-  return add_read(variable, variable_entry(variable, where).handle, where);
+  return add_read(variable_entry(variable, where), where);
 }
 
 void GraphState::declare(const Variable& variable, const Tensor& initial_value, Where where) {

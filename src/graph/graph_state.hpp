@@ -32,6 +32,7 @@ class Node : public Call {
 /// What a graph knows of a Variable that it uses.
 struct GraphVariable {
   Variable variable;
+  std::string name;                  ///< of the handle's node
   Tensor handle{};              ///< the resource that reads and assignments start from
   Tensor value{};               ///< the output of the read that is current; empty before the first
   Node* initializer = nullptr;  ///< the assignment of the initial value, for a Variable made in the graph
@@ -91,7 +92,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
  private:
   void order_after_program(Node& node);
   GraphVariable& make_entry(const Variable& variable, const std::string& name, const std::string& device, Where where);
-  Tensor add_read(const Variable& variable, const Tensor& handle, Where where);
+  Tensor add_read(const GraphVariable& entry, Where where);
   Node& add_assign(const Variable& variable, Assign kind, const Tensor& value, Where where);
 
   Order order_;

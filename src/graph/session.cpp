@@ -232,8 +232,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     if (!endpoint_of(tensor).node) return {.from = From::value, .value = tensor};
     require_own(tensor,
                 detail::join("Fetch argument ", detail::describe(tensor), " cannot be interpreted as a Tensor. "));
-    const auto index_in = [&](const Tensors& list) {
-      const auto found = std::find_if(list.begin(), list.end(), [&](const Tensor& each) { return each.is(tensor); });
+    const auto index_in = [&wanted = tensor](const Tensors& list) {
+      const auto found = std::find_if(list.begin(), list.end(), [&](const Tensor& each) { return each.is(wanted); });
       return static_cast<std::size_t>(found - list.begin());
     };
     const std::size_t feed = index_in(request.feeds), fetched = index_in(request.fetches);

@@ -8,7 +8,7 @@ namespace tapestry {
 namespace {
 
 /// The numbers of an optimizer's formula: they follow from the number of steps that have been made.
-TAPESTRY_OP(learning_rate_op){{
+TAPESTRY_OP(learning_rate_definition){{
     .name = "LearningRate",
     .infer = [](const Call& call) -> Specs {
       return {{float64, {call.attr<std::int64_t>("count")}}};
@@ -76,6 +76,8 @@ const Op& op_of(Update formula) {
 }
 
 }  // namespace
+
+const Op& learning_rate_op = learning_rate_definition;
 
 namespace detail {
 namespace {

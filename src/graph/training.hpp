@@ -8,6 +8,9 @@ namespace tapestry {
 
 enum class Update : std::uint8_t;
 
+/// Gives the updates of an optimizer the numbers of their formula. Who refers to it has the updates registered, too.
+extern const Op& learning_rate_op;
+
 namespace detail {
 
 /// One step of an optimizer, to become part of a graph.

@@ -6,7 +6,7 @@
 #include "core/make_tensor.hpp"
 #include "graph/state_ops.hpp"
 #include "io/node_writer.hpp"
-#include "io/updates.hpp"
+#include "io/update_writer.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -120,29 +120,22 @@ class DirectWriter {
 
 // ---- Graphs -----------------------------------------------------------------------------------------------------------
 
-bool is_update(const Node& node) {
-  const auto rules = update_rules();
-  return node.type().starts_with("ResourceApply") ||
-         std::any_of(rules.begin(), rules.end(), [&](const UpdateRule& rule) { return rule.op == node.type(); });
-}
-
 bool changes_state(const Node& node) {
   return is_update(node) || &node.op() == &assign_op(Assign::set) || &node.op() == &assign_op(Assign::add) ||
          &node.op() == &assign_op(Assign::subtract);
 }
 
-const Variable& variable_of(const Node& node) { return node.attr<VariablesRef>("variables")->front(); }
-
 class Exporter {
  public:
   Exporter(const GraphState& graph, const SaveOptions& options)
-      : graph_(graph), style_(options.variables), output_shapes_(options.output_shapes) {}
+      : graph_(graph), style_(options.variables), output_shapes_(options.output_shapes), updates_(options.variables) {}
 
   GraphDef run() {
     for (std::size_t i = 0; i < graph_.size(); ++i) names_.insert(graph_.node(i).name());
     kept_.assign(graph_.size(), 1);
     if (style_ == VariableStyle::frozen) drop_changes();
-    find_rates();
+    for (std::size_t i = 0; i < graph_.size(); ++i)
+      if (kept_[i] && is_update(graph_.node(i))) updates_.note(graph_.node(i));
     if (style_ != VariableStyle::frozen) find_initial_values();
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       if (!kept_[i]) continue;
@@ -205,8 +198,6 @@ class Exporter {
     return nullptr;
   }
 
-  static AttrDef class_of(const Node& handle) { return ListDef{.strings = {"loc:@" + handle.name()}}; }
-
   void write_handle(NodeWriter& writer) {
     const Node& node = writer.node();
     const Variable& variable = variable_of(node);
@@ -245,13 +236,19 @@ class Exporter {
     return {{"T", code_of(dtype)}, {"_class", class_of(handle)}, {"use_locking", true}, {"validate_shape", true}};
   }
 
+  /// The graph's own "init" initializes all that the file has, such as what belongs to an optimizer.
   void write_init() {
     NodeDef init{.name = "init", .op = "NoOp"};
-    for (int number = 1; names_.contains(init.name); ++number) init.name = detail::join("init_", number);
     for (const GraphVariable& each : graph_.variables())
       if (each.initializer) init.inputs.push_back("^" + each.initializer->name());
-    for (const std::string& each : added_initializers_) init.inputs.push_back("^" + each);
-    file_.nodes.push_back(std::move(init));
+    const auto own = std::find_if(file_.nodes.begin(), file_.nodes.end(), [&](const NodeDef& node) {
+      return node.name == init.name && node.op == init.op &&
+             std::is_permutation(node.inputs.begin(), node.inputs.end(), init.inputs.begin(), init.inputs.end());
+    });
+    const bool extend = own != file_.nodes.end();
+    for (int number = 1; !extend && names_.contains(init.name); ++number) init.name = detail::join("init_", number);
+    NodeDef& node = extend ? *own : file_.nodes.emplace_back(std::move(init));
+    for (const std::string& each : added_initializers_) node.inputs.push_back("^" + each);
   }
 
   void write_read(NodeWriter& writer) {
@@ -283,83 +280,15 @@ class Exporter {
     writer.finish(name, inputs, std::move(fields));
   }
 
-  // ---- Optimizers ----
-
-  /// The numbers of an update's formula, which must be the same in all steps.
-  static std::vector<double> numbers_of(const Node& node) {
-    if (&node.op() == &const_op) return node.attr<Tensor>("value").cast(float64).to_vector<double>();
-    if (node.type() != "LearningRate") refuse(node, "an optimizer's numbers must be constant");
-    const ExecuteNow now;
-    const auto& numbers = *node.attr<Closure>("numbers");
-    const auto at = [&](std::int64_t step) { return numbers({tensor(step)})[0].to_vector<double>(); };
-    const auto step = variable_of(node).cell()->load().item<std::int64_t>();
-    std::vector<double> present = at(step);
-    for (const std::int64_t later : {1, 1000, 1000000})
-      if (at(step + later) != present)
-        refuse(node, "the learning rate, or a number that the optimizer makes of it, changes from step to step");
-    return present;
-  }
-
-  /// The nodes that give updates their numbers become constants of the updates' type.
-  void find_rates() {
-    for (std::size_t i = 0; i < graph_.size(); ++i) {
-      const Node& node = graph_.node(i);
-      if (!kept_[i] || !is_update(node)) continue;
-      const Node& numbers = *endpoint_of(node.input(node.inputs().size() - 2)).node;
-      rates_.try_emplace(&numbers, node.inputs().back().dtype());
-    }
-  }
-
-  void write_update(NodeWriter& writer) {
-    const Node& node = writer.node();
-    const auto all = update_rules();
-    const auto rule =
-        std::find_if(all.begin(), all.end(), [&](const UpdateRule& each) { return each.op == node.type(); });
-    if (rule == all.end()) refuse(node, "TensorFlow has no such update");
-    const Node& source = *endpoint_of(node.input(node.inputs().size() - 2)).node;
-    const std::vector<double> numbers = numbers_of(source);
-    if (numbers.back() != 0) refuse(node, "TensorFlow's op has no weight decay");
-    const DType dtype = node.inputs().back().dtype();
-    std::vector<std::string> inputs;
-    for (const UpdateRule::Argument& each : rule->arguments) {
-      const auto index = static_cast<std::size_t>(each.index);
-      if (each.part == UpdateRule::Part::handle) {
-        inputs.push_back(endpoint_name(node.input(index)));
-      } else if (each.part == UpdateRule::Part::gradient) {
-        inputs.push_back(endpoint_name(node.inputs().back()));
-      } else if (each.index == 0 && rates_.at(&source) == dtype) {
-        inputs.push_back(source.name());
-      } else {
-        inputs.push_back(
-            writer
-                .constant(each.label.empty() ? "learning_rate" : each.label, detail::make_scalar(numbers[index], dtype))
-                .name);
-      }
-    }
-    const bool resource = style_ == VariableStyle::resource;
-    const ExecuteNow now;
-    FieldList fields{{"T", code_of(dtype)},
-                     {"use_locking", false},
-                     {hint_numbers.data(), TensorDef{code_of(float64), Init(numbers).tensor()}}};
-    if (rule->resource.ends_with("Momentum")) fields.emplace("use_nesterov", rule->nesterov);
-    if (rule->resource.ends_with("V2")) fields.emplace("update_slots", true);
-    if (!resource) fields.emplace("_class", class_of(*endpoint_of(node.input(0)).node));
-    writer.finish(resource ? rule->resource : rule->reference, inputs, std::move(fields));
-  }
-
   // ---- Nodes ----
 
   void write(const Node& node) {
     NodeWriter writer(node, file_, names_);
     const Op& op = node.op();
-    if (const auto rate = rates_.find(&node); rate != rates_.end()) {
-      const Tensor value = detail::make_scalar(numbers_of(node)[0], rate->second);
-      return writer.finish("Const", {},
-                           {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}});
-    }
+    if (updates_.is_rate(node)) return updates_.write_rate(writer);
     if (&op == &var_handle_op) return write_handle(writer);
     if (&op == &read_variable_op) return write_read(writer);
-    if (is_update(node)) return write_update(writer);
+    if (is_update(node)) return updates_.write_update(writer);
     if (changes_state(node)) return write_assign(writer);
     if (&op == &no_op_op) return writer.finish("NoOp", {}, {});
     require_types(node);
@@ -405,7 +334,7 @@ class Exporter {
   GraphDef file_;
   std::unordered_set<std::string> names_;
   std::vector<char> kept_;
-  std::unordered_map<const Node*, DType> rates_;
+  UpdateWriter updates_;
   std::unordered_map<const Node*, Tensor> replaced_constants_;  ///< of initial values
   std::unordered_map<const Node*, Tensor> saved_values_;        ///< of initializers whose value is computed
   std::vector<std::string> added_initializers_;
@@ -425,7 +354,7 @@ GraphDef describe_graph(const GraphState& graph) {
     const Node& node = graph.node(i);
     NodeDef& def = file.nodes.emplace_back(NodeDef{.name = node.name(), .op = node.type(), .device = node.device});
     for (const Tensor& input : node.inputs()) def.inputs.push_back(endpoint_name(input));
-    add_control_inputs(node, def.inputs);
+    add_control_inputs(names_of(node.control_inputs), def.inputs);
     for (const Attr& attr : node.attrs())
       if (AttrDef value = attr_def(attr.value); !std::holds_alternative<std::monostate>(value))
         def.attrs.emplace(attr.name, std::move(value));

@@ -7,9 +7,11 @@
 #include "core/make_tensor.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/state_ops.hpp"
+#include "graph/training.hpp"
 #include "io/node_reader.hpp"
 #include "io/updates.hpp"
 #include "tapestry/ops.hpp"
+#include "train/adam.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -32,8 +34,40 @@ struct Entry {
   std::vector<const NodeDef*> controls{};
   bool needed = false;
   Tensors outputs{};
-  std::vector<Node*> nodes{};  ///< that stand for it: the last one is its own
+  Node* node = nullptr;  ///< its own in our graph
 };
+
+/// The rule of an optimizer's update, or nullptr. Several of ours may be written as one of TensorFlow's.
+const UpdateRule* update_rule(const NodeReader& reader) {
+  const NodeDef& def = reader.def();
+  if (const auto* op = reader.find<std::string>(hint_op)) {
+    const UpdateRule* rule = update_rule_of(*op);
+    return rule && (rule->resource == def.op || rule->reference == def.op) ? rule : nullptr;
+  }
+  for (const UpdateRule& each : update_rules())
+    if ((each.resource == def.op || each.reference == def.op) &&
+        each.nesterov == reader.attr_or<bool>("use_nesterov", false))
+      return &each;
+  return nullptr;
+}
+
+/// The node that gives an update its learning rate, or nullptr.
+const NodeDef* rate_of(const Entry& entry) {
+  const UpdateRule* rule = update_rule(NodeReader(*entry.def, entry.inputs));
+  if (!rule || rule->arguments.size() != entry.inputs.size()) return nullptr;
+  for (std::size_t i = 0; i < entry.inputs.size(); ++i)
+    if (rule->arguments[i].part == UpdateRule::Part::number && rule->arguments[i].index == 0)
+      return entry.inputs[i].node;
+  return nullptr;
+}
+
+/// Whether an input of an update becomes a part of our node's numbers. TensorFlow's epsilon is a constant.
+bool is_number(const UpdateRule& rule, std::size_t input) {
+  if (input >= rule.arguments.size()) return false;
+  const UpdateRule::Argument& each = rule.arguments[input];
+  return each.part == UpdateRule::Part::number ||
+         (each.part == UpdateRule::Part::from_step && each.index == UpdateRule::epsilon);
+}
 
 // ---- The file as a graph ----------------------------------------------------------------------------------------------
 
@@ -88,6 +122,9 @@ class FileGraph {
       if (!(*each)->needed) continue;
       for (const Source& input : used_inputs(**each)) entry(input.node).needed = true;
       for (const NodeDef* control : (*each)->controls) entry(control).needed = true;
+      // What gives an update its numbers becomes another node, which waits for the same.
+      if (const NodeDef* rate = rate_of(**each))
+        for (const NodeDef* control : entry(rate).controls) entry(control).needed = true;
     }
   }
 
@@ -104,7 +141,7 @@ class FileGraph {
       }
     }
     const NodeReader reader(*entry.def, entry.inputs);
-    if (reader.hinted())
+    if (reader.find<std::string>(hint_op))
       for (const std::string& each : reader.attr<ListDef>(hint_inputs).strings)
         entry.hinted.push_back(source(*entry.def, each));
   }
@@ -135,19 +172,15 @@ class FileGraph {
   /// The inputs that our node has, too; not the constants that become attributes, nor what an expansion is made of.
   static std::vector<Source> used_inputs(const Entry& entry) {
     const NodeReader reader(*entry.def, entry.inputs);
-    if (reader.hinted()) return entry.hinted;
+    if (reader.find<std::string>(hint_op)) return entry.hinted;
     std::vector<Source> used;
     if (const OpRule* rule = rule_of_tensorflow(entry.def->op)) {
       for (const std::size_t i : reader.direct_inputs(*rule)) used.push_back(entry.inputs[i]);
       return used;
     }
-    const auto rules = update_rules();
-    const auto update = std::find_if(rules.begin(), rules.end(), [&](const UpdateRule& each) {
-      return each.resource == entry.def->op || each.reference == entry.def->op;
-    });
+    const UpdateRule* update = update_rule(reader);
     for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
-      const bool number = update != rules.end() && i < update->arguments.size() &&
-                          update->arguments[i].part == UpdateRule::Part::number;
+      const bool number = update && is_number(*update, i);
       const bool paddings = entry.def->op == "Pad" && i == 1;
       if (!number && !paddings) used.push_back(entry.inputs[i]);
     }
@@ -181,14 +214,11 @@ class Importer {
     try {
       detail::Scopes& scope = detail::scopes();
       scope.device = detail::merge_device_names("", def.device);
-      scope.control_inputs.clear();
-      for (const NodeDef* control : entry.controls)
-        for (Node* node : file_.entry(control).nodes) scope.control_inputs.push_back(detail::operation_of(*node));
+      scope.control_inputs = operations_of(entry.controls);
       const std::size_t first = state().size();
       entry.outputs = outputs_of(entry);
-      // A constant beside the operation proper is nothing to wait for.
-      for (std::size_t i = first; i < state().size(); ++i)
-        if (&state().node(i).op() != &const_op || i + 1 == state().size()) entry.nodes.push_back(&state().node(i));
+      // What was made beside the operation proper serves that.
+      if (state().size() > first) entry.node = &state().node(state().size() - 1);
     } catch (const UnimplementedError&) {
       throw;
     } catch (const ResourceExhaustedError&) {
@@ -197,6 +227,13 @@ class Importer {
       if (error.message().starts_with("Node '")) throw;
       throw InvalidArgumentError(detail::join("Node '", def.name, "' (op: '", def.op, "'): ", error.message()));
     }
+  }
+
+  std::vector<Operation> operations_of(const std::vector<const NodeDef*>& defs) {
+    std::vector<Operation> operations;
+    for (const NodeDef* def : defs)
+      if (Node* node = file_.entry(def).node) operations.push_back(detail::operation_of(*node));
+    return operations;
   }
 
   Tensors outputs_of(Entry& entry) {
@@ -211,8 +248,7 @@ class Importer {
     if (def.op == "Identity" && entry.inputs.size() == 1 && is_variable(*entry.inputs[0].node))
       return read(entry, reader);
     if (def.op.starts_with("Assign")) return assign(entry, reader);
-    for (const UpdateRule& each : update_rules())
-      if (is_written_as(each, reader)) return update(entry, reader, each);
+    if (const UpdateRule* rule = update_rule(reader)) return update(entry, reader, *rule);
     if (def.op == "AddN") return add_all(entry, reader);
     if (def.op == "Pad") return pad(entry, reader);
     if (const OpRule* rule = rule_of_tensorflow(def.op)) return direct(entry, reader, *rule);
@@ -389,25 +425,18 @@ class Importer {
 
   // ---- Optimizers ----
 
-  static bool is_written_as(const UpdateRule& rule, const NodeReader& reader) {
-    if (reader.def().op != rule.resource && reader.def().op != rule.reference) return false;
-    return reader.attr_or<bool>("use_nesterov", false) == rule.nesterov;
-  }
-
   Tensors update(const Entry& entry, const NodeReader& reader, const UpdateRule& rule) {
     if (entry.inputs.size() != rule.arguments.size())
       reader.refuse(detail::join("it has ", entry.inputs.size(), " inputs, not ", rule.arguments.size()));
     std::vector<Variable> variables;
     std::vector<double> numbers(static_cast<std::size_t>(rule.numbers));
-    Tensor gradient;
-    const NodeDef* rate = nullptr;
+    Source gradient;
     for (std::size_t i = 0; i < rule.arguments.size(); ++i) {
       const UpdateRule::Argument& each = rule.arguments[i];
       if (each.part == UpdateRule::Part::handle) variables.push_back(variable_of(entry, reader, i));
-      if (each.part == UpdateRule::Part::gradient) gradient = tensor_of(entry.inputs[i]);
-      if (each.part != UpdateRule::Part::number) continue;
-      if (each.index == 0) rate = entry.inputs[i].node;
-      numbers[static_cast<std::size_t>(each.index)] = reader.constant(i).item<double>();
+      if (each.part == UpdateRule::Part::gradient) gradient = entry.inputs[i];
+      if (each.part == UpdateRule::Part::number && !reader.find<TensorDef>(hint_numbers))
+        numbers[static_cast<std::size_t>(each.index)] = reader.constant(i).item<double>();
     }
     if (rule.op == "ResourceApplyRMSProp") numbers[2] = 1 - numbers[1];
     if (const auto* exact = reader.find<TensorDef>(hint_numbers)) {
@@ -415,11 +444,20 @@ class Importer {
         reader.refuse("its exact numbers do not fit");
       numbers = exact->value.to_vector<double>();
     }
-    check_update(reader, variables, gradient);
+    const bool hinted = !entry.hinted.empty();
+    if (hinted) {
+      if (entry.hinted.size() != variables.size() + (rule.is_adam() ? 2 : 1)) reader.refuse("its hints do not fit");
+      gradient = entry.hinted.back();
+    }
+    const Tensor g = tensor_of(gradient);
+    check_update(reader, variables, g);
     Tensors inputs;
     for (const Variable& each : variables) inputs.push_back(handle_of(each));
-    inputs.push_back(numbers_node(*rate, numbers));
-    inputs.push_back(gradient);
+    const Entry& rate = file_.entry(rate_of(entry));
+    inputs.push_back(!rule.is_adam() ? numbers_node(rate, numbers)
+                     : hinted        ? adam_numbers_by_counter(rate, reader, entry.hinted[variables.size()], numbers)
+                                     : adam_numbers_by_powers(entry, reader, numbers));
+    inputs.push_back(g);
     node(*find_op(rule.op), inputs, variable_attrs(variables), entry.def->name);
     return {};
   }
@@ -434,17 +472,65 @@ class Importer {
     }
   }
 
-  /// The numbers of updates that share their learning rate are one constant of its name.
-  Tensor numbers_node(const NodeDef& rate, const std::vector<double>& numbers) {
-    Tensor& known = numbers_[{&rate, numbers}];
+  /// The numbers of updates that share their learning rate are one node of its name.
+  Tensor& numbers_of(const Entry& rate, const std::vector<double>& numbers) { return numbers_[{rate.def, numbers}]; }
+  std::string name_of_numbers(const Entry& rate) {
+    return state().find(rate.def->name) ? graph_.unique_name(rate.def->name) : rate.def->name;
+  }
+
+  Tensor numbers_node(const Entry& rate, const std::vector<double>& numbers) {
+    Tensor& known = numbers_of(rate, numbers);
     if (known) return known;
     const ExecuteNow now;
     const Tensor value = Init(numbers).tensor();
-    const std::string name = state().find(rate.name) ? graph_.unique_name(rate.name) : rate.name;
-    const std::vector<Operation> controls = std::exchange(detail::scopes().control_inputs, {});
-    known = node(const_op, {}, {{"dtype", float64}, {"value", value}}, name)[0];
-    detail::scopes().control_inputs = controls;
-    return known;
+    const ControlScope nothing(ControlInputs{});
+    return known = node(const_op, {}, {{"dtype", float64}, {"value", value}}, name_of_numbers(rate))[0];
+  }
+
+  /// As our own optimizer makes them, of the steps that a Variable counts.
+  Tensor adam_numbers_by_counter(const Entry& rate, const NodeReader& reader, const Source& counter,
+                                 const std::vector<double>& parts) {
+    const auto found = variables_.find(counter.node);
+    if (found == variables_.end() || found->second.dtype() != int64 || found->second.shape().rank() != 0)
+      reader.refuse("no Variable counts its steps");
+    Tensor& known = numbers_of(rate, parts);
+    if (known) return known;
+    const auto numbers = [parts](const Tensors& steps) -> Tensors {
+      const auto step = steps[0].item<std::int64_t>() + 1;
+      const ExecuteNow now;
+      return {tensor(std::vector<double>(train::adam_numbers(parts[0], step, parts[1], parts[2], parts[3], parts[4])))};
+    };
+    const Variable& variable = found->second;
+    const Attrs attrs{{"variables", std::make_shared<const std::vector<Variable>>(1, variable)},
+                      {"numbers", std::make_shared<const std::function<Tensors(const Tensors&)>>(numbers)},
+                      {"count", std::int64_t{8}}};
+    const ControlScope nothing(ControlInputs{}), same(operations_of(rate.controls));
+    return known = node(learning_rate_op, {handle_of(variable)}, attrs, name_of_numbers(rate))[0];
+  }
+
+  /// TensorFlow's own: the powers of the betas are tensors, and epsilon is not corrected.
+  Tensor adam_numbers_by_powers(const Entry& entry, const NodeReader& reader, const std::vector<double>& parts) {
+    const UpdateRule& rule = *update_rule(reader);
+    const auto scalar = [&](std::size_t input) {
+      const Tensor value = tensor_of(entry.inputs[input]);
+      if (value.rank() != 0 || !is_floating(value.dtype())) reader.refuse("a power of beta is no scalar");
+      return cast(value, float64);
+    };
+    Tensor powers[2];
+    double epsilon = 0;
+    for (std::size_t i = 0; i < rule.arguments.size(); ++i) {
+      if (rule.arguments[i].part != UpdateRule::Part::from_step) continue;
+      if (is_number(rule, i)) {
+        epsilon = reader.constant(i).item<double>();
+      } else {
+        powers[rule.arguments[i].index] = scalar(i);
+      }
+    }
+    const NameScope scope(entry.def->name + "/numbers/", where_);
+    const auto number = [](double value) { return detail::make_scalar(value, float64); };
+    const Tensor left = 1.0 - powers[1];
+    return stack({parts[0] / (1.0 - powers[0]), number(parts[1]), number(1 - parts[1]), number(parts[2]),
+                  number(1 - parts[2]), 1.0 / left, epsilon / sqrt(left), number(0)});
   }
 
   // ---- What all have in common ----

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "io/updates.hpp"
+
 namespace tapestry::io {
 
 using Kind = AttrRule::Kind;
@@ -36,7 +38,7 @@ Tensor NodeReader::constant(std::size_t input) const {
 
 const OpRule* NodeReader::hinted() const {
   const auto* op = find<std::string>(hint_op);
-  if (!op) return nullptr;
+  if (!op || update_rule_of(*op)) return nullptr;
   const OpRule* rule = rule_of(*op);
   if (!rule || !rule->expand)
     refuse(detail::join("the hint names the op '", *op, "', which is not written with hints"));

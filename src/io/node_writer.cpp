@@ -11,13 +11,19 @@ std::string endpoint_name(const Tensor& tensor) {
   return end.output == 0 ? end.node->name() : detail::join(end.node->name(), ":", end.output);
 }
 
-void add_control_inputs(const detail::Node& node, std::vector<std::string>& inputs) {
-  const std::vector<std::string> data = inputs;
-  for (const detail::Node* each : node.control_inputs) {
-    const std::string& name = each->name();
-    const auto is_output = [&](const std::string& input) { return input == name || input.starts_with(name + ":"); };
-    if (std::none_of(data.begin(), data.end(), is_output)) inputs.push_back("^" + name);
+void add_control_inputs(const std::vector<std::string>& names, std::vector<std::string>& inputs) {
+  for (const std::string& name : names) {
+    const auto is_there = [&](const std::string& input) {
+      return input == name || input.starts_with(name + ":") || input == "^" + name;
+    };
+    if (std::none_of(inputs.begin(), inputs.end(), is_there)) inputs.push_back("^" + name);
   }
+}
+
+std::vector<std::string> names_of(const std::vector<detail::Node*>& nodes) {
+  std::vector<std::string> names;
+  for (const detail::Node* each : nodes) names.push_back(each->name());
+  return names;
 }
 
 AttrDef attr_def(const AttrValue& value) {
@@ -43,6 +49,11 @@ AttrDef attr_def(const AttrValue& value) {
 
 Value NodeWriter::in(std::size_t i) const { return {endpoint_name(node_.input(i)), node_.input(i).dtype()}; }
 
+void NodeWriter::add_controls(std::vector<std::string>& inputs) const {
+  add_control_inputs(names_of(node_.control_inputs), inputs);
+  add_control_inputs(awaited_, inputs);
+}
+
 NodeDef& NodeWriter::add(std::string_view type, std::string_view label) {
   const std::string name = detail::join(node_.name(), "/", label.empty() ? type : label);
   std::string unique = name;
@@ -57,6 +68,14 @@ Value NodeWriter::op(std::string_view type, const std::vector<Value>& inputs, DT
   def.attrs = std::move(fields);
   // TensorFlow's ops have an attribute "T" but for these, which name their types otherwise.
   if (type != "Range" && type != "GatherV2" && type != "Cast") def.attrs.try_emplace("T", code_of(inputs[0].dtype));
+  return {def.name, dtype};
+}
+
+Value NodeWriter::stateful_op(std::string_view type, const std::vector<Value>& inputs, DType dtype, FieldList fields) {
+  NodeDef& def = add(type, {});
+  for (const Value& each : inputs) def.inputs.push_back(each.name);
+  add_controls(def.inputs);
+  def.attrs = std::move(fields);
   return {def.name, dtype};
 }
 
@@ -119,7 +138,7 @@ Value NodeWriter::size(std::size_t i, int axis) {
 void NodeWriter::finish(std::string_view type, const std::vector<std::string>& inputs, FieldList fields) {
   NodeDef def{.name = node_.name(), .op = std::string(type), .device = node_.device, .inputs = inputs};
   def.attrs = std::move(fields);
-  add_control_inputs(node_, def.inputs);
+  add_controls(def.inputs);
   file_.nodes.push_back(std::move(def));
 }
 
@@ -136,7 +155,7 @@ void NodeWriter::finish_expanded(const OpRule& rule, const std::vector<Value>& o
     NodeDef& last = file_.nodes.back();
     names_.erase(last.name);
     last.name = node_.name();
-    add_control_inputs(node_, last.inputs);
+    add_controls(last.inputs);
   }
   NodeDef& last = file_.nodes.back();
   last.attrs.emplace(hint_op, std::string(rule.op));

@@ -34,6 +34,8 @@ class NodeWriter {
   Value op(std::string_view type, const std::vector<Value>& inputs, FieldList fields = {}) {
     return op(type, inputs, inputs[0].dtype, std::move(fields));
   }
+  /// One that reads or changes a Variable, and so waits for what the node waits for; all attributes are given.
+  Value stateful_op(std::string_view type, const std::vector<Value>& inputs, DType dtype, FieldList fields);
   Value constant(std::string_view label, const Tensor& value);
   Value number(double value, DType dtype);
   Value ints(std::string_view label, const std::vector<std::int64_t>& values);
@@ -54,21 +56,26 @@ class NodeWriter {
   void finish(std::string_view type, const std::vector<std::string>& inputs, FieldList fields);
   /// The node is what these nodes compute, of which the last one takes its name.
   void finish_expanded(const OpRule& rule, const std::vector<Value>& outputs);
+  /// What changes a Variable waits for these operations, too.
+  void wait_for(const std::vector<std::string>& operations) { awaited_ = operations; }
   /// For `expand`: what the node's outputs are.
   std::vector<Value> result;
 
  private:
   NodeDef& add(std::string_view type, std::string_view label);
+  void add_controls(std::vector<std::string>& inputs) const;
 
   const detail::Node& node_;
   GraphDef& file_;
   std::unordered_set<std::string>& names_;
+  std::vector<std::string> awaited_;
 };
 
 /// "n" or "n:k".
 std::string endpoint_name(const Tensor& tensor);
-/// The input "^n" for each node that has to run before.
-void add_control_inputs(const detail::Node& node, std::vector<std::string>& inputs);
+/// The input "^n" for each node of that name, unless it is there as a tensor.
+void add_control_inputs(const std::vector<std::string>& names, std::vector<std::string>& inputs);
+std::vector<std::string> names_of(const std::vector<detail::Node*>& nodes);
 /// An attribute of ours as one of the file's.
 AttrDef attr_def(const AttrValue& value);
 

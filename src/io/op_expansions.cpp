@@ -175,9 +175,10 @@ void expand_cross_entropy(NodeWriter& w) {
 // ---- Shapes ---------------------------------------------------------------------------------------------------------
 
 void expand_sum_like(NodeWriter& w) {
-  const Value x = w.in(0), to = w.shape_of(w.in(1)), from = w.shape_of(x);
+  // TensorFlow cannot differentiate sums over axes that are int64.
+  const Value x = w.in(0), to = w.shape_of(w.in(1), int32), from = w.shape_of(x, int32);
   const Value axes = w.op("BroadcastGradientArgs", {to, from});
-  const Value sum = w.op("Sum", {x, axes}, {{"Tidx", code_of(int64)}, {"keep_dims", false}});
+  const Value sum = w.op("Sum", {x, axes}, {{"Tidx", code_of(int32)}, {"keep_dims", false}});
   w.result = {w.reshape(sum, to)};
 }
 

@@ -1,8 +1,7 @@
 #include "tapestry/train/optimizers.hpp"
 
-#include <cmath>
-
 #include "backend/backend.hpp"
+#include "train/adam.hpp"
 #include "train/arguments.hpp"
 
 namespace tapestry::train {
@@ -13,20 +12,6 @@ void check_adam(double beta1, double beta2, double epsilon, double weight_decay,
   require_fraction(beta2, "beta2", where);
   require_not_negative(epsilon, "epsilon", where);
   require_not_negative(weight_decay, "weight_decay", where);
-}
-
-/// The numbers of Adam's formulas but the last, which is the decay's.
-SmallVector<double, 8> adam_numbers(double learning_rate, std::int64_t step, double beta1, double beta2, double epsilon,
-                                    double decay) {
-  const auto t = static_cast<double>(step);
-  return {learning_rate / (1 - std::pow(beta1, t)),
-          beta1,
-          1 - beta1,
-          beta2,
-          1 - beta2,
-          1 / (1 - std::pow(beta2, t)),
-          epsilon,
-          decay};
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ INTERNALS = {
     'src/train/': ('src/backend/backend.hpp', 'src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp',
                    'src/graph/training.hpp'),
     # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them.
-    'src/io/': ('src/graph/graph_state.hpp', 'src/graph/state_ops.hpp', 'src/dispatch/recorder.hpp'),
+    'src/io/': ('src/graph/graph_state.hpp', 'src/graph/state_ops.hpp', 'src/graph/training.hpp',
+                'src/dispatch/recorder.hpp', 'src/train/adam.hpp'),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -1,0 +1,86 @@
+#include "fuzz/readers.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include "io/graph_def.hpp"
+#include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
+
+namespace tapestry::test {
+namespace {
+
+/// Larger tensors cost a fuzzer time, and show nothing that smaller ones do not.
+constexpr std::int64_t most_elements = 1 << 12;
+
+std::string_view text_of(Fuzzed bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+template <class F>
+void unless_refused(F read) {
+  try {
+    read();
+  } catch (const Error&) {
+    // This is how a reader says no.
+  }
+}
+
+/// A graph that was accepted can be written, and read again.
+void write_again(const Graph& graph) {
+  std::string bytes;
+  try {
+    bytes = graph.as_graph_def();
+  } catch (const UnimplementedError&) {
+    return;  // TensorFlow has a word for a part of our ops only while their shapes are known
+  } catch (const FailedPreconditionError&) {
+    return;  // a Variable without a value
+  }
+  Graph::from_graph_def(bytes);
+}
+
+bool is_small(const Tensor& tensor) { return !tensor.shape().is_known() || tensor.size() <= most_elements; }
+
+void run_all(const Graph& graph) {
+  std::vector<Tensor> fetches;
+  for (const Operation& each : graph.operations())
+    for (const Tensor& output : each.outputs()) {
+      if (!is_small(output)) return;
+      if (output.dtype() != DType::resource) fetches.push_back(output);
+    }
+  Feeds feeds;
+  for (const Tensor& each : graph.placeholders()) {
+    Shape shape = each.shape().has_rank() ? each.shape() : Shape{2};
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if (shape[axis] < 0) shape.set(axis, 2);
+    if (shape.size() > most_elements) return;
+    feeds.add(each, ones(shape, {.dtype = each.dtype()}));
+  }
+  Session session(graph);
+  session.run(fetches, feeds);
+}
+
+}  // namespace
+
+void read_graph(Fuzzed bytes) {
+  unless_refused([&] { write_again(Graph::from_graph_def(text_of(bytes))); });
+}
+
+void read_graph_text(Fuzzed bytes) {
+  unless_refused([&] {
+    const std::string binary = io::from_text(text_of(bytes));
+    io::from_text(io::to_text(binary));
+    write_again(Graph::from_graph_def(binary));
+  });
+}
+
+void run_graph(Fuzzed bytes) {
+  unless_refused([&] { run_all(Graph::from_graph_def(io::from_text(text_of(bytes)))); });
+}
+
+void read_idx(Fuzzed bytes) {
+  static const TemporaryFolder folder;
+  const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  const auto path = folder.write("data", Bytes(first, first + bytes.size()));
+  unless_refused([&] { data::read_idx(path.string()); });
+}
+
+}  // namespace tapestry::test

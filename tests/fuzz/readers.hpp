@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+/// The readers of files that others have made, each on bytes that may be anything. What a reader refuses is well;
+/// whatever else happens is a defect that a fuzzer, or the test that replays its corpus, makes visible.
+
+namespace tapestry::test {
+
+using Fuzzed = std::span<const std::byte>;
+
+void read_graph(Fuzzed bytes);       ///< a GraphDef in the binary form
+void read_graph_text(Fuzzed bytes);  ///< a GraphDef in the text form
+void run_graph(Fuzzed bytes);        ///< the text form; runs what has been read, fed with small tensors
+void read_idx(Fuzzed bytes);         ///< an IDX file, packed with gzip or not
+
+}  // namespace tapestry::test
