@@ -1,5 +1,9 @@
-// The suite on Tapestry, eagerly.
+// The suite on Tapestry: eagerly, and, under names that end in "_session", as graphs that a Session runs.
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <tapestry/tapestry.hpp>
 
@@ -28,100 +32,128 @@ struct Training {
   }
 };
 
-Workload training(std::shared_ptr<Training> state, Tensor (*loss)(const Training&)) {
-  return {[state, loss] {
-            tp::GradientTape tape;
-            state->loss = loss(*state);
-            state->optimizer->apply_gradients(tape.gradient(state->loss, state->parameters), state->parameters);
-          },
-          [state] {
+enum class Mode { eager, session };
+
+using Loss = Tensor (*)(const std::vector<tp::Variable>& parameters, const Tensor& x, const Tensor& target);
+
+Workload training(std::shared_ptr<Training> state, Loss loss, Mode mode) {
+  const auto step = [s = state.get(), loss](const Tensor& x, const Tensor& target) {
+    tp::GradientTape tape;
+    Tensor value = loss(s->parameters, x, target);
+    s->optimizer->apply_gradients(tape.gradient(value, s->parameters), s->parameters);
+    return value;
+  };
+  std::function<void()> run = [state, step] { state->loss = step(state->x, state->target); };
+  if (mode == Mode::session) {
+    const auto spec = [](const Tensor& x) { return tp::spec(x.dtype(), x.shape()); };
+    run = [state, traced = tp::trace(step, {spec(state->x), spec(state->target)})] {
+      state->loss = traced(state->x, state->target);
+    };
+  }
+  return {run, [state] {
             std::vector<Numbers> results{elements(state->loss)};
             for (const tp::Variable& p : state->parameters) results.push_back(elements(p.value()));
             return results;
           }};
 }
 
-Workload mlp_step() {
+Workload mlp_step(Mode mode) {
   const std::int64_t points = 200;
   auto state = std::make_shared<Training>(bench::layers({2, 4, 8, 2, 2}));
   state->x = tp::tensor(bench::numbers(2 * points, 100), {points, 2});
   state->target = tp::one_hot(tp::tensor(bench::labels(points, 101, 2)), 2);
   state->optimizer = std::make_unique<tp::train::GradientDescentOptimizer>(0.001);
-  return training(state, [](const Training& s) {
-    const auto& p = s.parameters;
-    Tensor h = s.x;
+  const Loss loss = [](const std::vector<tp::Variable>& p, const Tensor& x, const Tensor& target) {
+    Tensor h = x;
     for (std::size_t i = 0; i < 6; i += 2) h = tp::sigmoid(tp::matmul(h, p[i]) + p[i + 1]);
     const Tensor probabilities = tp::softmax(tp::matmul(h, p[6]) + p[7]);
-    return -tp::reduce_sum(tp::reduce_sum(s.target * tp::log(probabilities), 1));
-  });
+    return -tp::reduce_sum(tp::reduce_sum(target * tp::log(probabilities), 1));
+  };
+  return training(state, loss, mode);
 }
 
-Tensor dense_relu(const Training& s) {
-  Tensor h = s.x;
-  for (std::size_t i = 0; i < s.parameters.size(); i += 2) {
-    h = tp::matmul(h, s.parameters[i]) + s.parameters[i + 1];
-    if (i + 2 < s.parameters.size()) h = tp::relu(h);
+Tensor dense_relu(const std::vector<tp::Variable>& parameters, const Tensor& x) {
+  Tensor h = x;
+  for (std::size_t i = 0; i < parameters.size(); i += 2) {
+    h = tp::matmul(h, parameters[i]) + parameters[i + 1];
+    if (i + 2 < parameters.size()) h = tp::relu(h);
   }
   return h;
 }
 
-Workload adam_step() {
+Workload adam_step(Mode mode) {
   const std::int64_t batch = 128;
   auto state = std::make_shared<Training>(bench::layers({784, 512, 256, 10}));
   state->x = tp::tensor(bench::numbers(784 * batch, 100, 0, 1), {batch, 784});
   state->target = tp::tensor(bench::labels(batch, 101, 10));
   state->optimizer =
       std::make_unique<tp::train::AdamOptimizer>(0.001, tp::train::AdamOptions{.epsilon = bench::adam_epsilon});
-  return training(state, [](const Training& s) {
-    return tp::reduce_mean(tp::sparse_softmax_cross_entropy(s.target, dense_relu(s)));
-  });
+  const Loss loss = [](const std::vector<tp::Variable>& parameters, const Tensor& x, const Tensor& target) {
+    return tp::reduce_mean(tp::sparse_softmax_cross_entropy(target, dense_relu(parameters, x)));
+  };
+  return training(state, loss, mode);
 }
 
-Workload sgd_step(std::int64_t width, std::int64_t batch) {
+Workload sgd_step(std::int64_t width, std::int64_t batch, Mode mode) {
   auto state = std::make_shared<Training>(bench::layers({width, width, width, width}));
   const auto count = static_cast<std::size_t>(batch * width);
   state->x = tp::tensor(bench::numbers(count, 100), {batch, width});
   state->target = tp::tensor(bench::numbers(count, 101), {batch, width});
   state->optimizer = std::make_unique<tp::train::GradientDescentOptimizer>(0.01);
-  return training(state,
-                  [](const Training& s) { return tp::reduce_mean(tp::squared_difference(dense_relu(s), s.target)); });
+  const Loss loss = [](const std::vector<tp::Variable>& parameters, const Tensor& x, const Tensor& target) {
+    return tp::reduce_mean(tp::squared_difference(dense_relu(parameters, x), target));
+  };
+  return training(state, loss, mode);
 }
 
 // ---- Single functions
 
-/// y = f(inputs) without a tape, or with the gradients of all inputs from the seed (dy, or empty for ones).
+/// A function of the inputs, and what it gave: y alone, or y and the gradients of the inputs.
 struct Function {
-  std::vector<Tensor> inputs;
-  Tensor (*f)(const std::vector<Tensor>&);
-  Tensor seed, y;
-  std::vector<Tensor> gradients;
+  std::vector<Tensor> inputs, results;
 };
+using Inputs = const std::vector<Tensor>&;
+using Compute = std::function<std::vector<Tensor>(Inputs)>;
 
-Workload forward(std::vector<Tensor> inputs, Tensor (*f)(const std::vector<Tensor>&)) {
-  auto state = std::make_shared<Function>(Function{std::move(inputs), f, {}, {}, {}});
-  return {[state] { state->y = state->f(state->inputs); }, [state] { return std::vector<Numbers>{elements(state->y)}; },
-          [state] { state->y = {}; }};
-}
-
-Workload gradient(std::vector<Tensor> inputs, const Tensor& seed, Tensor (*f)(const std::vector<Tensor>&)) {
-  auto state = std::make_shared<Function>(Function{std::move(inputs), f, seed, {}, {}});
-  return {[state] {
-            tp::GradientTape tape;
-            tape.watch(state->inputs);
-            state->y = state->f(state->inputs);
-            tp::GradientOptions options;
-            if (state->seed) options.output_gradients = state->seed;
-            state->gradients = tape.gradient(state->y, state->inputs, options);
-          },
+Workload function(const std::vector<Tensor>& inputs, const Compute& compute, Mode mode) {
+  auto state = std::make_shared<Function>(Function{inputs, {}});
+  std::function<void()> run = [state, compute] { state->results = compute(state->inputs); };
+  if (mode == Mode::session) {
+    std::vector<tp::TensorSpec> specs;
+    for (const Tensor& input : inputs) specs.push_back(tp::spec(input.dtype(), input.shape()));
+    const auto traced = tp::trace(compute, specs);
+    const std::vector<Tensor> outputs = traced.outputs();
+    const std::vector<tp::Fetch> fetches(outputs.begin(), outputs.end());
+    run = [state, callable = tp::Session(traced.graph()).make_callable(fetches, traced.inputs()),
+           values = std::vector<tp::Init>(inputs.begin(), inputs.end())] { state->results = callable.call(values); };
+  }
+  return {run,
           [state] {
-            std::vector<Numbers> results{elements(state->y)};
-            for (const Tensor& g : state->gradients) results.push_back(elements(g));
+            std::vector<Numbers> results;
+            for (const Tensor& each : state->results) results.push_back(elements(each));
             return results;
           },
-          [state] {
-            state->y = {};
-            state->gradients.clear();
-          }};
+          [state] { state->results.clear(); }};
+}
+
+/// y = f(inputs) without a tape.
+Workload forward(const std::vector<Tensor>& inputs, Tensor (*f)(Inputs), Mode mode) {
+  return function(
+      inputs, [f](Inputs in) { return std::vector<Tensor>{f(in)}; }, mode);
+}
+
+/// With the gradients of all inputs from the seed (dy, or empty for ones).
+Workload gradient(const std::vector<Tensor>& inputs, const Tensor& seed, Tensor (*f)(Inputs), Mode mode) {
+  const Compute compute = [f, seed](Inputs in) {
+    tp::GradientTape tape;
+    tape.watch(in);
+    std::vector<Tensor> results{f(in)};
+    tp::GradientOptions options;
+    if (seed) options.output_gradients = seed;
+    for (const Tensor& each : tape.gradient(results[0], in, options)) results.push_back(each);
+    return results;
+  };
+  return function(inputs, compute, mode);
 }
 
 Tensor matrix(std::int64_t rows, std::int64_t columns, unsigned seed = 100) {
@@ -162,54 +194,73 @@ Workload add_backward() {
   return add_chain([](AddChain& c) { c.forward(); }, [](AddChain& c) { c.backward(); }, [](AddChain&) {});
 }
 
-Tensor chain(const std::vector<Tensor>& in) {
+Tensor chain(Inputs in) {
   const Tensor& x = in[0];
   return tp::tanh(1.5 * x + 0.25) * tp::sigmoid(x) + tp::exp(-x * x);
 }
-Workload chain_forward(std::int64_t size) { return forward({vector(size)}, chain); }
-Workload chain_gradient(std::int64_t size) {
-  return gradient({vector(size)}, {}, [](const std::vector<Tensor>& in) { return tp::reduce_sum(chain(in)); });
+Workload chain_gradient(std::int64_t size, Mode mode) {
+  return gradient(
+      {vector(size)}, {}, [](Inputs in) { return tp::reduce_sum(chain(in)); }, mode);
 }
 
-Tensor softmax(const std::vector<Tensor>& in) { return tp::softmax(in[0]); }
-Tensor layer_norm(const std::vector<Tensor>& in) { return tp::layer_norm(in[0], in[1], in[2]); }
+Tensor softmax(Inputs in) { return tp::softmax(in[0]); }
+Tensor layer_norm(Inputs in) { return tp::layer_norm(in[0], in[1], in[2]); }
 std::vector<Tensor> layer_norm_inputs() { return {matrix(4096, 1024), vector(1024, 102), vector(1024, 103)}; }
 
 // ---- The list
 
 constexpr std::int64_t side = 4096, chain_size = std::int64_t{1} << 24;
-using Inputs = const std::vector<Tensor>&;
 
-std::vector<bench::Benchmark> benchmarks() {
-  return {
+Workload on_square(Tensor (*f)(Inputs), Mode mode) { return forward({matrix(side, side)}, f, mode); }
+
+/// What runs in both modes.
+const std::vector<std::pair<std::string, std::function<Workload(Mode)>>>& workloads() {
+  static const std::vector<std::pair<std::string, std::function<Workload(Mode)>>> list{
       {"a/mlp_step", mlp_step},
       {"b/adam_step", adam_step},
-      {"c/sgd_step", [] { return sgd_step(2048, 256); }},
-      {"d/add_forward", add_forward},
-      {"d/add_backward", add_backward},
-      {"e/chain_forward", [] { return chain_forward(chain_size); }},
-      {"e/chain_gradient", [] { return chain_gradient(chain_size); }},
+      {"c/sgd_step", [](Mode mode) { return sgd_step(2048, 256, mode); }},
+      {"e/chain_forward", [](Mode mode) { return forward({vector(chain_size)}, chain, mode); }},
+      {"e/chain_gradient", [](Mode mode) { return chain_gradient(chain_size, mode); }},
       {"f/outer_add",
-       [] {
-         return forward({matrix(side, 1), matrix(1, side)}, [](Inputs in) { return in[0] + in[1]; });
+       [](Mode mode) {
+         return forward(
+             {matrix(side, 1), matrix(1, side)}, [](Inputs in) { return in[0] + in[1]; }, mode);
        }},
-      {"f/sum_rows", [] { return forward({matrix(side, side)}, [](Inputs in) { return tp::reduce_sum(in[0], 1); }); }},
-      {"f/sum_columns",
-       [] { return forward({matrix(side, side)}, [](Inputs in) { return tp::reduce_sum(in[0], 0); }); }},
+      {"f/sum_rows", [](Mode mode) { return on_square([](Inputs in) { return tp::reduce_sum(in[0], 1); }, mode); }},
+      {"f/sum_columns", [](Mode mode) { return on_square([](Inputs in) { return tp::reduce_sum(in[0], 0); }, mode); }},
       {"f/transpose",
-       [] { return forward({matrix(side, side)}, [](Inputs in) { return tp::transpose(in[0]).contiguous(); }); }},
+       [](Mode mode) { return on_square([](Inputs in) { return tp::transpose(in[0]).contiguous(); }, mode); }},
       {"f/add_transposed",
-       [] { return forward({matrix(side, side)}, [](Inputs in) { return in[0] + tp::transpose(in[0]); }); }},
-      {"f/softmax_forward", [] { return forward({matrix(4096, 1024)}, softmax); }},
-      {"f/softmax_gradient", [] { return gradient({matrix(4096, 1024)}, matrix(4096, 1024, 101), softmax); }},
-      {"f/layer_norm_forward", [] { return forward(layer_norm_inputs(), layer_norm); }},
-      {"f/layer_norm_gradient", [] { return gradient(layer_norm_inputs(), matrix(4096, 1024, 101), layer_norm); }},
+       [](Mode mode) { return on_square([](Inputs in) { return in[0] + tp::transpose(in[0]); }, mode); }},
+      {"f/softmax_forward", [](Mode mode) { return forward({matrix(4096, 1024)}, softmax, mode); }},
+      {"f/softmax_gradient",
+       [](Mode mode) { return gradient({matrix(4096, 1024)}, matrix(4096, 1024, 101), softmax, mode); }},
+      {"f/layer_norm_forward", [](Mode mode) { return forward(layer_norm_inputs(), layer_norm, mode); }},
+      {"f/layer_norm_gradient",
+       [](Mode mode) { return gradient(layer_norm_inputs(), matrix(4096, 1024, 101), layer_norm, mode); }},
   };
+  return list;
+}
+
+std::vector<bench::Benchmark> benchmarks() {
+  std::vector<bench::Benchmark> list{{"d/add_forward", add_forward}, {"d/add_backward", add_backward}};
+  for (const auto& each : workloads()) {
+    list.push_back({each.first, [&each] { return each.second(Mode::eager); }});
+    list.push_back({each.first + "_session", [&each] { return each.second(Mode::session); }});
+  }
+  return list;
 }
 
 std::vector<bench::MemoryBenchmark> memory_benchmarks() {
-  return {{"h/sgd_step", [] { return sgd_step(2048, 256); }, [] { return sgd_step(16, 4); }},
-          {"h/chain_gradient", [] { return chain_gradient(chain_size); }, [] { return chain_gradient(64); }}};
+  std::vector<bench::MemoryBenchmark> list;
+  for (const Mode mode : {Mode::eager, Mode::session}) {
+    const std::string suffix = mode == Mode::eager ? "" : "_session";
+    list.push_back({"h/sgd_step" + suffix, [mode] { return sgd_step(2048, 256, mode); },
+                    [mode] { return sgd_step(16, 4, mode); }});
+    list.push_back({"h/chain_gradient" + suffix, [mode] { return chain_gradient(chain_size, mode); },
+                    [mode] { return chain_gradient(64, mode); }});
+  }
+  return list;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
+#include "toy_backend.hpp"
 
 namespace tapestry::test {
 namespace {
@@ -174,6 +175,53 @@ TEST_CASE("a run tells its plan, and its times if asked") {
   CHECK(types_of(metadata.graph).contains("_Fused"));
   for (const ExecutionPlan::Step& step : metadata.plan.steps)
     CHECK_NOTHROW(metadata.graph.get_operation_by_name(step.name));
+}
+
+TEST_CASE("a graph on two devices: a stage and a thread for each part") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {100}, "x");
+  const Tensor there = [&] {
+    const auto place = device(toy_device());
+    return square(x, "there");
+  }();
+  const Tensor y = reduce_sum(there, Axes(), {}, "y");
+  Session session;
+  const Feeds feeds{{x, ones({100}).eval()}};
+  const Explanation explanation = session.explain(y, feeds);
+  const std::vector<std::string> names = names_of(explanation);
+  REQUIRE(names.size() > 2);
+  CHECK(names[names.size() - 2] == "part-0");
+  CHECK(names.back() == "part-1");
+  CHECK(types_of(explanation.stages.back().graph).contains("_Recv"));
+  RunMetadata metadata;
+  CHECK(session.run(y, feeds, {.trace_level = TraceLevel::full}, &metadata).item<float>() == 100);
+  REQUIRE(metadata.times.size() == metadata.plan.steps.size());
+  std::set<int> threads;
+  for (std::size_t i = 0; i < metadata.times.size(); ++i) {
+    const bool on_host = metadata.plan.steps[i].device == cpu();
+    CHECK(metadata.times[i].thread == (on_host ? 0 : 1));
+    threads.insert(metadata.times[i].thread);
+  }
+  CHECK(threads.size() == 2);
+  const TemporaryFolder folder;
+  CHECK_NOTHROW(metadata.write_chrome_trace((folder / "trace.json").string()));
+}
+
+TEST_CASE("a callable that failed takes the values of the next call") {
+  Network network;
+  const auto run = network.session.make_callable({network.y}, {network.x});
+  const Tensor good = numbers({6, 4}, -2, 2, 2).cast(float32), expected = run(good)[0];
+  CHECK_THROWS_AS(run(zeros({6, 5})), InvalidArgumentError);
+  CHECK(same_bits(run(good)[0], expected));
+}
+
+TEST_CASE("a run that computes nothing tells nothing") {
+  Network network;
+  RunMetadata metadata;
+  network.session.run(network.y, network.feeds(), {}, &metadata);
+  network.session.run(network.x, network.feeds(), {}, &metadata);
+  CHECK(metadata.plan.steps.empty());
 }
 
 TEST_CASE("a Chrome trace has an event for each step") {

@@ -51,7 +51,7 @@ struct TAPESTRY_API Explanation {
   };
   /// "requested": what the fetches need; "specialized": with the dtypes and shapes that are fed; "place": on devices;
   /// then one for each pass of the optimisation that is not disabled, by its name; of a graph on several devices, each
-  /// one's: "part 0", ...
+  /// one's: "part-0", ...
   std::vector<Stage> stages;
   ExecutionPlan plan;
 

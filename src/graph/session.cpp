@@ -122,6 +122,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
               RunMetadata* metadata = nullptr) {
     require_open();
     Tensors fetched, results;
+    if (metadata) *metadata = {};
     if (!prepared.request.fetches.empty() || !prepared.request.operations.empty())
       fetched = run_plan(plan_for(prepared, values), values, options, metadata);
     for (const Prepared::Result& each : prepared.results) {
@@ -322,6 +323,7 @@ Session::Callable::Callable(std::shared_ptr<SessionState> session, const std::ve
 Tensors Session::Callable::call(std::span<const Init> values) const {
   const std::lock_guard lock(state_->mutex);
   Tensors& fed = state_->values;
+  fed.clear();  // what a call that failed has left
   try {
     if (values.size() != state_->keys.size())
       throw InvalidArgumentError(
@@ -331,7 +333,6 @@ Tensors Session::Callable::call(std::span<const Init> values) const {
     fed.clear();
     return results;
   } catch (Error& error) {
-    fed.clear();
     error.locate({}, state_->where);
     throw;
   }

@@ -15,6 +15,7 @@ namespace {
 
 /// All blocks of a task together, which fit the first-level cache.
 constexpr std::int64_t cache_bytes = 24 << 10;
+constexpr std::int64_t most_tasks = 256;  ///< enough for any number of threads to share evenly
 constexpr std::int64_t smallest_block = 128, largest_block = 512;
 constexpr std::size_t max_operands = Program::max_operands, max_instructions = Program::max_instructions;
 
@@ -70,14 +71,25 @@ class Grid {
   struct Block {
     Extent size;
     std::int64_t first;                                  ///< element of the outputs
+    std::int64_t column;                                 ///< of the first
     std::array<std::int64_t, max_operands> input_first;  ///< distance of an input's first element
   };
+  /// From the block before that of the index to that one: most are neighbours, which need no division.
+  void advance(std::int64_t index, Block& block) const {
+    const std::int64_t done = block.column + extent_.columns;
+    if (done >= size(rank_ - 1)) return find(index, block);
+    block.column = done;
+    block.first += extent_.columns;
+    block.size.columns = std::min(extent_.columns, size(rank_ - 1) - done);
+    for (int i = 0; i < inputs_; ++i) block.input_first[at(i)] += extent_.columns * column_stride(i);
+  }
   void find(std::int64_t index, Block& block) const {
     const std::int64_t column = index % column_blocks_ * extent_.columns;
     index /= column_blocks_;
     const std::int64_t row = index % row_blocks_ * extent_.rows;
     index /= row_blocks_;
     block.size = {std::min(extent_.rows, size(rank_ - 2) - row), std::min(extent_.columns, size(rank_ - 1) - column)};
+    block.column = column;
     block.first = row * size(rank_ - 1) + column;
     for (int i = 0; i < inputs_; ++i) block.input_first[at(i)] = row * row_stride(i) + column * column_stride(i);
     std::int64_t behind = size(rank_ - 2) * size(rank_ - 1);
@@ -238,8 +250,8 @@ class Machine {
   void run() const {
     // What several instructions take is worth another thread sooner than one addition.
     const std::int64_t elements = std::max<std::int64_t>(task_elements / static_cast<std::int64_t>(count_), 2048);
-    parallel_for(grid_.count(), std::max<std::int64_t>(elements / grid_.elements(), 1),
-                 [&](std::int64_t begin, std::int64_t end) { run_blocks(begin, end); });
+    const std::int64_t grain = std::max({elements / grid_.elements(), grid_.count() / most_tasks, std::int64_t{1}});
+    parallel_for(grid_.count(), grain, [&](std::int64_t begin, std::int64_t end) { run_blocks(begin, end); });
   }
 
   void run(const Part& part) const {
@@ -283,8 +295,10 @@ class Machine {
   void run_blocks(std::int64_t begin, std::int64_t end) const {
     Desk desk(*this);
     Grid::Block block;
-    for (std::int64_t index = begin; index < end; ++index) {
-      grid_.find(index, block);
+    grid_.find(begin, block);
+    run_block(block, desk);
+    for (std::int64_t index = begin + 1; index < end; ++index) {
+      grid_.advance(index, block);
       run_block(block, desk);
     }
     finish();
