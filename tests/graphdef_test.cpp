@@ -266,6 +266,17 @@ TEST_CASE("Adam as TensorFlow 1 writes it: the powers of the betas are Variables
   CHECK(session.run("x/read:0").item<double>() == doctest::Approx(expected).epsilon(1e-13));
 }
 
+TEST_CASE("output shapes are those of what the file has") {
+  const Model model(train::GradientDescentOptimizer(0.5));
+  const auto shape_in = [&](VariableStyle style) {
+    const auto nodes = nodes_of(model.graph.as_graph_def({.variables = style, .output_shapes = true}));
+    return std::get<io::ListDef>(nodes.at("hidden/w").attrs.at("_output_shapes")).shapes.at(0);
+  };
+  CHECK(shape_in(VariableStyle::resource) == Shape{});
+  CHECK(shape_in(VariableStyle::reference) == Shape{3, 4});
+  CHECK(shape_in(VariableStyle::frozen) == Shape{3, 4});
+}
+
 TEST_CASE("files: the name's end tells the form, and the file's order does not matter") {
   const TemporaryFolder folder;
   const Model model(train::GradientDescentOptimizer(0.5));

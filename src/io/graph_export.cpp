@@ -320,7 +320,10 @@ class Exporter {
 
   void add_output_shapes(const Node& node) {
     ListDef shapes;
-    for (const Tensor& each : node.outputs()) shapes.shapes.push_back(each.shape());
+    // A handle is a scalar; what stands for it in the other styles is the Variable, or its value.
+    const bool stands_for_value = &node.op() == &var_handle_op && style_ != VariableStyle::resource;
+    for (const Tensor& each : node.outputs())
+      shapes.shapes.push_back(stands_for_value ? variable_of(node).shape() : each.shape());
     if (!shapes.shapes.empty()) {
       const auto own = std::find_if(file_.nodes.rbegin(), file_.nodes.rend(),
                                     [&](const NodeDef& def) { return def.name == node.name(); });

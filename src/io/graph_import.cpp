@@ -117,7 +117,9 @@ class FileGraph {
   void mark(const std::vector<Entry*>& order) {
     std::vector<char> used(entries_.size());
     for (const Entry& each : entries_) for_all(each, [&](const NodeDef* needed) { used[index_.at(needed->name)] = 1; });
-    for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].needed = used[i] == 0;
+    // TensorFlow has a question beside each resource Variable, whether it has a value, which hardly anybody asks.
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      entries_[i].needed = used[i] == 0 && entries_[i].def->op != "VarIsInitializedOp";
     for (auto each = order.rbegin(); each != order.rend(); ++each) {
       if (!(*each)->needed) continue;
       for (const Source& input : used_inputs(**each)) entry(input.node).needed = true;
@@ -251,6 +253,7 @@ class Importer {
     if (const UpdateRule* rule = update_rule(reader)) return update(entry, reader, *rule);
     if (def.op == "AddN") return add_all(entry, reader);
     if (def.op == "Pad") return pad(entry, reader);
+    if (def.op == "BiasAddGrad") return bias_gradient(entry, reader);
     if (const OpRule* rule = rule_of_tensorflow(def.op)) return direct(entry, reader, *rule);
     throw UnimplementedError(detail::join("Tapestry lacks the op '", def.op, "' of node '", def.name, "'"));
   }
@@ -354,6 +357,18 @@ class Importer {
       reader.refuse("its paddings are no pairs of whole numbers");
     return node(*find_op("PadV2"), {tensor_of(entry.inputs[0])},
                 {{"paddings", Ints(paddings.to_vector<std::int64_t>())}, {"constant_values", 0.0}}, entry.def->name);
+  }
+
+  /// The sum over all axes but the last.
+  Tensors bias_gradient(const Entry& entry, const NodeReader& reader) {
+    if (entry.inputs.size() != 1) reader.refuse("it has not one input");
+    const Tensor g = tensor_of(entry.inputs[0]);
+    if (g.rank() < 1) reader.refuse("the rank of its input is not known, or 0");
+    if (reader.attr_or<std::string>("data_format", "NHWC") != "NHWC")
+      reader.refuse("its channels are not the last axis");
+    Ints axes;
+    for (int axis = 0; axis + 1 < g.rank(); ++axis) axes.push_back(axis);
+    return node(*find_op("Sum"), {g}, {{"axis", axes}, {"keep_dims", false}}, entry.def->name);
   }
 
   // ---- Leaves ----

@@ -1,0 +1,104 @@
+// The files in golden/: what TensorFlow has written is read, and gives TensorFlow's numbers; what TensorFlow has
+// accepted of ours is still what we write. tools/interop --golden makes them anew.
+
+#include "interop/golden.hpp"
+
+#include <cstring>
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "io/crc32c.hpp"
+#include "io/graph_def.hpp"
+#include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
+
+namespace tapestry::test {
+namespace {
+
+const std::filesystem::path folder = GOLDEN_FILES;
+
+std::string text_of(const std::filesystem::path& path) {
+  const Bytes bytes = read_bytes(path);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// The constants of a file.
+std::map<std::string, Tensor> constants_of(const std::string& name) {
+  std::map<std::string, Tensor> constants;
+  for (const io::NodeDef& node : io::decode(text_of(folder / name)).nodes)
+    constants.emplace(node.name, std::get<io::TensorDef>(node.attrs.at("value")).value);
+  return constants;
+}
+
+/// The data of the records of an event file, whose checksums must be right.
+std::vector<std::string> records_of(const std::filesystem::path& path) {
+  const std::string file = text_of(path);
+  const auto masked_at = [&](std::size_t at) {
+    std::uint32_t number = 0;
+    std::memcpy(&number, file.data() + at, sizeof number);
+    return number;
+  };
+  std::vector<std::string> records;
+  for (std::size_t at = 0; at < file.size();) {
+    std::uint64_t length = 0;
+    std::memcpy(&length, file.data() + at, sizeof length);
+    REQUIRE(at + length + 16 <= file.size());
+    CHECK(masked_at(at + 8) == io::masked(io::crc32c(file.substr(at, 8))));
+    records.push_back(file.substr(at + 12, length));
+    CHECK(masked_at(at + 12 + length) == io::masked(io::crc32c(records.back())));
+    at += length + 16;
+  }
+  return records;
+}
+
+}  // namespace
+
+TEST_CASE("networks that TensorFlow has written train as they do there") {
+  for (const char* name : {"tensorflow1", "tensorflow2"}) {
+    CAPTURE(name);
+    const auto known = constants_of(std::string(name) + ".expected.pb");
+    const Feeds feeds{{"x:0", known.at("x")}, {"labels:0", known.at("labels")}};
+    const Graph graph = Graph::load((folder / (std::string(name) + ".pb")).string());
+    Session session(graph);
+    session.run("init");
+    for (const char* loss : {"loss_0", "loss_1", "loss_2"}) {
+      check_same(session.run("loss:0", feeds), known.at(loss), 1e-6);
+      session.run("train", feeds);
+    }
+    check_same(session.run("loss:0", feeds), known.at("loss_end"), 1e-6);
+    for (const Variable& each : graph.variables())
+      if (each.name() == "count") CHECK(each.value().item<int>() == 3);
+  }
+}
+
+TEST_CASE("TensorFlow's text form gives TensorFlow's numbers") {
+  const auto known = constants_of("tensorflow_text.expected.pb");
+  Session session(Graph::load((folder / "tensorflow_text.pbtxt").string()));
+  const Feeds feeds{{"x:0", known.at("x")}};
+  check_same(session.run("y:0", feeds), known.at("y"), 1e-15);
+  check_same(session.run("shape:0", feeds), known.at("shape"));
+}
+
+TEST_CASE("graphs are written as TensorFlow has accepted them") {
+  for (const auto& [name, bytes] : golden_files()) {
+    CAPTURE(name);
+    CHECK(io::to_text(bytes) == io::to_text(text_of(folder / name)));
+  }
+}
+
+TEST_CASE("event files have TensorFlow's records") {
+  const TemporaryFolder own;
+  summary::FileWriter writer(own.path().string());
+  writer.add_scalar("loss", 0.25, 7);
+  writer.close();
+  const std::vector<std::string> ours = records_of(writer.path()), theirs = records_of(folder / "tensorflow.tfevents");
+  REQUIRE(ours.size() == theirs.size());
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    // All but the time, a tag and eight bytes.
+    CHECK(ours[i].substr(0, 1) == theirs[i].substr(0, 1));
+    CHECK(ours[i].substr(9) == theirs[i].substr(9));
+  }
+}
+
+}  // namespace tapestry::test

@@ -1,0 +1,147 @@
+"""Runs graphs of ours in TensorFlow and compares.
+
+usage: tensorflow_judge.py FOLDER
+
+For each x.pb in the folder there is x.judge.pb, a GraphDef whose nodes are the steps to make: feed, run, fetch,
+gradient, variable (see judgement.hpp). Prints a line for each graph that fails and a table for the kinds of graphs."""
+
+import collections
+import pathlib
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+TOLERANCE = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
+# A Variable gathers the rounding of several steps.
+VARIABLE_FACTOR = 10
+# What TensorFlow itself cannot do on a processor: the beginning of the title, and a part of what it says.
+LIMITS = {
+    "broadcast of eight dimensions": "is not supported yet",
+    "conv2d, SAME, strides, dilations": "do not yet support dilation rates larger than 1",
+    "conv2d in groups": "Gradients for grouped convolutions are not supported on CPU",
+    "svd, multiplied back (unknown batch size)": "SVD gradient has not been implemented",
+    "singular values (unknown batch size)": "SVD gradient has not been implemented",
+}
+Step = collections.namedtuple("Step", "kind target by value")
+
+
+def read_graph(path):
+    graph = v1.GraphDef()
+    graph.ParseFromString(path.read_bytes())
+    return graph
+
+
+def read_steps(path):
+    for node in read_graph(path).node:
+        value = tf.make_ndarray(node.attr["value"].tensor) if "value" in node.attr else None
+        yield Step(node.op, node.attr["target"].s.decode(), node.attr["by"].s.decode(), value)
+
+
+def difference(found, expected, tolerance):
+    """Why two arrays are not the same, or None. Numbers may differ by a part of the largest one of the array, or of 1."""
+    found = np.asarray(found)
+    if found.dtype != expected.dtype or found.shape != expected.shape:
+        return f"{found.dtype}{list(found.shape)} instead of {expected.dtype}{list(expected.shape)}"
+    if not np.issubdtype(expected.dtype, np.floating):
+        return None if np.array_equal(found, expected) else f"{found} instead of {expected}"
+    if expected.size == 0:
+        return None
+    if not np.array_equal(np.isfinite(found), np.isfinite(expected)):
+        return f"{found} instead of {expected}"
+    scale = max(1.0, np.max(np.abs(expected), initial=0, where=np.isfinite(expected)))
+    error = np.max(np.abs(found - expected), initial=0, where=np.isfinite(expected)) / scale
+    return None if error <= tolerance else f"differs by {error:.2g}"
+
+
+class Judge:
+    """TensorFlow with one graph of ours."""
+
+    def __init__(self, graph_def):
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            tf.import_graph_def(graph_def, name="")
+        self.session = v1.Session(graph=self.graph)
+        self.feeds = {}
+        self.reads = {}
+
+    def compute(self, tensors):
+        return self.session.run(tensors, self.feeds)
+
+    def feed(self, step):
+        # A placeholder that nothing needs was left out.
+        if step.target.split(":")[0] in {op.name for op in self.graph.get_operations()}:
+            self.feeds[step.target] = step.value
+
+    def gradient(self, step):
+        with self.graph.as_default():
+            y, x = self.graph.get_tensor_by_name(step.target), self.graph.get_tensor_by_name(step.by)
+            found = tf.gradients(y, x)[0]
+            found = tf.zeros_like(x) if found is None else tf.convert_to_tensor(found)
+        return self.compute(found)
+
+    def variable(self, step):
+        if step.target not in self.reads:
+            handle = self.graph.get_tensor_by_name(step.target + ":0")
+            with self.graph.as_default():
+                if handle.dtype == tf.resource:
+                    handle = tf.raw_ops.ReadVariableOp(resource=handle, dtype=step.value.dtype)
+                else:
+                    handle = tf.identity(handle)
+            self.reads[step.target] = handle
+        return self.compute(self.reads[step.target])
+
+
+def judge(steps, graph_def):
+    """Makes the steps; yields what is wrong."""
+    judge = Judge(graph_def)
+    tolerance = max(TOLERANCE.get(step.value.dtype, 0) for step in steps if step.value is not None)
+    fetches = [step for step in steps if step.kind == "fetch"]
+    for step in steps:
+        if step.kind == "feed":
+            judge.feed(step)
+        elif step.kind == "run":
+            judge.compute(judge.graph.get_operation_by_name(step.target))
+        elif step.kind == "fetch":
+            # All at once: they may depend on the same random numbers.
+            if step is fetches[0]:
+                for each, found in zip(fetches, judge.compute([each.target for each in fetches])):
+                    yield each, difference(found, each.value, tolerance)
+        elif step.kind == "gradient":
+            yield step, difference(judge.gradient(step), step.value, tolerance)
+        else:
+            yield step, difference(judge.variable(step), step.value, VARIABLE_FACTOR * tolerance)
+
+
+def verdict(path):
+    """The title of a model, the kinds of its steps, and what is wrong with them; None where TensorFlow gives up."""
+    title, *steps = read_steps(path)
+    try:
+        model = path.with_name(path.name.replace(".judge.pb", ".pb"))
+        results = list(judge(steps, read_graph(model)))
+    except Exception as error:  # whatever TensorFlow says is a verdict
+        text = str(error).strip()
+        beyond = any(title.target.startswith(name) and part in text for name, part in LIMITS.items())
+        return title.target, [], None if beyond else [text]
+    wrong = [f"{step.kind} {step.target} {step.by}: {problem}" for step, problem in results if problem]
+    return title.target, [step.kind for step, _ in results], wrong
+
+
+def main(folder):
+    failed = beyond = 0
+    table = collections.Counter()
+    for path in sorted(pathlib.Path(folder).glob("*.judge.pb")):
+        title, kinds, wrong = verdict(path)
+        table.update(["graph", *kinds])
+        beyond += wrong is None
+        failed += bool(wrong)
+        for problem in (wrong or [])[:3]:
+            print(f"{title}: {problem}")
+    print("TensorFlow", tf.__version__, "compared", ", ".join(f"{n} {kind}s" for kind, n in sorted(table.items())))
+    print(f"{table['graph'] - failed - beyond} passed, {failed} failed, {beyond} beyond TensorFlow's kernels")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]) != 0)

@@ -1,0 +1,32 @@
+// Writes graphs and an event file for other programs to judge; with --golden our part of the golden files:
+// write_models [--golden] FOLDER
+
+#include <fstream>
+#include <iostream>
+#include <string_view>
+
+#include "interop/golden.hpp"
+#include "interop/judgement.hpp"
+
+int main(int count, char** arguments) {
+  const bool golden = count == 3 && std::string_view(arguments[1]) == "--golden";
+  if (count != 2 && !golden) {
+    std::cerr << "usage: write_models [--golden] FOLDER\n";
+    return 2;
+  }
+  try {
+    const std::filesystem::path folder = arguments[count - 1];
+    if (golden) {
+      for (const auto& [name, bytes] : tapestry::test::golden_files()) std::ofstream(folder / name) << bytes;
+      return 0;
+    }
+    std::filesystem::create_directories(folder / "graphs");
+    std::cout << tapestry::test::write_op_models(folder / "graphs") << " graphs of ops, "
+              << tapestry::test::write_trained_models(folder / "graphs") << " graphs of networks, an event file in "
+              << folder.string() << '\n';
+    tapestry::test::write_events(folder);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+}
