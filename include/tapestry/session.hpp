@@ -102,31 +102,32 @@ class TAPESTRY_API Session {
   /// std::vector, std::array, std::tuple, std::pair or std::map of fetches, nested as you like, one of the same
   /// structure.
   template <class T>
-  auto run(const T& fetches, const Feeds& feeds = {}, Where where = Where::here());
-  std::vector<Tensor> run(std::initializer_list<Fetch> fetches, const Feeds& feeds = {}, Where where = Where::here()) {
+  auto run(const T& fetches, const Feeds& feeds = {}, Where where = Where::here()) const;
+  std::vector<Tensor> run(std::initializer_list<Fetch> fetches, const Feeds& feeds = {},
+                          Where where = Where::here()) const {
     return run_all(std::vector<Fetch>(fetches), feeds, {}, nullptr, where);
   }
   /// The same, and tells what was run and, if the options ask for it, when.
   template <class T>
   auto run(const T& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata,
-           Where where = Where::here());
+           Where where = Where::here()) const;
 
   /// What `run` would do for these fetches and feeds: the graph after each stage on its way to a plan, and the plan.
   /// Computes nothing but what does not depend on the feeds.
   template <class T>
-  Explanation explain(const T& fetches, const Feeds& feeds = {}, Where where = Where::here());
+  Explanation explain(const T& fetches, const Feeds& feeds = {}, Where where = Where::here()) const;
 
   /// The fetches as a function of the values of some tensors, with the least work per call.
   class Callable;
   template <Fetchable T>
-  auto make_callable(const T& fetch, const std::vector<Tensor>& feeds = {}, Where where = Where::here());
+  auto make_callable(const T& fetch, const std::vector<Tensor>& feeds = {}, Where where = Where::here()) const;
   Callable make_callable(std::initializer_list<Fetch> fetches, const std::vector<Tensor>& feeds = {},
-                         Where where = Where::here());
+                         Where where = Where::here()) const;
   Callable make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds = {},
-                         Where where = Where::here());
+                         Where where = Where::here()) const;
   /// The targets are run for their effect and give no result.
   Callable make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
-                         const std::vector<Operation>& targets, Where where = Where::here());
+                         const std::vector<Operation>& targets, Where where = Where::here()) const;
 
   /// While the scope lives, `Tensor::eval` and `Operation::run` of this thread use this session.
   class Scope;
@@ -173,7 +174,7 @@ class TAPESTRY_API Session::Callable {
 };
 
 inline Session::Callable Session::make_callable(std::initializer_list<Fetch> fetches, const std::vector<Tensor>& feeds,
-                                                Where where) {
+                                                Where where) const {
   return make_callable(std::vector<Fetch>(fetches), feeds, where);
 }
 
@@ -259,12 +260,13 @@ struct Structure<std::pair<A, B>> {
 }  // namespace detail
 
 template <class T>
-auto Session::run(const T& fetches, const Feeds& feeds, Where where) {
+auto Session::run(const T& fetches, const Feeds& feeds, Where where) const {
   return run(fetches, feeds, {}, nullptr, where);
 }
 
 template <class T>
-auto Session::run(const T& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata, Where where) {
+auto Session::run(const T& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata,
+                  Where where) const {
   std::vector<Fetch> flat;
   detail::Structure<T>::collect(fetches, flat);
   const std::vector<Tensor> values = run_all(flat, feeds, options, metadata, where);
@@ -273,14 +275,14 @@ auto Session::run(const T& fetches, const Feeds& feeds, const RunOptions& option
 }
 
 template <class T>
-Explanation Session::explain(const T& fetches, const Feeds& feeds, Where where) {
+Explanation Session::explain(const T& fetches, const Feeds& feeds, Where where) const {
   std::vector<Fetch> flat;
   detail::Structure<T>::collect(fetches, flat);
   return explain_all(flat, feeds, where);
 }
 
 template <Fetchable T>
-auto Session::make_callable(const T& fetch, const std::vector<Tensor>& feeds, Where where) {
+auto Session::make_callable(const T& fetch, const std::vector<Tensor>& feeds, Where where) const {
   return [callable = make_callable({Fetch(fetch)}, feeds, where)](const auto&... values) {
     return callable(values...)[0];
   };

@@ -339,12 +339,12 @@ Tensors Session::Callable::call(std::span<const Init> values) const {
 }
 
 Session::Callable Session::make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
-                                         Where where) {
+                                         Where where) const {
   return make_callable(fetches, feeds, {}, where);
 }
 
 Session::Callable Session::make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
-                                         const std::vector<Operation>& targets, Where where) {
+                                         const std::vector<Operation>& targets, Where where) const {
   return Callable(state_, fetches, feeds, targets, where);
 }
 
