@@ -32,7 +32,7 @@ class Node : public Call {
 /// What a graph knows of a Variable that it uses.
 struct GraphVariable {
   Variable variable;
-  std::string name;                  ///< of the handle's node
+  std::string name;             ///< of the handle's node
   Tensor handle{};              ///< the resource that reads and assignments start from
   Tensor value{};               ///< the output of the read that is current; empty before the first
   Node* initializer = nullptr;  ///< the assignment of the initial value, for a Variable made in the graph
