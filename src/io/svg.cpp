@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "graph/graph_state.hpp"
@@ -76,18 +77,26 @@ class Layout {
     for (const Node* control : node.control_inputs) f(*control);
   }
 
-  /// Each node behind all that it needs; what needs nothing, just before the first that uses it.
+  /// Each node behind all that it needs; leaves, and what is only read of one, just before the first that uses it.
   void place_in_layers() {
-    std::vector<std::size_t> first_use(graph_.size(), SIZE_MAX);
+    std::vector<char> leads(graph_.size());
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& node = graph_.node(i);
       Place& place = places_.emplace_back(Place{.node = &node, .look = look_of(node)});
       place.width = std::max(34.0, static_cast<double>(place.look.label.size()) * letter_width + 16);
-      for_inputs(node, [&](const Node& from) { place.layer = std::max(place.layer, places_[from.index].layer + 1); });
-      for_inputs(node, [&](const Node& from) { first_use[from.index] = std::min(first_use[from.index], place.layer); });
+      std::size_t inputs = 0;
+      leads[i] = 1;
+      for_inputs(node, [&](const Node& from) {
+        place.layer = std::max(place.layer, places_[from.index].layer + 1);
+        leads[i] = leads[i] && leads[from.index] && ++inputs == 1;
+      });
     }
-    for (std::size_t i = 0; i < graph_.size(); ++i)
-      if (places_[i].layer == 0 && first_use[i] != SIZE_MAX) places_[i].layer = first_use[i] - 1;
+    std::vector<std::size_t> first_use(graph_.size(), SIZE_MAX);
+    for (std::size_t i = graph_.size(); i-- > 0;) {
+      if (leads[i] && first_use[i] != SIZE_MAX) places_[i].layer = first_use[i] - 1;
+      for_inputs(graph_.node(i),
+                 [&](const Node& from) { first_use[from.index] = std::min(first_use[from.index], places_[i].layer); });
+    }
   }
 
   void connect() {
@@ -159,7 +168,7 @@ class Layout {
         const bool forward = round % 2 == 0;
         shift(layers_[forward ? k : layers_.size() - 1 - k], forward ? &Place::before : &Place::behind, across);
       }
-    double lowest = 0;
+    double lowest = std::numeric_limits<double>::max();
     for (std::size_t i = 0; i < places_.size(); ++i)
       lowest = std::min(lowest, across[i] - length_across(places_[i]) / 2);
     for (std::size_t i = 0; i < places_.size(); ++i) places_[i].across = across[i] - lowest + margin;
