@@ -331,10 +331,19 @@ TEST_CASE("graphs that make no sense are refused") {
                       node { name: "y" op: "Mul" input: "x" input: "i" })");
         }) == "Node 'y' (op: 'Mul'): its inputs have the types float32 and int32");
   CHECK(message_of([&] { load("node { name: \"x\" op: }"); }).find("in line 1") != std::string::npos);
-  CHECK_THROWS_AS(
-      load(R"(node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value"
-      value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: 4000000000000 } } float_val: 1 } } } })"),
-      InvalidArgumentError);
+  const auto constant = [](const std::string& name, const std::string& size, const std::string& values) {
+    return "node { name: \"" + name +
+           R"(" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value"
+      value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: )" +
+           size + " } } " + values + " } } } }\n";
+  };
+  // One element for all is no memory; other repetitions are limited for the file.
+  const Graph huge = load(constant("c", "4000000000000", "float_val: 7"));
+  CHECK(Session(huge).run("c:0")(-1).item<float>() == 7);
+  const std::string two = "float_val: 1 float_val: 2";
+  CHECK_THROWS_AS(load(constant("c", "4000000000000", two)), InvalidArgumentError);
+  CHECK_NOTHROW(load(constant("c", "9000000", two)));
+  CHECK_THROWS_AS(load(constant("c", "9000000", two) + constant("d", "9000000", two)), InvalidArgumentError);
   CHECK_THROWS_AS(
       load(R"(node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value"
       value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: 3 } } tensor_content: "\000\000" } } } })"),

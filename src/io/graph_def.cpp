@@ -34,7 +34,7 @@ constexpr std::array<Pair, 7> type_codes{{{boolean, {10}},
                                           {float64, {2}},
                                           {DType::resource, resource_type}}};
 
-/// A tensor that is written as one element for all may be this large; anything larger is an attack or an error.
+/// So many elements may a file leave out because they repeat the one before; more are an attack or an error.
 constexpr std::int64_t most_repeated_elements = std::int64_t{1} << 24;
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
@@ -154,11 +154,12 @@ Shape read_shape(WireReader reader) {
 /// The elements of a TensorProto: raw bytes, or numbers of which the last stands for all that follow.
 class TensorReader {
  public:
-  explicit TensorReader(WireReader reader) {
+  /// `repeats`: how many elements the rest of the file may still leave out.
+  TensorReader(WireReader reader, std::int64_t& repeats) : repeats_(repeats) {
     while (reader.next()) read_field(reader);
   }
 
-  TensorDef result() const {
+  TensorDef result() {
     const DType dtype = dtype_of(type_);
     if (size_of(dtype) == 0) return {type_};
     if (!shape_.is_known()) throw InvalidArgumentError(detail::join("A tensor has the shape ", shape_));
@@ -174,16 +175,16 @@ class TensorReader {
     const std::size_t given = dtype == float32 ? floats_.size() : dtype == float64 ? doubles_.size() : ints_.size();
     if (given > static_cast<std::size_t>(count))
       throw DataLossError(detail::join("A tensor of shape ", shape_, " has ", given, " elements"));
-    if (count > static_cast<std::int64_t>(given) && count > most_repeated_elements)
+    // One element for all takes the memory of one.
+    if (given <= 1 && count > 1) {
+      constexpr std::array<std::int64_t, Shape::max_rank> no_strides{};
+      return {type_, detail::make_view(from_numbers(dtype, {}), shape_,
+                                       {no_strides.data(), static_cast<std::size_t>(shape_.rank())})};
+    }
+    repeats_ -= count - static_cast<std::int64_t>(given);
+    if (repeats_ < 0)
       throw InvalidArgumentError(detail::join("A tensor of shape ", shape_, " is written as ", given, " elements"));
-    const Tensor tensor = detail::make_tensor(dtype, shape_, cpu());
-    detail::visit_dtype(dtype, [&]<class T>() {
-      T* out = detail::mutable_data<T>(tensor);
-      if (dtype == float32) repeat_last(floats_, out, count);
-      if (dtype == float64) repeat_last(doubles_, out, count);
-      if (!is_floating(dtype)) repeat_last(ints_, out, count);
-    });
-    return {type_, tensor};
+    return {type_, from_numbers(dtype, shape_)};
   }
 
  private:
@@ -212,6 +213,17 @@ class TensorReader {
     }
   }
 
+  Tensor from_numbers(DType dtype, const Shape& shape) const {
+    const Tensor tensor = detail::make_tensor(dtype, shape, cpu());
+    detail::visit_dtype(dtype, [&]<class T>() {
+      T* out = detail::mutable_data<T>(tensor);
+      if (dtype == float32) repeat_last(floats_, out, shape.size());
+      if (dtype == float64) repeat_last(doubles_, out, shape.size());
+      if (!is_floating(dtype)) repeat_last(ints_, out, shape.size());
+    });
+    return tensor;
+  }
+
   Tensor from_bytes(DType dtype) const {
     const Tensor tensor = detail::make_tensor(dtype, shape_, cpu());
     std::memcpy(tensor.impl().data, content_.data(), content_.size());
@@ -228,6 +240,7 @@ class TensorReader {
       out[i] = size == 0 ? To{} : static_cast<To>(given[static_cast<std::size_t>(std::min(i, size - 1))]);
   }
 
+  std::int64_t& repeats_;
   TypeCode type_;
   Shape shape_;
   data_view content_;
@@ -267,7 +280,7 @@ ListDef read_list(WireReader reader) {
   return list;
 }
 
-AttrDef read_attr(WireReader reader) {
+AttrDef read_attr(WireReader reader, std::int64_t& repeats) {
   AttrDef attr;
   while (reader.next()) {
     switch (reader.tag()) {
@@ -293,7 +306,7 @@ AttrDef read_attr(WireReader reader) {
         attr = read_shape(reader.get_message());
         break;
       case 8:
-        attr = TensorReader(reader.get_message()).result();
+        attr = TensorReader(reader.get_message(), repeats).result();
         break;
       default:
         reader.skip();
@@ -302,7 +315,7 @@ AttrDef read_attr(WireReader reader) {
   return attr;
 }
 
-NodeDef read_node(WireReader reader) {
+NodeDef read_node(WireReader reader, std::int64_t& repeats) {
   NodeDef node;
   while (reader.next()) {
     switch (reader.tag()) {
@@ -326,7 +339,7 @@ NodeDef read_node(WireReader reader) {
           if (entry.tag() == 1) {
             key = text_of(entry);
           } else if (entry.tag() == 2) {
-            value = read_attr(entry.get_message());
+            value = read_attr(entry.get_message(), repeats);
           } else {
             entry.skip();
           }
@@ -370,10 +383,11 @@ std::string encode(const GraphDef& graph) {
 GraphDef decode(std::string_view bytes) {
   try {
     GraphDef graph;
+    std::int64_t repeats = most_repeated_elements;
     WireReader reader(bytes.data(), bytes.size());
     while (reader.next()) {
       if (reader.tag() == 1) {
-        graph.nodes.push_back(read_node(reader.get_message()));
+        graph.nodes.push_back(read_node(reader.get_message(), repeats));
       } else {
         reader.skip();
       }
