@@ -252,6 +252,7 @@ TEST_CASE("a Variable of a symbolic initial value has none until its initializer
   CHECK(message_of([&] { session.run(w); }) == "Attempting to use uninitialized value W");
   session.run(init);
   CHECK(session.run(w).to_vector<int>() == std::vector{3, 6});
+  CHECK(session.run("W:0").to_vector<int>() == std::vector{3, 6});
   CHECK(session.run(v).to_vector<int>() == std::vector{4, 7});
   for (const char* name : {"W", "W/Assign", "W/read", "init"}) CHECK(graph.has_operation(name));
 }

@@ -216,8 +216,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   Prepared::Result resolve(const Fetch& fetch, detail::Request& request) const {
     using From = Prepared::Result::From;
-    const std::pair<Tensor, Operation> element = element_of(fetch);
-    const Tensor& tensor = element.first;
+    std::pair<Tensor, Operation> element = element_of(fetch);
+    Tensor& tensor = element.first;
     const Operation& operation = element.second;
     if (!tensor && !operation) throw InvalidArgumentError("Fetch argument None has invalid type <class 'NoneType'>");
     if (operation) {
@@ -232,6 +232,10 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     if (!endpoint_of(tensor).node) return {.from = From::value, .value = tensor};
     require_own(tensor,
                 detail::join("Fetch argument ", detail::describe(tensor), " cannot be interpreted as a Tensor. "));
+    // A Variable's handle stands for its value.
+    const detail::Node& producer = *endpoint_of(tensor).node;
+    if (tensor.dtype() == DType::resource)
+      tensor = graph_.state()->read(producer.attr<VariablesRef>("variables")->front(), {});
     const auto index_in = [&wanted = tensor](const Tensors& list) {
       const auto found = std::find_if(list.begin(), list.end(), [&](const Tensor& each) { return each.is(wanted); });
       return static_cast<std::size_t>(found - list.begin());
