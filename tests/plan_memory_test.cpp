@@ -12,23 +12,36 @@ namespace {
 
 std::atomic<std::int64_t> allocations{0};
 
-void* counted(std::size_t bytes, std::size_t alignment) {
+void* counted(std::size_t bytes) noexcept {
   ++allocations;
-  if (void* block = alignment == 0 ? std::malloc(bytes) : std::aligned_alloc(alignment, bytes)) return block;
-  throw std::bad_alloc();
+  return std::malloc(bytes);
+}
+void* counted(std::size_t bytes, std::align_val_t alignment) noexcept {
+  ++allocations;
+  const auto step = static_cast<std::size_t>(alignment);
+  return std::aligned_alloc(step, (bytes + step - 1) / step * step);
+}
+
+void* required(void* block) {
+  if (!block) throw std::bad_alloc();
+  return block;
 }
 
 }  // namespace
 
-void* operator new(std::size_t bytes) { return counted(bytes, 0); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  const auto step = static_cast<std::size_t>(alignment);
-  return counted((bytes + step - 1) / step * step, step);
+// All forms: a sanitizer brings its own for those that are missing.
+void* operator new(std::size_t bytes) { return required(counted(bytes)); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) { return required(counted(bytes, alignment)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return counted(bytes, alignment);
 }
 void operator delete(void* block) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t) noexcept { std::free(block); }
 void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+void operator delete(void* block, const std::nothrow_t&) noexcept { std::free(block); }
+void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept { std::free(block); }
 
 namespace tapestry::test {
 namespace {
