@@ -13,22 +13,16 @@
 
 #include "backend/backend.hpp"
 #include "backend/cpu/threads.hpp"
+#include "caching.hpp"
 #include "tapestry/device.hpp"
 #include "tapestry/error.hpp"
 
 using namespace tapestry;
 using host::parallel_for;
 using host::parallel_tasks;
+using test::caching;
 
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool caching = false;
-#elif defined(__has_feature)
-constexpr bool caching = !__has_feature(address_sanitizer);
-#else
-constexpr bool caching = true;
-#endif
 
 Backend& backend() { return backend_of(cpu()); }
 

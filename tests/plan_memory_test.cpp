@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "caching.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace {
@@ -105,7 +106,7 @@ TEST_CASE("a traced training step allocates nothing") {
           return loss;
         },
         {spec(float32, {-1, 20}), spec(float32, {-1, 10})});
-    CHECK(allocations_of([&] { step(x, target); }) == Allocations{0, 0});
+    if (caching) CHECK(allocations_of([&] { step(x, target); }) == Allocations{0, 0});
   }
 }
 
@@ -120,7 +121,7 @@ TEST_CASE("a callable of a graph built by hand allocates nothing") {
   Session session;
   session.run(global_variables_initializer());
   const auto step = session.make_callable({loss, train_op}, {x, target});
-  CHECK(allocations_of([&] { step(points, classes); }) == Allocations{0, 0});
+  if (caching) CHECK(allocations_of([&] { step(points, classes); }) == Allocations{0, 0});
   // A result that is held when the next run comes keeps its memory, so the next one needs some of its own.
   Tensor held;
   const auto fetch = session.make_callable({loss * ones({1000})}, {x, target});
@@ -137,7 +138,7 @@ TEST_CASE("what kernels need for themselves comes from the cache") {
       {spec(float32, {-1, 20}), spec(int32, {-1})});
   loss(x, labels);
   const MemoryStats before = memory_stats();
-  CHECK(allocations_of([&] { loss(x, labels); }).first == 0);
+  if (caching) CHECK(allocations_of([&] { loss(x, labels); }).first == 0);
   CHECK(memory_stats().in_use == before.in_use);
   CHECK(memory_stats().cached == before.cached);
 }
