@@ -34,7 +34,6 @@ class Partitioned {
   void run_part(Part& part, const Tensors& feeds, Tensors& results);
 
   Graph graph_;
-
   Rendezvous rendezvous_;
   std::vector<std::unique_ptr<Part>> parts_;
   std::size_t fetches_ = 0;
