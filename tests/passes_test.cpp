@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <sstream>
 
 #include <doctest/doctest.h>
 
@@ -418,6 +419,97 @@ TEST_CASE("epilogue: what needs the product itself, or another shape of it, keep
   });
   both.apply({"fuse", "epilogue"});
   CHECK(both.types() == Types{"MatMul", "Mul", "_FusedMatMul"});
+}
+
+namespace {
+
+/// The types of the operations in their order, those of a group in brackets.
+std::string order_of(const Planned& planned) {
+  std::string text;
+  int open = 0;
+  for (std::size_t i = 0; i < planned.plan.graph->size(); ++i) {
+    const detail::Node& node = planned.plan.graph->node(i);
+    if (node.type() == "Placeholder" || node.type() == "Const") continue;
+    if (node.group != open && open != 0) text += "] ";
+    if (node.group != open && node.group != 0) text += "[";
+    open = node.group;
+    text += node.type() + (open != 0 ? "," : " ");
+  }
+  return text + (open != 0 ? "]" : "");
+}
+
+/// A symmetric matrix with a dominant diagonal.
+Tensor positive_definite(std::int64_t n, unsigned seed) {
+  const Tensor x = numbers({n, n}, -1, 1, seed);
+  return matmul(x, x, {.transpose_b = true}) + static_cast<double>(n) * eye(n, {.dtype = float64});
+}
+
+}  // namespace
+
+TEST_CASE("parallel: what keeps one core busy waits for its like") {
+  const Tensor a = positive_definite(90, 1), b = positive_definite(80, 2);
+  // Two branches, one written after the other.
+  Planned branches({a, b}, [](const Arguments& x) {
+    const Tensor left = reduce_sum(square(cholesky(x[0])));
+    const Tensor right = reduce_sum(tanh(cholesky(x[1])));
+    return Arguments{left * right};
+  });
+  branches.apply({"parallel"});
+  CHECK(order_of(branches) == "[Cholesky,Cholesky,] Square Sum Tanh Sum Mul ");
+
+  // In levels: each branch goes on with another one.
+  Planned levels({a, b}, [](const Arguments& x) {
+    const Tensor left = inverse(-inverse(x[0]));
+    const Tensor right = inverse(-inverse(x[1]));
+    return Arguments{left, right};
+  });
+  levels.apply({"parallel"});
+  CHECK(order_of(levels) == "[MatrixInverse,MatrixInverse,] Neg Neg [MatrixInverse,MatrixInverse,]");
+}
+
+TEST_CASE("parallel: what is short, large or alone stays where it is") {
+  const Tensor a = positive_definite(90, 1), small = positive_definite(8, 3);
+  const auto order = [](const Tensor& value, const std::function<Tensor(const Arguments&)>& f) {
+    Planned graph({value}, [&](const Arguments& x) { return Arguments{f(x)}; });
+    graph.apply({"parallel"});
+    return order_of(graph);
+  };
+  const auto two = [](const OneToOne& first, const OneToOne& second) {
+    return [=](const Arguments& x) {
+      const Tensor left = first(x[0]);
+      return left + second(x[0]);
+    };
+  };
+  const OneToOne factor = [](const Tensor& x) { return cholesky(x); };
+  const OneToOne inverted = [](const Tensor& x) { return inverse(x); };
+  const OneToOne squared = [](const Tensor& x) { return matmul(x, x); };
+  const OneToOne self_outer = [](const Tensor& x) { return matmul(x, x, {.transpose_b = true}); };
+  CHECK(order(small, two(factor, inverted)) == "Cholesky MatrixInverse AddV2 ");
+  CHECK(order(a, two(factor, [](const Tensor& x) { return tanh(x); })) == "Cholesky Tanh AddV2 ");
+  CHECK(order(a, [](const Arguments& x) { return inverse(cholesky(x[0])); }) == "Cholesky MatrixInverse ");
+  // The kernel itself splits a large product, and shares out a batch of matrices.
+  CHECK(order(floats({100, 100}, 1), two(squared, self_outer)) == "[MatMul,MatMul,] AddV2 ");
+  CHECK(order(floats({160, 160}, 1), two(squared, self_outer)) == "MatMul MatMul AddV2 ");
+  CHECK(order(stack({a, a}), two(factor, inverted)) == "Cholesky MatrixInverse AddV2 ");
+}
+
+TEST_CASE("parallel: an error in a group is the error of its op, and the next run is right") {
+  const Tensor good = positive_definite(90, 1), indefinite = -good;
+  Graph graph;
+  const auto scope = graph.as_default();
+  auto x = placeholder(float64, {90, 90}, "x"), y = placeholder(float64, {90, 90}, "y");
+  auto bad = cholesky(y, "bad");
+  const std::string line = line_before();
+  auto sum = reduce_sum(cholesky(x) + bad);
+  Session session(graph);
+  const double expected = session.run(sum, {{x, good}, {y, good}}).item<double>();
+  const Error error = caught<InvalidArgumentError>([&] { session.run(sum, {{x, good}, {y, indefinite}}); });
+  CHECK(error.message() == "Cholesky decomposition was not successful. The input might not be valid.");
+  CHECK(place(error) == line);
+  CHECK(session.run(sum, {{x, good}, {y, good}}).item<double>() == expected);
+  std::ostringstream plan;
+  plan << session.explain(sum, {{x, good}, {y, good}}).plan;
+  CHECK(plan.str().find("side by side: 0-1") != std::string::npos);
 }
 
 TEST_CASE("each pass can be left out, and no result changes") {

@@ -87,7 +87,7 @@ TEST_CASE("explain: the graph after each stage") {
 TEST_CASE("explain: a pass that is disabled is missing, and without optimisation all are") {
   Network network({.disabled_passes = {"fuse", "epilogue"}});
   const Explanation explanation = network.session.explain(network.y, network.feeds());
-  CHECK(explanation.stages.back().name == "prune");
+  CHECK(explanation.stages.back().name == "parallel");
   CHECK(types_of(explanation.stages.back().graph).contains("Tanh"));
   CHECK(printed(explanation).find("fuse") == std::string::npos);
   Network plain({.optimize = false});
@@ -110,9 +110,10 @@ TEST_CASE("explain: what waits for the feeds, and what is refused") {
   CHECK_THROWS_AS(session.explain(std::vector<Tensor>{}), InvalidArgumentError);
 }
 
-TEST_CASE("the memory plan: no two tensors share bytes while both live") {
-  Network network({.disabled_passes = {"fuse"}});
-  const ExecutionPlan plan = network.session.explain(network.fetches(), network.feeds(50)).plan;
+namespace {
+
+/// Checks that no two tensors share bytes while both live; returns how many lie in the arena.
+std::size_t check_places(const ExecutionPlan& plan) {
   REQUIRE(plan.arenas.size() == 1);
   CHECK(plan.arenas[0].bytes < plan.arenas[0].bytes_without_reuse);
   std::size_t in_arena = 0;
@@ -132,7 +133,32 @@ TEST_CASE("the memory plan: no two tensors share bytes while both live") {
       CHECK((!both_live || !overlap));
     }
   }
-  CHECK(in_arena > 3);
+  return in_arena;
+}
+
+}  // namespace
+
+TEST_CASE("the memory plan: no two tensors share bytes while both live") {
+  Network network({.disabled_passes = {"fuse"}});
+  CHECK(check_places(network.session.explain(network.fetches(), network.feeds(50)).plan) > 3);
+}
+
+TEST_CASE("the memory plan: what runs side by side lives at the same time") {
+  const Tensor value = eye(60, {.dtype = float64});
+  Graph graph;
+  const auto scope = graph.as_default();
+  const auto x = placeholder(float64, {60, 60}, "x");
+  const auto branch = [&](double scale) { return reduce_sum(inverse(tanh(inverse(x * scale)))); };
+  const auto sum = branch(1) + branch(2) + branch(3);
+  Session session(graph);
+  const ExecutionPlan plan = session.explain(sum, {{x, value}}).plan;
+  CHECK(check_places(plan) > 6);
+  std::vector<std::size_t> together;
+  for (const ExecutionPlan::Step& step : plan.steps) together.push_back(step.together);
+  CHECK(std::count(together.begin(), together.end(), 3) == 2);
+  for (const auto& place : plan.places)
+    if (plan.steps[place.first_step].together == 3 && place.memory == ExecutionPlan::Memory::arena)
+      CHECK(place.last_step >= place.first_step + 2);
 }
 
 TEST_CASE("one picture for each stage, and one of the memory") {

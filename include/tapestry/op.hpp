@@ -181,6 +181,9 @@ struct Op {
   bool broadcasts = false;  ///< the gradient of an input that was broadcast is summed to the input's shape
   int outputs = 1;          ///< how many; -1 when that depends on the inputs or attributes
   bool stateful = false;    ///< two calls with equal inputs may differ (random numbers), or the op changes a Variable
+  /// About how many nanoseconds a call keeps one core busy while the others have nothing to do; 0, as by default, when
+  /// that is little or when the kernel splits its work. A plan runs such calls side by side, which `cpu` must bear.
+  std::function<double(const Call&)> busy = {};
 };
 
 /// One application of an op. A tape is a list of calls; a node of a graph is a call with a name.

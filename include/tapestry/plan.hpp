@@ -15,6 +15,7 @@ struct ExecutionPlan {
     std::string name;  ///< of the operation
     std::string type;
     Device device;
+    std::size_t together = 1;  ///< how many steps, from this one on, run side by side
   };
   enum class Memory : std::uint8_t {
     arena,    ///< at an offset in the arena of its device
@@ -63,7 +64,7 @@ TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Explanation& expl
 
 enum class TraceLevel : std::uint8_t {
   none,  ///< no times: the run is as fast as any
-  full,  ///< every step is measured
+  full,  ///< every step is measured, and none runs beside another of its device
 };
 struct RunOptions {
   TraceLevel trace_level = TraceLevel::none;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,6 +33,11 @@ struct Window2d {
   std::int64_t groups = 1;
 };
 
+/// A product of two matrices with that many multiplications is split; a smaller one is the work of one core.
+inline constexpr double large_product = 3e6;
+/// About how many nanoseconds the product y of the matrix a and another one keeps one core busy; 0 when it is split.
+double busy_with_product(const Tensor& a, bool transpose_a, const Tensor& y);
+
 /// A kind of device: its memory, and about a dozen kernel families. It knows no op. Ops have checked all shapes and
 /// dtypes before a family is called: inputs may be views with any strides, outputs (the last arguments, `y`) are
 /// contiguous, allocated, of the final shape, and never overlap an input unless a family says so. Sizes may be 0.
@@ -45,6 +51,9 @@ class Backend : public detail::Allocator {
   virtual void copy_from_host(void* to, const void* from, std::size_t bytes) = 0;
   /// Waits until everything that was started is done.
   virtual void synchronize() = 0;
+  /// Runs `task(i)` for i in [0, count): calls of kernels, each of which would leave most of the device idle, in any
+  /// order or at once. What a task throws is thrown when all have ended.
+  virtual void run_side_by_side(std::int64_t count, const std::function<void(std::int64_t)>& task);
   virtual MemoryStats memory_stats() = 0;
   virtual void reset_peak_memory() = 0;
   virtual std::int64_t trim_memory() = 0;

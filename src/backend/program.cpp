@@ -66,7 +66,20 @@ std::string to_string(const Program& program) {
   return text;
 }
 
-// A device that can do no better runs a program op by op.
+double busy_with_product(const Tensor& a, bool transpose_a, const Tensor& y) {
+  constexpr double multiplications_per_nanosecond = 50;
+  const std::int64_t k = a.shape()[transpose_a ? 0 : 1];
+  const double work = static_cast<double>(y.size()) * static_cast<double>(k);
+  const bool is_vector = y.shape()[0] == 1 || y.shape()[1] == 1;
+  return is_vector || work >= large_product ? 0 : work / multiplications_per_nanosecond;
+}
+
+// What a device that can do no better does: one call after another.
+
+void Backend::run_side_by_side(std::int64_t count, const std::function<void(std::int64_t)>& task) {
+  for (std::int64_t i = 0; i < count; ++i) task(i);
+}
+
 void Backend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   std::vector<Tensor> values(inputs.begin(), inputs.end());
   values.insert(values.end(), outputs.begin(), outputs.end());

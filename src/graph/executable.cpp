@@ -82,7 +82,17 @@ Tensors Executable::run(const Tensors& feeds, RunTimes* times) {
 }
 
 void Executable::run_steps() {
-  for (Step& step : steps_) run_step(step);
+  for (std::size_t i = 0; i < steps_.size();) {
+    const std::size_t end = i + steps_[i].together;
+    if (end == i + 1) {
+      run_step(steps_[i]);
+    } else {
+      steps_[i].backend->run_side_by_side(static_cast<std::int64_t>(end - i), [this, i](std::int64_t number) {
+        run_step(steps_[i + static_cast<std::size_t>(number)]);
+      });
+    }
+    for (; i < end; ++i) let_go(steps_[i]);
+  }
 }
 
 void Executable::run_measured(RunTimes& times) {
@@ -90,6 +100,7 @@ void Executable::run_measured(RunTimes& times) {
     const std::int64_t start = RunTimes::now();
     run_step(step);
     step.backend->synchronize();
+    let_go(step);
     times.steps.push_back({.start = start - times.begin, .duration = RunTimes::now() - start, .thread = times.thread});
   }
 }
@@ -119,7 +130,10 @@ void Executable::run_step(Step& step) {
     error.locate(call.type(), call.where());
     throw;
   }
-  // A Variable that nobody reads any longer can be changed in place.
+}
+
+/// A Variable that nobody reads any longer can be changed in place.
+void Executable::let_go(const Step& step) {
   for (const std::int32_t index : step.bound_until) unbind(root(index));
 }
 

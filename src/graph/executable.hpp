@@ -73,6 +73,7 @@ class Executable {
     std::int32_t root = -1;                      ///< of what is read or received
     SmallVector<std::int32_t, 4> roots{};        ///< all that the step reads and writes
     SmallVector<std::int32_t, 2> bound_until{};  ///< the bound roots that no later step uses
+    std::size_t together = 1;                    ///< of the first of steps that may run side by side: how many
   };
 
   static void bind(Root& root, const Tensor& value);
@@ -82,6 +83,7 @@ class Executable {
   void run_steps();
   void run_measured(RunTimes& times);
   void run_step(Step& step);
+  void let_go(const Step& step);
   void forget() noexcept;
 
   std::shared_ptr<GraphState> graph_;  ///< to which the tensors belong

@@ -162,6 +162,18 @@ class Executable::Builder {
       values_.emplace(output.id(), result);
     }
     to_.steps_.push_back(std::move(step));
+    join_group(node.group);
+  }
+
+  /// Lets the last step run beside those of its group before it.
+  void join_group(int group) {
+    const std::size_t last = to_.steps_.size() - 1;
+    if (group == 0 || group != group_ || group_begin_ + to_.steps_[group_begin_].together != last) {
+      group_ = group;
+      group_begin_ = last;
+    } else {
+      ++to_.steps_[group_begin_].together;
+    }
   }
 
   static Step::Kind kind_of(const Op& op) {
@@ -185,12 +197,15 @@ class Executable::Builder {
   void find_lifetimes() {
     std::vector<Step>& steps = to_.steps_;
     for (Root& root : to_.roots_) root.first_step = steps.size();
-    for (std::size_t i = 0; i < steps.size(); ++i)
-      for (const std::int32_t index : steps[i].roots) {
-        Root& root = to_.root(index);
-        root.first_step = std::min(root.first_step, i);
-        root.last_step = i;
-      }
+    for (std::size_t first = 0, last; first < steps.size(); first = last + 1) {
+      last = first + steps[first].together - 1;
+      for (std::size_t i = first; i <= last; ++i)
+        for (const std::int32_t index : steps[i].roots) {
+          Root& root = to_.root(index);
+          root.first_step = std::min(root.first_step, first);
+          root.last_step = last;
+        }
+    }
     for (std::size_t i = 0; i < to_.roots_.size(); ++i) {
       const Root& root = to_.roots_[i];
       if (root.memory == Memory::bound && !root.fetched && root.first_step < steps.size())
@@ -225,6 +240,8 @@ class Executable::Builder {
 
   Executable& to_;
   const PlanGraph& plan_;
+  int group_ = 0;  ///< of the last step
+  std::size_t group_begin_ = 0;
   std::unordered_map<std::int64_t, Value> values_;  ///< by id
 };
 
@@ -239,7 +256,9 @@ Executable::Step::Step(Kind how, Call what, Device where)
 
 ExecutionPlan Executable::description() const {
   ExecutionPlan plan;
-  for (const Step& step : steps_) plan.steps.push_back({step.call.name(), step.call.type(), step.device});
+  for (const Step& step : steps_)
+    plan.steps.push_back(
+        {.name = step.call.name(), .type = step.call.type(), .device = step.device, .together = step.together});
   for (const Tensor& arena : arenas_) plan.arenas.push_back({arena.device(), arena.size()});
   for (const Root& root : roots_) {
     const auto memory = root.memory == Memory::bound ? ExecutionPlan::Memory::bound

@@ -99,8 +99,12 @@ std::string text_of(const Graph& graph) {
 std::ostream& operator<<(std::ostream& out, const ExecutionPlan& plan) {
   out << "steps: " << plan.steps.size() << '\n';
   std::vector<Row> rows;
-  for (const ExecutionPlan::Step& step : plan.steps)
-    rows.push_back({std::to_string(rows.size()), step.type, step.name, to_string(step.device)});
+  for (const ExecutionPlan::Step& step : plan.steps) {
+    const std::size_t number = rows.size();
+    const std::string together =
+        step.together > 1 ? detail::join("side by side: ", number, "-", number + step.together - 1) : "";
+    rows.push_back({std::to_string(number), step.type, step.name, to_string(step.device), together});
+  }
   if (!rows.empty()) print_table(out, rows, 1);
   out << "memory:";
   for (const ExecutionPlan::Arena& arena : plan.arenas)

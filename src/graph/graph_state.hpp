@@ -26,6 +26,7 @@ class Node : public Call {
   std::vector<Node*> control_inputs;
   std::string device;         ///< what was asked for; "" where nothing was
   Device place;               ///< where its outputs are; in a plan, where it runs
+  int group = 0;              ///< in a plan: neighbours of one number other than 0 may run side by side
   std::uint32_t numbers = 0;  ///< the inputs that are C++ numbers and take their type from others, unknown yet
 };
 

@@ -145,7 +145,11 @@ TAPESTRY_OP(matmul_op){{.name = "MatMul",
                             },
                         .gradient = product_gradients,
                         .promotion = common_type,
-                        .needs = needs_inputs}};
+                        .needs = needs_inputs,
+                        .busy =
+                            [](const Call& call) {
+                              return busy_with_product(call.input(0), transposed(call).transpose_a, call.output());
+                            }}};
 
 TAPESTRY_OP(batch_matmul_op){{.name = "BatchMatMulV2",
                               .infer = [](const Call& call) -> Specs {

@@ -17,6 +17,7 @@ class CpuBackend : public Backend {
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
   void copy_from_host(void* to, const void* from, std::size_t bytes) override;
   void synchronize() override;
+  void run_side_by_side(std::int64_t count, const std::function<void(std::int64_t)>& task) override;
   MemoryStats memory_stats() override;
   void reset_peak_memory() override;
   std::int64_t trim_memory() override;

@@ -164,13 +164,13 @@ struct Blocks {
 Blocks cut(const Sizes& sizes) {
   // Each block packs its part of the operands anew, so blocks should be few, large and square: four as soon as that
   // pays, more only beyond 1024 x 1024. The products with a vector are bound by reading the matrix.
-  constexpr double worth_cutting = 3e6, vector_work = 131072;
+  constexpr double vector_work = 131072;
   constexpr std::int64_t longest = 1024, unit = 16;
   const std::int64_t m = sizes.m, n = sizes.n;
   std::int64_t down = 1, across = 1;
   if (m == 1 || n == 1) {
     (m == 1 ? across : down) = std::clamp<std::int64_t>(static_cast<std::int64_t>(sizes.work() / vector_work), 1, 64);
-  } else if (sizes.work() >= worth_cutting) {
+  } else if (sizes.work() >= large_product) {
     while (down * across < 4 || m / down > longest || n / across > longest) ++(m / down >= n / across ? down : across);
   }
   const auto part = [](std::int64_t size, std::int64_t parts) {

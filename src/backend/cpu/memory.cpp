@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 
 #include "backend/cpu/cpu_backend.hpp"
+#include "backend/cpu/threads.hpp"
 
 namespace tapestry {
 namespace host {
@@ -214,6 +215,10 @@ void CpuBackend::copy_to_host(void* to, const void* from, std::size_t bytes) {
 }
 void CpuBackend::copy_from_host(void* to, const void* from, std::size_t bytes) { copy_to_host(to, from, bytes); }
 void CpuBackend::synchronize() {}
+
+void CpuBackend::run_side_by_side(std::int64_t count, const std::function<void(std::int64_t)>& task) {
+  parallel_tasks(count, task);
+}
 
 }  // namespace host
 

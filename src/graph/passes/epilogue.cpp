@@ -29,6 +29,10 @@ const Op& product_op() {
           },
       .gradient = no_gradient,
       .outputs = -1,
+      .busy =
+          [](const Call& call) {
+            return busy_with_product(call.input(0), call.attr<Ints>("way")[0] != 0, call.output());
+          },
   };
   return op;
 }

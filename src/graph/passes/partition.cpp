@@ -85,6 +85,7 @@ class Partitioner {
     Specs specs;
     for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
     Node& made = add(part, node, node.op(), inputs, node.attrs(), node.name(), specs, std::move(controls));
+    made.group = node.group;
     part.controls.emplace(&node, operation_of(made));
     for (std::size_t i = 0; i < specs.size(); ++i) part.tensors.emplace(node.output(i).id(), made.output(i));
     for (const auto& [output, place] : readers_[node.index])

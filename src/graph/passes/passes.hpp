@@ -29,6 +29,8 @@ PlanGraph fuse(const PlanGraph& plan);
 /// Joins a matrix product and the elementwise operations that alone need it, which then run on each block of the
 /// product while it is in the cache, and in its place. Small products are left alone.
 PlanGraph epilogue(const PlanGraph& plan);
+/// Puts operations next to each other, in a group, that are independent and would each keep one core busy.
+PlanGraph parallel(const PlanGraph& plan);
 
 /// How `place` chooses devices.
 struct Placement {

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <map>
+
+#include "graph/passes/passes.hpp"
+#include "graph/rewrite.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+/// What is shorter than that, in nanoseconds, is done before another thread has woken up for it.
+constexpr double worth_a_thread = 10000;
+
+/// A new order of the nodes: what would keep one core busy is put off until somebody needs it or until Variables
+/// change, when others have come together with it.
+class Schedule {
+ public:
+  struct Entry {
+    const Node* node;
+    int group;
+  };
+
+  explicit Schedule(const GraphState& graph) : levels_(graph.size()) {
+    for (std::size_t i = 0; i < graph.size(); ++i) visit(graph.node(i));
+    place_waiting();
+  }
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  bool has_groups() const { return groups_ > 0; }
+
+ private:
+  /// The nodes that can run when those of all levels before have run.
+  struct Level {
+    std::map<std::pair<int, int>, std::vector<const Node*>> busy;  ///< by device
+    std::vector<const Node*> others;  ///< small ones, which need results of this level's busy ones
+  };
+
+  void visit(const Node& node) {
+    std::size_t level = 0;
+    for (const Tensor& input : node.inputs()) level = std::max(level, levels_[endpoint_of(input).node->index]);
+    for (const Node* control : node.control_inputs) level = std::max(level, levels_[control->index]);
+    const Op& op = node.op();
+    if (has_effect(node)) {
+      place_waiting();
+    } else if (op.busy && op.busy(node) >= worth_a_thread) {
+      level_at(++level).busy[{node.place.kind(), node.place.index()}].push_back(&node);
+      levels_[node.index] = level;
+      return;
+    } else if (level > 0 && is_small(node)) {
+      level_at(level).others.push_back(&node);
+      levels_[node.index] = level;
+      return;
+    } else if (level > 0) {
+      place_waiting();
+    }
+    entries_.push_back({&node, 0});
+  }
+
+  /// Whether it costs little memory that a node's inputs live longer.
+  static bool is_small(const Node& node) {
+    constexpr std::int64_t few_elements = 16384;
+    return node.op().view || std::all_of(node.outputs().begin(), node.outputs().end(),
+                                         [](const Tensor& output) { return output.size() <= few_elements; });
+  }
+
+  Level& level_at(std::size_t number) {
+    if (waiting_.size() < number) waiting_.resize(number);
+    return waiting_[number - 1];
+  }
+
+  void place_waiting() {
+    for (const Level& level : waiting_) {
+      for (const auto& [device, nodes] : level.busy) {
+        const int group = nodes.size() > 1 ? ++groups_ : 0;
+        for (const Node* node : nodes) place(*node, group);
+      }
+      for (const Node* node : level.others) place(*node, 0);
+    }
+    waiting_.clear();
+  }
+
+  void place(const Node& node, int group) {
+    entries_.push_back({&node, group});
+    levels_[node.index] = 0;
+  }
+
+  std::vector<std::size_t> levels_;  ///< by node: in which level it waits, from 1 on; 0 when it does not
+  std::vector<Level> waiting_;
+  std::vector<Entry> entries_;
+  int groups_ = 0;
+};
+
+}  // namespace
+
+PlanGraph parallel(const PlanGraph& plan) {
+  const Schedule schedule(*plan.graph);
+  if (!schedule.has_groups()) return plan;
+  Rewrite rewrite(*plan.graph);
+  for (const auto& [node, group] : schedule.entries()) {
+    rewrite.copy(*node);
+    if (group != 0) endpoint_of(rewrite.of(node->output())).node->group = group;
+  }
+  return rewrite.plan_like(plan);
+}
+
+}  // namespace tapestry::detail
