@@ -184,7 +184,7 @@ TEST_CASE("rows do not depend on the number of threads") {
 }
 
 #ifdef __x86_64__
-TEST_CASE("the levels of the processor give the same bits") {
+TEST_CASE("the levels of the processor that fuse multiplications and additions give the same bits") {
   using namespace host;
   for (const std::int64_t n : {3, 15, 16, 100, 5000}) {
     const Tensor x = random_tensor(float32, {7, n}, 2);
@@ -202,9 +202,11 @@ TEST_CASE("the levels of the processor give the same bits") {
                                to + 5 * size + row);
       return y;
     };
-    const auto expected = outputs(v2::normalize_table);
-    if (cpu_level() >= Level::v3) CHECK(outputs(v3::normalize_table) == expected);
-    if (cpu_level() >= Level::v4) CHECK(outputs(v4::normalize_table) == expected);
+    const auto plain = outputs(v2::normalize_table);
+    if (cpu_level() < Level::v3) continue;
+    const auto fused = outputs(v3::normalize_table);
+    CHECK(are_close(plain, fused));
+    if (cpu_level() >= Level::v4) CHECK(outputs(v4::normalize_table) == fused);
   }
 }
 #endif

@@ -2,7 +2,9 @@
 
 // What the tests of the kernel families share: tensors in awkward layouts, and their elements read without any kernel.
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -44,6 +46,12 @@ inline std::vector<double> values(const Tensor& t) {
   for_each_index(t.shape(), t.strides(),
                  [&](const auto&, std::int64_t offset) { result.push_back(element(t, offset)); });
   return result;
+}
+
+/// Whether two lists agree to some units in the last place of numbers of that size.
+inline bool are_close(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](float x, float y) { return std::abs(x - y) <= 2e-6F * (1 + std::abs(x)); });
 }
 
 /// A contiguous tensor of the given numbers (converted).

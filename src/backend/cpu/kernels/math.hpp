@@ -1,9 +1,10 @@
 #pragma once
 
-// The functions of functors.hpp on the CPU: branch-free plain C++ that GCC and clang turn into vector code, without
-// fused multiply-adds, so that an element has the same bits in a vector and in the tail of one, at every level of
-// x86-64. Mostly within 2.5 units in the last place (tests/kernels_math_test.cpp holds the bounds); NaN,
-// infinities, signed zeros and denormals as in C's Annex F.
+// The functions of functors.hpp on the CPU: branch-free plain C++ that GCC and clang turn into vector code. The
+// compiler fuses no multiplication with an addition by itself; where that pays it is written down, so that an element
+// has the same bits in a vector and in the tail of one, and on all processors that can fuse (v3 and v4). Mostly
+// within 2.5 units in the last place (tests/kernels_math_test.cpp holds the bounds); NaN, infinities, signed zeros and
+// denormals as in C's Annex F.
 //
 // The methods are the usual ones: additive range reduction (Cody and Waite, Software Manual for the Elementary
 // Functions, 1980), rounding by adding 1.5 * 2^52, the logarithm in s = f / (2 + f) (Ng, fdlibm, 1993). The polynomials
@@ -84,6 +85,20 @@ template <class T>
 TAPESTRY_INLINE T copy_sign(T magnitude, T sign) {
   return from_bits<T>((bits(magnitude) & ~Real<T>::sign) | (bits(sign) & Real<T>::sign));
 }
+/// a * b + c, rounded once on a processor that can do that at once.
+template <class T>
+TAPESTRY_INLINE T multiply_add(T a, T b, T c) {
+#if defined(__FMA__) || defined(__FP_FAST_FMA)
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return __builtin_fmaf(a, b, c);
+  } else {
+    return __builtin_fma(a, b, c);
+  }
+#else
+  return a * b + c;
+#endif
+}
+
 /// c[0] + c[1] x + c[2] x^2 + ... by Estrin's scheme: the halves are independent, and so hide each other's latency.
 template <class T, int count, int begin = 0, int end = count>
 TAPESTRY_INLINE T polynomial(T x, const T (&c)[count]) {
@@ -93,7 +108,8 @@ TAPESTRY_INLINE T polynomial(T x, const T (&c)[count]) {
     constexpr int half = end - begin > 8 ? 8 : end - begin > 4 ? 4 : end - begin > 2 ? 2 : 1;
     const T x2 = x * x, x4 = x2 * x2;  // the compiler computes each power once, or not at all
     const T power = half == 8 ? x4 * x4 : half == 4 ? x4 : half == 2 ? x2 : x;
-    return polynomial<T, count, begin, begin + half>(x, c) + power * polynomial<T, count, begin + half, end>(x, c);
+    return multiply_add(power, polynomial<T, count, begin + half, end>(x, c),
+                        polynomial<T, count, begin, begin + half>(x, c));
   }
 }
 
@@ -120,10 +136,10 @@ struct Exponential {
 template <class T>
 TAPESTRY_INLINE Exponential<T> split_exponential(T x) {
   using R = Real<T>;
-  const T shifted = x * R::log2_e + R::rounder;
+  const T shifted = multiply_add(x, R::log2_e, R::rounder);
   const T n = shifted - R::rounder;
-  const T r = (x - n * R::ln2_high) - n * R::ln2_low;
-  return {bits(shifted), r + r * r * polynomial(r, R::exp)};
+  const T r = multiply_add(-n, R::ln2_low, multiply_add(-n, R::ln2_high, x));
+  return {bits(shifted), multiply_add(r * r, polynomial(r, R::exp), r)};
 }
 
 /// exp for x <= exp_high.
@@ -149,7 +165,7 @@ template <class T>
 TAPESTRY_INLINE T half_expm1(T x) {
   const auto [n, expm1_r] = split_exponential(x);
   const T half = from_bits<T>((n << Real<T>::mantissa_bits) + bits(T(0.5)));  // 2^n / 2; 2^n itself may overflow
-  return half * expm1_r + (half - T(0.5));
+  return multiply_add(half, expm1_r, half - T(0.5));
 }
 
 template <class T>
@@ -181,7 +197,8 @@ TAPESTRY_INLINE T log_of_parts(T k, T f) {
   const T square = s * s;
   const T half_f2 = T(0.5) * f * f;
   const T rest = square * polynomial(square, Real<T>::log);
-  return k * Real<T>::ln2_high - ((half_f2 - (s * (half_f2 + rest) + k * Real<T>::ln2_low)) - f);
+  const T low = multiply_add(s, half_f2 + rest, k * Real<T>::ln2_low);
+  return multiply_add(k, Real<T>::ln2_high, f - (half_f2 - low));
 }
 
 /// x = 2^k m with m in [sqrt(1/2), sqrt(2)), for a positive normal x.
@@ -245,11 +262,13 @@ TAPESTRY_INLINE Angle angle(float x) {
                              2.7183429781528248e-6};
   constexpr double cosine[] = {0.041666666624219646, -0.0013888883850251101, 2.479954144425639e-5,
                                -2.7211763165703267e-7};
-  const double shifted = static_cast<double>(x) * two_by_pi + R::rounder;
+  const double d = x;
+  const double shifted = multiply_add(d, two_by_pi, R::rounder);
   const double n = shifted - R::rounder;
-  const double r = (static_cast<double>(x) - n * half_pi_high) - n * half_pi_low;
+  const double r = multiply_add(-n, half_pi_low, multiply_add(-n, half_pi_high, d));
   const double z = r * r;
-  return {r * (1 + z * polynomial(z, sine)), 1 - 0.5 * z + z * z * polynomial(z, cosine), bits(shifted)};
+  return {r * multiply_add(z, polynomial(z, sine), 1.0),
+          multiply_add(z * z, polynomial(z, cosine), multiply_add(-0.5, z, 1.0)), bits(shifted)};
 }
 TAPESTRY_INLINE double sine_in_quadrant(const Angle& a, std::uint64_t quadrant) {
   return from_bits<double>(bits(quadrant & 1 ? a.cos : a.sin) ^ ((quadrant & 2) << 62));
@@ -278,7 +297,7 @@ TAPESTRY_INLINE double small_asin(double s, double z) {
   // (asin(s) / s - 1) / s^2 in s^2: 2^-35.
   constexpr double c[] = {0.16666667153302148,  0.07499950375144873,  0.04465967964620751, 0.030115310817926552,
                           0.024590931616998938, 0.007543580335377412, 0.0346129904383659};
-  return s + s * (z * polynomial(z, c));
+  return multiply_add(s, z * polynomial(z, c), s);
 }
 /// Above 1/2, asin(s) = pi / 2 - 2 asin(sqrt((1 - s) / 2)).
 TAPESTRY_INLINE float asin(float x) {
@@ -306,7 +325,7 @@ TAPESTRY_INLINE double small_atan(double u) {
                           -0.08820658902646421,  0.06763492313322894,  -0.044999383402728334, 0.02280380540309931,
                           -0.007442491945341307, 0.0011387480283332984};
   const double z = u * u;
-  return u + u * (z * polynomial(z, c));
+  return multiply_add(u, z * polynomial(z, c), u);
 }
 TAPESTRY_INLINE float atan(float x) {
   const double a = abs(static_cast<double>(x));
@@ -349,7 +368,7 @@ TAPESTRY_INLINE float erf(float x) {
                              5.204436e-3f,  -8.181928e-4f,  8.538843e-5f};
   constexpr float large[] = {1.1285166f, 6.3571125e-1f, 1.05270505e-1f, -2.2895124e-2f, 3.2164508e-3f, -2.1415376e-4f};
   const float a = abs(x);
-  const float near = a + a * polynomial(a * a, small);
+  const float near = multiply_add(a, polynomial(a * a, small), a);
   const float far = -2 * half_expm1(-(a * polynomial(a, large)));
   return copy_sign(a < 0.9f ? near : (a > 4 ? 1.0f : far), x);
 }
