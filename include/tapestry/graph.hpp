@@ -75,7 +75,7 @@ class TAPESTRY_API Graph {
   bool has_operation(std::string_view name) const;
 
   /// Adds an operation of a registered op. Throws NotFoundError, "Unrecognized Op name X".
-  Operation create_op(std::string_view type, InList inputs, const CreateOpOptions& options = {}) const;
+  Operation create_op(std::string_view type, const InList& inputs, const CreateOpOptions& options = {}) const;
 
   /// From now on, adding anything throws FailedPreconditionError.
   void finalize();

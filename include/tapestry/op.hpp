@@ -365,7 +365,8 @@ TAPESTRY_API const Op& register_op(Op op, Where where = Where::here());
 /// such op, and LookupError the second time.
 TAPESTRY_API void register_gradient(std::string_view op, Gradient gradient, Where where = Where::here());
 /// Applies a registered op by its name. Throws NotFoundError, "Unrecognized Op name X".
-TAPESTRY_API Tensor apply_op(std::string_view op, InList inputs, const Attrs& attrs = {}, std::string_view name = {});
+TAPESTRY_API Tensor apply_op(std::string_view op, const InList& inputs, const Attrs& attrs = {},
+                             std::string_view name = {});
 
 /// The registered op of that name, or nullptr.
 TAPESTRY_API const Op* find_op(std::string_view name);

@@ -68,7 +68,7 @@ std::vector<const Op*> registered_ops() {
   return list;
 }
 
-Tensor apply_op(std::string_view op, InList inputs, const Attrs& attrs, std::string_view name) {
+Tensor apply_op(std::string_view op, const InList& inputs, const Attrs& attrs, std::string_view name) {
   const Op* found = find_op(op);
   if (!found) throw NotFoundError(detail::join("Unrecognized Op name ", op), inputs.where());
   const Tensors outputs = apply_all(*found, inputs.tensors(), attrs, name, inputs.where());

@@ -27,7 +27,7 @@ std::size_t bytes_of(const Tensor& tensor) { return static_cast<std::size_t>(ten
 
 /// A tensor that has a storage, so that views can be made of it, but no memory yet.
 Tensor without_memory(const Spec& spec, Device device) {
-  const Tensor tensor = make_symbolic(spec.dtype, spec.shape, device);
+  Tensor tensor = make_symbolic(spec.dtype, spec.shape, device);
   tensor.impl().storage = Storage::make(cpu(), 0);
   tensor.impl().data = tensor.impl().storage->data;
   return tensor;
@@ -67,7 +67,7 @@ class Executable::Builder {
   const Value& value_of(const Tensor& tensor) const { return values_.at(tensor.id()); }
 
   Value new_root(const Tensor& source, const Spec& spec, Memory memory, Device device) {
-    const Value own{without_memory(spec, device), static_cast<std::int32_t>(to_.roots_.size())};
+    Value own{without_memory(spec, device), static_cast<std::int32_t>(to_.roots_.size())};
     Root& root = to_.roots_.emplace_back();
     root.source = source;
     root.memory = memory;
@@ -136,7 +136,7 @@ class Executable::Builder {
   /// A step that copies the input of a view.
   Value add_copy(const Node& view, const Value& input) {
     const Tensor& from = input.tensor;
-    const Value copy = new_root(view.output(), from.spec(), Memory::arena, from.device());
+    Value copy = new_root(view.output(), from.spec(), Memory::arena, from.device());
     Step step(Step::Kind::kernel, Call(copy_op(), {from}, {}, view.where(), view.name()), from.device());
     step.call.mutable_outputs().push_back(copy.tensor);
     use(step, input);

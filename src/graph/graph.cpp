@@ -177,7 +177,7 @@ Tensor Graph::get_tensor_by_name(std::string_view name, Where where) const {
   return node->output(static_cast<std::size_t>(index));
 }
 
-Operation Graph::create_op(std::string_view type, InList inputs, const CreateOpOptions& options) const {
+Operation Graph::create_op(std::string_view type, const InList& inputs, const CreateOpOptions& options) const {
   const Op* op = find_op(type);
   if (!op) throw NotFoundError(detail::join("Unrecognized Op name ", type), inputs.where());
   const std::lock_guard lock(state_->mutex());

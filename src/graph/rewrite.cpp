@@ -47,7 +47,7 @@ Tensor Rewrite::constant(const Tensor& value, const Node& like, const std::strin
   const auto saved = std::exchange(scopes().control_inputs, {});
   const Tensor there = value.to(like.place);
   Call call(const_op, {}, {{"dtype", value.dtype()}, {"value", there}}, like.where(), name);
-  const Tensor result = graph_->add_node(std::move(call), {value.spec()}).output();
+  Tensor result = graph_->add_node(std::move(call), {value.spec()}).output();
   scopes().control_inputs = saved;
   return result;
 }

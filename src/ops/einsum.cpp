@@ -260,7 +260,7 @@ Tensor matrix_product(const Operand& a, const Operand& b, const Roles& roles) {
   const Tensor right = as_matrices(aligned(b, roles.batch + roles.inner + roles.outer_b), roles.inner.size(),
                                    roles.outer_b.size(), possible);
   if (!possible) return multiply_and_sum(a, b, roles);
-  const Tensor product = matmul(left, right);
+  Tensor product = matmul(left, right);
   if (roles.outer_a.size() == 1 && roles.outer_b.size() == 1) return product;
   Shape shape(std::span(product.shape().begin(), product.shape().end() - 2));
   for (const char label : roles.outer_a) shape.push_back(a.tensor.shape()[static_cast<int>(a.labels.find(label))]);
@@ -307,7 +307,7 @@ std::string pairing(const Shape& a, const Shape& b, const ContractedAxes& axes) 
 
 }  // namespace
 
-Tensor einsum(std::string_view equation, InList operands, std::string_view name) {
+Tensor einsum(std::string_view equation, const InList& operands, std::string_view name) {
   return blaming("Einsum", operands.where(), [&] {
     Equation parsed = Parser(equation, operands.tensors()).result();
     Operand result = without_repeats(parsed.operands[0]);

@@ -160,7 +160,7 @@ template <class Solve>
 Tensors solve_gradients(const Call& call, const Tensor& g, Solve solve_with) {
   const bool adjoint = attr_or(call, "adjoint", false);
   const Tensor &a = call.input(0), &x = call.output();
-  const Tensor of_b = solve_with(a, g, SolveOptions{!adjoint});
+  Tensor of_b = solve_with(a, g, SolveOptions{!adjoint});
   const auto of_a = [&] {
     return -(adjoint ? matmul(x, of_b, {.transpose_b = true}) : matmul(of_b, x, {.transpose_b = true}));
   };

@@ -86,9 +86,10 @@ Tensor with_batch(const Tensor& x, const Shape& batch) {
   std::array<std::int64_t, Shape::max_rank> strides{};
   const int added = batch.rank() + 2 - x.rank();
   for (int i = 0; i < x.rank(); ++i) {
+    const int axis = i + added;
     if (i >= x.rank() - 2) shape.push_back(x.shape()[i]);
-    if (i >= x.rank() - 2 || x.shape()[i] == batch[i + added])
-      strides[static_cast<std::size_t>(i + added)] = x.strides()[static_cast<std::size_t>(i)];
+    if (i >= x.rank() - 2 || x.shape()[i] == batch[axis])
+      strides[static_cast<std::size_t>(axis)] = x.strides()[static_cast<std::size_t>(i)];
   }
   return detail::make_view(x, shape, strides);
 }

@@ -40,12 +40,12 @@ Tensor clip_by_norm(In x, double clip_norm) {
   return divide(multiply(x, clip_norm), maximum(root(reduce_sum(square(x))), clip_norm));
 }
 
-Tensor global_norm(InList tensors) {
+Tensor global_norm(const InList& tensors) {
   const CallSiteScope site(tensors.where());
   return norm_of(tensors.tensors());
 }
 
-std::pair<std::vector<Tensor>, Tensor> clip_by_global_norm(InList tensors, double clip_norm) {
+std::pair<std::vector<Tensor>, Tensor> clip_by_global_norm(const InList& tensors, double clip_norm) {
   check_limit(clip_norm, tensors.where());
   const CallSiteScope site(tensors.where());
   const Tensor norm = norm_of(tensors.tensors());

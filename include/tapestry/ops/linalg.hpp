@@ -48,7 +48,7 @@ inline Tensor tensordot(In a, In b, const NodeName auto& name) { return tensordo
 /// occur once. A letter that one operand repeats takes its diagonal, and `...` stands for dimensions that broadcast.
 /// More than two operands are multiplied from left to right. Throws InvalidArgumentError for an equation that is
 /// malformed or does not fit the shapes.
-TAPESTRY_API Tensor einsum(std::string_view equation, InList operands, std::string_view name = {});
+TAPESTRY_API Tensor einsum(std::string_view equation, const InList& operands, std::string_view name = {});
 /// The same with the operands side by side: `einsum("ij,jk->ik", a, b)`.
 template <std::convertible_to<Tensor>... Operands>
 Tensor einsum(std::string_view equation, In first, const Operands&... rest) {

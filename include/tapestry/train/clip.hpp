@@ -14,11 +14,11 @@ namespace tapestry {
 TAPESTRY_API Tensor clip_by_norm(In x, double clip_norm);
 
 /// The norm of all elements of all tensors together, a scalar; 0 of no tensor. Empty tensors (None) are left out.
-TAPESTRY_API Tensor global_norm(InList tensors);
+TAPESTRY_API Tensor global_norm(const InList& tensors);
 
 /// All tensors scaled by clip_norm / max(norm, clip_norm), and the `norm`, which is the global one. Empty tensors stay
 /// empty. If the norm is infinite or NaN, all become NaN, as in TensorFlow, so that a spoilt step does not pass unseen.
 /// (R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of training recurrent neural networks", 2013.)
-TAPESTRY_API std::pair<std::vector<Tensor>, Tensor> clip_by_global_norm(InList tensors, double clip_norm);
+TAPESTRY_API std::pair<std::vector<Tensor>, Tensor> clip_by_global_norm(const InList& tensors, double clip_norm);
 
 }  // namespace tapestry

@@ -157,14 +157,14 @@ class Simplifier {
   }
 
   Tensor multiply(const Node& node, const Tensors& inputs) {
-    if (const Tensor a = neutral(node, inputs[0], inputs[1], 1)) return a;
+    if (Tensor a = neutral(node, inputs[0], inputs[1], 1)) return a;
     return neutral(node, inputs[1], inputs[0], 1);
   }
   Tensor divide(const Node& node, const Tensors& inputs) { return neutral(node, inputs[0], inputs[1], 1); }
   Tensor subtract(const Node& node, const Tensors& inputs) { return neutral(node, inputs[0], inputs[1], 0); }
   Tensor add(const Node& node, const Tensors& inputs) {
     if (is_floating(node.output().dtype())) return {};
-    if (const Tensor a = neutral(node, inputs[0], inputs[1], 0)) return a;
+    if (Tensor a = neutral(node, inputs[0], inputs[1], 0)) return a;
     return neutral(node, inputs[1], inputs[0], 0);
   }
 
@@ -192,7 +192,7 @@ class Simplifier {
     } else if (node.type() != "ZerosLike") {
       return {};
     }
-    const Tensor scalar = make_tensor(tensor.dtype(), {}, cpu());
+    Tensor scalar = make_tensor(tensor.dtype(), {}, cpu());
     backend_of(cpu()).fill(number, scalar);
     return scalar;
   }

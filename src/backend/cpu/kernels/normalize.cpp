@@ -28,7 +28,9 @@ template <class T>
       n, [x, y](int64_t i) { return vector_at(x, i) * vector_at(y, i); }, [x, y](int64_t i) { return x[i] * y[i]; });
 }
 
-/// Rows too short for the lanes: a batch of them at a time, an element of each in a lane.
+// Rows too short for the lanes: a batch of them at a time, an element of each in a lane. A loop that chooses by
+// `logarithm` or does several things at once stays scalar.
+
 constexpr int narrow = 16, batch = 64;
 
 template <class T>
@@ -45,12 +47,12 @@ void softmax_narrow(const T* x, int64_t rows, int64_t n, bool logarithm, T* y) {
       for (int r = 0; r < batch; ++r) largest[r] = Max::combine(largest[r], values[j][r]);
     for (int r = 0; r < batch; ++r) totals[r] = 0;
     for (int64_t j = 0; j < n; ++j) {
-      for (int r = 0; r < batch; ++r) {
-        values[j][r] -= largest[r];
-        const T power = math::exp_not_above(values[j][r]);
-        totals[r] += power;
-        values[j][r] = logarithm ? values[j][r] : power;
-      }
+      T powers[batch];
+      for (int r = 0; r < batch; ++r) values[j][r] -= largest[r];
+      for (int r = 0; r < batch; ++r) powers[r] = math::exp_not_above(values[j][r]);
+      for (int r = 0; r < batch; ++r) totals[r] += powers[r];
+      if (logarithm) continue;
+      for (int r = 0; r < batch; ++r) values[j][r] = powers[r];
     }
     if (logarithm) {
       for (int r = 0; r < batch; ++r) totals[r] = math::log(totals[r]);
@@ -97,12 +99,17 @@ void softmax_grad_narrow(const T* y, const T* g, int64_t rows, int64_t n, bool l
       for (int64_t r = count; r < batch; ++r) out[j][r] = gradient[j][r] = 0;
     }
     for (int r = 0; r < batch; ++r) totals[r] = 0;
-    for (int64_t j = 0; j < n; ++j)
-      for (int r = 0; r < batch; ++r) totals[r] += logarithm ? gradient[j][r] : gradient[j][r] * out[j][r];
-    for (int64_t j = 0; j < n; ++j)
-      for (int r = 0; r < batch; ++r)
-        out[j][r] = logarithm ? gradient[j][r] - math::exp_not_above(out[j][r]) * totals[r]
-                              : (gradient[j][r] - totals[r]) * out[j][r];
+    if (logarithm) {
+      for (int64_t j = 0; j < n; ++j)
+        for (int r = 0; r < batch; ++r) totals[r] += gradient[j][r];
+      for (int64_t j = 0; j < n; ++j)
+        for (int r = 0; r < batch; ++r) out[j][r] = gradient[j][r] - math::exp_not_above(out[j][r]) * totals[r];
+    } else {
+      for (int64_t j = 0; j < n; ++j)
+        for (int r = 0; r < batch; ++r) totals[r] += gradient[j][r] * out[j][r];
+      for (int64_t j = 0; j < n; ++j)
+        for (int r = 0; r < batch; ++r) out[j][r] = (gradient[j][r] - totals[r]) * out[j][r];
+    }
     for (int64_t j = 0; j < n; ++j)
       for (int64_t r = 0; r < count; ++r) dx[r * n + j] = out[j][r];
   }

@@ -122,6 +122,15 @@ template <class Op, class T, class Out>
 void reduce_rows(const void* x, int64_t n, int64_t stride, int64_t rows, int64_t step, void* y, int64_t y_step,
                  int64_t divisor) {
   using Wide = typename WideOf<Op, T>::type;
+  if (n < lane_count<T> / 4) {  // nothing for the lanes
+    for (int64_t j = 0; j < rows; ++j) {
+      const T* row = static_cast<const T*>(x) + j * step;
+      T total = identity<Op, T>;
+      for (int64_t i = 0; i < n; ++i) total = Op::combine(total, row[i * stride]);
+      static_cast<Out*>(y)[j * y_step] = finish<Op, Out>(static_cast<Wide>(total), divisor);
+    }
+    return;
+  }
   T buffer[block];
   for (int64_t j = 0; j < rows; ++j) {
     const T* row = static_cast<const T*>(x) + j * step;
