@@ -124,7 +124,7 @@ class TAPESTRY_API Tensor {
   explicit Tensor(detail::Intrusive<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
 
  private:
-  void copy_out(void* out, std::int64_t count, DType dtype, std::string_view what, Where where) const;
+  void copy_out(void* out, std::int64_t count, DType to, std::string_view what, Where where) const;
   /// The elements as the dtype, whose values a T holds.
   template <class T>
   std::vector<T> to_vector(DType dtype, Where where) const {
@@ -138,7 +138,7 @@ class TAPESTRY_API Tensor {
     return values;
   }
   [[noreturn]] void refuse_vector(std::size_t element_bytes, Where where) const;
-  const void* host_data(DType dtype, Where where) const;
+  const void* host_data(DType wanted, Where where) const;
 
   detail::Intrusive<detail::TensorImpl> impl_;
 };

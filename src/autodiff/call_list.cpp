@@ -32,7 +32,7 @@ void SlotTable::clear() {
 }
 
 RecordedCall& CallList::emplace_back(Call&& call, Slots&& inputs, Slots&& outputs) {
-  if (size_ == chunks_.size() * chunk_size) chunks_.push_back(std::unique_ptr<Chunk>(new Chunk));
+  if (size_ == chunks_.size() * chunk_size) chunks_.push_back(std::make_unique_for_overwrite<Chunk>());
   void* const place = chunks_[size_ / chunk_size]->at(size_ % chunk_size);
   ++size_;
   return *::new (place) RecordedCall{std::move(call), std::move(inputs), std::move(outputs)};

@@ -107,7 +107,7 @@ const Op& recompute_op() {
 Tensor record_result(const Op& op, const Tensors& inputs, Closure function, const Tensor& value, Where where) {
   Call call(op, inputs, {{"function", std::move(function)}}, where);
   // A handle of its own: a tape that also saw how the value was computed must not find that way back.
-  const Tensor result = make_view(value, value.shape(), value.strides());
+  Tensor result = make_view(value, value.shape(), value.strides());
   call.mutable_outputs().push_back(result);
   tell_recorders(std::move(call));
   return result;

@@ -23,9 +23,10 @@ Tensor stretched(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   std::array<std::int64_t, Shape::max_rank> strides{};
   const int added = shape.rank() - x.rank();
-  for (int i = 0; i < x.rank(); ++i)
-    if (x.shape()[i] == shape[added + i])
-      strides[static_cast<std::size_t>(added + i)] = x.strides()[static_cast<std::size_t>(i)];
+  for (int i = 0; i < x.rank(); ++i) {
+    const int axis = added + i;
+    if (x.shape()[i] == shape[axis]) strides[static_cast<std::size_t>(axis)] = x.strides()[static_cast<std::size_t>(i)];
+  }
   return detail::make_view(x, shape, strides);
 }
 

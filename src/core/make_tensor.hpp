@@ -9,7 +9,7 @@ namespace tapestry::detail {
 
 /// An eager tensor with memory and no values yet. Throws InvalidArgumentError for an unknown size,
 /// ResourceExhaustedError when there is not enough memory.
-TAPESTRY_API Tensor make_tensor(DType dtype, const Shape& shape, Device device);
+TAPESTRY_API Tensor make_tensor(DType dtype, const Shape& shape, Device device);  // NOLINT: xtensor.hpp needs it, too
 
 /// A tensor that shares the base's memory: its first element lies `offset` elements behind the base's.
 Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::int64_t> strides,
@@ -25,7 +25,7 @@ Tensor without_data(const Tensor& tensor);
 Tensor make_scalar(double value, DType dtype);
 
 /// The elements in row-major order on the CPU: the tensor itself, or a copy that no tape sees.
-TAPESTRY_API Tensor on_host(const Tensor& tensor);
+TAPESTRY_API Tensor on_host(const Tensor& tensor);  // NOLINT: xtensor.hpp needs it, too
 
 /// The elements of an output or of a fresh tensor, to be written.
 template <class T>

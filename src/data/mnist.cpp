@@ -45,7 +45,7 @@ constexpr std::array<File, 4> files{{
 fs::path find(const fs::path& dir, const File& file, Where where) {
   for (const char* ending : {"", ".gz"}) {
     std::error_code error;
-    const fs::path path = dir / (std::string(file.name) + ending);
+    fs::path path = dir / (std::string(file.name) + ending);
     if (fs::is_regular_file(path, error)) return path;
   }
   refuse_missing(dir, file, where);

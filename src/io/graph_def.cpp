@@ -214,7 +214,7 @@ class TensorReader {
   }
 
   Tensor from_numbers(DType dtype, const Shape& shape) const {
-    const Tensor tensor = detail::make_tensor(dtype, shape, cpu());
+    Tensor tensor = detail::make_tensor(dtype, shape, cpu());
     detail::visit_dtype(dtype, [&]<class T>() {
       T* out = detail::mutable_data<T>(tensor);
       if (dtype == float32) repeat_last(floats_, out, shape.size());
@@ -225,7 +225,7 @@ class TensorReader {
   }
 
   Tensor from_bytes(DType dtype) const {
-    const Tensor tensor = detail::make_tensor(dtype, shape_, cpu());
+    Tensor tensor = detail::make_tensor(dtype, shape_, cpu());
     std::memcpy(tensor.impl().data, content_.data(), content_.size());
     if (dtype == boolean)
       for (std::size_t i = 0; i < content_.size(); ++i)

@@ -224,7 +224,7 @@ class Exporter {
 
   Value add_assign(NodeWriter& writer, const Value& handle, const Value& value, const Node& handle_node) {
     if (style_ == VariableStyle::resource) {
-      const Value assign =
+      Value assign =
           writer.op("AssignVariableOp", {handle, value}, value.dtype, {{"dtype", code_of(value.dtype)}}, "Assign");
       file_.nodes.back().attrs.erase("T");
       return assign;

@@ -411,7 +411,7 @@ class Importer {
 
   Tensors read(const Entry& entry, const NodeReader& reader) {
     const Variable& variable = variable_of(entry, reader);
-    const Tensors value = node(read_variable_op, {handle_of(variable)}, variable_attrs({variable}), entry.def->name);
+    Tensors value = node(read_variable_op, {handle_of(variable)}, variable_attrs({variable}), entry.def->name);
     GraphVariable& known = state().variable_entry(variable, where_);
     if (!known.value && entry.controls.empty()) known.value = value[0];
     return value;

@@ -110,6 +110,7 @@ std::vector<std::size_t> NodeReader::direct_inputs(const OpRule& rule) const {
   }
   std::sort(places.begin(), places.end());
   std::vector<std::size_t> result;
+  result.reserve(places.size());
   for (const auto& [ours, theirs] : places) result.push_back(theirs);
   return result;
 }

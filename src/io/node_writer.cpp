@@ -22,6 +22,7 @@ void add_control_inputs(const std::vector<std::string>& names, std::vector<std::
 
 std::vector<std::string> names_of(const std::vector<detail::Node*>& nodes) {
   std::vector<std::string> names;
+  names.reserve(nodes.size());
   for (const detail::Node* each : nodes) names.push_back(each->name());
   return names;
 }

@@ -39,7 +39,7 @@ class Formula {
 
   /// The numbers, which must be the same in all steps.
   Numbers constant() const {
-    const Numbers present = at(now_);
+    Numbers present = at(now_);
     require([&](std::int64_t) { return present; });
     return present;
   }
@@ -50,7 +50,7 @@ class Formula {
     // By then nothing is left of beta1^step.
     constexpr std::int64_t far = std::int64_t{1} << 52;
     const Numbers late = at(far);
-    const Numbers parts{late[0], late[1], late[3], late[6], late[7]};
+    Numbers parts{late[0], late[1], late[3], late[6], late[7]};
     require([&](std::int64_t step) {
       return Numbers(train::adam_numbers(parts[0], step + 1, parts[1], parts[2], parts[3], parts[4]));
     });
@@ -126,7 +126,7 @@ Value UpdateWriter::read(NodeWriter& writer, const std::string& handle, DType dt
 /// The gradient as the update takes it: with the decay, or once that is done.
 Value UpdateWriter::decayed_gradient(NodeWriter& writer, double decay) const {
   const Node& node = writer.node();
-  const Value gradient = writer.in(node.inputs().size() - 1);
+  Value gradient = writer.in(node.inputs().size() - 1);
   if (decay == 0) return gradient;
   const DType dtype = gradient.dtype;
   const Value handle{endpoint_name(node.input(0)), dtype};

@@ -25,8 +25,7 @@ void CpuBackend::update(Update f, std::span<const double> p, const Tensor& gradi
   const auto at = [size](const Tensor& x, std::int64_t i) { return static_cast<std::byte*>(x.impl().data) + i * size; };
   parallel_for(variable.size(), task_elements, [&](std::int64_t begin, std::int64_t end) {
     row(p.data(), static_cast<std::int64_t>(p.size()), at(variable, begin), at(gradient, begin),
-        slots.size() > 0 ? at(slots[0], begin) : nullptr, slots.size() > 1 ? at(slots[1], begin) : nullptr,
-        end - begin);
+        !slots.empty() ? at(slots[0], begin) : nullptr, slots.size() > 1 ? at(slots[1], begin) : nullptr, end - begin);
   });
 }
 

@@ -26,7 +26,7 @@ constexpr int lane_count = lane_bytes / static_cast<int>(sizeof(T));
 /// because clang forgets a type's lower alignment where templates pass it on.
 template <class T, int bytes = register_bytes>
 struct Register {
-  typedef T type __attribute__((vector_size(bytes)));
+  using type [[gnu::vector_size(bytes)]] = T;
 };
 template <class V, class T>
 [[gnu::always_inline]] inline V load(const T* from) {

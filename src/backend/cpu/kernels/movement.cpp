@@ -26,8 +26,8 @@ struct Element<8> {
 
 // --- Transposition of small squares in registers -------------------------------------------------------------------
 
-typedef std::uint32_t Row4 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef std::uint64_t Row8 __attribute__((vector_size(32), aligned(4), may_alias));  // also of pairs of 4 bytes
+using Row4 [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = std::uint32_t;
+using Row8 [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = std::uint64_t;  // also of pairs of 4 bytes
 
 /// Of two rows the lower (high = false) or upper halves of each 16 bytes, alternating.
 template <bool high>

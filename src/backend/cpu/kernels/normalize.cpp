@@ -42,8 +42,8 @@ void softmax_narrow(const T* x, int64_t rows, int64_t n, bool logarithm, T* y) {
       for (int64_t r = 0; r < count; ++r) values[j][r] = x[r * n + j];
       for (int64_t r = count; r < batch; ++r) values[j][r] = 0;
     }
-    for (int r = 0; r < batch; ++r) largest[r] = values[0][r];
-    for (int64_t j = 1; j < n; ++j)
+    for (int r = 0; r < batch; ++r) largest[r] = -math::Real<T>::infinity;
+    for (int64_t j = 0; j < n; ++j)
       for (int r = 0; r < batch; ++r) largest[r] = Max::combine(largest[r], values[j][r]);
     for (int r = 0; r < batch; ++r) totals[r] = 0;
     for (int64_t j = 0; j < n; ++j) {
