@@ -199,7 +199,9 @@ TEST_CASE("mnist") {
 }
 
 TEST_CASE("mnist: the original files" * doctest::skip(std::getenv("TAPESTRY_MNIST") == nullptr)) {
-  const data::Dataset train = mnist(std::getenv("TAPESTRY_MNIST"), Split::train);
+  const char* folder = std::getenv("TAPESTRY_MNIST");
+  REQUIRE(folder);
+  const data::Dataset train = mnist(folder, Split::train);
   std::vector<int> counts(10);
   for (const int digit : train.y.to_vector<int>()) ++counts[static_cast<std::size_t>(digit)];
   CHECK(counts == std::vector{5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949});

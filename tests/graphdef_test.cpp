@@ -187,10 +187,10 @@ TEST_CASE("Variables in three styles") {
   CHECK(update.inputs[1] == "GradientDescent/learning_rate");
   CHECK(nodes.at("init").op == "NoOp");
   CHECK(nodes_of(resource).at("hidden/w").op == "VarHandleOp");
-  for (const auto& [name, node] : nodes_of(frozen)) {
-    CAPTURE(name);
-    CHECK(node.op.find("Var") == std::string::npos);
-    CHECK(node.op.find("Apply") == std::string::npos);
+  for (const auto& each : nodes_of(frozen)) {
+    CAPTURE(each.first);
+    CHECK(each.second.op.find("Var") == std::string::npos);
+    CHECK(each.second.op.find("Apply") == std::string::npos);
   }
 
   const Graph from_frozen = Graph::from_graph_def(frozen);

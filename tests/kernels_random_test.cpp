@@ -15,7 +15,7 @@ namespace {
 
 Tensor drawn(Distribution f, DType dtype, std::int64_t n, double a, double b, std::uint64_t key = 7,
              std::uint64_t offset = 0) {
-  const Tensor y = empty(dtype, {n});
+  Tensor y = empty(dtype, {n});
   cpu_backend().random(f, key, offset, a, b, y);
   return y;
 }

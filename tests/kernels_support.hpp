@@ -92,7 +92,7 @@ inline Tensor twisted(const Tensor& x) {
   }
   const Tensor base = detail::make_tensor(x.dtype(), {stride + 1}, cpu());
   std::memset(base.impl().data, 1, static_cast<std::size_t>(stride + 1) * size_of(x.dtype()));
-  const Tensor view = detail::make_view(base, x.shape(), {strides.data(), static_cast<std::size_t>(x.rank())}, first);
+  Tensor view = detail::make_view(base, x.shape(), {strides.data(), static_cast<std::size_t>(x.rank())}, first);
   const std::vector<double> numbers = values(x);
   std::size_t i = 0;
   for_each_index(view.shape(), view.strides(), [&](const auto&, std::int64_t offset) {

@@ -149,11 +149,11 @@ TEST_CASE("an op runs where it was asked for, else with its Variable, else with 
                                                   {"with_variable", toy_device(2)},
                                                   {"with_copy", toy_device(2)}};
   const detail::PlanGraph plan = placed(graph, {y}, {x});
-  for (const auto& [name, place] : expected) {
-    CAPTURE(name);
-    const detail::Node* node = plan.graph->find(name);
+  for (const auto& each : expected) {
+    CAPTURE(each.first);
+    const detail::Node* node = plan.graph->find(each.first);
     REQUIRE(node);
-    CHECK(node->place == place);
+    CHECK(node->place == each.second);
     CHECK(node->device == "/job:localhost/replica:0/task:0" + tensorflow_name(place));
   }
   CHECK(there.device() == toy_device(2));

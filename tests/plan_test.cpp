@@ -20,7 +20,7 @@ namespace {
 
 /// Two layers with their gradients.
 struct Network {
-  explicit Network(SessionOptions options = {}) : session(graph, options) {
+  explicit Network(const SessionOptions& options = {}) : session(graph, options) {
     const auto scope = graph.as_default();
     w = Variable(numbers({4, 3}, -1, 1, 1).cast(float32), {.name = "w"});
     const Tensor h = tanh(matmul(x = placeholder(float32, {-1, 4}, "x"), w.value()) * 1.0 + 0.5, "h");

@@ -198,6 +198,7 @@ requires(!Fetchable<std::vector<T>>) struct Structure<std::vector<T>> {
   }
   static auto fill(const std::vector<T>& list, const std::vector<Tensor>& values, std::size_t& next) {
     std::vector<decltype(Structure<T>::fill(list[0], values, next))> result;
+    result.reserve(list.size());
     for (const T& each : list) result.push_back(Structure<T>::fill(each, values, next));
     return result;
   }

@@ -5,17 +5,12 @@
 namespace tapestry::test {
 namespace {
 
-/// One field of a protobuf message that is a message or a text.
-std::string message(int field, const std::string& content) {
-  return std::string{static_cast<char>(field << 3 | 2), static_cast<char>(content.size())} + content;
-}
-std::string number(int field, int value) { return {static_cast<char>(field << 3), static_cast<char>(value)}; }
-
-/// TensorFlow's RunMetadata (config.proto, step_stats.proto): one operation, that took `microseconds`.
-std::string run_metadata(const std::string& node, int microseconds) {
-  const std::string stats =
-      message(1, node) + number(2, 1) + number(3, 1) + number(4, microseconds - 1) + number(5, microseconds);
-  return message(1, message(1, message(1, "/device:CPU:0") + message(2, stats)));
+/// Of a run of one operation, which took `microseconds`.
+RunMetadata run_metadata(const std::string& operation, std::int64_t microseconds) {
+  RunMetadata metadata;
+  metadata.plan.steps.push_back({.name = operation, .type = "Mean", .device = cpu()});
+  metadata.times.push_back({.duration = 1000 * microseconds});
+  return metadata;
 }
 
 Graph network() {

@@ -118,7 +118,7 @@ Model traced(train::Optimizer& optimizer) {
   const auto step = trace(
       [&](const Tensor& x, const Tensor& y) {
         GradientTape tape;
-        const Tensor loss = reduce_mean(square(matmul(x, w) + b - y));
+        Tensor loss = reduce_mean(square(matmul(x, w) + b - y));
         optimizer.apply_gradients(tape.gradient(loss, {w, b}), {w, b});
         return loss;
       },

@@ -11,8 +11,8 @@ using Inputs = std::vector<Tensor>;
 
 /// A row for a function that only moves elements: the reference names, for each element of the result, the place in the
 /// argument that it comes from, or -1 for a zero.
-OpCase moves(const std::string& name, const Shape& shape, std::function<Tensor(const Tensor&)> f,
-             std::vector<int> places) {
+OpCase moves(const std::string& name, const Shape& shape, const std::function<Tensor(const Tensor&)>& f,
+             const std::vector<int>& places) {
   return {.name = name,
           .inputs = {numbers(shape, -1, 1, 31)},
           // The square makes the second derivative something to see.
