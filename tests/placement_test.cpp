@@ -154,7 +154,7 @@ TEST_CASE("an op runs where it was asked for, else with its Variable, else with 
     const detail::Node* node = plan.graph->find(each.first);
     REQUIRE(node);
     CHECK(node->place == each.second);
-    CHECK(node->device == "/job:localhost/replica:0/task:0" + tensorflow_name(place));
+    CHECK(node->device == "/job:localhost/replica:0/task:0" + tensorflow_name(each.second));
   }
   CHECK(there.device() == toy_device(2));
   for (const bool optimize : {true, false})

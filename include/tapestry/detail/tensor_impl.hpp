@@ -71,6 +71,7 @@ class Intrusive {
     return *this;
   }
   ~Intrusive() {
+    // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Branch): clang 14 loses sight of structured bindings
     if (object_ && object_->references.decrement()) T::destroy(object_);
   }
 
