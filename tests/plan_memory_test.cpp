@@ -101,7 +101,7 @@ TEST_CASE("a traced training step allocates nothing") {
     const auto step = trace(
         [&](const Tensor& points, const Tensor& wanted) {
           GradientTape tape;
-          const Tensor loss = network.loss(points, wanted);
+          Tensor loss = network.loss(points, wanted);
           optimizer->apply_gradients(tape.gradient(loss, network.parameters), network.parameters);
           return loss;
         },
