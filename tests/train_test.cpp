@@ -428,7 +428,7 @@ TEST_SUITE("compute_gradients and apply_gradients") {
 
   TEST_CASE("handles on one Variable share its slots") {
     Variable w(1.0);
-    const Variable same = w;  // NOLINT(performance-unnecessary-copy-initialization): what is tested
+    const Variable same = w;
     MomentumOptimizer optimizer(1.0, 1.0);
     optimizer.apply_gradients({tensor(1.0)}, {w});
     optimizer.apply_gradients({tensor(1.0)}, {same});
