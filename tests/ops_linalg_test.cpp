@@ -90,8 +90,8 @@ TEST_CASE("a batch that shares one matrix is multiplied as the single products a
 TEST_CASE("matmul says which shapes do not fit, and where") {
   const Tensor a = zeros({2, 3}), b = zeros({4, 5});
   const auto error = caught<InvalidArgumentError>([&] { matmul(a, b); });
-  CHECK(std::string(error.what()) ==
-        "Matrix size-incompatible: In[0]: [2,3], In[1]: [4,5] [Op:MatMul] at " + line_before());
+  const std::string line = line_before();
+  CHECK(std::string(error.what()) == "Matrix size-incompatible: In[0]: [2,3], In[1]: [4,5] [Op:MatMul] at " + line);
   CHECK(caught([&] { matmul(a, 2.0); }).message() ==
         "Shape must be rank 2 but is rank 0 for 'MatMul' (op: 'MatMul') with input shapes: [2,3], [].");
   CHECK(caught([&] {

@@ -149,10 +149,11 @@ TEST_CASE("losses of extreme logits lose nothing") {
 TEST_CASE("losses say what is wrong with the labels") {
   const Tensor logits = zeros({2, 3});
   const auto error = caught<InvalidArgumentError>([&] { sparse_softmax_cross_entropy(tensor({0, 7}), logits); });
+  const std::string line = line_before();
   CHECK(std::string(error.what()) ==
         "Received a label value of 7 which is outside the valid range of [0, 3) "
         "[Op:SparseSoftmaxCrossEntropyWithLogits] at " +
-            line_before());
+            line);
   CHECK(caught([&] {
           sparse_softmax_cross_entropy(tensor({-1, 0}), logits);
         }).message() == "Received a label value of -1 which is outside the valid range of [0, 3)");
@@ -233,8 +234,8 @@ TEST_CASE("a maximum that several elements share passes its gradient to the firs
 TEST_CASE("convolutions and pools say what does not fit") {
   const Tensor x = zeros({1, 4, 4, 3}), filter = zeros({2, 2, 3, 1});
   const auto error = caught<InvalidArgumentError>([&] { conv2d(x, zeros({5, 5, 3, 1})); });
-  CHECK(std::string(error.what()) ==
-        "Negative dimension size caused by subtracting 5 from 4 [Op:Conv2D] at " + line_before());
+  const std::string line = line_before();
+  CHECK(std::string(error.what()) == "Negative dimension size caused by subtracting 5 from 4 [Op:Conv2D] at " + line);
   CHECK(caught([&] { conv2d(zeros({4, 4, 3}), filter); }).message() == "input must be 4-dimensional: [4,4,3]");
   CHECK(caught([&] { conv2d(x, zeros({2, 2, 3})); }).message() == "filter must be 4-dimensional: [2,2,3]");
   CHECK(caught([&] {

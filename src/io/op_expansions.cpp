@@ -96,7 +96,10 @@ bool is_standard_random(const Node& node) {
 
 void expand_clip(NodeWriter& w) { w.result = {binary(w, "Minimum", binary(w, "Maximum", w.in(0), w.in(1)), w.in(2))}; }
 
-void expand_sigmoid_grad(NodeWriter& w) { w.result = {mul(w, mul(w, w.in(1), w.in(0)), one_minus(w, w.in(0)))}; }
+void expand_sigmoid_grad(NodeWriter& w) {
+  const Value rest = one_minus(w, w.in(0));
+  w.result = {mul(w, mul(w, w.in(1), w.in(0)), rest)};
+}
 void expand_tanh_grad(NodeWriter& w) { w.result = {mul(w, w.in(1), one_minus(w, w.op("Square", {w.in(0)})))}; }
 void expand_relu_grad(NodeWriter& w) {
   w.result = {select(w, is_positive(w, w.in(1)), w.in(0), w.number(0, w.in(0).dtype))};
@@ -190,8 +193,9 @@ void expand_reshape_like(NodeWriter& w) { w.result = {w.reshape(w.in(0), w.shape
 
 void expand_size_like(NodeWriter& w) {
   const auto count = [&](std::size_t i) { return w.op("Size", {w.in(i)}, int64, {{"out_type", code_of(int64)}}); };
-  const Value like = binary(w, "Maximum", count(1), w.number(1, int64));
-  const Value quotient = binary(w, "RealDiv", w.cast(count(0), float64), w.cast(like, float64));
+  const Value one = w.number(1, int64);
+  const Value like = w.cast(binary(w, "Maximum", count(1), one), float64);
+  const Value quotient = binary(w, "RealDiv", w.cast(count(0), float64), like);
   w.result = {w.cast(quotient, w.in(0).dtype)};
 }
 
