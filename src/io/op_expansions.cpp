@@ -14,6 +14,9 @@ namespace {
 using detail::Node;
 using Numbers = std::vector<std::int64_t>;
 
+// Compilers evaluate the arguments of a call in different orders, but not a list in braces: of two operations that are
+// arguments of one call, one gets its name beforehand, so that the same graph makes the same file.
+
 Value binary(NodeWriter& w, std::string_view op, const Value& a, const Value& b) { return w.op(op, {a, b}); }
 Value mul(NodeWriter& w, const Value& a, const Value& b) { return binary(w, "Mul", a, b); }
 Value add(NodeWriter& w, const Value& a, const Value& b) { return binary(w, "AddV2", a, b); }
@@ -102,17 +105,20 @@ void expand_sigmoid_grad(NodeWriter& w) {
 }
 void expand_tanh_grad(NodeWriter& w) { w.result = {mul(w, w.in(1), one_minus(w, w.op("Square", {w.in(0)})))}; }
 void expand_relu_grad(NodeWriter& w) {
-  w.result = {select(w, is_positive(w, w.in(1)), w.in(0), w.number(0, w.in(0).dtype))};
+  const Value positive = is_positive(w, w.in(1));
+  w.result = {select(w, positive, w.in(0), w.number(0, w.in(0).dtype))};
 }
 void expand_softplus_grad(NodeWriter& w) { w.result = {mul(w, w.in(0), w.op("Sigmoid", {w.in(1)}))}; }
 void expand_elu_grad(NodeWriter& w) {
-  w.result = {select(w, is_positive(w, w.in(1)), w.in(0), mul(w, w.in(0), one_plus(w, w.in(1))))};
+  const Value positive = is_positive(w, w.in(1));
+  w.result = {select(w, positive, w.in(0), mul(w, w.in(0), one_plus(w, w.in(1))))};
 }
 
 void expand_leaky_relu(NodeWriter& w) {
   const auto alpha = w.node().attr<double>("alpha");
   const Value x = w.in(w.node().inputs().size() - 1), kept = w.in(0);
-  w.result = {select(w, is_positive(w, x), kept, mul(w, alpha, kept))};
+  const Value positive = is_positive(w, x);
+  w.result = {select(w, positive, kept, mul(w, alpha, kept))};
 }
 
 void expand_gelu(NodeWriter& w) {
@@ -125,7 +131,8 @@ void expand_gelu(NodeWriter& w) {
   } else {
     factor = w.op("Erf", {mul(w, 1 / std::numbers::sqrt2, x)});
   }
-  w.result = {mul(w, mul(w, 0.5, x), one_plus(w, factor))};
+  const Value half = mul(w, 0.5, x);
+  w.result = {mul(w, half, one_plus(w, factor))};
 }
 
 void expand_silu(NodeWriter& w) { w.result = {mul(w, w.in(0), w.op("Sigmoid", {w.in(0)}))}; }
@@ -139,7 +146,8 @@ void expand_softmax_grad(NodeWriter& w) {
 
 void expand_log_softmax_grad(NodeWriter& w) {
   const Value y = w.in(0), g = w.in(1);
-  w.result = {sub(w, g, mul(w, w.op("Exp", {y}), w.sum(g, {-1}, true)))};
+  const Value total = w.sum(g, {-1}, true);
+  w.result = {sub(w, g, mul(w, w.op("Exp", {y}), total))};
 }
 
 void expand_layer_norm(NodeWriter& w) {
@@ -338,7 +346,8 @@ void expand_repeat(NodeWriter& w) {
   const Value columns = w.reshape(w.in(0), interleaved(w, ones, w.in(0), false));
   const Value list = w.ints("multiples", multiples);
   const Value tiled = w.op("Tile", {columns, list}, {{"Tmultiples", code_of(list.dtype)}});
-  const Value shape = mul(w, w.shape_of(w.in(0)), w.cast(w.ints("repeats", repeats), int64));
+  const Value factors = w.cast(w.ints("repeats", repeats), int64);
+  const Value shape = mul(w, w.shape_of(w.in(0)), factors);
   w.result = {w.reshape(tiled, shape)};
 }
 
