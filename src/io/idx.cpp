@@ -32,12 +32,11 @@ struct Type {
 
 template <class File, class Element>
 constexpr Type type_of() {
-  return {
-      sizeof(File), dtype_of<Element>(), [](const std::byte* from, std::int64_t count, void* to) {
-        for (std::int64_t i = 0; i < count; ++i)
-          static_cast<Element*>(to)[i] =  // NOLINT(bugprone-signed-char-misuse): the file's signed bytes are numbers
-              big_endian<File>(from + i * std::int64_t{sizeof(File)});
-      }};
+  return {sizeof(File), dtype_of<Element>(), [](const std::byte* from, std::int64_t count, void* to) {
+            for (std::int64_t i = 0; i < count; ++i)
+              // NOLINTNEXTLINE(bugprone-signed-char-misuse): the file's signed bytes are numbers
+              static_cast<Element*>(to)[i] = big_endian<File>(from + i * std::int64_t{sizeof(File)});
+          }};
 }
 
 Type type_of_code(int code) {
