@@ -56,8 +56,8 @@ struct TAPESTRY_API Explanation {
   std::vector<Stage> stages;
   ExecutionPlan plan;
 
-  /// Draws each stage, and the arenas over time, into a folder that is made if need be: "0-requested.svg", ...,
-  /// "8-memory.svg". Throws FailedPreconditionError when they cannot be written.
+  /// Draws each stage, and the arenas over time, into a folder that is made if need be: "0-requested.svg",
+  /// ..., and "N-memory.svg" as the last. Throws FailedPreconditionError when they cannot be written.
   void write_svg(const std::string& folder, const DrawOptions& options = {}, Where where = Where::here()) const;
 };
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Explanation& explanation);

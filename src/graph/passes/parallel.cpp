@@ -56,11 +56,11 @@ class Schedule {
     entries_.push_back({&node, 0});
   }
 
-  /// Whether it costs little memory that a node's inputs live longer.
+  /// Whether it costs little memory to put a node off, which lets its inputs live longer.
   static bool is_small(const Node& node) {
-    constexpr std::int64_t few_elements = 16384;
-    return node.op().view || std::all_of(node.outputs().begin(), node.outputs().end(),
-                                         [](const Tensor& output) { return output.size() <= few_elements; });
+    const auto has_few_elements = [](const Tensor& tensor) { return tensor.size() <= 16384; };
+    return node.op().view || (std::all_of(node.inputs().begin(), node.inputs().end(), has_few_elements) &&
+                              std::all_of(node.outputs().begin(), node.outputs().end(), has_few_elements));
   }
 
   Level& level_at(std::size_t number) {
