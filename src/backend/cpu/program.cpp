@@ -15,6 +15,10 @@ namespace {
 
 /// All blocks of a task together, which fit the first-level cache.
 constexpr std::int64_t cache_bytes = 24 << 10;
+/// Results from this size on do not stay in the second-level cache. Then the next block's inputs are fetched while a
+/// block is computed, which takes longer; the processor writes results back by itself meanwhile.
+constexpr std::int64_t far_bytes = 4 << 20;
+constexpr std::int64_t line_bytes = 64;   ///< of the caches
 constexpr std::int64_t most_tasks = 256;  ///< enough for any number of threads to share evenly
 constexpr std::int64_t smallest_block = 128, largest_block = 512;
 constexpr std::size_t max_operands = Program::max_operands, max_instructions = Program::max_instructions;
@@ -244,7 +248,7 @@ class Machine {
       steps_[i] = step_of(each, types[each.operands[0]]);
       types[each.result] = each.dtype;
     }
-    stream_ = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype())) >= streaming_bytes;
+    far_ = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype())) >= far_bytes;
   }
 
   void run() const {
@@ -262,7 +266,6 @@ class Machine {
       if (part.columns != width) desk.gathered_rows = 0;  // other columns of a row that is the same everywhere
       run_block(block, desk);
     });
-    finish();
   }
 
  private:
@@ -301,28 +304,31 @@ class Machine {
       grid_.advance(index, block);
       run_block(block, desk);
     }
-    finish();
   }
 
   void run_block(const Grid::Block& block, Desk& desk) const {
     const std::int64_t n = block.size.rows * block.size.columns;
     place_inputs(block, desk.gathered_rows, desk.places);
     desk.gathered_rows = std::max(desk.gathered_rows, block.size.rows);
-    if (!stream_) place_outputs(block.first, desk.places);
+    place_outputs(block.first, desk.places);
+    if (far_) fetch_behind(n, desk.places);
     for (std::size_t i = 0; i < count_; ++i) steps_[i].run(desk.places, n);
-    if (stream_) write_outputs(block.first, n, desk.places);
   }
 
-  void finish() const {
-#ifdef __SSE2__
-    if (stream_) __builtin_ia32_sfence();  // what was streamed is not ordered with the news that it is done
-#endif
+  /// Brings the inputs behind those of the block, where the next one mostly is, into the cache.
+  void fetch_behind(std::int64_t n, const Places& places) const {
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      if (places[i].step == 0 || needs_room(static_cast<int>(i))) continue;
+      const std::int64_t bytes = n * static_cast<std::int64_t>(size_of(inputs_[i].dtype()));
+      for (std::int64_t ahead = 0; ahead < bytes; ahead += line_bytes)
+        __builtin_prefetch(places[i].data + bytes + ahead);
+    }
   }
 
   bool needs_room(int operand) const {
     const int inputs = static_cast<int>(inputs_.size());
     if (operand < inputs) return !grid_.is_in_place(operand);
-    return stream_ || operand >= inputs + static_cast<int>(outputs_.size());
+    return operand >= inputs + static_cast<int>(outputs_.size());
   }
 
   /// `gathered`: the rows of the inputs that are the same everywhere which are in their places already.
@@ -358,18 +364,13 @@ class Machine {
   void place_outputs(std::int64_t first, Places& places) const {
     for (std::size_t i = 0; i < outputs_.size(); ++i) places[inputs_.size() + i].data = output_at(i, first);
   }
-  void write_outputs(std::int64_t first, std::int64_t n, const Places& places) const {
-    for (std::size_t i = 0; i < outputs_.size(); ++i)
-      movement_kernels().stream(places[inputs_.size() + i].data, output_at(i, first),
-                                n * static_cast<std::int64_t>(size_of(outputs_[i].dtype())));
-  }
 
   std::span<const Tensor> inputs_, outputs_;
   std::size_t count_;
   int operands_;
   std::int64_t element_bytes_, block_elements_;
   Grid grid_;
-  bool stream_ = false;
+  bool far_ = false;
   std::array<Step, max_instructions> steps_;
 };
 
