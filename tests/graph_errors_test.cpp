@@ -69,6 +69,24 @@ TEST_CASE("feeds") {
   CHECK(session.run(std::pair{a, y}, {{a, {2}}}).second.item<float>() == 4);
 }
 
+TEST_CASE("what must not be fed or fetched") {
+  Opened here;
+  const Graph& graph = here.graph;
+  const Tensor hidden = square(here.y, "hidden");
+  CHECK(graph.is_feedable(here.y));
+  CHECK(graph.is_fetchable(hidden.op()));
+  graph.prevent_feeding(here.y);
+  graph.prevent_fetching(hidden.op());
+  CHECK_FALSE(graph.is_feedable(here.y));
+  CHECK_FALSE(graph.is_fetchable(hidden.op()));
+  const Feeds feeds{{here.a, {3}}};
+  TAPESTRY_INVALID("Tensor y:0 may not be fed.", here.session.run(here.y + 1, {{here.y, {3}}}));
+  TAPESTRY_INVALID("Operation 'hidden' has been marked as not fetchable.", here.session.run(hidden, feeds));
+  TAPESTRY_INVALID("Operation 'hidden' has been marked as not fetchable.", here.session.run("hidden", feeds));
+  CHECK(here.session.run(hidden + 1, feeds).item<float>() == 82);
+  TAPESTRY_REFUSED(NotFoundError, "Unrecognized Op name Cubed", gradient_override_map({{"Cubed", {}}}));
+}
+
 TEST_CASE("a placeholder that is not fed is blamed on the line that made it") {
   Opened here;
   const auto refuse = [&](const std::string& text, Where made, const Tensor& fetch) {

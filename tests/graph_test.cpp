@@ -250,11 +250,84 @@ TEST_CASE("a Variable of a symbolic initial value has none until its initializer
   auto init = global_variables_initializer();
   Session session;
   CHECK(message_of([&] { session.run(w); }) == "Attempting to use uninitialized value W");
+  CHECK_FALSE(is_variable_initialized(w));
+  CHECK(report_uninitialized_variables() == std::vector<std::string>{"W", "V"});
   session.run(init);
+  CHECK(is_variable_initialized(w));
+  CHECK(report_uninitialized_variables().empty());
   CHECK(session.run(w).to_vector<int>() == std::vector{3, 6});
   CHECK(session.run("W:0").to_vector<int>() == std::vector{3, 6});
   CHECK(session.run(v).to_vector<int>() == std::vector{4, 7});
   for (const char* name : {"W", "W/Assign", "W/read", "init"}) CHECK(graph.has_operation(name));
+}
+
+TEST_CASE("a gradient of one's own for the ops of a scope") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const auto x = placeholder(float64, {2}, "x");
+  const auto twice = [](const Operation&, const Tensor& gradient) -> std::vector<Tensor> { return {2.0 * gradient}; };
+  const auto thrice = [](const Operation& op, const Tensor& gradient) -> std::vector<Tensor> {
+    return {3.0 * gradient * op.output()};
+  };
+  const auto overrides = gradient_override_map({{"Relu", twice}});
+  const Tensor outer = relu(x);
+  const Tensor inner = [&] {
+    const auto more = gradient_override_map({{"Relu", thrice}, {"Exp", twice}});
+    return relu(x) + exp(x);
+  }();
+  const Tensor also_outer = relu(x);
+  Session session;
+  const auto gradient = [&](const Tensor& y) {
+    return session.run(gradients(y, x), {{x, {-1.0, 2.0}}})[0].to_vector<double>();
+  };
+  CHECK(gradient(outer) == std::vector{2.0, 2.0});
+  CHECK(gradient(inner) == std::vector{2.0, 8.0});
+  CHECK(gradient(also_outer) == std::vector{2.0, 2.0});
+  CHECK(gradient(square(x)) == std::vector{-2.0, 4.0});
+}
+
+TEST_CASE("tensors taken for constants, in graphs and on tapes") {
+  // y = (a + b) * a with a = x^2, b = a * x: each way of stopping against the formula of what remains.
+  struct Case {
+    std::vector<int> stops;  // 0: a, 1: b
+    std::function<double(double)> by_x, by_a;
+  };
+  const std::vector<Case> cases = {
+      {{}, [](double x) { return 4 * x * x * x + 5 * x * x * x * x; }, [](double x) { return 2 * x * x * (1 + x); }},
+      {{0}, [](double x) { return x * x * x * x; }, [](double x) { return 2 * x * x * (1 + x); }},
+      {{1}, [](double x) { return 2 * x * (2 * x * x + x * x * x); }, [](double x) { return 2 * x * x + x * x * x; }},
+      {{0, 1}, [](double) { return 0.0; }, [](double x) { return 2 * x * x + x * x * x; }}};
+  const auto steps = [](const Tensor& x) {
+    const Tensor a = square(x), b = a * x;
+    return std::array{a, b, (a + b) * a};
+  };
+  for (const Case& each : cases) {
+    CAPTURE(each.stops.size());
+    const auto stops_of = [&](const auto& tensors) {
+      std::vector<Tensor> stops;
+      for (const int i : each.stops) stops.push_back(tensors[static_cast<std::size_t>(i)]);
+      return stops;
+    };
+    const auto check = [&](double x, const std::vector<Tensor>& gradients) {
+      CHECK(gradients[0].item<double>() == doctest::Approx(each.by_x(x)));
+      CHECK(gradients[1].item<double>() == doctest::Approx(each.by_a(x)));
+    };
+    GradientTape tape;
+    const Tensor value = tensor(1.5);
+    tape.watch(value);
+    const auto eager = steps(value);
+    check(1.5, tape.gradient(eager[2], std::vector<Source>{value, eager[0]},
+                             {.unconnected = Unconnected::zero, .stop_gradients = stops_of(eager)}));
+
+    Graph graph;
+    const auto scope = graph.as_default();
+    for (const Tensor& x : {placeholder(float64, {}), placeholder()}) {
+      const auto symbolic = steps(x);
+      const auto found = gradients(symbolic[2], {x, symbolic[0]},
+                                   {.unconnected = Unconnected::zero, .stop_gradients = stops_of(symbolic)});
+      check(-0.75, Session().run(found, {{x, -0.75}}));
+    }
+  }
 }
 
 TEST_CASE("chains of any depth") {

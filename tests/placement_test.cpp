@@ -161,6 +161,41 @@ TEST_CASE("an op runs where it was asked for, else with its Variable, else with 
     check_values(Session(graph, {.optimize = optimize}).run(y, {{x, {1, 2}}}), {24, 512});
 }
 
+TEST_CASE("operations that are to run where another one runs") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const auto x = placeholder(float32, {2}, "x");
+  const Tensor there = on(toy_device(1), [&] { return square(x, "there"); });
+  const Tensor follows = [&] {
+    const auto outer = device(cpu());
+    const auto beside = colocate_with(there);
+    return negative(x, "follows");
+  }();
+  const Tensor chain = [&] {
+    const auto beside = colocate_with(follows.op());
+    return exp(x, "chain");
+  }();
+  const Tensor free = abs(x, "free");
+  const std::map<std::string, Device> expected = {
+      {"there", toy_device(1)}, {"follows", toy_device(1)}, {"chain", toy_device(1)}, {"free", cpu()}};
+  const detail::PlanGraph plan = placed(graph, {there, follows, chain, free}, {x});
+  for (const auto& each : expected) {
+    CAPTURE(each.first);
+    CHECK(plan.graph->find(each.first)->place == each.second);
+  }
+  // Without the operation, its device is what counts.
+  CHECK(placed(graph, {chain}, {x}).graph->find("chain")->place == toy_device(1));
+
+  const std::string file = graph.as_graph_def();
+  CHECK(file.find("loc:@there") != std::string::npos);
+  const Graph loaded = Graph::from_graph_def(file);
+  CHECK(loaded.as_graph_def() == file);
+  const detail::PlanGraph again =
+      placed(loaded, {loaded.get_tensor_by_name("there:0"), loaded.get_tensor_by_name("chain:0")},
+             {loaded.get_tensor_by_name("x:0")});
+  CHECK(again.graph->find("chain")->place == toy_device(1));
+}
+
 TEST_CASE("a device that is not there") {
   toy_device();
   Graph graph;

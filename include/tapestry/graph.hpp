@@ -1,6 +1,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -85,6 +86,12 @@ class TAPESTRY_API Graph {
   /// A name that no operation of the graph has, made of this one: "x", "x_1", "x_2". It is then taken.
   std::string unique_name(std::string_view name) const;
 
+  /// From now on, feeding the tensor, or fetching the operation or one of its outputs, throws InvalidArgumentError.
+  void prevent_feeding(const Tensor& tensor) const;
+  void prevent_fetching(const Operation& operation) const;
+  bool is_feedable(const Tensor& tensor) const;
+  bool is_fetchable(const Operation& operation) const;
+
   /// Named lists that belong to the graph; see `graph_keys`.
   void add_to_collection(std::string_view name, const Operation& operation) const;
   void add_to_collection(std::string_view name, const Tensor& tensor) const;
@@ -147,6 +154,11 @@ TAPESTRY_API Operation group(const std::vector<Operation>& operations, std::stri
 TAPESTRY_API Operation global_variables_initializer(Where where = Where::here());
 TAPESTRY_API Operation variables_initializer(const std::vector<Variable>& variables, std::string_view name = "init",
                                              Where where = Where::here());
+
+/// Whether a value was assigned: one made from a symbolic initial value has none before its initializer has run.
+TAPESTRY_API bool is_variable_initialized(const Variable& variable);
+/// The names of the Variables of the default graph that have no value yet.
+TAPESTRY_API std::vector<std::string> report_uninitialized_variables();
 
 /// Adds the operations that compute the gradient of the sum of the targets' elements with respect to each source, under
 /// the name scope "gradients". An unconnected source gives an empty Tensor, unless the options ask for zeros. Throws
@@ -247,6 +259,38 @@ class TAPESTRY_API DeviceScope {
 }
 [[nodiscard]] inline DeviceScope device(Device place, Where where = Where::here()) {
   return DeviceScope(tensorflow_name(place), where);
+}
+
+class TAPESTRY_API ColocationScope {
+ public:
+  explicit ColocationScope(const Operation& operation);
+  ~ColocationScope();
+  ColocationScope(const ColocationScope&) = delete;
+  ColocationScope& operator=(const ColocationScope&) = delete;
+
+ private:
+  std::string colocation_, device_;  ///< of the scopes around it
+};
+/// New operations run where this one runs, whatever device scopes are around them. Files say it as TensorFlow does, by
+/// `_class`. What is eager asks for nothing.
+[[nodiscard]] inline ColocationScope colocate_with(const Operation& operation) { return ColocationScope(operation); }
+[[nodiscard]] inline ColocationScope colocate_with(const Tensor& tensor) { return ColocationScope(tensor.op()); }
+
+class TAPESTRY_API GradientOverrides {
+ public:
+  GradientOverrides(const std::map<std::string, Gradient>& gradients, Where where);
+  ~GradientOverrides();
+  GradientOverrides(const GradientOverrides&) = delete;
+  GradientOverrides& operator=(const GradientOverrides&) = delete;
+
+ private:
+  std::map<std::string, Gradient> saved_;
+};
+/// `gradients` takes these functions for new operations of the named types, such as "Relu", instead of what is
+/// registered for the op. Scopes add up, the inner one wins. Throws NotFoundError, "Unrecognized Op name X".
+[[nodiscard]] inline GradientOverrides gradient_override_map(const std::map<std::string, Gradient>& gradients,
+                                                             Where where = Where::here()) {
+  return GradientOverrides(gradients, where);
 }
 
 }  // namespace tapestry

@@ -129,6 +129,11 @@ class TAPESTRY_API Session {
   Callable make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
                          const std::vector<Operation>& targets, Where where = Where::here()) const;
 
+  /// The start of a run in several parts: what it will fetch, and what will be fed to it.
+  class PartialRun;
+  PartialRun partial_run_setup(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds = {},
+                               Where where = Where::here()) const;
+
   /// While the scope lives, `Tensor::eval` and `Operation::run` of this thread use this session.
   class Scope;
   [[nodiscard]] Scope as_default() const;
@@ -169,6 +174,28 @@ class TAPESTRY_API Session::Callable {
   friend class Session;
   Callable(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
            const std::vector<Operation>& targets, Where where);
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// A run that goes on as its feeds become known. Each operation runs once in all, so that a later part goes on with the
+/// random numbers and the values of Variables that an earlier one saw.
+///
+///     auto run = session.partial_run_setup({p, train_op}, {x, y});
+///     auto prediction = run.run(p, {{x, points}});
+///     run.run(train_op, {{y, labels_for(prediction)}});
+class TAPESTRY_API Session::PartialRun {
+ public:
+  /// The fetches, as `Session::run` gives them, from these feeds and those of earlier parts. Each feed and each fetch
+  /// of the setup may be named once. A part that throws leaves the run as it was, but for what changed Variables.
+  template <class T>
+  auto run(const T& fetches, const Feeds& feeds = {}, Where where = Where::here());
+  std::vector<Tensor> run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where);
+
+ private:
+  friend class Session;
+  PartialRun(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
+             Where where);
   struct State;
   std::shared_ptr<State> state_;
 };
@@ -271,6 +298,15 @@ auto Session::run(const T& fetches, const Feeds& feeds, const RunOptions& option
   std::vector<Fetch> flat;
   detail::Structure<T>::collect(fetches, flat);
   const std::vector<Tensor> values = run_all(flat, feeds, options, metadata, where);
+  std::size_t next = 0;
+  return detail::Structure<T>::fill(fetches, values, next);
+}
+
+template <class T>
+auto Session::PartialRun::run(const T& fetches, const Feeds& feeds, Where where) {
+  std::vector<Fetch> flat;
+  detail::Structure<T>::collect(fetches, flat);
+  const std::vector<Tensor> values = run_all(flat, feeds, where);
   std::size_t next = 0;
   return detail::Structure<T>::fill(fetches, values, next);
 }

@@ -67,6 +67,8 @@ struct GradientOptions {
   /// The gradients that flow into the targets, one each and of their shapes; by default ones.
   TensorList output_gradients = {};
   Unconnected unconnected = Unconnected::none;
+  /// Taken for constants: no gradient flows on into the ops that made them.
+  TensorList stop_gradients = {};
 };
 
 struct ToGraphOptions {

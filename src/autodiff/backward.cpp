@@ -34,7 +34,8 @@ bool is_private(const Tensor& tensor) {
 
 }  // namespace
 
-Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<std::int32_t>& sources)
+Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<std::int32_t>& sources,
+                   const std::vector<std::int32_t>& stops)
     : calls_(calls),
       count_(calls.size()),
       gradients_(static_cast<std::size_t>(slots)),
@@ -42,11 +43,16 @@ Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<std::i
       is_source_(static_cast<std::size_t>(slots)) {
   for (const std::int32_t source : sources)
     if (source >= 0) live_[static_cast<std::size_t>(source)] = is_source_[static_cast<std::size_t>(source)] = 1;
+  for (const std::int32_t stop : stops) {
+    if (stop < 0) continue;
+    is_stop_.resize(static_cast<std::size_t>(slots));
+    is_stop_[static_cast<std::size_t>(stop)] = 1;
+  }
   for (std::size_t i = 0; i < count_; ++i) {
     const RecordedCall& record = calls_[i];
     if (std::any_of(record.inputs.begin(), record.inputs.end(), [&](std::int32_t slot) { return is_live(slot); }))
       for (const std::int32_t output : record.outputs)
-        if (output >= 0) live_[static_cast<std::size_t>(output)] = 1;
+        if (output >= 0 && !is_stop(output)) live_[static_cast<std::size_t>(output)] = 1;
   }
 }
 
@@ -77,7 +83,7 @@ void Backward::pass(RecordedCall& record) {
   Tensors arrived;
   bool any = false;
   for (const std::int32_t output : record.outputs) {
-    if (!is_live(output)) {
+    if (!is_live(output) || is_stop(output)) {
       arrived.emplace_back();
       continue;
     }

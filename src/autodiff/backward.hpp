@@ -11,8 +11,9 @@ namespace tapestry {
 /// The order is topological already, so this is a loop from the last call to the first.
 class Backward {
  public:
-  /// `slots`: how many there are; `sources`: those whose gradients are wanted.
-  Backward(CallList& calls, std::int32_t slots, const std::vector<std::int32_t>& sources);
+  /// `slots`: how many there are; `sources`: those whose gradients are wanted; `stops`: those that no gradient passes.
+  Backward(CallList& calls, std::int32_t slots, const std::vector<std::int32_t>& sources,
+           const std::vector<std::int32_t>& stops);
 
   /// Adds to the gradient at a slot; several paths are summed here and nowhere else.
   void accumulate(std::int32_t slot, Tensor gradient);
@@ -25,6 +26,7 @@ class Backward {
 
  private:
   bool is_live(std::int32_t slot) const { return slot >= 0 && live_[static_cast<std::size_t>(slot)]; }
+  bool is_stop(std::int32_t slot) const { return !is_stop_.empty() && is_stop_[static_cast<std::size_t>(slot)]; }
   void pass(RecordedCall& record);
 
   CallList& calls_;
@@ -32,6 +34,7 @@ class Backward {
   std::vector<Tensor> gradients_;
   std::vector<char> live_;  ///< slots that a source flows into
   std::vector<char> is_source_;
+  std::vector<char> is_stop_;  ///< as long as the others if there are any, else empty
 };
 
 }  // namespace tapestry

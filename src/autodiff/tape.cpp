@@ -219,7 +219,9 @@ std::vector<Tensor> GradientTape::Record::gradients(const TensorList& targets, c
 
   const SinkScope scope("gradients");
   const Tensors& seeds = options.output_gradients.tensors();
-  Backward walk(calls_, slots_.size(), source_slots);
+  std::vector<std::int32_t> stops;
+  for (const Tensor& stop : options.stop_gradients.tensors()) stops.push_back(slots_.find(stop.id()));
+  Backward walk(calls_, slots_.size(), source_slots, stops);
   for (std::size_t i = 0; i < targets.tensors().size(); ++i) {
     const Tensor& target = targets.tensors()[i];
     const std::int32_t slot = slots_.find(target.id());

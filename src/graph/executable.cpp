@@ -10,8 +10,6 @@
 namespace tapestry::detail {
 namespace {
 
-std::size_t bytes_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.size()) * size_of(tensor.dtype()); }
-
 /// The value where and how a kernel wants it.
 Tensor placed(const Tensor& value, Device device) {
   return value.is_contiguous() && value.device() == device ? value : value.contiguous().to(device);

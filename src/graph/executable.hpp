@@ -13,6 +13,10 @@
 
 namespace tapestry::detail {
 
+inline std::size_t bytes_of(const Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.size()) * size_of(tensor.dtype());
+}
+
 /// Takes the time of steps.
 struct RunTimes {
   explicit RunTimes(std::int64_t start = now(), int number = 0) : begin(start), thread(number) {}

@@ -23,8 +23,6 @@ const Op& copy_op() {
   return op;
 }
 
-std::size_t bytes_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.size()) * size_of(tensor.dtype()); }
-
 /// A tensor that has a storage, so that views can be made of it, but no memory yet.
 Tensor without_memory(const Spec& spec, Device device) {
   Tensor tensor = make_symbolic(spec.dtype, spec.shape, device);

@@ -98,14 +98,19 @@ class GraphGradients {
     for (const Tensor& source : sources) source_slots.push_back(slots.insert(source.id()));
     CallList calls;
     for (const Node* node : nodes_) {
-      if (!node->op().gradient.flows()) continue;
+      const Op& op = node->overridden ? *node->overridden : node->op();
+      if (!op.gradient.flows()) continue;
       Slots inputs, outputs;
       for (const Tensor& input : node->inputs()) inputs.push_back(slots.find(input.id()));
       for (const Tensor& output : node->outputs())
         outputs.push_back(is_floating(output.dtype()) ? slots.insert(output.id()) : SlotTable::none);
-      calls.emplace_back(Call(*node), std::move(inputs), std::move(outputs));
+      Call call(op, node->inputs(), node->attrs(), node->where(), node->name());
+      call.mutable_outputs() = node->outputs();
+      calls.emplace_back(std::move(call), std::move(inputs), std::move(outputs));
     }
-    Backward backward(calls, slots.size(), source_slots);
+    std::vector<std::int32_t> stops;
+    for (const Tensor& stop : options_.stop_gradients.tensors()) stops.push_back(slots.find(stop.id()));
+    Backward backward(calls, slots.size(), source_slots, stops);
     const Tensors& seeds = options_.output_gradients.tensors();
     for (std::size_t i = 0; i < targets_.size(); ++i) {
       const std::int32_t slot = slots.find(targets_[i].id());
@@ -130,13 +135,15 @@ class GraphGradients {
     inputs.append(used.begin(), used.end());
     const Tensors& seeds = options_.output_gradients.tensors();
     inputs.append(seeds.begin(), seeds.end());
-    const std::size_t targets = targets_.size(), count = used.size();
-    const auto redo = [targets, count](const Tensors& all) -> Tensors {
-      const Tensor* from = all.begin() + targets;
-      std::vector<Source> again(from, from + count);
-      GradientOptions options{.unconnected = Unconnected::zero};
-      if (all.size() > targets + count) options.output_gradients = std::vector<Tensor>(from + count, all.end());
-      return gradients(std::vector<Tensor>(all.begin(), from), again, options);
+    for (const Tensor& stop : options_.stop_gradients.tensors())
+      if (is_ancestor(stop)) inputs.push_back(stop);
+    const std::size_t targets = targets_.size(), count = used.size(), seed_count = seeds.size();
+    const auto redo = [targets, count, seed_count](const Tensors& all) -> Tensors {
+      const Tensor *first_source = all.begin() + targets, *seed = first_source + count, *stop = seed + seed_count;
+      return gradients(std::vector<Tensor>(all.begin(), first_source), std::vector<Source>(first_source, seed),
+                       {.output_gradients = std::vector<Tensor>(seed, stop),
+                        .unconnected = Unconnected::zero,
+                        .stop_gradients = std::vector<Tensor>(stop, all.end())});
     };
     Specs specs;
     for (const Tensor& source : used) specs.push_back(source.spec());

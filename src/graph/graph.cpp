@@ -205,6 +205,28 @@ std::string Graph::unique_name(std::string_view name) const {
   return state_->names().unique(detail::scopes().name + std::string(name));
 }
 
+void Graph::prevent_feeding(const Tensor& tensor) const {
+  const std::lock_guard lock(state_->mutex());
+  state_->not_feedable.insert(tensor.id());
+}
+
+void Graph::prevent_fetching(const Operation& operation) const {
+  if (!operation.graph().is(*this))
+    throw InvalidArgumentError(detail::join("Operation ", operation.name(), " is not an element of this graph."));
+  const std::lock_guard lock(state_->mutex());
+  state_->not_fetchable.insert(&node_of(operation));
+}
+
+bool Graph::is_feedable(const Tensor& tensor) const {
+  const std::lock_guard lock(state_->mutex());
+  return tensor.dtype() != DType::resource && !state_->not_feedable.contains(tensor.id());
+}
+
+bool Graph::is_fetchable(const Operation& operation) const {
+  const std::lock_guard lock(state_->mutex());
+  return operation.graph().is(*this) && !state_->not_fetchable.contains(&node_of(operation));
+}
+
 void Graph::add_to_collection(std::string_view name, const Operation& operation) const {
   const std::lock_guard lock(state_->mutex());
   state_->collections[std::string(name)].operations.push_back(&node_of(operation));
@@ -299,6 +321,15 @@ Operation variables_initializer(const std::vector<Variable>& variables, std::str
   return group(initializers, name, where);
 }
 
+bool is_variable_initialized(const Variable& variable) { return variable.cell()->is_initialized(); }
+
+std::vector<std::string> report_uninitialized_variables() {
+  std::vector<std::string> names;
+  for (const Variable& variable : default_graph().variables())
+    if (!is_variable_initialized(variable)) names.push_back(variable.name());
+  return names;
+}
+
 // ---- Scopes ---------------------------------------------------------------------------------------------------------------
 
 struct Graph::Scope::Saved {
@@ -351,5 +382,26 @@ DeviceScope::DeviceScope(std::string_view name, Where where) : saved_(detail::sc
   }
 }
 DeviceScope::~DeviceScope() { detail::scopes().device = std::move(saved_); }
+
+ColocationScope::ColocationScope(const Operation& operation)
+    : colocation_(detail::scopes().colocation), device_(detail::scopes().device) {
+  const bool is_eager = operation && !operation.outputs().empty() && !detail::endpoint_of(operation.output()).node;
+  if (!operation || is_eager) return;
+  const Node& node = node_of(operation);
+  detail::scopes().colocation = node.colocation.empty() ? node.name() : node.colocation;
+  detail::scopes().device = node.device;
+}
+ColocationScope::~ColocationScope() {
+  detail::scopes().colocation = std::move(colocation_);
+  detail::scopes().device = std::move(device_);
+}
+
+GradientOverrides::GradientOverrides(const std::map<std::string, Gradient>& gradients, Where where)
+    : saved_(detail::scopes().gradients) {
+  for (const auto& [name, gradient] : gradients)
+    if (!find_op(name)) throw NotFoundError(detail::join("Unrecognized Op name ", name), where);
+  for (const auto& [name, gradient] : gradients) detail::scopes().gradients.insert_or_assign(name, gradient);
+}
+GradientOverrides::~GradientOverrides() { detail::scopes().gradients = std::move(saved_); }
 
 }  // namespace tapestry

@@ -56,6 +56,14 @@ Device device_of(const Call& call) {
   return call.inputs().empty() ? cpu() : call.input(0).device();
 }
 
+/// The op with another gradient, which may look at all inputs and outputs.
+std::shared_ptr<const Op> with_gradient(const Op& op, const Gradient& gradient) {
+  Op copy = op;
+  copy.gradient = gradient;
+  copy.needs = Needs{};
+  return std::make_shared<const Op>(std::move(copy));
+}
+
 /// While it lives, new nodes are outside all scopes, but for the device, if one is given.
 class RootScopes {
  public:
@@ -155,6 +163,9 @@ Node& GraphState::add_node(Call call, const Specs& specs, std::uint32_t numbers,
   Node& node = *nodes_.back();
   node.numbers = numbers;
   node.device = scope.device;
+  node.colocation = scope.colocation;
+  if (const auto gradient = scope.gradients.find(node.type()); gradient != scope.gradients.end())
+    node.overridden = with_gradient(node.op(), gradient->second);
   by_name_.emplace(node.name(), &node);
   node.place = scope.place ? *scope.place : device_of(node);
   for (std::size_t i = 0; i < specs.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -24,9 +25,11 @@ class Node : public Call {
   GraphState* graph;
   std::size_t index;  ///< its place in the graph: behind all that it needs
   std::vector<Node*> control_inputs;
-  std::string device;         ///< what was asked for; "" where nothing was
-  Device place;               ///< where its outputs are; in a plan, where it runs
-  int group = 0;              ///< in a plan: neighbours of one number other than 0 may run side by side
+  std::string device;                    ///< what was asked for; "" where nothing was
+  std::string colocation;                ///< the name of the node where it is to run; "" for no such wish
+  std::shared_ptr<const Op> overridden;  ///< the op with the gradient that `gradients` is to take; nullptr for its own
+  Device place;                          ///< where its outputs are; in a plan, where it runs
+  int group = 0;                         ///< in a plan: neighbours of one number other than 0 may run side by side
   std::uint32_t numbers = 0;  ///< the inputs that are C++ numbers and take their type from others, unknown yet
 };
 
@@ -89,6 +92,8 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
     Tensors tensors;
   };
   std::map<std::string, Collection, std::less<>> collections;
+  std::set<std::int64_t> not_feedable;  ///< tensors, by id
+  std::set<const Node*> not_fetchable;
 
  private:
   void order_after_program(Node& node);
@@ -118,7 +123,9 @@ struct Scopes {
   std::string name;                   ///< "outer/inner/"
   std::vector<Operation> control_inputs;
   std::string device;
-  std::optional<Device> place;  ///< in a plan: where new nodes run
+  std::string colocation;                     ///< the name of a node
+  std::map<std::string, Gradient> gradients;  ///< by the op's name: instead of the registered ones
+  std::optional<Device> place;                ///< in a plan: where new nodes run
 };
 Scopes& scopes();
 

@@ -13,7 +13,11 @@ struct Request {
   std::vector<Node*> operations;  ///< to be run for their effect
   Tensors feeds;                  ///< tensors of the graph that are fed
   Specs fed;                      ///< what they are fed with
+  std::vector<Node*> done{};      ///< what has run already and does not run again: what is needed of it is fed
 };
+
+/// By the nodes' indices, whether what the request asks for needs them.
+std::vector<char> needed_nodes(const GraphState& graph, const Request& request);
 
 /// The part of a graph that a request needs, with all dtypes and sizes known: a graph of its own, which plans may
 /// change.

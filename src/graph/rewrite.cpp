@@ -55,6 +55,7 @@ Tensor Rewrite::constant(const Tensor& value, const Node& like, const std::strin
 std::size_t Rewrite::begin(std::span<const Node* const> group) {
   Scopes& scope = scopes();
   scope.device = group.back()->device;
+  scope.colocation = group.back()->colocation;
   scope.place = group.back()->place;
   scope.control_inputs.clear();
   const auto wait_for = [&](const Node* old) {

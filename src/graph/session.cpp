@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <sstream>
 #include <utility>
 
 #include "core/make_tensor.hpp"
@@ -50,16 +51,15 @@ Tensor fed_value(const Tensor& key, const Init& value, Where where) {
         where);
   const DType wanted = key.dtype();
   if (wanted == DType::unknown || wanted == tensor.dtype()) return tensor;
-  if (wanted == DType::resource)
-    throw InvalidArgumentError(detail::join("Tensor ", key.name(), " may not be fed."), where);
-  if (!can_be_fed_as(tensor, wanted))
+  if (!can_be_fed_as(tensor, wanted)) {
+    std::ostringstream number;
+    if (tensor.rank() == 0) number << tensor << ' ';
     throw InvalidArgumentError(
-        detail::join("Type of feed value ",
-                     tensor.rank() == 0 ? tensor.describe().substr(tensor.describe().rfind(' ') + 1) + " " : "",
-                     "with type ", to_string(tensor.dtype()), " is not compatible with Tensor type ", to_string(wanted),
-                     " of Tensor '", key.name(),
+        detail::join("Type of feed value ", number.str(), "with type ", to_string(tensor.dtype()),
+                     " is not compatible with Tensor type ", to_string(wanted), " of Tensor '", key.name(),
                      "'. Try explicitly setting the type of the feed tensor to a larger type (e.g. int64)."),
         where);
+  }
   return value.tensor(wanted, where);
 }
 
@@ -118,6 +118,11 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return run;
   }
 
+  /// The tensors and operations that fetches mean.
+  detail::Request request_for(const std::vector<Fetch>& fetches) const {
+    return prepare(fetches, std::vector<Operation>(), Tensors()).request;
+  }
+
   Tensors run(Prepared& prepared, const Tensors& values, const RunOptions& options = {},
               RunMetadata* metadata = nullptr) {
     require_open();
@@ -162,6 +167,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     if (!tensor || !endpoint_of(tensor).node)
       throw InvalidArgumentError("Cannot interpret feed_dict key as Tensor: it is an eager tensor");
     require_own(tensor, "Cannot interpret feed_dict key as Tensor: ");
+    if (!graph_.is_feedable(tensor))
+      throw InvalidArgumentError(detail::join("Tensor ", tensor.name(), " may not be fed."));
     return tensor;
   }
 
@@ -199,6 +206,11 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
           detail::join(before, "(Tensor ", detail::describe(tensor), " is not an element of this graph.)"));
   }
 
+  void require_fetchable(const detail::Node& node) const {
+    if (graph_.state()->not_fetchable.contains(&node))
+      throw InvalidArgumentError(detail::join("Operation '", node.name(), "' has been marked as not fetchable."));
+  }
+
   /// The tensor or operation that a fetch means; of an operation the tensor is empty.
   std::pair<Tensor, Operation> element_of(const Fetch& fetch) const {
     switch (fetch.kind_) {
@@ -226,6 +238,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
         throw InvalidArgumentError(detail::join("Fetch argument ", operation.name(),
                                                 " cannot be interpreted as a Tensor. (Operation ", operation.name(),
                                                 " is not an element of this graph.)"));
+      require_fetchable(node);
       request.operations.push_back(&node);
       return {};
     }
@@ -234,6 +247,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
                 detail::join("Fetch argument ", detail::describe(tensor), " cannot be interpreted as a Tensor. "));
     // A Variable's handle stands for its value.
     const detail::Node& producer = *endpoint_of(tensor).node;
+    require_fetchable(producer);
     if (tensor.dtype() == DType::resource)
       tensor = graph_.state()->read(producer.attr<VariablesRef>("variables")->front(), {});
     const auto index_in = [&wanted = tensor](const Tensors& list) {
@@ -254,6 +268,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       return *prepared.plan;
     prepared.request.fed.clear();
     std::vector<std::int64_t> key = prepared.key;
+    for (const detail::Node* node : prepared.request.done) key.push_back(static_cast<std::int64_t>(node->index));
+    key.push_back(-1);
     for (const Tensor& value : values) {
       prepared.request.fed.push_back(value.spec());
       key.push_back(static_cast<std::int64_t>(value.dtype()));
@@ -350,6 +366,149 @@ Session::Callable Session::make_callable(const std::vector<Fetch>& fetches, cons
 Session::Callable Session::make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
                                          const std::vector<Operation>& targets, Where where) const {
   return Callable(state_, fetches, feeds, targets, where);
+}
+
+// ---- Runs in several parts ------------------------------------------------------------------------------------------------
+
+namespace {
+
+bool has(const Tensors& list, const Tensor& wanted) {
+  return std::any_of(list.begin(), list.end(), [&](const Tensor& each) { return each.is(wanted); });
+}
+bool has(const std::vector<detail::Node*>& list, const detail::Node* wanted) {
+  return std::find(list.begin(), list.end(), wanted) != list.end();
+}
+
+/// Throws unless something was named in the setup and has not had its turn.
+void check_turn(std::string_view what, const std::string& name, bool promised, bool had) {
+  if (!promised)
+    throw InvalidArgumentError(detail::join("The ", what, " ", name, " was not specified in partial_run_setup."));
+  if (had)
+    throw InvalidArgumentError(
+        detail::join("The ", what, " ", name, " had already been ", what == "feed" ? "fed." : "fetched."));
+}
+
+/// Constants and the handles of Variables, which a part may have again.
+bool is_repeatable(const detail::Node& node) { return &node.op() == &const_op || &node.op() == &var_handle_op; }
+
+/// Adds to the fetches what later parts need of what this one computes, and to what is done what it runs.
+void keep_for_later(const GraphState& graph, detail::Request& part, const detail::Request& promised) {
+  const std::vector<char> now = needed_nodes(graph, part);
+  detail::Request whole = promised;
+  whole.feeds = part.feeds;
+  whole.done = part.done;
+  const std::vector<char> ever = needed_nodes(graph, whole);
+  const auto keep = [&](const Tensor& tensor) {
+    const detail::Node& producer = *endpoint_of(tensor).node;
+    if (now[producer.index] && !is_repeatable(producer) && !has(part.feeds, tensor) && !has(part.fetches, tensor))
+      part.fetches.push_back(tensor);
+  };
+  for (const Tensor& fetch : promised.fetches) keep(fetch);
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    detail::Node& node = graph.node(i);
+    if (ever[i] && !now[i])
+      for (const Tensor& input : node.inputs()) keep(input);
+    if (!now[i] || is_repeatable(node)) continue;
+    if (&node.op() == &placeholder_op)
+      throw InvalidArgumentError(
+          detail::join("Placeholder '", node.name(), "' is needed for what is fetched, and has not been fed so far."));
+    part.done.push_back(&node);
+  }
+}
+
+}  // namespace
+
+struct Session::PartialRun::State {
+  struct Known {
+    Tensors keys{}, values{};  ///< what was fed, and what was computed for later parts
+    Tensors fed{};
+  };
+
+  std::shared_ptr<SessionState> session;
+  Tensors feeds;             ///< of the setup
+  detail::Request promised;  ///< what the setup fetches
+  std::mutex mutex{};
+  Known known{};
+  detail::Request fetched{};  ///< and what has run for it
+
+  Known with(const Feeds& new_feeds, Where where) const {
+    Known result = known;
+    for (const Feed& feed : new_feeds) {
+      const Tensor key = session->feed_key(feed.key, where);
+      check_turn("feed", key.name(), has(feeds, key), has(result.fed, key));
+      result.keys.push_back(key);
+      result.values.push_back(fed_value(key, feed.value, where));
+      result.fed.push_back(key);
+    }
+    return result;
+  }
+
+  /// What is fetched when all this has been.
+  detail::Request fetched_with(const detail::Request& more) const {
+    detail::Request result = fetched;
+    for (const Tensor& fetch : more.fetches) {
+      check_turn("fetch", fetch.name(), has(promised.fetches, fetch), has(result.fetches, fetch));
+      result.fetches.push_back(fetch);
+    }
+    for (detail::Node* node : more.operations) {
+      check_turn("fetch", node->name(), has(promised.operations, node), has(result.operations, node));
+      result.operations.push_back(node);
+    }
+    return result;
+  }
+
+  std::vector<Tensor> run(const std::vector<Fetch>& fetches, const Feeds& feeds_now, Where where) {
+    Known now = with(feeds_now, where);
+    detail::Request had = fetched_with(session->request_for(fetches));
+    SessionState::Prepared part = session->prepare(fetches, {}, now.keys);
+    const std::size_t results = part.results.size();
+    part.request.done = fetched.done;
+    {
+      const GraphState& graph = *session->graph().state();
+      const std::lock_guard lock(graph.mutex());
+      keep_for_later(graph, part.request, promised);
+    }
+    had.done = std::exchange(part.request.done, fetched.done);
+    for (std::size_t i = 0; i < part.request.fetches.size(); ++i) {
+      part.results.push_back({.from = SessionState::Prepared::Result::From::fetch, .index = i});
+      part.key.push_back(part.request.fetches[i].id());
+    }
+    part.key.push_back(-1);
+    const Tensors computed = session->run(part, now.values);
+
+    now.keys.append(part.request.fetches.begin(), part.request.fetches.end());
+    now.values.append(computed.begin() + results, computed.end());
+    known = std::move(now);
+    fetched = std::move(had);
+    return {computed.begin(), computed.begin() + results};
+  }
+};
+
+Session::PartialRun::PartialRun(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches,
+                                const std::vector<Tensor>& feeds, Where where)
+    : state_(new State{.session = std::move(session), .feeds = {}, .promised = {}}) {
+  try {
+    for (const Tensor& feed : feeds) state_->feeds.push_back(state_->session->feed_key(feed, where));
+    state_->promised = state_->session->request_for(fetches);
+  } catch (Error& error) {
+    error.locate({}, where);
+    throw;
+  }
+}
+
+Session::PartialRun Session::partial_run_setup(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
+                                               Where where) const {
+  return PartialRun(state_, fetches, feeds, where);
+}
+
+std::vector<Tensor> Session::PartialRun::run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) {
+  const std::lock_guard lock(state_->mutex);
+  try {
+    return state_->run(fetches, feeds, where);
+  } catch (Error& error) {
+    error.locate({}, where);
+    throw;
+  }
 }
 
 // ---- The default session --------------------------------------------------------------------------------------------------

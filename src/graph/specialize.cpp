@@ -13,39 +13,15 @@ class Specializer {
   Specializer(const GraphState& from, const Request& request) : from_(from), request_(request), rewrite_(from) {}
 
   PlanGraph run() {
-    mark_needed();
     add_feeds();
-    for (std::size_t i = 0; i < needed_.size(); ++i)
-      if (needed_[i]) copy(from_.node(i));
+    const std::vector<char> needed = needed_nodes(from_, request_);
+    for (std::size_t i = 0; i < needed.size(); ++i)
+      if (needed[i]) copy(from_.node(i));
     return rewrite_.plan_like(
         {.graph = {}, .feeds = request_.feeds, .fetches = request_.fetches, .operations = request_.operations});
   }
 
  private:
-  bool is_fed(const Tensor& tensor) const {
-    return std::any_of(request_.feeds.begin(), request_.feeds.end(),
-                       [&](const Tensor& feed) { return feed.id() == tensor.id(); });
-  }
-
-  void mark_needed() {
-    needed_.resize(from_.size());
-    std::vector<Node*> pending;
-    const auto visit = [&](Node* node) {
-      if (!std::exchange(needed_[node->index], 1)) pending.push_back(node);
-    };
-    const auto visit_tensor = [&](const Tensor& tensor) {
-      if (!is_fed(tensor)) visit(endpoint_of(tensor).node);
-    };
-    for (const Tensor& fetch : request_.fetches) visit_tensor(fetch);
-    for (Node* node : request_.operations) visit(node);
-    while (!pending.empty()) {
-      Node* node = pending.back();
-      pending.pop_back();
-      for (const Tensor& input : node->inputs()) visit_tensor(input);
-      for (Node* control : node->control_inputs) visit(control);
-    }
-  }
-
   void add_feeds() {
     for (std::size_t i = 0; i < request_.feeds.size(); ++i) {
       const Tensor& feed = request_.feeds[i];
@@ -96,10 +72,32 @@ class Specializer {
   const GraphState& from_;
   const Request& request_;
   Rewrite rewrite_;
-  std::vector<char> needed_;
 };
 
 }  // namespace
+
+std::vector<char> needed_nodes(const GraphState& graph, const Request& request) {
+  std::vector<char> needed(graph.size()), done(graph.size());
+  for (const Node* node : request.done) done[node->index] = 1;
+  std::vector<Node*> pending;
+  const auto visit = [&](Node* node) {
+    if (!done[node->index] && !std::exchange(needed[node->index], 1)) pending.push_back(node);
+  };
+  const auto visit_tensor = [&](const Tensor& tensor) {
+    const bool fed = std::any_of(request.feeds.begin(), request.feeds.end(),
+                                 [&](const Tensor& feed) { return feed.id() == tensor.id(); });
+    if (!fed) visit(endpoint_of(tensor).node);
+  };
+  for (const Tensor& fetch : request.fetches) visit_tensor(fetch);
+  for (Node* node : request.operations) visit(node);
+  while (!pending.empty()) {
+    Node* node = pending.back();
+    pending.pop_back();
+    for (const Tensor& input : node->inputs()) visit_tensor(input);
+    for (Node* control : node->control_inputs) visit(control);
+  }
+  return needed;
+}
 
 PlanGraph specialize(const GraphState& graph, const Request& request) { return Specializer(graph, request).run(); }
 

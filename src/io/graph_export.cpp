@@ -141,6 +141,7 @@ class Exporter {
       if (!kept_[i]) continue;
       const std::size_t first = file_.nodes.size();
       write(graph_.node(i));
+      add_colocation(graph_.node(i), first);
       if (output_shapes_ && file_.nodes.size() > first) add_output_shapes(graph_.node(i));
     }
     if (!added_initializers_.empty()) write_init();
@@ -316,6 +317,13 @@ class Exporter {
     for (const Tensor& each : node.outputs())
       if (each.dtype() == DType::unknown)
         refuse(node, "its dtype is not known yet; give the placeholders it depends on a dtype and a shape");
+  }
+
+  /// The nodes from `first` on stand for this one.
+  void add_colocation(const Node& node, std::size_t first) {
+    const Node* other = graph_.find(node.colocation);
+    if (!other || !kept_[other->index]) return;
+    for (std::size_t i = first; i < file_.nodes.size(); ++i) file_.nodes[i].attrs.emplace("_class", class_of(*other));
   }
 
   void add_output_shapes(const Node& node) {

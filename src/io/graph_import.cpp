@@ -216,6 +216,7 @@ class Importer {
     try {
       detail::Scopes& scope = detail::scopes();
       scope.device = detail::merge_device_names("", def.device);
+      scope.colocation = colocation_of(def);
       scope.control_inputs = operations_of(entry.controls);
       const std::size_t first = state().size();
       entry.outputs = outputs_of(entry);
@@ -229,6 +230,16 @@ class Importer {
       if (error.message().starts_with("Node '")) throw;
       throw InvalidArgumentError(detail::join("Node '", def.name, "' (op: '", def.op, "'): ", error.message()));
     }
+  }
+
+  /// The node that the attribute `_class` names; "" for none.
+  std::string colocation_of(const NodeDef& def) {
+    constexpr std::string_view prefix = "loc:@";
+    const auto found = def.attrs.find("_class");
+    const ListDef* list = found == def.attrs.end() ? nullptr : std::get_if<ListDef>(&found->second);
+    if (!list || list->strings.empty() || !list->strings[0].starts_with(prefix)) return {};
+    std::string name = list->strings[0].substr(prefix.size());
+    return state().find(name) ? name : std::string();
   }
 
   std::vector<Operation> operations_of(const std::vector<const NodeDef*>& defs) {

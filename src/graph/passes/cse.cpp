@@ -54,7 +54,8 @@ class Merger {
   static bool is_same(const Node& known, const Node& node, const Tensors& inputs) {
     const bool same_inputs = std::equal(known.inputs().begin(), known.inputs().end(), inputs.begin(), inputs.end(),
                                         [](const Tensor& a, const Tensor& b) { return a.is(b); });
-    if (&known.op() != &node.op() || !same_inputs || known.device != node.device) return false;
+    if (&known.op() != &node.op() || !same_inputs || known.device != node.device || known.colocation != node.colocation)
+      return false;
     if (&node.op() == &const_op) return same_value(known.attr<Tensor>("value"), node.attr<Tensor>("value"));
     return same_attrs(known.attrs(), node.attrs());
   }

@@ -28,9 +28,11 @@ class Placer {
     for (std::size_t i = 0; i < graph.size(); ++i) {
       const Node& node = graph.node(i);
       const Device place = place_of(node);
+      places_.push_back(place);
       rewrite_.build(node, [&] {
         scopes().place = place;
         scopes().device = full_name(place);
+        scopes().colocation.clear();
         return placed(node, place);
       });
       if (options_.log) std::clog << node.name() << ": (" << node.type() << "): " << full_name(place) << '\n';
@@ -67,6 +69,8 @@ class Placer {
     for (const Tensor& input : node.inputs())
       if (input.dtype() == DType::resource) return handles_.at(endpoint_of(input).node);
     if (is_device_copy(node)) return node.place;
+    const Node* other = plan_.graph->find(node.colocation);
+    if (other && other->index < places_.size()) return places_[other->index];
     if (const std::optional<Device> asked = asked_for(node)) return *asked;
     return node.inputs().empty() ? node.place : place_of_inputs(node);
   }
@@ -119,6 +123,7 @@ class Placer {
   const Placement& options_;
   Rewrite rewrite_;
   std::unordered_map<const Node*, Device> handles_;
+  std::vector<Device> places_;  ///< of the nodes so far
 };
 
 }  // namespace
