@@ -17,10 +17,19 @@ namespace tapestry::io {
 
 static_assert(std::endian::native == std::endian::little, "tensors are stored as they lie in memory");
 
-namespace {
-
 using protozero::data_view;
 using protozero::pbf_writer;
+
+void write_shape(pbf_writer& writer, const Shape& shape) {
+  for (const std::int64_t size : shape)
+    add_message(writer, 2, [&](pbf_writer& dim) {
+      // A size of 0 is protobuf's default and is left out, as protobuf does.
+      if (size != 0) dim.add_int64(1, size);
+    });
+  if (!shape.has_rank()) writer.add_bool(3, true);
+}
+
+namespace {
 
 struct Pair {
   DType dtype;
@@ -38,24 +47,6 @@ constexpr std::array<Pair, 7> type_codes{{{boolean, {10}},
 constexpr std::int64_t most_repeated_elements = std::int64_t{1} << 24;
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
-
-/// A message inside another. (protozero's own way leaves an empty one out: but the shape of a scalar is one.)
-template <class F>
-void add_message(pbf_writer& writer, protozero::pbf_tag_type tag, F fill) {
-  std::string bytes;
-  pbf_writer inner(bytes);
-  fill(inner);
-  writer.add_message(tag, bytes);
-}
-
-void write_shape(pbf_writer& writer, const Shape& shape) {
-  for (const std::int64_t size : shape)
-    add_message(writer, 2, [&](pbf_writer& dim) {
-      // A size of 0 is protobuf's default and is left out, as protobuf does.
-      if (size != 0) dim.add_int64(1, size);
-    });
-  if (!shape.has_rank()) writer.add_bool(3, true);
-}
 
 void write_tensor(pbf_writer& writer, const TensorDef& tensor) {
   writer.add_enum(1, tensor.type.value);

@@ -1,8 +1,25 @@
 #pragma once
 
+#include <string>
+
 #include <protozero/pbf_reader.hpp>
+#include <protozero/pbf_writer.hpp>
+
+#include "tapestry/shape.hpp"
 
 namespace tapestry::io {
+
+/// A message inside another. (protozero's own way leaves an empty one out: but the shape of a scalar is one.)
+template <class F>
+void add_message(protozero::pbf_writer& writer, protozero::pbf_tag_type tag, F fill) {
+  std::string bytes;
+  protozero::pbf_writer inner(bytes);
+  fill(inner);
+  writer.add_message(tag, bytes);
+}
+
+/// TensorFlow's TensorShapeProto.
+void write_shape(protozero::pbf_writer& writer, const Shape& shape);
 
 /// protozero's reader for files that may lie: a field of another wire type than the one that is due throws
 /// protozero's exception, where protozero itself only asserts.

@@ -45,5 +45,7 @@ void write_events(const std::filesystem::path& folder);
 int write_op_models(const std::filesystem::path& folder);
 /// Networks, with the steps of all optimizers, in all styles of Variables.
 int write_trained_models(const std::filesystem::path& folder);
+/// SavedModels, each with what it must give.
+void write_saved_models(const std::filesystem::path& folder);
 
 }  // namespace tapestry::test

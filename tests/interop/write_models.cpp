@@ -25,6 +25,7 @@ int main(int count, char** arguments) {
               << tapestry::test::write_trained_models(folder / "graphs") << " graphs of networks, an event file in "
               << folder.string() << '\n';
     tapestry::test::write_events(folder);
+    tapestry::test::write_saved_models(folder / "saved_models");
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';
     return 1;

@@ -1,0 +1,46 @@
+"""Loads SavedModels of ours in TensorFlow and compares.
+
+usage: saved_model_judge.py FOLDER
+
+For each x.judge.pb in the folder (see judgement.hpp) there is x/1/saved_model.pb. The targets of its steps are the names
+of the signature."""
+
+import pathlib
+import sys
+
+import tensorflow as tf
+
+from tensorflow_judge import TOLERANCE, difference, read_steps
+
+
+def problems(path):
+    title, *steps = read_steps(path)
+    model = tf.saved_model.load(str(path.parent / title.target / "1"))
+    signature = model.signatures["serving_default"]
+    found = signature(**{step.target: tf.constant(step.value) for step in steps if step.kind == "feed"})
+    expected = {step.target: step.value for step in steps if step.kind == "fetch"}
+    if set(found) != set(expected):
+        yield f"gives {sorted(found)} instead of {sorted(expected)}"
+        return
+    for name, value in expected.items():
+        if problem := difference(found[name], value, TOLERANCE.get(value.dtype, 0)):
+            yield f"{name}: {problem}"
+
+
+def main(folder):
+    passed = failed = 0
+    for path in sorted(pathlib.Path(folder).glob("*.judge.pb")):
+        try:
+            wrong = list(problems(path))
+        except Exception as error:  # whatever TensorFlow says is a verdict
+            wrong = [str(error)]
+        for problem in wrong:
+            print(f"{path.name}: {problem}")
+        failed += bool(wrong)
+        passed += not wrong
+    print(f"{passed} passed, {failed} failed")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]) != 0)

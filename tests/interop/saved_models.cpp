@@ -1,0 +1,68 @@
+#include "dispatch/recorder.hpp"
+#include "interop/judgement.hpp"
+
+namespace tapestry::test {
+namespace {
+
+Tensor draw(random::NumpyLegacy& numbers, const Shape& shape) {
+  const ExecuteNow now;
+  return numbers.randn(shape).cast(float32);
+}
+
+/// Saves a model, and what it must give for these inputs, by their names in the signature.
+void write(const std::filesystem::path& folder, const std::string& title, const saved_model::Signature& signature,
+           const std::map<std::string, Tensor>& inputs) {
+  saved_model::save((folder / title / "1").string(), signature);
+  Judgement judgement(folder / (title + ".judge.pb"));
+  judgement.add("title", title);
+  Feeds feeds;
+  for (const auto& [name, value] : inputs) {
+    judgement.feed(name, value);
+    feeds.add(signature.inputs.at(name), value);
+  }
+  const Session session(signature.outputs.begin()->second.op().graph());
+  for (const auto& [name, value] : session.run(signature.outputs, feeds)) judgement.fetch(name, value);
+  judgement.save();
+}
+
+/// Traced, with labels, and beside a training step that does not belong to what is saved.
+void write_classifier(const std::filesystem::path& folder) {
+  random::NumpyLegacy numbers(5);
+  Variable w(draw(numbers, {3, 4}), {.name = "w"}), b(draw(numbers, {4}), {.name = "b"});
+  train::AdamOptimizer optimizer(0.1);
+  const auto step = trace(
+      [&](const Tensor& x, const Tensor& labels) {
+        GradientTape tape;
+        const Tensor logits = matmul(x, w) + b;
+        const Tensor loss = reduce_mean(sparse_softmax_cross_entropy(labels, logits));
+        optimizer.apply_gradients(tape.gradient(loss, {w, b}), {w, b});
+        return std::tuple{loss, softmax(logits), argmax(logits, -1)};
+      },
+      {spec(float32, {-1, 3}, "x"), spec(int64, {-1}, "labels")});
+  step(draw(numbers, {6, 3}), tensor({0, 1, 2, 3, 0, 1}).cast(int64));
+  write(folder, "classifier",
+        {.inputs = {{"points", step.input(0)}}, .outputs = {{"scores", step.output(1)}, {"class", step.output(2)}}},
+        {{"points", draw(numbers, {5, 3})}});
+}
+
+/// Built by hand; one of its two inputs is no placeholder.
+void write_filters(const std::filesystem::path& folder) {
+  const Graph graph;
+  const auto scope = graph.as_default();
+  random::NumpyLegacy numbers(6);
+  const Variable filter(draw(numbers, {3, 3, 1, 2}), {.name = "filter"});
+  const Tensor images = placeholder(float32, {-1, 8, 8, 1}, "images"), gain = constant(2.0F, "gain");
+  const Tensor pooled = max_pool2d(relu(conv2d(images, filter)) * gain);
+  write(folder, "filters", {.inputs = {{"images", images}, {"gain", gain}}, .outputs = {{"pooled", pooled}}},
+        {{"images", draw(numbers, {2, 8, 8, 1})}, {"gain", tensor(0.5F)}});
+}
+
+}  // namespace
+
+void write_saved_models(const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  write_classifier(folder);
+  write_filters(folder);
+}
+
+}  // namespace tapestry::test
