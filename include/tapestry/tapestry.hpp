@@ -14,6 +14,7 @@
 #include "tapestry/random.hpp"
 #include "tapestry/session.hpp"
 #include "tapestry/shape.hpp"
+#include "tapestry/state_dict.hpp"
 #include "tapestry/summary.hpp"
 #include "tapestry/tape.hpp"
 #include "tapestry/tensor.hpp"

@@ -20,6 +20,7 @@ FILES = {
     'include/tapestry/shape.hpp': 'core',
     'include/tapestry/tensor.hpp': 'core',
     'include/tapestry/numpy_legacy.hpp': 'core',
+    'include/tapestry/state_dict.hpp': 'core',
     'src/core/': 'core',
     'src/backend/': 'core',  # the interface: tensors get their memory through it
     'src/backend/cpu/': 'backend',
