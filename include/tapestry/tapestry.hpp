@@ -12,6 +12,7 @@
 #include "tapestry/plan.hpp"
 #include "tapestry/png.hpp"
 #include "tapestry/random.hpp"
+#include "tapestry/save.hpp"
 #include "tapestry/session.hpp"
 #include "tapestry/shape.hpp"
 #include "tapestry/state_dict.hpp"

@@ -42,6 +42,7 @@ FILES = {
     'include/tapestry/nn': 'toolkit',
     'include/tapestry/data': 'toolkit',
     'include/tapestry/checkpoint.hpp': 'toolkit',
+    'include/tapestry/save.hpp': 'toolkit',
     'include/tapestry/summary.hpp': 'toolkit',
     'include/tapestry/png.hpp': 'toolkit',
     'src/train/': 'toolkit',
