@@ -14,6 +14,18 @@ struct Dataset {
   std::int64_t size() const { return x.shape().dim(0); }
 };
 
+struct SplitOptions {
+  bool shuffle = true;     ///< otherwise the last rows are those for validation
+  std::uint64_t seed = 0;  ///< of the order
+};
+struct TrainValidation {
+  Dataset train, validation;
+};
+/// Sets a fraction of the rows aside, on which to see what a model has learnt. The same seed gives the same parts on
+/// every machine. Throws InvalidArgumentError unless both parts get a row.
+TAPESTRY_API TrainValidation split(const Dataset& dataset, double validation_fraction, const SplitOptions& options = {},
+                                   Where where = Where::here());
+
 enum class Split { train, test };
 
 /// The MNIST database of handwritten digits (LeCun, Cortes, Burges), 60,000 images for training and 10,000 for testing:
