@@ -75,14 +75,14 @@ TEST_CASE("Loader: shuffled") {
     std::sort(rows.begin(), rows.end());
     return rows;
   };
-  const auto all_rows = numbered(100).y.to_vector<std::int64_t>();
+  const auto in_order = numbered(100).y.to_vector<std::int64_t>();
   Loader one(numbered(100), {.batch = 8, .shuffle = true, .seed = 1});
   Loader same(numbered(100), {.batch = 16, .shuffle = true, .seed = 1});
   Loader other(numbered(100), {.batch = 8, .shuffle = true, .seed = 2});
   const auto first = epoch(one), second = epoch(one);
-  CHECK(sorted(first) == all_rows);
-  CHECK(sorted(second) == all_rows);
-  CHECK(first != all_rows);
+  CHECK(sorted(first) == in_order);
+  CHECK(sorted(second) == in_order);
+  CHECK(first != in_order);
   CHECK(first != second);
   CHECK(first == epoch(same));
   CHECK(second == epoch(same));
@@ -186,8 +186,8 @@ TEST_CASE("Loader: what a transform throws comes out of the loop") {
 TEST_CASE("Loader: a position that was saved goes on with the batches that were left") {
   const auto make = [] { return Loader(numbered(50), {.batch = 7, .shuffle = true, .seed = 5, .prefetch = 2}); };
   Loader whole = make();
-  const auto all = rest(whole, 3);
-  CHECK(all.size() == 150);
+  const auto expected = rest(whole, 3);
+  CHECK(expected.size() == 150);
   std::size_t handed = 0;
   Loader loader = make();
   while (loader.epoch() < 3)
@@ -196,7 +196,7 @@ TEST_CASE("Loader: a position that was saved goes on with the batches that were 
       Loader resumed = make();
       resumed.load_state_dict(loader.state_dict());
       const auto left = rest(resumed, 3);
-      CHECK(std::vector(all.begin() + static_cast<std::ptrdiff_t>(handed), all.end()) == left);
+      CHECK(std::vector(expected.begin() + static_cast<std::ptrdiff_t>(handed), expected.end()) == left);
     }
   CHECK(handed == 150);
 }
@@ -254,10 +254,10 @@ TEST_CASE("split") {
   CHECK(mixed.validation.size() == 20);
   CHECK(rows(mixed.train) == rows(same.train));
   CHECK(rows(mixed.validation) != rows(other.validation));
-  auto all = rows(mixed.train);
-  for (const auto row : rows(mixed.validation)) all.push_back(row);
-  std::sort(all.begin(), all.end());
-  CHECK(all == rows(numbered(100)));
+  auto both = rows(mixed.train);
+  for (const auto row : rows(mixed.validation)) both.push_back(row);
+  std::sort(both.begin(), both.end());
+  CHECK(both == rows(numbered(100)));
   for (const auto& part : {mixed.train, mixed.validation})
     for (std::int64_t i = 0; i < part.size(); ++i)
       CHECK(part.x(i, 1).item<std::int64_t>() == 2 * part.y(i).item<std::int64_t>());
