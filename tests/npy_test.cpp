@@ -86,10 +86,10 @@ StateDict samples() {
 }  // namespace
 
 TEST_CASE("npy: what is written can be read") {
-  for (const auto& [name, tensor] : samples()) {
-    CAPTURE(name);
-    write_npy(folder() / "x.npy", tensor);
-    CHECK(same_bits(read_npy(folder() / "x.npy"), tensor));
+  for (const auto& each : samples()) {
+    CAPTURE(each.first);
+    write_npy(folder() / "x.npy", each.second);
+    CHECK(same_bits(read_npy(folder() / "x.npy"), each.second));
   }
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("npz: what is written can be read") {
     write_npz(folder() / "x.npz", tensors, {.compress = compress});
     const StateDict back = read_npz(folder() / "x.npz");
     REQUIRE(back.size() == tensors.size());
-    for (const auto& [name, tensor] : tensors) CHECK_MESSAGE(same_bits(back.at(name), tensor), name);
+    for (const auto& each : tensors) CHECK_MESSAGE(same_bits(back.at(each.first), each.second), each.first);
     const Bytes first = read_bytes(folder() / "x.npz");
     write_npz(folder() / "x.npz", tensors, {.compress = compress});
     CHECK(read_bytes(folder() / "x.npz") == first);

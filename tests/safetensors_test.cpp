@@ -71,7 +71,7 @@ TEST_CASE("save and load: what is written can be read") {
     StateDict back{{"gone", tensor(1)}};
     load(path, back);
     REQUIRE(back.size() == tensors.size());
-    for (const auto& [key, tensor] : tensors) CHECK_MESSAGE(same_bits(back.at(key), tensor), key);
+    for (const auto& each : tensors) CHECK_MESSAGE(same_bits(back.at(each.first), each.second), each.first);
     const Bytes first = read_bytes(path);
     save(path, tensors);
     CHECK(read_bytes(path) == first);
