@@ -28,7 +28,7 @@ class TemporaryFile {
   TemporaryFile(const fs::path& path, Where where) : path_(path), where_(where) {
     static std::atomic<int> counter{0};
     name_ = path;
-    name_ += detail::join(".tmp-", ::getpid(), '-', counter.fetch_add(1));
+    name_ += detail::join(temporary_ending, ::getpid(), '-', counter.fetch_add(1));
     // Not through std::ofstream, which keeps the reason of a failure to itself.
     descriptor_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0) refuse(path_, errno, where_);

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "io/stream.hpp"
@@ -14,6 +15,9 @@ using Chunk = std::span<const std::byte>;
 
 /// Whether a file survives even a power failure. That takes as long as the disk does to answer: milliseconds.
 enum class Durable : bool { no, yes };
+
+/// Stands behind the name of a file that is being written. A writer that is killed leaves one.
+inline constexpr std::string_view temporary_ending = ".tmp-";
 
 /// Writes a file so that nobody ever sees half of it: into a temporary file beside it, which then takes its name. The
 /// chunks lie one behind the other in the file.
