@@ -23,7 +23,7 @@ void check_rows(const Dataset& dataset, Where where) {
 
 Tensor shuffled_rows(std::int64_t n, std::uint64_t seed, std::int64_t epoch) {
   using philox::Word;
-  const Tensor order = detail::make_tensor(int64, {n}, cpu());
+  Tensor order = detail::make_tensor(int64, {n}, cpu());
   auto* rows = detail::mutable_data<std::int64_t>(order);
   std::iota(rows, rows + n, 0);
   // Fisher and Yates' shuffle; std::shuffle gives another order with every standard library. tp::random draws from

@@ -157,7 +157,7 @@ std::string Checkpoint::save(const std::string& dir, Where where) const {
 std::optional<std::string> Checkpoint::latest(const std::string& dir) {
   for (const Found& each : list(dir)) {
     try {
-      io::SafetensorsFile(each.path, {});
+      const io::SafetensorsFile whole(each.path, {});
       return each.path.string();
     } catch (const Error&) {
       // Damaged by others, or gone since the folder was read: an older one may do.

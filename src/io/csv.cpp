@@ -57,7 +57,7 @@ class ColumnMaker {
   template <class T>
   Tensor numbers(std::size_t index) const {
     const CsvFields::Column& column = fields_.columns[index];
-    const Tensor tensor = detail::make_tensor(dtype_of<T>(), {static_cast<std::int64_t>(column.size())}, cpu());
+    Tensor tensor = detail::make_tensor(dtype_of<T>(), {static_cast<std::int64_t>(column.size())}, cpu());
     auto* to = detail::mutable_data<T>(tensor);
     for (std::size_t row = 0; row < column.size(); ++row)
       if (!column[row].data()) {
@@ -134,12 +134,13 @@ Table::Categories Table::categories(const std::string& name, Where where) const 
 
 Tensor Table::matrix(const std::vector<std::string>& names, DType dtype, Where where) const {
   std::vector<Tensor> chosen;
+  chosen.reserve(names_.size());
   for (const std::string& name : names) chosen.push_back(column(name, where));
   if (names.empty())
     for (const Column& each : columns_)
       if (const auto* numbers = std::get_if<Tensor>(&each)) chosen.push_back(*numbers);
   const auto width = static_cast<std::int64_t>(chosen.size());
-  const Tensor matrix = detail::make_tensor(dtype, {rows_, width}, cpu());
+  Tensor matrix = detail::make_tensor(dtype, {rows_, width}, cpu());
   detail::visit_dtype(dtype, [&]<class T>() {
     for (std::int64_t j = 0; j < width; ++j) {
       const auto values = chosen[static_cast<std::size_t>(j)].to_vector<T>();
@@ -162,6 +163,7 @@ Table read_csv(const std::string& path, const CsvOptions& options, Where where) 
   const std::vector<std::string> names = options.columns.empty() ? fields.names : options.columns;
   const ColumnMaker maker(fields, options, path, where);
   std::vector<Table::Column> columns;
+  columns.reserve(names.size());
   for (const std::string& name : names) columns.push_back(maker.make(index_of(fields.names, name, where)));
   return {static_cast<std::int64_t>(fields.lines.size()), names, std::move(columns)};
 }

@@ -133,7 +133,7 @@ Tensor read_elements(ByteStream& from, const FileElements& elements, const Shape
   if (bytes > from.most_bytes())
     refuse(from, " claims ", bytes, " bytes of data for its shape ", shape, ", but cannot hold more than ",
            from.most_bytes());
-  const Tensor tensor = detail::make_tensor(elements.dtype, shape, cpu());
+  Tensor tensor = detail::make_tensor(elements.dtype, shape, cpu());
   const std::int64_t count = fill(from, elements, tensor);
   if (count < bytes)
     refuse(from, " stops early: its shape ", shape, " needs ", bytes, " bytes of data, but there are ", count);
