@@ -1,6 +1,5 @@
 #include "tapestry/data.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 
@@ -10,7 +9,6 @@
 #include "temporary_folder.hpp"
 
 using namespace tapestry;
-using data::Loader;
 using data::mnist;
 using data::read_idx;
 using data::Split;
@@ -62,26 +60,6 @@ void write_mnist(const TemporaryFolder& folder, const std::string& prefix, const
   const auto count = static_cast<std::uint32_t>(labels.size());
   folder.write(prefix + "-images-idx3-ubyte.gz", gzip(idx(8, {count, 28, 28}, pixels)));
   folder.write(prefix + "-labels-idx1-ubyte", idx(8, {count}, labels));
-}
-
-data::Dataset numbered(std::int64_t rows) {
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(rows));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  std::vector<float> doubled;
-  for (const auto i : numbers) doubled.insert(doubled.end(), {static_cast<float>(i), static_cast<float>(2 * i)});
-  return {tensor(doubled, Shape{rows, 2}), tensor(numbers)};
-}
-
-std::vector<std::int64_t> epoch(Loader& loader) {
-  std::vector<std::int64_t> rows;
-  for (auto [x, y] : loader) {
-    const auto numbers = y.to_vector<std::int64_t>();
-    const auto pairs = x.to_vector<float>();
-    REQUIRE(x.shape() == Shape{y.shape()[0], 2});
-    for (std::size_t i = 0; i < numbers.size(); ++i) REQUIRE(pairs[2 * i + 1] == 2.0F * static_cast<float>(numbers[i]));
-    rows.insert(rows.end(), numbers.begin(), numbers.end());
-  }
-  return rows;
 }
 
 }  // namespace
@@ -209,53 +187,4 @@ TEST_CASE("mnist: the original files" * doctest::skip(std::getenv("TAPESTRY_MNIS
   CHECK(std::accumulate(pixels.begin(), pixels.end(), 0.0) / static_cast<double>(pixels.size()) ==
         doctest::Approx(0.13066).epsilon(1e-4));
   CHECK(mnist(std::getenv("TAPESTRY_MNIST"), Split::test).size() == 10000);
-}
-
-TEST_CASE("Loader: in order") {
-  Loader loader(numbered(7), {.batch = 3});
-  CHECK(loader.size() == 3);
-  std::vector<std::int64_t> sizes;
-  for (auto [x, y] : loader) sizes.push_back(y.size());
-  CHECK(sizes == std::vector<std::int64_t>{3, 3, 1});
-  CHECK(epoch(loader) == numbered(7).y.to_vector<std::int64_t>());
-  for (auto [x, y] : loader) CHECK(x.data<float>() == loader.dataset().x(y(0).item<int>()).data<float>());
-
-  Loader whole(numbered(7), {.batch = 3, .drop_last = true});
-  CHECK(whole.size() == 2);
-  CHECK(epoch(whole).size() == 6);
-  CHECK(Loader(numbered(2), {.batch = 3, .drop_last = true}).size() == 0);
-  Loader none(numbered(0), {.batch = 3});
-  CHECK(none.size() == 0);
-  CHECK(epoch(none).empty());
-}
-
-TEST_CASE("Loader: shuffled") {
-  const auto sorted = [](std::vector<std::int64_t> rows) {
-    std::sort(rows.begin(), rows.end());
-    return rows;
-  };
-  const auto all_rows = numbered(100).y.to_vector<std::int64_t>();
-  Loader one(numbered(100), {.batch = 8, .shuffle = true, .seed = 1});
-  Loader same(numbered(100), {.batch = 16, .shuffle = true, .seed = 1});
-  Loader other(numbered(100), {.batch = 8, .shuffle = true, .seed = 2});
-  const auto first = epoch(one), second = epoch(one);
-  CHECK(sorted(first) == all_rows);
-  CHECK(sorted(second) == all_rows);
-  CHECK(first != all_rows);
-  CHECK(first != second);
-  CHECK(first == epoch(same));
-  CHECK(second == epoch(same));
-  CHECK(first != epoch(other));
-  // The same order on every machine.
-  CHECK(std::vector(first.begin(), first.begin() + 5) == std::vector<std::int64_t>{93, 75, 84, 69, 2});
-
-  Loader short_epochs(numbered(100), {.batch = 8, .shuffle = true, .drop_last = true});
-  CHECK(epoch(short_epochs).size() == 96);
-}
-
-TEST_CASE("Loader: what does not fit") {
-  CHECK_THROWS_AS(Loader(numbered(3), {.batch = 0}), InvalidArgumentError);
-  CHECK_THROWS_AS(Loader({numbered(3).x, numbered(4).y}), InvalidArgumentError);
-  CHECK_THROWS_AS(Loader({tensor(1.0), tensor(1)}), InvalidArgumentError);
-  CHECK_THROWS_AS(Loader(data::Dataset{}), FailedPreconditionError);
 }

@@ -14,7 +14,11 @@ TEST_CASE("the readers survive the corpus of the fuzzer") {
   const std::map<std::string, void (*)(Fuzzed)> readers{{"read_graph", read_graph},
                                                         {"read_graph_text", read_graph_text},
                                                         {"run_graph", run_graph},
-                                                        {"read_idx", read_idx}};
+                                                        {"read_idx", read_idx},
+                                                        {"read_npy", read_npy},
+                                                        {"read_npz", read_npz},
+                                                        {"read_safetensors", read_safetensors},
+                                                        {"read_csv", read_csv}};
   for (const auto& [name, read] : readers) {
     int count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(FUZZ_CORPUS) / name)) {

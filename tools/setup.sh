@@ -18,6 +18,7 @@ command pkg-config|pkg-config
 command cmake|cmake
 module openblas|libopenblas-dev
 module zlib|zlib1g-dev
+module nlohmann_json|nlohmann-json3-dev
 module xtensor|libxtensor-dev
 header xtensor-blas/xlinalg.hpp|libxtensor-blas-dev
 header protozero/pbf_reader.hpp|libprotozero-dev

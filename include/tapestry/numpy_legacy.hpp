@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "tapestry/state_dict.hpp"
 #include "tapestry/tensor.hpp"
 
 namespace tapestry::random {
@@ -21,6 +22,11 @@ class TAPESTRY_API NumpyLegacy {
   Tensor rand(const Shape& shape, Where where = Where::here());
   /// numpy.random.randn: normally distributed numbers of mean 0 and variance 1.
   Tensor randn(const Shape& shape, Where where = Where::here());
+
+  /// The place in the stream, for checkpoints.
+  StateDict state_dict() const;
+  /// Throws InvalidArgumentError when this is not what `state_dict` gives; then nothing has changed.
+  void load_state_dict(const StateDict& state, Where where = Where::here());
 
  private:
   struct Stream;

@@ -1,6 +1,7 @@
 #pragma once
 
 // Everything but the xtensor bridge, which is <tapestry/xtensor.hpp>.
+#include "tapestry/checkpoint.hpp"
 #include "tapestry/data.hpp"
 #include "tapestry/device.hpp"
 #include "tapestry/dtype.hpp"
@@ -12,9 +13,11 @@
 #include "tapestry/plan.hpp"
 #include "tapestry/png.hpp"
 #include "tapestry/random.hpp"
+#include "tapestry/save.hpp"
 #include "tapestry/saved_model.hpp"
 #include "tapestry/session.hpp"
 #include "tapestry/shape.hpp"
+#include "tapestry/state_dict.hpp"
 #include "tapestry/summary.hpp"
 #include "tapestry/tape.hpp"
 #include "tapestry/tensor.hpp"

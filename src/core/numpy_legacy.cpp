@@ -1,7 +1,9 @@
 #include "tapestry/numpy_legacy.hpp"
 
 #include <cmath>
+#include <iterator>
 #include <random>
+#include <sstream>
 #include <utility>
 
 #include "core/make_tensor.hpp"
@@ -62,6 +64,36 @@ Tensor NumpyLegacy::rand(const Shape& shape, Where where) {
 Tensor NumpyLegacy::randn(const Shape& shape, Where where) {
   return Stream::fill(
       shape, [this] { return stream_->normal(); }, where);
+}
+
+StateDict NumpyLegacy::state_dict() const {
+  std::stringstream text;
+  text << stream_->twister;
+  const std::vector<std::int64_t> twister(std::istream_iterator<std::int64_t>(text), {});
+  std::vector<double> waiting;
+  if (stream_->waiting) waiting.push_back(*stream_->waiting);
+  return {{"twister", tensor(twister)}, {"waiting", tensor(waiting)}};
+}
+
+void NumpyLegacy::load_state_dict(const StateDict& state, Where where) {
+  const auto twister = state.find("twister"), waiting = state.find("waiting");
+  Stream next(0);
+  bool good = state.size() == 2 && twister != state.end() && waiting != state.end() &&
+              twister->second.dtype() == int64 && waiting->second.dtype() == float64 && waiting->second.size() <= 1;
+  if (good) {
+    std::stringstream text;
+    const auto numbers = twister->second.to_vector<std::int64_t>();
+    for (const std::int64_t number : numbers) {
+      text << number << ' ';
+      good = good && number >= 0 && number <= UINT32_MAX;
+    }
+    // The last one is a place among the others, which the standard library takes as it is.
+    good = good && twister->second.shape() == state_dict().at("twister").shape() && numbers.back() <= 624 &&
+           static_cast<bool>(text >> next.twister);
+    if (waiting->second.size() == 1) next.waiting = waiting->second.item<double>();
+  }
+  if (!good) throw InvalidArgumentError("This is not the state of a NumpyLegacy generator", where);
+  *stream_ = next;
 }
 
 }  // namespace tapestry::random

@@ -4,7 +4,8 @@
 #include <filesystem>
 
 #include "core/make_tensor.hpp"
-#include "tapestry/data.hpp"
+#include "tapestry/data/arrays.hpp"
+#include "tapestry/data/dataset.hpp"
 
 namespace tapestry::data {
 namespace {

@@ -1,5 +1,6 @@
 #include "io/file.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <system_error>
@@ -27,7 +28,7 @@ class TemporaryFile {
   TemporaryFile(const fs::path& path, Where where) : path_(path), where_(where) {
     static std::atomic<int> counter{0};
     name_ = path;
-    name_ += detail::join(".tmp-", ::getpid(), '-', counter.fetch_add(1));
+    name_ += detail::join(temporary_ending, ::getpid(), '-', counter.fetch_add(1));
     // Not through std::ofstream, which keeps the reason of a failure to itself.
     descriptor_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0) refuse(path_, errno, where_);
@@ -39,12 +40,16 @@ class TemporaryFile {
     if (!named_) ::unlink(name_.c_str());
   }
 
-  void write(std::span<const std::byte> bytes) {
+  void write(Chunk bytes) {
     while (!bytes.empty()) {
       const ::ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
       if (count < 0 && errno != EINTR) refuse(path_, errno, where_);
       if (count > 0) bytes = bytes.subspan(static_cast<std::size_t>(count));
     }
+  }
+
+  void sync() {
+    if (::fsync(descriptor_) != 0) refuse(path_, errno, where_);
   }
 
   void take_name() {
@@ -61,12 +66,60 @@ class TemporaryFile {
   bool named_ = false;
 };
 
+/// Makes a new name in a folder survive a power failure. Not every file system can; then there is nothing to be done.
+void sync_folder(const fs::path& file) {
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  ::fsync(descriptor);
+  ::close(descriptor);
+}
+
 }  // namespace
 
-void write_file(const fs::path& path, std::span<const std::byte> bytes, Where where) {
+void write_file(const fs::path& path, std::span<const Chunk> chunks, Where where, Durable durable) {
   TemporaryFile file(path, where);
-  file.write(bytes);
+  for (const Chunk chunk : chunks) file.write(chunk);
+  if (durable == Durable::yes) file.sync();
   file.take_name();
+  if (durable == Durable::yes) sync_folder(path);
+}
+
+void write_file(const fs::path& path, Chunk bytes, Where where) { write_file(path, {&bytes, 1}, where); }
+
+SourceFile::SourceFile(const fs::path& path, Where where) : path_(path), where_(where) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) throw NotFoundError(detail::join("There is no file ", path.string()), where);
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const ::off_t size = descriptor_ < 0 ? -1 : ::lseek(descriptor_, 0, SEEK_END);
+  if (size < 0) {
+    const int reason = errno;
+    if (descriptor_ >= 0) ::close(descriptor_);
+    throw FailedPreconditionError(
+        detail::join("Cannot read ", path.string(), ": ", std::generic_category().message(reason)), where);
+  }
+  size_ = size;
+}
+
+SourceFile::~SourceFile() { ::close(descriptor_); }
+
+void SourceFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ::ssize_t count = ::pread(descriptor_, bytes.data(), bytes.size(), offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0)
+      throw DataLossError(detail::join("Cannot read ", name(), ": ", std::generic_category().message(errno)), where_);
+    if (count == 0) throw DataLossError(detail::join(name(), " stops early, at byte ", offset), where_);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += count;
+  }
+}
+
+std::size_t FileRange::read(std::span<std::byte> bytes) {
+  const std::size_t count = std::min(bytes.size(), static_cast<std::size_t>(end_ - place_));
+  file_.read(place_, bytes.first(count));
+  place_ += static_cast<std::int64_t>(count);
+  return count;
 }
 
 }  // namespace tapestry::io

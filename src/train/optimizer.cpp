@@ -188,7 +188,7 @@ Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, con
   for (const auto& [gradient, variable] : gradients) {
     if (!gradient) continue;
     Job& job = jobs.emplace_back(Job{gradient.contiguous(), {variable}});
-    const std::vector<Variable>& slots = slots_of(variable);
+    const std::vector<Variable>& slots = slots_of(variable, where);
     job.variables.append(slots.begin(), slots.end());
   }
   for (const Job& job : jobs) update_in_place(formula_, std::span<const double>(p), job.gradient, job.variables);
@@ -218,25 +218,27 @@ Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndV
   for (const auto& [gradient, variable] : gradients) {
     if (!gradient) continue;
     std::vector<Variable> variables{variable};
-    const std::vector<Variable>& slots = slots_of(variable);
+    const std::vector<Variable>& slots = slots_of(variable, where);
     variables.insert(variables.end(), slots.begin(), slots.end());
     step.jobs.push_back({gradient, std::move(variables)});
   }
   return detail::add_training_step(graph, step);
 }
 
-const std::vector<Variable>& Optimizer::slots_of(const Variable& variable) {
+const std::vector<Variable>& Optimizer::slots_of(const Variable& variable, Where where) {
   if (const auto found = state_of_.find(variable.cell().get()); found != state_of_.end())
     return states_[found->second].slots;
-  State state{variable, {}};
+  State state{variable, new_key(variable.name()), {}};
   const ExecuteNow now;
   for (const Slot& slot : slots_) {
     // TensorFlow's names: "w/Adam", "w/Adam_1".
     const std::string number = state.slots.empty() ? "" : "_" + std::to_string(state.slots.size());
     state.slots.emplace_back(
-        full(variable.shape(), slot.initial_value, {.dtype = variable.dtype(), .device = variable.device()}),
+        first_value(state, slot, where),
         VariableOptions{.name = detail::join(variable.name(), "/", name_, number), .trainable = false});
   }
+  for (const Slot& slot : slots_) waiting_.erase(state.key + "." + slot.name);
+  keys_.insert(state.key);
   states_.push_back(std::move(state));
   state_of_.emplace(variable.cell().get(), states_.size() - 1);
   return states_.back().slots;

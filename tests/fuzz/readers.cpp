@@ -58,6 +58,13 @@ void run_all(const Graph& graph) {
   session.run(fetches, feeds);
 }
 
+/// The path of a file of these bytes.
+std::string in_file(const std::string& name, Fuzzed bytes) {
+  static const TemporaryFolder folder;
+  const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  return folder.write(name, Bytes(first, first + bytes.size()));
+}
+
 }  // namespace
 
 void read_graph(Fuzzed bytes) {
@@ -77,10 +84,35 @@ void run_graph(Fuzzed bytes) {
 }
 
 void read_idx(Fuzzed bytes) {
-  static const TemporaryFolder folder;
-  const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
-  const auto path = folder.write("data", Bytes(first, first + bytes.size()));
-  unless_refused([&] { data::read_idx(path.string()); });
+  unless_refused([&] { data::read_idx(in_file("data", bytes)); });
+}
+
+void read_npy(Fuzzed bytes) {
+  unless_refused([&] {
+    const Tensor tensor = data::read_npy(in_file("data.npy", bytes));
+    data::write_npy(in_file("again.npy", {}), tensor);
+  });
+}
+
+void read_npz(Fuzzed bytes) {
+  unless_refused([&] {
+    const StateDict tensors = data::read_npz(in_file("data.npz", bytes));
+    data::write_npz(in_file("again.npz", {}), tensors, {.compress = true});
+  });
+}
+
+void read_safetensors(Fuzzed bytes) {
+  unless_refused([&] {
+    StateDict tensors;
+    const std::string path = in_file("data.safetensors", bytes), again = in_file("again.safetensors", {});
+    load(path, tensors);
+    save(again, tensors, load_metadata(path));
+    load(again, tensors);
+  });
+}
+
+void read_csv(Fuzzed bytes) {
+  unless_refused([&] { data::read_csv(in_file("data.csv", bytes), {.fill = 0}).matrix(); });
 }
 
 }  // namespace tapestry::test

@@ -14,5 +14,9 @@ void read_graph(Fuzzed bytes);       ///< a GraphDef in the binary form
 void read_graph_text(Fuzzed bytes);  ///< a GraphDef in the text form
 void run_graph(Fuzzed bytes);        ///< the text form; runs what has been read, fed with small tensors
 void read_idx(Fuzzed bytes);         ///< an IDX file, packed with gzip or not
+void read_npy(Fuzzed bytes);         ///< an NPY file, packed with gzip or not
+void read_npz(Fuzzed bytes);         ///< an NPZ file, or any other ZIP archive
+void read_safetensors(Fuzzed bytes);
+void read_csv(Fuzzed bytes);  ///< a CSV file with a header
 
 }  // namespace tapestry::test

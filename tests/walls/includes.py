@@ -20,6 +20,7 @@ FILES = {
     'include/tapestry/shape.hpp': 'core',
     'include/tapestry/tensor.hpp': 'core',
     'include/tapestry/numpy_legacy.hpp': 'core',
+    'include/tapestry/state_dict.hpp': 'core',
     'src/core/': 'core',
     'src/backend/': 'core',  # the interface: tensors get their memory through it
     'src/backend/cpu/': 'backend',
@@ -41,6 +42,7 @@ FILES = {
     'include/tapestry/nn': 'toolkit',
     'include/tapestry/data': 'toolkit',
     'include/tapestry/checkpoint.hpp': 'toolkit',
+    'include/tapestry/save.hpp': 'toolkit',
     'include/tapestry/saved_model.hpp': 'toolkit',
     'include/tapestry/summary.hpp': 'toolkit',
     'include/tapestry/png.hpp': 'toolkit',
@@ -66,6 +68,8 @@ TOOLKIT_INTERNALS = ('src/io/', 'src/core/')
 INTERNALS = {
     'src/train/': ('src/backend/backend.hpp', 'src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp',
                    'src/graph/training.hpp'),
+    # Batches are eager also where a graph is being built, and shuffled by the same numbers as everything else.
+    'src/data/': ('src/backend/philox.hpp', 'src/dispatch/recorder.hpp'),
     # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them.
     'src/io/': ('src/graph/graph_state.hpp', 'src/graph/state_ops.hpp', 'src/graph/training.hpp',
                 'src/dispatch/recorder.hpp', 'src/train/adam.hpp'),

@@ -4,6 +4,7 @@
 #include <functional>
 #include <initializer_list>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "tapestry/graph.hpp"
+#include "tapestry/state_dict.hpp"
 #include "tapestry/tape.hpp"
 #include "tapestry/train/schedules.hpp"
 #include "tapestry/variable.hpp"
@@ -98,8 +100,18 @@ class TAPESTRY_API Optimizer {
   /// such slot, or has not updated the Variable yet.
   Variable get_slot(const Variable& variable, std::string_view slot, Where where = Where::here()) const;
   std::vector<std::string> get_slot_names() const;
-  /// All that the optimizer remembers, for checkpoints: the number of steps, then the slots.
+  /// All that the optimizer remembers: the number of steps, then the slots.
   std::vector<Variable> variables() const;
+
+  /// The same by names, for checkpoints: "iterations", and "w.momentum" for the slot "momentum" of the Variable "w". Of
+  /// several Variables of one name the second is called "w#2" here, in the order of their first updates. The learning
+  /// rate is no state: a schedule is a function of the number of steps, and belongs to the program.
+  StateDict state_dict() const;
+  /// Puts the optimizer where another of its kind was when it gave its state. The slots of a Variable that this one has
+  /// not updated yet wait for its first update, which throws InvalidArgumentError when the Variable has another dtype
+  /// or shape. Slots that the state does not name start anew. Throws InvalidArgumentError when "iterations" is missing,
+  /// a tensor is none that such an optimizer has, or does not fit its Variable; then nothing has changed.
+  void load_state_dict(const StateDict& state, Where where = Where::here());
 
  protected:
   struct Slot {
@@ -122,6 +134,7 @@ class TAPESTRY_API Optimizer {
   };
   struct State {
     Variable variable;
+    std::string key;  ///< its name in `state_dict`
     std::vector<Variable> slots;
   };
   struct Evaluation {
@@ -131,7 +144,10 @@ class TAPESTRY_API Optimizer {
   static Evaluation evaluate(const Loss& loss, const std::vector<Variable>* variables, Where where);
   Tensor minimize_all(const Loss& loss, const std::vector<Variable>* variables, const ApplyOptions& options,
                       Where where);
-  const std::vector<Variable>& slots_of(const Variable& variable);
+  const std::vector<Variable>& slots_of(const Variable& variable, Where where);
+  std::string new_key(const std::string& name) const;
+  Tensor first_value(const State& state, const Slot& slot, Where where) const;
+  void check_state(const StateDict& state, Where where) const;
   Operation add_to_graph(detail::GraphState& graph, const GradientsAndVariables& gradients, const ApplyOptions& options,
                          Where where);
 
@@ -142,6 +158,8 @@ class TAPESTRY_API Optimizer {
   Variable iterations_;
   std::vector<State> states_;  ///< in the order of the first updates
   std::unordered_map<const Variable::Cell*, std::size_t> state_of_;
+  std::set<std::string> keys_;  ///< of the states
+  StateDict waiting_;           ///< given to `load_state_dict`, for Variables that have not come yet
 };
 
 }  // namespace train
