@@ -41,6 +41,7 @@ FILES = {
     'include/tapestry/nn': 'toolkit',
     'include/tapestry/data': 'toolkit',
     'include/tapestry/checkpoint.hpp': 'toolkit',
+    'include/tapestry/state_dict.hpp': 'toolkit',
     'include/tapestry/summary.hpp': 'toolkit',
     'include/tapestry/png.hpp': 'toolkit',
     'src/train/': 'toolkit',
@@ -65,6 +66,8 @@ TOOLKIT_INTERNALS = ('src/io/', 'src/core/')
 INTERNALS = {
     'src/train/': ('src/backend/backend.hpp', 'src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp',
                    'src/graph/training.hpp'),
+    # Initial values are computed at once, also in the scope of a graph, and a Variable keeps its cell.
+    'src/nn/': ('src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp'),
     # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them.
     'src/io/': ('src/graph/graph_state.hpp', 'src/graph/state_ops.hpp', 'src/graph/training.hpp',
                 'src/dispatch/recorder.hpp', 'src/train/adam.hpp'),

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tapestry/tensor.hpp"
+
+namespace tapestry {
+
+/// Tensors by their names, "hidden.weight": what a model, an optimizer or a file holds.
+using StateDict = std::map<std::string, Tensor>;
+
+}  // namespace tapestry
