@@ -1,0 +1,218 @@
+// What holds for every layer: it computes the same bits eagerly and traced, at every size of the batch, with its
+// gradients and its updates; a copy of it and a state that is loaded give the same; it works in float64.
+
+#include "expect.hpp"
+#include "tapestry/tapestry.hpp"
+
+using namespace tapestry;
+using namespace tapestry::test;
+
+namespace {
+
+struct Case {
+  std::string name;
+  nn::Sequential net;
+  Shape row;                 ///< the shape of an input without its batch axis
+  std::int64_t classes = 0;  ///< whole numbers below this as the input, instead of floats
+};
+
+std::vector<Case> cases() {
+  using namespace tapestry::nn;
+  random::seed(1);
+  return {
+      {"dense", Sequential(Dense(5, 3)), {5}},
+      {"dense without bias", Sequential(Dense(5, 3, {.bias = false})), {5}},
+      {"dense on sequences", Sequential(Dense(5, 3)), {4, 5}},
+      {"flatten", Sequential(Flatten()), {2, 3, 4}},
+      {"flatten, channels first", Sequential(Flatten({.channels_first = true})), {2, 3, 4}},
+      {"identity", Sequential(Identity()), {3}},
+      {"relu", Sequential(ReLU()), {3}},
+      {"sigmoid", Sequential(Sigmoid()), {3}},
+      {"tanh", Sequential(Tanh()), {3}},
+      {"silu", Sequential(SiLU()), {3}},
+      {"elu", Sequential(ELU()), {3}},
+      {"softplus", Sequential(Softplus()), {3}},
+      {"gelu", Sequential(GELU()), {3}},
+      {"gelu, approximate", Sequential(GELU(true)), {3}},
+      {"leaky relu", Sequential(LeakyReLU()), {3}},
+      {"softmax", Sequential(Softmax()), {3}},
+      {"softmax along another axis", Sequential(Softmax(1)), {3, 2}},
+      {"log softmax", Sequential(LogSoftmax()), {3}},
+      {"nested sequential", Sequential(Dense(4, 3), Sequential(Tanh(), Dense(3, 2)), Sigmoid()), {4}},
+  };
+}
+
+Shape with_batch(std::int64_t batch, const Shape& row) {
+  Shape shape{batch};
+  for (const std::int64_t size : row) shape.push_back(size);
+  return shape;
+}
+
+Tensor input_for(const Case& each, std::int64_t batch) {
+  const Shape shape = with_batch(batch, each.row);
+  return each.classes > 0 ? random::randint(0, each.classes, shape) : random::normal(shape);
+}
+
+/// The loss, the gradient of the input (if it has one), and those of the parameters, which are then applied.
+std::vector<Tensor> step(const nn::Sequential& net, train::Optimizer& optimizer, const Tensor& x) {
+  GradientTape tape;
+  if (is_floating(x.dtype())) tape.watch(x);
+  const Tensor y = net(x);
+  const Tensor loss = reduce_mean(square(y) + y);
+  std::vector<Source> sources;
+  if (is_floating(x.dtype())) sources.emplace_back(x);
+  const std::vector<Variable> parameters = net.parameters();
+  sources.insert(sources.end(), parameters.begin(), parameters.end());
+  std::vector<Tensor> results = tape.gradient(loss, sources);
+  if (!parameters.empty())
+    optimizer.apply_gradients(
+        std::vector<Tensor>(results.end() - static_cast<std::ptrdiff_t>(parameters.size()), results.end()), parameters);
+  results.push_back(y);
+  results.push_back(loss);
+  return results;
+}
+
+void check_same_states(const StateDict& a, const StateDict& b) {
+  REQUIRE(a.size() == b.size());
+  for (const auto& [name, value] : a) {
+    INFO(name);
+    CHECK(same_bits(value, b.at(name)));
+  }
+}
+
+TEST_CASE("every layer eagerly and traced, training and not, for batches of any size") {
+  for (const Case& each : cases())
+    for (const bool training : {true, false}) {
+      INFO(each.name, training ? ", training" : "");
+      nn::Sequential eager = each.net, traced_net = each.net;
+      eager.train(training);
+      traced_net.train(training);
+      train::MomentumOptimizer optimizer(0.1, 0.9), traced_optimizer(0.1, 0.9);
+      const auto traced = trace([&](const Tensor& x) { return step(traced_net, traced_optimizer, x); },
+                                {spec(each.classes > 0 ? int64 : float32, with_batch(-1, each.row))});
+      for (const std::int64_t batch : {4, 1, 7}) {
+        const Tensor x = input_for(each, batch);
+        random::seed(static_cast<std::uint64_t>(batch));
+        const std::vector<Tensor> expected = step(eager, optimizer, x);
+        random::seed(static_cast<std::uint64_t>(batch));
+        const std::vector<Tensor> results = traced(x);
+        REQUIRE(results.size() == expected.size());
+        for (std::size_t i = 0; i < results.size(); ++i) {
+          INFO("batch ", batch, ", result ", i);
+          CHECK(same_bits(results[i], expected[i]));
+        }
+      }
+      check_same_states(traced_net.state_dict(), eager.state_dict());
+    }
+}
+
+TEST_CASE("every layer in a graph that knows the batch gives the shapes that eager mode gives") {
+  for (const Case& each : cases()) {
+    INFO(each.name);
+    nn::Sequential net = each.net;
+    const Tensor x = input_for(each, 3);
+    const auto traced = trace([&](const Tensor& t) { return net(t); }, {spec(x.dtype(), x.shape())});
+    CHECK(traced.output().shape() == net(x).shape());
+    const auto open = trace([&](const Tensor& t) { return net(t); }, {spec(x.dtype(), with_batch(-1, each.row))});
+    Shape expected = net(x).shape();
+    expected.set(0, -1);
+    CHECK(open.output().shape() == expected);
+  }
+}
+
+TEST_CASE("every layer loads its own state and is copied") {
+  for (const Case& each : cases()) {
+    INFO(each.name);
+    nn::Sequential net = each.net, other = each.net;
+    net.eval();
+    other.eval();
+    for (Variable& parameter : other.parameters()) parameter.assign(random::normal(parameter.shape()));
+    check_same_states(net.state_dict(), each.net.state_dict());
+    other.load_state_dict(net.state_dict());
+    const Tensor x = input_for(each, 2);
+    CHECK(same_bits(other(x), net(x)));
+    other = nn::Sequential();
+    other = net;
+    CHECK(same_bits(other(x), net(x)));
+  }
+}
+
+TEST_CASE("every layer in float64: its gradients against differences") {
+  for (const Case& each : cases()) {
+    if (each.classes > 0) continue;
+    INFO(each.name);
+    nn::Sequential net = each.net;
+    net.to(float64);
+    net.eval();
+    const Tensor x = input_for(each, 2).cast(float64);
+    const auto loss = [&](const Tensor& at) {
+      const Tensor y = net(at);
+      CHECK(y.dtype() == float64);
+      return reduce_sum(square(y) + y);
+    };
+    const Tensor direction = random::normal(x.shape(), {.dtype = float64});
+    const double along = reduce_sum(grad(loss)(x) * direction).item<double>(), h = 1e-6;
+    const double difference =
+        (loss(x + h * direction).item<double>() - loss(x - h * direction).item<double>()) / (2 * h);
+    CHECK(agree(along, difference, 1e-6));
+  }
+}
+
+TEST_CASE("a layer adds a name scope to a graph, and its errors name the caller's line") {
+  nn::Sequential net(nn::Dense(2, 3), nn::ReLU());
+  const auto traced = trace([&](const Tensor& x) { return net(x); }, {spec(float32, {-1, 2})});
+  CHECK(traced.graph().has_operation("Sequential/Dense/MatMul"));
+  CHECK(traced.graph().has_operation("Sequential/ReLU/Relu"));
+  const auto error = caught<InvalidArgumentError>([&] { net(zeros({1, 3})); });
+  CHECK(std::string(error.what()).find("Matrix size-incompatible: In[0]: [1,3], In[1]: [3,2]") != std::string::npos);
+  CHECK(place(error) == to_string(Where{__FILE__, __LINE__ - 2}));
+}
+
+TEST_CASE("sizes that make no sense") {
+  CHECK(message_of<InvalidArgumentError>([] { nn::Dense(0, 1); }) == "Dense: in must be at least 1, but is 0");
+  CHECK(message_of<InvalidArgumentError>([] { nn::Dense(1, -2); }) == "Dense: out must be at least 1, but is -2");
+  CHECK(message_of<InvalidArgumentError>([] { nn::Flatten()(1.0); }) == "Flatten: x must have a batch axis");
+}
+
+TEST_CASE("a sequential's modules") {
+  nn::Sequential net{nn::Dense(2, 3), nn::ReLU()};
+  net.add(nn::Dense(3, 1));
+  CHECK(net.size() == 3);
+  CHECK(net.at<nn::Dense>(2).weight.shape() == Shape{1, 3});
+  CHECK(net.named_parameters()[2].first == "2.weight");
+  CHECK(message_of<OutOfRangeError>([&] { net.at<nn::Dense>(3); }) == "There is no module 3 in a Sequential of 3");
+  CHECK(message_of<InvalidArgumentError>([&] { net.at<nn::Dense>(1); }) ==
+        "The module 1 of the Sequential is of the class ReLU");
+  const Variable weight = net.at<nn::Dense>(0).weight;
+  nn::Sequential other{nn::Dense(2, 3), nn::Tanh(), nn::Dense(3, 1)};
+  net = other;  // modules of the same class keep their Variables
+  CHECK(net.at<nn::Dense>(0).weight.is(weight));
+  CHECK(net.at<nn::Tanh>(1).training());
+  CHECK(same_bits(net(ones({1, 2})), other(ones({1, 2}))));
+  CHECK(same_bits(nn::Sequential()(ones({2})), ones({2})));
+}
+
+TEST_CASE("the summary") {
+  struct Net : nn::Module {
+    nn::Dense hidden{784, 128}, forgotten{2, 2};
+    std::vector<nn::Sequential> heads{nn::Sequential(nn::ReLU(), nn::Dense(128, 10))};
+    nn::Parameter scale{1.0};
+    TAPESTRY_FIELDS(hidden, forgotten, heads, scale)
+    Tensor operator()(const Tensor& x) const { return heads[0](hidden(x)) * scale; }
+  };
+  const Net net;
+  CHECK(nn::summary(net, spec(float32, {-1, 784})) ==
+        "Name       Layer  Output shape  Parameters\n"
+        "-          Net                           1\n"
+        "hidden     Dense  [?,128]          100,480\n"
+        "forgotten  Dense                         6\n"
+        "heads.0.0  ReLU   [?,128]                0\n"
+        "heads.0.1  Dense  [?,10]             1,290\n"
+        "Net: 101,777 parameters, 407,108 bytes with all buffers\n");
+  CHECK(nn::summary(nn::Dense(1, 1)) ==
+        "Name  Layer  Output shape  Parameters\n"
+        "-     Dense                         2\n"
+        "Dense: 2 parameters, 8 bytes with all buffers\n");
+}
+
+}  // namespace
