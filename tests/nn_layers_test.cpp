@@ -38,6 +38,25 @@ std::vector<Case> cases() {
       {"softmax", Sequential(Softmax()), {3}},
       {"softmax along another axis", Sequential(Softmax(1)), {3, 2}},
       {"log softmax", Sequential(LogSoftmax()), {3}},
+      {"convolution", Sequential(Conv2D(2, 4, 3)), {6, 5, 2}},
+      {"convolution with everything",
+       Sequential(Conv2D(4, 6, {3, 2}, {.stride = {2, 1}, .padding = {1, 1, 2, 2}, .dilation = {1, 2}, .groups = 2})),
+       {7, 6, 4}},
+      {"convolution by channel",
+       Sequential(Conv2D(3, 6, 3, {.padding = "SAME", .groups = 3, .bias = false})),
+       {5, 5, 3}},
+      {"max pool", Sequential(MaxPool2D(2)), {4, 6, 3}},
+      {"max pool, padded", Sequential(MaxPool2D(3, {.stride = 2, .padding = 1})), {5, 7, 2}},
+      {"average pool", Sequential(AvgPool2D({2, 3}, {.stride = 1, .padding = "SAME"})), {4, 5, 3}},
+      {"batch norm of rows", Sequential(Dense(3, 4), BatchNorm(4)), {2, 3}},
+      {"batch norm of images", Sequential(BatchNorm(3, {.epsilon = 1e-3, .momentum = 0.3})), {4, 5, 3}},
+      {"layer norm", Sequential(LayerNorm(6)), {3, 6}},
+      {"dropout", Sequential(Dense(5, 50), Dropout(0.3), Dropout(0)), {5}},
+      {"embedding", Sequential(Embedding(11, 4)), {3}, 11},
+      {"a small convolutional network",
+       Sequential(Conv2D(1, 4, 3, {.padding = 1}), BatchNorm(4), ReLU(), MaxPool2D(2), Dropout(0.2), Flatten(),
+                  Dense(4 * 4 * 4, 3)),
+       {8, 8, 1}},
       {"nested sequential", Sequential(Dense(4, 3), Sequential(Tanh(), Dense(3, 2)), Sigmoid()), {4}},
   };
 }
@@ -171,6 +190,26 @@ TEST_CASE("a layer adds a name scope to a graph, and its errors name the caller'
 TEST_CASE("sizes that make no sense") {
   CHECK(message_of<InvalidArgumentError>([] { nn::Dense(0, 1); }) == "Dense: in must be at least 1, but is 0");
   CHECK(message_of<InvalidArgumentError>([] { nn::Dense(1, -2); }) == "Dense: out must be at least 1, but is -2");
+  CHECK(message_of<InvalidArgumentError>([] { nn::Conv2D(4, 6, 3, {.groups = 4}); }) ==
+        "Conv2D: 4 groups do not divide 4 and 6 channels");
+  CHECK(message_of<InvalidArgumentError>([] {
+          nn::Conv2D(4, 6, {3, 0});
+        }) == "Conv2D: the window's width must be at least 1, but is 0");
+  CHECK(message_of<InvalidArgumentError>([] { nn::BatchNorm(0); }) ==
+        "BatchNorm: channels must be at least 1, but is 0");
+  CHECK(message_of<InvalidArgumentError>([] { nn::LayerNorm(0); }) ==
+        "LayerNorm: features must be at least 1, but is 0");
+  CHECK(message_of<InvalidArgumentError>([] { nn::Embedding(2, 0); }) ==
+        "Embedding: features must be at least 1, but is 0");
+  CHECK(message_of<InvalidArgumentError>([] { nn::Dropout(1); }) ==
+        "Dropout: the rate must be in [0, 1), but is 1.000000");
+  CHECK(message_of<InvalidArgumentError>([] {
+          nn::BatchNorm(3)(zeros({2, 4}));
+        }) == "BatchNorm: x must be [..., 3], but its shape is [2,4]");
+  CHECK(message_of<InvalidArgumentError>([] {
+          nn::BatchNorm(3)(zeros({1, 3}));
+        }) == "BatchNorm: one value per channel is too few to learn from, the shape is [1,3]");
+  CHECK_THROWS_AS(nn::Embedding(2, 3)({0, 2}), InvalidArgumentError);
   CHECK(message_of<InvalidArgumentError>([] { nn::Flatten()(1.0); }) == "Flatten: x must have a batch axis");
 }
 
