@@ -16,6 +16,49 @@ struct Case {
   std::int64_t classes = 0;  ///< whole numbers below this as the input, instead of floats
 };
 
+/// Of a recurrent network all that it gives, in one row for each example.
+template <class Network>
+struct Everything : nn::Module {
+  Network network;
+  TAPESTRY_FIELDS(network)
+
+  explicit Everything(Network n) : network(std::move(n)) {}
+  Tensor operator()(const Tensor& x) const {
+    const auto last = [](const Tensor& state) { return state(-1); };
+    const auto [output, state] = network(x);
+    const Tensor row = reduce_sum(output, 1);
+    if constexpr (std::is_same_v<Network, nn::LSTM>) {
+      return concat({row, last(state.h), last(state.c)}, -1);
+    } else {
+      return concat({row, last(state)}, -1);
+    }
+  }
+};
+
+/// An RNN on sequences whose first axis is time, from a state that is not zero.
+struct TimeFirst : nn::Module {
+  nn::GRU network{3, 4, {.layers = 2, .bias = false, .batch_first = false}};
+  TAPESTRY_FIELDS(network)
+
+  Tensor operator()(const Tensor& x) const {
+    const Tensor ahead = transpose(x, {1, 0, 2});
+    const Tensor start = stack({x(all, 0, range(0, 1)) + zeros({4}, {.dtype = x.dtype()}),
+                                x(all, 1, range(1, 2)) - ones({4}, {.dtype = x.dtype()})});
+    return transpose(network(ahead, start).output, {1, 0, 2});
+  }
+};
+
+/// Attention of a sequence on its first two places.
+struct Cross : nn::Module {
+  nn::MultiHeadAttention attention{6, 2, {.bias = false}};
+  TAPESTRY_FIELDS(attention)
+
+  Tensor operator()(const Tensor& x) const {
+    const Tensor memory = x(all, range(0, 2));
+    return attention(x, memory, -memory, tensor({{true, false}, {true, true}, {false, true}}));
+  }
+};
+
 std::vector<Case> cases() {
   using namespace tapestry::nn;
   random::seed(1);
@@ -57,6 +100,25 @@ std::vector<Case> cases() {
        Sequential(Conv2D(1, 4, 3, {.padding = 1}), BatchNorm(4), ReLU(), MaxPool2D(2), Dropout(0.2), Flatten(),
                   Dense(4 * 4 * 4, 3)),
        {8, 8, 1}},
+      {"rnn", Sequential(Everything(RNN(3, 4))), {5, 3}},
+      {"rnn with relu and dropout",
+       Sequential(Everything(RNN(3, 4, {.layers = 3, .dropout = 0.4}, Nonlinearity::relu))),
+       {5, 3}},
+      {"lstm", Sequential(Everything(LSTM(3, 4, {.layers = 2}))), {5, 3}},
+      {"gru", Sequential(Everything(GRU(3, 4))), {5, 3}},
+      {"gru, time first", Sequential(TimeFirst()), {5, 3}},
+      {"attention", Sequential(MultiHeadAttention(6, 3)), {4, 6}},
+      {"causal attention with dropout", Sequential(MultiHeadAttention(6, 2, {.causal = true, .dropout = 0.2})), {4, 6}},
+      {"attention on something else", Sequential(Cross()), {3, 6}},
+      {"transformer block", Sequential(TransformerBlock(8, 2, 12)), {3, 8}},
+      {"causal transformer block, norm first",
+       Sequential(
+           TransformerBlock(8, 4, 12, {.causal = true, .norm_first = true, .activation = FeedForwardActivation::gelu})),
+       {3, 8}},
+      {"a small language model",
+       Sequential(Embedding(7, 8), TransformerBlock(8, 2, 16, {.causal = true}), Dense(8, 7)),
+       {5},
+       7},
       {"nested sequential", Sequential(Dense(4, 3), Sequential(Tanh(), Dense(3, 2)), Sigmoid()), {4}},
   };
 }
@@ -177,6 +239,54 @@ TEST_CASE("every layer in float64: its gradients against differences") {
   }
 }
 
+TEST_CASE("attention in a graph that knows neither batch nor time") {
+  random::seed(5);
+  nn::Sequential net{nn::TransformerBlock(8, 2, 16, {.causal = true}), nn::MultiHeadAttention(8, 4), nn::Dense(8, 3)};
+  net.eval();
+  const auto traced = trace([&](const Tensor& x) { return net(x); }, {spec(float32, {-1, -1, 8})});
+  for (const Shape& shape : {Shape{2, 3, 8}, Shape{1, 7, 8}, Shape{5, 1, 8}}) {
+    const Tensor x = random::normal(shape);
+    CHECK(same_bits(traced(x), net(x)));
+  }
+}
+
+TEST_CASE("what comes later does not change what a causal block gives") {
+  random::seed(6);
+  nn::TransformerBlock block(8, 2, 16, {.causal = true});
+  block.eval();
+  const Tensor x = random::normal({2, 6, 8});
+  const Tensor other = concat({x(all, range(0, 4)), random::normal({2, 2, 8})}, 1);
+  check_same(block(other)(all, range(0, 4)), block(x)(all, range(0, 4)), 1e-6);
+  CHECK_FALSE(same_bits(block(other)(all, 5).contiguous(), block(x)(all, 5).contiguous()));
+}
+
+TEST_CASE("a recurrent network goes on from the state that it gave") {
+  random::seed(7);
+  const nn::LSTM lstm(3, 4, {.layers = 2});
+  const Tensor x = random::normal({2, 6, 3});
+  const auto whole = lstm(x);
+  const auto first = lstm(x(all, range(0, 4)));
+  const auto rest = lstm(x(all, range(4, 6)), first.state);
+  check_same(rest.output, whole.output(all, range(4, 6)), 1e-6);
+  check_same(rest.state.h, whole.state.h, 1e-6);
+  check_same(rest.state.c, whole.state.c, 1e-6);
+  CHECK(whole.state.c.shape() == Shape{2, 2, 4});
+}
+
+TEST_CASE("the names of recurrent networks and of attention are PyTorch's") {
+  const auto names = [](const nn::Module& module) {
+    std::string list;
+    for (const auto& [name, value] : module.named_parameters()) list += (list.empty() ? "" : " ") + name;
+    return list;
+  };
+  CHECK(names(nn::GRU(1, 1, {.layers = 2})) ==
+        "weight_ih_l0 weight_hh_l0 bias_ih_l0 bias_hh_l0 weight_ih_l1 weight_hh_l1 bias_ih_l1 bias_hh_l1");
+  CHECK(names(nn::LSTM(1, 1, {.bias = false})) == "weight_ih_l0 weight_hh_l0");
+  CHECK(names(nn::TransformerBlock(2, 1, 3)) ==
+        "self_attn.in_proj_weight self_attn.in_proj_bias self_attn.out_proj.weight self_attn.out_proj.bias "
+        "linear1.weight linear1.bias linear2.weight linear2.bias norm1.weight norm1.bias norm2.weight norm2.bias");
+}
+
 TEST_CASE("a layer adds a name scope to a graph, and its errors name the caller's line") {
   nn::Sequential net(nn::Dense(2, 3), nn::ReLU());
   const auto traced = trace([&](const Tensor& x) { return net(x); }, {spec(float32, {-1, 2})});
@@ -209,6 +319,21 @@ TEST_CASE("sizes that make no sense") {
   CHECK(message_of<InvalidArgumentError>([] {
           nn::BatchNorm(3)(zeros({1, 3}));
         }) == "BatchNorm: one value per channel is too few to learn from, the shape is [1,3]");
+  CHECK(message_of<InvalidArgumentError>([] { nn::GRU(2, 0); }) == "Recurrent: hidden must be at least 1, but is 0");
+  CHECK(message_of<InvalidArgumentError>([] {
+          nn::GRU(2, 3)(zeros({4, 5, 3}));
+        }) == "x must be [batch, time, 2], but its shape is [4,5,3]");
+  CHECK(message_of<InvalidArgumentError>([] {
+          nn::RNN(2, 3)(zeros({4, 5, 2}), zeros({1, 3, 3}));
+        }) == "The state must be [layers, batch, hidden] = [1,4,3], but its shape is [1,3,3]");
+  CHECK(message_of<InvalidArgumentError>([] {
+          trace([](const Tensor& x) { return nn::RNN(2, 3)(x).output; }, {spec(float32, {4, -1, 2})});
+        }) == "The number of time steps must be known and not 0: [4,?,2]");
+  CHECK(message_of<InvalidArgumentError>([] { nn::MultiHeadAttention(4, 3); }) ==
+        "MultiHeadAttention: 3 heads do not divide 4 features");
+  CHECK(message_of<InvalidArgumentError>([] {
+          nn::MultiHeadAttention(4, 2)(zeros({2, 4}));
+        }) == "The query must be [batch, time, 4], but the shape is [2,4]");
   CHECK_THROWS_AS(nn::Embedding(2, 3)({0, 2}), InvalidArgumentError);
   CHECK(message_of<InvalidArgumentError>([] { nn::Flatten()(1.0); }) == "Flatten: x must have a batch axis");
 }

@@ -2,6 +2,7 @@
 
 // Neural networks: modules, layers, initial values.
 #include "tapestry/nn/activations.hpp"
+#include "tapestry/nn/attention.hpp"
 #include "tapestry/nn/conv.hpp"
 #include "tapestry/nn/dense.hpp"
 #include "tapestry/nn/dropout.hpp"
@@ -11,5 +12,6 @@
 #include "tapestry/nn/module.hpp"
 #include "tapestry/nn/norm.hpp"
 #include "tapestry/nn/parameter.hpp"
+#include "tapestry/nn/recurrent.hpp"
 #include "tapestry/nn/sequential.hpp"
 #include "tapestry/nn/summary.hpp"
