@@ -1,6 +1,6 @@
 #pragma once
 
-// Neural networks: modules, layers, initial values.
+// Neural networks: modules, layers, initial values, losses.
 #include "tapestry/nn/activations.hpp"
 #include "tapestry/nn/attention.hpp"
 #include "tapestry/nn/conv.hpp"
@@ -9,6 +9,7 @@
 #include "tapestry/nn/embedding.hpp"
 #include "tapestry/nn/init.hpp"
 #include "tapestry/nn/layer.hpp"
+#include "tapestry/nn/losses.hpp"
 #include "tapestry/nn/module.hpp"
 #include "tapestry/nn/norm.hpp"
 #include "tapestry/nn/parameter.hpp"
