@@ -164,7 +164,7 @@ void check_same_states(const StateDict& a, const StateDict& b) {
 TEST_CASE("every layer eagerly and traced, training and not, for batches of any size") {
   for (const Case& each : cases())
     for (const bool training : {true, false}) {
-      INFO(each.name, training ? ", training" : "");
+      INFO(each.name, ", training: ", training);
       nn::Sequential eager = each.net, traced_net = each.net;
       eager.train(training);
       traced_net.train(training);
