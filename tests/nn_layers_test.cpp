@@ -155,9 +155,9 @@ std::vector<Tensor> step(const nn::Sequential& net, train::Optimizer& optimizer,
 
 void check_same_states(const StateDict& a, const StateDict& b) {
   REQUIRE(a.size() == b.size());
-  for (const auto& [name, value] : a) {
-    INFO(name);
-    CHECK(same_bits(value, b.at(name)));
+  for (const auto& entry : a) {  // clang 14 cannot capture the names of a structured binding
+    INFO(entry.first);
+    CHECK(same_bits(entry.second, b.at(entry.first)));
   }
 }
 

@@ -6,10 +6,10 @@
 
 namespace tapestry::nn {
 
-/// A module that is called with one tensor and gives one: a layer, or a module of one's own.
+/// A module that is called with one tensor and gives one: a layer, or a module of one's own. (That it can be copied is
+/// not asked here: of Sequential itself the answer would hang on this very question.)
 template <class M>
-concept OneToOne = std::derived_from<M, Module> && std::copy_constructible<M> &&
-    requires(const M& module, const Tensor& x) {
+concept OneToOne = std::derived_from<M, Module> && requires(const M& module, const Tensor& x) {
   { module(x) } -> std::convertible_to<Tensor>;
 };
 
