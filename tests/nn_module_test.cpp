@@ -69,7 +69,26 @@ TEST_CASE("the names of a module's parts") {
   all.insert(all.end(), {"count", "offset"});
   std::sort(all.begin(), all.end());
   CHECK(names_of(net.state_dict()) == all);
-  CHECK(nn::type_name(net) == "Net");
+}
+
+template <class T>
+struct Holder : nn::Module {
+  T part{2, 3};
+  TAPESTRY_FIELDS(part)
+};
+
+template <class T>
+std::string name_of_a_local_class() {
+  struct Local : nn::Module {};
+  return nn::type_name(Local());
+}
+
+TEST_CASE("the names of classes") {
+  CHECK(nn::type_name(Net()) == "Net");
+  CHECK(nn::type_name(nn::Dense(1, 1)) == "Dense");
+  CHECK(nn::type_name(Holder<nn::Dense>()) == "Holder");
+  CHECK(name_of_a_local_class<nn::Dense>() == "Local");
+  CHECK(name_of_a_local_class<Holder<Holder<Affine>>>() == "Local");
 }
 
 TEST_CASE("a module of 40 parts") {
@@ -195,10 +214,13 @@ TEST_CASE("loading converts numbers, but floats never to whole ones") {
   StateDict state = net.state_dict();
   state["first.bias"] = tensor<double>({1.0, 2.0, 3.0});
   state["scale"] = tensor({4});
+  state["layers.0.weight"] = transpose(state["layers.0.weight"] + tensor({0.0, 1.0, 2.0}));
   net.load_state_dict(state);
   CHECK(net.first.bias.dtype() == float32);
   check_values(net.first.bias, {1, 2, 3});
   check_values(*net.scale, {4});
+  CHECK(net.layers[0].weight.value().is_contiguous());
+  check_values(net.layers[0].weight, {0.5, 0.5, 0.5, 1.5, 1.5, 1.5, 2.5, 2.5, 2.5});
   state["count"] = tensor(1.0);
   CHECK(message_of<InvalidArgumentError>([&] { net.load_state_dict(state); }) ==
         "The state does not fit the module Net:\n"

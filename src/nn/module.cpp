@@ -16,18 +16,16 @@ namespace {
 
 using detail::join;
 
-std::vector<Field> fields_of(const Module& module) {
-  // Listing the fields takes their addresses and changes nothing; what does change them is not const.
-  return const_cast<Module&>(module).fields().list();
-}
+/// To read them: listing the fields takes their addresses and changes nothing.
+std::vector<Field> fields_of(const Module& module) { return const_cast<Module&>(module).fields().list(); }
 
-/// Calls `visit` with the field of each Variable and constant of the module and its parts, under its full name.
-void for_each_leaf(const Module& module, const std::function<void(const Field&)>& visit,
+/// Calls `visit` with the field of each Variable and constant in the fields and their parts, under its full name.
+void for_each_leaf(const std::vector<Field>& fields, const std::function<void(const Field&)>& visit,
                    const std::string& prefix = {}) {
-  for (const Field& field : fields_of(module)) {
+  for (const Field& field : fields) {
     const std::string name = prefix + field.name;
     if (Module* const* part = std::get_if<Module*>(&field.part)) {
-      for_each_leaf(**part, visit, name + ".");
+      for_each_leaf((*part)->fields().list(), visit, name + ".");
     } else {
       visit({name, field.part});
     }
@@ -78,7 +76,7 @@ void Fields::add_field(const std::string& name, std::variant<Variable*, Tensor*,
 
 std::vector<std::pair<std::string, Variable>> Module::named_parameters() const {
   std::vector<std::pair<std::string, Variable>> found;
-  for_each_leaf(*this, [&](const Field& leaf) {
+  for_each_leaf(fields_of(*this), [&](const Field& leaf) {
     if (const Variable* variable = variable_in(leaf); variable && variable->trainable())
       found.emplace_back(leaf.name, *variable);
   });
@@ -93,7 +91,7 @@ std::vector<Variable> Module::parameters() const {
 
 std::vector<std::pair<std::string, Tensor>> Module::named_buffers() const {
   std::vector<std::pair<std::string, Tensor>> found;
-  for_each_leaf(*this, [&](const Field& leaf) {
+  for_each_leaf(fields_of(*this), [&](const Field& leaf) {
     const Variable* variable = variable_in(leaf);
     if (!variable || !variable->trainable()) found.emplace_back(leaf.name, value_of(leaf));
   });
@@ -119,7 +117,7 @@ std::int64_t Module::parameter_count() const {
 
 StateDict Module::state_dict() const {
   StateDict state;
-  for_each_leaf(*this, [&](const Field& leaf) { state.emplace(leaf.name, value_of(leaf)); });
+  for_each_leaf(fields_of(*this), [&](const Field& leaf) { state.emplace(leaf.name, value_of(leaf)); });
   return state;
 }
 
@@ -129,13 +127,13 @@ void Module::load_state_dict(const StateDict& state, Where where) {
   std::string problems;
   std::vector<std::pair<Field, Tensor>> changes;
   StateDict unused = state;
-  for_each_leaf(*this, [&](const Field& leaf) {
+  for_each_leaf(fields().list(), [&](const Field& leaf) {
     const auto entry = unused.extract(leaf.name);
     const Tensor place = value_of(leaf);
     const std::string problem =
         entry ? misfit(leaf.name, place, entry.mapped()) : join("\n  '", leaf.name, "' is not in the state");
     if (problem.empty()) {
-      changes.emplace_back(leaf, entry.mapped().cast(place.dtype()).to(place.device()));
+      changes.emplace_back(leaf, entry.mapped().cast(place.dtype()).contiguous().to(place.device()));
     } else {
       problems += problem;
     }
@@ -149,7 +147,7 @@ void Module::load_state_dict(const StateDict& state, Where where) {
 void Module::to(Device device) {
   const ExecuteNow now;
   const PauseRecording pause;
-  for_each_leaf(*this, [&](const Field& leaf) {
+  for_each_leaf(fields().list(), [&](const Field& leaf) {
     if (const Variable* variable = variable_in(leaf)) {
       variable->cell()->move_to(device);
     } else {
@@ -163,7 +161,7 @@ void Module::to(DType dtype, Where where) {
     throw InvalidArgumentError(join("A module's numbers become float32 or float64, not ", to_string(dtype)), where);
   const ExecuteNow now;
   const PauseRecording pause;
-  for_each_leaf(*this, [&](const Field& leaf) {
+  for_each_leaf(fields().list(), [&](const Field& leaf) {
     const Tensor value = value_of(leaf);
     if (!is_floating(value.dtype()) || value.dtype() == dtype) return;
     if (Variable* variable = variable_in(leaf)) {
@@ -176,7 +174,8 @@ void Module::to(DType dtype, Where where) {
 
 void Module::train(bool on) {
   training_ = on;
-  for (const Field& field : fields_of(*this))
+  const std::vector<Field> parts = fields().list();
+  for (const Field& field : parts)
     if (Module* const* part = std::get_if<Module*>(&field.part)) (*part)->train(on);
 }
 
@@ -184,10 +183,13 @@ std::string type_name(const Module& module) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> readable(
       abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, &status), std::free);
-  std::string name = readable ? readable.get() : typeid(module).name();
-  name.resize(std::min(name.find('<'), name.size()));
-  const std::size_t colon = name.rfind("::");
-  return colon == std::string::npos ? name : name.substr(colon + 2);
+  const std::string name = readable ? readable.get() : typeid(module).name();
+  // What follows the last colon outside of template arguments, without its own.
+  std::size_t begin = name.size();
+  int depth = 0;
+  for (; begin > 0 && (depth > 0 || name[begin - 1] != ':'); --begin)
+    depth += name[begin - 1] == '>' ? 1 : name[begin - 1] == '<' ? -1 : 0;
+  return name.substr(begin, name.find('<', begin) - begin);
 }
 
 }  // namespace tapestry::nn
