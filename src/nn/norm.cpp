@@ -56,6 +56,6 @@ LayerNorm::LayerNorm(std::int64_t features, const LayerNormOptions& options, Whe
       bias(filled(0, {features}), "bias"),
       options_(options) {}
 
-Tensor LayerNorm::forward(const Tensor& x) const { return layer_norm(x, weight, bias, {.epsilon = options_.epsilon}); }
+Tensor LayerNorm::forward(const Tensor& x) const { return layer_norm(x, weight, bias, options_); }
 
 }  // namespace tapestry::nn

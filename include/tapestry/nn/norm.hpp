@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tapestry/nn/layer.hpp"
+#include "tapestry/ops/nn.hpp"
 
 namespace tapestry::nn {
 
@@ -34,10 +35,6 @@ class TAPESTRY_API BatchNorm : public Layer {
   void learn(const Tensor& x, const Tensor& mean, const Tensor& variance) const;
 
   BatchNormOptions options_;
-};
-
-struct LayerNormOptions {
-  double epsilon = 1e-5;
 };
 
 /// Each row, along the last axis, normalized to mean 0 and variance 1, then times weight plus bias: [..., features]
