@@ -125,7 +125,7 @@ Tensor Variable::assign_add(In delta) {
   const Tensor change = fitting(*cell_, delta, "assign_add");
   if (Sink* graph = sink_for(delta)) return graph->assign(*this, Assign::add, change, delta.where());
   const PauseRecording pause;
-  Tensor next = add(In(cell_->load(), delta.where()), In(change, delta.where()));
+  Tensor next = add(In(cell_->load(), delta.where()), In(change.to(cell_->device, delta.where()), delta.where()));
   cell_->store(next);
   return next;
 }
@@ -134,7 +134,7 @@ Tensor Variable::assign_sub(In delta) {
   const Tensor change = fitting(*cell_, delta, "assign_sub");
   if (Sink* graph = sink_for(delta)) return graph->assign(*this, Assign::subtract, change, delta.where());
   const PauseRecording pause;
-  Tensor next = subtract(In(cell_->load(), delta.where()), In(change, delta.where()));
+  Tensor next = subtract(In(cell_->load(), delta.where()), In(change.to(cell_->device, delta.where()), delta.where()));
   cell_->store(next);
   return next;
 }
