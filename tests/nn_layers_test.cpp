@@ -3,6 +3,7 @@
 
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
+#include "toy_backend.hpp"
 
 using namespace tapestry;
 using namespace tapestry::test;
@@ -42,8 +43,8 @@ struct TimeFirst : nn::Module {
 
   Tensor operator()(const Tensor& x) const {
     const Tensor ahead = transpose(x, {1, 0, 2});
-    const Tensor start = stack({x(all, 0, range(0, 1)) + zeros({4}, {.dtype = x.dtype()}),
-                                x(all, 1, range(1, 2)) - ones({4}, {.dtype = x.dtype()})});
+    const Tensor start = stack({x(all, 0, range(0, 1)) + zeros({4}, {.dtype = x.dtype(), .device = x.device()}),
+                                x(all, 1, range(1, 2)) - ones({4}, {.dtype = x.dtype(), .device = x.device()})});
     return transpose(network(ahead, start).output, {1, 0, 2});
   }
 };
@@ -55,7 +56,7 @@ struct Cross : nn::Module {
 
   Tensor operator()(const Tensor& x) const {
     const Tensor memory = x(all, range(0, 2));
-    return attention(x, memory, -memory, tensor({{true, false}, {true, true}, {false, true}}));
+    return attention(x, memory, -memory, tensor({{true, false}, {true, true}, {false, true}}).to(x.device()));
   }
 };
 
@@ -236,6 +237,44 @@ TEST_CASE("every layer in float64: its gradients against differences") {
     const double difference =
         (loss(x + h * direction).item<double>() - loss(x - h * direction).item<double>()) / (2 * h);
     CHECK(agree(along, difference, 1e-6));
+  }
+}
+
+TEST_CASE("every layer on another device, with its step") {
+  const Device toy = toy_device();
+  for (const Case& each : cases()) {
+    INFO(each.name);
+    nn::Sequential net = each.net, moved = each.net;
+    moved.to(toy);
+    train::MomentumOptimizer optimizer(0.1, 0.9), moved_optimizer(0.1, 0.9);
+    const Tensor x = input_for(each, 3);
+    random::seed(9);
+    const std::vector<Tensor> expected = step(net, optimizer, x);
+    random::seed(9);
+    const std::vector<Tensor> results = step(moved, moved_optimizer, x.to(toy));
+    REQUIRE(results.size() == expected.size());
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      CHECK(results[i].device() == toy);
+      CHECK(same_bits(results[i], expected[i]));
+    }
+    moved.to(cpu());
+    check_same_states(moved.state_dict(), net.state_dict());
+  }
+}
+
+TEST_CASE("every layer in a graph that is built by hand, copied there or before") {
+  for (const Case& each : cases()) {
+    INFO(each.name);
+    nn::Sequential before = each.net;
+    before.eval();
+    const Tensor x = input_for(each, 3), expected = before(x);
+    const Graph graph;
+    const Graph::Scope scope(graph);
+    const nn::Sequential copied_there = before;
+    const Tensor in = placeholder(x.dtype(), with_batch(-1, each.row));
+    Session session(graph);
+    CHECK(same_bits(session.run(before(in), {{in, x}}), expected));
+    CHECK(same_bits(session.run(copied_there(in), {{in, x}}), expected));
   }
 }
 
