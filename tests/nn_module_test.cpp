@@ -24,11 +24,11 @@ struct Net : nn::Module {
   std::optional<nn::Parameter> scale, absent;
   std::array<nn::Parameter, 2> pair{nn::Parameter(1.0), nn::Parameter(2.0)};
   nn::Buffer count{tensor(std::int64_t{0})};
-  Tensor offset = tensor({1.0, 2.0});
+  Tensor offset = tensor({1.0, 2.0}), nothing;
   // clang-format off
   TAPESTRY_FIELDS(first , layers,
                   scale, absent, pair,
-                  count,offset)
+                  count,offset, nothing)
   // clang-format on
 
   Net() : scale(nn::Parameter(tensor({3.0}))) {}

@@ -24,7 +24,7 @@ struct Field {
 };
 
 /// The parts of a module, in order. A list of parts is named by their places, "layers.0"; an std::optional without a
-/// value is left out.
+/// value and an empty Tensor are left out.
 class TAPESTRY_API Fields {
  public:
   Fields() = default;
@@ -40,7 +40,9 @@ class TAPESTRY_API Fields {
   void add(const std::string& name, Parameter& parameter) { add_field(name, &parameter); }
   void add(const std::string& name, Buffer& buffer) { add_field(name, &buffer); }
   /// A constant that is saved with the module. A trace takes the value that it has then.
-  void add(const std::string& name, Tensor& constant) { add_field(name, &constant); }
+  void add(const std::string& name, Tensor& constant) {
+    if (constant) add_field(name, &constant);
+  }
   void add(const std::string& name, Module& module) { add_field(name, &module); }
   template <class T>
   void add(const std::string& name, std::optional<T>& part) {
