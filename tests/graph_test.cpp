@@ -117,6 +117,22 @@ TEST_CASE("minimize adds TensorFlow's nodes, and its run makes a step by itself"
   CHECK(session.run("GradientDescent/learning_rate:0")(0).item<double>() == 0.25);
 }
 
+TEST_CASE("a traced training step with a gradient that is a view, of a Variable that is used transposed") {
+  const Tensor x = random::normal({3, 2}, {.dtype = float64});
+  Variable eager(zeros({2, 3}, {.dtype = float64})), traced_variable(zeros({2, 3}, {.dtype = float64}));
+  train::GradientDescentOptimizer optimizer(1.0), traced_optimizer(1.0);
+  const auto step = [](Variable& w, train::Optimizer& by, const Tensor& t) {
+    GradientTape tape;
+    const Tensor loss = reduce_sum(t * transpose(w));
+    by.apply_gradients(TensorList(tape.gradient(loss, w)), {w});
+    return loss;
+  };
+  step(eager, optimizer, x);
+  trace([&](const Tensor& t) { return step(traced_variable, traced_optimizer, t); }, {spec(float64, {-1, 2})})(x);
+  check_same(eager, -transpose(x));
+  check_same(traced_variable, -transpose(x));
+}
+
 TEST_CASE("a traced training step computes what the eager one does") {
   const Tensor points = random::normal({7, 3}), classes = one_hot(tensor({0, 1, 1, 0, 1, 0, 0}), 2);
   const auto train = [&](bool traced) {

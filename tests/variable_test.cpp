@@ -9,6 +9,7 @@
 #include "expect.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/tape.hpp"
+#include "toy_backend.hpp"
 
 using namespace tapestry;
 using namespace tapestry::test;
@@ -52,6 +53,18 @@ TEST_CASE("assignments return the new value and keep the dtype") {
   step.assign_add(1);
   CHECK(step.assign_add(1).item<std::int64_t>() == 2);
   CHECK(to_string(step.value().dtype()) == "int64");
+}
+
+TEST_CASE("a Variable on another device takes numbers and values from anywhere") {
+  Variable v(tensor({1.0, 2.0}).to(toy_device())), step(tensor(std::int64_t{0}).to(toy_device()));
+  v.assign_add({1.0, 1.0});
+  v.assign_sub(tensor({0.5, 0.25}).to(toy_device()));
+  step.assign_add(1);
+  step.assign_add(2);
+  CHECK(v.value().device() == toy_device());
+  CHECK(step.value().device() == toy_device());
+  check_values(v, {1.5, 2.75});
+  check_values(step, {3});
 }
 
 TEST_CASE("a value that was read never changes") {

@@ -7,6 +7,7 @@
 #include "tapestry/dtype.hpp"
 #include "tapestry/error.hpp"
 #include "tapestry/graph.hpp"
+#include "tapestry/nn.hpp"
 #include "tapestry/numpy_legacy.hpp"
 #include "tapestry/op.hpp"
 #include "tapestry/ops.hpp"

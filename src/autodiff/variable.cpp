@@ -74,10 +74,16 @@ void Variable::Cell::copy_from(const Tensor& value) {
 
 void update_in_place(Update formula, std::span<const double> numbers, const Tensor& gradient,
                      std::span<const Variable> variable_and_slots) {
+  Backend& backend = backend_of(gradient.device());
+  Tensor in_order = gradient;  // that of a transposed Variable is a view
+  if (!gradient.is_contiguous()) {
+    in_order = detail::make_tensor(gradient.dtype(), gradient.shape(), gradient.device());
+    backend.copy(gradient, in_order);
+  }
   SmallVector<Tensor, 4> opened;
   modify_all(variable_and_slots, opened, [&] {
     const std::span<const Tensor> slots(opened.begin() + 1, opened.end());
-    backend_of(gradient.device()).update(formula, numbers, gradient, slots, opened[0]);
+    backend.update(formula, numbers, in_order, slots, opened[0]);
   });
 }
 
@@ -119,7 +125,7 @@ Tensor Variable::assign_add(In delta) {
   const Tensor change = fitting(*cell_, delta, "assign_add");
   if (Sink* graph = sink_for(delta)) return graph->assign(*this, Assign::add, change, delta.where());
   const PauseRecording pause;
-  Tensor next = add(In(cell_->load(), delta.where()), In(change, delta.where()));
+  Tensor next = add(In(cell_->load(), delta.where()), In(change.to(cell_->device, delta.where()), delta.where()));
   cell_->store(next);
   return next;
 }
@@ -128,7 +134,7 @@ Tensor Variable::assign_sub(In delta) {
   const Tensor change = fitting(*cell_, delta, "assign_sub");
   if (Sink* graph = sink_for(delta)) return graph->assign(*this, Assign::subtract, change, delta.where());
   const PauseRecording pause;
-  Tensor next = subtract(In(cell_->load(), delta.where()), In(change, delta.where()));
+  Tensor next = subtract(In(cell_->load(), delta.where()), In(change.to(cell_->device, delta.where()), delta.where()));
   cell_->store(next);
   return next;
 }

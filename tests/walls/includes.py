@@ -70,6 +70,8 @@ INTERNALS = {
                    'src/graph/training.hpp'),
     # Batches are eager also where a graph is being built, and shuffled by the same numbers as everything else.
     'src/data/': ('src/backend/philox.hpp', 'src/dispatch/recorder.hpp'),
+    # Initial values are computed at once, also in the scope of a graph, and a Variable keeps its cell.
+    'src/nn/': ('src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp'),
     # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them.
     'src/io/': ('src/graph/graph_state.hpp', 'src/graph/state_ops.hpp', 'src/graph/training.hpp',
                 'src/dispatch/recorder.hpp', 'src/train/adam.hpp'),

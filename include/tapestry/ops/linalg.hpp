@@ -103,7 +103,7 @@ TAPESTRY_API Svd svd(In x, std::string_view name = {});
 
 /// Which norm: a number p >= 1 or infinity, "euclidean" (the root of the sum of squares, for matrices too), "fro" (the
 /// same), or "inf". Throws InvalidArgumentError for another name or number.
-class NormOrder {
+class TAPESTRY_API NormOrder {
  public:
   NormOrder(const char* name, Where where = Where::here());  // NOLINT(google-explicit-constructor): its name
   template <class T>
@@ -116,7 +116,7 @@ class NormOrder {
   double p() const { return p_; }
 
  private:
-  TAPESTRY_API void check(Where where) const;
+  void check(Where where) const;
   double p_ = 0;
 };
 struct NormOptions {

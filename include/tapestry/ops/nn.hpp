@@ -44,7 +44,7 @@ struct Size2d {
 
 /// What a window finds outside an image: nothing ("VALID": windows lie within the image), as much as makes the output
 /// ceil(input / stride) ("SAME": the odd row goes to the bottom, the odd column to the right), or explicit widths.
-class Padding2d {
+class TAPESTRY_API Padding2d {
  public:
   Padding2d(const char* scheme, Where where = Where::here());  // NOLINT(google-explicit-constructor): its name
   template <AxisNumber T>

@@ -1,0 +1,64 @@
+#pragma once
+
+#include "tapestry/nn/layer.hpp"
+#include "tapestry/ops/nn.hpp"
+
+namespace tapestry::nn {
+
+// Images are NHWC, [batch, height, width, channels], as for all ops of the library; those of PyTorch, NCHW, become so
+// by `tp::transpose(x, {0, 2, 3, 1})`. Weights have PyTorch's layout all the same.
+
+struct Conv2DOptions {
+  Size2d stride = 1;
+  Padding2d padding = "VALID";  ///< PyTorch's number, 1, or "SAME"
+  Size2d dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+};
+
+/// Cross-correlation, `tp::conv2d`: [batch, height, width, in] gives [batch, out height, out width, out]. PyTorch's
+/// Conv2d in the weight's shape, names and initial values, which are uniform in [-b, b), b = 1 / sqrt(in / groups *
+/// window).
+class TAPESTRY_API Conv2D : public Layer {
+ public:
+  /// Throws InvalidArgumentError for a size below 1, and when the groups do not divide the channels.
+  Conv2D(std::int64_t in, std::int64_t out, Size2d window, const Conv2DOptions& options = {},
+         Where where = Where::here());
+
+  Parameter weight;               ///< [out, in / groups, height, width]
+  std::optional<Parameter> bias;  ///< [out]
+  TAPESTRY_FIELDS(weight, bias)
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  Conv2DOptions options_;
+};
+
+struct Pool2DOptions {
+  Size2d stride = 0;            ///< 0: the window's size, so that windows tile the image
+  Padding2d padding = "VALID";  ///< PyTorch's number, 1, or "SAME"
+};
+
+/// The largest element of each window of each channel: PyTorch's MaxPool2d.
+class TAPESTRY_API MaxPool2D : public Layer {
+ public:
+  explicit MaxPool2D(Size2d window, const Pool2DOptions& options = {}) : window_(window), options_(options) {}
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  Size2d window_;
+  Pool2DOptions options_;
+};
+
+/// The mean of each window of each channel. Padding does not count: PyTorch's AvgPool2d with count_include_pad = false.
+class TAPESTRY_API AvgPool2D : public Layer {
+ public:
+  explicit AvgPool2D(Size2d window, const Pool2DOptions& options = {}) : window_(window), options_(options) {}
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  Size2d window_;
+  Pool2DOptions options_;
+};
+
+}  // namespace tapestry::nn

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "tapestry/nn/layer.hpp"
+
+namespace tapestry::nn {
+
+struct DenseOptions {
+  bool bias = true;
+};
+
+/// x weight^T + bias for the rows of x: [..., in] gives [..., out]. PyTorch's Linear in shapes, names and initial
+/// values, which are uniform in [-1/sqrt(in), 1/sqrt(in)).
+class TAPESTRY_API Dense : public Layer {
+ public:
+  /// Throws InvalidArgumentError for a size below 1.
+  Dense(std::int64_t in, std::int64_t out, const DenseOptions& options = {}, Where where = Where::here());
+
+  Parameter weight;               ///< [out, in]
+  std::optional<Parameter> bias;  ///< [out]
+  TAPESTRY_FIELDS(weight, bias)
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+};
+
+struct FlattenOptions {
+  /// An image [batch, height, width, channels] becomes the row that PyTorch makes of it, all of one channel after the
+  /// other, so that the weights of a Dense layer behind it are PyTorch's.
+  bool channels_first = false;
+};
+
+/// One row for each example: [batch, ...] gives [batch, product of the other sizes], which must be known.
+class TAPESTRY_API Flatten : public Layer {
+ public:
+  explicit Flatten(const FlattenOptions& options = {}) : options_(options) {}
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  FlattenOptions options_;
+};
+
+}  // namespace tapestry::nn

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <memory>
+
+#include "tapestry/nn/layer.hpp"
+
+namespace tapestry::nn {
+
+/// A module that is called with one tensor and gives one: a layer, or a module of one's own. (That it can be copied is
+/// not asked here: of Sequential itself the answer would hang on this very question.)
+template <class M>
+concept OneToOne = std::derived_from<M, Module> && requires(const M& module, const Tensor& x) {
+  { module(x) } -> std::convertible_to<Tensor>;
+};
+
+/// Modules one behind the other, held by value. Their names are their places, "0.weight", as in PyTorch.
+///
+///     tp::nn::Sequential net{tp::nn::Dense(784, 128), tp::nn::ReLU(), tp::nn::Dense(128, 10)};
+///
+/// An empty one gives back what it gets. (A Sequential of one Sequential, in braces or parentheses, is its copy.)
+class TAPESTRY_API Sequential : public Layer {
+ public:
+  Sequential() = default;
+  template <OneToOne... M>
+  explicit Sequential(M... modules) {
+    (add(std::move(modules)), ...);
+  }
+  Sequential(const Sequential& other);
+  Sequential(Sequential&&) noexcept = default;
+  Sequential& operator=(const Sequential& other);
+  Sequential& operator=(Sequential&&) noexcept = default;
+
+  /// Puts a module behind the others.
+  template <OneToOne M>
+  Sequential& add(M module) {
+    stages_.push_back(std::make_unique<StageOf<M>>(std::move(module)));
+    return *this;
+  }
+  std::size_t size() const { return stages_.size(); }
+  /// The module at a place: `net.at<tp::nn::Dense>(0).weight`. Throws OutOfRangeError when there is none, and
+  /// InvalidArgumentError when it is of another class.
+  template <std::derived_from<Module> M>
+  M& at(std::size_t place, Where where = Where::here()) {
+    Module& module = module_at(place, where);
+    M* found = dynamic_cast<M*>(&module);
+    if (!found) refuse_type(place, module, where);
+    return *found;
+  }
+
+  Fields fields() override;
+
+ private:
+  /// A module of any class.
+  struct Stage {
+    virtual ~Stage() = default;
+    virtual std::unique_ptr<Stage> copy() const = 0;
+    /// Takes the other one's values, if it is of the same class.
+    virtual bool assign(const Stage& other) = 0;
+    virtual Module& module() = 0;
+    virtual Tensor call(const Tensor& x) const = 0;
+  };
+  template <class M>
+  struct StageOf final : Stage {
+    explicit StageOf(M m) : held(std::move(m)) {}
+    std::unique_ptr<Stage> copy() const override { return std::make_unique<StageOf>(held); }
+    bool assign(const Stage& other) override {
+      const auto* same = dynamic_cast<const StageOf*>(&other);
+      if (same) held = same->held;
+      return same;
+    }
+    Module& module() override { return held; }
+    Tensor call(const Tensor& x) const override { return held(x); }
+    M held;
+  };
+
+  Tensor forward(const Tensor& x) const override;
+  Module& module_at(std::size_t place, Where where);
+  [[noreturn]] static void refuse_type(std::size_t place, const Module& module, Where where);
+
+  std::vector<std::unique_ptr<Stage>> stages_;
+};
+
+}  // namespace tapestry::nn

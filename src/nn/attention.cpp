@@ -1,0 +1,104 @@
+#include "tapestry/nn/attention.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "nn/initial.hpp"
+#include "nn/layer_call.hpp"
+#include "tapestry/nn/init.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry::nn {
+namespace {
+
+Shape projection_shape(std::int64_t features, std::int64_t heads, Where where) {
+  require_positive(features, "MultiHeadAttention", "features", where);
+  require_positive(heads, "MultiHeadAttention", "heads", where);
+  if (features % heads != 0)
+    throw InvalidArgumentError(
+        detail::join("MultiHeadAttention: ", heads, " heads do not divide ", features, " features"), where);
+  return {3 * features, features};
+}
+
+/// [batch, time, features] as [batch, heads, time, features / heads], whatever is known of batch and time.
+Tensor to_heads(const Tensor& x, std::int64_t heads) { return stack(split(x, heads, -1), 1); }
+Tensor from_heads(const Tensor& x) { return concat(unstack(x, 1), -1); }
+
+/// 1, 2, ... along the time axis of [batch, heads, time, features], however many there are: [time].
+Tensor places(const Tensor& x) { return cumsum(reduce_max(ones_like(x), {0, 1, 3})); }
+
+/// [queries, keys]: whether a key's place is not behind the query's.
+Tensor causal_mask(const Tensor& query, const Tensor& key) {
+  return less_equal(expand_dims(places(key), 0), expand_dims(places(query), 1));
+}
+
+void require_sequence(const Tensor& x, std::int64_t features, std::string_view what) {
+  if (x.rank() != 3 || (x.shape()[2] >= 0 && x.shape()[2] != features))
+    throw InvalidArgumentError(
+        detail::join("The ", what, " must be [batch, time, ", features, "], but the shape is ", x.shape()));
+}
+
+}  // namespace
+
+MultiHeadAttention::MultiHeadAttention(std::int64_t features, std::int64_t heads,
+                                       const MultiHeadAttentionOptions& options, Where where)
+    : in_proj_weight(init::xavier_uniform(projection_shape(features, heads, where)), "in_proj_weight"),
+      out_proj(features, features, {.bias = options.bias}, where),
+      heads_(heads),
+      options_(options) {
+  if (!options.bias) return;
+  in_proj_bias.emplace(filled(0, {3 * features}), "in_proj_bias");
+  out_proj.bias.emplace(filled(0, {features}), "bias");
+}
+
+Tensor MultiHeadAttention::operator()(In x, In mask) const { return (*this)(x, x, x, mask); }
+
+Tensor MultiHeadAttention::operator()(In query, In key, In value, In mask) const {
+  const LayerCall call(*this, query.where());
+  return blaming("MultiHeadAttention", query.where(), [&] {
+    const std::vector<Tensor> weights = split(in_proj_weight, 3);
+    const std::vector<Tensor> biases = in_proj_bias ? split(*in_proj_bias, 3) : std::vector<Tensor>(3);
+    const auto projected = [&](const Tensor& x, std::size_t part, std::string_view what) {
+      require_sequence(x, weights[0].shape()[0], what);
+      const Tensor product = matmul(x, weights[part], {.transpose_b = true});
+      return to_heads(biases[part] ? product + biases[part] : product, heads_);
+    };
+    const Tensor q = projected(query, 0, "query"), k = projected(key, 1, "key"), v = projected(value, 2, "value");
+
+    const double scale = 1 / std::sqrt(static_cast<double>(q.shape().back()));
+    Tensor scores = matmul(q * scale, k, {.transpose_b = true});
+    constexpr double never = -std::numeric_limits<double>::infinity();
+    if (options_.causal) scores = where(causal_mask(q, k), scores, never);
+    if (mask.tensor()) scores = where(mask, scores, never);
+    Tensor weighting = softmax(scores);
+    if (training() && options_.dropout > 0) weighting = tapestry::dropout(weighting, options_.dropout);
+    return call.gives(out_proj(from_heads(matmul(weighting, v))));
+  });
+}
+
+TransformerBlock::TransformerBlock(std::int64_t features, std::int64_t heads, std::int64_t hidden,
+                                   const TransformerBlockOptions& options, Where where)
+    : self_attn(features, heads, {.causal = options.causal, .dropout = options.dropout}, where),
+      linear1(features, hidden, {}, where),
+      linear2(hidden, features, {}, where),
+      norm1(features, {.epsilon = options.epsilon}, where),
+      norm2(features, {.epsilon = options.epsilon}, where),
+      dropout(options.dropout, where),
+      options_(options) {}
+
+Tensor TransformerBlock::feed_forward(const Tensor& x) const {
+  const Tensor hidden = linear1(x);
+  return linear2(dropout(options_.activation == FeedForwardActivation::relu ? relu(hidden) : gelu(hidden)));
+}
+
+Tensor TransformerBlock::operator()(In x, In mask) const {
+  const LayerCall call(*this, x.where());
+  if (options_.norm_first) {
+    const Tensor seen = x + dropout(self_attn(norm1(x), mask));
+    return call.gives(seen + dropout(feed_forward(norm2(seen))));
+  }
+  const Tensor seen = norm1(x + dropout(self_attn(x, mask)));
+  return call.gives(norm2(seen + dropout(feed_forward(seen))));
+}
+
+}  // namespace tapestry::nn

@@ -1,0 +1,40 @@
+#include "tapestry/nn/dense.hpp"
+
+#include <cmath>
+
+#include "dispatch/recorder.hpp"
+#include "nn/initial.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry::nn {
+namespace {
+
+/// What PyTorch's Linear starts from, kaiming_uniform with a = sqrt(5): its bias has the same bound.
+double bound_of(std::int64_t in) { return 1 / std::sqrt(static_cast<double>(in)); }
+
+Tensor initial_weight(std::int64_t in, std::int64_t out, Where where) {
+  require_positive(in, "Dense", "in", where);
+  require_positive(out, "Dense", "out", where);
+  return uniform_within(bound_of(in), {out, in});
+}
+
+}  // namespace
+
+Dense::Dense(std::int64_t in, std::int64_t out, const DenseOptions& options, Where where)
+    : weight(initial_weight(in, out, where), "weight") {
+  if (options.bias) bias.emplace(uniform_within(bound_of(in), {out}), "bias");
+}
+
+Tensor Dense::forward(const Tensor& x) const {
+  const Tensor product = matmul(x, weight, {.transpose_b = true});
+  return bias ? product + *bias : product;
+}
+
+Tensor Flatten::forward(const Tensor& x) const {
+  if (x.rank() < 1) throw InvalidArgumentError("Flatten: x must have a batch axis", {}, CallSiteScope::current());
+  const Tensor ordered = options_.channels_first && x.rank() == 4 ? transpose(x, {0, 3, 1, 2}) : x;
+  const std::int64_t width = Shape(std::span(x.shape().begin() + 1, x.shape().end())).size();
+  return reshape(ordered, width < 0 ? Shape{x.shape()[0], -1} : Shape{-1, width});
+}
+
+}  // namespace tapestry::nn

@@ -1,0 +1,22 @@
+#include "tapestry/nn/embedding.hpp"
+
+#include "nn/initial.hpp"
+#include "tapestry/ops/nn.hpp"
+
+namespace tapestry::nn {
+namespace {
+
+Tensor initial_weight(std::int64_t count, std::int64_t features, Where where) {
+  require_positive(count, "Embedding", "count", where);
+  require_positive(features, "Embedding", "features", where);
+  return normal_with(1, {count, features});
+}
+
+}  // namespace
+
+Embedding::Embedding(std::int64_t count, std::int64_t features, Where where)
+    : weight(initial_weight(count, features, where), "weight") {}
+
+Tensor Embedding::forward(const Tensor& ids) const { return embedding_lookup(weight, ids); }
+
+}  // namespace tapestry::nn

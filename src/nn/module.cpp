@@ -1,0 +1,195 @@
+#include "tapestry/nn/module.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <typeinfo>
+
+#include <cxxabi.h>
+
+#include "autodiff/variable_cell.hpp"
+#include "dispatch/recorder.hpp"
+
+namespace tapestry::nn {
+namespace {
+
+using detail::join;
+
+/// To read them: listing the fields takes their addresses and changes nothing.
+std::vector<Field> fields_of(const Module& module) { return const_cast<Module&>(module).fields().list(); }
+
+/// Calls `visit` with the field of each Variable and constant in the fields and their parts, under its full name.
+void for_each_leaf(const std::vector<Field>& fields, const std::function<void(const Field&)>& visit,
+                   const std::string& prefix = {}) {
+  for (const Field& field : fields) {
+    const std::string name = prefix + field.name;
+    if (Module* const* part = std::get_if<Module*>(&field.part)) {
+      for_each_leaf((*part)->fields().list(), visit, name + ".");
+    } else {
+      visit({name, field.part});
+    }
+  }
+}
+
+Variable* variable_in(const Field& field) {
+  Variable* const* found = std::get_if<Variable*>(&field.part);
+  return found ? *found : nullptr;
+}
+
+Tensor value_of(const Field& leaf) {
+  const Variable* variable = variable_in(leaf);
+  return variable ? variable->cell()->load() : *std::get<Tensor*>(leaf.part);
+}
+
+void set_value(const Field& leaf, const Tensor& value) {
+  if (const Variable* variable = variable_in(leaf)) {
+    variable->cell()->store(value);
+  } else {
+    *std::get<Tensor*>(leaf.part) = value;
+  }
+}
+
+std::string text_of(const Tensor& tensor) { return to_string(tensor.dtype()) + to_string(tensor.shape()); }
+
+/// What is wrong with a value for the place of another; empty when it fits.
+std::string misfit(const std::string& name, const Tensor& place, const Tensor& value) {
+  if (!value || value.is_symbolic()) return join("\n  '", name, "' has no value");
+  const bool loses = is_floating(value.dtype()) && !is_floating(place.dtype());
+  if (value.shape() == place.shape() && !loses) return {};
+  return join("\n  '", name, "' is ", text_of(value), " in the state and ", text_of(place), " in the module");
+}
+
+}  // namespace
+
+std::string Fields::next_name(std::string_view& names) {
+  const std::size_t comma = std::min(names.find(','), names.size());
+  std::string_view name = names.substr(0, comma);
+  names.remove_prefix(std::min(comma + 1, names.size()));
+  name.remove_prefix(std::min(name.find_first_not_of(" \t\n\\"), name.size()));
+  return std::string(name.substr(0, name.find_first_of(" \t\n\\")));
+}
+
+void Fields::add_field(const std::string& name, std::variant<Variable*, Tensor*, Module*> part) {
+  list_.push_back({name, part});
+}
+
+std::vector<std::pair<std::string, Variable>> Module::named_parameters() const {
+  std::vector<std::pair<std::string, Variable>> found;
+  for_each_leaf(fields_of(*this), [&](const Field& leaf) {
+    if (const Variable* variable = variable_in(leaf); variable && variable->trainable())
+      found.emplace_back(leaf.name, *variable);
+  });
+  return found;
+}
+
+std::vector<Variable> Module::parameters() const {
+  std::vector<Variable> found;
+  for (const auto& [name, parameter] : named_parameters()) found.push_back(parameter);
+  return found;
+}
+
+std::vector<std::pair<std::string, Tensor>> Module::named_buffers() const {
+  std::vector<std::pair<std::string, Tensor>> found;
+  for_each_leaf(fields_of(*this), [&](const Field& leaf) {
+    const Variable* variable = variable_in(leaf);
+    if (!variable || !variable->trainable()) found.emplace_back(leaf.name, value_of(leaf));
+  });
+  return found;
+}
+
+std::vector<std::pair<std::string, const Module*>> Module::named_modules() const {
+  std::vector<std::pair<std::string, const Module*>> found{{"", this}};
+  for (const Field& field : fields_of(*this)) {
+    Module* const* part = std::get_if<Module*>(&field.part);
+    if (!part) continue;
+    for (const auto& [name, module] : (*part)->named_modules())
+      found.emplace_back(name.empty() ? field.name : field.name + "." + name, module);
+  }
+  return found;
+}
+
+std::int64_t Module::parameter_count() const {
+  std::int64_t count = 0;
+  for (const Variable& parameter : parameters()) count += parameter.shape().size();
+  return count;
+}
+
+StateDict Module::state_dict() const {
+  StateDict state;
+  for_each_leaf(fields_of(*this), [&](const Field& leaf) { state.emplace(leaf.name, value_of(leaf)); });
+  return state;
+}
+
+void Module::load_state_dict(const StateDict& state, Where where) {
+  const ExecuteNow now;
+  const PauseRecording pause;
+  std::string problems;
+  std::vector<std::pair<Field, Tensor>> changes;
+  StateDict unused = state;
+  for_each_leaf(fields().list(), [&](const Field& leaf) {
+    const auto entry = unused.extract(leaf.name);
+    const Tensor place = value_of(leaf);
+    const std::string problem =
+        entry ? misfit(leaf.name, place, entry.mapped()) : join("\n  '", leaf.name, "' is not in the state");
+    if (problem.empty()) {
+      changes.emplace_back(leaf, entry.mapped().cast(place.dtype()).contiguous().to(place.device()));
+    } else {
+      problems += problem;
+    }
+  });
+  for (const auto& [name, value] : unused) problems += join("\n  '", name, "' is not in the module");
+  if (!problems.empty())
+    throw InvalidArgumentError(join("The state does not fit the module ", type_name(*this), ":", problems), where);
+  for (const auto& [leaf, value] : changes) set_value(leaf, value);
+}
+
+void Module::to(Device device) {
+  const ExecuteNow now;
+  const PauseRecording pause;
+  for_each_leaf(fields().list(), [&](const Field& leaf) {
+    if (const Variable* variable = variable_in(leaf)) {
+      variable->cell()->move_to(device);
+    } else {
+      set_value(leaf, value_of(leaf).to(device));
+    }
+  });
+}
+
+void Module::to(DType dtype, Where where) {
+  if (!is_floating(dtype))
+    throw InvalidArgumentError(join("A module's numbers become float32 or float64, not ", to_string(dtype)), where);
+  const ExecuteNow now;
+  const PauseRecording pause;
+  for_each_leaf(fields().list(), [&](const Field& leaf) {
+    const Tensor value = value_of(leaf);
+    if (!is_floating(value.dtype()) || value.dtype() == dtype) return;
+    if (Variable* variable = variable_in(leaf)) {
+      *variable = Variable(value.cast(dtype), {.name = variable->name(), .trainable = variable->trainable()});
+    } else {
+      set_value(leaf, value.cast(dtype));
+    }
+  });
+}
+
+void Module::train(bool on) {
+  training_ = on;
+  const std::vector<Field> parts = fields().list();
+  for (const Field& field : parts)
+    if (Module* const* part = std::get_if<Module*>(&field.part)) (*part)->train(on);
+}
+
+std::string type_name(const Module& module) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> readable(
+      abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, &status), std::free);
+  const std::string name = readable ? readable.get() : typeid(module).name();
+  // What follows the last colon outside of template arguments, without its own.
+  std::size_t begin = name.size();
+  int depth = 0;
+  for (; begin > 0 && (depth > 0 || name[begin - 1] != ':'); --begin)
+    depth += name[begin - 1] == '>' ? 1 : name[begin - 1] == '<' ? -1 : 0;
+  return name.substr(begin, name.find('<', begin) - begin);
+}
+
+}  // namespace tapestry::nn

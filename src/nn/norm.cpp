@@ -1,0 +1,61 @@
+#include "tapestry/nn/norm.hpp"
+
+#include "dispatch/recorder.hpp"
+#include "nn/initial.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry::nn {
+namespace {
+
+Shape shape_of(std::int64_t size, std::string_view layer, std::string_view what, Where where) {
+  require_positive(size, layer, what, where);
+  return {size};
+}
+
+}  // namespace
+
+BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options, Where where)
+    : weight(filled(1, shape_of(channels, "BatchNorm", "channels", where)), "weight"),
+      bias(filled(0, {channels}), "bias"),
+      running_mean(filled(0, {channels}), "running_mean"),
+      running_var(filled(1, {channels}), "running_var"),
+      num_batches_tracked(tensor(std::int64_t{0}), "num_batches_tracked"),
+      options_(options) {}
+
+Tensor BatchNorm::forward(const Tensor& x) const {
+  const std::int64_t channels = weight.shape()[0];
+  if (x.rank() < 2 || (x.shape().back() >= 0 && x.shape().back() != channels))
+    throw InvalidArgumentError(detail::join("BatchNorm: x must be [..., ", channels, "], but its shape is ", x.shape()),
+                               {}, CallSiteScope::current());
+  if (!training()) return batch_norm(x, running_mean, running_var, bias, weight, options_.epsilon);
+
+  if (x.size() == channels)
+    throw InvalidArgumentError(
+        detail::join("BatchNorm: one value per channel is too few to learn from, the shape is ", x.shape()), {},
+        CallSiteScope::current());
+  Ints axes;
+  for (int axis = 0; axis + 1 < x.rank(); ++axis) axes.push_back(axis);
+  const Moments batch = moments(x, axes);
+  learn(x, stop_gradient(batch.mean), stop_gradient(batch.variance));
+  return batch_norm(x, batch.mean, batch.variance, bias, weight, options_.epsilon);
+}
+
+void BatchNorm::learn(const Tensor& x, const Tensor& mean, const Tensor& variance) const {
+  const double old_part = 1 - options_.momentum, new_part = options_.momentum;
+  const Tensor count = size_like(x, mean);
+  // Of one value, in a graph that does not know it, the variance counts as 0.
+  const Tensor unbiased = variance * (count / maximum(count - 1, 1));
+  Variable running[] = {running_mean, running_var}, batches = num_batches_tracked;
+  running[0].assign(old_part * running[0] + new_part * mean);
+  running[1].assign(old_part * running[1] + new_part * unbiased);
+  batches.assign_add(1);
+}
+
+LayerNorm::LayerNorm(std::int64_t features, const LayerNormOptions& options, Where where)
+    : weight(filled(1, shape_of(features, "LayerNorm", "features", where)), "weight"),
+      bias(filled(0, {features}), "bias"),
+      options_(options) {}
+
+Tensor LayerNorm::forward(const Tensor& x) const { return layer_norm(x, weight, bias, options_); }
+
+}  // namespace tapestry::nn

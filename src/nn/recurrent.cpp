@@ -1,0 +1,154 @@
+#include "tapestry/nn/recurrent.hpp"
+
+#include <cmath>
+
+#include "nn/initial.hpp"
+#include "nn/layer_call.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry::nn {
+
+using detail::join;
+
+namespace {
+
+Recurrent::Weights initial_weights(std::int64_t in, std::int64_t hidden, std::int64_t gates, bool bias) {
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden));
+  const std::int64_t rows = gates * hidden;
+  Recurrent::Weights weights{.weight_ih = Parameter(uniform_within(bound, {rows, in}), "weight_ih"),
+                             .weight_hh = Parameter(uniform_within(bound, {rows, hidden}), "weight_hh"),
+                             .bias_ih = {},
+                             .bias_hh = {}};
+  if (bias) {
+    weights.bias_ih.emplace(uniform_within(bound, {rows}), "bias_ih");
+    weights.bias_hh.emplace(uniform_within(bound, {rows}), "bias_hh");
+  }
+  return weights;
+}
+
+Tensor affine(const Tensor& x, const Parameter& weight, const std::optional<Parameter>& bias) {
+  const Tensor product = matmul(x, weight, {.transpose_b = true});
+  return bias ? product + *bias : product;
+}
+
+/// The tensors at one place of each list.
+Tensors column(const std::vector<Tensors>& rows, std::size_t place) {
+  Tensors found;
+  for (const Tensors& row : rows) found.push_back(row[place]);
+  return found;
+}
+
+}  // namespace
+
+Recurrent::Recurrent(std::int64_t in, std::int64_t hidden, std::int64_t gates, const RecurrentOptions& options,
+                     Where where)
+    : in_(in), hidden_(hidden), options_(options) {
+  require_positive(in, "Recurrent", "in", where);
+  require_positive(hidden, "Recurrent", "hidden", where);
+  require_positive(options.layers, "Recurrent", "layers", where);
+  for (std::int64_t i = 0; i < options.layers; ++i)
+    layers.push_back(initial_weights(i == 0 ? in : hidden, hidden, gates, options.bias));
+}
+
+Fields Recurrent::fields() {
+  Fields fields;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::string suffix = "_l" + std::to_string(i);
+    fields.add("weight_ih" + suffix, layers[i].weight_ih);
+    fields.add("weight_hh" + suffix, layers[i].weight_hh);
+    fields.add("bias_ih" + suffix, layers[i].bias_ih);
+    fields.add("bias_hh" + suffix, layers[i].bias_hh);
+  }
+  return fields;
+}
+
+void Recurrent::check(const Tensor& x, const Tensors& initial) const {
+  const std::string order = options_.batch_first ? "[batch, time, " : "[time, batch, ";
+  if (x.rank() != 3 || (x.shape()[2] >= 0 && x.shape()[2] != in_))
+    throw InvalidArgumentError(join("x must be ", order, in_, "], but its shape is ", x.shape()));
+  const std::int64_t batch = x.shape()[options_.batch_first ? 0 : 1], steps = x.shape()[options_.batch_first ? 1 : 0];
+  if (steps < 1) throw InvalidArgumentError(join("The number of time steps must be known and not 0: ", x.shape()));
+  const Shape expected{options_.layers, batch, hidden_};
+  for (const Tensor& state : initial)
+    if (state && !(state.rank() == 3 && state.shape()[0] == expected[0] && state.shape()[2] == expected[2] &&
+                   (state.shape()[1] == batch || state.shape()[1] < 0 || batch < 0)))
+      throw InvalidArgumentError(
+          join("The state must be [layers, batch, hidden] = ", expected, ", but its shape is ", state.shape()));
+}
+
+/// The states after each step.
+std::vector<Tensors> Recurrent::run_layer(const Weights& weights, const Tensor& x, Tensors state,
+                                          const Cell& cell) const {
+  // The part of all steps that does not wait for the step before is one product.
+  const Tensor from_inputs = affine(x, weights.weight_ih, weights.bias_ih);
+  std::vector<Tensors> states;
+  for (const Tensor& from_input : unstack(from_inputs, options_.batch_first ? 1 : 0)) {
+    for (Tensor& part : state)
+      if (!part) part = zeros_like(from_input(all, range(0, hidden_)));
+    state = cell(from_input, affine(state[0], weights.weight_hh, weights.bias_hh), state);
+    states.push_back(state);
+  }
+  return states;
+}
+
+Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Cell& cell) const {
+  const LayerCall call(*this, x.where());
+  return blaming(type_name(*this), x.where(), [&] {
+    check(x, initial);
+    Tensor output = x;
+    std::vector<Tensors> last;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      if (i > 0 && training() && options_.dropout > 0) output = dropout(output, options_.dropout);
+      Tensors state;
+      for (const Tensor& part : initial) state.push_back(part ? part(static_cast<std::int64_t>(i)) : Tensor());
+      const std::vector<Tensors> states = run_layer(layers[i], output, state, cell);
+      output = stack(column(states, 0), options_.batch_first ? 1 : 0);
+      last.push_back(states.back());
+    }
+    Sequence result{call.gives(output), {}};
+    for (std::size_t part = 0; part < initial.size(); ++part) result.state.push_back(stack(column(last, part)));
+    return result;
+  });
+}
+
+RNN::RNN(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, Nonlinearity nonlinearity, Where where)
+    : Recurrent(in, hidden, 1, options, where), nonlinearity_(nonlinearity) {}
+
+RNNResult RNN::operator()(In x, In state) const {
+  const auto cell = [this](const Tensor& from_input, const Tensor& from_hidden, const Tensors&) -> Tensors {
+    const Tensor sum = from_input + from_hidden;
+    return {nonlinearity_ == Nonlinearity::tanh ? tanh(sum) : relu(sum)};
+  };
+  const Sequence result = run(x, {state}, cell);
+  return {result.output, result.state[0]};
+}
+
+GRU::GRU(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, Where where)
+    : Recurrent(in, hidden, 3, options, where) {}
+
+RNNResult GRU::operator()(In x, In state) const {
+  const auto cell = [](const Tensor& from_input, const Tensor& from_hidden, const Tensors& before) -> Tensors {
+    const std::vector<Tensor> i = split(from_input, 3, -1), h = split(from_hidden, 3, -1);
+    const Tensor reset = sigmoid(i[0] + h[0]), update = sigmoid(i[1] + h[1]);
+    const Tensor candidate = tanh(i[2] + reset * h[2]);
+    return {(1 - update) * candidate + update * before[0]};
+  };
+  const Sequence result = run(x, {state}, cell);
+  return {result.output, result.state[0]};
+}
+
+LSTM::LSTM(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, Where where)
+    : Recurrent(in, hidden, 4, options, where) {}
+
+LSTMResult LSTM::operator()(In x, const LSTMState& state) const {
+  const auto cell = [](const Tensor& from_input, const Tensor& from_hidden, const Tensors& before) -> Tensors {
+    const std::vector<Tensor> gates = split(from_input + from_hidden, 4, -1);
+    const Tensor input = sigmoid(gates[0]), forget = sigmoid(gates[1]), output = sigmoid(gates[3]);
+    const Tensor c = forget * before[1] + input * tanh(gates[2]);
+    return {output * tanh(c), c};
+  };
+  const Sequence result = run(x, {state.h, state.c}, cell);
+  return {result.output, {result.state[0], result.state[1]}};
+}
+
+}  // namespace tapestry::nn

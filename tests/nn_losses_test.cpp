@@ -1,0 +1,207 @@
+// Losses against loops in double that are written from their definitions, eagerly and traced, with their reductions and
+// gradients.
+
+#include "expect.hpp"
+#include "tapestry/tapestry.hpp"
+
+using namespace tapestry;
+using namespace tapestry::test;
+using losses::Reduction;
+
+namespace {
+
+using Row = std::vector<double>;
+
+/// A loss of rows: what one example contributes, as the elements that the loss has for it.
+struct Case {
+  std::string name;
+  std::function<Tensor(const Tensor& targets, const Tensor& predictions, Reduction)> loss;
+  std::function<Row(const Row& targets, const Row& predictions)> reference;
+  std::function<Tensor(std::int64_t batch)> targets;  ///< [batch, ...]
+};
+
+constexpr std::int64_t width = 4;
+
+Tensor real_targets(std::int64_t batch) { return random::normal({batch, width}, {.stddev = 2, .dtype = float64}); }
+Tensor probabilities(std::int64_t batch) { return softmax(real_targets(batch)); }
+Tensor bits(std::int64_t batch) { return random::bernoulli({batch, width}, 0.5, {.dtype = float64}); }
+Tensor signs(std::int64_t batch) { return 2.0 * bits(batch) - 1.0; }
+Tensor labels(std::int64_t batch) { return random::randint(0, width, {batch}); }
+
+template <class F>
+auto by_element(F f) {
+  return [f](const Row& t, const Row& p) {
+    Row elements;
+    for (std::size_t i = 0; i < p.size(); ++i) elements.push_back(f(t[i], p[i]));
+    return elements;
+  };
+}
+
+Row log_softmax_of(Row x) {
+  double sum = 0;
+  for (const double each : x) sum += std::exp(each);
+  for (double& each : x) each -= std::log(sum);
+  return x;
+}
+
+/// -sum(target * log_softmax(logits)), with the targets smoothed as the definition says.
+double cross_entropy_of(Row target, const Row& logits, double smoothing) {
+  const Row log_p = log_softmax_of(logits);
+  double sum = 0;
+  for (std::size_t i = 0; i < log_p.size(); ++i) sum -= (target[i] * (1 - smoothing) + smoothing / width) * log_p[i];
+  return sum;
+}
+
+Row one_hot_of(double label) {
+  Row target(width);
+  target[static_cast<std::size_t>(label)] = 1;
+  return target;
+}
+
+std::vector<Case> cases() {
+  using namespace losses;
+  std::vector<Case> list{
+      {"mse", [](const Tensor& t, const Tensor& p, Reduction r) { return mse(t, p, {.reduction = r}); },
+       by_element([](double t, double p) { return (p - t) * (p - t); }), real_targets},
+      {"l1", [](const Tensor& t, const Tensor& p, Reduction r) { return l1(t, p, {.reduction = r}); },
+       by_element([](double t, double p) { return std::abs(p - t); }), real_targets},
+      {"huber",
+       [](const Tensor& t, const Tensor& p, Reduction r) { return huber(t, p, {.delta = 0.7, .reduction = r}); },
+       by_element([](double t, double p) {
+         const double d = std::abs(p - t);
+         return d <= 0.7 ? d * d / 2 : 0.7 * (d - 0.35);
+       }),
+       real_targets},
+      {"binary cross-entropy",
+       [](const Tensor& t, const Tensor& p, Reduction r) {
+         return binary_cross_entropy_with_logits(t, p, {.reduction = r});
+       },
+       by_element([](double t, double z) {
+         const double p = 1 / (1 + std::exp(-z));
+         return -(t * std::log(p) + (1 - t) * std::log(1 - p));
+       }),
+       bits},
+      {"Kullback-Leibler",
+       [](const Tensor& t, const Tensor& p, Reduction r) { return kl_divergence(t, p, {.reduction = r}); },
+       by_element([](double t, double log_p) { return t * (std::log(t) - log_p); }), probabilities},
+      {"hinge", [](const Tensor& t, const Tensor& p, Reduction r) { return hinge(t, p, {.reduction = r}); },
+       by_element([](double t, double p) { return std::max(0.0, 1 - t * p); }), signs},
+      {"negative log-likelihood",
+       [](const Tensor& t, const Tensor& p, Reduction r) { return nll(t, p, {.reduction = r}); },
+       [](const Row& t, const Row& p) { return Row{-p[static_cast<std::size_t>(t[0])]}; }, labels},
+      {"cosine embedding",
+       [](const Tensor& t, const Tensor& p, Reduction r) {
+         const std::vector<Tensor> halves = split(p, 2, -1);
+         return cosine_embedding(t, halves[0], halves[1], {.margin = 0.2, .reduction = r});
+       },
+       [](const Row& t, const Row& p) {
+         const double dot = p[0] * p[2] + p[1] * p[3];
+         const double cosine = dot / std::sqrt((p[0] * p[0] + p[1] * p[1]) * (p[2] * p[2] + p[3] * p[3]));
+         return Row{t[0] > 0 ? 1 - cosine : std::max(0.0, cosine - 0.2)};
+       },
+       [](std::int64_t batch) { return signs(batch)(all, 0); }},
+  };
+  for (const double smoothing : {0.0, 0.1, 1.0}) {
+    const auto loss = [smoothing](const Tensor& t, const Tensor& p, Reduction r) {
+      return cross_entropy(t, p, {.label_smoothing = smoothing, .reduction = r});
+    };
+    const std::string name = "cross-entropy, smoothed by " + std::to_string(smoothing);
+    list.push_back(
+        {name + ", of labels", loss,
+         [smoothing](const Row& t, const Row& p) { return Row{cross_entropy_of(one_hot_of(t[0]), p, smoothing)}; },
+         labels});
+    list.push_back({name + ", of distributions", loss,
+                    [smoothing](const Row& t, const Row& p) { return Row{cross_entropy_of(t, p, smoothing)}; },
+                    probabilities});
+  }
+  return list;
+}
+
+/// The elements of all examples, one after the other.
+Row elements_of(const Case& each, const Tensor& targets, const Tensor& predictions) {
+  Row all_elements;
+  for (std::int64_t i = 0; i < predictions.shape()[0]; ++i) {
+    const Row elements = each.reference(values(targets(i)), values(predictions(i)));
+    all_elements.insert(all_elements.end(), elements.begin(), elements.end());
+  }
+  return all_elements;
+}
+
+double sum_of(const Row& row) {
+  double sum = 0;
+  for (const double each : row) sum += each;
+  return sum;
+}
+
+TEST_CASE("every loss and reduction against loops, eagerly and traced") {
+  random::seed(11);
+  for (const Case& each : cases())
+    for (const std::int64_t batch : {1, 5}) {
+      INFO(each.name, ", batch ", batch);
+      const Tensor targets = each.targets(batch), predictions = real_targets(batch);
+      const Row expected = elements_of(each, targets, predictions);
+      const double sum = sum_of(expected);
+      check_values(each.loss(targets, predictions, Reduction::none), expected, 1e-12);
+      check_values(each.loss(targets, predictions, Reduction::sum), {sum}, 1e-12);
+      check_values(each.loss(targets, predictions, Reduction::mean), {sum / static_cast<double>(expected.size())},
+                   1e-12);
+      check_values(each.loss(targets, predictions, Reduction::batch_mean), {sum / static_cast<double>(batch)}, 1e-12);
+
+      Shape open = targets.shape();
+      open.set(0, -1);
+      for (const Reduction reduction : {Reduction::none, Reduction::sum, Reduction::mean, Reduction::batch_mean}) {
+        const auto with_gradient = [&](const Tensor& t, const Tensor& p) {
+          return value_and_grad([&](const Tensor& at) { return each.loss(t, at, reduction); })(p);
+        };
+        const auto traced = trace(with_gradient, {spec(targets.dtype(), open), spec(predictions.dtype(), {-1, width})});
+        const auto [value, gradient] = with_gradient(targets, predictions);
+        const auto [traced_value, traced_gradient] = traced(targets, predictions);
+        CHECK(same_bits(traced_value, value));
+        CHECK(same_bits(traced_gradient, gradient));
+      }
+    }
+}
+
+TEST_CASE("every loss: its gradient against differences") {
+  random::seed(12);
+  for (const Case& each : cases()) {
+    INFO(each.name);
+    const Tensor targets = each.targets(3), predictions = real_targets(3), direction = real_targets(3);
+    const auto loss = [&](const Tensor& p) { return each.loss(targets, p, Reduction::mean); };
+    const double h = 1e-6, along = reduce_sum(grad(loss)(predictions) * direction).item<double>();
+    const double difference =
+        (loss(predictions + h * direction).item<double>() - loss(predictions - h * direction).item<double>()) / (2 * h);
+    CHECK(agree(along, difference, 1e-7));
+  }
+}
+
+TEST_CASE("losses at their edges") {
+  CHECK(losses::mse(1.0, 3.0).item<double>() == 4);
+  check_values(losses::kl_divergence({0.0, 1.0}, {-1.0, -2.0}, {.reduction = Reduction::none}), {0, 2});
+  check_values(losses::cosine_similarity({{0.0, 0.0}, {3.0, 4.0}}, {{1.0, 0.0}, {3.0, 4.0}}), {0, 1}, 1e-6);
+  const Tensor zero = zeros({1, 2});
+  const Tensor gradient = grad([](const Tensor& a) { return losses::cosine_similarity(a, ones({1, 2})); })(zero);
+  CHECK(reduce_all(is_finite(gradient)).item<bool>());
+  check_values(losses::binary_cross_entropy_with_logits({0.0, 1.0}, {200.0, 200.0}, {.reduction = Reduction::none}),
+               {200, 0});
+}
+
+TEST_CASE("what losses refuse") {
+  using namespace losses;
+  const auto error = caught<InvalidArgumentError>([] { mse(zeros({3}), zeros({3, 1})); });
+  CHECK(error.message() == "Targets and predictions must have the same shape, but have [3] and [3,1]");
+  CHECK(error.op() == "mse");
+  CHECK(place(error) == to_string(Where{__FILE__, __LINE__ - 3}));
+  CHECK_THROWS_AS(cross_entropy({0, 4}, zeros({2, 4})), InvalidArgumentError);
+  CHECK_THROWS_AS(nll({0, 4}, zeros({2, 4})), InvalidArgumentError);
+  CHECK_THROWS_AS(nll({0, -1}, zeros({2, 4})), InvalidArgumentError);
+  CHECK_THROWS_AS(cross_entropy({-1, 0}, zeros({2, 4})), InvalidArgumentError);
+  CHECK_THROWS_AS(cosine_embedding(ones({3}), zeros({2, 4}), zeros({2, 4})), InvalidArgumentError);
+  CHECK(message_of<InvalidArgumentError>([] { huber(0.0, 0.0, {.delta = 0}); }) ==
+        "delta must be positive, but is 0.000000");
+  CHECK(message_of<InvalidArgumentError>([] {
+          cross_entropy({0}, zeros({1, 2}), {.label_smoothing = 1.5});
+        }) == "label_smoothing must be in [0, 1], but is 1.500000");
+}
+
+}  // namespace

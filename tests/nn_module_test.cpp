@@ -1,0 +1,314 @@
+// Modules: names, states, copies, modes and places, for modules that a user might write.
+
+#include "expect.hpp"
+#include "tapestry/tapestry.hpp"
+#include "toy_backend.hpp"
+
+using namespace tapestry;
+using namespace tapestry::test;
+
+namespace {
+
+struct Affine : nn::Module {
+  nn::Parameter weight, bias;
+  TAPESTRY_FIELDS(weight, bias)
+
+  Affine(std::int64_t in, std::int64_t out) : weight(full({out, in}, 0.5)), bias(zeros({out})) {}
+  Tensor operator()(const Tensor& x) const { return matmul(x, weight, {.transpose_b = true}) + bias; }
+};
+
+/// Every kind of part.
+struct Net : nn::Module {
+  Affine first{2, 3};
+  std::vector<Affine> layers{Affine(3, 3), Affine(3, 1)};
+  std::optional<nn::Parameter> scale, absent;
+  std::array<nn::Parameter, 2> pair{nn::Parameter(1.0), nn::Parameter(2.0)};
+  nn::Buffer count{tensor(std::int64_t{0})};
+  Tensor offset = tensor({1.0, 2.0}), nothing;
+  // clang-format off
+  TAPESTRY_FIELDS(first , layers,
+                  scale, absent, pair,
+                  count,offset, nothing)
+  // clang-format on
+
+  Net() : scale(nn::Parameter(tensor({3.0}))) {}
+  Tensor operator()(const Tensor& x) const {
+    Tensor y = first(x + offset);
+    for (const Affine& layer : layers) y = layer(y);
+    return y * *scale;
+  }
+};
+
+const std::vector<std::string> parameter_names = {"first.weight",  "first.bias",      "layers.0.weight",
+                                                  "layers.0.bias", "layers.1.weight", "layers.1.bias",
+                                                  "scale",         "pair.0",          "pair.1"};
+
+template <class Named>
+std::vector<std::string> names_of(const Named& named) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : named) names.push_back(name);
+  return names;
+}
+
+/// Whether two states have the same names and bits.
+bool same_state(const StateDict& a, const StateDict& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const auto& x, const auto& y) { return x.first == y.first && same_bits(x.second, y.second); });
+}
+
+TEST_CASE("the names of a module's parts") {
+  const Net net;
+  CHECK(names_of(net.named_parameters()) == parameter_names);
+  CHECK(names_of(net.named_buffers()) == std::vector<std::string>{"count", "offset"});
+  CHECK(names_of(net.named_modules()) == std::vector<std::string>{"", "first", "layers.0", "layers.1"});
+  CHECK(net.parameters().size() == parameter_names.size());
+  CHECK(net.parameters()[1].is(net.first.bias));
+  CHECK(net.parameters()[6].is(*net.scale));
+  CHECK(net.parameter_count() == 6 + 3 + 9 + 3 + 3 + 1 + 1 + 1 + 1);
+  std::vector<std::string> all = parameter_names;
+  all.insert(all.end(), {"count", "offset"});
+  std::sort(all.begin(), all.end());
+  CHECK(names_of(net.state_dict()) == all);
+}
+
+template <class T>
+struct Holder : nn::Module {
+  T part{2, 3};
+  TAPESTRY_FIELDS(part)
+};
+
+template <class T>
+std::string name_of_a_local_class() {
+  struct Local : nn::Module {};
+  return nn::type_name(Local());
+}
+
+TEST_CASE("the names of classes") {
+  CHECK(nn::type_name(Net()) == "Net");
+  CHECK(nn::type_name(nn::Dense(1, 1)) == "Dense");
+  CHECK(nn::type_name(Holder<nn::Dense>()) == "Holder");
+  CHECK(name_of_a_local_class<nn::Dense>() == "Local");
+  CHECK(name_of_a_local_class<Holder<Holder<Affine>>>() == "Local");
+}
+
+TEST_CASE("a module of 40 parts") {
+  struct Wide : nn::Module {
+    nn::Parameter p00{0}, p01{1}, p02{2}, p03{3}, p04{4}, p05{5}, p06{6}, p07{7}, p08{8}, p09{9};
+    nn::Parameter p10{0}, p11{1}, p12{2}, p13{3}, p14{4}, p15{5}, p16{6}, p17{7}, p18{8}, p19{9};
+    nn::Parameter p20{0}, p21{1}, p22{2}, p23{3}, p24{4}, p25{5}, p26{6}, p27{7}, p28{8}, p29{9};
+    nn::Parameter p30{0}, p31{1}, p32{2}, p33{3}, p34{4}, p35{5}, p36{6}, p37{7}, p38{8}, p39{9};
+    TAPESTRY_FIELDS(p00, p01, p02, p03, p04, p05, p06, p07, p08, p09, p10, p11, p12, p13, p14, p15, p16, p17, p18, p19,
+                    p20, p21, p22, p23, p24, p25, p26, p27, p28, p29, p30, p31, p32, p33, p34, p35, p36, p37, p38, p39)
+  };
+  const Wide wide;
+  const auto named = wide.named_parameters();
+  REQUIRE(named.size() == 40);
+  for (std::size_t i = 0; i < 40; ++i) {
+    CHECK(named[i].first == "p" + std::to_string(i / 10) + std::to_string(i % 10));
+    CHECK(named[i].second.value().item<int>() == static_cast<int>(i % 10));
+  }
+}
+
+TEST_CASE("a copy of a module has Variables of its own") {
+  Net net;
+  const StateDict before = net.state_dict();
+  const auto trained_differently = [&](const Net& copy) {
+    const auto ours = net.named_parameters(), theirs = copy.named_parameters();
+    REQUIRE(ours.size() == theirs.size());
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      CHECK(ours[i].first == theirs[i].first);
+      CHECK_FALSE(ours[i].second.is(theirs[i].second));
+    }
+    CHECK(same_state(copy.state_dict(), before));
+    const Tensor y = copy(ones({1, 2}));
+    train::GradientDescentOptimizer optimizer(0.1);
+    optimizer.minimize([&] { return reduce_sum(net(ones({1, 2}))); }, net.parameters());
+    CHECK(same_state(copy.state_dict(), before));
+    CHECK_FALSE(same_state(net.state_dict(), before));
+    CHECK(same_bits(copy(ones({1, 2})), y));
+  };
+
+  SUBCASE("made by the copy constructor") { trained_differently(Net(net)); }
+  SUBCASE("in a container that grows") {
+    std::vector<Net> copies{net};
+    const Variable kept = copies[0].first.weight;
+    copies.resize(10, net);
+    CHECK(copies[0].first.weight.is(kept));
+    trained_differently(copies[9]);
+  }
+  SUBCASE("by assignment") {
+    Net other;
+    other = net;
+    trained_differently(other);
+  }
+  SUBCASE("of a copy") { trained_differently(Net(Net(net))); }
+}
+
+TEST_CASE("a copy made while a tape records and a graph is open") {
+  Net net;
+  GradientTape tape;
+  const Net copy = net;
+  CHECK(tape.watched_variables().empty());
+  const auto traced = trace(
+      [&](const Tensor& x) {
+        const Net inside = net;
+        return inside(x);
+      },
+      {spec(float32, {-1, 2})});
+  check_same(traced(ones({4, 2})), copy(ones({4, 2})));
+}
+
+TEST_CASE("assigning a module keeps its Variables") {
+  Net net, best;
+  const Variable weight = net.first.weight;
+  const auto traced = trace([&](const Tensor& x) { return net(x); }, {spec(float32, {-1, 2})});
+  best.first.weight.assign(full({3, 2}, 7.0));
+  net = best;
+  CHECK(weight.is(net.first.weight));
+  CHECK(same_state(net.state_dict(), best.state_dict()));
+  CHECK(same_bits(traced(ones({1, 2})), best(ones({1, 2}))));
+  best.first.weight.assign_add(ones({3, 2}));
+  check_values(net.first.weight, std::vector<double>(6, 7.0));
+
+  net = *std::addressof(net);
+  check_values(net.first.weight, std::vector<double>(6, 7.0));
+
+  Affine small(1, 1);
+  const Variable old = small.weight;
+  small = Affine(2, 1);
+  CHECK(small.weight.shape() == Shape{1, 2});
+  const Affine large(3, 1);
+  small = large;
+  CHECK(small.weight.shape() == Shape{1, 3});
+  CHECK(old.shape() == Shape{1, 1});
+}
+
+TEST_CASE("moving a module hands its Variables over") {
+  Net net;
+  const std::vector<Variable> before = net.parameters();
+  const Net moved = std::move(net);
+  for (std::size_t i = 0; i < before.size(); ++i) CHECK(moved.parameters()[i].is(before[i]));
+  net = moved;  // a module that has been moved from can be assigned to
+  CHECK(same_state(net.state_dict(), moved.state_dict()));
+}
+
+TEST_CASE("a state does not change with the module, and can be loaded") {
+  Net net;
+  const StateDict state = net.state_dict();
+  for (Variable& parameter : net.parameters()) parameter.assign_add(ones(parameter.shape()));
+  net.count.assign(5);
+  net.offset = tensor({7.0, 8.0});
+  const StateDict later = net.state_dict();
+  CHECK_FALSE(same_state(later, state));
+  const Variable weight = net.first.weight;
+  net.load_state_dict(state);
+  CHECK(same_state(net.state_dict(), state));
+  CHECK(weight.is(net.first.weight));
+  Net other;
+  other.load_state_dict(later);
+  CHECK(same_state(other.state_dict(), later));
+}
+
+TEST_CASE("loading converts numbers, but floats never to whole ones") {
+  Net net;
+  StateDict state = net.state_dict();
+  state["first.bias"] = tensor<double>({1.0, 2.0, 3.0});
+  state["scale"] = tensor({4});
+  state["layers.0.weight"] = transpose(state["layers.0.weight"] + tensor({0.0, 1.0, 2.0}));
+  net.load_state_dict(state);
+  CHECK(net.first.bias.dtype() == float32);
+  check_values(net.first.bias, {1, 2, 3});
+  check_values(*net.scale, {4});
+  CHECK(net.layers[0].weight.value().is_contiguous());
+  check_values(net.layers[0].weight, {0.5, 0.5, 0.5, 1.5, 1.5, 1.5, 2.5, 2.5, 2.5});
+  state["count"] = tensor(1.0);
+  CHECK(message_of<InvalidArgumentError>([&] { net.load_state_dict(state); }) ==
+        "The state does not fit the module Net:\n"
+        "  'count' is float32[] in the state and int64[] in the module");
+}
+
+TEST_CASE("a state that does not fit is refused as a whole") {
+  Net net;
+  const StateDict before = net.state_dict();
+  StateDict state = before;
+  for (auto& [name, value] : state) value = value + 1;
+  state.erase("first.bias");
+  state.erase("scale");
+  state["first.weight"] = zeros({2, 3});
+  state["layers.0.bias"] = Tensor();
+  state["layers.2.weight"] = zeros({1});
+  const auto error = caught<InvalidArgumentError>([&] { net.load_state_dict(state); });
+  CHECK(place(error) == line_before(Where{__FILE__, __LINE__}));
+  CHECK(error.message() ==
+        "The state does not fit the module Net:\n"
+        "  'first.weight' is float32[2,3] in the state and float32[3,2] in the module\n"
+        "  'first.bias' is not in the state\n"
+        "  'layers.0.bias' has no value\n"
+        "  'scale' is not in the state\n"
+        "  'layers.2.weight' is not in the module");
+  CHECK(same_state(net.state_dict(), before));
+}
+
+TEST_CASE("modes reach all parts, and copies keep them") {
+  Net net;
+  CHECK(net.training());
+  net.layers[1].eval();
+  CHECK(net.training());
+  CHECK_FALSE(net.layers[1].training());
+  net.eval();
+  for (const auto& [name, module] : net.named_modules()) CHECK_FALSE(module->training());
+  const Net copy = net;
+  CHECK_FALSE(copy.first.training());
+  net.train();
+  for (const auto& [name, module] : net.named_modules()) CHECK(module->training());
+  CHECK_FALSE(copy.first.training());
+}
+
+TEST_CASE("moving to another device and back") {
+  const Device toy = toy_device();
+  Net net;
+  const StateDict before = net.state_dict();
+  const Variable weight = net.first.weight;
+  net.to(toy);
+  for (const auto& [name, value] : net.state_dict()) CHECK(value.device() == toy);
+  CHECK(weight.is(net.first.weight));
+  CHECK(weight.device() == toy);
+  const Tensor y = net(ones({1, 2}).to(toy));
+  CHECK(y.device() == toy);
+  net.load_state_dict(before);  // from another device
+  for (const auto& [name, value] : net.state_dict()) CHECK(value.device() == toy);
+  net.to(cpu());
+  CHECK(same_state(net.state_dict(), before));
+}
+
+TEST_CASE("another element type") {
+  Net net;
+  net.to(float64);
+  for (const auto& [name, value] : net.state_dict()) CHECK(value.dtype() == (name == "count" ? int64 : float64));
+  CHECK(net(ones({1, 2}, {.dtype = float64})).dtype() == float64);
+  CHECK(net.parameters().size() == parameter_names.size());
+  CHECK(message_of<InvalidArgumentError>([&] { net.to(int32); }) ==
+        "A module's numbers become float32 or float64, not int32");
+}
+
+TEST_CASE("a module that is traced with its gradients and its step") {
+  Net eager, traced_net;
+  train::GradientDescentOptimizer optimizer(0.01), traced_optimizer(0.01);
+  const auto step = [](Net& net, train::Optimizer& by, const Tensor& x) {
+    GradientTape tape;
+    const Tensor loss = reduce_mean(square(net(x)));
+    const std::vector<Variable> parameters = net.parameters();
+    const std::vector<Tensor> gradients = tape.gradient(loss, parameters, {.unconnected = Unconnected::zero});
+    by.apply_gradients(gradients, parameters);
+    return loss;
+  };
+  const auto traced =
+      trace([&](const Tensor& x) { return step(traced_net, traced_optimizer, x); }, {spec(float32, {-1, 2})});
+  for (int i = 1; i < 5; ++i) {
+    const Tensor x = full({i, 2}, 0.1 * i);
+    CHECK(same_bits(traced(x), step(eager, optimizer, x)));
+  }
+  CHECK(same_state(traced_net.state_dict(), eager.state_dict()));
+}
+
+}  // namespace
