@@ -186,6 +186,18 @@ TEST_CASE("losses at their edges") {
                {200, 0});
 }
 
+TEST_CASE("losses of placeholders that know nothing yet") {
+  const Graph graph;
+  const Graph::Scope scope(graph);
+  const Tensor targets = placeholder(), predictions = placeholder();
+  const Tensor loss = losses::mse(targets, predictions);
+  Session session(graph);
+  CHECK(session.run(loss, {{targets, {1.0, 2.0}}, {predictions, {2.0, 5.0}}}).item<double>() == 5);
+  CHECK(message_of<InvalidArgumentError>([&] {
+          losses::mse(targets, predictions, {.reduction = Reduction::batch_mean});
+        }) == "Reduction::batch_mean needs a known number of axes");
+}
+
 TEST_CASE("what losses refuse") {
   using namespace losses;
   const auto error = caught<InvalidArgumentError>([] { mse(zeros({3}), zeros({3, 1})); });

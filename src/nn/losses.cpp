@@ -12,6 +12,7 @@ using detail::join;
 
 void require_same_shape(const Tensor& targets, const Tensor& predictions) {
   const Shape &a = targets.shape(), &b = predictions.shape();
+  if (!a.has_rank() || !b.has_rank()) return;
   const bool same = a.rank() == b.rank() &&
                     std::equal(a.begin(), a.end(), b.begin(), [](auto x, auto y) { return x == y || x < 0 || y < 0; });
   if (!same)
@@ -22,6 +23,7 @@ Tensor reduced(const Tensor& elements, Reduction reduction) {
   if (reduction == Reduction::none) return elements;
   if (reduction == Reduction::mean) return reduce_mean(elements);
   if (reduction == Reduction::sum || elements.rank() == 0) return reduce_sum(elements);
+  if (!elements.shape().has_rank()) throw InvalidArgumentError("Reduction::batch_mean needs a known number of axes");
   Ints within_example;
   for (int axis = 1; axis < elements.rank(); ++axis) within_example.push_back(axis);
   return reduce_mean(reduce_sum(elements, within_example));
