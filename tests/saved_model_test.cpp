@@ -113,7 +113,7 @@ TEST_CASE("what is no signature") {
   const TemporaryFolder folder;
   const Model model;
   const std::string place = (folder / "model").string();
-  const auto refuse = [&](const std::string& text, const saved_model::Signature& signature) {
+  const auto refuse = [&](const std::string& text, const Signature& signature) {
     const auto error = caught<InvalidArgumentError>([&] { saved_model::save(place, signature); });
     CHECK(error.message() == text);
     CHECK_FALSE(std::filesystem::exists(place));

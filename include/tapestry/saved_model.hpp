@@ -1,17 +1,10 @@
 #pragma once
 
-#include <map>
 #include <string>
 
-#include "tapestry/tensor.hpp"
+#include "tapestry/signature.hpp"
 
 namespace tapestry::saved_model {
-
-/// What a model takes and gives, under the names that its users know: tensors of one graph.
-struct Signature {
-  std::map<std::string, Tensor> inputs = {};
-  std::map<std::string, Tensor> outputs = {};
-};
 
 /// Writes the part of the graph that the outputs need as `folder`/saved_model.pb, TensorFlow's SavedModel, with the
 /// values that Variables have now as constants, under the tag "serve" and the signature "serving_default". TensorFlow

@@ -15,6 +15,7 @@
 #include "tapestry/saved_model.hpp"
 #include "tapestry/session.hpp"
 #include "tapestry/shape.hpp"
+#include "tapestry/signature.hpp"
 #include "tapestry/summary.hpp"
 #include "tapestry/tape.hpp"
 #include "tapestry/tensor.hpp"

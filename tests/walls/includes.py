@@ -42,6 +42,7 @@ FILES = {
     'include/tapestry/data': 'toolkit',
     'include/tapestry/checkpoint.hpp': 'toolkit',
     'include/tapestry/saved_model.hpp': 'toolkit',
+    'include/tapestry/signature.hpp': 'toolkit',
     'include/tapestry/summary.hpp': 'toolkit',
     'include/tapestry/png.hpp': 'toolkit',
     'src/train/': 'toolkit',
