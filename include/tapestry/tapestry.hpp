@@ -7,6 +7,7 @@
 #include "tapestry/error.hpp"
 #include "tapestry/graph.hpp"
 #include "tapestry/numpy_legacy.hpp"
+#include "tapestry/onnx.hpp"
 #include "tapestry/op.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/plan.hpp"

@@ -41,6 +41,7 @@ FILES = {
     'include/tapestry/nn': 'toolkit',
     'include/tapestry/data': 'toolkit',
     'include/tapestry/checkpoint.hpp': 'toolkit',
+    'include/tapestry/onnx.hpp': 'toolkit',
     'include/tapestry/saved_model.hpp': 'toolkit',
     'include/tapestry/signature.hpp': 'toolkit',
     'include/tapestry/summary.hpp': 'toolkit',
