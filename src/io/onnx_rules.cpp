@@ -10,12 +10,11 @@ namespace tapestry::io {
 namespace {
 
 using detail::Node;
-using Numbers = std::vector<std::int64_t>;
 
 // ---- What a formula says ----------------------------------------------------------------------------------------------
 
 /// A line for each op: its name; the types of its first input (or of its output, if it has none): "any", "number"
-/// (int32, int64 and floats), "whole", "real", or "single" (float32); with "?x" the attribute that must be there, and
+/// (int32, int64 and floats), "whole", "real", or "single" (float32); with "+x" the attribute that must be there, and
 /// not false; and the formula. The first line that fits is the rule.
 ///
 /// A formula names ONNX's ops; "F[x=1](a, b)" is one with an attribute and inputs. a, b, c, d and e are the inputs of
@@ -59,7 +58,7 @@ Softplus real Softplus(a)
 Elu real Elu(a)
 LeakyRelu single LeakyRelu[alpha=@alpha](a)
 LeakyRelu real Where(Greater(a, 0), a, Mul(a, @alpha))
-Gelu real ?approximate t = Tanh(Mul(0.7978845608028654, Add(a, Mul(0.044715, Mul(a, Mul(a, a))))));
+Gelu real +approximate t = Tanh(Mul(0.7978845608028654, Add(a, Mul(0.044715, Mul(a, Mul(a, a))))));
   Mul(Mul(a, 0.5), Add(t, 1))
 Gelu real Mul(Mul(a, 0.5), Add(Erf(Mul(a, 0.7071067811865476)), 1))
 Silu real Mul(a, Sigmoid(a))
@@ -144,25 +143,84 @@ BroadcastLike any Expand(a, Shape(b))
 ReshapeLike any Reshape[allowzero=1](a, Shape(b))
 Reshape any Reshape[allowzero=1](a, @shape)
 Transpose any Transpose[perm=@perm](a)
-Squeeze any ?axis Squeeze(a, @axis)
+BroadcastTo any Expand(a, @sizes)
+SumLike number t = Shape(b);
+  n = Squeeze(NonZero(Sub(Shape(a), Concat[axis=0](@added, t))), {0});
+  Reshape[allowzero=1](ReduceSum[noop_with_empty_axes=1](a, n), t)
+Squeeze any +axis Squeeze(a, @axis)
 Squeeze any Squeeze(a)
 ExpandDims any Unsqueeze(a, @axis)
 ConcatV2 any Concat[axis=@axis](*)
+ReverseV2 any Slice(a, @back, @first, @axis, @back)
+Slice any Slice(a, @starts, @ends, @axes, @steps)
+StridedSlice any ?Unsqueeze(?Squeeze(?Slice(a, @starts, @ends, @axes, @steps), @dropped), @new)
+TensorStridedSliceUpdate any n = Reshape[allowzero=1](Range(0:int, Size(a), 1:int), Shape(a));
+  p = ?Unsqueeze(?Squeeze(?Slice(n, @starts, @ends, @axes, @steps), @dropped), @new);
+  w = ScatterElements(Reshape(a, {-1}), Reshape(p, {-1}), Reshape(Expand(b, Shape(p)), {-1}));
+  Reshape[allowzero=1](w, Shape(a))
+StridedSliceGrad any n = Reshape[allowzero=1](Range(0:int, Size(b), 1:int), Shape(b));
+  p = ?Unsqueeze(?Squeeze(?Slice(n, @starts, @ends, @axes, @steps), @dropped), @new);
+  w = ScatterElements(Expand(0, Reshape(Size(b), {1})), Reshape(p, {-1}), Reshape(a, {-1}));
+  Reshape[allowzero=1](w, Shape(b))
 Tile any Tile(a, @multiples)
+Repeat any Reshape[allowzero=1](Tile(Unsqueeze(a, @behind), @times), Mul(Shape(a), @multiples))
+TileGrad number s = Concat[axis=1](Unsqueeze(@front, {-1}), Unsqueeze(Shape(b), {-1}), Unsqueeze(@times, {-1}));
+  ReduceSum[keepdims=0,noop_with_empty_axes=1](Reshape[allowzero=1](a, Reshape(s, {-1})), @axes)
+PadV2 any Pad(a, @pads, @constant_values)
+PadGrad any Slice(a, @before, Add(@before, Shape(b)))
 
 GatherV2 any Gather[axis=@axis](a, b)
 GatherNd any GatherND(a, Cast[to=7](b))
 TakeAlongAxis any GatherElements[axis=@axis](a, b)
+UnsortedSegmentSum any z = Expand(0:b, Gather(Shape(c), @front));
+  u = ?Transpose[perm=@updates](b);
+  ?Transpose[perm=@back](ScatterND[reduction=add](z, Unsqueeze(Cast[to=7](a), {-1}), u))
 ScatterNd any ScatterND[reduction=add](Expand(0:b, Shape(c)), Cast[to=7](a), b)
 PutAlongAxis any ScatterElements[axis=@axis,reduction=add](Expand(0:b, Shape(c)), a, b)
-TopKV2 number ?k v, i = TopK[largest=@largest](a, Reshape(@k, {1})); v | Cast[to=6](i)
+TopKV2 number +k v, i = TopK[largest=@largest](a, Reshape(@k, {1})); v | Cast[to=6](i)
 TopKV2 number v, i = TopK[largest=@largest](a, Shape[start=-1](a)); v | Cast[to=6](i)
 
-RandomStandardNormal real ?shape RandomNormal[dtype=@T,mean=@mean,scale=@stddev,shape=@shape]()
+MatMul number MatMul(?Transpose[perm=@swap_a](a), ?Transpose[perm=@swap_b](b))
+BatchMatMulV2 number MatMul(?Transpose[perm=@swap_a](a), ?Transpose[perm=@swap_b](b))
+MatrixBandPart any ?Trilu[upper=1](?Trilu[upper=0](a, @above), @below)
+MatrixDiagPart any i = Unsqueeze(Range(0:int, ReduceMin[keepdims=0](Shape[start=-2](a)), 1:int), {-1});
+  Transpose[perm=@behind](GatherND(Transpose[perm=@front](a), Concat[axis=1](i, i)))
+MatrixSetDiag any i = Unsqueeze(Range(0:int, ReduceMin[keepdims=0](Shape[start=-2](a)), 1:int), {-1});
+  Transpose[perm=@back](ScatterND(Transpose[perm=@front](a), Concat[axis=1](i, i), Transpose[perm=@before](b)))
+
+Conv2D real Transpose[perm={0,2,3,1}](Conv[strides=@steps,dilations=@spread,pads=@pads,auto_pad=@auto,group=@groups/1](
+  Transpose[perm={0,3,1,2}](a), Transpose[perm={3,2,0,1}](b)))
+Conv2DBackpropInput real +rest Transpose[perm={0,2,3,1}](
+  ConvTranspose[strides=@steps,dilations=@spread,pads=@pads,output_padding=@rest,group=@groups/1](
+  Transpose[perm={0,3,1,2}](c), Transpose[perm={3,2,0,1}](b)))
+Conv2DBackpropFilter real +whole w = Conv[strides=@spread,dilations=@steps,pads=@pads](
+  Transpose[perm={3,0,1,2}](a), Transpose[perm={3,0,1,2}](c));
+  Transpose[perm={2,3,0,1}](Slice(w, {0,0}, @window, {2,3}))
+MaxPool real Transpose[perm={0,2,3,1}](
+  MaxPool[kernel_shape=@window,strides=@steps,pads=@pads,auto_pad=@auto](Transpose[perm={0,3,1,2}](a)))
+AvgPool real Transpose[perm={0,2,3,1}](
+  AveragePool[kernel_shape=@window,strides=@steps,pads=@pads,auto_pad=@auto](Transpose[perm={0,3,1,2}](a)))
+AvgPoolGrad real +rest m = Expand(1, Shape(Transpose[perm={0,3,1,2}](a)));
+  r = AveragePool[kernel_shape=@window,strides=@steps,pads=@pads,count_include_pad=1](m);
+  q = Div(Transpose[perm={0,3,1,2}](b), Mul(r, @count));
+  u = ConvTranspose[strides=@steps,pads=@pads,output_padding=@rest](
+    Reshape(q, Concat[axis=0]({-1,1}, Shape[start=2](q))), Expand(1, @kernel));
+  Transpose[perm={0,2,3,1}](Reshape[allowzero=1](u, Shape(m)))
+MaxPoolGrad real t = Transpose[perm={0,3,1,2}](a);
+  y, i = MaxPool[kernel_shape=@window,strides=@steps,pads=@pads,auto_pad=@auto](t);
+  u = Reshape(Transpose[perm={0,3,1,2}](c), {-1});
+  s = ScatterElements[reduction=add](Expand(0, Reshape(Size(a), {1})), Reshape(i, {-1}), u);
+  Transpose[perm={0,2,3,1}](Reshape[allowzero=1](s, Shape(t)))
+MaxPoolGradGrad real
+  y, i = MaxPool[kernel_shape=@window,strides=@steps,pads=@pads,auto_pad=@auto](Transpose[perm={0,3,1,2}](a));
+  u = GatherElements(Reshape(Transpose[perm={0,3,1,2}](c), {-1}), Reshape(i, {-1}));
+  Transpose[perm={0,2,3,1}](Reshape[allowzero=1](u, Shape(i)))
+
+RandomStandardNormal real +shape RandomNormal[dtype=@T,mean=@mean,scale=@stddev,shape=@shape]()
 RandomStandardNormal real RandomNormalLike[dtype=@T,mean=@mean,scale=@stddev](a)
-RandomUniform real ?shape RandomUniform[dtype=@T,low=@minval,high=@maxval,shape=@shape]()
+RandomUniform real +shape RandomUniform[dtype=@T,low=@minval,high=@maxval,shape=@shape]()
 RandomUniform real RandomUniformLike[dtype=@T,low=@minval,high=@maxval](a)
-RandomBernoulli real ?shape Cast[to=@T](Less(RandomUniform[dtype=@T,shape=@shape](), @probability))
+RandomBernoulli real +shape Cast[to=@T](Less(RandomUniform[dtype=@T,shape=@shape](), @probability))
 RandomBernoulli real Cast[to=@T](Less(RandomUniformLike[dtype=@T](a), @probability))
 )";
 
@@ -174,20 +232,21 @@ bool fits(std::string_view types, DType dtype) {
   return types == "whole" ? wide : is_floating(dtype);
 }
 
-bool has_flag(const Node& node, std::string_view name) {
-  const AttrValue* value = node.attrs().find(name);
+bool has_flag(const OnnxWriter& w, std::string_view name) {
+  const AttrValue* value = w.find(name);
   return value && (!std::holds_alternative<bool>(*value) || std::get<bool>(*value));
 }
 
 /// Takes the first word of a text.
 std::string_view take_word(std::string_view& text) {
-  const std::string_view word = text.substr(0, text.find(' '));
+  const std::string_view word = text.substr(0, text.find_first_of(" \n"));
   text.remove_prefix(std::min(word.size() + 1, text.size()));
   return word;
 }
 
 /// The formula for a node; nothing where there is none. `known` tells whether there is one for other types.
-std::optional<std::string_view> formula_of(const Node& node, bool& known) {
+std::optional<std::string_view> formula_of(const OnnxWriter& w, bool& known) {
+  const Node& node = w.node();
   const DType dtype = node.inputs().empty() ? node.output().dtype() : node.input(0).dtype();
   const std::string start = detail::join('\n', node.type(), ' ');
   for (std::size_t at = 0; (at = formulas.find(start, at)) != std::string_view::npos; ++at) {
@@ -198,85 +257,226 @@ std::optional<std::string_view> formula_of(const Node& node, bool& known) {
     while (end + 1 < line.size() && line[end + 1] == ' ') end = line.find('\n', end + 1);
     line = line.substr(0, end);
     if (!fits(take_word(line), dtype)) continue;
-    if (line.starts_with('?') && !has_flag(node, take_word(line).substr(1))) continue;
+    if (line.starts_with('+') && !has_flag(w, take_word(line).substr(1))) continue;
     return line;
   }
   return {};
 }
 
-// ---- What depends on ranks and sizes ----------------------------------------------------------------------------------
+// ---- Attributes for formulas, which depend on ranks and sizes -----------------------------------------------------------
 
 constexpr std::int64_t furthest = std::numeric_limits<std::int64_t>::max();
 
-Numbers ints_of(const OnnxWriter& w, std::string_view attr) {
-  const Ints& list = w.node().attr<Ints>(attr);
-  return {list.begin(), list.end()};
-}
 int axis_of(const OnnxWriter& w, std::size_t input = 0) {
   return normalize_axis(w.node().attr<std::int64_t>("axis"), w.shape(input).rank());
 }
 
-void write_product(OnnxWriter& w) {
-  std::array<std::string, 2> operands;
-  constexpr std::array<std::array<std::string_view, 2>, 2> flags{{{"transpose_a", "adj_x"}, {"transpose_b", "adj_y"}}};
+/// first, first + 1, ... before last
+Ints range(std::int64_t first, std::int64_t last) {
+  Ints list;
+  for (; first < last; ++first) list.push_back(first);
+  return list;
+}
+Ints joined(Ints a, const Ints& b) {
+  a.append(b.begin(), b.end());
+  return a;
+}
+
+void compute_product(OnnxWriter& w) {
+  constexpr std::string_view flags[2][2] = {{"transpose_a", "adj_x"}, {"transpose_b", "adj_y"}};
   for (std::size_t i = 0; i < 2; ++i) {
-    operands[i] = w.in(i);
-    if (!has_flag(w.node(), flags[i][0]) && !has_flag(w.node(), flags[i][1])) continue;
-    Numbers perm;
-    for (int axis = 0; axis < w.shape(i).rank(); ++axis) perm.push_back(axis);
+    if (!has_flag(w, flags[i][0]) && !has_flag(w, flags[i][1])) continue;
+    Ints perm = range(0, w.shape(i).rank());
     std::swap(perm.back(), perm[perm.size() - 2]);
-    operands[i] = w.op("Transpose", {operands[i]}, {{"perm", perm}});
+    w.set(i == 0 ? "swap_a" : "swap_b", perm);
   }
-  w.finish({w.op("MatMul", {operands[0], operands[1]})});
 }
 
-void write_band(OnnxWriter& w) {
-  std::string x = w.in();
-  const auto cut = [&](std::int64_t upper, std::int64_t diagonals) {
-    if (diagonals < 0) return;  // all of them
-    const double k = static_cast<double>(upper ? -diagonals : diagonals);
-    x = w.op("Trilu", {x, w.number(k, int64)}, {{"upper", upper}});
-  };
-  cut(0, w.node().attr<std::int64_t>("num_upper"));
-  cut(1, w.node().attr<std::int64_t>("num_lower"));
-  w.finish({x});
+/// Below 0 stands for all diagonals.
+void compute_band(OnnxWriter& w) {
+  const auto above = w.node().attr<std::int64_t>("num_upper"), below = w.node().attr<std::int64_t>("num_lower");
+  if (above >= 0) w.set("above", above);
+  if (below >= 0) w.set("below", -below);
 }
 
-void write_broadcast(OnnxWriter& w) {
-  Numbers sizes = w.node().attr<Shape>("shape").to_vector();
-  std::replace(sizes.begin(), sizes.end(), std::int64_t{-1}, std::int64_t{1});  // 1 keeps what is there
-  w.finish({w.op("Expand", {w.in(), w.ints(sizes)})});
+/// The two axes of the matrices are brought to the front, and back behind the others.
+void compute_diagonal(OnnxWriter& w) {
+  const int last = w.shape().rank() - 1;
+  w.set("front", joined({last - 1, last}, range(0, last - 1)));
+  w.set("back", joined(range(2, last + 1), {0, 1}));
+  w.set("before", joined({last - 1}, range(0, last - 1)));  // of a diagonal
+  w.set("behind", joined(range(1, last), {0}));
 }
 
-void write_reverse(OnnxWriter& w) {
-  const Numbers axes = [&] {
-    if (w.node().attrs().find("axis")) return ints_of(w, "axis");
-    Numbers all;
-    for (int axis = 0; axis < w.shape().rank(); ++axis) all.push_back(axis);
-    return all;
-  }();
-  const Numbers back(axes.size(), -1), first(axes.size(), -furthest);
-  w.finish({w.op("Slice", {w.in(), w.ints(back), w.ints(first), w.ints(axes), w.ints(back)})});
+void compute_broadcast(OnnxWriter& w) {
+  Shape sizes = w.node().attr<Shape>("shape");
+  for (int i = 0; i < sizes.rank(); ++i)
+    if (sizes[i] < 0) sizes.set(i, 1);  // which keeps what is there
+  w.set("sizes", sizes);
 }
 
-/// Which axes are summed is computed, as sizes that are not known yet may turn out to be 1.
-void write_sum_like(OnnxWriter& w) {
-  const auto added = static_cast<std::size_t>(w.shape(0).rank() - w.shape(1).rank());
-  const std::string target = w.op("Shape", {w.in(1)});
-  const std::string aligned = w.op("Concat", {w.ints(Numbers(added, 1)), target}, {{"axis", 0}});
-  const std::string differs = w.op("Sub", {w.op("Shape", {w.in(0)}), aligned});
-  const std::string axes = w.op("Squeeze", {w.op("NonZero", {differs}), w.ints({0})});
-  const std::string sum = w.op("ReduceSum", {w.in(0), axes}, {{"noop_with_empty_axes", 1}});
-  w.finish({w.op("Reshape", {sum, target}, {{"allowzero", 1}})});
+/// Which axes are summed is found when the model runs, as sizes that are not known yet may turn out to be 1.
+void compute_sum_like(OnnxWriter& w) {
+  w.set("added", Ints(static_cast<std::size_t>(w.shape(0).rank() - w.shape(1).rank()), 1));
 }
 
-// ---- Joining and parting ----------------------------------------------------------------------------------------------
+void compute_reverse(OnnxWriter& w) {
+  const std::size_t count = std::get<Ints>(*w.attr("axis")).size();
+  w.set("back", Ints(count, -1));
+  w.set("first", Ints(count, -furthest));
+}
+
+/// The part that an index expression names: its five masks are bits, one for each entry.
+void compute_indexed_part(OnnxWriter& w, int rank) {
+  enum Mask : std::uint8_t { no_begin, no_end, ellipsis, new_axis, number };
+  const Ints &begin = w.node().attr<Ints>("begin"), &end = w.node().attr<Ints>("end"),
+             &strides = w.node().attr<Ints>("strides"), &masks = w.node().attr<Ints>("masks");
+  const auto has = [&](Mask mask, std::size_t i) { return (masks[mask] >> i & 1) != 0; };
+  int passed = rank;  // by the ellipsis
+  for (std::size_t i = 0; i < begin.size(); ++i) passed -= !has(ellipsis, i) && !has(new_axis, i);
+
+  Ints starts, ends, axes, steps, dropped, added;
+  std::int64_t axis = 0, place = 0;  // in the tensor, and in the part
+  for (std::size_t i = 0; i < begin.size(); ++i) {
+    if (has(ellipsis, i)) {
+      axis += passed;
+      place += passed;
+    } else if (has(new_axis, i)) {
+      added.push_back(place++);
+    } else {
+      const bool one = has(number, i);
+      const std::int64_t step = one ? 1 : strides[i];
+      if (one) {
+        dropped.push_back(axis);
+      } else {
+        ++place;
+      }
+      axes.push_back(axis++);
+      steps.push_back(step);
+      starts.push_back(one || !has(no_begin, i) ? begin[i] : step > 0 ? 0 : furthest);
+      ends.push_back(one ? (begin[i] == -1 ? furthest : begin[i] + 1)
+                         : (!has(no_end, i) ? end[i]
+                            : step > 0      ? furthest
+                                            : -furthest));
+    }
+  }
+  if (!dropped.empty()) w.set("dropped", dropped);
+  if (!added.empty()) w.set("new", added);
+  if (axes.empty()) return;
+  w.set("starts", starts);
+  w.set("ends", ends);
+  w.set("axes", axes);
+  w.set("steps", steps);
+}
+
+/// The part that the attributes name: those of our Slice, or an index expression's.
+void compute_part(OnnxWriter& w) {
+  const int rank = w.shape(w.node().type() == "StridedSliceGrad" ? 1 : 0).rank();
+  const Ints* sizes = w.node().attrs().find<Ints>("size");
+  if (!sizes) return compute_indexed_part(w, rank);
+  const Ints& begin = w.node().attr<Ints>("begin");
+  Ints end = *sizes;
+  for (std::size_t i = 0; i < end.size(); ++i) end[i] = end[i] < 0 ? furthest : begin[i] + end[i];
+  w.set("starts", begin);
+  w.set("ends", end);
+  w.set("axes", range(0, rank));
+  w.set("steps", Ints(end.size(), 1));
+}
+
+void compute_repeat(OnnxWriter& w) {
+  const auto axis = static_cast<std::size_t>(axis_of(w)), rank = static_cast<std::size_t>(w.shape().rank());
+  Ints multiples(rank, 1), times(rank + 1, 1);
+  multiples[axis] = times[axis + 1] = w.node().attr<std::int64_t>("repeats");
+  w.set("multiples", multiples);
+  w.set("times", times);
+  w.set("behind", Ints{static_cast<std::int64_t>(axis) + 1});
+}
+
+/// Each axis becomes three: how often `tile` repeated it, its size, and how often `repeat` repeated its elements.
+void compute_repeat_grad(OnnxWriter& w) {
+  const auto rank = static_cast<std::size_t>(w.shape(1).rank());
+  const Ints* tiled = w.node().attrs().find<Ints>("multiples");
+  Ints elements(rank, 1), axes;
+  if (!tiled) elements[static_cast<std::size_t>(axis_of(w, 1))] = w.node().attr<std::int64_t>("repeats");
+  for (std::int64_t i = 0; i < w.shape(1).rank(); ++i) axes = joined(axes, {3 * i, 3 * i + 2});
+  w.set("front", tiled ? *tiled : Ints(rank, 1));
+  w.set("times", elements);
+  w.set("axes", axes);
+}
+
+void compute_pads(OnnxWriter& w) {
+  const Ints& pairs = w.node().attr<Ints>("paddings");
+  Ints before, after;
+  for (std::size_t i = 0; i < pairs.size(); i += 2) {
+    before.push_back(pairs[i]);
+    after.push_back(pairs[i + 1]);
+  }
+  w.set("before", before);
+  w.set("pads", joined(before, after));
+}
+
+/// The axis of the segments is brought to the front, in the updates all axes that the indices stand for.
+void compute_segments(OnnxWriter& w) {
+  const int axis = axis_of(w, 2), rank = w.shape(2).rank(), depth = w.shape(0).rank();
+  w.set("front", joined(joined({axis}, range(0, axis)), range(axis + 1, rank)));
+  if (axis == 0) return;
+  w.set("updates", joined(joined(range(axis, axis + depth), range(0, axis)), range(axis + depth, rank + depth - 1)));
+  w.set("back", joined(joined(range(1, axis + 1), {0}), range(axis + 1, rank)));
+}
+
+/// How a window moves over our first input, an image.
+void compute_window(OnnxWriter& w) {
+  const Node& node = w.node();
+  const Ints& strides = node.attr<Ints>("strides");
+  const Ints *dilations = node.attrs().find<Ints>("dilations"), *pool = node.attrs().find<Ints>("ksize");
+  const auto* groups = node.attrs().find<std::int64_t>("groups");
+  const auto& scheme = node.attr<std::string>("padding");
+  const Shape &image = w.shape(), &filter = pool ? image : w.shape(1);
+  Ints window, pads(4), rest;
+  bool known = true;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::int64_t size = image[static_cast<int>(i) + 1], stride = strides[i + 1];
+    const std::int64_t dilation = dilations ? (*dilations)[i + 1] : 1;
+    window.push_back(pool ? (*pool)[i + 1] : filter[static_cast<int>(i)]);
+    const std::int64_t reach = (window[i] - 1) * dilation + 1;
+    if (scheme == "EXPLICIT") {
+      const Ints& widths = node.attr<Ints>("explicit_paddings");
+      pads[i] = widths[2 * i + 2];
+      pads[i + 2] = widths[2 * i + 3];
+    } else if (scheme == "SAME") {
+      if (window[i] < 0 || (size < 0 && stride > 1 && dilation > 1))
+        w.refuse("its padding depends on a size that is not known yet");
+      known &= size >= 0 || stride == 1;
+      // What the last window needs beyond the image; with stride 1 that is the same for every size.
+      const std::int64_t total = std::max<std::int64_t>(reach - (stride > 1 ? (size - 1) % stride + 1 : 1), 0);
+      pads[i] = total / 2;
+      pads[i + 2] = total - total / 2;
+    }
+    // What no window reaches.
+    if (size >= 0 && window[i] >= 0) rest.push_back((size + pads[i] + pads[i + 2] - reach) % stride);
+  }
+  w.set("steps", Ints{strides[1], strides[2]});
+  if (dilations) w.set("spread", Ints{(*dilations)[1], (*dilations)[2]});
+  w.set("window", window);
+  if (known) {
+    w.set("pads", pads);
+  } else {
+    w.set("auto", std::string("SAME_UPPER"));
+  }
+  if (known && rest.size() == 2) w.set("rest", rest);
+  w.set("kernel", Ints{1, 1, window[0], window[1]});
+  w.set("count", static_cast<double>(window[0] * window[1]));
+  w.set("whole", known && (!groups || *groups == 1));
+}
+
+// ---- Ops of any number of inputs or outputs -----------------------------------------------------------------------------
 
 void write_pack(OnnxWriter& w) {
-  const std::string axis = w.ints({w.node().attr<std::int64_t>("axis")});
+  const auto axis = w.node().attr<std::int64_t>("axis");
+  const std::string list = w.ints({axis});
   std::vector<std::string> rows;
-  for (std::size_t i = 0; i < w.node().inputs().size(); ++i) rows.push_back(w.op("Unsqueeze", {w.in(i), axis}));
-  w.finish({w.op("Concat", rows, {{"axis", w.node().attr<std::int64_t>("axis")}})});
+  for (std::size_t i = 0; i < w.node().inputs().size(); ++i) rows.push_back(w.op("Unsqueeze", {w.in(i), list}));
+  w.finish({w.op("Concat", rows, {{"axis", axis}})});
 }
 
 void write_unpack(OnnxWriter& w) {
@@ -287,17 +487,16 @@ void write_unpack(OnnxWriter& w) {
   w.finish(rows);
 }
 
-/// The sizes of the outputs along the axis, as far as they are known.
 void write_split(OnnxWriter& w) {
   const int axis = axis_of(w);
-  Numbers sizes;
-  for (const Tensor& each : w.node().outputs()) sizes.push_back(each.shape()[axis]);
-  const bool known = std::find(sizes.begin(), sizes.end(), -1) == sizes.end();
-  if (!known && w.node().type() == "SplitV") w.refuse("the size of a part is not known yet");
   const OnnxField along{"axis", axis};
+  std::vector<std::int64_t> sizes;
+  for (const Tensor& each : w.node().outputs()) sizes.push_back(each.shape()[axis]);
+  if (std::find(sizes.begin(), sizes.end(), -1) == sizes.end())
+    return w.finish(w.ops("Split", {w.in(), w.ints(sizes)}, {along}, sizes.size()));
+  if (w.node().type() == "SplitV") w.refuse("the size of a part is not known yet");
   const auto parts = static_cast<std::int64_t>(sizes.size());
-  w.finish(known ? w.ops("Split", {w.in(), w.ints(sizes)}, {along}, sizes.size())
-                 : w.ops("Split", {w.in()}, {along, {"num_outputs", parts}}, sizes.size()));
+  w.finish(w.ops("Split", {w.in()}, {along, {"num_outputs", parts}}, sizes.size()));
 }
 
 void write_concat_grad(OnnxWriter& w) {
@@ -308,227 +507,58 @@ void write_concat_grad(OnnxWriter& w) {
   w.finish(w.ops("Split", {w.in(), w.op("Concat", sizes, {{"axis", 0}})}, {{"axis", axis}}, sizes.size()));
 }
 
-// ---- Parts ------------------------------------------------------------------------------------------------------------
-
-/// The part of x, of that rank, that an index expression names: its five masks are bits, one for each entry.
-std::string indexed(OnnxWriter& w, std::string x, int rank) {
-  enum Mask : std::uint8_t { no_begin, no_end, ellipsis, new_axis, number };
-  const Ints &begin = w.node().attr<Ints>("begin"), &end = w.node().attr<Ints>("end"),
-             &strides = w.node().attr<Ints>("strides"), &masks = w.node().attr<Ints>("masks");
-  const auto has = [&](Mask mask, std::size_t i) { return (masks[mask] >> i & 1) != 0; };
-  int picked = 0;
-  for (std::size_t i = 0; i < begin.size(); ++i) picked += !has(ellipsis, i) && !has(new_axis, i);
-
-  Numbers starts, ends, axes, steps, dropped, added;
-  std::int64_t axis = 0, place = 0;  // in x, and in the result
-  for (std::size_t i = 0; i < begin.size(); ++i) {
-    if (has(ellipsis, i)) {
-      axis += rank - picked;
-      place += rank - picked;
-    } else if (has(new_axis, i)) {
-      added.push_back(place++);
-    } else {
-      const std::int64_t step = has(number, i) ? 1 : strides[i], last = step > 0 ? furthest : -furthest;
-      axes.push_back(axis);
-      steps.push_back(step);
-      if (has(number, i)) {
-        starts.push_back(begin[i]);
-        ends.push_back(begin[i] == -1 ? furthest : begin[i] + 1);
-        dropped.push_back(axis);
-      } else {
-        starts.push_back(!has(no_begin, i) ? begin[i] : step > 0 ? 0 : furthest);
-        ends.push_back(has(no_end, i) ? last : end[i]);
-        ++place;
-      }
-      ++axis;
-    }
-  }
-  if (!axes.empty()) x = w.op("Slice", {x, w.ints(starts), w.ints(ends), w.ints(axes), w.ints(steps)});
-  if (!dropped.empty()) x = w.op("Squeeze", {x, w.ints(dropped)});
-  return added.empty() ? x : w.op("Unsqueeze", {x, w.ints(added)});
-}
-
-/// The part of x that the attributes name: those of our Slice, or an index expression's.
-std::string part_of(OnnxWriter& w, const std::string& x, int rank) {
-  if (!w.node().attrs().find("size")) return indexed(w, x, rank);
-  const Numbers begin = ints_of(w, "begin");
-  Numbers end = ints_of(w, "size");
-  for (std::size_t i = 0; i < end.size(); ++i) end[i] = end[i] < 0 ? furthest : begin[i] + end[i];
-  return w.op("Slice", {x, w.ints(begin), w.ints(end)});
-}
-
-void write_part(OnnxWriter& w) { w.finish({part_of(w, w.in(), w.shape().rank())}); }
-
-/// x with other values in the part: the part of the numbers of its elements tells where they go.
-std::string with_part(OnnxWriter& w, const std::string& x, int rank, const std::string& values) {
-  const std::string shape = w.op("Shape", {x}), all = w.ints({-1});
-  const std::string numbers = w.op("Range", {w.number(0, int64), w.op("Size", {x}), w.number(1, int64)});
-  const std::string places = part_of(w, w.op("Reshape", {numbers, shape}, {{"allowzero", 1}}), rank);
-  const std::string fitting = w.op("Expand", {values, w.op("Shape", {places})});
-  const auto flat = [&](const std::string& value) { return w.op("Reshape", {value, all}); };
-  const std::string written = w.op("ScatterElements", {flat(x), flat(places), flat(fitting)});
-  return w.op("Reshape", {written, shape}, {{"allowzero", 1}});
-}
-
-void write_part_update(OnnxWriter& w) { w.finish({with_part(w, w.in(0), w.shape(0).rank(), w.in(1))}); }
-
-void write_part_grad(OnnxWriter& w) {
-  const std::string zero = w.number(0, w.node().output().dtype());
-  const std::string zeros = w.op("Expand", {zero, w.op("Shape", {w.in(1)})});
-  w.finish({with_part(w, zeros, w.shape(1).rank(), w.in(0))});
-}
-
-// ---- Repeating and padding --------------------------------------------------------------------------------------------
-
-/// For each axis how often it is repeated.
-Numbers multiples_of(const OnnxWriter& w, std::size_t input) {
-  if (w.node().attrs().find("multiples")) return ints_of(w, "multiples");
-  Numbers multiples(static_cast<std::size_t>(w.shape(input).rank()), 1);
-  multiples[static_cast<std::size_t>(axis_of(w, input))] = w.node().attr<std::int64_t>("repeats");
-  return multiples;
-}
-
-void write_repeat(OnnxWriter& w) {
-  const int axis = axis_of(w), rank = w.shape().rank();
-  Numbers times(static_cast<std::size_t>(rank) + 1, 1);
-  times[static_cast<std::size_t>(axis) + 1] = w.node().attr<std::int64_t>("repeats");
-  const std::string apart = w.op("Tile", {w.op("Unsqueeze", {w.in(), w.ints({axis + 1})}), w.ints(times)});
-  const std::string shape = w.op("Mul", {w.op("Shape", {w.in()}), w.ints(multiples_of(w, 0))});
-  w.finish({w.op("Reshape", {apart, shape}, {{"allowzero", 1}})});
-}
-
-/// The sum over what was repeated: each axis becomes two, (times, size) for `tile` and (size, times) for `repeat`.
-void write_repeat_grad(OnnxWriter& w) {
-  const bool tile = w.node().attrs().find("multiples") != nullptr;
-  const Numbers multiples = multiples_of(w, 1);
-  Numbers axes;
-  for (std::size_t i = 0; i < multiples.size(); ++i) axes.push_back(static_cast<std::int64_t>(2 * i + (tile ? 0 : 1)));
-  const std::string last = w.ints({-1});
-  std::string times = w.op("Unsqueeze", {w.ints(multiples), last});
-  std::string sizes = w.op("Unsqueeze", {w.op("Shape", {w.in(1)}), last});
-  if (!tile) std::swap(times, sizes);
-  const std::string shape = w.op("Reshape", {w.op("Concat", {times, sizes}, {{"axis", 1}}), last});
-  const std::string apart = w.op("Reshape", {w.in(0), shape}, {{"allowzero", 1}});
-  w.finish({w.op("ReduceSum", {apart, w.ints(axes)}, {{"keepdims", 0}, {"noop_with_empty_axes", 1}})});
-}
-
-/// The widths in front of all axes, then, for `pad`, those behind.
-Numbers paddings_of(const OnnxWriter& w, bool behind) {
-  const Ints& pairs = w.node().attr<Ints>("paddings");
-  Numbers widths;
-  for (std::size_t side = 0; side <= (behind ? 1U : 0U); ++side)
-    for (std::size_t i = side; i < pairs.size(); i += 2) widths.push_back(pairs[i]);
-  return widths;
-}
-
-void write_pad(OnnxWriter& w) {
-  const std::string value = w.number(w.node().attr<double>("constant_values"), w.node().output().dtype());
-  w.finish({w.op("Pad", {w.in(), w.ints(paddings_of(w, true)), value})});
-}
-
-void write_pad_grad(OnnxWriter& w) {
-  const std::string begin = w.ints(paddings_of(w, false));
-  w.finish({w.op("Slice", {w.in(0), begin, w.op("Add", {begin, w.op("Shape", {w.in(1)})})})});
-}
-
-// ---- Images -----------------------------------------------------------------------------------------------------------
-
-std::string transposed(OnnxWriter& w, const std::string& x, Numbers perm) {
-  return w.op("Transpose", {x}, {{"perm", std::move(perm)}});
-}
-/// Our images are NHWC, ONNX's NCHW; our filters are HWIO, ONNX's OIHW.
-std::string to_nchw(OnnxWriter& w, const std::string& x) { return transposed(w, x, {0, 3, 1, 2}); }
-std::string to_nhwc(OnnxWriter& w, const std::string& x) { return transposed(w, x, {0, 2, 3, 1}); }
-
-/// How a window of that height and width moves over our first input.
-OnnxFields window_fields(const OnnxWriter& w, const Numbers& window) {
-  const Node& node = w.node();
-  const Ints& strides = node.attr<Ints>("strides");
-  const Ints* dilations = node.attrs().find<Ints>("dilations");
-  const auto& scheme = node.attr<std::string>("padding");
-  OnnxFields fields{{"kernel_shape", window}, {"strides", Numbers{strides[1], strides[2]}}};
-  if (dilations) fields.push_back({"dilations", Numbers{(*dilations)[1], (*dilations)[2]}});
-  Numbers pads(4);
-  for (std::size_t i = 0; i < 2; ++i) {
-    if (scheme == "EXPLICIT") {
-      const Ints& widths = node.attr<Ints>("explicit_paddings");
-      pads[i] = widths[2 * i + 2];
-      pads[i + 2] = widths[2 * i + 3];
-    } else if (scheme == "SAME") {
-      const std::int64_t stride = strides[i + 1], size = w.shape()[static_cast<int>(i) + 1];
-      const std::int64_t dilation = dilations ? (*dilations)[i + 1] : 1;
-      if (size < 0 && stride > 1) {
-        if (dilation > 1) w.refuse("its padding depends on a size that is not known yet");
-        fields.push_back({"auto_pad", std::string("SAME_UPPER")});
-        return fields;
-      }
-      // What the last window needs beyond the image; with stride 1 that is the same for every size.
-      const std::int64_t rest = stride > 1 ? (size - 1) % stride + 1 : 1;
-      const std::int64_t total = std::max<std::int64_t>((window[i] - 1) * dilation + 1 - rest, 0);
-      pads[i] = total / 2;
-      pads[i + 2] = total - total / 2;
-    }
-  }
-  fields.push_back({"pads", pads});
-  return fields;
-}
-
-void write_conv(OnnxWriter& w) {
-  const Shape& filter = w.shape(1);
-  if (filter[0] < 0 || filter[1] < 0) w.refuse("the size of its filter is not known yet");
-  OnnxFields fields = window_fields(w, {filter[0], filter[1]});
-  const auto* groups = w.node().attrs().find<std::int64_t>("groups");
-  fields.push_back({"group", groups ? *groups : 1});
-  const std::string kernel = transposed(w, w.in(1), {3, 2, 0, 1});
-  w.finish({to_nhwc(w, w.op("Conv", {to_nchw(w, w.in(0)), kernel}, fields))});
-}
-
-void write_pool(OnnxWriter& w) {
-  const Ints& window = w.node().attr<Ints>("ksize");
-  const OnnxFields fields = window_fields(w, {window[1], window[2]});
-  const std::string_view type = w.node().type() == "MaxPool" ? "MaxPool" : "AveragePool";
-  w.finish({to_nhwc(w, w.op(type, {to_nchw(w, w.in())}, fields))});
-}
-
-struct Rule {
+struct Function {
   std::string_view op;
-  void (*write)(OnnxWriter&);
+  void (*run)(OnnxWriter&);
 };
-constexpr std::array rules = std::to_array<Rule>({{"MatMul", write_product},
-                                                  {"BatchMatMulV2", write_product},
-                                                  {"MatrixBandPart", write_band},
-                                                  {"BroadcastTo", write_broadcast},
-                                                  {"ReverseV2", write_reverse},
-                                                  {"SumLike", write_sum_like},
-                                                  {"Pack", write_pack},
-                                                  {"Unpack", write_unpack},
-                                                  {"Split", write_split},
-                                                  {"SplitV", write_split},
-                                                  {"ConcatGrad", write_concat_grad},
-                                                  {"Slice", write_part},
-                                                  {"StridedSlice", write_part},
-                                                  {"TensorStridedSliceUpdate", write_part_update},
-                                                  {"StridedSliceGrad", write_part_grad},
-                                                  {"Repeat", write_repeat},
-                                                  {"TileGrad", write_repeat_grad},
-                                                  {"PadV2", write_pad},
-                                                  {"PadGrad", write_pad_grad},
-                                                  {"Conv2D", write_conv},
-                                                  {"MaxPool", write_pool},
-                                                  {"AvgPool", write_pool}});
+constexpr std::array computations = std::to_array<Function>({{"MatMul", compute_product},
+                                                             {"BatchMatMulV2", compute_product},
+                                                             {"MatrixBandPart", compute_band},
+                                                             {"MatrixDiagPart", compute_diagonal},
+                                                             {"MatrixSetDiag", compute_diagonal},
+                                                             {"BroadcastTo", compute_broadcast},
+                                                             {"SumLike", compute_sum_like},
+                                                             {"ReverseV2", compute_reverse},
+                                                             {"Slice", compute_part},
+                                                             {"StridedSlice", compute_part},
+                                                             {"StridedSliceGrad", compute_part},
+                                                             {"TensorStridedSliceUpdate", compute_part},
+                                                             {"Repeat", compute_repeat},
+                                                             {"TileGrad", compute_repeat_grad},
+                                                             {"PadV2", compute_pads},
+                                                             {"PadGrad", compute_pads},
+                                                             {"UnsortedSegmentSum", compute_segments},
+                                                             {"Conv2D", compute_window},
+                                                             {"Conv2DBackpropInput", compute_window},
+                                                             {"Conv2DBackpropFilter", compute_window},
+                                                             {"MaxPool", compute_window},
+                                                             {"MaxPoolGrad", compute_window},
+                                                             {"MaxPoolGradGrad", compute_window},
+                                                             {"AvgPool", compute_window},
+                                                             {"AvgPoolGrad", compute_window}});
+constexpr std::array writers = std::to_array<Function>({{"Pack", write_pack},
+                                                        {"Unpack", write_unpack},
+                                                        {"Split", write_split},
+                                                        {"SplitV", write_split},
+                                                        {"ConcatGrad", write_concat_grad}});
+
+template <std::size_t count>
+bool run(const std::array<Function, count>& functions, OnnxWriter& w) {
+  for (const Function& each : functions)
+    if (each.op == w.node().type()) return each.run(w), true;
+  return false;
+}
 
 }  // namespace
 
 void write_onnx(OnnxWriter& writer) {
-  const Node& node = writer.node();
-  for (const Tensor& each : node.inputs())
+  for (const Tensor& each : writer.node().inputs())
     if (!each.shape().has_rank()) writer.refuse("the rank of an input is not known yet");
+  if (run(writers, writer)) return;
+  run(computations, writer);
   bool known = false;
-  if (const auto formula = formula_of(node, known)) return writer.finish(writer.formula(*formula));
-  if (known) writer.refuse(detail::join("ONNX's op does not take ", node.input(0).dtype()));
-  for (const Rule& each : rules)
-    if (each.op == node.type()) return each.write(writer);
-  writer.refuse("ONNX has no op that does the same");
+  if (const auto formula = formula_of(writer, known)) return writer.finish(writer.formula(*formula));
+  writer.refuse(detail::join("ONNX has no op that does the same", known ? " for its type and attributes" : ""));
 }
 
 }  // namespace tapestry::io

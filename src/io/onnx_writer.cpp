@@ -1,8 +1,8 @@
 #include "io/onnx_writer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
-#include <optional>
 #include <unordered_map>
 
 #include "core/make_tensor.hpp"
@@ -135,6 +135,20 @@ void OnnxWriter::refuse(std::string_view reason) const {
       node_.where());
 }
 
+const AttrValue* OnnxWriter::find(std::string_view name) const {
+  for (const Attr& each : added_)
+    if (each.name == name) return &each.value;
+  return node_.attrs().find(name);
+}
+
+std::optional<AttrValue> OnnxWriter::attr(std::string_view name) const {
+  const AttrValue* given = find(name);
+  std::optional<AttrValue> value = given ? *given : attr_or_implied(node_, name);
+  if (value && name == "perm")  // ONNX counts from the front only
+    for (std::int64_t& axis : std::get<Ints>(*value)) axis = normalize_axis(axis, shape().rank());
+  return value;
+}
+
 // ---- Formulas ---------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -176,18 +190,22 @@ class Formula {
     const char first = peek();
     if (first == '@') return {attribute()};
     if (first == '{') return {writer_.ints(list())};
-    if (first == '-' || (first >= '0' && first <= '9')) return {constant()};
+    if (is_number(first)) return {constant()};
+    const bool optional = take('?');
     const std::string_view name = word();
-    if (peek() == '(' || peek() == '[') return call(name, outputs);
+    if (peek() == '(' || peek() == '[') return call(name, outputs, optional);
     if (const auto known = defined_.find(std::string(name)); known != defined_.end()) return {known->second};
     return {writer_.in(static_cast<std::size_t>(name[0] - 'a'))};
   }
 
-  std::vector<std::string> call(std::string_view op, std::size_t outputs) {
+  std::vector<std::string> call(std::string_view op, std::size_t outputs, bool optional) {
     OnnxFields fields;
+    bool complete = true;
     if (take('[')) {
       do {
-        if (auto each = field()) fields.push_back(std::move(*each));
+        auto each = field();
+        complete &= each.has_value();
+        if (each) fields.push_back(std::move(*each));
       } while (take(','));
       take(']');
     }
@@ -201,48 +219,42 @@ class Formula {
       }
       take(',');
     }
+    const bool known = std::find(inputs.begin(), inputs.end(), "") == inputs.end();
+    if (optional && !(complete && known)) return {inputs[0]};
+    if (!known) writer_.refuse("it depends on a shape that is not known yet");
     return writer_.ops(op, std::move(inputs), std::move(fields), outputs);
   }
 
-  /// "name=value"; nothing where the value is that of an attribute that our node does not have.
+  /// "name=value"; nothing where the value is that of an attribute that there is not.
   std::optional<OnnxField> field() {
     const std::string_view name = word();
     take('=');
-    if (take('@')) {
-      const std::string_view ours = word();
-      if (ours == "T") return OnnxField{name, onnx_type(writer_.node().output().dtype())};
-      std::optional<AttrValue> value = attr(ours);
-      if (take('/'))
-        if (const auto otherwise = static_cast<std::int64_t>(number()); !value) value = otherwise;
-      if (!value) return {};
-      if (const auto* real = std::get_if<double>(&*value)) return OnnxField{name, *real};
-      if (const auto* flag = std::get_if<bool>(&*value)) return OnnxField{name, std::int64_t{*flag}};
-      if (const auto* number = std::get_if<std::int64_t>(&*value)) return OnnxField{name, *number};
-      if (const auto* dtype = std::get_if<DType>(&*value)) return OnnxField{name, onnx_type(*dtype)};
-      return OnnxField{name, numbers(*value)};
-    }
-    if (const char first = peek(); first != '-' && (first < '0' || first > '9'))
-      return OnnxField{name, std::string(word())};
-    return OnnxField{name, static_cast<std::int64_t>(number())};
+    if (peek() == '{') return OnnxField{name, list()};
+    if (is_number(peek())) return OnnxField{name, static_cast<std::int64_t>(number())};
+    if (!take('@')) return OnnxField{name, std::string(word())};
+    const std::string_view ours = word();
+    if (ours == "T") return OnnxField{name, onnx_type(writer_.node().output().dtype())};
+    std::optional<AttrValue> value = writer_.attr(ours);
+    if (take('/'))
+      if (const auto otherwise = static_cast<std::int64_t>(number()); !value) value = otherwise;
+    if (!value) return {};
+    if (const auto* real = std::get_if<double>(&*value)) return OnnxField{name, *real};
+    if (const auto* flag = std::get_if<bool>(&*value)) return OnnxField{name, std::int64_t{*flag}};
+    if (const auto* number = std::get_if<std::int64_t>(&*value)) return OnnxField{name, *number};
+    if (const auto* dtype = std::get_if<DType>(&*value)) return OnnxField{name, onnx_type(*dtype)};
+    if (const auto* text = std::get_if<std::string>(&*value)) return OnnxField{name, *text};
+    return OnnxField{name, numbers(*value)};
   }
 
-  /// An attribute of our node as a constant.
+  /// An attribute as a constant; an empty name where there is none.
   std::string attribute() {
     take('@');
-    const std::string_view name = word();
-    const std::optional<AttrValue> value = attr(name);
-    if (!value) writer_.refuse(detail::join("its '", name, "' depends on a shape that is not known yet"));
+    const std::optional<AttrValue> value = writer_.attr(word());
+    if (!value) return {};
     if (const auto* real = std::get_if<double>(&*value)) return writer_.number(*real, element_type());
     if (const auto* number = std::get_if<std::int64_t>(&*value))
       return writer_.number(static_cast<double>(*number), int64);
     return writer_.ints(numbers(*value));
-  }
-
-  std::optional<AttrValue> attr(std::string_view name) const {
-    std::optional<AttrValue> value = attr_or_implied(writer_.node(), name);
-    if (value && name == "perm")  // ONNX counts from the front only
-      for (std::int64_t& axis : std::get<Ints>(*value)) axis = normalize_axis(axis, writer_.shape().rank());
-    return value;
   }
 
   static std::vector<std::int64_t> numbers(const AttrValue& value) {
@@ -274,6 +286,8 @@ class Formula {
     const Node& node = writer_.node();
     return node.inputs().empty() ? node.output().dtype() : node.input(0).dtype();
   }
+
+  static bool is_number(char first) { return first == '-' || (first >= '0' && first <= '9'); }
 
   double number() {
     peek();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -79,6 +80,13 @@ class OnnxWriter {
   /// A vector of int64.
   std::string ints(const std::vector<std::int64_t>& values);
 
+  /// An attribute for formulas beside our node's own.
+  void set(std::string_view name, AttrValue value) { added_.push_back({name, std::move(value)}); }
+  /// An added attribute, or our node's own; nullptr where there is none.
+  const AttrValue* find(std::string_view name) const;
+  /// The same, or what its absence means, as far as that is known.
+  std::optional<AttrValue> attr(std::string_view name) const;
+
   /// What a formula of onnx_rules.cpp gives; an empty name for an output that nothing uses.
   std::vector<std::string> formula(std::string_view text);
 
@@ -92,6 +100,7 @@ class OnnxWriter {
   const detail::Node& node_;
   OnnxGraph& graph_;
   std::vector<OnnxNode> nodes_;
+  std::vector<Attr> added_;
 };
 
 /// Writes a node that is no leaf and changes no Variable. Throws UnimplementedError where ONNX cannot say it.

@@ -1,4 +1,5 @@
 #include <iostream>
+#include <limits>
 
 #include "dispatch/recorder.hpp"
 #include "interop/judgement.hpp"
@@ -65,6 +66,87 @@ Inputs in_single_precision(const Inputs& inputs) {
   return result;
 }
 
+/// What the rows do not have: whole numbers of both signs, and numbers at the ends of the functions' ranges.
+OpCases more_cases() {
+  OpCases rows;
+  const auto add = [&](std::string name, Inputs inputs, std::function<Inputs(const Inputs&)> f) {
+    rows.push_back({.name = std::move(name),
+                    .inputs = std::move(inputs),
+                    .f =
+                        [f](const Inputs& x) {
+                          Inputs flat;
+                          const DType dtype = promote(x[0].dtype(), float32);
+                          for (const Tensor& each : f(x)) flat.push_back(reshape(each, {-1}).cast(dtype));
+                          return concat(flat);
+                        },
+                    .orders = 0});
+  };
+  for (const DType dtype : {int32, int64}) {
+    const Tensor a = tensor({-7, -6, -1, 0, 1, 5, 6, 7}).cast(dtype),
+                 b = tensor({2, -3, 4, -5, 3, 5, -4, -2}).cast(dtype);
+    add(to_string(dtype), {a, b}, [](const Inputs& x) -> Inputs {
+      const Tensor &p = x[0], &q = x[1], square_p = reshape(p, {2, 4});
+      return {p + q,
+              p - q,
+              p * q,
+              floor_divide(p, q),
+              mod(p, q),
+              power(p, abs(q)),
+              maximum(p, q),
+              minimum(p, q),
+              negative(p),
+              sign(p),
+              square(p),
+              relu(p),
+              clip(p, -2, 3),
+              less(p, q),
+              less_equal(p, q),
+              greater(p, q),
+              greater_equal(p, q),
+              equal(p, q),
+              not_equal(p, q),
+              where(less(p, q), p, q),
+              matmul(square_p, reshape(q, {4, 2})),
+              cumsum(p, 0, {.exclusive = true}),
+              reduce_sum(square_p, 0),
+              reduce_max(square_p, 1),
+              reduce_min(square_p),
+              reduce_prod(square_p, {0}, {.keep_dims = true}),
+              argmax(square_p, 1),
+              reduce_any(greater(square_p, 5), 1),
+              reduce_all(less(square_p, 5), 1),
+              zeros_like(p),
+              sum_like(square_p, reshape(slice(p, {0}, {4}), {4}))};
+    });
+  }
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Tensor x = tensor<double>({-infinity, -50, -3, -0.75, -1e-9, 0, 1e-9, 0.75, 3, 50, infinity});
+  add("special numbers", {x}, [](const Inputs& inputs) -> Inputs {
+    const Tensor& a = inputs[0];
+    return {expm1(minimum(a, 3.0)),
+            log1p(maximum(a, -1.0)),
+            tanh(a),
+            sigmoid(a),
+            relu(a),
+            elu(a),
+            softplus(clip(a, -50.0, 50.0)),
+            is_finite(a),
+            is_nan(a - a),
+            round(a),
+            floor(a),
+            xlogy(relu(a), relu(a) + 1.0),
+            divide_no_nan(clip(a, -9.0, 9.0), round(clip(a, -9.0, 9.0))),
+            clip(a, -1.0, 2.0)};
+  });
+  const Tensor signs = tensor<double>({{-3, 2}, {3, -2}, {-3, -2}, {3, 2}, {2, 0}, {-2, 0}, {0, 0}, {0, 1}, {4, -2}});
+  add("all quadrants", {signs}, [](const Inputs& inputs) -> Inputs {
+    const std::vector<Tensor> columns = unstack(inputs[0], 1);
+    const Tensor &y = columns[0], &x_or_one = columns[1], divisor = where(equal(x_or_one, 0.0), 1.5, x_or_one);
+    return {atan2(y, x_or_one), mod(y, divisor), floor_divide(y, divisor)};
+  });
+  return rows;
+}
+
 /// Traced, with Variables: convolution, pooling, two dense layers.
 void write_network(const std::filesystem::path& folder) {
   random::NumpyLegacy numbers(7);
@@ -94,29 +176,25 @@ int write_onnx_models(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
   write_network(folder);
   int count = 1;
-  for (const OpCase& row : op_cases()) {
-    std::string problem = write_row(folder, row.name + " (float64)", row, row.inputs, false, false);
-    if (!problem.empty()) {
-      std::cout << "not for ONNX: " << row.name << ": " << problem << '\n';
-      continue;
-    }
+  OpCases rows = op_cases();
+  for (OpCase& each : more_cases()) rows.push_back(std::move(each));
+  for (const OpCase& row : rows) {
     const Inputs single = in_single_precision(row.inputs);
-    write_row(folder, row.name + " (float32)", row, single, false, false);
-    count += 2;
-    // The rank of what a squeeze without axes gives depends on the batch size.
-    if (!row.inputs.empty() && row.name != "squeeze") {
-      problem = write_row(folder, row.name + " (unknown batch size)", row, single, false, true);
-      if (problem.empty())
-        ++count;
-      else
-        std::cout << "not for ONNX: " << row.name << " of an unknown batch size: " << problem << '\n';
+    for (const bool gradients : {false, true}) {
+      if (gradients && row.orders == 0) continue;
+      const std::string name = gradients ? "the gradients of " + row.name : row.name;
+      const auto write_it = [&](const std::string& variant, const Inputs& inputs, bool unknown_batch) {
+        const std::string title = detail::join(name, " (", variant, ")");
+        const std::string problem = write_row(folder, title, row, inputs, gradients, unknown_batch);
+        count += problem.empty();
+        if (!problem.empty()) std::cout << "not for ONNX: " << title << ": " << problem << '\n';
+        return problem.empty();
+      };
+      if (!write_it("float64", row.inputs, false)) continue;
+      write_it("float32", single, false);
+      // The rank of what a squeeze without axes gives depends on the batch size.
+      if (!row.inputs.empty() && row.name != "squeeze") write_it("unknown batch size", single, true);
     }
-    if (row.orders == 0) continue;
-    problem = write_row(folder, row.name + " (gradients)", row, row.inputs, true, false);
-    if (problem.empty())
-      ++count;
-    else
-      std::cout << "not for ONNX: the gradient of " << row.name << ": " << problem << '\n';
   }
   return count;
 }
