@@ -162,6 +162,20 @@ TEST_CASE("a graph built by hand; an input may be any tensor, an output any inpu
   check_order(model);
 }
 
+TEST_CASE("one of the outputs of an op may be an input") {
+  const TemporaryFolder folder;
+  const Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {2, 3}, "x");
+  const std::vector<Tensor> parts = split(x, 3, 1);
+  onnx::save((folder / "m.onnx").string(),
+             {.inputs = {{"part", parts[1]}, {"x", x}}, .outputs = {{"y", parts[0] + parts[1]}}});
+  const Model model(folder / "m.onnx");
+  CHECK(model.types() == Texts{"Split", "Add", "Identity"});
+  CHECK(model.nodes[1].inputs == Texts{model.nodes[0].outputs[0], "part"});
+  check_order(model);
+}
+
 TEST_CASE("names of sizes and of values") {
   const TemporaryFolder folder;
   const Graph graph;
@@ -203,7 +217,9 @@ TEST_CASE("what is no model") {
       refuse(lacking, "Node 'factor' (op: 'Cholesky') cannot be written as ONNX: ONNX has no op that does the same",
              {.inputs = {{"x", x}}, .outputs = {{"y", relu(factor)}}});
   CHECK(where.line == line.line + 1);
-  refuse(lacking, "Node 'sum' (op: 'AddV2') cannot be written as ONNX: ONNX has no op that does the same for its type and attributes",
+  refuse(lacking,
+         "Node 'sum' (op: 'AddV2') cannot be written as ONNX: ONNX has no op that does the same for its type and "
+         "attributes",
          {.inputs = {{"bytes", bytes}}, .outputs = {{"y", add(bytes, bytes, "sum")}}});
   refuse(lacking, "Node 'neg' (op: 'Neg') cannot be written as ONNX: its dtype is not known yet",
          {.inputs = {{"u", untyped}}, .outputs = {{"y", negative(untyped, "neg")}}});

@@ -2,7 +2,7 @@
 
 #include "tapestry/onnx.hpp"
 
-#include <algorithm>
+#include <mutex>
 #include <set>
 
 #include "graph/state_ops.hpp"
@@ -38,7 +38,7 @@ class Model {
     take_names();
     for (const auto& [name, tensor] : signature_.outputs) need(tensor);
     check_changes();
-    for (const Node* node : in_order(needed_)) write(*node);
+    for (const Node* node : needed_) write(*node);
     for (const auto& [name, tensor] : signature_.outputs) graph_.add({"Identity", {graph_.value(tensor)}, {name}, {}});
     int batches = 0;
     for (const auto& [name, tensor] : signature_.inputs)
@@ -52,7 +52,10 @@ class Model {
   }
 
  private:
-  using Nodes = std::set<const Node*>;
+  struct InOrder {
+    bool operator()(const Node* a, const Node* b) const { return a->index < b->index; }
+  };
+  using Nodes = std::set<const Node*, InOrder>;
 
   void take_names() {
     for (const auto* list : {&signature_.inputs, &signature_.outputs})
@@ -68,15 +71,16 @@ class Model {
     while (!pending.empty()) {
       const Tensor next = pending.back();
       pending.pop_back();
+      if (graph_.has(next)) continue;
       graph_.note_use(next);
       const Node* node = endpoint_of(next).node;
-      if (graph_.has(next) || !needed_.insert(node).second || &node->op() == &read_variable_op) continue;
+      if (!needed_.insert(node).second || &node->op() == &read_variable_op) continue;
       pending.insert(pending.end(), node->inputs().begin(), node->inputs().end());
     }
   }
 
   /// What runs behind a change of a Variable would have seen other values than those of now.
-  void check_changes() const {
+  void check_changes() {
     Nodes seen = needed_;
     std::vector<const Node*> pending(seen.begin(), seen.end());
     while (!pending.empty()) {
@@ -84,7 +88,7 @@ class Model {
       pending.pop_back();
       if (node.op().stateful && node.attrs().find("variables") && &node.op() != &var_handle_op &&
           &node.op() != &read_variable_op)
-        refuse(node, "it changes a Variable");
+        OnnxWriter(node, graph_).refuse("it changes a Variable");
       const auto visit = [&](const Node* other) {
         if (seen.insert(other).second) pending.push_back(other);
       };
@@ -92,16 +96,6 @@ class Model {
       if (needed_.contains(&node)) continue;
       for (const Tensor& input : node.inputs()) visit(endpoint_of(input).node);
     }
-  }
-
-  static std::vector<const Node*> in_order(const Nodes& nodes) {
-    std::vector<const Node*> list(nodes.begin(), nodes.end());
-    std::sort(list.begin(), list.end(), [](const Node* a, const Node* b) { return a->index < b->index; });
-    return list;
-  }
-
-  [[noreturn]] void refuse(const Node& node, std::string_view reason) const {
-    OnnxWriter(node, const_cast<OnnxGraph&>(graph_)).refuse(reason);
   }
 
   void write(const Node& node) {

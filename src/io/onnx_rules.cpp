@@ -18,10 +18,10 @@ using detail::Node;
 /// not false; and the formula. The first line that fits is the rule.
 ///
 /// A formula names ONNX's ops; "F[x=1](a, b)" is one with an attribute and inputs. a, b, c, d and e are the inputs of
-/// our op and * all of them; @x is our attribute x as a constant (of the type of a, or int64) or, in brackets, as an
-/// attribute, where T is the code of the output's type and @x/0 is 0 if our node has no x. 1 is a constant of the type
-/// of a, 1:b of that of b, 1:int one of int64, and {1, 2} a vector of int64. Definitions that end in ; come first, one
-/// expression for each output last.
+/// our op and * all of them. @x is our attribute x, or one that is computed below: as a constant of int64, or of the
+/// type of a; in brackets as an attribute, where @T is the code of the output's type and @x/0 is 0 if there is no x.
+/// ?F(a, @x) is a if there is no x. 1 is a constant of the type of a, 1:b of that of b, 1:int one of int64, and {1, 2}
+/// a vector of int64. Definitions that end in ; come first, one expression for each output last, with | between them.
 constexpr std::string_view formulas = R"(
 Neg number Neg(a)
 Abs number Abs(a)
@@ -424,7 +424,7 @@ void compute_segments(OnnxWriter& w) {
   w.set("back", joined(joined(range(1, axis + 1), {0}), range(axis + 1, rank)));
 }
 
-/// How a window moves over our first input, an image.
+/// How a window moves over our first input, an image, as ONNX says it for images that are NCHW.
 void compute_window(OnnxWriter& w) {
   const Node& node = w.node();
   const Ints& strides = node.attr<Ints>("strides");

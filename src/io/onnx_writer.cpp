@@ -115,7 +115,7 @@ void OnnxWriter::finish(const std::vector<std::string>& results) {
   for (const OnnxNode& each : nodes_)
     for (const std::string& output : each.outputs) renamed.emplace(output, output);
   for (std::size_t i = 0; i < results.size(); ++i) {
-    if (results[i].empty()) continue;
+    if (results[i].empty() || graph_.has(node_.output(i))) continue;  // nobody needs it, or it is fed
     const auto own = renamed.find(results[i]);
     if (own != renamed.end() && own->second == own->first)
       own->second = graph_.unique(i == 0 ? node_.name() : detail::join(node_.name(), ':', i));

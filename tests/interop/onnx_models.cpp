@@ -1,3 +1,4 @@
+#include <cmath>
 #include <iostream>
 #include <limits>
 
@@ -147,26 +148,52 @@ OpCases more_cases() {
   return rows;
 }
 
-/// Traced, with Variables: convolution, pooling, two dense layers.
-void write_network(const std::filesystem::path& folder) {
+Tensor draw(random::NumpyLegacy& numbers, const Shape& shape) {
+  const ExecuteNow now;
+  return numbers.randn(shape).cast(float32);
+}
+
+/// Bytes, convolution, pooling, a dense layer.
+void write_image_network(const std::filesystem::path& folder) {
   random::NumpyLegacy numbers(7);
-  const auto draw = [&](const Shape& shape) {
-    const ExecuteNow now;
-    return numbers.randn(shape).cast(float32);
-  };
-  Variable filter(draw({3, 3, 1, 4}), {.name = "filter"}), w(draw({36, 10}), {.name = "w"}), b(draw({10}));
+  const Variable filter(draw(numbers, {3, 3, 1, 4}), {.name = "filter"}), w(draw(numbers, {36, 10}), {.name = "w"}),
+      b(draw(numbers, {10}), {.name = "b"});
   const auto predict = trace(
       [&](const Tensor& x) {
-        const Tensor pooled =
-            max_pool2d(relu(conv2d(x, filter, {.strides = 2, .padding = "SAME"})), {.padding = "SAME"});
-        const Tensor logits = matmul(reshape(pooled, {-1, 36}), w) + b;
+        const Tensor hidden = relu(conv2d(x.cast(float32) / 255.0, filter, {.strides = 2, .padding = "SAME"}));
+        const Tensor logits = matmul(reshape(max_pool2d(hidden, {.padding = "SAME"}), {-1, 36}), w) + b;
         return std::tuple{softmax(logits), argmax(logits, -1)};
       },
-      {spec(float32, {-1, 11, 11, 1}, "x")});
-  const std::string problem = write(folder, "a network",
-                                    {.inputs = {{"images", predict.input()}},
-                                     .outputs = {{"scores", predict.output(0)}, {"class", predict.output(1)}}},
-                                    {{"images", draw({5, 11, 11, 1})}});
+      {spec(uint8, {-1, 11, 11, 1}, "x")});
+  const std::string problem =
+      write(folder, "a network for images",
+            {.inputs = {{"images", predict.input()}},
+             .outputs = {{"scores", predict.output(0)}, {"class", predict.output(1)}}},
+            {{"images", clip(draw(numbers, {5, 11, 11, 1}) * 50.0 + 128.0, 0.0, 255.0).cast(uint8)}});
+  if (!problem.empty()) throw InternalError(problem);
+}
+
+/// A block of a transformer, for batches and texts of any length, with a mask.
+void write_text_network(const std::filesystem::path& folder) {
+  random::NumpyLegacy numbers(8);
+  const Variable table(draw(numbers, {20, 8})), query(draw(numbers, {8, 8})), key(draw(numbers, {8, 8})),
+      value(draw(numbers, {8, 8})), scale(draw(numbers, {8})), offset(draw(numbers, {8})), w(draw(numbers, {8, 16})),
+      v(draw(numbers, {16, 8}));
+  const auto predict = trace(
+      [&](const Tensor& ids, const Tensor& padding) {
+        const Tensor x = embedding_lookup(table, ids), normal = layer_norm(x, scale, offset);
+        const Tensor scores =
+            matmul(matmul(normal, query), matmul(normal, key), {.transpose_b = true}) / std::sqrt(8.0);
+        const Tensor weights = softmax(where(expand_dims(padding, 1), -1e9, scores));
+        const Tensor attended = x + matmul(weights, matmul(normal, value));
+        return attended + matmul(gelu(matmul(layer_norm(attended, scale, offset), w)), v);
+      },
+      {spec(int32, {-1, -1}, "ids"), spec(boolean, {-1, -1}, "padding")});
+  const std::string problem = write(
+      folder, "a network for texts",
+      {.inputs = {{"ids", predict.input(0)}, {"padding", predict.input(1)}}, .outputs = {{"y", predict.output()}}},
+      {{"ids", tensor({{1, 5, 19, 0}, {7, 7, 2, 3}}).cast(int32)},
+       {"padding", tensor({{false, false, false, true}, {false, false, true, true}})}});
   if (!problem.empty()) throw InternalError(problem);
 }
 
@@ -174,8 +201,9 @@ void write_network(const std::filesystem::path& folder) {
 
 int write_onnx_models(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
-  write_network(folder);
-  int count = 1;
+  write_image_network(folder);
+  write_text_network(folder);
+  int count = 2;
   OpCases rows = op_cases();
   for (OpCase& each : more_cases()) rows.push_back(std::move(each));
   for (const OpCase& row : rows) {
