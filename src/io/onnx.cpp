@@ -104,19 +104,20 @@ class Model {
     for (const Tensor& each : node.outputs())
       if (each.dtype() == DType::unknown) writer.refuse("its dtype is not known yet");
     if (&op == &placeholder_op) throw io::never_fed(node.name());
-    if (&op == &const_op) return write_constant(node, node.attr<Tensor>("value"));
-    if (&op == &read_variable_op) return write_constant(node, io::variable_of(node).cell()->load());
+    if (&op == &const_op) return write_constant(node, node.name(), node.attr<Tensor>("value"));
+    if (&op == &read_variable_op)
+      return write_constant(node, endpoint_of(node.input(0)).node->name(), io::variable_of(node).cell()->load());
     if (node.inputs().empty() && !op.stateful && node.type() != "Fill") {
       const ExecuteNow now;
-      return write_constant(node, apply_all(op, {}, node.attrs(), {}, node.where())[0]);
+      return write_constant(node, node.name(), apply_all(op, {}, node.attrs(), {}, node.where())[0]);
     }
     io::write_onnx(writer);
   }
 
-  void write_constant(const Node& node, const Tensor& value) {
-    const std::string name = graph_.unique(node.name());
-    graph_.add_initializer(name, value);
-    graph_.name(node.output(), name);
+  void write_constant(const Node& node, const std::string& name, const Tensor& value) {
+    const std::string unique = graph_.unique(name);
+    graph_.add_initializer(unique, value);
+    graph_.name(node.output(), unique);
   }
 
   /// ValueInfoProtos.

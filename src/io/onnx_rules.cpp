@@ -11,7 +11,7 @@ namespace {
 
 using detail::Node;
 
-// ---- What a formula says ----------------------------------------------------------------------------------------------
+// ---- What a formula says --------------------------------------------------------------------------------------------
 
 /// A line for each op: its name; the types of its first input (or of its output, if it has none): "any", "number"
 /// (int32, int64 and floats), "whole", "real", or "single" (float32); with "+x" the attribute that must be there, and
@@ -263,7 +263,7 @@ std::optional<std::string_view> formula_of(const OnnxWriter& w, bool& known) {
   return {};
 }
 
-// ---- Attributes for formulas, which depend on ranks and sizes -----------------------------------------------------------
+// ---- Attributes for formulas, which depend on ranks and sizes -------------------------------------------------------
 
 constexpr std::int64_t furthest = std::numeric_limits<std::int64_t>::max();
 
@@ -469,7 +469,7 @@ void compute_window(OnnxWriter& w) {
   w.set("whole", known && (!groups || *groups == 1));
 }
 
-// ---- Ops of any number of inputs or outputs -----------------------------------------------------------------------------
+// ---- Ops of any number of inputs or outputs -------------------------------------------------------------------------
 
 void write_pack(OnnxWriter& w) {
   const auto axis = w.node().attr<std::int64_t>("axis");

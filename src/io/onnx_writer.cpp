@@ -22,7 +22,7 @@ std::int64_t onnx_type(DType dtype) {
   return type;
 }
 
-// ---- The file ---------------------------------------------------------------------------------------------------------
+// ---- The file -------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -80,7 +80,7 @@ void OnnxGraph::add_initializer(std::string_view name, const Tensor& value) {
   });
 }
 
-// ---- One of our nodes -------------------------------------------------------------------------------------------------
+// ---- One of our nodes -----------------------------------------------------------------------------------------------
 
 std::vector<std::string> OnnxWriter::ops(std::string_view type, std::vector<std::string> inputs, OnnxFields fields,
                                          std::size_t outputs) {
@@ -149,7 +149,7 @@ std::optional<AttrValue> OnnxWriter::attr(std::string_view name) const {
   return value;
 }
 
-// ---- Formulas ---------------------------------------------------------------------------------------------------------
+// ---- Formulas -------------------------------------------------------------------------------------------------------
 
 namespace {
 
