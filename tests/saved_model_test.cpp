@@ -113,7 +113,7 @@ TEST_CASE("what is no signature") {
   const TemporaryFolder folder;
   const Model model;
   const std::string place = (folder / "model").string();
-  const auto refuse = [&](const std::string& text, const saved_model::Signature& signature) {
+  const auto refuse = [&](const std::string& text, const Signature& signature) {
     const auto error = caught<InvalidArgumentError>([&] { saved_model::save(place, signature); });
     CHECK(error.message() == text);
     CHECK_FALSE(std::filesystem::exists(place));
@@ -122,6 +122,19 @@ TEST_CASE("what is no signature") {
   refuse("'y' of the signature is not a tensor of a graph", {.outputs = {{"y", Tensor()}}});
   refuse("The outputs depend on the placeholder 'x', which is no input of the signature",
          {.outputs = {{"y", model.scores}}});
+  Variable count(tensor(1.0F), {.name = "count"});
+  const auto counting = trace(
+      [&](const Tensor& x) {
+        count.assign_add(1);
+        return x * count;
+      },
+      {spec(float32, {}, "x")});
+  const auto error = caught<UnimplementedError>([&] {
+    saved_model::save(place, {.inputs = {{"x", counting.input()}}, .outputs = {{"y", counting.output()}}});
+  });
+  CHECK(error.message() ==
+        "'y' of the signature comes after a change of a Variable, which a model with fixed values "
+        "cannot make");
   Graph other;
   const auto scope = other.as_default();
   const Tensor foreign = placeholder(float32, {}, "z");

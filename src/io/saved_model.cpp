@@ -9,6 +9,7 @@
 
 #include "io/file.hpp"
 #include "io/graph_export.hpp"
+#include "io/signature.hpp"
 #include "io/wire.hpp"
 
 namespace tapestry::saved_model {
@@ -54,33 +55,30 @@ std::set<std::string, std::less<>> endpoints_of(const Tensors& tensors) {
   return names;
 }
 
+/// Throws for what the file leaves out.
+void check_whole(const Signature& signature, const io::GraphDef& file) {
+  std::set<std::string_view> names;
+  for (const io::NodeDef& node : file.nodes) names.insert(node.name);
+  for (const Tensors* list : {&signature.inputs, &signature.outputs})
+    for (const auto& [name, tensor] : *list)
+      if (!names.contains(tensor.op().name()))
+        throw UnimplementedError(
+            detail::join("'", name, "' of the signature comes after a change of a Variable, which ",
+                         "a model with fixed values cannot make"),
+            tensor.op().where());
+}
+
 /// The part of the file that the signature needs. Throws for a placeholder that would never be fed.
 io::GraphDef part_for(const Signature& signature, const io::GraphDef& file) {
+  check_whole(signature, file);
   std::set<std::string, std::less<>> ends = endpoints_of(signature.outputs);
   const std::set<std::string, std::less<>> inputs = endpoints_of(signature.inputs);
   for (const io::NodeDef* node : nodes_behind(ends, file, inputs))
-    if (node->op == "Placeholder")
-      throw InvalidArgumentError(
-          detail::join("The outputs depend on the placeholder '", node->name, "', which is no input of the signature"));
+    if (node->op == "Placeholder") throw io::never_fed(node->name);
   ends.insert(inputs.begin(), inputs.end());
   io::GraphDef part;
   for (const io::NodeDef* node : nodes_behind(ends, file, {})) part.nodes.push_back(*node);
   return part;
-}
-
-/// The graph of the tensors. Throws unless they are of one.
-Graph graph_of(const Signature& signature) {
-  if (signature.outputs.empty()) throw InvalidArgumentError("A signature needs an output");
-  const Tensor& first = signature.outputs.begin()->second;
-  for (const Tensors* list : {&signature.outputs, &signature.inputs})
-    for (const auto& [name, tensor] : *list) {
-      if (!tensor || !tensor.op())
-        throw InvalidArgumentError(detail::join("'", name, "' of the signature is not a tensor of a graph"));
-      if (!tensor.op().graph().is(first.op().graph()))
-        throw InvalidArgumentError(detail::join("'", name, "' of the signature is of another graph than '",
-                                                signature.outputs.begin()->first, "'"));
-    }
-  return first.op().graph();
 }
 
 void write_tensors(pbf_writer& writer, protozero::pbf_tag_type tag, const Tensors& tensors) {
@@ -118,7 +116,7 @@ std::string encode(const io::GraphDef& graph, const Signature& signature) {
 
 void save(const std::string& folder, const Signature& signature, Where where) {
   try {
-    const Graph graph = graph_of(signature);
+    const Graph graph = io::graph_of(signature);
     const io::GraphDef file = io::export_graph(*graph.state(), {.variables = VariableStyle::frozen});
     const std::string bytes = encode(part_for(signature, file), signature);
     std::error_code error;

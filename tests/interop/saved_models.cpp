@@ -10,7 +10,7 @@ Tensor draw(random::NumpyLegacy& numbers, const Shape& shape) {
 }
 
 /// Saves a model, and what it must give for these inputs, by their names in the signature.
-void write(const std::filesystem::path& folder, const std::string& title, const saved_model::Signature& signature,
+void write(const std::filesystem::path& folder, const std::string& title, const Signature& signature,
            const std::map<std::string, Tensor>& inputs) {
   saved_model::save((folder / title / "1").string(), signature);
   Judgement judgement(folder / (title + ".judge.pb"));

@@ -26,6 +26,7 @@ int main(int count, char** arguments) {
               << folder.string() << '\n';
     tapestry::test::write_events(folder);
     tapestry::test::write_saved_models(folder / "saved_models");
+    std::cout << tapestry::test::write_onnx_models(folder / "onnx") << " ONNX models\n";
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';
     return 1;

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tapestry/tensor.hpp"
+
+namespace tapestry {
+
+/// What a model takes and gives, under the names that its users know: tensors of one graph.
+struct Signature {
+  std::map<std::string, Tensor> inputs = {};
+  std::map<std::string, Tensor> outputs = {};
+};
+
+}  // namespace tapestry

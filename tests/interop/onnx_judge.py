@@ -1,0 +1,72 @@
+"""Checks ONNX models of ours with onnx's checker, runs them in onnxruntime and compares.
+
+usage: onnx_judge.py FOLDER
+
+For each x.judge.pb in the folder (see judgement.hpp) there is x.onnx. The targets of its steps are the names of the
+model's inputs and outputs. What onnxruntime has not got for a type, ONNX's own evaluator computes."""
+
+import pathlib
+import sys
+
+import numpy as np
+import onnx
+import onnx.reference
+import onnxruntime
+
+from tensorflow_judge import difference, read_steps
+
+TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}
+
+
+class Judge:
+    def __init__(self):
+        self.not_in_runtime = set()
+
+    def run(self, path, names, feeds):
+        """The outputs, and the factor by which they may be less exact."""
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        try:
+            session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            return session.run(names, feeds), 1
+        except Exception as error:
+            if "NOT_IMPLEMENTED" not in str(error):
+                raise
+            self.not_in_runtime.add(str(error).split("implementation for ")[-1].split(" ")[0])
+        evaluator = onnx.reference.ReferenceEvaluator(path)
+        # Its Erf is of single precision whatever the type.
+        single = any(node.op_type == "Erf" for node in onnx.load(path).graph.node)
+        return evaluator.run(names, feeds), 1e7 if single else 1
+
+    def problems(self, path):
+        _, *steps = read_steps(path)
+        model = str(path).replace(".judge.pb", ".onnx")
+        onnx.checker.check_model(model, full_check=True)
+        feeds = {step.target: step.value for step in steps if step.kind == "feed"}
+        fetches = [step for step in steps if step.kind == "fetch"]
+        results, factor = self.run(model, [step.target for step in fetches], feeds)
+        for step, found in zip(fetches, results):
+            tolerance = TOLERANCE.get(step.value.dtype, 0)
+            if problem := difference(found, step.value, max(tolerance, min(1e-5, factor * tolerance))):
+                yield f"{step.target}: {problem}"
+
+
+def main(folder):
+    judge = Judge()
+    passed = failed = 0
+    for path in sorted(pathlib.Path(folder).glob("*.judge.pb")):
+        try:
+            wrong = list(judge.problems(path))
+        except Exception as error:  # whatever onnx says is a verdict
+            wrong = [str(error)]
+        for problem in wrong:
+            print(f"{path.name}: {problem}")
+        failed += bool(wrong)
+        passed += not wrong
+    print("By ONNX's evaluator, as onnxruntime lacks them for a type:", *sorted(judge.not_in_runtime))
+    print(f"{passed} passed, {failed} failed")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]) != 0)
