@@ -88,10 +88,10 @@ def table(program, folder):
 
 # A check on made-up data; what is said when the data are missing; the accuracy on the original data.
 EXAMPLES = {
-    "mnist_mlp": (digits, "train-images-idx3-ubyte.gz  9912422 bytes", 0.975),
-    "mnist_cnn": (digits_with_log, "train-images-idx3-ubyte.gz  9912422 bytes", 0.99),
-    "shakespeare": (text, "There is no tinyshakespeare.txt in the folder", None),
-    "wine": (table, "There is no winequality-white.csv in the folder", None),
+    "12_mnist_mlp": (digits, "train-images-idx3-ubyte.gz  9912422 bytes", 0.975),
+    "13_mnist_cnn": (digits_with_log, "train-images-idx3-ubyte.gz  9912422 bytes", 0.99),
+    "14_shakespeare": (text, "There is no tinyshakespeare.txt in the folder", None),
+    "11_wine": (table, "There is no winequality-white.csv in the folder", None),
 }
 
 
