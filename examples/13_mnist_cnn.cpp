@@ -9,16 +9,16 @@
 
 namespace {
 
-/// Two convolutions, each with half the height and width behind it, then two dense layers: [n,28,28,1] to [n,10].
+/// A convolution with what belongs to it: [n,h,w,in] to [n,h/2,w/2,out].
+tp::nn::Sequential convolution(std::int64_t in, std::int64_t out) {
+  return tp::nn::Sequential{tp::nn::Conv2D(in, out, 3, {.padding = 1}), tp::nn::BatchNorm(out), tp::nn::ReLU(),
+                            tp::nn::MaxPool2D(2)};
+}
+
+/// [n,28,28,1] to [n,10].
 tp::nn::Sequential network() {
-  return tp::nn::Sequential{tp::nn::Conv2D(1, 16, 3, {.padding = 1}),
-                            tp::nn::BatchNorm(16),
-                            tp::nn::ReLU(),
-                            tp::nn::MaxPool2D(2),
-                            tp::nn::Conv2D(16, 32, 3, {.padding = 1}),
-                            tp::nn::BatchNorm(32),
-                            tp::nn::ReLU(),
-                            tp::nn::MaxPool2D(2),
+  return tp::nn::Sequential{convolution(1, 16),
+                            convolution(16, 32),
                             tp::nn::Flatten(),
                             tp::nn::Dropout(0.25),
                             tp::nn::Dense(32 * 7 * 7, 128),
@@ -57,19 +57,21 @@ int main(int count, char** arguments) {
           return optimizer.minimize([&] { return tp::losses::cross_entropy(y, net(x)); }, net.parameters());
         },
         {image, digit});
-    net.eval();  // A trace keeps the mode in which it was made.
+    net.eval();  // The step has been traced in training mode and keeps it.
     const auto hits = tp::trace(
         [&](const tp::Tensor& x, const tp::Tensor& y) { return tp::equal(tp::argmax(net(x), 1), y).cast(tp::float32); },
         {image, digit});
 
     tp::summary::FileWriter log_file(log, step.graph());
     for (int epoch = 1; epoch <= epochs; ++epoch) {
-      support::Progress progress("epoch " + std::to_string(epoch), batches.size());
       double loss = 0;
-      for (auto [x, y] : batches) {
-        loss = step(x, y).item<double>();
-        log_file.add_scalar("loss", loss, optimizer.iterations());
-        progress.advance("loss " + std::to_string(loss));
+      {
+        support::Progress progress("epoch " + std::to_string(epoch), batches.size());
+        for (auto [x, y] : batches) {
+          loss = step(x, y).item<double>();
+          log_file.add_scalar("loss", loss, optimizer.iterations());
+          progress.advance("loss " + std::to_string(loss));
+        }
       }
       double right = 0;
       for (auto [x, y] : test_batches) right += tp::reduce_sum(hits(x, y)).item<double>();

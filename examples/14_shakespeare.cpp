@@ -1,5 +1,4 @@
 // An LSTM reads Shakespeare character by character, learns which one comes next, and then writes a text of its own.
-#include <array>
 #include <cstdio>
 #include <iostream>
 #include <set>
@@ -12,6 +11,8 @@
 
 namespace {
 
+constexpr std::int64_t piece_length = 64;
+
 /// The characters of a text, numbered in their order.
 class Alphabet {
  public:
@@ -21,14 +22,16 @@ class Alphabet {
   }
   std::int64_t size() const { return static_cast<std::int64_t>(letters_.size()); }
   char letter(std::int64_t number) const { return letters_.at(static_cast<std::size_t>(number)); }
-  /// int64 [text.size()]
+  /// int64 [text.size()]. Throws InvalidArgumentError for a letter that is none of them.
   tp::Tensor numbers(const std::string& text) const {
-    std::array<std::int64_t, 256> number{};
-    for (std::size_t i = 0; i < letters_.size(); ++i)
-      number[static_cast<unsigned char>(letters_[i])] = static_cast<std::int64_t>(i);
     std::vector<std::int64_t> numbers;
     numbers.reserve(text.size());
-    for (const char letter : text) numbers.push_back(number[static_cast<unsigned char>(letter)]);
+    for (const char letter : text) {
+      const auto number = letters_.find(letter);
+      if (number == std::string::npos)
+        throw tp::InvalidArgumentError(std::string("The text to learn from has no '") + letter + "'");
+      numbers.push_back(static_cast<std::int64_t>(number));
+    }
     return tp::tensor(numbers);
   }
 
@@ -53,15 +56,16 @@ struct Model : tp::nn::Module {
 };
 
 /// Pieces of the text, and the same pieces one letter further on: what is to be predicted.
-tp::data::Dataset pieces(const tp::Tensor& letters, std::int64_t length) {
-  const std::int64_t whole = (letters.size() - 1) / length * length;
-  return {tp::reshape(letters(tp::range(0, whole)), {-1, length}),
-          tp::reshape(letters(tp::range(1, whole + 1)), {-1, length})};
+tp::data::Dataset pieces(const tp::Tensor& letters) {
+  const std::int64_t end = (letters.size() - 1) / piece_length * piece_length;
+  return {tp::reshape(letters(tp::range(0, end)), {-1, piece_length}),
+          tp::reshape(letters(tp::range(1, end + 1)), {-1, piece_length})};
 }
 
 /// Goes on with a text. Each letter is drawn with the probability that the model gives it: the largest of logits with
 /// noise of Gumbel's distribution is such a draw. A temperature below 1 prefers likely letters.
-std::string write(const Model& model, const Alphabet& alphabet, std::string text, int length, double temperature) {
+std::string continuation(const Model& model, const Alphabet& alphabet, std::string text, int length,
+                         double temperature) {
   auto [logits, state] = model(tp::expand_dims(alphabet.numbers(text), 0));
   for (int i = 0; i < length; ++i) {
     auto last = logits(0, -1);
@@ -91,7 +95,7 @@ int main(int count, char** arguments) {
         "It is data/tinyshakespeare/input.txt of https://github.com/karpathy/char-rnn (A. Karpathy), "
         "1,115,394 bytes; any other text will do."));
     const Alphabet alphabet(text);
-    const auto [train, validation] = tp::data::split(pieces(alphabet.numbers(text), 64), 0.1, {.shuffle = false});
+    const auto [train, validation] = tp::data::split(pieces(alphabet.numbers(text)), 0.1, {.shuffle = false});
     tp::data::Loader batches(
         train, {.batch = 32, .shuffle = true, .seed = static_cast<std::uint64_t>(seed), .drop_last = true});
 
@@ -101,7 +105,7 @@ int main(int count, char** arguments) {
     const auto loss_of = [&](const tp::Tensor& x, const tp::Tensor& y) {
       return tp::losses::cross_entropy(y, model(x).first);
     };
-    const auto piece = tp::spec(tp::int64, {-1, 64});
+    const auto piece = tp::spec(tp::int64, {-1, piece_length});
     const auto evaluate = tp::trace(loss_of, {piece, piece});
     const auto step = tp::trace(
         [&](const tp::Tensor& x, const tp::Tensor& y) {
@@ -115,14 +119,16 @@ int main(int count, char** arguments) {
         {piece, piece});
 
     for (int epoch = 1; epoch <= epochs; ++epoch) {
-      support::Progress progress("epoch " + std::to_string(epoch), batches.size());
-      for (auto [x, y] : batches) progress.advance("loss " + std::to_string(step(x, y).item<double>()));
+      {
+        support::Progress progress("epoch " + std::to_string(epoch), batches.size());
+        for (auto [x, y] : batches) progress.advance("loss " + std::to_string(step(x, y).item<double>()));
+      }
       double sum = 0;
       tp::data::Loader parts(validation, {.batch = 64});
       for (auto [x, y] : parts) sum += evaluate(x, y).item<double>() * static_cast<double>(x.shape().dim(0));
       std::printf("Epoch %d  validation loss %.3f\n", epoch, sum / static_cast<double>(validation.size()));
       std::fflush(stdout);
     }
-    std::cout << '\n' << write(model, alphabet, start, length, 0.7) << '\n';
+    std::cout << '\n' << continuation(model, alphabet, start, length, 0.7) << '\n';
   });
 }
