@@ -17,7 +17,7 @@ tp::StateDict train(const std::string& folder, std::int64_t last_step) {
   tp::train::AdamOptimizer optimizer(tp::train::CosineDecay(0.01, 200));
   std::int64_t step = 0;
 
-  // The loader's place in its epoch and that of the random numbers (for Dropout) are parts of it.
+  // The place in the stream of random numbers, from which Dropout draws, is saved, too.
   const tp::Checkpoint checkpoint{.model = &net, .optimizer = &optimizer, .step = &step, .loader = &loader, .keep = 2};
   if (tp::Checkpoint::latest(folder)) checkpoint.restore(folder);
   std::cout << "from step " << step;
@@ -38,10 +38,12 @@ int main(int count, char** arguments) {
   support::parse_flags(count, arguments, "Trains, breaks off, and goes on.",
                        {{"--out", "folder for checkpoints", out}});
   return support::run([&] {
-    std::filesystem::remove_all(out);
-    const auto whole = train(out + "/whole", 200);
-    train(out + "/broken", 100);  // What it has done since its last checkpoint is lost.
-    const auto resumed = train(out + "/broken", 200);
+    const std::string unbroken = out + "/unbroken", broken = out + "/broken";
+    for (const std::string& folder : {unbroken, broken}) std::filesystem::remove_all(folder);
+
+    const auto whole = train(unbroken, 200);
+    train(broken, 100);  // What it has done since its last checkpoint is lost.
+    const auto resumed = train(broken, 200);
 
     bool same = true;
     for (const auto& [name, weights] : whole)
