@@ -1,5 +1,5 @@
-// A multi-layer perceptron with three hidden layers as a graph: built once, then run 2000 times. The twin of mlp.cpp,
-// with the same losses.
+// A multi-layer perceptron with three hidden layers as a graph: built once, then run 2000 times. The twin of
+// 05_mlp.cpp, with the same losses.
 #include <iostream>
 
 #include <tapestry/tapestry.hpp>

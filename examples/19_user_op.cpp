@@ -46,4 +46,4 @@ int main() {
 // x^3    [ 1.  8. 27.]
 // 3 x^2  [ 3. 12. 27.]
 // 6 x    [ 6. 12. 18.]
-// Cube takes float64, not int32 [Op:Cube] at user_op.cpp:39
+// Cube takes float64, not int32 [Op:Cube] at 19_user_op.cpp:39

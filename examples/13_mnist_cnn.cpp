@@ -1,0 +1,83 @@
+// Handwritten digits: a convolutional network learns the MNIST database by a training step that is traced once and then
+// runs as a graph. Writes the loss and the accuracy for TensorBoard: tensorboard --logdir logs
+#include <iostream>
+
+#include <tapestry/tapestry.hpp>
+
+#include "support/flags.hpp"
+#include "support/progress.hpp"
+
+namespace {
+
+/// A convolution with what belongs to it: [n,h,w,in] to [n,h/2,w/2,out].
+tp::nn::Sequential convolution(std::int64_t in, std::int64_t out) {
+  return tp::nn::Sequential{tp::nn::Conv2D(in, out, 3, {.padding = 1}), tp::nn::BatchNorm(out), tp::nn::ReLU(),
+                            tp::nn::MaxPool2D(2)};
+}
+
+/// [n,28,28,1] to [n,10].
+tp::nn::Sequential network() {
+  return tp::nn::Sequential{convolution(1, 16),
+                            convolution(16, 32),
+                            tp::nn::Flatten(),
+                            tp::nn::Dropout(0.25),
+                            tp::nn::Dense(32 * 7 * 7, 128),
+                            tp::nn::ReLU(),
+                            tp::nn::Dense(128, 10)};
+}
+
+tp::data::Dataset images(const std::string& folder, tp::data::Split split) {
+  auto [pixels, digits] = tp::data::mnist(folder, split);
+  return {tp::reshape(pixels, {-1, 28, 28, 1}), digits};
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  std::string data = "data/mnist", log = "logs";
+  int epochs = 5, seed = 1;
+  support::parse_flags(count, arguments, "Learns handwritten digits with a convolutional network.",
+                       {{"--data", "folder with the MNIST files", data},
+                        {"--epochs", "passes over the training images", epochs},
+                        {"--seed", "of the first weights and of the order of the images", seed},
+                        {"--log", "folder for TensorBoard", log}});
+  return support::run([&] {
+    const auto train = images(data, tp::data::Split::train), test = images(data, tp::data::Split::test);
+    tp::data::Loader batches(train, {.batch = 64, .shuffle = true, .seed = static_cast<std::uint64_t>(seed)});
+    tp::data::Loader test_batches(test, {.batch = 500});
+
+    tp::random::seed(static_cast<std::uint64_t>(seed));
+    auto net = network();
+    const auto image = tp::spec(tp::float32, {-1, 28, 28, 1}, "image"), digit = tp::spec(tp::int64, {-1}, "digit");
+    std::cout << tp::nn::summary(net, image);
+
+    tp::train::AdamOptimizer optimizer(tp::train::CosineDecay(0.002, epochs * batches.size()));
+    const auto step = tp::trace(
+        [&](const tp::Tensor& x, const tp::Tensor& y) {
+          return optimizer.minimize([&] { return tp::losses::cross_entropy(y, net(x)); }, net.parameters());
+        },
+        {image, digit});
+    net.eval();  // The step has been traced in training mode and keeps it.
+    const auto hits = tp::trace(
+        [&](const tp::Tensor& x, const tp::Tensor& y) { return tp::equal(tp::argmax(net(x), 1), y).cast(tp::float32); },
+        {image, digit});
+
+    tp::summary::FileWriter log_file(log, step.graph());
+    for (int epoch = 1; epoch <= epochs; ++epoch) {
+      double loss = 0;
+      {
+        support::Progress progress("epoch " + std::to_string(epoch), batches.size());
+        for (auto [x, y] : batches) {
+          loss = step(x, y).item<double>();
+          log_file.add_scalar("loss", loss, optimizer.iterations());
+          progress.advance("loss " + std::to_string(loss));
+        }
+      }
+      double right = 0;
+      for (auto [x, y] : test_batches) right += tp::reduce_sum(hits(x, y)).item<double>();
+      const double accuracy = right / static_cast<double>(test.size());
+      log_file.add_scalar("test accuracy", accuracy, optimizer.iterations());
+      std::cout << "Epoch " << epoch << "  loss " << loss << "  test accuracy " << accuracy << std::endl;
+    }
+  });
+}

@@ -1,0 +1,134 @@
+// An LSTM reads Shakespeare character by character, learns which one comes next, and then writes a text of its own.
+#include <cstdio>
+#include <iostream>
+#include <set>
+
+#include <tapestry/tapestry.hpp>
+
+#include "support/data_file.hpp"
+#include "support/flags.hpp"
+#include "support/progress.hpp"
+
+namespace {
+
+constexpr std::int64_t piece_length = 64;
+
+/// The characters of a text, numbered in their order.
+class Alphabet {
+ public:
+  explicit Alphabet(const std::string& text) {
+    const std::set<char> used(text.begin(), text.end());
+    letters_.assign(used.begin(), used.end());
+  }
+  std::int64_t size() const { return static_cast<std::int64_t>(letters_.size()); }
+  char letter(std::int64_t number) const { return letters_.at(static_cast<std::size_t>(number)); }
+  /// int64 [text.size()]. Throws InvalidArgumentError for a letter that is none of them.
+  tp::Tensor numbers(const std::string& text) const {
+    std::vector<std::int64_t> numbers;
+    numbers.reserve(text.size());
+    for (const char letter : text) {
+      const auto number = letters_.find(letter);
+      if (number == std::string::npos)
+        throw tp::InvalidArgumentError(std::string("The text to learn from has no '") + letter + "'");
+      numbers.push_back(static_cast<std::int64_t>(number));
+    }
+    return tp::tensor(numbers);
+  }
+
+ private:
+  std::string letters_;
+};
+
+struct Model : tp::nn::Module {
+  tp::nn::Embedding embedding;
+  tp::nn::LSTM lstm;
+  tp::nn::Dense logits;
+  TAPESTRY_FIELDS(embedding, lstm, logits)
+
+  Model(std::int64_t letters, std::int64_t units) : embedding(letters, 64), lstm(64, units), logits(units, letters) {}
+
+  /// What follows each of the letters [batch,time]: logits [batch,time,letters]. Goes on from a state.
+  std::pair<tp::Tensor, tp::nn::LSTMState> operator()(const tp::Tensor& letters,
+                                                      const tp::nn::LSTMState& state = {}) const {
+    auto [output, next] = lstm(embedding(letters), state);
+    return {logits(output), next};
+  }
+};
+
+/// Pieces of the text, and the same pieces one letter further on: what is to be predicted.
+tp::data::Dataset pieces(const tp::Tensor& letters) {
+  const std::int64_t end = (letters.size() - 1) / piece_length * piece_length;
+  return {tp::reshape(letters(tp::range(0, end)), {-1, piece_length}),
+          tp::reshape(letters(tp::range(1, end + 1)), {-1, piece_length})};
+}
+
+/// Goes on with a text. Each letter is drawn with the probability that the model gives it: the largest of logits with
+/// noise of Gumbel's distribution is such a draw. A temperature below 1 prefers likely letters.
+std::string continuation(const Model& model, const Alphabet& alphabet, std::string text, int length,
+                         double temperature) {
+  auto [logits, state] = model(tp::expand_dims(alphabet.numbers(text), 0));
+  for (int i = 0; i < length; ++i) {
+    auto last = logits(0, -1);
+    auto noise = -tp::log(-tp::log(tp::random::uniform(last.shape())));
+    auto next = tp::argmax(last / temperature + noise);
+    text += alphabet.letter(next.item<std::int64_t>());
+    std::tie(logits, state) = model(tp::reshape(next, {1, 1}), state);
+  }
+  return text;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  std::string data = "data/text", start = "ROMEO:\n";
+  int epochs = 5, units = 256, length = 400, seed = 1;
+  support::parse_flags(count, arguments, "Learns to write like Shakespeare.",
+                       {{"--data", "folder with tinyshakespeare.txt", data},
+                        {"--epochs", "passes over the text", epochs},
+                        {"--units", "of the LSTM", units},
+                        {"--start", "of the text that it writes", start},
+                        {"--length", "of the text that it writes, in characters", length},
+                        {"--seed", "of the first weights, of the order of the pieces, and of the text", seed}});
+  return support::run([&] {
+    const std::string text = tp::data::read_text(support::data_file(
+        data, "tinyshakespeare.txt",
+        "It is data/tinyshakespeare/input.txt of https://github.com/karpathy/char-rnn (A. Karpathy), "
+        "1,115,394 bytes; any other text will do."));
+    const Alphabet alphabet(text);
+    const auto [train, validation] = tp::data::split(pieces(alphabet.numbers(text)), 0.1, {.shuffle = false});
+    tp::data::Loader batches(
+        train, {.batch = 32, .shuffle = true, .seed = static_cast<std::uint64_t>(seed), .drop_last = true});
+
+    tp::random::seed(static_cast<std::uint64_t>(seed));
+    Model model(alphabet.size(), units);
+    tp::train::AdamOptimizer optimizer(tp::train::CosineDecay(0.005, epochs * batches.size()));
+    const auto loss_of = [&](const tp::Tensor& x, const tp::Tensor& y) {
+      return tp::losses::cross_entropy(y, model(x).first);
+    };
+    const auto piece = tp::spec(tp::int64, {-1, piece_length});
+    const auto evaluate = tp::trace(loss_of, {piece, piece});
+    const auto step = tp::trace(
+        [&](const tp::Tensor& x, const tp::Tensor& y) {
+          tp::GradientTape tape;
+          auto loss = loss_of(x, y);
+          // A long chain of steps in time now and then makes a huge gradient; its direction is kept, its length is not.
+          auto [gradients, norm] = tp::clip_by_global_norm(tape.gradient(loss, model.parameters()), 1);
+          optimizer.apply_gradients(gradients, model.parameters());
+          return loss;
+        },
+        {piece, piece});
+
+    for (int epoch = 1; epoch <= epochs; ++epoch) {
+      {
+        support::Progress progress("epoch " + std::to_string(epoch), batches.size());
+        for (auto [x, y] : batches) progress.advance("loss " + std::to_string(step(x, y).item<double>()));
+      }
+      double sum = 0;
+      tp::data::Loader parts(validation, {.batch = 64});
+      for (auto [x, y] : parts) sum += evaluate(x, y).item<double>() * static_cast<double>(x.shape().dim(0));
+      std::printf("Epoch %d  validation loss %.3f\n", epoch, sum / static_cast<double>(validation.size()));
+      std::fflush(stdout);
+    }
+    std::cout << '\n' << continuation(model, alphabet, start, length, 0.7) << '\n';
+  });
+}

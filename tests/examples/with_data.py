@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Runs an example that learns from data, and checks what it has learnt.
+
+usage: with_data.py PROGRAM made-up    on a little data made up here: it must learn what is in it
+       with_data.py PROGRAM missing    without data: it must say which file is missing, and fail
+       with_data.py PROGRAM original   the MNIST examples, on the files in the folder $TAPESTRY_MNIST: they must reach
+                                       their accuracies in 5 epochs; exit status 77, "skipped", without that variable
+"""
+import gzip
+import os
+import pathlib
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+
+def run(program, folder, *flags):
+    """What a program prints that learns from the data in a folder, in which it also leaves its files."""
+    command = [os.path.abspath(program), "--data", folder, *map(str, flags)]
+    output = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, check=True, encoding="utf-8").stdout
+    print(output)
+    return output
+
+
+# ---- Handwritten digits
+
+def write_digits(folder, prefix, count, shapes, noise):
+    labels = [noise.randrange(10) for _ in range(count)]
+    pixels = b"".join(bytes(min(255, ink + noise.randrange(60)) for ink in shapes[label]) for label in labels)
+    with gzip.open(f"{folder}/{prefix}-images-idx3-ubyte.gz", "wb", 1) as file:
+        file.write(struct.pack(">4B3I", 0, 0, 8, 3, count, 28, 28) + pixels)
+    with open(f"{folder}/{prefix}-labels-idx1-ubyte", "wb") as file:
+        file.write(struct.pack(">4BI", 0, 0, 8, 1, count) + bytes(labels))
+
+
+def accuracies(output):
+    return [float(accuracy) for accuracy in re.findall(r"test accuracy (\S+)", output)]
+
+
+def digits(program, folder):
+    noise = random.Random(1)
+    shapes = [[noise.choice([0, 0, 200]) for _ in range(784)] for _ in range(10)]
+    write_digits(folder, "train", 1000, shapes, noise)
+    write_digits(folder, "t10k", 100, shapes, noise)
+    reached = accuracies(run(program, folder, "--epochs", 2))
+    assert len(reached) == 2 and reached[-1] == 1, reached
+
+
+def digits_with_log(program, folder):
+    digits(program, folder)
+    assert list(pathlib.Path(folder).glob("logs/events.out.tfevents.*")), "no log for TensorBoard"
+
+
+# ---- Text
+
+def text(program, folder):
+    """Sentences of few words: what the program writes must consist of these words."""
+    choose = random.Random(1)
+    words = "the a cat dog bird sees hears likes big small old red".split()
+    sentences = (" ".join(choose.choice(words) for _ in range(6)) + ".\n" for _ in range(2500))
+    pathlib.Path(folder, "tinyshakespeare.txt").write_text("".join(sentences), encoding="utf-8")
+    output = run(program, folder, "--units", 64, "--epochs", 5, "--start", "the ", "--length", 300)
+    written = re.findall(r"\w+", output.split("\n\n", 1)[1])[:-1]  # the last word may be cut
+    assert len(written) > 40 and sum(word in words for word in written) > 0.9 * len(written), written
+
+
+# ---- A table
+
+def table(program, folder):
+    """Marks that depend on two of the columns, one of them not linearly; with names and semicolons, and without."""
+    noise = random.Random(1)
+    rows = []
+    for _ in range(2000):
+        row = [round(noise.uniform(0, 10), 2) for _ in range(11)]
+        rows.append(row + [round(3 + 0.4 * row[10] + (2 if 3 < row[2] < 7 else 0))])
+    path = pathlib.Path(folder, "winequality-white.csv")
+    path.write_text("\n".join(",".join(map(str, row)) for row in rows), encoding="utf-8")
+    output = run(program, folder)
+    names = ";".join(f'"column {i}"' for i in range(12)) + "\n"
+    path.write_text(names + "\n".join(";".join(map(str, row)) for row in rows), encoding="utf-8")
+    assert run(program, folder) == output
+    errors = [float(error) for error in re.findall(r": off by ([\d.]+)", output)]
+    assert len(errors) == 4 and errors[-1] < 0.4 * errors[0], errors
+
+
+# A check on made-up data; what is said when the data are missing; the accuracy on the original data.
+EXAMPLES = {
+    "12_mnist_mlp": (digits, "train-images-idx3-ubyte.gz  9912422 bytes", 0.975),
+    "13_mnist_cnn": (digits_with_log, "train-images-idx3-ubyte.gz  9912422 bytes", 0.99),
+    "14_shakespeare": (text, "There is no tinyshakespeare.txt in the folder", None),
+    "11_wine": (table, "There is no winequality-white.csv in the folder", None),
+}
+
+
+def main():
+    program, data = sys.argv[1:]
+    made_up, complaint, accuracy = EXAMPLES[os.path.basename(program)]
+    with tempfile.TemporaryDirectory() as folder:
+        if data == "made-up":
+            made_up(program, folder)
+        elif data == "missing":
+            done = subprocess.run([program, "--data", folder], capture_output=True, check=False, encoding="utf-8")
+            assert done.returncode == 1 and done.stdout == "" and complaint in done.stderr, done
+        elif "TAPESTRY_MNIST" not in os.environ:
+            sys.exit(77)
+        else:
+            done = subprocess.run([os.path.abspath(program), "--data", os.path.abspath(os.environ["TAPESTRY_MNIST"])],
+                                  cwd=folder, stdout=subprocess.PIPE, check=True, encoding="utf-8")
+            print(done.stdout)
+            assert max(accuracies(done.stdout)) >= accuracy
+
+
+main()
