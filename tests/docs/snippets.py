@@ -5,6 +5,8 @@ A ```cpp block is a program; one without `main` is taken as the body of it, and 
 the next block is ```text, the program must print exactly that.
 Usage: snippets.py COMPILER LIBRARY_FOLDER INCLUDE_FOLDER PAGE_OR_FOLDER..."""
 
+import concurrent.futures
+import os
 import pathlib
 import re
 import subprocess
@@ -47,17 +49,28 @@ def run(compiler, libraries, includes, code, folder):
     return ran.returncode == 0, ran.stdout if ran.returncode == 0 else ran.stdout + ran.stderr
 
 
+def problem(compiler, libraries, includes, code, expected):
+    """What is wrong with a snippet; None if nothing is."""
+    with tempfile.TemporaryDirectory() as folder:
+        good, output = run(compiler, libraries, includes, code, pathlib.Path(folder))
+    if not good:
+        return output
+    if expected is not None and output.rstrip() != expected.rstrip():
+        return f"printed\n{output}\ninstead of\n{expected}"
+    return None
+
+
 def main(compiler, libraries, includes, *pages):
-    passed = failed = 0
-    for page in (page for given in pages for page in pages_of(pathlib.Path(given))):
-        for line, code, expected in snippets(page):
-            with tempfile.TemporaryDirectory() as folder:
-                good, output = run(compiler, libraries, includes, code, pathlib.Path(folder))
-            if good and expected is not None and output.rstrip() != expected.rstrip():
-                good, output = False, f"printed\n{output}\ninstead of\n{expected}"
-            passed, failed = passed + good, failed + (not good)
-            if not good:
-                print(f"{page}:{line}: {output}", file=sys.stderr)
+    pages = [page for given in pages for page in pages_of(pathlib.Path(given))]
+    found = [(page, *snippet) for page in pages for snippet in snippets(page)]
+    # The compiler takes the time, in processes of its own.
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        problems = list(pool.map(lambda each: problem(compiler, libraries, includes, *each[2:]), found))
+    for (page, line, *_), text in zip(found, problems):
+        if text is not None:
+            print(f"{page}:{line}: {text}", file=sys.stderr)
+    failed = sum(text is not None for text in problems)
+    passed = len(found) - failed
     print(f"{passed} passed, {failed} failed")
     return failed > 0 or passed == 0
 
