@@ -64,11 +64,10 @@ int main(int count, char** arguments) {
 
     tp::summary::FileWriter log_file(log, step.graph());
     for (int epoch = 1; epoch <= epochs; ++epoch) {
-      double loss = 0;
       {
         support::Progress progress("epoch " + std::to_string(epoch), batches.size());
         for (auto [x, y] : batches) {
-          loss = step(x, y).item<double>();
+          const double loss = step(x, y).item<double>();
           log_file.add_scalar("loss", loss, optimizer.iterations());
           progress.advance("loss " + std::to_string(loss));
         }
@@ -77,7 +76,29 @@ int main(int count, char** arguments) {
       for (auto [x, y] : test_batches) right += tp::reduce_sum(hits(x, y)).item<double>();
       const double accuracy = right / static_cast<double>(test.size());
       log_file.add_scalar("test accuracy", accuracy, optimizer.iterations());
-      std::cout << "Epoch " << epoch << "  loss " << loss << "  test accuracy " << accuracy << std::endl;
+      std::cout << "Epoch " << epoch << "  test accuracy " << accuracy << std::endl;
     }
   });
 }
+
+// Output:
+// Name  Layer      Output shape  Parameters
+// 0.0   Conv2D     [?,28,28,16]         160
+// 0.1   BatchNorm  [?,28,28,16]          32
+// 0.2   ReLU       [?,28,28,16]           0
+// 0.3   MaxPool2D  [?,14,14,16]           0
+// 1.0   Conv2D     [?,14,14,32]       4,640
+// 1.1   BatchNorm  [?,14,14,32]          64
+// 1.2   ReLU       [?,14,14,32]           0
+// 1.3   MaxPool2D  [?,7,7,32]             0
+// 2     Flatten    [?,1568]               0
+// 3     Dropout    [?,1568]               0
+// 4     Dense      [?,128]          200,832
+// 5     ReLU       [?,128]                0
+// 6     Dense      [?,10]             1,290
+// Sequential: 207,018 parameters, 828,472 bytes with all buffers
+// Epoch 1  test accuracy 0.9877
+// Epoch 2  test accuracy 0.9904
+// Epoch 3  test accuracy 0.9898
+// Epoch 4  test accuracy 0.9931
+// Epoch 5  test accuracy 0.9936

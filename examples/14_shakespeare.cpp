@@ -132,3 +132,24 @@ int main(int count, char** arguments) {
     std::cout << '\n' << continuation(model, alphabet, start, length, 0.7) << '\n';
   });
 }
+
+// Output:
+// Epoch 1  validation loss 1.720
+// Epoch 2  validation loss 1.626
+// Epoch 3  validation loss 1.579
+// Epoch 4  validation loss 1.554
+// Epoch 5  validation loss 1.551
+//
+// ROMEO:
+// And thou art a foister'd this cheeks,
+// The way into the more is not the seal of the royal company of my lords
+// That put you are seek them comes thus the doth
+// With sides; and well I am one thence:
+// And there both what you know,
+// Which is a thought that king our good.
+//
+// LUCIO:
+// How must not not true foust,
+// That sense, have a ground a man may see which should have stands; they
+// grant with the senate
+// And lea
