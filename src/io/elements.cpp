@@ -47,9 +47,11 @@ constexpr FileElements elements() {
   if constexpr (std::is_same_v<File, Element> && (order == std::endian::native || sizeof(File) == 1))
     return {sizeof(File), dtype_of<Element>(), nullptr};
   return {sizeof(File), dtype_of<Element>(), [](const std::byte* from, std::int64_t count, void* to) {
-            for (std::int64_t i = 0; i < count; ++i)
+            for (std::int64_t i = 0; i < count; ++i) {
+              const std::byte* place = from + static_cast<std::size_t>(i) * sizeof(File);
               // NOLINTNEXTLINE(bugprone-signed-char-misuse): the file's signed bytes are numbers
-              static_cast<Element*>(to)[i] = static_cast<Element>(number_at<File, order>(from + i * sizeof(File)));
+              static_cast<Element*>(to)[i] = static_cast<Element>(number_at<File, order>(place));
+            }
           }};
 }
 
