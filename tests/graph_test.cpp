@@ -300,6 +300,11 @@ TEST_CASE("a gradient of one's own for the ops of a scope") {
   CHECK(gradient(inner) == std::vector{2.0, 8.0});
   CHECK(gradient(also_outer) == std::vector{2.0, 2.0});
   CHECK(gradient(square(x)) == std::vector{-2.0, 4.0});
+
+  // Where the gradient waits for what is fed, too.
+  const auto untyped = placeholder();
+  const Tensor found = gradients(relu(untyped), untyped)[0];
+  CHECK(session.run(found, {{untyped, {-1.0, 2.0}}}).to_vector<double>() == std::vector{2.0, 2.0});
 }
 
 TEST_CASE("tensors taken for constants, in graphs and on tapes") {

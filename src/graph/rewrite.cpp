@@ -56,6 +56,9 @@ std::size_t Rewrite::begin(std::span<const Node* const> group) {
   Scopes& scope = scopes();
   scope.device = group.back()->device;
   scope.colocation = group.back()->colocation;
+  scope.gradients.clear();
+  for (const Node* old : group)
+    if (old->overridden) scope.gradients.insert_or_assign(old->type(), old->overridden->gradient);
   scope.place = group.back()->place;
   scope.control_inputs.clear();
   const auto wait_for = [&](const Node* old) {
