@@ -104,6 +104,7 @@ TEST_CASE("csv: what is refused, with its line and column") {
   for (const auto& each : std::vector<std::pair<DType, std::string>>{{int32, "2147483648"},
                                                                      {uint8, "256"},
                                                                      {uint8, "-1"},
+                                                                     {int32, "+-5"},
                                                                      {int64, "9223372036854775808"},
                                                                      {float32, "1,5"},
                                                                      {float64, "1e999"},

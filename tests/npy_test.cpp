@@ -5,6 +5,7 @@
 
 #include "expect.hpp"
 #include "refused.hpp"
+#include "state_samples.hpp"
 #include "tapestry/data/arrays.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -69,24 +70,10 @@ StateDict read_archive(const Bytes& bytes, Where where = Where::here()) {
   return read_npz(folder().write("x.npz", bytes), where);
 }
 
-/// One tensor of each dtype, and of the shapes that are easy to get wrong.
-StateDict samples() {
-  StateDict tensors;
-  for (const DType dtype : {boolean, uint8, int32, int64, float32, float64})
-    tensors["layer." + to_string(dtype)] = tensor({{0, 1, 2}, {3, 0, 255}}).cast(dtype);
-  tensors["scalar"] = tensor(1.5);
-  tensors["vector"] = tensor({1.0, NAN, -INFINITY});
-  tensors["empty"] = zeros({3, 0, 2});
-  tensors["view"] = transpose(tensor<float>({{1, 2, 3}, {4, 5, 6}}));
-  tensors["many/axes"] = ones({1, 2, 1, 2, 1, 2, 1, 2});
-  tensors["large"] = reshape(arange(0, 100000), {100, 1000});
-  return tensors;
-}
-
 }  // namespace
 
 TEST_CASE("npy: what is written can be read") {
-  for (const auto& each : samples()) {
+  for (const auto& each : state_samples()) {
     CAPTURE(each.first);
     write_npy(folder() / "x.npy", each.second);
     CHECK(same_bits(read_npy(folder() / "x.npy"), each.second));
@@ -186,7 +173,7 @@ TEST_CASE("npy: what cannot be written") {
 
 TEST_CASE("npz: what is written can be read") {
   for (const bool compress : {false, true}) {
-    const StateDict tensors = samples();
+    const StateDict tensors = state_samples();
     write_npz(folder() / "x.npz", tensors, {.compress = compress});
     const StateDict back = read_npz(folder() / "x.npz");
     REQUIRE(back.size() == tensors.size());

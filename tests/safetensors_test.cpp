@@ -4,6 +4,7 @@
 
 #include "expect.hpp"
 #include "refused.hpp"
+#include "state_samples.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
 #include "tapestry/save.hpp"
@@ -40,13 +41,7 @@ StateDict read(const Bytes& bytes, Where where = Where::here()) {
 }
 
 StateDict samples() {
-  StateDict tensors;
-  for (const DType dtype : {boolean, uint8, int32, int64, float32, float64})
-    tensors["layer." + to_string(dtype)] = tensor({{0, 1, 2}, {3, 0, 255}}).cast(dtype);
-  tensors["scalar"] = tensor(1.5);
-  tensors["vector"] = tensor({1.0, NAN, -INFINITY});
-  tensors["empty"] = zeros({3, 0, 2});
-  tensors["view"] = transpose(tensor<float>({{1, 2, 3}, {4, 5, 6}}));
+  StateDict tensors = state_samples();
   tensors["name \"in\" many\nlanguages \xC3\xA4\xE2\x82\xAC"] = ones({2, 1, 2});
   return tensors;
 }

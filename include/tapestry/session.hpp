@@ -285,6 +285,16 @@ struct Structure<std::pair<A, B>> {
   }
 };
 
+/// The results of a structure of fetches, which `run` computes as a flat list.
+template <class T, class Run>
+auto run_structure(const T& fetches, const Run& run) {
+  std::vector<Fetch> flat;
+  Structure<T>::collect(fetches, flat);
+  const std::vector<Tensor> values = run(flat);
+  std::size_t next = 0;
+  return Structure<T>::fill(fetches, values, next);
+}
+
 }  // namespace detail
 
 template <class T>
@@ -295,20 +305,13 @@ auto Session::run(const T& fetches, const Feeds& feeds, Where where) const {
 template <class T>
 auto Session::run(const T& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata,
                   Where where) const {
-  std::vector<Fetch> flat;
-  detail::Structure<T>::collect(fetches, flat);
-  const std::vector<Tensor> values = run_all(flat, feeds, options, metadata, where);
-  std::size_t next = 0;
-  return detail::Structure<T>::fill(fetches, values, next);
+  return detail::run_structure(
+      fetches, [&](const std::vector<Fetch>& flat) { return run_all(flat, feeds, options, metadata, where); });
 }
 
 template <class T>
 auto Session::PartialRun::run(const T& fetches, const Feeds& feeds, Where where) {
-  std::vector<Fetch> flat;
-  detail::Structure<T>::collect(fetches, flat);
-  const std::vector<Tensor> values = run_all(flat, feeds, where);
-  std::size_t next = 0;
-  return detail::Structure<T>::fill(fetches, values, next);
+  return detail::run_structure(fetches, [&](const std::vector<Fetch>& flat) { return run_all(flat, feeds, where); });
 }
 
 template <class T>

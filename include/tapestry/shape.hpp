@@ -80,6 +80,8 @@ TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
 /// Whether a tensor of a shape that is known in part may turn out to have the other one, which is known.
 TAPESTRY_API bool can_be(const Shape& shape, const Shape& known);
+/// Whether two shapes, both known in part, may turn out to be the same.
+TAPESTRY_API bool agree(const Shape& a, const Shape& b);
 
 /// The axis as 0 ... rank-1; negative ones count from the end. Throws InvalidArgumentError when there is no such axis.
 TAPESTRY_API int normalize_axis(std::int64_t axis, int rank);

@@ -7,12 +7,6 @@
 namespace tapestry {
 namespace {
 
-/// Whether two shapes can be the same, as far as they are known.
-bool agree(const Shape& a, const Shape& b) {
-  return a.rank() == b.rank() && std::equal(a.begin(), a.end(), b.begin(),
-                                            [](std::int64_t x, std::int64_t y) { return x == y || x < 0 || y < 0; });
-}
-
 /// The edge rule: a gradient of another shape than its input is summed to it where the op broadcasts, and a mistake of
 /// the op elsewhere.
 Tensor fit(const Call& call, std::size_t index, Tensor gradient) {
@@ -43,11 +37,9 @@ Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<std::i
       is_source_(static_cast<std::size_t>(slots)) {
   for (const std::int32_t source : sources)
     if (source >= 0) live_[static_cast<std::size_t>(source)] = is_source_[static_cast<std::size_t>(source)] = 1;
-  for (const std::int32_t stop : stops) {
-    if (stop < 0) continue;
-    is_stop_.resize(static_cast<std::size_t>(slots));
-    is_stop_[static_cast<std::size_t>(stop)] = 1;
-  }
+  if (!stops.empty()) is_stop_.resize(static_cast<std::size_t>(slots));
+  for (const std::int32_t stop : stops)
+    if (stop >= 0) is_stop_[static_cast<std::size_t>(stop)] = 1;
   for (std::size_t i = 0; i < count_; ++i) {
     const RecordedCall& record = calls_[i];
     if (std::any_of(record.inputs.begin(), record.inputs.end(), [&](std::int32_t slot) { return is_live(slot); }))

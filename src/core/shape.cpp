@@ -86,6 +86,12 @@ bool can_be(const Shape& shape, const Shape& known) {
   return true;
 }
 
+bool agree(const Shape& a, const Shape& b) {
+  if (!a.has_rank() || !b.has_rank()) return true;
+  return a.rank() == b.rank() && std::equal(a.begin(), a.end(), b.begin(),
+                                            [](std::int64_t x, std::int64_t y) { return x == y || x < 0 || y < 0; });
+}
+
 int normalize_axis(std::int64_t axis, int rank) {
   if (axis < -rank || axis >= rank)
     throw InvalidArgumentError(

@@ -14,7 +14,7 @@ namespace {
 /// The number that is the whole of a field.
 template <class T>
 bool parse(std::string_view field, T& number) {
-  if (field.starts_with('+')) field.remove_prefix(1);
+  if (field.starts_with('+') && !field.starts_with("+-")) field.remove_prefix(1);
   const char* end = field.data() + field.size();
   const auto [stop, error] = std::from_chars(field.data(), end, number);
   return error == std::errc{} && stop == end;

@@ -1,7 +1,5 @@
 #include "tapestry/nn/losses.hpp"
 
-#include <algorithm>
-
 #include "dispatch/recorder.hpp"
 #include "tapestry/ops.hpp"
 
@@ -11,12 +9,9 @@ namespace {
 using detail::join;
 
 void require_same_shape(const Tensor& targets, const Tensor& predictions) {
-  const Shape &a = targets.shape(), &b = predictions.shape();
-  if (!a.has_rank() || !b.has_rank()) return;
-  const bool same = a.rank() == b.rank() &&
-                    std::equal(a.begin(), a.end(), b.begin(), [](auto x, auto y) { return x == y || x < 0 || y < 0; });
-  if (!same)
-    throw InvalidArgumentError(join("Targets and predictions must have the same shape, but have ", a, " and ", b));
+  if (!agree(targets.shape(), predictions.shape()))
+    throw InvalidArgumentError(join("Targets and predictions must have the same shape, but have ", targets.shape(),
+                                    " and ", predictions.shape()));
 }
 
 Tensor reduced(const Tensor& elements, Reduction reduction) {

@@ -238,7 +238,6 @@ const std::vector<Variable>& Optimizer::slots_of(const Variable& variable, Where
         VariableOptions{.name = detail::join(variable.name(), "/", name_, number), .trainable = false});
   }
   for (const Slot& slot : slots_) waiting_.erase(state.key + "." + slot.name);
-  keys_.insert(state.key);
   states_.push_back(std::move(state));
   state_of_.emplace(variable.cell().get(), states_.size() - 1);
   return states_.back().slots;

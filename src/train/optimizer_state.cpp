@@ -25,7 +25,9 @@ void check_fits(const std::string& key, const Tensor& value, const Variable& var
 
 std::string Optimizer::new_key(const std::string& name) const {
   std::string key = name;
-  for (int number = 2; keys_.contains(key); ++number) key = detail::join(name, '#', number);
+  const auto is_taken = [&](const State& state) { return state.key == key; };
+  for (int number = 2; std::any_of(states_.begin(), states_.end(), is_taken); ++number)
+    key = detail::join(name, '#', number);
   return key;
 }
 

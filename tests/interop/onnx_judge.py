@@ -5,7 +5,6 @@ usage: onnx_judge.py FOLDER
 For each x.judge.pb in the folder (see judgement.hpp) there is x.onnx. The targets of its steps are the names of the
 model's inputs and outputs. What onnxruntime has not got for a type, ONNX's own evaluator computes."""
 
-import pathlib
 import sys
 
 import numpy as np
@@ -13,7 +12,7 @@ import onnx
 import onnx.reference
 import onnxruntime
 
-from tensorflow_judge import difference, read_steps
+from tensorflow_judge import difference, judge_all, read_steps
 
 TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}
 
@@ -53,16 +52,7 @@ class Judge:
 
 def main(folder):
     judge = Judge()
-    passed = failed = 0
-    for path in sorted(pathlib.Path(folder).glob("*.judge.pb")):
-        try:
-            wrong = list(judge.problems(path))
-        except Exception as error:  # whatever onnx says is a verdict
-            wrong = [str(error)]
-        for problem in wrong:
-            print(f"{path.name}: {problem}")
-        failed += bool(wrong)
-        passed += not wrong
+    passed, failed = judge_all(folder, judge.problems)
     print("By ONNX's evaluator, as onnxruntime lacks them for a type:", *sorted(judge.not_in_runtime))
     print(f"{passed} passed, {failed} failed")
     return failed

@@ -5,12 +5,11 @@ usage: saved_model_judge.py FOLDER
 For each x.judge.pb in the folder (see judgement.hpp) there is x/1/saved_model.pb. The targets of its steps are the names
 of the signature."""
 
-import pathlib
 import sys
 
 import tensorflow as tf
 
-from tensorflow_judge import TOLERANCE, difference, read_steps
+from tensorflow_judge import TOLERANCE, difference, judge_all, read_steps
 
 
 def problems(path):
@@ -28,16 +27,7 @@ def problems(path):
 
 
 def main(folder):
-    passed = failed = 0
-    for path in sorted(pathlib.Path(folder).glob("*.judge.pb")):
-        try:
-            wrong = list(problems(path))
-        except Exception as error:  # whatever TensorFlow says is a verdict
-            wrong = [str(error)]
-        for problem in wrong:
-            print(f"{path.name}: {problem}")
-        failed += bool(wrong)
-        passed += not wrong
+    passed, failed = judge_all(folder, problems)
     print(f"{passed} passed, {failed} failed")
     return failed
 

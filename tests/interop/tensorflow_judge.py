@@ -56,6 +56,21 @@ def difference(found, expected, tolerance):
     return None if error <= tolerance else f"differs by {error:.2g}"
 
 
+def judge_all(folder, problems):
+    """Prints what is wrong with each x.judge.pb of a folder, by `problems(path)`. Returns how many passed, and failed."""
+    passed = failed = 0
+    for path in sorted(pathlib.Path(folder).glob("*.judge.pb")):
+        try:
+            wrong = list(problems(path))
+        except Exception as error:  # whatever the other program says is a verdict
+            wrong = [str(error)]
+        for problem in wrong:
+            print(f"{path.name}: {problem}")
+        failed += bool(wrong)
+        passed += not wrong
+    return passed, failed
+
+
 class Judge:
     """TensorFlow with one graph of ours."""
 

@@ -117,8 +117,8 @@ TAPESTRY_API Tensor logical_and(In a, In b, std::string_view name = {});
 TAPESTRY_API Tensor logical_or(In a, In b, std::string_view name = {});
 TAPESTRY_API Tensor logical_not(In x, std::string_view name = {});
 /// a where the condition (a bool tensor) holds, b elsewhere; all three broadcast. What is not taken gets no gradient,
-/// but a NaN in its own gradient still spreads: make the argument itself safe, as in `where(x > 0, log(where(x > 0, x,
-/// 1)), 0)`.
+/// but a NaN in its own gradient still spreads: make the argument itself safe, as in
+/// `where(positive, log(where(positive, x, 1)), 0)`.
 TAPESTRY_API Tensor where(In condition, In a, In b, std::string_view name = {});
 
 /// x with another element type; x itself when it has it already. Floats are truncated towards zero, and to bool is x !=

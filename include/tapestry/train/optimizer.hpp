@@ -4,7 +4,6 @@
 #include <functional>
 #include <initializer_list>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -158,8 +157,7 @@ class TAPESTRY_API Optimizer {
   Variable iterations_;
   std::vector<State> states_;  ///< in the order of the first updates
   std::unordered_map<const Variable::Cell*, std::size_t> state_of_;
-  std::set<std::string> keys_;  ///< of the states
-  StateDict waiting_;           ///< given to `load_state_dict`, for Variables that have not come yet
+  StateDict waiting_;  ///< given to `load_state_dict`, for Variables that have not come yet
 };
 
 }  // namespace train

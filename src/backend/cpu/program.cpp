@@ -357,12 +357,13 @@ class Machine {
       std::memcpy(to + done, to, static_cast<std::size_t>(std::min(done, bytes - done)));
   }
 
-  std::byte* output_at(std::size_t i, std::int64_t element) const {
-    const detail::TensorImpl& output = outputs_[i].impl();
-    return static_cast<std::byte*>(output.data) + element * static_cast<std::int64_t>(size_of(output.dtype));
-  }
+  /// `first`: the block's first element.
   void place_outputs(std::int64_t first, Places& places) const {
-    for (std::size_t i = 0; i < outputs_.size(); ++i) places[inputs_.size() + i].data = output_at(i, first);
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      const detail::TensorImpl& output = outputs_[i].impl();
+      places[inputs_.size() + i].data =
+          static_cast<std::byte*>(output.data) + first * static_cast<std::int64_t>(size_of(output.dtype));
+    }
   }
 
   std::span<const Tensor> inputs_, outputs_;
