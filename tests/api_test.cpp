@@ -159,6 +159,9 @@ TEST_SUITE("1. values") {
     CHECK(x.to("cpu").is(x));
     CHECK(text(x.cast(tp::int64)) == "int64[2,2]: 1 2 3 4");
     static_assert(!std::equality_comparable<tp::Tensor>);
+    // x(0) = y would change nothing.
+    static_assert(std::is_assignable_v<tp::Tensor&, tp::Tensor> && !std::is_assignable_v<tp::Tensor, tp::Tensor>);
+    static_assert(!std::is_assignable_v<tp::Tensor, const tp::Tensor&>);
   }
 
   TEST_CASE("views share the buffer") {

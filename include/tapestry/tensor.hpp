@@ -43,6 +43,12 @@ using Tensors = SmallVector<Tensor, 2>;
 class TAPESTRY_API Tensor {
  public:
   Tensor() = default;
+  Tensor(const Tensor&) = default;      ///< another handle on the same tensor
+  Tensor(Tensor&&) noexcept = default;  ///< the handle itself; the other one is empty then
+  /// Of names only: `x(0) = y` would put y into a handle that nobody has. `slice_update` is what is meant there.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;  ///< the same for a handle that nobody needs any more
+  ~Tensor() = default;
 
   explicit operator bool() const { return static_cast<bool>(impl_); }
   /// Whether both handles name the same tensor. For the elements there is `tp::equal`.
