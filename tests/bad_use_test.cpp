@@ -148,6 +148,10 @@ TEST_CASE("the registry") {
                    apply_op("Sum", {x}, {{"axis", std::string("0")}}));
   TAPESTRY_REFUSED(NotFoundError, "[Op:Transpose]", apply_op("Transpose", {x}, {{"perm", 1.0}}));
   TAPESTRY_REFUSED(NotFoundError, "[Op:Fill]", apply_op("Fill", {}, {{"device", 1.0}}));
+  TAPESTRY_INVALID("Op Sum has no attribute 'axes'; it has axis, keep_dims",
+                   apply_op("Sum", {x}, {{"keep_dims", true}, {"axes", Ints{0}}}));
+  TAPESTRY_INVALID("Op Neg has no attribute 'axis'", apply_op("Neg", {x}, {{"axis", std::int64_t{0}}}));
+  TAPESTRY_INVALID("Op BadUse has no attribute 'x'", apply_op("BadUse", {x}, {{"x", true}}));
   TAPESTRY_INVALID("AddV2 needs at least 2 inputs, but got 1 [Op:AddV2]", apply_op("AddV2", {x}));
   TAPESTRY_INVALID(
       "lists of the same size",

@@ -88,6 +88,10 @@ TEST_CASE("every op of the library is written and read by one table") {
     CHECK(with_rules.insert(std::string(rule.op)).second);
     CHECK(find_op(rule.op));
     CHECK((!rule.tensorflow.empty() || rule.expand));
+    for (const std::string_view attr : find_op(rule.op)->attrs) {
+      CAPTURE(attr);  // without a rule it would be lost on its way
+      CHECK(std::any_of(rule.attrs.begin(), rule.attrs.end(), [&](const auto& each) { return each.name == attr; }));
+    }
   }
   const Graph graph;  // whose ops are registered where a graph is used
   for (const Op* op : registered_ops()) {

@@ -229,6 +229,16 @@ TEST_CASE("every registered op has a row in the table") {
   }
 }
 
+TEST_CASE("every op names its attributes") {
+  for (const Call& call : all_calls())
+    for (const Attr& attr : call.attrs()) {
+      const std::vector<std::string_view>& known = call.op().attrs;
+      INFO(call.type(), " ", attr.name);
+      // Those of a composed function's closure are its own.
+      if (find_op(call.type())) CHECK(std::find(known.begin(), known.end(), attr.name) != known.end());
+    }
+}
+
 TEST_CASE("inference with unknown sizes agrees with inference with known ones") {
   for (const Call& call : all_calls()) {
     const std::string what = describe(call);

@@ -161,6 +161,8 @@ class TAPESTRY_API Forward {
 /// An operation: a constant, written once, that serves eager execution, the tape and the graph on every device.
 struct Op {
   std::string name;  ///< TensorFlow's
+  /// The names of all attributes that it may have, which live for ever, as literals do.
+  std::vector<std::string_view> attrs = {};
   /// Checks the inputs and attributes and tells dtype and shape of every output; the only shape code of an op. It must
   /// work when sizes are unknown.
   std::function<Specs(const Call&)> infer = {};
@@ -364,7 +366,8 @@ TAPESTRY_API const Op& register_op(Op op, Where where = Where::here());
 /// Gives a registered op its gradient, in place of the one it was defined with. Throws NotFoundError when there is no
 /// such op, and LookupError the second time.
 TAPESTRY_API void register_gradient(std::string_view op, Gradient gradient, Where where = Where::here());
-/// Applies a registered op by its name. Throws NotFoundError, "Unrecognized Op name X".
+/// Applies a registered op by its name. Throws NotFoundError, "Unrecognized Op name X", and InvalidArgumentError for an
+/// attribute that is not among those of the op.
 TAPESTRY_API Tensor apply_op(std::string_view op, const InList& inputs, const Attrs& attrs = {},
                              std::string_view name = {});
 

@@ -27,6 +27,7 @@ void change(Backend& backend, const Call& call) {
 
 Op assignment(const char* name, void (*forward)(Backend&, const Call&)) {
   return {.name = name,
+          .attrs = {"variables"},
           .infer = check_assignment,
           .forward = forward,
           .gradient = no_gradient,
@@ -37,6 +38,7 @@ Op assignment(const char* name, void (*forward)(Backend&, const Call&)) {
 
 TAPESTRY_OP(const_definition){{
     .name = "Const",
+    .attrs = {"dtype", "value"},
     .infer = [](const Call& call) -> Specs { return {call.attr<Tensor>("value").spec()}; },
     .view = [](const Call& call, const Spec&) { return call.attr<Tensor>("value"); },
     .gradient = no_gradient,
@@ -44,6 +46,7 @@ TAPESTRY_OP(const_definition){{
 
 TAPESTRY_OP(placeholder_definition){{
     .name = "Placeholder",
+    .attrs = {"dtype", "shape"},
     .infer = [](const Call& call) -> Specs {
       return {{call.attr<DType>("dtype"), call.attr<Shape>("shape")}};
     },
@@ -69,6 +72,7 @@ TAPESTRY_OP(no_op_definition){{
 
 TAPESTRY_OP(var_handle_definition){{
     .name = "VarHandleOp",
+    .attrs = {"variables", "dtype", "shape"},
     .infer = [](const Call&) -> Specs {
       return {{DType::resource, {}}};
     },
@@ -78,6 +82,7 @@ TAPESTRY_OP(var_handle_definition){{
 
 TAPESTRY_OP(read_variable_definition){{
     .name = "ReadVariableOp",
+    .attrs = {"variables"},
     .infer = [](const Call& call) -> Specs { return {variable_spec(variable_of(call))}; },
     .view = [](const Call& call, const Spec&) { return variable_of(call).cell()->load(); },
     .gradient = no_gradient,

@@ -105,6 +105,7 @@ TAPESTRY_OP(elu_grad_op){{
 /// g where x is positive, alpha * g elsewhere
 TAPESTRY_OP(leaky_relu_grad_op){{
     .name = "LeakyReluGrad",
+    .attrs = {"alpha"},
     .infer = broadcast_of<float_types>,
     .forward = elementwise([](const Call& call) -> Elementwise {
       return {.function = Binary::leaky_relu_grad, .number = call.attr<double>("alpha")};
@@ -131,6 +132,7 @@ namespace {
 
 TAPESTRY_OP(leaky_relu_op){{
     .name = "LeakyRelu",
+    .attrs = {"alpha"},
     .infer = same_shape_of<float_types>,
     .forward = elementwise([](const Call& call) -> Elementwise {
       return {.function = Unary::leaky_relu, .number = call.attr<double>("alpha")};
@@ -159,6 +161,7 @@ Tensor gelu_tanh_slope(const Tensor& x) {
 
 TAPESTRY_OP(gelu_op){{
     .name = "Gelu",
+    .attrs = {"approximate"},
     .infer = same_shape_of<float_types>,
     .forward = elementwise([](const Call& call) -> Elementwise {
       return {.function = call.attr<bool>("approximate") ? Unary::gelu_tanh : Unary::gelu};

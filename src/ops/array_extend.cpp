@@ -70,6 +70,7 @@ void run_steps(Backend& backend, const Tensor& x, const Tensor& y, const Steps& 
 /// g of the repeated shape summed to the shape of the second input, which was repeated by the same attributes.
 TAPESTRY_OP(tile_grad_op){{
     .name = "TileGrad",
+    .attrs = {"multiples", "repeats", "axis"},
     .infer = [](const Call& call) -> Specs {
       require_type(call.input(0), number_types);
       require_same_shape(call.input(0).shape(), repeated_shape(call, call.input(1).shape()));
@@ -98,9 +99,10 @@ TAPESTRY_OP(tile_grad_op){{
     .shape_inputs = 2,
 }};
 
-Op repeating_op(const char* name) {
+Op repeating_op(const char* name, std::vector<std::string_view> attrs) {
   return {
       .name = name,
+      .attrs = std::move(attrs),
       .infer = [](const Call& call) -> Specs {
         return {{call.input(0).dtype(), repeated_shape(call, call.input(0).shape())}};
       },
@@ -122,8 +124,8 @@ Op repeating_op(const char* name) {
       .needs = needs_nothing,
   };
 }
-TAPESTRY_OP(tile_op)(repeating_op("Tile"));
-TAPESTRY_OP(repeat_op)(repeating_op("Repeat"));
+TAPESTRY_OP(tile_op)(repeating_op("Tile", {"multiples"}));
+TAPESTRY_OP(repeat_op)(repeating_op("Repeat", {"repeats", "axis"}));
 
 // ---- pad ----------------------------------------------------------------------------------------------------------
 
@@ -157,6 +159,7 @@ Tensor pad_by(const Tensor& x, const Ints& paddings);
 /// The part of g inside the padding that was put around the second input.
 TAPESTRY_OP(pad_grad_op){{
     .name = "PadGrad",
+    .attrs = {"paddings"},
     .infer = [](const Call& call) -> Specs {
       require_same_shape(call.input(0).shape(), padded_shape(call, call.input(1).shape()));
       return like_second(call);
@@ -171,6 +174,7 @@ TAPESTRY_OP(pad_grad_op){{
 
 TAPESTRY_OP(pad_op){{
     .name = "PadV2",
+    .attrs = {"paddings", "constant_values"},
     .infer = [](const Call& call) -> Specs {
       return {{call.input(0).dtype(), padded_shape(call, call.input(0).shape())}};
     },

@@ -174,6 +174,7 @@ Tensor slice_alike(const Tensor& x, const Attrs& attrs);
 /// The second input is what was sliced, of which the shape counts: zeros of that shape with the gradient in the part.
 TAPESTRY_OP(slice_grad_op){{
     .name = "StridedSliceGrad",
+    .attrs = {"begin", "end", "size", "strides", "masks"},
     .infer = [](const Call& call) -> Specs {
       require_same_shape(call.input(0).shape(), region_of(call, call.input(1).shape()).shape);
       return like_second(call);
@@ -191,9 +192,10 @@ TAPESTRY_OP(slice_grad_op){{
     .shape_inputs = 2,
 }};
 
-Op slicing_op(const char* name) {
+Op slicing_op(const char* name, std::vector<std::string_view> attrs) {
   return {
       .name = name,
+      .attrs = std::move(attrs),
       .infer = [](const Call& call) -> Specs {
         return {{call.input(0).dtype(), region_of(call, call.input(0).shape()).shape}};
       },
@@ -205,8 +207,8 @@ Op slicing_op(const char* name) {
       .needs = needs_nothing,
   };
 }
-TAPESTRY_OP(strided_slice_op)(slicing_op("StridedSlice"));
-TAPESTRY_OP(slice_op)(slicing_op("Slice"));
+TAPESTRY_OP(strided_slice_op)(slicing_op("StridedSlice", {"begin", "end", "strides", "masks"}));
+TAPESTRY_OP(slice_op)(slicing_op("Slice", {"begin", "size"}));
 
 Tensor slice_alike(const Tensor& x, const Attrs& attrs) {
   return apply(attrs.find("size") ? slice_op : strided_slice_op, {x}, attrs);
@@ -214,6 +216,7 @@ Tensor slice_alike(const Tensor& x, const Attrs& attrs) {
 
 TAPESTRY_OP(slice_update_op){{
     .name = "TensorStridedSliceUpdate",
+    .attrs = {"begin", "end", "strides", "masks"},
     .infer = [](const Call& call) -> Specs {
       require_broadcast(call.input(1).shape(), region_of(call, call.input(0).shape()).shape);
       return same_shape(call);

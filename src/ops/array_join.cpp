@@ -46,6 +46,7 @@ Tensor view_at(const Tensor& tensor, int axis, std::int64_t i) {
 /// g cut into pieces of the shapes of the other inputs.
 TAPESTRY_OP(concat_grad_op){{
     .name = "ConcatGrad",
+    .attrs = {"axis"},
     .infer = [](const Call& call) -> Specs {
       Specs specs;
       for (std::size_t i = 1; i < call.inputs().size(); ++i)
@@ -74,6 +75,7 @@ TAPESTRY_OP(concat_grad_op){{
 
 TAPESTRY_OP(concat_op){{
     .name = "ConcatV2",
+    .attrs = {"axis"},
     .infer = [](const Call& call) -> Specs {
       if (call.inputs().empty()) throw InvalidArgumentError("ConcatOp : Expected at least one tensor");
       Shape shape = call.input(0).shape();
@@ -110,6 +112,7 @@ TAPESTRY_OP(concat_op){{
 
 TAPESTRY_OP(stack_op){{
     .name = "Pack",
+    .attrs = {"axis"},
     .infer = [](const Call& call) -> Specs {
       if (call.inputs().empty()) throw InvalidArgumentError("Pack : Expected at least one tensor");
       Shape shape = call.input(0).shape();
@@ -134,6 +137,7 @@ TAPESTRY_OP(stack_op){{
 
 TAPESTRY_OP(unstack_op){
     {.name = "Unpack",
+     .attrs = {"axis"},
      .infer = [](const Call& call) -> Specs {
        const Tensor& x = call.input(0);
        const int axis = axis_of(call);
@@ -187,9 +191,10 @@ Ints part_sizes(const Call& call, std::int64_t size) {
   return sizes;
 }
 
-Op splitting_op(const char* name) {
+Op splitting_op(const char* name, std::vector<std::string_view> attrs) {
   return {
       .name = name,
+      .attrs = std::move(attrs),
       .infer = [](const Call& call) -> Specs {
         const Tensor& x = call.input(0);
         const int axis = axis_of(call);
@@ -219,8 +224,8 @@ Op splitting_op(const char* name) {
       .outputs = -1,
   };
 }
-TAPESTRY_OP(split_op)(splitting_op("Split"));
-TAPESTRY_OP(split_sizes_op)(splitting_op("SplitV"));
+TAPESTRY_OP(split_op)(splitting_op("Split", {"num_split", "axis"}));
+TAPESTRY_OP(split_sizes_op)(splitting_op("SplitV", {"size_splits", "axis"}));
 
 }  // namespace
 

@@ -73,6 +73,7 @@ Shape reshaped(std::int64_t total, Shape shape) {
 
 TAPESTRY_OP(reshape_op){{
     .name = "Reshape",
+    .attrs = {"shape"},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       return {{x.dtype(), reshaped(x.size(), call.attr<Shape>("shape"))}};
@@ -109,6 +110,7 @@ Ints permutation_of(const Call& call) {
 
 TAPESTRY_OP(transpose_op){{
     .name = "Transpose",
+    .attrs = {"perm"},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       Shape shape;
@@ -155,6 +157,7 @@ std::uint32_t squeezed_axes(const Call& call) {
 
 TAPESTRY_OP(squeeze_op){{
     .name = "Squeeze",
+    .attrs = {"axis"},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       const std::uint32_t gone = squeezed_axes(call);
@@ -184,6 +187,7 @@ std::uint32_t added_axes(const Call& call) {
 
 TAPESTRY_OP(expand_dims_op){{
     .name = "ExpandDims",
+    .attrs = {"axis"},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       const std::uint32_t added = added_axes(call);
@@ -215,6 +219,7 @@ TAPESTRY_OP(expand_dims_op){{
 
 TAPESTRY_OP(broadcast_to_op){{
     .name = "BroadcastTo",
+    .attrs = {"shape"},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       Shape shape = call.attr<Shape>("shape");
@@ -237,6 +242,7 @@ TAPESTRY_OP(broadcast_to_op){{
 
 TAPESTRY_OP(flip_op){{
     .name = "ReverseV2",
+    .attrs = {"axis"},
     .infer = [](const Call& call) -> Specs {
       axes_mask(call, call.input(0).rank());
       return same_shape(call);
@@ -266,6 +272,7 @@ constexpr auto copy_input = elementwise([](const Call&) -> Elementwise { return 
 
 TAPESTRY_OP(cast_op){{
     .name = "Cast",
+    .attrs = {"dtype"},
     .infer = [](const Call& call) -> Specs {
       return {{call.attr<DType>("dtype"), call.input(0).shape()}};
     },
@@ -288,6 +295,7 @@ TAPESTRY_OP(contiguous_op){{
 /// A view by form only: what the dispatcher allocates for an op lies on the inputs' device, and this lies elsewhere.
 TAPESTRY_OP(device_copy_op){{
     .name = "DeviceCopy",
+    .attrs = {"device"},
     .infer = same_shape,
     .view =
         [](const Call& call, const Spec& spec) {

@@ -45,6 +45,7 @@ Tensor backprop_input(const Call& call, const Tensor& x_like, const Tensor& filt
 Tensor backprop_filter(const Call& call, const Tensor& x, const Tensor& filter_like, const Tensor& g);
 
 TAPESTRY_OP(conv2d_op){{.name = "Conv2D",
+                        .attrs = {"strides", "padding", "explicit_paddings", "dilations", "groups"},
                         .infer = infer_conv2d,
                         .forward =
                             [](Backend& backend, const Call& call) {
@@ -66,6 +67,7 @@ Tensor convolve(const Call& call, const Tensor& x, const Tensor& filter) {
 
 TAPESTRY_OP(conv2d_backprop_input_op){
     {.name = "Conv2DBackpropInput",
+     .attrs = {"strides", "padding", "explicit_paddings", "dilations", "groups"},
      .infer = [](const Call& call) -> Specs {
        require_image_and_filter(call.input(0), call.input(1));
        return {{call.input(2).dtype(), call.input(0).shape()}};
@@ -86,6 +88,7 @@ TAPESTRY_OP(conv2d_backprop_input_op){
 
 TAPESTRY_OP(conv2d_backprop_filter_op){
     {.name = "Conv2DBackpropFilter",
+     .attrs = {"strides", "padding", "explicit_paddings", "dilations", "groups"},
      .infer = [](const Call& call) -> Specs {
        require_image_and_filter(call.input(0), call.input(1));
        return {{call.input(2).dtype(), call.input(1).shape()}};

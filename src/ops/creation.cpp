@@ -16,6 +16,7 @@ Specs by_attributes(const Call& call) { return {{call.attr<DType>("dtype"), call
 
 TAPESTRY_OP(fill_op){{
     .name = "Fill",
+    .attrs = {"dtype", "shape", "value", "device"},
     .infer = by_attributes,
     .forward = [](Backend& backend, const Call& call) { backend.fill(call.attr<double>("value"), call.output()); },
     .gradient = no_gradient,
@@ -23,6 +24,7 @@ TAPESTRY_OP(fill_op){{
 
 TAPESTRY_OP(range_op){{
     .name = "Range",
+    .attrs = {"dtype", "shape", "start", "delta", "device"},
     .infer = by_attributes,
     .forward =
         [](Backend& backend, const Call& call) {
@@ -33,6 +35,7 @@ TAPESTRY_OP(range_op){{
 
 TAPESTRY_OP(linspace_op){{
     .name = "LinSpace",
+    .attrs = {"dtype", "shape", "start", "stop", "device"},
     .infer = by_attributes,
     .forward =
         [](Backend& backend, const Call& call) {

@@ -38,6 +38,7 @@ Shape gathered_shape(const Tensor& x, const Tensor& indices, std::int64_t along)
 
 TAPESTRY_OP(scatter_op){{
     .name = "UnsortedSegmentSum",
+    .attrs = {"axis"},
     .infer = [](const Call& call) -> Specs {
       return scattered(call, gathered_shape(call.input(2), call.input(0), call.attr<std::int64_t>("axis")));
     },
@@ -55,6 +56,7 @@ TAPESTRY_OP(scatter_op){{
 
 TAPESTRY_OP(gather_op){{
     .name = "GatherV2",
+    .attrs = {"axis"},
     .infer = [](const Call& call) -> Specs {
       const Tensor &x = call.input(0), &indices = call.input(1);
       require_type(indices, index_types, "Tindices");
@@ -127,6 +129,7 @@ Shape taken_shape(const Tensor& x, const Tensor& indices, std::int64_t along) {
 
 TAPESTRY_OP(put_along_op){{
     .name = "PutAlongAxis",
+    .attrs = {"axis"},
     .infer = [](const Call& call) -> Specs {
       return scattered(call, taken_shape(call.input(2), call.input(0), call.attr<std::int64_t>("axis")));
     },
@@ -147,6 +150,7 @@ Tensor put_along_axis(const Tensor& indices, const Tensor& updates, const Tensor
 
 TAPESTRY_OP(take_along_op){{
     .name = "TakeAlongAxis",
+    .attrs = {"axis"},
     .infer = [](const Call& call) -> Specs {
       const Tensor &x = call.input(0), &indices = call.input(1);
       require_type(indices, index_types, "Tindices");
@@ -162,6 +166,7 @@ TAPESTRY_OP(take_along_op){{
 
 TAPESTRY_OP(top_k_op){{
     .name = "TopKV2",
+    .attrs = {"k", "largest"},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       require_type(x, number_types);

@@ -132,6 +132,7 @@ Tensors product_gradients(const Call& call, const Tensor& g) {
 }
 
 TAPESTRY_OP(matmul_op){{.name = "MatMul",
+                        .attrs = {matrix_attrs.a, matrix_attrs.b},
                         .infer = [](const Call& call) -> Specs {
                           for (const Tensor& input : call.inputs())
                             if (input.rank() != 2)
@@ -153,6 +154,7 @@ TAPESTRY_OP(matmul_op){{.name = "MatMul",
                             }}};
 
 TAPESTRY_OP(batch_matmul_op){{.name = "BatchMatMulV2",
+                              .attrs = {batch_attrs.a, batch_attrs.b},
                               .infer = [](const Call& call) -> Specs {
                                 for (const Tensor& input : call.inputs()) require_rank_at_least(input, 2);
                                 return {product_spec(call, common_batch(call))};

@@ -68,6 +68,7 @@ TAPESTRY_OP(layer_norm_grad_op){
 
 TAPESTRY_OP(layer_norm_op){
     {.name = "LayerNorm",
+     .attrs = {"epsilon"},
      .infer = [](const Call& call) -> Specs {
        const Tensor& x = call.input(0);
        require_type(x, float_types);

@@ -39,6 +39,7 @@ void run_pool(Backend& backend, const Call& call) {
 Tensor average_backward(const Call& call, const Tensor& x_like, const Tensor& g);
 
 TAPESTRY_OP(avg_pool_op){{.name = "AvgPool",
+                          .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
                           .infer = infer_pool,
                           .forward = run_pool<PoolKind::average>,
                           .gradient = [](const Call& call, const Tensor& g) -> Tensors {
@@ -48,6 +49,7 @@ TAPESTRY_OP(avg_pool_op){{.name = "AvgPool",
                           .needs = needs_nothing}};
 
 TAPESTRY_OP(avg_pool_grad_op){{.name = "AvgPoolGrad",
+                               .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
                                .infer = same_shape,
                                .forward =
                                    [](Backend& backend, const Call& call) {
@@ -124,6 +126,7 @@ void pick_at_maxima(Backend& backend, const Call& call) {
 Tensor maximum_backward(const Call& call, const Tensor& x, const Tensor& y, const Tensor& g);
 
 TAPESTRY_OP(max_pool_op){{.name = "MaxPool",
+                          .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
                           .infer = infer_pool,
                           .forward = run_pool<PoolKind::max>,
                           .gradient = [](const Call& call, const Tensor& g) -> Tensors {
@@ -134,6 +137,7 @@ TAPESTRY_OP(max_pool_op){{.name = "MaxPool",
 // The inputs x and y only say where the maxima are, so the gradient is that of a linear function of the third.
 TAPESTRY_OP(max_pool_grad_grad_op){
     {.name = "MaxPoolGradGrad",
+     .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
      .infer = [](const Call& call) -> Specs { return {call.input(1).spec()}; },
      .forward = pick_at_maxima,
      .gradient = [](const Call& call, const Tensor& u) -> Tensors {
@@ -143,6 +147,7 @@ TAPESTRY_OP(max_pool_grad_grad_op){
 
 TAPESTRY_OP(max_pool_grad_op){
     {.name = "MaxPoolGrad",
+     .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
      .infer = same_shape,
      .forward =
          [](Backend& backend, const Call& call) {

@@ -52,10 +52,13 @@ Specs infer_random(const Call& call, TypeSet allowed) {
   return {spec};
 }
 
+using Names = std::vector<std::string_view>;
+
 /// A random op: its name, its distribution, the attributes that are the distribution's two numbers.
 template <Distribution f>
 Op random_op(const char* name, TypeSet allowed, std::string_view a, std::string_view b) {
   return {.name = name,
+          .attrs = b.empty() ? Names{"shape", "dtype", "device", a} : Names{"shape", "dtype", "device", a, b},
           .infer = [allowed](const Call& call) { return infer_random(call, allowed); },
           .forward =
               [a, b](Backend& backend, const Call& call) {
@@ -76,6 +79,7 @@ TAPESTRY_OP(bernoulli_op)(random_op<Distribution::bernoulli>("RandomBernoulli", 
 
 /// The order of random keys; two of the 2^53 keys that are equal keep their order, which is too rare to matter.
 TAPESTRY_OP(permutation_op){{.name = "RandomPermutation",
+                             .attrs = {"n", "device"},
                              .infer = [](const Call& call) -> Specs {
                                if (call.inputs().empty()) return {{int64, {call.attr<std::int64_t>("n")}}};
                                require_rank_at_least(call.input(0), 1);

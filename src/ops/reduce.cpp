@@ -51,6 +51,7 @@ Op reduction(const char* name, const Gradient& gradient, Needs needs = needs_not
              Promotion promotion = no_promotion) {
   return {
       .name = name,
+      .attrs = {"axis", "keep_dims"},
       .infer = reduced<allowed>,
       .forward = reduce<f>,
       .gradient = gradient,
