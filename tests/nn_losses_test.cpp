@@ -175,6 +175,120 @@ TEST_CASE("every loss: its gradient against differences") {
   }
 }
 
+/// A loss of labels, the mean of which counts labels by their weights.
+struct LabelCase {
+  std::string name;
+  std::function<Tensor(const Tensor& labels, const Tensor& scores, Reduction)> loss;
+  bool of_logits;
+  double smoothing;
+  Row weights;           ///< of the classes
+  std::int64_t ignored;  ///< this label does not count
+};
+
+std::vector<LabelCase> label_cases() {
+  std::vector<LabelCase> list;
+  for (const double smoothing : {0.0, 0.1})
+    for (const bool weighted : {false, true})
+      for (const std::optional<std::int64_t> ignored : {std::optional<std::int64_t>(), {2}, {-100}, {9}}) {
+        const Row weights = weighted ? Row{0.5, 2, 1.25, 0} : Row(width, 1.0);
+        const Tensor class_weights = weighted ? tensor(weights) : Tensor();
+        const std::string options = detail::join(" of smoothing ", smoothing, weighted ? ", weighted" : "",
+                                                 ignored ? detail::join(", ignoring ", *ignored) : "");
+        const auto entropy = [=](const Tensor& t, const Tensor& p, Reduction r) {
+          return losses::cross_entropy(
+              t, p,
+              {.label_smoothing = smoothing, .class_weights = class_weights, .ignore_index = ignored, .reduction = r});
+        };
+        list.push_back({"cross-entropy" + options, entropy, true, smoothing, weights, ignored.value_or(-1)});
+        if (smoothing > 0) continue;
+        const auto likelihood = [=](const Tensor& t, const Tensor& p, Reduction r) {
+          return losses::nll(t, p, {.class_weights = class_weights, .ignore_index = ignored, .reduction = r});
+        };
+        list.push_back({"nll" + options, likelihood, false, 0, weights, ignored.value_or(-1)});
+      }
+  return list;
+}
+
+/// The elements, and the sum of what their labels count.
+std::pair<Row, double> weighted_elements(const LabelCase& each, const Tensor& labels, const Tensor& scores) {
+  Row elements;
+  double count = 0;
+  for (std::int64_t i = 0; i < labels.size(); ++i) {
+    const auto label = labels(i).item<std::int64_t>();
+    elements.push_back(0);
+    if (label == each.ignored) continue;
+    const Row row = values(scores(i)), log_p = each.of_logits ? log_softmax_of(row) : row;
+    const Row target = one_hot_of(static_cast<double>(label));
+    for (std::size_t k = 0; k < row.size(); ++k)
+      elements.back() -= each.weights[k] * (target[k] * (1 - each.smoothing) + each.smoothing / width) * log_p[k];
+    count += each.weights[static_cast<std::size_t>(label)];
+  }
+  return {elements, count};
+}
+
+TEST_CASE("class weights and labels that do not count, eagerly, traced and by differences") {
+  random::seed(13);
+  for (const LabelCase& each : label_cases()) {
+    INFO(each.name);
+    const Tensor scores = real_targets(6);
+    Tensor labels = tensor<std::int64_t>({0, 2, 1, 2, 3, 0});
+    if (each.ignored >= width || each.ignored < -1) labels = slice_update(labels, each.ignored, 1);
+    const auto [elements, count] = weighted_elements(each, labels, scores);
+    const double sum = sum_of(elements);
+    check_values(each.loss(labels, scores, Reduction::none), elements, 1e-12);
+    check_values(each.loss(labels, scores, Reduction::sum), {sum}, 1e-12);
+    check_values(each.loss(labels, scores, Reduction::mean), {sum / count}, 1e-12);
+    check_values(each.loss(labels, scores, Reduction::batch_mean), {sum / 6}, 1e-12);
+
+    const auto mean = [&](const Tensor& at) { return each.loss(labels, at, Reduction::mean); };
+    const Tensor direction = real_targets(6);
+    const double h = 1e-6, along = reduce_sum(grad(mean)(scores) * direction).item<double>();
+    const double difference =
+        (mean(scores + h * direction).item<double>() - mean(scores - h * direction).item<double>()) / (2 * h);
+    CHECK(agree(along, difference, 1e-7));
+
+    const auto with_gradient = [&](const Tensor& t, const Tensor& p) {
+      return value_and_grad([&](const Tensor& at) { return each.loss(t, at, Reduction::mean); })(p);
+    };
+    const auto traced = trace(with_gradient, {spec(int64, {-1}), spec(float64, {-1, width})});
+    const auto [value, gradient] = with_gradient(labels, scores);
+    const auto [traced_value, traced_gradient] = traced(labels, scores);
+    CHECK(same_bits(traced_value, value));
+    CHECK(same_bits(traced_gradient, gradient));
+  }
+}
+
+TEST_CASE("weights of distributions and of positive targets") {
+  random::seed(14);
+  const Row weights{0.5, 2, 1.25, 0};
+  const Tensor p = probabilities(5), z = real_targets(5);
+  for (const double smoothing : {0.0, 0.2}) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < 5; ++i) {
+      const Row target = values(p(i)), log_p = log_softmax_of(values(z(i)));
+      for (std::size_t k = 0; k < width; ++k)
+        sum -= weights[k] * (target[k] * (1 - smoothing) + smoothing / width) * log_p[k];
+    }
+    // Unlike that of labels, the mean of distributions is over their number, as PyTorch has it.
+    check_values(losses::cross_entropy(p, z, {.label_smoothing = smoothing, .class_weights = tensor(weights)}),
+                 {sum / 5}, 1e-12);
+  }
+
+  const Tensor t = bits(5);
+  double sum = 0;
+  for (std::int64_t i = 0; i < 5; ++i) {
+    const Row target = values(t(i)), logit = values(z(i));
+    for (std::size_t k = 0; k < width; ++k) {
+      const double yes = 1 / (1 + std::exp(-logit[k]));
+      sum -= weights[k] * target[k] * std::log(yes) + (1 - target[k]) * std::log(1 - yes);
+    }
+  }
+  check_values(losses::binary_cross_entropy_with_logits(t, z, {.pos_weight = tensor(weights)}), {sum / 20}, 1e-12);
+  check_values(losses::binary_cross_entropy_with_logits({0.0, 1.0, 1.0}, {-200.0, 200.0, -200.0},
+                                                        {.pos_weight = tensor(3.0), .reduction = Reduction::none}),
+               {0, 0, 600});
+}
+
 TEST_CASE("losses at their edges") {
   CHECK(losses::mse(1.0, 3.0).item<double>() == 4);
   check_values(losses::kl_divergence({0.0, 1.0}, {-1.0, -2.0}, {.reduction = Reduction::none}), {0, 2});
@@ -182,6 +296,9 @@ TEST_CASE("losses at their edges") {
   const Tensor zero = zeros({1, 2});
   const Tensor gradient = grad([](const Tensor& a) { return losses::cosine_similarity(a, ones({1, 2})); })(zero);
   CHECK(reduce_all(is_finite(gradient)).item<bool>());
+  CHECK(std::isnan(losses::cross_entropy({-100, -100}, zeros({2, 3}), {.ignore_index = -100}).item<double>()));
+  check_values(losses::cross_entropy({1, -100}, {{0.0, 0.0}, {infinity, not_a_number}}, {.ignore_index = -100}),
+               {std::log(2.0)}, 1e-7);
   check_values(losses::binary_cross_entropy_with_logits({0.0, 1.0}, {200.0, 200.0}, {.reduction = Reduction::none}),
                {200, 0});
 }
@@ -208,6 +325,15 @@ TEST_CASE("what losses refuse") {
   CHECK_THROWS_AS(nll({0, 4}, zeros({2, 4})), InvalidArgumentError);
   CHECK_THROWS_AS(nll({0, -1}, zeros({2, 4})), InvalidArgumentError);
   CHECK_THROWS_AS(cross_entropy({-1, 0}, zeros({2, 4})), InvalidArgumentError);
+  CHECK_THROWS_AS(cross_entropy({-1, 0}, zeros({2, 4}), {.ignore_index = 0}), InvalidArgumentError);
+  CHECK(message_of<InvalidArgumentError>([] {
+          cross_entropy({0}, zeros({1, 2}), {.class_weights = ones({3})});
+        }) == "class_weights must be [classes] = [2], but are [3]");
+  CHECK(message_of<InvalidArgumentError>([] {
+          cross_entropy(ones({1, 2}), zeros({1, 2}), {.ignore_index = 0});
+        }) == "ignore_index is for labels; the targets are distributions");
+  CHECK_THROWS_AS(binary_cross_entropy_with_logits(ones({2}), zeros({2}), {.pos_weight = ones({3, 1})}),
+                  InvalidArgumentError);
   CHECK_THROWS_AS(cosine_embedding(ones({3}), zeros({2, 4}), zeros({2, 4})), InvalidArgumentError);
   CHECK(message_of<InvalidArgumentError>([] { huber(0.0, 0.0, {.delta = 0}); }) ==
         "delta must be positive, but is 0.000000");

@@ -33,6 +33,64 @@ Tensor elementwise(std::string_view name, const In& targets, const In& predictio
   });
 }
 
+// ---- Labels
+
+void check_class_weights(const Tensor& weights, const Tensor& scores) {
+  if (!weights || !scores.shape().has_rank() || scores.rank() == 0) return;
+  const std::int64_t classes = scores.shape().back();
+  if (!agree(weights.shape(), {classes}))
+    throw InvalidArgumentError(
+        join("class_weights must be [classes] = ", Shape{classes}, ", but are ", weights.shape()));
+}
+
+/// Labels as the losses of classes take them: which ones count, and how much.
+class Labels {
+ public:
+  Tensor classes;  ///< of the ignored labels class 0
+
+  Labels(const Tensor& labels, const Tensor& class_weights, std::optional<std::int64_t> ignored)
+      : classes(labels), class_weights_(class_weights) {
+    if (!ignored) return;
+    counts_ = not_equal(labels, *ignored);
+    classes = where(counts_, labels, 0);
+  }
+
+  /// The elements, 0 where the label is ignored.
+  Tensor kept(const Tensor& elements) const { return counts_ ? where(counts_, elements, 0) : elements; }
+
+  /// The elements, each times what its label counts.
+  Tensor weighted(const Tensor& elements) const {
+    return kept(class_weights_ ? elements * gather(class_weights_, classes) : elements);
+  }
+
+  Tensor reduced(const Tensor& elements, Reduction reduction) const {
+    if (reduction != Reduction::mean || (!counts_ && !class_weights_)) return losses::reduced(elements, reduction);
+    return reduce_sum(elements) / reduce_sum(weighted(ones_like(elements)));
+  }
+
+ private:
+  Tensor class_weights_, counts_;  ///< empty where all labels count the same
+};
+
+Tensor weighted_log_softmax(const Tensor& logits, const Tensor& class_weights) {
+  return class_weights ? class_weights * log_softmax(logits) : log_softmax(logits);
+}
+
+Tensor of_distributions(const Tensor& targets, const Tensor& logits, const CrossEntropyOptions& options) {
+  if (options.ignore_index) throw InvalidArgumentError("ignore_index is for labels; the targets are distributions");
+  const double smoothing = options.label_smoothing;
+  Tensor loss;
+  if (options.class_weights) {
+    require_same_shape(targets, logits);
+    loss = -reduce_sum(targets * weighted_log_softmax(logits, options.class_weights), -1);
+  } else {
+    loss = softmax_cross_entropy(targets, logits);
+  }
+  if (smoothing > 0)
+    loss = (1 - smoothing) * loss - smoothing * reduce_mean(weighted_log_softmax(logits, options.class_weights), -1);
+  return reduced(loss, options.reduction);
+}
+
 }  // namespace
 
 Tensor mse(In targets, In predictions, const LossOptions& options) {
@@ -60,23 +118,35 @@ Tensor cross_entropy(In targets, In logits, const CrossEntropyOptions& options) 
     throw InvalidArgumentError(join("label_smoothing must be in [0, 1], but is ", smoothing), "cross_entropy",
                                logits.where());
   return blaming("cross_entropy", logits.where(), [&] {
-    const bool are_labels = !is_floating(targets->dtype());
-    Tensor loss = are_labels ? sparse_softmax_cross_entropy(targets, logits) : softmax_cross_entropy(targets, logits);
-    if (smoothing > 0) loss = (1 - smoothing) * loss - smoothing * reduce_mean(log_softmax(logits), -1);
-    return reduced(loss, options.reduction);
+    check_class_weights(options.class_weights, logits);
+    if (is_floating(targets->dtype())) return of_distributions(targets, logits, options);
+    const Labels labels(targets, options.class_weights, options.ignore_index);
+    Tensor loss = labels.weighted(sparse_softmax_cross_entropy(labels.classes, logits));
+    if (smoothing > 0) {
+      const Tensor spread = labels.kept(reduce_mean(weighted_log_softmax(logits, options.class_weights), -1));
+      loss = (1 - smoothing) * loss - smoothing * spread;
+    }
+    return labels.reduced(loss, options.reduction);
   });
 }
 
-Tensor nll(In labels, In log_probabilities, const LossOptions& options) {
+Tensor nll(In labels, In log_probabilities, const NLLOptions& options) {
   return blaming("nll", log_probabilities.where(), [&] {
-    const Tensor picked = take_along_axis(log_probabilities, expand_dims(labels, -1), -1);
-    return reduced(-squeeze(picked, -1), options.reduction);
+    check_class_weights(options.class_weights, log_probabilities);
+    const Labels of(labels, options.class_weights, options.ignore_index);
+    const Tensor picked = take_along_axis(log_probabilities, expand_dims(of.classes, -1), -1);
+    return of.reduced(of.weighted(-squeeze(picked, -1)), options.reduction);
   });
 }
 
-Tensor binary_cross_entropy_with_logits(In targets, In logits, const LossOptions& options) {
-  return elementwise("binary_cross_entropy_with_logits", targets, logits, options.reduction,
-                     [](const Tensor& t, const Tensor& z) { return sigmoid_cross_entropy(t, z); });
+Tensor binary_cross_entropy_with_logits(In targets, In logits, const BinaryCrossEntropyOptions& options) {
+  const auto element = [&](const Tensor& t, const Tensor& z) {
+    if (!options.pos_weight) return sigmoid_cross_entropy(t, z);
+    const Tensor factor = 1 + (options.pos_weight - 1) * t;
+    require_same_shape(t, factor);
+    return (1 - t) * z + factor * softplus(-z);
+  };
+  return elementwise("binary_cross_entropy_with_logits", targets, logits, options.reduction, element);
 }
 
 Tensor kl_divergence(In targets, In log_predictions, const LossOptions& options) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "tapestry/op.hpp"
 
 namespace tapestry::losses {
@@ -39,16 +41,38 @@ TAPESTRY_API Tensor huber(In targets, In predictions, const HuberOptions& option
 
 struct CrossEntropyOptions {
   double label_smoothing = 0;  ///< this part of each target is spread evenly over the classes; in [0, 1]
-  Reduction reduction = Reduction::mean;
+  /// [classes]: what each class counts; empty: 1. An element is the sum over the classes of weight * target *
+  /// -log(p). Of labels, the mean is divided by the sum of the labels' weights, as PyTorch has it, not by their number.
+  Tensor class_weights = {};
+  /// Labels with this number, which need be none of a class, give 0 and do not count in the mean, which of such labels
+  /// alone is NaN. PyTorch's default is -100; here every label counts by default. Not for distributions.
+  std::optional<std::int64_t> ignore_index = {};
+  Reduction reduction = Reduction::mean;  ///< of the elements
 };
 /// -sum(target * log_softmax(logits)) over the classes, which are the last axis of the logits. The targets are either
 /// labels, int32 or int64 [...], for logits [..., classes], or distributions, floats [..., classes]. One element for
 /// each example.
 TAPESTRY_API Tensor cross_entropy(In targets, In logits, const CrossEntropyOptions& options = {});
+
+/// Which labels count, and how much.
+struct NLLOptions {
+  Tensor class_weights = {};                      ///< as in CrossEntropyOptions
+  std::optional<std::int64_t> ignore_index = {};  ///< as in CrossEntropyOptions
+  Reduction reduction = Reduction::mean;          ///< of the elements
+};
 /// -log_probabilities at the labels: labels [...] (int32 or int64) and log_probabilities [..., classes].
-TAPESTRY_API Tensor nll(In labels, In log_probabilities, const LossOptions& options = {});
-/// -(target log(p) + (1 - target) log(1 - p)) with p = sigmoid(logit), for targets in [0, 1].
-TAPESTRY_API Tensor binary_cross_entropy_with_logits(In targets, In logits, const LossOptions& options = {});
+TAPESTRY_API Tensor nll(In labels, In log_probabilities, const NLLOptions& options = {});
+
+/// How much targets of 1 count.
+struct BinaryCrossEntropyOptions {
+  /// What a target of 1 counts, beside a target of 0, which counts 1: it broadcasts to the targets, such as a number
+  /// for each of their last axis. Empty: 1.
+  Tensor pos_weight = {};
+  Reduction reduction = Reduction::mean;  ///< of the elements
+};
+/// -(pos_weight target log(p) + (1 - target) log(1 - p)) with p = sigmoid(logit), for targets in [0, 1].
+TAPESTRY_API Tensor binary_cross_entropy_with_logits(In targets, In logits,
+                                                     const BinaryCrossEntropyOptions& options = {});
 /// target (log(target) - log_prediction), element by element, for targets that are probabilities; the divergence of
 /// distributions is this with Reduction::batch_mean.
 TAPESTRY_API Tensor kl_divergence(In targets, In log_predictions, const LossOptions& options = {});
