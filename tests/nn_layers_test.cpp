@@ -106,6 +106,9 @@ std::vector<Case> cases() {
        Sequential(Everything(RNN(3, 4, {.layers = 3, .dropout = 0.4}, Nonlinearity::relu))),
        {5, 3}},
       {"lstm", Sequential(Everything(LSTM(3, 4, {.layers = 2}))), {5, 3}},
+      {"lstm, both ways",
+       Sequential(Everything(LSTM(3, 4, {.layers = 2, .bidirectional = true, .dropout = 0.3}))),
+       {5, 3}},
       {"gru", Sequential(Everything(GRU(3, 4))), {5, 3}},
       {"gru, time first", Sequential(TimeFirst()), {5, 3}},
       {"attention", Sequential(MultiHeadAttention(6, 3)), {4, 6}},
@@ -312,6 +315,22 @@ TEST_CASE("a recurrent network goes on from the state that it gave") {
   CHECK(whole.state.c.shape() == Shape{2, 2, 4});
 }
 
+TEST_CASE("the second direction of a recurrent network is another one on the reversed sequence") {
+  random::seed(8);
+  for (const bool batch_first : {true, false}) {
+    const nn::GRU both(3, 4, {.batch_first = batch_first, .bidirectional = true});
+    nn::GRU forward(3, 4, {.batch_first = batch_first}), back(3, 4, {.batch_first = batch_first});
+    forward.layers[0] = both.layers[0];
+    back.layers[0] = both.layers[1];
+    const Tensor x = random::normal({5, 6, 3}), state = random::normal({2, batch_first ? 5 : 6, 4});
+    const int time = batch_first ? 1 : 0;
+    const auto found = both(x, state);
+    const auto first = forward(x, state(range(0, 1))), second = back(flip(x, time), state(range(1, 2)));
+    check_same(found.output, concat({first.output, flip(second.output, time)}, -1), 1e-6);
+    check_same(found.state, concat({first.state, second.state}, 0), 1e-6);
+  }
+}
+
 TEST_CASE("the names of recurrent networks and of attention are PyTorch's") {
   const auto names = [](const nn::Module& module) {
     std::string list;
@@ -320,6 +339,9 @@ TEST_CASE("the names of recurrent networks and of attention are PyTorch's") {
   };
   CHECK(names(nn::GRU(1, 1, {.layers = 2})) ==
         "weight_ih_l0 weight_hh_l0 bias_ih_l0 bias_hh_l0 weight_ih_l1 weight_hh_l1 bias_ih_l1 bias_hh_l1");
+  CHECK(names(nn::RNN(1, 1, {.layers = 2, .bias = false, .bidirectional = true})) ==
+        "weight_ih_l0 weight_hh_l0 weight_ih_l0_reverse weight_hh_l0_reverse "
+        "weight_ih_l1 weight_hh_l1 weight_ih_l1_reverse weight_hh_l1_reverse");
   CHECK(names(nn::LSTM(1, 1, {.bias = false})) == "weight_ih_l0 weight_hh_l0");
   CHECK(names(nn::TransformerBlock(2, 1, 3)) ==
         "self_attn.in_proj_weight self_attn.in_proj_bias self_attn.out_proj.weight self_attn.out_proj.bias "

@@ -232,6 +232,11 @@ TEST_CASE("recurrent networks") {
                     {normal({5, 2, 3}), normal({2, 2, 4})});
   compare_recurrent(tp::nn::GRU(3, 4, {.layers = 2}), GRU(GRUOptions(3, 4).num_layers(2).batch_first(true)),
                     {normal({2, 5, 3}), normal({2, 2, 4})});
+  compare_recurrent(tp::nn::GRU(3, 4, {.layers = 2, .bidirectional = true}),
+                    GRU(GRUOptions(3, 4).num_layers(2).batch_first(true).bidirectional(true)),
+                    {normal({2, 5, 3}), normal({4, 2, 4})});
+  compare_recurrent(tp::nn::RNN(3, 4, {.batch_first = false, .bidirectional = true}),
+                    RNN(RNNOptions(3, 4).bidirectional(true)), {normal({5, 2, 3})});
   compare_recurrent(tp::nn::GRU(3, 4, {.bias = false}), GRU(GRUOptions(3, 4).bias(false).batch_first(true)),
                     {normal({2, 5, 3})});
   compare(
@@ -336,6 +341,49 @@ TEST_CASE("losses") {
           [&](const auto& b, const auto& a) {
             return F::cross_entropy(b, a, F::CrossEntropyFuncOptions().label_smoothing(smoothing));
           });
+  const tp::Tensor weights = tp::tensor<double>({0.5, 2, 1.25, 0.75, 3});
+  for (const double smoothing : {0.0, 0.2}) {
+    for (const std::int64_t ignored : {-100, 2})
+      compare_loss(
+          tp::where(tp::equal(labels, 0), ignored, labels), p,
+          [&](const auto& a, const auto& b) {
+            return tp::losses::cross_entropy(
+                a, b, {.label_smoothing = smoothing, .class_weights = weights, .ignore_index = ignored});
+          },
+          [&](const auto& b, const auto& a) {
+            return F::cross_entropy(b, a,
+                                    F::CrossEntropyFuncOptions()
+                                        .label_smoothing(smoothing)
+                                        .weight(to_torch(weights))
+                                        .ignore_index(ignored));
+          });
+    compare_loss(
+        probabilities, p,
+        [&](const auto& a, const auto& b) {
+          return tp::losses::cross_entropy(a, b, {.label_smoothing = smoothing, .class_weights = weights});
+        },
+        [&](const auto& b, const auto& a) {
+          return F::cross_entropy(b, a,
+                                  F::CrossEntropyFuncOptions().label_smoothing(smoothing).weight(to_torch(weights)));
+        });
+  }
+  compare_loss(
+      labels, tp::log_softmax(p),
+      [&](const auto& a, const auto& b) {
+        return tp::losses::nll(a, b, {.class_weights = weights, .ignore_index = 1});
+      },
+      [&](const auto& b, const auto& a) {
+        return F::nll_loss(b, a, F::NLLLossFuncOptions().weight(to_torch(weights)).ignore_index(1));
+      });
+  compare_loss(
+      bits, p,
+      [&](const auto& a, const auto& b) {
+        return tp::losses::binary_cross_entropy_with_logits(a, b, {.pos_weight = weights});
+      },
+      [&](const auto& b, const auto& a) {
+        return F::binary_cross_entropy_with_logits(
+            b, a, F::BinaryCrossEntropyWithLogitsFuncOptions().pos_weight(to_torch(weights)));
+      });
   compare_loss(
       labels, p,
       [](const auto& a, const auto& b) { return tp::losses::cross_entropy(a, b, {.reduction = Reduction::none}); },

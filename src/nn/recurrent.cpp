@@ -1,5 +1,6 @@
 #include "tapestry/nn/recurrent.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "nn/initial.hpp"
@@ -46,14 +47,16 @@ Recurrent::Recurrent(std::int64_t in, std::int64_t hidden, std::int64_t gates, c
   require_positive(in, "Recurrent", "in", where);
   require_positive(hidden, "Recurrent", "hidden", where);
   require_positive(options.layers, "Recurrent", "layers", where);
+  const auto both = static_cast<std::int64_t>(directions());
   for (std::int64_t i = 0; i < options.layers; ++i)
-    layers.push_back(initial_weights(i == 0 ? in : hidden, hidden, gates, options.bias));
+    for (std::int64_t direction = 0; direction < both; ++direction)
+      layers.push_back(initial_weights(i == 0 ? in : both * hidden, hidden, gates, options.bias));
 }
 
 Fields Recurrent::fields() {
   Fields fields;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const std::string suffix = "_l" + std::to_string(i);
+    const std::string suffix = join("_l", i / directions(), i % directions() == 1 ? "_reverse" : "");
     fields.add("weight_ih" + suffix, layers[i].weight_ih);
     fields.add("weight_hh" + suffix, layers[i].weight_hh);
     fields.add("bias_ih" + suffix, layers[i].bias_ih);
@@ -68,7 +71,7 @@ void Recurrent::check(const Tensor& x, const Tensors& initial) const {
     throw InvalidArgumentError(join("x must be ", order, in_, "], but its shape is ", x.shape()));
   const std::int64_t batch = x.shape()[options_.batch_first ? 0 : 1], steps = x.shape()[options_.batch_first ? 1 : 0];
   if (steps < 1) throw InvalidArgumentError(join("The number of time steps must be known and not 0: ", x.shape()));
-  const Shape expected{options_.layers, batch, hidden_};
+  const Shape expected{static_cast<std::int64_t>(layers.size()), batch, hidden_};
   for (const Tensor& state : initial)
     if (state && !(state.rank() == 3 && state.shape()[0] == expected[0] && state.shape()[2] == expected[2] &&
                    (state.shape()[1] == batch || state.shape()[1] < 0 || batch < 0)))
@@ -76,15 +79,19 @@ void Recurrent::check(const Tensor& x, const Tensors& initial) const {
           join("The state must be [layers, batch, hidden] = ", expected, ", but its shape is ", state.shape()));
 }
 
-/// The states after each step.
-std::vector<Tensors> Recurrent::run_layer(const Weights& weights, const Tensor& x, Tensors state,
-                                          const Cell& cell) const {
+/// The states after each step of the weights at one place of `layers`, in the order of the steps.
+std::vector<Tensors> Recurrent::run_direction(std::size_t place, const Tensor& x, const Tensors& initial,
+                                              const Cell& cell) const {
+  const Weights& weights = layers[place];
   // The part of all steps that does not wait for the step before is one product.
-  const Tensor from_inputs = affine(x, weights.weight_ih, weights.bias_ih);
+  std::vector<Tensor> inputs = unstack(affine(x, weights.weight_ih, weights.bias_ih), options_.batch_first ? 1 : 0);
+  const bool from_the_end = place % directions() == 1;
+  if (from_the_end) std::reverse(inputs.begin(), inputs.end());
+  Tensors state;
+  for (const Tensor& part : initial)
+    state.push_back(part ? part(place) : zeros_like(inputs[0](all, range(0, hidden_))));
   std::vector<Tensors> states;
-  for (const Tensor& from_input : unstack(from_inputs, options_.batch_first ? 1 : 0)) {
-    for (Tensor& part : state)
-      if (!part) part = zeros_like(from_input(all, range(0, hidden_)));
+  for (const Tensor& from_input : inputs) {
     state = cell(from_input, affine(state[0], weights.weight_hh, weights.bias_hh), state);
     states.push_back(state);
   }
@@ -97,13 +104,17 @@ Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Cell& cel
     check(x, initial);
     Tensor output = x;
     std::vector<Tensors> last;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
+    for (std::size_t i = 0; i < layers.size(); i += directions()) {
       if (i > 0 && training() && options_.dropout > 0) output = dropout(output, options_.dropout);
-      Tensors state;
-      for (const Tensor& part : initial) state.push_back(part ? part(static_cast<std::int64_t>(i)) : Tensor());
-      const std::vector<Tensors> states = run_layer(layers[i], output, state, cell);
-      output = stack(column(states, 0), options_.batch_first ? 1 : 0);
-      last.push_back(states.back());
+      Tensors outputs;
+      for (std::size_t direction = 0; direction < directions(); ++direction) {
+        const std::vector<Tensors> states = run_direction(i + direction, output, initial, cell);
+        last.push_back(states.back());
+        Tensors steps = column(states, 0);
+        if (direction == 1) std::reverse(steps.begin(), steps.end());
+        outputs.push_back(stack(steps, options_.batch_first ? 1 : 0));
+      }
+      output = outputs.size() == 1 ? outputs[0] : concat(outputs, -1);
     }
     Sequence result{call.gives(output), {}};
     for (std::size_t part = 0; part < initial.size(); ++part) result.state.push_back(stack(column(last, part)));

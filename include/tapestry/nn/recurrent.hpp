@@ -15,20 +15,23 @@ struct RecurrentOptions {
   std::int64_t layers = 1;  ///< one above the other: each reads the outputs of the one below
   bool bias = true;
   bool batch_first = true;
+  /// Each layer reads its sequence a second time from the end, with weights of its own, and gives both outputs side by
+  /// side: [..., 2 * hidden].
+  bool bidirectional = false;
   double dropout = 0;  ///< in training mode, of the outputs of each layer but the last
 };
 
 /// What RNN, LSTM and GRU have in common: their weights, and the loop over time.
 class TAPESTRY_API Recurrent : public Module {
  public:
-  /// The weights of one layer, for as many gates as its cell has.
+  /// The weights of one layer, or of one direction of it, for as many gates as its cell has.
   struct Weights {
-    Parameter weight_ih;                        ///< [gates * hidden, in]
+    Parameter weight_ih;                        ///< [gates * hidden, in], or what the layer below gives
     Parameter weight_hh;                        ///< [gates * hidden, hidden]
     std::optional<Parameter> bias_ih, bias_hh;  ///< [gates * hidden]
   };
-  std::vector<Weights> layers;
-  /// "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_ih_l1", ...
+  std::vector<Weights> layers;  ///< from below; in both directions forward and back by turns
+  /// "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_ih_l0_reverse", ..., "weight_ih_l1", ...
   Fields fields() override;
 
  protected:
@@ -37,7 +40,7 @@ class TAPESTRY_API Recurrent : public Module {
   using Cell = std::function<Tensors(const Tensor& from_input, const Tensor& from_hidden, const Tensors& state)>;
   struct Sequence {
     Tensor output;  ///< h of the last layer at each time
-    Tensors state;  ///< the last of each layer, [layers, batch, hidden]
+    Tensors state;  ///< the last of each layer and direction, [layers, batch, hidden]
   };
 
   Recurrent(std::int64_t in, std::int64_t hidden, std::int64_t gates, const RecurrentOptions& options, Where where);
@@ -45,12 +48,17 @@ class TAPESTRY_API Recurrent : public Module {
   Sequence run(In x, const Tensors& initial, const Cell& cell) const;
 
  private:
-  std::vector<Tensors> run_layer(const Weights& weights, const Tensor& x, Tensors state, const Cell& cell) const;
+  std::vector<Tensors> run_direction(std::size_t place, const Tensor& x, const Tensors& initial,
+                                     const Cell& cell) const;
   void check(const Tensor& x, const Tensors& initial) const;
+  std::size_t directions() const { return options_.bidirectional ? 2 : 1; }
 
   std::int64_t in_, hidden_;
   RecurrentOptions options_;
 };
+
+// In both directions `hidden` is twice as much in what follows, and there are twice as many states, those of one layer
+// next to each other; the one that reads from the end has its last state at time 0.
 
 struct RNNResult {
   Tensor output;  ///< [batch, time, hidden], or [time, batch, hidden]
