@@ -103,6 +103,39 @@ TEST_CASE("whole numbers are spread over their range") {
   CHECK(random::uniform({3}, {.low = 0, .high = 5, .dtype = int32}).dtype() == int32);
 }
 
+TEST_CASE("categorical draws each class as often as its logit says, and one number of the stream for each") {
+  random::seed(4);
+  constexpr std::int64_t count = 40000;
+  const double never = -infinity;
+  const Tensor logits = tensor<double>({{0, 1, never, 2}, {300, never, 300, 299}, {never, -4, -4, -4}});
+  for (const DType dtype : {float32, float64}) {
+    const std::uint64_t before = random::state().offset;
+    const Tensor drawn = random::categorical(logits.cast(dtype), count);
+    CHECK(random::state().offset - before == 3 * count);
+    CHECK(drawn.dtype() == int64);
+    CHECK(drawn.shape() == Shape{3, count});
+    const Tensor expected = softmax(logits);
+    for (int row = 0; row < 3; ++row)
+      for (int k = 0; k < 4; ++k) {
+        INFO("row ", row, ", class ", k);
+        const double p = expected(row, k).item<double>(), found = mean(equal(drawn(row), k));
+        // Four deviations of a binomial distribution.
+        CHECK(std::abs(found - p) <= 4 * std::sqrt(p * (1 - p) / count));
+      }
+  }
+  // Samples are independent of each other: neighbours are equal as often as two draws are.
+  const Tensor coins = random::categorical(zeros({2}), count);
+  CHECK(coins.shape() == Shape{count});
+  CHECK(mean(equal(coins(range(1, count)), coins(range(0, count - 1)))) == doctest::Approx(0.5).epsilon(0.02));
+
+  CHECK(random::categorical({{1, 2}}).dtype() == int64);
+  CHECK(random::categorical(zeros({0, 3}), 2).shape() == Shape{0, 2});
+  check_values(random::categorical({{never, never}, {not_a_number, 0.0}}, 2), {0, 0, 0, 0});
+  for (const auto& [bad, samples] :
+       {std::pair{zeros({2, 0}), 1}, {zeros({2, 2, 2}), 1}, {zeros({}), 1}, {zeros({2}), -1}})
+    CHECK_THROWS_AS(random::categorical(bad, samples), InvalidArgumentError);
+}
+
 TEST_CASE("permutations hold every number once") {
   random::seed(9);
   const std::vector<double> order = values(random::permutation(1000));

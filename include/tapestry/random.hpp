@@ -61,6 +61,12 @@ TAPESTRY_API Tensor bernoulli(const Shape& shape, double probability = 0.5, cons
 /// The same in the shape, dtype and place of a float tensor, of which nothing else is read.
 TAPESTRY_API Tensor bernoulli_like(In like, double probability = 0.5, std::string_view name = {});
 
+/// Classes (int64), each drawn with the probability softmax(logits): [batch, classes] give [batch, num_samples], and
+/// [classes] give [num_samples]. A logit of -inf is a class that is never drawn; a row without a finite logit, or with
+/// NaN or inf, is no distribution and gives class 0. TensorFlow's random.categorical. Throws InvalidArgumentError when
+/// there are no classes, for less than 0 samples, and for another rank.
+TAPESTRY_API Tensor categorical(In logits, std::int64_t num_samples = 1, std::string_view name = {});
+
 /// The numbers 0 ... n-1 (int64) in random order; every order is equally likely.
 TAPESTRY_API Tensor permutation(std::int64_t n, Device device = cpu(), std::string_view name = {},
                                 Where where = Where::here());

@@ -472,6 +472,13 @@ std::vector<OpRule> make_rules() {
                      {"device", Kind::device, true},
                      {"probability", Kind::real}};
   add(bernoulli);
+  add({.op = "Multinomial",
+       .inputs = 1,
+       .attrs = {{"num_samples", Kind::number}},
+       .tensorflow = "Multinomial",
+       .input_rules = {in(0), scalar("num_samples", "num_samples")},
+       .fields = {type_of(0), result_type("output_dtype", int64), fixed("seed", std::int64_t{0}),
+                  fixed("seed2", std::int64_t{0})}});
   add(expanded("RandomPermutation", none_or_one, expand_permutation,
                {{"n", Kind::number, true}, {"device", Kind::device, true}}));
   return rules;

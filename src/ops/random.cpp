@@ -97,6 +97,45 @@ TAPESTRY_OP(permutation_op){{.name = "RandomPermutation",
                              .shape_inputs = 1,
                              .stateful = true}};
 
+Specs infer_multinomial(const Call& call) {
+  const Tensor& logits = call.input(0);
+  const auto samples = call.attr<std::int64_t>("num_samples");
+  require_type(logits, float_types);
+  if (logits.rank() != 2)
+    throw InvalidArgumentError(detail::join("logits should be a matrix, got shape ", logits.shape()));
+  if (logits.shape()[1] == 0) throw InvalidArgumentError("num_classes should be positive, got 0");
+  if (samples < 0) throw InvalidArgumentError(detail::join("num_samples should be nonnegative, got ", samples));
+  return {{int64, {logits.shape()[0], samples}}};
+}
+
+/// Inverts the distribution function: draws the first class up to which the probabilities add up to more than a number
+/// between 0 and their sum.
+void draw_classes(Backend& backend, const Call& call) {
+  const Tensor &logits = call.input(0), &y = call.output();
+  const std::int64_t rows = y.shape()[0], samples = y.shape()[1], classes = logits.shape()[1];
+  const auto make = [&](DType dtype, const Shape& shape) { return detail::make_tensor(dtype, shape, y.device()); };
+  const Tensor exact = make(float64, logits.shape()), probabilities = make(float64, logits.shape());
+  const Tensor sums = make(float64, logits.shape()), uniform = make(float64, y.shape()),
+               height = make(float64, y.shape());
+  backend.copy(logits, exact);
+  backend.softmax(exact, false, probabilities);
+  backend.scan(Scan::sum, probabilities, 1, false, false, sums);
+  draw(backend, Distribution::uniform, 0, 1, uniform);
+  // Less than the last sum, which may differ from 1 by its rounding: a uniform number is at most 1 - 2^-53.
+  backend.binary(Binary::multiply, uniform, view_part(sums, 1, classes - 1, 1), 0, height);
+  const Tensor above = make(boolean, {rows, samples, classes});
+  backend.binary(Binary::greater, view_as(sums, {rows, 1, classes}), view_as(height, {rows, samples, 1}), 0, above);
+  backend.arg_reduce(ArgReduce::max, above, 2, y);
+}
+
+TAPESTRY_OP(multinomial_op){{.name = "Multinomial",
+                             .attrs = {"num_samples"},
+                             .infer = infer_multinomial,
+                             .forward = draw_classes,
+                             .gradient = no_gradient,
+                             .promotion = floating_type,
+                             .stateful = true}};
+
 /// The attributes of a random op without inputs.
 Attrs attrs_of(const Shape& shape, DType dtype, Device device, Attr a, Attr b) {
   return {{"shape", shape}, {"dtype", dtype}, {"device", device}, std::move(a), std::move(b)};
@@ -186,6 +225,13 @@ Tensor bernoulli(const Shape& shape, double probability, const BernoulliOptions&
 Tensor bernoulli_like(In like, double probability, std::string_view name) {
   check_probability(probability, like.where());
   return apply(bernoulli_op, {like}, {{"probability", probability}}, name);
+}
+
+Tensor categorical(In logits, std::int64_t num_samples, std::string_view name) {
+  const Attrs attrs{{"num_samples", num_samples}};
+  if (!logits->shape().has_rank() || logits->rank() != 1) return apply(multinomial_op, {logits}, attrs, name);
+  const CallSiteScope site(logits.where());
+  return squeeze(apply(multinomial_op, {expand_dims(logits, 0)}, attrs), 0, name);
 }
 
 Tensor permutation(std::int64_t n, Device device, std::string_view name, Where where) {
