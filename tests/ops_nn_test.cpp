@@ -241,6 +241,11 @@ TEST_CASE("convolutions and pools say what does not fit") {
   CHECK(caught([&] {
           conv2d(x, zeros({2, 2, 2, 1}));
         }).message() == "input depth must be groups times the filter's: 3 vs. 1 * 2");
+  CHECK(caught<InvalidArgumentError>([] {
+          conv2d(ones({1, 2, 5, 6}), ones({3, 3, 2, 4}));
+        }).message() ==
+        "input depth must be groups times the filter's: 6 vs. 1 * 2. Are these channels first? "
+        "tp::transpose(x, {0, 2, 3, 1}) makes [1,2,5,6] an image as it must be");
   CHECK(caught([&] {
           conv2d(x, zeros({2, 2, 1, 2}), {.groups = 3});
         }).message() == "output depth must be evenly divisible by number of groups: 2 vs 3");

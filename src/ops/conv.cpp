@@ -22,9 +22,14 @@ Specs infer_conv2d(const Call& call) {
   const std::int64_t in = x.shape().back(), filter_in = filter.shape()[2], out = filter.shape()[3];
   if (filter.shape()[0] == 0 || filter.shape()[1] == 0)
     throw InvalidArgumentError(detail::join("filter must not have zero elements: ", filter.shape()));
-  if (in >= 0 && filter_in >= 0 && in != filter_in * groups)
+  if (in >= 0 && filter_in >= 0 && in != filter_in * groups) {
+    const bool channels_first = x.shape()[1] == filter_in * groups;
     throw InvalidArgumentError(
-        detail::join("input depth must be groups times the filter's: ", in, " vs. ", groups, " * ", filter_in));
+        detail::join("input depth must be groups times the filter's: ", in, " vs. ", groups, " * ", filter_in,
+                     channels_first ? detail::join(". Are these channels first? tp::transpose(x, {0, 2, 3, 1}) makes ",
+                                                   x.shape(), " an image as it must be")
+                                    : ""));
+  }
   if (out >= 0 && out % groups != 0)
     throw InvalidArgumentError(
         detail::join("output depth must be evenly divisible by number of groups: ", out, " vs ", groups));
