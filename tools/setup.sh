@@ -8,7 +8,8 @@ jobs=$(nproc)
 say() { printf '==> %s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# What the build needs, as "probe|package": a command, a pkg-config module, a header or a library; then Debian's package.
+# What the build needs, as "probe|package": a command, a pkg-config module, a header, a library or a file; then Debian's
+# package.
 build_needs='
 command g++|g++
 command make|make
@@ -33,6 +34,7 @@ present() { # present KIND NAME
   command) command -v "$2" > /dev/null ;;
   module) command -v pkg-config > /dev/null && pkg-config --exists "$2" ;;
   header) [ -e "/usr/include/$2" ] || [ -e "/usr/local/include/$2" ] ;;
+  file) [ -e "$2" ] ;;
   library) compgen -G "/usr/lib/*/$2" > /dev/null ;;
   esac
 }
