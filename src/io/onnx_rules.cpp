@@ -222,7 +222,8 @@ RandomUniform real +shape RandomUniform[dtype=@T,low=@minval,high=@maxval,shape=
 RandomUniform real RandomUniformLike[dtype=@T,low=@minval,high=@maxval](a)
 RandomBernoulli real +shape Cast[to=@T](Less(RandomUniform[dtype=@T,shape=@shape](), @probability))
 RandomBernoulli real Cast[to=@T](Less(RandomUniformLike[dtype=@T](a), @probability))
-Multinomial real Multinomial[dtype=@T,sample_size=@num_samples](a)
+Multinomial single Multinomial[dtype=@T,sample_size=@num_samples](a)
+Multinomial real Multinomial[dtype=@T,sample_size=@num_samples](Cast[to=1](a))
 )";
 
 bool fits(std::string_view types, DType dtype) {
