@@ -97,6 +97,10 @@ std::vector<Case> cases() {
       {"layer norm", Sequential(LayerNorm(6)), {3, 6}},
       {"dropout", Sequential(Dense(5, 50), Dropout(0.3), Dropout(0)), {5}},
       {"embedding", Sequential(Embedding(11, 4)), {3}, 11},
+      {"transposed convolution",
+       Sequential(ConvTranspose2D(4, 6, 3, {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2})),
+       {4, 3, 4}},
+      {"mean of an image", Sequential(Conv2D(2, 3, 2), GlobalAvgPool2D()), {4, 4, 2}},
       {"a small convolutional network",
        Sequential(Conv2D(1, 4, 3, {.padding = 1}), BatchNorm(4), ReLU(), MaxPool2D(2), Dropout(0.2), Flatten(),
                   Dense(4 * 4 * 4, 3)),
@@ -363,6 +367,9 @@ TEST_CASE("sizes that make no sense") {
   CHECK(message_of<InvalidArgumentError>([] { nn::Dense(1, -2); }) == "Dense: out must be at least 1, but is -2");
   CHECK(message_of<InvalidArgumentError>([] { nn::Conv2D(4, 6, 3, {.groups = 4}); }) ==
         "Conv2D: 4 groups do not divide 4 and 6 channels");
+  CHECK(message_of<InvalidArgumentError>([] { nn::ConvTranspose2D(4, 0, 3); }) ==
+        "ConvTranspose2D: out must be at least 1, but is 0");
+  CHECK_THROWS_AS(nn::GlobalAvgPool2D()(zeros({2, 3})), InvalidArgumentError);
   CHECK(message_of<InvalidArgumentError>([] {
           nn::Conv2D(4, 6, {3, 0});
         }) == "Conv2D: the window's width must be at least 1, but is 0");

@@ -174,6 +174,24 @@ TEST_CASE("convolutions and pools") {
       normal({2, 7, 8, 4}));
   compare_images(tp::nn::Conv2D(3, 6, 5, {.padding = "SAME", .groups = 3, .bias = false}),
                  torch::nn::Conv2d(Options(3, 6, 5).padding(torch::kSame).groups(3).bias(false)), normal({1, 5, 6, 3}));
+  using TransposeOptions = torch::nn::ConvTranspose2dOptions;
+  compare_images(tp::nn::ConvTranspose2D(3, 4, 3), torch::nn::ConvTranspose2d(TransposeOptions(3, 4, 3)),
+                 normal({2, 4, 5, 3}));
+  compare_images(tp::nn::ConvTranspose2D(4, 6, {3, 2},
+                                         {.stride = {3, 2},
+                                          .padding = {1, 1, 2, 2},
+                                          .output_padding = {2, 1},
+                                          .dilation = {1, 2},
+                                          .groups = 2,
+                                          .bias = false}),
+                 torch::nn::ConvTranspose2d(TransposeOptions(4, 6, {3, 2})
+                                                .stride({3, 2})
+                                                .padding({1, 2})
+                                                .output_padding({2, 1})
+                                                .dilation({1, 2})
+                                                .groups(2)
+                                                .bias(false)),
+                 normal({2, 4, 5, 4}));
   compare_images(tp::nn::MaxPool2D(2), torch::nn::MaxPool2d(2), normal({2, 5, 6, 3}));
   compare_images(tp::nn::MaxPool2D({3, 2}, {.stride = {1, 2}, .padding = 1}),
                  torch::nn::MaxPool2d(torch::nn::MaxPool2dOptions({3, 2}).stride({1, 2}).padding(1)),

@@ -11,6 +11,7 @@
 #include "tapestry/ops.hpp"
 #include "tapestry/random.hpp"
 #include "tapestry/tape.hpp"
+#include "tapestry/trace.hpp"
 
 namespace tapestry::test {
 namespace {
@@ -229,6 +230,51 @@ TEST_CASE("a maximum that several elements share passes its gradient to the firs
   check_values(slope, {0, 10, 0, 0});
   check_values(outer.gradient(slope, x), {0, 2, 0, 0});
   check_values(max_pool2d(nan), {not_a_number});
+}
+
+TEST_CASE("a transposed convolution makes what the convolution turns into its size") {
+  for (const std::int64_t stride : {1, 2, 3})
+    for (const std::int64_t dilation : {1, 2})
+      for (const std::int64_t more : {0, 1, 2})
+        for (const Padding2d& padding : {Padding2d("VALID"), Padding2d(1), Padding2d(0, 1, 2, 0)}) {
+          if (more >= stride) continue;
+          const Tensor x = ones({2, 4, 3, 6}), filter = ones({3, 2, 2, 6});
+          const Tensor y = conv2d_transpose(
+              x, filter,
+              {.strides = stride, .padding = padding, .output_padding = more, .dilations = dilation, .groups = 2});
+          CHECK(y.shape().back() == 4);
+          CHECK(
+              conv2d(y, ones({3, 2, 2, 6}), {.strides = stride, .padding = padding, .dilations = dilation, .groups = 2})
+                  .shape() == x.shape());
+        }
+  CHECK(conv2d_transpose(ones({1, 4, 3, 2}), ones({5, 5, 1, 2}), {.strides = {2, 3}, .padding = "SAME"}).shape() ==
+        Shape{1, 8, 9, 1});
+  CHECK(conv2d_transpose(ones({1, 2, 2, 1}).cast(int32), ones({1, 1, 1, 1}).cast(float64)).dtype() == float64);
+  for (const Conv2dTransposeOptions& options :
+       {Conv2dTransposeOptions{.strides = 3}, Conv2dTransposeOptions{.strides = 2, .padding = "SAME"},
+        Conv2dTransposeOptions{.strides = 2, .padding = 1, .output_padding = {0, 1}},
+        Conv2dTransposeOptions{.padding = 1}}) {
+    const auto f = [&](const Tensor& x) { return conv2d_transpose(x, scattered({2, 4, 3, 2}), options); };
+    const Tensor x = scattered({3, 4, 3, 2}), y = f(x);
+    const auto known = trace(f, {spec(float64, {-1, 4, 3, 2})}), unknown = trace(f, {spec(float64, {-1, -1, -1, 2})});
+    CHECK(known.output().shape() == Shape{-1, y.shape()[1], y.shape()[2], 3});
+    CHECK(unknown.output().shape() == Shape{-1, -1, -1, 3});
+    check_same(known(x), y);
+    check_same(unknown(x), y);
+  }
+
+  const auto message = [](const Tensor& x, const Tensor& filter, const Conv2dTransposeOptions& options) {
+    return caught<InvalidArgumentError>([&] { conv2d_transpose(x, filter, options); }).message();
+  };
+  const Tensor x = ones({1, 3, 3, 2});
+  CHECK(message(x, ones({2, 2, 1, 3}), {}) == "Expected a tensor of shape [1,3,3,3], but got [1,3,3,2]");
+  CHECK(message(x, ones({2, 2, 1, 2}), {.strides = 2, .output_padding = 2}) ==
+        "output_padding must be at least 0 and less than the stride, but is 2 for 2");
+  CHECK(message(x, ones({2, 2, 1, 2}), {.padding = 2}) == "The padding leaves nothing of 4 pixels");
+  CHECK(message(x, ones({2, 2, 1, 2}), {.strides = 2, .padding = "SAME", .output_padding = 1}) ==
+        "\"SAME\" leaves no room for output_padding");
+  CHECK(message(ones({1, 0, 3, 2}), ones({2, 2, 1, 2}), {}) ==
+        "x must not be empty, and the filter's height and width must be known");
 }
 
 TEST_CASE("convolutions and pools say what does not fit") {

@@ -2,25 +2,36 @@
 
 #include <cmath>
 
+#include "dispatch/recorder.hpp"
 #include "nn/initial.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::nn {
 namespace {
 
-Shape weight_shape(std::int64_t in, std::int64_t out, Size2d window, std::int64_t groups, Where where) {
-  require_positive(in, "Conv2D", "in", where);
-  require_positive(out, "Conv2D", "out", where);
-  require_positive(window.height, "Conv2D", "the window's height", where);
-  require_positive(window.width, "Conv2D", "the window's width", where);
-  require_positive(groups, "Conv2D", "groups", where);
+void check_sizes(std::string_view layer, std::int64_t in, std::int64_t out, Size2d window, std::int64_t groups,
+                 Where where) {
+  require_positive(in, layer, "in", where);
+  require_positive(out, layer, "out", where);
+  require_positive(window.height, layer, "the window's height", where);
+  require_positive(window.width, layer, "the window's width", where);
+  require_positive(groups, layer, "groups", where);
   if (in % groups != 0 || out % groups != 0)
     throw InvalidArgumentError(
-        detail::join("Conv2D: ", groups, " groups do not divide ", in, " and ", out, " channels"), where);
+        detail::join(layer, ": ", groups, " groups do not divide ", in, " and ", out, " channels"), where);
+}
+
+Shape weight_shape(std::int64_t in, std::int64_t out, Size2d window, std::int64_t groups, Where where) {
+  check_sizes("Conv2D", in, out, window, groups, where);
   return {out, in / groups, window.height, window.width};
 }
 
-/// What PyTorch's Conv2d starts from.
+Shape transposed_weight_shape(std::int64_t in, std::int64_t out, Size2d window, std::int64_t groups, Where where) {
+  check_sizes("ConvTranspose2D", in, out, window, groups, where);
+  return {in, out / groups, window.height, window.width};
+}
+
+/// What PyTorch's layers start from.
 double bound_of(const Shape& weight) {
   return 1 /
          std::sqrt(static_cast<double>(weight[1]) * static_cast<double>(weight[2]) * static_cast<double>(weight[3]));
@@ -45,12 +56,38 @@ Tensor Conv2D::forward(const Tensor& x) const {
   return bias ? y + *bias : y;
 }
 
+ConvTranspose2D::ConvTranspose2D(std::int64_t in, std::int64_t out, Size2d window,
+                                 const ConvTranspose2DOptions& options, Where where)
+    : weight(initial_weight(transposed_weight_shape(in, out, window, options.groups, where)), "weight"),
+      options_(options) {
+  if (options.bias) bias.emplace(uniform_within(bound_of(weight.shape()), {out}), "bias");
+}
+
+Tensor ConvTranspose2D::forward(const Tensor& x) const {
+  const Tensor filter = transpose(weight, {2, 3, 1, 0});
+  const Tensor y = conv2d_transpose(x, filter,
+                                    {.strides = options_.stride,
+                                     .padding = options_.padding,
+                                     .output_padding = options_.output_padding,
+                                     .dilations = options_.dilation,
+                                     .groups = options_.groups});
+  return bias ? y + *bias : y;
+}
+
 Tensor MaxPool2D::forward(const Tensor& x) const {
   return max_pool2d(x, {.window = window_, .strides = options_.stride, .padding = options_.padding});
 }
 
 Tensor AvgPool2D::forward(const Tensor& x) const {
   return avg_pool2d(x, {.window = window_, .strides = options_.stride, .padding = options_.padding});
+}
+
+Tensor GlobalAvgPool2D::forward(const Tensor& x) const {
+  if (x.rank() != 4)
+    throw InvalidArgumentError(
+        detail::join("GlobalAvgPool2D: x must be [batch, height, width, channels], but its shape is ", x.shape()), {},
+        CallSiteScope::current());
+  return reduce_mean(x, {1, 2});
 }
 
 }  // namespace tapestry::nn

@@ -1,4 +1,5 @@
 #include "ops/window.hpp"
+#include "tapestry/ops/array.hpp"
 #include "tapestry/ops/nn.hpp"
 
 TAPESTRY_OP_FAMILY(conv)
@@ -15,8 +16,8 @@ void require_image_and_filter(const Tensor& x, const Tensor& filter) {
   if (filter.rank() != 4) throw InvalidArgumentError(detail::join("filter must be 4-dimensional: ", filter.shape()));
 }
 
-Specs infer_conv2d(const Call& call) {
-  const Tensor &x = call.input(0), &filter = call.input(1);
+/// The shape of what the call's window makes of an image.
+Shape convolved_shape(const Call& call, const Tensor& x, const Tensor& filter) {
   require_image_and_filter(x, filter);
   const auto groups = attr_or<std::int64_t>(call, "groups", 1);
   const std::int64_t in = x.shape().back(), filter_in = filter.shape()[2], out = filter.shape()[3];
@@ -35,7 +36,16 @@ Specs infer_conv2d(const Call& call) {
         detail::join("output depth must be evenly divisible by number of groups: ", out, " vs ", groups));
   Shape shape = window_output(call, x.shape(), filter_size(filter.shape()));
   shape.set(3, out);
-  return {{x.dtype(), shape}};
+  return shape;
+}
+
+Specs infer_conv2d(const Call& call) {
+  return {{call.input(0).dtype(), convolved_shape(call, call.input(0), call.input(1))}};
+}
+
+/// The third input of the gradients has the shape of the convolution of the first two.
+void require_convolved(const Call& call) {
+  require_same_shape(call.input(2).shape(), convolved_shape(call, call.input(0), call.input(1)));
 }
 
 Window2d conv_window(const Call& call, const Shape& image, const Shape& filter) {
@@ -74,7 +84,7 @@ TAPESTRY_OP(conv2d_backprop_input_op){
     {.name = "Conv2DBackpropInput",
      .attrs = {"strides", "padding", "explicit_paddings", "dilations", "groups"},
      .infer = [](const Call& call) -> Specs {
-       require_image_and_filter(call.input(0), call.input(1));
+       require_convolved(call);
        return {{call.input(2).dtype(), call.input(0).shape()}};
      },
      .forward =
@@ -88,6 +98,7 @@ TAPESTRY_OP(conv2d_backprop_input_op){
            call, [] { return Tensor(); }, [&] { return backprop_filter(call, u, filter, g); },
            [&] { return convolve(call, u, filter); });
      },
+     .promotion = floating_type,
      .needs = Needs{6, 0},
      .shape_inputs = 1}};
 
@@ -95,7 +106,7 @@ TAPESTRY_OP(conv2d_backprop_filter_op){
     {.name = "Conv2DBackpropFilter",
      .attrs = {"strides", "padding", "explicit_paddings", "dilations", "groups"},
      .infer = [](const Call& call) -> Specs {
-       require_image_and_filter(call.input(0), call.input(1));
+       require_convolved(call);
        return {{call.input(2).dtype(), call.input(1).shape()}};
      },
      .forward =
@@ -119,19 +130,85 @@ Tensor backprop_filter(const Call& call, const Tensor& x, const Tensor& filter_l
   return apply(conv2d_backprop_filter_op, {x, filter_like, g}, call.attrs());
 }
 
+/// The attributes that the options of a convolution and of its transpose mean.
+template <class Options>
+Attrs attrs_of(const Options& options) {
+  if (options.groups < 1)
+    throw InvalidArgumentError(detail::join("'groups' must be at least 1, but is ", options.groups));
+  return {{"strides", four("strides", options.strides)},
+          {"padding", options.padding.scheme()},
+          {"explicit_paddings", options.padding.widths()},
+          {"dilations", four("dilations", options.dilations)},
+          {"groups", options.groups}};
+}
+
+/// How an axis of an image grows: to size * stride + beyond.
+struct Growth {
+  std::int64_t size, stride, beyond = 0;
+
+  std::int64_t result() const { return add_sizes(multiply_sizes(size, stride), beyond); }
+};
+
+Growth growth_along(int axis, const Shape& image, const Shape& filter, const Conv2dTransposeOptions& options) {
+  const auto along = [axis](const Size2d& both) { return axis == 1 ? both.height : both.width; };
+  const std::int64_t stride = along(options.strides), more = along(options.output_padding);
+  const std::int64_t window = filter[axis - 1];
+  if (image[axis] == 0 || window < 1)
+    throw InvalidArgumentError("x must not be empty, and the filter's height and width must be known");
+  if (more < 0 || more >= stride)
+    throw InvalidArgumentError(
+        detail::join("output_padding must be at least 0 and less than the stride, but is ", more, " for ", stride));
+  if (options.padding.scheme() == "SAME") {
+    if (more > 0) throw InvalidArgumentError("\"SAME\" leaves no room for output_padding");
+    return {image[axis], stride};
+  }
+  const Ints& widths = options.padding.widths();
+  const auto first = static_cast<std::size_t>(2 * axis);
+  const std::int64_t cut = widths.empty() ? 0 : add_sizes(widths[first], widths[first + 1]);
+  const std::int64_t reach = add_sizes(multiply_sizes(window - 1, along(options.dilations)), 1 + more);
+  const Growth growth{image[axis], stride, reach - stride - cut};
+  if (growth.size > 0 && growth.result() < 1)
+    throw InvalidArgumentError(detail::join("The padding leaves nothing of ", growth.result() + cut, " pixels"));
+  return growth;
+}
+
+/// The image with as many pixels along an axis as the result has, whatever they are.
+Tensor grown(const Tensor& image, int axis, const Growth& growth) {
+  const Tensor y = repeat(image, growth.stride, axis);
+  if (growth.beyond < 0) {
+    const RangeIndex kept = range(0, growth.beyond);
+    return axis == 1 ? y(all, kept) : y(all, all, kept);
+  }
+  std::vector<Padding> paddings(4);
+  paddings[static_cast<std::size_t>(axis)].after = growth.beyond;
+  return pad(y, paddings);
+}
+
+/// A tensor of the result's shape, of which nothing else counts.
+Tensor like_transposed(const Tensor& image, const Growth& height, const Growth& width, std::int64_t channels) {
+  const auto first = range(0, 1);
+  if (height.size > 0 && width.size > 0)  // without memory of its own
+    return broadcast_to(image(all, first, first, first), {-1, height.result(), width.result(), channels});
+  return broadcast_to(grown(grown(image(all, all, all, first), 1, height), 2, width), {-1, -1, -1, channels});
+}
+
 }  // namespace
 
 Tensor conv2d(In x, In filter, const Conv2dOptions& options, std::string_view name) {
-  return blaming(conv2d_op.name, x.where(), [&] {
-    if (options.groups < 1)
-      throw InvalidArgumentError(detail::join("'groups' must be at least 1, but is ", options.groups));
-    return apply(conv2d_op, {x, filter},
-                 {{"strides", four("strides", options.strides)},
-                  {"padding", options.padding.scheme()},
-                  {"explicit_paddings", options.padding.widths()},
-                  {"dilations", four("dilations", options.dilations)},
-                  {"groups", options.groups}},
-                 name);
+  return blaming(conv2d_op.name, x.where(), [&] { return apply(conv2d_op, {x, filter}, attrs_of(options), name); });
+}
+
+Tensor conv2d_transpose(In x, In filter, const Conv2dTransposeOptions& options, std::string_view name) {
+  return blaming("conv2d_transpose", x.where(), [&] {
+    const Attrs attrs = attrs_of(options);
+    const Tensor image = as_floats(x), weights = as_floats(filter);
+    require_image_and_filter(image, weights);
+    const Growth height = growth_along(1, image.shape(), weights.shape(), options);
+    const Growth width = growth_along(2, image.shape(), weights.shape(), options);
+    const std::int64_t channels = weights.shape()[2];
+    if (channels < 0) throw InvalidArgumentError("The filter's output channels must be known");
+    const Tensor result_like = like_transposed(image, height, width, multiply_sizes(channels, options.groups));
+    return apply(conv2d_backprop_input_op, {result_like, weights, image}, attrs, name);
   });
 }
 

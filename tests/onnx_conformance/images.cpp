@@ -1,3 +1,5 @@
+#include <doctest/doctest.h>
+
 #include "onnx_conformance/ops.hpp"
 #include "tapestry/ops.hpp"
 
@@ -67,6 +69,44 @@ Outputs convolved(const Node& node, const Inputs& in) {
   return {channels_first(y, x.rank())};
 }
 
+/// The size of the result is open: it follows from `output_padding`, or that from an `output_shape`, which also says
+/// how much is cut off.
+Outputs convolved_transposed(const Node& node, const Inputs& in) {
+  const Tensor &x = in.at(0), &weight = in.at(1);
+  const Tensor image = channels_last(x);
+  if (weight.rank() != x.rank()) throw Inexpressible{"images of three dimensions"};
+  const Tensor filter = transpose(weight.rank() == 3 ? expand_dims(weight, 2) : weight, {2, 3, 1, 0});
+  const Size2d size(filter.shape()[0], filter.shape()[1]);
+  const std::size_t axes = static_cast<std::size_t>(x.rank()) - 2;
+  const Ints kernel = axes == 1 ? Ints{size.width} : Ints{size.height, size.width}, none(axes, 0);
+  const bool same = node.text("auto_pad", "NOTSET") != "NOTSET";
+  CHECK(node.ints("kernel_shape", kernel) == kernel);
+  const Ints strides = node.ints("strides", Ints(axes, 1)), dilations = node.ints("dilations", Ints(axes, 1));
+  Ints more = node.ints("output_padding", none), pads = node.ints("pads", Ints(2 * axes, 0)),
+       wanted = node.ints("output_shape");
+  for (std::size_t i = 0; i < axes; ++i) {
+    const std::int64_t size_before = x.shape()[static_cast<int>(i) + 2];
+    const std::int64_t whole = (size_before - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 + more[i];
+    if (wanted.empty() && !same) continue;
+    const std::int64_t cut = whole - (same ? size_before * strides[i] : wanted[i]);
+    if (cut < 0) {
+      more[i] -= cut;
+    } else {
+      pads[i] = cut / 2;
+      pads[i + axes] = cut - cut / 2;
+    }
+  }
+  Tensor y = conv2d_transpose(
+      image, filter,
+      {.strides = size_of(strides),
+       .padding = axes == 1 ? Padding2d(0, 0, pads[0], pads[1]) : Padding2d(pads[0], pads[2], pads[1], pads[3]),
+       .output_padding = axes == 1 ? Size2d(0, more[0]) : size_of(more),
+       .dilations = size_of(dilations),
+       .groups = node.whole("group", 1)});
+  if (optional_input(in, 2)) y = y + in[2];
+  return {channels_first(y, x.rank())};
+}
+
 /// The windows of a pool, where ours can do what is asked for.
 Windows pool_windows(const Node& node, const Tensor& image) {
   if (node.whole("ceil_mode", 0) != 0) throw Inexpressible{"pools whose last window reaches beyond the image"};
@@ -126,6 +166,7 @@ Functions image_functions() {
   Functions table;
   table["AveragePool"] = average_pool;
   table["Conv"] = convolved;
+  table["ConvTranspose"] = convolved_transposed;
   table["GlobalAveragePool"] = [=](const Node&, const Inputs& in) -> Outputs {
     return {reduce_mean(in.at(0), plane_of(in[0]), keep)};
   };

@@ -137,6 +137,40 @@ OpCases image_cases() {
                   .f = [](const Inputs& x) {
                     return conv2d(x[0], x[1], {.padding = {1, 0, 0, 1}, .groups = 2});
                   }});
+  rows.push_back(
+      {.name = "conv2d_transpose",
+       .inputs = {numbers({1, 3, 2, 2}, -1, 1, 141), numbers({2, 3, 2, 3}, -1, 1, 142)},
+       .f =
+           [](const Inputs& x) {
+             const Tensor filter = transpose(x[1], {1, 2, 3, 0});  // only its last axis is unknown in a trace
+             return conv2d_transpose(
+                 x[0], filter,
+                 {.strides = {2, 1}, .padding = {1, 0, 0, 1}, .output_padding = {1, 0}, .dilations = {1, 2}});
+           },
+       .reference =
+           [](const std::vector<Elements>& x) {
+             const Image image{x[0], 3, 2, 2};
+             constexpr int height = 7, width = 3;
+             Elements y(static_cast<std::size_t>(height * width * 3));
+             for (int i = 0; i < 3; ++i)
+               for (int j = 0; j < 2; ++j)
+                 for (int u = 0; u < 3; ++u)
+                   for (int v = 0; v < 2; ++v) {
+                     const int row = 2 * i + u - 1, column = j + 2 * v;
+                     if (row < 0 || row >= height || column >= width) continue;
+                     for (int o = 0; o < 3; ++o)
+                       for (int c = 0; c < 2; ++c)
+                         y[static_cast<std::size_t>((row * width + column) * 3 + o)] +=
+                             image(i, j, c) * x[1][static_cast<std::size_t>(((c * 3 + u) * 2 + v) * 3 + o)];
+                   }
+             return y;
+           }});
+  rows.push_back(
+      {.name = "conv2d_transpose in groups, SAME",
+       .inputs = {numbers({2, 3, 2, 4}, -1, 1, 143), numbers({4, 2, 2, 3}, -1, 1, 144)},
+       .f = [](const Inputs& x) {
+         return conv2d_transpose(x[0], transpose(x[1], {1, 2, 3, 0}), {.strides = 2, .padding = "SAME", .groups = 2});
+       }});
   rows.push_back({.name = "max_pool2d",
                   .inputs = {numbers({1, 4, 4, 2}, -1, 1, 117)},
                   .f = [](const Inputs& x) { return square(max_pool2d(x[0])); },

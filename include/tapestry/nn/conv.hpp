@@ -34,6 +34,34 @@ class TAPESTRY_API Conv2D : public Layer {
   Conv2DOptions options_;
 };
 
+/// How the window goes over the result, and what is learnt.
+struct ConvTranspose2DOptions {
+  Size2d stride = 1;            ///< from one place of the window in the result to the next
+  Padding2d padding = "VALID";  ///< PyTorch's number, 1, or "SAME": the image grows by the stride
+  Size2d output_padding = 0;    ///< rows below and columns to the right
+  Size2d dilation = 1;          ///< distance of neighbouring elements of the window in the result
+  std::int64_t groups = 1;      ///< input and output channels are cut into that many parts, treated separately
+  bool bias = true;             ///< a number is added to each output channel
+};
+
+/// The transpose of a convolution, `tp::conv2d_transpose`, by which images grow: [batch, height, width, in] gives
+/// [batch, out height, out width, out]. PyTorch's ConvTranspose2d in the weight's shape, names and initial values,
+/// which are uniform in [-b, b), b = 1 / sqrt(out / groups * window).
+class TAPESTRY_API ConvTranspose2D : public Layer {
+ public:
+  /// Throws InvalidArgumentError for a size below 1, and when the groups do not divide the channels.
+  ConvTranspose2D(std::int64_t in, std::int64_t out, Size2d window, const ConvTranspose2DOptions& options = {},
+                  Where where = Where::here());
+
+  Parameter weight;               ///< [in, out / groups, height, width]
+  std::optional<Parameter> bias;  ///< [out]
+  TAPESTRY_FIELDS(weight, bias)
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  ConvTranspose2DOptions options_;
+};
+
 struct Pool2DOptions {
   Size2d stride = 0;            ///< 0: the window's size, so that windows tile the image
   Padding2d padding = "VALID";  ///< PyTorch's number, 1, or "SAME"
@@ -59,6 +87,12 @@ class TAPESTRY_API AvgPool2D : public Layer {
   Tensor forward(const Tensor& x) const override;
   Size2d window_;
   Pool2DOptions options_;
+};
+
+/// The mean of each channel over the whole image: [batch, height, width, channels] gives [batch, channels]. Keras'
+/// GlobalAveragePooling2D; PyTorch's AdaptiveAvgPool2d(1) and Flatten.
+class TAPESTRY_API GlobalAvgPool2D : public Layer {
+  Tensor forward(const Tensor& x) const override;
 };
 
 }  // namespace tapestry::nn

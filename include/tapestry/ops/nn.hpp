@@ -75,6 +75,26 @@ struct Conv2dOptions {
 TAPESTRY_API Tensor conv2d(In x, In filter, const Conv2dOptions& options = {}, std::string_view name = {});
 inline Tensor conv2d(In x, In filter, const NodeName auto& name) { return conv2d(x, filter, {}, name); }
 
+/// How the filter goes over the result.
+struct Conv2dTransposeOptions {
+  Size2d strides = 1;           ///< from one place of the filter in the result to the next
+  Padding2d padding = "VALID";  ///< that of the convolution; here it is what is cut off the result
+  Size2d output_padding = 0;    ///< rows below and columns to the right that no window need reach; less than a stride
+  Size2d dilations = 1;         ///< distance of neighbouring elements of the filter in the result
+  std::int64_t groups = 1;      ///< input and output channels are cut into that many parts, treated separately
+};
+/// The transpose of `conv2d`, by which images grow: each element of x [batch, height, width, in] adds its multiple of
+/// the filter [height, width, out / groups, in] to the result, a stride further on than its neighbour. The result,
+/// [batch, out height, out width, out], is an image of which `conv2d` by the same filter and options makes one of x's
+/// size: out height is (height - 1) * stride + (window - 1) * dilation + 1 + output_padding without what the padding
+/// cuts off, or, for "SAME", height * stride. Throws InvalidArgumentError when channels do not fit, when nothing is
+/// left, and when the filter's sizes are not known.
+TAPESTRY_API Tensor conv2d_transpose(In x, In filter, const Conv2dTransposeOptions& options = {},
+                                     std::string_view name = {});
+inline Tensor conv2d_transpose(In x, In filter, const NodeName auto& name) {
+  return conv2d_transpose(x, filter, {}, name);
+}
+
 struct Pool2dOptions {
   Size2d window = 2;
   Size2d strides = 0;           ///< 0: the window's size, so that windows tile the image
