@@ -13,11 +13,16 @@
 
 namespace tapestry {
 
+/// @addtogroup keeping
+/// @{
+
 /// A reference on something with a state: a module, an optimizer, a Loader, any type with `state_dict()` and
 /// `load_state_dict(StateDict)`; a Variable; a number. What it refers to must outlive it.
 class TAPESTRY_API StateRef {
  public:
+  /// On nothing: a part that a checkpoint does not have.
   StateRef() = default;
+  /// On an object, whose state has the names that it gives.
   template <Stateful T>
   StateRef(T* object)  // NOLINT(google-explicit-constructor): written as `.model = &net`
       : get_([object] { return StateDict(object->state_dict()); }), set_([object](const StateDict& state, Where where) {
@@ -27,17 +32,22 @@ class TAPESTRY_API StateRef {
             object->load_state_dict(state);
           }
         }) {}
+  /// On a number, which is saved as a float64 or int64 scalar.
   template <class T>
   requires std::is_arithmetic_v<T> StateRef(T* number)  // NOLINT(google-explicit-constructor)
       : get_([number] { return of_number(static_cast<Number<T>>(*number)); }),
         set_([number](const StateDict& state, Where where) {
           *number = static_cast<T>(single(state, dtype_of<Number<T>>(), where).template item<Number<T>>());
         }) {}
+  /// On a Variable, whose value is assigned when its state is loaded.
   StateRef(Variable* variable);  // NOLINT(google-explicit-constructor)
 
+  /// Whether it refers to anything; without that it has no state.
   explicit operator bool() const { return static_cast<bool>(get_); }
   /// The state; that of a Variable or a number is one tensor with the name "".
   StateDict state_dict() const { return get_(); }
+  /// Puts what it refers to into that state. Throws what the object throws; InvalidArgumentError for a state that is
+  /// not one tensor of the right dtype, of a Variable or a number.
   void load_state_dict(const StateDict& state, Where where) const { set_(state, where); }
 
  private:
@@ -64,7 +74,10 @@ class TAPESTRY_API StateRef {
 /// written. It holds the tensors of all parts, "model.hidden.weight", "optimizer.iterations", "step", "random.seed",
 /// and can be opened with `tp::load`, or in Python. One program at a time may write into a folder; any number may read.
 struct TAPESTRY_API Checkpoint {
-  StateRef model = {}, optimizer = {}, step = {}, loader = {};
+  StateRef model = {};                        ///< "model" in the file, as for the other parts
+  StateRef optimizer = {};                    ///< with its slots and number of steps
+  StateRef step = {};                         ///< the program's own count
+  StateRef loader = {};                       ///< the place in the data
   std::map<std::string, StateRef> more = {};  ///< further parts by their names, which have no dots
   bool random = true;                         ///< the place in the stream of `tp::random`, too
   int keep = 5;                               ///< so many of the newest stay in the folder; 0: all
@@ -87,5 +100,7 @@ struct TAPESTRY_API Checkpoint {
  private:
   std::map<std::string, StateRef> parts(Where where) const;
 };
+
+/// @}
 
 }  // namespace tapestry

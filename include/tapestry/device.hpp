@@ -11,21 +11,31 @@
 
 namespace tapestry {
 
+/// @addtogroup devices
+/// @{
+
 /// A place where tensors live and ops run: `cpu()`, `cuda(0)`, `Device("/device:GPU:0")`.
 class TAPESTRY_API Device {
  public:
+  /// The CPU.
   constexpr Device() = default;
   /// Reads TensorFlow's spelling ("/device:GPU:0", "/cpu:0", also after "/job:..." parts) and the short one ("cpu",
   /// "cuda:1"). Throws InvalidArgumentError for anything else, and for a kind of device that nothing registered.
   Device(std::string_view name, Where where = Where::here());  // NOLINT(google-explicit-constructor): its name
-  Device(const char* name, Where where = Where::here())        // NOLINT(google-explicit-constructor)
+  /// The same, for a literal.
+  Device(const char* name, Where where = Where::here())  // NOLINT(google-explicit-constructor)
       : Device(std::string_view(name), where) {}
+  /// The device number `index` of a kind, whether or not there is one: see `kind()`.
   constexpr Device(int kind, int index)
       : kind_(static_cast<std::int16_t>(kind)), index_(static_cast<std::int16_t>(index)) {}
 
+  /// 0 is the CPU, 1 a GPU; then come the kinds in the order of their registration.
   constexpr int kind() const { return kind_; }
+  /// Which device of its kind, from 0.
   constexpr int index() const { return index_; }
+  /// Whether it is the host itself, whose memory a program can read.
   constexpr bool is_cpu() const { return kind_ == 0; }
+  /// The same device: of equal kind and index.
   friend constexpr bool operator==(Device, Device) = default;
 
  private:
@@ -33,11 +43,14 @@ class TAPESTRY_API Device {
   std::int16_t index_ = 0;
 };
 
+/// The host, where tensors live unless told otherwise.
 constexpr Device cpu() { return {0, 0}; }
+/// A GPU by its number, whether or not there is one: see `devices` and `cuda_status`.
 constexpr Device cuda(int index = 0) { return {1, index}; }
 
 /// "cpu", "cuda:0": as printed by `Tensor::describe`.
 TAPESTRY_API std::string to_string(Device device);
+/// Prints "cpu", "cuda:0".
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, Device device);
 /// "/device:CPU:0": TensorFlow's spelling.
 TAPESTRY_API std::string tensorflow_name(Device device);
@@ -50,6 +63,7 @@ TAPESTRY_API std::string cuda_status();
 /// Number of threads that CPU kernels use, the caller's included; by default the number of processors this process may
 /// use. Results never depend on it. Throws InvalidArgumentError below 1.
 TAPESTRY_API void set_num_threads(int count, Where where = Where::here());
+/// The number that `set_num_threads` has set, or its default.
 TAPESTRY_API int num_threads();
 
 /// Counters of a device's caching allocator, in bytes.
@@ -59,9 +73,13 @@ struct MemoryStats {
   std::int64_t peak = 0;         ///< the most ever handed out at one time since the last reset
   std::int64_t allocations = 0;  ///< blocks handed out since the start of the process
 };
+/// The counters of now. Throws InvalidArgumentError when there is no such device.
 TAPESTRY_API MemoryStats memory_stats(Device device = cpu());
+/// Lets `peak` start again at what is in use now. Throws InvalidArgumentError when there is no such device.
 TAPESTRY_API void reset_peak_memory(Device device = cpu());
 /// Gives the cached memory back to the system; returns the number of bytes.
 TAPESTRY_API std::int64_t trim_memory(Device device = cpu());
+
+/// @}
 
 }  // namespace tapestry

@@ -11,19 +11,34 @@
 
 namespace tapestry {
 
-/// Element types. `unknown` is the type of an untyped placeholder until it is fed; `resource` that of a graph's handle
-/// on a Variable, which has no elements.
-enum class DType : std::uint8_t { unknown, boolean, uint8, int32, int64, float32, float64, resource };
+/// @addtogroup tensors
+/// @{
 
+/// Element types.
+enum class DType : std::uint8_t {
+  unknown,   ///< of an untyped placeholder until it is fed
+  boolean,   ///< bool, one byte
+  uint8,     ///< std::uint8_t
+  int32,     ///< std::int32_t
+  int64,     ///< std::int64_t
+  float32,   ///< float
+  float64,   ///< double
+  resource,  ///< of a graph's handle on a Variable, which has no elements
+};
+
+/// Short names: `tp::float32`.
+/// @{
 inline constexpr DType boolean = DType::boolean;
 inline constexpr DType uint8 = DType::uint8;
 inline constexpr DType int32 = DType::int32;
 inline constexpr DType int64 = DType::int64;
 inline constexpr DType float32 = DType::float32;
 inline constexpr DType float64 = DType::float64;
+/// @}
 
 /// "float32", "bool": NumPy's names.
 TAPESTRY_API std::string to_string(DType dtype);
+/// Prints NumPy's name.
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, DType dtype);
 /// "float", "double", "int32", "bool": the names in TensorFlow's messages.
 TAPESTRY_API std::string_view tensorflow_name(DType dtype);
@@ -33,7 +48,9 @@ constexpr std::size_t size_of(DType dtype) {
   constexpr std::size_t sizes[] = {0, 1, 1, 4, 8, 4, 8, 0};
   return sizes[static_cast<std::size_t>(dtype)];
 }
+/// float32 or float64.
 constexpr bool is_floating(DType dtype) { return dtype == DType::float32 || dtype == DType::float64; }
+/// uint8, int32 or int64.
 constexpr bool is_integer(DType dtype) { return dtype >= DType::uint8 && dtype <= DType::int64; }
 
 /// PyTorch's result_type for two tensors: bool < integers < floats, and the wider of two of a kind.
@@ -79,4 +96,7 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
 }
 
 }  // namespace detail
+
+/// @}
+
 }  // namespace tapestry

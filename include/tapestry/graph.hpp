@@ -14,18 +14,26 @@
 
 namespace tapestry {
 
+/// @addtogroup graphs
+/// @{
+
+/// How an operation is called, and its arguments that are no tensors.
 struct CreateOpOptions {
   std::string name = {};  ///< by default the op's
-  Attrs attrs = {};
+  Attrs attrs = {};       ///< those that the op asks for
 };
 
 /// The names of TensorFlow's collections.
 namespace graph_keys {
+/// What belongs into a collection says TensorFlow's convention. The steps of optimizers get into `train_op` by
+/// themselves, nothing does into the others.
+/// @{
 inline constexpr std::string_view global_variables = "variables";
 inline constexpr std::string_view trainable_variables = "trainable_variables";
 inline constexpr std::string_view local_variables = "local_variables";
 inline constexpr std::string_view train_op = "train_op";
 inline constexpr std::string_view summaries = "summaries";
+/// @}
 }  // namespace graph_keys
 
 /// What a file says of Variables.
@@ -35,11 +43,13 @@ enum class VariableStyle : std::uint8_t {
   frozen,     ///< constants with the values of now, and nothing that changes them
 };
 
+/// How `Graph::save` writes a graph.
 struct SaveOptions {
-  VariableStyle variables = VariableStyle::resource;
-  bool output_shapes = false;  ///< write the shapes of all outputs, which TensorBoard shows
+  VariableStyle variables = VariableStyle::resource;  ///< what Variables become
+  bool output_shapes = false;                         ///< write the shapes of all outputs, which TensorBoard shows
 };
 
+/// How a graph is drawn.
 struct DrawOptions {
   std::string_view rankdir = "LR";  ///< "LR": from left to right; "TB": from top to bottom
 };
@@ -53,26 +63,34 @@ struct DrawOptions {
 ///     auto y = tp::square(x, "y");
 class TAPESTRY_API Graph {
  public:
+  /// A new, empty graph.
   Graph();
+  /// A handle on a graph, for what works on its nodes.
   explicit Graph(std::shared_ptr<detail::GraphState> state) : state_(std::move(state)) {}
 
+  class Scope;
   /// While the scope lives, ops of this thread become operations of this graph: those that read a symbolic tensor or a
   /// Variable, create a tensor, or draw random numbers. What has only values, such as the result of a run, is computed
   /// at once. Scopes nest.
-  class Scope;
   [[nodiscard]] Scope as_default() const;
   /// The same from now on, until another graph is made the default.
   void make_default() const;
 
   /// All operations in the order in which they were made, placeholders and Variables included.
   std::vector<Operation> operations() const;
+  /// Those in the graph, in the order in which they were made or first used.
+  /// @{
   std::vector<Tensor> placeholders() const;
   std::vector<Variable> variables() const;
+  /// @}
 
   /// The operation, or the output "name:0", of that name. Throws LookupError for an unknown name, InvalidArgumentError
   /// for one that cannot be a name, with TensorFlow's texts.
+  /// @{
   Operation get_operation_by_name(std::string_view name, Where where = Where::here()) const;
   Tensor get_tensor_by_name(std::string_view name, Where where = Where::here()) const;
+  /// @}
+  /// Whether there is an operation of that name.
   bool has_operation(std::string_view name) const;
 
   /// Adds an operation of a registered op. Throws NotFoundError, "Unrecognized Op name X".
@@ -80,6 +98,7 @@ class TAPESTRY_API Graph {
 
   /// From now on, adding anything throws FailedPreconditionError.
   void finalize();
+  /// Whether `finalize` has been called.
   bool finalized() const;
   /// Grows with every operation.
   std::int64_t version() const;
@@ -87,16 +106,27 @@ class TAPESTRY_API Graph {
   std::string unique_name(std::string_view name) const;
 
   /// From now on, feeding the tensor, or fetching the operation or one of its outputs, throws InvalidArgumentError.
+  /// @{
   void prevent_feeding(const Tensor& tensor) const;
   void prevent_fetching(const Operation& operation) const;
+  /// @}
+  /// Whether it may be fed, or fetched.
+  /// @{
   bool is_feedable(const Tensor& tensor) const;
   bool is_fetchable(const Operation& operation) const;
+  /// @}
 
-  /// Named lists that belong to the graph; see `graph_keys`.
+  /// Puts something into a named list that belongs to the graph; see `graph_keys`.
+  /// @{
   void add_to_collection(std::string_view name, const Operation& operation) const;
   void add_to_collection(std::string_view name, const Tensor& tensor) const;
+  /// @}
+  /// What has been put into the list of that name, operations or tensors, in order.
+  /// @{
   std::vector<Operation> get_collection(std::string_view name) const;
   std::vector<Tensor> get_collection_tensors(std::string_view name) const;
+  /// @}
+  /// The names of the lists, sorted.
   std::vector<std::string> get_all_collection_keys() const;
 
   /// Writes the graph as TensorFlow's GraphDef: as text when the name ends in ".pbtxt", else in the binary form. The
@@ -112,6 +142,7 @@ class TAPESTRY_API Graph {
   /// such file, DataLossError when it is damaged, UnimplementedError for an op, with its node, that Tapestry lacks, and
   /// InvalidArgumentError for a graph that makes no sense.
   static Graph load(const std::string& path, Where where = Where::here());
+  /// The same from the bytes of the binary form.
   static Graph from_graph_def(std::string_view bytes, Where where = Where::here());
 
   /// The graph in Graphviz' language, with a cluster for each name scope.
@@ -121,6 +152,7 @@ class TAPESTRY_API Graph {
 
   /// Whether both handles name the same graph.
   bool is(const Graph& other) const { return state_ == other.state_; }
+  /// For what works on the nodes of the graph.
   const std::shared_ptr<detail::GraphState>& state() const { return state_; }
 
  private:
@@ -134,14 +166,16 @@ TAPESTRY_API void reset_default_graph(Where where = Where::here());
 
 /// A tensor that is fed when the graph runs. Without arguments its dtype and shape are those of what is fed. Belongs to
 /// the default graph.
+/// @{
 TAPESTRY_API Tensor placeholder(Where where = Where::here());
 TAPESTRY_API Tensor placeholder(DType dtype, const Shape& shape, std::string_view name = {},
                                 Where where = Where::here());
-/// (`Place` is a template parameter so that braces behind the dtype can only be a shape.)
+// `Place` is a template parameter so that braces behind the dtype can only be a shape.
 template <std::same_as<Where> Place = Where>
 Tensor placeholder(DType dtype, Place where = Place::here()) {
   return placeholder(dtype, Shape::unknown_rank(), {}, where);
 }
+/// @}
 /// A value that is part of the default graph.
 TAPESTRY_API Tensor constant(const Init& value, std::string_view name = {}, Where where = Where::here());
 /// An operation that does nothing but wait for its control inputs.
@@ -152,6 +186,7 @@ TAPESTRY_API Operation group(const std::vector<Operation>& operations, std::stri
 
 /// An operation that gives all Variables of the default graph their initial values; named "init".
 TAPESTRY_API Operation global_variables_initializer(Where where = Where::here());
+/// The same for these Variables.
 TAPESTRY_API Operation variables_initializer(const std::vector<Variable>& variables, std::string_view name = "init",
                                              Where where = Where::here());
 
@@ -163,6 +198,7 @@ TAPESTRY_API std::vector<std::string> report_uninitialized_variables();
 /// Adds the operations that compute the gradient of the sum of the targets' elements with respect to each source, under
 /// the name scope "gradients". An unconnected source gives an empty Tensor, unless the options ask for zeros. Throws
 /// LookupError for an op without a gradient on the way, and FailedPreconditionError for an eager target.
+/// @{
 TAPESTRY_API std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Source>& sources,
                                            const GradientOptions& options = {});
 inline std::vector<Tensor> gradients(const TensorList& targets, std::initializer_list<Source> sources,
@@ -178,11 +214,14 @@ std::vector<Tensor> gradients(const TensorList& targets, const std::vector<T>& s
                               const GradientOptions& options = {}) {
   return gradients(targets, std::vector<Source>(sources.begin(), sources.end()), options);
 }
+/// @}
 
 // ---- Scopes: each holds while the object lives, for the operations that this thread adds to graphs ------------------
 
+/// What `Graph::as_default` returns.
 class TAPESTRY_API Graph::Scope {
  public:
+  /// Opens the graph.
   explicit Scope(const Graph& graph);
   ~Scope();
   Scope(const Scope&) = delete;
@@ -193,8 +232,10 @@ class TAPESTRY_API Graph::Scope {
   std::unique_ptr<Saved> saved_;
 };
 
+/// What `name_scope` returns.
 class TAPESTRY_API NameScope {
  public:
+  /// As `name_scope`.
   NameScope(std::string_view name, Where where);
   ~NameScope();
   NameScope(const NameScope&) = delete;
@@ -214,20 +255,27 @@ class TAPESTRY_API NameScope {
 /// Operations, or the operations of tensors; what is eager does not count.
 class TAPESTRY_API ControlInputs {
  public:
+  /// None: leaves all scopes.
   ControlInputs() = default;
+  /// A list of one kind.
+  /// @{
   ControlInputs(std::initializer_list<Operation> operations) : operations_(operations) {}
   ControlInputs(const std::vector<Operation>& operations) : operations_(operations) {}  // NOLINT
   ControlInputs(std::initializer_list<Tensor> tensors) : ControlInputs(std::vector<Tensor>(tensors)) {}
   ControlInputs(const std::vector<Tensor>& tensors);  // NOLINT(google-explicit-constructor)
+  /// @}
 
+  /// What has to run before.
   const std::vector<Operation>& operations() const { return operations_; }
 
  private:
   std::vector<Operation> operations_;
 };
 
+/// What `control_dependencies` returns.
 class TAPESTRY_API ControlScope {
  public:
+  /// As `control_dependencies`.
   explicit ControlScope(const ControlInputs& inputs);
   ~ControlScope();
   ControlScope(const ControlScope&) = delete;
@@ -239,8 +287,10 @@ class TAPESTRY_API ControlScope {
 /// New operations run after these, too. Scopes add up; an empty list leaves all of them.
 [[nodiscard]] inline ControlScope control_dependencies(const ControlInputs& inputs) { return ControlScope(inputs); }
 
+/// What `device` returns.
 class TAPESTRY_API DeviceScope {
  public:
+  /// As `device`.
   DeviceScope(std::string_view name, Where where);
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
@@ -251,6 +301,7 @@ class TAPESTRY_API DeviceScope {
 };
 /// New operations ask for that device: "/device:GPU:0", "/job:ps". Scopes merge, the inner one's parts win. Throws
 /// InvalidArgumentError for what is no name of a device.
+/// @{
 [[nodiscard]] inline DeviceScope device(std::string_view name, Where where = Where::here()) {
   return DeviceScope(name, where);
 }
@@ -260,9 +311,12 @@ class TAPESTRY_API DeviceScope {
 [[nodiscard]] inline DeviceScope device(Device place, Where where = Where::here()) {
   return DeviceScope(tensorflow_name(place), where);
 }
+/// @}
 
+/// What `colocate_with` returns.
 class TAPESTRY_API ColocationScope {
  public:
+  /// As `colocate_with`.
   explicit ColocationScope(const Operation& operation);
   ~ColocationScope();
   ColocationScope(const ColocationScope&) = delete;
@@ -273,11 +327,15 @@ class TAPESTRY_API ColocationScope {
 };
 /// New operations run where this one runs, whatever device scopes are around them. Files say it as TensorFlow does, by
 /// `_class`. What is eager asks for nothing.
+/// @{
 [[nodiscard]] inline ColocationScope colocate_with(const Operation& operation) { return ColocationScope(operation); }
 [[nodiscard]] inline ColocationScope colocate_with(const Tensor& tensor) { return ColocationScope(tensor.op()); }
+/// @}
 
+/// What `gradient_override_map` returns.
 class TAPESTRY_API GradientOverrides {
  public:
+  /// As `gradient_override_map`.
   GradientOverrides(const std::map<std::string, Gradient>& gradients, Where where);
   ~GradientOverrides();
   GradientOverrides(const GradientOverrides&) = delete;
@@ -292,5 +350,7 @@ class TAPESTRY_API GradientOverrides {
                                                              Where where = Where::here()) {
   return GradientOverrides(gradients, where);
 }
+
+/// @}
 
 }  // namespace tapestry

@@ -8,14 +8,21 @@
 
 namespace tapestry::random {
 
+/// @addtogroup random
+/// @{
+
 /// The stream of numbers that `numpy.random.seed(seed)` starts, bit for bit, for programs that must repeat what one in
 /// Python does: the Mersenne Twister (Matsumoto, Nishimura 1998) and Marsaglia's polar method (1964). float64 on the
 /// CPU.
 class TAPESTRY_API NumpyLegacy {
  public:
+  /// At the start of the stream of that seed.
   explicit NumpyLegacy(std::uint32_t seed);
+  /// A stream moves, and is not copied.
+  /// @{
   NumpyLegacy(NumpyLegacy&&) noexcept;
   NumpyLegacy& operator=(NumpyLegacy&&) noexcept;
+  /// @}
   ~NumpyLegacy();
 
   /// numpy.random.rand: numbers spread evenly over [0, 1).
@@ -32,5 +39,7 @@ class TAPESTRY_API NumpyLegacy {
   struct Stream;
   std::unique_ptr<Stream> stream_;
 };
+
+/// @}
 
 }  // namespace tapestry::random

@@ -14,6 +14,9 @@
 
 namespace tapestry {
 
+/// @addtogroup extending
+/// @{
+
 class Backend;
 class Call;
 class Variable;
@@ -36,17 +39,22 @@ using ProgramRef = std::shared_ptr<const Program>;
 using AttrValue = std::variant<bool, std::int64_t, double, DType, Device, Ints, Shape, std::string, Closure, Tensor,
                                VariablesRef, ProgramRef>;
 
+/// An argument of an op that is no tensor: `{"axis", 1}`.
 struct Attr {
   std::string_view name;  ///< lives for ever: a literal, or interned
-  AttrValue value;
+  AttrValue value;        ///< of one of the types of AttrValue
 };
 
 /// An op's attributes: a short immutable list of named values, shared by its copies.
 class TAPESTRY_API Attrs {
  public:
+  /// None.
   Attrs() = default;
+  /// Attributes in this order.
+  /// @{
   Attrs(std::initializer_list<Attr> items);
   explicit Attrs(const std::vector<Attr>& items);
+  /// @}
 
   /// The value of an attribute; throws NotFoundError when there is none of that name and type.
   template <class T>
@@ -63,10 +71,16 @@ class TAPESTRY_API Attrs {
     if (value && !typed) throw_missing(name);
     return typed;
   }
+  /// The value of an attribute of any type, or nullptr when there is none of that name.
   const AttrValue* find(std::string_view name) const;
+  /// The attributes in the order in which they were given.
+  /// @{
   const Attr* begin() const { return list_ ? list_->data() : nullptr; }
   const Attr* end() const { return list_ ? list_->data() + list_->size() : nullptr; }
+  /// @}
+  /// Whether there are none.
   bool empty() const { return !list_; }
+  /// The same names with the same values in the same order; tensors are the same only as handles on one tensor.
   friend bool operator==(const Attrs& a, const Attrs& b);
 
  private:
@@ -78,10 +92,16 @@ TAPESTRY_API std::string to_string(const Attrs& attrs);
 
 /// How an op brings its inputs to one element type before `infer` sees them. Every change is a Cast op of its own.
 struct Promotion {
-  enum class Kind : std::uint8_t { none, common, floating };
-  Kind kind = Kind::none;
-  int first = 0;  ///< the inputs before this one keep their types (the condition of `where`)
+  /// What the inputs become.
+  enum class Kind : std::uint8_t {
+    none,      ///< they stay as they are
+    common,    ///< of the widest type among them
+    floating,  ///< the same, and whole numbers and bools become float32
+  };
+  Kind kind = Kind::none;  ///< of the inputs from `first` on
+  int first = 0;           ///< the inputs before this one keep their types (the condition of `where`)
 };
+/// The inputs keep their types; a C++ number becomes the tensor that `tp::tensor` makes of it.
 inline constexpr Promotion no_promotion{};
 /// All inputs get the widest type among them, as PyTorch's result_type has it.
 inline constexpr Promotion common_type{Promotion::Kind::common};
@@ -91,19 +111,22 @@ inline constexpr Promotion floating_type{Promotion::Kind::floating};
 /// Which inputs and outputs (bits 0, 1, ...) the gradient reads the elements of. Of the others it may read dtype and
 /// shape only, and a tape lets their memory go.
 struct Needs {
-  std::uint32_t inputs = ~0U;
-  std::uint32_t outputs = ~0U;
+  std::uint32_t inputs = ~0U;   ///< by default all
+  std::uint32_t outputs = ~0U;  ///< by default all
 };
+/// No elements, those of all inputs, those of all outputs.
+/// @{
 inline constexpr Needs needs_nothing{0, 0};
 inline constexpr Needs needs_inputs{~0U, 0};
 inline constexpr Needs needs_outputs{0, ~0U};
+/// @}
 
 /// Nothing flows back through the op: comparisons, argmax, shapes.
 struct NoGradient {};
-inline constexpr NoGradient no_gradient{};
+inline constexpr NoGradient no_gradient{};  ///< to be written as an op's `gradient`
 /// The op's gradient exists in mathematics and is not written: asking for it throws LookupError with the op's name.
 struct NotDifferentiableYet {};
-inline constexpr NotDifferentiableYet not_differentiable_yet{};
+inline constexpr NotDifferentiableYet not_differentiable_yet{};  ///< the default
 
 /// The gradient of an op: from the gradients of its outputs (empty handles where nothing flows) to those of its inputs
 /// (empty handles where none is), one each. It is a composition of public ops and never touches elements, so
@@ -111,8 +134,11 @@ inline constexpr NotDifferentiableYet not_differentiable_yet{};
 /// a Tensor.
 class Gradient {
  public:
-  Gradient(NotDifferentiableYet = {}) {}   // NOLINT(google-explicit-constructor)
+  /// Throws LookupError when it is asked for.
+  Gradient(NotDifferentiableYet = {}) {}  // NOLINT(google-explicit-constructor)
+  /// Nothing flows back.
   Gradient(NoGradient) : flows_(false) {}  // NOLINT(google-explicit-constructor)
+  /// A function of the call and of the gradients of its outputs (of the one output), which gives those of its inputs.
   template <class F>
   requires(std::is_invocable_v<F, const Call&, const Tensor&> || std::is_invocable_v<F, const Call&, const Tensors&>)
       Gradient(F f) {  // NOLINT(google-explicit-constructor): written as a lambda in an op's definition
@@ -127,6 +153,7 @@ class Gradient {
   bool flows() const { return flows_; }
   /// Whether there is a function to call.
   explicit operator bool() const { return static_cast<bool>(function_); }
+  /// The gradients of the inputs.
   Tensors operator()(const Call& call, const Tensors& gradients) const { return function_(call, gradients); }
 
  private:
@@ -137,6 +164,7 @@ class Gradient {
 /// How an op computes its outputs, which are allocated, by the backend's kernel families.
 class TAPESTRY_API Forward {
  public:
+  /// No function: of an op that has a `view` or a `cpu` instead.
   Forward() = default;
   /// A function of one elementwise function of its backend says which by `F::elementwise(call)`.
   template <class F>
@@ -145,7 +173,9 @@ class TAPESTRY_API Forward {
     if constexpr (requires { &F::elementwise; }) elementwise_ = &F::elementwise;
   }
 
+  /// Whether there is a function to call.
   explicit operator bool() const { return static_cast<bool>(run_); }
+  /// Writes the outputs of the call.
   void operator()(Backend& backend, const Call& call) const { run_(backend, call); }
   /// Whether each element of the one output is a function of one element of each input, which a plan may compute
   /// together with those of other ops.
@@ -166,7 +196,7 @@ struct Op {
   /// Checks the inputs and attributes and tells dtype and shape of every output; the only shape code of an op. It must
   /// work when sizes are unknown.
   std::function<Specs(const Call&)> infer = {};
-  Forward forward = {};
+  Forward forward = {};  ///< computes the outputs, on any device
   /// Instead of `forward`, for an op whose output shares its input's memory. It may look at shapes and strides only: in
   /// a plan it is called once, before there is memory.
   std::function<Tensor(const Call&, const Spec&)> view = {};
@@ -174,9 +204,9 @@ struct Op {
   /// Instead of `forward`, for ops from outside the library: computes on the host. The inputs are contiguous; the
   /// outputs are written through `call.output_data<T>(i)`.
   std::function<void(const Call&)> cpu = {};
-  Gradient gradient = {};
-  Promotion promotion = no_promotion;
-  Needs needs = {};
+  Gradient gradient = {};              ///< by default one that is not written yet
+  Promotion promotion = no_promotion;  ///< of the inputs, before `infer`
+  Needs needs = {};                    ///< what the gradient reads
   /// The inputs (bits 0, 1, ...; the last for all from 31 on) of which the op itself reads dtype and shape only. They
   /// need no value: what `sum_like` and its kin are given by a gradient has often let its memory go.
   std::uint32_t shape_inputs = 0;
@@ -191,17 +221,21 @@ struct Op {
 /// One application of an op. A tape is a list of calls; a node of a graph is a call with a name.
 class TAPESTRY_API Call {
  public:
+  /// An application that has not happened: there are no outputs yet. The op must outlive it.
   Call(const Op& op, Tensors inputs, Attrs attrs, Where where, std::string_view name = {})
       : op_(&op), inputs_(std::move(inputs)), attrs_(std::move(attrs)), where_(where) {
     if (!name.empty()) name_ = std::make_shared<const std::string>(name);
   }
 
+  /// What is applied.
   const Op& op() const { return *op_; }
   /// The op's name: "MatMul".
   const std::string& type() const { return op_->name; }
   /// What the caller named this application; by default the op's name.
   const std::string& name() const { return name_ ? *name_ : op_->name; }
+  /// As the op reads them: promoted, on one device.
   const Tensors& inputs() const { return inputs_; }
+  /// The results, as many as the op has.
   const Tensors& outputs() const { return outputs_; }
   /// Throws InvalidArgumentError when there are fewer inputs.
   const Tensor& input(std::size_t i) const {
@@ -209,12 +243,16 @@ class TAPESTRY_API Call {
       throw_missing_input(i);
     return inputs_[i];
   }
+  /// Output i, which must exist.
   const Tensor& output(std::size_t i = 0) const { return outputs_[i]; }
+  /// The op's arguments that are no tensors.
   const Attrs& attrs() const { return attrs_; }
+  /// The value of an attribute; throws NotFoundError when there is none of that name and type.
   template <class T>
   const T& attr(std::string_view name) const {
     return attrs_.get<T>(name);
   }
+  /// The user's line.
   Where where() const { return where_; }
   /// For an op's gradient: whether anybody asks for the gradient of that input. A costly one that nobody asks for is
   /// better left out, as an empty handle.
@@ -227,11 +265,13 @@ class TAPESTRY_API Call {
   }
 
   /// For the dispatcher, tapes and graphs.
+  /// @{
   Tensors& mutable_inputs() { return inputs_; }
   Tensors& mutable_outputs() { return outputs_; }
   void set_name(std::string name) { name_ = std::make_shared<const std::string>(std::move(name)); }
   void set_attrs(Attrs attrs) { attrs_ = std::move(attrs); }
   void set_unwanted_gradients(std::uint32_t inputs) { unwanted_gradients_ = inputs; }
+  /// @}
 
  private:
   [[noreturn]] void throw_missing_input(std::size_t i) const;
@@ -251,23 +291,34 @@ class Graph;
 /// call that is being differentiated.
 class TAPESTRY_API Operation {
  public:
+  /// An empty handle.
   Operation() = default;
+  /// On a call, which must outlive it.
   Operation(const Call& call) : call_(&call) {}  // NOLINT(google-explicit-constructor): a view of it
+  /// On a node of a graph: for graphs.
   Operation(const Call& node, std::shared_ptr<detail::GraphState> graph) : call_(&node), graph_(std::move(graph)) {}
 
+  /// Whether there is an operation: false for an empty handle, whose properties throw FailedPreconditionError.
   explicit operator bool() const { return call_ != nullptr; }
+  /// Whether both handles name the same operation.
   bool is(const Operation& other) const { return call_ == other.call_; }
 
   /// "hidden/MatMul": unique within its graph.
   const std::string& name() const { return call().name(); }
   /// The op's name: "MatMul".
   const std::string& type() const { return call().type(); }
+  /// The tensors that it reads.
   const Tensors& inputs() const { return call().inputs(); }
+  /// The tensors that it makes.
   const Tensors& outputs() const { return call().outputs(); }
-  /// Throw InvalidArgumentError when there are not that many.
+  /// One of them; throws InvalidArgumentError when there are not that many.
+  /// @{
   const Tensor& input(std::size_t i) const;
   const Tensor& output(std::size_t i = 0) const;
+  /// @}
+  /// The op's arguments that are no tensors.
   const Attrs& attrs() const { return call().attrs(); }
+  /// The value of an attribute; throws NotFoundError when there is none of that name and type.
   template <class T>
   const T& attr(std::string_view name) const {
     return call().attr<T>(name);
@@ -279,10 +330,13 @@ class TAPESTRY_API Operation {
   std::vector<Operation> control_inputs() const;
   /// The device that was asked for, "/device:GPU:0"; "" where none was.
   std::string device() const;
+  /// The graph that it is in; throws FailedPreconditionError when it is in none.
   Graph graph() const;
   /// Runs it and what it needs, by the thread's default session, or by a session of the graph's own.
+  /// @{
   void run(Where where = Where::here()) const;
   void run(const Feeds& feeds, Where where = Where::here()) const;
+  /// @}
 
   /// For graphs. Throws FailedPreconditionError for an empty handle.
   const Call& call() const;
@@ -298,7 +352,10 @@ class TAPESTRY_API Operation {
 /// `tensor()` of a float number is float64, so that it loses no digit on its way to the dtype that it takes.
 class TAPESTRY_API In {
  public:
+  /// An empty Tensor.
   In() = default;
+  /// At the place where it is written, which the default arguments know.
+  /// @{
   In(const Tensor& tensor, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
       : tensor_(&tensor), where_{file, line} {}
   In(const Variable& variable, const char* file = __builtin_FILE(), int line = __builtin_LINE());  // NOLINT
@@ -314,14 +371,21 @@ class TAPESTRY_API In {
   requires std::constructible_from<Init, const R&> In(const R& items, const char* file = __builtin_FILE(),
                                                       int line = __builtin_LINE())  // NOLINT
       : own_(Init(items).tensor({}, {file, line})), where_{file, line} {}
+  /// @}
+  /// With the place of somebody else, for functions that pass an argument on.
   In(const Tensor& tensor, Where where) : tensor_(&tensor), where_(where) {}
 
+  /// The argument as a tensor, of a Variable its value, of a number one without dimensions.
+  /// @{
   const Tensor& tensor() const { return tensor_ ? *tensor_ : own_; }
   const Tensor* operator->() const { return &tensor(); }
   operator const Tensor&() const { return tensor(); }  // NOLINT(google-explicit-constructor)
+  /// @}
+  /// Whether a C++ number was given.
   bool is_number() const { return number_; }
   /// The Variable that was given, or nullptr.
   const Variable* variable() const { return variable_; }
+  /// The user's line.
   Where where() const { return where_; }
 
  private:
@@ -335,6 +399,8 @@ class TAPESTRY_API In {
 /// A list argument of an op, such as what `concat` joins, with the place where it was written.
 class TAPESTRY_API InList {
  public:
+  /// At the place where it is written.
+  /// @{
   InList(std::initializer_list<Tensor> tensors, Where where = Where::here())  // NOLINT
       : tensors_(tensors), where_(where) {}
   InList(const std::vector<Tensor>& tensors, Where where = Where::here())  // NOLINT
@@ -343,8 +409,11 @@ class TAPESTRY_API InList {
   InList(const std::array<Tensor, N>& tensors, Where where = Where::here())  // NOLINT
       : tensors_(tensors.begin(), tensors.end()), where_(where) {}
   InList(const Tensors& tensors, Where where = Where::here()) : tensors_(tensors), where_(where) {}  // NOLINT
+  /// @}
 
+  /// What the list holds.
   const Tensors& tensors() const { return tensors_; }
+  /// The user's line.
   Where where() const { return where_; }
 
  private:
@@ -378,5 +447,7 @@ TAPESTRY_API std::vector<const Op*> registered_ops();
 
 /// `infer` of an op whose one output is like its first input.
 TAPESTRY_API Specs same_shape(const Call& call);
+
+/// @}
 
 }  // namespace tapestry

@@ -7,28 +7,35 @@
 
 namespace tapestry::random {
 
-// Random tensors, from one stream of the process: Philox4x32-10 (Salmon et al. 2011), whose n-th number is a function
-// of the seed and n. Each op takes its place in the stream when it runs, and passes on by as many places as its result
-// has elements. So the same seed and the same order of ops give the same numbers, for any number of threads and on
-// every device. Threads share the stream, in the order in which their ops happen to run. No gradient flows to the
-// parameters of a distribution.
+/// @addtogroup random
+/// Random tensors, from one stream of the process: Philox4x32-10 (Salmon et al. 2011), whose n-th number is a function
+/// of the seed and n. Each op takes its place in the stream when it runs, and passes on by as many places as its result
+/// has elements. So the same seed and the same order of ops give the same numbers, for any number of threads and on
+/// every device. Threads share the stream, in the order in which their ops happen to run. No gradient flows to the
+/// parameters of a distribution.
+/// @{
 
 /// Starts the stream anew. Without it a process starts at a seed of its own that differs each time.
 TAPESTRY_API void seed(std::uint64_t seed);
 
 /// A place in the stream, to be saved with a checkpoint.
 struct State {
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;    ///< that the stream was started with
   std::uint64_t offset = 0;  ///< places that have been taken
+  /// The same place of the same stream.
   friend bool operator==(const State&, const State&) = default;
 };
+/// The place at which the stream is now.
 TAPESTRY_API State state();
+/// Goes on from there: the numbers that followed then follow again.
 TAPESTRY_API void set_state(const State& state);
 
+/// Which normal distribution, and what tensor; by default the standard one.
 struct NormalOptions {
-  double mean = 0, stddev = 1;
-  DType dtype = float32;
-  Device device = cpu();
+  double mean = 0;        ///< the centre
+  double stddev = 1;      ///< the standard deviation
+  DType dtype = float32;  ///< float32 or float64
+  Device device = cpu();  ///< where the numbers are drawn
 };
 /// Normally distributed numbers, float32 or float64. Throws InvalidArgumentError for a negative deviation.
 TAPESTRY_API Tensor normal(const Shape& shape, const NormalOptions& options = {}, std::string_view name = {},
@@ -37,12 +44,14 @@ TAPESTRY_API Tensor normal(const Shape& shape, const NormalOptions& options = {}
 TAPESTRY_API Tensor truncated_normal(const Shape& shape, const NormalOptions& options = {}, std::string_view name = {},
                                      Where where = Where::here());
 
+/// Which interval, and what tensor.
 struct UniformOptions {
-  double low = 0, high = 1;
-  DType dtype = float32;
-  Device device = cpu();
+  double low = 0;         ///< included
+  double high = 1;        ///< excluded
+  DType dtype = float32;  ///< float32, float64, int32 or int64
+  Device device = cpu();  ///< where the numbers are drawn
 };
-/// Numbers spread evenly over [low, high): float32, float64, or whole numbers in int32 or int64. Throws
+/// Random numbers spread evenly over [low, high): float32, float64, or whole numbers in int32 or int64. Throws
 /// InvalidArgumentError when low is not below high.
 TAPESTRY_API Tensor uniform(const Shape& shape, const UniformOptions& options = {}, std::string_view name = {},
                             Where where = Where::here());
@@ -51,9 +60,10 @@ TAPESTRY_API Tensor uniform(const Shape& shape, const UniformOptions& options = 
 TAPESTRY_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype = int64,
                             Device device = cpu(), std::string_view name = {}, Where where = Where::here());
 
+/// What tensor of zeros and ones.
 struct BernoulliOptions {
-  DType dtype = float32;
-  Device device = cpu();
+  DType dtype = float32;  ///< float32 or float64
+  Device device = cpu();  ///< where the numbers are drawn
 };
 /// 1 with the given probability and 0 otherwise. Throws InvalidArgumentError unless it is in [0, 1].
 TAPESTRY_API Tensor bernoulli(const Shape& shape, double probability = 0.5, const BernoulliOptions& options = {},
@@ -72,5 +82,7 @@ TAPESTRY_API Tensor permutation(std::int64_t n, Device device = cpu(), std::stri
                                 Where where = Where::here());
 /// x with the parts along its first axis in random order. Throws InvalidArgumentError for a scalar.
 TAPESTRY_API Tensor shuffle(In x, std::string_view name = {});
+
+/// @}
 
 }  // namespace tapestry::random

@@ -8,6 +8,9 @@
 
 namespace tapestry {
 
+/// @addtogroup keeping
+/// @{
+
 /// Whatever gives its state away as tensors and takes it back: modules, optimizers, loaders, and the user's own types.
 template <class T>
 concept Stateful = requires(const T& from, T& to, const StateDict& tensors) {
@@ -41,6 +44,7 @@ TAPESTRY_API void load(const std::string& path, StateDict& tensors, Where where 
 TAPESTRY_API Metadata load_metadata(const std::string& path, Where where = Where::here());
 
 /// The same for the state of a module, an optimizer, or anything else that has one.
+/// @{
 template <Stateful T>
 void save(const std::string& path, const T& object, const Metadata& metadata = {}, Where where = Where::here()) {
   save(path, StateDict(object.state_dict()), metadata, where);
@@ -55,5 +59,8 @@ void load(const std::string& path, T& object, Where where = Where::here()) {
     object.load_state_dict(tensors);
   }
 }
+/// @}
+
+/// @}
 
 }  // namespace tapestry

@@ -6,6 +6,9 @@
 
 namespace tapestry::saved_model {
 
+/// @addtogroup models
+/// @{
+
 /// Writes the part of the graph that the outputs need as `folder`/saved_model.pb, TensorFlow's SavedModel, with the
 /// values that Variables have now as constants, under the tag "serve" and the signature "serving_default". TensorFlow
 /// Serving wants it in a folder named by the model's version: "models/mnist/1". The folder is made; the file appears
@@ -21,5 +24,7 @@ namespace tapestry::saved_model {
 /// for what TensorFlow lacks and for an output behind a change of a Variable; NotFoundError or FailedPreconditionError
 /// when the folder cannot be written.
 TAPESTRY_API void save(const std::string& folder, const Signature& signature, Where where = Where::here());
+
+/// @}
 
 }  // namespace tapestry::saved_model

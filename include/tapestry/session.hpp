@@ -16,15 +16,24 @@
 
 namespace tapestry {
 
+/// @addtogroup graphs
+/// @{
+
 /// What is fed: a tensor of the graph (itself or its name, "x:0"), and the value that it has in this run.
 struct Feed {
+  /// A tensor of the graph, itself or by its name.
   class Key {
    public:
+    /// One of the two.
+    /// @{
     Key(const Tensor& tensor) : tensor_(tensor) {}  // NOLINT(google-explicit-constructor)
     Key(std::string_view name) : name_(name) {}     // NOLINT(google-explicit-constructor)
     Key(const char* name) : name_(name) {}          // NOLINT(google-explicit-constructor)
     Key(const std::string& name) : name_(name) {}   // NOLINT(google-explicit-constructor)
+    /// @}
+    /// The tensor; an empty handle where a name was given.
     const Tensor& tensor() const { return tensor_; }
+    /// The name; "" where a tensor was given.
     const std::string& name() const { return name_; }
 
    private:
@@ -32,22 +41,31 @@ struct Feed {
     std::string name_;
   };
 
-  Key key;
-  Init value;
+  Key key;     ///< what is fed
+  Init value;  ///< its value: a tensor or a literal
 };
 
 /// The feeds of a run: `{{x, {1, 2}}, {"y:0", 3.0}}`.
 class Feeds {
  public:
+  /// None.
   Feeds() = default;
+  /// A list, or values by the tensors' names.
+  /// @{
   Feeds(std::initializer_list<Feed> feeds) : feeds_(feeds) {}
   Feeds(const std::vector<Feed>& feeds) : feeds_(feeds) {}  // NOLINT(google-explicit-constructor)
   Feeds(const std::map<std::string, Tensor>& feeds) {       // NOLINT(google-explicit-constructor)
     for (const auto& [name, value] : feeds) feeds_.push_back({name, value});
   }
+  /// @}
+  /// One more.
   void add(const Feed::Key& key, const Init& value) { feeds_.push_back({key, value}); }
+  /// The feeds in order.
+  /// @{
   auto begin() const { return feeds_.begin(); }
   auto end() const { return feeds_.end(); }
+  /// @}
+  /// Number of feeds.
   std::size_t size() const { return feeds_.size(); }
 
  private:
@@ -57,12 +75,16 @@ class Feeds {
 /// One thing to fetch: a tensor, a Variable, an operation (which gives an empty Tensor), or a name of one.
 class TAPESTRY_API Fetch {
  public:
+  /// One of these.
+  /// @{
   Fetch(const Tensor& tensor) : tensor_(tensor), kind_(Kind::tensor) {}                 // NOLINT
   Fetch(const Operation& operation) : operation_(operation), kind_(Kind::operation) {}  // NOLINT
   Fetch(const Variable& variable);                                                      // NOLINT
   Fetch(std::string_view name) : name_(name), kind_(Kind::name) {}                      // NOLINT
   Fetch(const char* name) : name_(name), kind_(Kind::name) {}                           // NOLINT
   Fetch(const std::string& name) : name_(name), kind_(Kind::name) {}                    // NOLINT
+
+  /// @}
 
  private:
   friend class SessionState;
@@ -74,9 +96,11 @@ class TAPESTRY_API Fetch {
   Kind kind_;
 };
 
+/// What converts to a Fetch: one thing, not a structure of several.
 template <class T>
 concept Fetchable = std::convertible_to<const T&, Fetch>;
 
+/// What a session does with a graph before it runs it.
 struct SessionOptions {
   bool optimize = true;                           ///< false: every operation runs as it stands in the graph
   std::vector<std::string> disabled_passes = {};  ///< of the optimisation: "fold", "fuse", ...
@@ -93,20 +117,26 @@ class TAPESTRY_API Session {
  public:
   /// A session of the default graph.
   explicit Session(const SessionOptions& options = {}, Where where = Where::here());
+  /// A session of this graph.
   explicit Session(const Graph& graph, const SessionOptions& options = {}, Where where = Where::here());
   ~Session();
+  /// A session moves, and is not copied.
+  /// @{
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
+  /// @}
 
   /// Computes the fetches: a tensor, an operation, a Variable or a name gives a Tensor (empty for an operation); a
   /// std::vector, std::array, std::tuple, std::pair or std::map of fetches, nested as you like, one of the same
   /// structure.
+  /// @{
   template <class T>
   auto run(const T& fetches, const Feeds& feeds = {}, Where where = Where::here()) const;
   std::vector<Tensor> run(std::initializer_list<Fetch> fetches, const Feeds& feeds = {},
                           Where where = Where::here()) const {
     return run_all(std::vector<Fetch>(fetches), feeds, {}, nullptr, where);
   }
+  /// @}
   /// The same, and tells what was run and, if the options ask for it, when.
   template <class T>
   auto run(const T& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata,
@@ -117,57 +147,68 @@ class TAPESTRY_API Session {
   template <class T>
   Explanation explain(const T& fetches, const Feeds& feeds = {}, Where where = Where::here()) const;
 
-  /// The fetches as a function of the values of some tensors, with the least work per call.
   class Callable;
+  /// The fetches as a function of the values of some tensors, with the least work per call. Of one fetch it gives a
+  /// Tensor, of a list Tensors.
+  /// @{
   template <Fetchable T>
   auto make_callable(const T& fetch, const std::vector<Tensor>& feeds = {}, Where where = Where::here()) const;
   Callable make_callable(std::initializer_list<Fetch> fetches, const std::vector<Tensor>& feeds = {},
                          Where where = Where::here()) const;
   Callable make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds = {},
                          Where where = Where::here()) const;
+  /// @}
   /// The targets are run for their effect and give no result.
   Callable make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
                          const std::vector<Operation>& targets, Where where = Where::here()) const;
 
-  /// The start of a run in several parts: what it will fetch, and what will be fed to it.
   class PartialRun;
+  /// The start of a run in several parts: what it will fetch, and what will be fed to it.
   PartialRun partial_run_setup(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds = {},
                                Where where = Where::here()) const;
 
-  /// While the scope lives, `Tensor::eval` and `Operation::run` of this thread use this session.
   class Scope;
+  /// While the scope lives, `Tensor::eval` and `Operation::run` of this thread use this session.
   [[nodiscard]] Scope as_default() const;
   /// Later runs throw FailedPreconditionError.
   void close();
+  /// The graph of which it runs parts.
   Graph graph() const;
 
   /// For the templates.
+  /// @{
   std::vector<Tensor> run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, const RunOptions& options,
                               RunMetadata* metadata, Where where) const;
   Explanation explain_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) const;
+  /// @}
 
  private:
   std::shared_ptr<SessionState> state_;
 };
 
+/// What `Session::as_default` returns.
 class TAPESTRY_API Session::Scope {
  public:
-  explicit Scope(std::shared_ptr<SessionState> session);
   ~Scope();
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
  private:
+  friend class Session;
+  explicit Scope(std::shared_ptr<SessionState> session);
+
   std::shared_ptr<SessionState> saved_;
 };
 
+/// What `Session::make_callable` makes.
 class TAPESTRY_API Session::Callable {
  public:
-  /// The values of the feeds, in their order.
+  /// The fetches in their order, from the values of the feeds in theirs.
   template <class... Values>
   Tensors operator()(const Values&... values) const {
     return call(std::array<Init, sizeof...(Values)>{Init(values)...});
   }
+  /// The same with the values in a list.
   Tensors call(std::span<const Init> values) const;
 
  private:
@@ -190,6 +231,7 @@ class TAPESTRY_API Session::PartialRun {
   /// of the setup may be named once. A part that throws leaves the run as it was, but for what changed Variables.
   template <class T>
   auto run(const T& fetches, const Feeds& feeds = {}, Where where = Where::here());
+  /// For the template.
   std::vector<Tensor> run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where);
 
  private:
@@ -327,5 +369,7 @@ auto Session::make_callable(const T& fetch, const std::vector<Tensor>& feeds, Wh
     return callable(values...)[0];
   };
 }
+
+/// @}
 
 }  // namespace tapestry

@@ -9,6 +9,9 @@
 
 namespace tapestry::summary {
 
+/// @addtogroup summary
+/// @{
+
 /// Writes an event file, which TensorBoard reads: the graph, and what happens while it is trained. One file for each
 /// writer, in a folder that is made if need be. May be used by several threads. Records are written in blocks: by
 /// `flush`, when 120 seconds have passed, and at the end.
@@ -22,11 +25,15 @@ class TAPESTRY_API FileWriter {
   /// The same with `add_graph`.
   FileWriter(const std::string& folder, const Graph& graph, Where where = Where::here());
   ~FileWriter();
+  /// A writer moves, and is not copied.
+  /// @{
   FileWriter(FileWriter&&) noexcept;
   FileWriter& operator=(FileWriter&&) noexcept;
+  /// @}
 
   /// The graph as it is now, with the shapes of its tensors.
   void add_graph(const Graph& graph, Where where = Where::here());
+  /// A point of a curve, as float32.
   void add_scalar(std::string_view tag, double value, std::int64_t step, Where where = Where::here());
   /// How the elements of a tensor are distributed, in TensorFlow's default buckets: 10 % wide, from 1e-12 to 1e20 on
   /// both sides of 0. Throws InvalidArgumentError for a NaN or an infinity.
@@ -43,8 +50,10 @@ class TAPESTRY_API FileWriter {
                         Where where = Where::here());
 
   /// Throw ResourceExhaustedError when the disk is full. After `close` adding throws FailedPreconditionError.
+  /// @{
   void flush(Where where = Where::here());
   void close(Where where = Where::here());
+  /// @}
   /// "<folder>/events.out.tfevents.<seconds>.<host>..."
   std::string path() const;
 
@@ -52,5 +61,7 @@ class TAPESTRY_API FileWriter {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// @}
 
 }  // namespace tapestry::summary

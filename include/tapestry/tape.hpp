@@ -14,6 +14,10 @@
 
 namespace tapestry {
 
+/// @addtogroup tape
+/// @{
+
+/// What a tape records, and how often it can be used.
 struct TapeOptions {
   bool persistent = false;               ///< `gradient` may be called more than once
   bool watch_accessed_variables = true;  ///< trainable Variables are watched when they are read
@@ -28,7 +32,10 @@ enum class Unconnected {
 /// One tensor or several, with the place where they were written.
 class TAPESTRY_API TensorList {
  public:
+  /// None.
   TensorList() = default;
+  /// At the place where it is written.
+  /// @{
   TensorList(const Tensor& tensor, Where where = Where::here()) : tensors_{tensor}, where_(where) {}  // NOLINT
   TensorList(const std::vector<Tensor>& tensors, Where where = Where::here())                         // NOLINT
       : tensors_(tensors), where_(where) {}
@@ -37,8 +44,11 @@ class TAPESTRY_API TensorList {
   template <std::size_t N>
   TensorList(const std::array<Tensor, N>& tensors, Where where = Where::here())  // NOLINT
       : tensors_(tensors.begin(), tensors.end()), where_(where) {}
+  /// @}
 
+  /// What the list holds.
   const Tensors& tensors() const { return tensors_; }
+  /// The user's line.
   Where where() const { return where_; }
 
  private:
@@ -49,10 +59,15 @@ class TAPESTRY_API TensorList {
 /// What a gradient is taken with respect to: a tensor, or a Variable (all its values that the tape saw).
 class TAPESTRY_API Source {
  public:
+  /// One of the two.
+  /// @{
   Source(const Tensor& tensor) : tensor_(tensor) {}                        // NOLINT
   Source(const Variable& variable) : tensor_(), cell_(variable.cell()) {}  // NOLINT
+  /// @}
 
+  /// The tensor, or an empty handle.
   const Tensor& tensor() const { return tensor_; }
+  /// The Variable's cell, or nullptr.
   const std::shared_ptr<Variable::Cell>& cell() const { return cell_; }
 
  private:
@@ -60,17 +75,20 @@ class TAPESTRY_API Source {
   std::shared_ptr<Variable::Cell> cell_;
 };
 
+/// What converts to a Source: a Tensor, a Variable, a Parameter.
 template <class T>
 concept GradientSource = std::convertible_to<const T&, Source>;
 
+/// What a gradient starts from, where it ends, and what it is where nothing flows.
 struct GradientOptions {
   /// The gradients that flow into the targets, one each and of their shapes; by default ones.
   TensorList output_gradients = {};
-  Unconnected unconnected = Unconnected::none;
+  Unconnected unconnected = Unconnected::none;  ///< what the gradient is of a source that no target depends on
   /// Taken for constants: no gradient flows on into the ops that made them.
   TensorList stop_gradients = {};
 };
 
+/// Which part of a tape becomes a graph.
 struct ToGraphOptions {
   std::vector<Tensor> inputs = {};      ///< become placeholders
   std::vector<Tensor> outputs = {};     ///< become the collection "outputs"
@@ -85,12 +103,14 @@ struct ToGraphOptions {
 /// belongs to the thread that made it: there it must end, and on another one it throws FailedPreconditionError.
 class TAPESTRY_API GradientTape {
  public:
+  /// Records from here on.
   explicit GradientTape(const TapeOptions& options = {});
   ~GradientTape();
   GradientTape(const GradientTape&) = delete;
   GradientTape& operator=(const GradientTape&) = delete;
 
   /// From now on, ops that use these are recorded. Throws InvalidArgumentError for a dtype that has no gradients.
+  /// @{
   void watch(const Tensor& tensor, Where where = Where::here());
   void watch(const Variable& variable, Where where = Where::here());
   template <class T>
@@ -101,11 +121,13 @@ class TAPESTRY_API GradientTape {
   void watch(std::initializer_list<T> sources, Where where = Where::here()) {
     watch(std::vector<T>(sources), where);
   }
+  /// @}
 
   /// The derivative of the sum of the targets' elements with respect to each source, of its shape. An unconnected
   /// source gives an empty Tensor, unless the options ask for zeros. A tape that is not persistent stops recording
   /// here, lets its records go as it walks them, and throws FailedPreconditionError the next time. Throws LookupError
   /// for an op without a gradient on the way.
+  /// @{
   Tensor gradient(const TensorList& targets, const Source& source, const GradientOptions& options = {});
   std::vector<Tensor> gradient(const TensorList& targets, std::initializer_list<Source> sources,
                                const GradientOptions& options = {}) {
@@ -124,6 +146,7 @@ class TAPESTRY_API GradientTape {
     std::move(found.begin(), found.end(), result.begin());
     return result;
   }
+  /// @}
 
   /// All first derivatives: the result's shape is the target's, then the source's. One backward walk per element of the
   /// target.
@@ -138,12 +161,13 @@ class TAPESTRY_API GradientTape {
   /// input.
   Graph to_graph(const ToGraphOptions& options, Where where = Where::here()) const;
 
-  /// Lets the tape sleep until the returned object goes. Throws FailedPreconditionError when it is not recording.
   class Pause;
+  /// Lets the tape sleep until the returned object goes. Throws FailedPreconditionError when it is not recording.
   [[nodiscard]] Pause stop_recording(Where where = Where::here());
   /// Forgets everything that was recorded and watched, and records on.
   void reset(Where where = Where::here());
 
+  /// The Variables that it watches, in the order in which it met them.
   std::vector<Variable> watched_variables() const;
   /// Number of recorded ops.
   std::size_t size() const;
@@ -159,14 +183,17 @@ class TAPESTRY_API GradientTape {
   std::unique_ptr<Record> record_;
 };
 
+/// While it lives, its tape records nothing.
 class TAPESTRY_API GradientTape::Pause {
  public:
-  explicit Pause(Record& record);
   ~Pause();
   Pause(const Pause&) = delete;
   Pause& operator=(const Pause&) = delete;
 
  private:
+  friend class GradientTape;
+  explicit Pause(Record& record);
+
   Record& record_;
 };
 
@@ -193,6 +220,7 @@ auto grad(F f, Where where = Where::here()) {
   return [both = value_and_grad(std::move(f), where)](const auto&... xs) { return both(xs...).second; };
 }
 
+/// A function of one tensor that gives one, made of ops.
 using TensorFunction = std::function<Tensor(const Tensor&)>;
 
 /// `hessian(f)(x)`: the second derivatives of a scalar function, of x's shape twice.
@@ -210,18 +238,20 @@ TAPESTRY_API std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor
 TAPESTRY_API std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Tensor& v,
                                            Where where = Where::here());
 /// The same as a function of x and v.
+/// @{
 inline auto vjp(TensorFunction f, Where where = Where::here()) {
   return [f = std::move(f), where](const Tensor& x, const Tensor& v) { return vjp(f, x, v, where); };
 }
 inline auto jvp(TensorFunction f, Where where = Where::here()) {
   return [f = std::move(f), where](const Tensor& x, const Tensor& v) { return jvp(f, x, v, where); };
 }
+/// @}
 
 /// What the function given to `custom_gradient` returns: its value, and the gradients of its arguments, one each, from
 /// the gradient of the value.
 struct CustomGradient {
-  Tensor value;
-  std::function<Tensors(const Tensor&)> gradient;
+  Tensor value;                                    ///< f(x, ...)
+  std::function<Tensors(const Tensor&)> gradient;  ///< of one tensor of the value's shape
 };
 
 namespace detail {
@@ -269,5 +299,7 @@ auto recompute(F f, Where where = Where::here()) {
         Tensors{Tensor(xs)...}, where);
   };
 }
+
+/// @}
 
 }  // namespace tapestry

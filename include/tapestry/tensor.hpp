@@ -19,6 +19,9 @@
 
 namespace tapestry {
 
+/// @addtogroup tensors
+/// @{
+
 class Feeds;
 class Index;
 class Operation;
@@ -26,14 +29,18 @@ class Tensor;
 
 /// What is known of a tensor before it has a value; -1 in the shape is a size known later.
 struct Spec {
-  DType dtype = DType::unknown;
-  Shape shape;
+  DType dtype = DType::unknown;  ///< unknown: that of what is fed
+  Shape shape;                   ///< by default a scalar's
+  /// Equal dtypes and shapes; an unknown size equals only an unknown one.
   friend bool operator==(const Spec&, const Spec&) = default;
 };
+/// What an op's `infer` gives: one for each output.
 using Specs = SmallVector<Spec, 1>;
 
+namespace detail {
 template <>
 inline constexpr bool is_relocatable<Tensor> = true;  // one pointer
+}  // namespace detail
 
 /// A list of tensors, such as an op's inputs; converts to and from std::vector<Tensor>.
 using Tensors = SmallVector<Tensor, 2>;
@@ -42,6 +49,7 @@ using Tensors = SmallVector<Tensor, 2>;
 /// dtype and a shape until a graph runs). An empty handle, `if (!t)`, is what TensorFlow calls None.
 class TAPESTRY_API Tensor {
  public:
+  /// An empty handle.
   Tensor() = default;
   Tensor(const Tensor&) = default;      ///< another handle on the same tensor
   Tensor(Tensor&&) noexcept = default;  ///< the handle itself; the other one is empty then
@@ -50,20 +58,27 @@ class TAPESTRY_API Tensor {
   Tensor& operator=(Tensor&&) & noexcept = default;  ///< the same for a handle that nobody needs any more
   ~Tensor() = default;
 
+  /// Whether there is a tensor: false for an empty handle, which has no other property.
   explicit operator bool() const { return static_cast<bool>(impl_); }
   /// Whether both handles name the same tensor. For the elements there is `tp::equal`.
   bool is(const Tensor& other) const { return impl_.get() == other.impl_.get(); }
   bool operator==(const Tensor&) const = delete;  // use tp::equal(a, b) for elements, a.is(b) for identity
 
+  /// The sizes of the dimensions; of a symbolic tensor some may be unknown, -1.
   const Shape& shape() const { return impl().shape; }
+  /// The type of the elements.
   DType dtype() const { return impl().dtype; }
+  /// The device on which the elements are.
   Device device() const { return impl().device; }
+  /// Number of dimensions; -1 when it is unknown.
   int rank() const { return impl().shape.rank(); }
   /// Number of elements; -1 when a size is unknown.
   std::int64_t size() const { return impl().shape.size(); }
   /// A number that no other tensor of the process has.
   std::int64_t id() const { return impl().id; }
+  /// Whether it stands for a value that exists only while a graph runs.
   bool is_symbolic() const { return !impl().storage; }
+  /// Dtype and shape together.
   Spec spec() const { return {dtype(), shape()}; }
 
   /// The value of a tensor of one element, converted to T. Throws InvalidArgumentError for any other size, and
@@ -98,6 +113,7 @@ class TAPESTRY_API Tensor {
   Tensor cast(DType dtype, Where where = Where::here()) const;
   /// This tensor with its elements in row-major order without gaps: a copy for a transposed or sliced view.
   Tensor contiguous(Where where = Where::here()) const;
+  /// Whether the elements lie in row-major order without gaps.
   bool is_contiguous() const { return impl().contiguous; }
   /// Distances between neighbours along each axis, in elements; 0 along a broadcast axis.
   std::span<const std::int64_t> strides() const {
@@ -117,17 +133,22 @@ class TAPESTRY_API Tensor {
   std::string name() const;
   /// The operations that have this tensor of a graph among their inputs.
   std::vector<Operation> consumers() const;
-  /// The value, by the thread's default session, or, where there is none, by a session of the graph's own.
+  /// The value, by the thread's default session, or, where there is none, by a session of the graph's own. An eager
+  /// tensor gives itself.
+  /// @{
   Tensor eval(Where where = Where::here()) const;
   Tensor eval(const Feeds& feeds, Where where = Where::here()) const;
+  /// @}
 
   /// For backends and the dispatcher only: the implementation, which must not be empty.
+  /// @{
   detail::TensorImpl& impl() const {
     if (!impl_) [[unlikely]]
       detail::throw_empty_tensor();
     return *impl_;
   }
   explicit Tensor(detail::Intrusive<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
+  /// @}
 
  private:
   void copy_out(void* out, std::int64_t count, DType to, std::string_view what, Where where) const;
@@ -160,7 +181,10 @@ struct PrintOptions {
   int line_width = 75;    ///< characters
   bool suppress = false;  ///< never use the scientific notation
 };
+/// How tensors are printed from now on, by all threads. Throws InvalidArgumentError for a negative number, or when
+/// `edge_items` or `line_width` is 0.
 TAPESTRY_API void set_print_options(const PrintOptions& options, Where where = Where::here());
+/// The options of now.
 TAPESTRY_API PrintOptions print_options();
 
 namespace detail {
@@ -171,6 +195,7 @@ namespace detail {
 /// float32 and true is bool; a container keeps its element type, and of a mixed list the widest type wins.
 class TAPESTRY_API Init {
  public:
+  /// Of a number. Throws InvalidArgumentError when it does not fit int64.
   template <class T>
   requires std::is_arithmetic_v<T> Init(
       T number) {  // NOLINT(google-explicit-constructor): a literal stands for its tensor
@@ -187,19 +212,27 @@ class TAPESTRY_API Init {
         if (whole_ < 0) detail::refuse_literal(number);
     }
   }
+  /// Of a tensor: itself, unless another element type is wanted.
   Init(const Tensor& tensor) : kind_(Kind::tensor), tensor_(tensor) {}  // NOLINT
-  Init(std::initializer_list<Init> items);                              // NOLINT
+  /// Of a list in braces: a new first dimension.
+  Init(std::initializer_list<Init> items);  // NOLINT
+  /// Of the elements of a container, a tensor [n].
   template <std::ranges::contiguous_range R>
   requires(std::is_arithmetic_v<std::ranges::range_value_t<R>> && !std::convertible_to<R, std::string_view>)
       Init(const R& items)
       : Init(copy_of(std::ranges::data(items), static_cast<std::int64_t>(std::ranges::size(items)))) {}
+  /// The same for the container whose elements have no addresses.
   Init(const std::vector<bool>& items);  // NOLINT
+  /// Of a container of rows, which are literals of one shape.
   template <std::ranges::forward_range R>
   requires(!std::is_arithmetic_v<std::ranges::range_value_t<R>>) Init(const R& rows)  // NOLINT: a container of rows
       : kind_(Kind::list), items_(std::ranges::begin(rows), std::ranges::end(rows)) {}
 
+  /// Whether the literal is a tensor, and whether that is an empty handle.
+  /// @{
   bool is_tensor() const { return kind_ == Kind::tensor; }
   bool is_empty_tensor() const { return is_tensor() && !tensor_; }
+  /// @}
   /// The tensor of this literal, with the given element type or its own. Throws InvalidArgumentError for a ragged list.
   Tensor tensor(std::optional<DType> dtype = {}, Where where = {}) const;
 
@@ -221,8 +254,11 @@ class TAPESTRY_API Init {
   std::vector<Init> items_;
 };
 
-/// A tensor of a literal, by default on the CPU, optionally in another shape of the same size.
-/// (`Place` is a template parameter so that braces behind the value, `{}` and `{0}` too, can only be a shape.)
+/// A tensor of a literal, by default on the CPU, optionally with another element type T or in another shape of the same
+/// size. Throws InvalidArgumentError when the shape has another size, when the rows of a list differ in shape, and when
+/// a whole number does not fit T. (`Place` is a template parameter so that braces behind the value, `{}` and `{0}` too,
+/// can only be a shape.)
+/// @{
 template <std::same_as<Where> Place = Where>
 Tensor tensor(const Init& value, Place where = Place::here()) {
   return value.tensor({}, where);
@@ -236,13 +272,16 @@ template <class T>
 Tensor tensor(const Init& value, const Shape& shape, Where where = Where::here()) {
   return tensor(Init(value.tensor(dtype_of<T>(), where)), shape, where);
 }
+/// @}
 
-struct AllIndex {};
-struct EllipsisIndex {};
-struct NewAxisIndex {};
+struct AllIndex {};       ///< the type of `tp::all`
+struct EllipsisIndex {};  ///< the type of `tp::ellipsis`
+struct NewAxisIndex {};   ///< the type of `tp::newaxis`
+/// What `tp::range` makes.
 struct RangeIndex {
-  std::optional<std::int64_t> start, stop;
-  std::int64_t step = 1;
+  std::optional<std::int64_t> start;  ///< the first place; negative ones count from the end
+  std::optional<std::int64_t> stop;   ///< the place before which it ends
+  std::int64_t step = 1;              ///< from one place to the next; negative ones go backwards
 };
 
 inline constexpr AllIndex all{};            ///< Python's `:`
@@ -252,13 +291,23 @@ inline constexpr NewAxisIndex newaxis{};    ///< numpy.newaxis
 constexpr RangeIndex range(std::optional<std::int64_t> start, std::optional<std::int64_t> stop, std::int64_t step = 1) {
   return {start, stop, step};
 }
+/// Python's `:stop`.
 constexpr RangeIndex range(std::int64_t stop) { return {std::nullopt, stop, 1}; }
 
 /// One index of `x(...)`, with the place where it was written.
 class TAPESTRY_API Index {
  public:
-  enum class Kind : std::uint8_t { number, range, colon, dots, new_axis };
+  /// Which of Python's forms it is.
+  enum class Kind : std::uint8_t {
+    number,    ///< `2`
+    range,     ///< `1:3`, with a step
+    colon,     ///< `:`
+    dots,      ///< `...`
+    new_axis,  ///< None
+  };
 
+  /// Whole numbers take one place along the axis, which disappears; the others are as in NumPy.
+  /// @{
   template <std::integral T>
   Index(T i, Where at = Where::here()) : kind(Kind::number), where(at) {  // NOLINT
     range.start = static_cast<std::int64_t>(i);
@@ -267,10 +316,11 @@ class TAPESTRY_API Index {
   Index(AllIndex, Where at = Where::here()) : kind(Kind::colon), where(at) {}                // NOLINT
   Index(EllipsisIndex, Where at = Where::here()) : kind(Kind::dots), where(at) {}            // NOLINT
   Index(NewAxisIndex, Where at = Where::here()) : kind(Kind::new_axis), where(at) {}         // NOLINT
+  /// @}
 
-  Kind kind;
-  RangeIndex range;
-  Where where;
+  Kind kind;         ///< says whether `range` counts
+  RangeIndex range;  ///< of a number its `start`
+  Where where;       ///< the user's line
 };
 
 namespace detail {
@@ -282,5 +332,7 @@ template <class... Indices>
 requires(std::constructible_from<Index, Indices>&&...) Tensor Tensor::operator()(Index first, Indices... rest) const {
   return detail::index(*this, {first, Index(rest)...});
 }
+
+/// @}
 
 }  // namespace tapestry

@@ -17,12 +17,16 @@
 
 namespace tapestry {
 
+/// @addtogroup graphs
+/// @{
+
 /// An argument of a function that is traced; -1 is a size known at each call.
 struct TensorSpec {
-  DType dtype = DType::unknown;
-  Shape shape;
-  std::string name = {};
+  DType dtype = DType::unknown;  ///< unknown: that of the argument at each call
+  Shape shape;                   ///< by default a scalar's
+  std::string name = {};         ///< of the placeholder
 };
+/// Dtype, shape and name of an argument, for `trace` and `nn::summary`.
 inline TensorSpec spec(DType dtype, const Shape& shape, std::string_view name = {}) {
   return {dtype, shape, std::string(name)};
 }
@@ -166,18 +170,24 @@ FlatFunction flat(F f) {
 template <class Result>
 class Traced {
  public:
+  /// For `trace`, which makes it.
   explicit Traced(detail::FlatTrace trace) : trace_(std::move(trace)) {}
 
+  /// What the function returns for these arguments, tensors or literals. Throws InvalidArgumentError when their number
+  /// is another one, and when a dtype or shape does not fit its spec.
   template <class... Arguments>
   Result operator()(const Arguments&... arguments) const {
     return detail::Unflatten<Result>::from(trace_.call(std::array<Init, sizeof...(Arguments)>{Init(arguments)...}, {}));
   }
+  /// What the function did.
   Graph graph() const { return trace_.graph(); }
   /// The placeholders, and what the function returned, in order.
+  /// @{
   const Tensor& input(std::size_t i = 0) const { return trace_.inputs()[i]; }
   const Tensor& output(std::size_t i = 0) const { return trace_.outputs()[i]; }
   std::vector<Tensor> inputs() const { return trace_.inputs(); }
   std::vector<Tensor> outputs() const { return trace_.outputs(); }
+  /// @}
 
  private:
   detail::FlatTrace trace_;
@@ -195,7 +205,9 @@ auto trace(F f, const std::vector<TensorSpec>& specs, Where where = Where::here(
 template <class Result>
 class Function {
  public:
+  /// For `function`, which makes it.
   explicit Function(detail::FlatTraces traces) : traces_(std::move(traces)) {}
+  /// What the function returns for these arguments, tensors or literals.
   template <class... Arguments>
   Result operator()(const Arguments&... arguments) const {
     return detail::Unflatten<Result>::from(
@@ -207,9 +219,12 @@ class Function {
  private:
   detail::FlatTraces traces_;
 };
+/// Traces f when it is called. It takes and returns what `trace` says.
 template <detail::TensorsFunction F>
 auto function(F f) {
   return Function<detail::ResultOf<F>>(detail::FlatTraces(detail::flat(std::move(f))));
 }
+
+/// @}
 
 }  // namespace tapestry

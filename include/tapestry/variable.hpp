@@ -10,16 +10,22 @@
 
 namespace tapestry {
 
+/// @addtogroup tape
+/// @{
+
+/// What a Variable is besides its value.
 struct VariableOptions {
-  std::string name = "Variable";
-  bool trainable = true;
-  DType dtype = DType::unknown;  ///< unknown: the initial value's
+  std::string name = "Variable";  ///< in errors, checkpoints and graphs
+  bool trainable = true;          ///< tapes watch it by themselves, and optimizers update it when none is named
+  DType dtype = DType::unknown;   ///< unknown: the initial value's
 };
 
 /// A named, mutable cell that holds a tensor. Copies of a Variable are handles on the same cell. A value that was read
 /// never changes: an assignment gives the cell another one.
 class TAPESTRY_API Variable {
  public:
+  /// Throws InvalidArgumentError for an empty Tensor, and for one whose dtype or shape is not known. A symbolic initial
+  /// value is assigned when the initializer runs.
   explicit Variable(const Init& initial_value, const VariableOptions& options = {}, Where where = Where::here());
   /// A nested list; but `Variable w{tensor}` holds the tensor, not a list of one.
   explicit Variable(std::initializer_list<Init> initial_value, const VariableOptions& options = {},
@@ -29,30 +35,39 @@ class TAPESTRY_API Variable {
                  options, where) {}
 
   /// The current value. Tapes that watch Variables see the read.
+  /// @{
   Tensor value() const;
   operator Tensor() const { return value(); }  // NOLINT(google-explicit-constructor): reading is what a Variable is for
+  /// @}
   /// The part of the value that the indices name: see Tensor::operator().
   template <class... Indices>
   requires(std::constructible_from<Index, Indices>&&...) Tensor operator()(Index first, Indices... rest) const {
     return value()(first, rest...);
   }
 
-  /// In a graph: the value once the initializer has run, for the initial value of another Variable.
+  /// The value, in a graph, once the initializer has run: for the initial value of another Variable.
   Tensor initialized_value(Where where = Where::here()) const;
-  /// In a graph: the operation that assigns the initial value; an empty handle outside.
+  /// The operation that assigns the initial value in a graph; an empty handle outside.
   Operation initializer() const;
 
   /// Each sets the value and returns the new one. The dtype and shape stay: anything else throws InvalidArgumentError
   /// and changes nothing. A C++ number or a tensor of another dtype is converted as by `cast`, but floats never to
   /// whole numbers.
+  /// @{
   Tensor assign(In value);
   Tensor assign_add(In delta);
   Tensor assign_sub(In delta);
+  /// @}
 
+  /// As it was given: several Variables may have the same.
   const std::string& name() const;
+  /// Those of the value, also while there is none yet.
+  /// @{
   const Shape& shape() const;
   DType dtype() const;
   Device device() const;
+  /// @}
+  /// Whether tapes watch it by themselves, and optimizers update it when none is named.
   bool trainable() const;
   /// Whether both handles name the same cell.
   bool is(const Variable& other) const { return cell_ == other.cell_; }
@@ -60,12 +75,14 @@ class TAPESTRY_API Variable {
   struct Cell;
   /// For tapes, optimizers and graphs.
   const std::shared_ptr<Cell>& cell() const { return cell_; }
-  /// (A template, because the literal in `Variable(0)` is a null pointer as well.)
+  /// For them, too: a handle on a cell. (A template, because the literal in `Variable(0)` is a null pointer as well.)
   template <std::same_as<std::shared_ptr<Cell>> Pointer>
   explicit Variable(Pointer cell) : cell_(std::move(cell)) {}
 
  private:
   std::shared_ptr<Cell> cell_;
 };
+
+/// @}
 
 }  // namespace tapestry

@@ -41,6 +41,10 @@ struct xtype_for_shape<dynamic_shape<std::ptrdiff_t>> {
 #include "tapestry/tensor.hpp"
 
 namespace tapestry {
+
+/// @addtogroup tensors
+/// @{
+
 namespace detail {
 
 // Defined with the core's other makers of tensors.
@@ -85,5 +89,7 @@ auto as_xt(const Tensor& tensor, Where where = Where::here()) {
   const T* elements = owner->template data<T>(where);
   return xt::adapt_smart_ptr<xt::layout_type::row_major>(std::move(elements), shape, std::move(owner));
 }
+
+/// @}
 
 }  // namespace tapestry

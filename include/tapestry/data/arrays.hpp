@@ -7,9 +7,11 @@
 
 namespace tapestry::data {
 
-// Files of arrays. Element types that tensors do not have become the next wider one that holds all their values: int8,
-// int16 and uint16 become int32, uint32 becomes int64, float16 becomes float32. A reader that throws DataLossError has
-// allocated no more than the file could fill, whatever its header claims.
+/// @addtogroup data
+/// Files of arrays. Element types that tensors do not have become the next wider one that holds all their values: int8,
+/// int16 and uint16 become int32, uint32 becomes int64, float16 becomes float32. A reader that throws DataLossError has
+/// allocated no more than the file could fill, whatever its header claims.
+/// @{
 
 /// An array from a file in the IDX format of the MNIST database, as it is or packed with gzip. uint8, int32, float32
 /// and float64 keep their types; int8 and int16 become int32. Throws NotFoundError when there is no such file,
@@ -32,11 +34,14 @@ TAPESTRY_API void write_npy(const std::string& path, const Tensor& tensor, Where
 /// by another method than Deflate.
 TAPESTRY_API StateDict read_npz(const std::string& path, Where where = Where::here());
 
+/// How `write_npz` writes.
 struct NpzOptions {
   bool compress = false;  ///< with Deflate; weights hardly shrink, whole numbers and zeros do
 };
 /// Writes tensors so that `numpy.load` opens them. Equal tensors give equal files. Errors as those of `write_npy`.
 TAPESTRY_API void write_npz(const std::string& path, const StateDict& tensors, const NpzOptions& options = {},
                             Where where = Where::here());
+
+/// @}
 
 }  // namespace tapestry::data

@@ -10,9 +10,13 @@
 
 namespace tapestry::data {
 
+/// @addtogroup data
+/// @{
+
+/// How a file is written, and what is wanted of it.
 struct CsvOptions {
-  bool header = true;  ///< the first line names the columns; otherwise they are called "0", "1", ...
-  char separator = ',';
+  bool header = true;                     ///< the first line names the columns; otherwise they are called "0", "1", ...
+  char separator = ',';                   ///< between fields
   char quote = '"';                       ///< around fields that hold separators, line ends, or quotes (doubled)
   std::vector<std::string> columns = {};  ///< those to keep, in this order; all of them if none is named
   /// The element types of columns. Others are int64 when all their fields are whole numbers, float64 when all are
@@ -21,11 +25,12 @@ struct CsvOptions {
   /// What fields without quotes that mean "unknown" look like.
   std::vector<std::string> missing = {""};
   /// The number that takes their place in columns of numbers (NaN makes whole numbers float64); without it they are
-  /// errors there. In columns of text they are "".
+  /// errors there. Columns of text have "" there.
   std::optional<double> fill = {};
 };
 
-/// The columns of a CSV file.
+/// The columns of a CSV file. To ask for one throws NotFoundError when there is none of that name, and
+/// InvalidArgumentError when it is one of text where numbers are wanted, or the other way round.
 class TAPESTRY_API Table {
  public:
   /// Texts as numbers 0, 1, ...: `names[codes[row]]` is the text of a row.
@@ -33,22 +38,24 @@ class TAPESTRY_API Table {
     Tensor codes;                    ///< int64 [rows]
     std::vector<std::string> names;  ///< sorted
   };
+  /// A column of text, one for each row.
   using Texts = std::vector<std::string>;
+  /// A Tensor [rows], of numbers, or texts.
   using Column = std::variant<Tensor, Texts>;
 
   /// All columns have `rows` rows, and there is one for each name.
   Table(std::int64_t rows, std::vector<std::string> names, std::vector<Column> columns);
 
+  /// Number of rows, without the header.
   std::int64_t rows() const { return rows_; }
+  /// The names of the columns, in order.
   const std::vector<std::string>& names() const { return names_; }
-
-  // Each throws NotFoundError when there is no such column, and InvalidArgumentError when it is one of text where
-  // numbers are wanted, or the other way round.
 
   /// A column of numbers: [rows].
   const Tensor& column(const std::string& name, Where where = Where::here()) const;
   /// A column of text.
   const Texts& text(const std::string& name, Where where = Where::here()) const;
+  /// A column of text as numbers.
   Categories categories(const std::string& name, Where where = Where::here()) const;
   /// Columns of numbers side by side: [rows, columns]. Without names all that are none of text.
   Tensor matrix(const std::vector<std::string>& names = {}, DType dtype = float32, Where where = Where::here()) const;
@@ -76,5 +83,7 @@ TAPESTRY_API Table read_csv(const std::string& path, const CsvOptions& options =
 TAPESTRY_API std::string read_text(const std::string& path, Where where = Where::here());
 /// Its lines, without their ends ("\n" or "\r\n"). Errors as those of `read_text`.
 TAPESTRY_API std::vector<std::string> read_lines(const std::string& path, Where where = Where::here());
+
+/// @}
 
 }  // namespace tapestry::data

@@ -9,16 +9,21 @@
 
 namespace tapestry::data {
 
+/// @addtogroup data
+/// @{
+
 /// Rows of a data set: row i of `x` belongs to row i of `y`.
 struct Batch {
-  Tensor x, y;
+  Tensor x;  ///< [batch, ...]
+  Tensor y;  ///< [batch, ...]
 };
 
+/// How a Loader makes batches.
 struct LoaderOptions {
-  std::int64_t batch = 32;
-  bool shuffle = false;    ///< a new order in every epoch
-  std::uint64_t seed = 0;  ///< of the orders: epoch k of a seed has the same order on every machine
-  bool drop_last = false;  ///< leave out the last batch of an epoch when it is smaller than the others
+  std::int64_t batch = 32;  ///< rows in a batch
+  bool shuffle = false;     ///< a new order in every epoch
+  std::uint64_t seed = 0;   ///< of the orders: epoch k of a seed has the same order on every machine
+  bool drop_last = false;   ///< leave out the last batch of an epoch when it is smaller than the others
   /// Applied to each batch: scaling, noise, flips. It must give a batch of its own and leave the one that it gets.
   std::function<Batch(const Batch&)> transform = {};
   /// So many batches are made ready beforehand, by a thread of the epoch's own; 0: each when its turn comes. Worth it
@@ -41,9 +46,9 @@ struct LoaderOptions {
 ///       for (auto [x, y] : loader) ...
 class TAPESTRY_API Loader {
  public:
-  using Batch = data::Batch;
+  using Batch = data::Batch;  ///< what the loop gets
   class Iterator;
-  struct End {};
+  struct End {};  ///< behind the last batch
 
   /// Throws InvalidArgumentError for a batch below 1, a negative prefetch, scalars, and when x and y are not equally
   /// long.
@@ -52,10 +57,12 @@ class TAPESTRY_API Loader {
   /// Starts the next epoch, or goes on with the one that `load_state_dict` has left open. The Loader must stay where it
   /// is while the iterator lives.
   Iterator begin();
+  /// The end of every loop.
   End end() const { return {}; }
 
   /// Number of batches in an epoch.
   std::int64_t size() const;
+  /// All rows, in their own order.
   const Dataset& dataset() const { return dataset_; }
   /// Number of epochs of which the last batch has been handed out, or that have been left early.
   std::int64_t epoch() const { return epoch_; }
@@ -77,11 +84,14 @@ class TAPESTRY_API Loader {
 /// Copies of an iterator stand at the same place and move together only until one of them is advanced: use one.
 class TAPESTRY_API Loader::Iterator {
  public:
+  /// The batch at this place.
   const Batch& operator*() const { return batch_; }
+  /// Goes on to the next batch; throws what a transform throws.
   Iterator& operator++() {
     advance();
     return *this;
   }
+  /// Whether the last batch lies behind it.
   friend bool operator==(const Iterator& i, End) { return !i.epoch_; }
 
  private:
@@ -93,5 +103,7 @@ class TAPESTRY_API Loader::Iterator {
   std::shared_ptr<Epoch> epoch_;  ///< empty behind the last batch
   Batch batch_;
 };
+
+/// @}
 
 }  // namespace tapestry::data

@@ -13,9 +13,11 @@
 
 namespace tapestry {
 
+namespace detail {
 /// Whether an object may move by its bytes alone, without its constructors: true of a handle that nothing points to.
 template <class T>
 inline constexpr bool is_relocatable = std::is_trivially_copyable_v<T>;
+}  // namespace detail
 
 /// A vector whose first N elements live inside the object: the lists of an op's inputs, outputs and axes are short, and
 /// a heap block for each would cost more than the rest of recording the op.
@@ -144,7 +146,7 @@ class SmallVector {
       data_ = std::exchange(other.data_, other.inline_data());
       capacity_ = std::exchange(other.capacity_, N);
       size_ = std::exchange(other.size_, 0);
-    } else if constexpr (is_relocatable<T>) {
+    } else if constexpr (detail::is_relocatable<T>) {
       // All of the room: a size that the compiler knows is worth more than bytes left out.
       std::memcpy(storage_, other.storage_, sizeof storage_);
       size_ = std::exchange(other.size_, 0);
@@ -159,8 +161,5 @@ class SmallVector {
   std::uint32_t size_ = 0, capacity_ = N;
   alignas(T) std::byte storage_[N * sizeof(T)];
 };
-
-/// A list of axes, a permutation, paddings: whatever an op is told in whole numbers.
-using Ints = SmallVector<std::int64_t, 8>;
 
 }  // namespace tapestry

@@ -6,39 +6,49 @@
 
 namespace tapestry::nn {
 
-// The activation functions as layers, for Sequential. In a module of one's own the functions are simpler: `tp::relu`.
+/// @addtogroup layers
+/// The activation functions as layers, for Sequential. The functions are simpler in a module of one's own: `tp::relu`.
+/// @{
 
 /// x itself.
 class TAPESTRY_API Identity : public Layer {
   Tensor forward(const Tensor& x) const override { return x; }
 };
 
+/// max(x, 0): see `tp::relu`.
 class TAPESTRY_API ReLU : public Layer {
   Tensor forward(const Tensor& x) const override { return relu(x); }
 };
 
+/// 1 / (1 + exp(-x)): see `tp::sigmoid`.
 class TAPESTRY_API Sigmoid : public Layer {
   Tensor forward(const Tensor& x) const override { return sigmoid(x); }
 };
 
+/// tanh(x).
 class TAPESTRY_API Tanh : public Layer {
   Tensor forward(const Tensor& x) const override { return tanh(x); }
 };
 
+/// x * sigmoid(x): see `tp::silu`.
 class TAPESTRY_API SiLU : public Layer {
   Tensor forward(const Tensor& x) const override { return silu(x); }
 };
 
+/// x where it is positive, exp(x) - 1 elsewhere: see `tp::elu`.
 class TAPESTRY_API ELU : public Layer {
   Tensor forward(const Tensor& x) const override { return elu(x); }
 };
 
+/// log(1 + exp(x)): see `tp::softplus`.
 class TAPESTRY_API Softplus : public Layer {
   Tensor forward(const Tensor& x) const override { return softplus(x); }
 };
 
+/// x * Phi(x): see `tp::gelu`.
 class TAPESTRY_API GELU : public Layer {
  public:
+  /// `approximate` takes the form with tanh.
   explicit GELU(bool approximate = false) : approximate_(approximate) {}
 
  private:
@@ -49,6 +59,7 @@ class TAPESTRY_API GELU : public Layer {
 /// The slope below 0 is PyTorch's 0.01 by default, and not the 0.2 of `tp::leaky_relu`, which is TensorFlow's.
 class TAPESTRY_API LeakyReLU : public Layer {
  public:
+  /// x where it is positive, slope * x elsewhere.
   explicit LeakyReLU(double slope = 0.01) : slope_(slope) {}
 
  private:
@@ -56,8 +67,10 @@ class TAPESTRY_API LeakyReLU : public Layer {
   double slope_;
 };
 
+/// exp(x) / sum(exp(x)) along an axis: see `tp::softmax`.
 class TAPESTRY_API Softmax : public Layer {
  public:
+  /// Negative axes count from the end.
   explicit Softmax(std::int64_t axis = -1) : axis_(axis) {}
 
  private:
@@ -65,13 +78,17 @@ class TAPESTRY_API Softmax : public Layer {
   std::int64_t axis_;
 };
 
+/// log(softmax(x)) along an axis: see `tp::log_softmax`.
 class TAPESTRY_API LogSoftmax : public Layer {
  public:
+  /// Negative axes count from the end.
   explicit LogSoftmax(std::int64_t axis = -1) : axis_(axis) {}
 
  private:
   Tensor forward(const Tensor& x) const override { return log_softmax(x, axis_); }
   std::int64_t axis_;
 };
+
+/// @}
 
 }  // namespace tapestry::nn

@@ -6,10 +6,14 @@
 
 namespace tapestry::nn {
 
+/// @addtogroup layers
+/// @{
+
+/// What a query sees, and what is learnt.
 struct MultiHeadAttentionOptions {
   bool causal = false;  ///< a query sees the keys up to its own place only
-  bool bias = true;
-  double dropout = 0;  ///< in training mode, of the attention weights
+  bool bias = true;     ///< of the projections: without it there are neither in_proj_bias nor out_proj.bias
+  double dropout = 0;   ///< in training mode, of the attention weights
 };
 
 /// Each query takes the mean of the values, weighted by the softmax of its products with the keys divided by
@@ -21,8 +25,8 @@ class TAPESTRY_API MultiHeadAttention : public Module {
   MultiHeadAttention(std::int64_t features, std::int64_t heads, const MultiHeadAttentionOptions& options = {},
                      Where where = Where::here());
 
-  Parameter in_proj_weight;               ///< [3 * features, features]: the rows of queries, keys and values
-  std::optional<Parameter> in_proj_bias;  ///< [3 * features]: zeros
+  Parameter in_proj_weight;               ///< [3 * features, features], the rows of queries, keys and values
+  std::optional<Parameter> in_proj_bias;  ///< [3 * features], zeros at first
   Dense out_proj;                         ///< its bias, too, is zeros at first
   TAPESTRY_FIELDS(in_proj_weight, in_proj_bias, out_proj)
 
@@ -38,12 +42,17 @@ class TAPESTRY_API MultiHeadAttention : public Module {
   MultiHeadAttentionOptions options_;
 };
 
-enum class FeedForwardActivation { relu, gelu };
+/// The function between the two dense layers of a TransformerBlock.
+enum class FeedForwardActivation {
+  relu,  ///< `tp::relu`
+  gelu,  ///< `tp::gelu`, the exact form
+};
 
+/// How a TransformerBlock is built; by default as in the first paper.
 struct TransformerBlockOptions {
   bool causal = false;      ///< a place sees those up to itself only, as in language models
   bool norm_first = false;  ///< x + f(norm(x)), which trains more easily, instead of norm(x + f(x))
-  FeedForwardActivation activation = FeedForwardActivation::relu;
+  FeedForwardActivation activation = FeedForwardActivation::relu;  ///< between the dense layers
   double dropout = 0.1;   ///< in training mode: of the attention weights, and of what is added to x
   double epsilon = 1e-5;  ///< of the normalizations
 };
@@ -58,10 +67,12 @@ class TAPESTRY_API TransformerBlock : public Module {
   TransformerBlock(std::int64_t features, std::int64_t heads, std::int64_t hidden,
                    const TransformerBlockOptions& options = {}, Where where = Where::here());
 
-  MultiHeadAttention self_attn;
-  Dense linear1, linear2;
-  LayerNorm norm1, norm2;
-  Dropout dropout;
+  MultiHeadAttention self_attn;  ///< of the sequence on itself
+  Dense linear1;                 ///< from features to hidden
+  Dense linear2;                 ///< and back
+  LayerNorm norm1;               ///< of x plus the attention's result, or, with norm_first, of what the attention reads
+  LayerNorm norm2;               ///< the same for the dense layers
+  Dropout dropout;               ///< of the results of both, and between the dense layers
   TAPESTRY_FIELDS(self_attn, linear1, linear2, norm1, norm2, dropout)
 
   /// [batch, time, features] keeps its shape. The mask is that of MultiHeadAttention.
@@ -72,5 +83,7 @@ class TAPESTRY_API TransformerBlock : public Module {
 
   TransformerBlockOptions options_;
 };
+
+/// @}
 
 }  // namespace tapestry::nn

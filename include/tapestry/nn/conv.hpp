@@ -5,15 +5,18 @@
 
 namespace tapestry::nn {
 
-// Images are NHWC, [batch, height, width, channels], as for all ops of the library; those of PyTorch, NCHW, become so
-// by `tp::transpose(x, {0, 2, 3, 1})`. Weights have PyTorch's layout all the same.
+/// @addtogroup layers
+/// Images are NHWC, [batch, height, width, channels], as for all ops of the library; those of PyTorch, NCHW, become so
+/// by `tp::transpose(x, {0, 2, 3, 1})`. Weights have PyTorch's layout all the same.
+/// @{
 
+/// How the window goes over the image, and what is learnt.
 struct Conv2DOptions {
-  Size2d stride = 1;
+  Size2d stride = 1;            ///< from one place of the window to the next
   Padding2d padding = "VALID";  ///< PyTorch's number, 1, or "SAME"
-  Size2d dilation = 1;
-  std::int64_t groups = 1;
-  bool bias = true;
+  Size2d dilation = 1;          ///< distance of neighbouring elements of the window in the image
+  std::int64_t groups = 1;      ///< input and output channels are cut into that many parts, convolved separately
+  bool bias = true;             ///< a number is added to each output channel
 };
 
 /// Cross-correlation, `tp::conv2d`: [batch, height, width, in] gives [batch, out height, out width, out]. PyTorch's
@@ -62,6 +65,7 @@ class TAPESTRY_API ConvTranspose2D : public Layer {
   ConvTranspose2DOptions options_;
 };
 
+/// How the window goes over the image.
 struct Pool2DOptions {
   Size2d stride = 0;            ///< 0: the window's size, so that windows tile the image
   Padding2d padding = "VALID";  ///< PyTorch's number, 1, or "SAME"
@@ -70,6 +74,7 @@ struct Pool2DOptions {
 /// The largest element of each window of each channel: PyTorch's MaxPool2d.
 class TAPESTRY_API MaxPool2D : public Layer {
  public:
+  /// Of windows of that size, {height, width} or one number for both.
   explicit MaxPool2D(Size2d window, const Pool2DOptions& options = {}) : window_(window), options_(options) {}
 
  private:
@@ -78,9 +83,11 @@ class TAPESTRY_API MaxPool2D : public Layer {
   Pool2DOptions options_;
 };
 
-/// The mean of each window of each channel. Padding does not count: PyTorch's AvgPool2d with count_include_pad = false.
+/// The mean of each window of each channel. The border does not count: PyTorch's AvgPool2d with count_include_pad =
+/// false.
 class TAPESTRY_API AvgPool2D : public Layer {
  public:
+  /// Of windows of that size, {height, width} or one number for both.
   explicit AvgPool2D(Size2d window, const Pool2DOptions& options = {}) : window_(window), options_(options) {}
 
  private:
@@ -94,5 +101,7 @@ class TAPESTRY_API AvgPool2D : public Layer {
 class TAPESTRY_API GlobalAvgPool2D : public Layer {
   Tensor forward(const Tensor& x) const override;
 };
+
+/// @}
 
 }  // namespace tapestry::nn

@@ -4,8 +4,12 @@
 
 namespace tapestry::nn {
 
+/// @addtogroup layers
+/// @{
+
+/// What is learnt besides the weight.
 struct DenseOptions {
-  bool bias = true;
+  bool bias = true;  ///< a number is added to each output
 };
 
 /// x weight^T + bias for the rows of x: [..., in] gives [..., out]. PyTorch's Linear in shapes, names and initial
@@ -23,6 +27,7 @@ class TAPESTRY_API Dense : public Layer {
   Tensor forward(const Tensor& x) const override;
 };
 
+/// The order in which the elements of an example come.
 struct FlattenOptions {
   /// An image [batch, height, width, channels] becomes the row that PyTorch makes of it, all of one channel after the
   /// other, so that the weights of a Dense layer behind it are PyTorch's.
@@ -32,11 +37,14 @@ struct FlattenOptions {
 /// One row for each example: [batch, ...] gives [batch, product of the other sizes], which must be known.
 class TAPESTRY_API Flatten : public Layer {
  public:
+  /// By default the elements stay in their order.
   explicit Flatten(const FlattenOptions& options = {}) : options_(options) {}
 
  private:
   Tensor forward(const Tensor& x) const override;
   FlattenOptions options_;
 };
+
+/// @}
 
 }  // namespace tapestry::nn

@@ -4,7 +4,10 @@
 
 namespace tapestry::nn {
 
-/// In training mode each element is set to 0 with probability `rate`, and the others are divided by 1 - rate; in
+/// @addtogroup layers
+/// @{
+
+/// Each element is, in training mode, set to 0 with probability `rate`, and the others are divided by 1 - rate; in
 /// evaluation mode nothing happens. (N. Srivastava et al., "Dropout", 2014.)
 class TAPESTRY_API Dropout : public Layer {
  public:
@@ -15,5 +18,7 @@ class TAPESTRY_API Dropout : public Layer {
   Tensor forward(const Tensor& x) const override;
   double rate_;
 };
+
+/// @}
 
 }  // namespace tapestry::nn

@@ -4,6 +4,9 @@
 
 namespace tapestry::nn {
 
+/// @addtogroup layers
+/// @{
+
 /// A learnt row for each of `count` things: ids [...] (int32 or int64) give [..., features]. PyTorch's Embedding in
 /// shape, name and initial values, which are normal with deviation 1. Throws InvalidArgumentError for an id outside [0,
 /// count).
@@ -18,5 +21,7 @@ class TAPESTRY_API Embedding : public Layer {
  private:
   Tensor forward(const Tensor& ids) const override;
 };
+
+/// @}
 
 }  // namespace tapestry::nn

@@ -6,19 +6,24 @@
 
 namespace tapestry::losses {
 
-// How far predictions are from what they should be. The targets come first, as for the ops `tp::softmax_cross_entropy`
-// and its kin. Unless told otherwise a loss is the mean over its elements, a scalar, as in PyTorch, whose losses of the
-// same names these are. Targets and predictions must have the same shape, where nothing else is said: unlike operators,
-// losses do not broadcast, for [n] against [n,1] would be n^2 differences. Anything else throws InvalidArgumentError.
+/// @addtogroup losses
+/// How far predictions are from what they should be. The targets come first, as for the ops `tp::softmax_cross_entropy`
+/// and its kin. Unless told otherwise a loss is the mean over its elements, a scalar, as in PyTorch, whose losses of
+/// the same names these are. Targets and predictions must have the same shape, where nothing else is said: unlike
+/// operators, losses do not broadcast, for [n] against [n,1] would be n^2 differences. Anything else throws
+/// InvalidArgumentError.
+/// @{
 
+/// What becomes of the elements of a loss.
 enum class Reduction {
-  mean,
-  sum,
+  mean,        ///< their mean, a scalar
+  sum,         ///< their sum, a scalar
   none,        ///< the elements themselves
   batch_mean,  ///< the sum, divided by the size of the first axis
 };
+/// For losses that have no other options.
 struct LossOptions {
-  Reduction reduction = Reduction::mean;
+  Reduction reduction = Reduction::mean;  ///< of the elements
 };
 
 // ---- Numbers
@@ -28,9 +33,10 @@ TAPESTRY_API Tensor mse(In targets, In predictions, const LossOptions& options =
 /// |prediction - target|
 TAPESTRY_API Tensor l1(In targets, In predictions, const LossOptions& options = {});
 
+/// Up to which difference `huber` squares.
 struct HuberOptions {
-  double delta = 1;  ///< positive
-  Reduction reduction = Reduction::mean;
+  double delta = 1;                       ///< positive
+  Reduction reduction = Reduction::mean;  ///< of the elements
 };
 /// With d = |prediction - target|: d^2 / 2 up to delta, and delta (d - delta / 2) beyond. (P. Huber, "Robust estimation
 /// of a location parameter", 1964.) PyTorch's smooth_l1_loss of a beta is this with delta = beta, divided by beta; they
@@ -39,6 +45,7 @@ TAPESTRY_API Tensor huber(In targets, In predictions, const HuberOptions& option
 
 // ---- Classes
 
+/// How sure the targets are.
 struct CrossEntropyOptions {
   double label_smoothing = 0;  ///< this part of each target is spread evenly over the classes; in [0, 1]
   /// [classes]: what each class counts; empty: 1. An element is the sum over the classes of weight * target *
@@ -86,11 +93,14 @@ TAPESTRY_API Tensor hinge(In targets, In predictions, const LossOptions& options
 /// is made of.
 TAPESTRY_API Tensor cosine_similarity(In a, In b);
 
+/// How far apart vectors have to be.
 struct CosineEmbeddingOptions {
-  double margin = 0;  ///< in [-1, 1]
-  Reduction reduction = Reduction::mean;
+  double margin = 0;                      ///< in [-1, 1]
+  Reduction reduction = Reduction::mean;  ///< of the elements
 };
 /// 1 - cosine where the target is 1, and max(0, cosine - margin) where it is -1: targets [...] and vectors [..., n].
 TAPESTRY_API Tensor cosine_embedding(In targets, In a, In b, const CosineEmbeddingOptions& options = {});
+
+/// @}
 
 }  // namespace tapestry::losses

@@ -15,11 +15,14 @@
 
 namespace tapestry::nn {
 
+/// @addtogroup nn
+/// @{
+
 class Module;
 
 /// A part of a module and its name.
 struct Field {
-  std::string name;
+  std::string name;                                ///< "hidden", "layers.0"
   std::variant<Variable*, Tensor*, Module*> part;  ///< a Variable is a Parameter if it is trainable, else a Buffer
 };
 
@@ -27,6 +30,7 @@ struct Field {
 /// value and an empty Tensor are left out.
 class TAPESTRY_API Fields {
  public:
+  /// None.
   Fields() = default;
 
   /// The parts under the names of a list such as "hidden, logits", which TAPESTRY_FIELDS makes.
@@ -37,9 +41,10 @@ class TAPESTRY_API Fields {
     return fields;
   }
 
+  /// One more part. A constant is saved with the module; a trace takes the value that it has then.
+  /// @{
   void add(const std::string& name, Parameter& parameter) { add_field(name, &parameter); }
   void add(const std::string& name, Buffer& buffer) { add_field(name, &buffer); }
-  /// A constant that is saved with the module. A trace takes the value that it has then.
   void add(const std::string& name, Tensor& constant) {
     if (constant) add_field(name, &constant);
   }
@@ -59,7 +64,9 @@ class TAPESTRY_API Fields {
                   "A module holds its state as tp::nn::Parameter or tp::nn::Buffer: copies of a module "
                   "would share a tp::Variable.");
   }
+  /// @}
 
+  /// The parts in order.
   std::vector<Field> list() const { return list_; }
 
  private:
@@ -99,7 +106,7 @@ class TAPESTRY_API Module {
 
   /// The values of all parameters, buffers and constants. They are values: training on does not change them.
   StateDict state_dict() const;
-  /// Sets all values. Numbers of another type are converted, but floats never to whole numbers. Throws
+  /// Sets all values. Those of another type are converted, but floats never to whole numbers. Throws
   /// InvalidArgumentError, with all that is wrong, when the state lacks an entry, has one too many, or one does not fit
   /// in shape or type; then nothing has changed.
   void load_state_dict(const StateDict& state, Where where = Where::here());
@@ -113,15 +120,21 @@ class TAPESTRY_API Module {
   /// Whether Dropout drops and BatchNorm learns its statistics, here and in all parts: true at first. A trace keeps
   /// the mode that it was made in.
   void train(bool on = true);
+  /// The same as `train(false)`: for everything but training.
   void eval() { train(false); }
+  /// The mode of this module.
   bool training() const { return training_; }
 
  protected:
   Module() = default;
+  /// For derived classes: a module is copied with its parts. Assigning sets the values of Variables and keeps their
+  /// cells.
+  /// @{
   Module(const Module&) = default;
   Module(Module&&) noexcept = default;
   Module& operator=(const Module&) = default;
   Module& operator=(Module&&) noexcept = default;
+  /// @}
 
  private:
   bool training_ = true;
@@ -130,8 +143,11 @@ class TAPESTRY_API Module {
 /// "Dense": the name of the module's class, without namespaces.
 TAPESTRY_API std::string type_name(const Module& module);
 
+/// @}
+
 }  // namespace tapestry::nn
 
+/// @ingroup nn
 /// Names the parts of a tapestry::nn::Module, once, behind their declaration. A class derived from another module names
 /// that one's parts as well.
 #define TAPESTRY_FIELDS(...) \

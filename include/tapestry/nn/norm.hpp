@@ -5,13 +5,17 @@
 
 namespace tapestry::nn {
 
+/// @addtogroup layers
+/// @{
+
+/// How a BatchNorm divides and learns.
 struct BatchNormOptions {
-  double epsilon = 1e-5;
+  double epsilon = 1e-5;  ///< added to the variance
   double momentum = 0.1;  ///< of a batch in the running statistics, PyTorch's convention: 1 - TensorFlow's
 };
 
 /// Each channel, which is the last axis, normalized to mean 0 and variance 1 over all others, then times weight plus
-/// bias: [..., channels] keeps its shape. In training mode mean and variance are those of the batch, and the running
+/// bias: [..., channels] keeps its shape. Mean and variance are, in training mode, those of the batch, and the running
 /// ones learn from them; in evaluation mode they are the running ones. PyTorch's BatchNorm1d and BatchNorm2d in names
 /// and numbers. (S. Ioffe, C. Szegedy, "Batch normalization", 2015.)
 ///
@@ -22,7 +26,8 @@ class TAPESTRY_API BatchNorm : public Layer {
   /// Throws InvalidArgumentError for less than one channel.
   explicit BatchNorm(std::int64_t channels, const BatchNormOptions& options = {}, Where where = Where::here());
 
-  Parameter weight, bias;      ///< [channels]: ones, zeros
+  Parameter weight;            ///< [channels], ones at first
+  Parameter bias;              ///< [channels], zeros at first
   Buffer running_mean;         ///< [channels]
   Buffer running_var;          ///< [channels], unbiased: divided by one less than the number of values
   Buffer num_batches_tracked;  ///< int64, a scalar
@@ -44,12 +49,15 @@ class TAPESTRY_API LayerNorm : public Layer {
   /// Throws InvalidArgumentError for less than one feature.
   explicit LayerNorm(std::int64_t features, const LayerNormOptions& options = {}, Where where = Where::here());
 
-  Parameter weight, bias;  ///< [features]: ones, zeros
+  Parameter weight;  ///< [features], ones at first
+  Parameter bias;    ///< [features], zeros at first
   TAPESTRY_FIELDS(weight, bias)
 
  private:
   Tensor forward(const Tensor& x) const override;
   LayerNormOptions options_;
 };
+
+/// @}
 
 }  // namespace tapestry::nn

@@ -7,14 +7,17 @@
 
 namespace tapestry::nn {
 
-// Recurrent networks over sequences [batch, time, in], or [time, batch, in] with `{.batch_first = false}`, which is
-// PyTorch's default. The number of time steps must be known when a trace is made; the batch need not be. Names, shapes,
-// order of the gates and initial values (uniform in [-1/sqrt(hidden), 1/sqrt(hidden))) are PyTorch's.
+/// @addtogroup layers
+/// Recurrent networks over sequences [batch, time, in], or [time, batch, in] with `{.batch_first = false}`, which is
+/// PyTorch's default. The number of time steps must be known when a trace is made; the batch need not be. Names,
+/// shapes, order of the gates and initial values (uniform in [-1/sqrt(hidden), 1/sqrt(hidden))) are PyTorch's.
+/// @{
 
+/// How RNN, LSTM and GRU are built.
 struct RecurrentOptions {
   std::int64_t layers = 1;  ///< one above the other: each reads the outputs of the one below
-  bool bias = true;
-  bool batch_first = true;
+  bool bias = true;         ///< of both products
+  bool batch_first = true;  ///< sequences are [batch, time, in], otherwise [time, batch, in]
   /// Each layer reads its sequence a second time from the end, with weights of its own, and gives both outputs side by
   /// side: [..., 2 * hidden].
   bool bidirectional = false;
@@ -26,11 +29,12 @@ class TAPESTRY_API Recurrent : public Module {
  public:
   /// The weights of one layer, or of one direction of it, for as many gates as its cell has.
   struct Weights {
-    Parameter weight_ih;                        ///< [gates * hidden, in], or what the layer below gives
-    Parameter weight_hh;                        ///< [gates * hidden, hidden]
-    std::optional<Parameter> bias_ih, bias_hh;  ///< [gates * hidden]
+    Parameter weight_ih;               ///< [gates * hidden, in], or what the layer below gives
+    Parameter weight_hh;               ///< [gates * hidden, hidden]
+    std::optional<Parameter> bias_ih;  ///< [gates * hidden]
+    std::optional<Parameter> bias_hh;  ///< [gates * hidden]
   };
-  std::vector<Weights> layers;  ///< from below; in both directions forward and back by turns
+  std::vector<Weights> layers;  ///< from the one that reads x upwards; in both directions forward and back by turns
   /// "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_ih_l0_reverse", ..., "weight_ih_l1", ...
   Fields fields() override;
 
@@ -38,11 +42,13 @@ class TAPESTRY_API Recurrent : public Module {
   /// One step: from x weight_ih^T + bias_ih, from h weight_hh^T + bias_hh, each [batch, gates * hidden], and from the
   /// state, whose first tensor is h, to the next state.
   using Cell = std::function<Tensors(const Tensor& from_input, const Tensor& from_hidden, const Tensors& state)>;
+  /// What `run` gives.
   struct Sequence {
     Tensor output;  ///< h of the last layer at each time
     Tensors state;  ///< the last of each layer and direction, [layers, batch, hidden]
   };
 
+  /// Throws InvalidArgumentError for a size, or a number of layers, below 1.
   Recurrent(std::int64_t in, std::int64_t hidden, std::int64_t gates, const RecurrentOptions& options, Where where);
   /// `initial` are as many tensors as a state has; empty ones stand for zeros.
   Sequence run(In x, const Tensors& initial, const Cell& cell) const;
@@ -60,12 +66,17 @@ class TAPESTRY_API Recurrent : public Module {
 // In both directions `hidden` is twice as much in what follows, and there are twice as many states, those of one layer
 // next to each other; the one that reads from the end has its last state at time 0.
 
+/// What RNN and GRU give.
 struct RNNResult {
   Tensor output;  ///< [batch, time, hidden], or [time, batch, hidden]
-  Tensor state;   ///< [layers, batch, hidden]: h after the last step
+  Tensor state;   ///< [layers, batch, hidden], h after the last step
 };
 
-enum class Nonlinearity { tanh, relu };
+/// What an RNN does to the sum of the two products.
+enum class Nonlinearity {
+  tanh,  ///< `tp::tanh`
+  relu,  ///< `tp::relu`
+};
 
 /// h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or with relu: PyTorch's RNN. (J. Elman, "Finding structure in time",
 /// 1990.)
@@ -96,11 +107,13 @@ class TAPESTRY_API GRU : public Recurrent {
 
 /// What an LSTM remembers, [layers, batch, hidden] each.
 struct LSTMState {
-  Tensor h, c;
+  Tensor h;  ///< the output of the last step
+  Tensor c;  ///< the cell's memory
 };
+/// What an LSTM gives.
 struct LSTMResult {
-  Tensor output;  ///< [batch, time, hidden], or [time, batch, hidden]
-  LSTMState state;
+  Tensor output;    ///< [batch, time, hidden], or [time, batch, hidden]
+  LSTMState state;  ///< after the last step
 };
 
 /// i, f, o = sigmoid(...), g = tanh(...), c' = f c + i g, h' = o tanh(c'); the rows of the weights are those of i, f, g
@@ -113,5 +126,7 @@ class TAPESTRY_API LSTM : public Recurrent {
   /// Starts from a state, or from zeros. Throws InvalidArgumentError when sizes do not fit.
   LSTMResult operator()(In x, const LSTMState& state = {}) const;
 };
+
+/// @}
 
 }  // namespace tapestry::nn

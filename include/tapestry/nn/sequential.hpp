@@ -6,6 +6,9 @@
 
 namespace tapestry::nn {
 
+/// @addtogroup layers
+/// @{
+
 /// A module that is called with one tensor and gives one: a layer, or a module of one's own. (That it can be copied is
 /// not asked here: of Sequential itself the answer would hang on this very question.)
 template <class M>
@@ -20,14 +23,20 @@ concept OneToOne = std::derived_from<M, Module> && requires(const M& module, con
 /// An empty one gives back what it gets. (A Sequential of one Sequential, in braces or parentheses, is its copy.)
 class TAPESTRY_API Sequential : public Layer {
  public:
+  /// No modules yet.
   Sequential() = default;
+  /// These modules, in order.
   template <OneToOne... M>
   explicit Sequential(M... modules) {
     (add(std::move(modules)), ...);
   }
+  /// Copies the modules.
   Sequential(const Sequential& other);
+  /// Takes the modules over.
   Sequential(Sequential&&) noexcept = default;
+  /// Assigns module by module; one of another class is replaced by a copy.
   Sequential& operator=(const Sequential& other);
+  /// Takes the modules over.
   Sequential& operator=(Sequential&&) noexcept = default;
 
   /// Puts a module behind the others.
@@ -36,6 +45,7 @@ class TAPESTRY_API Sequential : public Layer {
     stages_.push_back(std::make_unique<StageOf<M>>(std::move(module)));
     return *this;
   }
+  /// Number of modules.
   std::size_t size() const { return stages_.size(); }
   /// The module at a place: `net.at<tp::nn::Dense>(0).weight`. Throws OutOfRangeError when there is none, and
   /// InvalidArgumentError when it is of another class.
@@ -47,6 +57,7 @@ class TAPESTRY_API Sequential : public Layer {
     return *found;
   }
 
+  /// The modules, named "0", "1", ...
   Fields fields() override;
 
  private:
@@ -79,5 +90,7 @@ class TAPESTRY_API Sequential : public Layer {
 
   std::vector<std::unique_ptr<Stage>> stages_;
 };
+
+/// @}
 
 }  // namespace tapestry::nn

@@ -7,6 +7,9 @@
 
 namespace tapestry::nn {
 
+/// @addtogroup nn
+/// @{
+
 namespace detail {
 TAPESTRY_API std::string summary(const Module& module, const std::vector<TensorSpec>& inputs,
                                  const std::function<void(const Tensors&)>& call);
@@ -24,5 +27,7 @@ std::string summary(const M& module, const Inputs&... inputs) {
       tapestry::detail::spread(module, arguments, std::index_sequence_for<Inputs...>());
   });
 }
+
+/// @}
 
 }  // namespace tapestry::nn

@@ -4,10 +4,13 @@
 
 namespace tapestry {
 
-// New tensors. They are float32 on the CPU unless the options say otherwise: `zeros({2, 3}, {.dtype = float64})`. A
-// negative size throws InvalidArgumentError, and more memory than there is ResourceExhaustedError.
+/// @addtogroup creation
+/// New tensors. They are float32 on the CPU unless the options say otherwise: `zeros({2, 3}, {.dtype = float64})`. A
+/// negative size throws InvalidArgumentError, and more memory than there is ResourceExhaustedError.
+/// @{
 
 /// Tensors of the given shape, all elements 0, or all 1.
+/// @{
 TAPESTRY_API Tensor zeros(const Shape& shape, const TensorOptions& options = {}, std::string_view name = {},
                           Where where = Where::here());
 TAPESTRY_API Tensor ones(const Shape& shape, const TensorOptions& options = {}, std::string_view name = {},
@@ -18,18 +21,23 @@ inline Tensor zeros(const Shape& shape, const NodeName auto& name, Where where =
 inline Tensor ones(const Shape& shape, const NodeName auto& name, Where where = Where::here()) {
   return ones(shape, {}, name, where);
 }
+/// @}
 /// A tensor of the given shape whose elements are all `value`: a number, or a tensor that broadcasts to the shape. The
 /// dtype is the value's (1 is int32, 1.0 is float32) unless the options say otherwise.
 TAPESTRY_API Tensor full(const Shape& shape, In value, const TensorOptions& options = {}, std::string_view name = {});
+/// The same in the value's dtype on the CPU, with a name.
 inline Tensor full(const Shape& shape, In value, const NodeName auto& name) { return full(shape, value, {}, name); }
 
 /// A tensor like x whose elements are all 0, or all 1.
+/// @{
 TAPESTRY_API Tensor zeros_like(In x, std::string_view name = {});
 TAPESTRY_API Tensor ones_like(In x, std::string_view name = {});
+/// @}
 
 /// The matrix [rows, columns] with ones on its main diagonal and zeros elsewhere; square by default.
 TAPESTRY_API Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options = {},
                         std::string_view name = {}, Where where = Where::here());
+/// The square matrix [size, size] of this kind.
 inline Tensor eye(std::int64_t size, const TensorOptions& options = {}, std::string_view name = {},
                   Where where = Where::here()) {
   return eye(size, size, options, name, where);
@@ -60,12 +68,14 @@ Tensor arange(T start, U stop, V step, const TensorOptions& options = {}, std::s
   return detail::arange(static_cast<double>(start), static_cast<double>(stop), static_cast<double>(step), options,
                         detail::arange_type<T, U, V>(), name, where);
 }
+/// The same in steps of 1.
 template <detail::Number T, detail::Number U>
 Tensor arange(T start, U stop, const TensorOptions& options = {}, std::string_view name = {},
               Where where = Where::here()) {
   return detail::arange(static_cast<double>(start), static_cast<double>(stop), 1, options, detail::arange_type<T, U>(),
                         name, where);
 }
+/// The same from 0 in steps of 1.
 template <detail::Number T>
 Tensor arange(T stop, const TensorOptions& options = {}, std::string_view name = {}, Where where = Where::here()) {
   return detail::arange(0, static_cast<double>(stop), 1, options, detail::arange_type<T>(), name, where);
@@ -78,8 +88,11 @@ TAPESTRY_API Tensor linspace(double start, double stop, std::int64_t count = 50,
 /// For labels of shape [...] (whole numbers): the tensor [..., depth] with 1 at each label's place and 0 elsewhere. A
 /// label outside [0, depth) gives a row of zeros.
 TAPESTRY_API Tensor one_hot(In labels, std::int64_t depth, DType dtype = float32, std::string_view name = {});
+/// The same in float32, with a name.
 inline Tensor one_hot(In labels, std::int64_t depth, const NodeName auto& name) {
   return one_hot(labels, depth, float32, name);
 }
+
+/// @}
 
 }  // namespace tapestry

@@ -4,13 +4,17 @@
 
 namespace tapestry {
 
-// Products and linear algebra. A matrix is the last two dimensions of a tensor; the dimensions before them are a batch.
+/// @addtogroup linalg
+/// Products and linear algebra. A matrix is the last two dimensions of a tensor; the dimensions before them are a
+/// batch. Products are for any dtype but bool, and whole numbers stay whole; decompositions make float32 of them.
+/// @{
 
 // ---- Products: any dtype but bool, brought to one dtype; whole numbers stay whole
 
+/// Which matrices `matmul` transposes, without a copy.
 struct MatMulOptions {
-  bool transpose_a = false;  ///< the matrices of a are taken transposed, without a copy
-  bool transpose_b = false;
+  bool transpose_a = false;  ///< those of a
+  bool transpose_b = false;  ///< those of b
 };
 
 /// The product of matrices, as numpy.matmul: [..., m, k] and [..., k, n] give [..., m, n]; the batch dimensions
@@ -18,19 +22,27 @@ struct MatMulOptions {
 /// result; it ignores its `transpose_` option. Throws InvalidArgumentError, "Matrix size-incompatible: In[0]: [2,3],
 /// In[1]: [4,5]", and for scalars.
 TAPESTRY_API Tensor matmul(In a, In b, const MatMulOptions& options = {}, std::string_view name = {});
+/// The same with a name and the defaults.
 inline Tensor matmul(In a, In b, const NodeName auto& name) { return matmul(a, b, {}, name); }
 
 /// The axes that `tensordot` sums over: the last `count` of a with the first of b, or the listed ones pair by pair.
 class ContractedAxes {
  public:
+  /// The last `count` axes of a with the first of b, in order; 0 gives the outer product.
   template <AxisNumber T>
   ContractedAxes(T count) : count_(static_cast<std::int64_t>(count)), listed_(false) {}  // NOLINT: a number counts axes
+  /// Axis a[i] of a with axis b[i] of b; negative ones count from the end.
   ContractedAxes(Ints a, Ints b) : axes_of_a_(std::move(a)), axes_of_b_(std::move(b)) {}
 
+  /// Whether the axes were listed, and not counted.
   bool listed() const { return listed_; }
+  /// How many axes; 0 where they were listed.
   std::int64_t count() const { return count_; }
+  /// The axes as they were listed; empty where they were counted.
+  /// @{
   const Ints& axes_of_a() const { return axes_of_a_; }
   const Ints& axes_of_b() const { return axes_of_b_; }
+  /// @}
 
  private:
   std::int64_t count_ = 0;
@@ -41,6 +53,7 @@ class ContractedAxes {
 /// Products of the elements of a and b summed over pairs of axes, as numpy.tensordot: `tensordot(a, b, 2)`,
 /// `tensordot(a, b, {{0, 1}, {1, 0}})`. The result has the other axes of a, then those of b.
 TAPESTRY_API Tensor tensordot(In a, In b, const ContractedAxes& axes = 2, std::string_view name = {});
+/// Over two axes, with a name.
 inline Tensor tensordot(In a, In b, const NodeName auto& name) { return tensordot(a, b, 2, name); }
 
 /// Einstein's summation, as numpy.einsum: `einsum("bij,bjk->bik", {a, b})`. Each axis has a letter; letters that are
@@ -77,19 +90,23 @@ TAPESTRY_API Tensor band_part(In x, std::int64_t lower, std::int64_t upper, std:
 /// Gradient: Murray 2016, "Differentiation of the Cholesky decomposition", section 3.
 TAPESTRY_API Tensor cholesky(In x, std::string_view name = {});
 
+/// Which system of equations `solve` and `triangular_solve` solve.
 struct SolveOptions {
-  bool adjoint = false;  ///< solves with the transposed matrices
+  bool adjoint = false;  ///< with the transposed matrices: a^T x = b
 };
 /// The x with a x = b, for a [..., n, n] and b [..., n, k] of the same batch, or b a vector [n]. Throws
 /// InvalidArgumentError when a matrix is singular.
 TAPESTRY_API Tensor solve(In a, In b, const SolveOptions& options = {}, std::string_view name = {});
+/// The same with a name and the defaults.
 inline Tensor solve(In a, In b, const NodeName auto& name) { return solve(a, b, {}, name); }
 /// The same for lower triangular a, whose upper triangle is not read.
 TAPESTRY_API Tensor triangular_solve(In a, In b, const SolveOptions& options = {}, std::string_view name = {});
+/// The same with a name and the defaults.
 inline Tensor triangular_solve(In a, In b, const NodeName auto& name) { return triangular_solve(a, b, {}, name); }
 /// The inverses of [..., n, n]. Throws InvalidArgumentError when a matrix is singular.
 TAPESTRY_API Tensor inverse(In x, std::string_view name = {});
 
+/// What `svd` gives, for [..., m, n] and k = min(m, n).
 struct Svd {
   Tensor s;  ///< [..., k], the largest first
   Tensor u;  ///< [..., m, k]
@@ -105,12 +122,15 @@ TAPESTRY_API Svd svd(In x, std::string_view name = {});
 /// same), or "inf". Throws InvalidArgumentError for another name or number.
 class TAPESTRY_API NormOrder {
  public:
+  /// Throws InvalidArgumentError for a name or number that is none of these.
+  /// @{
   NormOrder(const char* name, Where where = Where::here());  // NOLINT(google-explicit-constructor): its name
   template <class T>
   requires std::is_arithmetic_v<T> NormOrder(T p, Where where = Where::here())  // NOLINT: its number
       : p_(static_cast<double>(p)) {
     check(where);
   }
+  /// @}
 
   /// 0 for "euclidean".
   double p() const { return p_; }
@@ -119,15 +139,19 @@ class TAPESTRY_API NormOrder {
   void check(Where where) const;
   double p_ = 0;
 };
+/// Which norm, and of what.
 struct NormOptions {
-  NormOrder ord = "euclidean";
-  Axes axis = {};  ///< one axis: norms of vectors; two: of matrices; by default all elements as one vector
-  bool keep_dims = false;
+  NormOrder ord = "euclidean";  ///< the power, or its name
+  Axes axis = {};               ///< one axis: norms of vectors; two: of matrices; by default all elements as one vector
+  bool keep_dims = false;       ///< the axes stay, of size 1
 };
 /// Norms in TensorFlow's convention. Of vectors: (sum |x|^p)^(1/p), or the largest |x| for infinity. Of matrices,
 /// `norm(x, {.ord = 2, .axis = {-2, -1}})`: the largest column sum (1), the largest row sum (infinity), the largest
 /// singular value (2) or the euclidean one; no other p. The gradient of a norm at 0 is 0.
 TAPESTRY_API Tensor norm(In x, const NormOptions& options = {}, std::string_view name = {});
+/// The same with a name and the defaults.
 inline Tensor norm(In x, const NodeName auto& name) { return norm(x, {}, name); }
+
+/// @}
 
 }  // namespace tapestry

@@ -4,14 +4,21 @@
 
 namespace tapestry {
 
-// Elementwise mathematics. Functions of several tensors broadcast as NumPy does and bring their arguments to one dtype
-// as PyTorch's result_type does; a C++ number takes the dtype of the tensors beside it. Shapes that do not broadcast
-// and dtypes that an op has no kernel for throw InvalidArgumentError.
+/// @addtogroup math
+/// Elementwise mathematics. Functions of several tensors broadcast as NumPy does and bring their arguments to one dtype
+/// as PyTorch's result_type does; a C++ number takes the dtype of the tensors beside it. Shapes that do not broadcast
+/// and dtypes that an op has no kernel for throw InvalidArgumentError.
+///
+/// Arithmetic and `relu` are for any dtype but bool; the other functions make float32 of whole numbers and bools.
+/// @{
 
 // ---- Arithmetic: any dtype but bool -------------------------------------------------------------------------------
 
+/// a + b
 TAPESTRY_API Tensor add(In a, In b, std::string_view name = {});
+/// a - b
 TAPESTRY_API Tensor subtract(In a, In b, std::string_view name = {});
+/// a * b, element by element; products of matrices are `matmul`.
 TAPESTRY_API Tensor multiply(In a, In b, std::string_view name = {});
 /// a / b in floats: whole numbers become float32, as in PyTorch and Python 3.
 TAPESTRY_API Tensor divide(In a, In b, std::string_view name = {});
@@ -23,9 +30,9 @@ TAPESTRY_API Tensor floor_divide(In a, In b, std::string_view name = {});
 TAPESTRY_API Tensor mod(In a, In b, std::string_view name = {});
 /// a to the power of b. The gradient with respect to b is 0 where a is not positive.
 TAPESTRY_API Tensor power(In a, In b, std::string_view name = {});
-/// The larger of a and b; NaN if either is. Where they are equal the gradient goes to a.
+/// The larger of a and b; NaN if either is. The gradient goes to a where they are equal.
 TAPESTRY_API Tensor maximum(In a, In b, std::string_view name = {});
-/// The smaller of a and b; NaN if either is. Where they are equal the gradient goes to a.
+/// The smaller of a and b; NaN if either is. The gradient goes to a where they are equal.
 TAPESTRY_API Tensor minimum(In a, In b, std::string_view name = {});
 /// (a - b) squared.
 TAPESTRY_API Tensor squared_difference(In a, In b, std::string_view name = {});
@@ -34,27 +41,35 @@ TAPESTRY_API Tensor atan2(In y, In x, std::string_view name = {});
 /// a * log(b), and 0 where a is 0 whatever b is.
 TAPESTRY_API Tensor xlogy(In a, In b, std::string_view name = {});
 
+/// -x
 TAPESTRY_API Tensor negative(In x, std::string_view name = {});
-/// The gradient at 0 is 0.
+/// The absolute value; the gradient at 0 is 0.
 TAPESTRY_API Tensor abs(In x, std::string_view name = {});
 /// -1, 0 or 1; NaN stays NaN.
 TAPESTRY_API Tensor sign(In x, std::string_view name = {});
+/// x * x
 TAPESTRY_API Tensor square(In x, std::string_view name = {});
 /// x limited to [low, high]; NaN stays NaN. The gradient passes in the closed interval.
 TAPESTRY_API Tensor clip(In x, In low, In high, std::string_view name = {});
 
+/// `add`, `subtract`, `multiply`, `divide` and `negative`.
+/// @{
 inline Tensor operator+(In a, In b) { return add(a, b); }
 inline Tensor operator-(In a, In b) { return subtract(a, b); }
 inline Tensor operator*(In a, In b) { return multiply(a, b); }
 inline Tensor operator/(In a, In b) { return divide(a, b); }
 inline Tensor operator-(In x) { return negative(x); }
+/// @}
 
 // ---- Functions of floats: whole numbers and bools become float32 --------------------------------------------------
 
+/// 1 / x
 TAPESTRY_API Tensor reciprocal(In x, std::string_view name = {});
+/// The square root: NaN below 0.
 TAPESTRY_API Tensor sqrt(In x, std::string_view name = {});
 /// 1 / sqrt(x)
 TAPESTRY_API Tensor rsqrt(In x, std::string_view name = {});
+/// e to the power of x: infinite where that does not fit the dtype.
 TAPESTRY_API Tensor exp(In x, std::string_view name = {});
 /// exp(x) - 1, accurate near 0.
 TAPESTRY_API Tensor expm1(In x, std::string_view name = {});
@@ -62,26 +77,39 @@ TAPESTRY_API Tensor expm1(In x, std::string_view name = {});
 TAPESTRY_API Tensor log(In x, std::string_view name = {});
 /// log(1 + x), accurate near 0.
 TAPESTRY_API Tensor log1p(In x, std::string_view name = {});
+/// Of angles in radians.
+/// @{
 TAPESTRY_API Tensor sin(In x, std::string_view name = {});
 TAPESTRY_API Tensor cos(In x, std::string_view name = {});
 TAPESTRY_API Tensor tan(In x, std::string_view name = {});
+/// @}
+/// The inverse of sin, in [-pi/2, pi/2]: NaN outside [-1, 1].
 TAPESTRY_API Tensor asin(In x, std::string_view name = {});
+/// The inverse of cos, in [0, pi]: NaN outside [-1, 1].
 TAPESTRY_API Tensor acos(In x, std::string_view name = {});
+/// The inverse of tan, in [-pi/2, pi/2].
 TAPESTRY_API Tensor atan(In x, std::string_view name = {});
+/// (exp(x) - exp(-x)) / 2
 TAPESTRY_API Tensor sinh(In x, std::string_view name = {});
+/// (exp(x) + exp(-x)) / 2
 TAPESTRY_API Tensor cosh(In x, std::string_view name = {});
+/// sinh(x) / cosh(x), in [-1, 1].
 TAPESTRY_API Tensor tanh(In x, std::string_view name = {});
 /// The inverse of tanh: infinite at -1 and 1, NaN beyond.
 TAPESTRY_API Tensor atanh(In x, std::string_view name = {});
 /// The error function.
 TAPESTRY_API Tensor erf(In x, std::string_view name = {});
+/// The largest whole number not above x, as a float. No gradient passes.
 TAPESTRY_API Tensor floor(In x, std::string_view name = {});
+/// The smallest whole number not below x, as a float. No gradient passes.
 TAPESTRY_API Tensor ceil(In x, std::string_view name = {});
-/// To the nearest whole number, halves to the even one.
+/// The nearest whole number, as a float; of halves the even one. No gradient passes.
 TAPESTRY_API Tensor round(In x, std::string_view name = {});
 /// Whether an element is NaN; whether it is neither NaN nor infinite.
+/// @{
 TAPESTRY_API Tensor is_nan(In x, std::string_view name = {});
 TAPESTRY_API Tensor is_finite(In x, std::string_view name = {});
+/// @}
 
 // ---- Activations --------------------------------------------------------------------------------------------------
 
@@ -89,12 +117,14 @@ TAPESTRY_API Tensor is_finite(In x, std::string_view name = {});
 TAPESTRY_API Tensor relu(In x, std::string_view name = {});
 /// x where it is positive, alpha * x elsewhere.
 TAPESTRY_API Tensor leaky_relu(In x, double alpha = 0.2, std::string_view name = {});
+/// With a slope of 0.2, and with a name.
 inline Tensor leaky_relu(In x, const NodeName auto& name) { return leaky_relu(x, 0.2, name); }
 /// x where it is positive, exp(x) - 1 elsewhere.
 TAPESTRY_API Tensor elu(In x, std::string_view name = {});
 /// x * Phi(x), Phi the distribution function of the normal distribution; `approximate` takes the tanh form of Hendrycks
 /// and Gimpel 2016.
 TAPESTRY_API Tensor gelu(In x, bool approximate = false, std::string_view name = {});
+/// The exact form, with a name.
 inline Tensor gelu(In x, const NodeName auto& name) { return gelu(x, false, name); }
 /// x * sigmoid(x), also known as swish.
 TAPESTRY_API Tensor silu(In x, std::string_view name = {});
@@ -105,17 +135,24 @@ TAPESTRY_API Tensor softplus(In x, std::string_view name = {});
 
 // ---- Comparison and logic: bool results ---------------------------------------------------------------------------
 
-/// A NaN is unequal to everything, itself included.
+/// a == b, a != b, of any dtype. A NaN is unequal to everything, itself included.
+/// @{
 TAPESTRY_API Tensor equal(In a, In b, std::string_view name = {});
 TAPESTRY_API Tensor not_equal(In a, In b, std::string_view name = {});
+/// @}
+/// a < b, a <= b, a > b, a >= b: false where either is NaN. Any dtype but bool.
+/// @{
 TAPESTRY_API Tensor less(In a, In b, std::string_view name = {});
 TAPESTRY_API Tensor less_equal(In a, In b, std::string_view name = {});
 TAPESTRY_API Tensor greater(In a, In b, std::string_view name = {});
 TAPESTRY_API Tensor greater_equal(In a, In b, std::string_view name = {});
-/// Of bools only.
+/// @}
+/// a and b, a or b, not x: of bools only.
+/// @{
 TAPESTRY_API Tensor logical_and(In a, In b, std::string_view name = {});
 TAPESTRY_API Tensor logical_or(In a, In b, std::string_view name = {});
 TAPESTRY_API Tensor logical_not(In x, std::string_view name = {});
+/// @}
 /// a where the condition (a bool tensor) holds, b elsewhere; all three broadcast. What is not taken gets no gradient,
 /// but a NaN in its own gradient still spreads: make the argument itself safe, as in
 /// `where(positive, log(where(positive, x, 1)), 0)`.
@@ -124,5 +161,7 @@ TAPESTRY_API Tensor where(In condition, In a, In b, std::string_view name = {});
 /// x with another element type; x itself when it has it already. Floats are truncated towards zero, and to bool is x !=
 /// 0. A gradient passes between floats only.
 TAPESTRY_API Tensor cast(In x, DType dtype, std::string_view name = {});
+
+/// @}
 
 }  // namespace tapestry

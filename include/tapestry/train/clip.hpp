@@ -7,8 +7,10 @@
 
 namespace tapestry {
 
-// Clipping, made of ops, so gradients pass. Clipping by value is the op `clip`. Norms are Euclidean. A limit that is
-// not a positive, finite number throws InvalidArgumentError.
+/// @addtogroup clip
+/// Clipping, made of ops, so gradients pass. Clipping by value is the op `clip`. Norms are Euclidean. A limit that is
+/// not a positive, finite number throws InvalidArgumentError.
+/// @{
 
 /// x scaled down to the norm `clip_norm` where its own is larger; where it is not, x as it is, all zeros included.
 TAPESTRY_API Tensor clip_by_norm(In x, double clip_norm);
@@ -20,5 +22,7 @@ TAPESTRY_API Tensor global_norm(const InList& tensors);
 /// empty. If the norm is infinite or NaN, all become NaN, as in TensorFlow, so that a spoilt step does not pass unseen.
 /// (R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of training recurrent neural networks", 2013.)
 TAPESTRY_API std::pair<std::vector<Tensor>, Tensor> clip_by_global_norm(const InList& tensors, double clip_norm);
+
+/// @}
 
 }  // namespace tapestry

@@ -22,8 +22,13 @@ enum class Update : std::uint8_t;
 
 namespace train {
 
+/// @addtogroup optimizers
+/// @{
+
+/// Gradients, each with the Variable that it is of.
 using GradientsAndVariables = std::vector<std::pair<Tensor, Variable>>;
 
+/// What else happens in a step.
 struct ApplyOptions {
   std::optional<Variable> global_step = {};  ///< a scalar of a number type, to which 1 is added after the updates
 };
@@ -37,6 +42,7 @@ struct ApplyOptions {
 /// An optimizer keeps the Variables alive that it has slots of. It belongs to one thread at a time.
 class TAPESTRY_API Optimizer {
  public:
+  /// Computes the loss, and reads the Variables while it does.
   using Loss = std::function<Tensor()>;
 
   virtual ~Optimizer();
@@ -46,6 +52,7 @@ class TAPESTRY_API Optimizer {
   /// Computes the loss and its gradients and applies them; returns the loss, as it was before the update. Without
   /// Variables, all trainable ones that the loss reads are meant. Throws InvalidArgumentError when there is nothing to
   /// optimize, or when the loss depends on none of the Variables.
+  /// @{
   Tensor minimize(const Loss& loss, const ApplyOptions& options = {}, Where where = Where::here());
   Tensor minimize(const Loss& loss, const std::vector<Variable>& variables, const ApplyOptions& options = {},
                   Where where = Where::here());
@@ -53,17 +60,21 @@ class TAPESTRY_API Optimizer {
                   Where where = Where::here()) {
     return minimize(loss, std::vector<Variable>(variables), options, where);
   }
+  /// @}
 
   /// The gradients of the loss (of the sum of its elements, if it has several), each with its Variable; empty where the
   /// loss does not depend on it. Without Variables, of all trainable ones that the loss reads, in the order of their
   /// first reads. A Variable that is named is watched even if it is not trainable.
+  /// @{
   GradientsAndVariables compute_gradients(const Loss& loss, Where where = Where::here());
   GradientsAndVariables compute_gradients(const Loss& loss, const std::vector<Variable>& variables,
                                           Where where = Where::here());
+  /// @}
 
   /// The same for a loss in a graph: adds the operations that compute the gradients and make a step, and returns the
   /// one to run. Without Variables, all trainable ones of the graph are meant. An eager loss, which has lost its
   /// history, throws InvalidArgumentError.
+  /// @{
   Operation minimize(const Tensor& loss, const std::vector<Variable>& variables = {}, const ApplyOptions& options = {},
                      Where where = Where::here());
   Operation minimize(const Tensor& loss, std::initializer_list<Variable> variables, const ApplyOptions& options = {},
@@ -73,6 +84,8 @@ class TAPESTRY_API Optimizer {
   Operation minimize(const Tensor& loss, const ApplyOptions& options, Where where = Where::here()) {
     return minimize(loss, std::vector<Variable>{}, options, where);
   }
+  /// @}
+  /// The first half of that: adds the operations that compute the gradients.
   GradientsAndVariables compute_gradients(const Tensor& loss, const std::vector<Variable>& variables = {},
                                           Where where = Where::here());
 
@@ -88,16 +101,19 @@ class TAPESTRY_API Optimizer {
   Operation apply_gradients(const TensorList& gradients, const std::vector<Variable>& variables,
                             const ApplyOptions& options = {}, Where where = Where::here());
 
+  /// "Adam": the name scope of its operations in a graph.
   const std::string& name() const { return name_; }
   /// Number of steps made.
   std::int64_t iterations() const;
   /// The rate of the next step.
   double learning_rate() const { return rule_->learning_rate(iterations()); }
+  /// From the next step on; the steps in graphs, too.
   void set_learning_rate(LearningRate rate) { rule_->learning_rate = std::move(rate); }
 
   /// What the optimizer remembers of a Variable: `opt.get_slot(w, "momentum")`. Throws NotFoundError when it has no
   /// such slot, or has not updated the Variable yet.
   Variable get_slot(const Variable& variable, std::string_view slot, Where where = Where::here()) const;
+  /// What it remembers of every Variable: "m", "v".
   std::vector<std::string> get_slot_names() const;
   /// All that the optimizer remembers: the number of steps, then the slots.
   std::vector<Variable> variables() const;
@@ -113,9 +129,10 @@ class TAPESTRY_API Optimizer {
   void load_state_dict(const StateDict& state, Where where = Where::here());
 
  protected:
+  /// What a formula remembers of a Variable.
   struct Slot {
-    std::string name;
-    double initial_value = 0;
+    std::string name;          ///< for `get_slot`
+    double initial_value = 0;  ///< of all elements
   };
   /// The numbers of an update's formula.
   using Numbers = SmallVector<double, 8>;
@@ -123,6 +140,7 @@ class TAPESTRY_API Optimizer {
   /// The formula's numbers for one step; the first is number 1.
   using NumbersOf = std::function<Numbers(double learning_rate, std::int64_t step)>;
 
+  /// For the classes of optimizers.
   Optimizer(std::string name, Update formula, LearningRate learning_rate, std::vector<Slot> slots, NumbersOf numbers);
 
  private:
@@ -159,6 +177,8 @@ class TAPESTRY_API Optimizer {
   std::unordered_map<const Variable::Cell*, std::size_t> state_of_;
   StateDict waiting_;  ///< given to `load_state_dict`, for Variables that have not come yet
 };
+
+/// @}
 
 }  // namespace train
 }  // namespace tapestry

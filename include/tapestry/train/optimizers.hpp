@@ -4,25 +4,30 @@
 
 namespace tapestry::train {
 
-// Names and default values are TensorFlow 1's. v is the Variable, g its gradient, lr the learning rate; the other
-// letters are slots, which start at 0 unless told otherwise. `weight_decay` is PyTorch's: weight_decay * v is added to
-// g. Where TensorFlow and PyTorch differ, it is said which one is followed. Options out of their range throw
-// InvalidArgumentError.
+/// @addtogroup optimizers
+/// Names and default values are TensorFlow 1's. v is the Variable, g its gradient, lr the learning rate; the other
+/// letters are slots, which start at 0 unless told otherwise. `weight_decay` is PyTorch's: weight_decay * v is added to
+/// g. Where TensorFlow and PyTorch differ, it is said which one is followed. Options out of their range throw
+/// InvalidArgumentError.
+/// @{
 
+/// The numbers of GradientDescentOptimizer.
 struct GradientDescentOptions {
-  double weight_decay = 0;
+  double weight_decay = 0;  ///< PyTorch's, >= 0
 };
 
 /// v -= lr * g
 class TAPESTRY_API GradientDescentOptimizer final : public Optimizer {
  public:
+  /// With a constant rate, or a schedule.
   explicit GradientDescentOptimizer(LearningRate learning_rate, const GradientDescentOptions& options = {},
                                     Where where = Where::here());
 };
 
+/// The numbers of MomentumOptimizer.
 struct MomentumOptions {
-  bool use_nesterov = false;
-  double weight_decay = 0;
+  bool use_nesterov = false;  ///< looks ahead
+  double weight_decay = 0;    ///< PyTorch's, >= 0
 };
 
 /// m = momentum * m + g, then v -= lr * m, or with Nesterov's momentum v -= lr * (g + momentum * m). Slot: "momentum".
@@ -31,15 +36,17 @@ struct MomentumOptions {
 /// in deep learning", 2013) have lr inside m, which differs only when the rate changes.
 class TAPESTRY_API MomentumOptimizer final : public Optimizer {
  public:
+  /// With a constant rate, or a schedule; a momentum of 0.9 is usual, and a negative one an error.
   MomentumOptimizer(LearningRate learning_rate, double momentum, const MomentumOptions& options = {},
                     Where where = Where::here());
 };
 
+/// The numbers of AdamOptimizer.
 struct AdamOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double weight_decay = 0;
+  double beta1 = 0.9;       ///< decay of m, in [0, 1)
+  double beta2 = 0.999;     ///< decay of s, in [0, 1)
+  double epsilon = 1e-8;    ///< against division by 0
+  double weight_decay = 0;  ///< PyTorch's, >= 0
 };
 
 /// m = beta1 * m + (1 - beta1) * g, s = beta2 * s + (1 - beta2) * g^2, and in step number t
@@ -50,15 +57,17 @@ struct AdamOptions {
 /// counts the steps of the optimizer, as in TensorFlow, not those of one Variable.
 class TAPESTRY_API AdamOptimizer final : public Optimizer {
  public:
+  /// With a constant rate, or a schedule.
   explicit AdamOptimizer(LearningRate learning_rate = 0.001, const AdamOptions& options = {},
                          Where where = Where::here());
 };
 
+/// The numbers of AdamWOptimizer.
 struct AdamWOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double weight_decay = 0.01;
+  double beta1 = 0.9;          ///< decay of m, in [0, 1)
+  double beta2 = 0.999;        ///< decay of s, in [0, 1)
+  double epsilon = 1e-8;       ///< against division by 0
+  double weight_decay = 0.01;  ///< decoupled, >= 0
 };
 
 /// v -= lr * weight_decay * v, then as AdamOptimizer, whose m and s do not see the decay. Slots: "m", "v".
@@ -67,15 +76,17 @@ struct AdamWOptions {
 /// decay this is) and Keras, in which the decay is multiplied by the learning rate and not only by its schedule.
 class TAPESTRY_API AdamWOptimizer final : public Optimizer {
  public:
+  /// With a constant rate, or a schedule.
   explicit AdamWOptimizer(LearningRate learning_rate = 0.001, const AdamWOptions& options = {},
                           Where where = Where::here());
 };
 
+/// The numbers of RMSPropOptimizer.
 struct RMSPropOptions {
-  double decay = 0.9;
-  double momentum = 0;
-  double epsilon = 1e-10;
-  double weight_decay = 0;
+  double decay = 0.9;       ///< of s, in [0, 1)
+  double momentum = 0;      ///< >= 0
+  double epsilon = 1e-10;   ///< against division by 0
+  double weight_decay = 0;  ///< PyTorch's, >= 0
 };
 
 /// s = decay * s + (1 - decay) * g^2, m = momentum * m + lr * g / sqrt(s + epsilon), v -= m. Slots: "rms" (s, which
@@ -85,14 +96,16 @@ struct RMSPropOptions {
 /// the square root, has decay 0.99, and lr outside m.
 class TAPESTRY_API RMSPropOptimizer final : public Optimizer {
  public:
+  /// With a constant rate, or a schedule.
   explicit RMSPropOptimizer(LearningRate learning_rate, const RMSPropOptions& options = {},
                             Where where = Where::here());
 };
 
+/// The numbers of AdagradOptimizer.
 struct AdagradOptions {
-  double initial_accumulator_value = 0.1;
-  double epsilon = 1e-7;
-  double weight_decay = 0;
+  double initial_accumulator_value = 0.1;  ///< of s, >= 0
+  double epsilon = 1e-7;                   ///< against division by 0
+  double weight_decay = 0;                 ///< PyTorch's, >= 0
 };
 
 /// s += g^2, v -= lr * g / (sqrt(s) + epsilon). Slot: "accumulator" (s, which starts at initial_accumulator_value).
@@ -101,8 +114,11 @@ struct AdagradOptions {
 /// as TensorFlow 2. TensorFlow 1 has no epsilon; PyTorch starts s at 0 and has epsilon 1e-10.
 class TAPESTRY_API AdagradOptimizer final : public Optimizer {
  public:
+  /// With a constant rate, or a schedule.
   explicit AdagradOptimizer(LearningRate learning_rate, const AdagradOptions& options = {},
                             Where where = Where::here());
 };
+
+/// @}
 
 }  // namespace tapestry::train

@@ -10,28 +10,34 @@
 
 namespace tapestry::train {
 
+/// @addtogroup schedules
+/// The schedules are values; arguments that make no sense throw InvalidArgumentError.
+/// @{
+
 /// How large an optimizer's steps are: a number, which is the constant schedule, or a function from the number of steps
 /// made before (0 for the first) to a number, such as those below.
 class TAPESTRY_API LearningRate {
  public:
-  /// Throws InvalidArgumentError for a negative, infinite or NaN rate.
+  /// A constant. Throws InvalidArgumentError for a negative, infinite or NaN rate.
+  /// @{
   template <class T>
   requires std::is_arithmetic_v<T> LearningRate(
       T rate, Where where = Where::here())  // NOLINT(google-explicit-constructor): a number is a rate
       : LearningRate(static_cast<double>(rate), where) {}
   LearningRate(double rate, Where where = Where::here());  // NOLINT(google-explicit-constructor)
+  /// @}
+  /// A schedule: one of those below, or a function of one's own.
   template <class F>
   requires(std::is_invocable_r_v<double, const F&, std::int64_t> && !std::same_as<F, LearningRate>)
       LearningRate(F schedule)
       : schedule_(std::move(schedule)) {}  // NOLINT(google-explicit-constructor)
 
+  /// The rate after that many steps.
   double operator()(std::int64_t step) const { return schedule_(step); }
 
  private:
   std::function<double(std::int64_t)> schedule_;
 };
-
-// The schedules are values; arguments that make no sense throw InvalidArgumentError.
 
 /// values[i] from after boundaries[i - 1] up to and including boundaries[i]; the last value from there on: TensorFlow's
 /// PiecewiseConstantDecay.
@@ -39,6 +45,7 @@ class TAPESTRY_API PiecewiseConstantDecay {
  public:
   /// Boundaries grow strictly; there is one value more than boundaries.
   PiecewiseConstantDecay(std::vector<std::int64_t> boundaries, std::vector<double> values, Where where = Where::here());
+  /// The rate after that many steps.
   double operator()(std::int64_t step) const;
 
  private:
@@ -46,6 +53,7 @@ class TAPESTRY_API PiecewiseConstantDecay {
   std::vector<double> values_;
 };
 
+/// How the exponent grows.
 struct ExponentialDecayOptions {
   bool staircase = false;  ///< the exponent is rounded down: a step every `decay_steps`
 };
@@ -54,8 +62,10 @@ struct ExponentialDecayOptions {
 /// StepLR(step_size = decay_steps, gamma = decay_rate).
 class TAPESTRY_API ExponentialDecay {
  public:
+  /// `decay_steps` and `decay_rate` are positive.
   ExponentialDecay(double initial_rate, std::int64_t decay_steps, double decay_rate,
                    const ExponentialDecayOptions& options = {}, Where where = Where::here());
+  /// The rate after that many steps.
   double operator()(std::int64_t step) const;
 
  private:
@@ -64,6 +74,7 @@ class TAPESTRY_API ExponentialDecay {
   bool staircase_;
 };
 
+/// How low the wave ends.
 struct CosineDecayOptions {
   double alpha = 0;  ///< the lowest rate, as a fraction of the initial one
 };
@@ -73,8 +84,10 @@ struct CosineDecayOptions {
 /// descent with warm restarts", 2017.)
 class TAPESTRY_API CosineDecay {
  public:
+  /// `decay_steps` is positive, alpha in [0, 1].
   CosineDecay(double initial_rate, std::int64_t decay_steps, const CosineDecayOptions& options = {},
               Where where = Where::here());
+  /// The rate after that many steps.
   double operator()(std::int64_t step) const;
 
  private:
@@ -82,6 +95,7 @@ class TAPESTRY_API CosineDecay {
   std::int64_t decay_steps_;
 };
 
+/// How low the warm-up starts.
 struct LinearWarmupOptions {
   double start_factor = 0;  ///< the first rate, as a fraction of the one after the warm-up
 };
@@ -91,8 +105,10 @@ struct LinearWarmupOptions {
 /// scheduler. (P. Goyal et al., "Accurate, large minibatch SGD: training ImageNet in 1 hour", 2017, section 2.2.)
 class TAPESTRY_API LinearWarmup {
  public:
+  /// `warmup_steps` is positive, start_factor in [0, 1].
   LinearWarmup(LearningRate after, std::int64_t warmup_steps, const LinearWarmupOptions& options = {},
                Where where = Where::here());
+  /// The rate after that many steps.
   double operator()(std::int64_t step) const;
 
  private:
@@ -100,5 +116,7 @@ class TAPESTRY_API LinearWarmup {
   std::int64_t warmup_steps_;
   double start_factor_;
 };
+
+/// @}
 
 }  // namespace tapestry::train
