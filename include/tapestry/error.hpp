@@ -23,6 +23,7 @@ TAPESTRY_API std::string to_string(Where where);
 /// TensorFlow's canonical error codes, with its numbers.
 enum class Code {
   invalid_argument = 3,
+  deadline_exceeded = 4,
   not_found = 5,
   resource_exhausted = 8,
   failed_precondition = 9,
@@ -79,6 +80,9 @@ class TAPESTRY_API LookupError : public ErrorWithCode<Code::lookup> {
   using ErrorWithCode::ErrorWithCode;
 };
 class TAPESTRY_API OutOfRangeError : public ErrorWithCode<Code::out_of_range> {
+  using ErrorWithCode::ErrorWithCode;
+};
+class TAPESTRY_API DeadlineExceededError : public ErrorWithCode<Code::deadline_exceeded> {
   using ErrorWithCode::ErrorWithCode;
 };
 class TAPESTRY_API UnimplementedError : public ErrorWithCode<Code::unimplemented> {
