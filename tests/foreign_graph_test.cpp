@@ -7,6 +7,7 @@
 #include "io/graph_def.hpp"
 #include "io/op_rules.hpp"
 #include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
 
 namespace tapestry::test {
 namespace {
@@ -86,6 +87,16 @@ TEST_CASE("a shape that the graph computes is known when it runs") {
   const Explanation explanation = Session(graph).explain("y:0", {{"x:0", counting({2, 20})}});
   CHECK(explanation.stages[1].graph.get_operation_by_name("y").attr<Shape>("shape") == Shape{2, -1, 10});
   CHECK(explanation.plan.steps.empty());
+}
+
+TEST_CASE("a computed shape is written for TensorFlow only") {
+  const Graph graph = with_computed_shape().load();
+  const TemporaryFolder folder;
+  const Signature signature{.inputs = {{"x", graph.get_tensor_by_name("x:0")}},
+                            .outputs = {{"y", graph.get_tensor_by_name("y:0")}}};
+  CHECK_NOTHROW(saved_model::save(folder / "model", signature));
+  CHECK(message_of([&] { onnx::save(folder / "model.onnx", signature); }) ==
+        "Node 'y' (op: 'Reshape') cannot be written as ONNX: it waits for a shape that the graph computes");
 }
 
 TEST_CASE("gradients flow through what is known later") {

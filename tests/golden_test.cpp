@@ -94,12 +94,13 @@ TEST_CASE("frozen networks whose shapes are computed give TensorFlow's numbers a
       Feeds feeds;
       for (const Tensor& input : graph.placeholders()) feeds.add(input.name(), known.at(run + input.op().name()));
       int compared = 0;
-      for (const auto& [key, value] : known) {
+      for (const auto& each : known) {
+        const std::string& key = each.first;
         if (!key.starts_with(run + "Identity")) continue;
         CAPTURE(key);
         const std::string fetch = key.substr(run.size()) + ":0";
         const Tensor result = session.run(fetch, feeds);
-        check_same(result, value, 2e-5);
+        check_same(result, each.second, 2e-5);
         check_same(plain.run(fetch, feeds), result);
         check_same(session_again.run(fetch, feeds), result);
         ++compared;

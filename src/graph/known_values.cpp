@@ -79,7 +79,7 @@ void KnownValues::note(const Node& node) {
     const Tensor& input = node.input(i);
     const bool reads_value = !reads_shape_only(op, i);
     const Tensor value = reads_value ? find(input) : input;
-    if (!value || (reads_value && !is_small(value)) || !value.device().is_cpu()) return;
+    if (reads_value && (!value || !is_small(value) || !value.device().is_cpu())) return;
     complete = complete && (reads_value ? is_complete(value) || moves_elements(node, i) : input.shape().is_known());
     inputs.push_back(value);
   }
@@ -103,6 +103,18 @@ Tensor KnownValues::find(const Tensor& tensor) const {
 Tensor KnownValues::find_complete(const Tensor& tensor) const {
   const Tensor value = find(tensor);
   return value && (value.size() > most_elements || is_complete(value)) ? value : Tensor();
+}
+
+void KnownValues::prevent_feeding(const Tensor& known) {
+  std::vector<Tensor> pending{known};
+  while (!pending.empty()) {
+    const Tensor tensor = pending.back();
+    pending.pop_back();
+    const Node& node = *endpoint_of(tensor).node;
+    if (!node.graph->not_feedable.insert(tensor.id()).second) continue;
+    for (std::size_t i = 0; i < node.inputs().size(); ++i)
+      if (!reads_shape_only(node.op(), i)) pending.push_back(node.input(i));
+  }
 }
 
 }  // namespace tapestry::detail

@@ -25,6 +25,8 @@ class KnownValues {
   Tensor find(const Tensor& tensor) const;
   /// The same, if all elements are known.
   Tensor find_complete(const Tensor& tensor) const;
+  /// For a tensor whose value has become an attribute: whatever it was computed from may not be fed any more.
+  static void prevent_feeding(const Tensor& known);
 
  private:
   std::unordered_map<std::int64_t, Tensor> values_;  ///< by the tensor's id

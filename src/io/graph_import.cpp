@@ -8,7 +8,6 @@
 #include "core/make_tensor.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/known_values.hpp"
-#include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
 #include "io/kept_node.hpp"
@@ -307,21 +306,8 @@ class Importer {
     if (!complete || lacks_sizes(with_values, inputs))
       return keep_node(state(), with_values, inputs, known_, where_).outputs();
     for (std::size_t i = 0; i < values.size(); ++i)
-      if (values[i] && !reader.is_constant(i)) prevent_feeding(inputs[i]);
+      if (values[i] && !reader.is_constant(i)) detail::KnownValues::prevent_feeding(inputs[i]);
     return read_op(with_values, inputs, where_);
-  }
-
-  /// What has become an attribute stays what it is, whatever is fed to the nodes that it was computed from.
-  void prevent_feeding(const Tensor& value) {
-    std::vector<Tensor> pending{value};
-    while (!pending.empty()) {
-      const Tensor tensor = pending.back();
-      pending.pop_back();
-      if (!state().not_feedable.insert(tensor.id()).second) continue;
-      const Node& node = *detail::endpoint_of(tensor).node;
-      for (std::size_t i = 0; i < node.inputs().size(); ++i)
-        if (!detail::reads_shape_only(node.op(), i)) pending.push_back(node.input(i));
-    }
   }
 
   Tensors make_hinted(const OpRule& rule, const Entry& entry, const NodeReader& reader) {
