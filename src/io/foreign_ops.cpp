@@ -15,6 +15,11 @@ namespace {
 
 /// More than the lists of indices of any real graph have.
 constexpr std::int64_t most_numbers = 1 << 24;
+/// Nor are images cut into more blocks.
+constexpr std::int64_t most_blocks = 1 << 12;
+
+/// Throws InvalidArgumentError when it is too large for a size.
+std::int64_t product(std::int64_t a, std::int64_t b) { return Shape{a, b}.size(); }
 
 // ---- Conditions -----------------------------------------------------------------------------------------------------
 
@@ -213,8 +218,8 @@ Tensors read_default(const ForeignNode& n) { return {identity(n.in(0), n.name())
 
 // ---- Parts, joints --------------------------------------------------------------------------------------------------
 
-std::vector<Padding> paddings_of(const ForeignNode& n) {
-  const Tensor value = n.node.constant(1);
+std::vector<Padding> paddings_of(const ForeignNode& n, std::size_t input = 1) {
+  const Tensor value = n.node.constant(input);
   if (value.rank() != 2 || value.shape()[1] != 2 || (value.dtype() != int32 && value.dtype() != int64))
     n.node.refuse("its paddings are no pairs of whole numbers");
   const std::vector<std::int64_t> list = value.to_vector<std::int64_t>();
@@ -264,7 +269,8 @@ Tensors read_depth_to_space(const ForeignNode& n) {
   const auto block = n.node.attr<std::int64_t>("block_size");
   const Shape& shape = n.in(0).shape();
   const bool to_space = n.node.def().op == "DepthToSpace";
-  const std::int64_t largest = to_space ? shape[3] : std::min(shape[1], shape[2]);
+  // Then no product of sizes and blocks is too large for a size.
+  const std::int64_t largest = to_space ? std::min(shape[3], most_blocks) : std::min(shape[1], shape[2]);
   if (block < 1 || block > largest) n.node.refuse(detail::join("its block size is ", block, " for ", shape));
   const std::int64_t height = shape[1], width = shape[2], depth = shape[3];
   return n.composed([&]() -> Tensor {
@@ -275,6 +281,34 @@ Tensors read_depth_to_space(const ForeignNode& n) {
     }
     const Tensor blocks = reshape(n.in(0), {-1, height / block, block, width / block, block, depth});
     return reshape(transpose(blocks, {0, 1, 3, 2, 4, 5}), {-1, height / block, width / block, depth * block * block});
+  });
+}
+
+/// Between blocks of pixels and the images of a batch, as TensorFlow spreads out convolutions with dilations.
+Tensors read_space_to_batch(const ForeignNode& n) {
+  const Tensor& x = n.in(0);
+  const std::vector<std::int64_t> blocks = n.numbers(1);
+  const std::vector<Padding> borders = paddings_of(n, 2);
+  if (x.rank() != 4 || blocks.size() != 2 || borders.size() != 2 || blocks[0] < 1 || blocks[1] < 1 ||
+      std::max(blocks[0], blocks[1]) > most_numbers)
+    lack(n, "blocks of other than two axes of images");
+  const Shape& sizes = x.shape();
+  const std::int64_t rows = blocks[0], columns = blocks[1], depth = sizes[3];
+  return n.composed([&]() -> Tensor {
+    if (n.node.def().op == "SpaceToBatchND") {
+      const Tensor padded = pad(x, {{}, borders[0], borders[1], {}});
+      const std::int64_t height = padded.shape()[1] / rows, width = padded.shape()[2] / columns;
+      const Tensor parts = reshape(padded, {-1, height, rows, width, columns, depth});
+      return reshape(transpose(parts, {2, 4, 0, 1, 3, 5}), {-1, height, width, depth});
+    }
+    const std::int64_t height = product(sizes[1], rows), width = product(sizes[2], columns);
+    const Tensor parts = reshape(x, {rows, columns, -1, sizes[1], sizes[2], depth});
+    const Tensor whole = reshape(transpose(parts, {2, 3, 0, 4, 1, 5}), {-1, height, width, depth});
+    const auto [top, bottom] = borders[0];
+    const auto [left, right] = borders[1];
+    if (std::min({top, bottom, left, right}) < 0 || std::max({top, bottom, left, right}) > most_numbers)
+      n.node.refuse("it crops what is not there");
+    return slice(whole, {0, top, left, 0}, {-1, height - top - bottom, width - left - right, -1});
   });
 }
 
@@ -306,7 +340,7 @@ Tensors read_depthwise(const ForeignNode& n) {
   const Shape& sizes = filter.shape();
   const Attrs attrs = with_groups(n.node.direct_attrs(*rule_of("Conv2D")), std::max<std::int64_t>(sizes[2], 1));
   return n.composed([&] {
-    const Tensor grouped = reshape(filter, {sizes[0], sizes[1], 1, Shape{sizes[2], sizes[3]}.size()});
+    const Tensor grouped = reshape(filter, {sizes[0], sizes[1], 1, product(sizes[2], sizes[3])});
     return make_op(*rule_of("Conv2D"), n.node, {x, grouped}, attrs, n.where, "Conv2D")[0];
   });
 }
@@ -388,6 +422,11 @@ const std::unordered_map<std::string_view, ForeignOp>& table() {
     for (const ForeignOp& each : std::initializer_list<ForeignOp>{
              {.name = "AddN", .inputs = -1, .read = read_add_all},
              {.name = "AvgPoolGrad", .inputs = 2, .values = {0}, .read = read_average_gradient},
+             {.name = "BatchToSpaceND",
+             .inputs = 3,
+             .values = {1, 2},
+             .lacks_sizes = lacks_image_sizes,
+             .read = read_space_to_batch},
              {.name = "BiasAddGrad", .inputs = 1, .lacks_sizes = lacks_rank, .read = read_bias_gradient},
              {.name = "BroadcastArgs", .inputs = 2, .values = {0, 1}, .read = read_broadcast_args},
              {.name = "BroadcastGradientArgs", .inputs = 2, .values = {0, 1}, .read = read_broadcast_gradient_args},
@@ -427,6 +466,11 @@ const std::unordered_map<std::string_view, ForeignOp>& table() {
              {.name = "Selu", .inputs = 1, .read = read_selu},
              {.name = "ShapeN", .inputs = -1, .read = read_shape_n},
              {.name = "Softsign", .inputs = 1, .read = read_softsign},
+             {.name = "SpaceToBatchND",
+             .inputs = 3,
+             .values = {1, 2},
+             .lacks_sizes = lacks_image_sizes,
+             .read = read_space_to_batch},
              {.name = "StridedSliceGrad", .inputs = 5, .values = {0, 1, 2, 3}, .read = read_slice_gradient},
              {.name = "SpaceToDepth", .inputs = 1, .lacks_sizes = lacks_image_sizes, .read = read_depth_to_space},
          })

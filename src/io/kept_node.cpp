@@ -129,7 +129,9 @@ class Outlook {
     if (op_ == "ArgMax" || op_ == "ArgMin") return open(rank(0) - 1);
     if (op_ == "GatherV2") return open(rank(0) < 0 || rank(1) < 0 ? -1 : rank(0) + rank(1) - 1);
     if (op_ == "ResizeBilinear" || op_ == "ResizeNearestNeighbor") return resized();
-    if (op_ == "DepthToSpace" || op_ == "SpaceToDepth" || op_ == "DepthwiseConv2dNative") return open(4);
+    if (op_ == "DepthToSpace" || op_ == "SpaceToDepth" || op_ == "BatchToSpaceND" || op_ == "SpaceToBatchND" ||
+        op_ == "DepthwiseConv2dNative")
+      return open(4);
     if (op_ == "Einsum") return contracted();
     if (op_ == "Pad" || op_ == "PadV2" || op_ == "MirrorPad" || op_ == "Transpose" || op_ == "ConcatV2")
       return open(rank(0));

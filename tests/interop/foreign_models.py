@@ -122,6 +122,8 @@ def parts():
             tf.image.resize(image, [7, 5]),
             v1.image.resize_bilinear(image, [7, 9], align_corners=True),
             v1.image.resize_nearest_neighbor(image, [7, 2]),
+            tf.batch_to_space(tf.space_to_batch(image, [2, 3], [[1, 1], [0, (3 - tf.shape(image)[2] % 3) % 3]]), [2, 3],
+                              [[1, 0], [1, 1]]),
             tf.nn.depth_to_space(tf.nn.space_to_depth(image, 2) * 2, 2),
             tf.nn.depthwise_conv2d(image, filters, [1, 1, 1, 1], "VALID"),
             tf.nn.conv2d_transpose(image, back, tf.stack([tf.shape(image)[0], 2 * tf.shape(image)[1],
