@@ -118,7 +118,7 @@ Tensors read_broadcast_gradient_args(const ForeignNode& n) {
   const Shape shapes[] = {n.numbers(0), n.numbers(1)};
   const int rank = broadcast_shapes(shapes[0], shapes[1]).rank();
   std::vector<Tensor> axes;
-  for (const std::size_t i : {0, 1}) {
+  for (std::size_t i = 0; i < 2; ++i) {
     std::vector<std::int64_t> list;
     for (int axis = 0; axis < rank; ++axis) {
       const int own = axis - rank + shapes[i].rank();
@@ -255,6 +255,33 @@ Tensors read_one_hot(const ForeignNode& n) {
 
 Tensors read_gather(const ForeignNode& n) { return {gather(n.in(0), n.in(1), 0, n.name())}; }
 
+bool has_batches(const NodeDef& def) {
+  const auto batches = def.attrs.find("batch_dims");
+  const auto* count = batches == def.attrs.end() ? nullptr : std::get_if<std::int64_t>(&batches->second);
+  return count && *count != 0;
+}
+
+/// Of each row by the indices of that row.
+Tensors read_batch_gather(const ForeignNode& n) {
+  const Tensor &x = n.in(0), &indices = n.in(1);
+  const int batches = normalize_axis(n.node.attr<std::int64_t>("batch_dims"), indices.rank() + 1);
+  if (batches >= x.rank() || normalize_axis(n.number(2), x.rank()) != batches)
+    lack(n, "'batch_dims' beside that 'axis'");
+  const auto sizes = [](const Shape& shape, int first) { return std::span(shape.begin() + first, shape.end()); };
+  Shape rows(std::span(indices.shape().begin(), indices.shape().begin() + batches));
+  rows.push_back(Shape(sizes(indices.shape(), batches)).size());
+  Shape columns = rows, whole = rows, result = indices.shape();
+  for (const std::int64_t size : sizes(x.shape(), batches + 1)) {
+    columns.push_back(1);
+    whole.push_back(size);
+    result.push_back(size);
+  }
+  return n.composed([&] {
+    const Tensor places = broadcast_to(reshape(indices, columns), whole);
+    return reshape(take_along_axis(x, places, batches), result);
+  });
+}
+
 Tensors read_einsum(const ForeignNode& n) {
   const std::string& equation = n.node.attr<std::string>("equation");
   for (const Tensor& each : n.inputs)
@@ -374,6 +401,26 @@ Tensors read_average_gradient(const ForeignNode& n) {
   });
 }
 
+Tensors read_scatter(const ForeignNode& n) {
+  return n.composed([&] {
+    const Tensor like = shape_only(n, n.numbers(2), n.in(1).dtype());
+    return make_op(*rule_of("ScatterNd"), n.node, {n.in(0), n.in(1), like}, {}, n.where, "ScatterNd")[0];
+  });
+}
+
+Tensors read_segment_sum(const ForeignNode& n) {
+  const Tensor &x = n.in(0), &segments = n.in(1);
+  if (segments.rank() > x.rank()) n.node.refuse("it has more segments than elements");
+  std::vector<std::int64_t> sizes = x.shape().to_vector();
+  sizes.erase(sizes.begin(), sizes.begin() + segments.rank());
+  sizes.insert(sizes.begin(), n.number(2));
+  return n.composed([&] {
+    const Tensor like = shape_only(n, sizes, x.dtype());
+    const Attrs along{{"axis", std::int64_t{0}}};
+    return make_op(*rule_of("UnsortedSegmentSum"), n.node, {segments, x, like}, along, n.where, "Sum")[0];
+  });
+}
+
 Tensors read_slice_gradient(const ForeignNode& n) {
   const Attrs attrs = n.node.direct_attrs(*rule_of("StridedSlice"));
   return n.composed([&] {
@@ -443,6 +490,12 @@ const std::unordered_map<std::string_view, ForeignOp>& table() {
              {.name = "FusedBatchNormV2", .inputs = 5, .lacks_sizes = lacks_rank, .read = read_batch_norm},
              {.name = "FusedBatchNormV3", .inputs = 5, .lacks_sizes = lacks_rank, .read = read_batch_norm},
              {.name = "Gather", .inputs = 2, .read = read_gather},
+             {.name = "GatherV2",
+             .inputs = 3,
+             .values = {2},
+             .applies = has_batches,
+             .lacks_sizes = lacks_any_size,
+             .read = read_batch_gather},
              {.name = "IdentityN", .inputs = -1, .read = read_identities},
              {.name = "L2Loss", .inputs = 1, .read = read_l2_loss},
              {.name = "MirrorPad", .inputs = 2, .values = {1}, .lacks_sizes = lacks_any_size, .read = read_mirror_pad},
@@ -462,6 +515,7 @@ const std::unordered_map<std::string_view, ForeignOp>& table() {
              .values = {1},
              .lacks_sizes = lacks_image_sizes,
              .read = read_resize},
+             {.name = "ScatterNd", .inputs = 3, .values = {2}, .read = read_scatter},
              {.name = "Select", .inputs = 3, .lacks_sizes = lacks_rank, .read = read_select},
              {.name = "Selu", .inputs = 1, .read = read_selu},
              {.name = "ShapeN", .inputs = -1, .read = read_shape_n},
@@ -471,6 +525,11 @@ const std::unordered_map<std::string_view, ForeignOp>& table() {
              .values = {1, 2},
              .lacks_sizes = lacks_image_sizes,
              .read = read_space_to_batch},
+             {.name = "UnsortedSegmentSum",
+             .inputs = 3,
+             .values = {2},
+             .lacks_sizes = lacks_any_size,
+             .read = read_segment_sum},
              {.name = "StridedSliceGrad", .inputs = 5, .values = {0, 1, 2, 3}, .read = read_slice_gradient},
              {.name = "SpaceToDepth", .inputs = 1, .lacks_sizes = lacks_image_sizes, .read = read_depth_to_space},
          })
@@ -497,9 +556,9 @@ std::int64_t ForeignNode::number(std::size_t i) const {
 
 Tensor ForeignNode::named(const Tensor& result) const { return identity(result, name()); }
 
-const ForeignOp* find_foreign_op(std::string_view name) {
-  const auto found = table().find(name);
-  return found == table().end() ? nullptr : &found->second;
+const ForeignOp* find_foreign_op(const NodeDef& def) {
+  const auto found = table().find(def.op);
+  return found == table().end() || (found->second.applies && !found->second.applies(def)) ? nullptr : &found->second;
 }
 
 }  // namespace tapestry::io

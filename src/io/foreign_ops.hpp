@@ -40,11 +40,12 @@ struct ForeignOp {
   std::vector<std::size_t> values = {};              ///< the inputs whose values are needed to read it
   bool all_values = false;                           ///< whether these are all inputs
   std::vector<std::size_t> values_if_constant = {};  ///< and those that make it simpler
+  bool (*applies)(const NodeDef&) = nullptr;         ///< whether a node is one that our op cannot do; nullptr: always
   bool (*lacks_sizes)(const NodeReader&, const Tensors&) = nullptr;
   Tensors (*read)(const ForeignNode&) = nullptr;
 };
 
-/// The op, or nullptr.
-const ForeignOp* find_foreign_op(std::string_view name);
+/// The op of a node, or nullptr.
+const ForeignOp* find_foreign_op(const NodeDef& def);
 
 }  // namespace tapestry::io

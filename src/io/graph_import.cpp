@@ -185,7 +185,7 @@ class FileGraph {
     std::vector<char> left_out(entry.inputs.size());
     if (update) {
       for (std::size_t i = 0; i < left_out.size(); ++i) left_out[i] = is_number(*update, i);
-    } else if (is_readable(entry.def->op) && !may_need_sizes(entry.def->op)) {
+    } else if (is_readable(*entry.def) && !may_need_sizes(*entry.def)) {
       // A node that may be kept as it is keeps all its inputs.
       const std::vector<std::size_t> values = value_inputs(reader);
       if (std::all_of(values.begin(), values.end(), [&](std::size_t i) { return reader.is_constant(i); }))
@@ -235,7 +235,7 @@ class Importer {
 
   static bool is_known(const NodeReader& reader) {
     const NodeDef& def = reader.def();
-    return is_readable(def.op) || is_variable(def) || reader.find<std::string>(hint_op) || update_rule(reader) ||
+    return is_readable(def) || is_variable(def) || reader.find<std::string>(hint_op) || update_rule(reader) ||
            std::find(leaves_and_assignments.begin(), leaves_and_assignments.end(), def.op) !=
                leaves_and_assignments.end();
   }

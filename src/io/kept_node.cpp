@@ -104,6 +104,7 @@ class Outlook {
     if (op_ == "OneHot" || op_ == "Conv2DBackpropInput" || op_ == "Conv2DBackpropFilter") return type(2);
     if (op_ == "Select") return type(1);
     if (op_ == "DynamicStitch") return inputs_.back().dtype();
+    if (op_ == "ScatterNd") return type(1);
     if (op_ == "StridedSliceGrad") return type(4);
     if (op_ == "ResizeBilinear") return float32;
     if (is_random(op_)) return attr("dtype", DType::unknown);
@@ -116,6 +117,8 @@ class Outlook {
         is_random(op_))
       return listed(0);
     if (op_ == "Conv2DBackpropFilter") return listed(1);
+    if (op_ == "ScatterNd") return listed(2);
+    if (op_ == "UnsortedSegmentSum") return open(rank(0) < 0 || rank(1) < 0 ? -1 : rank(0) - rank(1) + 1);
     if (op_ == "PlaceholderWithDefault") return reader_.attr_or<Shape>("shape", Shape::unknown_rank());
     if (op_ == "Rank") return {};
     if (op_ == "Range" || op_ == "BiasAddGrad" || op_ == "DynamicStitch") return {-1};
@@ -127,10 +130,10 @@ class Outlook {
     if (op_ == "OneHot") return open(rank(0) < 0 ? -1 : rank(0) + 1);
     if (op_ == "ExpandDims") return open(rank(0) < 0 ? -1 : rank(0) + 1);
     if (op_ == "ArgMax" || op_ == "ArgMin") return open(rank(0) - 1);
-    if (op_ == "GatherV2") return open(rank(0) < 0 || rank(1) < 0 ? -1 : rank(0) + rank(1) - 1);
+    if (op_ == "GatherV2") return gathered();
     if (op_ == "ResizeBilinear" || op_ == "ResizeNearestNeighbor") return resized();
     if (op_ == "DepthToSpace" || op_ == "SpaceToDepth" || op_ == "BatchToSpaceND" || op_ == "SpaceToBatchND" ||
-        op_ == "DepthwiseConv2dNative")
+        op_ == "DepthwiseConv2dNative" || op_ == "Conv2D")
       return open(4);
     if (op_ == "Einsum") return contracted();
     if (op_ == "Pad" || op_ == "PadV2" || op_ == "MirrorPad" || op_ == "Transpose" || op_ == "ConcatV2")
@@ -186,6 +189,12 @@ class Outlook {
   bool is_one(std::size_t input, std::size_t i) const {
     const auto numbers = list(input);
     return numbers && i < numbers->size() && (*numbers)[i] == 1;
+  }
+
+  Shape gathered() const {
+    const auto batches = reader_.attr_or<std::int64_t>("batch_dims", 0);
+    if (rank(0) < 0 || rank(1) < 0 || batches < 0 || batches > rank(1)) return Shape::unknown_rank();
+    return open(rank(0) + rank(1) - 1 - static_cast<int>(batches));
   }
 
   Shape resized() const {

@@ -74,7 +74,7 @@ Tensors read_direct(const NodeReader& reader, const OpRule& rule, const Tensors&
 }
 
 /// Whether a rule's op is read only when sizes are known.
-bool rule_needs_sizes(std::string_view op) { return op == "Unpack" || op == "Squeeze"; }
+bool rule_needs_sizes(std::string_view op) { return op == "Unpack" || op == "Squeeze" || op == "Conv2D"; }
 
 bool rule_lacks_sizes(const NodeReader& reader, const Tensors& inputs) {
   const std::string& op = reader.def().op;
@@ -82,6 +82,10 @@ bool rule_lacks_sizes(const NodeReader& reader, const Tensors& inputs) {
   const Shape& shape = inputs[0].shape();
   if (op == "Squeeze") return !shape.is_known() && reader.attr_or<ListDef>("squeeze_dims", {}).ints.empty();
   if (!shape.has_rank()) return true;
+  if (op == "Conv2D") {
+    const Shape& filter = inputs[1].shape();
+    return !filter.has_rank() || (shape.rank() == 4 && filter.rank() == 4 && (shape[3] < 0 || filter[2] < 0));
+  }
   return shape[normalize_axis(reader.attr_or<std::int64_t>("axis", 0), shape.rank())] < 0;
 }
 
@@ -105,11 +109,11 @@ Tensors make_op(const OpRule& rule, const NodeReader& reader, const Tensors& inp
   return add_op(op, inputs, attrs, name.empty() ? reader.def().name : name, where);
 }
 
-bool is_readable(std::string_view op) { return find_foreign_op(op) || rule_of_tensorflow(op); }
+bool is_readable(const NodeDef& def) { return find_foreign_op(def) || rule_of_tensorflow(def.op); }
 
 std::vector<std::size_t> value_inputs(const NodeReader& reader) {
   const std::string& op = reader.def().op;
-  if (const ForeignOp* foreign = find_foreign_op(op)) {
+  if (const ForeignOp* foreign = find_foreign_op(reader.def())) {
     if (foreign->inputs >= 0 && reader.input_count() != static_cast<std::size_t>(foreign->inputs))
       reader.refuse(detail::join("it has ", reader.input_count(), " inputs; ", foreign->inputs, " are due"));
     if (foreign->inputs < 0 && reader.input_count() == 0) reader.refuse("it has no inputs");
@@ -123,21 +127,21 @@ std::vector<std::size_t> value_inputs(const NodeReader& reader) {
   return rule ? reader.attribute_inputs(*rule) : std::vector<std::size_t>();
 }
 
-bool may_need_sizes(std::string_view op) {
-  const ForeignOp* foreign = find_foreign_op(op);
-  return foreign ? foreign->lacks_sizes != nullptr : rule_needs_sizes(op);
+bool may_need_sizes(const NodeDef& def) {
+  const ForeignOp* foreign = find_foreign_op(def);
+  return foreign ? foreign->lacks_sizes != nullptr : rule_needs_sizes(def.op);
 }
 
 bool lacks_sizes(const NodeReader& reader, const Tensors& inputs) {
   const std::string& op = reader.def().op;
-  const ForeignOp* foreign = find_foreign_op(op);
+  const ForeignOp* foreign = find_foreign_op(reader.def());
   if (foreign) return foreign->lacks_sizes && foreign->lacks_sizes(reader, inputs);
   return rule_needs_sizes(op) && rule_lacks_sizes(reader, inputs);
 }
 
 Tensors read_op(const NodeReader& reader, const Tensors& inputs, Where where) {
   const std::string& op = reader.def().op;
-  if (const ForeignOp* foreign = find_foreign_op(op)) {
+  if (const ForeignOp* foreign = find_foreign_op(reader.def())) {
     for (const Tensor& each : inputs)
       if (each && each.dtype() == DType::resource) reader.refuse("an input is a resource");
     const CallSiteScope site(where);

@@ -7,8 +7,8 @@
 
 namespace tapestry::io {
 
-/// Whether there is something that does what TensorFlow's op does.
-bool is_readable(std::string_view op);
+/// Whether there is something that does what a node's op does.
+bool is_readable(const NodeDef& def);
 
 /// The numbers of a node's inputs whose values it takes for attributes: shapes, axes and the like. Throws
 /// InvalidArgumentError for a node with a wrong number of inputs.
@@ -16,7 +16,7 @@ std::vector<std::size_t> value_inputs(const NodeReader& reader);
 
 /// Whether an op may be read only when sizes of its inputs are known; and whether these are not known for a node.
 /// `inputs`: TensorFlow's, in its order; empty handles for constants that serve as attributes alone.
-bool may_need_sizes(std::string_view op);
+bool may_need_sizes(const NodeDef& def);
 bool lacks_sizes(const NodeReader& reader, const Tensors& inputs);
 
 /// Adds what a node of a readable op stands for to the open graph, all values and sizes that it needs being known, and

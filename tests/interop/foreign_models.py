@@ -122,6 +122,7 @@ def parts():
             tf.image.resize(image, [7, 5]),
             v1.image.resize_bilinear(image, [7, 9], align_corners=True),
             v1.image.resize_nearest_neighbor(image, [7, 2]),
+            tf.gather(x, tf.math.top_k(x[:, :, 0], 2).indices, batch_dims=1),
             tf.batch_to_space(tf.space_to_batch(image, [2, 3], [[1, 1], [0, (3 - tf.shape(image)[2] % 3) % 3]]), [2, 3],
                               [[1, 0], [1, 1]]),
             tf.nn.depth_to_space(tf.nn.space_to_depth(image, 2) * 2, 2),
