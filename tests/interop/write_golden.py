@@ -16,6 +16,8 @@ from google.protobuf import text_format
 from tensorflow.core.util import event_pb2
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+sys.dont_write_bytecode = True  # beside the sources
+
 import foreign_models
 
 v1 = tf.compat.v1
