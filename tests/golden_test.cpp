@@ -80,6 +80,43 @@ TEST_CASE("TensorFlow's text form gives TensorFlow's numbers") {
   check_same(session.run("shape:0", feeds), known.at("shape"));
 }
 
+TEST_CASE("frozen networks whose shapes are computed give TensorFlow's numbers at two sizes") {
+  for (const std::string name : {"cnn", "attention", "keras_attention", "parts", "gradients"}) {
+    CAPTURE(name);
+    const std::string path = (folder / ("foreign_" + name)).string();
+    const auto known = constants_of("foreign_" + name + ".expected.pb");
+    const Graph graph = Graph::load(path + ".pb");
+    const Graph again = Graph::from_graph_def(graph.as_graph_def());
+    CHECK(again.as_graph_def() == graph.as_graph_def());
+    const Session session(graph), plain(graph, {.optimize = false}), session_again(again);
+    for (const std::string run : {"run0/", "run1/"}) {
+      CAPTURE(run);
+      Feeds feeds;
+      for (const Tensor& input : graph.placeholders()) feeds.add(input.name(), known.at(run + input.op().name()));
+      int compared = 0;
+      for (const auto& each : known) {
+        const std::string& key = each.first;
+        if (!key.starts_with(run + "Identity")) continue;
+        CAPTURE(key);
+        const std::string fetch = key.substr(run.size()) + ":0";
+        const Tensor result = session.run(fetch, feeds);
+        check_same(result, each.second, 2e-5);
+        check_same(plain.run(fetch, feeds), result);
+        check_same(session_again.run(fetch, feeds), result);
+        ++compared;
+      }
+      CHECK(compared > 0);
+      const Tensor first = graph.get_tensor_by_name(name == "gradients" ? "Identity_3:0" : "Identity:0");
+      for (const Tensor& input : graph.placeholders()) {
+        const auto expected = known.find(run + "gradient/" + input.op().name());
+        if (expected == known.end()) continue;
+        const Tensor gradient = gradients(reduce_sum(square(first)), input, {.unconnected = Unconnected::zero})[0];
+        check_same(session.run(gradient, feeds), expected->second, 2e-5);
+      }
+    }
+  }
+}
+
 TEST_CASE("graphs are written as TensorFlow has accepted them") {
   for (const auto& file : golden_files()) {
     CAPTURE(file.first);

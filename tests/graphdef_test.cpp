@@ -319,6 +319,10 @@ TEST_CASE("graphs that make no sense are refused") {
   const std::string x = R"(node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } })";
   CHECK(message_of([&] { load(x + R"(node { name: "y" op: "Foo" input: "x" })"); }) ==
         "Tapestry lacks the op 'Foo' of node 'y'");
+  CHECK(message_of([&] {
+          load(x + R"(node { name: "y" op: "Foo" input: "x" } node { name: "z" op: "Bar" input: "y" }
+                      node { name: "u" op: "Foo" input: "z" } node { name: "v" op: "Foo" input: "z" })");
+        }) == "Tapestry lacks the op 'Bar' of node 'z', the op 'Foo' of node 'y' and of 2 more");
   CHECK(message_of([&] { load(R"(node { name: "y" op: "Neg" input: "x" })"); }) == "Node 'y': Unknown input node 'x'");
   CHECK(message_of([&] { load(x + x); }) == "Node 'x' is not unique");
   CHECK(message_of([&] {
@@ -327,7 +331,7 @@ TEST_CASE("graphs that make no sense are refused") {
   CHECK(message_of([&] { load(x + R"(node { name: "y" op: "Neg" input: "x:3" })"); }) ==
         "Node 'y' (op: 'Neg'): output 3 of node 'x' is used, which has 1");
   CHECK(message_of([&] { load(x + R"(node { name: "y" op: "Sum" input: "x" input: "x" })"); }) ==
-        "Node 'y' (op: 'Sum'): input 1, 'x', must be a constant");
+        "Node 'y' (op: 'Sum'): its input 1, 'x:0', is float32, where whole numbers are due");
   CHECK(message_of([&] { load(x + R"(node { name: "y" op: "Mul" input: "x" })"); }) ==
         "Node 'y' (op: 'Mul'): it has 1 inputs; 2 are due");
   CHECK(message_of([&] {

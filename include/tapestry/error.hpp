@@ -28,6 +28,7 @@ TAPESTRY_API std::string to_string(Where where);
 /// TensorFlow's canonical error codes, with its numbers.
 enum class Code {
   invalid_argument = 3,     ///< a value, shape, dtype or name that makes no sense
+  deadline_exceeded = 4,    ///< a run took longer than it may
   not_found = 5,            ///< no file, op, attribute or slot of that name
   resource_exhausted = 8,   ///< no memory, threads or disk space left
   failed_precondition = 9,  ///< not in this state: no value yet, closed, finalized
@@ -100,6 +101,10 @@ class TAPESTRY_API LookupError : public ErrorWithCode<Code::lookup> {
 };
 /// There is no element at that place.
 class TAPESTRY_API OutOfRangeError : public ErrorWithCode<Code::out_of_range> {
+  using ErrorWithCode::ErrorWithCode;
+};
+/// A run took longer than its `timeout_in_ms`.
+class TAPESTRY_API DeadlineExceededError : public ErrorWithCode<Code::deadline_exceeded> {
   using ErrorWithCode::ErrorWithCode;
 };
 /// The library, or the format of a file, lacks what it would take.

@@ -139,8 +139,9 @@ class TAPESTRY_API Graph {
   std::string as_graph_def(const SaveOptions& options = {}, Where where = Where::here()) const;
   /// A graph from a file that `save` or TensorFlow has written; a graph that `save` has written computes the same bits.
   /// Variables get the values of their initializers where those are constants. Throws NotFoundError when there is no
-  /// such file, DataLossError when it is damaged, UnimplementedError for an op, with its node, that Tapestry lacks, and
-  /// InvalidArgumentError for a graph that makes no sense.
+  /// such file, DataLossError when it is damaged, UnimplementedError for ops, with their nodes, that Tapestry lacks,
+  /// and InvalidArgumentError for a graph that makes no sense. Sizes, axes and the like that the graph computes from
+  /// the shapes of tensors are known when a Session runs it; such nodes have types and shapes as far as the file tells.
   static Graph load(const std::string& path, Where where = Where::here());
   /// The same from the bytes of the binary form.
   static Graph from_graph_def(std::string_view bytes, Where where = Where::here());

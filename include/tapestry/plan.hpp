@@ -81,6 +81,9 @@ enum class TraceLevel : std::uint8_t {
 /// How a single run is done.
 struct RunOptions {
   TraceLevel trace_level = TraceLevel::none;  ///< whether steps are measured
+  /// After so many milliseconds the run throws DeadlineExceededError; 0: never. A step that has begun is not
+  /// interrupted, and what has changed Variables until then stays.
+  std::int64_t timeout_in_ms = 0;
 };
 
 /// What a run has done.

@@ -106,13 +106,15 @@ struct SessionOptions {
   std::vector<std::string> disabled_passes = {};  ///< of the optimisation: "fold", "fuse", ...
   bool allow_soft_placement = false;              ///< what asks for a device that is not there runs on the CPU
   bool log_device_placement = false;              ///< writes the device of each operation to std::clog
+  /// How many plans are kept; the one that has not run for the longest time goes first. A callable keeps its own.
+  std::size_t most_plans = 64;
 };
 
 class SessionState;
 
 /// Runs parts of a graph. Only what the fetches need is computed, each operation once. The first run of the same
-/// fetches with feeds of the same dtypes and shapes makes a plan, which later runs use. `run` may be called from
-/// several threads.
+/// fetches with feeds of the same dtypes and shapes makes a plan, which later runs use; so many are kept as the options
+/// say. `run` may be called from several threads.
 class TAPESTRY_API Session {
  public:
   /// A session of the default graph.

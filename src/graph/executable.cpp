@@ -58,8 +58,8 @@ void Executable::bind_outputs() {
   }
 }
 
-Tensors Executable::run(const Tensors& feeds, RunTimes* times) {
-  const std::lock_guard lock(mutex_);
+Tensors Executable::run(const Tensors& feeds, RunTimes* times, const Deadline* deadline) {
+  const std::unique_lock lock = locked(mutex_, deadline);
   const PauseRecording pause;
   const ExecuteNow now;
   Tensors results;
@@ -69,7 +69,7 @@ Tensors Executable::run(const Tensors& feeds, RunTimes* times) {
       bind(feed, placed(feeds[i], feed.device));
     }
     bind_outputs();
-    times ? run_measured(*times) : run_steps();
+    times ? run_measured(*times, deadline) : run_steps(deadline);
     for (const Tensor& value : fetched_) results.push_back(make_view(value, value.shape(), value.strides()));
   } catch (...) {
     forget();
@@ -79,31 +79,39 @@ Tensors Executable::run(const Tensors& feeds, RunTimes* times) {
   return results;
 }
 
-void Executable::run_steps() {
+void Executable::require_time(const Deadline* deadline, std::size_t step) const {
+  if (deadline && deadline->has_passed()) [[unlikely]]
+    deadline->fail(join(step, " of ", steps_.size(), " steps have run, before '", steps_[step].call.name(), "'"));
+}
+
+void Executable::run_steps(const Deadline* deadline) {
   for (std::size_t i = 0; i < steps_.size();) {
+    require_time(deadline, i);
     const std::size_t end = i + steps_[i].together;
     if (end == i + 1) {
-      run_step(steps_[i]);
+      run_step(steps_[i], deadline);
     } else {
-      steps_[i].backend->run_side_by_side(static_cast<std::int64_t>(end - i), [this, i](std::int64_t number) {
-        run_step(steps_[i + static_cast<std::size_t>(number)]);
+      steps_[i].backend->run_side_by_side(static_cast<std::int64_t>(end - i), [this, i, deadline](std::int64_t number) {
+        run_step(steps_[i + static_cast<std::size_t>(number)], deadline);
       });
     }
     for (; i < end; ++i) let_go(steps_[i]);
   }
 }
 
-void Executable::run_measured(RunTimes& times) {
-  for (Step& step : steps_) {
+void Executable::run_measured(RunTimes& times, const Deadline* deadline) {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    require_time(deadline, i);
     const std::int64_t start = RunTimes::now();
-    run_step(step);
+    run_step(step, deadline);
     step.backend->synchronize();
     let_go(step);
     times.steps.push_back({.start = start - times.begin, .duration = RunTimes::now() - start, .thread = times.thread});
   }
 }
 
-void Executable::run_step(Step& step) {
+void Executable::run_step(Step& step, const Deadline* deadline) {
   Call& call = step.call;
   try {
     switch (step.kind) {
@@ -122,7 +130,7 @@ void Executable::run_step(Step& step) {
         rendezvous_->send(call.attr<std::string>("key"), call.input(0).to(call.attr<Device>("recv_device")));
         break;
       case Step::Kind::receive:
-        bind(root(step.root), rendezvous_->receive(call.attr<std::string>("key")));
+        bind(root(step.root), rendezvous_->receive(call.attr<std::string>("key"), deadline));
     }
   } catch (Error& error) {
     error.locate(call.type(), call.where());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/deadline.hpp"
 #include "graph/plan.hpp"
 #include "graph/rendezvous.hpp"
 #include "tapestry/plan.hpp"
@@ -40,8 +41,9 @@ class Executable {
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
-  /// Computes the fetches. One run at a time; others wait. If asked to, measures the steps.
-  Tensors run(const Tensors& feeds, RunTimes* times = nullptr);
+  /// Computes the fetches. One run at a time; others wait. If asked to, measures the steps. Throws
+  /// DeadlineExceededError when the deadline, if there is one, passes before the last step.
+  Tensors run(const Tensors& feeds, RunTimes* times = nullptr, const Deadline* deadline = nullptr);
 
   /// The steps and the places of their tensors.
   ExecutionPlan description() const;
@@ -84,9 +86,10 @@ class Executable {
   static void unbind(Root& root);
   Root& root(std::int32_t index) { return roots_[static_cast<std::size_t>(index)]; }
   void bind_outputs();
-  void run_steps();
-  void run_measured(RunTimes& times);
-  void run_step(Step& step);
+  void run_steps(const Deadline* deadline);
+  void run_measured(RunTimes& times, const Deadline* deadline);
+  void run_step(Step& step, const Deadline* deadline);
+  void require_time(const Deadline* deadline, std::size_t step) const;
   void let_go(const Step& step);
   void forget() noexcept;
 
@@ -97,7 +100,7 @@ class Executable {
   std::vector<std::int32_t> feed_roots_, output_roots_;
   Tensors fetched_;
   std::vector<Tensor> arenas_;
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
 };
 
 }  // namespace tapestry::detail

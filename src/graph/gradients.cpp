@@ -49,7 +49,8 @@ std::vector<Node*> ancestors(const GraphState& graph, const Tensors& targets) {
 
 bool has_unknown(const std::vector<Node*>& nodes) {
   return std::any_of(nodes.begin(), nodes.end(), [](const Node* node) {
-    return &node->op() != &placeholder_op && std::any_of(node->outputs().begin(), node->outputs().end(), is_unknown);
+    return detail::awaited_values(*node) ||
+           (&node->op() != &placeholder_op && std::any_of(node->outputs().begin(), node->outputs().end(), is_unknown));
   });
 }
 

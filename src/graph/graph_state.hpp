@@ -145,6 +145,10 @@ Operation operation_of(Node& node);
 /// Whether the dtype or the rank of a tensor waits for what is fed.
 inline bool is_unknown(const Tensor& tensor) { return tensor.dtype() == DType::unknown || !tensor.shape().has_rank(); }
 
+/// The numbers of the inputs whose values a node waits for, until it becomes what its attribute "redo" makes of them:
+/// of one that a file has and whose attributes depend on sizes. nullptr for any other node.
+inline const Ints* awaited_values(const Node& node) { return node.attrs().find<Ints>("awaited_values"); }
+
 /// What to say of a tensor in a message: `Tensor("x:0", shape=[2], dtype=float32)`.
 std::string describe(const Tensor& symbolic);
 

@@ -87,9 +87,9 @@ Partitioned::Partitioned(const PlanGraph& plan) : graph_(plan.graph) {
 
 Partitioned::~Partitioned() = default;
 
-Tensors Partitioned::run(const Tensors& feeds, RunTimes* times) {
-  if (parts_.size() == 1) return parts_[0]->executable.run(feeds, times);
-  const std::lock_guard lock(running_);
+Tensors Partitioned::run(const Tensors& feeds, RunTimes* times, const Deadline* deadline) {
+  if (parts_.size() == 1) return parts_[0]->executable.run(feeds, times, deadline);
+  const std::unique_lock lock = locked(running_, deadline);
   rendezvous_.reset();
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     Part& part = *parts_[i];
@@ -98,8 +98,8 @@ Tensors Partitioned::run(const Tensors& feeds, RunTimes* times) {
   }
   Tensors results(fetches_);
   for (const std::unique_ptr<Part>& part : parts_)
-    if (part->worker) part->worker->start([&] { run_part(*part, feeds, results); });
-  run_part(*parts_[0], feeds, results);
+    if (part->worker) part->worker->start([&] { run_part(*part, feeds, deadline, results); });
+  run_part(*parts_[0], feeds, deadline, results);
   for (const std::unique_ptr<Part>& part : parts_)
     if (part->worker) part->worker->wait();
   if (const std::exception_ptr error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
@@ -125,9 +125,10 @@ ExecutionPlan Partitioned::description() const {
   return whole;
 }
 
-void Partitioned::run_part(Part& part, const Tensors& feeds, Tensors& results) {
+void Partitioned::run_part(Part& part, const Tensors& feeds, const Deadline* deadline, Tensors& results) {
   try {
-    const Tensors values = part.executable.run(chosen(feeds, part.feeds), part.times ? &*part.times : nullptr);
+    const Tensors values =
+        part.executable.run(chosen(feeds, part.feeds), part.times ? &*part.times : nullptr, deadline);
     for (std::size_t i = 0; i < values.size(); ++i) results[part.fetches[i]] = values[i];
   } catch (...) {
     {

@@ -19,8 +19,9 @@ class Partitioned {
   Partitioned& operator=(const Partitioned&) = delete;
 
   /// Computes the fetches. One run at a time; others wait. When a part fails, its error is thrown when all have ended.
-  /// If asked to, measures the steps.
-  Tensors run(const Tensors& feeds, RunTimes* times = nullptr);
+  /// If asked to, measures the steps. Throws DeadlineExceededError when a part has steps left at the deadline, if there
+  /// is one.
+  Tensors run(const Tensors& feeds, RunTimes* times = nullptr, const Deadline* deadline = nullptr);
 
   /// What is run, as one graph.
   const Graph& graph() const { return graph_; }
@@ -31,13 +32,14 @@ class Partitioned {
   struct Part;
   class Worker;
 
-  void run_part(Part& part, const Tensors& feeds, Tensors& results);
+  void run_part(Part& part, const Tensors& feeds, const Deadline* deadline, Tensors& results);
 
   Graph graph_;
   Rendezvous rendezvous_;
   std::vector<std::unique_ptr<Part>> parts_;
   std::size_t fetches_ = 0;
-  std::mutex running_, failing_;
+  std::timed_mutex running_;
+  std::mutex failing_;
   std::exception_ptr error_;  ///< the first one of a run
 };
 

@@ -23,13 +23,18 @@ void Rendezvous::send(std::string_view key, const Tensor& tensor) {
   changed_.notify_all();
 }
 
-Tensor Rendezvous::receive(std::string_view key) {
+Tensor Rendezvous::receive(std::string_view key, const Deadline* deadline) {
   std::unique_lock lock(mutex_);
   auto found = sent_.end();
-  changed_.wait(lock, [&] {
+  const auto is_over = [&] {
     found = sent_.find(key);
     return aborted_ || (found != sent_.end() && found->second);
-  });
+  };
+  if (!deadline) {
+    changed_.wait(lock, is_over);
+  } else if (!changed_.wait_until(lock, deadline->end(), is_over)) {
+    deadline->fail(join("another device has not sent '", key, "'"));
+  }
   if (aborted_) throw RendezvousAborted();
   return std::exchange(found->second, Tensor());
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "graph/deadline.hpp"
 #include "tapestry/tensor.hpp"
 
 namespace tapestry::detail {
@@ -20,8 +21,9 @@ class Rendezvous {
   /// Forgets what was sent in an earlier run.
   void reset();
   void send(std::string_view key, const Tensor& tensor);
-  /// Waits until the tensor has been sent. Throws RendezvousAborted when it will not be.
-  Tensor receive(std::string_view key);
+  /// Waits until the tensor has been sent. Throws RendezvousAborted when it will not be, and DeadlineExceededError when
+  /// it has not been by the deadline, if there is one.
+  Tensor receive(std::string_view key, const Deadline* deadline = nullptr);
   /// A part has failed: whoever waits need not wait any longer.
   void abort();
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -126,10 +127,14 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   Tensors run(Prepared& prepared, const Tensors& values, const RunOptions& options = {},
               RunMetadata* metadata = nullptr) {
     require_open();
+    if (options.timeout_in_ms < 0)
+      throw InvalidArgumentError(detail::join("timeout_in_ms must not be negative: ", options.timeout_in_ms));
+    std::optional<detail::Deadline> deadline;
+    if (options.timeout_in_ms > 0) deadline.emplace(options.timeout_in_ms);
     Tensors fetched, results;
     if (metadata) *metadata = {};
     if (!prepared.request.fetches.empty() || !prepared.request.operations.empty())
-      fetched = run_plan(plan_for(prepared, values), values, options, metadata);
+      fetched = run_plan(plan_for(prepared, values), values, options, deadline ? &*deadline : nullptr, metadata);
     for (const Prepared::Result& each : prepared.results) {
       using From = Prepared::Result::From;
       results.push_back(each.from == From::fetch  ? fetched[each.index]
@@ -190,12 +195,13 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return {prepare(fetches, {}, keys), values};
   }
 
-  static Tensors run_plan(Partitioned& plan, const Tensors& values, const RunOptions& options, RunMetadata* metadata) {
-    if (!metadata) return plan.run(values);
+  static Tensors run_plan(Partitioned& plan, const Tensors& values, const RunOptions& options,
+                          const detail::Deadline* deadline, RunMetadata* metadata) {
+    if (!metadata) return plan.run(values, nullptr, deadline);
     *metadata = {.graph = plan.graph(), .plan = plan.description(), .times = {}, .start = microseconds_now()};
-    if (options.trace_level == TraceLevel::none) return plan.run(values);
+    if (options.trace_level == TraceLevel::none) return plan.run(values, nullptr, deadline);
     detail::RunTimes times;
-    Tensors results = plan.run(values, &times);
+    Tensors results = plan.run(values, &times, deadline);
     metadata->times = std::move(times.steps);
     return results;
   }
@@ -276,26 +282,38 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       key.push_back(value.rank());
       key.insert(key.end(), value.shape().begin(), value.shape().end());
     }
+    std::shared_ptr<Partitioned> dropped;  // let go when the locks are
     const std::lock_guard graph_lock(graph_.state()->mutex());
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<Partitioned>& plan = plans_[key];
-    if (!plan) {
-      try {
-        plan = std::make_shared<Partitioned>(detail::plan_graph(*graph_.state(), prepared.request, options_));
-      } catch (...) {
-        plans_.erase(key);
-        throw;
-      }
+    if (const auto found = plans_.find(key); found != plans_.end()) {
+      found->second.last_run = ++runs_;
+      prepared.plan = found->second.plan;
+    } else {
+      prepared.plan = std::make_shared<Partitioned>(detail::plan_graph(*graph_.state(), prepared.request, options_));
+      plans_.emplace(std::move(key), KeptPlan{prepared.plan, ++runs_});
+      if (plans_.size() > options_.most_plans) dropped = drop_oldest_plan();
     }
-    prepared.plan = plan;
-    return *plan;
+    return *prepared.plan;
+  }
+
+  struct KeptPlan {
+    std::shared_ptr<Partitioned> plan;
+    std::uint64_t last_run;
+  };
+
+  std::shared_ptr<Partitioned> drop_oldest_plan() {
+    const auto oldest = std::min_element(plans_.begin(), plans_.end(), [](const auto& a, const auto& b) {
+      return a.second.last_run < b.second.last_run;
+    });
+    return plans_.extract(oldest).mapped().plan;
   }
 
   Graph graph_;
   SessionOptions options_;
   std::atomic<bool> closed_ = false;
   mutable std::mutex mutex_;
-  std::map<std::vector<std::int64_t>, std::shared_ptr<Partitioned>> plans_;
+  std::map<std::vector<std::int64_t>, KeptPlan> plans_;
+  std::uint64_t runs_ = 0;  ///< counts the uses of plans, which tells their order
 };
 
 // ---- Session --------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "backend/backend.hpp"
+#include "graph/known_values.hpp"
+#include "graph/passes/passes.hpp"
 #include "graph/plan.hpp"
 #include "graph/rewrite.hpp"
 #include "graph/state_ops.hpp"
@@ -15,6 +17,7 @@ class Specializer {
   PlanGraph run() {
     add_feeds();
     const std::vector<char> needed = needed_nodes(from_, request_);
+    mark_values(needed);
     for (std::size_t i = 0; i < needed.size(); ++i)
       if (needed[i]) copy(from_.node(i));
     return rewrite_.plan_like(
@@ -37,9 +40,27 @@ class Specializer {
     scopes().device.clear();
   }
 
+  /// Finds the nodes on whose values others wait.
+  void mark_values(const std::vector<char>& needed) {
+    gives_value_.resize(needed.size());
+    const auto mark = [&](const Tensor& input) { gives_value_[endpoint_of(input).node->index] = 1; };
+    for (std::size_t i = needed.size(); i-- > 0;) {
+      if (!needed[i]) continue;
+      const Node& node = from_.node(i);
+      if (const Ints* awaited = awaited_values(node))
+        for (const std::int64_t each : *awaited) mark(node.input(static_cast<std::size_t>(each)));
+      if (!gives_value_[i]) continue;
+      for (std::size_t k = 0; k < node.inputs().size(); ++k)
+        if (!reads_shape_only(node.op(), k)) mark(node.input(k));
+    }
+  }
+
   void copy(const Node& node) {
+    const GraphState& to = *rewrite_.graph();
+    const std::size_t first = to.size();
     try {
       rewrite_.build(node, [&] { return copy_outputs(node, rewrite_.inputs_of(node)); });
+      for (std::size_t i = first; gives_value_[node.index] && i < to.size(); ++i) known_.note(to.node(i));
     } catch (Error& error) {
       error.locate(node.type(), node.where());
       throw;
@@ -49,10 +70,12 @@ class Specializer {
   Tensors copy_outputs(const Node& node, const Tensors& inputs) {
     if (&node.op() == &placeholder_op) node.op().forward(backend_of(cpu()), node);  // throws: it is not fed
     // Of the graph as requested some types and ranks wait for what is fed.
-    if (std::any_of(inputs.begin(), inputs.end(), is_unknown)) return rewrite_.copy_of(node, inputs).outputs();
+    if (std::any_of(inputs.begin(), inputs.end(), is_unknown)) return copy_of(node, inputs);
     if (const AttrValue* redo = node.attrs().find("redo")) {
+      const auto& function = *std::get<Closure>(*redo);
+      if (awaited_values(node)) return is_settled(inputs) ? function(with_values(node, inputs)) : copy_of(node, inputs);
       const NameScope inside(node.name() + "/", node.where());
-      return (*std::get<Closure>(*redo))(inputs);
+      return function(inputs);
     }
     const bool was_unknown = std::any_of(node.inputs().begin(), node.inputs().end(), is_unknown);
     if (was_unknown)
@@ -60,6 +83,44 @@ class Specializer {
     Call call(node.op(), inputs, node.attrs(), node.where(), node.name());
     const Specs specs = node.op().infer(call);
     return rewrite_.graph()->add_node(std::move(call), specs).outputs();
+  }
+
+  Tensors copy_of(const Node& node, const Tensors& inputs) { return rewrite_.copy_of(node, inputs).outputs(); }
+
+  /// Whether all sizes are known; of the graph as requested they need not be.
+  static bool is_settled(const Tensors& inputs) {
+    return std::all_of(inputs.begin(), inputs.end(), [](const Tensor& each) { return each.shape().is_known(); });
+  }
+
+  /// The inputs, those by their values that the node waits for.
+  Tensors with_values(const Node& node, Tensors inputs) const {
+    for (const std::int64_t each : *awaited_values(node)) {
+      Tensor& input = inputs[static_cast<std::size_t>(each)];
+      const Tensor value = known_.find_complete(input);
+      if (!value) refuse(node, each, input);
+      input = value;
+    }
+    return inputs;
+  }
+
+  [[noreturn]] void refuse(const Node& node, std::int64_t input, const Tensor& tensor) const {
+    const Node& cause = unknown_cause(*endpoint_of(tensor).node);
+    const bool fed = &cause.op() == &placeholder_op;
+    throw InvalidArgumentError(join("Node '", node.name(), "' (op: '", node.type(), "'): its input ", input, ", '",
+                                    tensor.name(), "', must follow from constants and shapes, but depends on '",
+                                    cause.name(), "' (op: '", cause.type(), fed ? "'), whose value is fed" : "')"));
+  }
+
+  /// The first node on the way back that is not known although all that it reads is.
+  const Node& unknown_cause(const Node& node) const {
+    const Node* cause = &node;
+    for (std::size_t i = 0; i < cause->inputs().size();) {
+      const Tensor& input = cause->input(i);
+      const bool known = reads_shape_only(cause->op(), i) || known_.find(input);
+      if (!known) cause = endpoint_of(input).node;
+      i = known ? i + 1 : 0;
+    }
+    return *cause;
   }
 
   /// The inputs that are C++ numbers by their values, since they are still to take the type of the others.
@@ -72,6 +133,8 @@ class Specializer {
   const GraphState& from_;
   const Request& request_;
   Rewrite rewrite_;
+  std::vector<char> gives_value_;  ///< by the index of a node of the old graph
+  KnownValues known_;              ///< of the new one's
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "core/make_tensor.hpp"
 #include "graph/state_ops.hpp"
+#include "io/kept_node.hpp"
 #include "io/node_writer.hpp"
 #include "io/update_writer.hpp"
 
@@ -292,6 +293,7 @@ class Exporter {
     if (is_update(node)) return updates_.write_update(writer);
     if (changes_state(node)) return write_assign(writer);
     if (&op == &no_op_op) return writer.finish("NoOp", {}, {});
+    if (const KeptNode* kept = kept_node(node)) return write_kept(writer, kept->def);
     require_types(node);
     if (&op == &const_op) {
       const auto replaced = replaced_constants_.find(&node);
@@ -311,6 +313,16 @@ class Exporter {
       if (!input.shape().has_rank()) refuse(node, "the rank of an input is not known yet");
     rule->expand(writer);
     writer.finish_expanded(*rule, writer.result);
+  }
+
+  /// As the file had it that it is from.
+  static void write_kept(NodeWriter& writer, const NodeDef& def) {
+    FieldList fields;
+    for (const auto& [name, value] : def.attrs)
+      if (!name.starts_with('_')) fields.emplace(name, value);
+    std::vector<std::string> inputs;
+    for (std::size_t i = 0; i < writer.node().inputs().size(); ++i) inputs.push_back(writer.in(i).name);
+    writer.finish(def.op, inputs, std::move(fields));
   }
 
   static void require_types(const Node& node) {

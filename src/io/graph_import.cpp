@@ -1,14 +1,18 @@
 #include "io/graph_import.hpp"
 
 #include <algorithm>
+#include <array>
 #include <queue>
 #include <unordered_map>
 
 #include "core/make_tensor.hpp"
 #include "graph/graph_state.hpp"
+#include "graph/known_values.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
+#include "io/kept_node.hpp"
 #include "io/node_reader.hpp"
+#include "io/op_reader.hpp"
 #include "io/updates.hpp"
 #include "tapestry/ops.hpp"
 #include "train/adam.hpp"
@@ -20,8 +24,9 @@ using detail::GraphState;
 using detail::GraphVariable;
 using detail::Node;
 
-/// More outputs than any op of a real graph has.
-constexpr std::int64_t most_outputs = 1 << 16;
+constexpr std::array leaves_and_assignments =
+    std::to_array<std::string_view>({"Const", "Placeholder", "NoOp", "ReadVariableOp", "Assign", "AssignAdd",
+                                     "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"});
 
 bool is_variable(const NodeDef& def) {
   return def.op == "VarHandleOp" || def.op == "VariableV2" || def.op == "Variable";
@@ -176,16 +181,18 @@ class FileGraph {
     const NodeReader reader(*entry.def, entry.inputs);
     if (reader.find<std::string>(hint_op)) return entry.hinted;
     std::vector<Source> used;
-    if (const OpRule* rule = rule_of_tensorflow(entry.def->op)) {
-      for (const std::size_t i : reader.direct_inputs(*rule)) used.push_back(entry.inputs[i]);
-      return used;
-    }
     const UpdateRule* update = update_rule(reader);
-    for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
-      const bool number = update && is_number(*update, i);
-      const bool paddings = entry.def->op == "Pad" && i == 1;
-      if (!number && !paddings) used.push_back(entry.inputs[i]);
+    std::vector<char> left_out(entry.inputs.size());
+    if (update) {
+      for (std::size_t i = 0; i < left_out.size(); ++i) left_out[i] = is_number(*update, i);
+    } else if (is_readable(*entry.def) && !may_need_sizes(*entry.def)) {
+      // A node that may be kept as it is keeps all its inputs.
+      const std::vector<std::size_t> values = value_inputs(reader);
+      if (std::all_of(values.begin(), values.end(), [&](std::size_t i) { return reader.is_constant(i); }))
+        for (const std::size_t i : values) left_out[i] = 1;
     }
+    for (std::size_t i = 0; i < entry.inputs.size(); ++i)
+      if (!left_out[i]) used.push_back(entry.inputs[i]);
     return used;
   }
 
@@ -203,6 +210,7 @@ class Importer {
     const Graph::Scope open(graph_);
     const std::vector<Entry*> order = file_.in_order();
     file_.mark(order);
+    require_ops(order);
     for (Entry* each : order)
       if (each->needed) add(*each);
     return graph_;
@@ -211,9 +219,30 @@ class Importer {
  private:
   GraphState& state() { return *graph_.state(); }
 
+  /// Throws, once for all of them, for ops that we lack.
+  static void require_ops(const std::vector<Entry*>& order) {
+    std::map<std::string_view, std::vector<const NodeDef*>> lacking;
+    for (const Entry* each : order)
+      if (each->needed && !is_known(NodeReader(*each->def, each->inputs))) lacking[each->def->op].push_back(each->def);
+    std::string text;
+    for (const auto& [op, nodes] : lacking) {
+      text +=
+          detail::join(text.empty() ? "Tapestry lacks the op '" : ", the op '", op, "' of node '", nodes[0]->name, "'");
+      if (nodes.size() > 1) text += detail::join(" and of ", nodes.size() - 1, " more");
+    }
+    if (!text.empty()) throw UnimplementedError(text);
+  }
+
+  static bool is_known(const NodeReader& reader) {
+    const NodeDef& def = reader.def();
+    return is_readable(def) || is_variable(def) || reader.find<std::string>(hint_op) || update_rule(reader) ||
+           std::find(leaves_and_assignments.begin(), leaves_and_assignments.end(), def.op) !=
+               leaves_and_assignments.end();
+  }
+
   void add(Entry& entry) {
     const NodeDef& def = *entry.def;
-    try {
+    NodeReader(def, entry.inputs).blaming([&] {
       detail::Scopes& scope = detail::scopes();
       scope.device = detail::merge_device_names("", def.device);
       scope.colocation = colocation_of(def);
@@ -222,14 +251,10 @@ class Importer {
       entry.outputs = outputs_of(entry);
       // What was made beside the operation proper serves that.
       if (state().size() > first) entry.node = &state().node(state().size() - 1);
-    } catch (const UnimplementedError&) {
-      throw;
-    } catch (const ResourceExhaustedError&) {
-      throw;
-    } catch (const Error& error) {
-      if (error.message().starts_with("Node '")) throw;
-      throw InvalidArgumentError(detail::join("Node '", def.name, "' (op: '", def.op, "'): ", error.message()));
-    }
+      if (entry.node && entry.node->name() != def.name)
+        throw InvalidArgumentError(detail::join("Node '", def.name, "': another name is the same but for its case"));
+      for (std::size_t i = first; i < state().size(); ++i) known_.note(state().node(i));
+    });
   }
 
   /// The node that the attribute `_class` names; "" for none.
@@ -252,7 +277,7 @@ class Importer {
   Tensors outputs_of(Entry& entry) {
     const NodeDef& def = *entry.def;
     const NodeReader reader(def, entry.inputs);
-    if (const OpRule* rule = reader.hinted()) return make(*rule, reader, entry.hinted, reader.hinted_attrs(*rule));
+    if (const OpRule* rule = reader.hinted()) return make_hinted(*rule, entry, reader);
     if (def.op == "Const") return constant(reader);
     if (def.op == "Placeholder") return placeholder(reader);
     if (def.op == "NoOp") return node(no_op_op, {}, {}, def.name);
@@ -262,124 +287,33 @@ class Importer {
       return read(entry, reader);
     if (def.op.starts_with("Assign")) return assign(entry, reader);
     if (const UpdateRule* rule = update_rule(reader)) return update(entry, reader, *rule);
-    if (def.op == "AddN") return add_all(entry, reader);
-    if (def.op == "Pad") return pad(entry, reader);
-    if (def.op == "BiasAddGrad") return bias_gradient(entry, reader);
-    if (const OpRule* rule = rule_of_tensorflow(def.op)) return direct(entry, reader, *rule);
-    throw UnimplementedError(detail::join("Tapestry lacks the op '", def.op, "' of node '", def.name, "'"));
+    return read_or_keep(entry, reader);
   }
 
-  // ---- Ops with rules ----
+  // ---- Ops ----
 
-  Tensors direct(const Entry& entry, const NodeReader& reader, const OpRule& rule) {
-    std::vector<Source> inputs;
-    for (const std::size_t i : reader.direct_inputs(rule)) inputs.push_back(entry.inputs[i]);
-    Attrs attrs = reader.direct_attrs(rule);
-    const NodeDef& def = *entry.def;
-    if (rule.op == "Conv2D") attrs = with_groups(inputs, attrs);
-    if (rule.op == "Unpack" || rule.op == "Split" || rule.op == "SplitV") check_outputs(reader, rule, inputs, attrs);
-    // Our op has one type of result where TensorFlow's has a choice of two.
-    for (const FieldRule& field : rule.fields) {
-      if (field.source != FieldRule::Source::output_type) continue;
-      const DType due = dtype_of(reader.attr_or<TypeCode>(field.name, std::get<TypeCode>(field.value)));
-      if (due == int64) continue;
-      if (due != int32) reader.refuse(detail::join("its '", field.name, "' is neither int32 nor int64"));
-      const Tensors wide = make(rule, reader, inputs, attrs, def.name + "/int64");
-      return node(*find_op("Cast"), wide, {{"dtype", int32}}, def.name);
+  /// Reads a node, or keeps it as it is while something that it needs is not known.
+  Tensors read_or_keep(const Entry& entry, const NodeReader& reader) {
+    Tensors inputs, values(entry.inputs.size());
+    for (const Source& each : entry.inputs)
+      inputs.push_back(file_.entry(each.node).needed || is_variable(*each.node) ? tensor_of(each) : Tensor());
+    bool complete = true;
+    for (const std::size_t i : value_inputs(reader)) {
+      values[i] = reader.is_constant(i) ? reader.constant(i) : known_.find_complete(inputs[i]);
+      complete = complete && values[i];
     }
-    return make(rule, reader, inputs, attrs);
+    const NodeReader with_values(*entry.def, entry.inputs, values);
+    if (!complete || lacks_sizes(with_values, inputs))
+      return keep_node(state(), with_values, inputs, known_, where_).outputs();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (values[i] && !reader.is_constant(i)) detail::KnownValues::prevent_feeding(inputs[i]);
+    return read_op(with_values, inputs, where_);
   }
 
-  /// The shapes tell in how many groups a convolution works.
-  Attrs with_groups(const std::vector<Source>& inputs, const Attrs& attrs) {
-    const Tensor x = tensor_of(inputs[0]), filter = tensor_of(inputs[1]);
-    if (x.rank() != 4 || filter.rank() != 4 || x.shape()[3] < 1 || filter.shape()[2] < 1) return attrs;
-    const std::int64_t groups = x.shape()[3] / filter.shape()[2];
-    std::vector<Attr> list;
-    for (const Attr& each : attrs)
-      list.push_back(each.name == "groups" ? Attr{"groups", std::max<std::int64_t>(groups, 1)} : each);
-    return Attrs(list);
-  }
-
-  /// A lying number of outputs must not cost memory.
-  void check_outputs(const NodeReader& reader, const OpRule& rule, const std::vector<Source>& inputs,
-                     const Attrs& attrs) {
-    std::int64_t count = 0;
-    if (rule.op == "Unpack") {
-      const Tensor x = tensor_of(inputs[0]);
-      if (!x.shape().has_rank()) reader.refuse("the rank of its input is not known");
-      count = x.shape()[normalize_axis(attrs.get<std::int64_t>("axis"), x.rank())];
-      if (count != reader.attr<std::int64_t>("num")) reader.refuse(detail::join("its 'num' is not ", count));
-    } else if (rule.op == "Split") {
-      count = attrs.get<std::int64_t>("num_split");
-    }
-    if (count > most_outputs) reader.refuse(detail::join("it has ", count, " outputs"));
-  }
-
-  Tensors make(const OpRule& rule, const NodeReader& reader, const std::vector<Source>& sources, const Attrs& attrs,
-               const std::string& name = {}) {
-    const Op& op = *find_op(rule.op);
-    const auto count = static_cast<int>(sources.size());
-    const bool fits = rule.inputs == any_number    ? count >= 1
-                      : rule.inputs == none_or_one ? count <= 1
-                                                   : count == rule.inputs;
-    if (!fits) reader.refuse(detail::join("it has ", count, " inputs"));
+  Tensors make_hinted(const OpRule& rule, const Entry& entry, const NodeReader& reader) {
     Tensors inputs;
-    for (const Source& each : sources) inputs.push_back(tensor_of(each));
-    check_types(op, reader, inputs);
-    return node(op, inputs, attrs, name.empty() ? reader.def().name : name);
-  }
-
-  /// The kernels trust that what goes together is of one type, which promotion sees to when a program builds a graph.
-  static void check_types(const Op& op, const NodeReader& reader, const Tensors& inputs) {
-    DType common = DType::unknown, real = DType::unknown;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const DType dtype = inputs[i].dtype();
-      if (dtype == DType::resource) reader.refuse("an input is a resource");
-      const bool promoted = op.promotion.kind != Promotion::Kind::none && static_cast<int>(i) >= op.promotion.first;
-      DType& due = promoted ? common : real;
-      if (dtype == DType::unknown || (!promoted && !is_floating(dtype))) continue;
-      if (due != DType::unknown && due != dtype)
-        reader.refuse(detail::join("its inputs have the types ", to_string(due), " and ", to_string(dtype)));
-      due = dtype;
-    }
-    if (op.promotion.kind == Promotion::Kind::floating && common != DType::unknown && !is_floating(common))
-      reader.refuse(detail::join("its inputs have the type ", to_string(common)));
-  }
-
-  Tensors add_all(const Entry& entry, const NodeReader& reader) {
-    if (entry.inputs.empty()) reader.refuse("it has no inputs");
-    Tensors all;
-    for (const Source& each : entry.inputs) all.push_back(tensor_of(each));
-    const Op& add = *find_op("AddV2");
-    check_types(add, reader, all);
-    if (all.size() == 1) return node(*find_op("Identity"), all, {}, entry.def->name);
-    Tensor sum = all[0];
-    for (std::size_t i = 1; i < all.size(); ++i)
-      sum = node(add, {sum, all[i]}, {},
-                 i + 1 < all.size() ? detail::join(entry.def->name, "/AddV2_", i) : entry.def->name)[0];
-    return {sum};
-  }
-
-  Tensors pad(const Entry& entry, const NodeReader& reader) {
-    if (entry.inputs.size() != 2) reader.refuse("it has not two inputs");
-    const Tensor paddings = reader.constant(1);
-    if (paddings.rank() != 2 || paddings.shape()[1] != 2 || is_floating(paddings.dtype()))
-      reader.refuse("its paddings are no pairs of whole numbers");
-    return node(*find_op("PadV2"), {tensor_of(entry.inputs[0])},
-                {{"paddings", Ints(paddings.to_vector<std::int64_t>())}, {"constant_values", 0.0}}, entry.def->name);
-  }
-
-  /// The sum over all axes but the last.
-  Tensors bias_gradient(const Entry& entry, const NodeReader& reader) {
-    if (entry.inputs.size() != 1) reader.refuse("it has not one input");
-    const Tensor g = tensor_of(entry.inputs[0]);
-    if (g.rank() < 1) reader.refuse("the rank of its input is not known, or 0");
-    if (reader.attr_or<std::string>("data_format", "NHWC") != "NHWC")
-      reader.refuse("its channels are not the last axis");
-    Ints axes;
-    for (int axis = 0; axis + 1 < g.rank(); ++axis) axes.push_back(axis);
-    return node(*find_op("Sum"), {g}, {{"axis", axes}, {"keep_dims", false}}, entry.def->name);
+    for (const Source& each : entry.hinted) inputs.push_back(tensor_of(each));
+    return make_op(rule, reader, inputs, reader.hinted_attrs(rule), where_);
   }
 
   // ---- Leaves ----
@@ -432,8 +366,6 @@ class Importer {
     const std::string& op = entry.def->op;
     const bool add = op == "AssignAdd" || op == "AssignAddVariableOp";
     const bool subtract = op == "AssignSub" || op == "AssignSubVariableOp";
-    if (!add && !subtract && op != "Assign" && op != "AssignVariableOp")
-      throw UnimplementedError(detail::join("Tapestry lacks the op '", op, "' of node '", entry.def->name, "'"));
     if (entry.inputs.size() != 2) reader.refuse("it has not two inputs");
     const Variable& variable = variable_of(entry, reader);
     const Tensor value = tensor_of(entry.inputs[1]);
@@ -507,8 +439,10 @@ class Importer {
   Tensor numbers_node(const Entry& rate, const std::vector<double>& numbers) {
     Tensor& known = numbers_of(rate, numbers);
     if (known) return known;
-    const ExecuteNow now;
-    const Tensor value = Init(numbers).tensor();
+    const Tensor value = [&] {
+      const ExecuteNow now;
+      return Init(numbers).tensor();
+    }();
     const ControlScope nothing(ControlInputs{});
     return known = node(const_op, {}, {{"dtype", float64}, {"value", value}}, name_of_numbers(rate))[0];
   }
@@ -574,11 +508,7 @@ class Importer {
   }
 
   Tensors node(const Op& op, const Tensors& inputs, const Attrs& attrs, const std::string& name) {
-    Call call(op, inputs, attrs, where_, name);
-    state().add(call, 0);
-    if (call.name() != name)
-      throw InvalidArgumentError(detail::join("Node '", name, "': another name is the same but for its case"));
-    return call.outputs();
+    return add_op(op, inputs, attrs, name, where_);
   }
 
   static void require_name(const std::string& name, const NodeReader& reader) {
@@ -590,6 +520,7 @@ class Importer {
   Graph graph_;
   std::unordered_map<const NodeDef*, Variable> variables_;
   std::map<std::pair<const NodeDef*, std::vector<double>>, Tensor> numbers_;
+  detail::KnownValues known_;
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ DType NodeReader::type(std::string_view name) const {
 
 Tensor NodeReader::constant(std::size_t input) const {
   if (input >= inputs_.size()) refuse(detail::join("it has no input ", input));
+  if (input < values_.size() && values_[input]) return values_[input];
   const NodeDef* node = inputs_[input].node;
   const auto value = node->attrs.find("value");
   const TensorDef* tensor = value == node->attrs.end() ? nullptr : std::get_if<TensorDef>(&value->second);
@@ -32,6 +33,11 @@ Tensor NodeReader::constant(std::size_t input) const {
                                           node->name, "', must be a constant"));
   if (!tensor->value) refuse(detail::join("input ", input, " is a constant of a type that Tapestry lacks"));
   return tensor->value;
+}
+
+bool NodeReader::is_constant(std::size_t input) const {
+  if (input >= inputs_.size()) return false;
+  return (input < values_.size() && values_[input]) || (inputs_[input].node && inputs_[input].node->op == "Const");
 }
 
 // ---- By hints -----------------------------------------------------------------------------------------------------------
@@ -113,6 +119,14 @@ std::vector<std::size_t> NodeReader::direct_inputs(const OpRule& rule) const {
   result.reserve(places.size());
   for (const auto& [ours, theirs] : places) result.push_back(theirs);
   return result;
+}
+
+std::vector<std::size_t> NodeReader::attribute_inputs(const OpRule& rule) const {
+  const std::vector<std::size_t> direct = direct_inputs(rule);
+  std::vector<std::size_t> others;
+  for (std::size_t i = 0; i < inputs_.size(); ++i)
+    if (std::find(direct.begin(), direct.end(), i) == direct.end()) others.push_back(i);
+  return others;
 }
 
 AttrValue NodeReader::from_constant(const InputRule& rule, std::size_t input, const AttrRule& target) const {

@@ -15,10 +15,13 @@ struct Source {
 /// What a node of the file says, checked: every function throws InvalidArgumentError where the node lies.
 class NodeReader {
  public:
-  /// `data_inputs`: without the control inputs.
-  NodeReader(const NodeDef& def, const std::vector<Source>& data_inputs) : def_(def), inputs_(data_inputs) {}
+  /// `data_inputs`: without the control inputs. `known_values`: those of some of them, which need not be constants of
+  /// the file then; empty handles, or none, for the others.
+  NodeReader(const NodeDef& def, const std::vector<Source>& data_inputs, Tensors known_values = {})
+      : def_(def), inputs_(data_inputs), values_(std::move(known_values)) {}
 
   const NodeDef& def() const { return def_; }
+  std::size_t input_count() const { return inputs_.size(); }
 
   /// The attribute of that name and kind; an absent one throws.
   template <class T>
@@ -39,8 +42,10 @@ class NodeReader {
   }
   DType type(std::string_view name) const;
 
-  /// The value of an input, which must be a constant.
+  /// The value of an input, which must be known.
   Tensor constant(std::size_t input) const;
+  /// Whether it is known, or to be found out from the file.
+  bool is_constant(std::size_t input) const;
 
   /// What the hints say the node was, or nullptr.
   const OpRule* hinted() const;
@@ -49,8 +54,24 @@ class NodeReader {
   Attrs direct_attrs(const OpRule& rule) const;
   /// The numbers of our op's inputs among TensorFlow's.
   std::vector<std::size_t> direct_inputs(const OpRule& rule) const;
+  /// The numbers of TensorFlow's inputs that become our attributes.
+  std::vector<std::size_t> attribute_inputs(const OpRule& rule) const;
 
   [[noreturn]] void refuse(const std::string& problem) const;
+  /// Calls f, whose errors get the node's name where they lack it.
+  template <class F>
+  auto blaming(F f) const {
+    try {
+      return f();
+    } catch (const UnimplementedError&) {
+      throw;
+    } catch (const ResourceExhaustedError&) {
+      throw;
+    } catch (const Error& error) {
+      if (error.message().starts_with("Node '")) throw;
+      refuse(error.message());
+    }
+  }
 
  private:
   AttrValue from_constant(const InputRule& rule, std::size_t input, const AttrRule& target) const;
@@ -61,6 +82,7 @@ class NodeReader {
 
   const NodeDef& def_;
   const std::vector<Source>& inputs_;
+  Tensors values_;
 };
 
 }  // namespace tapestry::io

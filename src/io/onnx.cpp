@@ -103,6 +103,7 @@ class Model {
     OnnxWriter writer(node, graph_);
     for (const Tensor& each : node.outputs())
       if (each.dtype() == DType::unknown) writer.refuse("its dtype is not known yet");
+    if (detail::awaited_values(node)) writer.refuse("it waits for a shape that the graph computes");
     if (&op == &placeholder_op) throw io::never_fed(node.name());
     if (&op == &const_op) return write_constant(node, node.name(), node.attr<Tensor>("value"));
     if (&op == &read_variable_op)

@@ -451,9 +451,30 @@ FieldList window_fields(const Node& node, std::initializer_list<std::string_view
   return fields;
 }
 
+/// Whether TensorFlow has an op of its own for a convolution in groups, which it runs wherever it runs others.
+bool is_depthwise(const Node& node) {
+  const Shape& filter = node.input(1).shape();
+  const auto square = [&](std::string_view name) {
+    const Ints* list = node.attrs().find<Ints>(name);
+    return !list || (*list)[1] == (*list)[2];
+  };
+  const Ints* dilations = node.attrs().find<Ints>("dilations");
+  const bool dense = !dilations || std::count(dilations->begin(), dilations->end(), 1) == 4;
+  return node.type() == "Conv2D" && filter.is_known() && filter[2] == 1 && square("strides") && dense;
+}
+
+void expand_depthwise(NodeWriter& w) {
+  const Shape& filter = w.shape(1);
+  const auto groups = w.node().attr<std::int64_t>("groups");
+  const Value by_channel = w.reshape(w.in(1), w.ints("shape", {filter[0], filter[1], groups, filter[3] / groups}));
+  w.result = {w.op("DepthwiseConv2dNative", {w.in(0), by_channel},
+                   window_fields(w.node(), {"strides", "padding", "explicit_paddings"}))};
+}
+
 }  // namespace
 
 void expand_conv(NodeWriter& w) {
+  if (is_depthwise(w.node())) return expand_depthwise(w);
   const FieldList fields = window_fields(w.node(), {"strides", "padding", "explicit_paddings", "dilations"});
   std::vector<Value> inputs;
   for (std::size_t i = 0; i < w.node().inputs().size(); ++i) inputs.push_back(w.in(i));

@@ -4,7 +4,8 @@ usage: write_golden.py FOLDER
 
 TensorFlow's own: training steps of two layers with control dependencies, by Momentum with Variables as TensorFlow 1 has
 them (tensorflow1.pb) and by Adam with resource Variables (tensorflow2.pb), a graph with unknown sizes in the text form,
-and an event file. The numbers that TensorFlow computes are constants in x.expected.pb."""
+the frozen networks of foreign_models.py, and an event file. The numbers that TensorFlow computes are constants in
+x.expected.pb."""
 
 import pathlib
 import sys
@@ -13,6 +14,11 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.core.util import event_pb2
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+sys.dont_write_bytecode = True  # beside the sources
+
+import foreign_models
 
 v1 = tf.compat.v1
 X = np.array([[1, 2, 3], [-1, 0, 2]], np.float32)
@@ -99,6 +105,31 @@ def write_text(folder):
     (folder / "tensorflow_text.pbtxt").write_text(text_format.MessageToString(graph_def))
 
 
+def write_foreign(folder):
+    """Results, and the gradients of the sum of the first one's squares by the inputs."""
+    for make in foreign_models.MODELS:
+        tf.keras.backend.clear_session()
+        call, specs, runs = make()
+        function = convert_variables_to_constants_v2(tf.function(call).get_concrete_function(*specs))
+        values = {}
+        for i, inputs in enumerate(runs):
+            inputs = [tf.constant(each) for each in inputs]
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                results = function(*inputs)
+                results = results if isinstance(results, (list, tuple)) else [results]
+                target = tf.reduce_sum(tf.square(results[0]))
+            for spec, value, gradient in zip(specs, inputs, tape.gradient(target, inputs)):
+                values[f"run{i}/{spec.name}"] = value
+                if gradient is not None:
+                    values[f"run{i}/gradient/{spec.name}"] = gradient
+            for tensor, value in zip(function.outputs, results):
+                values[f"run{i}/{tensor.op.name}"] = value
+        name = f"foreign_{make.__name__}"
+        (folder / f"{name}.pb").write_bytes(bytes_of(function.graph.as_graph_def()))
+        expected(folder / f"{name}.expected.pb", {key: np.asarray(value) for key, value in values.items()})
+
+
 def write_events(folder):
     event = event_pb2.Event(wall_time=1.5, file_version="brain.Event:2")
     scalar = event_pb2.Event(wall_time=2.5, step=7)
@@ -121,6 +152,7 @@ def accept_ours(folder):
 def main(folder):
     write_graphs(folder)
     write_text(folder)
+    write_foreign(folder)
     write_events(folder)
     accept_ours(folder)
 

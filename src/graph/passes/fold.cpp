@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "graph/known_values.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
 #include "graph/state_ops.hpp"
@@ -32,17 +33,8 @@ bool known_inputs(const Node& node, const Tensors& inputs, Tensors& values) {
 
 /// The node's results, if it can be computed now.
 Tensors computed(const Node& node, const Tensors& inputs) {
-  Call call(node.op(), {}, node.attrs(), node.where(), node.name());
-  if (!may_be_constant(node) || !known_inputs(node, inputs, call.mutable_inputs())) return {};
-  Specs specs;
-  for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
-  const ExecuteNow now;
-  try {
-    execute(call, specs, cpu());
-  } catch (const Error&) {
-    return {};  // a division by zero, for one: it is reported when the node runs, with its place
-  }
-  return call.outputs();
+  Tensors values;
+  return may_be_constant(node) && known_inputs(node, inputs, values) ? evaluate(node, values) : Tensors();
 }
 
 }  // namespace

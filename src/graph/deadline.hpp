@@ -1,0 +1,44 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "tapestry/error.hpp"
+
+namespace tapestry::detail {
+
+/// When a run is to have ended.
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit Deadline(std::int64_t milliseconds, Clock::time_point start = Clock::now())
+      : milliseconds_(milliseconds), end_(start + std::min(std::chrono::milliseconds(milliseconds), longest)) {}
+
+  Clock::time_point end() const { return end_; }
+  bool has_passed() const { return Clock::now() >= end_; }
+  /// `state`: how far the run has come.
+  [[noreturn]] void fail(const std::string& state) const {
+    throw DeadlineExceededError(join("Timed out waiting for notification: after ", milliseconds_, " ms ", state));
+  }
+
+ private:
+  /// More would not fit the clock.
+  static constexpr std::chrono::milliseconds longest = std::chrono::hours(24 * 365);
+
+  std::int64_t milliseconds_;
+  Clock::time_point end_;
+};
+
+/// Waits for its turn.
+inline std::unique_lock<std::timed_mutex> locked(std::timed_mutex& mutex, const Deadline* deadline) {
+  if (!deadline) return std::unique_lock(mutex);
+  std::unique_lock lock(mutex, deadline->end());
+  if (!lock) deadline->fail("an earlier run has not ended");
+  return lock;
+}
+
+}  // namespace tapestry::detail

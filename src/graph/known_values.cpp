@@ -1,0 +1,120 @@
+#include "graph/known_values.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "core/make_tensor.hpp"
+#include "graph/passes/passes.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+/// Enough for shapes and indices; what takes time to compute is left to the run.
+constexpr std::int64_t most_elements = 1 << 10;
+
+bool is_small(const Tensor& tensor) {
+  return size_of(tensor.dtype()) > 0 && tensor.shape().is_known() && tensor.size() <= most_elements;
+}
+
+bool is_whole(DType dtype) { return dtype == int32 || dtype == int64; }
+
+bool is_complete(const Tensor& value) {
+  if (!is_whole(value.dtype())) return true;
+  const std::vector<std::int64_t> numbers = value.to_vector<std::int64_t>();
+  return std::find(numbers.begin(), numbers.end(), KnownValues::unknown_element) == numbers.end();
+}
+
+/// Whether an op takes elements of an input, all or some of them, to another place and does not look at them.
+bool moves_elements(const Node& node, std::size_t input) {
+  constexpr std::array movements =
+      std::to_array<std::string_view>({"BroadcastTo", "ExpandDims", "GatherV2", "Identity", "Reshape", "ReverseV2",
+                                       "Slice", "Split", "SplitV", "Squeeze", "StridedSlice", "Tile", "Unpack"});
+  if (node.type() == "Pack" || node.type() == "ConcatV2") return true;
+  if (input != 0 || !is_whole(node.output().dtype())) return false;
+  return node.type() == "Cast" || std::find(movements.begin(), movements.end(), node.type()) != movements.end();
+}
+
+Tensor whole_numbers(const Tensor& like, const auto& element) {
+  const Tensor value = make_tensor(like.dtype(), like.shape(), cpu());
+  visit_dtype(like.dtype(), [&]<class T>() {
+    for (std::int64_t i = 0; i < value.size(); ++i) mutable_data<T>(value)[i] = static_cast<T>(element(i));
+  });
+  return value;
+}
+
+}  // namespace
+
+Tensors evaluate(const Node& node, const Tensors& inputs) {
+  Call call(node.op(), inputs, node.attrs(), node.where(), node.name());
+  Specs specs;
+  for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
+  const ExecuteNow now;
+  try {
+    execute(call, specs, cpu());
+  } catch (const Error&) {
+    return {};  // a division by zero, for one: it is reported when the node runs, with its place
+  }
+  return call.outputs();
+}
+
+void KnownValues::note(const Node& node) {
+  const Op& op = node.op();
+  const bool computes = op.forward || op.view || op.cpu;
+  if (op.stateful || !computes || &op == &const_op || &op == &placeholder_op || node.outputs().empty() ||
+      !std::all_of(node.outputs().begin(), node.outputs().end(), is_small))
+    return;
+  if (node.type() == "Shape") {
+    const Shape& sizes = node.input(0).shape();
+    const auto size = [&](std::int64_t i) {
+      const std::int64_t known = sizes[static_cast<int>(i)];
+      return known < 0 ? unknown_element : known;
+    };
+    values_.emplace(node.output().id(), whole_numbers(node.output(), size));
+    return;
+  }
+  Tensors inputs;
+  bool complete = true;
+  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+    const Tensor& input = node.input(i);
+    const bool reads_value = !reads_shape_only(op, i);
+    const Tensor value = reads_value ? find(input) : input;
+    if (reads_value && (!value || !is_small(value) || !value.device().is_cpu())) return;
+    complete = complete && (reads_value ? is_complete(value) || moves_elements(node, i) : input.shape().is_known());
+    inputs.push_back(value);
+  }
+  const Tensors results = complete ? evaluate(node, inputs) : Tensors();
+  for (std::size_t i = 0; i < node.outputs().size(); ++i) {
+    const Tensor& output = node.output(i);
+    if (!results.empty()) {
+      values_.emplace(output.id(), results[i]);
+    } else if (!complete && is_whole(output.dtype())) {
+      values_.emplace(output.id(), whole_numbers(output, [](std::int64_t) { return unknown_element; }));
+    }
+  }
+}
+
+Tensor KnownValues::find(const Tensor& tensor) const {
+  if (Tensor value = constant_value(tensor)) return value;
+  const auto found = values_.find(tensor.id());
+  return found == values_.end() ? Tensor() : found->second;
+}
+
+Tensor KnownValues::find_complete(const Tensor& tensor) const {
+  const Tensor value = find(tensor);
+  return value && (value.size() > most_elements || is_complete(value)) ? value : Tensor();
+}
+
+void KnownValues::prevent_feeding(const Tensor& known) {
+  std::vector<Tensor> pending{known};
+  while (!pending.empty()) {
+    const Tensor tensor = pending.back();
+    pending.pop_back();
+    const Node& node = *endpoint_of(tensor).node;
+    if (!node.graph->not_feedable.insert(tensor.id()).second) continue;
+    for (std::size_t i = 0; i < node.inputs().size(); ++i)
+      if (!reads_shape_only(node.op(), i)) pending.push_back(node.input(i));
+  }
+}
+
+}  // namespace tapestry::detail
