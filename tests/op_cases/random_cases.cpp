@@ -24,15 +24,15 @@ OpCases random_cases() {
                       },
                   .reference = [](const std::vector<Elements>&) { return Elements(5, 1.0); },
                   .orders = 0});
-  rows.push_back(
-      {.name = "permutation and shuffle",
-       .inputs = {numbers({6}, -1, 1, 131)},
-       .f =
-           [](const Inputs& x) {
-             return concat({sort(random::permutation(4)).cast(float64), sort(random::shuffle(x[0])) - sort(x[0])});
-           },
-       .reference = [](const std::vector<Elements>&) { return Elements{0, 1, 2, 3, 0, 0, 0, 0, 0, 0}; },
-       .orders = 0});
+  rows.push_back({.name = "permutation and shuffle",
+                  .inputs = {numbers({6}, -1, 1, 131)},
+                  .f =
+                      [](const Inputs& x) {
+                        return concat({sort(random::permutation(4, x[0].device())).cast(float64),
+                                       sort(random::shuffle(x[0])) - sort(x[0])});
+                      },
+                  .reference = [](const std::vector<Elements>&) { return Elements{0, 1, 2, 3, 0, 0, 0, 0, 0, 0}; },
+                  .orders = 0});
   rows.push_back({.name = "dropout keeps an element or drops it",
                   .inputs = {numbers({40}, 0.5, 1, 132)},
                   .f =
