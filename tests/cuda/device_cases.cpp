@@ -178,6 +178,44 @@ TEST_SUITE("CUDA device") {
     };
     CHECK(loss_after(gpu) == doctest::Approx(loss_after(cpu())).epsilon(1e-3));
   }
+
+  TEST_CASE("a graph split over CPU and GPU learns what it learns on the CPU") {
+    const auto losses = [](const Device& first, const Device& second) {
+      random::seed(11);
+      const Tensor points = reshape(linspace(-1.0, 1.0, 24), {8, 3});
+      const Graph graph;
+      const Graph::Scope scope(graph);
+      const Tensor x = placeholder(float32, {-1, 3}, "x");
+      Tensor y = x;
+      for (const Device& place : {first, second}) {
+        const auto there = device(place);
+        const std::int64_t width = y.shape().back();
+        const Variable w(random::normal({width, 4})), b(zeros({4}));
+        y = tanh(matmul(y, w) + b);
+      }
+      const Tensor loss = reduce_mean(square(y - 0.5));
+      const Operation step = train::AdamOptimizer(0.1).minimize(loss);
+      Session session;
+      session.run(global_variables_initializer());
+      std::vector<double> found;
+      for (int i = 0; i < 5; ++i)
+        found.push_back(std::get<0>(session.run(std::tuple{loss, step}, {{x, points}})).item<float>());
+      return found;
+    };
+    const std::vector<double> expected = losses(cpu(), cpu());
+    for (const Device& first : {cpu(), gpu}) {
+      const std::vector<double> found = losses(first, gpu);
+      for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == doctest::Approx(expected[i]).epsilon(1e-4));
+    }
+    CHECK(expected.back() < expected.front());
+  }
+
+  TEST_CASE("what does not fit is refused, with the numbers") {
+    const auto ask = [] { return zeros({std::int64_t{1} << 40}, {.device = gpu}); };
+    CHECK_THROWS_WITH_AS(ask(), doctest::Contains("OOM when allocating 4398046511104 bytes on /device:GPU:0: "),
+                         ResourceExhaustedError);
+    CHECK(reduce_sum(ones({10}, {.device = gpu})).item<float>() == 10);
+  }
 }
 
 }  // namespace

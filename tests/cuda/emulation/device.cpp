@@ -2,6 +2,7 @@
 
 #include <csetjmp>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include <ucontext.h>
@@ -82,6 +83,8 @@ void run_block() {
 }  // namespace
 
 void launch(dim3 grid, dim3 block, const std::function<void()>& thread) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   gridDim = grid;
   threads = block.x;
   body = &thread;
