@@ -50,7 +50,12 @@ TEST_SUITE("CUDA loader") {
     const Tensor sum = reduce_sum(ones({2, 3}) + 1.0);
     CHECK(sum.item<float>() == 12.0F);
     CHECK(Device("/device:GPU:0") == cuda(0));
-    const Graph graph;
+    {
+      const Graph graph;
+      const Graph::Scope scope(graph);
+      const auto place = device("/cpu:0");
+      CHECK(Session().run(constant(2.0) * 3.0).item<double>() == 6);
+    }
     CHECK_FALSE(is_open());
 
     stand_in() = good;
