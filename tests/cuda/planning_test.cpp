@@ -301,7 +301,10 @@ TEST_SUITE("CUDA planning") {
       cpu_backend().gemm(stretched(c.a), stretched(c.b), c.transpose_a, c.transpose_b, expected);
       CHECK(values(y) == values(expected));
     }
-    // Matrices with gaps in both directions, and one row that stands for all, have to be copied.
+    // What lies backwards has to be copied.
+    const std::int64_t backwards[] = {-24, 6, 1};
+    CHECK_FALSE(gpu::is_readable(View(detail::make_view(base, {6, 4, 6}, backwards, 120))));
+    // So have matrices with gaps in both directions, and one row that stands for all.
     CHECK_FALSE(gpu::is_readable(View(detail::make_view(base, {2, 3, 2, 3}, spread))));
     CHECK_FALSE(gpu::is_readable(View(detail::make_view(base, {2, 3, 4, 6}, row_of_all))));
   }

@@ -86,6 +86,8 @@ Multiplier::Multiplier(Context& gpu) : gpu_(gpu), workspace_(gpu.memory().alloca
 
 void Multiplier::multiply(const Product& product, bool wide, bool accumulate) {
   const Description description(product, wide);
+  // A product may be several kernels that share the workspace; those of two threads must not mix in the stream.
+  const std::lock_guard lock(mutex_);
   const cublasLtMatmulAlgo_t algorithm = algorithm_for(product, wide, description);
   const double factors[] = {1, accumulate ? 1.0 : 0.0};
   const float narrow_factors[] = {1, accumulate ? 1.0F : 0.0F};
@@ -115,7 +117,6 @@ cublasLtMatmulAlgo_t Multiplier::algorithm_for(const Product& p, bool wide, cons
                    alignment(p.a.data),
                    alignment(p.b.data),
                    alignment(p.y.data)};
-  const std::lock_guard lock(mutex_);
   if (const auto found = chosen_.find(key); found != chosen_.end()) return found->second;
   return chosen_[key] = choose(p, description);
 }

@@ -81,6 +81,8 @@ void visit(const Product& product, std::span<const Axis> axes, std::int64_t elem
 
 bool is_readable(const View& x) {
   const int row = x.shape.rank() - 2, column = row + 1;
+  for (int i = 0; i < row; ++i)
+    if (stride(x, i, 0) < 0) return false;
   return is_by_rows(x, row, column) || is_by_rows(x, column, row);
 }
 

@@ -19,8 +19,8 @@ struct Product {
   Matrix a, b, y;
 };
 
-/// Whether products can read an operand where it is: its matrices lie by rows, or their transposes do. Another one has
-/// to be copied.
+/// Whether products can read an operand where it is: its matrices lie by rows, or their transposes do, and its batches
+/// forwards. Another one has to be copied.
 bool is_readable(const View& x);
 
 /// Calls `body` for batches that make up all of y. a and b are readable and broadcast to y's batch dimensions; y has
