@@ -145,6 +145,25 @@ TEST_SUITE("CUDA planning") {
     CHECK(only_piece(View(empty(int32, {8, 6, 4})), {View(detail::make_view(x, {8, 6, 4}, turned))}).layout.axes == 3);
   }
 
+  TEST_CASE("large transpositions are known as such") {
+    const Tensor x = numbered({3, 20, 40}), y = empty(int32, {3, 40, 20});
+    const std::int64_t turned[] = {800, 1, 40}, outer[] = {1, 40, 800};
+    const auto turn = gpu::turn_of(only_piece(View(y), {View(detail::make_view(x, {3, 40, 20}, turned))}));
+    REQUIRE(turn);
+    CHECK(turn->rows == 40);
+    CHECK(turn->columns == 20);
+    CHECK(turn->batch == 3);
+    CHECK(turn->x_column == 40);
+    CHECK(turn->y_row == 20);
+    CHECK(turn->layout.stride[0][0] == 800);
+    CHECK(turn->layout.stride[0][1] == 800);
+    // Too narrow for tiles, and none at all.
+    CHECK_FALSE(
+        gpu::turn_of(only_piece(View(empty(int32, {40, 20, 3})), {View(detail::make_view(x, {40, 20, 3}, outer))})));
+    const std::int64_t apart[] = {80, 2};
+    CHECK_FALSE(gpu::turn_of(only_piece(View(empty(int32, {20, 20})), {View(detail::make_view(x, {20, 20}, apart))})));
+  }
+
   TEST_CASE("what 32-bit indices do not reach comes in pieces") {
     // Nobody touches the elements, so that they need no memory.
     const auto view = [](const Shape& shape, std::vector<std::int64_t> strides) {

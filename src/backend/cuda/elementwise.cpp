@@ -46,9 +46,17 @@ void CudaBackend::iota(double start, double step, const Tensor& y) {
 
 void CudaBackend::copy(const Tensor& x, const Tensor& y) {
   Context& gpu = context();
-  const View to(y);
-  const Launch kernel = x.dtype() == y.dtype() ? move_kernel(to.element_bytes) : convert_kernel(type_of(x), type_of(y));
-  start(gpu, kernel, "copy", x.dtype(), 0, to, {View(x)});
+  const View from(x), to(y);
+  if (x.dtype() != y.dtype())
+    return start(gpu, convert_kernel(type_of(x), type_of(y)), "copy", x.dtype(), 0, to, {from});
+  for_each_piece(to, {&from, 1}, [&](const Elements& elements) {
+    if (const std::optional<Turn> transposition = turn_of(elements)) {
+      turn(gpu.stream(), to.element_bytes, *transposition);
+    } else {
+      move_kernel(to.element_bytes)(gpu.stream(), elements, 0);
+    }
+    gpu.started("copy");
+  });
 }
 
 void CudaBackend::unary(Unary f, const Tensor& x, double alpha, const Tensor& y) {

@@ -148,4 +148,29 @@ void for_each_piece(const View& y, std::span<const View> inputs, const std::func
   if (y.shape.size() > 0) visit(make_loop(y, inputs), body);
 }
 
+std::optional<Turn> turn_of(const Elements& elements) {
+  constexpr std::uint32_t smallest = 16;
+  const Layout& all = elements.layout;
+  const int columns = all.axes - 1;
+  if (elements.flat || all.axes < 2 || all.stride[columns][0] != 1 || all.size[columns].divisor < smallest)
+    return std::nullopt;
+  int rows = 0;
+  while (rows < columns && (all.stride[rows][1] != 1 || all.size[rows].divisor < smallest)) ++rows;
+  if (rows == columns) return std::nullopt;
+  Turn turn;
+  turn.x = elements.x[0];
+  turn.y = elements.y;
+  turn.rows = all.size[rows].divisor;
+  turn.columns = all.size[columns].divisor;
+  turn.x_column = all.stride[columns][1];
+  turn.y_row = all.stride[rows][0];
+  for (int i = 0; i < columns; ++i) {
+    if (i == rows) continue;
+    turn.batch *= all.size[i].divisor;
+    turn.layout.size[turn.layout.axes] = all.size[i];
+    std::copy_n(all.stride[i], 2, turn.layout.stride[turn.layout.axes++]);
+  }
+  return turn;
+}
+
 }  // namespace tapestry::gpu

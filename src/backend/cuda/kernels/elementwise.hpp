@@ -30,6 +30,18 @@ Launch convert_kernel(Type from, Type to);
 /// Elements of 1, 4 or 8 bytes as they are.
 Launch move_kernel(std::int64_t element_bytes);
 
+/// Matrices that are copied and transposed: y[b, r, c] = x[b, r, c], where neighbours in memory are neighbours along
+/// the rows in x and along the columns in y.
+struct Turn {
+  const void* x = nullptr;
+  void* y = nullptr;
+  std::int64_t rows = 1, columns = 1, batch = 1;
+  std::int64_t x_column = 0, y_row = 0;  ///< distances in elements
+  Layout layout;                         ///< of the batch: y's matrices (operand 0) and x's
+};
+/// Elements of 1, 4 or 8 bytes.
+void turn(Stream stream, std::int64_t element_bytes, const Turn& turn);
+
 /// y[i] = start + i * step for i < n, converted to y's type.
 void iota(Stream stream, Type type, double start, double step, void* y, std::int64_t n);
 

@@ -41,6 +41,39 @@ struct Move {
 template <class T>
 constexpr Launch movement = launch<Move, 1, T, T, T>;
 
+constexpr int tile = 32, tile_rows = block_threads / tile;
+
+/// By tiles in shared memory, so that both sides are read and written in whole lines. The column beside the tile keeps
+/// neighbours below one another in different banks.
+template <class T>
+__global__ void __launch_bounds__(block_threads) turn_kernel(const __grid_constant__ Turn turn) {
+  __shared__ T room[tile][tile + 1];
+  const int across = static_cast<int>(threadIdx.x) % tile, down = static_cast<int>(threadIdx.x) / tile;
+  const std::int64_t tiles_down = (turn.rows + tile - 1) / tile, tiles_across = (turn.columns + tile - 1) / tile;
+  const std::int64_t tiles = tiles_down * tiles_across;
+  for (std::int64_t place = blockIdx.x; place < tiles * turn.batch; place += gridDim.x) {
+    const std::int64_t row = place % tiles / tiles_across * tile, column = place % tiles_across * tile;
+    std::int32_t first[2];
+    turn.layout.locate(static_cast<std::uint32_t>(place / tiles), first);
+    const T* x = static_cast<const T*>(turn.x) + first[1];
+    T* y = static_cast<T*>(turn.y) + first[0];
+    for (int i = down; i < tile; i += tile_rows)
+      if (row + across < turn.rows && column + i < turn.columns)
+        room[i][across] = x[row + across + (column + i) * turn.x_column];
+    __syncthreads();
+    for (int i = down; i < tile; i += tile_rows)
+      if (row + i < turn.rows && column + across < turn.columns)
+        y[(row + i) * turn.y_row + column + across] = room[across][i];
+    __syncthreads();
+  }
+}
+
+template <class T>
+void start_turn(Stream stream, const Turn& turn) {
+  const std::int64_t tiles = (turn.rows + tile - 1) / tile * ((turn.columns + tile - 1) / tile) * turn.batch;
+  turn_kernel<T><<<blocks_for(tiles * block_threads), block_threads, 0, stream>>>(turn);
+}
+
 template <class T>
 __global__ void __launch_bounds__(block_threads) iota_kernel(double start, double step, T* y, std::int64_t n) {
   const std::int64_t grid = static_cast<std::int64_t>(gridDim.x) * block_threads;
@@ -61,6 +94,13 @@ Launch move_kernel(std::int64_t element_bytes) {
   return element_bytes == 8   ? movement<std::uint64_t>
          : element_bytes == 4 ? movement<std::uint32_t>
                               : movement<std::uint8_t>;
+}
+
+void turn(Stream stream, std::int64_t element_bytes, const Turn& turn) {
+  const auto start = element_bytes == 8   ? start_turn<std::uint64_t>
+                     : element_bytes == 4 ? start_turn<std::uint32_t>
+                                          : start_turn<std::uint8_t>;
+  start(stream, turn);
 }
 
 void iota(Stream stream, Type type, double start, double step, void* y, std::int64_t n) {
