@@ -42,9 +42,10 @@ double busy_with_product(const Tensor& a, bool transpose_a, const Tensor& y);
 /// dtypes before a family is called: inputs may be views with any strides, outputs (the last arguments, `y`) are
 /// contiguous, allocated, of the final shape, and never overlap an input unless a family says so. Sizes may be 0.
 /// Element types are all six unless a family says so. A family throws Error, never anything else.
-class Backend : public detail::Allocator {
+class TAPESTRY_API Backend : public detail::Allocator {
  public:
   virtual std::string_view name() const = 0;  ///< "CPU", "GPU": TensorFlow's word
+  /// The devices that share this backend and its memory; a CUDA device has one of its own.
   virtual int device_count() = 0;
 
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;

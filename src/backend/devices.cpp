@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "backend/backend.hpp"
+#include "backend/cuda_loader.hpp"
 #include "core/make_tensor.hpp"
 #include "tapestry/device.hpp"
 
@@ -30,6 +31,7 @@ Kinds& kinds() {
   return instance;
 }
 
+/// The backend of a kind that is not the GPU: those have one each (see cuda_devices).
 Backend* backend_or_null(int kind) {
   return kind >= 0 && kind < max_kinds
              ? kinds().backends[static_cast<std::size_t>(kind)].load(std::memory_order_acquire)
@@ -92,21 +94,31 @@ std::string tensorflow_name(Device device) {
   return "/device:" + kind_name(device.kind()) + ":" + std::to_string(device.index());
 }
 
+namespace {
+
+int device_count(int kind) {
+  if (kind == gpu_kind) return static_cast<int>(cuda_devices().backends.size());
+  Backend* backend = backend_or_null(kind);
+  return backend ? backend->device_count() : 0;
+}
+
+}  // namespace
+
 std::vector<Device> devices() {
   std::vector<Device> found;
   for (int kind = 0; kind < max_kinds; ++kind)
-    if (Backend* backend = backend_or_null(kind))
-      for (int index = 0; index < backend->device_count(); ++index) found.emplace_back(kind, index);
+    for (int index = 0; index < device_count(kind); ++index) found.emplace_back(kind, index);
   return found;
 }
 
-std::string cuda_status() { return "CUDA is not available: this build of Tapestry has no CUDA backend"; }
+std::string cuda_status() { return cuda_devices().status; }
 
 namespace {
 
 [[gnu::noinline]] Backend& backend_of_any(Device device) {
-  Backend* backend = backend_or_null(device.kind());
-  if (backend && device.index() >= 0 && device.index() < backend->device_count()) return *backend;
+  if (device.index() >= 0 && device.index() < device_count(device.kind()))
+    return device.kind() == gpu_kind ? *cuda_devices().backends[static_cast<std::size_t>(device.index())]
+                                     : *backend_or_null(device.kind());
   std::string available;
   for (const Device each : devices()) available += (available.empty() ? "" : ", ") + tensorflow_name(each);
   throw InvalidArgumentError(detail::join("There is no device ", tensorflow_name(device), "; available devices: ",

@@ -26,7 +26,7 @@ inline int operands_of(const ElementFunction& function) {
   return counts[function.index()];
 }
 /// "exp": its name in functors.hpp.
-std::string to_string(const ElementFunction& function);
+TAPESTRY_API std::string to_string(const ElementFunction& function);
 
 /// What an elementwise op does with each element of its inputs.
 struct Elementwise {

@@ -12,8 +12,8 @@ namespace tapestry::detail {
 TAPESTRY_API Tensor make_tensor(DType dtype, const Shape& shape, Device device);  // NOLINT: xtensor.hpp needs it, too
 
 /// A tensor that shares the base's memory: its first element lies `offset` elements behind the base's.
-Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::int64_t> strides,
-                 std::int64_t offset = 0);
+TAPESTRY_API Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::int64_t> strides,
+                              std::int64_t offset = 0);
 
 /// A tensor without data: dtype and shape, of which sizes may be unknown.
 Tensor make_symbolic(DType dtype, const Shape& shape, Device device = cpu());

@@ -111,33 +111,33 @@ OpCases movement_cases() {
       moves("unstack", {2, 3}, [](const Tensor& x) { return unstack(x, 1)[2]; }, {2, 5}),
       moves("broadcast_like", {3},
             [](const Tensor& x) {
-              return broadcast_like(x, zeros({2, 3}, {.dtype = float64}));
+              return broadcast_like(x, zeros({2, 3}, {.dtype = float64, .device = x.device()}));
             },
             {0, 1, 2, 0, 1, 2}),
       moves(
           "reshape_like", {6},
           [](const Tensor& x) {
-            return reshape_like(x, zeros({2, 3}, {.dtype = float64}));
+            return reshape_like(x, zeros({2, 3}, {.dtype = float64, .device = x.device()}));
           },
           count(6)),
       moves("gather", {4, 2},
             [](const Tensor& x) {
-              return gather(x, tensor({2, 0, 2}), 0);
+              return gather(x, tensor({2, 0, 2}).to(x.device()), 0);
             },
             {4, 5, 0, 1, 4, 5}),
       moves("gather along the last axis", {2, 3},
             [](const Tensor& x) {
-              return gather(x, tensor({{2, 2}, {0, 1}}), 1);
+              return gather(x, tensor({{2, 2}, {0, 1}}).to(x.device()), 1);
             },
             {2, 2, 0, 1, 5, 5, 3, 4}),
       moves("gather_nd", {2, 3},
             [](const Tensor& x) {
-              return gather_nd(x, tensor({{1, 2}, {0, 0}, {1, 2}}));
+              return gather_nd(x, tensor({{1, 2}, {0, 0}, {1, 2}}).to(x.device()));
             },
             {5, 0, 5}),
       moves("take_along_axis", {2, 3},
             [](const Tensor& x) {
-              return take_along_axis(x, tensor({{2, 0}, {1, 1}}), 1);
+              return take_along_axis(x, tensor({{2, 0}, {1, 1}}).to(x.device()), 1);
             },
             {2, 0, 4, 4}),
   };
@@ -149,7 +149,10 @@ OpCases array_cases() {
   OpCases rows = movement_cases();
   rows.push_back({.name = "sum_like",
                   .inputs = {numbers({2, 3}, -1, 1, 32)},
-                  .f = [](const Inputs& x) { return square(sum_like(x[0], zeros({3}, {.dtype = float64}))); },
+                  .f =
+                      [](const Inputs& x) {
+                        return square(sum_like(x[0], zeros({3}, {.dtype = float64, .device = x[0].device()})));
+                      },
                   .reference =
                       [](const std::vector<Elements>& x) {
                         Elements y;
@@ -207,7 +210,7 @@ OpCases array_cases() {
                   .inputs = {numbers({4, 2}, -1, 1, 42), numbers({3, 2}, -1, 1, 43)},
                   .f =
                       [](const Inputs& x) {
-                        return square(scatter_add(x[0], tensor({3, 1, 3}), x[1]));
+                        return square(scatter_add(x[0], tensor({3, 1, 3}).to(x[0].device()), x[1]));
                       },
                   .reference =
                       [](const std::vector<Elements>& x) {
@@ -221,7 +224,7 @@ OpCases array_cases() {
                   .inputs = {numbers({2, 3}, -1, 1, 44), numbers({2}, -1, 1, 45)},
                   .f =
                       [](const Inputs& x) {
-                        return square(tensor_scatter_nd_add(x[0], tensor({{1, 2}, {0, 1}}), x[1]));
+                        return square(tensor_scatter_nd_add(x[0], tensor({{1, 2}, {0, 1}}).to(x[0].device()), x[1]));
                       },
                   .reference =
                       [](const std::vector<Elements>& x) {
@@ -275,11 +278,11 @@ OpCases array_cases() {
                   .inputs = {numbers({2, 2}, -1, 1, 49)},
                   .f =
                       [](const Inputs& x) {
-                        const TensorOptions wide{.dtype = float64};
+                        const TensorOptions wide{.dtype = float64, .device = x[0].device()};
                         return concat({zeros({2}, wide), ones({1}, wide), full({1}, 7.0, wide),
                                        reshape(eye(2, wide), {4}), arange(0, 4, 2, wide), linspace(0.0, 1.0, 3, wide),
                                        reshape(zeros_like(x[0]) + ones_like(x[0]), {4}),
-                                       reshape(one_hot(tensor({1}), 2, float64), {2})},
+                                       reshape(one_hot(tensor({1}).to(wide.device), 2, float64), {2})},
                                       0);
                       },
                   .reference =

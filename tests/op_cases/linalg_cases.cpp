@@ -26,7 +26,8 @@ Elements transposed(const Elements& a, std::size_t rows, std::size_t columns) {
 
 /// Symmetric and positive definite, from a factor.
 Tensor positive_definite(const Tensor& factor) {
-  return matmul(factor, factor, {.transpose_b = true}) + 2.0 * eye(factor.shape().back(), {.dtype = float64});
+  return matmul(factor, factor, {.transpose_b = true}) +
+         2.0 * eye(factor.shape().back(), {.dtype = float64, .device = factor.device()});
 }
 
 OpCases product_cases() {
@@ -187,14 +188,15 @@ OpCases matrix_cases() {
     rows.push_back({.name = adjoint ? "solve, adjoint" : "solve",
                     .inputs = {numbers({3, 3}, -1, 1, 81), numbers({3, 2}, -1, 1, 82)},
                     .f = [=](const Inputs& x) {
-                      return solve(x[0] + 3.0 * eye(3, {.dtype = float64}), x[1], {.adjoint = adjoint});
+                      return solve(x[0] + 3.0 * eye(3, {.dtype = float64, .device = x[0].device()}), x[1],
+                                   {.adjoint = adjoint});
                     }});
     rows.push_back({.name = adjoint ? "triangular_solve, adjoint" : "triangular_solve",
                     .inputs = {numbers({3, 3}, 0.5, 1.5, 83), numbers({3, 2}, -1, 1, 84)},
                     .f = [=](const Inputs& x) { return triangular_solve(x[0], x[1], {.adjoint = adjoint}); }});
   }
   rows.push_back({.name = "inverse", .inputs = {numbers({2, 3, 3}, -1, 1, 85)}, .f = [](const Inputs& x) {
-                    return inverse(x[0] + 3.0 * eye(3, {.dtype = float64}));
+                    return inverse(x[0] + 3.0 * eye(3, {.dtype = float64, .device = x[0].device()}));
                   }});
   rows.push_back({.name = "svd, multiplied back",
                   .inputs = {numbers({4, 3}, -1, 1, 86)},

@@ -255,7 +255,7 @@ OpCases normalization_cases() {
                   .inputs = {numbers({4, 2}, -1, 1, 127)},
                   .f =
                       [](const Inputs& x) {
-                        return square(embedding_lookup(x[0], tensor({{3, 0}, {3, 1}})));
+                        return square(embedding_lookup(x[0], tensor({{3, 0}, {3, 1}}).to(x[0].device())));
                       },
                   .reference =
                       [](const std::vector<Elements>& x) {

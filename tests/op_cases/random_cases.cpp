@@ -26,27 +26,28 @@ OpCases random_cases() {
                       },
                   .reference = [](const std::vector<Elements>&) { return Elements(5, 1.0); },
                   .orders = 0});
-  rows.push_back(
-      {.name = "permutation and shuffle",
-       .inputs = {numbers({6}, -1, 1, 131)},
-       .f =
-           [](const Inputs& x) {
-             return concat({sort(random::permutation(4)).cast(float64), sort(random::shuffle(x[0])) - sort(x[0])});
-           },
-       .reference = [](const std::vector<Elements>&) { return Elements{0, 1, 2, 3, 0, 0, 0, 0, 0, 0}; },
-       .orders = 0});
-  rows.push_back({.name = "categorical draws classes that are possible, the certain one always",
-                  .inputs = {numbers({3, 5}, -1, 1, 133)},
+  rows.push_back({.name = "permutation and shuffle",
+                  .inputs = {numbers({6}, -1, 1, 131)},
                   .f =
                       [](const Inputs& x) {
-                        const double never = -std::numeric_limits<double>::infinity();
-                        const Tensor drawn = random::categorical(x[0], 40);
-                        const Tensor certain = random::categorical({{never, never, 0.5, never}}, 3);
-                        return concat({reshape(reduce_all(logical_and(greater_equal(drawn, 0), less(drawn, 5))), {1}),
-                                       equal(reshape(certain, {-1}), 2)});
+                        return concat({sort(random::permutation(4, x[0].device())).cast(float64),
+                                       sort(random::shuffle(x[0])) - sort(x[0])});
                       },
-                  .reference = [](const std::vector<Elements>&) { return Elements(4, 1.0); },
+                  .reference = [](const std::vector<Elements>&) { return Elements{0, 1, 2, 3, 0, 0, 0, 0, 0, 0}; },
                   .orders = 0});
+  rows.push_back(
+      {.name = "categorical draws classes that are possible, the certain one always",
+       .inputs = {numbers({3, 5}, -1, 1, 133)},
+       .f =
+           [](const Inputs& x) {
+             const double never = -std::numeric_limits<double>::infinity();
+             const Tensor drawn = random::categorical(x[0], 40);
+             const Tensor certain = random::categorical(tensor({{never, never, 0.5, never}}).to(x[0].device()), 3);
+             return concat({reshape(reduce_all(logical_and(greater_equal(drawn, 0), less(drawn, 5))), {1}),
+                            equal(reshape(certain, {-1}), 2)});
+           },
+       .reference = [](const std::vector<Elements>&) { return Elements(4, 1.0); },
+       .orders = 0});
   rows.push_back({.name = "dropout keeps an element or drops it",
                   .inputs = {numbers({40}, 0.5, 1, 132)},
                   .f =

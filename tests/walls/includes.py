@@ -64,6 +64,10 @@ THIRD_PARTY = {
     r'(zlib|zconf)\.h$|protozero/|nlohmann/': ['src/io/'],
 }
 
+# What nvcc compiles sees plain structures only: neither Tensor nor the standard library's containers.
+KERNELS = 'src/backend/cuda/kernels/'
+KERNEL_INCLUDES = re.compile(r'backend/cuda/kernels/|backend/(functors|philox)\.hpp$|c(stdint|stddef|math)$|cub/')
+
 # The toolkit uses public headers, but whoever reads a file fills a fresh tensor in place, and an optimizer updates a
 # Variable in place by one kernel, or adds its step to a graph.
 TOOLKIT_INTERNALS = ('src/io/', 'src/core/')
@@ -97,6 +101,8 @@ def violations(path, text, files):
         for pattern, allowed in THIRD_PARTY.items():
             if re.match(pattern, target) and not path.startswith(tuple(allowed)):
                 yield f'{path}: includes <{target}>, which only {", ".join(allowed)} may'
+        if path.startswith(KERNELS) and not KERNEL_INCLUDES.match(target):
+            yield f'{path}: includes {target}, which kernels may not'
         candidates = ['include/' + target, 'src/' + target, str(pathlib.PurePosixPath(path).parent / target)]
         found = [candidate for candidate in candidates if candidate in files]
         if not found:
@@ -131,10 +137,12 @@ def self_test():
                              '#  include <tapestry/tape.hpp>', '#include <cuda_runtime.h>'],
         'src/train/sgd.cpp': ['#include "backend/cpu/cpu_backend.hpp"', '#include <zlib.h>'],
         'src/data/read.cpp': ['#include "backend/backend.hpp"'],
+        'src/backend/cuda/kernels/x.cu': ['#include "tapestry/tensor.hpp"', '#include <vector>'],
         'src/unknown/x.cpp': [''],
     }
     good = {
         'src/ops/math.cpp': '#include "backend/backend.hpp"\n#include <cmath>\n#include "tapestry/tensor.hpp"\n',
+        'src/backend/cuda/kernels/x.cu': '#include <cstdint>\n',
         'src/backend/cpu/matmul.cpp': '#include <cblas.h>\n#include "backend/cpu/cpu_backend.hpp"\n',
     }
     for path, lines in bad.items():

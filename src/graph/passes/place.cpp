@@ -88,9 +88,12 @@ class Placer {
   /// The device that the program asked for; nothing where it did not name any.
   std::optional<Device> asked_for(const Node& node) const {
     if (node.device.empty()) return std::nullopt;
+    const bool names_kind = node.device.find("/device:") != std::string::npos;
+    const auto is_asked_for = [&](Device device) { return is_device_asked_for(node.device, full_name(device)); };
+    // First, since to list all devices is to look for GPUs.
+    if (is_asked_for(cpu())) return names_kind ? std::optional(cpu()) : std::nullopt;
     for (const Device& device : devices())
-      if (is_device_asked_for(node.device, full_name(device)))
-        return node.device.find("/device:") == std::string::npos ? std::nullopt : std::optional(device);
+      if (is_asked_for(device)) return device;
     if (options_.soft) return cpu();
     InvalidArgumentError error(join("Cannot assign a device for operation '", node.name(),
                                     "': Could not satisfy explicit device specification '", node.device,

@@ -1,0 +1,67 @@
+#include "backend/cuda/context.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "tapestry/error.hpp"
+
+namespace tapestry::gpu {
+namespace {
+
+bool is_synchronous() {
+  static const bool asked = [] {
+    const char* value = std::getenv("TAPESTRY_CUDA_SYNC");
+    return value && std::string_view(value) != "0" && *value != '\0';
+  }();
+  return asked;
+}
+
+Stream make_stream(int index) {
+  make_current(index);
+  Stream stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
+  return stream;
+}
+
+}  // namespace
+
+void check(cudaError_t error, std::string_view what) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // forgotten, unless it is one that stays
+  throw InternalError(
+      detail::join("CUDA: ", what, " failed: ", cudaGetErrorName(error), ", ", cudaGetErrorString(error)));
+}
+
+void make_current(int index) {
+  // No device at first: a new thread has CUDA's default one, without having made anything of it.
+  constinit static thread_local int current = -1;
+  if (current == index) return;
+  check(cudaSetDevice(index), "choosing a device");
+  current = index;
+}
+
+Context::Context(int index) : index_(index), stream_(make_stream(index)), memory_(index, stream_) {
+  refused_ = static_cast<unsigned long long*>(memory_.allocate(sizeof *refused_));
+}
+
+void Context::started(std::string_view kernel) {
+  check(cudaGetLastError(), kernel);
+  if (is_synchronous()) check(cudaStreamSynchronize(stream_), kernel);
+}
+
+void Context::synchronize() { check(cudaStreamSynchronize(stream_), "waiting for the device"); }
+
+Refusal::Refusal(Context& context) : context_(context), lock_(context.refusal_mutex_) {
+  check(cudaMemsetAsync(context.refused_, 0xff, sizeof *context.refused_, context.stream()), "setting memory");
+}
+
+std::int64_t Refusal::position() {
+  unsigned long long first = 0;
+  context_.staging().to_host(&first, context_.refused_, sizeof first, context_.stream());
+  return first == std::numeric_limits<unsigned long long>::max() ? -1 : static_cast<std::int64_t>(first);
+}
+
+}  // namespace tapestry::gpu

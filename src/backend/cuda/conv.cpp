@@ -1,0 +1,133 @@
+#include <algorithm>
+
+#include "backend/cuda/cuda_backend.hpp"
+#include "backend/cuda/multiplier.hpp"
+#include "backend/cuda/windows.hpp"
+#include "core/make_tensor.hpp"
+
+// A convolution as a product of matrices, as on the CPU: a row of "patches" holds all that one output position sees of
+// the image. Patches exist for some images at a time.
+
+namespace tapestry::gpu {
+namespace {
+
+constexpr std::int64_t patch_bytes = std::int64_t{256} << 20;
+
+/// Some of the images of a convolution, and the products with their patches.
+class Part {
+ public:
+  /// The images [first, first + count).
+  Part(const Windows& whole, std::int64_t out, std::int64_t first, std::int64_t count)
+      : windows(whole), out_(out), first_(first) {
+    windows.batch = count;
+  }
+
+  /// y = patches * filter, for each group.
+  Product forward(void* patches, void* filter, void* y, std::int64_t bytes) const {
+    Product product = sizes(windows.positions(), group_out(), windows.patch());
+    product.a = by_position(patches);
+    product.b = {filter, out_, group_out(), false};
+    product.y = {result(y, bytes), out_, group_out(), false};
+    return product;
+  }
+  /// The patches' gradient = g * filter^T.
+  Product backward(void* g, void* filter, void* patches, std::int64_t bytes) const {
+    Product product = sizes(windows.positions(), windows.patch(), group_out());
+    product.a = {result(g, bytes), out_, group_out(), false};
+    product.b = {filter, out_, group_out(), true};
+    product.y = by_position(patches);
+    return product;
+  }
+  /// The filter's gradient = patches^T * g.
+  Product of_filter(void* patches, void* g, void* filter, std::int64_t bytes) const {
+    Product product = sizes(windows.patch(), group_out(), windows.positions());
+    product.a = by_position(patches);
+    product.a.transposed = true;
+    product.b = {result(g, bytes), out_, group_out(), false};
+    product.y = {filter, out_, group_out(), false};
+    return product;
+  }
+
+  /// The part's first image in an array of images.
+  void* image(void* images, std::int64_t bytes) const {
+    return static_cast<std::byte*>(images) + first_ * windows.height * windows.width * windows.channels * bytes;
+  }
+
+  Windows windows;
+
+ private:
+  std::int64_t group_out() const { return out_ / windows.groups; }
+  Product sizes(std::int64_t m, std::int64_t n, std::int64_t k) const {
+    Product product;
+    product.m = m;
+    product.n = n;
+    product.k = k;
+    product.count = windows.groups;
+    return product;
+  }
+  Product::Matrix by_position(void* patches) const {
+    return {patches, windows.patch(), windows.positions() * windows.patch(), false};
+  }
+  void* result(void* results, std::int64_t bytes) const {
+    return static_cast<std::byte*>(results) + first_ * windows.rows * windows.columns * out_ * bytes;
+  }
+
+  std::int64_t out_, first_;
+};
+
+/// body(part, memory for its patches) for parts of as many images as have room.
+template <class Body>
+void for_parts(const Windows& windows, std::int64_t out, const Tensor& like, const Body& body) {
+  const auto bytes = static_cast<std::int64_t>(size_of(like.dtype()));
+  const std::int64_t elements = windows.groups * windows.rows * windows.columns * windows.patch();
+  const std::int64_t images = std::clamp<std::int64_t>(patch_bytes / (elements * bytes), 1, windows.batch);
+  const Tensor patches = detail::make_tensor(like.dtype(), {images * elements}, like.device());
+  for (std::int64_t first = 0; first < windows.batch; first += images)
+    body(Part(windows, out, first, std::min(images, windows.batch - first)), patches.impl().data);
+}
+
+std::int64_t bytes_of(const Tensor& x) { return static_cast<std::int64_t>(size_of(x.dtype())); }
+
+}  // namespace
+
+void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
+  if (y.size() == 0) return;
+  if (filter.size() == 0) return fill(0, y);
+  Context& gpu = context();
+  const Tensor image = dense(x), weights = dense(filter);
+  for_parts(windows_on(x.shape(), y.shape(), window), y.shape()[3], y, [&](const Part& part, void* patches) {
+    read_patches(gpu.stream(), type_of(x), part.windows, part.image(image.impl().data, bytes_of(x)), patches);
+    gpu.started("conv2d");
+    multiplier().multiply(part.forward(patches, weights.impl().data, y.impl().data, bytes_of(y)), y.dtype() == float64);
+  });
+}
+
+void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const Window2d& window, const Tensor& dx) {
+  if (dx.size() == 0) return;
+  if (g.size() == 0 || filter.size() == 0) return fill(0, dx);
+  Context& gpu = context();
+  const Tensor gradient = dense(g), weights = dense(filter);
+  for_parts(windows_on(dx.shape(), g.shape(), window), g.shape()[3], dx, [&](const Part& part, void* patches) {
+    multiplier().multiply(part.backward(gradient.impl().data, weights.impl().data, patches, bytes_of(g)),
+                          dx.dtype() == float64);
+    add_patches(gpu.stream(), type_of(dx), part.windows, patches, part.image(dx.impl().data, bytes_of(dx)));
+    gpu.started("conv2d_grad_input");
+  });
+}
+
+void CudaBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Window2d& window, const Tensor& dfilter) {
+  if (dfilter.size() == 0) return;
+  if (g.size() == 0) return fill(0, dfilter);
+  Context& gpu = context();
+  const Tensor image = dense(x), gradient = dense(g);
+  bool accumulate = false;
+  for_parts(windows_on(x.shape(), g.shape(), window), g.shape()[3], x, [&](const Part& part, void* patches) {
+    read_patches(gpu.stream(), type_of(x), part.windows, part.image(image.impl().data, bytes_of(x)), patches);
+    gpu.started("conv2d_grad_filter");
+    multiplier().multiply(part.of_filter(patches, gradient.impl().data, dfilter.impl().data, bytes_of(g)),
+                          x.dtype() == float64, accumulate);
+    accumulate = true;
+  });
+}
+
+}  // namespace tapestry::gpu

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <mutex>
+
+#include "backend/backend.hpp"
+#include "backend/cuda/context.hpp"
+
+namespace tapestry::gpu {
+
+class Multiplier;
+
+/// One CUDA device: each family in the file of its name, its kernels in kernels/. A family checks, plans and starts
+/// kernels in the device's stream, and returns before they have run.
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(int index) : index_(index) {}
+
+  // cuda_backend.cpp
+  std::string_view name() const override { return "GPU"; }
+  int device_count() override { return 1; }
+  void* allocate(std::size_t bytes) override;
+  void deallocate(void* data, std::size_t bytes) noexcept override;
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override;
+  void copy_from_host(void* to, const void* from, std::size_t bytes) override;
+  void synchronize() override;
+  MemoryStats memory_stats() override;
+  void reset_peak_memory() override;
+  std::int64_t trim_memory() override;
+
+  // elementwise.cpp
+  void fill(double value, const Tensor& y) override;
+  void iota(double start, double step, const Tensor& y) override;
+  void copy(const Tensor& x, const Tensor& y) override;
+  void unary(Unary f, const Tensor& x, double alpha, const Tensor& y) override;
+  void binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) override;
+  void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) override;
+
+  // random.cpp
+  void random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) override;
+
+  // reduce.cpp
+  void reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) override;
+  void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) override;
+  void arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) override;
+  void top_k(const Tensor& x, std::int64_t k, bool largest, const Tensor& values, const Tensor& indices) override;
+
+  // matmul.cpp
+  void gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) override;
+
+  // linalg.cpp
+  void linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint, std::span<const Tensor> outputs) override;
+
+  // gather.cpp
+  void gather(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) override;
+  void scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) override;
+  void gather_nd(const Tensor& x, const Tensor& indices, const Tensor& y) override;
+  void scatter_nd_add(const Tensor& indices, const Tensor& updates, const Tensor& y) override;
+  void take_along(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) override;
+  void put_along_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) override;
+
+  // normalize.cpp
+  void softmax(const Tensor& x, bool logarithm, const Tensor& y) override;
+  void softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) override;
+  void normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
+                 const Tensor& mean, const Tensor& rstd) override;
+  void normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd, const Tensor& g,
+                      const Tensor& dx, const Tensor& dscale, const Tensor& doffset) override;
+
+  // conv.cpp
+  void conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) override;
+  void conv2d_grad_input(const Tensor& g, const Tensor& filter, const Window2d& window, const Tensor& dx) override;
+  void conv2d_grad_filter(const Tensor& x, const Tensor& g, const Window2d& window, const Tensor& dfilter) override;
+
+  // pool.cpp
+  void pool2d(PoolKind f, const Tensor& x, const Window2d& window, const Tensor& y) override;
+  void pool2d_grad(PoolKind f, const Tensor& x, const Tensor& y, const Tensor& g, const Window2d& window,
+                   const Tensor& dx) override;
+
+  // update.cpp
+  void update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots,
+              const Tensor& variable) override;
+
+ private:
+  /// The device, current in the calling thread; prepared at the first call.
+  Context& context();
+  /// The elements in row-major order without gaps: x itself, or a copy.
+  Tensor dense(const Tensor& x);
+
+  /// cuBLASLt on the device, opened at the first call. Throws NotFoundError when it is not installed.
+  Multiplier& multiplier();
+
+  int index_;
+  std::once_flag once_, multiplier_once_;
+  Context* context_ = nullptr;        ///< never deleted
+  Multiplier* multiplier_ = nullptr;  ///< nor is this
+};
+
+/// The Type of a tensor's elements.
+inline Type type_of(const Tensor& tensor) { return static_cast<Type>(tensor.dtype()); }
+static_assert(static_cast<int>(Type::b8) == static_cast<int>(DType::boolean) &&
+              static_cast<int>(Type::f64) == static_cast<int>(DType::float64) &&
+              static_cast<int>(Type::i32) == static_cast<int>(DType::int32));
+
+}  // namespace tapestry::gpu

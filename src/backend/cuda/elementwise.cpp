@@ -1,0 +1,77 @@
+#include "backend/cuda/kernels/elementwise.hpp"
+
+#include "backend/cuda/cuda_backend.hpp"
+#include "backend/cuda/pieces.hpp"
+
+namespace tapestry::gpu {
+namespace {
+
+void start(Context& gpu, Launch kernel, std::string_view family, DType dtype, double number, const View& y,
+           std::initializer_list<View> inputs) {
+  if (!kernel)
+    throw InvalidArgumentError(detail::join("This function is not defined for elements of type ", to_string(dtype)));
+  for_each_piece(y, {inputs.begin(), inputs.size()}, [&](const Elements& elements) {
+    kernel(gpu.stream(), elements, number);
+    gpu.started(family);
+  });
+}
+
+/// Integer functions have no result for some second operands; to find those the processor waits for the device.
+void check_partial(Context& gpu, Binary f, const Tensor& b) {
+  const bool power = f == Binary::power;
+  if (!is_integer(b.dtype()) || (!power && f != Binary::floor_mod && f != Binary::floor_divide)) return;
+  if (power && b.dtype() == uint8) return;
+  Refusal refusal(gpu);
+  const View x(b);
+  for_each_piece(x, {&x, 1}, [&](const Elements& elements) {
+    find_refused(gpu.stream(), type_of(b), elements, power, refusal.word());
+    gpu.started("the check of a divisor or an exponent");
+  });
+  if (refusal.position() < 0) return;
+  throw InvalidArgumentError(power ? "Integers to negative integer powers are not allowed"
+                                   : "Integer division by zero");
+}
+
+}  // namespace
+
+// A step of -0 changes no number, where +0 would make +0 of -0.
+void CudaBackend::fill(double value, const Tensor& y) { iota(value, -0.0, y); }
+
+void CudaBackend::iota(double start, double step, const Tensor& y) {
+  if (y.size() == 0) return;
+  Context& gpu = context();
+  gpu::iota(gpu.stream(), type_of(y), start, step, y.impl().data, y.size());
+  gpu.started("fill or iota");
+}
+
+void CudaBackend::copy(const Tensor& x, const Tensor& y) {
+  Context& gpu = context();
+  const View from(x), to(y);
+  if (x.dtype() != y.dtype())
+    return start(gpu, convert_kernel(type_of(x), type_of(y)), "copy", x.dtype(), 0, to, {from});
+  for_each_piece(to, {&from, 1}, [&](const Elements& elements) {
+    if (const std::optional<Turn> transposition = turn_of(elements)) {
+      turn(gpu.stream(), to.element_bytes, *transposition);
+    } else {
+      move_kernel(to.element_bytes)(gpu.stream(), elements, 0);
+    }
+    gpu.started("copy");
+  });
+}
+
+void CudaBackend::unary(Unary f, const Tensor& x, double alpha, const Tensor& y) {
+  start(context(), unary_kernel(f, type_of(x)), "an elementwise kernel", x.dtype(), alpha, View(y), {View(x)});
+}
+
+void CudaBackend::binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) {
+  Context& gpu = context();
+  if (y.size() > 0) check_partial(gpu, f, b);
+  start(gpu, binary_kernel(f, type_of(a)), "an elementwise kernel", a.dtype(), alpha, View(y), {View(a), View(b)});
+}
+
+void CudaBackend::ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) {
+  start(context(), ternary_kernel(f, type_of(y)), "an elementwise kernel", y.dtype(), 0, View(y),
+        {View(a), View(b), View(c)});
+}
+
+}  // namespace tapestry::gpu

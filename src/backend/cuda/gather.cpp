@@ -1,0 +1,160 @@
+#include "backend/cuda/kernels/gather.hpp"
+
+#include <bit>
+#include <string>
+
+#include "backend/cuda/cuda_backend.hpp"
+#include "backend/cuda/sorting.hpp"
+#include "core/make_tensor.hpp"
+
+namespace tapestry::gpu {
+namespace {
+
+using detail::make_tensor;
+using detail::mutable_data;
+
+/// A contiguous tensor around `axes` axes from `axis` on, which count as one.
+Slices slices_around(const Shape& shape, int axis, int axes = 1) {
+  Slices slices{1, 1, 1};
+  for (int i = 0; i < shape.rank(); ++i)
+    (i < axis ? slices.outer : i < axis + axes ? slices.size : slices.inner) *= shape[i];
+  return slices;
+}
+
+/// "[1,2]": where the flat position stands in a tensor; "" in a scalar.
+std::string place_in(const Shape& shape, std::int64_t flat) {
+  if (shape.rank() == 0) return "";
+  std::string text;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    text = std::to_string(flat % shape[i]) + (text.empty() ? "" : ",") + text;
+    flat /= shape[i];
+  }
+  return "[" + text + "]";
+}
+
+Indices indices_of(const Tensor& dense, std::int64_t count) {
+  return {dense.impl().data, dense.dtype() == int64, count};
+}
+
+/// Elements [first, first + count) of whole numbers on the device.
+std::vector<std::int64_t> read(Backend& backend, const Tensor& dense, std::int64_t first, std::int64_t count) {
+  const std::int64_t strides[] = {1};
+  const Tensor part = detail::make_view(dense, {count}, strides, first);
+  const Tensor host = detail::make_tensor(dense.dtype(), {count}, cpu());
+  backend.copy_to_host(host.impl().data, part.impl().data, static_cast<std::size_t>(count) * size_of(dense.dtype()));
+  return host.to_vector<std::int64_t>();
+}
+
+/// `resolve` writes the positions and tells what it refuses. Throws `error(first refused)`.
+template <class Resolve, class Error>
+Tensor checked(Context& gpu, Device device, std::int64_t count, const Resolve& resolve, const Error& error) {
+  const Tensor positions = make_tensor(int64, {count}, device);
+  if (count == 0) return positions;
+  std::int64_t refused = -1;
+  {
+    Refusal refusal(gpu);
+    resolve(mutable_data<std::int64_t>(positions), refusal.word());
+    gpu.started("the check of indices");
+    refused = refusal.position();
+  }
+  if (refused >= 0) throw InvalidArgumentError(error(refused));
+  return positions;
+}
+
+/// Of one axis with `size` elements; `along`: of single elements of `slices`, in which indices have `length` rows.
+Tensor positions_in_axis(Backend& backend, Context& gpu, const Tensor& dense, std::int64_t size,
+                         const Slices* along = nullptr, std::int64_t length = 0) {
+  const Indices indices = indices_of(dense, dense.size());
+  return checked(
+      gpu, dense.device(), dense.size(),
+      [&](std::int64_t* positions, unsigned long long* refused) {
+        if (along) return resolve_along(gpu.stream(), indices, length, along->inner, size, positions, refused);
+        resolve(gpu.stream(), indices, size, positions, refused);
+      },
+      [&](std::int64_t i) {
+        return detail::join("indices", place_in(dense.shape(), i), " = ", read(backend, dense, i, 1)[0],
+                            " is not in [0, ", size, ")");
+      });
+}
+
+/// Of the coordinates in the last axis of `dense`, in the leading dimensions of `shape`.
+Tensor positions_of_coordinates(Backend& backend, Context& gpu, const Tensor& dense, const Shape& shape,
+                                std::string_view what) {
+  Coordinates coordinates{{}, static_cast<int>(dense.shape().back())};
+  for (int d = 0; d < coordinates.depth; ++d) coordinates.size[d] = shape[d];
+  Shape leading = dense.shape();
+  leading.erase(leading.rank() - 1);
+  return checked(
+      gpu, dense.device(), leading.size(),
+      [&](std::int64_t* positions, unsigned long long* refused) {
+        resolve_coordinates(gpu.stream(), indices_of(dense, leading.size()), coordinates, positions, refused);
+      },
+      [&](std::int64_t i) {
+        std::string text;
+        for (const std::int64_t index : read(backend, dense, i * coordinates.depth, coordinates.depth))
+          text += (text.empty() ? "" : ", ") + std::to_string(index);
+        return detail::join("indices", place_in(leading, i), " = [", text, "] does not index into ", what, " ", shape);
+      });
+}
+
+void take(Context& gpu, const Slices& slices, const Tensor& positions, const Tensor& x, const Tensor& y) {
+  if (y.size() == 0) return;
+  gather_slices(gpu.stream(), static_cast<std::int64_t>(size_of(y.dtype())), slices,
+                mutable_data<std::int64_t>(positions), positions.size(), x.impl().data, y.impl().data);
+  gpu.started("gather");
+}
+
+/// Sorts the updates by where they go, which makes neighbours of those that are added, in their order.
+void add(Backend& backend, Context& gpu, const Slices& slices, const Tensor& positions, const Tensor& updates,
+         const Tensor& y) {
+  if (y.size() == 0) return;
+  const std::int64_t count = positions.size();
+  if (count == 0) return backend.fill(0, y);
+  const Sorted sorted =
+      sort(gpu, positions, {}, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(slices.size))));
+  add_slices(gpu.stream(), type_of(y), slices, mutable_data<std::uint64_t>(sorted.keys),
+             mutable_data<std::uint32_t>(sorted.order), count, updates.impl().data, y.impl().data);
+  gpu.started("scatter");
+}
+
+}  // namespace
+
+void CudaBackend::gather(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
+  Context& gpu = context();
+  const Tensor positions = positions_in_axis(*this, gpu, dense(indices), x.shape()[axis]);
+  take(gpu, slices_around(x.shape(), axis), positions, dense(x), y);
+}
+
+void CudaBackend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
+  Context& gpu = context();
+  const Tensor positions = positions_in_axis(*this, gpu, dense(indices), y.shape()[axis]);
+  add(*this, gpu, slices_around(y.shape(), axis), positions, dense(updates), y);
+}
+
+void CudaBackend::gather_nd(const Tensor& x, const Tensor& indices, const Tensor& y) {
+  Context& gpu = context();
+  const Tensor positions = positions_of_coordinates(*this, gpu, dense(indices), x.shape(), "param shape");
+  take(gpu, slices_around(x.shape(), 0, static_cast<int>(indices.shape().back())), positions, dense(x), y);
+}
+
+void CudaBackend::scatter_nd_add(const Tensor& indices, const Tensor& updates, const Tensor& y) {
+  Context& gpu = context();
+  const Tensor positions = positions_of_coordinates(*this, gpu, dense(indices), y.shape(), "shape");
+  add(*this, gpu, slices_around(y.shape(), 0, static_cast<int>(indices.shape().back())), positions, dense(updates), y);
+}
+
+void CudaBackend::take_along(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
+  Context& gpu = context();
+  const Slices slices = slices_around(x.shape(), axis);
+  const Tensor positions = positions_in_axis(*this, gpu, dense(indices), slices.size, &slices, indices.shape()[axis]);
+  take(gpu, {1, x.size(), 1}, positions, dense(x), y);
+}
+
+void CudaBackend::put_along_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
+  Context& gpu = context();
+  const Slices slices = slices_around(y.shape(), axis);
+  const Tensor positions = positions_in_axis(*this, gpu, dense(indices), slices.size, &slices, indices.shape()[axis]);
+  add(*this, gpu, {1, y.size(), 1}, positions, dense(updates), y);
+}
+
+}  // namespace tapestry::gpu

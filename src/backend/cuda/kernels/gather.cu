@@ -1,0 +1,160 @@
+#include "backend/cuda/kernels/gather.hpp"
+
+namespace tapestry::gpu {
+namespace {
+
+__device__ std::int64_t global_thread() { return static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; }
+__device__ std::int64_t grid_threads() { return static_cast<std::int64_t>(gridDim.x) * block_threads; }
+
+__device__ std::int64_t index_at(const Indices& indices, std::int64_t i) {
+  return indices.wide ? static_cast<const std::int64_t*>(indices.data)[i]
+                      : static_cast<const std::int32_t*>(indices.data)[i];
+}
+
+/// `Rule` makes a position of the index number i, or of several, and -1 where one is outside.
+template <class Rule>
+__global__ void __launch_bounds__(block_threads)
+    resolve_kernel(Rule rule, std::int64_t count, std::int64_t* positions, unsigned long long* refused) {
+  for (std::int64_t i = global_thread(); i < count; i += grid_threads()) {
+    const std::int64_t position = rule(i);
+    if (position < 0) atomicMin(refused, static_cast<unsigned long long>(i));
+    positions[i] = position < 0 ? 0 : position;
+  }
+}
+
+struct Plain {
+  Indices indices;
+  std::int64_t size;
+  __device__ std::int64_t operator()(std::int64_t i) const {
+    const std::int64_t index = index_at(indices, i);
+    return index >= 0 && index < size ? index : -1;
+  }
+};
+struct Leading {
+  Indices indices;
+  Coordinates coordinates;
+  __device__ std::int64_t operator()(std::int64_t i) const {
+    std::int64_t position = 0;
+    for (int d = 0; d < coordinates.depth; ++d) {
+      const std::int64_t index = index_at(indices, i * coordinates.depth + d);
+      if (index < 0 || index >= coordinates.size[d]) return -1;
+      position = position * coordinates.size[d] + index;
+    }
+    return position;
+  }
+};
+struct Along {
+  Indices indices;
+  std::int64_t length, inner, size;
+  __device__ std::int64_t operator()(std::int64_t i) const {
+    const std::int64_t index = index_at(indices, i);
+    const std::int64_t outer = i / (length * inner), column = i % inner;
+    return index >= 0 && index < size ? (outer * size + index) * inner + column : -1;
+  }
+};
+
+template <class Rule>
+void start_resolve(Stream stream, const Rule& rule, std::int64_t* positions, unsigned long long* refused) {
+  resolve_kernel<<<blocks_for(rule.indices.count), block_threads, 0, stream>>>(rule, rule.indices.count, positions,
+                                                                               refused);
+}
+
+/// Neighbouring threads that share a slice: a power of two up to a warp.
+int lanes_for(std::int64_t inner) {
+  int lanes = 1;
+  while (lanes < 32 && lanes < inner) lanes *= 2;
+  return lanes;
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    gather_kernel(Slices s, int lanes, const std::int64_t* positions, std::int64_t count, const T* x, T* y) {
+  const std::int64_t lane = threadIdx.x % lanes, step = grid_threads() / lanes;
+  for (std::int64_t i = global_thread() / lanes; i < s.outer * count; i += step) {
+    const T* from = x + (i / count * s.size + positions[i % count]) * s.inner;
+    T* to = y + i * s.inner;
+    for (std::int64_t c = lane; c < s.inner; c += lanes) to[c] = from[c];
+  }
+}
+
+template <class T>
+void start_gather(Stream stream, Slices slices, const std::int64_t* positions, std::int64_t count, const void* x,
+                  void* y) {
+  const int lanes = lanes_for(slices.inner);
+  gather_kernel<<<blocks_for(slices.outer * count * lanes), block_threads, 0, stream>>>(
+      slices, lanes, positions, count, static_cast<const T*>(x), static_cast<T*>(y));
+}
+
+template <class T>
+__device__ T sum(T a, T b) {
+  return static_cast<T>(a + b);
+}
+__device__ bool sum(bool a, bool b) { return a || b; }
+
+/// No atomics: the threads of a row of y look for its updates, and add them in their order.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    add_kernel(Slices s, int lanes, const std::uint64_t* sorted, const std::uint32_t* order, std::int64_t count,
+               const T* updates, T* y) {
+  const std::int64_t lane = threadIdx.x % lanes, step = grid_threads() / lanes;
+  for (std::int64_t i = global_thread() / lanes; i < s.outer * s.size; i += step) {
+    const std::int64_t outer = i / s.size;
+    const auto row = static_cast<std::uint64_t>(i % s.size);
+    std::int64_t first = 0;
+    for (std::int64_t end = count; first < end;) {
+      const std::int64_t middle = (first + end) / 2;
+      if (sorted[middle] < row) {
+        first = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    for (std::int64_t c = lane; c < s.inner; c += lanes) {
+      T total = T(0);
+      for (std::int64_t k = first; k < count && sorted[k] == row; ++k)
+        total = sum(total, updates[(outer * count + order[k]) * s.inner + c]);
+      y[i * s.inner + c] = total;
+    }
+  }
+}
+
+template <class T>
+void start_add(Stream stream, Slices slices, const std::uint64_t* sorted, const std::uint32_t* order,
+               std::int64_t count, const void* updates, void* y) {
+  const int lanes = lanes_for(slices.inner);
+  add_kernel<<<blocks_for(slices.outer * slices.size * lanes), block_threads, 0, stream>>>(
+      slices, lanes, sorted, order, count, static_cast<const T*>(updates), static_cast<T*>(y));
+}
+
+}  // namespace
+
+void resolve(Stream stream, Indices indices, std::int64_t size, std::int64_t* positions, unsigned long long* refused) {
+  start_resolve(stream, Plain{indices, size}, positions, refused);
+}
+void resolve_coordinates(Stream stream, Indices indices, const Coordinates& coordinates, std::int64_t* positions,
+                         unsigned long long* refused) {
+  start_resolve(stream, Leading{indices, coordinates}, positions, refused);
+}
+void resolve_along(Stream stream, Indices indices, std::int64_t length, std::int64_t inner, std::int64_t size,
+                   std::int64_t* positions, unsigned long long* refused) {
+  start_resolve(stream, Along{indices, length, inner, size}, positions, refused);
+}
+
+void gather_slices(Stream stream, std::int64_t element_bytes, Slices slices, const std::int64_t* positions,
+                   std::int64_t count, const void* x, void* y) {
+  const auto start = element_bytes == 8   ? start_gather<std::uint64_t>
+                     : element_bytes == 4 ? start_gather<std::uint32_t>
+                                          : start_gather<std::uint8_t>;
+  start(stream, slices, positions, count, x, y);
+}
+
+void add_slices(Stream stream, Type type, Slices slices, const std::uint64_t* sorted, const std::uint32_t* order,
+                std::int64_t count, const void* updates, void* y) {
+  using Start = decltype(&start_add<float>);
+  constexpr Start starts[type_count] = {
+      nullptr,          start_add<bool>,  start_add<std::uint8_t>, start_add<std::int32_t>, start_add<std::int64_t>,
+      start_add<float>, start_add<double>};
+  starts[static_cast<int>(type)](stream, slices, sorted, order, count, updates, y);
+}
+
+}  // namespace tapestry::gpu

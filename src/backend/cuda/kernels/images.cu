@@ -1,0 +1,196 @@
+#include "backend/cuda/kernels/images.hpp"
+
+namespace tapestry::gpu {
+namespace {
+
+__device__ std::int64_t global_thread() { return static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; }
+__device__ std::int64_t grid_threads() { return static_cast<std::int64_t>(gridDim.x) * block_threads; }
+
+/// A position in an array [batch, height, width, channels].
+struct Pixel {
+  std::int64_t image, y, x, channel;
+};
+__device__ Pixel pixel_of(std::int64_t i, std::int64_t height, std::int64_t width, std::int64_t channels) {
+  Pixel pixel;
+  pixel.channel = i % channels;
+  i /= channels;
+  pixel.x = i % width;
+  i /= width;
+  pixel.y = i % height;
+  pixel.image = i / height;
+  return pixel;
+}
+
+/// Calls body(element of the window, offset in the image) for the window's elements that lie in the image, in order.
+template <class Body>
+__device__ void for_window(const Windows& w, const Pixel& position, const Body& body) {
+  for (std::int64_t ky = 0; ky < w.window_height; ++ky) {
+    const std::int64_t y = position.y * w.stride_y - w.pad_top + ky * w.dilation_y;
+    if (y < 0 || y >= w.height) continue;
+    for (std::int64_t kx = 0; kx < w.window_width; ++kx) {
+      const std::int64_t x = position.x * w.stride_x - w.pad_left + kx * w.dilation_x;
+      if (x < 0 || x >= w.width) continue;
+      body(ky * w.window_width + kx, ((position.image * w.height + y) * w.width + x) * w.channels + position.channel);
+    }
+  }
+}
+
+/// Calls body(element of the window, position's number) for the windows in which a pixel lies: the same, backwards. No
+/// two threads write one element of the image, and each adds in the same order every time.
+template <class Body>
+__device__ void for_positions(const Windows& w, const Pixel& pixel, const Body& body) {
+  for (std::int64_t ky = 0; ky < w.window_height; ++ky) {
+    const std::int64_t top = pixel.y + w.pad_top - ky * w.dilation_y;
+    if (top < 0 || top % w.stride_y != 0 || top / w.stride_y >= w.rows) continue;
+    for (std::int64_t kx = 0; kx < w.window_width; ++kx) {
+      const std::int64_t left = pixel.x + w.pad_left - kx * w.dilation_x;
+      if (left < 0 || left % w.stride_x != 0 || left / w.stride_x >= w.columns) continue;
+      body(ky * w.window_width + kx, (pixel.image * w.rows + top / w.stride_y) * w.columns + left / w.stride_x);
+    }
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads) read_patches_kernel(Windows w, const T* image, T* patches) {
+  const std::int64_t channels = w.group_channels(), patch = w.patch(), positions = w.positions();
+  for (std::int64_t i = global_thread(); i < w.groups * positions * patch; i += grid_threads()) {
+    const std::int64_t channel = i % channels, kx = i / channels % w.window_width;
+    const std::int64_t ky = i / (channels * w.window_width) % w.window_height;
+    const std::int64_t group = i / (patch * positions);
+    const Pixel position = pixel_of(i / patch % positions, w.rows, w.columns, 1);  // its channel is 0
+    const std::int64_t y = position.y * w.stride_y - w.pad_top + ky * w.dilation_y;
+    const std::int64_t x = position.x * w.stride_x - w.pad_left + kx * w.dilation_x;
+    const bool inside = y >= 0 && y < w.height && x >= 0 && x < w.width;
+    patches[i] = inside
+                     ? image[((position.image * w.height + y) * w.width + x) * w.channels + group * channels + channel]
+                     : T(0);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads) add_patches_kernel(Windows w, const T* patches, T* image) {
+  const std::int64_t channels = w.group_channels(), patch = w.patch(), positions = w.positions();
+  for (std::int64_t i = global_thread(); i < w.batch * w.height * w.width * w.channels; i += grid_threads()) {
+    const Pixel pixel = pixel_of(i, w.height, w.width, w.channels);
+    const std::int64_t group = pixel.channel / channels, channel = pixel.channel % channels;
+    T sum = T(0);
+    for_positions(w, pixel, [&](std::int64_t element, std::int64_t position) {
+      sum += patches[(group * positions + position) * patch + element * channels + channel];
+    });
+    image[i] = sum;
+  }
+}
+
+template <bool maximum, class T>
+__global__ void __launch_bounds__(block_threads) pool_kernel(Windows w, const T* x, T* y) {
+  for (std::int64_t i = global_thread(); i < w.positions() * w.channels; i += grid_threads()) {
+    T result = maximum ? static_cast<T>(-__builtin_huge_val()) : T(0);
+    int count = 0;
+    for_window(w, pixel_of(i, w.rows, w.columns, w.channels), [&](std::int64_t, std::int64_t offset) {
+      const T value = x[offset];
+      if (maximum) {
+        result = result > value || result != result ? result : value;
+      } else {
+        result += value;
+      }
+      ++count;
+    });
+    y[i] = maximum ? result : result / static_cast<T>(count);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    max_places_kernel(Windows w, const T* x, const T* y, std::int32_t* places) {
+  for (std::int64_t i = global_thread(); i < w.positions() * w.channels; i += grid_threads()) {
+    std::int32_t place = -1;
+    for_window(w, pixel_of(i, w.rows, w.columns, w.channels), [&](std::int64_t element, std::int64_t offset) {
+      const T value = x[offset];
+      if (place < 0 && (value == y[i] || value != value)) place = static_cast<std::int32_t>(element);
+    });
+    places[i] = place;
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    pool_grad_kernel(Windows w, const std::int32_t* places, const T* g, T* dx) {
+  for (std::int64_t i = global_thread(); i < w.batch * w.height * w.width * w.channels; i += grid_threads()) {
+    const Pixel pixel = pixel_of(i, w.height, w.width, w.channels);
+    T sum = T(0);
+    for_positions(w, pixel, [&](std::int64_t element, std::int64_t position) {
+      const std::int64_t result = position * w.channels + pixel.channel;
+      if (places) {
+        if (places[result] == element) sum += g[result];
+        return;
+      }
+      int count = 0;
+      for_window(w, pixel_of(result, w.rows, w.columns, w.channels), [&](std::int64_t, std::int64_t) { ++count; });
+      sum += g[result] / static_cast<T>(count);
+    });
+    dx[i] = sum;
+  }
+}
+
+std::int64_t pixels(const Windows& w) { return w.batch * w.height * w.width * w.channels; }
+std::int64_t results(const Windows& w) { return w.positions() * w.channels; }
+
+/// start(a number of the float type)
+template <class Start>
+void with_type(Type type, const Start& start) {
+  if (type == Type::f32) {
+    start(float{});
+  } else {
+    start(double{});
+  }
+}
+template <class T>
+const T* as(const void* x, T) {
+  return static_cast<const T*>(x);
+}
+template <class T>
+T* as(void* x, T) {
+  return static_cast<T*>(x);
+}
+
+}  // namespace
+
+void read_patches(Stream stream, Type type, const Windows& windows, const void* image, void* patches) {
+  const unsigned blocks = blocks_for(windows.groups * windows.positions() * windows.patch());
+  with_type(type, [&](auto t) {
+    read_patches_kernel<<<blocks, block_threads, 0, stream>>>(windows, as(image, t), as(patches, t));
+  });
+}
+
+void add_patches(Stream stream, Type type, const Windows& windows, const void* patches, void* image) {
+  with_type(type, [&](auto t) {
+    add_patches_kernel<<<blocks_for(pixels(windows)), block_threads, 0, stream>>>(windows, as(patches, t),
+                                                                                  as(image, t));
+  });
+}
+
+void max_pool(Stream stream, Type type, const Windows& windows, const void* x, void* y) {
+  with_type(type, [&](auto t) {
+    pool_kernel<true><<<blocks_for(results(windows)), block_threads, 0, stream>>>(windows, as(x, t), as(y, t));
+  });
+}
+
+void average_pool(Stream stream, Type type, const Windows& windows, const void* x, void* y) {
+  with_type(type, [&](auto t) {
+    pool_kernel<false><<<blocks_for(results(windows)), block_threads, 0, stream>>>(windows, as(x, t), as(y, t));
+  });
+}
+
+void max_places(Stream stream, Type type, const Windows& windows, const void* x, const void* y, std::int32_t* places) {
+  with_type(type, [&](auto t) {
+    max_places_kernel<<<blocks_for(results(windows)), block_threads, 0, stream>>>(windows, as(x, t), as(y, t), places);
+  });
+}
+
+void pool_grad(Stream stream, Type type, const Windows& windows, const std::int32_t* places, const void* g, void* dx) {
+  with_type(type, [&](auto t) {
+    pool_grad_kernel<<<blocks_for(pixels(windows)), block_threads, 0, stream>>>(windows, places, as(g, t), as(dx, t));
+  });
+}
+
+}  // namespace tapestry::gpu

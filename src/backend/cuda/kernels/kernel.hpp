@@ -1,0 +1,38 @@
+#pragma once
+
+// What every kernel file and its caller share. Kernel files are compiled by nvcc and see plain structures only: this
+// folder, functors.hpp and philox.hpp. Their callers are compiled by the library's compiler and see no CUDA syntax.
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define TAPESTRY_HD __host__ __device__ __forceinline__
+#else
+#include <cmath>
+#define TAPESTRY_HD inline
+#endif
+
+struct CUstream_st;
+
+namespace tapestry::gpu {
+
+/// cudaStream_t, without CUDA's headers.
+using Stream = CUstream_st*;
+
+/// The element types, numbered as DType is.
+enum class Type : std::uint8_t { b8 = 1, u8, i32, i64, f32, f64 };
+inline constexpr int type_count = 7;
+
+inline constexpr int block_threads = 256;
+/// Blocks of a kernel whose threads go on in steps of the whole grid: several for each of the largest GPU's
+/// multiprocessors.
+inline constexpr std::int64_t grid_limit = 132 * 16;
+
+/// Blocks for `threads` threads.
+inline unsigned blocks_for(std::int64_t threads) {
+  const std::int64_t blocks = (threads + block_threads - 1) / block_threads;
+  return static_cast<unsigned>(blocks < 1 ? 1 : blocks > grid_limit ? grid_limit : blocks);
+}
+
+}  // namespace tapestry::gpu

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "backend/cuda/kernels/kernel.hpp"
+
+namespace tapestry::gpu {
+
+/// Division of numbers below 2^31 by one of them that does not change: a multiplication and a shift, where the
+/// processor's division takes some twenty instructions. (Granlund and Montgomery, Division by invariant integers using
+/// multiplication, 1994.)
+struct Divider {
+  std::uint32_t divisor = 1, multiplier = 1;
+  std::uint32_t shift = 0;
+
+  Divider() = default;
+  /// 0 < divisor < 2^31.
+  explicit Divider(std::uint32_t number) : divisor(number) {
+    while ((std::uint64_t{1} << shift) < number) ++shift;
+    multiplier =
+        static_cast<std::uint32_t>((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - number) / number + 1);
+  }
+  TAPESTRY_HD std::uint32_t quotient(std::uint32_t n) const {
+    const auto high = static_cast<std::uint32_t>((std::uint64_t{n} * multiplier) >> 32);
+    return (high + n) >> shift;
+  }
+};
+
+inline constexpr int max_axes = 8;
+inline constexpr int max_operands = 4;
+
+/// Where the elements of up to four arrays of one shape lie, in row-major order. Less than 2^31 elements, none of them
+/// farther than that from its array's first.
+struct Layout {
+  int axes = 0;
+  Divider size[max_axes];
+  std::int32_t stride[max_axes][max_operands] = {};  ///< in elements; 0 where an array is broadcast
+
+  /// The distances of element i from the first ones, of the first `operands` arrays.
+  template <int operands>
+  TAPESTRY_HD void locate(std::uint32_t i, std::int32_t (&offset)[operands]) const {
+    for (int k = 0; k < operands; ++k) offset[k] = 0;
+    for (int axis = axes - 1; axis >= 0; --axis) {
+      const std::uint32_t outer = size[axis].quotient(i);
+      const auto index = static_cast<std::int32_t>(i - outer * size[axis].divisor);
+      for (int k = 0; k < operands; ++k) offset[k] += index * stride[axis][k];
+      i = outer;
+    }
+  }
+};
+
+}  // namespace tapestry::gpu

@@ -1,0 +1,118 @@
+#include "backend/cuda/kernels/convert.hpp"
+#include "backend/cuda/kernels/elementwise.cuh"
+
+namespace tapestry::gpu {
+namespace {
+
+template <class To>
+struct Convert {
+  template <class From, class>
+  static TAPESTRY_HD To apply(From x, From, From, From) {
+    return convert<To>(x);
+  }
+};
+
+/// Both are arrays of their own types; the kernel's second type is not used, and so stands for the first.
+template <class From, class To>
+constexpr Launch conversion = launch<Convert<To>, 1, From, From, To>;
+
+#define TAPESTRY_FROM(From)                                                                          \
+  {                                                                                                  \
+    nullptr, conversion<From, bool>, conversion<From, std::uint8_t>, conversion<From, std::int32_t>, \
+        conversion<From, std::int64_t>, conversion<From, float>, conversion<From, double>            \
+  }
+constexpr Launch conversions[type_count][type_count] = {
+    {},
+    TAPESTRY_FROM(bool),
+    TAPESTRY_FROM(std::uint8_t),
+    TAPESTRY_FROM(std::int32_t),
+    TAPESTRY_FROM(std::int64_t),
+    TAPESTRY_FROM(float),
+    TAPESTRY_FROM(double),
+};
+#undef TAPESTRY_FROM
+
+struct Move {
+  template <class, class T>
+  static TAPESTRY_HD T apply(T x, T, T, T) {
+    return x;
+  }
+};
+template <class T>
+constexpr Launch movement = launch<Move, 1, T, T, T>;
+
+constexpr int tile = 32, tile_rows = block_threads / tile;
+
+/// By tiles in shared memory, so that both sides are read and written in whole lines. The column beside the tile keeps
+/// neighbours below one another in different banks.
+template <class T>
+__global__ void __launch_bounds__(block_threads) turn_kernel(const __grid_constant__ Turn turn) {
+  __shared__ T room[tile][tile + 1];
+  const int across = static_cast<int>(threadIdx.x) % tile, down = static_cast<int>(threadIdx.x) / tile;
+  const std::int64_t tiles_down = (turn.rows + tile - 1) / tile, tiles_across = (turn.columns + tile - 1) / tile;
+  const std::int64_t tiles = tiles_down * tiles_across;
+  for (std::int64_t place = blockIdx.x; place < tiles * turn.batch; place += gridDim.x) {
+    const std::int64_t row = place % tiles / tiles_across * tile, column = place % tiles_across * tile;
+    std::int32_t first[2];
+    turn.layout.locate(static_cast<std::uint32_t>(place / tiles), first);
+    const T* x = static_cast<const T*>(turn.x) + first[1];
+    T* y = static_cast<T*>(turn.y) + first[0];
+    for (int i = down; i < tile; i += tile_rows)
+      if (row + across < turn.rows && column + i < turn.columns)
+        room[i][across] = x[row + across + (column + i) * turn.x_column];
+    __syncthreads();
+    for (int i = down; i < tile; i += tile_rows)
+      if (row + i < turn.rows && column + across < turn.columns)
+        y[(row + i) * turn.y_row + column + across] = room[across][i];
+    __syncthreads();
+  }
+}
+
+template <class T>
+void start_turn(Stream stream, const Turn& turn) {
+  const std::int64_t tiles = (turn.rows + tile - 1) / tile * ((turn.columns + tile - 1) / tile) * turn.batch;
+  turn_kernel<T><<<blocks_for(tiles * block_threads), block_threads, 0, stream>>>(turn);
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads) iota_kernel(double start, double step, T* y, std::int64_t n) {
+  const std::int64_t grid = static_cast<std::int64_t>(gridDim.x) * block_threads;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; i < n; i += grid)
+    y[i] = convert<T>(__dadd_rn(start, __dmul_rn(static_cast<double>(i), step)));  // rounded twice, as on the CPU
+}
+
+template <class T>
+void start_iota(Stream stream, double start, double step, void* y, std::int64_t n) {
+  iota_kernel<<<blocks_for(n), block_threads, 0, stream>>>(start, step, static_cast<T*>(y), n);
+}
+
+}  // namespace
+
+Launch convert_kernel(Type from, Type to) { return conversions[static_cast<int>(from)][static_cast<int>(to)]; }
+
+Launch move_kernel(std::int64_t element_bytes) {
+  return element_bytes == 8   ? movement<std::uint64_t>
+         : element_bytes == 4 ? movement<std::uint32_t>
+                              : movement<std::uint8_t>;
+}
+
+void turn(Stream stream, std::int64_t element_bytes, const Turn& turn) {
+  const auto start = element_bytes == 8   ? start_turn<std::uint64_t>
+                     : element_bytes == 4 ? start_turn<std::uint32_t>
+                                          : start_turn<std::uint8_t>;
+  start(stream, turn);
+}
+
+void iota(Stream stream, Type type, double start, double step, void* y, std::int64_t n) {
+  using Start = void (*)(Stream, double, double, void*, std::int64_t);
+  static constexpr Start starts[type_count] = {nullptr,
+                                               start_iota<bool>,
+                                               start_iota<std::uint8_t>,
+                                               start_iota<std::int32_t>,
+                                               start_iota<std::int64_t>,
+                                               start_iota<float>,
+                                               start_iota<double>};
+  starts[static_cast<int>(type)](stream, start, step, y, n);
+}
+
+}  // namespace tapestry::gpu

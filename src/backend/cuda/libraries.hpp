@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+
+#include <cublasLt.h>
+
+namespace tapestry::gpu {
+
+/// CUDA's libraries are hundreds of megabytes large: each is opened when it is first needed, so that programs start
+/// without them and machines without them run what needs none.
+
+/// The functions of cuBLASLt by their own names.
+struct CublasLt {
+  decltype(&cublasLtCreate) create;
+  decltype(&cublasLtMatmul) matmul;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&cublasLtMatmulDescCreate) desc_create;
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy;
+  decltype(&cublasLtMatmulDescSetAttribute) desc_set;
+  decltype(&cublasLtMatrixLayoutCreate) layout_create;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
+  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set;
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create;
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
+  decltype(&cublasLtGetStatusString) status_string;
+};
+/// Throws NotFoundError, with the reason of the last attempt, when the library cannot be opened.
+const CublasLt& cublas_lt();
+
+/// Opens libNAME.so.MAJOR of this CUDA version: from the folder TAPESTRY_CUDA_LIBRARIES, from where the linker looks,
+/// from $CUDA_HOME/lib64 and from /usr/local/cuda/lib64. Throws NotFoundError.
+void* open_library(const std::string& name, int major);
+/// A function of an open library. Throws NotFoundError.
+void* function_of(void* library, const char* name);
+
+}  // namespace tapestry::gpu

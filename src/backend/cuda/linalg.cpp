@@ -1,0 +1,93 @@
+#include "backend/cuda/kernels/linalg.hpp"
+
+#include <algorithm>
+
+#include "backend/cuda/cuda_backend.hpp"
+#include "core/make_tensor.hpp"
+
+namespace tapestry::gpu {
+namespace {
+
+constexpr const char* not_invertible = "Input matrix is not invertible.";
+
+/// The last two dimensions exchanged.
+Tensor transposed(const Tensor& x) {
+  Shape shape = x.shape();
+  auto strides = x.impl().strides;
+  const int last = x.rank() - 1;
+  shape.set(last, x.shape()[last - 1]);
+  shape.set(last - 1, x.shape()[last]);
+  std::swap(strides[static_cast<std::size_t>(last)], strides[static_cast<std::size_t>(last - 1)]);
+  return detail::make_view(x, shape, {strides.data(), static_cast<std::size_t>(x.rank())});
+}
+
+/// start(where to tell of what is refused); throws `message` if something was.
+template <class Start>
+void run(Context& gpu, const char* message, const Start& start) {
+  Refusal refusal(gpu);
+  start(refusal.word());
+  gpu.started("linalg");
+  if (refusal.position() >= 0) throw InvalidArgumentError(message);
+}
+
+}  // namespace
+
+void CudaBackend::linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint, std::span<const Tensor> outputs) {
+  const Tensor &a = inputs[0], &y = outputs[0];
+  if (y.size() == 0) return;  // then the others are empty, too
+  Context& gpu = context();
+  const Type type = type_of(a);
+  const std::int64_t rows = a.shape()[a.rank() - 2], columns = a.shape().back(), batch = a.size() / (rows * columns);
+  const auto solution = [&](const Tensor& matrices) {
+    Tensor work = detail::make_tensor(a.dtype(), a.shape(), a.device());  // it is destroyed
+    copy(adjoint ? transposed(matrices) : matrices, work);
+    run(gpu, not_invertible, [&](unsigned long long* refused) {
+      gpu::solve(gpu.stream(), type, batch, rows, y.shape().back(), work.impl().data, y.impl().data, refused);
+    });
+  };
+  switch (f) {
+    case Linalg::cholesky:
+      copy(a, y);
+      return run(
+          gpu, "Cholesky decomposition was not successful. The input might not be valid.",
+          [&](unsigned long long* refused) { gpu::cholesky(gpu.stream(), type, batch, rows, y.impl().data, refused); });
+    case Linalg::solve:
+      copy(inputs[1], y);
+      return solution(a);
+    case Linalg::inverse:
+      identity(gpu.stream(), type, batch, rows, y.impl().data);
+      gpu.started("linalg");
+      return solution(a);
+    case Linalg::triangular_solve: {
+      const Tensor triangles = dense(a);
+      copy(inputs[1], y);
+      return run(gpu, not_invertible, [&](unsigned long long* refused) {
+        solve_triangular(gpu.stream(), type, batch, rows, y.shape().back(), adjoint, triangles.impl().data,
+                         y.impl().data, refused);
+      });
+    }
+    case Linalg::svd: {
+      // The shorter vectors are the right ones: of a wide matrix u, of a tall one v.
+      const bool wide = rows < columns;
+      const std::int64_t n = std::min(rows, columns), length = std::max(rows, columns);
+      const Tensor left = detail::make_tensor(a.dtype(), {batch, n, length}, a.device());
+      const Tensor right = detail::make_tensor(a.dtype(), {batch, n, n}, a.device());
+      const Tensor by_columns = wide ? a : transposed(a);
+      const Shape shape = by_columns.shape();
+      copy(by_columns, detail::make_view(left, shape, row_major_strides(shape)));
+      run(gpu, "Singular value decomposition was not successful. The input might not be valid.",
+          [&](unsigned long long* refused) {
+            decompose(gpu.stream(), type, batch, n, length, left.impl().data, right.impl().data, y.impl().data,
+                      refused);
+          });
+      const auto store = [&](const Tensor& vectors, const Tensor& to) {
+        const Tensor turned = transposed(vectors);
+        copy(turned, detail::make_view(to, turned.shape(), row_major_strides(turned.shape())));
+      };
+      store(wide ? right : left, outputs[1]);
+      return store(wide ? left : right, outputs[2]);
+    }
+  }
+}
+
+}  // namespace tapestry::gpu

@@ -1,0 +1,30 @@
+#include "backend/cuda/kernels/matmul.hpp"
+
+#include "backend/cuda/cuda_backend.hpp"
+#include "backend/cuda/multiplier.hpp"
+
+namespace tapestry::gpu {
+
+Multiplier& CudaBackend::multiplier() {
+  Context& gpu = context();
+  std::call_once(multiplier_once_, [&] { multiplier_ = new Multiplier(gpu); });
+  return *multiplier_;
+}
+
+void CudaBackend::gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) {
+  if (y.size() == 0) return;
+  if (a.size() == 0 || b.size() == 0) return fill(0, y);
+  Context& gpu = context();
+  const Tensor left = is_readable(View(a)) ? a : dense(a), right = is_readable(View(b)) ? b : dense(b);
+  for_each_product(View(left), View(right), transpose_a, transpose_b, View(y), [&](const Product& p) {
+    if (is_floating(y.dtype())) return multiplier().multiply(p, y.dtype() == float64);
+    const auto strided = [](const Product::Matrix& matrix) {
+      const std::int64_t row = matrix.transposed ? 1 : matrix.row, column = matrix.transposed ? matrix.row : 1;
+      return Matrices{matrix.data, row, column, matrix.batch};
+    };
+    multiply_whole(gpu.stream(), type_of(y), p.m, p.n, p.k, p.count, strided(p.a), strided(p.b), p.y.data, p.y.batch);
+    gpu.started("gemm");
+  });
+}
+
+}  // namespace tapestry::gpu

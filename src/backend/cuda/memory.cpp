@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "backend/cuda/context.hpp"
+#include "tapestry/error.hpp"
+
+namespace tapestry::gpu {
+
+// --- Device memory ------------------------------------------------------------------------------------------------
+
+Memory::Memory(int index, Stream stream) : index_(index), stream_(stream), pool_(make_pool()) {}
+
+cudaMemPool_t Memory::make_pool() {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = index_;
+  cudaMemPool_t pool = nullptr;
+  check(cudaMemPoolCreate(&pool, &properties), "creating a memory pool");
+  std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
+  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "setting up a memory pool");
+  return pool;
+}
+
+void* Memory::allocate(std::size_t bytes) {
+  make_current(index_);
+  void* data = nullptr;
+  cudaError_t error = cudaMallocFromPoolAsync(&data, bytes, pool_, stream_);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    trim();
+    error = cudaMallocFromPoolAsync(&data, bytes, pool_, stream_);
+    if (error == cudaErrorMemoryAllocation) refuse(bytes);
+  }
+  check(error, "allocating memory");
+  const std::lock_guard lock(mutex_);
+  stats_.in_use += static_cast<std::int64_t>(bytes);
+  stats_.peak = std::max(stats_.peak, stats_.in_use);
+  ++stats_.allocations;
+  return data;
+}
+
+void Memory::refuse(std::size_t bytes) {
+  cudaGetLastError();
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "asking for free memory");
+  const MemoryStats now = stats();
+  throw ResourceExhaustedError(detail::join(
+      "OOM when allocating ", bytes, " bytes on ", tensorflow_name(cuda(index_)), ": ", now.in_use,
+      " bytes are in use, ", now.cached, " more are in the pool, and the device has ", free, " of ", total, " left"));
+}
+
+void Memory::deallocate(void* data, std::size_t bytes) noexcept {
+  // While the process ends, the driver may be gone, and has freed all memory: whatever fails now does not matter.
+  try {
+    make_current(index_);
+  } catch (const Error&) {
+    return;
+  }
+  cudaFreeAsync(data, stream_);
+  const std::lock_guard lock(mutex_);
+  stats_.in_use -= static_cast<std::int64_t>(bytes);
+}
+
+std::int64_t Memory::attribute(cudaMemPoolAttr which) {
+  std::uint64_t value = 0;
+  check(cudaMemPoolGetAttribute(pool_, which, &value), "asking a memory pool");
+  return static_cast<std::int64_t>(value);
+}
+
+MemoryStats Memory::stats() {
+  make_current(index_);
+  const std::int64_t cached = attribute(cudaMemPoolAttrReservedMemCurrent) - attribute(cudaMemPoolAttrUsedMemCurrent);
+  const std::lock_guard lock(mutex_);
+  MemoryStats stats = stats_;
+  stats.cached = cached;
+  return stats;
+}
+
+void Memory::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  stats_.peak = stats_.in_use;
+}
+
+std::int64_t Memory::trim() {
+  make_current(index_);
+  const std::int64_t before = attribute(cudaMemPoolAttrReservedMemCurrent);
+  check(cudaStreamSynchronize(stream_), "waiting for the device");  // what is freed in the stream's order is free now
+  check(cudaMemPoolTrimTo(pool_, 0), "trimming a memory pool");
+  return before - attribute(cudaMemPoolAttrReservedMemCurrent);
+}
+
+// --- Copies -------------------------------------------------------------------------------------------------------
+
+void Staging::prepare() {
+  for (Block& block : blocks_) {
+    if (block.data) continue;
+    void* data = nullptr;
+    check(cudaMallocHost(&data, block_bytes), "allocating pinned memory");
+    check(cudaEventCreateWithFlags(&block.done, cudaEventDisableTiming), "creating an event");
+    block.data = static_cast<std::byte*>(data);
+  }
+}
+
+void Staging::to_device(void* to, const void* from, std::size_t bytes, Stream stream) {
+  const std::lock_guard lock(mutex_);
+  prepare();
+  for (std::size_t begin = 0, i = 0; begin < bytes; begin += block_bytes, ++i) {
+    const Block& block = blocks_[i % 2];
+    const std::size_t size = std::min(block_bytes, bytes - begin);
+    check(cudaEventSynchronize(block.done), "waiting for a copy");
+    std::memcpy(block.data, static_cast<const std::byte*>(from) + begin, size);
+    check(cudaMemcpyAsync(static_cast<std::byte*>(to) + begin, block.data, size, cudaMemcpyHostToDevice, stream),
+          "copying to the device");
+    check(cudaEventRecord(block.done, stream), "recording an event");
+  }
+}
+
+void Staging::to_host(void* to, const void* from, std::size_t bytes, Stream stream) {
+  const std::lock_guard lock(mutex_);
+  prepare();
+  const std::size_t count = (bytes + block_bytes - 1) / block_bytes;
+  for (std::size_t i = 0; i <= count && bytes > 0; ++i) {
+    if (i < count) {
+      const Block& block = blocks_[i % 2];
+      const std::size_t begin = i * block_bytes;
+      check(cudaMemcpyAsync(block.data, static_cast<const std::byte*>(from) + begin,
+                            std::min(block_bytes, bytes - begin), cudaMemcpyDeviceToHost, stream),
+            "copying to the host");
+      check(cudaEventRecord(block.done, stream), "recording an event");
+    }
+    if (i > 0) {
+      const Block& block = blocks_[(i - 1) % 2];
+      const std::size_t begin = (i - 1) * block_bytes;
+      check(cudaEventSynchronize(block.done), "waiting for the device");
+      std::memcpy(static_cast<std::byte*>(to) + begin, block.data, std::min(block_bytes, bytes - begin));
+    }
+  }
+}
+
+}  // namespace tapestry::gpu

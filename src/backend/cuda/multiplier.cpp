@@ -1,0 +1,147 @@
+#include "backend/cuda/multiplier.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "tapestry/error.hpp"
+
+namespace tapestry::gpu {
+namespace {
+
+void check(cublasStatus_t status, std::string_view what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw InternalError(detail::join("cuBLASLt: ", what, " failed: ", cublas_lt().status_string(status)));
+}
+
+/// The most that an address is a multiple of, up to 256: what cuBLASLt may count on.
+std::uint32_t alignment(const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  return address == 0 ? 256 : static_cast<std::uint32_t>(std::min<std::uintptr_t>(256, address & (~address + 1)));
+}
+
+constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
+
+}  // namespace
+
+/// What cuBLASLt needs to know of a product. It stores matrices by columns, in which a matrix that lies by rows is its
+/// own transpose; so y^T = op(b)^T op(a)^T is computed, b first.
+class Multiplier::Description {
+ public:
+  Description(const Product& product, bool wide) : wide_(wide) {
+    const CublasLt& lt = cublas_lt();
+    const cudaDataType_t type = wide ? CUDA_R_64F : CUDA_R_32F;
+    // float32 means float32: no TF32.
+    check(lt.desc_create(&desc_, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, type), "describing a product");
+    set_transposed(CUBLASLT_MATMUL_DESC_TRANSA, product.b.transposed);
+    set_transposed(CUBLASLT_MATMUL_DESC_TRANSB, product.a.transposed);
+    first_ = layout(product.b, product.n, product.k, product.count);
+    second_ = layout(product.a, product.k, product.m, product.count);
+    result_ = layout(product.y, product.n, product.m, product.count);
+  }
+  ~Description() {
+    const CublasLt& lt = cublas_lt();
+    for (cublasLtMatrixLayout_t each : {first_, second_, result_})
+      if (each) lt.layout_destroy(each);
+    if (desc_) lt.desc_destroy(desc_);
+  }
+  Description(const Description&) = delete;
+  Description& operator=(const Description&) = delete;
+
+  cublasLtMatmulDesc_t desc() const { return desc_; }
+  cublasLtMatrixLayout_t first() const { return first_; }
+  cublasLtMatrixLayout_t second() const { return second_; }
+  cublasLtMatrixLayout_t result() const { return result_; }
+
+ private:
+  void set_transposed(cublasLtMatmulDescAttributes_t which, bool transposed) {
+    const cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    check(cublas_lt().desc_set(desc_, which, &operation, sizeof operation), "describing a product");
+  }
+
+  /// A matrix that op makes `rows` times `columns`, by columns.
+  cublasLtMatrixLayout_t layout(const Product::Matrix& matrix, std::int64_t rows, std::int64_t columns,
+                                std::int64_t count) {
+    const CublasLt& lt = cublas_lt();
+    if (matrix.transposed) std::swap(rows, columns);
+    cublasLtMatrixLayout_t layout = nullptr;
+    check(lt.layout_create(&layout, wide_ ? CUDA_R_64F : CUDA_R_32F, static_cast<std::uint64_t>(rows),
+                           static_cast<std::uint64_t>(columns), matrix.row),
+          "describing a matrix");
+    const auto batch = static_cast<std::int32_t>(count);
+    check(lt.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), "describing a batch");
+    check(lt.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &matrix.batch, sizeof matrix.batch),
+          "describing a batch");
+    return layout;
+  }
+
+  bool wide_;
+  cublasLtMatmulDesc_t desc_ = nullptr;
+  cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, result_ = nullptr;
+};
+
+Multiplier::Multiplier(Context& gpu) : gpu_(gpu), workspace_(gpu.memory().allocate(workspace_bytes)) {
+  check(cublas_lt().create(&handle_), "starting");
+}
+
+void Multiplier::multiply(const Product& product, bool wide, bool accumulate) {
+  const Description description(product, wide);
+  // A product may be several kernels that share the workspace; those of two threads must not mix in the stream.
+  const std::lock_guard lock(mutex_);
+  const cublasLtMatmulAlgo_t algorithm = algorithm_for(product, wide, description);
+  const double factors[] = {1, accumulate ? 1.0 : 0.0};
+  const float narrow_factors[] = {1, accumulate ? 1.0F : 0.0F};
+  const void* alpha = wide ? static_cast<const void*>(&factors[0]) : &narrow_factors[0];
+  const void* beta = wide ? static_cast<const void*>(&factors[1]) : &narrow_factors[1];
+  check(cublas_lt().matmul(handle_, description.desc(), alpha, product.b.data, description.first(), product.a.data,
+                           description.second(), beta, product.y.data, description.result(), product.y.data,
+                           description.result(), &algorithm, workspace_, workspace_bytes, gpu_.stream()),
+        "a product");
+  gpu_.started("gemm");
+}
+
+cublasLtMatmulAlgo_t Multiplier::algorithm_for(const Product& p, bool wide, const Description& description) {
+  const Key key = {p.m,
+                   p.n,
+                   p.k,
+                   p.count,
+                   p.a.row,
+                   p.b.row,
+                   p.y.row,
+                   p.a.batch,
+                   p.b.batch,
+                   p.y.batch,
+                   p.a.transposed,
+                   p.b.transposed,
+                   wide ? 1 : 0,
+                   alignment(p.a.data),
+                   alignment(p.b.data),
+                   alignment(p.y.data)};
+  if (const auto found = chosen_.find(key); found != chosen_.end()) return found->second;
+  return chosen_[key] = choose(p, description);
+}
+
+cublasLtMatmulAlgo_t Multiplier::choose(const Product& product, const Description& description) {
+  const CublasLt& lt = cublas_lt();
+  cublasLtMatmulPreference_t created = nullptr;
+  check(lt.preference_create(&created), "choosing an algorithm");
+  const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, decltype(lt.preference_destroy)> preference(
+      created, lt.preference_destroy);
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
+    check(lt.preference_set(created, which, &value, sizeof value), "choosing an algorithm");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(product.b.data));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(product.a.data));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(product.y.data));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(product.y.data));
+  cublasLtMatmulHeuristicResult_t result{};
+  int count = 0;
+  check(lt.heuristic(handle_, description.desc(), description.first(), description.second(), description.result(),
+                     description.result(), created, 1, &result, &count),
+        "choosing an algorithm");
+  if (count == 0) throw InternalError("cuBLASLt: there is no algorithm for a product");
+  return result.algo;
+}
+
+}  // namespace tapestry::gpu

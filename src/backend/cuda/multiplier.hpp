@@ -1,0 +1,33 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <mutex>
+
+#include "backend/cuda/context.hpp"
+#include "backend/cuda/libraries.hpp"
+#include "backend/cuda/products.hpp"
+
+namespace tapestry::gpu {
+
+/// cuBLASLt on one device: its handle, memory that it may use during a product, and what it chose for products before.
+class Multiplier {
+ public:
+  explicit Multiplier(Context& gpu);
+  /// y = op(a) op(b), or y += op(a) op(b), of float64 or float32, which is not rounded to TF32.
+  void multiply(const Product& product, bool wide, bool accumulate = false);
+
+ private:
+  class Description;
+  using Key = std::array<std::int64_t, 16>;
+  cublasLtMatmulAlgo_t algorithm_for(const Product& product, bool wide, const Description& description);
+  cublasLtMatmulAlgo_t choose(const Product& product, const Description& description);
+
+  Context& gpu_;
+  void* workspace_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::mutex mutex_;
+  std::map<Key, cublasLtMatmulAlgo_t> chosen_;
+};
+
+}  // namespace tapestry::gpu

@@ -1,0 +1,72 @@
+#include "backend/cuda/kernels/normalize.hpp"
+
+#include <limits>
+
+#include "backend/cuda/cuda_backend.hpp"
+#include "core/make_tensor.hpp"
+
+namespace tapestry::gpu {
+namespace {
+
+/// A tensor as rows along its last axis.
+Rows rows_of(const Tensor& x) {
+  const std::int64_t n = x.rank() > 0 ? x.shape().back() : 1;
+  return {x.size() / n, n};
+}
+
+void* data(const Tensor& x) { return x.impl().data; }
+
+}  // namespace
+
+void CudaBackend::softmax(const Tensor& x, bool logarithm, const Tensor& y) {
+  if (y.size() == 0) return;
+  Context& gpu = context();
+  const Tensor from = dense(x);
+  gpu::softmax(gpu.stream(), type_of(y), rows_of(y), logarithm, data(from), data(y));
+  gpu.started("softmax");
+}
+
+void CudaBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) {
+  if (dx.size() == 0) return;
+  Context& gpu = context();
+  const Tensor output = dense(y), gradient = dense(g);
+  gpu::softmax_grad(gpu.stream(), type_of(dx), rows_of(dx), logarithm, data(output), data(gradient), data(dx));
+  gpu.started("softmax_grad");
+}
+
+void CudaBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
+                            const Tensor& mean, const Tensor& rstd) {
+  if (x.size() == 0) {  // rows of nothing have no mean
+    fill(std::numeric_limits<double>::quiet_NaN(), mean);
+    return fill(std::numeric_limits<double>::quiet_NaN(), rstd);
+  }
+  Context& gpu = context();
+  const Tensor from = dense(x), weight = dense(scale), bias = dense(offset);
+  gpu::normalize(gpu.stream(), type_of(y), rows_of(y), data(from), data(weight), data(bias), epsilon, data(y),
+                 data(mean), data(rstd));
+  gpu.started("normalize");
+}
+
+void CudaBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd,
+                                 const Tensor& g, const Tensor& dx, const Tensor& dscale, const Tensor& doffset) {
+  if (x.size() == 0) {
+    fill(0, dscale);
+    return fill(0, doffset);
+  }
+  Context& gpu = context();
+  const Rows size = rows_of(x);
+  const Tensor from = dense(x), weight = dense(scale), middle = dense(mean), factor = dense(rstd), gradient = dense(g);
+  gpu::normalize_grad(gpu.stream(), type_of(x), size, data(from), data(weight), data(middle), data(factor),
+                      data(gradient), data(dx));
+  gpu.started("normalize_grad");
+  const std::int64_t parts = (size.rows + sum_rows - 1) / sum_rows;
+  const Tensor scales = detail::make_tensor(x.dtype(), {parts, size.n}, x.device());
+  const Tensor offsets = detail::make_tensor(x.dtype(), {parts, size.n}, x.device());
+  normalize_sums(gpu.stream(), type_of(x), size, data(from), data(middle), data(factor), data(gradient), data(scales),
+                 data(offsets));
+  gpu.started("normalize_grad");
+  reduce(Reduce::sum, scales, 1, dscale);
+  reduce(Reduce::sum, offsets, 1, doffset);
+}
+
+}  // namespace tapestry::gpu
