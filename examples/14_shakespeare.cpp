@@ -1,4 +1,5 @@
 // An LSTM reads Shakespeare character by character, learns which one comes next, and then writes a text of its own.
+// Writes the losses for TensorBoard: tensorboard --logdir logs
 #include <cstdio>
 #include <iostream>
 #include <set>
@@ -78,7 +79,7 @@ std::string continuation(const Model& model, const Alphabet& alphabet, std::stri
 }  // namespace
 
 int main(int count, char** arguments) {
-  std::string data = "data/text", start = "ROMEO:\n";
+  std::string data = "data/text", start = "ROMEO:\n", log = "logs";
   int epochs = 5, units = 256, length = 400, seed = 1;
   support::parse_flags(count, arguments, "Learns to write like Shakespeare.",
                        {{"--data", "folder with tinyshakespeare.txt", data},
@@ -86,7 +87,8 @@ int main(int count, char** arguments) {
                         {"--units", "of the LSTM", units},
                         {"--start", "of the text that it writes", start},
                         {"--length", "of the text that it writes, in characters", length},
-                        {"--seed", "of the first weights, of the order of the pieces, and of the text", seed}});
+                        {"--seed", "of the first weights, of the order of the pieces, and of the text", seed},
+                        {"--log", "folder for TensorBoard", log}});
   return support::run([&] {
     const std::string text = tp::data::read_text(support::data_file(
         data, "tinyshakespeare.txt",
@@ -116,15 +118,22 @@ int main(int count, char** arguments) {
         },
         {piece, piece});
 
+    tp::summary::FileWriter log_file(log, step.graph());
     for (int epoch = 1; epoch <= epochs; ++epoch) {
       {
         support::Progress progress("epoch " + std::to_string(epoch), batches.size());
-        for (auto [x, y] : batches) progress.advance("loss " + std::to_string(step(x, y).item<double>()));
+        for (auto [x, y] : batches) {
+          const double loss = step(x, y).item<double>();
+          log_file.add_scalar("loss", loss, optimizer.iterations());
+          progress.advance("loss " + std::to_string(loss));
+        }
       }
       double sum = 0;
       tp::data::Loader parts(validation, {.batch = 64});
       for (auto [x, y] : parts) sum += evaluate(x, y).item<double>() * static_cast<double>(x.shape().dim(0));
-      std::printf("Epoch %d  validation loss %.3f\n", epoch, sum / static_cast<double>(validation.size()));
+      const double loss = sum / static_cast<double>(validation.size());
+      log_file.add_scalar("validation loss", loss, optimizer.iterations());
+      std::printf("Epoch %d  validation loss %.3f\n", epoch, loss);
       std::fflush(stdout);
     }
     std::cout << '\n' << continuation(model, alphabet, start, length, 0.6) << '\n';

@@ -25,6 +25,10 @@ def run(program, folder, *flags):
     return output
 
 
+def assert_log(folder):
+    assert list(pathlib.Path(folder).glob("logs/events.out.tfevents.*")), "no log for TensorBoard"
+
+
 # ---- Handwritten digits
 
 def write_digits(folder, prefix, count, shapes, noise):
@@ -51,7 +55,7 @@ def digits(program, folder):
 
 def digits_with_log(program, folder):
     digits(program, folder)
-    assert list(pathlib.Path(folder).glob("logs/events.out.tfevents.*")), "no log for TensorBoard"
+    assert_log(folder)
 
 
 # ---- Text
@@ -65,6 +69,7 @@ def text(program, folder):
     output = run(program, folder, "--units", 64, "--epochs", 5, "--start", "the ", "--length", 300)
     written = re.findall(r"\w+", output.split("\n\n", 1)[1])[:-1]  # the last word may be cut
     assert len(written) > 40 and sum(word in words for word in written) > 0.9 * len(written), written
+    assert_log(folder)
 
 
 # ---- A table
