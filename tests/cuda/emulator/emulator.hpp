@@ -37,15 +37,13 @@ class Order {
 };
 
 /// Runs a kernel to its end. Returns what is wrong with it; empty when nothing is.
-std::string run(const std::string& name, const Configuration& configuration, const Order& order, const Kernel& kernel);
+std::string run(const Configuration& configuration, const Order& order, const Kernel& kernel);
 
-/// Appends work to a stream; it is done when somebody waits for it. What `task` returns is an error, if not empty.
-void enqueue(cudaStream_t stream, std::function<std::string()> task);
+/// Appends work to a stream; it is done when somebody waits for it. What `task` returns is an error, if not empty; the
+/// name stands in front of it.
+void enqueue(cudaStream_t stream, const std::string& name, std::function<std::string()> task);
 
 /// Keeps an error for cudaGetLastError, and returns it.
 cudaError_t refuse(cudaError_t error, const std::string& text);
-
-/// The kernels that have run since the start of the program.
-std::int64_t kernels_run();
 
 }  // namespace emulator

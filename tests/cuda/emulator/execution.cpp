@@ -49,8 +49,11 @@ constexpr unsigned warp = 32;
 constexpr std::size_t shared_limit = 48 << 10;
 constexpr std::size_t page = 4096, stack_bytes = 64 * page;
 
-/// A stack and where it was left. `sanitizer` is its place among AddressSanitizer's stacks.
+/// A stack and where it was left. `sanitizer` is its place among AddressSanitizer's stacks. The fibers' stacks begin at
+/// different offsets in their pages: at one and the same, they would all want the same lines of the cache.
 struct Fiber {
+  explicit Fiber(std::size_t number) : offset(number % 61 * 192) {}
+  std::size_t offset;
   std::byte* stack = nullptr;
   void* place = nullptr;
   void* sanitizer = nullptr;
@@ -59,6 +62,7 @@ struct Fiber {
 struct Thread {
   enum class State { fresh, ready, at_block, at_warp, done } state = State::fresh;
   Fiber* fiber = nullptr;
+  uint3 index;
   int line = 0;  ///< of the barrier at which it waits
   unsigned mask = 0, source = 0;
   std::byte value[16], result[16];
@@ -67,8 +71,7 @@ struct Thread {
 /// The block that is running.
 class Block {
  public:
-  std::string run(const std::string& name, std::size_t shared, const std::vector<unsigned>& order,
-                  const Kernel& kernel);
+  std::string run(std::size_t shared, const std::vector<unsigned>& order, const Kernel& kernel);
   void wait(Thread::State state, int line);
   void enter_shared(void* data, std::size_t bytes);
   void fail(const std::string& what);
@@ -95,7 +98,7 @@ class Block {
   std::size_t shared_bytes_ = 0;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> free_;
-  Fiber *running_ = nullptr, scheduler_;
+  Fiber *running_ = nullptr, scheduler_{0};
   const void* scheduler_stack_ = nullptr;
   std::size_t scheduler_stack_bytes_ = 0;
 } block;
@@ -110,7 +113,7 @@ void prepare(Fiber& fiber, void (*entry)()) {
 #ifdef EMULATOR_ASAN
   ASAN_UNPOISON_MEMORY_REGION(fiber.stack + page, stack_bytes - page);
 #endif
-  auto* top = reinterpret_cast<void**>(fiber.stack + stack_bytes);
+  auto* top = reinterpret_cast<void**>(fiber.stack + stack_bytes - fiber.offset);
   std::memset(top - 8, 0, 8 * sizeof *top);
   top[-2] = reinterpret_cast<void*>(entry);  // what emulator_switch returns to; then the stack is as behind a call
   fiber.place = top - 8;
@@ -158,7 +161,7 @@ void Block::leave() {
 
 Fiber& Block::free_fiber() {
   if (free_.empty()) {
-    fibers_.push_back(std::make_unique<Fiber>());
+    fibers_.push_back(std::make_unique<Fiber>(fibers_.size()));
     prepare(*fibers_.back(), fiber_main);
     free_.push_back(fibers_.back().get());
   }
@@ -169,7 +172,7 @@ Fiber& Block::free_fiber() {
 
 void Block::select(unsigned thread) {
   current_ = thread;
-  threadIdx = {thread % blockDim.x, thread / blockDim.x % blockDim.y, thread / blockDim.x / blockDim.y};
+  threadIdx = threads_[thread].index;
 }
 
 std::string to_string(const uint3& i) {
@@ -239,10 +242,15 @@ bool Block::release() {
 void Block::describe_deadlock() {
   const auto waits = [](const Thread& t) { return t.state != Thread::State::done; };
   const auto waiting = std::find_if(threads_.begin(), threads_.end(), waits);
-  const auto differs = [&](const Thread& t) {
+  // For a lane, those of its warp count.
+  const auto first_lane = (waiting - threads_.begin()) / warp * warp, after = first_lane + warp;
+  const bool lane = waiting->state == Thread::State::at_warp;
+  const auto begin = lane ? threads_.begin() + first_lane : threads_.begin();
+  const auto end =
+      lane && after < static_cast<std::ptrdiff_t>(threads_.size()) ? threads_.begin() + after : threads_.end();
+  const auto other = std::find_if(begin, end, [&](const Thread& t) {
     return t.state != waiting->state || t.line != waiting->line || t.mask != waiting->mask;
-  };
-  const auto other = std::find_if(threads_.begin(), threads_.end(), differs);
+  });
   const auto describe = [&](auto thread) {
     select(static_cast<unsigned>(thread - threads_.begin()));
     std::ostringstream text;
@@ -257,15 +265,16 @@ void Block::describe_deadlock() {
     return text.str();
   };
   error_ = describe(waiting);
-  error_ += other == threads_.end() ? " for lanes that there are not" : ", while " + describe(other);
+  error_ += other == end ? " for lanes that there are not" : ", while " + describe(other);
 }
 
-std::string Block::run(const std::string& name, std::size_t shared, const std::vector<unsigned>& order,
-                       const Kernel& kernel) {
+std::string Block::run(std::size_t shared, const std::vector<unsigned>& order, const Kernel& kernel) {
   kernel_ = &kernel;
   error_.clear();
   order_ = order;
   threads_.assign(order.size(), {});
+  for (unsigned i = 0; i < threads_.size(); ++i)
+    threads_[i].index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
   started_ = 0;
   shared_.clear();
   shared_bytes_ = shared;
@@ -284,10 +293,8 @@ std::string Block::run(const std::string& name, std::size_t shared, const std::v
     prepare(*fiber, fiber_main);
     free_.push_back(fiber.get());
   }
-  return name + ", block " + to_string(blockIdx) + ": " + error_;
+  return "block " + to_string(blockIdx) + ": " + error_;
 }
-
-std::int64_t kernels = 0;
 
 std::string refused(const Configuration& c) {
   if (c.grid.x == 0 || c.grid.y == 0 || c.grid.z == 0) return "a grid without blocks";
@@ -321,20 +328,17 @@ std::vector<unsigned> Order::of(unsigned count) const {
   return order;
 }
 
-std::string run(const std::string& name, const Configuration& configuration, const Order& order, const Kernel& kernel) {
-  ++kernels;
+std::string run(const Configuration& configuration, const Order& order, const Kernel& kernel) {
   const dim3 grid = configuration.grid;
   gridDim = grid;
   blockDim = configuration.block;
   const std::vector<unsigned> threads = order.of(blockDim.x * blockDim.y * blockDim.z);
   for (const unsigned i : order.of(grid.x * grid.y * grid.z)) {
     blockIdx = {i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y};
-    if (std::string error = block.run(name, configuration.shared, threads, kernel); !error.empty()) return error;
+    if (std::string error = block.run(configuration.shared, threads, kernel); !error.empty()) return error;
   }
   return "";
 }
-
-std::int64_t kernels_run() { return kernels; }
 
 void start(const std::string& name, const Configuration& configuration, std::unique_ptr<Kernel> kernel) {
   const std::lock_guard lock(mutex());
@@ -342,9 +346,10 @@ void start(const std::string& name, const Configuration& configuration, std::uni
     refuse(cudaErrorInvalidConfiguration, name + ": " + reason);
     return;
   }
-  enqueue(configuration.stream, [=, order = Order::asked_for(), shared = std::shared_ptr<Kernel>(std::move(kernel))] {
-    return run(name, configuration, order, *shared);
-  });
+  enqueue(configuration.stream, name + ", ",
+          [=, order = Order::asked_for(), shared = std::shared_ptr<Kernel>(std::move(kernel))] {
+            return run(configuration, order, *shared);
+          });
 }
 
 void check_launch_bounds(unsigned threads) {

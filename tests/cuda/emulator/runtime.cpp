@@ -55,6 +55,9 @@ Arena& arena() {
   static Arena& only = *new Arena([] {
     void* memory = mmap(nullptr, arena_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) std::abort();
+#ifdef EMULATOR_ASAN
+    ASAN_POISON_MEMORY_REGION(memory, granule);
+#endif
     return static_cast<std::byte*>(memory);
   }());
   return only;
@@ -157,15 +160,16 @@ cudaError_t refuse(cudaError_t error, const std::string& text) {
   return last_error = error;
 }
 
-void enqueue(cudaStream_t stream, std::function<std::string()> task) {
+void enqueue(cudaStream_t stream, const std::string& name, std::function<std::string()> task) {
   if (!is_current(stream)) {
     refuse(cudaErrorInvalidResourceHandle, "work for no stream, or for that of another device than the current one");
     return;
   }
   if (stream->work.size() >= stream_length) drain(stream);
-  stream->work.push_back([task = std::move(task)] {
+  stream->work.push_back([name, task = std::move(task)] {
     std::string error = task();
-    return error.empty() ? check_red_zones() : error;
+    if (error.empty()) error = check_red_zones();
+    return error.empty() ? "" : name + error;
   });
 }
 
@@ -249,7 +253,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(mutex());
   event->stream = stream;
-  enqueue(stream, [event, number = ++event->recorded] {
+  enqueue(stream, "an event: ", [event, number = ++event->recorded] {
     event->done = number;
     return "";
   });
@@ -306,13 +310,13 @@ cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes, cudaMemPool_
     if (arena().used + reserved > arena_bytes) std::abort();
     block = arena().begin + std::exchange(arena().used, arena().used + reserved);
 #ifdef EMULATOR_ASAN
-    ASAN_POISON_MEMORY_REGION(block - granule, reserved + granule);
+    ASAN_POISON_MEMORY_REGION(block, reserved);
 #endif
   }
   pool->used += reserved;
   pool->blocks[block] = bytes;
   *data = block;
-  enqueue(stream, [=] {
+  enqueue(stream, "new memory: ", [=] {
     open_block(block, bytes);
     return "";
   });
@@ -330,7 +334,7 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
     pool->free.emplace(reserved, block);
     pool->used -= reserved;
     pool->kept += reserved;
-    enqueue(stream, [=] {
+    enqueue(stream, "freed memory: ", [=] {
       close_block(block, bytes);
       return "";
     });
@@ -360,7 +364,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (!is_inside(arena().pinned, up ? from : to, bytes))
     return refuse(cudaErrorInvalidValue, "a copy of what is no pinned memory, for which the driver would wait");
   if (!is_current(stream)) return refuse(cudaErrorInvalidResourceHandle, "a copy in another device's stream");
-  enqueue(stream, [=] {
+  enqueue(stream, "a copy: ", [=] {
     std::memcpy(to, from, bytes);
     return "";
   });
@@ -370,7 +374,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   const Lock lock(mutex());
   if (!is_on_device(to, bytes)) return refuse(cudaErrorInvalidValue, "this is no device memory");
-  enqueue(stream, [=] {
+  enqueue(stream, "cudaMemsetAsync: ", [=] {
     std::memset(to, value, bytes);
     return "";
   });
