@@ -49,14 +49,16 @@ constexpr unsigned warp = 32;
 constexpr std::size_t shared_limit = 48 << 10;
 constexpr std::size_t page = 4096, stack_bytes = 64 * page;
 
-/// A stack and where it was left. `sanitizer` is its place among AddressSanitizer's stacks. The fibers' stacks begin at
-/// different offsets in their pages: at one and the same, they would all want the same lines of the cache.
+/// A stack and where it was left; the last three are for AddressSanitizer. The fibers' stacks begin at different
+/// offsets in their pages: at one and the same, they would all want the same lines of the cache.
 struct Fiber {
   explicit Fiber(std::size_t number) : offset(number % 61 * 192) {}
   std::size_t offset;
   std::byte* stack = nullptr;
   void* place = nullptr;
   void* sanitizer = nullptr;
+  const void* bottom = nullptr;
+  std::size_t bytes = 0;
 };
 
 struct Thread {
@@ -99,8 +101,6 @@ class Block {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> free_;
   Fiber *running_ = nullptr, scheduler_{0};
-  const void* scheduler_stack_ = nullptr;
-  std::size_t scheduler_stack_bytes_ = 0;
 } block;
 
 void prepare(Fiber& fiber, void (*entry)()) {
@@ -109,9 +109,11 @@ void prepare(Fiber& fiber, void (*entry)()) {
         mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0) std::abort();
     fiber.stack = static_cast<std::byte*>(memory);
+    fiber.bottom = fiber.stack + page;
+    fiber.bytes = stack_bytes - page;
   }
 #ifdef EMULATOR_ASAN
-  ASAN_UNPOISON_MEMORY_REGION(fiber.stack + page, stack_bytes - page);
+  ASAN_UNPOISON_MEMORY_REGION(fiber.bottom, fiber.bytes);
 #endif
   auto* top = reinterpret_cast<void**>(fiber.stack + stack_bytes - fiber.offset);
   std::memset(top - 8, 0, 8 * sizeof *top);
@@ -122,7 +124,7 @@ void prepare(Fiber& fiber, void (*entry)()) {
 
 void Block::fiber_main() {
 #ifdef EMULATOR_ASAN
-  __sanitizer_finish_switch_fiber(nullptr, &block.scheduler_stack_, &block.scheduler_stack_bytes_);
+  __sanitizer_finish_switch_fiber(nullptr, &block.scheduler_.bottom, &block.scheduler_.bytes);
 #endif
   for (;;) {
     while (block.started_ < block.order_.size()) {
@@ -139,7 +141,7 @@ void Block::fiber_main() {
 void Block::enter(Fiber& fiber) {
   running_ = &fiber;
 #ifdef EMULATOR_ASAN
-  __sanitizer_start_switch_fiber(&scheduler_.sanitizer, fiber.stack + page, stack_bytes - page);
+  __sanitizer_start_switch_fiber(&scheduler_.sanitizer, fiber.bottom, fiber.bytes);
 #endif
   emulator_switch(&scheduler_.place, fiber.place);
 #ifdef EMULATOR_ASAN
@@ -151,11 +153,11 @@ void Block::enter(Fiber& fiber) {
 void Block::leave() {
   Fiber& fiber = *running_;
 #ifdef EMULATOR_ASAN
-  __sanitizer_start_switch_fiber(&fiber.sanitizer, scheduler_stack_, scheduler_stack_bytes_);
+  __sanitizer_start_switch_fiber(&fiber.sanitizer, scheduler_.bottom, scheduler_.bytes);
 #endif
   emulator_switch(&fiber.place, scheduler_.place);
 #ifdef EMULATOR_ASAN
-  __sanitizer_finish_switch_fiber(fiber.sanitizer, &scheduler_stack_, &scheduler_stack_bytes_);
+  __sanitizer_finish_switch_fiber(fiber.sanitizer, &scheduler_.bottom, &scheduler_.bytes);
 #endif
 }
 

@@ -35,8 +35,8 @@ namespace emulator {
 namespace {
 
 constexpr std::size_t arena_bytes = std::size_t{1} << 36;  // address space; pages come with their first use
-constexpr std::size_t granule = 512, red_zone = 256, page = 4096, end_bytes = std::size_t{1} << 20,
-                      stream_length = 1024;
+constexpr std::size_t granule = 512, red_zone = 256, page = 4096, large_bytes = std::size_t{16} << 20,
+                      end_bytes = std::size_t{1} << 16, stream_length = 1024;
 constexpr int red = 0xa5, fresh = 0xff;
 
 thread_local int current_device = 0;
@@ -78,14 +78,14 @@ void open_block(std::byte* data, std::size_t bytes) {
   std::memset(data + bytes, red, reserved_for(bytes) - bytes);
 #endif
   // Of a block as large as a library's workspace, the ends: `protect` takes as long as there are pages.
-  const std::size_t filled = bytes < 16 * end_bytes ? bytes : end_bytes;
+  const std::size_t filled = bytes < large_bytes ? bytes : end_bytes;
   std::memset(data, fresh, filled);
   std::memset(data + bytes - filled, fresh, filled);
 }
 
 void close_block(std::byte* data, std::size_t bytes) {
   arena().resident.erase(data);
-  if (bytes < 16 * page)
+  if (bytes < 4 * page)
     std::memset(data, red, bytes);
   else
     madvise(data + (page - bytes_in_page(data)), bytes / page * page - page, MADV_DONTNEED);
