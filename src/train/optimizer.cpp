@@ -48,9 +48,9 @@ void check_gradient(const Tensor& gradient, const Variable& variable, Where wher
     throw InvalidArgumentError(detail::join("Variable '", variable.name(), "' is ", to_string(variable.dtype()),
                                             variable.shape(), "; an optimizer updates float32 and float64 only"),
                                where);
-  if (gradient.dtype() == variable.dtype() && can_be(gradient.shape(), variable.shape()) &&
-      gradient.device() == variable.device())
-    return;
+  // Where a graph's gradient is computed is decided later, when the graph is placed.
+  const bool is_there = gradient.is_symbolic() || gradient.device() == variable.device();
+  if (gradient.dtype() == variable.dtype() && can_be(gradient.shape(), variable.shape()) && is_there) return;
   throw InvalidArgumentError(
       detail::join("The gradient of variable '", variable.name(), "' is ", to_string(gradient.dtype()),
                    gradient.shape(), " on ", to_string(gradient.device()), "; the variable is ",

@@ -1,0 +1,254 @@
+// Awkward shapes and layouts, graphs, second derivatives and optimizers on a CUDA device, against the CPU.
+
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "op_cases/op_cases.hpp"
+#include "tapestry/tapestry.hpp"
+
+namespace tapestry::test {
+namespace {
+
+using Inputs = std::vector<Tensor>;
+using Function = std::function<Tensor(const Tensor&)>;
+
+const Device gpu = cuda(0);
+
+/// How far two results are apart, as a part of the largest finite element; infinite where they differ in kind.
+double distance(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return HUGE_VAL;
+  const Elements x = a.to_vector<double>(), y = b.to_vector<double>();
+  double scale = 1, most = 0;
+  for (const double each : y)
+    if (std::isfinite(each)) scale = std::max(scale, std::abs(each));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
+    if (!std::isfinite(x[i]) || !std::isfinite(y[i])) return HUGE_VAL;
+    most = std::max(most, std::abs(x[i] - y[i]) / scale);
+  }
+  return most;
+}
+
+/// What sums and transcendental functions may differ by; whole numbers and bools by nothing.
+double tolerance(DType dtype) { return dtype == float64 ? 1e-11 : dtype == float32 ? 1e-4 : 0; }
+
+/// Numbers of any type in a shape; no two neighbours are equal, and few elements are.
+Tensor sample(const Shape& shape, DType dtype) {
+  const Tensor x = numbers(shape, -6, 6, 901);
+  return dtype == boolean ? greater(x, 0.0) : dtype == uint8 ? abs(x).cast(uint8) : x.cast(dtype);
+}
+
+struct Case {
+  std::string name;
+  Function f;
+  bool floats_only = false;
+};
+
+/// The functions of x that its shape allows.
+std::vector<Case> cases_of(const Shape& shape, DType dtype) {
+  std::vector<Case> cases{
+      {"copy", [](const Tensor& x) { return x.contiguous(); }},
+      {"reduce_max", [](const Tensor& x) { return reduce_max(x); }},
+      {"maximum", [](const Tensor& x) { return maximum(x, flip(x)); }},
+      {"where", [](const Tensor& x) { return where(greater(x, zeros_like(x)), x, zeros_like(x)); }},
+      {"exp", [](const Tensor& x) { return exp(x); }, true},
+  };
+  for (const DType to : {boolean, uint8, int32, int64, float32, float64})
+    cases.push_back(
+        {"cast to " + to_string(to), [=](const Tensor& x) { return (is_floating(x.dtype()) ? abs(x) : x).cast(to); }});
+  if (dtype != boolean) {
+    cases.push_back({"add", [](const Tensor& x) { return x + x; }});
+    cases.push_back({"reduce_sum", [](const Tensor& x) { return reduce_sum(x); }});
+    cases.push_back({"scalar", [](const Tensor& x) { return x - reduce_min(x); }});
+  }
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const std::string at = " of axis " + std::to_string(axis);
+    cases.push_back({"flip" + at, [=](const Tensor& x) { return flip(x, {axis}).contiguous(); }});
+    cases.push_back({"concat" + at, [=](const Tensor& x) { return concat({x, x}, axis); }});
+    cases.push_back({"reduce_min" + at, [=](const Tensor& x) { return reduce_min(x, {axis}); }});
+    if (shape[axis] > 0) {
+      cases.push_back({"argmax" + at, [=](const Tensor& x) { return argmax(x, axis); }});
+      cases.push_back({"argmin" + at, [=](const Tensor& x) { return argmin(x, axis); }});
+    }
+    if (dtype == boolean) continue;
+    cases.push_back({"reduce_sum" + at, [=](const Tensor& x) { return reduce_sum(x, {axis}); }});
+    cases.push_back({"sums of the others" + at, [=](const Tensor& x) {
+                       std::vector<std::int64_t> others;
+                       for (int i = 0; i < x.rank(); ++i)
+                         if (i != axis) others.push_back(i);
+                       return others.empty() ? x : reduce_sum(x, Axes(others));
+                     }});
+    cases.push_back(
+        {"broadcast" + at, [=](const Tensor& x) { return x * reduce_max(x, {axis}, {.keep_dims = true}); }});
+    cases.push_back({"cumsum" + at, [=](const Tensor& x) { return cumsum(x, axis); }});
+    cases.push_back({"cumsum backwards" + at,
+                     [=](const Tensor& x) { return cumsum(x, axis, {.exclusive = true, .reverse = true}); }});
+    cases.push_back({"sort" + at, [=](const Tensor& x) { return sort(x, axis); }});
+    cases.push_back({"softmax" + at, [=](const Tensor& x) { return softmax(x, axis); }, true});
+    cases.push_back({"log_softmax" + at, [=](const Tensor& x) { return log_softmax(x, axis); }, true});
+    cases.push_back({"mean" + at, [=](const Tensor& x) { return reduce_mean(x, {axis}); }, true});
+  }
+  return cases;
+}
+
+/// The same function of the inputs as they lie, of all axes exchanged, and of a view that runs backwards.
+std::vector<Tensor> layouts(const Tensor& x) { return {x, transpose(x), flip(x)}; }
+
+TEST_SUITE("CUDA device") {
+  TEST_CASE("awkward shapes and layouts give the CPU's results") {
+    const std::vector<Shape> shapes{{},     {0},   {1},       {3, 0, 2}, {1, 1, 1},        {2, 1, 3, 1, 2, 1, 2, 2},
+                                    {5, 7}, {257}, {3, 1030}, {260, 3},  {2, 3, 33, 1, 5}, {40, 20, 3}};
+    for (const Shape& shape : shapes) {
+      for (const DType dtype : {boolean, uint8, int32, int64, float32, float64}) {
+        // Large ones and many axes take an emulated device seconds.
+        if (dtype != float32 && dtype != boolean && (shape.size() > 300 || shape.rank() > 3)) continue;
+        const Tensor x = sample(shape, dtype);
+        const std::vector<Tensor> here = layouts(x), there = layouts(x.to(gpu));
+        for (std::size_t i = 0; i < here.size(); ++i) {
+          for (const Case& each : cases_of(here[i].shape(), dtype)) {
+            if (each.floats_only && !is_floating(dtype)) continue;
+            INFO(each.name, ", ", to_string(dtype), to_string(shape), ", layout ", i);
+            std::optional<Tensor> expected, found;
+            std::string here_error, there_error;
+            try {
+              expected = each.f(here[i]);
+            } catch (const Error& error) {
+              here_error = error.message();
+            }
+            try {
+              found = each.f(there[i]);
+            } catch (const Error& error) {
+              there_error = error.message();
+            }
+            CHECK(there_error == here_error);
+            if (expected && found) CHECK(distance(*found, *expected) <= tolerance(expected->dtype()));
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("second derivatives agree with the CPU") {
+    const auto derivatives = [](const OpCase& row, const Inputs& inputs) {
+      GradientTape outer;
+      Inputs sources;
+      for (const Tensor& input : inputs) {
+        if (!is_floating(input.dtype())) continue;
+        outer.watch(input);
+        sources.push_back(input);
+      }
+      Tensor sum = reduce_sum(square(value_and_gradients(row, inputs)[0]));
+      for (const Tensor& each : value_and_gradients(row, inputs)) sum = sum + reduce_sum(square(each)).cast(float64);
+      return outer.gradient(sum, sources, {.unconnected = Unconnected::zero});
+    };
+    for (const OpCase& row : op_cases()) {
+      if (row.orders < 2) continue;
+      INFO(row.name);
+      Inputs moved;
+      for (const Tensor& input : row.inputs) moved.push_back(input.to(gpu));
+      const Inputs expected = derivatives(row, row.inputs);
+      Inputs found;
+      REQUIRE_NOTHROW(found = derivatives(row, moved));
+      for (std::size_t i = 0; i < found.size(); ++i) CHECK(distance(found[i], expected[i]) <= 1e-9);
+    }
+  }
+
+  TEST_CASE("a traced op gives the device's eager bits") {
+    for (const OpCase& row : op_cases()) {
+      if (row.inputs.empty()) continue;
+      INFO(row.name);
+      Inputs moved;
+      std::vector<TensorSpec> specs;
+      for (const Tensor& input : row.inputs) {
+        moved.push_back(input.to(gpu));
+        specs.push_back(spec(input.dtype(), input.shape()));
+      }
+      random::seed(5);
+      const Inputs expected = value_and_gradients(row, moved);
+      const auto traced = trace(
+          [&](const Inputs& x) {
+            const auto there = device(gpu);
+            return value_and_gradients(row, x);
+          },
+          specs);
+      Session session(traced.graph());
+      Feeds feeds;
+      for (std::size_t i = 0; i < moved.size(); ++i) feeds.add(traced.input(i), moved[i]);
+      random::seed(5);
+      Inputs found;
+      REQUIRE_NOTHROW(found = session.run(traced.outputs(), feeds));
+      for (std::size_t i = 0; i < found.size(); ++i) CHECK(distance(found[i], expected[i]) == 0);
+    }
+  }
+
+  TEST_CASE("every optimizer's steps agree with the CPU's, eagerly and in a session") {
+    const auto optimizers = [] {
+      std::vector<std::unique_ptr<train::Optimizer>> list;
+      list.push_back(std::make_unique<train::GradientDescentOptimizer>(0.1));
+      list.push_back(std::make_unique<train::MomentumOptimizer>(0.1, 0.9));
+      list.push_back(
+          std::make_unique<train::MomentumOptimizer>(0.1, 0.9, train::MomentumOptions{.use_nesterov = true}));
+      list.push_back(std::make_unique<train::AdamOptimizer>(0.1));
+      list.push_back(std::make_unique<train::AdamWOptimizer>(0.1));
+      list.push_back(std::make_unique<train::RMSPropOptimizer>(0.1));
+      list.push_back(std::make_unique<train::AdagradOptimizer>(0.1));
+      return list;
+    };
+    for (const DType dtype : {float32, float64}) {
+      const Tensor start = numbers({7, 43}, -1, 1, 5).cast(dtype), x = numbers({5, 7}, -1, 1, 6).cast(dtype);
+      const auto result = [&](Device place, bool graph, train::Optimizer& optimizer) {
+        Variable w(start.to(place));
+        const auto loss = [&](const Tensor& data) { return reduce_sum(square(tanh(matmul(data, w)) - 0.3)); };
+        if (graph) {
+          const Graph steps;
+          const auto scope = steps.as_default();
+          const auto there = device(place);
+          const Tensor data = placeholder(dtype, {-1, 7}, "data");
+          const Operation step = optimizer.minimize(loss(data), std::vector<Variable>{w});
+          Session session(steps);
+          for (int i = 0; i < 3; ++i) session.run(step, {{data, x}});
+        } else {
+          for (int i = 0; i < 3; ++i) optimizer.minimize([&] { return loss(x.to(place)); }, {w});
+        }
+        const Tensor trained = w.value();
+        CHECK(trained.device() == place);
+        return trained.to(cpu());
+      };
+      for (const bool graph : {false, true}) {
+        const auto here = optimizers(), there = optimizers();
+        for (std::size_t i = 0; i < here.size(); ++i) {
+          INFO("optimizer ", i, std::string(graph ? " in a session, " : ", "), to_string(dtype));
+          CHECK(distance(result(gpu, graph, *there[i]), result(cpu(), graph, *here[i])) <= tolerance(dtype));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a graph that is split over the CPU and the device") {
+    const Tensor data = numbers({64, 8}, -1, 1, 8).cast(float32), matrix = numbers({8, 8}, -1, 1, 9).cast(float32);
+    const Tensor inner = tanh(matmul(data, matrix));
+    const auto expected = static_cast<double>(reduce_mean(inner * cumsum(inner, 1)).item<float>());
+    const Graph graph;
+    const auto scope = graph.as_default();
+    const Tensor x = placeholder(float32, {-1, 8}, "x");
+    const auto on = [](Device place, const auto& make) {
+      const auto there = device(place);
+      return make();
+    };
+    const Tensor first = on(gpu, [&] { return tanh(matmul(x, constant(matrix))); });
+    const Tensor middle = on(cpu(), [&] { return cumsum(first, 1); });
+    const Tensor last = on(gpu, [&] { return reduce_mean(first * middle); });
+    Session session(graph);
+    for (int i = 0; i < 20; ++i) {
+      const Tensor found = session.run(last, {{x, data}});
+      CHECK(found.device() == gpu);
+      CHECK(static_cast<double>(found.item<float>()) == doctest::Approx(expected).epsilon(1e-4));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tapestry::test

@@ -1,0 +1,213 @@
+// The emulator sees the faults that it is there for.
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "wrong_kernels.hpp"
+
+namespace emulator::test {
+namespace {
+
+cudaStream_t stream() {
+  static cudaStream_t const only = [] {
+    cudaStream_t made = nullptr;
+    REQUIRE(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking) == cudaSuccess);
+    return made;
+  }();
+  return only;
+}
+cudaMemPool_t pool() {
+  static cudaMemPool_t const only = [] {
+    cudaMemPool_t made = nullptr;
+    const cudaMemPoolProps properties{cudaMemAllocationTypePinned, {cudaMemLocationTypeDevice, 0}};
+    REQUIRE(cudaMemPoolCreate(&made, &properties) == cudaSuccess);
+    return made;
+  }();
+  return only;
+}
+
+struct Numbers {
+  explicit Numbers(std::size_t n) : count(n) {
+    void* data = nullptr;
+    REQUIRE(cudaMallocFromPoolAsync(&data, n * sizeof(int), pool(), stream()) == cudaSuccess);
+    device = static_cast<int*>(data);
+    REQUIRE(cudaMallocHost(&data, n * sizeof(int)) == cudaSuccess);
+    host = static_cast<int*>(data);
+  }
+  ~Numbers() { cudaFreeAsync(device, stream()); }
+  Numbers(const Numbers&) = delete;
+  Numbers& operator=(const Numbers&) = delete;
+
+  std::vector<int> read() const {
+    CHECK(cudaMemcpyAsync(host, device, count * sizeof(int), cudaMemcpyDeviceToHost, stream()) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(stream()) == cudaSuccess);
+    return {host, host + count};
+  }
+
+  std::size_t count;
+  int *device = nullptr, *host = nullptr;
+};
+
+/// What is said of the work started so far; empty if it was right.
+std::string failure() {
+  cudaError_t error = cudaGetLastError();
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream());
+  cudaGetLastError();
+  return error == cudaSuccess ? "" : std::string(cudaGetErrorName(error)) + ": " + cudaGetErrorString(error);
+}
+
+void check_failure(const std::string& text) {
+  const std::string found = failure();
+  INFO(found);
+  CHECK(found.find(text) != std::string::npos);
+}
+
+struct InOrder {
+  explicit InOrder(const char* order) { setenv("EMULATED_CUDA_ORDER", order, 1); }
+  ~InOrder() { unsetenv("EMULATED_CUDA_ORDER"); }
+};
+constexpr const char* orders[] = {"forward", "backward", "1", "2"};
+
+TEST_SUITE("CUDA emulator") {
+  TEST_CASE("barriers, shuffles and shared memory work in every order") {
+    for (const char* order : orders) {
+      const InOrder in_order(order);
+      const Numbers sums(64);
+      start_right(stream(), sums.device);
+      const std::vector<int> found = sums.read();
+      for (int i = 0; i < 64; ++i)
+        CHECK(found[static_cast<std::size_t>(i)] == (i < 32 ? 496 : 1520) + 100 * ((i + 1) % 64));
+    }
+  }
+
+  TEST_CASE("barriers that not all threads reach") {
+    for (const char* order : orders) {
+      const InOrder in_order(order);
+      start_leaving(stream());
+      check_failure("cudaErrorLaunchFailure: leaving_kernel (wrong_kernels.cu:");
+      start_divergent(stream());
+      check_failure(
+          "block (0, 0, 0): thread (0, 0, 0) waits at __syncthreads in line 23, while thread (3, 0, 0) "
+          "has ended");
+      start_branches(stream());
+      check_failure("thread (32, 0, 0) waits at __syncthreads in line 29");
+      const Numbers sums(64);
+      start_right(stream(), sums.device);
+      CHECK(failure().empty());
+    }
+  }
+
+  TEST_CASE("shuffles with lanes that are not there") {
+    start_lonely_shuffle(stream());
+    check_failure("waits for lanes ffffffff in line 33, while thread (31, 0, 0) has ended");
+    start_short_warp(stream());
+    check_failure("for lanes that there are not");
+  }
+
+  TEST_CASE("kernels that cannot start") {
+    start_grid(stream(), 1, 1, 1025);
+    check_failure("cudaErrorInvalidConfiguration: empty_kernel");
+    start_grid(stream(), 1, 65536, 1);
+    check_failure("a grid that is too large");
+    start_grid(stream(), 0, 1, 1);
+    check_failure("a grid without blocks");
+    start_grid(stream(), 70000, 2, 1);
+    CHECK(failure().empty());
+    start_grid(nullptr, 1, 1, 1);
+    check_failure("work for no stream");
+    start_bounded(stream(), 64);
+    CHECK(failure().empty());
+    start_bounded(stream(), 65);
+    check_failure("more threads than __launch_bounds__ says");
+    start_shared(stream());
+    check_failure("more than 48 KiB of shared memory");
+  }
+
+  TEST_CASE("a missing barrier shows in the order of the threads, and what nobody wrote is no old number") {
+    std::vector<std::vector<int>> results;
+    for (const char* order : {"forward", "backward"}) {
+      const InOrder in_order(order);
+      const Numbers numbers(64);
+      start_racing(stream(), numbers.device);
+      results.push_back(numbers.read());
+      start_forgetful(stream(), numbers.device);
+      CHECK(numbers.read() == std::vector<int>(64, -1));
+    }
+    CHECK(results[0] != results[1]);
+  }
+
+  TEST_CASE("nothing is done before somebody waits for it") {
+    const Numbers numbers(1);
+    *numbers.host = 7;
+    CHECK(cudaMemsetAsync(numbers.device, 0, 4, stream()) == cudaSuccess);
+    CHECK(cudaMemcpyAsync(numbers.host, numbers.device, 4, cudaMemcpyDeviceToHost, stream()) == cudaSuccess);
+    cudaEvent_t done = nullptr;
+    CHECK(cudaEventCreateWithFlags(&done, cudaEventDisableTiming) == cudaSuccess);
+    CHECK(cudaEventSynchronize(done) == cudaSuccess);
+    CHECK(*numbers.host == 7);
+    CHECK(cudaEventRecord(done, stream()) == cudaSuccess);
+    CHECK(cudaEventSynchronize(done) == cudaSuccess);
+    CHECK(*numbers.host == 0);
+  }
+
+  TEST_CASE("copies of other memory than is meant") {
+    const Numbers numbers(4);
+    int pageable = 0;
+    CHECK(cudaMemcpyAsync(&pageable, numbers.device, 4, cudaMemcpyDeviceToHost, stream()) == cudaErrorInvalidValue);
+    CHECK(cudaMemcpyAsync(numbers.host, numbers.device, 20, cudaMemcpyDeviceToHost, stream()) == cudaErrorInvalidValue);
+    CHECK(cudaMemcpyAsync(numbers.host, numbers.host, 4, cudaMemcpyDeviceToHost, stream()) == cudaErrorInvalidValue);
+    CHECK(cudaFreeAsync(numbers.device + 1, stream()) == cudaErrorInvalidValue);
+    cudaGetLastError();
+    CHECK(numbers.read() == std::vector<int>(4, -1));
+  }
+
+#ifndef __SANITIZE_ADDRESS__
+  TEST_CASE("a write behind a block") {
+    const Numbers numbers(10);
+    start_beyond(stream(), numbers.device, 9);
+    CHECK(failure().empty());
+    start_beyond(stream(), numbers.device, 10);
+    check_failure("beyond_kernel");
+  }
+
+  TEST_CASE("device memory cannot be read by the host") {
+    const Numbers numbers(1);
+    CHECK(numbers.read() == std::vector<int>{-1});
+    const pid_t child = fork();
+    if (child == 0) {
+      std::signal(SIGSEGV, SIG_DFL);
+      _exit(*static_cast<volatile int*>(numbers.device) == 0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WIFSIGNALED(status));
+  }
+#endif
+
+  TEST_CASE("memory runs out, is kept and is given back") {
+    setenv("EMULATED_CUDA_MEMORY", "100000", 1);
+    void *first = nullptr, *second = nullptr;
+    CHECK(cudaMallocFromPoolAsync(&first, 60000, pool(), stream()) == cudaSuccess);
+    CHECK(cudaMallocFromPoolAsync(&second, 60000, pool(), stream()) == cudaErrorMemoryAllocation);
+    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(cudaFreeAsync(first, stream()) == cudaSuccess);
+    CHECK(cudaMallocFromPoolAsync(&second, 50000, pool(), stream()) == cudaErrorMemoryAllocation);
+    CHECK(cudaMemPoolTrimTo(pool(), 0) == cudaSuccess);
+    CHECK(cudaMallocFromPoolAsync(&second, 50000, pool(), stream()) == cudaSuccess);
+    CHECK(cudaFreeAsync(second, stream()) == cudaSuccess);
+    cudaGetLastError();
+    unsetenv("EMULATED_CUDA_MEMORY");
+  }
+}
+
+}  // namespace
+}  // namespace emulator::test
