@@ -48,7 +48,7 @@ class Memory {
   std::int64_t trim();
 
  private:
-  cudaMemPool_t make_pool();
+  cudaMemPool_t make_pool() const;
   /// Of bytes that the pool holds, and of which it has handed out.
   std::int64_t attribute(cudaMemPoolAttr which);
   [[noreturn]] void refuse(std::size_t bytes);

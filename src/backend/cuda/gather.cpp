@@ -48,7 +48,7 @@ std::vector<std::int64_t> read(Backend& backend, const Tensor& dense, std::int64
 /// `resolve` writes the positions and tells what it refuses. Throws `error(first refused)`.
 template <class Resolve, class Error>
 Tensor checked(Context& gpu, Device device, std::int64_t count, const Resolve& resolve, const Error& error) {
-  const Tensor positions = make_tensor(int64, {count}, device);
+  Tensor positions = make_tensor(int64, {count}, device);
   if (count == 0) return positions;
   std::int64_t refused = -1;
   {

@@ -11,7 +11,7 @@ namespace tapestry::gpu {
 
 Memory::Memory(int index, Stream stream) : index_(index), stream_(stream), pool_(make_pool()) {}
 
-cudaMemPool_t Memory::make_pool() {
+cudaMemPool_t Memory::make_pool() const {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location.type = cudaMemLocationTypeDevice;

@@ -61,7 +61,7 @@ class Multiplier::Description {
 
   /// A matrix that op makes `rows` times `columns`, by columns.
   cublasLtMatrixLayout_t layout(const Product::Matrix& matrix, std::int64_t rows, std::int64_t columns,
-                                std::int64_t count) {
+                                std::int64_t count) const {
     const CublasLt& lt = cublas_lt();
     if (matrix.transposed) std::swap(rows, columns);
     cublasLtMatrixLayout_t layout = nullptr;
