@@ -131,6 +131,14 @@ TEST_SUITE("CUDA device") {
     }
   }
 
+  TEST_CASE("products of whole numbers of several tiles") {
+    const Tensor a = whole_numbers({2, 20, 70}, -9, 9, 1), b = whole_numbers({70, 18}, -9, 9, 2);
+    for (const DType dtype : {uint8, int32, int64}) {
+      const Tensor x = a.cast(dtype), y = b.cast(dtype);
+      CHECK(distance(matmul(x.to(gpu), y.to(gpu)), matmul(x, y)) == 0);
+    }
+  }
+
   TEST_CASE("second derivatives agree with the CPU") {
     const auto derivatives = [](const OpCase& row, const Inputs& inputs) {
       GradientTape outer;
