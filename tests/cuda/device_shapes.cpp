@@ -139,6 +139,13 @@ TEST_SUITE("CUDA device") {
     }
   }
 
+  TEST_CASE("rows that take a block of threads each are normalized") {
+    const Tensor x = numbers({3, 1100}, -1, 1, 3), scale = numbers({1100}, -1, 1, 4),
+                 offset = numbers({1100}, -1, 1, 5);
+    const Tensor found = layer_norm(x.to(gpu), scale.to(gpu), offset.to(gpu));
+    CHECK(distance(found, layer_norm(x, scale, offset)) <= tolerance(float64));
+  }
+
   TEST_CASE("second derivatives agree with the CPU") {
     const auto derivatives = [](const OpCase& row, const Inputs& inputs) {
       GradientTape outer;
