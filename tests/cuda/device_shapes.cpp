@@ -131,6 +131,21 @@ TEST_SUITE("CUDA device") {
     }
   }
 
+  TEST_CASE("products of whole numbers of several tiles") {
+    const Tensor a = whole_numbers({2, 20, 70}, -9, 9, 1), b = whole_numbers({70, 18}, -9, 9, 2);
+    for (const DType dtype : {uint8, int32, int64}) {
+      const Tensor x = a.cast(dtype), y = b.cast(dtype);
+      CHECK(distance(matmul(x.to(gpu), y.to(gpu)), matmul(x, y)) == 0);
+    }
+  }
+
+  TEST_CASE("rows that take a block of threads each are normalized") {
+    const Tensor x = numbers({3, 1100}, -1, 1, 3), scale = numbers({1100}, -1, 1, 4),
+                 offset = numbers({1100}, -1, 1, 5);
+    const Tensor found = layer_norm(x.to(gpu), scale.to(gpu), offset.to(gpu));
+    CHECK(distance(found, layer_norm(x, scale, offset)) <= tolerance(float64));
+  }
+
   TEST_CASE("second derivatives agree with the CPU") {
     const auto derivatives = [](const OpCase& row, const Inputs& inputs) {
       GradientTape outer;

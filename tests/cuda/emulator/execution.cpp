@@ -85,7 +85,8 @@ class Block {
   void leave();
   void select(unsigned thread);
   Fiber& free_fiber();
-  bool release();
+  bool advance(unsigned thread);
+  const std::vector<unsigned>& order_of_warp(unsigned first) const { return warps_[first / warp]; }
   bool release_block();
   bool release_lanes(unsigned first, unsigned lane);
   void describe_deadlock();
@@ -93,6 +94,7 @@ class Block {
   const Kernel* kernel_ = nullptr;
   std::string error_;
   std::vector<unsigned> order_;
+  std::vector<std::vector<unsigned>> warps_;  ///< the order of their threads
   std::vector<Thread> threads_;
   std::size_t started_ = 0;
   unsigned current_ = 0;
@@ -235,9 +237,17 @@ bool Block::release_lanes(unsigned first, unsigned lane) {
   return true;
 }
 
-bool Block::release() {
-  bool any = release_block();
-  for (unsigned i = 0; i < threads_.size(); ++i) any = release_lanes(i / warp * warp, i % warp) || any;
+/// Lets a thread go on, and then its warp, as far as it comes before another one does: what holds only while warps keep
+/// step does not hold.
+bool Block::advance(unsigned thread) {
+  const unsigned first = thread / warp * warp;
+  bool any = false;
+  for (bool again = true; again && error_.empty();) {
+    again = threads_[thread].state == Thread::State::ready || release_lanes(first, thread % warp);
+    for (const unsigned i : order_of_warp(first))
+      if (again && error_.empty() && threads_[i].state == Thread::State::ready) enter(*threads_[i].fiber);
+    any = any || again;
+  }
   return any;
 }
 
@@ -274,6 +284,8 @@ std::string Block::run(std::size_t shared, const std::vector<unsigned>& order, c
   kernel_ = &kernel;
   error_.clear();
   order_ = order;
+  warps_.assign((order.size() + warp - 1) / warp, {});
+  for (const unsigned i : order) warps_[i / warp].push_back(i);
   threads_.assign(order.size(), {});
   for (unsigned i = 0; i < threads_.size(); ++i)
     threads_[i].index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
@@ -284,9 +296,9 @@ std::string Block::run(std::size_t shared, const std::vector<unsigned>& order, c
   while (error_.empty() && started_ < order_.size()) enter(free_fiber());
   const auto ended = [](const Thread& thread) { return thread.state == Thread::State::done; };
   while (error_.empty() && !std::all_of(threads_.begin(), threads_.end(), ended)) {
-    if (!release()) describe_deadlock();
-    for (const unsigned i : order_)
-      if (error_.empty() && threads_[i].state == Thread::State::ready) enter(*threads_[i].fiber);
+    bool any = release_block();
+    for (std::size_t i = 0; i < order_.size() && error_.empty(); ++i) any = advance(order_[i]) || any;
+    if (error_.empty() && !any) describe_deadlock();
   }
   if (error_.empty()) return "";
   // What was left in the middle begins anew.
