@@ -24,9 +24,10 @@ Sorted sort(Context& gpu, const Tensor& keys, const Tensor& order, int bits) {
   Sorted sorted{make_tensor(int64, {count}, keys.device()), make_tensor(int32, {count}, keys.device())};
   const std::size_t bytes = sort_scratch(count);
   const Tensor scratch = make_tensor(uint8, {static_cast<std::int64_t>(bytes)}, keys.device());
-  sort_pairs(gpu.stream(), mutable_data<std::uint64_t>(keys), mutable_data<std::uint64_t>(sorted.keys),
-             mutable_data<std::uint32_t>(numbers), mutable_data<std::uint32_t>(sorted.order), count, bits,
-             scratch.impl().data, bytes);
+  const int error = sort_pairs(gpu.stream(), mutable_data<std::uint64_t>(keys),
+                               mutable_data<std::uint64_t>(sorted.keys), mutable_data<std::uint32_t>(numbers),
+                               mutable_data<std::uint32_t>(sorted.order), count, bits, scratch.impl().data, bytes);
+  check(static_cast<cudaError_t>(error), "sort");
   gpu.started("sort");
   return sorted;
 }

@@ -26,10 +26,10 @@ std::size_t sort_scratch(std::int64_t count) {
   return bytes;
 }
 
-void sort_pairs(Stream stream, const std::uint64_t* keys, std::uint64_t* sorted_keys, const std::uint32_t* values,
-                std::uint32_t* sorted_values, std::int64_t count, int bits, void* scratch, std::size_t scratch_bytes) {
-  cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, keys, sorted_keys, values, sorted_values,
-                                  static_cast<int>(count), 0, bits, stream);
+int sort_pairs(Stream stream, const std::uint64_t* keys, std::uint64_t* sorted_keys, const std::uint32_t* values,
+               std::uint32_t* sorted_values, std::int64_t count, int bits, void* scratch, std::size_t scratch_bytes) {
+  return cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, keys, sorted_keys, values, sorted_values,
+                                         static_cast<int>(count), 0, bits, stream);
 }
 
 }  // namespace tapestry::gpu

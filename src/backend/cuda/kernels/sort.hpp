@@ -11,7 +11,8 @@ void number(Stream stream, std::uint32_t* values, std::int64_t count);
 std::size_t sort_scratch(std::int64_t count);
 
 /// Sorts pairs by the lower `bits` bits of their keys; pairs of equal keys keep their order. Less than 2^31 pairs.
-void sort_pairs(Stream stream, const std::uint64_t* keys, std::uint64_t* sorted_keys, const std::uint32_t* values,
-                std::uint32_t* sorted_values, std::int64_t count, int bits, void* scratch, std::size_t scratch_bytes);
+/// Returns CUDA's error, 0 for none: not all of them are left behind for cudaGetLastError.
+int sort_pairs(Stream stream, const std::uint64_t* keys, std::uint64_t* sorted_keys, const std::uint32_t* values,
+               std::uint32_t* sorted_values, std::int64_t count, int bits, void* scratch, std::size_t scratch_bytes);
 
 }  // namespace tapestry::gpu
