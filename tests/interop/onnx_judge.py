@@ -20,6 +20,7 @@ TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}
 class Judge:
     def __init__(self):
         self.not_in_runtime = set()
+        self.only_checked = []
 
     def run(self, path, names, feeds):
         """The outputs, and the factor by which they may be less exact."""
@@ -32,9 +33,15 @@ class Judge:
             if "NOT_IMPLEMENTED" not in str(error):
                 raise
             self.not_in_runtime.add(str(error).split("implementation for ")[-1].split(" ")[0])
+        nodes = onnx.load(path).graph.node
+        # Of a transposed convolution in groups the evaluator knows nothing.
+        if any(node.op_type == "ConvTranspose" and each.name == "group" and each.i > 1
+               for node in nodes for each in node.attribute):
+            self.only_checked.append(path)
+            return [], 1
         evaluator = onnx.reference.ReferenceEvaluator(path)
         # Its Erf is of single precision whatever the type.
-        single = any(node.op_type == "Erf" for node in onnx.load(path).graph.node)
+        single = any(node.op_type == "Erf" for node in nodes)
         return evaluator.run(names, feeds), 1e7 if single else 1
 
     def problems(self, path):
@@ -54,7 +61,8 @@ def main(folder):
     judge = Judge()
     passed, failed = judge_all(folder, judge.problems)
     print("By ONNX's evaluator, as onnxruntime lacks them for a type:", *sorted(judge.not_in_runtime))
-    print(f"{passed} passed, {failed} failed")
+    print("Checked, but computed by neither:", *judge.only_checked)
+    print(f"{passed - len(judge.only_checked)} passed, {failed} failed, {len(judge.only_checked)} checked only")
     return failed
 
 

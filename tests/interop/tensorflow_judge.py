@@ -22,6 +22,8 @@ LIMITS = {
     "conv2d, SAME, strides, dilations": "do not yet support dilation rates larger than 1",
     # Which of its gradients says no first, and in which words, depends on the threads.
     "conv2d in groups": "Conv2DBackprop",
+    "conv2d_transpose (": "do not yet support dilation rates larger than 1",
+    "conv2d_transpose in groups": "Gradients for grouped convolutions are not supported",
     "svd, multiplied back (unknown batch size)": "SVD gradient has not been implemented",
     "singular values (unknown batch size)": "SVD gradient has not been implemented",
 }
