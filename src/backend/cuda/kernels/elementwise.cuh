@@ -3,6 +3,7 @@
 // The two kernels of which all elementwise functions are made.
 
 #include "backend/cuda/kernels/elementwise.hpp"
+#include "backend/cuda/kernels/kernel.cuh"
 
 namespace tapestry::gpu {
 
@@ -34,9 +35,7 @@ template <class F, int inputs, class A, class T, class Y>
 __global__ void __launch_bounds__(block_threads)
     flat_kernel(const A* a, const T* b, const T* c, Y* y, int a_step, int b_step, int c_step, std::int64_t n, T p) {
   constexpr int width = vector_width<A, T, Y>;
-  const std::int64_t grid = static_cast<std::int64_t>(gridDim.x) * block_threads * width;
-  for (std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x) * width; i < n;
-       i += grid) {
+  for (std::int64_t i = global_thread() * width; i < n; i += grid_threads() * width) {
     if (i + width <= n) {
       A first[width] = {};
       T second[width] = {}, third[width] = {};

@@ -1,5 +1,6 @@
 #include "backend/cuda/kernels/elementwise.cuh"
 #include "backend/cuda/kernels/formulas.hpp"
+#include "backend/cuda/kernels/kernel.cuh"
 
 namespace tapestry::gpu {
 
@@ -10,8 +11,7 @@ template <class T, bool negative>
 __global__ void __launch_bounds__(block_threads)
     find_kernel(const T* x, int step, bool flat, const __grid_constant__ Layout layout, std::int64_t n,
                 unsigned long long* first) {
-  const std::int64_t grid = static_cast<std::int64_t>(gridDim.x) * block_threads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; i < n; i += grid) {
+  for (std::int64_t i = global_thread(); i < n; i += grid_threads()) {
     std::int32_t offset[2] = {};
     if (!flat) layout.locate(static_cast<std::uint32_t>(i), offset);
     const T value = x[flat ? i * step : offset[1]];

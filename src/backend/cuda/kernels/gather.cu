@@ -1,10 +1,8 @@
 #include "backend/cuda/kernels/gather.hpp"
+#include "backend/cuda/kernels/kernel.cuh"
 
 namespace tapestry::gpu {
 namespace {
-
-__device__ std::int64_t global_thread() { return static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; }
-__device__ std::int64_t grid_threads() { return static_cast<std::int64_t>(gridDim.x) * block_threads; }
 
 __device__ std::int64_t index_at(const Indices& indices, std::int64_t i) {
   return indices.wide ? static_cast<const std::int64_t*>(indices.data)[i]

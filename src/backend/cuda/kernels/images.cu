@@ -1,10 +1,8 @@
 #include "backend/cuda/kernels/images.hpp"
+#include "backend/cuda/kernels/kernel.cuh"
 
 namespace tapestry::gpu {
 namespace {
-
-__device__ std::int64_t global_thread() { return static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; }
-__device__ std::int64_t grid_threads() { return static_cast<std::int64_t>(gridDim.x) * block_threads; }
 
 /// A position in an array [batch, height, width, channels].
 struct Pixel {
@@ -135,60 +133,42 @@ __global__ void __launch_bounds__(block_threads)
 std::int64_t pixels(const Windows& w) { return w.batch * w.height * w.width * w.channels; }
 std::int64_t results(const Windows& w) { return w.positions() * w.channels; }
 
-/// start(a number of the float type)
-template <class Start>
-void with_type(Type type, const Start& start) {
-  if (type == Type::f32) {
-    start(float{});
-  } else {
-    start(double{});
-  }
-}
-template <class T>
-const T* as(const void* x, T) {
-  return static_cast<const T*>(x);
-}
-template <class T>
-T* as(void* x, T) {
-  return static_cast<T*>(x);
-}
-
 }  // namespace
 
 void read_patches(Stream stream, Type type, const Windows& windows, const void* image, void* patches) {
   const unsigned blocks = blocks_for(windows.groups * windows.positions() * windows.patch());
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     read_patches_kernel<<<blocks, block_threads, 0, stream>>>(windows, as(image, t), as(patches, t));
   });
 }
 
 void add_patches(Stream stream, Type type, const Windows& windows, const void* patches, void* image) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     add_patches_kernel<<<blocks_for(pixels(windows)), block_threads, 0, stream>>>(windows, as(patches, t),
                                                                                   as(image, t));
   });
 }
 
 void max_pool(Stream stream, Type type, const Windows& windows, const void* x, void* y) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     pool_kernel<true><<<blocks_for(results(windows)), block_threads, 0, stream>>>(windows, as(x, t), as(y, t));
   });
 }
 
 void average_pool(Stream stream, Type type, const Windows& windows, const void* x, void* y) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     pool_kernel<false><<<blocks_for(results(windows)), block_threads, 0, stream>>>(windows, as(x, t), as(y, t));
   });
 }
 
 void max_places(Stream stream, Type type, const Windows& windows, const void* x, const void* y, std::int32_t* places) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     max_places_kernel<<<blocks_for(results(windows)), block_threads, 0, stream>>>(windows, as(x, t), as(y, t), places);
   });
 }
 
 void pool_grad(Stream stream, Type type, const Windows& windows, const std::int32_t* places, const void* g, void* dx) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     pool_grad_kernel<<<blocks_for(pixels(windows)), block_threads, 0, stream>>>(windows, places, as(g, t), as(dx, t));
   });
 }

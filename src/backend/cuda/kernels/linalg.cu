@@ -1,3 +1,4 @@
+#include "backend/cuda/kernels/kernel.cuh"
 #include "backend/cuda/kernels/linalg.hpp"
 #include "backend/cuda/kernels/math.hpp"
 
@@ -104,9 +105,7 @@ template <class T>
 __global__ void __launch_bounds__(block_threads)
     triangular_kernel(std::int64_t batch, std::int64_t n, std::int64_t columns, bool adjoint, const T* triangles,
                       T* sides, unsigned long long* refused) {
-  const std::int64_t grid = static_cast<std::int64_t>(gridDim.x) * block_threads;
-  for (std::int64_t place = static_cast<std::int64_t>(blockIdx.x) * block_threads + thread(); place < batch * columns;
-       place += grid) {
+  for (std::int64_t place = global_thread(); place < batch * columns; place += grid_threads()) {
     const T* l = triangles + place / columns * n * n;
     T* b = sides + place / columns * n * columns + place % columns;
     for (std::int64_t step = 0; step < n; ++step) {
@@ -124,8 +123,7 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T>
 __global__ void __launch_bounds__(block_threads) identity_kernel(std::int64_t batch, std::int64_t n, T* y) {
-  const std::int64_t grid = static_cast<std::int64_t>(gridDim.x) * block_threads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + thread(); i < batch * n * n; i += grid)
+  for (std::int64_t i = global_thread(); i < batch * n * n; i += grid_threads())
     y[i] = i / n % n == i % n ? T(1) : T(0);
 }
 
@@ -267,57 +265,40 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-template <class Start>
-void with_type(Type type, const Start& start) {
-  if (type == Type::f32) {
-    start(float{});
-  } else {
-    start(double{});
-  }
-}
-template <class T>
-const T* as(const void* x, T) {
-  return static_cast<const T*>(x);
-}
-template <class T>
-T* as(void* x, T) {
-  return static_cast<T*>(x);
-}
-
 unsigned blocks_of(std::int64_t batch) { return blocks_for(batch * block_threads); }
 
 }  // namespace
 
 void cholesky(Stream stream, Type type, std::int64_t batch, std::int64_t n, void* a, unsigned long long* refused) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     cholesky_kernel<<<blocks_of(batch), block_threads, 0, stream>>>(batch, n, as(a, t), refused);
   });
 }
 
 void solve(Stream stream, Type type, std::int64_t batch, std::int64_t n, std::int64_t columns, void* a, void* b,
            unsigned long long* refused) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     solve_kernel<<<blocks_of(batch), block_threads, 0, stream>>>(batch, n, columns, as(a, t), as(b, t), refused);
   });
 }
 
 void solve_triangular(Stream stream, Type type, std::int64_t batch, std::int64_t n, std::int64_t columns, bool adjoint,
                       const void* l, void* b, unsigned long long* refused) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     triangular_kernel<<<blocks_for(batch * columns), block_threads, 0, stream>>>(batch, n, columns, adjoint, as(l, t),
                                                                                  as(b, t), refused);
   });
 }
 
 void identity(Stream stream, Type type, std::int64_t batch, std::int64_t n, void* y) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     identity_kernel<<<blocks_for(batch * n * n), block_threads, 0, stream>>>(batch, n, as(y, t));
   });
 }
 
 void decompose(Stream stream, Type type, std::int64_t batch, std::int64_t n, std::int64_t length, void* columns,
                void* right, void* values, unsigned long long* refused) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     decompose_kernel<<<blocks_of(batch), block_threads, 0, stream>>>(batch, n, length, as(columns, t), as(right, t),
                                                                      as(values, t), refused);
   });

@@ -1,5 +1,6 @@
 #include "backend/cuda/kernels/convert.hpp"
 #include "backend/cuda/kernels/elementwise.cuh"
+#include "backend/cuda/kernels/kernel.cuh"
 
 namespace tapestry::gpu {
 namespace {
@@ -76,8 +77,7 @@ void start_turn(Stream stream, const Turn& turn) {
 
 template <class T>
 __global__ void __launch_bounds__(block_threads) iota_kernel(double start, double step, T* y, std::int64_t n) {
-  const std::int64_t grid = static_cast<std::int64_t>(gridDim.x) * block_threads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; i < n; i += grid)
+  for (std::int64_t i = global_thread(); i < n; i += grid_threads())
     y[i] = convert<T>(__dadd_rn(start, __dmul_rn(static_cast<double>(i), step)));  // rounded twice, as on the CPU
 }
 

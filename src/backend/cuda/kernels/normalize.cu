@@ -1,3 +1,4 @@
+#include "backend/cuda/kernels/kernel.cuh"
 #include "backend/cuda/kernels/math.hpp"
 #include "backend/cuda/kernels/normalize.hpp"
 
@@ -152,27 +153,10 @@ __global__ void __launch_bounds__(block_threads)
 /// Blocks for rows of which a warp or a block has one.
 unsigned blocks_of(Rows size) { return blocks_for(size.rows * (size.n > long_row ? block_threads : warp)); }
 
-template <class Start>
-void with_type(Type type, const Start& start) {
-  if (type == Type::f32) {
-    start(float{});
-  } else {
-    start(double{});
-  }
-}
-template <class T>
-const T* as(const void* x, T) {
-  return static_cast<const T*>(x);
-}
-template <class T>
-T* as(void* x, T) {
-  return static_cast<T*>(x);
-}
-
 }  // namespace
 
 void softmax(Stream stream, Type type, Rows size, bool logarithm, const void* x, void* y) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     const auto kernel =
         size.n > long_row ? softmax_kernel<block_threads, decltype(t)> : softmax_kernel<warp, decltype(t)>;
     kernel<<<blocks_of(size), block_threads, 0, stream>>>(size.rows, size.n, logarithm, as(x, t), as(y, t));
@@ -180,7 +164,7 @@ void softmax(Stream stream, Type type, Rows size, bool logarithm, const void* x,
 }
 
 void softmax_grad(Stream stream, Type type, Rows size, bool logarithm, const void* y, const void* g, void* dx) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     const auto kernel =
         size.n > long_row ? softmax_grad_kernel<block_threads, decltype(t)> : softmax_grad_kernel<warp, decltype(t)>;
     kernel<<<blocks_of(size), block_threads, 0, stream>>>(size.rows, size.n, logarithm, as(y, t), as(g, t), as(dx, t));
@@ -189,7 +173,7 @@ void softmax_grad(Stream stream, Type type, Rows size, bool logarithm, const voi
 
 void normalize(Stream stream, Type type, Rows size, const void* x, const void* scale, const void* offset,
                double epsilon, void* y, void* mean, void* rstd) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     const auto kernel =
         size.n > long_row ? normalize_kernel<block_threads, decltype(t)> : normalize_kernel<warp, decltype(t)>;
     kernel<<<blocks_of(size), block_threads, 0, stream>>>(size.rows, size.n, as(x, t), as(scale, t), as(offset, t),
@@ -200,7 +184,7 @@ void normalize(Stream stream, Type type, Rows size, const void* x, const void* s
 
 void normalize_grad(Stream stream, Type type, Rows size, const void* x, const void* scale, const void* mean,
                     const void* rstd, const void* g, void* dx) {
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     const auto kernel = size.n > long_row ? normalize_grad_kernel<block_threads, decltype(t)>
                                           : normalize_grad_kernel<warp, decltype(t)>;
     kernel<<<blocks_of(size), block_threads, 0, stream>>>(size.rows, size.n, as(x, t), as(scale, t), as(mean, t),
@@ -211,7 +195,7 @@ void normalize_grad(Stream stream, Type type, Rows size, const void* x, const vo
 void normalize_sums(Stream stream, Type type, Rows size, const void* x, const void* mean, const void* rstd,
                     const void* g, void* scales, void* offsets) {
   const std::int64_t tiles = (size.n + warp - 1) / warp, parts = (size.rows + sum_rows - 1) / sum_rows;
-  with_type(type, [&](auto t) {
+  with_float_type(type, [&](auto t) {
     normalize_sums_kernel<<<blocks_for(tiles * parts * block_threads), block_threads, 0, stream>>>(
         size.rows, size.n, as(x, t), as(mean, t), as(rstd, t), as(g, t), as(scales, t), as(offsets, t));
   });

@@ -1,3 +1,4 @@
+#include "backend/cuda/kernels/kernel.cuh"
 #include "backend/cuda/kernels/random.hpp"
 
 namespace tapestry::gpu {
@@ -8,8 +9,7 @@ template <class T>
 __global__ void __launch_bounds__(block_threads)
     floats_kernel(RandomKind kind, std::uint64_t key, std::uint64_t counter, T a, T b, T top, T* y, std::int64_t n) {
   constexpr int count = block_elements<T>;
-  const std::int64_t grid = static_cast<std::int64_t>(gridDim.x) * block_threads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; i * count < n; i += grid) {
+  for (std::int64_t i = global_thread(); i * count < n; i += grid_threads()) {
     T numbers[count];
     draw(kind, key, counter + static_cast<std::uint64_t>(i), a, b, top, numbers);
 #pragma unroll
@@ -22,8 +22,7 @@ template <class T>
 __global__ void __launch_bounds__(block_threads)
     whole_kernel(std::uint64_t key, std::uint64_t counter, std::int64_t a, std::uint64_t range, T* y, std::int64_t n) {
   constexpr int count = whole_block_elements;
-  const std::int64_t grid = static_cast<std::int64_t>(gridDim.x) * block_threads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; i * count < n; i += grid) {
+  for (std::int64_t i = global_thread(); i * count < n; i += grid_threads()) {
     const philox::Block block = philox::block(key, counter + static_cast<std::uint64_t>(i));
 #pragma unroll
     for (int j = 0; j < count; ++j)

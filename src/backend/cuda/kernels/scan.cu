@@ -1,3 +1,4 @@
+#include "backend/cuda/kernels/kernel.cuh"
 #include "backend/cuda/kernels/scan.hpp"
 
 namespace tapestry::gpu {
@@ -27,8 +28,8 @@ struct Product<bool> {
 /// A thread for each line, where neighbouring lines are neighbours in memory.
 template <class F, class T>
 __global__ void __launch_bounds__(block_threads) column_kernel(ScanShape s, const T* x, T* y) {
-  const std::int64_t lines = s.outer * s.inner, grid = static_cast<std::int64_t>(gridDim.x) * block_threads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; i < lines; i += grid) {
+  const std::int64_t lines = s.outer * s.inner;
+  for (std::int64_t i = global_thread(); i < lines; i += grid_threads()) {
     const std::int64_t first = i / s.inner * s.length * s.inner + i % s.inner;
     const std::int64_t start = s.reverse ? first + (s.length - 1) * s.inner : first;
     const std::int64_t step = s.reverse ? -s.inner : s.inner;

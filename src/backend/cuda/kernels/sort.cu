@@ -1,3 +1,4 @@
+#include "backend/cuda/kernels/kernel.cuh"
 #include "backend/cuda/kernels/sort.hpp"
 
 // The one file with CUB, which takes seconds to compile.
@@ -7,9 +8,7 @@ namespace tapestry::gpu {
 namespace {
 
 __global__ void __launch_bounds__(block_threads) number_kernel(std::uint32_t* values, std::int64_t count) {
-  const std::int64_t grid = static_cast<std::int64_t>(gridDim.x) * block_threads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; i < count; i += grid)
-    values[i] = static_cast<std::uint32_t>(i);
+  for (std::int64_t i = global_thread(); i < count; i += grid_threads()) values[i] = static_cast<std::uint32_t>(i);
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
 #include "backend/cuda/kernels/convert.hpp"
+#include "backend/cuda/kernels/kernel.cuh"
 #include "backend/cuda/kernels/top_k.hpp"
 
 namespace tapestry::gpu {
 namespace {
-
-__device__ std::int64_t global_thread() { return static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; }
-__device__ std::int64_t grid_threads() { return static_cast<std::int64_t>(gridDim.x) * block_threads; }
 
 template <std::size_t bytes>
 struct Bits;

@@ -1,3 +1,4 @@
+#include "backend/cuda/kernels/kernel.cuh"
 #include "backend/cuda/kernels/math.hpp"
 #include "backend/cuda/kernels/update.hpp"
 
@@ -22,8 +23,7 @@ __global__ void __launch_bounds__(block_threads)
   T p[max_update_numbers];
 #pragma unroll
   for (int i = 0; i < max_update_numbers; ++i) p[i] = static_cast<T>(numbers.p[i]);
-  const std::int64_t grid = static_cast<std::int64_t>(gridDim.x) * block_threads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; i < n; i += grid) {
+  for (std::int64_t i = global_thread(); i < n; i += grid_threads()) {
     T v = variable[i], s = F::slots > 0 ? first[i] : T(0), t = F::slots > 1 ? second[i] : T(0);
     F::template apply<T>(p, v, gradient[i], s, t);
     variable[i] = v;
