@@ -8,6 +8,7 @@
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/dense.hpp"
 #include "backend/cpu/threads.hpp"
+#include "backend/place.hpp"
 #include "core/make_tensor.hpp"
 
 namespace tapestry::host {
@@ -24,17 +25,6 @@ Lines lines_around(const Shape& shape, int axis, int axes = 1) {
   for (int i = 0; i < axis; ++i) lines.outer *= shape[i];
   for (int i = axis + axes; i < shape.rank(); ++i) lines.inner *= shape[i];
   return lines;
-}
-
-/// "[1,2]": where the flat position stands in a tensor; "" in a scalar.
-std::string place_in(const Shape& shape, std::int64_t flat) {
-  if (shape.rank() == 0) return "";
-  std::string text;
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    text = std::to_string(flat % shape[i]) + (text.empty() ? "" : ",") + text;
-    flat /= shape[i];
-  }
-  return "[" + text + "]";
 }
 
 /// Whole numbers in memory from the backend's cache, which costs less than the heap.

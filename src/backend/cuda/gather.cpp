@@ -5,6 +5,7 @@
 
 #include "backend/cuda/cuda_backend.hpp"
 #include "backend/cuda/sorting.hpp"
+#include "backend/place.hpp"
 #include "core/make_tensor.hpp"
 
 namespace tapestry::gpu {
@@ -19,17 +20,6 @@ Slices slices_around(const Shape& shape, int axis, int axes = 1) {
   for (int i = 0; i < shape.rank(); ++i)
     (i < axis ? slices.outer : i < axis + axes ? slices.size : slices.inner) *= shape[i];
   return slices;
-}
-
-/// "[1,2]": where the flat position stands in a tensor; "" in a scalar.
-std::string place_in(const Shape& shape, std::int64_t flat) {
-  if (shape.rank() == 0) return "";
-  std::string text;
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    text = std::to_string(flat % shape[i]) + (text.empty() ? "" : ",") + text;
-    flat /= shape[i];
-  }
-  return "[" + text + "]";
 }
 
 Indices indices_of(const Tensor& dense, std::int64_t count) {
