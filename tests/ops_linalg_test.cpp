@@ -85,6 +85,7 @@ TEST_CASE("a batch that shares one matrix is multiplied as the single products a
     for (int i = 0; i < 2; ++i) check_same(y(i), matmul(batch(i), b));
     check_same(flipped, y);
   }
+  check_same(matmul(reshape(a, {2, 1, 3, 4}), reshape(b, {1, 4, 5})), reshape(matmul(a, b), {2, 1, 3, 5}));
 }
 
 TEST_CASE("matmul says which shapes do not fit, and where") {

@@ -41,6 +41,20 @@ Tensor view_at(const Tensor& tensor, int axis, std::int64_t i) {
   return detail::make_view(tensor, shape, strides, i * *dropped);
 }
 
+/// The shape of the inputs from the `first` on, one behind the other along the call's axis.
+Shape joined_shape(const Call& call, std::size_t first) {
+  Shape shape = call.input(first).shape();
+  const int axis = normalize_axis(call.attr<std::int64_t>("axis"), shape.rank());
+  std::int64_t total = 0;
+  for (std::size_t i = first; i < call.inputs().size(); ++i) {
+    merge_sizes(shape, call.input(i).shape(), axis, "ConcatOp");
+    const std::int64_t size = call.input(i).shape()[axis];
+    total = total < 0 || size < 0 ? -1 : add_sizes(total, size);
+  }
+  shape.set(axis, total);
+  return checked(shape);
+}
+
 // ---- concat -------------------------------------------------------------------------------------------------------
 
 /// g cut into pieces of the shapes of the other inputs.
@@ -48,6 +62,7 @@ TAPESTRY_OP(concat_grad_op){{
     .name = "ConcatGrad",
     .attrs = {"axis"},
     .infer = [](const Call& call) -> Specs {
+      require_same_shape(call.input(0).shape(), joined_shape(call, 1));
       Specs specs;
       for (std::size_t i = 1; i < call.inputs().size(); ++i)
         specs.push_back({call.input(0).dtype(), call.input(i).shape()});
@@ -78,16 +93,7 @@ TAPESTRY_OP(concat_op){{
     .attrs = {"axis"},
     .infer = [](const Call& call) -> Specs {
       if (call.inputs().empty()) throw InvalidArgumentError("ConcatOp : Expected at least one tensor");
-      Shape shape = call.input(0).shape();
-      const int axis = axis_of(call);
-      std::int64_t total = 0;
-      for (const Tensor& input : call.inputs()) {
-        merge_sizes(shape, input.shape(), axis, "ConcatOp");
-        const std::int64_t size = input.shape()[axis];
-        total = total < 0 || size < 0 ? -1 : add_sizes(total, size);
-      }
-      shape.set(axis, total);
-      return {{call.input(0).dtype(), checked(shape)}};
+      return {{call.input(0).dtype(), joined_shape(call, 0)}};
     },
     .forward =
         [](Backend& backend, const Call& call) {

@@ -19,12 +19,15 @@ void require_image_and_filter(const Tensor& x, const Tensor& filter) {
 /// The shape of what the call's window makes of an image.
 Shape convolved_shape(const Call& call, const Tensor& x, const Tensor& filter) {
   require_image_and_filter(x, filter);
+  check_window_attrs(call);
   const auto groups = attr_or<std::int64_t>(call, "groups", 1);
+  if (groups < 1) throw InvalidArgumentError(detail::join("groups must be at least 1, but are ", groups));
   const std::int64_t in = x.shape().back(), filter_in = filter.shape()[2], out = filter.shape()[3];
   if (filter.shape()[0] == 0 || filter.shape()[1] == 0)
     throw InvalidArgumentError(detail::join("filter must not have zero elements: ", filter.shape()));
-  if (in >= 0 && filter_in >= 0 && in != filter_in * groups) {
-    const bool channels_first = x.shape()[1] == filter_in * groups;
+  const std::int64_t due = filter_in < 0 ? -1 : multiply_sizes(filter_in, groups);
+  if (in >= 0 && due >= 0 && in != due) {
+    const bool channels_first = x.shape()[1] == due;
     throw InvalidArgumentError(
         detail::join("input depth must be groups times the filter's: ", in, " vs. ", groups, " * ", filter_in,
                      channels_first ? detail::join(". Are these channels first? tp::transpose(x, {0, 2, 3, 1}) makes ",
@@ -120,6 +123,7 @@ TAPESTRY_OP(conv2d_backprop_filter_op){
            call, [&] { return backprop_input(call, x, u, g); }, [] { return Tensor(); },
            [&] { return convolve(call, x, u); });
      },
+     .promotion = floating_type,
      .needs = Needs{5, 0},
      .shape_inputs = 2}};
 

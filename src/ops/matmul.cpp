@@ -80,13 +80,15 @@ Shape common_batch(const Call& call) {
 
 // ---- forward -----------------------------------------------------------------------------------------------------------
 
-/// A view of matrices [..., r, c] with the given batch dimensions in front, to which its own broadcast.
+/// A view of matrices [..., r, c] with the given batch dimensions in front, to which its own broadcast; where it has
+/// more of them, those are 1.
 Tensor with_batch(const Tensor& x, const Shape& batch) {
   Shape shape = batch;
   std::array<std::int64_t, Shape::max_rank> strides{};
   const int added = batch.rank() + 2 - x.rank();
   for (int i = 0; i < x.rank(); ++i) {
     const int axis = i + added;
+    if (axis < 0) continue;
     if (i >= x.rank() - 2) shape.push_back(x.shape()[i]);
     if (i >= x.rank() - 2 || x.shape()[i] == batch[axis])
       strides[static_cast<std::size_t>(axis)] = x.strides()[static_cast<std::size_t>(i)];

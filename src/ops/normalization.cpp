@@ -30,7 +30,12 @@ void add_to(Tensor& sum, const Tensor& part) { sum = sum ? sum + part : part; }
 TAPESTRY_OP(layer_norm_grad_op){
     {.name = "LayerNormGrad",
      .infer = [](const Call& call) -> Specs {
+       require_type(call.input(0), float_types);
+       require_rank_at_least(call.input(0), 1);
        const Spec x = call.input(0).spec(), per_row_element{x.dtype, {x.shape.back()}};
+       require_broadcast(call.input(1).shape(), per_row_element.shape);
+       for (const std::size_t i : {2, 3}) require_same_shape(call.input(i).shape(), one_per_row(x.shape));
+       require_same_shape(call.input(4).shape(), x.shape);
        return {x, per_row_element, per_row_element};
      },
      .forward =
@@ -62,6 +67,7 @@ TAPESTRY_OP(layer_norm_grad_op){
        const Tensor of_x = of_n * rstd;
        return {of_x, of_scale, -row_sum(of_x), of_rstd, of_g};
      },
+     .promotion = common_type,
      .needs = needs_inputs,
      .broadcasts = true,
      .outputs = 3}};

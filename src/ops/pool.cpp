@@ -13,9 +13,11 @@ Size2d pool_size(const Call& call) {
 
 Window2d pool_window(const Call& call) { return window_of(call, call.input(0).shape(), pool_size(call)); }
 
-Specs infer_pool(const Call& call) {
+/// The shape of the first input, pooled.
+Shape pooled_shape(const Call& call) {
   const Tensor& x = call.input(0);
   require_type(x, float_types);
+  check_window_attrs(call);
   if (x.rank() != 4) throw InvalidArgumentError(detail::join("tensor_in must be 4-dimensional: ", x.shape()));
   const Shape shape = window_output(call, x.shape(), pool_size(call));
   if (x.shape().is_known()) {
@@ -25,7 +27,16 @@ Specs infer_pool(const Call& call) {
         std::max(window.pad_left, window.pad_right) >= window.width)
       throw InvalidArgumentError("The padding must be smaller than the window");
   }
-  return {{x.dtype(), shape}};
+  return shape;
+}
+
+Specs infer_pool(const Call& call) { return {{call.input(0).dtype(), pooled_shape(call)}}; }
+
+/// A gradient is like the first input; the others are like that one pooled.
+Specs infer_pool_gradient(const Call& call) {
+  const Shape pooled = pooled_shape(call);
+  for (std::size_t i = 1; i < call.inputs().size(); ++i) require_same_shape(call.input(i).shape(), pooled);
+  return {call.input(0).spec()};
 }
 
 template <PoolKind kind>
@@ -50,7 +61,7 @@ TAPESTRY_OP(avg_pool_op){{.name = "AvgPool",
 
 TAPESTRY_OP(avg_pool_grad_op){{.name = "AvgPoolGrad",
                                .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
-                               .infer = same_shape,
+                               .infer = infer_pool_gradient,
                                .forward =
                                    [](Backend& backend, const Call& call) {
                                      // The values of x and y do not matter for an average; g stands in for them.
@@ -60,6 +71,7 @@ TAPESTRY_OP(avg_pool_grad_op){{.name = "AvgPoolGrad",
                                .gradient = [](const Call& call, const Tensor& u) -> Tensors {
                                  return {Tensor(), apply(avg_pool_op, {u}, call.attrs())};
                                },
+                               .promotion = floating_type,
                                .needs = needs_nothing,
                                .shape_inputs = 1}};
 
@@ -138,17 +150,22 @@ TAPESTRY_OP(max_pool_op){{.name = "MaxPool",
 TAPESTRY_OP(max_pool_grad_grad_op){
     {.name = "MaxPoolGradGrad",
      .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
-     .infer = [](const Call& call) -> Specs { return {call.input(1).spec()}; },
+     .infer = [](const Call& call) -> Specs {
+       require_same_shape(call.input(1).shape(), pooled_shape(call));
+       require_same_shape(call.input(2).shape(), call.input(0).shape());
+       return {call.input(1).spec()};
+     },
      .forward = pick_at_maxima,
      .gradient = [](const Call& call, const Tensor& u) -> Tensors {
        return {Tensor(), Tensor(), maximum_backward(call, call.input(0), call.input(1), u)};
      },
+     .promotion = floating_type,
      .needs = Needs{3, 0}}};
 
 TAPESTRY_OP(max_pool_grad_op){
     {.name = "MaxPoolGrad",
      .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
-     .infer = same_shape,
+     .infer = infer_pool_gradient,
      .forward =
          [](Backend& backend, const Call& call) {
            backend.pool2d_grad(PoolKind::max, call.input(0), call.input(1), call.input(2), pool_window(call),
@@ -157,6 +174,7 @@ TAPESTRY_OP(max_pool_grad_op){
      .gradient = [](const Call& call, const Tensor& u) -> Tensors {
        return {Tensor(), Tensor(), apply(max_pool_grad_grad_op, {call.input(0), call.input(1), u}, call.attrs())};
      },
+     .promotion = floating_type,
      .needs = Needs{3, 0}}};
 
 Tensor maximum_backward(const Call& call, const Tensor& x, const Tensor& y, const Tensor& g) {

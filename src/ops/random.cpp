@@ -44,6 +44,30 @@ void draw(Backend& backend, Distribution f, double a, double b, const Tensor& y)
 
 // ---- Ops ---------------------------------------------------------------------------------------------------------------
 
+/// The least number of a dtype, and the first behind its greatest whole one.
+std::pair<double, double> bounds_of(DType dtype) {
+  if (dtype == int32) return {-0x1p31, 0x1p31};
+  if (dtype == int64) return {-0x1p53, 0x1p53};  // exact as a double, which the kernels take
+  // The distance between the bounds must be finite as well.
+  const double half = dtype == float32 ? 0x1p126 : 0x1p1022;
+  return {-half, half};
+}
+
+/// Throws InvalidArgumentError unless there is a distribution with the two numbers, of which some need only the first.
+void check_distribution(Distribution f, DType dtype, double a, double b) {
+  if (f == Distribution::bernoulli) {
+    if (!(a >= 0 && a <= 1)) throw InvalidArgumentError(detail::join("A probability must be in [0, 1], but is ", a));
+  } else if (f == Distribution::uniform) {
+    if (!(a < b)) throw InvalidArgumentError(detail::join("Need minval < maxval, got ", a, " >= ", b));
+    const auto [least, most] = bounds_of(dtype);
+    if (a < least || b > most)
+      throw InvalidArgumentError(
+          detail::join("The bounds ", a, " and ", b, " are not within the range of ", to_string(dtype)));
+  } else if (!(b >= 0)) {
+    throw InvalidArgumentError(detail::join("stddev must be at least 0, but is ", b));
+  }
+}
+
 /// Random ops take the shape and dtype of their result from attributes, or from the one input that they have.
 Specs infer_random(const Call& call, TypeSet allowed) {
   const Spec spec =
@@ -52,6 +76,8 @@ Specs infer_random(const Call& call, TypeSet allowed) {
   return {spec};
 }
 
+double second_number(const Call& call, std::string_view attr) { return attr.empty() ? 0 : call.attr<double>(attr); }
+
 using Names = std::vector<std::string_view>;
 
 /// A random op: its name, its distribution, the attributes that are the distribution's two numbers.
@@ -59,10 +85,14 @@ template <Distribution f>
 Op random_op(const char* name, TypeSet allowed, std::string_view a, std::string_view b) {
   return {.name = name,
           .attrs = b.empty() ? Names{"shape", "dtype", "device", a} : Names{"shape", "dtype", "device", a, b},
-          .infer = [allowed](const Call& call) { return infer_random(call, allowed); },
+          .infer = [allowed, a, b](const Call& call) -> Specs {
+            Specs specs = infer_random(call, allowed);
+            check_distribution(f, specs[0].dtype, call.attr<double>(a), second_number(call, b));
+            return specs;
+          },
           .forward =
               [a, b](Backend& backend, const Call& call) {
-                draw(backend, f, call.attr<double>(a), b.empty() ? 0 : call.attr<double>(b), call.output());
+                draw(backend, f, call.attr<double>(a), second_number(call, b), call.output());
               },
           .gradient = no_gradient,
           .shape_inputs = 1,
@@ -142,40 +172,15 @@ Attrs attrs_of(const Shape& shape, DType dtype, Device device, Attr a, Attr b) {
 }
 
 Tensor any_normal(const Op& op, const Shape& shape, const NormalOptions& options, std::string_view name, Where where) {
-  if (!(options.stddev >= 0))
-    throw InvalidArgumentError(detail::join("stddev must be at least 0, but is ", options.stddev), op.name, where);
   const Attrs attrs =
       attrs_of(shape, options.dtype, options.device, {"mean", options.mean}, {"stddev", options.stddev});
   return apply_all(op, {}, attrs, name, where)[0];
 }
 
-/// The least number of a dtype, and the first behind its greatest whole one.
-std::pair<double, double> bounds_of(DType dtype) {
-  if (dtype == int32) return {-0x1p31, 0x1p31};
-  if (dtype == int64) return {-0x1p53, 0x1p53};  // exact as a double, which the kernels take
-  // The distance between the bounds must be finite as well.
-  const double half = dtype == float32 ? 0x1p126 : 0x1p1022;
-  return {-half, half};
-}
-
 Tensor any_uniform(const Op& op, const Shape& shape, const UniformOptions& options, std::string_view name,
                    Where where) {
-  if (!(options.low < options.high))
-    throw InvalidArgumentError(detail::join("Need minval < maxval, got ", options.low, " >= ", options.high), op.name,
-                               where);
-  const auto [least, most] = bounds_of(options.dtype);
-  if (options.low < least || options.high > most)
-    throw InvalidArgumentError(detail::join("The bounds ", options.low, " and ", options.high,
-                                            " are not within the range of ", to_string(options.dtype)),
-                               op.name, where);
   const Attrs attrs = attrs_of(shape, options.dtype, options.device, {"minval", options.low}, {"maxval", options.high});
   return apply_all(op, {}, attrs, name, where)[0];
-}
-
-void check_probability(double probability, Where where) {
-  if (!(probability >= 0 && probability <= 1))
-    throw InvalidArgumentError(detail::join("A probability must be in [0, 1], but is ", probability), bernoulli_op.name,
-                               where);
 }
 
 }  // namespace
@@ -216,14 +221,12 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dt
 
 Tensor bernoulli(const Shape& shape, double probability, const BernoulliOptions& options, std::string_view name,
                  Where where) {
-  check_probability(probability, where);
   const Attrs attrs{
       {"shape", shape}, {"dtype", options.dtype}, {"device", options.device}, {"probability", probability}};
   return apply_all(bernoulli_op, {}, attrs, name, where)[0];
 }
 
 Tensor bernoulli_like(In like, double probability, std::string_view name) {
-  check_probability(probability, like.where());
   return apply(bernoulli_op, {like}, {{"probability", probability}}, name);
 }
 

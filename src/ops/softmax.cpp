@@ -29,10 +29,16 @@ void run_softmax_grad(Backend& backend, const Call& call) {
   backend.softmax_grad(call.input(0), call.input(1), logarithm, call.output());
 }
 
+/// Of an output and its gradient, which are alike.
+Specs infer_softmax_grad(const Call& call) {
+  require_same_shape(call.input(1).shape(), call.input(0).shape());
+  return same_shape_of<float_types>(call);
+}
+
 // dx = (g - sum(g * y)) * y
 TAPESTRY_OP(softmax_grad_op){
     {.name = "SoftmaxGrad",
-     .infer = same_shape_of<float_types>,
+     .infer = infer_softmax_grad,
      .forward = run_softmax_grad<false>,
      .gradient = [](const Call& call, const Tensor& u) -> Tensors {
        const Tensor &y = call.input(0), &g = call.input(1);
@@ -47,7 +53,7 @@ TAPESTRY_OP(softmax_grad_op){
 
 // dx = g - exp(y) * sum(g)
 TAPESTRY_OP(log_softmax_grad_op){{.name = "LogSoftmaxGrad",
-                                  .infer = same_shape_of<float_types>,
+                                  .infer = infer_softmax_grad,
                                   .forward = run_softmax_grad<true>,
                                   .gradient = [](const Call& call, const Tensor& u) -> Tensors {
                                     const Tensor p = exp(call.input(0));

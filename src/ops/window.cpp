@@ -44,6 +44,15 @@ Sweep sweep_of(const Call& call, int axis, std::int64_t image, std::int64_t wind
   return sweep;
 }
 
+}  // namespace
+
+Ints four(std::string_view what, const Size2d& size) {
+  if (size.height < 1 || size.width < 1)
+    throw InvalidArgumentError(
+        detail::join("'", what, "' must be at least 1, but is {", size.height, ", ", size.width, "}"));
+  return {1, size.height, size.width, 1};
+}
+
 void check_window_attrs(const Call& call) {
   for (const std::string_view name : {"strides", "dilations", "ksize"}) {
     const Ints* value = call.attrs().find<Ints>(name);
@@ -60,15 +69,6 @@ void check_window_attrs(const Call& call) {
   const Ints& widths = call.attr<Ints>("explicit_paddings");
   if (widths.size() != 8 || std::any_of(widths.begin(), widths.end(), [](std::int64_t width) { return width < 0; }))
     throw InvalidArgumentError("explicit_paddings must be eight numbers of at least 0");
-}
-
-}  // namespace
-
-Ints four(std::string_view what, const Size2d& size) {
-  if (size.height < 1 || size.width < 1)
-    throw InvalidArgumentError(
-        detail::join("'", what, "' must be at least 1, but is {", size.height, ", ", size.width, "}"));
-  return {1, size.height, size.width, 1};
 }
 
 Window2d window_of(const Call& call, const Shape& image, const Size2d& window) {
@@ -88,7 +88,6 @@ Window2d window_of(const Call& call, const Shape& image, const Size2d& window) {
 }
 
 Shape window_output(const Call& call, const Shape& image, const Size2d& window) {
-  check_window_attrs(call);
   Shape shape = image;
   for (const int axis : {1, 2}) {
     const Sweep sweep = sweep_of(call, axis, image[axis], axis == 1 ? window.height : window.width);

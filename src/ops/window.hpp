@@ -10,6 +10,9 @@ namespace tapestry {
 /// [1, height, width, 1]: TensorFlow's form of a stride, a dilation or a window. Throws InvalidArgumentError below 1.
 Ints four(std::string_view what, const Size2d& size);
 
+/// Throws InvalidArgumentError unless the window's attributes have the form that the functions below expect.
+void check_window_attrs(const Call& call);
+
 /// The sizes and paddings that the attributes "strides", "dilations", "padding" and "explicit_paddings" of a call mean
 /// for a window of that size over an image of a known shape.
 Window2d window_of(const Call& call, const Shape& image, const Size2d& window);
