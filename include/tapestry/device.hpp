@@ -60,6 +60,11 @@ TAPESTRY_API std::vector<Device> devices();
 /// Why CUDA devices can or cannot be used, in one sentence.
 TAPESTRY_API std::string cuda_status();
 
+/// Waits until a device has done everything that was started on it, as timing asks for: a GPU works behind the program.
+/// Values need no such call, for what reads them waits. On the CPU there is nothing to wait for. Throws
+/// InvalidArgumentError when there is no such device, and InternalError when work on it has failed.
+TAPESTRY_API void synchronize(Device device);
+
 /// Number of threads that CPU kernels use, the caller's included; by default the number of processors this process may
 /// use. Results never depend on it. Throws InvalidArgumentError below 1.
 TAPESTRY_API void set_num_threads(int count, Where where = Where::here());

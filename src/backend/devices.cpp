@@ -142,6 +142,7 @@ int register_backend(std::unique_ptr<Backend> backend) {
 
 MemoryStats memory_stats(Device device) { return backend_of(device).memory_stats(); }
 void reset_peak_memory(Device device) { backend_of(device).reset_peak_memory(); }
+void synchronize(Device device) { backend_of(device).synchronize(); }
 std::int64_t trim_memory(Device device) { return backend_of(device).trim_memory(); }
 
 namespace detail {

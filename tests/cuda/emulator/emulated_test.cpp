@@ -124,6 +124,10 @@ TEST_SUITE("emulated CUDA device") {
     const Tensor c = zeros({1000}, {.dtype = float32, .device = cuda(1)});
     CHECK(memory_stats(cuda(0)).in_use == before);
     CHECK(matmul(reshape(b, {1, 3}), reshape(b, {3, 1})).item<float>() == 14);
+    for (const Device device : devices()) synchronize(device);
+    CHECK_THROWS_WITH_AS(synchronize(cuda(2)),
+                         doctest::Contains("There is no device /device:GPU:2; available devices: "),
+                         InvalidArgumentError);
   }
 
   TEST_CASE("threads use devices side by side") {
