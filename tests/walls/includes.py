@@ -26,6 +26,7 @@ FILES = {
     'src/backend/': 'core',  # the interface: tensors get their memory through it
     'src/backend/cpu/': 'backend',
     'src/backend/cuda/': 'backend',
+    'include/tapestry/autocast.hpp': 'dispatch',
     'include/tapestry/op.hpp': 'dispatch',
     'src/dispatch/': 'dispatch',
     'include/tapestry/ops': 'ops',
