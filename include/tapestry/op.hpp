@@ -121,6 +121,13 @@ inline constexpr Needs needs_inputs{~0U, 0};
 inline constexpr Needs needs_outputs{0, ~0U};
 /// @}
 
+/// In which float type an op runs inside the scope of an `Autocast`.
+enum class Precision : std::uint8_t {
+  given,  ///< that of its inputs
+  low,    ///< the scope's: products of matrices, which gain most by it
+  full,   ///< float32: what leaves the range of float16 easily, or adds up much
+};
+
 /// Nothing flows back through the op: comparisons, argmax, shapes.
 struct NoGradient {};
 inline constexpr NoGradient no_gradient{};  ///< to be written as an op's `gradient`
@@ -204,9 +211,10 @@ struct Op {
   /// Instead of `forward`, for ops from outside the library: computes on the host. The inputs are contiguous; the
   /// outputs are written through `call.output_data<T>(i)`.
   std::function<void(const Call&)> cpu = {};
-  Gradient gradient = {};              ///< by default one that is not written yet
-  Promotion promotion = no_promotion;  ///< of the inputs, before `infer`
-  Needs needs = {};                    ///< what the gradient reads
+  Gradient gradient = {};                  ///< by default one that is not written yet
+  Promotion promotion = no_promotion;      ///< of the inputs, before `infer`
+  Needs needs = {};                        ///< what the gradient reads
+  Precision precision = Precision::given;  ///< inside the scope of an `Autocast`
   /// The inputs (bits 0, 1, ...; the last for all from 31 on) of which the op itself reads dtype and shape only. They
   /// need no value: what `sum_like` and its kin are given by a gradient has often let its memory go.
   std::uint32_t shape_inputs = 0;
@@ -360,9 +368,9 @@ class TAPESTRY_API In {
       : tensor_(&tensor), where_{file, line} {}
   In(const Variable& variable, const char* file = __builtin_FILE(), int line = __builtin_LINE());  // NOLINT
   template <class T>
-  requires std::is_arithmetic_v<T> In(T number, const char* file = __builtin_FILE(),
-                                      int line = __builtin_LINE())  // NOLINT
-      : own_(Init(number).tensor(std::is_floating_point_v<T> ? std::optional(float64) : std::nullopt)),
+  requires detail::is_number<T> In(T number, const char* file = __builtin_FILE(),
+                                   int line = __builtin_LINE())  // NOLINT
+      : own_(Init(number).tensor(std::is_floating_point_v<T> || is_float16<T> ? std::optional(float64) : std::nullopt)),
         number_(true),
         where_{file, line} {}
   In(std::initializer_list<Init> items, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT

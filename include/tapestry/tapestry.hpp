@@ -1,6 +1,7 @@
 #pragma once
 
 // Everything but the xtensor bridge, which is <tapestry/xtensor.hpp>.
+#include "tapestry/autocast.hpp"
 #include "tapestry/checkpoint.hpp"
 #include "tapestry/data.hpp"
 #include "tapestry/device.hpp"

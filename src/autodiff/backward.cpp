@@ -2,6 +2,7 @@
 
 #include "backend/backend.hpp"
 #include "dispatch/recorder.hpp"
+#include "tapestry/autocast.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry {
@@ -100,6 +101,7 @@ void Backward::pass(RecordedCall& record) {
     for (std::size_t i = 0; i < record.inputs.size() && i < 32; ++i)
       if (!is_live(record.inputs[i])) unwanted |= 1U << i;
     call.set_unwanted_gradients(unwanted);
+    const Autocast off(float32);  // the forward pass has chosen the types
     const SinkScope scope(open_sink() ? call.name() + "_grad" : std::string());
     Tensors gradients = op.gradient(call, arrived);
     if (gradients.size() != record.inputs.size())

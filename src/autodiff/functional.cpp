@@ -2,6 +2,7 @@
 
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
+#include "tapestry/autocast.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/random.hpp"
 #include "tapestry/tape.hpp"
@@ -182,6 +183,7 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
   Tensor value;
   Reads reads;
   const random::State random_before = random::state();
+  const DType autocast = Autocast::current();
   {
     ReadWatcher watcher(reads);
     value = f(inputs);
@@ -200,6 +202,7 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
     Tensor again;
     {
       const ReadReplay values(before);
+      const Autocast types(autocast);
       std::optional<RandomReplay> numbers;
       if (is_random) numbers.emplace(random_before);
       again = f(Tensors(from.begin(), from.begin() + arguments));

@@ -1,5 +1,6 @@
 #include "backend/backend.hpp"
 #include "core/make_tensor.hpp"
+#include "dispatch/autocast.hpp"
 #include "dispatch/recorder.hpp"
 
 namespace tapestry {
@@ -137,6 +138,8 @@ void perform(Call& call, Numbers numbers, Sink* sink) {
   const Op& op = call.op();
   try {
     Tensors& inputs = call.mutable_inputs();
+    if (autocast_type != float32 && op.precision != Precision::given) [[unlikely]]
+      autocast_inputs(op, inputs, numbers.bits, call.where());
     const bool alike = are_alike(op, inputs, numbers);
     if (sink && has_unknown_type(inputs)) return sink->add(call, numbers.bits);
     if (!alike) promote_inputs(op, inputs, numbers, call.where());

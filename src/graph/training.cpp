@@ -31,7 +31,8 @@ constexpr int slots_of(Update formula) {
   return counts[static_cast<int>(formula)];
 }
 
-/// Inputs: the handles of the variable and its slots, the formula's numbers, the gradient.
+/// Inputs: the handles of the variable and its slots, whether to update them at all (absent: yes), the formula's
+/// numbers, the gradient.
 template <Update formula>
 Op update_op(const char* name) {
   return {.name = name,
@@ -40,7 +41,9 @@ Op update_op(const char* name) {
           .forward =
               [](Backend&, const Call& call) {
                 const std::vector<Variable>& variables = *call.attr<VariablesRef>("variables");
-                const Tensor numbers = detail::on_host(call.input(variables.size()));
+                const std::size_t count = call.inputs().size();
+                if (count > variables.size() + 2 && !call.input(variables.size()).item<bool>()) return;
+                const Tensor numbers = detail::on_host(call.input(count - 2));
                 const std::span values(numbers.data<double>(), static_cast<std::size_t>(numbers.size()));
                 update_in_place(formula, values, call.inputs().back(), variables);
               },
@@ -99,20 +102,23 @@ Operation add_update(GraphState& graph, const TrainingStep& step, const Training
   Tensors inputs;
   for (const Variable& variable : job.variables) inputs.push_back(graph.variable_entry(variable, step.where).handle);
   const std::string name = endpoint_of(inputs[0]).node->name();
+  if (step.only_if) inputs.push_back(step.only_if);
   inputs.push_back(numbers);
   inputs.push_back(graph.captured(job.gradient, step.where));
   const NameScope inside("update_" + name, step.where);
   return operation_of(graph.add_node(Call(op_of(step.formula), inputs, variable_attrs(job.variables), step.where), {}));
 }
 
-/// Adds 1 to a Variable once everything else has run; `name`: of the node, taken already; empty: made of the
-/// Variable's.
-Operation add_increment(GraphState& graph, const Variable& variable, const std::string& name, Where where) {
-  Tensor one;
-  {
+/// Adds 1 to a Variable once everything else has run, if a step is made; `name`: of the node, taken already; empty:
+/// made of the Variable's.
+Operation add_increment(GraphState& graph, const Variable& variable, const Tensor& only_if, const std::string& name,
+                        Where where) {
+  Tensor one = only_if;
+  if (!one) {
     const ExecuteNow now;
-    one = tensor(1, {}, where).cast(variable.dtype());
+    one = tensor(1, {}, where);
   }
+  one = one.cast(variable.dtype(), where);
   const Tensor handle = graph.variable_entry(variable, where).handle;
   Call call(assign_op(Assign::add), {handle, graph.captured(one, where)}, variable_attrs({variable}), where,
             name.empty() ? endpoint_of(handle).node->name() + "/AssignAdd" : name);
@@ -129,6 +135,7 @@ Operation add_training_step(GraphState& graph, const TrainingStep& step) {
   const std::string name = scope.name().substr(0, scope.name().size() - 1);
   TrainingStep named = step;
   named.name = name;
+  if (step.only_if) named.only_if = graph.captured(step.only_if, step.where);
   const Tensor numbers = add_numbers(graph, named);
   std::vector<Operation> updates;
   for (const TrainingStep::Job& job : step.jobs) updates.push_back(add_update(graph, named, job, numbers));
@@ -137,12 +144,12 @@ Operation add_training_step(GraphState& graph, const TrainingStep& step) {
   {
     const ControlScope after(updates);
     const NameScope root("", step.where);
-    last.push_back(add_increment(graph, step.iterations, {}, step.where));
+    last.push_back(add_increment(graph, step.iterations, named.only_if, {}, step.where));
   }
   Operation train;
   if (step.global_step) {
     const ControlScope after({group(last, "update", step.where)});
-    train = add_increment(graph, *step.global_step, name, step.where);
+    train = add_increment(graph, *step.global_step, named.only_if, name, step.where);
   } else {
     const ControlScope after(last);
     train = operation_of(graph.add_node(Call(no_op_op, {}, {}, step.where, name), {}, 0, GraphState::Naming::taken));

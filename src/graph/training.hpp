@@ -27,6 +27,7 @@ struct TrainingStep {
   Variable iterations;
   std::vector<Job> jobs;
   std::optional<Variable> global_step;
+  Tensor only_if;  ///< a bool scalar of the graph, without which no step is made; empty: always
   Where where;
 };
 

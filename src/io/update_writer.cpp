@@ -84,6 +84,8 @@ const Variable& variable_of(const Node& node) { return node.attr<VariablesRef>("
 AttrDef class_of(const Node& handle) { return ListDef{.strings = {"loc:@" + handle.name()}}; }
 
 void UpdateWriter::note(const Node& update) {
+  if (update.inputs().size() > update.attr<VariablesRef>("variables")->size() + 2)
+    refuse(update, "whether it is made depends on a condition");
   const Node& rate = rate_of(update);
   const bool adam = update_rule_of(update.type())->is_adam();
   if (!rates_.contains(&rate)) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "dispatch/recorder.hpp"
+#include "nn/bias.hpp"
 #include "nn/initial.hpp"
 #include "tapestry/ops.hpp"
 
@@ -53,7 +54,7 @@ Tensor Conv2D::forward(const Tensor& x) const {
                            .padding = options_.padding,
                            .dilations = options_.dilation,
                            .groups = options_.groups});
-  return bias ? y + *bias : y;
+  return with_bias(y, bias);
 }
 
 ConvTranspose2D::ConvTranspose2D(std::int64_t in, std::int64_t out, Size2d window,
@@ -71,7 +72,7 @@ Tensor ConvTranspose2D::forward(const Tensor& x) const {
                                      .output_padding = options_.output_padding,
                                      .dilations = options_.dilation,
                                      .groups = options_.groups});
-  return bias ? y + *bias : y;
+  return with_bias(y, bias);
 }
 
 Tensor MaxPool2D::forward(const Tensor& x) const {

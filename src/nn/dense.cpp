@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "dispatch/recorder.hpp"
+#include "nn/bias.hpp"
 #include "nn/initial.hpp"
 #include "tapestry/ops.hpp"
 
@@ -25,10 +26,7 @@ Dense::Dense(std::int64_t in, std::int64_t out, const DenseOptions& options, Whe
   if (options.bias) bias.emplace(uniform_within(bound_of(in), {out}), "bias");
 }
 
-Tensor Dense::forward(const Tensor& x) const {
-  const Tensor product = matmul(x, weight, {.transpose_b = true});
-  return bias ? product + *bias : product;
-}
+Tensor Dense::forward(const Tensor& x) const { return with_bias(matmul(x, weight, {.transpose_b = true}), bias); }
 
 Tensor Flatten::forward(const Tensor& x) const {
   if (x.rank() < 1) throw InvalidArgumentError("Flatten: x must have a batch axis", {}, CallSiteScope::current());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/bias.hpp"
 #include "nn/initial.hpp"
 #include "nn/layer_call.hpp"
 #include "tapestry/ops.hpp"
@@ -28,8 +29,7 @@ Recurrent::Weights initial_weights(std::int64_t in, std::int64_t hidden, std::in
 }
 
 Tensor affine(const Tensor& x, const Parameter& weight, const std::optional<Parameter>& bias) {
-  const Tensor product = matmul(x, weight, {.transpose_b = true});
-  return bias ? product + *bias : product;
+  return with_bias(matmul(x, weight, {.transpose_b = true}), bias);
 }
 
 /// The tensors at one place of each list.

@@ -124,7 +124,7 @@ TAPESTRY_OP(leaky_relu_grad_op){{
 TAPESTRY_FLOAT_UNARY(sigmoid,  "Sigmoid",  needs_outputs, apply(sigmoid_grad_op, {y, g}))
 TAPESTRY_FLOAT_UNARY(tanh,     "Tanh",     needs_outputs, apply(tanh_grad_op, {y, g}))
 TAPESTRY_NUMBER_UNARY(relu,    "Relu",     needs_outputs, apply(relu_grad_op, {g, y}))
-TAPESTRY_FLOAT_UNARY(softplus, "Softplus", needs_inputs,  apply(softplus_grad_op, {g, x}))
+TAPESTRY_FULL_UNARY(softplus, "Softplus", needs_inputs,  apply(softplus_grad_op, {g, x}))
 TAPESTRY_FLOAT_UNARY(elu,      "Elu",      needs_outputs, apply(elu_grad_op, {g, y}))
 // clang-format on
 

@@ -77,7 +77,8 @@ TAPESTRY_OP(conv2d_op){{.name = "Conv2D",
                               [&] { return backprop_filter(call, x, filter, g); });
                         },
                         .promotion = floating_type,
-                        .needs = needs_inputs}};
+                        .needs = needs_inputs,
+                        .precision = Precision::low}};
 
 Tensor convolve(const Call& call, const Tensor& x, const Tensor& filter) {
   return apply(conv2d_op, {x, filter}, call.attrs());
@@ -103,6 +104,7 @@ TAPESTRY_OP(conv2d_backprop_input_op){
      },
      .promotion = floating_type,
      .needs = Needs{6, 0},
+     .precision = Precision::low,
      .shape_inputs = 1}};
 
 TAPESTRY_OP(conv2d_backprop_filter_op){

@@ -36,7 +36,8 @@ TAPESTRY_OP(bias_add_op){{.name = "BiasAdd",
                                 call, [&] { return g; }, [&] { return sum_over_rows(g); });
                           },
                           .promotion = common_type,
-                          .needs = needs_nothing}};
+                          .needs = needs_nothing,
+                          .precision = Precision::low}};
 
 }  // namespace
 

@@ -69,6 +69,7 @@ TAPESTRY_OP(softmax_cross_entropy_op){
      },
      .promotion = floating_type,
      .needs = Needs{3, 2},
+     .precision = Precision::full,
      .outputs = 2}};
 
 /// The labels must be classes. They are few, so they are looked at on the host.
@@ -134,6 +135,7 @@ TAPESTRY_OP(sparse_softmax_cross_entropy_op){
        return {sum, Tensor()};
      },
      .needs = Needs{2, 2},
+     .precision = Precision::full,
      .outputs = 2}};
 
 }  // namespace

@@ -10,7 +10,8 @@ namespace {
 using PartialRule = Tensor (*)(const Tensor& a, const Tensor& b, const Tensor& y, const Tensor& g);
 
 template <Binary f, TypeSet allowed>
-Op binary_op(const char* name, Promotion promotion, Needs needs, PartialRule rule_a, PartialRule rule_b) {
+Op binary_op(const char* name, Promotion promotion, Needs needs, Precision precision, PartialRule rule_a,
+             PartialRule rule_b) {
   return {
       .name = name,
       .infer = broadcast_of<allowed>,
@@ -22,6 +23,7 @@ Op binary_op(const char* name, Promotion promotion, Needs needs, PartialRule rul
       },
       .promotion = promotion,
       .needs = needs,
+      .precision = precision,
       .broadcasts = true,
   };
 }
@@ -36,18 +38,21 @@ Tensor log_of_positive(const Tensor& a) { return log(where(greater(a, 0.0), a, 1
 
 /// One line per op: its function, its name in functors.hpp, TensorFlow's name, what the gradient reads, and the
 /// gradients of a and b from a, b, y and g. Of all numbers:
-#define TAPESTRY_NUMBER_BINARY(function, functor, name_in_tensorflow, reads, gradient_a, gradient_b) \
-  TAPESTRY_BINARY(function, functor, name_in_tensorflow, number_types, common_type, reads, gradient_a, gradient_b)
+#define TAPESTRY_NUMBER_BINARY(function, functor, name_in_tensorflow, reads, gradient_a, gradient_b)          \
+  TAPESTRY_BINARY(function, functor, name_in_tensorflow, number_types, common_type, reads, given, gradient_a, \
+                  gradient_b)
 /// and of floats, to which everything else is promoted:
-#define TAPESTRY_FLOAT_BINARY(function, functor, name_in_tensorflow, reads, gradient_a, gradient_b) \
-  TAPESTRY_BINARY(function, functor, name_in_tensorflow, float_types, floating_type, reads, gradient_a, gradient_b)
+#define TAPESTRY_FLOAT_BINARY(function, functor, name_in_tensorflow, reads, gradient_a, gradient_b)            \
+  TAPESTRY_BINARY(function, functor, name_in_tensorflow, float_types, floating_type, reads, given, gradient_a, \
+                  gradient_b)
 
-#define TAPESTRY_BINARY(function, functor, name_in_tensorflow, allowed, promotion, reads, gradient_a, gradient_b) \
-  namespace {                                                                                                     \
-  TAPESTRY_OP(function##_op)                                                                                      \
-  (binary_op<Binary::functor, allowed>(name_in_tensorflow, promotion, reads, TAPESTRY_PARTIAL(gradient_a),        \
-                                       TAPESTRY_PARTIAL(gradient_b)));                                            \
-  }                                                                                                               \
+#define TAPESTRY_BINARY(function, functor, name_in_tensorflow, allowed, promotion, reads, precision, gradient_a, \
+                        gradient_b)                                                                              \
+  namespace {                                                                                                    \
+  TAPESTRY_OP(function##_op)                                                                                     \
+  (binary_op<Binary::functor, allowed>(name_in_tensorflow, promotion, reads, Precision::precision,               \
+                                       TAPESTRY_PARTIAL(gradient_a), TAPESTRY_PARTIAL(gradient_b)));             \
+  }                                                                                                              \
   Tensor function(In a, In b, std::string_view name) { return apply(function##_op, {a, b}, {}, name); }
 
 #define TAPESTRY_PARTIAL(expression)                                                                       \
@@ -59,7 +64,7 @@ TAPESTRY_NUMBER_BINARY(add,      add,      "AddV2", needs_nothing, g, g)
 TAPESTRY_NUMBER_BINARY(subtract, subtract, "Sub",   needs_nothing, g, -g)
 TAPESTRY_NUMBER_BINARY(multiply, multiply, "Mul",   needs_inputs,  g * b, g * a)
 TAPESTRY_NUMBER_BINARY(mod,     floor_mod, "FloorMod", needs_inputs, g, -(g * floor_divide(a, b)))
-TAPESTRY_NUMBER_BINARY(power,    power,    "Pow",   (Needs{3, 1}), g * power_slope(a, b), g * y * log_of_positive(a))
+TAPESTRY_BINARY(power, power, "Pow", number_types, common_type, (Needs{3, 1}), full, g * power_slope(a, b), g * y * log_of_positive(a))
 TAPESTRY_NUMBER_BINARY(maximum,  maximum,  "Maximum", needs_inputs, where(greater_equal(a, b), g, 0.0), where(greater_equal(a, b), 0.0, g))
 TAPESTRY_NUMBER_BINARY(minimum,  minimum,  "Minimum", needs_inputs, where(less_equal(a, b), g, 0.0), where(less_equal(a, b), 0.0, g))
 TAPESTRY_NUMBER_BINARY(squared_difference, squared_difference, "SquaredDifference", needs_inputs, 2.0 * g * (a - b), 2.0 * g * (b - a))

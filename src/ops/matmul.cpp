@@ -150,6 +150,7 @@ TAPESTRY_OP(matmul_op){{.name = "MatMul",
                         .gradient = product_gradients,
                         .promotion = common_type,
                         .needs = needs_inputs,
+                        .precision = Precision::low,
                         .busy =
                             [](const Call& call) {
                               return busy_with_product(call.input(0), transposed(call).transpose_a, call.output());
@@ -165,6 +166,7 @@ TAPESTRY_OP(batch_matmul_op){{.name = "BatchMatMulV2",
                               .gradient = product_gradients,
                               .promotion = common_type,
                               .needs = needs_inputs,
+                              .precision = Precision::low,
                               .broadcasts = true}};
 
 }  // namespace

@@ -100,6 +100,7 @@ TAPESTRY_OP(layer_norm_op){
      },
      .promotion = floating_type,
      .needs = Needs{3, 6},
+     .precision = Precision::full,
      .broadcasts = true,
      .outputs = 3}};
 

@@ -49,6 +49,7 @@ Tensor with_axes(const Call& call, const Tensor& result) {
 template <Reduce f, TypeSet allowed>
 Op reduction(const char* name, const Gradient& gradient, Needs needs = needs_nothing,
              Promotion promotion = no_promotion) {
+  constexpr bool adds = f == Reduce::sum || f == Reduce::mean || f == Reduce::prod;
   return {
       .name = name,
       .attrs = {"axis", "keep_dims"},
@@ -57,6 +58,7 @@ Op reduction(const char* name, const Gradient& gradient, Needs needs = needs_not
       .gradient = gradient,
       .promotion = promotion,
       .needs = needs,
+      .precision = adds ? Precision::full : Precision::given,
   };
 }
 

@@ -54,6 +54,7 @@ Op scan_op(const char* name, const Gradient& gradient, Needs needs) {
           },
       .gradient = gradient,
       .needs = needs,
+      .precision = Precision::full,
   };
 }
 

@@ -71,7 +71,8 @@ TAPESTRY_OP(softmax_op){{.name = "Softmax",
                            return {apply(softmax_grad_op, {call.output(), g})};
                          },
                          .promotion = floating_type,
-                         .needs = needs_outputs}};
+                         .needs = needs_outputs,
+                         .precision = Precision::full}};
 
 TAPESTRY_OP(log_softmax_op){{.name = "LogSoftmax",
                              .infer = infer_softmax,
@@ -80,7 +81,8 @@ TAPESTRY_OP(log_softmax_op){{.name = "LogSoftmax",
                                return {apply(log_softmax_grad_op, {call.output(), g})};
                              },
                              .promotion = floating_type,
-                             .needs = needs_outputs}};
+                             .needs = needs_outputs,
+                             .precision = Precision::full}};
 
 /// Applies an op of the last axis along any axis.
 Tensor along_axis(const Op& op, In x, std::int64_t axis, std::string_view name) {

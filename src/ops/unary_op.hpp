@@ -9,7 +9,7 @@ using ChainRule = Tensor (*)(const Tensor& x, const Tensor& y, const Tensor& g);
 
 /// An elementwise op of one input.
 template <Unary f, TypeSet allowed>
-Op unary_op(const char* name, Promotion promotion, Needs needs, ChainRule rule) {
+Op unary_op(const char* name, Promotion promotion, Needs needs, Precision precision, ChainRule rule) {
   return {
       .name = name,
       .infer = same_shape_of<allowed>,
@@ -19,21 +19,25 @@ Op unary_op(const char* name, Promotion promotion, Needs needs, ChainRule rule) 
       },
       .promotion = promotion,
       .needs = needs,
+      .precision = precision,
   };
 }
 
 /// One line per op: its function (also its name in functors.hpp), TensorFlow's name, what the gradient reads, and the
 /// gradient from x, y and g. Of floats, to which everything else is promoted:
 #define TAPESTRY_FLOAT_UNARY(function, name_in_tensorflow, reads, gradient) \
-  TAPESTRY_UNARY(function, name_in_tensorflow, float_types, floating_type, reads, gradient)
+  TAPESTRY_UNARY(function, name_in_tensorflow, float_types, floating_type, reads, given, gradient)
+/// the same for one that leaves the range of float16 easily, or loses much there:
+#define TAPESTRY_FULL_UNARY(function, name_in_tensorflow, reads, gradient) \
+  TAPESTRY_UNARY(function, name_in_tensorflow, float_types, floating_type, reads, full, gradient)
 /// and of all numbers:
 #define TAPESTRY_NUMBER_UNARY(function, name_in_tensorflow, reads, gradient) \
-  TAPESTRY_UNARY(function, name_in_tensorflow, number_types, no_promotion, reads, gradient)
+  TAPESTRY_UNARY(function, name_in_tensorflow, number_types, no_promotion, reads, given, gradient)
 
-#define TAPESTRY_UNARY(function, name_in_tensorflow, allowed, promotion, reads, gradient)                    \
+#define TAPESTRY_UNARY(function, name_in_tensorflow, allowed, promotion, reads, precision, gradient)         \
   namespace {                                                                                                \
   TAPESTRY_OP(function##_op)                                                                                 \
-  (unary_op<Unary::function, allowed>(name_in_tensorflow, promotion, reads,                                  \
+  (unary_op<Unary::function, allowed>(name_in_tensorflow, promotion, reads, Precision::precision,            \
                                       []([[maybe_unused]] const Tensor& x, [[maybe_unused]] const Tensor& y, \
                                          const Tensor& g) -> Tensor { return gradient; }));                  \
   }                                                                                                          \

@@ -24,8 +24,9 @@ Variable make_eagerly(const std::string& name, const Tensor& value) {
   return Variable(value, {.name = name, .trainable = false});
 }
 
-/// The graph that the gradients belong to; empty when they have values.
-std::shared_ptr<detail::GraphState> graph_for(const GradientsAndVariables& gradients) {
+/// The graph that the gradients belong to, or the condition; empty when they have values.
+std::shared_ptr<detail::GraphState> graph_for(const GradientsAndVariables& gradients, const Tensor& condition) {
+  if (condition && condition.is_symbolic()) return detail::graph_of(condition);
   for (const auto& [gradient, variable] : gradients)
     if (gradient && gradient.is_symbolic()) return detail::graph_of(gradient);
   return open_sink() ? default_graph().state() : nullptr;
@@ -46,7 +47,7 @@ bool all_empty(const GradientsAndVariables& gradients) {
 void check_gradient(const Tensor& gradient, const Variable& variable, Where where) {
   if (!is_floating(variable.dtype()))
     throw InvalidArgumentError(detail::join("Variable '", variable.name(), "' is ", to_string(variable.dtype()),
-                                            variable.shape(), "; an optimizer updates float32 and float64 only"),
+                                            variable.shape(), "; an optimizer updates float types only"),
                                where);
   // Where a graph's gradient is computed is decided later, when the graph is placed.
   const bool is_there = gradient.is_symbolic() || gradient.device() == variable.device();
@@ -71,6 +72,12 @@ void check_global_step(const Variable& step, Where where) {
     throw InvalidArgumentError(detail::join("global_step must be a scalar of a number type; variable '", step.name(),
                                             "' is ", to_string(step.dtype()), step.shape()),
                                where);
+}
+
+void check_condition(const Tensor& condition, Where where) {
+  if (condition.dtype() != boolean || condition.rank() != 0)
+    throw InvalidArgumentError(
+        detail::join("only_if must be a bool scalar, but is ", to_string(condition.dtype()), condition.shape()), where);
 }
 
 }  // namespace
@@ -168,11 +175,13 @@ Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, con
   for (const auto& [gradient, variable] : gradients)
     if (gradient) check_gradient(gradient, variable, where);
   if (options.global_step) check_global_step(*options.global_step, where);
-  if (const std::shared_ptr<detail::GraphState> graph = graph_for(gradients)) {
+  if (options.only_if) check_condition(options.only_if, where);
+  if (const std::shared_ptr<detail::GraphState> graph = graph_for(gradients, options.only_if)) {
     return add_to_graph(*graph, gradients, options, where);
   }
   const double rate = learning_rate();
   require_not_negative(rate, "learning_rate", where);
+  if (options.only_if && !options.only_if.item<bool>(where)) return {};
 
   // All checks are done; gradients and slots are made ready before the first Variable changes.
   const PauseRecording pause;
@@ -214,6 +223,7 @@ Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndV
                             .iterations = iterations_,
                             .jobs = {},
                             .global_step = options.global_step,
+                            .only_if = options.only_if,
                             .where = where};
   for (const auto& [gradient, variable] : gradients) {
     if (!gradient) continue;

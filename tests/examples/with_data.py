@@ -58,6 +58,18 @@ def digits_with_log(program, folder):
     assert_log(folder)
 
 
+def digits_in_three_types(program, folder):
+    """The losses of all element types are those of float32, but for rounding."""
+    noise = random.Random(1)
+    shapes = [[noise.choice([0, 0, 200]) for _ in range(784)] for _ in range(10)]
+    write_digits(folder, "train", 1000, shapes, noise)
+    write_digits(folder, "t10k", 100, shapes, noise)
+    output = run(program, folder, "--epochs", 2)
+    losses = [float(loss) for loss in re.findall(r"loss (\S+)", output)]
+    assert accuracies(output) == [1, 1, 1] and len(losses) == 3, output
+    assert all(abs(loss / losses[0] - 1) < 0.05 for loss in losses), losses
+
+
 # ---- Text
 
 def text(program, folder):
@@ -95,6 +107,7 @@ def table(program, folder):
 EXAMPLES = {
     "12_mnist_mlp": (digits, "train-images-idx3-ubyte.gz  9912422 bytes", 0.975),
     "13_mnist_cnn": (digits_with_log, "train-images-idx3-ubyte.gz  9912422 bytes", 0.99),
+    "21_mixed_precision": (digits_in_three_types, "train-images-idx3-ubyte.gz  9912422 bytes", 0.97),
     "14_shakespeare": (text, "There is no tinyshakespeare.txt in the folder", None),
     "11_wine": (table, "There is no winequality-white.csv in the folder", None),
 }

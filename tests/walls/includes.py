@@ -16,6 +16,7 @@ FILES = {
     'include/tapestry/detail/': 'core',
     'include/tapestry/device.hpp': 'core',
     'include/tapestry/dtype.hpp': 'core',
+    'include/tapestry/float16.hpp': 'core',
     'include/tapestry/error.hpp': 'core',
     'include/tapestry/shape.hpp': 'core',
     'include/tapestry/tensor.hpp': 'core',
@@ -25,6 +26,7 @@ FILES = {
     'src/backend/': 'core',  # the interface: tensors get their memory through it
     'src/backend/cpu/': 'backend',
     'src/backend/cuda/': 'backend',
+    'include/tapestry/autocast.hpp': 'dispatch',
     'include/tapestry/op.hpp': 'dispatch',
     'src/dispatch/': 'dispatch',
     'include/tapestry/ops': 'ops',
@@ -66,7 +68,7 @@ THIRD_PARTY = {
 
 # What nvcc compiles sees plain structures only: neither Tensor nor the standard library's containers.
 KERNELS = 'src/backend/cuda/kernels/'
-KERNEL_INCLUDES = re.compile(r'backend/cuda/kernels/|backend/(functors|philox)\.hpp$|c(stdint|stddef|math)$|cub/')
+KERNEL_INCLUDES = re.compile(r'backend/cuda/kernels/|backend/(functors|philox)\.hpp$|tapestry/float16\.hpp$|c(stdint|stddef|math)$|cub/')
 
 # The toolkit uses public headers, but whoever reads a file fills a fresh tensor in place, and an optimizer updates a
 # Variable in place by one kernel, or adds its step to a graph.

@@ -31,6 +31,7 @@ using GradientsAndVariables = std::vector<std::pair<Tensor, Variable>>;
 /// What else happens in a step.
 struct ApplyOptions {
   std::optional<Variable> global_step = {};  ///< a scalar of a number type, to which 1 is added after the updates
+  Tensor only_if = {};  ///< a bool scalar: where it is false, the step is not made, and nothing changes; empty: always
 };
 
 /// Changes Variables so that a loss falls: the part that all optimizers have in common.

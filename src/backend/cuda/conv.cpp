@@ -91,6 +91,7 @@ std::int64_t bytes_of(const Tensor& x) { return static_cast<std::int64_t>(size_o
 }  // namespace
 
 void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::conv2d(x, filter, window, y);
   if (y.size() == 0) return;
   if (filter.size() == 0) return fill(0, y);
   Context& gpu = context();
@@ -103,6 +104,7 @@ void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& 
 }
 
 void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const Window2d& window, const Tensor& dx) {
+  if (is_half(dx.dtype())) return Backend::conv2d_grad_input(g, filter, window, dx);
   if (dx.size() == 0) return;
   if (g.size() == 0 || filter.size() == 0) return fill(0, dx);
   Context& gpu = context();
@@ -116,6 +118,7 @@ void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const
 }
 
 void CudaBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Window2d& window, const Tensor& dfilter) {
+  if (is_half(dfilter.dtype())) return Backend::conv2d_grad_filter(x, g, window, dfilter);
   if (dfilter.size() == 0) return;
   if (g.size() == 0) return fill(0, dfilter);
   Context& gpu = context();

@@ -1,0 +1,129 @@
+#include "tapestry/train/loss_scale.hpp"
+
+#include <cmath>
+
+#include "autodiff/variable_cell.hpp"
+#include "dispatch/recorder.hpp"
+#include "tapestry/ops.hpp"
+#include "train/arguments.hpp"
+
+namespace tapestry::train {
+namespace {
+
+/// A Variable of no graph, even when it is made while one is open.
+Variable make_eagerly(const char* name, const Tensor& value) {
+  const ExecuteNow now;
+  return Variable(value, {.name = name, .trainable = false});
+}
+
+/// Whether no element of any of them is infinite or NaN, on the CPU; empty tensors are left out.
+Tensor all_finite(const Tensors& gradients) {
+  Tensor finite;
+  for (const Tensor& each : gradients) {
+    if (!each) continue;
+    const Tensor part = reduce_all(is_finite(each));
+    finite = finite ? logical_and(finite, part) : part;
+  }
+  return finite && !finite.is_symbolic() ? finite.to(cpu()) : finite;
+}
+
+/// The tensor of a state under that name. Throws InvalidArgumentError unless it is a scalar of that dtype.
+const Tensor& scalar_of(const StateDict& state, const char* name, DType dtype, Where where) {
+  const auto found = state.find(name);
+  if (found == state.end() || !found->second || found->second.dtype() != dtype || found->second.rank() != 0)
+    throw InvalidArgumentError(
+        detail::join("The state of a loss scale needs '", name, "', a scalar of ", to_string(dtype)), where);
+  return found->second;
+}
+
+}  // namespace
+
+LossScale::LossScale(const LossScaleOptions& options, Where where)
+    : growth_steps_(options.growth_steps),
+      scale_(make_eagerly("loss_scale", tensor(static_cast<float>(options.initial_scale)))),
+      good_steps_(make_eagerly("good_steps", tensor(std::int64_t{0}))) {
+  require(options.initial_scale >= 1 && std::isfinite(static_cast<float>(options.initial_scale)), "initial_scale",
+          options.initial_scale, "a finite number >= 1", where);
+  require(options.growth_steps >= 1, "growth_steps", options.growth_steps, ">= 1", where);
+}
+
+Tensor LossScale::scale(In loss) const {
+  const CallSiteScope site(loss.where());
+  // Beside a symbolic tensor the Variable is read in its graph.
+  return loss->is_symbolic() ? multiply(loss, scale_) : multiply(loss, scale_.value().to(loss->device()));
+}
+
+std::vector<Tensor> LossScale::unscale(const InList& gradients) const {
+  const CallSiteScope site(gradients.where());
+  std::vector<Tensor> unscaled;
+  for (const Tensor& each : gradients.tensors()) {
+    Tensor gradient = each;
+    if (each) gradient = each.is_symbolic() ? divide(each, scale_) : divide(each, scale_.value().to(each.device()));
+    unscaled.push_back(each ? gradient.cast(each.dtype()) : gradient);
+  }
+  return unscaled;
+}
+
+Operation LossScale::apply_gradients(Optimizer& optimizer, const TensorList& gradients,
+                                     const std::vector<Variable>& variables, const ApplyOptions& options, Where where) {
+  const CallSiteScope site(where);
+  const Tensor finite = all_finite(gradients.tensors());
+  ApplyOptions conditional = options;
+  if (finite) conditional.only_if = options.only_if ? logical_and(finite, options.only_if) : finite;
+  const Operation step = optimizer.apply_gradients(gradients, variables, conditional, where);
+  return adapt(finite, step, where);
+}
+
+/// By selections, not by branches: in a graph nothing is known of the values.
+Operation LossScale::adapt(const Tensor& finite, const Operation& after, Where where) {
+  std::optional<Graph::Scope> graph;
+  if (after && !open_sink()) graph.emplace(after.graph());
+  std::optional<ControlScope> order;
+  if (after) order.emplace(ControlInputs{after});
+  const Tensor scale = scale_, steps = good_steps_ + 1, doubled = scale * 2.0;
+  const Tensor enough = greater_equal(steps, growth_steps_);
+  const Tensor grown = tapestry::where(logical_and(enough, is_finite(doubled)), doubled, scale);
+  const Tensor next = tapestry::where(finite, grown, maximum(scale * 0.5, 1.0));
+  const Tensor count = tapestry::where(logical_and(finite, logical_not(enough)), steps, 0);
+  const Tensor assigned = scale_.assign(next), counted = good_steps_.assign(count);
+  return after ? group({after, assigned.op(), counted.op()}, {}, where) : Operation();
+}
+
+Tensor LossScale::minimize(Optimizer& optimizer, const Optimizer::Loss& loss, const std::vector<Variable>& variables,
+                           const ApplyOptions& options, Where where) {
+  Tensor value;
+  const auto scaled = [&] {
+    value = loss();
+    return value ? scale({value, where}) : value;
+  };
+  const GradientsAndVariables pairs = variables.empty() ? optimizer.compute_gradients(scaled, where)
+                                                        : optimizer.compute_gradients(scaled, variables, where);
+  std::vector<Tensor> gradients;
+  std::vector<Variable> of;
+  for (const auto& [gradient, variable] : pairs) {
+    gradients.push_back(gradient);
+    of.push_back(variable);
+  }
+  apply_gradients(optimizer, unscale({gradients, where}), of, options, where);
+  return value;
+}
+
+double LossScale::value() const { return scale_.cell()->load().item<double>(); }
+
+StateDict LossScale::state_dict() const {
+  return {{"good_steps", good_steps_.cell()->load()}, {"scale", scale_.cell()->load()}};
+}
+
+void LossScale::load_state_dict(const StateDict& state, Where where) {
+  const ExecuteNow now;
+  const Tensor scale = scalar_of(state, "scale", float32, where), steps = scalar_of(state, "good_steps", int64, where);
+  const auto number = scale.item<double>();
+  require(number >= 1 && std::isfinite(number), "'scale' in the state of a loss scale", number, "a finite number >= 1",
+          where);
+  require(steps.item<std::int64_t>() >= 0, "'good_steps' in the state of a loss scale", steps.item<std::int64_t>(),
+          ">= 0", where);
+  scale_.cell()->store(scale.to(cpu()));
+  good_steps_.cell()->store(steps.to(cpu()));
+}
+
+}  // namespace tapestry::train
