@@ -139,6 +139,17 @@ TEST_SUITE("CUDA device") {
     }
   }
 
+  TEST_CASE("float32 is float32 in products, unless they may be rounded") {
+    const Tensor x = numbers({33, 70}, 1, 2, 3).cast(float32), one = eye(70), there = x.to(gpu);
+    CHECK(distance(matmul(there, one.to(gpu)), x) == 0);
+    for (const char* precision : {"high", "medium"}) {
+      set_matmul_precision(precision);
+      CHECK(distance(matmul(there, one.to(gpu)), x) <= 1e-2);
+    }
+    set_matmul_precision("highest");
+    CHECK(distance(matmul(there, one.to(gpu)), x) == 0);
+  }
+
   TEST_CASE("rows that take a block of threads each are normalized") {
     const Tensor x = numbers({3, 1100}, -1, 1, 3), scale = numbers({1100}, -1, 1, 4),
                  offset = numbers({1100}, -1, 1, 5);

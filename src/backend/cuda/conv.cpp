@@ -98,7 +98,7 @@ void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& 
   for_parts(windows_on(x.shape(), y.shape(), window), y.shape()[3], y, [&](const Part& part, void* patches) {
     read_patches(gpu.stream(), type_of(x), part.windows, part.image(image.impl().data, bytes_of(x)), patches);
     gpu.started("conv2d");
-    multiplier().multiply(part.forward(patches, weights.impl().data, y.impl().data, bytes_of(y)), y.dtype() == float64);
+    multiplier().multiply(part.forward(patches, weights.impl().data, y.impl().data, bytes_of(y)), y.dtype());
   });
 }
 
@@ -108,8 +108,7 @@ void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const
   Context& gpu = context();
   const Tensor gradient = dense(g), weights = dense(filter);
   for_parts(windows_on(dx.shape(), g.shape(), window), g.shape()[3], dx, [&](const Part& part, void* patches) {
-    multiplier().multiply(part.backward(gradient.impl().data, weights.impl().data, patches, bytes_of(g)),
-                          dx.dtype() == float64);
+    multiplier().multiply(part.backward(gradient.impl().data, weights.impl().data, patches, bytes_of(g)), dx.dtype());
     add_patches(gpu.stream(), type_of(dx), part.windows, patches, part.image(dx.impl().data, bytes_of(dx)));
     gpu.started("conv2d_grad_input");
   });
@@ -124,8 +123,8 @@ void CudaBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Win
   for_parts(windows_on(x.shape(), g.shape(), window), g.shape()[3], x, [&](const Part& part, void* patches) {
     read_patches(gpu.stream(), type_of(x), part.windows, part.image(image.impl().data, bytes_of(x)), patches);
     gpu.started("conv2d_grad_filter");
-    multiplier().multiply(part.of_filter(patches, gradient.impl().data, dfilter.impl().data, bytes_of(g)),
-                          x.dtype() == float64, accumulate);
+    multiplier().multiply(part.of_filter(patches, gradient.impl().data, dfilter.impl().data, bytes_of(g)), x.dtype(),
+                          accumulate);
     accumulate = true;
   });
 }

@@ -17,7 +17,7 @@ void CudaBackend::gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool 
   Context& gpu = context();
   const Tensor left = is_readable(View(a)) ? a : dense(a), right = is_readable(View(b)) ? b : dense(b);
   for_each_product(View(left), View(right), transpose_a, transpose_b, View(y), [&](const Product& p) {
-    if (is_floating(y.dtype())) return multiplier().multiply(p, y.dtype() == float64);
+    if (is_floating(y.dtype())) return multiplier().multiply(p, y.dtype());
     const auto strided = [](const Product::Matrix& matrix) {
       const std::int64_t row = matrix.transposed ? 1 : matrix.row, column = matrix.transposed ? matrix.row : 1;
       return Matrices{matrix.data, row, column, matrix.batch};

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "backend/matmul_precision.hpp"
 #include "tapestry/error.hpp"
 
 namespace tapestry::gpu {
@@ -22,17 +23,32 @@ std::uint32_t alignment(const void* data) {
 
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
+/// The types of a product's matrices and of its sums.
+struct Arithmetic {
+  cudaDataType_t type;
+  cublasComputeType_t compute;
+};
+Arithmetic arithmetic_of(DType dtype) {
+  if (dtype == float64) return {CUDA_R_64F, CUBLAS_COMPUTE_64F};
+  switch (current_matmul_precision()) {
+    case MatmulPrecision::highest:
+      break;
+    case MatmulPrecision::high:
+      return {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32};
+    case MatmulPrecision::medium:
+      return {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_16BF};
+  }
+  return {CUDA_R_32F, CUBLAS_COMPUTE_32F};
+}
+
 }  // namespace
 
 /// What cuBLASLt needs to know of a product. It stores matrices by columns, in which a matrix that lies by rows is its
 /// own transpose; so y^T = op(b)^T op(a)^T is computed, b first.
 class Multiplier::Description {
  public:
-  Description(const Product& product, bool wide) : wide_(wide) {
-    const CublasLt& lt = cublas_lt();
-    const cudaDataType_t type = wide ? CUDA_R_64F : CUDA_R_32F;
-    // float32 means float32: no TF32.
-    check(lt.desc_create(&desc_, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, type), "describing a product");
+  Description(const Product& product, const Arithmetic& arithmetic) : arithmetic_(arithmetic) {
+    check(cublas_lt().desc_create(&desc_, arithmetic.compute, arithmetic.type), "describing a product");
     set_transposed(CUBLASLT_MATMUL_DESC_TRANSA, product.b.transposed);
     set_transposed(CUBLASLT_MATMUL_DESC_TRANSB, product.a.transposed);
     first_ = layout(product.b, product.n, product.k, product.count);
@@ -48,6 +64,7 @@ class Multiplier::Description {
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
 
+  const Arithmetic& arithmetic() const { return arithmetic_; }
   cublasLtMatmulDesc_t desc() const { return desc_; }
   cublasLtMatrixLayout_t first() const { return first_; }
   cublasLtMatrixLayout_t second() const { return second_; }
@@ -65,7 +82,7 @@ class Multiplier::Description {
     const CublasLt& lt = cublas_lt();
     if (matrix.transposed) std::swap(rows, columns);
     cublasLtMatrixLayout_t layout = nullptr;
-    check(lt.layout_create(&layout, wide_ ? CUDA_R_64F : CUDA_R_32F, static_cast<std::uint64_t>(rows),
+    check(lt.layout_create(&layout, arithmetic_.type, static_cast<std::uint64_t>(rows),
                            static_cast<std::uint64_t>(columns), matrix.row),
           "describing a matrix");
     const auto batch = static_cast<std::int32_t>(count);
@@ -75,7 +92,7 @@ class Multiplier::Description {
     return layout;
   }
 
-  bool wide_;
+  Arithmetic arithmetic_;
   cublasLtMatmulDesc_t desc_ = nullptr;
   cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, result_ = nullptr;
 };
@@ -84,11 +101,12 @@ Multiplier::Multiplier(Context& gpu) : gpu_(gpu), workspace_(gpu.memory().alloca
   check(cublas_lt().create(&handle_), "starting");
 }
 
-void Multiplier::multiply(const Product& product, bool wide, bool accumulate) {
-  const Description description(product, wide);
+void Multiplier::multiply(const Product& product, DType dtype, bool accumulate) {
+  const Description description(product, arithmetic_of(dtype));
   // A product may be several kernels that share the workspace; those of two threads must not mix in the stream.
   const std::lock_guard lock(mutex_);
-  const cublasLtMatmulAlgo_t algorithm = algorithm_for(product, wide, description);
+  const cublasLtMatmulAlgo_t algorithm = algorithm_for(product, description);
+  const bool wide = dtype == float64;
   const double factors[] = {1, accumulate ? 1.0 : 0.0};
   const float narrow_factors[] = {1, accumulate ? 1.0F : 0.0F};
   const void* alpha = wide ? static_cast<const void*>(&factors[0]) : &narrow_factors[0];
@@ -100,7 +118,7 @@ void Multiplier::multiply(const Product& product, bool wide, bool accumulate) {
   gpu_.started("gemm");
 }
 
-cublasLtMatmulAlgo_t Multiplier::algorithm_for(const Product& p, bool wide, const Description& description) {
+cublasLtMatmulAlgo_t Multiplier::algorithm_for(const Product& p, const Description& description) {
   const Key key = {p.m,
                    p.n,
                    p.k,
@@ -113,7 +131,8 @@ cublasLtMatmulAlgo_t Multiplier::algorithm_for(const Product& p, bool wide, cons
                    p.y.batch,
                    p.a.transposed,
                    p.b.transposed,
-                   wide ? 1 : 0,
+                   description.arithmetic().type,
+                   description.arithmetic().compute,
                    alignment(p.a.data),
                    alignment(p.b.data),
                    alignment(p.y.data)};

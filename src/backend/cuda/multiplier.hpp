@@ -7,6 +7,7 @@
 #include "backend/cuda/context.hpp"
 #include "backend/cuda/libraries.hpp"
 #include "backend/cuda/products.hpp"
+#include "tapestry/dtype.hpp"
 
 namespace tapestry::gpu {
 
@@ -14,13 +15,13 @@ namespace tapestry::gpu {
 class Multiplier {
  public:
   explicit Multiplier(Context& gpu);
-  /// y = op(a) op(b), or y += op(a) op(b), of float64 or float32, which is not rounded to TF32.
-  void multiply(const Product& product, bool wide, bool accumulate = false);
+  /// y = op(a) op(b), or y += op(a) op(b), of float64 or float32, the latter as exactly as `set_matmul_precision` says.
+  void multiply(const Product& product, DType dtype, bool accumulate = false);
 
  private:
   class Description;
-  using Key = std::array<std::int64_t, 16>;
-  cublasLtMatmulAlgo_t algorithm_for(const Product& product, bool wide, const Description& description);
+  using Key = std::array<std::int64_t, 17>;
+  cublasLtMatmulAlgo_t algorithm_for(const Product& product, const Description& description);
   cublasLtMatmulAlgo_t choose(const Product& product, const Description& description);
 
   Context& gpu_;

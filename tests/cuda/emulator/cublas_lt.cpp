@@ -7,6 +7,7 @@
 #include <cublasLt.h>
 
 #include "cuda_runtime.h"
+#include "rounding.hpp"
 
 struct cublasLtContext {};
 struct cublasLtMatmulDescOpaque_t {
@@ -35,6 +36,7 @@ cublasStatus_t set(T& member, const void* value, std::size_t bytes) {
 }
 
 struct Operands {
+  cublasComputeType_t compute;
   cublasLtMatrixLayoutOpaque_t a, b, c, d;
   bool transposed_a, transposed_b;
 
@@ -42,6 +44,12 @@ struct Operands {
   std::int64_t k() const { return transposed_a ? a.rows : a.columns; }
   std::int64_t n() const { return transposed_b ? b.rows : b.columns; }
 };
+
+Operands operands(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayoutOpaque_t* a,
+                  const cublasLtMatrixLayoutOpaque_t* b, const cublasLtMatrixLayoutOpaque_t* c,
+                  const cublasLtMatrixLayoutOpaque_t* d) {
+  return {desc.compute, *a, *b, *c, *d, desc.operation_a == CUBLAS_OP_T, desc.operation_b == CUBLAS_OP_T};
+}
 
 bool fits(const cublasLtMatmulDescOpaque_t& desc, const Operands& o) {
   const bool wide = desc.compute == CUBLAS_COMPUTE_64F;
@@ -59,7 +67,7 @@ bool fits(const cublasLtMatmulDescOpaque_t& desc, const Operands& o) {
 
 /// The sizes for which an algorithm was chosen.
 std::uint64_t shape_of(const Operands& o) {
-  std::uint64_t sum = o.transposed_a + 2 * o.transposed_b;
+  std::uint64_t sum = static_cast<std::uint64_t>(o.transposed_a + 2 * o.transposed_b + 4 * o.compute);
   for (const auto* each : {&o.a, &o.b, &o.c, &o.d})
     for (const std::int64_t number :
          {std::int64_t{each->type}, each->rows, each->columns, each->ld, std::int64_t{each->count}, each->batch})
@@ -71,6 +79,14 @@ bool is_aligned(const void* data, std::uint32_t alignment) {
   return reinterpret_cast<std::uintptr_t>(data) % alignment == 0;
 }
 
+/// An operand as it is multiplied.
+double read(cublasComputeType_t compute, float x) {
+  return compute == CUBLAS_COMPUTE_32F_FAST_TF32   ? emulator::rounded(x, 10)
+         : compute == CUBLAS_COMPUTE_32F_FAST_16BF ? emulator::rounded(x, 7)
+                                                   : static_cast<double>(x);
+}
+double read(cublasComputeType_t, double x) { return x; }
+
 template <class T>
 void multiply(const Operands& o, T alpha, const T* a, const T* b, T beta, const T* c, T* d) {
   for (std::int64_t batch = 0; batch < o.d.count; ++batch)
@@ -78,8 +94,8 @@ void multiply(const Operands& o, T alpha, const T* a, const T* b, T beta, const 
       for (std::int64_t i = 0; i < o.m(); ++i) {
         double sum = 0;
         for (std::int64_t k = 0; k < o.k(); ++k)
-          sum += static_cast<double>(a[batch * o.a.batch + (o.transposed_a ? k + i * o.a.ld : i + k * o.a.ld)]) *
-                 static_cast<double>(b[batch * o.b.batch + (o.transposed_b ? j + k * o.b.ld : k + j * o.b.ld)]);
+          sum += read(o.compute, a[batch * o.a.batch + (o.transposed_a ? k + i * o.a.ld : i + k * o.a.ld)]) *
+                 read(o.compute, b[batch * o.b.batch + (o.transposed_b ? j + k * o.b.ld : k + j * o.b.ld)]);
         T& to = d[batch * o.d.batch + i + j * o.d.ld];
         to = static_cast<T>(static_cast<double>(alpha) * sum);
         if (beta != T(0)) to += beta * c[batch * o.c.batch + i + j * o.c.ld];  // with 0, C is not read
@@ -158,15 +174,15 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                                               cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
-                                              int asked, cublasLtMatmulHeuristicResult_t* results, int* found) {
+                                              int wanted, cublasLtMatmulHeuristicResult_t* results, int* found) {
   *found = 0;
-  const Operands operands{*a, *b, *c, *d, desc->operation_a == CUBLAS_OP_T, desc->operation_b == CUBLAS_OP_T};
-  if (!fits(*desc, operands) || asked < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  const Operands asked = operands(*desc, a, b, c, d);
+  if (!fits(*desc, asked) || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   for (const std::uint32_t alignment : preference->alignment)
     if (alignment < (d->type == CUDA_R_64F ? 8 : 4)) return CUBLAS_STATUS_NOT_SUPPORTED;
   *found = 1;
   results[0] = {};
-  results[0].algo.shape = shape_of(operands);
+  results[0].algo.shape = shape_of(asked);
   results[0].algo.workspace = results[0].workspaceSize = preference->workspace;
   std::memcpy(results[0].algo.alignment, preference->alignment, sizeof preference->alignment);
   return CUBLAS_STATUS_SUCCESS;
@@ -177,15 +193,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo, void* workspace,
                               std::size_t workspace_bytes, cudaStream_t stream) {
-  const Operands operands{
-      *a_layout, *b_layout, *c_layout, *d_layout, desc->operation_a == CUBLAS_OP_T, desc->operation_b == CUBLAS_OP_T};
-  if (!handle || !algo || !fits(*desc, operands)) return CUBLAS_STATUS_INVALID_VALUE;
-  if (algo->shape != shape_of(operands) || workspace_bytes < algo->workspace || !is_aligned(workspace, 16))
+  const Operands given = operands(*desc, a_layout, b_layout, c_layout, d_layout);
+  if (!handle || !algo || !fits(*desc, given)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (algo->shape != shape_of(given) || workspace_bytes < algo->workspace || !is_aligned(workspace, 16))
     return CUBLAS_STATUS_INVALID_VALUE;
   const void* matrices[] = {a, b, c, d};
   for (int i = 0; i < 4; ++i)
     if (!is_aligned(matrices[i], algo->alignment[i])) return CUBLAS_STATUS_INVALID_VALUE;
-  (d_layout->type == CUDA_R_64F ? start<double> : start<float>)(operands, alpha, a, b, beta, c, d, workspace,
+  (d_layout->type == CUDA_R_64F ? start<double> : start<float>)(given, alpha, a, b, beta, c, d, workspace,
                                                                 workspace_bytes, stream);
   return CUBLAS_STATUS_SUCCESS;
 }

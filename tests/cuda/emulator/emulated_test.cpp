@@ -77,6 +77,27 @@ TEST_SUITE("emulated CUDA device") {
     }
   }
 
+  TEST_CASE("float32 products round their operands where that is allowed, and others never") {
+    // TF32 holds the first number, bfloat16 neither.
+    const std::vector<double> exact{1 + std::ldexp(1, -9), 1 + std::ldexp(1, -12)};
+    const auto product = [&](const char* precision, DType dtype) {
+      set_matmul_precision(precision);
+      const Tensor x = reshape(tensor(exact), {1, 2}).cast(dtype).to(gpu), one = eye(2).cast(dtype).to(gpu);
+      const std::vector<double> found = matmul(x, one).to_vector<double>();
+      const Tensor image = reshape(x, {1, 1, 1, 2}), filter = reshape(one, {1, 1, 2, 2});
+      if (dtype != float32 || std::string_view(precision) != "medium")
+        CHECK(conv2d(image, filter).to_vector<double>() == found);
+      set_matmul_precision("highest");
+      return found;
+    };
+    for (int i = 0; i < 2; ++i) {  // the second time, with what was chosen before
+      CHECK(product("highest", float32) == exact);
+      CHECK(product("high", float32) == std::vector<double>{exact[0], 1});
+      CHECK(product("medium", float32) == std::vector<double>{1, 1});
+      CHECK(product("medium", float64) == exact);
+    }
+  }
+
   TEST_CASE("too little memory: what is kept is given back, and then an error tells the sizes") {
     trim_memory(gpu);
     const std::int64_t before = memory_stats(gpu).in_use;
