@@ -150,6 +150,25 @@ TEST_SUITE("CUDA device") {
     CHECK(distance(matmul(there, one.to(gpu)), x) == 0);
   }
 
+  TEST_CASE("NaN goes through the activation behind a product") {
+    const Tensor x = numbers({64, 24}, -1, 1, 3).cast(float32), w = numbers({24, 72}, -1, 1, 4).cast(float32);
+    const Tensor spoiled = where(greater(x, 0.9F), full({64, 24}, std::nanf("")), x);
+    const Tensor data = concat({w, ones({1, 72})}, 0);  // the weights, and a bias
+    for (const bool is_relu : {true, false}) {
+      const auto dense = [&](const Tensor& in, const Tensor& weights) {
+        const Tensor y = matmul(in, slice(weights, {0, 0}, {24, 72})) + reshape(slice(weights, {24, 0}, {1, 72}), {72});
+        return is_relu ? relu(y) : gelu(y, true);
+      };
+      const Graph graph;
+      const auto scope = graph.as_default();
+      const auto there = device(gpu);
+      const Tensor in = placeholder(float32, {64, 24}), weights = placeholder(float32, {25, 72});
+      const Tensor y = dense(in, weights);
+      Session session(graph);
+      CHECK(distance(session.run(y, {{in, spoiled}, {weights, data}}), dense(spoiled, data)) <= tolerance(float32));
+    }
+  }
+
   TEST_CASE("rows that take a block of threads each are normalized") {
     const Tensor x = numbers({3, 1100}, -1, 1, 3), scale = numbers({1100}, -1, 1, 4),
                  offset = numbers({1100}, -1, 1, 5);

@@ -46,6 +46,8 @@ class CudaBackend final : public Backend {
 
   // matmul.cpp
   void gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) override;
+  void gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
+                    std::span<const Tensor> others, std::span<const Tensor> outputs) override;
 
   // linalg.cpp
   void linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint, std::span<const Tensor> outputs) override;
@@ -85,6 +87,9 @@ class CudaBackend final : public Backend {
   Context& context();
   /// The elements in row-major order without gaps: x itself, or a copy.
   Tensor dense(const Tensor& x);
+
+  /// Matrices as products can read them: x itself, or a copy.
+  Tensor readable(const Tensor& x);
 
   /// cuBLASLt on the device, opened at the first call. Throws NotFoundError when it is not installed.
   Multiplier& multiplier();

@@ -41,16 +41,31 @@ Arithmetic arithmetic_of(DType dtype) {
   return {CUDA_R_32F, CUBLAS_COMPUTE_32F};
 }
 
+cublasLtEpilogue_t number_of(const Epilogue& epilogue) {
+  switch (epilogue.function) {
+    case Epilogue::Function::none:
+      break;
+    case Epilogue::Function::relu:
+      return epilogue.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case Epilogue::Function::gelu_tanh:
+      return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  }
+  return epilogue.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 }  // namespace
 
 /// What cuBLASLt needs to know of a product. It stores matrices by columns, in which a matrix that lies by rows is its
 /// own transpose; so y^T = op(b)^T op(a)^T is computed, b first.
 class Multiplier::Description {
  public:
-  Description(const Product& product, const Arithmetic& arithmetic) : arithmetic_(arithmetic) {
+  Description(const Product& product, const Arithmetic& arithmetic, const Epilogue& epilogue)
+      : arithmetic_(arithmetic), epilogue_(number_of(epilogue)) {
     check(cublas_lt().desc_create(&desc_, arithmetic.compute, arithmetic.type), "describing a product");
-    set_transposed(CUBLASLT_MATMUL_DESC_TRANSA, product.b.transposed);
-    set_transposed(CUBLASLT_MATMUL_DESC_TRANSB, product.a.transposed);
+    set(CUBLASLT_MATMUL_DESC_TRANSA, product.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, product.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (epilogue_ != CUBLASLT_EPILOGUE_DEFAULT) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_);
+    if (epilogue.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
     first_ = layout(product.b, product.n, product.k, product.count);
     second_ = layout(product.a, product.k, product.m, product.count);
     result_ = layout(product.y, product.n, product.m, product.count);
@@ -65,15 +80,15 @@ class Multiplier::Description {
   Description& operator=(const Description&) = delete;
 
   const Arithmetic& arithmetic() const { return arithmetic_; }
+  cublasLtEpilogue_t epilogue() const { return epilogue_; }
   cublasLtMatmulDesc_t desc() const { return desc_; }
   cublasLtMatrixLayout_t first() const { return first_; }
   cublasLtMatrixLayout_t second() const { return second_; }
   cublasLtMatrixLayout_t result() const { return result_; }
 
  private:
-  void set_transposed(cublasLtMatmulDescAttributes_t which, bool transposed) {
-    const cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check(cublas_lt().desc_set(desc_, which, &operation, sizeof operation), "describing a product");
+  void set(cublasLtMatmulDescAttributes_t which, const auto& value) {
+    check(cublas_lt().desc_set(desc_, which, &value, sizeof value), "describing a product");
   }
 
   /// A matrix that op makes `rows` times `columns`, by columns.
@@ -93,6 +108,7 @@ class Multiplier::Description {
   }
 
   Arithmetic arithmetic_;
+  cublasLtEpilogue_t epilogue_;
   cublasLtMatmulDesc_t desc_ = nullptr;
   cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, result_ = nullptr;
 };
@@ -102,23 +118,33 @@ Multiplier::Multiplier(Context& gpu) : gpu_(gpu), workspace_(gpu.memory().alloca
 }
 
 void Multiplier::multiply(const Product& product, DType dtype, bool accumulate) {
-  const Description description(product, arithmetic_of(dtype));
+  if (!start(product, Description(product, arithmetic_of(dtype), {}), accumulate))
+    throw InternalError("cuBLASLt: there is no algorithm for a product");
+}
+
+bool Multiplier::multiply(const Product& product, DType dtype, const Epilogue& epilogue) {
+  return start(product, Description(product, arithmetic_of(dtype), epilogue), false);
+}
+
+bool Multiplier::start(const Product& product, const Description& description, bool accumulate) {
   // A product may be several kernels that share the workspace; those of two threads must not mix in the stream.
   const std::lock_guard lock(mutex_);
-  const cublasLtMatmulAlgo_t algorithm = algorithm_for(product, description);
-  const bool wide = dtype == float64;
+  const Algorithm& algorithm = algorithm_for(product, description);
+  if (!algorithm) return false;
+  const bool wide = description.arithmetic().type == CUDA_R_64F;
   const double factors[] = {1, accumulate ? 1.0 : 0.0};
   const float narrow_factors[] = {1, accumulate ? 1.0F : 0.0F};
   const void* alpha = wide ? static_cast<const void*>(&factors[0]) : &narrow_factors[0];
   const void* beta = wide ? static_cast<const void*>(&factors[1]) : &narrow_factors[1];
   check(cublas_lt().matmul(handle_, description.desc(), alpha, product.b.data, description.first(), product.a.data,
                            description.second(), beta, product.y.data, description.result(), product.y.data,
-                           description.result(), &algorithm, workspace_, workspace_bytes, gpu_.stream()),
+                           description.result(), &*algorithm, workspace_, workspace_bytes, gpu_.stream()),
         "a product");
   gpu_.started("gemm");
+  return true;
 }
 
-cublasLtMatmulAlgo_t Multiplier::algorithm_for(const Product& p, const Description& description) {
+const Multiplier::Algorithm& Multiplier::algorithm_for(const Product& p, const Description& description) {
   const Key key = {p.m,
                    p.n,
                    p.k,
@@ -133,6 +159,7 @@ cublasLtMatmulAlgo_t Multiplier::algorithm_for(const Product& p, const Descripti
                    p.b.transposed,
                    description.arithmetic().type,
                    description.arithmetic().compute,
+                   description.epilogue(),
                    alignment(p.a.data),
                    alignment(p.b.data),
                    alignment(p.y.data)};
@@ -140,7 +167,7 @@ cublasLtMatmulAlgo_t Multiplier::algorithm_for(const Product& p, const Descripti
   return chosen_[key] = choose(p, description);
 }
 
-cublasLtMatmulAlgo_t Multiplier::choose(const Product& product, const Description& description) {
+Multiplier::Algorithm Multiplier::choose(const Product& product, const Description& description) {
   const CublasLt& lt = cublas_lt();
   cublasLtMatmulPreference_t created = nullptr;
   check(lt.preference_create(&created), "choosing an algorithm");
@@ -156,10 +183,10 @@ cublasLtMatmulAlgo_t Multiplier::choose(const Product& product, const Descriptio
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(product.y.data));
   cublasLtMatmulHeuristicResult_t result{};
   int count = 0;
-  check(lt.heuristic(handle_, description.desc(), description.first(), description.second(), description.result(),
-                     description.result(), created, 1, &result, &count),
-        "choosing an algorithm");
-  if (count == 0) throw InternalError("cuBLASLt: there is no algorithm for a product");
+  const cublasStatus_t status = lt.heuristic(handle_, description.desc(), description.first(), description.second(),
+                                             description.result(), description.result(), created, 1, &result, &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) return {};
+  check(status, "choosing an algorithm");
   return result.algo;
 }
 

@@ -3,32 +3,38 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "backend/cuda/context.hpp"
+#include "backend/cuda/epilogues.hpp"
 #include "backend/cuda/libraries.hpp"
 #include "backend/cuda/products.hpp"
-#include "tapestry/dtype.hpp"
 
 namespace tapestry::gpu {
 
 /// cuBLASLt on one device: its handle, memory that it may use during a product, and what it chose for products before.
+/// Products of float32 are as exact as `set_matmul_precision` says.
 class Multiplier {
  public:
   explicit Multiplier(Context& gpu);
-  /// y = op(a) op(b), or y += op(a) op(b), of float64 or float32, the latter as exactly as `set_matmul_precision` says.
+  /// y = op(a) op(b), or y += op(a) op(b), of float64 or float32.
   void multiply(const Product& product, DType dtype, bool accumulate = false);
+  /// y = epilogue(op(a) op(b)). False, and nothing is done, if cuBLASLt has no algorithm for that.
+  bool multiply(const Product& product, DType dtype, const Epilogue& epilogue);
 
  private:
   class Description;
-  using Key = std::array<std::int64_t, 17>;
-  cublasLtMatmulAlgo_t algorithm_for(const Product& product, const Description& description);
-  cublasLtMatmulAlgo_t choose(const Product& product, const Description& description);
+  using Key = std::array<std::int64_t, 18>;
+  using Algorithm = std::optional<cublasLtMatmulAlgo_t>;
+  bool start(const Product& product, const Description& description, bool accumulate);
+  const Algorithm& algorithm_for(const Product& product, const Description& description);
+  Algorithm choose(const Product& product, const Description& description);
 
   Context& gpu_;
   void* workspace_;
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
-  std::map<Key, cublasLtMatmulAlgo_t> chosen_;
+  std::map<Key, Algorithm> chosen_;
 };
 
 }  // namespace tapestry::gpu

@@ -2,6 +2,7 @@
 // as something else than was meant.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include <cublasLt.h>
@@ -14,6 +15,8 @@ struct cublasLtMatmulDescOpaque_t {
   cublasComputeType_t compute;
   cudaDataType_t scale;
   cublasOperation_t operation_a = CUBLAS_OP_N, operation_b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
 };
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType_t type;
@@ -36,23 +39,18 @@ cublasStatus_t set(T& member, const void* value, std::size_t bytes) {
 }
 
 struct Operands {
-  cublasComputeType_t compute;
+  cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t a, b, c, d;
-  bool transposed_a, transposed_b;
 
-  std::int64_t m() const { return transposed_a ? a.columns : a.rows; }
-  std::int64_t k() const { return transposed_a ? a.rows : a.columns; }
-  std::int64_t n() const { return transposed_b ? b.rows : b.columns; }
+  bool transposed_a() const { return desc.operation_a == CUBLAS_OP_T; }
+  bool transposed_b() const { return desc.operation_b == CUBLAS_OP_T; }
+  std::int64_t m() const { return transposed_a() ? a.columns : a.rows; }
+  std::int64_t k() const { return transposed_a() ? a.rows : a.columns; }
+  std::int64_t n() const { return transposed_b() ? b.rows : b.columns; }
 };
 
-Operands operands(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayoutOpaque_t* a,
-                  const cublasLtMatrixLayoutOpaque_t* b, const cublasLtMatrixLayoutOpaque_t* c,
-                  const cublasLtMatrixLayoutOpaque_t* d) {
-  return {desc.compute, *a, *b, *c, *d, desc.operation_a == CUBLAS_OP_T, desc.operation_b == CUBLAS_OP_T};
-}
-
-bool fits(const cublasLtMatmulDescOpaque_t& desc, const Operands& o) {
-  const bool wide = desc.compute == CUBLAS_COMPUTE_64F;
+bool fits(const Operands& o) {
+  const bool wide = o.desc.compute == CUBLAS_COMPUTE_64F;
   const cudaDataType_t type = wide ? CUDA_R_64F : CUDA_R_32F;
   for (const auto* each : {&o.a, &o.b, &o.c, &o.d}) {
     if (each->type != type || each->count != o.d.count || each->ld < each->rows) return false;
@@ -61,13 +59,20 @@ bool fits(const cublasLtMatmulDescOpaque_t& desc, const Operands& o) {
   // One behind the other, or side by side in the columns of a larger matrix.
   const bool apart = o.d.count == 1 || o.d.batch >= o.d.ld * (o.d.columns - 1) + o.d.rows ||
                      (o.d.batch >= o.d.rows && o.d.batch * (o.d.count - 1) + o.d.rows <= o.d.ld);
-  return desc.scale == type && apart && (o.transposed_b ? o.b.columns : o.b.rows) == o.k() && o.d.rows == o.m() &&
+  return o.desc.scale == type && apart && (o.transposed_b() ? o.b.columns : o.b.rows) == o.k() && o.d.rows == o.m() &&
          o.d.columns == o.n() && o.c.rows == o.m() && o.c.columns == o.n();
+}
+
+/// Epilogues are for float32 here, and GELU for as many rows as fill vectors; the library has rules of its own.
+bool has_epilogue(const Operands& o) {
+  const bool gelu = (o.desc.epilogue & CUBLASLT_EPILOGUE_GELU) != 0;
+  return o.desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT || (o.d.type == CUDA_R_32F && !(gelu && o.d.rows % 4 != 0));
 }
 
 /// The sizes for which an algorithm was chosen.
 std::uint64_t shape_of(const Operands& o) {
-  std::uint64_t sum = static_cast<std::uint64_t>(o.transposed_a + 2 * o.transposed_b + 4 * o.compute);
+  std::uint64_t sum =
+      static_cast<std::uint64_t>(o.transposed_a() + 2 * o.transposed_b() + 4 * o.desc.compute + 1024 * o.desc.epilogue);
   for (const auto* each : {&o.a, &o.b, &o.c, &o.d})
     for (const std::int64_t number :
          {std::int64_t{each->type}, each->rows, each->columns, each->ld, std::int64_t{each->count}, each->batch})
@@ -87,6 +92,17 @@ double read(cublasComputeType_t compute, float x) {
 }
 double read(cublasComputeType_t, double x) { return x; }
 
+/// An element of row i as it is written. That a NaN goes through relu is our assumption: the library's page says max(x,
+/// 0).
+float finished(const cublasLtMatmulDescOpaque_t& desc, float x, std::int64_t i) {
+  if ((desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) x += static_cast<const float*>(desc.bias)[i];
+  if ((desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0) return x < 0 ? 0 : x;
+  if ((desc.epilogue & CUBLASLT_EPILOGUE_GELU) != 0)
+    return 0.5F * x * (1 + std::tanh(0.7978845608F * (x + 0.044715F * x * x * x)));
+  return x;
+}
+double finished(const cublasLtMatmulDescOpaque_t&, double x, std::int64_t) { return x; }
+
 template <class T>
 void multiply(const Operands& o, T alpha, const T* a, const T* b, T beta, const T* c, T* d) {
   for (std::int64_t batch = 0; batch < o.d.count; ++batch)
@@ -94,11 +110,12 @@ void multiply(const Operands& o, T alpha, const T* a, const T* b, T beta, const 
       for (std::int64_t i = 0; i < o.m(); ++i) {
         double sum = 0;
         for (std::int64_t k = 0; k < o.k(); ++k)
-          sum += read(o.compute, a[batch * o.a.batch + (o.transposed_a ? k + i * o.a.ld : i + k * o.a.ld)]) *
-                 read(o.compute, b[batch * o.b.batch + (o.transposed_b ? j + k * o.b.ld : k + j * o.b.ld)]);
+          sum += read(o.desc.compute, a[batch * o.a.batch + (o.transposed_a() ? k + i * o.a.ld : i + k * o.a.ld)]) *
+                 read(o.desc.compute, b[batch * o.b.batch + (o.transposed_b() ? j + k * o.b.ld : k + j * o.b.ld)]);
         T& to = d[batch * o.d.batch + i + j * o.d.ld];
         to = static_cast<T>(static_cast<double>(alpha) * sum);
         if (beta != T(0)) to += beta * c[batch * o.c.batch + i + j * o.c.ld];  // with 0, C is not read
+        to = finished(o.desc, to, i);
       }
 }
 
@@ -137,7 +154,17 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
 }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which,
                                               const void* value, std::size_t bytes) {
-  return set(which == CUBLASLT_MATMUL_DESC_TRANSA ? desc->operation_a : desc->operation_b, value, bytes);
+  switch (which) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(desc->operation_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(desc->operation_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(desc->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(desc->bias, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType_t type, std::uint64_t rows,
@@ -176,10 +203,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
                                               int wanted, cublasLtMatmulHeuristicResult_t* results, int* found) {
   *found = 0;
-  const Operands asked = operands(*desc, a, b, c, d);
-  if (!fits(*desc, asked) || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  const Operands asked{*desc, *a, *b, *c, *d};
+  if (!fits(asked) || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   for (const std::uint32_t alignment : preference->alignment)
     if (alignment < (d->type == CUDA_R_64F ? 8 : 4)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!has_epilogue(asked)) return CUBLAS_STATUS_NOT_SUPPORTED;
   *found = 1;
   results[0] = {};
   results[0].algo.shape = shape_of(asked);
@@ -193,10 +221,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo, void* workspace,
                               std::size_t workspace_bytes, cudaStream_t stream) {
-  const Operands given = operands(*desc, a_layout, b_layout, c_layout, d_layout);
-  if (!handle || !algo || !fits(*desc, given)) return CUBLAS_STATUS_INVALID_VALUE;
+  const Operands given{*desc, *a_layout, *b_layout, *c_layout, *d_layout};
+  if (!handle || !algo || !fits(given)) return CUBLAS_STATUS_INVALID_VALUE;
   if (algo->shape != shape_of(given) || workspace_bytes < algo->workspace || !is_aligned(workspace, 16))
     return CUBLAS_STATUS_INVALID_VALUE;
+  const bool biased = (desc->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+  if (biased != (desc->bias != nullptr) || !is_aligned(desc->bias, 16)) return CUBLAS_STATUS_INVALID_VALUE;
   const void* matrices[] = {a, b, c, d};
   for (int i = 0; i < 4; ++i)
     if (!is_aligned(matrices[i], algo->alignment[i])) return CUBLAS_STATUS_INVALID_VALUE;

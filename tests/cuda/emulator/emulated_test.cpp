@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/cuda_plugin.hpp"
+#include "emulator.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
@@ -15,6 +16,8 @@ namespace tapestry::test {
 namespace {
 
 const Device gpu = cuda(0);
+
+using Inputs = std::vector<Tensor>;
 
 /// Sets an environment variable while it lives.
 class Setting {
@@ -95,6 +98,89 @@ TEST_SUITE("emulated CUDA device") {
       CHECK(product("high", float32) == std::vector<double>{exact[0], 1});
       CHECK(product("medium", float32) == std::vector<double>{1, 1});
       CHECK(product("medium", float64) == exact);
+    }
+  }
+
+  TEST_CASE("bias and activation behind a product are one call of cuBLASLt where it has them") {
+    const Tensor x = numbers({64, 24}, -1, 1, 3).cast(float32), w = numbers({24, 72}, -1, 1, 4).cast(float32);
+    const Tensor row = numbers({72}, -1, 1, 5).cast(float32), column = reshape(slice(row, {0}, {64}), {64, 1});
+    const Tensor tall = numbers({4096, 3}, -1, 1, 6).cast(float32), narrow = slice(w, {0, 0}, {3, 1});
+    const Tensor whole = matmul(x, w) * 0.5F;
+    const auto dense = [](const Inputs& in) { return matmul(in[0], in[1]) + in[2]; };
+    struct Case {
+      std::string name;
+      Inputs inputs;
+      std::function<Tensor(const Inputs&)> f;
+      bool is_one_call = true;
+    };
+    const std::vector<Case> cases{
+        {"bias", {x, w, row}, dense},
+        {"bias in front", {x, w, row}, [](const Inputs& in) { return in[2] + matmul(in[0], in[1]); }},
+        {"bias_add", {x, w, row}, [](const Inputs& in) { return bias_add(matmul(in[0], in[1]), in[2]); }},
+        {"bias of rank 2", {x, w, reshape(row, {1, 72})}, dense},
+        {"bias of one column", {tall, narrow, slice(row, {0}, {1})}, dense},
+        {"relu", {x, w}, [](const Inputs& in) { return relu(matmul(in[0], in[1])); }},
+        {"gelu", {x, w}, [](const Inputs& in) { return gelu(matmul(in[0], in[1]), true); }},
+        {"bias and relu", {x, w, row}, [=](const Inputs& in) { return relu(dense(in)); }},
+        {"bias and gelu", {x, w, row}, [=](const Inputs& in) { return gelu(dense(in), true); }},
+        {"transposed",
+         {transpose(x).contiguous(), transpose(w).contiguous(), row},
+         [](const Inputs& in) {
+           return relu(matmul(in[0], in[1], {.transpose_a = true, .transpose_b = true}) + in[2]);
+         }},
+        {"a number for each row", {x, w, column}, dense, false},
+        {"one number", {x, w, row(0)}, dense, false},
+        {"one number in an array", {x, w, slice(row, {0}, {1})}, dense, false},
+        {"a number for each element", {x, w, whole}, dense, false},
+        {"float64", {x.cast(float64), w.cast(float64), row.cast(float64)}, dense, false},
+        {"batches", {stack({x, x}), w, row}, dense, false},
+        {"difference", {x, w, row}, [](const Inputs& in) { return matmul(in[0], in[1]) - in[2]; }, false},
+        {"exact gelu", {x, w, row}, [=](const Inputs& in) { return gelu(dense(in)); }, false},
+        {"relu before the bias",
+         {x, w, row},
+         [](const Inputs& in) { return relu(matmul(in[0], in[1])) + in[2]; },
+         false},
+        {"more behind it", {x, w, row}, [=](const Inputs& in) { return relu(dense(in)) * 2.0F; }, false},
+        {"the sum is needed, too",
+         {x, w, row},
+         [=](const Inputs& in) {
+           const Tensor sum = dense(in);
+           return concat({relu(sum), sum}, 0);
+         },
+         false},
+        {"the product is needed, too",
+         {x, w, row},
+         [](const Inputs& in) {
+           const Tensor product = matmul(in[0], in[1]);
+           return concat({relu(product + in[2]), product}, 0);
+         },
+         false},
+        {"no algorithm for these sizes",
+         {x, slice(w, {0, 0}, {24, 70}), slice(row, {0}, {70})},
+         [=](const Inputs& in) { return gelu(dense(in), true); },
+         false},
+        {"an empty sum", {slice(x, {0, 0}, {64, 0}), slice(w, {0, 0}, {0, 72}), row}, dense, false},
+    };
+    for (const Case& each : cases) {
+      INFO(each.name);
+      const Graph graph;
+      const Graph::Scope scope(graph);
+      const auto place = device(gpu);
+      Feeds feeds;
+      Inputs symbols;
+      for (const Tensor& input : each.inputs) {
+        symbols.push_back(placeholder(input.dtype(), input.shape()));
+        feeds.add(symbols.back(), input.contiguous().to(gpu));
+      }
+      const Tensor y = each.f(symbols);
+      Session session;
+      const emulator::Recording recording;
+      const Tensor found = session.run(y, feeds);
+      CHECK((recording.names == std::vector<std::string>{"cublasLtMatmul"}) == each.is_one_call);
+      CHECK(std::count(recording.names.begin(), recording.names.end(), "cublasLtMatmul") <= 1);
+      const Tensor expected = each.f(each.inputs);
+      REQUIRE(found.shape() == expected.shape());
+      CHECK(reduce_max(abs(found.to(cpu()) - expected)).cast(float64).item<double>() <= 1e-5);
     }
   }
 
