@@ -57,7 +57,7 @@ TAPESTRY_API std::string tensorflow_name(Device device);
 
 /// The devices that can be used now, the CPU first.
 TAPESTRY_API std::vector<Device> devices();
-/// Why CUDA devices can or cannot be used, in one sentence.
+/// Why CUDA devices can or cannot be used, in one sentence; where they can, also whether convolutions are cuDNN's.
 TAPESTRY_API std::string cuda_status();
 
 /// Number of threads that CPU kernels use, the caller's included; by default the number of processors this process may

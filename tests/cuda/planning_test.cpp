@@ -10,6 +10,7 @@
 #include "backend/cuda/pieces.hpp"
 #include "backend/cuda/products.hpp"
 #include "backend/cuda/reductions.hpp"
+#include "backend/cuda/windows.hpp"
 #include "kernels_support.hpp"
 
 namespace tapestry::testing {
@@ -327,6 +328,26 @@ TEST_SUITE("CUDA planning") {
     // So have matrices with gaps in both directions, and one row that stands for all.
     CHECK_FALSE(gpu::is_readable(View(detail::make_view(base, {2, 3, 2, 3}, spread))));
     CHECK_FALSE(gpu::is_readable(View(detail::make_view(base, {2, 3, 4, 6}, row_of_all))));
+  }
+
+  TEST_CASE("cuDNN is asked for what equal padding on both sides can do") {
+    const auto is_asked = [](const Shape& image, const Shape& result, const Window2d& window, DType dtype = float32) {
+      return gpu::is_for_cudnn(gpu::windows_on(image, result, window), result[3], dtype);
+    };
+    constexpr std::int64_t large = std::int64_t{1} << 32;
+    CHECK(is_asked({2, 8, 9, 4}, {2, 6, 7, 5}, {.height = 3, .width = 3}));
+    CHECK(is_asked({2, 8, 9, 4}, {2, 8, 9, 5},
+                   {.height = 3, .width = 3, .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1}));
+    // One row more at the end: read by a position of its own, or, with a stride of 2, by none.
+    CHECK_FALSE(is_asked({2, 8, 9, 4}, {2, 7, 7, 5}, {.height = 3, .width = 3, .pad_bottom = 1}));
+    CHECK_FALSE(is_asked({2, 8, 9, 4}, {2, 6, 8, 5}, {.height = 3, .width = 3, .pad_right = 1}));
+    CHECK(is_asked({2, 9, 9, 4}, {2, 4, 7, 5}, {.height = 3, .width = 3, .stride_y = 2, .pad_bottom = 1}));
+    // One row more in front.
+    CHECK_FALSE(is_asked({2, 8, 9, 4}, {2, 7, 7, 5}, {.height = 3, .width = 3, .pad_top = 1}));
+    CHECK_FALSE(is_asked({2, 8, 9, 4}, {2, 6, 7, 5}, {.height = 3, .width = 3}, float64));
+    CHECK_FALSE(is_asked({2, 0, 9, 4}, {2, 1, 7, 5}, {.height = 2, .width = 3, .pad_top = 1, .pad_bottom = 1}));
+    CHECK_FALSE(is_asked({large / 4, 1, 1, 4}, {large / 4, 1, 1, 1}, {}));
+    CHECK_FALSE(is_asked({2, 8, 9, 4}, {2, 1, 9, 5}, {.stride_y = large}));
   }
 
   TEST_CASE("programs that are a bias and an activation are epilogues") {

@@ -7,6 +7,7 @@
 
 namespace tapestry::gpu {
 
+class Convolver;
 class Multiplier;
 
 /// One CUDA device: each family in the file of its name, its kernels in kernels/. A family checks, plans and starts
@@ -94,10 +95,14 @@ class CudaBackend final : public Backend {
   /// cuBLASLt on the device, opened at the first call. Throws NotFoundError when it is not installed.
   Multiplier& multiplier();
 
+  /// cuDNN on the device, opened at the first call.
+  Convolver& convolver();
+
   int index_;
-  std::once_flag once_, multiplier_once_;
+  std::once_flag once_, multiplier_once_, convolver_once_;
   Context* context_ = nullptr;        ///< never deleted
   Multiplier* multiplier_ = nullptr;  ///< nor is this
+  Convolver* convolver_ = nullptr;    ///< nor this
 };
 
 /// The Type of a tensor's elements.

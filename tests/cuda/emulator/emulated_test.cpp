@@ -184,6 +184,59 @@ TEST_SUITE("emulated CUDA device") {
     }
   }
 
+  TEST_CASE("convolutions and their gradients are cuDNN's where it can compute them") {
+    struct Case {
+      std::string name;
+      Shape image, filter;
+      Conv2dOptions options;
+      bool is_cudnns = true;
+    };
+    const std::vector<Case> cases{
+        {"3x3", {2, 7, 6, 4}, {3, 3, 4, 5}, {}},
+        {"same", {2, 7, 6, 4}, {3, 3, 4, 5}, {.padding = "SAME"}},
+        {"strides that need no more at the end", {2, 7, 9, 4}, {3, 3, 4, 5}, {.strides = {2, 4}, .padding = "SAME"}},
+        {"more than is read at the end", {1, 7, 7, 2}, {3, 3, 2, 3}, {.strides = 3, .padding = {1, 2, 1, 2}}},
+        {"dilations", {1, 9, 9, 2}, {3, 2, 2, 3}, {.padding = 2, .dilations = {2, 3}}},
+        {"groups", {2, 5, 5, 4}, {3, 3, 2, 6}, {.groups = 2}},
+        {"each channel by itself", {2, 5, 5, 4}, {3, 3, 1, 8}, {.padding = "SAME", .groups = 4}},
+        {"strides with more at the end", {2, 8, 8, 4}, {3, 3, 4, 5}, {.strides = 2, .padding = "SAME"}, false},
+        {"more at the top", {1, 6, 6, 2}, {3, 3, 2, 3}, {.padding = {2, 0, 1, 1}}, false},
+        {"no algorithm", {1, 5, 5, 6}, {3, 3, 3, 2}, {.groups = 2}, false},
+        {"refused in the end", {1, 9, 9, 2}, {3, 3, 2, 3}, {.strides = 2, .dilations = 2}, false},
+    };
+    const std::vector<std::string> ways{"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
+                                        "cudnnConvolutionBackwardFilter"};
+    for (const Case& each : cases) {
+      for (const DType dtype : {float32, float64}) {
+        INFO(each.name, ", ", to_string(dtype));
+        const auto results = [&](Device place) {
+          const Tensor x = numbers(each.image, -1, 1, 3).cast(dtype).to(place),
+                       filter = numbers(each.filter, -1, 1, 4).cast(dtype).to(place);
+          GradientTape tape;
+          tape.watch(x);
+          tape.watch(filter);
+          const Tensor y = conv2d(x, filter, each.options);
+          Inputs all = tape.gradient(reduce_sum(square(y)), Inputs{x, filter});
+          all.push_back(y);
+          return all;
+        };
+        const Inputs expected = results(cpu());
+        for (int i = 0; i < 2; ++i) {  // the second time, as it was planned before
+          const emulator::Recording recording;
+          const Inputs found = results(gpu);
+          for (const std::string& way : ways)
+            CHECK(std::count(recording.names.begin(), recording.names.end(), way) ==
+                  (each.is_cudnns && dtype == float32 ? 1 : 0));
+          for (std::size_t k = 0; k < found.size(); ++k) {
+            REQUIRE(found[k].shape() == expected[k].shape());
+            CHECK(reduce_max(abs(found[k].to(cpu()) - expected[k])).cast(float64).item<double>() <= 1e-4);
+          }
+        }
+      }
+    }
+    CHECK(cuda_status().ends_with("; convolutions by cuDNN 9.19.0"));
+  }
+
   TEST_CASE("too little memory: what is kept is given back, and then an error tells the sizes") {
     trim_memory(gpu);
     const std::int64_t before = memory_stats(gpu).in_use;
@@ -276,6 +329,16 @@ TEST_SUITE("emulated CUDA device") {
     }
     const Setting missing("EMULATED_CUDA_DRIVER", "0");
     CHECK(status().starts_with("there is no NVIDIA driver"));
+  }
+
+  TEST_CASE("a cuDNN that does not start is done without, and the status says so") {
+    const Setting fails("EMULATED_CUDNN_FAILS", "1");
+    const emulator::Recording recording;
+    const Tensor x = ones({1, 3, 3, 2}, {.device = cuda(1)}), filter = ones({3, 3, 2, 1}, {.device = cuda(1)});
+    CHECK(conv2d(x, filter).item<float>() == 18);
+    CHECK(std::count(recording.names.begin(), recording.names.end(), "cudnnConvolutionForward") == 0);
+    CHECK(cuda_status().ends_with(
+        "; convolutions by Tapestry's own kernels: cuDNN does not start: CUDNN_STATUS_NOT_SUPPORTED"));
   }
 }
 
