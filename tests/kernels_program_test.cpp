@@ -97,7 +97,7 @@ List operands_for(const ElementFunction& f, DType dtype, const Shape& shape) {
 }
 
 void check_function(const ElementFunction& f) {
-  for (const DType dtype : all_dtypes) {
+  for (const DType dtype : dtypes_and_halves) {
     const DType result = result_of(f, dtype);
     if (result == DType::unknown) continue;
     CAPTURE(to_string(f));
@@ -124,8 +124,8 @@ TEST_CASE("every function gives in a program the bits that it gives alone") {
   for (const Unary f : functions<Unary>()) check_function(f);
   for (const Binary f : functions<Binary>()) check_function(f);
   for (const Ternary f : functions<Ternary>()) check_function(f);
-  for (const DType from : all_dtypes)
-    for (const DType to : all_dtypes) {
+  for (const DType from : dtypes_and_halves)
+    for (const DType to : dtypes_and_halves) {
       CAPTURE(to_string(from) + " to " + to_string(to));
       CHECK(agrees(single(Convert{}, to), {random_tensor(from, {1500})}, {1500}));
       CHECK(agrees(single(Convert{}, to), {random_tensor(from, {})}, {1500}));
@@ -189,7 +189,7 @@ TEST_CASE("programs of all sizes, types and registers") {
     std::vector<std::pair<std::uint8_t, DType>> known;  // operands that have a value
     const bool bytes_only = round % 5 == 0;
     for (std::size_t i = 0; i < inputs; ++i) {
-      const DType dtype = bytes_only ? boolean : all_dtypes[below(all_dtypes.size())];
+      const DType dtype = bytes_only ? boolean : dtypes_and_halves[below(dtypes_and_halves.size())];
       const Shape own = std::vector<Shape>{shape, {}, {shape.back()}}[below(3)];
       values.push_back(random_tensor(dtype, own, static_cast<unsigned>(generator())));
       known.emplace_back(static_cast<std::uint8_t>(i), dtype);
@@ -202,7 +202,7 @@ TEST_CASE("programs of all sizes, types and registers") {
                                          Unary::sigmoid, Binary::add,     Binary::less,    Convert{}};
       ElementFunction f = choices[below(std::size(choices))];
       if (result_of(f, dtype) == DType::unknown) f = Binary::equal;
-      DType result = f.index() == 0 ? all_dtypes[below(all_dtypes.size())] : result_of(f, dtype);
+      DType result = f.index() == 0 ? dtypes_and_halves[below(dtypes_and_halves.size())] : result_of(f, dtype);
       if (bytes_only) {
         result = boolean;
         f = Binary::equal;

@@ -19,6 +19,8 @@ namespace tapestry::testing {
 inline Backend& cpu_backend() { return backend_of(cpu()); }
 
 inline const std::vector<DType> all_dtypes = {boolean, uint8, int32, int64, float32, float64};
+/// With the types that are computed in float32.
+inline const std::vector<DType> dtypes_and_halves = {boolean, uint8, int32, int64, float16, bfloat16, float32, float64};
 inline const std::vector<DType> float_dtypes = {float32, float64};
 
 inline double element(const Tensor& t, std::int64_t offset) {

@@ -288,7 +288,7 @@ TEST_CASE("another element type") {
   CHECK(net(ones({1, 2}, {.dtype = float64})).dtype() == float64);
   CHECK(net.parameters().size() == parameter_names.size());
   CHECK(message_of<InvalidArgumentError>([&] { net.to(int32); }) ==
-        "A module's numbers become float32 or float64, not int32");
+        "A module's numbers become a float type, not int32");
 }
 
 TEST_CASE("a module that is traced with its gradients and its step") {

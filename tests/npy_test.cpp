@@ -88,6 +88,7 @@ TEST_CASE("npy: the bytes are those of numpy.save") {
   CHECK(written(tensor(true)) == npy_of("|b1", "()", {1}));
   CHECK(written(tensor<int>({258})) == npy_of("<i4", "(1,)", {2, 1, 0, 0}));
   CHECK(written(tensor<std::uint8_t>({{1, 2, 3}})) == npy_of("|u1", "(1, 3)", {1, 2, 3}));
+  CHECK(written(tensor<float16_t>({1.5})) == npy_of("<f2", "(1,)", {0x00, 0x3E}));
   CHECK(written(tensor<float>({1})) == npy_of("<f4", "(1,)", {0, 0, 0x80, 0x3F}));
   CHECK(written(tensor<double>({-1})) == npy_of("<f8", "(1,)", {0, 0, 0, 0, 0, 0, 0xF0, 0xBF}));
   CHECK(written(tensor<std::int64_t>({-2})) == npy_of("<i8", "(1,)", {254, 255, 255, 255, 255, 255, 255, 255}));
@@ -109,12 +110,11 @@ TEST_CASE("npy: element types, byte orders and versions") {
   check(">i8", {0, 0, 0, 0, 0, 0, 1, 2}, int64, 258);
   check(">f4", {0x3F, 0xC0, 0, 0}, float32, 1.5);
   check(">f8", {0xBF, 0xF8, 0, 0, 0, 0, 0, 0}, float64, -1.5);
-  check("<f2", {0x00, 0x3E}, float32, 1.5);
-  check("<f2", {0xFF, 0xFB}, float32, -65504);
-  check("<f2", {0x01, 0x00}, float32, 0x1p-24);
-  check("<f2", {0x00, 0x84}, float32, -0x1p-14);
-  check("<f2", {0x00, 0xFC}, float32, -INFINITY);
-  check("<f2", {0x01, 0x7C}, float32, NAN);
+  check("<f2", {0x00, 0x3E}, float16, 1.5);
+  check(">f2", {0xFB, 0xFF}, float16, -65504);
+  check("<f2", {0x01, 0x00}, float16, 0x1p-24);
+  check("<f2", {0x00, 0xFC}, float16, -INFINITY);
+  check("<f2", {0x01, 0x7C}, float16, NAN);
 
   const std::string header = "{'shape': (2L,), 'fortran_order': True, 'descr': \"<i4\"}";
   for (const int version : {1, 2, 3})

@@ -109,8 +109,8 @@ TEST_CASE("safetensors: element types") {
   check("U32", {255, 255, 255, 255}, int64, 4294967295);
   check("I32", {255, 255, 255, 255}, int32, -1);
   check("I64", {2, 1, 0, 0, 0, 0, 0, 0}, int64, 258);
-  check("F16", {0x00, 0x3E}, float32, 1.5);
-  check("BF16", {0xC0, 0x3F}, float32, 1.5);
+  check("F16", {0x00, 0x3E}, float16, 1.5);
+  check("BF16", {0xC0, 0x3F}, bfloat16, 1.5);
   check("F32", {0, 0, 0xC0, 0x3F}, float32, 1.5);
   check("F64", {0, 0, 0, 0, 0, 0, 0xF8, 0xBF}, float64, -1.5);
 }

@@ -9,7 +9,7 @@ namespace tapestry::test {
 /// One tensor of each dtype, and of the shapes and values that are easy to get wrong, for files that keep them.
 inline StateDict state_samples() {
   StateDict tensors;
-  for (const DType dtype : {boolean, uint8, int32, int64, float32, float64})
+  for (const DType dtype : {boolean, uint8, int32, int64, float16, float32, float64})
     tensors["layer." + to_string(dtype)] = tensor({{0, 1, 2}, {3, 0, 255}}).cast(dtype);
   tensors["scalar"] = tensor(1.5);
   tensors["vector"] = tensor({1.0, NAN, -INFINITY});

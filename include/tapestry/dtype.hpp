@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "tapestry/detail/config.hpp"
+#include "tapestry/float16.hpp"
 
 namespace tapestry {
 
@@ -21,6 +22,8 @@ enum class DType : std::uint8_t {
   uint8,     ///< std::uint8_t
   int32,     ///< std::int32_t
   int64,     ///< std::int64_t
+  float16,   ///< tp::float16_t
+  bfloat16,  ///< tp::bfloat16_t
   float32,   ///< float
   float64,   ///< double
   resource,  ///< of a graph's handle on a Variable, which has no elements
@@ -32,6 +35,8 @@ inline constexpr DType boolean = DType::boolean;
 inline constexpr DType uint8 = DType::uint8;
 inline constexpr DType int32 = DType::int32;
 inline constexpr DType int64 = DType::int64;
+inline constexpr DType float16 = DType::float16;
+inline constexpr DType bfloat16 = DType::bfloat16;
 inline constexpr DType float32 = DType::float32;
 inline constexpr DType float64 = DType::float64;
 /// @}
@@ -40,21 +45,27 @@ inline constexpr DType float64 = DType::float64;
 TAPESTRY_API std::string to_string(DType dtype);
 /// Prints NumPy's name.
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, DType dtype);
-/// "float", "double", "int32", "bool": the names in TensorFlow's messages.
+/// "float", "double", "half", "int32", "bool": the names in TensorFlow's messages.
 TAPESTRY_API std::string_view tensorflow_name(DType dtype);
 
 /// Bytes of one element.
 constexpr std::size_t size_of(DType dtype) {
-  constexpr std::size_t sizes[] = {0, 1, 1, 4, 8, 4, 8, 0};
+  constexpr std::size_t sizes[] = {0, 1, 1, 4, 8, 2, 2, 4, 8, 0};
   return sizes[static_cast<std::size_t>(dtype)];
 }
-/// float32 or float64.
-constexpr bool is_floating(DType dtype) { return dtype == DType::float32 || dtype == DType::float64; }
+/// float16, bfloat16, float32 or float64.
+constexpr bool is_floating(DType dtype) { return dtype >= DType::float16 && dtype <= DType::float64; }
+/// float16 or bfloat16: types to store numbers in, which are computed in float32.
+constexpr bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
 /// uint8, int32 or int64.
 constexpr bool is_integer(DType dtype) { return dtype >= DType::uint8 && dtype <= DType::int64; }
 
-/// PyTorch's result_type for two tensors: bool < integers < floats, and the wider of two of a kind.
-constexpr DType promote(DType a, DType b) { return a > b ? a : b; }
+/// PyTorch's result_type for two tensors: bool < integers < floats, and the wider of two of a kind; of float16 and
+/// bfloat16, neither of which holds all numbers of the other, float32.
+constexpr DType promote(DType a, DType b) {
+  if (is_half(a) && is_half(b) && a != b) return DType::float32;
+  return a > b ? a : b;
+}
 
 /// The DType of a C++ element type; `long` and `long long` are both int64.
 template <class T>
@@ -63,18 +74,26 @@ constexpr DType dtype_of() {
     return boolean;
   } else if constexpr (std::is_same_v<T, std::uint8_t>) {
     return uint8;
+  } else if constexpr (std::is_same_v<T, float16_t>) {
+    return float16;
+  } else if constexpr (std::is_same_v<T, bfloat16_t>) {
+    return bfloat16;
   } else if constexpr (std::is_same_v<T, float>) {
     return float32;
   } else if constexpr (std::is_same_v<T, double>) {
     return float64;
   } else {
     static_assert(std::is_integral_v<T> && std::is_signed_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
-                  "an element is bool, uint8_t, int32_t, int64_t, float or double");
+                  "an element is bool, uint8_t, int32_t, int64_t, float16_t, bfloat16_t, float or double");
     return sizeof(T) == 4 ? int32 : int64;
   }
 }
 
 namespace detail {
+
+/// Whether a C++ type is one of numbers.
+template <class T>
+inline constexpr bool is_number = std::is_arithmetic_v<T> || is_float16<T>;
 
 /// Calls `f.template operator()<T>()` with the C++ type of a known dtype.
 template <class F>
@@ -88,6 +107,10 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
       return f.template operator()<std::int32_t>();
     case DType::int64:
       return f.template operator()<std::int64_t>();
+    case DType::float16:
+      return f.template operator()<float16_t>();
+    case DType::bfloat16:
+      return f.template operator()<bfloat16_t>();
     case DType::float32:
       return f.template operator()<float>();
     default:

@@ -360,9 +360,9 @@ class TAPESTRY_API In {
       : tensor_(&tensor), where_{file, line} {}
   In(const Variable& variable, const char* file = __builtin_FILE(), int line = __builtin_LINE());  // NOLINT
   template <class T>
-  requires std::is_arithmetic_v<T> In(T number, const char* file = __builtin_FILE(),
-                                      int line = __builtin_LINE())  // NOLINT
-      : own_(Init(number).tensor(std::is_floating_point_v<T> ? std::optional(float64) : std::nullopt)),
+  requires detail::is_number<T> In(T number, const char* file = __builtin_FILE(),
+                                   int line = __builtin_LINE())  // NOLINT
+      : own_(Init(number).tensor(std::is_floating_point_v<T> || is_float16<T> ? std::optional(float64) : std::nullopt)),
         number_(true),
         where_{file, line} {}
   In(std::initializer_list<Init> items, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT

@@ -197,9 +197,12 @@ class TAPESTRY_API Init {
  public:
   /// Of a number. Throws InvalidArgumentError when it does not fit int64.
   template <class T>
-  requires std::is_arithmetic_v<T> Init(
+  requires detail::is_number<T> Init(
       T number) {  // NOLINT(google-explicit-constructor): a literal stands for its tensor
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (is_float16<T>) {
+      real_ = static_cast<double>(number);
+      dtype_ = dtype_of<T>();
+    } else if constexpr (std::is_floating_point_v<T>) {
       real_ = static_cast<double>(number);
       dtype_ = float32;
     } else if constexpr (std::is_same_v<T, bool>) {
@@ -218,14 +221,14 @@ class TAPESTRY_API Init {
   Init(std::initializer_list<Init> items);  // NOLINT
   /// Of the elements of a container, a tensor [n].
   template <std::ranges::contiguous_range R>
-  requires(std::is_arithmetic_v<std::ranges::range_value_t<R>> && !std::convertible_to<R, std::string_view>)
+  requires(detail::is_number<std::ranges::range_value_t<R>> && !std::convertible_to<R, std::string_view>)
       Init(const R& items)
       : Init(copy_of(std::ranges::data(items), static_cast<std::int64_t>(std::ranges::size(items)))) {}
   /// The same for the container whose elements have no addresses.
   Init(const std::vector<bool>& items);  // NOLINT
   /// Of a container of rows, which are literals of one shape.
   template <std::ranges::forward_range R>
-  requires(!std::is_arithmetic_v<std::ranges::range_value_t<R>>) Init(const R& rows)  // NOLINT: a container of rows
+  requires(!detail::is_number<std::ranges::range_value_t<R>>) Init(const R& rows)  // NOLINT: a container of rows
       : kind_(Kind::list), items_(std::ranges::begin(rows), std::ranges::end(rows)) {}
 
   /// Whether the literal is a tensor, and whether that is an empty handle.

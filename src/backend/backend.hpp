@@ -41,7 +41,12 @@ double busy_with_product(const Tensor& a, bool transpose_a, const Tensor& y);
 /// A kind of device: its memory, and about a dozen kernel families. It knows no op. Ops have checked all shapes and
 /// dtypes before a family is called: inputs may be views with any strides, outputs (the last arguments, `y`) are
 /// contiguous, allocated, of the final shape, and never overlap an input unless a family says so. Sizes may be 0.
-/// Element types are all six unless a family says so. A family throws Error, never anything else.
+/// Element types are all eight unless a family says so; "float types" are float16 and bfloat16, too. A family throws
+/// Error, never anything else.
+///
+/// What a family computes of float16 and bfloat16 is computed in float32 and rounded once. A backend without kernels for
+/// them calls the definition that stands here (`Backend::gemm`, in widen.cpp), which converts by `copy` and calls the
+/// family again with float32; `fill`, `iota`, `copy`, `gather`, `gather_nd` and `take_along` it must have itself.
 class TAPESTRY_API Backend : public detail::Allocator {
  public:
   virtual std::string_view name() const = 0;  ///< "CPU", "GPU": TensorFlow's word

@@ -21,9 +21,17 @@ namespace {
 std::mutex options_mutex;
 PrintOptions global_options;
 
+template <class T>
+constexpr bool is_real = std::is_floating_point_v<T> || is_float16<T>;
+/// The type in which a number is compared.
+template <class T>
+using Compared = std::conditional_t<is_float16<T>, float, T>;
+
 /// From here on a number's whole digits would be more than its type holds, and it is printed with an exponent.
 template <class T>
-constexpr T exact_limit = std::is_same_v<T, float> ? T(1e6) : T(1e16);
+constexpr Compared<T> exact_limit = static_cast<Compared<T>>(is_float16<T>              ? 1e3
+                                                             : std::is_same_v<T, float> ? 1e6
+                                                                                        : 1e16);
 
 // --- One number ------------------------------------------------------------------------------------------------------
 
@@ -36,6 +44,22 @@ std::string to_text(T value, std::chars_format format, Precision... precision) {
   return {buffer.data(), end};
 }
 
+/// "d.ddde+xx": the shortest digits that read back as `value`.
+template <class T>
+std::string shortest_text(T value) {
+  if constexpr (is_float16<T>) {
+    constexpr int most = 4;  // behind the first
+    for (int decimals = 0;; ++decimals) {
+      std::string text = to_text(static_cast<float>(value), std::chars_format::scientific, decimals);
+      double back = 0;
+      std::from_chars(text.data(), text.data() + text.size(), back);
+      if (T(back).bits() == value.bits() || decimals == most) return text;
+    }
+  } else {
+    return to_text(value, std::chars_format::scientific);
+  }
+}
+
 /// A number as text, divided where a column is aligned: `left` ends before the point, `right` starts with it.
 struct Word {
   std::string left, right;
@@ -45,8 +69,9 @@ struct Word {
 /// where there would be more, without trailing zeros.
 template <class T>
 Word fixed_word(T value, int precision) {
-  // "d.ddde+xx": the digits are laid out here, as to_chars itself prints 1e23 as 99999999999999991611392.
-  const std::string text = to_text(std::abs(value), std::chars_format::scientific);
+  // The digits are laid out here, as to_chars itself prints 1e23 as 99999999999999991611392.
+  std::string text = shortest_text(value);
+  if (text.front() == '-') text.erase(0, 1);
   const std::size_t mark = text.find('e');
   std::string digits = text.substr(0, mark);
   if (digits.size() > 1) digits.erase(1, 1);
@@ -70,7 +95,7 @@ Word fixed_word(T value, int precision) {
 /// Digits behind the point that the scientific form of a value takes, at most `precision`, without trailing zeros.
 template <class T>
 int scientific_decimals(T value, int precision) {
-  std::string text = to_text(value, std::chars_format::scientific);
+  std::string text = shortest_text(value);
   text.erase(text.find('e'));
   const std::size_t point = text.find('.');
   if (point == std::string::npos || precision == 0) return 0;
@@ -97,15 +122,16 @@ Word scientific_word(T value, int decimals) {
 /// apart.
 template <class T>
 bool wants_exponents(std::span<const T> finite, bool suppress) {
-  T largest = 0, smallest = std::numeric_limits<T>::infinity();
+  using C = Compared<T>;
+  C largest = 0, smallest = std::numeric_limits<C>::infinity();
   for (const T value : finite) {
     if (value == 0) continue;
-    largest = std::max(largest, std::abs(value));
-    smallest = std::min(smallest, std::abs(value));
+    largest = std::max(largest, std::abs(C(value)));
+    smallest = std::min(smallest, std::abs(C(value)));
   }
   if (largest == 0) return false;
-  return largest >= std::min(exact_limit<T>, T(1e8)) ||
-         (!suppress && (smallest < T(1e-4) || largest / smallest > T(1000)));
+  return largest >= std::min(exact_limit<T>, C(1e8)) ||
+         (!suppress && (smallest < C(1e-4) || largest / smallest > C(1000)));
 }
 
 /// Pads the exponents with zeros to a common number of digits.
@@ -122,7 +148,7 @@ std::vector<std::string> float_words(std::span<const T> values, const PrintOptio
   bool minus_infinity = false;
   for (const T value : values) {
     if (std::isfinite(value)) finite.push_back(value);
-    if (value == -std::numeric_limits<T>::infinity()) minus_infinity = true;
+    if (value == -std::numeric_limits<Compared<T>>::infinity()) minus_infinity = true;
   }
 
   std::vector<Word> words;
@@ -161,7 +187,7 @@ std::vector<std::string> float_words(std::span<const T> values, const PrintOptio
 
 template <class T>
 std::vector<std::string> padded_words(std::span<const T> values, const PrintOptions& options) {
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (is_real<T>) {
     return float_words(values, options);
   } else {
     std::vector<std::string> words;
@@ -192,7 +218,7 @@ std::string scalar_text(T value) {
     if (std::isnan(value)) return "nan";
     if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
     if (value != 0 && (static_cast<double>(std::abs(value)) < 1e-4 || std::abs(value) >= exact_limit<T>))
-      return to_text(value, std::chars_format::scientific);
+      return shortest_text(value);
     const Word word = fixed_word(value, std::numeric_limits<int>::max());
     return word.left + (word.right == "." ? ".0" : word.right);
   }
@@ -325,7 +351,7 @@ std::string statistics(std::span<const T> values) {
   std::string text;
   if (count > 0) {
     const auto exact = [](T value) {
-      if constexpr (std::is_floating_point_v<T>) return short_number(static_cast<double>(value));
+      if constexpr (is_real<T>) return short_number(static_cast<double>(value));
       return std::to_string(value);
     };
     text = detail::join(" min ", exact(smallest), " max ", exact(largest), " mean ",

@@ -113,7 +113,9 @@ namespace {
 /// NaN.
 template <class To, class From>
 To convert(From value) {
-  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
+  if constexpr (is_float16<From>) {
+    return convert<To>(static_cast<float>(value));
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
     if (value != value) return To{0};
     if (value >= static_cast<From>(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
     if (value <= static_cast<From>(std::numeric_limits<To>::lowest())) return std::numeric_limits<To>::lowest();

@@ -16,8 +16,15 @@ template <class T>
 bool parse(std::string_view field, T& number) {
   if (field.starts_with('+') && !field.starts_with("+-")) field.remove_prefix(1);
   const char* end = field.data() + field.size();
-  const auto [stop, error] = std::from_chars(field.data(), end, number);
-  return error == std::errc{} && stop == end;
+  if constexpr (is_float16<T>) {
+    double exact = 0;
+    const bool is_number = parse(field, exact);
+    number = T(exact);
+    return is_number;
+  } else {
+    const auto [stop, error] = std::from_chars(field.data(), end, number);
+    return error == std::errc{} && stop == end;
+  }
 }
 bool parse(std::string_view field, bool& truth) {
   truth = field == "1" || field == "true" || field == "True";

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "core/make_tensor.hpp"
 
@@ -17,24 +16,6 @@ T number_at(const std::byte* bytes) {
   if constexpr (std::endian::native != order) std::reverse(own.begin(), own.end());
   return std::bit_cast<T>(own);
 }
-
-/// IEEE 754's binary16, every value of which is a float.
-struct Half {
-  std::uint16_t bits;
-  explicit operator float() const {
-    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    const float sign = (bits & 0x8000) != 0 ? -1.0F : 1.0F;
-    if (exponent == 31) return std::copysign(fraction != 0 ? NAN : INFINITY, sign);
-    return sign * (exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                                 : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25));
-  }
-};
-
-/// The upper half of a float.
-struct BFloat16 {
-  std::uint16_t bits;
-  explicit operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
-};
 
 /// A byte that is anything but 0 or 1 must not become a bool as it is.
 struct Truth {
@@ -75,9 +56,9 @@ FileElements elements_of(char kind, std::size_t size) {
     case 'i' << 8 | 8:
       return elements<std::int64_t, std::int64_t, order>();
     case 'f' << 8 | 2:
-      return elements<Half, float, order>();
+      return elements<float16_t, float16_t, order>();
     case 'B' << 8 | 2:
-      return elements<BFloat16, float, order>();
+      return elements<bfloat16_t, bfloat16_t, order>();
     case 'f' << 8 | 4:
       return elements<float, float, order>();
     case 'f' << 8 | 8:

@@ -35,10 +35,12 @@ struct Pair {
   DType dtype;
   TypeCode code;
 };
-constexpr std::array<Pair, 7> type_codes{{{boolean, {10}},
+constexpr std::array<Pair, 9> type_codes{{{boolean, {10}},
                                           {uint8, {4}},
                                           {int32, {3}},
                                           {int64, {9}},
+                                          {float16, {19}},
+                                          {bfloat16, {14}},
                                           {float32, {1}},
                                           {float64, {2}},
                                           {DType::resource, resource_type}}};
@@ -196,6 +198,7 @@ class TensorReader {
         return read_numbers(reader, doubles_, &WireReader::get_double, &WireReader::get_packed_double);
       case 7:   // int_val: int32 and what is smaller
       case 10:  // int64_val
+      case 13:  // half_val: the bits of float16 and bfloat16
         return read_numbers(reader, ints_, &WireReader::get_int64, &WireReader::get_packed_int64);
       case 11:
         return read_numbers(reader, ints_, &WireReader::get_bool, &WireReader::get_packed_bool);
@@ -211,8 +214,22 @@ class TensorReader {
       if (dtype == float32) repeat_last(floats_, out, shape.size());
       if (dtype == float64) repeat_last(doubles_, out, shape.size());
       if (!is_floating(dtype)) repeat_last(ints_, out, shape.size());
+      if constexpr (is_float16<T>) repeat_last(halves<T>(), out, shape.size());
     });
     return tensor;
+  }
+
+  /// The numbers whose bits were given.
+  template <class T>
+  std::vector<T> halves() const {
+    std::vector<T> numbers;
+    for (const std::int64_t bits : ints_) {
+      if (!std::in_range<std::uint16_t>(bits))
+        throw DataLossError(detail::join("An element of type ", tensorflow_name(tapestry::dtype_of<T>()),
+                                         " has more than 16 bits: ", bits));
+      numbers.push_back(T::from_bits(static_cast<std::uint16_t>(bits)));
+    }
+    return numbers;
   }
 
   Tensor from_bytes(DType dtype) const {

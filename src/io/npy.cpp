@@ -180,9 +180,13 @@ Tensor read_npy(ByteStream& from) {
                     shape);
 }
 
-std::string npy_header(const Tensor& tensor) {
+std::string npy_header(const Tensor& tensor, std::string_view name, Where where) {
   static_assert(std::endian::native == std::endian::little, "the headers below say so");
-  constexpr const char* types[] = {"", "|b1", "|u1", "<i4", "<i8", "<f4", "<f8"};
+  constexpr const char* types[] = {"", "|b1", "|u1", "<i4", "<i8", "<f2", "", "<f4", "<f8"};
+  if (tensor.dtype() == bfloat16)
+    throw UnimplementedError(detail::join("NumPy has no bfloat16, which is the dtype of ", name,
+                                          "; cast it to float32, or save it as .safetensors"),
+                             where);
   std::string shape;
   for (const std::int64_t size : tensor.shape()) shape += detail::join(size, ", ");
   if (tensor.rank() > 1) shape.resize(shape.size() - 2);
@@ -208,7 +212,7 @@ Tensor read_npy(const std::string& path, Where where) {
 
 void write_npy(const std::string& path, const Tensor& tensor, Where where) {
   const Tensor host = io::saved_form(tensor, path, where);
-  const std::string header = io::npy_header(host);
+  const std::string header = io::npy_header(host, path, where);
   const std::array chunks{std::as_bytes(std::span(header)), io::bytes_of(host)};
   io::write_file(path, chunks, where);
 }

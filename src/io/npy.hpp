@@ -14,7 +14,8 @@ namespace tapestry::io {
 /// ranks that tensors do not have.
 Tensor read_npy(ByteStream& from);
 
-/// What stands in front of the elements of a tensor, in row-major order.
-std::string npy_header(const Tensor& tensor);
+/// What stands in front of the elements of a tensor, in row-major order. `name` is what an error calls it. Throws
+/// UnimplementedError for bfloat16, which NumPy does not have.
+std::string npy_header(const Tensor& tensor, std::string_view name, Where where);
 
 }  // namespace tapestry::io

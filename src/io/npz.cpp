@@ -30,7 +30,7 @@ void write_npz(const std::string& path, const StateDict& tensors, const NpzOptio
   for (const auto& [name, tensor] : tensors) {
     if (name.size() > 60'000) throw InvalidArgumentError("A name has more than 60000 bytes", where);
     const Tensor& host = hosts.emplace_back(io::saved_form(tensor, name, where));
-    const std::string& header = headers.emplace_back(io::npy_header(host));
+    const std::string& header = headers.emplace_back(io::npy_header(host, name, where));
     const std::array chunks{std::as_bytes(std::span(header)), io::bytes_of(host)};
     archive.add(name + ".npy", chunks, options.compress);
   }

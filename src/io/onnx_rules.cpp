@@ -246,6 +246,23 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
+/// Refuses a formula with an op that takes no bfloat16 before opset 22.
+void require_bfloat16(const OnnxWriter& w, std::string_view formula) {
+  constexpr std::string_view lacking =
+      " Acos Asin Atan AveragePool Conv ConvTranspose Cos Cosh Elu MaxPool Multinomial RandomNormal RandomNormalLike "
+      "RandomUniform RandomUniformLike Round Sin Sinh Softplus Tan TopK ";
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  for (std::size_t begin = 0; begin < formula.size(); ++begin) {
+    if (!is_letter(formula[begin])) continue;
+    std::size_t end = begin;
+    while (end < formula.size() && is_letter(formula[end])) ++end;
+    const std::string_view word = formula.substr(begin, end - begin);
+    if (lacking.find(detail::join(' ', word, ' ')) != std::string_view::npos)
+      w.refuse(detail::join("ONNX's ", word, " takes no bfloat16"));
+    begin = end;
+  }
+}
+
 /// The formula for a node; nothing where there is none. `known` tells whether there is one for other types.
 std::optional<std::string_view> formula_of(const OnnxWriter& w, bool& known) {
   const Node& node = w.node();
@@ -260,6 +277,7 @@ std::optional<std::string_view> formula_of(const OnnxWriter& w, bool& known) {
     line = line.substr(0, end);
     if (!fits(take_word(line), dtype)) continue;
     if (line.starts_with('+') && !has_flag(w, take_word(line).substr(1))) continue;
+    if (dtype == bfloat16) require_bfloat16(w, line);
     return line;
   }
   return {};

@@ -15,8 +15,8 @@ using detail::Node;
 using protozero::pbf_writer;
 
 std::int64_t onnx_type(DType dtype) {
-  // unknown, boolean, uint8, int32, int64, float32, float64, resource
-  constexpr std::array types{0, 9, 2, 6, 7, 1, 11, 0};
+  // unknown, boolean, uint8, int32, int64, float16, bfloat16, float32, float64, resource
+  constexpr std::array types{0, 9, 2, 6, 7, 10, 16, 1, 11, 0};
   const int type = types[static_cast<std::size_t>(dtype)];
   if (type == 0) throw UnimplementedError("ONNX needs to know the dtype of every tensor");
   return type;

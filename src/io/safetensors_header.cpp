@@ -116,7 +116,7 @@ class HeaderReader {
 };
 
 std::string_view type_name(DType dtype) {
-  constexpr std::string_view names[] = {"", "BOOL", "U8", "I32", "I64", "F32", "F64"};
+  constexpr std::string_view names[] = {"", "BOOL", "U8", "I32", "I64", "F16", "BF16", "F32", "F64"};
   return names[static_cast<std::size_t>(dtype)];
 }
 

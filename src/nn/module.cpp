@@ -158,7 +158,7 @@ void Module::to(Device device) {
 
 void Module::to(DType dtype, Where where) {
   if (!is_floating(dtype))
-    throw InvalidArgumentError(join("A module's numbers become float32 or float64, not ", to_string(dtype)), where);
+    throw InvalidArgumentError(join("A module's numbers become a float type, not ", to_string(dtype)), where);
   const ExecuteNow now;
   const PauseRecording pause;
   for_each_leaf(fields().list(), [&](const Field& leaf) {

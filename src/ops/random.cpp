@@ -153,9 +153,10 @@ Tensor any_normal(const Op& op, const Shape& shape, const NormalOptions& options
 std::pair<double, double> bounds_of(DType dtype) {
   if (dtype == int32) return {-0x1p31, 0x1p31};
   if (dtype == int64) return {-0x1p53, 0x1p53};  // exact as a double, which the kernels take
-  // The distance between the bounds must be finite as well.
-  const double half = dtype == float32 ? 0x1p126 : 0x1p1022;
-  return {-half, half};
+  if (dtype == float16) return {-65504, 65504};
+  // The distance between the bounds must be finite as well, in the type in which it is computed.
+  const double most = dtype == float64 ? 0x1p1022 : 0x1p126;
+  return {-most, most};
 }
 
 Tensor any_uniform(const Op& op, const Shape& shape, const UniformOptions& options, std::string_view name,

@@ -31,7 +31,7 @@ constexpr TypeSet types(std::same_as<DType> auto... each) { return ((1U << stati
 inline constexpr TypeSet bool_type = types(boolean);
 inline constexpr TypeSet index_types = types(int32, int64);
 inline constexpr TypeSet whole_types = types(uint8, int32, int64);
-inline constexpr TypeSet float_types = types(float32, float64);
+inline constexpr TypeSet float_types = types(float16, bfloat16, float32, float64);
 inline constexpr TypeSet number_types = whole_types | float_types;
 inline constexpr TypeSet all_types = number_types | bool_type;
 

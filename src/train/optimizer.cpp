@@ -46,7 +46,7 @@ bool all_empty(const GradientsAndVariables& gradients) {
 void check_gradient(const Tensor& gradient, const Variable& variable, Where where) {
   if (!is_floating(variable.dtype()))
     throw InvalidArgumentError(detail::join("Variable '", variable.name(), "' is ", to_string(variable.dtype()),
-                                            variable.shape(), "; an optimizer updates float32 and float64 only"),
+                                            variable.shape(), "; an optimizer updates float types only"),
                                where);
   // Where a graph's gradient is computed is decided later, when the graph is placed.
   const bool is_there = gradient.is_symbolic() || gradient.device() == variable.device();

@@ -35,6 +35,11 @@ std::vector<Tensor> converted(const std::vector<Tensor>& inputs, DType dtype) {
   return result;
 }
 
+/// Of results of a type, relative to the largest element; of the half types some roundings one after the other.
+double tolerance_of(DType dtype) {
+  return dtype == float64 ? 1e-10 : dtype == float32 ? 1e-4 : dtype == float16 ? 0x1p-7 : 0x1p-4;
+}
+
 std::vector<Tensor> moved(const std::vector<Tensor>& inputs) {
   std::vector<Tensor> result;
   for (const Tensor& each : inputs) result.push_back(each.to(gpu));
@@ -44,7 +49,7 @@ std::vector<Tensor> moved(const std::vector<Tensor>& inputs) {
 TEST_SUITE("CUDA device") {
   TEST_CASE("every op and its gradient agree with the CPU") {
     for (const OpCase& row : op_cases()) {
-      for (const DType dtype : {float64, float32}) {
+      for (const DType dtype : {float64, float32, float16, bfloat16}) {
         INFO(row.name, ", ", to_string(dtype));
         const std::vector<Tensor> inputs = converted(row.inputs, dtype);
         random::seed(3);
@@ -62,7 +67,7 @@ TEST_SUITE("CUDA device") {
           INFO("result ", i);
           CHECK(actual[i].shape() == expected[i].shape());
           CHECK(actual[i].dtype() == expected[i].dtype());
-          CHECK(agree(actual[i], expected[i], dtype == float64 ? 1e-10 : 1e-4));
+          CHECK(agree(actual[i], expected[i], tolerance_of(dtype)));
         }
       }
     }
@@ -73,7 +78,7 @@ TEST_SUITE("CUDA device") {
     constexpr std::int64_t block = 1 << 20;
     for (const std::int64_t n :
          {std::int64_t{0}, std::int64_t{1}, std::int64_t{77}, block - 1, block, block + 1, 5 * block + 3}) {
-      for (const DType dtype : {boolean, uint8, int32, int64, float32, float64}) {
+      for (const DType dtype : {boolean, uint8, int32, int64, float16, bfloat16, float32, float64}) {
         if (n > 77 && dtype != float32) continue;
         const Tensor x =
             n == 0 ? zeros({0}, {.dtype = dtype}) : random::uniform({n}, {.low = 0, .high = 100}).cast(dtype);
@@ -87,7 +92,7 @@ TEST_SUITE("CUDA device") {
   TEST_CASE("transpositions of all sizes") {
     for (const Shape& shape :
          {Shape{16, 16}, Shape{100, 33}, Shape{3, 70, 65}, Shape{17, 3, 90}, Shape{2, 20, 3, 31}}) {
-      for (const DType dtype : {uint8, float32, float64}) {
+      for (const DType dtype : {uint8, bfloat16, float32, float64}) {
         const Tensor x = random::uniform(shape, {.low = 0, .high = 100}).cast(dtype), there = x.to(gpu);
         for (int first = 0; first < shape.rank(); ++first) {
           std::vector<std::int64_t> order(static_cast<std::size_t>(shape.rank()));
@@ -123,7 +128,7 @@ TEST_SUITE("CUDA device") {
   }
 
   TEST_CASE("random numbers are the CPU's") {
-    for (const DType dtype : {float32, float64}) {
+    for (const DType dtype : {float32, float64, float16, bfloat16}) {
       for (const std::int64_t n : {1, 1000, 100003}) {
         const auto drawn = [&](Device device) {
           random::seed(5);
@@ -138,7 +143,7 @@ TEST_SUITE("CUDA device") {
           INFO("distribution ", i, ", ", to_string(dtype), ", ", n);
           // Without fused multiplication the CPU's normal numbers have other last bits.
           const bool exact = (i != 1 && i != 2) || __builtin_cpu_supports("fma");
-          CHECK(agree(there[i], here[i], exact ? 0 : 1e-5));
+          CHECK(agree(there[i], here[i], exact ? 0 : is_half(dtype) ? tolerance_of(dtype) : 1e-5));
         }
       }
     }

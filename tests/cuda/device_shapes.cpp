@@ -33,7 +33,10 @@ double distance(const Tensor& a, const Tensor& b) {
 }
 
 /// What sums and transcendental functions may differ by; whole numbers and bools by nothing.
-double tolerance(DType dtype) { return dtype == float64 ? 1e-11 : dtype == float32 ? 1e-4 : 0; }
+double tolerance(DType dtype) {
+  if (is_half(dtype)) return dtype == float16 ? 0x1p-9 : 0x1p-6;  // a last bit, and one more where it was summed
+  return dtype == float64 ? 1e-11 : dtype == float32 ? 1e-4 : 0;
+}
 
 /// Numbers of any type in a shape; no two neighbours are equal, and few elements are.
 Tensor sample(const Shape& shape, DType dtype) {
@@ -56,7 +59,7 @@ std::vector<Case> cases_of(const Shape& shape, DType dtype) {
       {"where", [](const Tensor& x) { return where(greater(x, zeros_like(x)), x, zeros_like(x)); }},
       {"exp", [](const Tensor& x) { return exp(x); }, true},
   };
-  for (const DType to : {boolean, uint8, int32, int64, float32, float64})
+  for (const DType to : {boolean, uint8, int32, int64, float16, bfloat16, float32, float64})
     cases.push_back(
         {"cast to " + to_string(to), [=](const Tensor& x) { return (is_floating(x.dtype()) ? abs(x) : x).cast(to); }});
   if (dtype != boolean) {
@@ -102,7 +105,7 @@ TEST_SUITE("CUDA device") {
     const std::vector<Shape> shapes{{},     {0},   {1},       {3, 0, 2}, {1, 1, 1},        {2, 1, 3, 1, 2, 1, 2, 2},
                                     {5, 7}, {257}, {3, 1030}, {260, 3},  {2, 3, 33, 1, 5}, {40, 20, 3}};
     for (const Shape& shape : shapes) {
-      for (const DType dtype : {boolean, uint8, int32, int64, float32, float64}) {
+      for (const DType dtype : {boolean, uint8, int32, int64, float16, bfloat16, float32, float64}) {
         // Large ones and many axes take an emulated device seconds.
         if (dtype != float32 && dtype != boolean && (shape.size() > 300 || shape.rank() > 3)) continue;
         const Tensor x = sample(shape, dtype);

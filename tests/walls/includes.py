@@ -16,6 +16,7 @@ FILES = {
     'include/tapestry/detail/': 'core',
     'include/tapestry/device.hpp': 'core',
     'include/tapestry/dtype.hpp': 'core',
+    'include/tapestry/float16.hpp': 'core',
     'include/tapestry/error.hpp': 'core',
     'include/tapestry/shape.hpp': 'core',
     'include/tapestry/tensor.hpp': 'core',
@@ -66,7 +67,7 @@ THIRD_PARTY = {
 
 # What nvcc compiles sees plain structures only: neither Tensor nor the standard library's containers.
 KERNELS = 'src/backend/cuda/kernels/'
-KERNEL_INCLUDES = re.compile(r'backend/cuda/kernels/|backend/(functors|philox)\.hpp$|c(stdint|stddef|math)$|cub/')
+KERNEL_INCLUDES = re.compile(r'backend/cuda/kernels/|backend/(functors|philox)\.hpp$|tapestry/float16\.hpp$|c(stdint|stddef|math)$|cub/')
 
 # The toolkit uses public headers, but whoever reads a file fills a fresh tensor in place, and an optimizer updates a
 # Variable in place by one kernel, or adds its step to a graph.

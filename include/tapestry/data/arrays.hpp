@@ -9,7 +9,7 @@ namespace tapestry::data {
 
 /// @addtogroup data
 /// Files of arrays. Element types that tensors do not have become the next wider one that holds all their values: int8,
-/// int16 and uint16 become int32, uint32 becomes int64, float16 becomes float32. A reader that throws DataLossError has
+/// int16 and uint16 become int32, uint32 becomes int64. A reader that throws DataLossError has
 /// allocated no more than the file could fill, whatever its header claims.
 /// @{
 
@@ -26,7 +26,8 @@ TAPESTRY_API Tensor read_npy(const std::string& path, Where where = Where::here(
 
 /// Writes a tensor so that `numpy.load` opens it. Nobody ever sees half of the file. Throws NotFoundError when the
 /// folder does not exist, ResourceExhaustedError when the disk is full, FailedPreconditionError when the file cannot be
-/// written for another reason or the tensor is symbolic, InvalidArgumentError for an empty handle.
+/// written for another reason or the tensor is symbolic, InvalidArgumentError for an empty handle, and UnimplementedError
+/// for bfloat16, which NumPy does not have.
 TAPESTRY_API void write_npy(const std::string& path, const Tensor& tensor, Where where = Where::here());
 
 /// The arrays of an NPZ file, a ZIP archive of NPY files (`numpy.savez`, `numpy.savez_compressed`), by their names.

@@ -196,6 +196,7 @@ void visit_float(DType dtype, const F& f) {
 using detail::mutable_data;
 
 void CpuBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::conv2d(x, filter, window, y);
   if (y.size() == 0) return;
   const ConvGeometry geometry(x.shape(), y.shape(), window);
   if (geometry.patch() == 0) return fill(0, y);
@@ -206,6 +207,7 @@ void CpuBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& w
 }
 
 void CpuBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const Window2d& window, const Tensor& dx) {
+  if (is_half(dx.dtype())) return Backend::conv2d_grad_input(g, filter, window, dx);
   if (dx.size() == 0) return;
   if (g.size() == 0) return fill(0, dx);
   prepare_blas();
@@ -225,6 +227,7 @@ void CpuBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const 
 }
 
 void CpuBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Window2d& window, const Tensor& dfilter) {
+  if (is_half(dfilter.dtype())) return Backend::conv2d_grad_filter(x, g, window, dfilter);
   if (dfilter.size() == 0) return;
   if (g.size() == 0) return fill(0, dfilter);
   prepare_blas();

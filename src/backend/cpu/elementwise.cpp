@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "backend/cpu/cpu_backend.hpp"
+#include "backend/cpu/half.hpp"
 #include "backend/cpu/kernels/movement.hpp"
 #include "backend/cpu/pieces.hpp"
 
@@ -36,9 +37,10 @@ std::int64_t count(const detail::TensorImpl& x) {
   throw InvalidArgumentError(detail::join("This function is not defined for elements of type ", to_string(dtype)));
 }
 
+/// The loop of a function for the elements of a type, or for what they are computed in.
 template <class Function>
 auto kernel(const auto& rows, Function f, DType dtype) {
-  const auto row = rows[static_cast<std::size_t>(f)][static_cast<std::size_t>(dtype)];
+  const auto row = rows[static_cast<std::size_t>(f)][static_cast<std::size_t>(computed_in(dtype))];
   if (!row) [[unlikely]]
     throw_undefined(dtype);
   return row;
@@ -61,10 +63,25 @@ void check_partial(Binary f, DType dtype, const void* b, std::int64_t n) {
 
 // The general cases stand apart from the simple ones, which then need no stack frame.
 
+/// Calls `compute`, which knows no half types, for pieces of all of y.
+template <class Compute>
+void by_pieces(const Tensor& y, std::span<const Tensor* const> inputs, const Compute& compute) {
+  std::array<DType, max_inputs> types;
+  bool half = is_half(y.dtype());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    types[i] = inputs[i]->dtype();
+    half = half || is_half(types[i]);
+  }
+  if (!half) return for_each_piece(y, inputs, compute);
+  for_each_piece(y, inputs, [&](const Piece& piece) {
+    through_float32(piece, {types.data(), inputs.size()}, y.dtype(), compute);
+  });
+}
+
 [[gnu::noinline]] void unary_by_pieces(UnaryRow row, const Tensor& x, double alpha, const Tensor& y) {
   const Tensor* inputs[] = {&x};
-  const std::size_t size = size_of(y.dtype());
-  for_each_piece(y, inputs, [&](const Piece& piece) {
+  const std::size_t size = size_of(computed_in(y.dtype()));
+  by_pieces(y, inputs, [&](const Piece& piece) {
     if (piece.step[0] == 1) return row(piece.input[0], piece.y, piece.n, alpha);
     row(piece.input[0], piece.y, 1, alpha);
     movement_kernels().fill(size)(piece.y, piece.y + size, piece.n - 1);
@@ -75,7 +92,7 @@ void check_partial(Binary f, DType dtype, const void* b, std::int64_t n) {
                                         const Tensor& y) {
   const Tensor* inputs[] = {&a, &b};
   const bool partial = is_partial(f, a.dtype());
-  for_each_piece(y, inputs, [&](const Piece& piece) {
+  by_pieces(y, inputs, [&](const Piece& piece) {
     if (partial) check_partial(f, a.dtype(), piece.input[1], piece.step[1] == 1 ? piece.n : 1);
     row(piece.input[0], piece.step[0], piece.input[1], piece.step[1], piece.y, piece.n, alpha);
   });
@@ -113,7 +130,7 @@ void CpuBackend::unary(Unary f, const Tensor& x, double alpha, const Tensor& y) 
   const detail::TensorImpl &from = x.impl(), &to = y.impl();
   const UnaryRow row = kernel(unary_kernels().rows, f, from.dtype);
   const std::int64_t n = count(to);
-  if (from.contiguous && n <= task_elements) [[likely]]
+  if (from.contiguous && n <= task_elements && !is_half(from.dtype)) [[likely]]
     return row(from.data, to.data, n, alpha);
   unary_by_pieces(row, x, alpha, y);
 }
@@ -122,7 +139,7 @@ void CpuBackend::binary(Binary f, const Tensor& a, const Tensor& b, double alpha
   const detail::TensorImpl &left = a.impl(), &right = b.impl(), &to = y.impl();
   const BinaryRow row = kernel(binary_kernels().rows, f, left.dtype);
   const std::int64_t n = count(to);
-  if (left.contiguous && right.contiguous && n <= task_elements && !is_partial(f, left.dtype)) {
+  if (left.contiguous && right.contiguous && n <= task_elements && !is_partial(f, left.dtype) && !is_half(left.dtype)) {
     // An operand of y's size that broadcasts to y has y's elements in y's order.
     const std::int64_t a_count = count(left), b_count = count(right);
     if ((a_count == n || a_count == 1) && (b_count == n || b_count == 1))
@@ -134,7 +151,7 @@ void CpuBackend::binary(Binary f, const Tensor& a, const Tensor& b, double alpha
 void CpuBackend::ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) {
   const TernaryRow row = kernel(ternary_kernels().rows, f, y.dtype());
   const Tensor* inputs[] = {&a, &b, &c};
-  for_each_piece(y, inputs, [&](const Piece& piece) {
+  by_pieces(y, inputs, [&](const Piece& piece) {
     row(piece.input[0], piece.step[0], piece.input[1], piece.step[1], piece.input[2], piece.step[2], piece.y, piece.n);
   });
 }

@@ -110,6 +110,8 @@ void gather_slices(const Tensor& x, std::int64_t size, const Positions& position
   switch (bytes) {
     case 1:
       return copy_all([](std::byte* to, const std::byte* from) { std::memcpy(to, from, 1); });
+    case 2:
+      return copy_all([](std::byte* to, const std::byte* from) { std::memcpy(to, from, 2); });
     case 4:
       return copy_all([](std::byte* to, const std::byte* from) { std::memcpy(to, from, 4); });
     case 8:
@@ -127,7 +129,7 @@ void add(T& to, T from) {
   } else if constexpr (std::is_integral_v<T>) {
     to = static_cast<T>(static_cast<std::make_unsigned_t<T>>(to) + static_cast<std::make_unsigned_t<T>>(from));
   } else {
-    to += from;
+    to = static_cast<T>(to + from);
   }
 }
 
@@ -181,6 +183,7 @@ void CpuBackend::gather(const Tensor& x, const Tensor& indices, int axis, const 
 }
 
 void CpuBackend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::scatter_add(indices, updates, axis, y);
   const std::int64_t size = y.shape()[axis];
   add_slices(dense(*this, updates), size, checked(*this, indices, size), lines_around(y.shape(), axis), y);
 }
@@ -193,6 +196,7 @@ void CpuBackend::gather_nd(const Tensor& x, const Tensor& indices, const Tensor&
 }
 
 void CpuBackend::scatter_nd_add(const Tensor& indices, const Tensor& updates, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::scatter_nd_add(indices, updates, y);
   const std::int64_t depth = indices.shape().back();
   const auto positions = checked_coordinates(*this, indices, y.shape(), "shape");
   add_slices(dense(*this, updates), leading_size(y.shape(), depth), positions,
@@ -222,6 +226,7 @@ void CpuBackend::take_along(const Tensor& x, const Tensor& indices, int axis, co
 }
 
 void CpuBackend::put_along_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::put_along_add(indices, updates, axis, y);
   const std::int64_t size = y.shape()[axis], length = indices.shape()[axis];
   const auto positions = checked(*this, indices, size);
   const Lines lines = lines_around(y.shape(), axis);

@@ -153,6 +153,7 @@ void run(Linalg f, std::span<const Tensor> inputs, bool adjoint, std::span<const
 
 void CpuBackend::linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint, std::span<const Tensor> outputs) {
   if (outputs[0].size() == 0) return;  // then the others are empty, too
+  if (is_half(outputs[0].dtype())) return Backend::linalg(f, inputs, adjoint, outputs);
   prepare_blas();
   const Tensor plain[] = {dense(*this, inputs.front()), dense(*this, inputs.back())};
   if (outputs[0].dtype() == DType::float32) {

@@ -376,6 +376,7 @@ void multiply_floats(Backend& backend, const Tensor& a, const Tensor& b, bool tr
 }  // namespace
 
 void CpuBackend::gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::gemm(a, b, transpose_a, transpose_b, y);
   if (y.size() == 0) return;
   const Sizes sizes = sizes_of(a, transpose_a, y);
   if (is_blocked(sizes, y.dtype())) {
@@ -393,7 +394,7 @@ void CpuBackend::gemm_program(const FusedProduct& fused, const Tensor& a, const 
                               std::span<const Tensor> others, std::span<const Tensor> outputs) {
   const Tensor& y = outputs[fused.into];
   const Sizes sizes = sizes_of(a, fused.transpose_a, y);
-  if (y.size() == 0 || !is_blocked(sizes, y.dtype()))
+  if (y.size() == 0 || is_half(y.dtype()) || !is_blocked(sizes, y.dtype()))
     return Backend::gemm_program(fused, a, b, program, others, outputs);
   const ProgramInputs inputs = with_product(others, fused.product, y);
   in_parts(program, {inputs.data(), inputs.size()}, outputs,

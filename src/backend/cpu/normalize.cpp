@@ -58,6 +58,7 @@ const T* elements(const Tensor& x) {
 using detail::mutable_data;
 
 void CpuBackend::softmax(const Tensor& x, bool logarithm, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::softmax(x, logarithm, y);
   const Tensor from = dense(*this, x);
   for_rows(y, [&]<class T>(std::int64_t row, std::int64_t rows, std::int64_t n) {
     kernels<T>().softmax(elements<T>(from) + row * n, rows, n, logarithm, mutable_data<T>(y) + row * n);
@@ -65,6 +66,7 @@ void CpuBackend::softmax(const Tensor& x, bool logarithm, const Tensor& y) {
 }
 
 void CpuBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) {
+  if (is_half(dx.dtype())) return Backend::softmax_grad(y, g, logarithm, dx);
   const Tensor output = dense(*this, y), gradient = dense(*this, g);
   for_rows(dx, [&]<class T>(std::int64_t row, std::int64_t rows, std::int64_t n) {
     kernels<T>().softmax_grad(elements<T>(output) + row * n, elements<T>(gradient) + row * n, rows, n, logarithm,
@@ -74,6 +76,7 @@ void CpuBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, 
 
 void CpuBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
                            const Tensor& mean, const Tensor& rstd) {
+  if (is_half(x.dtype())) return Backend::normalize(x, scale, offset, epsilon, y, mean, rstd);
   if (x.size() == 0) {  // rows of nothing have no mean
     fill(std::numeric_limits<double>::quiet_NaN(), mean);
     fill(std::numeric_limits<double>::quiet_NaN(), rstd);
@@ -88,6 +91,7 @@ void CpuBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& o
 
 void CpuBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd,
                                 const Tensor& g, const Tensor& dx, const Tensor& dscale, const Tensor& doffset) {
+  if (is_half(x.dtype())) return Backend::normalize_grad(x, scale, mean, rstd, g, dx, dscale, doffset);
   if (x.size() == 0) {
     fill(0, dscale);
     fill(0, doffset);

@@ -132,6 +132,7 @@ const T* elements(const Tensor& x) {
 using detail::mutable_data;
 
 void CpuBackend::pool2d(PoolKind f, const Tensor& x, const Window2d& window, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::pool2d(f, x, window, y);
   if (y.size() == 0) return;
   const Geometry geometry(x.shape(), y.shape(), window);
   const Tensor image = dense(*this, x);
@@ -144,6 +145,7 @@ void CpuBackend::pool2d(PoolKind f, const Tensor& x, const Window2d& window, con
 
 void CpuBackend::pool2d_grad(PoolKind f, const Tensor& x, const Tensor& y, const Tensor& g, const Window2d& window,
                              const Tensor& dx) {
+  if (is_half(dx.dtype())) return Backend::pool2d_grad(f, x, y, g, window, dx);
   fill(0, dx);
   if (dx.size() == 0 || g.size() == 0) return;
   const Geometry geometry(dx.shape(), g.shape(), window);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/cpu/cpu_backend.hpp"
+#include "backend/cpu/half.hpp"
 #include "backend/cpu/kernels/elementwise.hpp"
 #include "backend/cpu/kernels/movement.hpp"
 #include "backend/cpu/parts.hpp"
@@ -181,7 +182,10 @@ using Places = std::array<Place, max_operands>;
 struct Step {
   enum class Kind : std::uint8_t { unary, binary, ternary, convert };
   Kind kind;
-  std::uint8_t result, result_size;
+  std::uint8_t result;
+  bool half;  ///< there are half types among the following
+  DType result_type;
+  std::array<DType, 3> types;  ///< of the operands
   std::array<std::uint8_t, 3> operands;
   union {
     UnaryRow unary;
@@ -193,26 +197,48 @@ struct Step {
 
   void run(const Places& places, std::int64_t n) const {
     const Place &a = places[operands[0]], &b = places[operands[1]], &c = places[operands[2]];
-    std::byte* const y = places[result].data;
-    if (kind == Kind::binary) return binary(a.data, a.step, b.data, b.step, y, n, number);
-    if (kind == Kind::ternary) return ternary(a.data, a.step, b.data, b.step, c.data, c.step, y, n);
-    const std::int64_t computed = a.step == 1 ? n : 1;
-    if (kind == Kind::unary) {
-      unary(a.data, y, computed, number);
+    const Piece piece{{a.data, b.data, c.data}, {a.step, b.step, c.step}, places[result].data, n};
+    if (kind == Kind::convert) {
+      convert(a.data, piece.y, computed(piece));
+      repeat(piece, size_of(result_type));
+    } else if (half) {
+      through_float32(piece, {types.data(), 1 + static_cast<std::size_t>(kind)}, result_type,
+                      [this](const Piece& part) { compute(part); });
     } else {
-      convert(a.data, y, computed);
+      compute(piece);
     }
-    if (computed < n) movement_kernels().fill(result_size)(y, y + result_size, n - 1);
+  }
+
+ private:
+  /// Without half types.
+  void compute(const Piece& p) const {
+    if (kind == Kind::binary) return binary(p.input[0], p.step[0], p.input[1], p.step[1], p.y, p.n, number);
+    if (kind == Kind::ternary)
+      return ternary(p.input[0], p.step[0], p.input[1], p.step[1], p.input[2], p.step[2], p.y, p.n);
+    unary(p.input[0], p.y, computed(p), number);
+    repeat(p, size_of(computed_in(result_type)));
+  }
+  /// Of one element that stands for all only one result is computed, and then repeated.
+  static std::int64_t computed(const Piece& piece) { return piece.step[0] == 1 ? piece.n : 1; }
+  static void repeat(const Piece& piece, std::size_t size) {
+    if (computed(piece) < piece.n) movement_kernels().fill(size)(piece.y, piece.y + size, piece.n - 1);
   }
 };
 
-Step step_of(const Program::Instruction& instruction, DType operand) {
+/// `types`: of the program's operands.
+Step step_of(const Program::Instruction& instruction, const std::array<DType, max_operands>& types) {
   Step step{};
   step.operands = instruction.operands;
   step.result = instruction.result;
-  step.result_size = static_cast<std::uint8_t>(size_of(instruction.dtype));
+  step.result_type = instruction.dtype;
   step.number = instruction.number;
-  const auto type = static_cast<std::size_t>(operand), result = static_cast<std::size_t>(instruction.dtype);
+  step.half = is_half(instruction.dtype);
+  for (int i = 0; i < operands_of(instruction.function); ++i) {
+    step.types[at(i)] = types[instruction.operands[at(i)]];
+    step.half = step.half || is_half(step.types[at(i)]);
+  }
+  const auto type = static_cast<std::size_t>(computed_in(step.types[0])),
+             result = static_cast<std::size_t>(computed_in(instruction.dtype));
   if (const Unary* f = std::get_if<Unary>(&instruction.function)) {
     step.kind = Step::Kind::unary;
     step.unary = unary_kernels().rows[static_cast<std::size_t>(*f)][type];
@@ -224,7 +250,8 @@ Step step_of(const Program::Instruction& instruction, DType operand) {
     step.ternary = ternary_kernels().rows[static_cast<std::size_t>(*h)][result];
   } else {
     step.kind = Step::Kind::convert;
-    step.convert = movement_kernels().cast[type][result];
+    step.convert =
+        movement_kernels().cast[static_cast<std::size_t>(step.types[0])][static_cast<std::size_t>(instruction.dtype)];
   }
   return step;
 }
@@ -245,7 +272,7 @@ class Machine {
     for (std::size_t i = 0; i < inputs.size(); ++i) types[i] = inputs[i].dtype();
     for (std::size_t i = 0; i < count_; ++i) {
       const Program::Instruction& each = program.instructions[i];
-      steps_[i] = step_of(each, types[each.operands[0]]);
+      steps_[i] = step_of(each, types);
       types[each.result] = each.dtype;
     }
     far_ = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype())) >= far_bytes;

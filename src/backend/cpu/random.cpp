@@ -46,6 +46,7 @@ void fill_whole(RandomWhole<T> kernel, std::uint64_t key, std::uint64_t offset, 
 }  // namespace
 
 void CpuBackend::random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::random(f, key, offset, a, b, y);
   switch (y.dtype()) {
     case DType::float32:
       return fill_floats(kernels().f32, f, key, offset, a, b, y);

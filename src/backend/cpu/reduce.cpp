@@ -289,6 +289,7 @@ bool reduce_at_once(Reduce f, const Tensor& x, std::uint32_t reduced, const Tens
 }  // namespace
 
 void CpuBackend::reduce(Reduce f, const Tensor& x, std::uint32_t reduced, const Tensor& y) {
+  if (is_half(x.dtype())) return Backend::reduce(f, x, reduced, y);
   if (y.size() == 0) return;
   if (x.size() == 0) {
     // An int's mean over nothing is the sum, 0: there is no better number.
@@ -329,6 +330,7 @@ void CpuBackend::reduce(Reduce f, const Tensor& x, std::uint32_t reduced, const 
 }
 
 void CpuBackend::scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) {
+  if (is_half(x.dtype())) return Backend::scan(f, x, axis, exclusive, reverse, y);
   const Tensor from = dense(*this, x);
   const Lines lines = lines_along(x.shape(), axis);
   const auto type = static_cast<std::size_t>(plain_type(x.dtype()));
@@ -343,6 +345,7 @@ void CpuBackend::scan(Scan f, const Tensor& x, int axis, bool exclusive, bool re
 }
 
 void CpuBackend::arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) {
+  if (is_half(x.dtype())) return Backend::arg_reduce(f, x, axis, y);
   const Tensor from = dense(*this, x);
   const Lines lines = lines_along(x.shape(), axis);
   const auto type = static_cast<std::size_t>(plain_type(x.dtype()));

@@ -15,7 +15,9 @@ namespace {
 /// A number in the order of its type, with NaN as the largest and both zeros equal.
 template <class T>
 std::uint64_t ordered(T value) {
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (is_float16<T>) {
+    return ordered(static_cast<float>(value));
+  } else if constexpr (std::is_floating_point_v<T>) {
     using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
     constexpr Bits sign = Bits{1} << (8 * sizeof(T) - 1);
     if (value != value) return ~std::uint64_t{0};

@@ -18,6 +18,7 @@ constexpr std::int64_t task_elements = 8192;
 
 void CpuBackend::update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots,
                         const Tensor& variable) {
+  if (is_half(variable.dtype())) return Backend::update(f, p, gradient, slots, variable);
   if (p.size() > max_update_numbers) throw InternalError("An update with more numbers than its kernel has room for");
   const bool wide = variable.dtype() == float64;
   const UpdateRow row = (wide ? kernels().float64_rows : kernels().float32_rows)[static_cast<std::size_t>(f)];

@@ -106,6 +106,7 @@ Convolver& CudaBackend::convolver() {
 }
 
 void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::conv2d(x, filter, window, y);
   if (y.size() == 0) return;
   if (filter.size() == 0) return fill(0, y);
   const Windows windows = windows_on(x.shape(), y.shape(), window);
@@ -124,6 +125,7 @@ void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& 
 }
 
 void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const Window2d& window, const Tensor& dx) {
+  if (is_half(dx.dtype())) return Backend::conv2d_grad_input(g, filter, window, dx);
   if (dx.size() == 0) return;
   if (g.size() == 0 || filter.size() == 0) return fill(0, dx);
   const Windows windows = windows_on(dx.shape(), g.shape(), window);
@@ -142,6 +144,7 @@ void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const
 }
 
 void CudaBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Window2d& window, const Tensor& dfilter) {
+  if (is_half(dfilter.dtype())) return Backend::conv2d_grad_filter(x, g, window, dfilter);
   if (dfilter.size() == 0) return;
   if (g.size() == 0) return fill(0, dfilter);
   const Windows windows = windows_on(x.shape(), g.shape(), window);

@@ -108,6 +108,7 @@ class CudaBackend final : public Backend {
 /// The Type of a tensor's elements.
 inline Type type_of(const Tensor& tensor) { return static_cast<Type>(tensor.dtype()); }
 static_assert(static_cast<int>(Type::b8) == static_cast<int>(DType::boolean) &&
+              static_cast<int>(Type::bf16) == static_cast<int>(DType::bfloat16) &&
               static_cast<int>(Type::f64) == static_cast<int>(DType::float64) &&
               static_cast<int>(Type::i32) == static_cast<int>(DType::int32));
 

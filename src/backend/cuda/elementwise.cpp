@@ -60,16 +60,19 @@ void CudaBackend::copy(const Tensor& x, const Tensor& y) {
 }
 
 void CudaBackend::unary(Unary f, const Tensor& x, double alpha, const Tensor& y) {
+  if (is_half(x.dtype())) return Backend::unary(f, x, alpha, y);
   start(context(), unary_kernel(f, type_of(x)), "an elementwise kernel", x.dtype(), alpha, View(y), {View(x)});
 }
 
 void CudaBackend::binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) {
+  if (is_half(a.dtype())) return Backend::binary(f, a, b, alpha, y);
   Context& gpu = context();
   if (y.size() > 0) check_partial(gpu, f, b);
   start(gpu, binary_kernel(f, type_of(a)), "an elementwise kernel", a.dtype(), alpha, View(y), {View(a), View(b)});
 }
 
 void CudaBackend::ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::ternary(f, a, b, c, y);
   start(context(), ternary_kernel(f, type_of(y)), "an elementwise kernel", y.dtype(), 0, View(y),
         {View(a), View(b), View(c)});
 }

@@ -116,6 +116,7 @@ void CudaBackend::gather(const Tensor& x, const Tensor& indices, int axis, const
 }
 
 void CudaBackend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::scatter_add(indices, updates, axis, y);
   Context& gpu = context();
   const Tensor positions = positions_in_axis(*this, gpu, dense(indices), y.shape()[axis]);
   add(*this, gpu, slices_around(y.shape(), axis), positions, dense(updates), y);
@@ -128,6 +129,7 @@ void CudaBackend::gather_nd(const Tensor& x, const Tensor& indices, const Tensor
 }
 
 void CudaBackend::scatter_nd_add(const Tensor& indices, const Tensor& updates, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::scatter_nd_add(indices, updates, y);
   Context& gpu = context();
   const Tensor positions = positions_of_coordinates(*this, gpu, dense(indices), y.shape(), "shape");
   add(*this, gpu, slices_around(y.shape(), 0, static_cast<int>(indices.shape().back())), positions, dense(updates), y);
@@ -141,6 +143,7 @@ void CudaBackend::take_along(const Tensor& x, const Tensor& indices, int axis, c
 }
 
 void CudaBackend::put_along_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::put_along_add(indices, updates, axis, y);
   Context& gpu = context();
   const Slices slices = slices_around(y.shape(), axis);
   const Tensor positions = positions_in_axis(*this, gpu, dense(indices), slices.size, &slices, indices.shape()[axis]);

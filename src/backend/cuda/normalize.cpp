@@ -19,6 +19,7 @@ void* data(const Tensor& x) { return x.impl().data; }
 }  // namespace
 
 void CudaBackend::softmax(const Tensor& x, bool logarithm, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::softmax(x, logarithm, y);
   if (y.size() == 0) return;
   Context& gpu = context();
   const Tensor from = dense(x);
@@ -27,6 +28,7 @@ void CudaBackend::softmax(const Tensor& x, bool logarithm, const Tensor& y) {
 }
 
 void CudaBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) {
+  if (is_half(dx.dtype())) return Backend::softmax_grad(y, g, logarithm, dx);
   if (dx.size() == 0) return;
   Context& gpu = context();
   const Tensor output = dense(y), gradient = dense(g);
@@ -36,6 +38,7 @@ void CudaBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm,
 
 void CudaBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
                             const Tensor& mean, const Tensor& rstd) {
+  if (is_half(x.dtype())) return Backend::normalize(x, scale, offset, epsilon, y, mean, rstd);
   if (x.size() == 0) {  // rows of nothing have no mean
     fill(std::numeric_limits<double>::quiet_NaN(), mean);
     return fill(std::numeric_limits<double>::quiet_NaN(), rstd);
@@ -49,6 +52,7 @@ void CudaBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& 
 
 void CudaBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd,
                                  const Tensor& g, const Tensor& dx, const Tensor& dscale, const Tensor& doffset) {
+  if (is_half(x.dtype())) return Backend::normalize_grad(x, scale, mean, rstd, g, dx, dscale, doffset);
   if (x.size() == 0) {
     fill(0, dscale);
     return fill(0, doffset);

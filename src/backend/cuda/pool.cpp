@@ -5,6 +5,7 @@
 namespace tapestry::gpu {
 
 void CudaBackend::pool2d(PoolKind f, const Tensor& x, const Window2d& window, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::pool2d(f, x, window, y);
   if (y.size() == 0) return;
   Context& gpu = context();
   const Tensor image = dense(x);
@@ -15,6 +16,7 @@ void CudaBackend::pool2d(PoolKind f, const Tensor& x, const Window2d& window, co
 
 void CudaBackend::pool2d_grad(PoolKind f, const Tensor& x, const Tensor& y, const Tensor& g, const Window2d& window,
                               const Tensor& dx) {
+  if (is_half(dx.dtype())) return Backend::pool2d_grad(f, x, y, g, window, dx);
   if (dx.size() == 0) return;
   if (g.size() == 0) return fill(0, dx);
   Context& gpu = context();

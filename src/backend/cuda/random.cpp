@@ -20,6 +20,7 @@ double below(double low, double high) {
 }  // namespace
 
 void CudaBackend::random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) {
+  if (is_half(y.dtype())) return Backend::random(f, key, offset, a, b, y);
   if (y.size() == 0) return;
   Context& gpu = context();
   void* data = y.impl().data;

@@ -49,6 +49,7 @@ void run(Context& gpu, ReduceKind kind, const Reduction& plan, const Tensor& x, 
 }  // namespace
 
 void CudaBackend::reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) {
+  if (is_half(x.dtype())) return Backend::reduce(f, x, axes, y);
   if (y.size() == 0) return;
   if (x.size() == 0) return fill(of_nothing(f, x.dtype()), y);
   Context& gpu = context();
@@ -59,6 +60,7 @@ void CudaBackend::reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Te
 }
 
 void CudaBackend::arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) {
+  if (is_half(x.dtype())) return Backend::arg_reduce(f, x, axis, y);
   if (y.size() == 0) return;
   Context& gpu = context();
   Reduction plan = plan_reduction(View(x), 1U << axis);

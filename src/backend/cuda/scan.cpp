@@ -5,6 +5,7 @@
 namespace tapestry::gpu {
 
 void CudaBackend::scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) {
+  if (is_half(x.dtype())) return Backend::scan(f, x, axis, exclusive, reverse, y);
   if (y.size() == 0) return;
   ScanShape shape{1, x.shape()[axis], 1, exclusive, reverse};
   for (int i = 0; i < axis; ++i) shape.outer *= x.shape()[i];

@@ -34,6 +34,7 @@ Sorted sort(Context& gpu, const Tensor& keys, const Tensor& order, int bits) {
 
 // All rows are sorted at once: by their elements, and then, which keeps that order, by row.
 void CudaBackend::top_k(const Tensor& x, std::int64_t k, bool largest, const Tensor& values, const Tensor& indices) {
+  if (is_half(x.dtype())) return Backend::top_k(x, k, largest, values, indices);
   if (values.size() == 0) return;
   Context& gpu = context();
   const Tensor from = dense(x);

@@ -11,6 +11,7 @@ static_assert(static_cast<int>(UpdateKind::adagrad) == static_cast<int>(Update::
 
 void CudaBackend::update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots,
                          const Tensor& variable) {
+  if (is_half(variable.dtype())) return Backend::update(f, p, gradient, slots, variable);
   if (p.size() > max_update_numbers) throw InternalError("An update with more numbers than its kernel has room for");
   if (variable.size() == 0) return;
   UpdateNumbers numbers;

@@ -37,7 +37,8 @@ bool is_dense(Tensor tensor) {
 bool holds_all(DType wide, DType narrow) {
   if (narrow == boolean || wide == narrow) return true;
   if (wide == float64) return narrow != int64;
-  if (wide == float32) return narrow == uint8;
+  if (wide == float32) return narrow == uint8 || is_half(narrow);
+  if (is_half(wide)) return narrow == uint8;
   return is_integer(wide) && is_integer(narrow) && wide > narrow;
 }
 

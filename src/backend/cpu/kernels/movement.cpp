@@ -16,6 +16,10 @@ struct Element<1> {
   using Type = std::uint8_t;
 };
 template <>
+struct Element<2> {
+  using Type = std::uint16_t;
+};
+template <>
 struct Element<4> {
   using Type = std::uint32_t;
 };
@@ -90,8 +94,9 @@ TAPESTRY_INLINE void transpose_square(const std::uint64_t* x, std::int64_t x_str
   }
 }
 
-TAPESTRY_INLINE void transpose_square(const std::uint8_t* x, std::int64_t x_stride, std::uint8_t* y,
-                                      std::int64_t y_stride) {
+/// 8 x 8, of smaller elements.
+template <class T>
+TAPESTRY_INLINE void transpose_square(const T* x, std::int64_t x_stride, T* y, std::int64_t y_stride) {
   for (int r = 0; r < 8; ++r)
     for (int c = 0; c < 8; ++c) y[c * y_stride + r] = x[r * x_stride + c];
 }
@@ -208,12 +213,16 @@ template <class T>
 constexpr bool is_bool = false;
 template <>
 constexpr bool is_bool<bool> = true;
+template <class T>
+constexpr bool is_whole = !is_float<T> && !is_bool<T> && !is_float16<T>;
 
 template <class To, class From>
 TAPESTRY_INLINE To convert(From x) {
-  if constexpr (is_bool<To>) {
+  if constexpr (is_float16<From>) {
+    return convert<To>(static_cast<float>(x));
+  } else if constexpr (is_bool<To>) {
     return x != From(0);
-  } else if constexpr (is_float<From> && !is_float<To>) {
+  } else if constexpr (is_float<From> && is_whole<To>) {
     // The highest integer may round up to a float that is out of range.
     constexpr auto low = static_cast<From>(Range<To>::low), high = static_cast<From>(Range<To>::high);
     if (x != x) return To(0);
@@ -224,28 +233,57 @@ TAPESTRY_INLINE To convert(From x) {
 }
 
 template <class From, class To>
-void cast(const void* from, void* to, std::int64_t n) {
+[[gnu::noinline]] void cast(const void* from, void* to, std::int64_t n) {
   const auto* x = static_cast<const From*>(from);
   auto* y = static_cast<To*>(to);
   TAPESTRY_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
 }
 
+/// Through another type that holds all the numbers, where that spares a kernel.
+template <class From, class Via, class To>
+void cast_through(const void* from, void* to, std::int64_t n) {
+  constexpr std::int64_t block = 512;
+  const auto* x = static_cast<const From*>(from);
+  auto* y = static_cast<To*>(to);
+  Via room[block];
+  for (std::int64_t i = 0; i < n; i += block) {
+    const std::int64_t count = n - i < block ? n - i : block;
+    cast<From, Via>(x + i, room, count);
+    cast<Via, To>(room, y + i, count);
+  }
+}
+
+template <class From, class To>
+constexpr auto cast_kernel() {
+  if constexpr (is_float16<From> && !is_float<To>) {
+    return cast_through<From, float, To>;
+  } else if constexpr (is_float16<To> && !is_float<From> && sizeof(From) < 8) {
+    return cast_through<From, double, To>;
+  } else {
+    return cast<From, To>;
+  }
+}
+
 template <class From>
 constexpr void set_casts(void (*(&row)[dtype_count])(const void*, void*, std::int64_t)) {
-  row[static_cast<std::size_t>(boolean)] = cast<From, bool>;
-  row[static_cast<std::size_t>(uint8)] = cast<From, std::uint8_t>;
-  row[static_cast<std::size_t>(int32)] = cast<From, std::int32_t>;
-  row[static_cast<std::size_t>(int64)] = cast<From, std::int64_t>;
-  row[static_cast<std::size_t>(float32)] = cast<From, float>;
-  row[static_cast<std::size_t>(float64)] = cast<From, double>;
+  row[static_cast<std::size_t>(boolean)] = cast_kernel<From, bool>();
+  row[static_cast<std::size_t>(uint8)] = cast_kernel<From, std::uint8_t>();
+  row[static_cast<std::size_t>(int32)] = cast_kernel<From, std::int32_t>();
+  row[static_cast<std::size_t>(int64)] = cast_kernel<From, std::int64_t>();
+  row[static_cast<std::size_t>(float16)] = cast_kernel<From, float16_t>();
+  row[static_cast<std::size_t>(bfloat16)] = cast_kernel<From, bfloat16_t>();
+  row[static_cast<std::size_t>(float32)] = cast_kernel<From, float>();
+  row[static_cast<std::size_t>(float64)] = cast_kernel<From, double>();
 }
 
 constexpr MovementTable make_table() {
   MovementTable table{.move_1 = move<1>,
+                      .move_2 = move<2>,
                       .move_4 = move<4>,
                       .move_8 = move<8>,
                       .fill_1 = fill<1>,
+                      .fill_2 = fill<2>,
                       .fill_4 = fill<4>,
                       .fill_8 = fill<8>,
                       .stream = stream,
@@ -254,6 +292,8 @@ constexpr MovementTable make_table() {
   set_casts<std::uint8_t>(table.cast[static_cast<std::size_t>(uint8)]);
   set_casts<std::int32_t>(table.cast[static_cast<std::size_t>(int32)]);
   set_casts<std::int64_t>(table.cast[static_cast<std::size_t>(int64)]);
+  set_casts<float16_t>(table.cast[static_cast<std::size_t>(float16)]);
+  set_casts<bfloat16_t>(table.cast[static_cast<std::size_t>(bfloat16)]);
   set_casts<float>(table.cast[static_cast<std::size_t>(float32)]);
   set_casts<double>(table.cast[static_cast<std::size_t>(float64)]);
   return table;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/cuda/kernels/kernel.hpp"
+#include "tapestry/float16.hpp"
 
 namespace tapestry::gpu {
 
@@ -37,12 +38,14 @@ inline constexpr bool is_whole<std::int64_t> = true;
 /// See `convert_kernel`. The processor's own conversions differ for numbers out of range.
 template <class To, class From>
 TAPESTRY_HD To convert(From x) {
-  if constexpr (is_float<From> && is_whole<To>) {
+  if constexpr (is_float16<From>) {
+    return convert<To>(static_cast<float>(x));
+  } else if constexpr (is_float<From> && is_whole<To>) {
     if (!(x == x)) return To(0);
     if (x >= static_cast<From>(Range<To>::highest)) return Range<To>::highest;
     if (x <= static_cast<From>(Range<To>::lowest)) return Range<To>::lowest;
     return static_cast<To>(x);
-  } else if constexpr (!is_float<To> && !is_whole<To>) {
+  } else if constexpr (!is_float<To> && !is_whole<To> && !is_float16<To>) {
     return x != From(0);
   } else {
     return static_cast<To>(x);

@@ -27,7 +27,7 @@ Launch binary_kernel(Binary f, Type type);
 Launch ternary_kernel(Ternary f, Type type);
 /// Between types: floats are cut towards zero, into the type's range (NaN: 0); whole numbers wrap; to bool: x != 0.
 Launch convert_kernel(Type from, Type to);
-/// Elements of 1, 4 or 8 bytes as they are.
+/// Elements of 1, 2, 4 or 8 bytes as they are.
 Launch move_kernel(std::int64_t element_bytes);
 
 /// Matrices that are copied and transposed: y[b, r, c] = x[b, r, c], where neighbours in memory are neighbours along
@@ -39,7 +39,7 @@ struct Turn {
   std::int64_t x_column = 0, y_row = 0;  ///< distances in elements
   Layout layout;                         ///< of the batch: y's matrices (operand 0) and x's
 };
-/// Elements of 1, 4 or 8 bytes.
+/// Elements of 1, 2, 4 or 8 bytes.
 void turn(Stream stream, std::int64_t element_bytes, const Turn& turn);
 
 /// y[i] = start + i * step for i < n, converted to y's type.

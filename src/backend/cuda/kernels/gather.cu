@@ -142,6 +142,7 @@ void gather_slices(Stream stream, std::int64_t element_bytes, Slices slices, con
                    std::int64_t count, const void* x, void* y) {
   const auto start = element_bytes == 8   ? start_gather<std::uint64_t>
                      : element_bytes == 4 ? start_gather<std::uint32_t>
+                     : element_bytes == 2 ? start_gather<std::uint16_t>
                                           : start_gather<std::uint8_t>;
   start(stream, slices, positions, count, x, y);
 }
@@ -150,8 +151,8 @@ void add_slices(Stream stream, Type type, Slices slices, const std::uint64_t* so
                 std::int64_t count, const void* updates, void* y) {
   using Start = decltype(&start_add<float>);
   constexpr Start starts[type_count] = {
-      nullptr,          start_add<bool>,  start_add<std::uint8_t>, start_add<std::int32_t>, start_add<std::int64_t>,
-      start_add<float>, start_add<double>};
+      nullptr, start_add<bool>, start_add<std::uint8_t>, start_add<std::int32_t>, start_add<std::int64_t>,
+      nullptr, nullptr,         start_add<float>,        start_add<double>};
   starts[static_cast<int>(type)](stream, slices, sorted, order, count, updates, y);
 }
 

@@ -34,7 +34,7 @@ void resolve_along(Stream stream, Indices indices, std::int64_t length, std::int
 struct Slices {
   std::int64_t outer, size, inner;
 };
-/// y[o, j, :] = x[o, positions[j], :] for j < count, for elements of 1, 4 or 8 bytes.
+/// y[o, j, :] = x[o, positions[j], :] for j < count, for elements of 1, 2, 4 or 8 bytes.
 void gather_slices(Stream stream, std::int64_t element_bytes, Slices slices, const std::int64_t* positions,
                    std::int64_t count, const void* x, void* y);
 

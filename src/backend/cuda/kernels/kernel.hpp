@@ -1,7 +1,8 @@
 #pragma once
 
 // What every kernel file and its caller share. Kernel files are compiled by nvcc and see plain structures only: this
-// folder, functors.hpp and philox.hpp. Their callers are compiled by the library's compiler and see no CUDA syntax.
+// folder, functors.hpp, philox.hpp and float16.hpp. Their callers are compiled by the library's compiler and see no
+// CUDA syntax.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,9 +21,9 @@ namespace tapestry::gpu {
 /// cudaStream_t, without CUDA's headers.
 using Stream = CUstream_st*;
 
-/// The element types, numbered as DType is.
-enum class Type : std::uint8_t { b8 = 1, u8, i32, i64, f32, f64 };
-inline constexpr int type_count = 7;
+/// The element types, numbered as DType is. There are no kernels for f16 and bf16 but those that move and convert.
+enum class Type : std::uint8_t { b8 = 1, u8, i32, i64, f16, bf16, f32, f64 };
+inline constexpr int type_count = 9;
 
 inline constexpr int block_threads = 256;
 /// Blocks of a kernel whose threads go on in steps of the whole grid: several for each of the largest GPU's

@@ -20,7 +20,8 @@ constexpr Launch conversion = launch<Convert<To>, 1, From, From, To>;
 #define TAPESTRY_FROM(From)                                                                          \
   {                                                                                                  \
     nullptr, conversion<From, bool>, conversion<From, std::uint8_t>, conversion<From, std::int32_t>, \
-        conversion<From, std::int64_t>, conversion<From, float>, conversion<From, double>            \
+        conversion<From, std::int64_t>, conversion<From, float16_t>, conversion<From, bfloat16_t>,   \
+        conversion<From, float>, conversion<From, double>                                            \
   }
 constexpr Launch conversions[type_count][type_count] = {
     {},
@@ -28,6 +29,8 @@ constexpr Launch conversions[type_count][type_count] = {
     TAPESTRY_FROM(std::uint8_t),
     TAPESTRY_FROM(std::int32_t),
     TAPESTRY_FROM(std::int64_t),
+    TAPESTRY_FROM(float16_t),
+    TAPESTRY_FROM(bfloat16_t),
     TAPESTRY_FROM(float),
     TAPESTRY_FROM(double),
 };
@@ -93,12 +96,14 @@ Launch convert_kernel(Type from, Type to) { return conversions[static_cast<int>(
 Launch move_kernel(std::int64_t element_bytes) {
   return element_bytes == 8   ? movement<std::uint64_t>
          : element_bytes == 4 ? movement<std::uint32_t>
+         : element_bytes == 2 ? movement<std::uint16_t>
                               : movement<std::uint8_t>;
 }
 
 void turn(Stream stream, std::int64_t element_bytes, const Turn& turn) {
   const auto start = element_bytes == 8   ? start_turn<std::uint64_t>
                      : element_bytes == 4 ? start_turn<std::uint32_t>
+                     : element_bytes == 2 ? start_turn<std::uint16_t>
                                           : start_turn<std::uint8_t>;
   start(stream, turn);
 }
@@ -110,6 +115,8 @@ void iota(Stream stream, Type type, double start, double step, void* y, std::int
                                                start_iota<std::uint8_t>,
                                                start_iota<std::int32_t>,
                                                start_iota<std::int64_t>,
+                                               start_iota<float16_t>,
+                                               start_iota<bfloat16_t>,
                                                start_iota<float>,
                                                start_iota<double>};
   starts[static_cast<int>(type)](stream, start, step, y, n);

@@ -168,14 +168,16 @@ void start(Stream stream, const Reduction& r, void* partial) {
 using Start = void (*)(Stream, const Reduction&, void*);
 template <template <class> class F>
 constexpr Start starts[type_count] = {
-    nullptr,         nullptr,         start<F<std::uint8_t>>, start<F<std::int32_t>>, start<F<std::int64_t>>,
-    start<F<float>>, start<F<double>>};
+    nullptr, nullptr, start<F<std::uint8_t>>, start<F<std::int32_t>>, start<F<std::int64_t>>,
+    nullptr, nullptr, start<F<float>>,        start<F<double>>};
 template <bool largest>
 constexpr Start arg_starts[type_count] = {nullptr,
                                           start<Arg<bool, largest>>,
                                           start<Arg<std::uint8_t, largest>>,
                                           start<Arg<std::int32_t, largest>>,
                                           start<Arg<std::int64_t, largest>>,
+                                          nullptr,
+                                          nullptr,
                                           start<Arg<float, largest>>,
                                           start<Arg<double, largest>>};
 
@@ -200,7 +202,7 @@ Start start_of(ReduceKind kind, Type type) {
 }  // namespace
 
 std::size_t partial_bytes(ReduceKind kind, Type type) {
-  constexpr std::size_t sizes[type_count] = {0, 1, 1, 4, 8, 4, 8};
+  constexpr std::size_t sizes[type_count] = {0, 1, 1, 4, 8, 0, 0, 4, 8};
   const std::size_t size = sizes[static_cast<int>(type)];
   // A position lies behind the element, in a structure that is aligned to the larger of the two.
   return kind == ReduceKind::arg_max || kind == ReduceKind::arg_min ? (size == 8 ? 16 : 8) : size;

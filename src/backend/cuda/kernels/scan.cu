@@ -87,6 +87,8 @@ constexpr Start starts[type_count] = {nullptr,
                                       start<F<std::uint8_t>, std::uint8_t>,
                                       start<F<std::int32_t>, std::int32_t>,
                                       start<F<std::int64_t>, std::int64_t>,
+                                      nullptr,
+                                      nullptr,
                                       start<F<float>, float>,
                                       start<F<double>, double>};
 

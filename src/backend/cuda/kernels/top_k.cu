@@ -86,13 +86,15 @@ void order_keys(Stream stream, Type type, bool largest, const void* x, std::int6
                                         start_order<std::uint8_t>,
                                         start_order<std::int32_t>,
                                         start_order<std::int64_t>,
+                                        nullptr,
+                                        nullptr,
                                         start_order<float>,
                                         start_order<double>};
   starts[static_cast<int>(type)](stream, largest, x, count, keys);
 }
 
 int key_bits(Type type) {
-  constexpr int bits[type_count] = {0, 8, 8, 32, 64, 32, 64};
+  constexpr int bits[type_count] = {0, 8, 8, 32, 64, 0, 0, 32, 64};
   return bits[static_cast<int>(type)];
 }
 

@@ -1,0 +1,231 @@
+/// float16 and bfloat16 are types to store numbers in: a family that has no kernels for them computes in float32, and
+/// its results are rounded once. These are the interface's own definitions of the families, for such tensors alone.
+
+#include "backend/backend.hpp"
+#include "core/make_tensor.hpp"
+
+namespace tapestry {
+namespace {
+
+/// One call of a family with float32 in the place of the half types. What has another type stays what it is.
+class Widened {
+ public:
+  explicit Widened(Backend& backend) : backend_(backend) {}
+  Backend* operator->() const { return &backend_; }
+
+  /// An input. What it repeats by strides of 0 is converted once.
+  Tensor read(const Tensor& x) {
+    if (!is_half(x.dtype())) return x;
+    Shape shape = x.shape();
+    for (int i = 0; i < x.rank(); ++i)
+      if (x.strides()[static_cast<std::size_t>(i)] == 0 && shape[i] > 1) shape.set(i, 1);
+    const Tensor wide = detail::make_tensor(float32, shape, x.device());
+    backend_.copy(detail::make_view(x, shape, x.strides()), wide);
+    if (shape == x.shape()) return wide;
+    auto strides = wide.impl().strides;
+    for (int i = 0; i < x.rank(); ++i)
+      if (shape[i] != x.shape()[i]) strides[static_cast<std::size_t>(i)] = 0;
+    return detail::make_view(wide, x.shape(), {strides.data(), static_cast<std::size_t>(x.rank())});
+  }
+  /// An output, which `round` writes.
+  Tensor write(const Tensor& y) {
+    if (!is_half(y.dtype())) return y;
+    results_.push_back({detail::make_tensor(float32, y.shape(), y.device()), y});
+    return results_.back().wide;
+  }
+  /// A tensor that is changed in place.
+  Tensor change(const Tensor& y) {
+    const Tensor wide = write(y);
+    if (!wide.is(y)) backend_.copy(y, wide);
+    return wide;
+  }
+  /// Rounds the results to their types.
+  void round() const {
+    for (const Result& each : results_) backend_.copy(each.wide, each.y);
+  }
+
+ private:
+  struct Result {
+    Tensor wide, y;
+  };
+  Backend& backend_;
+  SmallVector<Result, 3> results_;
+};
+
+/// The largest number of a half type in [low, high), as far as there is one.
+template <class T>
+float last_below(double low, double high) {
+  T number(high);
+  if (static_cast<double>(number) >= high && high > low) {
+    // The next one towards minus infinity.
+    const std::uint16_t bits = number.bits();
+    const bool positive = (bits & 0x8000) == 0, zero = (bits & 0x7fff) == 0;
+    number = T::from_bits(zero ? std::uint16_t{0x8001} : static_cast<std::uint16_t>(positive ? bits - 1 : bits + 1));
+  }
+  return std::max(static_cast<float>(number), static_cast<float>(T(low)));
+}
+
+Tensor scalar(Backend& backend, float value, Device device) {
+  Tensor tensor = detail::make_tensor(float32, {}, device);
+  backend.fill(static_cast<double>(value), tensor);
+  return tensor;
+}
+
+}  // namespace
+
+void Backend::unary(Unary f, const Tensor& x, double alpha, const Tensor& y) {
+  Widened wide(*this);
+  wide->unary(f, wide.read(x), alpha, wide.write(y));
+  wide.round();
+}
+
+void Backend::binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) {
+  Widened wide(*this);
+  wide->binary(f, wide.read(a), wide.read(b), alpha, wide.write(y));
+  wide.round();
+}
+
+void Backend::ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) {
+  Widened wide(*this);
+  wide->ternary(f, wide.read(a), wide.read(b), wide.read(c), wide.write(y));
+  wide.round();
+}
+
+void Backend::reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) {
+  Widened wide(*this);
+  wide->reduce(f, wide.read(x), axes, wide.write(y));
+  wide.round();
+}
+
+void Backend::scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) {
+  Widened wide(*this);
+  wide->scan(f, wide.read(x), axis, exclusive, reverse, wide.write(y));
+  wide.round();
+}
+
+void Backend::arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) {
+  Widened wide(*this);
+  wide->arg_reduce(f, wide.read(x), axis, y);
+}
+
+void Backend::top_k(const Tensor& x, std::int64_t k, bool largest, const Tensor& values, const Tensor& indices) {
+  Widened wide(*this);
+  wide->top_k(wide.read(x), k, largest, wide.write(values), indices);
+  wide.round();
+}
+
+void Backend::gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) {
+  Widened wide(*this);
+  wide->gemm(wide.read(a), wide.read(b), transpose_a, transpose_b, wide.write(y));
+  wide.round();
+}
+
+void Backend::linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint, std::span<const Tensor> outputs) {
+  Widened wide(*this);
+  Tensors from, to;
+  for (const Tensor& each : inputs) from.push_back(wide.read(each));
+  for (const Tensor& each : outputs) to.push_back(wide.write(each));
+  wide->linalg(f, {from.data(), from.size()}, adjoint, {to.data(), to.size()});
+  wide.round();
+}
+
+void Backend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
+  Widened wide(*this);
+  wide->scatter_add(indices, wide.read(updates), axis, wide.write(y));
+  wide.round();
+}
+
+void Backend::scatter_nd_add(const Tensor& indices, const Tensor& updates, const Tensor& y) {
+  Widened wide(*this);
+  wide->scatter_nd_add(indices, wide.read(updates), wide.write(y));
+  wide.round();
+}
+
+void Backend::put_along_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
+  Widened wide(*this);
+  wide->put_along_add(indices, wide.read(updates), axis, wide.write(y));
+  wide.round();
+}
+
+void Backend::softmax(const Tensor& x, bool logarithm, const Tensor& y) {
+  Widened wide(*this);
+  wide->softmax(wide.read(x), logarithm, wide.write(y));
+  wide.round();
+}
+
+void Backend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) {
+  Widened wide(*this);
+  wide->softmax_grad(wide.read(y), wide.read(g), logarithm, wide.write(dx));
+  wide.round();
+}
+
+void Backend::normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
+                        const Tensor& mean, const Tensor& rstd) {
+  Widened wide(*this);
+  wide->normalize(wide.read(x), wide.read(scale), wide.read(offset), epsilon, wide.write(y), wide.write(mean),
+                  wide.write(rstd));
+  wide.round();
+}
+
+void Backend::normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd,
+                             const Tensor& g, const Tensor& dx, const Tensor& dscale, const Tensor& doffset) {
+  Widened wide(*this);
+  wide->normalize_grad(wide.read(x), wide.read(scale), wide.read(mean), wide.read(rstd), wide.read(g), wide.write(dx),
+                       wide.write(dscale), wide.write(doffset));
+  wide.round();
+}
+
+void Backend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
+  Widened wide(*this);
+  wide->conv2d(wide.read(x), wide.read(filter), window, wide.write(y));
+  wide.round();
+}
+
+void Backend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const Window2d& window, const Tensor& dx) {
+  Widened wide(*this);
+  wide->conv2d_grad_input(wide.read(g), wide.read(filter), window, wide.write(dx));
+  wide.round();
+}
+
+void Backend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Window2d& window, const Tensor& dfilter) {
+  Widened wide(*this);
+  wide->conv2d_grad_filter(wide.read(x), wide.read(g), window, wide.write(dfilter));
+  wide.round();
+}
+
+void Backend::pool2d(PoolKind f, const Tensor& x, const Window2d& window, const Tensor& y) {
+  Widened wide(*this);
+  wide->pool2d(f, wide.read(x), window, wide.write(y));
+  wide.round();
+}
+
+void Backend::pool2d_grad(PoolKind f, const Tensor& x, const Tensor& y, const Tensor& g, const Window2d& window,
+                          const Tensor& dx) {
+  Widened wide(*this);
+  const bool reads = f == PoolKind::max;
+  wide->pool2d_grad(f, reads ? wide.read(x) : x, reads ? wide.read(y) : y, wide.read(g), window, wide.write(dx));
+  wide.round();
+}
+
+void Backend::random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) {
+  if (y.size() == 0) return;
+  Widened wide(*this);
+  const Tensor numbers = wide.write(y);
+  wide->random(f, key, offset, a, b, numbers);
+  if (f == Distribution::uniform) {  // of which none may be rounded up to b
+    const float last = y.dtype() == float16 ? last_below<float16_t>(a, b) : last_below<bfloat16_t>(a, b);
+    wide->binary(Binary::minimum, numbers, scalar(*this, last, y.device()), 0, numbers);
+  }
+  wide.round();
+}
+
+void Backend::update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots,
+                     const Tensor& variable) {
+  Widened wide(*this);
+  Tensors changed;
+  for (const Tensor& each : slots) changed.push_back(wide.change(each));
+  wide->update(f, p, wide.read(gradient), {changed.data(), changed.size()}, wide.change(variable));
+  wide.round();
+}
+
+}  // namespace tapestry
