@@ -38,7 +38,9 @@ constexpr bool is_called_alike(Result (*)(Arguments...), OtherResult (*)(OtherAr
 TAPESTRY_CUDNN(TAPESTRY_CALLED_ALIKE)
 
 static_assert(gpu::cudnn_success == CUDNN_STATUS_SUCCESS && gpu::cudnn_float == CUDNN_DATA_FLOAT &&
-              gpu::cudnn_nhwc == CUDNN_TENSOR_NHWC && gpu::cudnn_cross_correlation == CUDNN_CROSS_CORRELATION &&
+              gpu::cudnn_half == CUDNN_DATA_HALF && gpu::cudnn_bfloat16 == CUDNN_DATA_BFLOAT16 &&
+              gpu::cudnn_tensor_math == CUDNN_TENSOR_OP_MATH && gpu::cudnn_nhwc == CUDNN_TENSOR_NHWC &&
+              gpu::cudnn_cross_correlation == CUDNN_CROSS_CORRELATION &&
               gpu::cudnn_deterministic == CUDNN_DETERMINISTIC && gpu::cudnn_default_math == CUDNN_DEFAULT_MATH &&
               gpu::cudnn_fma_math == CUDNN_FMA_MATH);
 static_assert(gpu::is_unsupported(CUDNN_STATUS_NOT_SUPPORTED) &&
@@ -112,7 +114,8 @@ TEST_SUITE("CUDA libraries") {
     CHECK(gpu::convolutions_by().starts_with("convolutions by cuDNN 9."));
     gpu::CudnnDescriptor tensor = nullptr, filter = nullptr, convolution = nullptr;
     REQUIRE(library->create_tensor(&tensor) == gpu::cudnn_success);
-    CHECK(library->set_tensor(tensor, gpu::cudnn_nhwc, gpu::cudnn_float, 2, 6, 5, 7) == gpu::cudnn_success);
+    for (const int type : {gpu::cudnn_half, gpu::cudnn_bfloat16, gpu::cudnn_float})
+      CHECK(library->set_tensor(tensor, gpu::cudnn_nhwc, type, 2, 6, 5, 7) == gpu::cudnn_success);
     CHECK(library->set_tensor(tensor, gpu::cudnn_nhwc, gpu::cudnn_float, -1, 6, 5, 7) != gpu::cudnn_success);
     REQUIRE(library->create_filter(&filter) == gpu::cudnn_success);
     CHECK(library->set_filter(filter, gpu::cudnn_float, gpu::cudnn_nhwc, 4, 3, 3, 3) == gpu::cudnn_success);
@@ -120,7 +123,7 @@ TEST_SUITE("CUDA libraries") {
     CHECK(library->set_convolution(convolution, 1, 1, 2, 1, 1, 2, gpu::cudnn_cross_correlation, gpu::cudnn_float) ==
           gpu::cudnn_success);
     CHECK(library->set_groups(convolution, 2) == gpu::cudnn_success);
-    for (const int math : {gpu::cudnn_fma_math, gpu::cudnn_default_math})
+    for (const int math : {gpu::cudnn_fma_math, gpu::cudnn_tensor_math, gpu::cudnn_default_math})
       CHECK(library->set_math(convolution, math) == gpu::cudnn_success);
 #if __has_include(<cudnn.h>)
     // The library reads the numbers as they are meant: its own word on the result's shape.

@@ -106,7 +106,6 @@ Convolver& CudaBackend::convolver() {
 }
 
 void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
-  if (is_half(y.dtype())) return Backend::conv2d(x, filter, window, y);
   if (y.size() == 0) return;
   if (filter.size() == 0) return fill(0, y);
   const Windows windows = windows_on(x.shape(), y.shape(), window);
@@ -114,6 +113,7 @@ void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& 
   const Tensor image = dense(x);
   Convolver::Plan* plan = convolver().plan(Convolver::Kind::forward, windows, out, y.dtype());
   if (plan && convolver().run(*plan, image, dense(output_first(filter)), y)) return;
+  if (is_half(y.dtype())) return Backend::conv2d(x, filter, window, y);
 
   Context& gpu = context();
   const Tensor weights = dense(filter);
@@ -125,7 +125,6 @@ void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& 
 }
 
 void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const Window2d& window, const Tensor& dx) {
-  if (is_half(dx.dtype())) return Backend::conv2d_grad_input(g, filter, window, dx);
   if (dx.size() == 0) return;
   if (g.size() == 0 || filter.size() == 0) return fill(0, dx);
   const Windows windows = windows_on(dx.shape(), g.shape(), window);
@@ -133,6 +132,7 @@ void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const
   const Tensor gradient = dense(g);
   Convolver::Plan* plan = convolver().plan(Convolver::Kind::input_gradient, windows, out, dx.dtype());
   if (plan && convolver().run(*plan, dense(output_first(filter)), gradient, dx)) return;
+  if (is_half(dx.dtype())) return Backend::conv2d_grad_input(g, filter, window, dx);
 
   Context& gpu = context();
   const Tensor weights = dense(filter);
@@ -144,7 +144,6 @@ void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const
 }
 
 void CudaBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Window2d& window, const Tensor& dfilter) {
-  if (is_half(dfilter.dtype())) return Backend::conv2d_grad_filter(x, g, window, dfilter);
   if (dfilter.size() == 0) return;
   if (g.size() == 0) return fill(0, dfilter);
   const Windows windows = windows_on(x.shape(), g.shape(), window);
@@ -154,6 +153,7 @@ void CudaBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Win
     const Tensor turned = detail::make_tensor(dfilter.dtype(), output_first(dfilter).shape(), dfilter.device());
     if (convolver().run(*plan, image, gradient, turned)) return copy(turned, output_first(dfilter));
   }
+  if (is_half(dfilter.dtype())) return Backend::conv2d_grad_filter(x, g, window, dfilter);
 
   Context& gpu = context();
   bool accumulate = false;

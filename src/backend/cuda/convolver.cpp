@@ -31,15 +31,23 @@ Descriptor described(const Cudnn& library, int (*create)(CudnnDescriptor*), int 
   return descriptor;
 }
 
-Descriptor images(const Cudnn& library, std::int64_t batch, std::int64_t height, std::int64_t width,
+int type_for(DType dtype) { return dtype == float16 ? cudnn_half : dtype == bfloat16 ? cudnn_bfloat16 : cudnn_float; }
+
+/// Tensor cores multiply half types exactly, and of float32 what is rounded to TF32.
+int math_for(DType dtype) {
+  if (is_half(dtype)) return cudnn_tensor_math;
+  return current_matmul_precision() == MatmulPrecision::highest ? cudnn_fma_math : cudnn_default_math;
+}
+
+Descriptor images(const Cudnn& library, int type, std::int64_t batch, std::int64_t height, std::int64_t width,
                   std::int64_t channels) {
-  return described(library, library.create_tensor, library.destroy_tensor, library.set_tensor, cudnn_nhwc, cudnn_float,
+  return described(library, library.create_tensor, library.destroy_tensor, library.set_tensor, cudnn_nhwc, type,
                    static_cast<int>(batch), static_cast<int>(channels), static_cast<int>(height),
                    static_cast<int>(width));
 }
 
-Descriptor filters(const Cudnn& library, const Windows& w, std::int64_t out) {
-  return described(library, library.create_filter, library.destroy_filter, library.set_filter, cudnn_float, cudnn_nhwc,
+Descriptor filters(const Cudnn& library, int type, const Windows& w, std::int64_t out) {
+  return described(library, library.create_filter, library.destroy_filter, library.set_filter, type, cudnn_nhwc,
                    static_cast<int>(out), static_cast<int>(w.group_channels()), static_cast<int>(w.window_height),
                    static_cast<int>(w.window_width));
 }
@@ -65,14 +73,14 @@ const CudnnConvolution& functions_for(const Cudnn& library, Convolver::Kind kind
 
 class Convolver::Plan {
  public:
-  Plan(const Cudnn& library, CudnnHandle handle, Kind kind, const Windows& w, std::int64_t out, int math)
+  Plan(const Cudnn& library, CudnnHandle handle, Kind kind, const Windows& w, std::int64_t out, int type, int math)
       : library_(library),
         handle_(handle),
         functions_(functions_for(library, kind)),
         convolution_(convolution(library, w, math)),
-        x_(images(library, w.batch, w.height, w.width, w.channels)),
-        filter_(filters(library, w, out)),
-        y_(images(library, w.batch, w.rows, w.columns, out)),
+        x_(images(library, type, w.batch, w.height, w.width, w.channels)),
+        filter_(filters(library, type, w, out)),
+        y_(images(library, type, w.batch, w.rows, w.columns, out)),
         first_(kind == Kind::input_gradient ? filter_.get() : x_.get()),
         second_(kind == Kind::forward ? filter_.get() : y_.get()),
         result_(kind == Kind::forward          ? y_.get()
@@ -138,8 +146,10 @@ Convolver::Convolver(Context& gpu) : gpu_(gpu), library_(cudnn()) {
 
 Convolver::Plan* Convolver::plan(Kind kind, const Windows& w, std::int64_t out, DType dtype) {
   if (!library_ || !is_for_cudnn(w, out, dtype)) return nullptr;
-  const int math = current_matmul_precision() == MatmulPrecision::highest ? cudnn_fma_math : cudnn_default_math;
+  const int math = math_for(dtype);
+  const int type = type_for(dtype);
   const Key key = {static_cast<std::int64_t>(kind),
+                   type,
                    math,
                    out,
                    w.batch,
@@ -159,7 +169,7 @@ Convolver::Plan* Convolver::plan(Kind kind, const Windows& w, std::int64_t out, 
                    w.groups};
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Plan>& plan = plans_[key];
-  if (!plan) plan = std::make_unique<Plan>(*library_, handle_, kind, w, out, math);
+  if (!plan) plan = std::make_unique<Plan>(*library_, handle_, kind, w, out, type, math);
   return plan->is_possible() ? plan.get() : nullptr;
 }
 

@@ -12,8 +12,8 @@
 
 namespace tapestry::gpu {
 
-/// cuDNN on one device: its handle, and what it chose for convolutions before. Images are NHWC, filters OHWI, and
-/// float32 is as exact as `set_matmul_precision` says.
+/// cuDNN on one device: its handle, and what it chose for convolutions before. Images are NHWC, filters OHWI,
+/// sums float32, and products of float32 as exact as `set_matmul_precision` says.
 class Convolver {
  public:
   explicit Convolver(Context& gpu);
@@ -28,7 +28,7 @@ class Convolver {
   bool run(Plan& plan, const Tensor& first, const Tensor& second, const Tensor& result);
 
  private:
-  using Key = std::array<std::int64_t, 18>;
+  using Key = std::array<std::int64_t, 19>;
 
   Context& gpu_;
   const Cudnn* library_;  ///< null where it is not used

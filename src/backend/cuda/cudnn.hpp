@@ -14,8 +14,9 @@ using CudnnHandle = struct CudnnContext*;
 /// Of a tensor, a filter or a convolution.
 using CudnnDescriptor = struct CudnnDescription*;
 
-inline constexpr int cudnn_success = 0, cudnn_float = 0, cudnn_nhwc = 1, cudnn_cross_correlation = 1,
-                     cudnn_deterministic = 1, cudnn_default_math = 0, cudnn_fma_math = 3;
+inline constexpr int cudnn_success = 0, cudnn_float = 0, cudnn_half = 2, cudnn_bfloat16 = 9, cudnn_nhwc = 1,
+                     cudnn_cross_correlation = 1, cudnn_deterministic = 1, cudnn_default_math = 0,
+                     cudnn_tensor_math = 1, cudnn_fma_math = 3;
 /// Statuses say by their thousands what is wrong, from 3000 on that something is not supported.
 constexpr bool is_unsupported(int cudnn_status) { return cudnn_status / 1000 == 3; }
 

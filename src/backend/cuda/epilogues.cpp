@@ -64,7 +64,7 @@ class Reader {
 
 std::optional<Epilogue> epilogue_of(const Backend::FusedProduct& fused, const Program& program,
                                     std::span<const Tensor> others, const Tensor& y) {
-  if (program.outputs != 1 || y.rank() != 2 || y.dtype() != float32) return {};
+  if (program.outputs != 1 || y.rank() != 2 || y.dtype() == float64) return {};
   Reader reader(program, fused.product, others);
   Epilogue epilogue;
   if (const Tensor* bias = reader.added()) {

@@ -14,7 +14,6 @@ Multiplier& CudaBackend::multiplier() {
 Tensor CudaBackend::readable(const Tensor& x) { return is_readable(View(x)) ? x : dense(x); }
 
 void CudaBackend::gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) {
-  if (is_half(y.dtype())) return Backend::gemm(a, b, transpose_a, transpose_b, y);
   if (y.size() == 0) return;
   if (a.size() == 0 || b.size() == 0) return fill(0, y);
   Context& gpu = context();

@@ -23,22 +23,23 @@ std::uint32_t alignment(const void* data) {
 
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
-/// The types of a product's matrices and of its sums.
+/// The types of a product's matrices and of its sums, and how those are made.
 struct Arithmetic {
-  cudaDataType_t type;
+  cudaDataType_t type, sum;
   cublasComputeType_t compute;
 };
 Arithmetic arithmetic_of(DType dtype) {
-  if (dtype == float64) return {CUDA_R_64F, CUBLAS_COMPUTE_64F};
+  if (dtype == float64) return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
+  if (is_half(dtype)) return {dtype == float16 ? CUDA_R_16F : CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
   switch (current_matmul_precision()) {
     case MatmulPrecision::highest:
       break;
     case MatmulPrecision::high:
-      return {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32};
+      return {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32};
     case MatmulPrecision::medium:
-      return {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_16BF};
+      return {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_16BF};
   }
-  return {CUDA_R_32F, CUBLAS_COMPUTE_32F};
+  return {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
 }
 
 cublasLtEpilogue_t number_of(const Epilogue& epilogue) {
@@ -61,7 +62,7 @@ class Multiplier::Description {
  public:
   Description(const Product& product, const Arithmetic& arithmetic, const Epilogue& epilogue)
       : arithmetic_(arithmetic), epilogue_(number_of(epilogue)) {
-    check(cublas_lt().desc_create(&desc_, arithmetic.compute, arithmetic.type), "describing a product");
+    check(cublas_lt().desc_create(&desc_, arithmetic.compute, arithmetic.sum), "describing a product");
     set(CUBLASLT_MATMUL_DESC_TRANSA, product.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, product.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (epilogue_ != CUBLASLT_EPILOGUE_DEFAULT) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_);
@@ -131,7 +132,7 @@ bool Multiplier::start(const Product& product, const Description& description, b
   const std::lock_guard lock(mutex_);
   const Algorithm& algorithm = algorithm_for(product, description);
   if (!algorithm) return false;
-  const bool wide = description.arithmetic().type == CUDA_R_64F;
+  const bool wide = description.arithmetic().sum == CUDA_R_64F;
   const double factors[] = {1, accumulate ? 1.0 : 0.0};
   const float narrow_factors[] = {1, accumulate ? 1.0F : 0.0F};
   const void* alpha = wide ? static_cast<const void*>(&factors[0]) : &narrow_factors[0];
@@ -177,6 +178,9 @@ Multiplier::Algorithm Multiplier::choose(const Product& product, const Descripti
     check(lt.preference_set(created, which, &value, sizeof value), "choosing an algorithm");
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
+  // Parts of a sum that are computed side by side are added before they are rounded.
+  if (description.arithmetic().type != description.arithmetic().sum)
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(product.b.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(product.a.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(product.y.data));

@@ -14,7 +14,7 @@ inline Windows windows_on(const Shape& image, const Shape& result, const Window2
 }
 
 /// Whether cuDNN is asked to compute a convolution with so many output channels, and its gradients; our own kernels
-/// compute the others: what is not float32, or larger than cuDNN counts, and most of what has more padding on one side
+/// compute the others: what is float64, or larger than cuDNN counts, and most of what has more padding on one side
 /// than on the other. cuDNN pads both sides alike. That serves where it gives as many positions, as then nobody reads
 /// what more there is at the end.
 inline bool is_for_cudnn(const Windows& w, std::int64_t out, DType dtype) {
@@ -27,7 +27,7 @@ inline bool is_for_cudnn(const Windows& w, std::int64_t out, DType dtype) {
                             std::int64_t stride) {
     return (size + 2 * pad - (window - 1) * dilation - 1) / stride + 1;
   };
-  return dtype == float32 && image > 0 &&
+  return dtype != float64 && image > 0 &&
          positions(w.height, w.pad_top, w.window_height, w.dilation_y, w.stride_y) == w.rows &&
          positions(w.width, w.pad_left, w.window_width, w.dilation_x, w.stride_x) == w.columns;
 }

@@ -1,5 +1,5 @@
-// cuDNN's convolutions by their definition, as the plugin uses them: NHWC images, OHWI filters, float32. It refuses
-// what the library refuses, or would read as something else than was meant.
+// cuDNN's convolutions by their definition, as the plugin uses them: NHWC images, OHWI filters, float32 and half types.
+// It refuses what the library refuses, or would read as something else than was meant.
 
 #include "backend/cuda/cudnn.hpp"
 
@@ -11,6 +11,7 @@
 
 #include "cuda_runtime.h"
 #include "rounding.hpp"
+#include "tapestry/float16.hpp"
 
 namespace tapestry::gpu {
 
@@ -20,6 +21,7 @@ struct CudnnContext {
 struct CudnnDescription {
   enum class Kind { tensor, filter, convolution } kind;
   bool is_set = false;
+  int type = cudnn_float;
   std::int64_t batch = 0, channels = 0, height = 0, width = 0;  ///< of a filter: outputs and inputs of a group first
   std::int64_t pad_y = 0, pad_x = 0, stride_y = 1, stride_x = 1, dilation_y = 1, dilation_x = 1, groups = 1;
   int math = cudnn_default_math;
@@ -44,8 +46,10 @@ int destroy(Kind kind, Descriptor descriptor) {
   return cudnn_success;
 }
 int set_sizes(Kind kind, Descriptor descriptor, int format, int type, int batch, int channels, int height, int width) {
-  if (!descriptor || descriptor->kind != kind || type != cudnn_float || format != cudnn_nhwc) return bad_parameter;
+  if (!descriptor || descriptor->kind != kind || format != cudnn_nhwc) return bad_parameter;
+  if (type != cudnn_float && type != cudnn_half && type != cudnn_bfloat16) return bad_parameter;
   if (batch < 1 || channels < 1 || height < 1 || width < 1) return bad_parameter;
+  descriptor->type = type;
   descriptor->batch = batch;
   descriptor->channels = channels;
   descriptor->height = height;
@@ -61,6 +65,8 @@ struct Sizes {
   bool fit() const {
     for (const CudnnDescription* each : {&x, &filter, &convolution, &y})
       if (!each->is_set) return false;
+    if (x.type != y.type || x.type != filter.type) return false;
+    if ((x.type == cudnn_float) != (convolution.math != cudnn_tensor_math)) return false;
     const CudnnDescription& c = convolution;
     const auto positions = [](std::int64_t size, std::int64_t pad, std::int64_t window, std::int64_t dilation,
                               std::int64_t stride) {
@@ -122,13 +128,32 @@ int workspace(const Sizes& sizes, int algorithm, std::size_t* bytes) {
   return cudnn_success;
 }
 
-/// What a call is about: two operands, a result, and where the parts of the convolution are among them.
+/// What a call is about: two operands, and the result in place of the third part of the convolution, which is null.
 struct Run {
-  const float* x;
-  const float* filter;
-  const float* y;
-  float* result;
+  const void* x;
+  const void* filter;
+  const void* y;
+  void* result;
 };
+
+template <class T>
+void compute(const Sizes& sizes, const Run& run) {
+  const auto *x = static_cast<const T*>(run.x), *filter = static_cast<const T*>(run.filter),
+             *y = static_cast<const T*>(run.y);
+  const bool rounds = sizes.convolution.math == cudnn_default_math;
+  const auto read = [&](T value) { return rounds ? emulator::rounded(value, 10) : static_cast<double>(value); };
+  const std::int64_t size = !y ? sizes.y.size() : !x ? sizes.x.size() : sizes.filter.size();
+  std::vector<double> sums(static_cast<std::size_t>(size));
+  sizes.for_each_product([&](std::int64_t i, std::int64_t j, std::int64_t k) {
+    if (!y)
+      sums[static_cast<std::size_t>(k)] += read(x[i]) * read(filter[j]);
+    else if (!x)
+      sums[static_cast<std::size_t>(i)] += read(y[k]) * read(filter[j]);
+    else
+      sums[static_cast<std::size_t>(j)] += read(x[i]) * read(y[k]);
+  });
+  for (std::size_t i = 0; i < sums.size(); ++i) static_cast<T*>(run.result)[i] = static_cast<T>(sums[i]);
+}
 
 int run(const char* name, CudnnHandle handle, const Sizes& sizes, const Run& data, const void* alpha, const void* beta,
         int algorithm, void* space, std::size_t bytes) {
@@ -140,31 +165,12 @@ int run(const char* name, CudnnHandle handle, const Sizes& sizes, const Run& dat
   if (sizes.convolution.dilation_y > 1 && sizes.convolution.stride_y > 1) return not_supported;
   emulator::launch(name, {1, 1, 0, handle->stream}, [=] {
     std::memset(space, 0xff, bytes);
-    const bool is_exact = sizes.convolution.math == cudnn_fma_math;
-    const auto read = [&](float value) { return is_exact ? static_cast<double>(value) : emulator::rounded(value, 10); };
-    const auto compute = [&](std::int64_t size, const auto& add) {
-      std::vector<double> sums(static_cast<std::size_t>(size));
-      sizes.for_each_product(
-          [&](std::int64_t x, std::int64_t filter, std::int64_t y) { add(sums.data(), x, filter, y); });
-      for (std::size_t i = 0; i < sums.size(); ++i) data.result[i] = static_cast<float>(sums[i]);
-    };
-    if (!data.y)
-      compute(sizes.y.size(), [&](double* sums, std::int64_t x, std::int64_t filter, std::int64_t y) {
-        sums[y] += read(data.x[x]) * read(data.filter[filter]);
-      });
-    else if (!data.x)
-      compute(sizes.x.size(), [&](double* sums, std::int64_t x, std::int64_t filter, std::int64_t y) {
-        sums[x] += read(data.y[y]) * read(data.filter[filter]);
-      });
-    else
-      compute(sizes.filter.size(), [&](double* sums, std::int64_t x, std::int64_t filter, std::int64_t y) {
-        sums[filter] += read(data.x[x]) * read(data.y[y]);
-      });
+    (sizes.x.type == cudnn_half       ? compute<float16_t>
+     : sizes.x.type == cudnn_bfloat16 ? compute<bfloat16_t>
+                                      : compute<float>)(sizes, data);
   });
   return cudnn_success;
 }
-
-const float* floats(const void* data) { return static_cast<const float*>(data); }
 
 }  // namespace
 }  // namespace tapestry::gpu
@@ -224,7 +230,7 @@ int cudnnSetConvolutionGroupCount(Descriptor descriptor, int groups) {
   return cudnn_success;
 }
 int cudnnSetConvolutionMathType(Descriptor descriptor, int math) {
-  if (math != cudnn_default_math && math != cudnn_fma_math) return bad_parameter;
+  if (math != cudnn_default_math && math != cudnn_tensor_math && math != cudnn_fma_math) return bad_parameter;
   descriptor->math = math;
   return cudnn_success;
 }
@@ -240,9 +246,8 @@ int cudnnGetConvolutionForwardWorkspaceSize(CudnnHandle, Descriptor x, Descripto
 int cudnnConvolutionForward(CudnnHandle handle, const void* alpha, Descriptor x, const void* x_data, Descriptor filter,
                             const void* filter_data, Descriptor convolution, int algorithm, void* space,
                             std::size_t bytes, const void* beta, Descriptor y, void* y_data) {
-  return run("cudnnConvolutionForward", handle, {*x, *filter, *convolution, *y},
-             {floats(x_data), floats(filter_data), nullptr, static_cast<float*>(y_data)}, alpha, beta, algorithm, space,
-             bytes);
+  return run("cudnnConvolutionForward", handle, {*x, *filter, *convolution, *y}, {x_data, filter_data, nullptr, y_data},
+             alpha, beta, algorithm, space, bytes);
 }
 
 int cudnnGetConvolutionBackwardDataAlgorithm_v7(CudnnHandle, Descriptor filter, Descriptor y, Descriptor convolution,
@@ -257,8 +262,7 @@ int cudnnConvolutionBackwardData(CudnnHandle handle, const void* alpha, Descript
                                  Descriptor y, const void* y_data, Descriptor convolution, int algorithm, void* space,
                                  std::size_t bytes, const void* beta, Descriptor x, void* x_data) {
   return run("cudnnConvolutionBackwardData", handle, {*x, *filter, *convolution, *y},
-             {nullptr, floats(filter_data), floats(y_data), static_cast<float*>(x_data)}, alpha, beta, algorithm, space,
-             bytes);
+             {nullptr, filter_data, y_data, x_data}, alpha, beta, algorithm, space, bytes);
 }
 
 int cudnnGetConvolutionBackwardFilterAlgorithm_v7(CudnnHandle, Descriptor x, Descriptor y, Descriptor convolution,
@@ -274,8 +278,7 @@ int cudnnConvolutionBackwardFilter(CudnnHandle handle, const void* alpha, Descri
                                    Descriptor y, const void* y_data, Descriptor convolution, int algorithm, void* space,
                                    std::size_t bytes, const void* beta, Descriptor filter, void* filter_data) {
   return run("cudnnConvolutionBackwardFilter", handle, {*x, *filter, *convolution, *y},
-             {floats(x_data), nullptr, floats(y_data), static_cast<float*>(filter_data)}, alpha, beta, algorithm, space,
-             bytes);
+             {x_data, nullptr, y_data, filter_data}, alpha, beta, algorithm, space, bytes);
 }
 
 }  // extern "C"

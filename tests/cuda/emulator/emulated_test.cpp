@@ -133,6 +133,10 @@ TEST_SUITE("emulated CUDA device") {
         {"one number in an array", {x, w, slice(row, {0}, {1})}, dense, false},
         {"a number for each element", {x, w, whole}, dense, false},
         {"float64", {x.cast(float64), w.cast(float64), row.cast(float64)}, dense, false},
+        {"float16", {x.cast(float16), w.cast(float16), row.cast(float16)}, dense},
+        {"bfloat16 and gelu",
+         {x.cast(bfloat16), w.cast(bfloat16), row.cast(bfloat16)},
+         [=](const Inputs& in) { return gelu(dense(in), true); }},
         {"batches", {stack({x, x}), w, row}, dense, false},
         {"difference", {x, w, row}, [](const Inputs& in) { return matmul(in[0], in[1]) - in[2]; }, false},
         {"exact gelu", {x, w, row}, [=](const Inputs& in) { return gelu(dense(in)); }, false},
@@ -180,7 +184,21 @@ TEST_SUITE("emulated CUDA device") {
       CHECK(std::count(recording.names.begin(), recording.names.end(), "cublasLtMatmul") <= 1);
       const Tensor expected = each.f(each.inputs);
       REQUIRE(found.shape() == expected.shape());
-      CHECK(reduce_max(abs(found.to(cpu()) - expected)).cast(float64).item<double>() <= 1e-5);
+      const double tolerance = is_half(found.dtype()) ? 0.05 : 1e-5;
+      CHECK(reduce_max(abs(found.to(cpu()) - expected)).cast(float64).item<double>() <= tolerance);
+    }
+  }
+
+  TEST_CASE("half types are multiplied as they are, and their sums are rounded once") {
+    Elements terms(64, -128);
+    std::fill_n(terms.begin(), 32, 128);
+    terms[0] = 129;  // 4097 is no number of either type
+    terms[63] = -127;
+    for (const DType dtype : {float16, bfloat16}) {
+      const Tensor x = reshape(tensor(terms), {1, 64}).cast(dtype).to(gpu), one = ones({64, 1}).cast(dtype).to(gpu);
+      const emulator::Recording recording;
+      CHECK(matmul(x, one).cast(float64).item<double>() == 2);
+      CHECK(recording.names.front() == "cublasLtMatmul");
     }
   }
 
@@ -207,7 +225,7 @@ TEST_SUITE("emulated CUDA device") {
     const std::vector<std::string> ways{"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
                                         "cudnnConvolutionBackwardFilter"};
     for (const Case& each : cases) {
-      for (const DType dtype : {float32, float64}) {
+      for (const DType dtype : {float16, bfloat16, float32, float64}) {
         INFO(each.name, ", ", to_string(dtype));
         const auto results = [&](Device place) {
           const Tensor x = numbers(each.image, -1, 1, 3).cast(dtype).to(place),
@@ -226,10 +244,13 @@ TEST_SUITE("emulated CUDA device") {
           const Inputs found = results(gpu);
           for (const std::string& way : ways)
             CHECK(std::count(recording.names.begin(), recording.names.end(), way) ==
-                  (each.is_cudnns && dtype == float32 ? 1 : 0));
+                  (each.is_cudnns && dtype != float64 ? 1 : 0));
           for (std::size_t k = 0; k < found.size(); ++k) {
             REQUIRE(found[k].shape() == expected[k].shape());
-            CHECK(reduce_max(abs(found[k].to(cpu()) - expected[k])).cast(float64).item<double>() <= 1e-4);
+            const Tensor error = reduce_max(abs(found[k].to(cpu()) - expected[k])),
+                         scale = reduce_max(abs(expected[k]));
+            CHECK(error.cast(float64).item<double>() <=
+                  (is_half(dtype) ? 0.02 : 1e-4) * scale.cast(float64).item<double>());
           }
         }
       }
