@@ -137,8 +137,7 @@ class Convolver::Plan {
 
 Convolver::Convolver(Context& gpu) : gpu_(gpu), library_(cudnn()) {
   if (!library_) return;
-  int status = library_->create(&handle_);
-  if (status == cudnn_success) status = library_->set_stream(handle_, gpu.stream());
+  const int status = library_->create(&handle_);
   if (status == cudnn_success) return;
   give_up_cudnn(detail::join("cuDNN does not start: ", library_->status_string(status)));
   library_ = nullptr;
@@ -175,6 +174,7 @@ Convolver::Plan* Convolver::plan(Kind kind, const Windows& w, std::int64_t out, 
 
 bool Convolver::run(Plan& plan, const Tensor& first, const Tensor& second, const Tensor& result) {
   const std::lock_guard lock(mutex_);
+  check_cudnn(*library_, library_->set_stream(handle_, gpu_.stream()), "choosing a stream");
   const Tensor workspace =
       detail::make_tensor(uint8, {static_cast<std::int64_t>(plan.workspace())}, cuda(gpu_.index()));
   if (!plan.run(first.impl().data, second.impl().data, workspace.impl().data, result.impl().data)) return false;
