@@ -134,6 +134,9 @@ TEST_SUITE("1. values") {
     CHECK(tp::cpu() == tp::Device("cpu"));
     CHECK(tp::devices().front() == tp::cpu());
     CHECK_FALSE(tp::cuda_status().empty());
+    tp::set_matmul_precision("high");
+    CHECK(tp::matmul_precision() == "high");
+    tp::set_matmul_precision("highest");
     CHECK(size_of(tp::float64) + size_of(tp::uint8) == 9);
   }
 

@@ -162,6 +162,8 @@ TEST_CASE("settings") {
   const int threads = num_threads();
   TAPESTRY_INVALID("number of threads must be at least 1, but is -5", set_num_threads(-5));
   CHECK(num_threads() == threads);
+  TAPESTRY_INVALID("must be \"highest\", \"high\" or \"medium\", but is \"fast\"", set_matmul_precision("fast"));
+  CHECK(matmul_precision() == "highest");
   TAPESTRY_INVALID("but got -1, 1000, 3 and 75", set_print_options({.precision = -1}));
   CHECK(print_options().precision == 8);
 }

@@ -57,7 +57,7 @@ TAPESTRY_API std::string tensorflow_name(Device device);
 
 /// The devices that can be used now, the CPU first.
 TAPESTRY_API std::vector<Device> devices();
-/// Why CUDA devices can or cannot be used, in one sentence.
+/// Why CUDA devices can or cannot be used, in one sentence; where they can, also whether convolutions are cuDNN's.
 TAPESTRY_API std::string cuda_status();
 
 /// Waits until a device has done everything that was started on it, as timing asks for: a GPU works behind the program.
@@ -70,6 +70,16 @@ TAPESTRY_API void synchronize(Device device);
 TAPESTRY_API void set_num_threads(int count, Where where = Where::here());
 /// The number that `set_num_threads` has set, or its default.
 TAPESTRY_API int num_threads();
+
+/// How exactly GPUs multiply matrices of float32, and convolve with them; the words are PyTorch's. "highest", the
+/// default: in float32. "high": with operands rounded to TF32, 10 bits of mantissa, several times as fast. "medium": to
+/// bfloat16, 7 bits (of convolutions, still to TF32). Sums are float32 all the same. It holds for all GPUs, from the
+/// next op or run of a session on, and changes nothing on the CPU or for other types. Before the first call the
+/// environment variable TAPESTRY_MATMUL_PRECISION decides. Throws InvalidArgumentError for any other word.
+TAPESTRY_API void set_matmul_precision(std::string_view precision, Where where = Where::here());
+/// The word that `set_matmul_precision` has set, or its default. Throws InvalidArgumentError when
+/// TAPESTRY_MATMUL_PRECISION is another word.
+TAPESTRY_API std::string matmul_precision();
 
 /// Counters of a device's caching allocator, in bytes.
 struct MemoryStats {

@@ -142,6 +142,74 @@ TEST_SUITE("CUDA device") {
     }
   }
 
+  TEST_CASE("float32 is float32 in products, unless they may be rounded") {
+    const Tensor x = numbers({33, 70}, 1, 2, 3).cast(float32), one = eye(70), there = x.to(gpu);
+    CHECK(distance(matmul(there, one.to(gpu)), x) == 0);
+    for (const char* precision : {"high", "medium"}) {
+      set_matmul_precision(precision);
+      CHECK(distance(matmul(there, one.to(gpu)), x) <= 1e-2);
+    }
+    set_matmul_precision("highest");
+    CHECK(distance(matmul(there, one.to(gpu)), x) == 0);
+  }
+
+  TEST_CASE("convolutions of float32 agree with the CPU, and repeat") {
+    struct Case {
+      Shape image, filter;
+      Conv2dOptions options;
+    };
+    const std::vector<Case> cases{
+        {{1, 1, 1, 1}, {1, 1, 1, 1}, {}},
+        {{3, 9, 10, 8}, {1, 1, 8, 16}, {}},
+        {{2, 13, 12, 3}, {5, 5, 3, 6}, {.padding = "SAME"}},
+        {{2, 14, 13, 4}, {3, 3, 4, 8}, {.strides = 2, .padding = "SAME"}},
+        {{2, 13, 13, 4}, {3, 3, 4, 8}, {.strides = {2, 1}, .padding = 1}},
+        {{2, 11, 12, 4}, {3, 2, 4, 4}, {.padding = {0, 3, 2, 1}}},
+        {{2, 12, 12, 4}, {3, 3, 4, 4}, {.strides = 2, .dilations = 2}},
+        {{2, 9, 9, 8}, {3, 3, 4, 6}, {.padding = "SAME", .groups = 2}},
+        {{2, 9, 9, 6}, {3, 3, 1, 6}, {.padding = "SAME", .groups = 6}},
+        {{1, 4, 4, 2}, {3, 3, 2, 2}, {.strides = 5, .padding = 4}},
+    };
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      INFO("case ", i);
+      const auto results = [&](Device place) {
+        const Tensor x = numbers(cases[i].image, -1, 1, 3).cast(float32).to(place),
+                     filter = numbers(cases[i].filter, -1, 1, 4).cast(float32).to(place);
+        GradientTape tape;
+        tape.watch(x);
+        tape.watch(filter);
+        const Tensor y = conv2d(x, filter, cases[i].options);
+        Inputs all = tape.gradient(reduce_sum(square(y)), Inputs{x, filter});
+        all.push_back(y);
+        return all;
+      };
+      const Inputs expected = results(cpu()), found = results(gpu), again = results(gpu);
+      for (std::size_t k = 0; k < found.size(); ++k) {
+        CHECK(distance(found[k], expected[k]) <= tolerance(float32));
+        CHECK(distance(again[k], found[k]) == 0);
+      }
+    }
+  }
+
+  TEST_CASE("NaN goes through the activation behind a product") {
+    const Tensor x = numbers({64, 24}, -1, 1, 3).cast(float32), w = numbers({24, 72}, -1, 1, 4).cast(float32);
+    const Tensor spoiled = where(greater(x, 0.9F), full({64, 24}, std::nanf("")), x);
+    const Tensor data = concat({w, ones({1, 72})}, 0);  // the weights, and a bias
+    for (const bool is_relu : {true, false}) {
+      const auto dense = [&](const Tensor& in, const Tensor& weights) {
+        const Tensor y = matmul(in, slice(weights, {0, 0}, {24, 72})) + reshape(slice(weights, {24, 0}, {1, 72}), {72});
+        return is_relu ? relu(y) : gelu(y, true);
+      };
+      const Graph graph;
+      const auto scope = graph.as_default();
+      const auto there = device(gpu);
+      const Tensor in = placeholder(float32, {64, 24}), weights = placeholder(float32, {25, 72});
+      const Tensor y = dense(in, weights);
+      Session session(graph);
+      CHECK(distance(session.run(y, {{in, spoiled}, {weights, data}}), dense(spoiled, data)) <= tolerance(float32));
+    }
+  }
+
   TEST_CASE("rows that take a block of threads each are normalized") {
     const Tensor x = numbers({3, 1100}, -1, 1, 3), scale = numbers({1100}, -1, 1, 4),
                  offset = numbers({1100}, -1, 1, 5);

@@ -6,9 +6,11 @@
 
 #include <doctest/doctest.h>
 
+#include "backend/cuda/epilogues.hpp"
 #include "backend/cuda/pieces.hpp"
 #include "backend/cuda/products.hpp"
 #include "backend/cuda/reductions.hpp"
+#include "backend/cuda/windows.hpp"
 #include "kernels_support.hpp"
 
 namespace tapestry::testing {
@@ -326,6 +328,94 @@ TEST_SUITE("CUDA planning") {
     // So have matrices with gaps in both directions, and one row that stands for all.
     CHECK_FALSE(gpu::is_readable(View(detail::make_view(base, {2, 3, 2, 3}, spread))));
     CHECK_FALSE(gpu::is_readable(View(detail::make_view(base, {2, 3, 4, 6}, row_of_all))));
+  }
+
+  TEST_CASE("cuDNN is asked for what equal padding on both sides can do") {
+    const auto is_asked = [](const Shape& image, const Shape& result, const Window2d& window, DType dtype = float32) {
+      return gpu::is_for_cudnn(gpu::windows_on(image, result, window), result[3], dtype);
+    };
+    constexpr std::int64_t large = std::int64_t{1} << 32;
+    CHECK(is_asked({2, 8, 9, 4}, {2, 6, 7, 5}, {.height = 3, .width = 3}));
+    CHECK(is_asked({2, 8, 9, 4}, {2, 8, 9, 5},
+                   {.height = 3, .width = 3, .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1}));
+    // One row more at the end: read by a position of its own, or, with a stride of 2, by none.
+    CHECK_FALSE(is_asked({2, 8, 9, 4}, {2, 7, 7, 5}, {.height = 3, .width = 3, .pad_bottom = 1}));
+    CHECK_FALSE(is_asked({2, 8, 9, 4}, {2, 6, 8, 5}, {.height = 3, .width = 3, .pad_right = 1}));
+    CHECK(is_asked({2, 9, 9, 4}, {2, 4, 7, 5}, {.height = 3, .width = 3, .stride_y = 2, .pad_bottom = 1}));
+    // One row more in front.
+    CHECK_FALSE(is_asked({2, 8, 9, 4}, {2, 7, 7, 5}, {.height = 3, .width = 3, .pad_top = 1}));
+    CHECK_FALSE(is_asked({2, 8, 9, 4}, {2, 6, 7, 5}, {.height = 3, .width = 3}, float64));
+    CHECK_FALSE(is_asked({2, 0, 9, 4}, {2, 1, 7, 5}, {.height = 2, .width = 3, .pad_top = 1, .pad_bottom = 1}));
+    CHECK_FALSE(is_asked({large / 4, 1, 1, 4}, {large / 4, 1, 1, 1}, {}));
+    CHECK_FALSE(is_asked({2, 8, 9, 4}, {2, 1, 9, 5}, {.stride_y = large}));
+  }
+
+  TEST_CASE("programs that are a bias and an activation are epilogues") {
+    using Function = gpu::Epilogue::Function;
+    const Tensor y = empty(float32, {5, 8}), row = empty(float32, {8}), column = empty(float32, {5, 1});
+    const std::int64_t every_second[] = {2}, all_one[] = {0}, one[] = {1};
+    const Tensor long_row = empty(float32, {16});
+    // The operands: the inputs x, then the output y, then a register r.
+    const auto add = [](std::uint8_t a, std::uint8_t b, std::uint8_t result) {
+      return Program::Instruction{Binary::add, {a, b}, result, float32};
+    };
+    const auto unary = [](Unary f, std::uint8_t a, std::uint8_t result) {
+      return Program::Instruction{f, {a}, result, float32};
+    };
+    struct Case {
+      std::vector<Program::Instruction> instructions;
+      std::size_t product;
+      std::vector<Tensor> others;
+      std::optional<Function> function;
+      int outputs = 1;
+      Tensor result{};
+    };
+    const std::vector<Case> cases{
+        {{add(0, 1, 2)}, 0, {row}, Function::none},
+        {{add(0, 1, 2)}, 1, {row}, Function::none},
+        {{add(1, 0, 2)}, 0, {empty(float32, {1, 8})}, Function::none},
+        {{add(0, 1, 3), unary(Unary::relu, 3, 2)}, 1, {row}, Function::relu},
+        {{add(0, 1, 2), unary(Unary::relu, 2, 2)}, 0, {row}, Function::relu},
+        {{add(0, 1, 3), unary(Unary::gelu_tanh, 3, 2)}, 0, {row}, Function::gelu_tanh},
+        {{unary(Unary::relu, 0, 1)}, 0, {}, Function::relu},
+        {{unary(Unary::gelu_tanh, 0, 1)}, 0, {}, Function::gelu_tanh},
+        // Other rows: a column, one number, every second of a row, one that stands for all, one that no vector reads.
+        {{add(0, 1, 2)}, 0, {column}, {}},
+        {{add(0, 1, 2)}, 0, {empty(float32, {})}, {}},
+        {{add(0, 1, 2)}, 0, {empty(float32, {1})}, {}},
+        {{add(0, 1, 2)}, 0, {empty(float32, {5, 8})}, {}},
+        {{add(0, 1, 2)}, 0, {detail::make_view(long_row, {8}, every_second)}, {}},
+        {{add(0, 1, 2)}, 0, {detail::make_view(long_row, {8}, all_one)}, {}},
+        {{add(0, 1, 2)}, 0, {detail::make_view(long_row, {8}, one, 1)}, {}},
+        {{add(0, 1, 2)}, 0, {detail::make_view(long_row, {8}, one, 4)}, Function::none},
+        // Other programs.
+        {{add(0, 0, 1)}, 0, {}, {}},
+        {{add(1, 1, 2)}, 0, {row}, {}},
+        {{add(0, 1, 3), add(3, 1, 2)}, 0, {row}, {}},
+        {{add(0, 1, 3), unary(Unary::relu, 0, 2)}, 0, {row}, {}},
+        {{unary(Unary::relu, 0, 3), add(3, 1, 2)}, 0, {row}, {}},
+        {{add(0, 1, 3), unary(Unary::gelu, 3, 2)}, 0, {row}, {}},
+        {{add(0, 1, 3), unary(Unary::relu, 3, 3), unary(Unary::relu, 3, 2)}, 0, {row}, {}},
+        {{add(0, 1, 2), unary(Unary::relu, 2, 3)}, 0, {row}, {}, 2},
+        // Other results.
+        {{add(0, 1, 2)}, 0, {empty(float64, {8})}, {}, 1, empty(float64, {5, 8})},
+        {{add(0, 1, 2)}, 0, {row}, {}, 1, empty(float32, {2, 5, 8})},
+    };
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      INFO("case ", i);
+      const Case& each = cases[i];
+      const Program program{.instructions = each.instructions,
+                            .inputs = static_cast<int>(each.others.size()) + 1,
+                            .outputs = each.outputs,
+                            .registers = 1};
+      const auto found =
+          gpu::epilogue_of({.transpose_a = false, .transpose_b = false, .product = each.product, .into = 0}, program,
+                           each.others, each.result ? each.result : y);
+      REQUIRE(found.has_value() == each.function.has_value());
+      if (!found) continue;
+      CHECK(found->function == *each.function);
+      CHECK(found->bias == (each.others.empty() ? nullptr : each.others[0].impl().data));
+    }
   }
 }
 

@@ -1,12 +1,13 @@
 #include <algorithm>
 
+#include "backend/cuda/convolver.hpp"
 #include "backend/cuda/cuda_backend.hpp"
 #include "backend/cuda/multiplier.hpp"
 #include "backend/cuda/windows.hpp"
 #include "core/make_tensor.hpp"
 
-// A convolution as a product of matrices, as on the CPU: a row of "patches" holds all that one output position sees of
-// the image. Patches exist for some images at a time.
+// A convolution is cuDNN's work where it can do it, and otherwise a product of matrices, as on the CPU: a row of
+// "patches" holds all that one output position sees of the image. Patches exist for some images at a time.
 
 namespace tapestry::gpu {
 namespace {
@@ -88,47 +89,79 @@ void for_parts(const Windows& windows, std::int64_t out, const Tensor& like, con
 
 std::int64_t bytes_of(const Tensor& x) { return static_cast<std::int64_t>(size_of(x.dtype())); }
 
+/// A view of a filter HWIO as OHWI, which is cuDNN's order.
+Tensor output_first(const Tensor& filter) {
+  const Shape& shape = filter.shape();
+  const auto strides = filter.strides();
+  const std::int64_t turned[] = {strides[3], strides[0], strides[1], strides[2]};
+  return detail::make_view(filter, {shape[3], shape[0], shape[1], shape[2]}, turned);
+}
+
 }  // namespace
 
+Convolver& CudaBackend::convolver() {
+  Context& gpu = context();
+  std::call_once(convolver_once_, [&] { convolver_ = new Convolver(gpu); });
+  return *convolver_;
+}
+
 void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
-  if (is_half(y.dtype())) return Backend::conv2d(x, filter, window, y);
   if (y.size() == 0) return;
   if (filter.size() == 0) return fill(0, y);
+  const Windows windows = windows_on(x.shape(), y.shape(), window);
+  const std::int64_t out = y.shape()[3];
+  const Tensor image = dense(x);
+  Convolver::Plan* plan = convolver().plan(Convolver::Kind::forward, windows, out, y.dtype());
+  if (plan && convolver().run(*plan, image, dense(output_first(filter)), y)) return;
+  if (is_half(y.dtype())) return Backend::conv2d(x, filter, window, y);
+
   Context& gpu = context();
-  const Tensor image = dense(x), weights = dense(filter);
-  for_parts(windows_on(x.shape(), y.shape(), window), y.shape()[3], y, [&](const Part& part, void* patches) {
+  const Tensor weights = dense(filter);
+  for_parts(windows, out, y, [&](const Part& part, void* patches) {
     read_patches(gpu.stream(), type_of(x), part.windows, part.image(image.impl().data, bytes_of(x)), patches);
     gpu.started("conv2d");
-    multiplier().multiply(part.forward(patches, weights.impl().data, y.impl().data, bytes_of(y)), y.dtype() == float64);
+    multiplier().multiply(part.forward(patches, weights.impl().data, y.impl().data, bytes_of(y)), y.dtype());
   });
 }
 
 void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const Window2d& window, const Tensor& dx) {
-  if (is_half(dx.dtype())) return Backend::conv2d_grad_input(g, filter, window, dx);
   if (dx.size() == 0) return;
   if (g.size() == 0 || filter.size() == 0) return fill(0, dx);
+  const Windows windows = windows_on(dx.shape(), g.shape(), window);
+  const std::int64_t out = g.shape()[3];
+  const Tensor gradient = dense(g);
+  Convolver::Plan* plan = convolver().plan(Convolver::Kind::input_gradient, windows, out, dx.dtype());
+  if (plan && convolver().run(*plan, dense(output_first(filter)), gradient, dx)) return;
+  if (is_half(dx.dtype())) return Backend::conv2d_grad_input(g, filter, window, dx);
+
   Context& gpu = context();
-  const Tensor gradient = dense(g), weights = dense(filter);
-  for_parts(windows_on(dx.shape(), g.shape(), window), g.shape()[3], dx, [&](const Part& part, void* patches) {
-    multiplier().multiply(part.backward(gradient.impl().data, weights.impl().data, patches, bytes_of(g)),
-                          dx.dtype() == float64);
+  const Tensor weights = dense(filter);
+  for_parts(windows, out, dx, [&](const Part& part, void* patches) {
+    multiplier().multiply(part.backward(gradient.impl().data, weights.impl().data, patches, bytes_of(g)), dx.dtype());
     add_patches(gpu.stream(), type_of(dx), part.windows, patches, part.image(dx.impl().data, bytes_of(dx)));
     gpu.started("conv2d_grad_input");
   });
 }
 
 void CudaBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Window2d& window, const Tensor& dfilter) {
-  if (is_half(dfilter.dtype())) return Backend::conv2d_grad_filter(x, g, window, dfilter);
   if (dfilter.size() == 0) return;
   if (g.size() == 0) return fill(0, dfilter);
-  Context& gpu = context();
+  const Windows windows = windows_on(x.shape(), g.shape(), window);
+  const std::int64_t out = g.shape()[3];
   const Tensor image = dense(x), gradient = dense(g);
+  if (Convolver::Plan* plan = convolver().plan(Convolver::Kind::filter_gradient, windows, out, dfilter.dtype())) {
+    const Tensor turned = detail::make_tensor(dfilter.dtype(), output_first(dfilter).shape(), dfilter.device());
+    if (convolver().run(*plan, image, gradient, turned)) return copy(turned, output_first(dfilter));
+  }
+  if (is_half(dfilter.dtype())) return Backend::conv2d_grad_filter(x, g, window, dfilter);
+
+  Context& gpu = context();
   bool accumulate = false;
-  for_parts(windows_on(x.shape(), g.shape(), window), g.shape()[3], x, [&](const Part& part, void* patches) {
+  for_parts(windows, out, x, [&](const Part& part, void* patches) {
     read_patches(gpu.stream(), type_of(x), part.windows, part.image(image.impl().data, bytes_of(x)), patches);
     gpu.started("conv2d_grad_filter");
-    multiplier().multiply(part.of_filter(patches, gradient.impl().data, dfilter.impl().data, bytes_of(g)),
-                          x.dtype() == float64, accumulate);
+    multiplier().multiply(part.of_filter(patches, gradient.impl().data, dfilter.impl().data, bytes_of(g)), x.dtype(),
+                          accumulate);
     accumulate = true;
   });
 }

@@ -7,6 +7,7 @@
 
 namespace tapestry::gpu {
 
+class Convolver;
 class Multiplier;
 
 /// One CUDA device: each family in the file of its name, its kernels in kernels/. A family checks, plans and starts
@@ -46,6 +47,8 @@ class CudaBackend final : public Backend {
 
   // matmul.cpp
   void gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) override;
+  void gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
+                    std::span<const Tensor> others, std::span<const Tensor> outputs) override;
 
   // linalg.cpp
   void linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint, std::span<const Tensor> outputs) override;
@@ -86,13 +89,20 @@ class CudaBackend final : public Backend {
   /// The elements in row-major order without gaps: x itself, or a copy.
   Tensor dense(const Tensor& x);
 
+  /// Matrices as products can read them: x itself, or a copy.
+  Tensor readable(const Tensor& x);
+
   /// cuBLASLt on the device, opened at the first call. Throws NotFoundError when it is not installed.
   Multiplier& multiplier();
 
+  /// cuDNN on the device, opened at the first call.
+  Convolver& convolver();
+
   int index_;
-  std::once_flag once_, multiplier_once_;
+  std::once_flag once_, multiplier_once_, convolver_once_;
   Context* context_ = nullptr;        ///< never deleted
   Multiplier* multiplier_ = nullptr;  ///< nor is this
+  Convolver* convolver_ = nullptr;    ///< nor this
 };
 
 /// The Type of a tensor's elements.

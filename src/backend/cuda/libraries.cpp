@@ -34,22 +34,19 @@ const CublasLt& cublas_lt() {
   static const CublasLt table = [] {
     void* library = open_library("cublasLt", CUDART_VERSION / 1000);
     CublasLt functions{};
-    const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(function_of(library, name));
-    };
-    find(functions.create, "cublasLtCreate");
-    find(functions.matmul, "cublasLtMatmul");
-    find(functions.heuristic, "cublasLtMatmulAlgoGetHeuristic");
-    find(functions.desc_create, "cublasLtMatmulDescCreate");
-    find(functions.desc_destroy, "cublasLtMatmulDescDestroy");
-    find(functions.desc_set, "cublasLtMatmulDescSetAttribute");
-    find(functions.layout_create, "cublasLtMatrixLayoutCreate");
-    find(functions.layout_destroy, "cublasLtMatrixLayoutDestroy");
-    find(functions.layout_set, "cublasLtMatrixLayoutSetAttribute");
-    find(functions.preference_create, "cublasLtMatmulPreferenceCreate");
-    find(functions.preference_destroy, "cublasLtMatmulPreferenceDestroy");
-    find(functions.preference_set, "cublasLtMatmulPreferenceSetAttribute");
-    find(functions.status_string, "cublasLtGetStatusString");
+    find_function(functions.create, library, "cublasLtCreate");
+    find_function(functions.matmul, library, "cublasLtMatmul");
+    find_function(functions.heuristic, library, "cublasLtMatmulAlgoGetHeuristic");
+    find_function(functions.desc_create, library, "cublasLtMatmulDescCreate");
+    find_function(functions.desc_destroy, library, "cublasLtMatmulDescDestroy");
+    find_function(functions.desc_set, library, "cublasLtMatmulDescSetAttribute");
+    find_function(functions.layout_create, library, "cublasLtMatrixLayoutCreate");
+    find_function(functions.layout_destroy, library, "cublasLtMatrixLayoutDestroy");
+    find_function(functions.layout_set, library, "cublasLtMatrixLayoutSetAttribute");
+    find_function(functions.preference_create, library, "cublasLtMatmulPreferenceCreate");
+    find_function(functions.preference_destroy, library, "cublasLtMatmulPreferenceDestroy");
+    find_function(functions.preference_set, library, "cublasLtMatmulPreferenceSetAttribute");
+    find_function(functions.status_string, library, "cublasLtGetStatusString");
     return functions;
   }();
   return table;

@@ -33,5 +33,10 @@ const CublasLt& cublas_lt();
 void* open_library(const std::string& name, int major);
 /// A function of an open library. Throws NotFoundError.
 void* function_of(void* library, const char* name);
+/// The same, as a pointer of its type.
+template <class Function>
+void find_function(Function*& function, void* library, const char* name) {
+  function = reinterpret_cast<Function*>(function_of(library, name));
+}
 
 }  // namespace tapestry::gpu

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "backend/matmul_precision.hpp"
 #include "tapestry/error.hpp"
 
 namespace tapestry::gpu {
@@ -22,19 +23,50 @@ std::uint32_t alignment(const void* data) {
 
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
+/// The types of a product's matrices and of its sums, and how those are made.
+struct Arithmetic {
+  cudaDataType_t type, sum;
+  cublasComputeType_t compute;
+};
+Arithmetic arithmetic_of(DType dtype) {
+  if (dtype == float64) return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
+  if (is_half(dtype)) return {dtype == float16 ? CUDA_R_16F : CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+  switch (current_matmul_precision()) {
+    case MatmulPrecision::highest:
+      break;
+    case MatmulPrecision::high:
+      return {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32};
+    case MatmulPrecision::medium:
+      return {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_16BF};
+  }
+  return {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+}
+
+cublasLtEpilogue_t number_of(const Epilogue& epilogue) {
+  switch (epilogue.function) {
+    case Epilogue::Function::none:
+      break;
+    case Epilogue::Function::relu:
+      return epilogue.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case Epilogue::Function::gelu_tanh:
+      return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  }
+  return epilogue.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 }  // namespace
 
 /// What cuBLASLt needs to know of a product. It stores matrices by columns, in which a matrix that lies by rows is its
 /// own transpose; so y^T = op(b)^T op(a)^T is computed, b first.
 class Multiplier::Description {
  public:
-  Description(const Product& product, bool wide) : wide_(wide) {
-    const CublasLt& lt = cublas_lt();
-    const cudaDataType_t type = wide ? CUDA_R_64F : CUDA_R_32F;
-    // float32 means float32: no TF32.
-    check(lt.desc_create(&desc_, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, type), "describing a product");
-    set_transposed(CUBLASLT_MATMUL_DESC_TRANSA, product.b.transposed);
-    set_transposed(CUBLASLT_MATMUL_DESC_TRANSB, product.a.transposed);
+  Description(const Product& product, const Arithmetic& arithmetic, const Epilogue& epilogue)
+      : arithmetic_(arithmetic), epilogue_(number_of(epilogue)) {
+    check(cublas_lt().desc_create(&desc_, arithmetic.compute, arithmetic.sum), "describing a product");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, product.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, product.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (epilogue_ != CUBLASLT_EPILOGUE_DEFAULT) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_);
+    if (epilogue.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
     first_ = layout(product.b, product.n, product.k, product.count);
     second_ = layout(product.a, product.k, product.m, product.count);
     result_ = layout(product.y, product.n, product.m, product.count);
@@ -48,15 +80,16 @@ class Multiplier::Description {
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
 
+  const Arithmetic& arithmetic() const { return arithmetic_; }
+  cublasLtEpilogue_t epilogue() const { return epilogue_; }
   cublasLtMatmulDesc_t desc() const { return desc_; }
   cublasLtMatrixLayout_t first() const { return first_; }
   cublasLtMatrixLayout_t second() const { return second_; }
   cublasLtMatrixLayout_t result() const { return result_; }
 
  private:
-  void set_transposed(cublasLtMatmulDescAttributes_t which, bool transposed) {
-    const cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check(cublas_lt().desc_set(desc_, which, &operation, sizeof operation), "describing a product");
+  void set(cublasLtMatmulDescAttributes_t which, const auto& value) {
+    check(cublas_lt().desc_set(desc_, which, &value, sizeof value), "describing a product");
   }
 
   /// A matrix that op makes `rows` times `columns`, by columns.
@@ -65,7 +98,7 @@ class Multiplier::Description {
     const CublasLt& lt = cublas_lt();
     if (matrix.transposed) std::swap(rows, columns);
     cublasLtMatrixLayout_t layout = nullptr;
-    check(lt.layout_create(&layout, wide_ ? CUDA_R_64F : CUDA_R_32F, static_cast<std::uint64_t>(rows),
+    check(lt.layout_create(&layout, arithmetic_.type, static_cast<std::uint64_t>(rows),
                            static_cast<std::uint64_t>(columns), matrix.row),
           "describing a matrix");
     const auto batch = static_cast<std::int32_t>(count);
@@ -75,7 +108,8 @@ class Multiplier::Description {
     return layout;
   }
 
-  bool wide_;
+  Arithmetic arithmetic_;
+  cublasLtEpilogue_t epilogue_;
   cublasLtMatmulDesc_t desc_ = nullptr;
   cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, result_ = nullptr;
 };
@@ -84,23 +118,34 @@ Multiplier::Multiplier(Context& gpu) : gpu_(gpu), workspace_(gpu.memory().alloca
   check(cublas_lt().create(&handle_), "starting");
 }
 
-void Multiplier::multiply(const Product& product, bool wide, bool accumulate) {
-  const Description description(product, wide);
+void Multiplier::multiply(const Product& product, DType dtype, bool accumulate) {
+  if (!start(product, Description(product, arithmetic_of(dtype), {}), accumulate))
+    throw InternalError("cuBLASLt: there is no algorithm for a product");
+}
+
+bool Multiplier::multiply(const Product& product, DType dtype, const Epilogue& epilogue) {
+  return start(product, Description(product, arithmetic_of(dtype), epilogue), false);
+}
+
+bool Multiplier::start(const Product& product, const Description& description, bool accumulate) {
   // A product may be several kernels that share the workspace; those of two threads must not mix in the stream.
   const std::lock_guard lock(mutex_);
-  const cublasLtMatmulAlgo_t algorithm = algorithm_for(product, wide, description);
+  const Algorithm& algorithm = algorithm_for(product, description);
+  if (!algorithm) return false;
+  const bool wide = description.arithmetic().sum == CUDA_R_64F;
   const double factors[] = {1, accumulate ? 1.0 : 0.0};
   const float narrow_factors[] = {1, accumulate ? 1.0F : 0.0F};
   const void* alpha = wide ? static_cast<const void*>(&factors[0]) : &narrow_factors[0];
   const void* beta = wide ? static_cast<const void*>(&factors[1]) : &narrow_factors[1];
   check(cublas_lt().matmul(handle_, description.desc(), alpha, product.b.data, description.first(), product.a.data,
                            description.second(), beta, product.y.data, description.result(), product.y.data,
-                           description.result(), &algorithm, workspace_, workspace_bytes, gpu_.stream()),
+                           description.result(), &*algorithm, workspace_, workspace_bytes, gpu_.stream()),
         "a product");
   gpu_.started("gemm");
+  return true;
 }
 
-cublasLtMatmulAlgo_t Multiplier::algorithm_for(const Product& p, bool wide, const Description& description) {
+const Multiplier::Algorithm& Multiplier::algorithm_for(const Product& p, const Description& description) {
   const Key key = {p.m,
                    p.n,
                    p.k,
@@ -113,7 +158,9 @@ cublasLtMatmulAlgo_t Multiplier::algorithm_for(const Product& p, bool wide, cons
                    p.y.batch,
                    p.a.transposed,
                    p.b.transposed,
-                   wide ? 1 : 0,
+                   description.arithmetic().type,
+                   description.arithmetic().compute,
+                   description.epilogue(),
                    alignment(p.a.data),
                    alignment(p.b.data),
                    alignment(p.y.data)};
@@ -121,7 +168,7 @@ cublasLtMatmulAlgo_t Multiplier::algorithm_for(const Product& p, bool wide, cons
   return chosen_[key] = choose(p, description);
 }
 
-cublasLtMatmulAlgo_t Multiplier::choose(const Product& product, const Description& description) {
+Multiplier::Algorithm Multiplier::choose(const Product& product, const Description& description) {
   const CublasLt& lt = cublas_lt();
   cublasLtMatmulPreference_t created = nullptr;
   check(lt.preference_create(&created), "choosing an algorithm");
@@ -131,16 +178,19 @@ cublasLtMatmulAlgo_t Multiplier::choose(const Product& product, const Descriptio
     check(lt.preference_set(created, which, &value, sizeof value), "choosing an algorithm");
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
+  // Parts of a sum that are computed side by side are added before they are rounded.
+  if (description.arithmetic().type != description.arithmetic().sum)
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(product.b.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(product.a.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(product.y.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(product.y.data));
   cublasLtMatmulHeuristicResult_t result{};
   int count = 0;
-  check(lt.heuristic(handle_, description.desc(), description.first(), description.second(), description.result(),
-                     description.result(), created, 1, &result, &count),
-        "choosing an algorithm");
-  if (count == 0) throw InternalError("cuBLASLt: there is no algorithm for a product");
+  const cublasStatus_t status = lt.heuristic(handle_, description.desc(), description.first(), description.second(),
+                                             description.result(), description.result(), created, 1, &result, &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) return {};
+  check(status, "choosing an algorithm");
   return result.algo;
 }
 

@@ -3,31 +3,39 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "backend/cuda/context.hpp"
+#include "backend/cuda/epilogues.hpp"
 #include "backend/cuda/libraries.hpp"
 #include "backend/cuda/products.hpp"
 
 namespace tapestry::gpu {
 
 /// cuBLASLt on one device: its handle, memory that it may use during a product, and what it chose for products before.
+/// Products of float32 are as exact as `set_matmul_precision` says; those of float16 and bfloat16 are summed in float32
+/// and rounded once.
 class Multiplier {
  public:
   explicit Multiplier(Context& gpu);
-  /// y = op(a) op(b), or y += op(a) op(b), of float64 or float32, which is not rounded to TF32.
-  void multiply(const Product& product, bool wide, bool accumulate = false);
+  /// y = op(a) op(b), or y += op(a) op(b), of floats.
+  void multiply(const Product& product, DType dtype, bool accumulate = false);
+  /// y = epilogue(op(a) op(b)). False, and nothing is done, if cuBLASLt has no algorithm for that.
+  bool multiply(const Product& product, DType dtype, const Epilogue& epilogue);
 
  private:
   class Description;
-  using Key = std::array<std::int64_t, 16>;
-  cublasLtMatmulAlgo_t algorithm_for(const Product& product, bool wide, const Description& description);
-  cublasLtMatmulAlgo_t choose(const Product& product, const Description& description);
+  using Key = std::array<std::int64_t, 18>;
+  using Algorithm = std::optional<cublasLtMatmulAlgo_t>;
+  bool start(const Product& product, const Description& description, bool accumulate);
+  const Algorithm& algorithm_for(const Product& product, const Description& description);
+  Algorithm choose(const Product& product, const Description& description);
 
   Context& gpu_;
   void* workspace_;
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
-  std::map<Key, cublasLtMatmulAlgo_t> chosen_;
+  std::map<Key, Algorithm> chosen_;
 };
 
 }  // namespace tapestry::gpu

@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/cuda/cuda_backend.hpp"
+#include "backend/cuda/cudnn.hpp"
 #include "backend/cuda_plugin.hpp"
 
 namespace tapestry::gpu {
@@ -45,6 +46,7 @@ CudaDevices find_devices() {
   check(cudaDriverGetVersion(&driver), "asking for the driver's version");
   found.status = detail::join("CUDA is available: ", names, "; CUDA ", version_text(CUDART_VERSION), ", driver for ",
                               version_text(driver));
+  found.details = convolutions_by;
   for (int i = 0; i < count; ++i) found.backends.push_back(std::make_unique<CudaBackend>(i));
   return found;
 }

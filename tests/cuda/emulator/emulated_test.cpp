@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/cuda_plugin.hpp"
+#include "emulator.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
@@ -15,6 +16,8 @@ namespace tapestry::test {
 namespace {
 
 const Device gpu = cuda(0);
+
+using Inputs = std::vector<Tensor>;
 
 /// Sets an environment variable while it lives.
 class Setting {
@@ -75,6 +78,184 @@ TEST_SUITE("emulated CUDA device") {
         for (std::size_t i = 0; i < results.size(); ++i) CHECK(same_bits(results[i], first[i]));
       }
     }
+  }
+
+  TEST_CASE("float32 products round their operands where that is allowed, and others never") {
+    // TF32 holds the first number, bfloat16 neither.
+    const std::vector<double> exact{1 + std::ldexp(1, -9), 1 + std::ldexp(1, -12)};
+    const auto product = [&](const char* precision, DType dtype) {
+      set_matmul_precision(precision);
+      const Tensor x = reshape(tensor(exact), {1, 2}).cast(dtype).to(gpu), one = eye(2).cast(dtype).to(gpu);
+      const std::vector<double> found = matmul(x, one).to_vector<double>();
+      const Tensor image = reshape(x, {1, 1, 1, 2}), filter = reshape(one, {1, 1, 2, 2});
+      if (dtype != float32 || std::string_view(precision) != "medium")
+        CHECK(conv2d(image, filter).to_vector<double>() == found);
+      set_matmul_precision("highest");
+      return found;
+    };
+    for (int i = 0; i < 2; ++i) {  // the second time, with what was chosen before
+      CHECK(product("highest", float32) == exact);
+      CHECK(product("high", float32) == std::vector<double>{exact[0], 1});
+      CHECK(product("medium", float32) == std::vector<double>{1, 1});
+      CHECK(product("medium", float64) == exact);
+    }
+  }
+
+  TEST_CASE("bias and activation behind a product are one call of cuBLASLt where it has them") {
+    const Tensor x = numbers({64, 24}, -1, 1, 3).cast(float32), w = numbers({24, 72}, -1, 1, 4).cast(float32);
+    const Tensor row = numbers({72}, -1, 1, 5).cast(float32), column = reshape(slice(row, {0}, {64}), {64, 1});
+    const Tensor tall = numbers({4096, 3}, -1, 1, 6).cast(float32), narrow = slice(w, {0, 0}, {3, 1});
+    const Tensor whole = matmul(x, w) * 0.5F;
+    const auto dense = [](const Inputs& in) { return matmul(in[0], in[1]) + in[2]; };
+    struct Case {
+      std::string name;
+      Inputs inputs;
+      std::function<Tensor(const Inputs&)> f;
+      bool is_one_call = true;
+    };
+    const std::vector<Case> cases{
+        {"bias", {x, w, row}, dense},
+        {"bias in front", {x, w, row}, [](const Inputs& in) { return in[2] + matmul(in[0], in[1]); }},
+        {"bias_add", {x, w, row}, [](const Inputs& in) { return bias_add(matmul(in[0], in[1]), in[2]); }},
+        {"bias of rank 2", {x, w, reshape(row, {1, 72})}, dense},
+        {"bias of one column", {tall, narrow, slice(row, {0}, {1})}, dense},
+        {"relu", {x, w}, [](const Inputs& in) { return relu(matmul(in[0], in[1])); }},
+        {"gelu", {x, w}, [](const Inputs& in) { return gelu(matmul(in[0], in[1]), true); }},
+        {"bias and relu", {x, w, row}, [=](const Inputs& in) { return relu(dense(in)); }},
+        {"bias and gelu", {x, w, row}, [=](const Inputs& in) { return gelu(dense(in), true); }},
+        {"transposed",
+         {transpose(x).contiguous(), transpose(w).contiguous(), row},
+         [](const Inputs& in) {
+           return relu(matmul(in[0], in[1], {.transpose_a = true, .transpose_b = true}) + in[2]);
+         }},
+        {"a number for each row", {x, w, column}, dense, false},
+        {"one number", {x, w, row(0)}, dense, false},
+        {"one number in an array", {x, w, slice(row, {0}, {1})}, dense, false},
+        {"a number for each element", {x, w, whole}, dense, false},
+        {"float64", {x.cast(float64), w.cast(float64), row.cast(float64)}, dense, false},
+        {"float16", {x.cast(float16), w.cast(float16), row.cast(float16)}, dense},
+        {"bfloat16 and gelu",
+         {x.cast(bfloat16), w.cast(bfloat16), row.cast(bfloat16)},
+         [=](const Inputs& in) { return gelu(dense(in), true); }},
+        {"batches", {stack({x, x}), w, row}, dense, false},
+        {"difference", {x, w, row}, [](const Inputs& in) { return matmul(in[0], in[1]) - in[2]; }, false},
+        {"exact gelu", {x, w, row}, [=](const Inputs& in) { return gelu(dense(in)); }, false},
+        {"relu before the bias",
+         {x, w, row},
+         [](const Inputs& in) { return relu(matmul(in[0], in[1])) + in[2]; },
+         false},
+        {"more behind it", {x, w, row}, [=](const Inputs& in) { return relu(dense(in)) * 2.0F; }, false},
+        {"the sum is needed, too",
+         {x, w, row},
+         [=](const Inputs& in) {
+           const Tensor sum = dense(in);
+           return concat({relu(sum), sum}, 0);
+         },
+         false},
+        {"the product is needed, too",
+         {x, w, row},
+         [](const Inputs& in) {
+           const Tensor product = matmul(in[0], in[1]);
+           return concat({relu(product + in[2]), product}, 0);
+         },
+         false},
+        {"no algorithm for these sizes",
+         {x, slice(w, {0, 0}, {24, 70}), slice(row, {0}, {70})},
+         [=](const Inputs& in) { return gelu(dense(in), true); },
+         false},
+        {"an empty sum", {slice(x, {0, 0}, {64, 0}), slice(w, {0, 0}, {0, 72}), row}, dense, false},
+    };
+    for (const Case& each : cases) {
+      INFO(each.name);
+      const Graph graph;
+      const Graph::Scope scope(graph);
+      const auto place = device(gpu);
+      Feeds feeds;
+      Inputs symbols;
+      for (const Tensor& input : each.inputs) {
+        symbols.push_back(placeholder(input.dtype(), input.shape()));
+        feeds.add(symbols.back(), input.contiguous().to(gpu));
+      }
+      const Tensor y = each.f(symbols);
+      Session session;
+      const emulator::Recording recording;
+      const Tensor found = session.run(y, feeds);
+      CHECK((recording.names == std::vector<std::string>{"cublasLtMatmul"}) == each.is_one_call);
+      CHECK(std::count(recording.names.begin(), recording.names.end(), "cublasLtMatmul") <= 1);
+      const Tensor expected = each.f(each.inputs);
+      REQUIRE(found.shape() == expected.shape());
+      const double tolerance = is_half(found.dtype()) ? 0.05 : 1e-5;
+      CHECK(reduce_max(abs(found.to(cpu()) - expected)).cast(float64).item<double>() <= tolerance);
+    }
+  }
+
+  TEST_CASE("half types are multiplied as they are, and their sums are rounded once") {
+    Elements terms(64, -128);
+    std::fill_n(terms.begin(), 32, 128);
+    terms[0] = 129;  // 4097 is no number of either type
+    terms[63] = -127;
+    for (const DType dtype : {float16, bfloat16}) {
+      const Tensor x = reshape(tensor(terms), {1, 64}).cast(dtype).to(gpu), one = ones({64, 1}).cast(dtype).to(gpu);
+      const emulator::Recording recording;
+      CHECK(matmul(x, one).cast(float64).item<double>() == 2);
+      CHECK(recording.names.front() == "cublasLtMatmul");
+    }
+  }
+
+  TEST_CASE("convolutions and their gradients are cuDNN's where it can compute them") {
+    struct Case {
+      std::string name;
+      Shape image, filter;
+      Conv2dOptions options;
+      bool is_cudnns = true;
+    };
+    const std::vector<Case> cases{
+        {"3x3", {2, 7, 6, 4}, {3, 3, 4, 5}, {}},
+        {"same", {2, 7, 6, 4}, {3, 3, 4, 5}, {.padding = "SAME"}},
+        {"strides that need no more at the end", {2, 7, 9, 4}, {3, 3, 4, 5}, {.strides = {2, 4}, .padding = "SAME"}},
+        {"more than is read at the end", {1, 7, 7, 2}, {3, 3, 2, 3}, {.strides = 3, .padding = {1, 2, 1, 2}}},
+        {"dilations", {1, 9, 9, 2}, {3, 2, 2, 3}, {.padding = 2, .dilations = {2, 3}}},
+        {"groups", {2, 5, 5, 4}, {3, 3, 2, 6}, {.groups = 2}},
+        {"each channel by itself", {2, 5, 5, 4}, {3, 3, 1, 8}, {.padding = "SAME", .groups = 4}},
+        {"strides with more at the end", {2, 8, 8, 4}, {3, 3, 4, 5}, {.strides = 2, .padding = "SAME"}, false},
+        {"more at the top", {1, 6, 6, 2}, {3, 3, 2, 3}, {.padding = {2, 0, 1, 1}}, false},
+        {"no algorithm", {1, 5, 5, 6}, {3, 3, 3, 2}, {.groups = 2}, false},
+        {"refused in the end", {1, 9, 9, 2}, {3, 3, 2, 3}, {.strides = 2, .dilations = 2}, false},
+    };
+    const std::vector<std::string> ways{"cudnnConvolutionForward", "cudnnConvolutionBackwardData",
+                                        "cudnnConvolutionBackwardFilter"};
+    for (const Case& each : cases) {
+      for (const DType dtype : {float16, bfloat16, float32, float64}) {
+        INFO(each.name, ", ", to_string(dtype));
+        const auto results = [&](Device place) {
+          const Tensor x = numbers(each.image, -1, 1, 3).cast(dtype).to(place),
+                       filter = numbers(each.filter, -1, 1, 4).cast(dtype).to(place);
+          GradientTape tape;
+          tape.watch(x);
+          tape.watch(filter);
+          const Tensor y = conv2d(x, filter, each.options);
+          Inputs all = tape.gradient(reduce_sum(square(y)), Inputs{x, filter});
+          all.push_back(y);
+          return all;
+        };
+        const Inputs expected = results(cpu());
+        for (int i = 0; i < 2; ++i) {  // the second time, as it was planned before
+          const emulator::Recording recording;
+          const Inputs found = results(gpu);
+          for (const std::string& way : ways)
+            CHECK(std::count(recording.names.begin(), recording.names.end(), way) ==
+                  (each.is_cudnns && dtype != float64 ? 1 : 0));
+          for (std::size_t k = 0; k < found.size(); ++k) {
+            REQUIRE(found[k].shape() == expected[k].shape());
+            const Tensor error = reduce_max(abs(found[k].to(cpu()) - expected[k])),
+                         scale = reduce_max(abs(expected[k]));
+            CHECK(error.cast(float64).item<double>() <=
+                  (is_half(dtype) ? 0.02 : 1e-4) * scale.cast(float64).item<double>());
+          }
+        }
+      }
+    }
+    CHECK(cuda_status().ends_with("; convolutions by cuDNN 9.19.0"));
   }
 
   TEST_CASE("too little memory: what is kept is given back, and then an error tells the sizes") {
@@ -173,6 +354,16 @@ TEST_SUITE("emulated CUDA device") {
     }
     const Setting missing("EMULATED_CUDA_DRIVER", "0");
     CHECK(status().starts_with("there is no NVIDIA driver"));
+  }
+
+  TEST_CASE("a cuDNN that does not start is done without, and the status says so") {
+    const Setting fails("EMULATED_CUDNN_FAILS", "1");
+    const emulator::Recording recording;
+    const Tensor x = ones({1, 3, 3, 2}, {.device = cuda(1)}), filter = ones({3, 3, 2, 1}, {.device = cuda(1)});
+    CHECK(conv2d(x, filter).item<float>() == 18);
+    CHECK(std::count(recording.names.begin(), recording.names.end(), "cudnnConvolutionForward") == 0);
+    CHECK(cuda_status().ends_with(
+        "; convolutions by Tapestry's own kernels: cuDNN does not start: CUDNN_STATUS_NOT_SUPPORTED"));
   }
 }
 

@@ -43,6 +43,16 @@ std::string run(const Configuration& configuration, const Order& order, const Ke
 /// name stands in front of it.
 void enqueue(cudaStream_t stream, const std::string& name, std::function<std::string()> task);
 
+/// Notes the names of the kernels and products that are started while it lives; one at a time.
+struct Recording {
+  Recording();
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  std::vector<std::string> names;
+};
+
 /// Keeps an error for cudaGetLastError, and returns it.
 cudaError_t refuse(cudaError_t error, const std::string& text);
 

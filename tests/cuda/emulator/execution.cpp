@@ -354,8 +354,22 @@ std::string run(const Configuration& configuration, const Order& order, const Ke
   return "";
 }
 
+namespace {
+Recording* recording = nullptr;
+}  // namespace
+
+Recording::Recording() {
+  const std::lock_guard lock(mutex());
+  recording = this;
+}
+Recording::~Recording() {
+  const std::lock_guard lock(mutex());
+  recording = nullptr;
+}
+
 void start(const std::string& name, const Configuration& configuration, std::unique_ptr<Kernel> kernel) {
   const std::lock_guard lock(mutex());
+  if (recording) recording->names.push_back(name.substr(0, name.find(" (")));
   if (const std::string reason = refused(configuration); !reason.empty()) {
     refuse(cudaErrorInvalidConfiguration, name + ": " + reason);
     return;
