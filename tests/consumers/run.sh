@@ -39,6 +39,7 @@ meson)
   check "$work/build/hello"
   ;;
 cmake)
+  command -v cmake > /dev/null || { echo 'skipped: there is no cmake'; exit 77; }
   install_tree
   cmake -S "$here/cmake" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix"
   cmake --build "$work/build"
