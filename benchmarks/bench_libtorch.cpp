@@ -94,6 +94,55 @@ Workload sgd_step(std::int64_t width, std::int64_t batch) {
   return training(state, [](const Training& s) { return torch::mse_loss(dense_relu(s), s.target); });
 }
 
+/// NHWC images and HWIO filters, in libtorch's order of the axes, and back.
+Tensor to_nchw(const Tensor& x) { return x.permute({0, 3, 1, 2}).contiguous(); }
+Tensor to_nhwc(const Tensor& x) { return x.permute({0, 2, 3, 1}).contiguous(); }
+Tensor to_oihw(const Tensor& filter) { return filter.permute({3, 2, 0, 1}).contiguous(); }
+Tensor to_hwio(const Tensor& filter) { return filter.permute({2, 3, 1, 0}).contiguous(); }
+
+/// The rows of a dense layer's weights behind [7, 7, 32] pixels in the order of [32, 7, 7], and back.
+Tensor rows_to_chw(const Tensor& w) {
+  return w.reshape({7, 7, 32, -1}).permute({2, 0, 1, 3}).reshape({7 * 7 * 32, -1});
+}
+Tensor rows_to_hwc(const Tensor& w) {
+  return w.reshape({32, 7, 7, -1}).permute({1, 2, 0, 3}).reshape({7 * 7 * 32, -1});
+}
+
+Workload cnn_step() {
+  const std::int64_t batch = 64;
+  auto state = std::make_shared<Training>(std::vector<bench::Layer>{});
+  const auto add = [&](const bench::Layer& layer, const Tensor& weights) {
+    state->parameters.push_back(weights.clone().set_requires_grad(true));
+    state->parameters.push_back(make(layer.bias, {layer.outputs}).set_requires_grad(true));
+  };
+  for (const auto& [in, out] : {std::pair<int, int>{1, 16}, {16, 32}}) {
+    const bench::Layer layer = bench::layers({9 * in, out})[0];
+    add(layer, to_oihw(make(layer.weights, {3, 3, in, out})));
+  }
+  const std::vector<bench::Layer> dense = bench::layers({7 * 7 * 32, 128, 10});
+  add(dense[0], rows_to_chw(make(dense[0].weights, {7 * 7 * 32, 128})));
+  add(dense[1], make(dense[1].weights, {128, 10}));
+  state->x = make(bench::numbers(28 * 28 * batch, 100, 0, 1), {batch, 1, 28, 28});
+  state->target = torch::tensor(bench::labels(batch, 101, 10));
+  state->optimizer = std::make_unique<torch::optim::Adam>(state->parameters,
+                                                          torch::optim::AdamOptions(0.001).eps(bench::adam_epsilon));
+  Workload workload = training(state, [](const Training& s) {
+    const auto& p = s.parameters;
+    const auto block = [&](const Tensor& h, std::size_t i) {
+      return torch::max_pool2d(torch::relu(torch::conv2d(h, p[i], p[i + 1], 1, 1)), 2);
+    };
+    const Tensor h = block(block(s.x, 0), 2).reshape({batch, -1});
+    return torch::cross_entropy_loss(torch::addmm(p[7], torch::relu(torch::addmm(p[5], h, p[4])), p[6]), s.target);
+  });
+  workload.results = [state] {
+    const auto& p = state->parameters;
+    return std::vector<Numbers>{elements(state->loss),   elements(to_hwio(p[0])), elements(p[1]),
+                                elements(to_hwio(p[2])), elements(p[3]),          elements(rows_to_hwc(p[4])),
+                                elements(p[5]),          elements(p[6]),          elements(p[7])};
+  };
+  return workload;
+}
+
 // ---- Single functions
 
 /// y = f(inputs), without a record, or with the gradients of all inputs when there is a seed: dy, or ones for a scalar.
@@ -103,26 +152,32 @@ struct Function {
   Tensor seed, y;
   std::vector<Tensor> gradients;
 };
+/// What makes y and the gradients those of Tapestry, whose images and filters have other orders of axes.
+using Layouts = std::vector<Tensor (*)(const Tensor&)>;
+Tensor as_it_is(const Tensor& x) { return x; }
 
-Workload forward(std::vector<Tensor> inputs, std::function<Tensor(const std::vector<Tensor>&)> f) {
+Workload forward(std::vector<Tensor> inputs, std::function<Tensor(const std::vector<Tensor>&)> f,
+                 Tensor (*layout)(const Tensor&) = as_it_is) {
   auto state = std::make_shared<Function>(Function{std::move(inputs), std::move(f), {}, {}, {}});
   return {[state] {
             const torch::NoGradGuard no_grad;
             state->y = state->f(state->inputs);
           },
-          [state] { return std::vector<Numbers>{elements(state->y)}; }, [state] { state->y.reset(); }};
+          [state, layout] { return std::vector<Numbers>{elements(layout(state->y))}; }, [state] { state->y.reset(); }};
 }
 
-Workload gradient(std::vector<Tensor> inputs, Tensor seed, std::function<Tensor(const std::vector<Tensor>&)> f) {
+Workload gradient(std::vector<Tensor> inputs, Tensor seed, std::function<Tensor(const std::vector<Tensor>&)> f,
+                  const Layouts& layouts = Layouts(4, as_it_is)) {
   auto state = std::make_shared<Function>(Function{std::move(inputs), std::move(f), std::move(seed), {}, {}});
   for (Tensor& x : state->inputs) x.set_requires_grad(true);
   return {[state] {
             state->y = state->f(state->inputs);
             state->gradients = torch::autograd::grad({state->y}, state->inputs, {state->seed});
           },
-          [state] {
-            std::vector<Numbers> results{elements(state->y)};
-            for (const Tensor& g : state->gradients) results.push_back(elements(g));
+          [state, layouts] {
+            std::vector<Numbers> results{elements(layouts[0](state->y))};
+            for (std::size_t i = 0; i < state->gradients.size(); ++i)
+              results.push_back(elements(layouts[i + 1](state->gradients[i])));
             return results;
           },
           [state] {
@@ -175,10 +230,20 @@ Workload chain_gradient(std::int64_t size) {
                   [](const std::vector<Tensor>& in) { return chain(in).sum(); });
 }
 
+Tensor convolution(const std::vector<Tensor>& in) { return torch::conv2d(in[0], in[1], {}, 1, 1); }
+std::vector<Tensor> convolution_inputs() {
+  return {to_nchw(make(bench::numbers(32 * 32 * 32 * 64, 100), {32, 32, 32, 64})),
+          to_oihw(make(bench::numbers(3 * 3 * 64 * 64, 102), {3, 3, 64, 64}))};
+}
+
 Tensor softmax(const std::vector<Tensor>& in) { return torch::softmax(in[0], 1); }
 Tensor layer_norm(const std::vector<Tensor>& in) { return torch::layer_norm(in[0], {in[0].size(1)}, in[1], in[2]); }
 std::vector<Tensor> layer_norm_inputs() {
   return {matrix(4096, 1024), make(bench::numbers(1024, 102), {1024}), make(bench::numbers(1024, 103), {1024})};
+}
+
+Workload product(std::int64_t n) {
+  return forward({matrix(n, n), matrix(n, n, 101)}, [](const auto& in) { return torch::matmul(in[0], in[1]); });
 }
 
 // ---- The list
@@ -208,6 +273,15 @@ std::vector<bench::Benchmark> benchmarks() {
       {"f/softmax_gradient", [] { return gradient({matrix(4096, 1024)}, matrix(4096, 1024, 101), softmax); }},
       {"f/layer_norm_forward", [] { return forward(layer_norm_inputs(), layer_norm); }},
       {"f/layer_norm_gradient", [] { return gradient(layer_norm_inputs(), matrix(4096, 1024, 101), layer_norm); }},
+      {"g/conv_forward", [] { return forward(convolution_inputs(), convolution, to_nhwc); }},
+      {"g/conv_gradient",
+       [] {
+         const Tensor seed = to_nchw(make(bench::numbers(32 * 32 * 32 * 64, 101), {32, 32, 32, 64}));
+         return gradient(convolution_inputs(), seed, convolution, {to_nhwc, to_nhwc, to_hwio});
+       }},
+      {"g/cnn_step", cnn_step},
+      {"m/product_1024", [] { return product(1024); }},
+      {"m/product_4096", [] { return product(4096); }},
   };
 }
 

@@ -1,6 +1,7 @@
 // The suite on Tapestry: eagerly, and, under names that end in "_session", as graphs that a Session runs.
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,10 +26,11 @@ struct Training {
   std::unique_ptr<tp::train::Optimizer> optimizer;
 
   explicit Training(const std::vector<bench::Layer>& layers) {
-    for (const bench::Layer& layer : layers) {
-      parameters.emplace_back(tp::tensor(layer.weights, {layer.inputs, layer.outputs}));
-      parameters.emplace_back(tp::tensor(layer.bias));
-    }
+    for (const bench::Layer& layer : layers) add(layer, {layer.inputs, layer.outputs});
+  }
+  void add(const bench::Layer& layer, const tp::Shape& weights) {
+    parameters.emplace_back(tp::tensor(layer.weights, weights));
+    parameters.emplace_back(tp::tensor(layer.bias));
   }
 };
 
@@ -102,6 +104,29 @@ Workload sgd_step(std::int64_t width, std::int64_t batch, Mode mode) {
   state->optimizer = std::make_unique<tp::train::GradientDescentOptimizer>(0.01);
   const Loss loss = [](const std::vector<tp::Variable>& parameters, const Tensor& x, const Tensor& target) {
     return tp::reduce_mean(tp::squared_difference(dense_relu(parameters, x), target));
+  };
+  return training(state, loss, mode);
+}
+
+/// A network for digits: two convolutions, each behind it a pooling by 2, and two dense layers.
+Workload cnn_step(Mode mode) {
+  const std::int64_t batch = 64;
+  auto state = std::make_shared<Training>(std::vector<bench::Layer>{});
+  state->add(bench::layers({9 * 1, 16})[0], {3, 3, 1, 16});
+  state->add(bench::layers({9 * 16, 32})[0], {3, 3, 16, 32});
+  for (const bench::Layer& layer : bench::layers({7 * 7 * 32, 128, 10}))
+    state->add(layer, {layer.inputs, layer.outputs});
+  state->x = tp::tensor(bench::numbers(28 * 28 * batch, 100, 0, 1), {batch, 28, 28, 1});
+  state->target = tp::tensor(bench::labels(batch, 101, 10));
+  state->optimizer =
+      std::make_unique<tp::train::AdamOptimizer>(0.001, tp::train::AdamOptions{.epsilon = bench::adam_epsilon});
+  const Loss loss = [](const std::vector<tp::Variable>& p, const Tensor& x, const Tensor& target) {
+    const auto block = [&](const Tensor& h, std::size_t i) {
+      return tp::max_pool2d(tp::relu(tp::conv2d(h, p[i], {.padding = "SAME"}) + p[i + 1]));
+    };
+    const Tensor h = tp::reshape(block(block(x, 0), 2), {x.shape()[0], -1});
+    const Tensor logits = tp::matmul(tp::relu(tp::matmul(h, p[4]) + p[5]), p[6]) + p[7];
+    return tp::reduce_mean(tp::sparse_softmax_cross_entropy(target, logits));
   };
   return training(state, loss, mode);
 }
@@ -207,9 +232,18 @@ Workload chain_gradient(std::int64_t size, Mode mode) {
       {vector(size)}, {}, [](Inputs in) { return tp::reduce_sum(chain(in)); }, mode);
 }
 
+Tensor convolution(Inputs in) { return tp::conv2d(in[0], in[1], {.padding = "SAME"}); }
+Tensor images(unsigned seed = 100) { return tp::tensor(bench::numbers(32 * 32 * 32 * 64, seed), {32, 32, 32, 64}); }
+Tensor filter() { return tp::tensor(bench::numbers(3 * 3 * 64 * 64, 102), {3, 3, 64, 64}); }
+
 Tensor softmax(Inputs in) { return tp::softmax(in[0]); }
 Tensor layer_norm(Inputs in) { return tp::layer_norm(in[0], in[1], in[2]); }
 std::vector<Tensor> layer_norm_inputs() { return {matrix(4096, 1024), vector(1024, 102), vector(1024, 103)}; }
+
+Workload product(std::int64_t n, Mode mode) {
+  return forward(
+      {matrix(n, n), matrix(n, n, 101)}, [](Inputs in) { return tp::matmul(in[0], in[1]); }, mode);
+}
 
 // ---- The list
 
@@ -242,6 +276,17 @@ const std::vector<std::pair<std::string, std::function<Workload(Mode)>>>& worklo
       {"f/layer_norm_forward", [](Mode mode) { return forward(layer_norm_inputs(), layer_norm, mode); }},
       {"f/layer_norm_gradient",
        [](Mode mode) { return gradient(layer_norm_inputs(), matrix(4096, 1024, 101), layer_norm, mode); }},
+      {"g/conv_forward",
+       [](Mode mode) {
+         return forward({images(), filter()}, convolution, mode);
+       }},
+      {"g/conv_gradient",
+       [](Mode mode) {
+         return gradient({images(), filter()}, images(101), convolution, mode);
+       }},
+      {"g/cnn_step", cnn_step},
+      {"m/product_1024", [](Mode mode) { return product(1024, mode); }},
+      {"m/product_4096", [](Mode mode) { return product(4096, mode); }},
   };
   return list;
 }
@@ -286,5 +331,12 @@ int main(int argc, char** argv) {
     *at_start = tp::memory_stats().in_use;
   };
   library.peak_bytes = [at_start] { return tp::memory_stats().peak - *at_start; };
+  tp::Device device;
+  std::optional<tp::DeviceScope> scope;
+  library.use_device = [&](const std::string& name) {
+    device = tp::Device(name);
+    scope.emplace(tp::tensorflow_name(device), tp::Where::here());
+  };
+  library.synchronize = [&] { tp::synchronize(device); };
   return bench::run_suite(argc, argv, library);
 }

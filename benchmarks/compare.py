@@ -63,6 +63,12 @@ TIMED = [
     Row('f/softmax_gradient', '[4096,1024]: softmax forward and backward', 1),
     Row('f/layer_norm_forward', '[4096,1024]: layer norm forward', 1),
     Row('f/layer_norm_gradient', '[4096,1024]: layer norm forward and backward', 1),
+    Row('g/conv_forward', 'convolution 3x3, 64 to 64 channels, 32x32 pixels, batch 32: forward', 2),
+    Row('g/conv_gradient', 'the same: forward and backward', 1.6),
+    Row('g/cnn_step', 'two convolutions and two dense layers, 28x28 pixels, batch 64, Adam step', 1.1),
+    Row('g/cnn_step', 'the same in a Session', 1.1, session=True),
+    Row('m/product_1024', 'product of two matrices [1024,1024]', 1),
+    Row('m/product_4096', 'product of two matrices [4096,4096]', 1),
 ]
 TIMED += [Row(row.name, row.text + ', in a Session', 1, session=True) for row in TIMED if row.name.startswith('f/')]
 MEMORY = [

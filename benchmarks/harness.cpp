@@ -70,13 +70,26 @@ void run_once(const Workload& workload) {
 
 // ---- Time
 
+/// That many runs in a row and the wait for the device, as one: a program that trains does not wait after each step.
+Workload queued(const Workload& workload, const std::function<void()>& synchronize) {
+  constexpr int runs = 20;
+  Workload all = workload;
+  all.before = all.after = [] {};
+  all.run = [workload, synchronize] {
+    for (int i = 0; i < runs; ++i) run_once(workload);
+    synchronize();
+  };
+  all.operations = runs * workload.operations;
+  return all;
+}
+
 /// Google Benchmark calls this several times to find the number of iterations: the workload stays in between.
-void time(benchmark::State& state, const Benchmark& benchmark) {
+void time(benchmark::State& state, const Library& library, bool on_device, const Benchmark& benchmark) {
   static std::string current;
   static Workload workload;
   if (current != benchmark.name) {
     workload = {};
-    workload = benchmark.make();
+    workload = on_device ? queued(benchmark.make(), library.synchronize) : benchmark.make();
     current = benchmark.name;
     for (int i = 0; i < 2; ++i) run_once(workload);
   }
@@ -189,7 +202,10 @@ int run_suite(int argc, char** argv, const Library& library) try {
   const std::optional<std::string> threads = take_option(argc, argv, "threads");
   const std::optional<std::string> check = take_option(argc, argv, "check");
   const std::optional<std::string> memory = take_option(argc, argv, "memory");
+  const std::optional<std::string> device = take_option(argc, argv, "device");
   if (threads) library.set_threads(std::stoi(*threads));
+  if (device && !library.use_device) throw std::runtime_error("this program has no devices");
+  if (device) library.use_device(*device);
   if (check) {
     write_results(library, *check);
     return 0;
@@ -203,7 +219,8 @@ int run_suite(int argc, char** argv, const Library& library) try {
   for (const auto& [name, value] : library.facts()) benchmark::AddCustomContext(name, value);
   benchmark::AddCustomContext("openblas_kernels", openblas_kernels());
   for (const Benchmark& entry : library.benchmarks) {
-    benchmark::RegisterBenchmark(entry.name.c_str(), [&entry](benchmark::State& state) { time(state, entry); })
+    benchmark::RegisterBenchmark(entry.name.c_str(),
+                                 [&](benchmark::State& state) { time(state, library, device.has_value(), entry); })
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
   }

@@ -64,11 +64,16 @@ struct Library {
   /// For a library that counts the bytes of its tensors: starts to count, and the most there were at one time since.
   std::function<void()> start_counting = nullptr;
   std::function<std::int64_t()> peak_bytes = nullptr;
+  /// For a library with GPUs: makes workloads from now on for a device, and waits until it has done everything.
+  std::function<void(const std::string& device)> use_device = nullptr;
+  std::function<void()> synchronize = nullptr;
 };
 
 /// The program: without options of its own it times the workloads by Google Benchmark, whose options it takes.
 ///
 ///     --threads=N      the library's threads
+///     --device=NAME    workloads on that device instead of the processor; runs are timed many at once, with the wait
+///                      for the device at their end
 ///     --check=FILE     times nothing, but runs each workload three times and writes what it computed to FILE
 ///     --memory=NAME    times nothing, but prints the peak memory of three runs of that workload, as one line of JSON
 int run_suite(int argc, char** argv, const Library& library);
