@@ -10,8 +10,25 @@
 
 namespace tapestry::gpu {
 
-void* open_library(const std::string& name, int major) {
-  const std::string file = "lib" + name + ".so." + std::to_string(major);
+namespace {
+
+/// The major version of this CUDA, which its libraries share.
+std::string cuda_major() { return std::to_string(CUDART_VERSION / 1000); }
+
+/// Sets a pointer to a library's function of that name.
+struct Finder {
+  void* library;
+
+  template <class Function>
+  void operator()(Function*& function, const char* name) const {
+    function = reinterpret_cast<Function*>(function_of(library, name));
+  }
+};
+
+}  // namespace
+
+void* open_library(const std::string& name, const std::string& version) {
+  const std::string file = "lib" + name + ".so." + version;
   std::vector<std::string> places;
   if (const char* folder = std::getenv("TAPESTRY_CUDA_LIBRARIES")) places.push_back(std::string(folder) + "/" + file);
   places.push_back(file);
@@ -32,11 +49,9 @@ void* function_of(void* library, const char* name) {
 
 const CublasLt& cublas_lt() {
   static const CublasLt table = [] {
-    void* library = open_library("cublasLt", CUDART_VERSION / 1000);
+    void* library = open_library("cublasLt", cuda_major());
     CublasLt functions{};
-    const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(function_of(library, name));
-    };
+    const Finder find{library};
     find(functions.create, "cublasLtCreate");
     find(functions.matmul, "cublasLtMatmul");
     find(functions.heuristic, "cublasLtMatmulAlgoGetHeuristic");
@@ -50,6 +65,32 @@ const CublasLt& cublas_lt() {
     find(functions.preference_destroy, "cublasLtMatmulPreferenceDestroy");
     find(functions.preference_set, "cublasLtMatmulPreferenceSetAttribute");
     find(functions.status_string, "cublasLtGetStatusString");
+    return functions;
+  }();
+  return table;
+}
+
+const Nvrtc& nvrtc() {
+  static const Nvrtc table = [] {
+    const Finder find{open_library("nvrtc", cuda_major())};
+    Nvrtc functions{};
+    decltype(&nvrtcVersion) version = nullptr;
+    find(version, "nvrtcVersion");
+    version(&functions.major, &functions.minor);
+    // NVRTC opens it by its name alone, wherever it lies itself, and is content when it is open.
+    open_library("nvrtc-builtins", detail::join(functions.major, ".", functions.minor));
+    find(functions.arch_count, "nvrtcGetNumSupportedArchs");
+    find(functions.archs, "nvrtcGetSupportedArchs");
+    find(functions.create, "nvrtcCreateProgram");
+    find(functions.destroy, "nvrtcDestroyProgram");
+    find(functions.compile, "nvrtcCompileProgram");
+    find(functions.cubin_size, "nvrtcGetCUBINSize");
+    find(functions.cubin, "nvrtcGetCUBIN");
+    find(functions.ptx_size, "nvrtcGetPTXSize");
+    find(functions.ptx, "nvrtcGetPTX");
+    find(functions.log_size, "nvrtcGetProgramLogSize");
+    find(functions.log, "nvrtcGetProgramLog");
+    find(functions.error_string, "nvrtcGetErrorString");
     return functions;
   }();
   return table;
