@@ -193,6 +193,22 @@ TEST_SUITE("NVRTC") {
     compile_all("layouts and random programs", texts);
   }
 
+  TEST_CASE("two instructions are rounded twice") {
+    if (!has_nvrtc()) return;
+    Program program{.instructions = {}, .inputs = 3, .outputs = 1, .registers = 1};
+    program.instructions = {{Binary::multiply, {0, 1}, 4, float32, 0}, {Binary::add, {4, 2}, 3, float32, 0}};
+    Texts texts;
+    const List inputs(3, random_tensor(float32, {100}));
+    add_texts(texts, program, inputs, outputs_of(program, {100}));
+    const std::string ptx = gpu::compile(*texts.begin(), {90, false}).image;
+    CHECK(ptx.find("mul.rn.f32") != std::string::npos);
+    CHECK(ptx.find("add.rn.f32") != std::string::npos);
+    CHECK(ptx.find("fma.") == std::string::npos);
+    // And loads and stores go by vectors.
+    CHECK(ptx.find("ld.global.v4") != std::string::npos);
+    CHECK(ptx.find("st.global.v4") != std::string::npos);
+  }
+
   TEST_CASE("a text that is wrong is an error with the messages and the text") {
     if (!has_nvrtc()) return;
     const auto error = test::caught<InternalError>([] { gpu::compile("int x = unheard_of;\n", gpu::target_for(90)); });

@@ -12,9 +12,9 @@ namespace tapestry::gpu {
 namespace {
 
 /// A multiplication and an addition of two instructions stay two, as they are when each has its own kernel; kernels of
-/// single functions are compiled so, too.
-constexpr const char* fixed_options[] = {"--std=c++20", "--fmad=false", "-default-device", "--minimal",
-                                         "--disable-warnings"};
+/// single functions are compiled so, too. What is kept on the disk is disk_cache.hpp's business alone.
+constexpr const char* fixed_options[] = {"--std=c++20", "--fmad=false", "-default-device",
+                                         "--minimal",   "--no-cache",   "--disable-warnings"};
 
 std::string arch_option(Target target) {
   return detail::join("--gpu-architecture=", target.machine_code ? "sm_" : "compute_", target.arch);

@@ -2,6 +2,7 @@
 
 #include "nvrtc.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -105,11 +106,12 @@ std::string translated(std::string text) {
 
 /// Whether the options are those that make a kernel's bits independent of what else is in it, for a known architecture.
 bool is_known(const std::string& option) {
+  constexpr std::array known = {"--std=c++20", "--fmad=false", "-default-device",
+                                "--minimal",   "--no-cache",   "--disable-warnings"};
   for (const int arch : archs)
     for (const char* kind : {"sm_", "compute_"})
       if (option == "--gpu-architecture=" + (kind + std::to_string(arch))) return true;
-  return option == "--std=c++20" || option == "--fmad=false" || option == "-default-device" || option == "--minimal" ||
-         option == "--disable-warnings";
+  return std::find(known.begin(), known.end(), option) != known.end();
 }
 
 int run(const std::string& command, std::string& output) {
