@@ -89,6 +89,7 @@ void ToyBackend::gemm_program(const FusedProduct& fused, const Tensor& a, const 
   Backend::gemm_program(fused, a, b, program, others, outputs);
 }
 void ToyBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  if (on_program) on_program(program, inputs, outputs);
   Backend::program(program, inputs, outputs);
 }
 // NOLINTEND(bugprone-parent-virtual-call)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <mutex>
 
 #include "backend/cpu/cpu_backend.hpp"
@@ -56,6 +57,9 @@ class ToyBackend final : public host::CpuBackend {
   void random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) override;
   void update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots,
               const Tensor& variable) override;
+
+  /// Called with every program that the device is given, where it is set.
+  std::function<void(const Program&, std::span<const Tensor> inputs, std::span<const Tensor> outputs)> on_program;
 
   /// Number of kernels that ran.
   std::int64_t kernels() const { return kernels_; }

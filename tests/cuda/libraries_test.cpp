@@ -57,14 +57,14 @@ static_assert(sizeof(gpu::CudnnAlgorithm) == sizeof(cudnnConvolutionFwdAlgoPerf_
 
 TEST_SUITE("CUDA libraries") {
   TEST_CASE("a library that is not there is an error that names it") {
-    const auto error = caught<NotFoundError>([] { gpu::open_library("no_such_library", 7); });
+    const auto error = caught<NotFoundError>([] { gpu::open_library("no_such_library", "7"); });
     CHECK(error.message().starts_with("CUDA's library libno_such_library.so.7 cannot be opened: "));
-    CHECK_THROWS_AS(gpu::function_of(gpu::open_library("m", 6), "no_such_function"), NotFoundError);
+    CHECK_THROWS_AS(gpu::function_of(gpu::open_library("m", "6"), "no_such_function"), NotFoundError);
   }
 
   TEST_CASE("cuBLASLt has all the functions, and describes a product") {
     try {
-      gpu::open_library("cublasLt", CUBLAS_VER_MAJOR);
+      gpu::open_library("cublasLt", std::to_string(CUBLAS_VER_MAJOR));
     } catch (const NotFoundError& error) {
       MESSAGE("skipped: " << error.what());
       return;

@@ -158,7 +158,7 @@ TEST_SUITE("CUDA planning") {
     CHECK(turn->x_column == 40);
     CHECK(turn->y_row == 20);
     CHECK(turn->layout.stride[0][0] == 800);
-    CHECK(turn->layout.stride[0][1] == 800);
+    CHECK(turn->layout.stride[1][0] == 800);
     // Too narrow for tiles, and none at all.
     CHECK_FALSE(
         gpu::turn_of(only_piece(View(empty(int32, {40, 20, 3})), {View(detail::make_view(x, {40, 20, 3}, outer))})));

@@ -19,6 +19,12 @@ bool is_synchronous() {
   return asked;
 }
 
+int attribute(int index, cudaDeviceAttr which) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, index), "asking a device what it is");
+  return value;
+}
+
 Stream make_stream(int index) {
   make_current(index);
   Stream stream = nullptr;
@@ -43,7 +49,12 @@ void make_current(int index) {
   current = index;
 }
 
-Context::Context(int index) : index_(index), stream_(make_stream(index)), memory_(index, stream_) {
+Context::Context(int index)
+    : index_(index),
+      compute_capability_(10 * attribute(index, cudaDevAttrComputeCapabilityMajor) +
+                          attribute(index, cudaDevAttrComputeCapabilityMinor)),
+      stream_(make_stream(index)),
+      memory_(index, stream_) {
   refused_ = static_cast<unsigned long long*>(memory_.allocate(sizeof *refused_));
 }
 

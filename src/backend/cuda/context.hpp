@@ -67,6 +67,7 @@ class Context {
   explicit Context(int index);
 
   int index() const { return index_; }
+  int compute_capability() const { return compute_capability_; }  ///< 90 of 9.0
   Stream stream() const { return stream_; }
   Memory& memory() { return memory_; }
   Staging& staging() { return staging_; }
@@ -78,7 +79,7 @@ class Context {
 
  private:
   friend class Refusal;
-  int index_;
+  int index_, compute_capability_;
   Stream stream_;
   Memory memory_;
   Staging staging_;

@@ -36,6 +36,9 @@ class CudaBackend final : public Backend {
   void binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) override;
   void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) override;
 
+  // program.cpp
+  void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override;
+
   // random.cpp
   void random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) override;
 

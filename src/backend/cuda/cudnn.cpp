@@ -10,8 +10,6 @@
 namespace tapestry::gpu {
 namespace {
 
-constexpr int cudnn_major = 9;
-
 /// The library, or why it is not used.
 struct Library {
   Cudnn functions{};
@@ -25,7 +23,7 @@ struct Library {
       return;
     }
     try {
-      void* library = open_library("cudnn", cudnn_major);
+      void* library = open_library("cudnn", "9");
 #define TAPESTRY_FIND(member, name) find_function(functions.member, library, #name);
       TAPESTRY_CUDNN(TAPESTRY_FIND)
 #undef TAPESTRY_FIND

@@ -10,8 +10,25 @@
 
 namespace tapestry::gpu {
 
-void* open_library(const std::string& name, int major) {
-  const std::string file = "lib" + name + ".so." + std::to_string(major);
+namespace {
+
+/// The major version of this CUDA, which its libraries share.
+std::string cuda_major() { return std::to_string(CUDART_VERSION / 1000); }
+
+/// Sets pointers to the functions of a library.
+struct Finder {
+  void* library;
+
+  template <class Function>
+  void operator()(Function*& function, const char* name) const {
+    find_function(function, library, name);
+  }
+};
+
+}  // namespace
+
+void* open_library(const std::string& name, const std::string& version) {
+  const std::string file = "lib" + name + ".so." + version;
   std::vector<std::string> places;
   if (const char* folder = std::getenv("TAPESTRY_CUDA_LIBRARIES")) places.push_back(std::string(folder) + "/" + file);
   places.push_back(file);
@@ -32,21 +49,48 @@ void* function_of(void* library, const char* name) {
 
 const CublasLt& cublas_lt() {
   static const CublasLt table = [] {
-    void* library = open_library("cublasLt", CUDART_VERSION / 1000);
+    void* library = open_library("cublasLt", cuda_major());
     CublasLt functions{};
-    find_function(functions.create, library, "cublasLtCreate");
-    find_function(functions.matmul, library, "cublasLtMatmul");
-    find_function(functions.heuristic, library, "cublasLtMatmulAlgoGetHeuristic");
-    find_function(functions.desc_create, library, "cublasLtMatmulDescCreate");
-    find_function(functions.desc_destroy, library, "cublasLtMatmulDescDestroy");
-    find_function(functions.desc_set, library, "cublasLtMatmulDescSetAttribute");
-    find_function(functions.layout_create, library, "cublasLtMatrixLayoutCreate");
-    find_function(functions.layout_destroy, library, "cublasLtMatrixLayoutDestroy");
-    find_function(functions.layout_set, library, "cublasLtMatrixLayoutSetAttribute");
-    find_function(functions.preference_create, library, "cublasLtMatmulPreferenceCreate");
-    find_function(functions.preference_destroy, library, "cublasLtMatmulPreferenceDestroy");
-    find_function(functions.preference_set, library, "cublasLtMatmulPreferenceSetAttribute");
-    find_function(functions.status_string, library, "cublasLtGetStatusString");
+    const Finder find{library};
+    find(functions.create, "cublasLtCreate");
+    find(functions.matmul, "cublasLtMatmul");
+    find(functions.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+    find(functions.desc_create, "cublasLtMatmulDescCreate");
+    find(functions.desc_destroy, "cublasLtMatmulDescDestroy");
+    find(functions.desc_set, "cublasLtMatmulDescSetAttribute");
+    find(functions.layout_create, "cublasLtMatrixLayoutCreate");
+    find(functions.layout_destroy, "cublasLtMatrixLayoutDestroy");
+    find(functions.layout_set, "cublasLtMatrixLayoutSetAttribute");
+    find(functions.preference_create, "cublasLtMatmulPreferenceCreate");
+    find(functions.preference_destroy, "cublasLtMatmulPreferenceDestroy");
+    find(functions.preference_set, "cublasLtMatmulPreferenceSetAttribute");
+    find(functions.status_string, "cublasLtGetStatusString");
+    return functions;
+  }();
+  return table;
+}
+
+const Nvrtc& nvrtc() {
+  static const Nvrtc table = [] {
+    const Finder find{open_library("nvrtc", cuda_major())};
+    Nvrtc functions{};
+    decltype(&nvrtcVersion) version = nullptr;
+    find(version, "nvrtcVersion");
+    version(&functions.major, &functions.minor);
+    // NVRTC opens it by its name alone, wherever it lies itself, and is content when it is open.
+    open_library("nvrtc-builtins", detail::join(functions.major, ".", functions.minor));
+    find(functions.arch_count, "nvrtcGetNumSupportedArchs");
+    find(functions.archs, "nvrtcGetSupportedArchs");
+    find(functions.create, "nvrtcCreateProgram");
+    find(functions.destroy, "nvrtcDestroyProgram");
+    find(functions.compile, "nvrtcCompileProgram");
+    find(functions.cubin_size, "nvrtcGetCUBINSize");
+    find(functions.cubin, "nvrtcGetCUBIN");
+    find(functions.ptx_size, "nvrtcGetPTXSize");
+    find(functions.ptx, "nvrtcGetPTX");
+    find(functions.log_size, "nvrtcGetProgramLogSize");
+    find(functions.log, "nvrtcGetProgramLog");
+    find(functions.error_string, "nvrtcGetErrorString");
     return functions;
   }();
   return table;

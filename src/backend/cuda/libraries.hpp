@@ -3,6 +3,7 @@
 #include <string>
 
 #include <cublasLt.h>
+#include <nvrtc.h>
 
 namespace tapestry::gpu {
 
@@ -28,9 +29,28 @@ struct CublasLt {
 /// Throws NotFoundError, with the reason of the last attempt, when the library cannot be opened.
 const CublasLt& cublas_lt();
 
-/// Opens libNAME.so.MAJOR of this CUDA version: from the folder TAPESTRY_CUDA_LIBRARIES, from where the linker looks,
+/// The functions of NVRTC, which compiles CUDA C++, and its version.
+struct Nvrtc {
+  int major, minor;
+  decltype(&nvrtcGetNumSupportedArchs) arch_count;
+  decltype(&nvrtcGetSupportedArchs) archs;
+  decltype(&nvrtcCreateProgram) create;
+  decltype(&nvrtcDestroyProgram) destroy;
+  decltype(&nvrtcCompileProgram) compile;
+  decltype(&nvrtcGetCUBINSize) cubin_size;
+  decltype(&nvrtcGetCUBIN) cubin;
+  decltype(&nvrtcGetPTXSize) ptx_size;
+  decltype(&nvrtcGetPTX) ptx;
+  decltype(&nvrtcGetProgramLogSize) log_size;
+  decltype(&nvrtcGetProgramLog) log;
+  decltype(&nvrtcGetErrorString) error_string;
+};
+/// Throws NotFoundError as `cublas_lt` does, also when NVRTC's own library of built-in functions cannot be opened.
+const Nvrtc& nvrtc();
+
+/// Opens libNAME.so.VERSION: from the folder TAPESTRY_CUDA_LIBRARIES, from where the linker looks,
 /// from $CUDA_HOME/lib64 and from /usr/local/cuda/lib64. Throws NotFoundError.
-void* open_library(const std::string& name, int major);
+void* open_library(const std::string& name, const std::string& version);
 /// A function of an open library. Throws NotFoundError.
 void* function_of(void* library, const char* name);
 /// The same, as a pointer of its type.

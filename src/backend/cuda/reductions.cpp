@@ -43,7 +43,7 @@ Layout layout_of(const Axes& axes) {
   Layout layout;
   for (const Axis& axis : axes) {
     layout.size[layout.axes] = Divider(static_cast<std::uint32_t>(axis.size));
-    layout.stride[layout.axes++][0] = static_cast<std::int32_t>(axis.stride);
+    layout.stride[0][layout.axes++] = static_cast<std::int32_t>(axis.stride);
   }
   return layout;
 }

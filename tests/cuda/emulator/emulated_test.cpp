@@ -9,6 +9,7 @@
 
 #include "backend/cuda_plugin.hpp"
 #include "emulator.hpp"
+#include "environment.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
@@ -18,22 +19,6 @@ namespace {
 const Device gpu = cuda(0);
 
 using Inputs = std::vector<Tensor>;
-
-/// Sets an environment variable while it lives.
-class Setting {
- public:
-  Setting(const char* name, const std::string& value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Setting() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   const Elements x = a.to_vector<double>(), y = b.to_vector<double>();

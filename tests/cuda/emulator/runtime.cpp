@@ -7,7 +7,9 @@
 #include <deque>
 #include <map>
 
+#include <dlfcn.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "emulator.hpp"
 
@@ -196,8 +198,12 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidKernelImage:
+      return "cudaErrorInvalidKernelImage";
     case cudaErrorInvalidResourceHandle:
       return "cudaErrorInvalidResourceHandle";
+    case cudaErrorSymbolNotFound:
+      return "cudaErrorSymbolNotFound";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
   }
@@ -227,6 +233,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   int count = 0;
   cudaGetDeviceCount(&count);
   return device < count ? cudaSuccess : refuse(cudaErrorInvalidDevice, "invalid device ordinal");
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
+  cudaDeviceProp properties{};
+  const cudaError_t error = cudaGetDeviceProperties(&properties, device);
+  *value = which == cudaDevAttrComputeCapabilityMajor ? properties.major : properties.minor;
+  return error;
 }
 cudaError_t cudaSetDevice(int device) {
   int count = 0;
@@ -265,6 +277,47 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   while (event->done < event->recorded && error == cudaSuccess)
     error = drain(event->stream, event->stream->work.size() - 1);
   return error;
+}
+
+// --- Kernels that are compiled while the program runs ----------------------------------------------------------------
+
+/// Never closed: a kernel of it may be waiting in a stream.
+struct CUlib_st {
+  void* handle;
+};
+
+cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**, unsigned jit_count,
+                                cudaLibraryOption*, void**, unsigned option_count) {
+  if (jit_count > 0 || option_count > 0) return refuse(cudaErrorInvalidValue, "options for an emulated library");
+  if (std::strncmp(static_cast<const char*>(code), image_magic, sizeof image_magic) != 0)
+    return refuse(cudaErrorInvalidKernelImage, "this is no image that NVRTC's stand-in has made");
+  Image image;
+  std::memcpy(&image, code, sizeof image);
+  std::string name = "/tmp/emulated-kernel-XXXXXX";
+  const int file = mkstemp(name.data());
+  const char* content = static_cast<const char*>(code) + sizeof image;
+  if (file < 0 || write(file, content, image.bytes) != static_cast<ssize_t>(image.bytes)) std::abort();
+  close(file);
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  unlink(name.c_str());
+  if (!handle) return refuse(cudaErrorInvalidKernelImage, dlerror());
+  *library = new CUlib_st{handle};
+  return cudaSuccess;
+}
+
+cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {
+  void* make = dlsym(library->handle, name) ? dlsym(library->handle, "emulated_kernel") : nullptr;
+  if (!make) return refuse(cudaErrorSymbolNotFound, std::string("there is no kernel ") + name);
+  *kernel = static_cast<cudaKernel_t>(make);
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+                             cudaStream_t stream) {
+  const auto make = reinterpret_cast<MakeKernel>(const_cast<void*>(kernel));
+  start("a kernel compiled by NVRTC", Configuration(grid, block, shared, stream),
+        std::unique_ptr<Kernel>(make(arguments)));
+  return last_error;
 }
 
 // --- Memory -------------------------------------------------------------------------------------------------------

@@ -4,13 +4,9 @@
 
 #include "backend/cuda/kernels/elementwise.hpp"
 #include "backend/cuda/kernels/kernel.cuh"
+#include "backend/cuda/kernels/vector.cuh"
 
 namespace tapestry::gpu {
-
-template <class T, int width>
-struct alignas(sizeof(T) * width) Vector {
-  T element[width];
-};
 
 /// Elements of the widest type that fit 16 bytes.
 template <class A, class T, class Y>
@@ -24,9 +20,7 @@ __device__ __forceinline__ void load(const T* x, int step, std::int64_t i, T (&t
 #pragma unroll
     for (int j = 0; j < width; ++j) to[j] = value;
   } else {
-    const auto vector = *reinterpret_cast<const Vector<T, width>*>(x + i);
-#pragma unroll
-    for (int j = 0; j < width; ++j) to[j] = vector.element[j];
+    load(x + i, to);
   }
 }
 
@@ -42,11 +36,11 @@ __global__ void __launch_bounds__(block_threads)
       load(a, a_step, i, first);
       if constexpr (inputs > 1) load(b, b_step, i, second);
       if constexpr (inputs > 2) load(c, c_step, i, third);
-      Vector<Y, width> result;
+      Y result[width];
 #pragma unroll
       for (int j = 0; j < width; ++j)
-        result.element[j] = static_cast<Y>(F::template apply<A, T>(first[j], second[j], third[j], p));
-      *reinterpret_cast<Vector<Y, width>*>(y + i) = result;
+        result[j] = static_cast<Y>(F::template apply<A, T>(first[j], second[j], third[j], p));
+      store(result, y + i);
     } else {
 #pragma unroll 1
       for (std::int64_t j = i; j < n; ++j)

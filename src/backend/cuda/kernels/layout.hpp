@@ -25,14 +25,14 @@ struct Divider {
 };
 
 inline constexpr int max_axes = 8;
-inline constexpr int max_operands = 4;
 
-/// Where the elements of up to four arrays of one shape lie, in row-major order. Less than 2^31 elements, none of them
-/// farther than that from its array's first.
-struct Layout {
+/// Where the elements of arrays of one shape lie, in row-major order. Less than 2^31 elements, none of them farther
+/// than that from its array's first. A layout of more arrays begins as one of fewer.
+template <int arrays>
+struct LayoutOf {
   int axes = 0;
   Divider size[max_axes];
-  std::int32_t stride[max_axes][max_operands] = {};  ///< in elements; 0 where an array is broadcast
+  std::int32_t stride[arrays][max_axes] = {};  ///< in elements; 0 where an array is broadcast
 
   /// The distances of element i from the first ones, of the first `operands` arrays.
   template <int operands>
@@ -41,10 +41,13 @@ struct Layout {
     for (int axis = axes - 1; axis >= 0; --axis) {
       const std::uint32_t outer = size[axis].quotient(i);
       const auto index = static_cast<std::int32_t>(i - outer * size[axis].divisor);
-      for (int k = 0; k < operands; ++k) offset[k] += index * stride[axis][k];
+      for (int k = 0; k < operands; ++k) offset[k] += index * stride[k][axis];
       i = outer;
     }
   }
 };
+
+inline constexpr int max_operands = 4;
+using Layout = LayoutOf<max_operands>;
 
 }  // namespace tapestry::gpu

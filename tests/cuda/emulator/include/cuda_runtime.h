@@ -12,39 +12,7 @@
 
 #include "cuda_runtime_api.h"
 
-#define __host__
-#define __device__
-#define __global__
-#define __grid_constant__
-#define __forceinline__ inline
-
-struct uint3 {
-  unsigned x = 0, y = 0, z = 0;
-};
-struct dim3 {
-  unsigned x, y, z;
-  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
-};
-extern dim3 gridDim, blockDim;
-extern uint3 blockIdx, threadIdx;
-
 namespace emulator {
-
-/// What each thread of a started kernel does.
-class Kernel {
- public:
-  virtual ~Kernel() = default;
-  virtual void thread() const = 0;
-};
-template <class Call>
-class KernelOf final : public Kernel {
- public:
-  explicit KernelOf(const Call& call) : call_(call) {}
-  void thread() const override { call_(); }
-
- private:
-  Call call_;
-};
 
 struct Configuration {
   Configuration(dim3 grid_, dim3 block_, std::size_t shared_ = 0, cudaStream_t stream_ = nullptr)
@@ -67,7 +35,6 @@ void launch(const char* name, const Configuration& configuration, const Call& ca
 }
 
 /// What kernels call by way of launches.py and of the intrinsics below.
-void check_launch_bounds(unsigned threads);
 void enter_shared(void* data, std::size_t bytes);
 template <class... T>
 void declare_shared(T&... variables) {

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "emulated_device.h"
+
 #define CUDART_VERSION 13000
 
 enum cudaError_t {
@@ -15,19 +17,25 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidKernelImage = 200,
   cudaErrorInvalidResourceHandle = 400,
+  cudaErrorSymbolNotFound = 500,
   cudaErrorLaunchFailure = 719
 };
 
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 using cudaMemPool_t = struct CUmemPoolHandle_st*;
+using cudaLibrary_t = struct CUlib_st*;
+using cudaKernel_t = struct CUkern_st*;
 
 struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem;
   int major, minor;
 };
+
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76 };
 
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
 enum cudaMemAllocationType { cudaMemAllocationTypePinned = 1 };
@@ -45,6 +53,8 @@ enum cudaMemPoolAttr {
   cudaMemPoolAttrReservedMemCurrent = 5,
   cudaMemPoolAttrUsedMemCurrent = 7
 };
+enum cudaJitOption : int;
+enum cudaLibraryOption : int;
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 
 // NOLINTBEGIN(readability-identifier-naming): CUDA's names
@@ -55,6 +65,7 @@ const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device);
 cudaError_t cudaSetDevice(int device);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
@@ -73,4 +84,11 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 cudaError_t cudaMallocHost(void** data, std::size_t bytes);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream);
+
+cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption* jit, void** jit_values,
+                                unsigned jit_count, cudaLibraryOption* options, void** option_values,
+                                unsigned option_count);
+cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name);
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+                             cudaStream_t stream);
 // NOLINTEND(readability-identifier-naming)

@@ -1,0 +1,42 @@
+#pragma once
+
+// What the text of a program's kernel is made of, see program_text.cpp. NVRTC compiles it on the user's machine, where
+// it finds the headers that the plugin carries and no others: whatever this file includes is this folder's or
+// functors.hpp, and needs nothing of the standard library but the whole numbers of <cstdint>.
+
+#include "backend/cuda/kernels/convert.hpp"
+#include "backend/cuda/kernels/formulas.hpp"
+#include "backend/cuda/kernels/kernel.cuh"
+#include "backend/cuda/kernels/layout.hpp"
+#include "backend/cuda/kernels/vector.cuh"
+
+namespace tapestry::gpu {
+
+/// Elements i, i + 1, ... of an array of n; behind its end there are zeros.
+template <class T, int width>
+__device__ __forceinline__ void load_flat(const T* x, std::int64_t i, std::int64_t n, T (&to)[width]) {
+  if (i + width <= n) return load(x + i, to);
+#pragma unroll
+  for (int j = 0; j < width; ++j) to[j] = i + j < n ? x[i + j] : T(0);
+}
+template <class T, int width>
+__device__ __forceinline__ void store_flat(const T (&from)[width], T* y, std::int64_t i, std::int64_t n) {
+  if (i + width <= n) return store(from, y + i);
+#pragma unroll
+  for (int j = 0; j < width; ++j)
+    if (i + j < n) y[i + j] = from[j];
+}
+
+/// Elements with others between them.
+template <class T, int width>
+__device__ __forceinline__ void load_apart(const T* x, std::int32_t stride, T (&to)[width]) {
+#pragma unroll
+  for (int j = 0; j < width; ++j) to[j] = x[j * stride];
+}
+template <class T, int width>
+__device__ __forceinline__ void store_apart(const T (&from)[width], T* y, std::int32_t stride) {
+#pragma unroll
+  for (int j = 0; j < width; ++j) y[j * stride] = from[j];
+}
+
+}  // namespace tapestry::gpu

@@ -1,0 +1,95 @@
+#include "backend/cuda/program_pieces.hpp"
+
+#include "backend/cuda/loop.hpp"
+
+namespace tapestry::gpu {
+namespace {
+
+/// What a thread loads at once from one array; and from all of them together, so that it stays in registers.
+constexpr std::int64_t vector_bytes = 16, thread_bytes = 256;
+
+using ProgramLoop = Loop<Program::max_operands>;
+
+/// Whether an array's i-th element in memory is that of the loop's order.
+bool is_flat(const ProgramLoop& loop, std::size_t array) {
+  std::int64_t behind = 1;
+  for (std::size_t i = loop.axes; i-- > 0; behind *= loop.axis[i].size)
+    if (loop.axis[i].stride[array] != behind) return false;
+  return true;
+}
+bool is_one(const ProgramLoop& loop, std::size_t array) {
+  for (std::size_t i = 0; i < loop.axes; ++i)
+    if (loop.axis[i].stride[array] != 0) return false;
+  return true;
+}
+bool is_flat_or_one(const ProgramLoop& loop) {
+  for (std::size_t k = 0; k < loop.arrays; ++k)
+    if (!is_flat(loop, k) && !is_one(loop, k)) return false;
+  return true;
+}
+
+/// Whether elements that are side by side along the last axis lie where vectors can be read, wherever the other axes
+/// lead.
+bool has_vectors(const ProgramLoop& loop, std::size_t array, std::int64_t width) {
+  const auto address = reinterpret_cast<std::uintptr_t>(loop.data[array]);
+  if (address % static_cast<std::uintptr_t>(width * loop.bytes[array]) != 0) return false;
+  for (std::size_t i = 0; i + 1 < loop.axes; ++i)
+    if (loop.axis[i].stride[array] % width != 0) return false;
+  return true;
+}
+
+/// As many elements as fill a vector of the largest type, if all flat arrays have such vectors and no row ends inside
+/// of one; otherwise 1.
+std::int64_t width_of(const ProgramLoop& loop) {
+  std::int64_t largest = 1, sum = 0;
+  for (std::size_t k = 0; k < loop.arrays; ++k) {
+    largest = std::max(largest, loop.bytes[k]);
+    sum += loop.bytes[k];
+  }
+  std::int64_t width = vector_bytes / largest;
+  while (width > 1 && width * sum > thread_bytes) width /= 2;
+  if (loop.count() < width) return 1;
+  for (std::size_t k = 0; k < loop.arrays; ++k) {
+    if (is_one(loop, k)) continue;
+    if (is_flat(loop, k) ? !has_vectors(loop, k, width) : loop.axis[loop.axes - 1].size % width != 0) return 1;
+  }
+  return width;
+}
+
+Place place_of(const ProgramLoop& loop, std::size_t array, std::int64_t width, bool is_input) {
+  // Of a single element, all inputs are one and all outputs flat.
+  if (is_input && is_one(loop, array)) return Place::one;
+  if (is_flat(loop, array)) return Place::flat;
+  const std::int64_t step = loop.axis[loop.axes - 1].stride[array];
+  if (step == 0 || width == 1) return Place::column;
+  return step == 1 && has_vectors(loop, array, width) ? Place::row : Place::apart;
+}
+
+ProgramPiece piece_of(const ProgramLoop& loop, std::size_t inputs) {
+  ProgramPiece piece;
+  piece.n = loop.count();
+  const std::int64_t width = width_of(loop);
+  piece.form.width = static_cast<int>(width);
+  for (std::size_t k = 0; k < loop.arrays; ++k) {
+    piece.data[k] = loop.data[k];
+    piece.form.place[k] = place_of(loop, k, width, k < inputs);
+  }
+  const auto is_in_layout = [&](std::size_t k) { return is_located(piece.form.place[k]); };
+  if (!is_flat_or_one(loop)) write_layout(loop, piece.layout, is_in_layout);
+  return piece;
+}
+
+}  // namespace
+
+void for_each_piece(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                    const std::function<void(const ProgramPiece&)>& body) {
+  if (outputs[0].size() == 0) return;
+  SmallVector<View, Program::max_operands> views;
+  for (const Tensor& input : inputs) views.push_back(View(input));
+  for (const Tensor& output : outputs) views.push_back(View(output));
+  ProgramLoop({views.data(), views.size()}, inputs.size())
+      .for_each_piece([](const ProgramLoop& loop) { return is_flat_or_one(loop) || loop.is_indexable(); },
+                      [&](const ProgramLoop& loop) { body(piece_of(loop, inputs.size())); });
+}
+
+}  // namespace tapestry::gpu

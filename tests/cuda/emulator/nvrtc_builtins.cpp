@@ -1,0 +1,1 @@
+// NVRTC's second library, which must be there, too.
