@@ -14,6 +14,7 @@ namespace tapestry {
 struct CudaDevices {
   std::vector<std::unique_ptr<Backend>> backends;
   std::string status;  ///< one sentence without a full stop; behind "CUDA is not available: " when there is no device
+  std::string (*remark)() = nullptr;  ///< what has turned out since then, to stand behind the status
 };
 
 /// What libtapestry_cuda.so exports as the C symbol `tapestry_cuda_plugin`. It is compiled by the library's own

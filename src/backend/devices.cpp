@@ -111,7 +111,10 @@ std::vector<Device> devices() {
   return found;
 }
 
-std::string cuda_status() { return cuda_devices().status; }
+std::string cuda_status() {
+  const CudaDevices& found = cuda_devices();
+  return found.remark ? found.status + found.remark() : found.status;
+}
 
 namespace {
 

@@ -46,6 +46,7 @@ CudaDevices find_devices() {
   found.status = detail::join("CUDA is available: ", names, "; CUDA ", version_text(CUDART_VERSION), ", driver for ",
                               version_text(driver));
   for (int i = 0; i < count; ++i) found.backends.push_back(std::make_unique<CudaBackend>(i));
+  found.remark = remark_on_programs;
   return found;
 }
 
