@@ -1,6 +1,7 @@
 #pragma once
 
 #include <mutex>
+#include <string>
 
 #include "backend/backend.hpp"
 #include "backend/cuda/context.hpp"
@@ -107,6 +108,9 @@ class CudaBackend final : public Backend {
   Multiplier* multiplier_ = nullptr;  ///< nor is this
   Convolver* convolver_ = nullptr;    ///< nor this
 };
+
+/// "; programs run one kernel after another: " and the reason, once that has turned out to be so; else nothing.
+std::string remark_on_programs();
 
 /// The Type of a tensor's elements.
 inline Type type_of(const Tensor& tensor) { return static_cast<Type>(tensor.dtype()); }

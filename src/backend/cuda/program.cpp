@@ -1,5 +1,6 @@
 #include "backend/program.hpp"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -18,13 +19,17 @@ namespace {
 /// Some thousand kernels.
 constexpr std::uintmax_t most_cache_bytes = std::uintmax_t{64} << 20;
 
+/// Why there is no NVRTC; never deleted.
+std::atomic<const std::string*> nvrtc_is_missing{nullptr};
+
 /// NVRTC is opened when a GPU is to run its first program.
 bool can_compile() {
   static const bool found = [] {
     try {
       nvrtc();
       return true;
-    } catch (const NotFoundError&) {
+    } catch (const NotFoundError& error) {
+      nvrtc_is_missing = new std::string(error.message());
       return false;
     }
   }();
@@ -93,6 +98,11 @@ void start(Context& gpu, const Program& program, cudaKernel_t kernel, const Prog
 }
 
 }  // namespace
+
+std::string remark_on_programs() {
+  const std::string* reason = nvrtc_is_missing;
+  return reason ? "; programs run one kernel after another: " + *reason : "";
+}
 
 void CudaBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   if (outputs[0].size() == 0) return;

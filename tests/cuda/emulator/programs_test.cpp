@@ -191,6 +191,7 @@ TEST_SUITE("programs on an emulated GPU") {
   TEST_CASE("a program in a process of its own" * doctest::skip()) {
     const Tensor x = random_tensor(float32, {1000});
     CHECK(agrees(slopes(0.25), {x}, {1000}));
+    CHECK(cuda_status().find("programs") == std::string::npos);
     std::printf("compilations: %d\n", compilations());
   }
 
@@ -222,7 +223,10 @@ TEST_SUITE("programs on an emulated GPU") {
   }
   TEST_CASE("a program where NVRTC is missing" * doctest::skip()) {
     const Tensor x = random_tensor(float32, {1000});
+    const std::string before = cuda_status();
     CHECK(agrees(slopes(0.25), {x}, {1000}));
+    CHECK(cuda_status() ==
+          before + "; programs run one kernel after another: CUDA's library has no function nvrtcVersion");
   }
 }
 
