@@ -5,7 +5,9 @@
 
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <math.h>
@@ -35,15 +37,28 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual void thread() const = 0;
+  /// What the kernel was given.
+  virtual const void* arguments() const = 0;
+  virtual std::size_t argument_bytes() const = 0;
 };
-template <class Call>
+/// The arguments are made where they stay, in memory full of zeros: whoever looks for addresses in them finds none that
+/// lay there before, between them.
+template <class Make>
 class KernelOf final : public Kernel {
+  using Call = std::invoke_result_t<const Make&>;
+
  public:
-  explicit KernelOf(const Call& call) : call_(call) {}
-  void thread() const override { call_(); }
+  explicit KernelOf(const Make& make) : call_(::new (static_cast<void*>(place_)) Call(make())) {}
+  ~KernelOf() override { call_->~Call(); }
+  KernelOf(const KernelOf&) = delete;
+  KernelOf& operator=(const KernelOf&) = delete;
+  void thread() const override { (*call_)(); }
+  const void* arguments() const override { return place_; }
+  std::size_t argument_bytes() const override { return sizeof place_; }
 
  private:
-  Call call_;
+  alignas(Call) std::byte place_[sizeof(Call)]{};
+  Call* call_;
 };
 
 struct Configuration {
@@ -57,13 +72,14 @@ struct Configuration {
 /// Appends the kernel to the work of its stream. Messages name it, and the place of its start.
 void start(const std::string& name, const Configuration& configuration, std::unique_ptr<Kernel> kernel);
 
-/// name<<<configuration>>>(arguments...) is launch(name, configuration, call), where every thread calls `call`.
-template <class Call>
-void launch(const char* name, const Configuration& configuration, const Call& call, const char* file = __builtin_FILE(),
+/// name<<<configuration>>>(arguments...) is launch(name, configuration, make), where every thread calls what `make`
+/// makes.
+template <class Make>
+void launch(const char* name, const Configuration& configuration, const Make& make, const char* file = __builtin_FILE(),
             int line = __builtin_LINE()) {
   const char* slash = std::strrchr(file, '/');
   start(std::string(name) + " (" + (slash ? slash + 1 : file) + ":" + std::to_string(line) + ")", configuration,
-        std::make_unique<KernelOf<Call>>(call));
+        std::make_unique<KernelOf<Make>>(make));
 }
 
 /// What kernels call by way of launches.py and of the intrinsics below.
