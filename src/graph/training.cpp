@@ -40,9 +40,7 @@ Op update_op(const char* name) {
           .forward =
               [](Backend&, const Call& call) {
                 const std::vector<Variable>& variables = *call.attr<VariablesRef>("variables");
-                const Tensor numbers = detail::on_host(call.input(variables.size()));
-                const std::span values(numbers.data<double>(), static_cast<std::size_t>(numbers.size()));
-                update_in_place(formula, values, call.inputs().back(), variables);
+                update_in_place(formula, call.input(variables.size()), call.inputs().back(), variables);
               },
           .gradient = no_gradient,
           .shape_inputs = (2U << slots_of(formula)) - 1,
