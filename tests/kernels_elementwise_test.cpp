@@ -323,7 +323,7 @@ TEST_CASE("update changes the variable and its slots in one pass") {
     cpu_backend().unary(Unary::square, random_tensor(dtype, {n}, 4), 0, t);
     const auto g = values(gradient), v = values(variable), s_before = values(s), t_before = values(t);
     const double lr = 0.01, beta1 = 0.9, beta2 = 0.999, unbias = 1.25, epsilon = 1e-7, wd = 0.1;
-    const double p[] = {lr, beta1, 1 - beta1, beta2, 1 - beta2, unbias, epsilon, wd};
+    const Tensor p = tensor<double>({lr, beta1, 1 - beta1, beta2, 1 - beta2, unbias, epsilon, wd});
     const Tensor slots[] = {s, t};
     cpu_backend().update(Update::adam, p, gradient, slots, variable);
     const double tolerance = dtype == float32 ? 1e-5 : 1e-13;

@@ -184,10 +184,10 @@ void ToyBackend::random(Distribution f, std::uint64_t key, std::uint64_t offset,
   const Open open(*this);
   CpuBackend::random(f, key, offset, a, b, y);
 }
-void ToyBackend::update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots,
+void ToyBackend::update(Update f, const Tensor& numbers, const Tensor& gradient, std::span<const Tensor> slots,
                         const Tensor& variable) {
   const Open open(*this);
-  CpuBackend::update(f, p, gradient, slots, variable);
+  CpuBackend::update(f, numbers, gradient, slots, variable);
 }
 
 ToyBackend& toy_backend() {

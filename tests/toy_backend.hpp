@@ -55,7 +55,7 @@ class ToyBackend final : public host::CpuBackend {
   void pool2d_grad(PoolKind f, const Tensor& x, const Tensor& y, const Tensor& g, const Window2d& window,
                    const Tensor& dx) override;
   void random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) override;
-  void update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots,
+  void update(Update f, const Tensor& numbers, const Tensor& gradient, std::span<const Tensor> slots,
               const Tensor& variable) override;
 
   /// Called with every program that the device is given, where it is set.

@@ -65,6 +65,13 @@ TAPESTRY_API std::string cuda_status();
 /// InvalidArgumentError when there is no such device, and InternalError when work on it has failed.
 TAPESTRY_API void synchronize(Device device);
 
+/// From now on every op that runs outside of a Session tells std::clog so: "Executing op MatMul in device
+/// /job:localhost/replica:0/task:0/device:GPU:0". For sessions there is SessionOptions::log_device_placement.
+TAPESTRY_API void set_log_device_placement(bool on);
+/// Whether, outside of a Session, the scope of a device that is not there (`device("/gpu:0")`) means the CPU, instead
+/// of being an error of what runs in it; off at first. For sessions there is SessionOptions::allow_soft_placement.
+TAPESTRY_API void set_soft_device_placement(bool on);
+
 /// Number of threads that CPU kernels use, the caller's included; by default the number of processors this process may
 /// use. Results never depend on it. Throws InvalidArgumentError below 1.
 TAPESTRY_API void set_num_threads(int count, Where where = Where::here());

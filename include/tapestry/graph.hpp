@@ -298,10 +298,13 @@ class TAPESTRY_API DeviceScope {
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
-  std::string saved_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
-/// New operations ask for that device: "/device:GPU:0", "/job:ps". Scopes merge, the inner one's parts win. Throws
-/// InvalidArgumentError for what is no name of a device.
+/// New operations of a graph ask for that device: "/device:GPU:0", "/job:ps". Outside of graphs ops run there: their
+/// inputs are moved, and what they make, and new Variables, lie there; `.to` goes where it says. What a function does
+/// that is traced in the scope is in it. Scopes merge, the inner one's parts win. Throws InvalidArgumentError for what
+/// is no name of a device.
 /// @{
 [[nodiscard]] inline DeviceScope device(std::string_view name, Where where = Where::here()) {
   return DeviceScope(name, where);

@@ -20,6 +20,9 @@ struct ExecutionPlan {
     std::string type;          ///< the op's name
     Device device;             ///< where it runs
     std::size_t together = 1;  ///< how many steps, from this one on, run side by side
+    bool replayed = false;     ///< of a run: whether the device did it from a recording
+    /// Why not: "draws random numbers"; "" where it was, and on devices that cannot record.
+    std::string why_executed = {};
   };
   /// Whose memory a tensor lies in.
   enum class Memory : std::uint8_t {

@@ -108,6 +108,9 @@ struct SessionOptions {
   bool log_device_placement = false;              ///< writes the device of each operation to std::clog
   /// How many plans are kept; the one that has not run for the longest time goes first. A callable keeps its own.
   std::size_t most_plans = 64;
+  /// What a GPU does in every run alike is recorded in the second and started as a whole from then on; the plan in a
+  /// RunMetadata tells which steps were. Results are the same bits.
+  bool replay = true;
 };
 
 class SessionState;

@@ -63,8 +63,9 @@ Tensor Variable::Cell::to_be_changed() const {
 
 void Variable::Cell::move_to(Device place) {
   if (place == device) return;
-  device = place;
+  const PauseRecording pause;
   if (is_initialized()) store(load().to(place));
+  device = place;
 }
 
 void Variable::Cell::copy_from(const Tensor& value) {
@@ -72,7 +73,7 @@ void Variable::Cell::copy_from(const Tensor& value) {
   modify([&](const Tensor& next) { backend_of(device).copy(value, next); });
 }
 
-void update_in_place(Update formula, std::span<const double> numbers, const Tensor& gradient,
+void update_in_place(Update formula, const Tensor& numbers, const Tensor& gradient,
                      std::span<const Variable> variable_and_slots) {
   Backend& backend = backend_of(gradient.device());
   Tensor in_order = gradient;  // that of a transposed Variable is a view
@@ -99,6 +100,8 @@ Variable::Variable(const Init& initial_value, const VariableOptions& options, Wh
   }
   if (!value.shape().is_known() || value.dtype() == DType::unknown)
     throw InvalidArgumentError(detail::join("initial_value must have a shape specified: ", value.shape()), where);
+  if (DeviceWish* wish = graph ? nullptr : device_wish())
+    if (const std::optional<Device> place = wish->place("Variable")) value = value.to(*place, where);
   cell_->name = options.name;
   cell_->trainable = options.trainable;
   cell_->spec = value.spec();
@@ -124,6 +127,7 @@ Tensor Variable::assign(In value) {
 Tensor Variable::assign_add(In delta) {
   const Tensor change = fitting(*cell_, delta, "assign_add");
   if (Sink* graph = sink_for(delta)) return graph->assign(*this, Assign::add, change, delta.where());
+  const ExecuteNow now;
   const PauseRecording pause;
   Tensor next = add(In(cell_->load(), delta.where()), In(change.to(cell_->device, delta.where()), delta.where()));
   cell_->store(next);
@@ -133,6 +137,7 @@ Tensor Variable::assign_add(In delta) {
 Tensor Variable::assign_sub(In delta) {
   const Tensor change = fitting(*cell_, delta, "assign_sub");
   if (Sink* graph = sink_for(delta)) return graph->assign(*this, Assign::subtract, change, delta.where());
+  const ExecuteNow now;
   const PauseRecording pause;
   Tensor next = subtract(In(cell_->load(), delta.where()), In(change.to(cell_->device, delta.where()), delta.where()));
   cell_->store(next);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <span>
 #include <string>
@@ -40,6 +41,23 @@ struct Variable::Cell {
   /// The Variable lives on that device from now on.
   void move_to(Device place);
 
+  /// While it is held, no other thread reads or changes the value; empty when another one does so now.
+  std::unique_lock<std::recursive_mutex> try_lock() const { return {mutex_, std::try_to_lock}; }
+  /// Where the elements lie, in row-major order; nullptr when they do not, or there are none yet.
+  const void* memory() const {
+    const std::lock_guard lock(mutex_);
+    return value_ && value_.is_contiguous() ? value_.impl().data : nullptr;
+  }
+  /// Whether `modify` would change that memory, beside `own` tensors on it that will be gone by then.
+  bool may_change_in_place(std::uint32_t own) const {
+    const std::lock_guard lock(mutex_);
+    return value_ && !value_.impl().references.is_shared() && value_.impl().storage->references.count() == 1 + own;
+  }
+  /// The elements have been changed in place: the value becomes a new tensor.
+  void renew() {
+    modify([](const Tensor&) {});
+  }
+
   /// Lets `change` write the elements in place, on memory that nobody else reads: a value that is still held elsewhere
   /// is copied first. The value becomes a new tensor, with an id of its own.
   template <class Change>
@@ -54,15 +72,15 @@ struct Variable::Cell {
   Tensor to_be_changed() const;
   [[noreturn]] void throw_uninitialized() const;
 
-  mutable std::mutex mutex_;
+  mutable std::recursive_mutex mutex_;
   Tensor value_;
 };
 
 enum class Update : std::uint8_t;
 
 /// One step of an optimizer in one pass: changes a Variable and its slots, the Variables behind it, in place. The
-/// numbers are those of the formula in backend/functors.hpp.
-void update_in_place(Update formula, std::span<const double> numbers, const Tensor& gradient,
+/// numbers are those of the formula in backend/functors.hpp, float64, on the host or with the Variable.
+void update_in_place(Update formula, const Tensor& numbers, const Tensor& gradient,
                      std::span<const Variable> variable_and_slots);
 
 }  // namespace tapestry

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -38,11 +39,29 @@ inline constexpr double large_product = 3e6;
 /// About how many nanoseconds the product y of the matrix a and another one keeps one core busy; 0 when it is split.
 double busy_with_product(const Tensor& a, bool transpose_a, const Tensor& y);
 
+/// Work of a device that can be done again: the kernels that were started while it was recorded, on the same memory.
+class TAPESTRY_API Recording {
+ public:
+  Recording() = default;
+  virtual ~Recording() = default;
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  /// Starts the work, behind all that the device has been given to do. Whoever made the recording sees to it that the
+  /// memory is still there; what the kernels needed for themselves is the recording's own.
+  virtual void replay() = 0;
+};
+
+/// What a family throws while it is recorded, if its work would not be the same another time: it must wait for the
+/// device to tell, or copies from the host. No Error: nobody has done anything wrong.
+struct TAPESTRY_API CannotRecord final : std::exception {
+  const char* what() const noexcept override { return "this work of a device cannot be recorded"; }
+};
+
 /// A kind of device: its memory, and about a dozen kernel families. It knows no op. Ops have checked all shapes and
 /// dtypes before a family is called: inputs may be views with any strides, outputs (the last arguments, `y`) are
 /// contiguous, allocated, of the final shape, and never overlap an input unless a family says so. Sizes may be 0.
 /// Element types are all eight unless a family says so; "float types" are float16 and bfloat16, too. A family throws
-/// Error, never anything else.
+/// Error, or CannotRecord, never anything else.
 ///
 /// What a family computes of float16 and bfloat16 is computed in float32 and rounded once. A backend without kernels for
 /// them calls the definition that stands here (`Backend::gemm`, in widen.cpp), which converts by `copy` and calls the
@@ -60,6 +79,15 @@ class TAPESTRY_API Backend : public detail::Allocator {
   /// Runs `task(i)` for i in [0, count): calls of kernels, each of which would leave most of the device idle, in any
   /// order or at once. What a task throws is thrown when all have ended.
   virtual void run_side_by_side(std::int64_t count, const std::function<void(std::int64_t)>& task);
+  /// Whether `record` may return something.
+  virtual bool can_record() { return false; }
+  /// Calls `work`. What it starts on this device is not done, but recorded, to be done by `Recording::replay`; memory
+  /// that it gives back stays as it is until then. Nothing when the device could not record it: nothing has been done.
+  /// What `work` throws ends the recording, which is lost.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& work);
+  /// Copies from the memory of another device, in the order of the work of both and without waiting for it. Returns
+  /// false when there is no such way.
+  virtual bool copy_from_peer(Backend& peer, void* to, const void* from, std::size_t bytes);
   virtual MemoryStats memory_stats() = 0;
   virtual void reset_peak_memory() = 0;
   virtual std::int64_t trim_memory() = 0;
@@ -157,9 +185,10 @@ class TAPESTRY_API Backend : public detail::Allocator {
   /// uniform also int32 and int64, in [a, b).
   virtual void random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) = 0;
 
-  /// One optimizer step in one pass: reads the gradient, changes the variable and its slots in place. `p` are the
-  /// update's numbers in the order of its formula in functors.hpp. All of one float dtype, contiguous.
-  virtual void update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots,
+  /// One optimizer step in one pass: reads the gradient, changes the variable and its slots in place. All of one float
+  /// dtype, contiguous. `numbers` are the update's in the order of its formula in functors.hpp: float64, on the host or
+  /// on the device.
+  virtual void update(Update f, const Tensor& numbers, const Tensor& gradient, std::span<const Tensor> slots,
                       const Tensor& variable) = 0;
 };
 

@@ -81,6 +81,10 @@ void Backend::run_side_by_side(std::int64_t count, const std::function<void(std:
   for (std::int64_t i = 0; i < count; ++i) task(i);
 }
 
+std::unique_ptr<Recording> Backend::record(const std::function<void()>&) { return nullptr; }
+
+bool Backend::copy_from_peer(Backend&, void*, const void*, std::size_t) { return false; }
+
 void Backend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   std::vector<Tensor> values(inputs.begin(), inputs.end());
   values.insert(values.end(), outputs.begin(), outputs.end());

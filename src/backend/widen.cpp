@@ -219,12 +219,12 @@ void Backend::random(Distribution f, std::uint64_t key, std::uint64_t offset, do
   wide.round();
 }
 
-void Backend::update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots,
+void Backend::update(Update f, const Tensor& numbers, const Tensor& gradient, std::span<const Tensor> slots,
                      const Tensor& variable) {
   Widened wide(*this);
   Tensors changed;
   for (const Tensor& each : slots) changed.push_back(wide.change(each));
-  wide->update(f, p, wide.read(gradient), {changed.data(), changed.size()}, wide.change(variable));
+  wide->update(f, numbers, wide.read(gradient), {changed.data(), changed.size()}, wide.change(variable));
   wide.round();
 }
 

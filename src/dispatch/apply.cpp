@@ -1,3 +1,6 @@
+#include <atomic>
+#include <iostream>
+
 #include "backend/backend.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/autocast.hpp"
@@ -9,6 +12,8 @@ namespace {
 // Constant-initialised, so that access needs no guard.
 constinit thread_local Where site_override __attribute__((tls_model("initial-exec"))) = {};
 constinit thread_local Sink* current_sink __attribute__((tls_model("initial-exec"))) = nullptr;
+constinit thread_local DeviceWish* current_wish __attribute__((tls_model("initial-exec"))) = nullptr;
+constinit std::atomic<bool> logs_placement = false, places_softly = false;
 
 /// Which inputs were C++ numbers. Only calls with a fixed, small number of inputs have any.
 struct Numbers {
@@ -91,6 +96,23 @@ Device common_device(Tensors& inputs, Numbers numbers, const Attrs& attrs) {
   return device;
 }
 
+/// In the scope of a device an op runs there and its inputs come along, but for an op that says itself where its result
+/// goes. What is read for its shape only may have no value to be moved.
+Device wished_device(const Call& call, Tensors& inputs, Numbers numbers) {
+  const bool says_itself = !inputs.empty() && call.attrs().find("device");
+  const std::optional<Device> device = says_itself ? std::nullopt : current_wish->place(call.name());
+  if (!device) return common_device(inputs, numbers, call.attrs());
+  for (Tensor& input : inputs)
+    if (!input.is_symbolic()) input = input.to(*device, call.where());
+  return *device;
+}
+
+void log_placement(const Call& call, Device device) {
+  // What is copied to a device lies there, and not where its input is.
+  const Device place = call.outputs().empty() ? device : call.output().device();
+  std::clog << detail::join("Executing op ", call.type(), " in device ", full_name(place), "\n");
+}
+
 void require_values(const Op& op, const Call& call) {
   for (std::size_t i = 0; i < call.inputs().size(); ++i)
     if (call.input(i).is_symbolic() && (op.shape_inputs >> std::min<std::size_t>(i, 31) & 1) == 0)
@@ -144,10 +166,14 @@ void perform(Call& call, Numbers numbers, Sink* sink) {
     if (sink && has_unknown_type(inputs)) return sink->add(call, numbers.bits);
     if (!alike) promote_inputs(op, inputs, numbers, call.where());
     if (sink) return sink->add(call, 0);
-    const Device device = alike ? inputs[0].device() : common_device(inputs, numbers, call.attrs());
+    const Device device = current_wish && !current_sink ? wished_device(call, inputs, numbers)
+                          : alike                       ? inputs[0].device()
+                                                        : common_device(inputs, numbers, call.attrs());
     const Specs specs = op.infer(call);
     require_values(op, call);
     execute(call, specs, device);
+    if (logs_placement.load(std::memory_order_relaxed)) [[unlikely]]
+      log_placement(call, device);
   } catch (Error& error) {
     error.locate(op.name, call.where());
     throw;
@@ -185,6 +211,12 @@ CallSiteScope::~CallSiteScope() { site_override = saved_; }
 Where CallSiteScope::current() { return site_override; }
 
 Sink*& open_sink() { return current_sink; }
+DeviceWish*& device_wish() { return current_wish; }
+
+void set_log_device_placement(bool on) { logs_placement = on; }
+void set_soft_device_placement(bool on) { places_softly = on; }
+bool soft_device_placement() { return places_softly; }
+std::string full_name(Device device) { return "/job:localhost/replica:0/task:0" + tensorflow_name(device); }
 
 namespace {
 

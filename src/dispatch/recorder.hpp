@@ -49,17 +49,36 @@ class SinkScope {
   std::string outer_;
 };
 
-/// While it lives, ops of this thread are executed, whatever graph is open: what an optimizer remembers is made once,
-/// and not at every run of a graph.
+/// What the scope of a device asks of the ops that are executed in it.
+class DeviceWish {
+ public:
+  virtual ~DeviceWish() = default;
+  /// Where they run; nothing where the scope names no device. Throws InvalidArgumentError, with the name of the op that
+  /// asks, when the device is not there.
+  virtual std::optional<Device> place(std::string_view op) = 0;
+};
+/// The wish of this thread's innermost scope; nullptr outside all scopes.
+DeviceWish*& device_wish();
+/// What `set_soft_device_placement` has set.
+bool soft_device_placement();
+/// "/job:localhost/replica:0/task:0/device:GPU:0".
+std::string full_name(Device device);
+
+/// While it lives, ops of this thread are executed, whatever graph is open, where their inputs are, whatever scopes are
+/// around: what an optimizer remembers is made once, and not at every run of a graph.
 class ExecuteNow {
  public:
-  ExecuteNow() : saved_(std::exchange(open_sink(), nullptr)) {}
-  ~ExecuteNow() { open_sink() = saved_; }
+  ExecuteNow() : sink_(std::exchange(open_sink(), nullptr)), wish_(std::exchange(device_wish(), nullptr)) {}
+  ~ExecuteNow() {
+    open_sink() = sink_;
+    device_wish() = wish_;
+  }
   ExecuteNow(const ExecuteNow&) = delete;
   ExecuteNow& operator=(const ExecuteNow&) = delete;
 
  private:
-  Sink* saved_;
+  Sink* sink_;
+  DeviceWish* wish_;
 };
 
 /// Whoever listens to the ops of a thread: gradient tapes, traces.

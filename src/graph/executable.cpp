@@ -2,6 +2,7 @@
 
 #include "graph/executable.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include "backend/backend.hpp"
@@ -47,15 +48,49 @@ void Executable::unbind(Root& root) {
   for (auto& [tensor, offset] : root.tensors) tensor.impl().storage = {};
 }
 
+/// Gives what is fed, read or received to the steps.
+void Executable::set(Root& root, const Tensor& value) {
+  if (!root.fixed) return bind(root, placed(value, root.device));
+  const Tensor& place = root.tensors[0].first;
+  Backend& backend = backend_of(root.device);
+  if (value.device() == root.device) return backend.copy(value, place);
+  const Tensor here = value.device().is_cpu() ? on_host(value) : value.to(root.device);
+  here.device().is_cpu() ? backend.copy_from_host(place.impl().data, here.impl().data, root.bytes)
+                         : backend.copy(here, place);
+}
+
 /// What was fetched by the last run belongs to the caller for as long as it is held.
 void Executable::bind_outputs() {
   for (const std::int32_t index : output_roots_) {
     Root& output = root(index);
+    if (output.fixed) continue;
     const Tensor& first = output.tensors[0].first;
     const bool held = first.is_symbolic() ||
                       first.impl().storage->references.count() > static_cast<std::uint32_t>(output.tensors.size());
     if (held) bind(output, make_tensor(first.dtype(), first.shape(), output.device));
   }
+}
+
+void Executable::copy_outputs() {
+  for (const std::int32_t index : output_roots_) {
+    Root& output = root(index);
+    if (!output.fixed) continue;
+    const Tensor& from = output.tensors[0].first;
+    if (!output.result || output.result.impl().storage->references.is_shared())
+      output.result = make_tensor(from.dtype(), from.shape(), output.device);
+    backend_of(output.device).copy(from, output.result);
+  }
+}
+
+Tensor Executable::result_of(std::size_t fetch) {
+  const Tensor& value = fetched_[fetch];
+  Tensor result = make_view(value, value.shape(), value.strides());
+  const std::int32_t index = fetched_roots_[fetch];
+  if (index < 0 || !root(index).fixed) return result;
+  const Tensor& copy = root(index).result;
+  result.impl().storage = copy.impl().storage;
+  result.impl().data = static_cast<std::byte*>(copy.impl().data) + distance(root(index).tensors[0].first, value);
+  return result;
 }
 
 Tensors Executable::run(const Tensors& feeds, RunTimes* times, const Deadline* deadline) {
@@ -64,13 +99,13 @@ Tensors Executable::run(const Tensors& feeds, RunTimes* times, const Deadline* d
   const ExecuteNow now;
   Tensors results;
   try {
-    for (std::size_t i = 0; i < feeds.size(); ++i) {
-      Root& feed = root(feed_roots_[i]);
-      bind(feed, placed(feeds[i], feed.device));
-    }
+    for (std::size_t i = 0; i < feeds.size(); ++i) set(root(feed_roots_[i]), feeds[i]);
     bind_outputs();
-    times ? run_measured(*times, deadline) : run_steps(deadline);
-    for (const Tensor& value : fetched_) results.push_back(make_view(value, value.shape(), value.strides()));
+    if (records_)
+      for (Step& step : steps_) step.replayed = false;
+    times ? run_measured(*times, deadline) : records_ ? run_stretches(deadline) : run_steps(deadline);
+    copy_outputs();
+    for (std::size_t i = 0; i < fetched_.size(); ++i) results.push_back(result_of(i));
   } catch (...) {
     forget();
     throw;
@@ -123,14 +158,14 @@ void Executable::run_step(Step& step, const Deadline* deadline) {
         break;
       case Step::Kind::read: {
         Root& to = root(step.root);
-        bind(to, placed(call.op().view(call, to.tensors[0].first.spec()), to.device));
+        set(to, call.op().view(call, to.tensors[0].first.spec()));
         break;
       }
       case Step::Kind::send:
         rendezvous_->send(call.attr<std::string>("key"), call.input(0).to(call.attr<Device>("recv_device")));
         break;
       case Step::Kind::receive:
-        bind(root(step.root), rendezvous_->receive(call.attr<std::string>("key"), deadline));
+        set(root(step.root), rendezvous_->receive(call.attr<std::string>("key"), deadline));
     }
   } catch (Error& error) {
     error.locate(call.type(), call.where());
@@ -146,7 +181,12 @@ void Executable::let_go(const Step& step) {
 /// Lets go of all memory that is not the plan's own.
 void Executable::forget() noexcept {
   for (Root& each : roots_)
-    if (each.memory == Memory::bound) unbind(each);
+    if (each.memory == Memory::bound && !each.fixed) unbind(each);
+}
+
+bool Executable::is_placed() const {
+  return std::all_of(variables_.begin(), variables_.end(),
+                     [](const auto& each) { return each.first.device() == each.second; });
 }
 
 }  // namespace tapestry::detail

@@ -31,8 +31,20 @@ Tensor without_memory(const Spec& spec, Device device) {
   return tensor;
 }
 
-std::ptrdiff_t distance(const Tensor& from, const Tensor& to) {
-  return static_cast<const std::byte*>(to.impl().data) - static_cast<const std::byte*>(from.impl().data);
+/// The room that a device's memory gives a tensor: on the host as the arena says, elsewhere as for one of its own, so
+/// that kernels and libraries find the alignment by which they choose how to compute.
+std::size_t room_on(Device device, std::size_t bytes) {
+  constexpr std::size_t alignment = 256;
+  return device.is_cpu() ? bytes : (room_for(bytes) + alignment - 1) / alignment * alignment;
+}
+
+/// Why a step cannot be recorded, as far as can be told beforehand; nullptr when it may be.
+const char* obstacle_of(const Op& op, bool has_forward) {
+  const bool is_variables = std::find(op.attrs.begin(), op.attrs.end(), "variables") != op.attrs.end();
+  if (&op == &send_op || &op == &recv_op) return "meets another device";
+  if (&op == &read_variable_op) return nullptr;
+  if (!has_forward) return "is done on the host";
+  return op.stateful && !(is_variables && op.outputs == 0) ? "draws random numbers" : nullptr;
 }
 
 }  // namespace
@@ -41,16 +53,18 @@ std::ptrdiff_t distance(const Tensor& from, const Tensor& to) {
 /// root lives, lays out the arenas. Nothing is computed and no large memory is allocated before that.
 class Executable::Builder {
  public:
-  Builder(Executable& to, const PlanGraph& plan) : to_(to), plan_(plan) {}
+  Builder(Executable& to, const PlanGraph& plan, bool replay) : to_(to), plan_(plan), replay_(replay) {}
 
   void build() {
     for (const Tensor& feed : plan_.feeds) add_feed(feed);
     for (std::size_t i = 0; i < plan_.graph->size(); ++i) add(plan_.graph->node(i));
     for (const Tensor& fetch : plan_.fetches) add_fetch(fetch);
+    if (replay_) find_obstacles();
     find_lifetimes();
     lay_out_arenas();
     to_.forget();
-    for (const std::int32_t output : to_.output_roots_) unbind(to_.root(output));
+    for (const std::int32_t output : to_.output_roots_)
+      if (!to_.root(output).fixed) unbind(to_.root(output));
   }
 
  private:
@@ -88,6 +102,8 @@ class Executable::Builder {
       // A placeholder that is not fed stands for a tensor of which only the shape is read.
       if (&op == &var_handle_op || &op == &placeholder_op) {
         values_.emplace(node.output().id(), Value{node.output()});
+        if (&op == &var_handle_op)
+          to_.variables_.emplace_back(node.attr<VariablesRef>("variables")->front(), node.place);
       } else if (&op == &const_op) {
         values_.emplace(node.output().id(), Value{node.attr<Tensor>("value")});
       } else if (!op.view || op.stateful || !add_view(node)) {
@@ -187,9 +203,32 @@ class Executable::Builder {
   void add_fetch(const Tensor& fetch) {
     const Value& value = value_of(fetch);
     to_.fetched_.push_back(value.tensor);
+    to_.fetched_roots_.push_back(value.root);
     if (value.root == no_root) return;
     Root& root = to_.root(value.root);
     if (!std::exchange(root.fetched, true) && root.memory == Memory::arena) to_.output_roots_.push_back(value.root);
+  }
+
+  /// Finds the steps that may be recorded, and gives what they share with the world around the plan a fixed place.
+  void find_obstacles() {
+    std::vector<char> is_variable(to_.roots_.size());
+    for (Step& step : to_.steps_) {
+      const Op& op = step.call.op();
+      step.obstacle = obstacle_of(op, step.kind == Step::Kind::kernel);
+      if (&op != &read_variable_op) continue;
+      is_variable[static_cast<std::size_t>(step.root)] = 1;
+      if (to_.root(step.root).fetched) step.obstacle = "is fetched";
+    }
+    for (const Step& step : to_.steps_) {
+      if (step.obstacle || !step.backend->can_record()) continue;
+      to_.records_ = true;
+      for (const std::int32_t index : step.roots) {
+        Root& root = to_.root(index);
+        const bool bound = root.memory == Memory::bound;
+        root.fixed =
+            root.fixed || (bound ? !root.fetched && !is_variable[static_cast<std::size_t>(index)] : root.fetched);
+      }
+    }
   }
 
   void find_lifetimes() {
@@ -204,9 +243,13 @@ class Executable::Builder {
           root.last_step = last;
         }
     }
+    for (const std::int32_t feed : to_.feed_roots_)
+      if (to_.root(feed).fixed) to_.root(feed).first_step = 0;
+    for (const std::int32_t output : to_.output_roots_)
+      if (to_.root(output).fixed) to_.root(output).last_step = steps.size() - 1;
     for (std::size_t i = 0; i < to_.roots_.size(); ++i) {
       const Root& root = to_.roots_[i];
-      if (root.memory == Memory::bound && !root.fetched && root.first_step < steps.size())
+      if (root.memory == Memory::bound && !root.fixed && !root.fetched && root.first_step < steps.size())
         steps[root.last_step].bound_until.push_back(static_cast<std::int32_t>(i));
     }
   }
@@ -219,7 +262,7 @@ class Executable::Builder {
     for (const Device device : devices) {
       std::vector<ArenaBlock> blocks;
       for_each_in_arena(device, [&](const Root& root) {
-        blocks.push_back({root.bytes, root.first_step, root.last_step});
+        blocks.push_back({room_on(device, root.bytes), root.first_step, root.last_step});
       });
       const Tensor arena = make_tensor(uint8, {static_cast<std::int64_t>(lay_out(blocks))}, device);
       to_.arenas_.push_back(arena);
@@ -238,30 +281,42 @@ class Executable::Builder {
 
   Executable& to_;
   const PlanGraph& plan_;
+  const bool replay_;
   int group_ = 0;  ///< of the last step
   std::size_t group_begin_ = 0;
   std::unordered_map<std::int64_t, Value> values_;  ///< by id
 };
 
-Executable::Executable(const PlanGraph& plan, Rendezvous* rendezvous) : graph_(plan.graph), rendezvous_(rendezvous) {
+Executable::Executable(const PlanGraph& plan, bool replay, Rendezvous* rendezvous)
+    : graph_(plan.graph), rendezvous_(rendezvous) {
   const PauseRecording pause;
   const ExecuteNow now;
-  Builder(*this, plan).build();
+  Builder(*this, plan, replay).build();
 }
 
 Executable::Step::Step(Kind how, Call what, Device where)
     : kind(how), device(where), backend(&backend_of(where)), call(std::move(what)) {}
 
 ExecutionPlan Executable::description() const {
+  const std::lock_guard lock(mutex_);
   ExecutionPlan plan;
-  for (const Step& step : steps_)
-    plan.steps.push_back(
-        {.name = step.call.name(), .type = step.call.type(), .device = step.device, .together = step.together});
+  for (const Step& step : steps_) {
+    const char* reason = step.obstacle ? step.obstacle
+                         : records_    ? "has not met the same memory twice"
+                                       : "replay is off";
+    if (step.replayed || !step.backend->can_record()) reason = "";
+    plan.steps.push_back({.name = step.call.name(),
+                          .type = step.call.type(),
+                          .device = step.device,
+                          .together = step.together,
+                          .replayed = step.replayed,
+                          .why_executed = reason});
+  }
   for (const Tensor& arena : arenas_) plan.arenas.push_back({arena.device(), arena.size()});
   for (const Root& root : roots_) {
-    const auto memory = root.memory == Memory::bound ? ExecutionPlan::Memory::bound
-                        : root.fetched               ? ExecutionPlan::Memory::fetched
-                                                     : ExecutionPlan::Memory::arena;
+    const auto memory = root.lies_in_arena()           ? ExecutionPlan::Memory::arena
+                        : root.memory == Memory::bound ? ExecutionPlan::Memory::bound
+                                                       : ExecutionPlan::Memory::fetched;
     const auto bytes = static_cast<std::int64_t>(root.bytes), offset = static_cast<std::int64_t>(root.offset);
     plan.places.push_back({.tensor = root.source.name(),
                            .spec = root.source.spec(),
@@ -273,7 +328,7 @@ ExecutionPlan Executable::description() const {
                            .last_step = root.last_step});
     for (ExecutionPlan::Arena& arena : plan.arenas)
       if (root.lies_in_arena() && arena.device == root.device)
-        arena.bytes_without_reuse += static_cast<std::int64_t>(room_for(root.bytes));
+        arena.bytes_without_reuse += static_cast<std::int64_t>(room_for(room_on(root.device, root.bytes)));
   }
   std::stable_sort(plan.places.begin(), plan.places.end(),
                    [](const auto& a, const auto& b) { return a.first_step < b.first_step; });

@@ -34,7 +34,7 @@ Explanation explain(const GraphState& graph, const Request& request, const Sessi
   if (options.optimize) plan = optimize(std::move(plan), options.disabled_passes, add);
   std::vector<Partition> parts = partition(plan);
   for (std::size_t i = 0; i < parts.size() && parts.size() > 1; ++i) add(join("part-", i), parts[i].plan);
-  explanation.plan = Partitioned(plan).description();
+  explanation.plan = Partitioned(plan, options.replay).description();
   return explanation;
 }
 

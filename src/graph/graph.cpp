@@ -373,15 +373,32 @@ ControlScope::ControlScope(const ControlInputs& inputs) : saved_(detail::scopes(
 }
 ControlScope::~ControlScope() { detail::scopes().control_inputs = std::move(saved_); }
 
-DeviceScope::DeviceScope(std::string_view name, Where where) : saved_(detail::scopes().device) {
+struct DeviceScope::State final : DeviceWish {
+  std::string outer;
+  DeviceWish* outer_wish = nullptr;
+  std::string asked;
+  std::optional<std::optional<Device>> found;  ///< looked for when the first op asks
+
+  std::optional<Device> place(std::string_view op) override {
+    if (!found) found = detail::device_asked_for(asked, soft_device_placement(), op);
+    return *found;
+  }
+};
+
+DeviceScope::DeviceScope(std::string_view name, Where where) : state_(new State) {
   try {
-    detail::scopes().device = detail::merge_device_names(saved_, name);
+    state_->asked = detail::merge_device_names(detail::scopes().device, name);
   } catch (Error& error) {
     error.locate({}, where);
     throw;
   }
+  state_->outer = std::exchange(detail::scopes().device, state_->asked);
+  state_->outer_wish = std::exchange(device_wish(), state_.get());
 }
-DeviceScope::~DeviceScope() { detail::scopes().device = std::move(saved_); }
+DeviceScope::~DeviceScope() {
+  device_wish() = state_->outer_wish;
+  detail::scopes().device = std::move(state_->outer);
+}
 
 ColocationScope::ColocationScope(const Operation& operation)
     : colocation_(detail::scopes().colocation), device_(detail::scopes().device) {

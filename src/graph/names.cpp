@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 
+#include "dispatch/recorder.hpp"
 #include "tapestry/error.hpp"
 
 namespace tapestry::detail {
@@ -112,6 +113,24 @@ bool is_device_asked_for(std::string_view asked, std::string_view full_name) {
     }
   }
   return true;
+}
+
+std::optional<Device> device_asked_for(const std::string& asked, bool soft, std::string_view operation) {
+  if (asked.empty()) return std::nullopt;
+  // First, since to list all devices is to look for GPUs.
+  if (is_device_asked_for(asked, full_name(cpu())))
+    return asked.find("/device:") != std::string::npos ? std::optional(cpu()) : std::nullopt;
+  std::string there;
+  for (const Device& device : devices()) {
+    if (is_device_asked_for(asked, full_name(device))) return device;
+    there += (there.empty() ? "" : ", ") + full_name(device);
+  }
+  if (soft) return cpu();
+  throw InvalidArgumentError(join("Cannot assign a device for operation '", operation,
+                                  "': Could not satisfy explicit device specification '", asked,
+                                  "' because no devices matching that specification are registered in this process; "
+                                  "available devices: ",
+                                  there));
 }
 
 }  // namespace tapestry::detail

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+
+#include "tapestry/device.hpp"
 
 namespace tapestry::detail {
 
@@ -29,5 +32,8 @@ std::string merge_device_names(std::string_view outer, std::string_view inner);
 /// Whether a device of that full name, "/job:localhost/replica:0/task:0/device:CPU:0", is one that was asked for: a
 /// merged name, in which parts may be missing and the number of the device may be "*".
 bool is_device_asked_for(std::string_view asked, std::string_view full_name);
+/// The device that a merged name asks for; nothing where it names no kind of device. One that is not there means, if
+/// `soft`, the CPU. Throws InvalidArgumentError otherwise, with the name of the operation.
+std::optional<Device> device_asked_for(const std::string& asked, bool soft, std::string_view operation);
 
 }  // namespace tapestry::detail

@@ -1,5 +1,6 @@
 #include "graph/partitioned.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <functional>
 #include <optional>
@@ -56,10 +57,10 @@ class Partitioned::Worker {
 };
 
 struct Partitioned::Part {
-  Part(Partition&& partition, Rendezvous& rendezvous)
+  Part(Partition&& partition, bool replay, Rendezvous& rendezvous)
       : feeds(std::move(partition.feeds)),
         fetches(std::move(partition.fetches)),
-        executable(partition.plan, &rendezvous) {}
+        executable(partition.plan, replay, &rendezvous) {}
 
   std::vector<std::size_t> feeds, fetches;
   Executable executable;
@@ -77,9 +78,9 @@ Tensors chosen(const Tensors& values, const std::vector<std::size_t>& which) {
 
 }  // namespace
 
-Partitioned::Partitioned(const PlanGraph& plan) : graph_(plan.graph) {
+Partitioned::Partitioned(const PlanGraph& plan, bool replay) : graph_(plan.graph) {
   for (Partition& each : partition(plan)) {
-    parts_.push_back(std::make_unique<Part>(std::move(each), rendezvous_));
+    parts_.push_back(std::make_unique<Part>(std::move(each), replay, rendezvous_));
     fetches_ += parts_.back()->fetches.size();
     if (parts_.size() > 1) parts_.back()->worker = std::make_unique<Worker>();
   }
@@ -123,6 +124,10 @@ ExecutionPlan Partitioned::description() const {
     append(whole.arenas, plan.arenas);
   }
   return whole;
+}
+
+bool Partitioned::is_placed() const {
+  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->executable.is_placed(); });
 }
 
 void Partitioned::run_part(Part& part, const Tensors& feeds, const Deadline* deadline, Tensors& results) {

@@ -13,7 +13,8 @@ namespace tapestry::detail {
 /// A plan as it runs: one part for each device, side by side, each on a thread of its own.
 class Partitioned {
  public:
-  explicit Partitioned(const PlanGraph& plan);
+  /// `replay`: what a device can record, it does.
+  explicit Partitioned(const PlanGraph& plan, bool replay = false);
   ~Partitioned();
   Partitioned(const Partitioned&) = delete;
   Partitioned& operator=(const Partitioned&) = delete;
@@ -27,6 +28,8 @@ class Partitioned {
   const Graph& graph() const { return graph_; }
   /// The steps of all parts, and the places of their tensors.
   ExecutionPlan description() const;
+  /// Whether the Variables are still on the devices that the plan was made for.
+  bool is_placed() const;
 
  private:
   struct Part;

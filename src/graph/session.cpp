@@ -199,9 +199,9 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
                           const detail::Deadline* deadline, RunMetadata* metadata) {
     if (!metadata) return plan.run(values, nullptr, deadline);
     *metadata = {.graph = plan.graph(), .plan = plan.description(), .times = {}, .start = microseconds_now()};
-    if (options.trace_level == TraceLevel::none) return plan.run(values, nullptr, deadline);
     detail::RunTimes times;
-    Tensors results = plan.run(values, &times, deadline);
+    Tensors results = plan.run(values, options.trace_level == TraceLevel::none ? nullptr : &times, deadline);
+    metadata->plan = plan.description();
     metadata->times = std::move(times.steps);
     return results;
   }
@@ -270,7 +270,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     const auto has_spec = [](const Tensor& value, const Spec& spec) {
       return value.dtype() == spec.dtype && value.shape() == spec.shape;
     };
-    if (prepared.plan && std::equal(values.begin(), values.end(), prepared.request.fed.begin(), has_spec))
+    if (prepared.plan && prepared.plan->is_placed() &&
+        std::equal(values.begin(), values.end(), prepared.request.fed.begin(), has_spec))
       return *prepared.plan;
     prepared.request.fed.clear();
     std::vector<std::int64_t> key = prepared.key;
@@ -285,12 +286,13 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     std::shared_ptr<Partitioned> dropped;  // let go when the locks are
     const std::lock_guard graph_lock(graph_.state()->mutex());
     const std::lock_guard lock(mutex_);
-    if (const auto found = plans_.find(key); found != plans_.end()) {
+    if (const auto found = plans_.find(key); found != plans_.end() && found->second.plan->is_placed()) {
       found->second.last_run = ++runs_;
       prepared.plan = found->second.plan;
     } else {
-      prepared.plan = std::make_shared<Partitioned>(detail::plan_graph(*graph_.state(), prepared.request, options_));
-      plans_.emplace(std::move(key), KeptPlan{prepared.plan, ++runs_});
+      prepared.plan = std::make_shared<Partitioned>(detail::plan_graph(*graph_.state(), prepared.request, options_),
+                                                    options_.replay);
+      plans_.insert_or_assign(std::move(key), KeptPlan{prepared.plan, ++runs_});
       if (plans_.size() > options_.most_plans) dropped = drop_oldest_plan();
     }
     return *prepared.plan;

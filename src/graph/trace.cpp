@@ -40,7 +40,9 @@ FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs
                        .run = {}}) {
   try {
     {
+      const std::string device = scopes().device;
       const Graph::Scope scope(state_->graph);
+      scopes().device = device;  // as in TensorFlow, what is traced is in the caller's scope
       for (const TensorSpec& each : specs)
         state_->inputs.push_back(placeholder(each.dtype, each.shape, each.name, where));
       for (const Tensor& result : state_->function(state_->inputs))
@@ -85,7 +87,7 @@ FlatTraces::FlatTraces(FlatFunction function) : state_(std::make_shared<State>(s
 
 Tensors FlatTraces::call(std::span<const Init> arguments, Where where) const {
   if (is_watched(arguments)) return state_->function(tensors_of(arguments, where));
-  std::string signature;
+  std::string signature = scopes().device;
   std::vector<TensorSpec> specs;
   std::vector<Init> values;
   for (const Tensor& each : tensors_of(arguments, where)) {

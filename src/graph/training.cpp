@@ -43,9 +43,7 @@ Op update_op(const char* name) {
                 const std::vector<Variable>& variables = *call.attr<VariablesRef>("variables");
                 const std::size_t count = call.inputs().size();
                 if (count > variables.size() + 2 && !call.input(variables.size()).item<bool>()) return;
-                const Tensor numbers = detail::on_host(call.input(count - 2));
-                const std::span values(numbers.data<double>(), static_cast<std::size_t>(numbers.size()));
-                update_in_place(formula, values, call.inputs().back(), variables);
+                update_in_place(formula, call.input(count - 2), call.inputs().back(), variables);
               },
           .gradient = no_gradient,
           .shape_inputs = (2U << slots_of(formula)) - 1,

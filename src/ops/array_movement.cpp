@@ -292,6 +292,18 @@ TAPESTRY_OP(contiguous_op){{
     .needs = needs_nothing,
 }};
 
+/// From one accelerator to another, where that goes without the host.
+bool copy_from_peer(Backend& backend, const Tensor& x, const Tensor& y) {
+  Backend& there = backend_of(x.device());
+  Tensor dense = x;
+  if (!x.is_contiguous()) {
+    dense = detail::make_tensor(x.dtype(), x.shape(), x.device());
+    there.copy(x, dense);
+  }
+  return backend.copy_from_peer(there, y.impl().data, dense.impl().data,
+                                static_cast<std::size_t>(x.size()) * size_of(x.dtype()));
+}
+
 /// A view by form only: what the dispatcher allocates for an op lies on the inputs' device, and this lies elsewhere.
 TAPESTRY_OP(device_copy_op){{
     .name = "DeviceCopy",
@@ -300,10 +312,12 @@ TAPESTRY_OP(device_copy_op){{
     .view =
         [](const Call& call, const Spec& spec) {
           const auto device = call.attr<Device>("device");
+          const Tensor& x = call.input(0);
           Backend& backend = backend_of(device);
-          Tensor host = detail::on_host(call.input(0));
-          if (device.is_cpu()) return host;
+          if (device.is_cpu()) return detail::on_host(x);
           Tensor copy = detail::make_tensor(spec.dtype, spec.shape, device);
+          if (!x.device().is_cpu() && copy_from_peer(backend, x, copy)) return copy;
+          const Tensor host = detail::on_host(x);
           backend.copy_from_host(copy.impl().data, host.impl().data,
                                  static_cast<std::size_t>(host.size()) * size_of(host.dtype()));
           return copy;

@@ -184,10 +184,11 @@ Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, con
   if (options.only_if && !options.only_if.item<bool>(where)) return {};
 
   // All checks are done; gradients and slots are made ready before the first Variable changes.
+  const ExecuteNow now;
   const PauseRecording pause;
   const CallSiteScope site(where);
   const std::int64_t step = iterations() + 1;
-  const Numbers p = rule_->numbers(rate, step);
+  const Tensor numbers = tensor(rule_->numbers(rate, step));
   struct Job {
     Tensor gradient;
     SmallVector<Variable, 3> variables;  ///< the one to update, and its slots
@@ -200,7 +201,7 @@ Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, con
     const std::vector<Variable>& slots = slots_of(variable, where);
     job.variables.append(slots.begin(), slots.end());
   }
-  for (const Job& job : jobs) update_in_place(formula_, std::span<const double>(p), job.gradient, job.variables);
+  for (const Job& job : jobs) update_in_place(formula_, numbers, job.gradient, job.variables);
   iterations_.assign(step);
   if (options.global_step) {
     Variable global_step = *options.global_step;
@@ -236,8 +237,11 @@ Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndV
 }
 
 const std::vector<Variable>& Optimizer::slots_of(const Variable& variable, Where where) {
-  if (const auto found = state_of_.find(variable.cell().get()); found != state_of_.end())
-    return states_[found->second].slots;
+  if (const auto found = state_of_.find(variable.cell().get()); found != state_of_.end()) {
+    const std::vector<Variable>& slots = states_[found->second].slots;
+    for (const Variable& slot : slots) slot.cell()->move_to(variable.device());  // the Variable may have been moved
+    return slots;
+  }
   State state{variable, new_key(variable.name()), {}};
   const ExecuteNow now;
   for (const Slot& slot : slots_) {

@@ -81,7 +81,7 @@ class CpuBackend : public Backend {
   void random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) override;
 
   // update.cpp
-  void update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots,
+  void update(Update f, const Tensor& numbers, const Tensor& gradient, std::span<const Tensor> slots,
               const Tensor& variable) override;
 };
 

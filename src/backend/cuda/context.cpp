@@ -6,18 +6,11 @@
 #include <limits>
 #include <string>
 
+#include "backend/cuda/recording.hpp"
 #include "tapestry/error.hpp"
 
 namespace tapestry::gpu {
 namespace {
-
-bool is_synchronous() {
-  static const bool asked = [] {
-    const char* value = std::getenv("TAPESTRY_CUDA_SYNC");
-    return value && std::string_view(value) != "0" && *value != '\0';
-  }();
-  return asked;
-}
 
 int attribute(int index, cudaDeviceAttr which) {
   int value = 0;
@@ -39,6 +32,14 @@ void check(cudaError_t error, std::string_view what) {
   cudaGetLastError();  // forgotten, unless it is one that stays
   throw InternalError(
       detail::join("CUDA: ", what, " failed: ", cudaGetErrorName(error), ", ", cudaGetErrorString(error)));
+}
+
+bool is_synchronous() {
+  static const bool asked = [] {
+    const char* value = std::getenv("TAPESTRY_CUDA_SYNC");
+    return value && std::string_view(value) != "0" && *value != '\0';
+  }();
+  return asked;
 }
 
 void make_current(int index) {
@@ -63,9 +64,22 @@ void Context::started(std::string_view kernel) {
   if (is_synchronous()) check(cudaStreamSynchronize(stream_), kernel);
 }
 
-void Context::synchronize() { check(cudaStreamSynchronize(stream_), "waiting for the device"); }
+Stream Context::stream() const {
+  const Capture* capture = Capture::on(*this);
+  return capture ? capture->stream() : stream_;
+}
+
+void Context::require_execution() const {
+  if (Capture::on(*this)) throw CannotRecord();
+}
+
+void Context::synchronize() {
+  require_execution();
+  check(cudaStreamSynchronize(stream_), "waiting for the device");
+}
 
 Refusal::Refusal(Context& context) : context_(context), lock_(context.refusal_mutex_) {
+  context.require_execution();
   check(cudaMemsetAsync(context.refused_, 0xff, sizeof *context.refused_, context.stream()), "setting memory");
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <set>
 #include <string_view>
 
 #include <cuda_runtime_api.h>
@@ -13,6 +14,9 @@ namespace tapestry::gpu {
 
 /// Throws InternalError with CUDA's name for the error when there is one: `check(cudaStreamCreate(&s), "stream")`.
 void check(cudaError_t error, std::string_view what);
+
+/// Whether TAPESTRY_CUDA_SYNC asks to wait for every kernel.
+bool is_synchronous();
 
 /// Makes a device the calling thread's; the call costs nothing when it is already.
 void make_current(int index);
@@ -42,7 +46,11 @@ class Memory {
   Memory(int index, Stream stream);
   /// Throws ResourceExhaustedError when there is not enough, also after the pool has given back what it did not use.
   void* allocate(std::size_t bytes);
+  /// The same, nullptr when there is not enough in the pool and on the device.
+  void* try_allocate(std::size_t bytes);
   void deallocate(void* data, std::size_t bytes) noexcept;
+  /// Lets another device copy from here by itself, where the two are joined; else CUDA copies by way of the host.
+  void let_read(int device);
   MemoryStats stats();
   void reset_peak();
   std::int64_t trim();
@@ -51,13 +59,14 @@ class Memory {
   cudaMemPool_t make_pool() const;
   /// Of bytes that the pool holds, and of which it has handed out.
   std::int64_t attribute(cudaMemPoolAttr which);
-  [[noreturn]] void refuse(std::size_t bytes);
+  [[noreturn]] void* refuse(std::size_t bytes);
 
   int index_;
   Stream stream_;
   cudaMemPool_t pool_;
   std::mutex mutex_;
   MemoryStats stats_;
+  std::set<int> readers_;
 };
 
 /// A device in use: its stream, memory and staging. All work of a device goes through its one stream, in the order of
@@ -68,7 +77,11 @@ class Context {
 
   int index() const { return index_; }
   int compute_capability() const { return compute_capability_; }  ///< 90 of 9.0
-  Stream stream() const { return stream_; }
+  /// Where the calling thread's work goes: the device's stream, or the one in which it is recorded.
+  Stream stream() const;
+  /// To be called before the thread waits for the device, copies from or to the host, or starts a library: throws
+  /// CannotRecord while its work is recorded.
+  void require_execution() const;
   Memory& memory() { return memory_; }
   Staging& staging() { return staging_; }
 

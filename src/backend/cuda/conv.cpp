@@ -101,7 +101,10 @@ Tensor output_first(const Tensor& filter) {
 
 Convolver& CudaBackend::convolver() {
   Context& gpu = context();
-  std::call_once(convolver_once_, [&] { convolver_ = new Convolver(gpu); });
+  std::call_once(convolver_once_, [&] {
+    gpu.require_execution();
+    convolver_ = new Convolver(gpu);
+  });
   return *convolver_;
 }
 

@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda_backend.hpp"
 
+#include "backend/cuda/recording.hpp"
 #include "core/make_tensor.hpp"
 #include "tapestry/error.hpp"
 
@@ -18,21 +19,63 @@ Tensor CudaBackend::dense(const Tensor& x) {
   return tensor;
 }
 
-void* CudaBackend::allocate(std::size_t bytes) { return context().memory().allocate(bytes); }
-void CudaBackend::deallocate(void* data, std::size_t bytes) noexcept { context_->memory().deallocate(data, bytes); }
+void* CudaBackend::allocate(std::size_t bytes) {
+  Context& gpu = context();
+  Capture* capture = Capture::on(gpu);
+  return capture ? capture->allocate(bytes) : gpu.memory().allocate(bytes);
+}
+void CudaBackend::deallocate(void* data, std::size_t bytes) noexcept {
+  Capture* capture = Capture::on(*context_);
+  capture ? capture->deallocate(data, bytes) : context_->memory().deallocate(data, bytes);
+}
 
 void CudaBackend::copy_to_host(void* to, const void* from, std::size_t bytes) {
   Context& gpu = context();
+  gpu.require_execution();
   gpu.staging().to_host(to, from, bytes, gpu.stream());
 }
 void CudaBackend::copy_from_host(void* to, const void* from, std::size_t bytes) {
   Context& gpu = context();
+  gpu.require_execution();
   gpu.staging().to_device(to, from, bytes, gpu.stream());
+}
+
+namespace {
+
+/// What a device has to do from now on waits for what another one has to do until now.
+void wait_for(const Context& other, const Context& waiting) {
+  make_current(other.index());
+  cudaEvent_t reached = nullptr;
+  check(cudaEventCreateWithFlags(&reached, cudaEventDisableTiming), "creating an event");
+  cudaError_t error = cudaEventRecord(reached, other.stream());
+  make_current(waiting.index());
+  if (error == cudaSuccess) error = cudaStreamWaitEvent(waiting.stream(), reached, 0);
+  cudaEventDestroy(reached);  // CUDA keeps it for those who wait
+  check(error, "letting one device wait for another");
+}
+
+}  // namespace
+
+bool CudaBackend::copy_from_peer(Backend& peer, void* to, const void* from, std::size_t bytes) {
+  auto* source = dynamic_cast<CudaBackend*>(&peer);
+  if (!source) return false;
+  if (bytes == 0) return true;
+  Context &there = source->context(), &here = context();
+  there.require_execution();
+  here.require_execution();
+  there.memory().let_read(index_);
+  wait_for(there, here);
+  check(cudaMemcpyPeerAsync(to, index_, from, source->index_, bytes, here.stream()), "copying between devices");
+  wait_for(here, there);  // before it gives the memory to somebody else
+  return true;
 }
 
 void CudaBackend::synchronize() { context().synchronize(); }
 MemoryStats CudaBackend::memory_stats() { return context().memory().stats(); }
 void CudaBackend::reset_peak_memory() { context().memory().reset_peak(); }
-std::int64_t CudaBackend::trim_memory() { return context().memory().trim(); }
+std::int64_t CudaBackend::trim_memory() {
+  context().require_execution();
+  return context().memory().trim();
+}
 
 }  // namespace tapestry::gpu

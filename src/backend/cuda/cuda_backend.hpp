@@ -24,10 +24,15 @@ class CudaBackend final : public Backend {
   void deallocate(void* data, std::size_t bytes) noexcept override;
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
   void copy_from_host(void* to, const void* from, std::size_t bytes) override;
+  bool copy_from_peer(Backend& peer, void* to, const void* from, std::size_t bytes) override;
   void synchronize() override;
   MemoryStats memory_stats() override;
   void reset_peak_memory() override;
   std::int64_t trim_memory() override;
+
+  // recording.cpp
+  bool can_record() override;
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override;
 
   // elementwise.cpp
   void fill(double value, const Tensor& y) override;
@@ -84,7 +89,7 @@ class CudaBackend final : public Backend {
                    const Tensor& dx) override;
 
   // update.cpp
-  void update(Update f, std::span<const double> p, const Tensor& gradient, std::span<const Tensor> slots,
+  void update(Update f, const Tensor& numbers, const Tensor& gradient, std::span<const Tensor> slots,
               const Tensor& variable) override;
 
  private:

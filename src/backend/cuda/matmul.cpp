@@ -7,7 +7,10 @@ namespace tapestry::gpu {
 
 Multiplier& CudaBackend::multiplier() {
   Context& gpu = context();
-  std::call_once(multiplier_once_, [&] { multiplier_ = new Multiplier(gpu); });
+  std::call_once(multiplier_once_, [&] {
+    gpu.require_execution();
+    multiplier_ = new Multiplier(gpu);
+  });
   return *multiplier_;
 }
 

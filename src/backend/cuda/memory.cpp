@@ -23,15 +23,13 @@ cudaMemPool_t Memory::make_pool() const {
   return pool;
 }
 
-void* Memory::allocate(std::size_t bytes) {
+void* Memory::try_allocate(std::size_t bytes) {
   make_current(index_);
   void* data = nullptr;
-  cudaError_t error = cudaMallocFromPoolAsync(&data, bytes, pool_, stream_);
+  const cudaError_t error = cudaMallocFromPoolAsync(&data, bytes, pool_, stream_);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    trim();
-    error = cudaMallocFromPoolAsync(&data, bytes, pool_, stream_);
-    if (error == cudaErrorMemoryAllocation) refuse(bytes);
+    return nullptr;
   }
   check(error, "allocating memory");
   const std::lock_guard lock(mutex_);
@@ -41,8 +39,15 @@ void* Memory::allocate(std::size_t bytes) {
   return data;
 }
 
-void Memory::refuse(std::size_t bytes) {
-  cudaGetLastError();
+void* Memory::allocate(std::size_t bytes) {
+  void* data = try_allocate(bytes);
+  if (data) return data;
+  trim();
+  data = try_allocate(bytes);
+  return data ? data : refuse(bytes);
+}
+
+void* Memory::refuse(std::size_t bytes) {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for free memory");
   const MemoryStats now = stats();
@@ -61,6 +66,19 @@ void Memory::deallocate(void* data, std::size_t bytes) noexcept {
   cudaFreeAsync(data, stream_);
   const std::lock_guard lock(mutex_);
   stats_.in_use -= static_cast<std::int64_t>(bytes);
+}
+
+void Memory::let_read(int device) {
+  const std::lock_guard lock(mutex_);
+  if (!readers_.insert(device).second) return;
+  int can = 0;
+  check(cudaDeviceCanAccessPeer(&can, device, index_), "asking which devices are joined");
+  if (can == 0) return;
+  cudaMemAccessDesc access{};
+  access.location.type = cudaMemLocationTypeDevice;
+  access.location.id = device;
+  access.flags = cudaMemAccessFlagsProtReadWrite;
+  check(cudaMemPoolSetAccess(pool_, &access, 1), "opening a memory pool to another device");
 }
 
 std::int64_t Memory::attribute(cudaMemPoolAttr which) {

@@ -61,10 +61,13 @@ cudaKernel_t make(const ProgramKernel& kernel, int compute_capability) {
 /// there are no more of them than different programs in the plans.
 class Kernels {
  public:
-  cudaKernel_t find(const ProgramKernel& kernel, int compute_capability) {
-    Entry& entry = entry_of(signature_of(kernel) + std::to_string(compute_capability));
+  cudaKernel_t find(const ProgramKernel& kernel, const Context& gpu) {
+    Entry& entry = entry_of(signature_of(kernel) + std::to_string(gpu.compute_capability()));
     // Who asks for the same kernel meanwhile waits; others do not.
-    std::call_once(entry.once, [&] { entry.kernel = make(kernel, compute_capability); });
+    std::call_once(entry.once, [&] {
+      gpu.require_execution();
+      entry.kernel = make(kernel, gpu.compute_capability());
+    });
     return entry.kernel;
   }
 
@@ -111,7 +114,7 @@ void CudaBackend::program(const Program& program, std::span<const Tensor> inputs
   static Kernels& kernels = *new Kernels;
   Context& gpu = context();
   for_each_piece(inputs, outputs, [&](const ProgramPiece& piece) {
-    start(gpu, program, kernels.find({program, inputs, piece.form}, gpu.compute_capability()), piece);
+    start(gpu, program, kernels.find({program, inputs, piece.form}, gpu), piece);
   });
 }
 

@@ -59,7 +59,6 @@ class Partitioner {
     for (std::size_t i = 0; i < plan_.graph->size(); ++i) {
       const Node& node = plan_.graph->node(i);
       for (const Tensor& input : node.inputs()) read(*endpoint_of(input).node, endpoint_of(input).output, node.place);
-      for (const Node* control : controls_[node.index]) read(*control, waits, node.place);
     }
   }
 
@@ -79,9 +78,7 @@ class Partitioner {
     Part& part = part_on(node.place);
     Tensors inputs;
     for (const Tensor& input : node.inputs()) inputs.push_back(in_part(part, input));
-    std::vector<Operation> controls;
-    for (const Node* control : controls_[node.index])
-      if (!is_copied_on_use(*control)) controls.push_back(in_part(part, *control));
+    std::vector<Operation> controls = waits_of(part, node);
     Specs specs;
     for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
     Node& made = add(part, node, node.op(), inputs, node.attrs(), node.name(), specs, std::move(controls));
@@ -89,7 +86,8 @@ class Partitioner {
     part.controls.emplace(&node, operation_of(made));
     for (std::size_t i = 0; i < specs.size(); ++i) part.tensors.emplace(node.output(i).id(), made.output(i));
     for (const auto& [output, place] : readers_[node.index])
-      send(part, node, output, Device(place.first, place.second));
+      send(part, node, output, made.output(static_cast<std::size_t>(output)), Device(place.first, place.second),
+           {operation_of(made)});
   }
 
   static Node& add(Part& part, const Node& like, const Op& op, const Tensors& inputs, const Attrs& attrs,
@@ -116,28 +114,44 @@ class Partitioner {
     return part.tensors.emplace(tensor.id(), local).first->second;
   }
 
-  /// What one waits for in a part who waits for a node of the plan.
-  Operation in_part(Part& part, const Node& node) {
-    const auto found = part.controls.find(&node);
-    if (found != part.controls.end()) return found->second;
-    static const Op& identity_op = *find_op("Identity");
-    const Tensor signal = receive(part, node, waits, empty_);
-    const Node& arrived = add(part, node, identity_op, {signal}, {}, node.name() + "/arrived", {empty_});
-    return part.controls.emplace(&node, operation_of(const_cast<Node&>(arrived))).first->second;
+  /// What stands in a part for what a node waits for. All that it awaits from another device is one signal.
+  std::vector<Operation> waits_of(Part& part, const Node& node) {
+    std::vector<Operation> controls;
+    std::map<Place, std::vector<const Node*>> elsewhere;
+    for (const Node* control : controls_[node.index]) {
+      if (is_copied_on_use(*control)) continue;
+      const auto found = part.controls.find(control);
+      if (found != part.controls.end()) {
+        controls.push_back(found->second);
+      } else {
+        elsewhere[{control->place.kind(), control->place.index()}].push_back(control);
+      }
+    }
+    for (const auto& [place, sources] : elsewhere)
+      controls.push_back(signal(part_on(sources[0]->place), sources, part));
+    return controls;
   }
 
-  void send(Part& from, const Node& node, std::int32_t output, Device to) {
-    const Operation done = from.controls.at(&node);
-    Tensor tensor;
-    if (output == waits) {
-      const Attrs attrs{{"dtype", empty_.dtype}, {"value", make_tensor(empty_.dtype, empty_.shape, from.device)}};
-      tensor = add(from, node, const_op, {}, attrs, node.name() + "/done", {empty_}, {done}).output();
-    } else {
-      tensor = from.tensors.at(node.output(static_cast<std::size_t>(output)).id());
-    }
-    // A constant is no step of a run: what sends it has to wait by itself.
+  /// Tells one part, by an empty constant with the name of the last of them, that another one has run these nodes.
+  Operation signal(Part& from, const std::vector<const Node*>& sources, Part& to) {
+    static const Op& identity_op = *find_op("Identity");
+    const Node& last = *sources.back();
+    std::vector<Operation> done;
+    for (const Node* each : sources) done.push_back(from.controls.at(each));
+    const Attrs attrs{{"dtype", empty_.dtype}, {"value", make_tensor(empty_.dtype, empty_.shape, from.device)}};
+    const Tensor sent = add(from, last, const_op, {}, attrs, last.name() + "/done", {empty_}, done).output();
+    send(from, last, waits, sent, to.device, done);
+    const Tensor received = receive(to, last, waits, empty_);
+    const Node& arrived = add(to, last, identity_op, {received}, {}, last.name() + "/arrived", {empty_});
+    for (const Node* each : sources) to.controls.emplace(each, operation_of(const_cast<Node&>(arrived)));
+    return to.controls.at(&last);
+  }
+
+  /// A constant is no step of a run: what sends it has to wait by itself.
+  static void send(Part& from, const Node& node, std::int32_t output, const Tensor& tensor, Device to,
+                   std::vector<Operation> done) {
     add(from, node, send_op, {tensor}, transfer_attrs(node, output, to, tensor.spec()), node.name() + "/send", {},
-        {done});
+        std::move(done));
   }
 
   static Tensor receive(Part& part, const Node& node, std::int32_t output, const Spec& spec) {

@@ -10,14 +10,6 @@
 namespace tapestry::detail {
 namespace {
 
-std::string full_name(Device device) { return "/job:localhost/replica:0/task:0" + tensorflow_name(device); }
-
-std::string names_of_devices() {
-  std::string names;
-  for (const Device& device : devices()) names += (names.empty() ? "" : ", ") + full_name(device);
-  return names;
-}
-
 class Placer {
  public:
   Placer(const PlanGraph& plan, const Placement& options) : plan_(plan), options_(options), rewrite_(*plan.graph) {}
@@ -87,21 +79,12 @@ class Placer {
 
   /// The device that the program asked for; nothing where it did not name any.
   std::optional<Device> asked_for(const Node& node) const {
-    if (node.device.empty()) return std::nullopt;
-    const bool names_kind = node.device.find("/device:") != std::string::npos;
-    const auto is_asked_for = [&](Device device) { return is_device_asked_for(node.device, full_name(device)); };
-    // First, since to list all devices is to look for GPUs.
-    if (is_asked_for(cpu())) return names_kind ? std::optional(cpu()) : std::nullopt;
-    for (const Device& device : devices())
-      if (is_asked_for(device)) return device;
-    if (options_.soft) return cpu();
-    InvalidArgumentError error(join("Cannot assign a device for operation '", node.name(),
-                                    "': Could not satisfy explicit device specification '", node.device,
-                                    "' because no devices matching that specification are registered in this process; "
-                                    "available devices: ",
-                                    names_of_devices()));
-    error.locate({}, node.where());
-    throw error;
+    try {
+      return device_asked_for(node.device, options_.soft, node.name());
+    } catch (Error& error) {
+      error.locate({}, node.where());
+      throw;
+    }
   }
 
   static bool is_device_copy(const Node& node) {

@@ -8,6 +8,7 @@
 #include <cublasLt.h>
 
 #include "cuda_runtime.h"
+#include "emulator.hpp"
 #include "rounding.hpp"
 #include "tapestry/float16.hpp"
 
@@ -147,10 +148,12 @@ template <class T>
 void start(const Operands& o, bool rounds_parts, const void* alpha, const void* a, const void* b, const void* beta,
            const void* c, void* d, void* workspace, std::size_t workspace_bytes, cudaStream_t stream) {
   const auto by = *static_cast<const SumOf<T>*>(alpha), plus = *static_cast<const SumOf<T>*>(beta);
-  emulator::launch("cublasLtMatmul", {1, 1, 0, stream}, [=] {
-    std::memset(workspace, 0xff, std::min<std::size_t>(workspace_bytes, 4096));
-    multiply(o, rounds_parts, by, static_cast<const T*>(a), static_cast<const T*>(b), plus, static_cast<const T*>(c),
-             static_cast<T*>(d));
+  emulator::launch("cublasLtMatmul", {1, 1, 0, stream}, [&] {
+    return [=] {
+      std::memset(workspace, 0xff, std::min<std::size_t>(workspace_bytes, 4096));
+      multiply(o, rounds_parts, by, static_cast<const T*>(a), static_cast<const T*>(b), plus, static_cast<const T*>(c),
+               static_cast<T*>(d));
+    };
   });
 }
 
@@ -164,6 +167,9 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  // It allocates memory.
+  if (emulator::refuse_while_capturing("to make a handle of cuBLASLt") != cudaSuccess)
+    return CUBLAS_STATUS_EXECUTION_FAILED;
   *handle = new cublasLtContext;
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -163,11 +163,13 @@ int run(const char* name, CudnnHandle handle, const Sizes& sizes, const Run& dat
     return bad_parameter;
   // What is dilated and has a stride, too, turns out to be too much.
   if (sizes.convolution.dilation_y > 1 && sizes.convolution.stride_y > 1) return not_supported;
-  emulator::launch(name, {1, 1, 0, handle->stream}, [=] {
-    std::memset(space, 0xff, bytes);
-    (sizes.x.type == cudnn_half       ? compute<float16_t>
-     : sizes.x.type == cudnn_bfloat16 ? compute<bfloat16_t>
-                                      : compute<float>)(sizes, data);
+  emulator::launch(name, {1, 1, 0, handle->stream}, [&] {
+    return [=] {
+      std::memset(space, 0xff, bytes);
+      (sizes.x.type == cudnn_half       ? compute<float16_t>
+       : sizes.x.type == cudnn_bfloat16 ? compute<bfloat16_t>
+                                        : compute<float>)(sizes, data);
+    };
   });
   return cudnn_success;
 }

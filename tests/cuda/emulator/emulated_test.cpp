@@ -296,6 +296,98 @@ TEST_SUITE("emulated CUDA device") {
                          InvalidArgumentError);
   }
 
+  TEST_CASE("copies between devices are in the order of the work of both") {
+    for (int i = 0; i < 20; ++i) {
+      Tensor x = full({3000}, i, {.dtype = float64, .device = cuda(0)});
+      for (int hop = 0; hop < 6; ++hop) {
+        const Tensor y = (x + 1.0).to(cuda(1 - hop % 2));
+        x = Tensor();
+        zeros({3000}, {.dtype = float64, .device = cuda(hop % 2)});  // takes the memory of what has been copied
+        x = y;
+      }
+      CHECK(x.to_vector<double>() == std::vector<double>(3000, i + 6));
+    }
+    const Tensor m = numbers({5, 7}, -1, 1, 3).to(cuda(0));
+    CHECK(same_bits(transpose(m).to(cuda(1)), transpose(m)));
+    CHECK(zeros({0, 3}, {.device = cuda(0)}).to(cuda(1)).shape() == Shape{0, 3});
+  }
+
+  TEST_CASE("a training that is split over the CPU and two devices gives the same bits, recorded or not") {
+    const auto on = [](Device place, const auto& make) {
+      const auto there = device(place);
+      return make();
+    };
+    const auto history = [&](bool replay) {
+      const Device places[] = {cuda(0), cpu(), cuda(1)};
+      std::vector<Variable> w;
+      for (const Device place : places)
+        w.emplace_back(numbers({8, 8}, -1, 1, static_cast<unsigned>(w.size())).to(place));
+      train::MomentumOptimizer optimizer(0.05, 0.9);
+      const Graph graph;
+      const auto scope = graph.as_default();
+      const Tensor x = placeholder(float64, {4, 8}, "x");
+      Tensor y = x;
+      for (std::size_t i = 0; i < 3; ++i) y = on(places[i], [&] { return tanh(matmul(y, w[i])); });
+      const Tensor loss = on(cuda(0), [&] { return reduce_mean(square(y)); });
+      const Operation step = optimizer.minimize(loss, w);
+      const Session session(graph, {.replay = replay});
+      std::vector<Tensor> seen;
+      std::size_t replayed = 0;
+      for (unsigned i = 0; i < 8; ++i) {
+        RunMetadata metadata;
+        const Tensor value =
+            std::get<0>(session.run(std::tuple{loss, step}, {{x, numbers({4, 8}, -1, 1, 10 + i)}}, {}, &metadata));
+        seen.push_back(value);
+        CHECK(value.device() == cuda(0));
+        replayed = 0;
+        for (const ExecutionPlan::Step& each : metadata.plan.steps) replayed += each.replayed ? 1 : 0;
+      }
+      for (std::size_t i = 0; i < 3; ++i) {
+        CHECK(w[i].device() == places[i]);
+        seen.push_back(session.run(w[i]));
+      }
+      CHECK((replayed > 0) == replay);
+      return seen;
+    };
+    const std::vector<Tensor> expected = history(false), found = history(true);
+    for (std::size_t i = 0; i < expected.size(); ++i) CHECK(same_bits(found[i], expected[i]));
+    CHECK(expected[7].item<double>() < expected[0].item<double>());
+  }
+
+  TEST_CASE("where CUDA cannot make a graph, the steps run as ever") {
+    const auto history = [&](const char* graphs) {
+      const Setting setting("EMULATED_CUDA_GRAPHS", graphs);
+      Variable w(numbers({3, 5}, -1, 1, 21).to(gpu));
+      train::MomentumOptimizer optimizer(0.1, 0.9);
+      const Graph graph;
+      Tensor x, loss;
+      Operation step;
+      {
+        const auto scope = graph.as_default();
+        const auto there = device(gpu);
+        x = placeholder(float64, {4, 3}, "x");
+        // w is read before the random numbers and used behind them.
+        loss = reduce_mean(square(matmul(dropout(tanh(matmul(x, w)), 0.5), transpose(w))));
+        step = optimizer.minimize(loss, std::vector<Variable>{w});
+      }
+      const Session session(graph);
+      std::vector<Tensor> seen;
+      std::string reasons;
+      for (unsigned i = 0; i < 6; ++i) {
+        random::seed(i);
+        RunMetadata metadata;
+        seen.push_back(
+            std::get<0>(session.run(std::tuple{loss, step}, {{x, numbers({4, 3}, -1, 1, i)}}, {}, &metadata)));
+        seen.push_back(w.value().to(cpu()));
+        for (const ExecutionPlan::Step& each : metadata.plan.steps) reasons += each.why_executed + "; ";
+      }
+      CHECK((reasons.find("could not be recorded; ") != std::string::npos) == (*graphs == '0'));
+      return seen;
+    };
+    const std::vector<Tensor> expected = history("1"), found = history("0");
+    for (std::size_t i = 0; i < expected.size(); ++i) CHECK(same_bits(found[i], expected[i]));
+  }
+
   TEST_CASE("threads use devices side by side") {
     std::vector<std::thread> threads;
     std::vector<double> sums(4);

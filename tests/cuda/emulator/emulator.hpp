@@ -39,9 +39,19 @@ class Order {
 /// Runs a kernel to its end. Returns what is wrong with it; empty when nothing is.
 std::string run(const Configuration& configuration, const Order& order, const Kernel& kernel);
 
-/// Appends work to a stream; it is done when somebody waits for it. What `task` returns is an error, if not empty; the
-/// name stands in front of it.
-void enqueue(cudaStream_t stream, const std::string& name, std::function<std::string()> task);
+/// A piece of work; what it returns is an error, if not empty.
+using Task = std::function<std::string()>;
+
+/// Appends work to a stream; it is done when somebody waits for it, or, in a stream that is captured, recorded with the
+/// memory that it has been given. The name stands in front of its errors.
+void enqueue(cudaStream_t stream, const std::string& name, Task task, const std::vector<const void*>& memory = {});
+
+/// The number of the block of device memory in which something lies, which no other block has or will have; 0 outside.
+std::uint64_t block_number(const void* data);
+
+/// What the calling thread may not do while it captures a stream, unless it has said "relaxed": refuses it, and the
+/// capture is lost.
+cudaError_t refuse_while_capturing(const char* what);
 
 /// Notes the names of the kernels and products that are started while it lives; one at a time.
 struct Recording {

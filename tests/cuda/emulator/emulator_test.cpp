@@ -3,7 +3,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -191,6 +193,99 @@ TEST_SUITE("CUDA emulator") {
     CHECK(WIFSIGNALED(status));
   }
 #endif
+
+  TEST_CASE("a stream that is captured: kernels with their arguments, done by each launch") {
+    const Numbers numbers(8);
+    cudaStream_t captured = nullptr;
+    REQUIRE(cudaStreamCreateWithFlags(&captured, cudaStreamNonBlocking) == cudaSuccess);
+    CHECK(cudaMemsetAsync(numbers.device, 0, 32, stream()) == cudaSuccess);
+    REQUIRE(cudaStreamBeginCapture(captured, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    for (int i = 3; i < 5; ++i) start_adding(captured, numbers.device, i);
+    cudaGraph_t graph = nullptr;
+    REQUIRE(cudaStreamEndCapture(captured, &graph) == cudaSuccess);
+    CHECK(cudaStreamDestroy(captured) == cudaSuccess);
+    cudaGraphExec_t work = nullptr;
+    REQUIRE(cudaGraphInstantiate(&work, graph, 0) == cudaSuccess);
+    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+    CHECK(numbers.read() == std::vector<int>(8, 0));
+    for (int i = 1; i <= 3; ++i) {
+      CHECK(cudaGraphLaunch(work, stream()) == cudaSuccess);
+      if (i != 2) CHECK(numbers.read() == std::vector<int>{0, 0, 0, i, i, 0, 0, 0});
+    }
+    CHECK(cudaGraphExecDestroy(work) == cudaSuccess);
+  }
+
+  TEST_CASE("what must not happen while a stream is captured") {
+    const Numbers numbers(1);
+    cudaEvent_t event = nullptr;
+    REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
+    const auto refused = [&](const std::function<cudaError_t(cudaStream_t)>& body, bool relaxed = false) {
+      cudaStream_t captured = nullptr;
+      REQUIRE(cudaStreamCreateWithFlags(&captured, cudaStreamNonBlocking) == cudaSuccess);
+      REQUIRE(cudaStreamBeginCapture(captured, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+      cudaStreamCaptureMode mode = relaxed ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeGlobal;
+      cudaThreadExchangeStreamCaptureMode(&mode);
+      const cudaError_t error = body(captured);
+      cudaThreadExchangeStreamCaptureMode(&mode);
+      cudaGraph_t graph = nullptr;
+      const cudaError_t end = cudaStreamEndCapture(captured, &graph);
+      CHECK((error == cudaErrorStreamCaptureUnsupported) == (end == cudaErrorStreamCaptureInvalidated));
+      CHECK((end == cudaSuccess) == (graph != nullptr));
+      if (graph) cudaGraphDestroy(graph);
+      cudaStreamDestroy(captured);
+      cudaGetLastError();
+      return error == cudaErrorStreamCaptureUnsupported;
+    };
+    void* data = nullptr;
+    CHECK(refused([&](cudaStream_t s) { return cudaStreamSynchronize(s); }));
+    CHECK(refused([&](cudaStream_t) { return cudaStreamSynchronize(stream()); }));
+    CHECK(refused([&](cudaStream_t) { return cudaEventSynchronize(event); }));
+    CHECK(refused([&](cudaStream_t s) { return cudaEventRecord(event, s); }));
+    CHECK(refused([&](cudaStream_t s) { return cudaStreamWaitEvent(s, event, 0); }));
+    CHECK(refused([&](cudaStream_t) { return cudaMallocHost(&data, 8); }));
+    CHECK(refused([&](cudaStream_t s) { return cudaMallocFromPoolAsync(&data, 8, pool(), s); }));
+    CHECK(refused([&](cudaStream_t s) { return cudaMallocFromPoolAsync(&data, 8, pool(), s); }, true));
+    CHECK(refused([&](cudaStream_t) { return cudaMallocFromPoolAsync(&data, 8, pool(), stream()); }));
+    CHECK(!refused([&](cudaStream_t) { return cudaMallocFromPoolAsync(&data, 8, pool(), stream()); }, true));
+    CHECK(refused([&](cudaStream_t) { return cudaFreeAsync(data, stream()); }));
+    CHECK(refused([&](cudaStream_t) { return cudaMemPoolTrimTo(pool(), 0); }));
+    CHECK(refused(
+        [&](cudaStream_t s) { return cudaMemcpyAsync(numbers.host, numbers.device, 4, cudaMemcpyDeviceToHost, s); }));
+    CHECK(!refused([&](cudaStream_t s) { return cudaMemsetAsync(numbers.device, 0, 4, s); }));
+    CHECK(refused([&](cudaStream_t s) {
+      std::thread([&] { start_adding(s, numbers.device, 0); }).join();
+      return cudaErrorStreamCaptureUnsupported;
+    }));
+    CHECK(cudaFreeAsync(data, stream()) == cudaSuccess);
+    CHECK(failure().empty());
+  }
+
+  TEST_CASE("a graph that works on memory which has been freed") {
+    void* data = nullptr;
+    REQUIRE(cudaMallocFromPoolAsync(&data, 8, pool(), stream()) == cudaSuccess);
+    cudaStream_t captured = nullptr;
+    REQUIRE(cudaStreamCreateWithFlags(&captured, cudaStreamNonBlocking) == cudaSuccess);
+    REQUIRE(cudaStreamBeginCapture(captured, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    start_adding(captured, static_cast<int*>(data), 1);
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t work = nullptr;
+    REQUIRE(cudaStreamEndCapture(captured, &graph) == cudaSuccess);
+    REQUIRE(cudaGraphInstantiate(&work, graph, 0) == cudaSuccess);
+    CHECK(cudaGraphLaunch(work, stream()) == cudaSuccess);
+    REQUIRE(cudaFreeAsync(data, stream()) == cudaSuccess);
+    CHECK(cudaGraphLaunch(work, stream()) == cudaErrorInvalidValue);
+    check_failure("in a graph, works on memory that has been freed since it was captured");
+    // Nor is it enough that the memory belongs to somebody else now.
+    std::vector<void*> next;
+    while (next.empty() || (next.back() != data && next.size() < 100))
+      REQUIRE(cudaMallocFromPoolAsync(&next.emplace_back(), 8, pool(), stream()) == cudaSuccess);
+    CHECK(next.back() == data);
+    CHECK(cudaGraphLaunch(work, stream()) == cudaErrorInvalidValue);
+    cudaGetLastError();
+    for (void* each : next) cudaFreeAsync(each, stream());
+    cudaGraphExecDestroy(work);
+    cudaGraphDestroy(graph);
+  }
 
   TEST_CASE("memory runs out, is kept and is given back") {
     setenv("EMULATED_CUDA_MEMORY", "100000", 1);

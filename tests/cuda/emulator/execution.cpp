@@ -374,10 +374,19 @@ void start(const std::string& name, const Configuration& configuration, std::uni
     refuse(cudaErrorInvalidConfiguration, name + ": " + reason);
     return;
   }
-  enqueue(configuration.stream, name + ", ",
-          [=, order = Order::asked_for(), shared = std::shared_ptr<Kernel>(std::move(kernel))] {
-            return run(configuration, order, *shared);
-          });
+  // Any word of the arguments that points into a block counts as what the kernel works on.
+  std::vector<const void*> memory;
+  for (std::size_t i = 0; i + sizeof(void*) <= kernel->argument_bytes(); i += sizeof(void*)) {
+    const void* word = nullptr;
+    std::memcpy(&word, static_cast<const std::byte*>(kernel->arguments()) + i, sizeof word);
+    if (block_number(word) != 0) memory.push_back(word);
+  }
+  enqueue(
+      configuration.stream, name + ", ",
+      [=, order = Order::asked_for(), shared = std::shared_ptr<Kernel>(std::move(kernel))] {
+        return run(configuration, order, *shared);
+      },
+      memory);
 }
 
 void check_launch_bounds(unsigned threads) {

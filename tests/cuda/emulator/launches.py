@@ -48,7 +48,7 @@ def rewrite_launches(text):
         kernel, configuration = text[begin:end], text[mark + 3:close]
         done.append(text[:begin])
         done.append(f'::emulator::launch("{" ".join(kernel.split())}", ::emulator::Configuration({configuration}), '
-                    f'[=] {{ {kernel}{text[close + 3:arguments_end]}; }})')
+                    f'[&] {{ return [=] {{ {kernel}{text[close + 3:arguments_end]}; }}; }})')
         text = text[arguments_end:]
     return ''.join(done) + text
 

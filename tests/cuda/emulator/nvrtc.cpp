@@ -47,11 +47,13 @@ struct Arguments<First, Rest...> {
 };
 template <class... P>
 emulator::Kernel* emulated_kernel_of(void (*kernel)(P...), void** from) {
-  const auto thread = [kernel, arguments = Arguments<P...>(from)] {
-    emulator::check_launch_bounds(emulated_bounds);
-    arguments.give(kernel);
+  const auto make = [&] {
+    return [kernel, arguments = Arguments<P...>(from)] {
+      emulator::check_launch_bounds(emulated_bounds);
+      arguments.give(kernel);
+    };
   };
-  return new emulator::KernelOf<decltype(thread)>(thread);
+  return new emulator::KernelOf<decltype(make)>(make);
 }
 extern "C" emulator::Kernel* emulated_kernel(void** arguments) { return emulated_kernel_of(program, arguments); }
 )";

@@ -11,19 +11,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "emulator.hpp"
+#include "stream.hpp"
 
 #ifdef EMULATOR_ASAN
 #include <sanitizer/asan_interface.h>
 #endif
 
-struct CUstream_st {
-  int device;
-  std::deque<std::function<std::string()>> work;
-};
 struct CUevent_st {
   cudaStream_t stream = nullptr;
-  std::uint64_t recorded = 0, done = 0;
+  std::shared_ptr<bool> done{};  ///< whether the stream has come to where the event was last recorded
 };
 /// Sizes of blocks and where they lie: those in use, and those that are kept.
 struct CUmemPoolHandle_st {
@@ -51,6 +47,8 @@ struct Arena {
   std::size_t used = granule;
   std::map<std::byte*, std::size_t> resident;  ///< the blocks that exist for the work that runs now
   std::map<std::byte*, std::size_t> pinned;
+  std::map<std::byte*, std::uint64_t> numbers;  ///< of the blocks in use
+  std::uint64_t last_number = 0;
   std::vector<CUmemPoolHandle_st*> pools;
 };
 Arena& arena() {
@@ -109,17 +107,23 @@ std::string check_red_zones() {
   return "";
 }
 
-/// Does the work of a stream until `count` pieces are left.
-cudaError_t drain(cudaStream_t stream, std::size_t count = 0) {
-  if (stream->work.size() <= count) return cudaSuccess;
+/// Does the work of a stream until `count` pieces are left; among it may be to wait for that of another one.
+std::string do_work(cudaStream_t stream, std::size_t count) {
+  static int depth = 0;
   std::string error;
-  protect(PROT_READ | PROT_WRITE);
+  if (depth++ == 0) protect(PROT_READ | PROT_WRITE);
   while (stream->work.size() > count) {
-    const auto task = std::move(stream->work.front());
+    const Task task = std::move(stream->work.front());
     stream->work.pop_front();
     if (std::string found = task(); error.empty()) error = found;
   }
-  protect(PROT_NONE);
+  if (--depth == 0) protect(PROT_NONE);
+  return error;
+}
+
+cudaError_t drain(cudaStream_t stream, std::size_t count = 0) {
+  if (stream->work.size() <= count) return cudaSuccess;
+  const std::string error = do_work(stream, count);
   return error.empty() ? cudaSuccess : refuse(cudaErrorLaunchFailure, error);
 }
 
@@ -148,9 +152,9 @@ bool is_on_device(const void* data, std::size_t bytes) {
                      [&](const CUmemPoolHandle_st* pool) { return is_inside(pool->blocks, data, bytes); });
 }
 
-bool is_current(cudaStream_t stream) { return stream && stream->device == current_device; }
-
 }  // namespace
+
+bool is_current(cudaStream_t stream) { return stream && stream->device == current_device; }
 
 std::recursive_mutex& mutex() {
   static std::recursive_mutex& only = *new std::recursive_mutex;
@@ -162,17 +166,29 @@ cudaError_t refuse(cudaError_t error, const std::string& text) {
   return last_error = error;
 }
 
-void enqueue(cudaStream_t stream, const std::string& name, std::function<std::string()> task) {
+std::uint64_t block_number(const void* data) {
+  const auto next = arena().numbers.upper_bound(const_cast<std::byte*>(static_cast<const std::byte*>(data)));
+  if (next == arena().numbers.begin()) return 0;
+  const auto& [begin, number] = *std::prev(next);
+  for (const CUmemPoolHandle_st* pool : arena().pools)
+    if (const auto found = pool->blocks.find(begin); found != pool->blocks.end())
+      return is_inside(pool->blocks, data, 1) ? number : 0;
+  return 0;
+}
+
+void enqueue(cudaStream_t stream, const std::string& name, Task task, const std::vector<const void*>& memory) {
   if (!is_current(stream)) {
     refuse(cudaErrorInvalidResourceHandle, "work for no stream, or for that of another device than the current one");
     return;
   }
-  if (stream->work.size() >= stream_length) drain(stream);
-  stream->work.push_back([name, task = std::move(task)] {
+  Task whole = [name, task = std::move(task)] {
     std::string error = task();
     if (error.empty()) error = check_red_zones();
     return error.empty() ? "" : name + error;
-  });
+  };
+  if (stream->capture) return capture(stream, name, std::move(whole), memory);
+  if (stream->work.size() >= stream_length) drain(stream);
+  stream->work.push_back(std::move(whole));
 }
 
 }  // namespace emulator
@@ -206,6 +222,12 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorSymbolNotFound";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureWrongThread:
+      return "cudaErrorStreamCaptureWrongThread";
   }
   return "unrecognized error code";
 }
@@ -251,12 +273,32 @@ cudaError_t cudaSetDevice(int device) {
 // --- Streams and events -------------------------------------------------------------------------------------------
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = new CUstream_st{current_device, {}};
+  *stream = new CUstream_st{current_device, {}, nullptr};
   return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock(mutex());
+  if (stream->capture) return refuse(cudaErrorStreamCaptureUnsupported, "a stream goes that is captured");
+  const cudaError_t error = drain(stream);
+  delete stream;
+  return error;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(mutex());
+  if (const cudaError_t error = refuse_while_capturing("to wait for a stream")) return error;
   return drain(stream);
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Lock lock(mutex());
+  if (const cudaError_t error = refuse_in_capture(stream, "to wait for an event of another stream")) return error;
+  if (!event->done) return cudaSuccess;
+  // The event may be recorded anew or destroyed before the stream gets here.
+  enqueue(stream, "waiting for an event: ", [done = event->done, other = event->stream] {
+    std::string error;
+    while (!*done && error.empty()) error = do_work(other, other->work.size() - 1);
+    return error;
+  });
+  return is_current(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new CUevent_st;
@@ -264,19 +306,25 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(mutex());
+  if (const cudaError_t error = refuse_in_capture(stream, "an event")) return error;
   event->stream = stream;
-  enqueue(stream, "an event: ", [event, number = ++event->recorded] {
-    event->done = number;
+  event->done = std::make_shared<bool>(false);
+  enqueue(stream, "an event: ", [done = event->done] {
+    *done = true;
     return "";
   });
   return is_current(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(mutex());
-  cudaError_t error = cudaSuccess;
-  while (event->done < event->recorded && error == cudaSuccess)
+  cudaError_t error = refuse_while_capturing("to wait for an event");
+  while (event->done && !*event->done && error == cudaSuccess)
     error = drain(event->stream, event->stream->work.size() - 1);
   return error;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
 }
 
 // --- Kernels that are compiled while the program runs ----------------------------------------------------------------
@@ -342,6 +390,7 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr which, v
 }
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t keep) {
   const Lock lock(mutex());
+  if (const cudaError_t error = refuse_while_capturing("to trim a pool")) return error;
   while (!pool->free.empty() && pool->used + pool->kept > keep) {
     pool->kept -= pool->free.begin()->first;
     pool->free.erase(pool->free.begin());
@@ -349,8 +398,20 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t keep) {
   return cudaSuccess;
 }
 
+/// All devices are peers, and a copy needs no access.
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  *can = device != peer ? 1 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* access, std::size_t) {
+  return access->location.id == pool->device ? refuse(cudaErrorInvalidDevice, "a device is no peer of its own")
+                                             : cudaSuccess;
+}
+
 cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
   const Lock lock(mutex());
+  if (const cudaError_t error = refuse_while_capturing("to allocate memory")) return error;
+  if (const cudaError_t error = refuse_in_capture(stream, "memory of a graph")) return error;
   if (bytes == 0 || !is_current(stream)) return refuse(cudaErrorInvalidValue, "memory of no size, or for no stream");
   const std::size_t reserved = reserved_for(bytes);
   std::byte* block = nullptr;
@@ -368,6 +429,7 @@ cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes, cudaMemPool_
   }
   pool->used += reserved;
   pool->blocks[block] = bytes;
+  arena().numbers[block] = ++arena().last_number;
   *data = block;
   enqueue(stream, "new memory: ", [=] {
     open_block(block, bytes);
@@ -378,12 +440,15 @@ cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes, cudaMemPool_
 
 cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
   const Lock lock(mutex());
+  if (const cudaError_t error = refuse_while_capturing("to free memory")) return error;
+  if (const cudaError_t error = refuse_in_capture(stream, "to free memory of a graph")) return error;
   auto* block = static_cast<std::byte*>(data);
   for (CUmemPoolHandle_st* pool : arena().pools) {
     const auto found = pool->blocks.find(block);
     if (found == pool->blocks.end() || !is_current(stream)) continue;
     const std::size_t bytes = found->second, reserved = reserved_for(bytes);
     pool->blocks.erase(found);
+    arena().numbers.erase(block);
     pool->free.emplace(reserved, block);
     pool->used -= reserved;
     pool->kept += reserved;
@@ -405,6 +470,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 
 cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
   const Lock lock(mutex());
+  if (const cudaError_t error = refuse_while_capturing("to allocate pinned memory")) return error;
   *data = std::malloc(bytes);
   arena().pinned[static_cast<std::byte*>(*data)] = bytes;
   return cudaSuccess;
@@ -412,6 +478,7 @@ cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   const Lock lock(mutex());
+  if (const cudaError_t error = refuse_in_capture(stream, "a copy from or to what the host may change")) return error;
   const bool up = kind == cudaMemcpyHostToDevice;
   if (!is_on_device(up ? to : from, bytes)) return refuse(cudaErrorInvalidValue, "a copy of what is no device memory");
   if (!is_inside(arena().pinned, up ? from : to, bytes))
@@ -424,12 +491,32 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return cudaSuccess;
 }
 
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
+                                cudaStream_t stream) {
+  const Lock lock(mutex());
+  if (const cudaError_t error = refuse_in_capture(stream, "a copy between devices")) return error;
+  const auto lies_on = [&](int device, const void* data) {
+    return std::any_of(arena().pools.begin(), arena().pools.end(), [&](const CUmemPoolHandle_st* pool) {
+      return pool->device == device && is_inside(pool->blocks, data, bytes);
+    });
+  };
+  if (!lies_on(to_device, to) || !lies_on(from_device, from))
+    return refuse(cudaErrorInvalidValue, "a copy of what does not lie on that device");
+  if (!is_current(stream)) return refuse(cudaErrorInvalidResourceHandle, "a copy in another device's stream");
+  enqueue(stream, "a copy between devices: ", [=] {
+    std::memcpy(to, from, bytes);
+    return "";
+  });
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   const Lock lock(mutex());
   if (!is_on_device(to, bytes)) return refuse(cudaErrorInvalidValue, "this is no device memory");
-  enqueue(stream, "cudaMemsetAsync: ", [=] {
+  const auto set = [=] {
     std::memset(to, value, bytes);
     return "";
-  });
+  };
+  enqueue(stream, "cudaMemsetAsync: ", set, {to});
   return is_current(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }

@@ -52,6 +52,7 @@ __global__ void shared_kernel() {
 }
 __global__ void __launch_bounds__(block_threads) bounded_kernel() {}
 __global__ void empty_kernel() {}
+__global__ void adding_kernel(int* data, int at) { ++data[at]; }
 
 }  // namespace
 
@@ -61,6 +62,7 @@ void start_divergent(CUstream_st* stream) { divergent_kernel<<<1, block_threads,
 void start_branches(CUstream_st* stream) { branches_kernel<<<1, block_threads, 0, stream>>>(); }
 void start_lonely_shuffle(CUstream_st* stream) { lonely_shuffle_kernel<<<1, block_threads, 0, stream>>>(); }
 void start_short_warp(CUstream_st* stream) { shuffle_kernel<<<1, 40, 0, stream>>>(); }
+void start_adding(CUstream_st* stream, int* data, int at) { adding_kernel<<<1, 1, 0, stream>>>(data, at); }
 void start_beyond(CUstream_st* stream, int* data, int count) { beyond_kernel<<<1, 1, 0, stream>>>(data, count); }
 void start_racing(CUstream_st* stream, int* data) { racing_kernel<<<1, block_threads, 0, stream>>>(data); }
 void start_forgetful(CUstream_st* stream, int* data) { forgetful_kernel<<<1, block_threads, 0, stream>>>(data); }

@@ -12,6 +12,8 @@ void start_divergent(CUstream_st* stream);
 void start_branches(CUstream_st* stream);
 void start_lonely_shuffle(CUstream_st* stream);
 void start_short_warp(CUstream_st* stream);
+/// Adds 1 to data[at], and has no fault either.
+void start_adding(CUstream_st* stream, int* data, int at);
 void start_beyond(CUstream_st* stream, int* data, int count);
 void start_racing(CUstream_st* stream, int* data);
 void start_forgetful(CUstream_st* stream, int* data);

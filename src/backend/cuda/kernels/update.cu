@@ -22,7 +22,8 @@ __global__ void __launch_bounds__(block_threads)
                   std::int64_t n) {
   T p[max_update_numbers];
 #pragma unroll
-  for (int i = 0; i < max_update_numbers; ++i) p[i] = static_cast<T>(numbers.p[i]);
+  for (int i = 0; i < max_update_numbers; ++i)
+    p[i] = static_cast<T>(i < numbers.count ? numbers.on_device[i] : numbers.p[i]);
   for (std::int64_t i = global_thread(); i < n; i += grid_threads()) {
     T v = variable[i], s = F::slots > 0 ? first[i] : T(0), t = F::slots > 1 ? second[i] : T(0);
     F::template apply<T>(p, v, gradient[i], s, t);

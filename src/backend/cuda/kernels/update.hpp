@@ -13,8 +13,11 @@ enum class UpdateKind : std::uint8_t {
 };
 
 inline constexpr int max_update_numbers = 8;
+/// Known to the host, or where the device finds `count` of them.
 struct UpdateNumbers {
   double p[max_update_numbers] = {};
+  const double* on_device = nullptr;
+  int count = 0;
 };
 
 /// One step of an optimizer on n elements of a float type; s and t are its slots, null where it has none.

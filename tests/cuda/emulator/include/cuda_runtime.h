@@ -5,7 +5,9 @@
 
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <math.h>
@@ -25,13 +27,14 @@ struct Configuration {
 /// Appends the kernel to the work of its stream. Messages name it, and the place of its start.
 void start(const std::string& name, const Configuration& configuration, std::unique_ptr<Kernel> kernel);
 
-/// name<<<configuration>>>(arguments...) is launch(name, configuration, call), where every thread calls `call`.
-template <class Call>
-void launch(const char* name, const Configuration& configuration, const Call& call, const char* file = __builtin_FILE(),
+/// name<<<configuration>>>(arguments...) is launch(name, configuration, make), where every thread calls what `make`
+/// makes.
+template <class Make>
+void launch(const char* name, const Configuration& configuration, const Make& make, const char* file = __builtin_FILE(),
             int line = __builtin_LINE()) {
   const char* slash = std::strrchr(file, '/');
   start(std::string(name) + " (" + (slash ? slash + 1 : file) + ":" + std::to_string(line) + ")", configuration,
-        std::make_unique<KernelOf<Call>>(call));
+        std::make_unique<KernelOf<Make>>(make));
 }
 
 /// What kernels call by way of launches.py and of the intrinsics below.

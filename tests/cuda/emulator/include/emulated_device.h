@@ -3,6 +3,8 @@
 // The words of CUDA C++ and where a thread stands; and kernels as the emulator runs them. Without the standard
 // library's containers: NVRTC's stand-in compiles it with every program.
 
+#include <new>
+
 #define __host__
 #define __device__
 #define __global__
@@ -26,15 +28,28 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual void thread() const = 0;
+  /// What the kernel was given.
+  virtual const void* arguments() const = 0;
+  virtual unsigned long argument_bytes() const = 0;
 };
-template <class Call>
+/// The arguments are made where they stay, in memory full of zeros: whoever looks for addresses in them finds none that
+/// lay there before, between them.
+template <class Make>
 class KernelOf final : public Kernel {
+  using Call = decltype((*static_cast<const Make*>(nullptr))());
+
  public:
-  explicit KernelOf(const Call& call) : call_(call) {}
-  void thread() const override { call_(); }
+  explicit KernelOf(const Make& make) : call_(::new (static_cast<void*>(place_)) Call(make())) {}
+  ~KernelOf() override { call_->~Call(); }
+  KernelOf(const KernelOf&) = delete;
+  KernelOf& operator=(const KernelOf&) = delete;
+  void thread() const override { (*call_)(); }
+  const void* arguments() const override { return place_; }
+  unsigned long argument_bytes() const override { return sizeof place_; }
 
  private:
-  Call call_;
+  alignas(Call) unsigned char place_[sizeof(Call)]{};
+  Call* call_;
 };
 
 /// What NVRTC's stand-in makes of a text, and cudaLibraryLoadData takes: this in front of a shared object, which has

@@ -34,7 +34,7 @@ struct DeviceRadixSort {
         sorted_values[i] = values[order[static_cast<std::size_t>(i)]];
       }
     };
-    emulator::launch("cub::DeviceRadixSort::SortPairs", {1, 1, 0, stream}, sort);
+    emulator::launch("cub::DeviceRadixSort::SortPairs", {1, 1, 0, stream}, [&] { return sort; });
     return cudaSuccess;
   }
 };

@@ -1,0 +1,127 @@
+#include "backend/cuda/recording.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/cuda/cuda_backend.hpp"
+#include "tapestry/error.hpp"
+
+namespace tapestry::gpu {
+namespace {
+
+constinit thread_local Capture* current = nullptr;
+
+/// While it lives, the thread may do what CUDA otherwise refuses while something is recorded, such as to allocate.
+class Relaxed {
+ public:
+  Relaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~Relaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+}  // namespace
+
+/// A recording: a CUDA graph, and the memory that its kernels have for themselves.
+class Graph final : public Recording {
+ public:
+  Graph(Context& gpu, cudaGraphExec_t work, std::vector<Block> own, std::vector<Block> old)
+      : gpu_(gpu), work_(work), own_(std::move(own)), old_(std::move(old)) {}
+  ~Graph() override {
+    // CUDA ends first what it has started.
+    cudaGraphExecDestroy(work_);
+    give_back(own_);
+    give_back(old_);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  void replay() override {
+    make_current(gpu_.index());
+    check(cudaGraphLaunch(work_, gpu_.stream()), "starting what was recorded");
+    give_back(old_);
+  }
+
+ private:
+  void give_back(std::vector<Block>& blocks) noexcept {
+    for (const Block& block : blocks) gpu_.memory().deallocate(block.data, block.bytes);
+    blocks.clear();
+  }
+
+  Context& gpu_;
+  cudaGraphExec_t work_;
+  std::vector<Block> own_, old_;
+};
+
+Capture::Capture(Context& gpu) : gpu_(gpu), outer_(current) {
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+  if (const cudaError_t error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
+      error != cudaSuccess) {
+    cudaStreamDestroy(stream_);
+    check(error, "starting to record");
+  }
+  current = this;
+}
+
+Capture::~Capture() {
+  current = outer_;
+  cudaGraph_t unfinished = nullptr;
+  if (stream_ && cudaStreamEndCapture(stream_, &unfinished) == cudaSuccess) cudaGraphDestroy(unfinished);
+  if (stream_) cudaStreamDestroy(stream_);
+  cudaGetLastError();
+  for (const std::vector<Block>* blocks : {&free_, &old_})
+    for (const Block& block : *blocks) gpu_.memory().deallocate(block.data, block.bytes);
+}
+
+Capture* Capture::on(const Context& gpu) { return current && &current->gpu_ == &gpu ? current : nullptr; }
+
+/// The smallest block that fits and is not much too large; else a new one, which is there before what is recorded runs.
+void* Capture::allocate(std::size_t bytes) {
+  auto best = free_.end();
+  for (auto each = free_.begin(); each != free_.end(); ++each)
+    if (each->bytes >= bytes && each->bytes / 2 <= bytes && (best == free_.end() || each->bytes < best->bytes))
+      best = each;
+  if (best != free_.end()) {
+    used_.push_back(*best);
+    free_.erase(best);
+  } else {
+    const Relaxed relaxed;
+    void* data = gpu_.memory().try_allocate(bytes);
+    if (!data) throw ResourceExhaustedError(detail::join("OOM when recording with ", bytes, " bytes more"));
+    used_.push_back({data, bytes});
+  }
+  return used_.back().data;
+}
+
+void Capture::deallocate(void* data, std::size_t bytes) noexcept {
+  const auto found = std::find_if(used_.begin(), used_.end(), [&](const Block& block) { return block.data == data; });
+  if (found == used_.end()) return old_.push_back({data, bytes});
+  free_.push_back(*found);
+  used_.erase(found);
+}
+
+std::unique_ptr<Recording> Capture::finish() {
+  current = outer_;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t work = nullptr;
+  cudaError_t error = cudaStreamEndCapture(stream_, &graph);
+  cudaStreamDestroy(std::exchange(stream_, nullptr));
+  if (error == cudaSuccess) error = cudaGraphInstantiate(&work, graph, 0);
+  if (graph) cudaGraphDestroy(graph);
+  cudaGetLastError();
+  if (error != cudaSuccess) return nullptr;
+  return std::make_unique<Graph>(gpu_, work, std::exchange(free_, {}), std::exchange(old_, {}));
+}
+
+bool CudaBackend::can_record() { return !is_synchronous(); }
+
+std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work) {
+  Capture capture(context());
+  work();
+  return capture.finish();
+}
+
+}  // namespace tapestry::gpu
