@@ -84,7 +84,8 @@ void check_whole_numbers() {
   for (int power = layout.fraction_bits + 2; power < digits; ++power)
     for (int low : {1, 2, 3, 127, 128}) {
       const auto step = Whole{1} << (power - layout.fraction_bits);  // between neighbours
-      const auto lower = static_cast<Whole>((Whole{1} << power) + low % (1 << layout.fraction_bits) * step);
+      const auto lower =
+          static_cast<Whole>((Whole{1} << power) + static_cast<Whole>(low % (1 << layout.fraction_bits)) * step);
       const auto middle = static_cast<Whole>(lower + step / 2);
       const auto bits = T(static_cast<double>(lower)).bits();
       const int infinite = ((1 << layout.exponent_bits) - 1) << layout.fraction_bits;
@@ -381,6 +382,15 @@ TEST_CASE("graphs hold both types, and read TensorFlow's half_val") {
     }
     onnx::save(folder / "x.onnx", {.inputs = {{"x", traced.input()}}, .outputs = {{"y", traced.output()}}});
   }
+  const auto convolved = trace(
+      [](const Tensor& x) {
+        return conv2d(x, ones({1, 1, 2, 3}).cast(x.dtype()));
+      },
+      {spec(bfloat16, {1, 4, 4, 2}, "x")});
+  CHECK(message_of<UnimplementedError>([&] {
+          onnx::save(folder / "y.onnx", {.inputs = {{"x", convolved.input()}}, .outputs = {{"y", convolved.output()}}});
+        }).find("ONNX's Conv takes no bfloat16") != std::string::npos);
+
   const auto constant = [&](const std::string& type, const std::string& numbers) {
     const std::string text = "node { name: 'c' op: 'Const' attr { key: 'dtype' value { type: " + type +
                              " } } attr { key: 'value' value { tensor { dtype: " + type +

@@ -276,7 +276,8 @@ TEST_CASE("errors of elementwise ops") {
   CHECK(place(error) == line_before());
   CHECK(error.op() == "AddV2");
   CHECK(error.message() ==
-        "Value for attr 'T' of bool is not in the list of allowed values: uint8, int32, int64, float, double");
+        "Value for attr 'T' of bool is not in the list of allowed values: uint8, int32, int64, half, bfloat16, float, "
+        "double");
   CHECK_THROWS_AS(logical_and(tensor({1}), tensor({2})), InvalidArgumentError);
   CHECK_THROWS_AS(where(tensor({1}), 1, 2), InvalidArgumentError);
   CHECK_THROWS_AS(less(tensor({true}), tensor({true})), InvalidArgumentError);

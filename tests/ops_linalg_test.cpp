@@ -99,7 +99,8 @@ TEST_CASE("matmul says which shapes do not fit, and where") {
           matmul(zeros({2, 2, 3}), zeros({3, 3, 2}));
         }).message() == "In[0] and In[1] must have compatible batch dimensions: [2,2,3] vs. [3,3,2]");
   CHECK(caught([&] { matmul(equal(a, a), equal(b, b)); }).message() ==
-        "Value for attr 'T' of bool is not in the list of allowed values: uint8, int32, int64, float, double");
+        "Value for attr 'T' of bool is not in the list of allowed values: uint8, int32, int64, half, bfloat16, float, "
+        "double");
   const auto vector = caught([&] { matmul(a, zeros({4})); });
   CHECK(place(vector) == line_before());
   const auto symbolic = caught([&] {

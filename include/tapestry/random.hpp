@@ -34,10 +34,10 @@ TAPESTRY_API void set_state(const State& state);
 struct NormalOptions {
   double mean = 0;        ///< the centre
   double stddev = 1;      ///< the standard deviation
-  DType dtype = float32;  ///< float32 or float64
+  DType dtype = float32;  ///< a float type
   Device device = cpu();  ///< where the numbers are drawn
 };
-/// Normally distributed numbers, float32 or float64. Throws InvalidArgumentError for a negative deviation.
+/// Normally distributed numbers of a float type. Throws InvalidArgumentError for a negative deviation.
 TAPESTRY_API Tensor normal(const Shape& shape, const NormalOptions& options = {}, std::string_view name = {},
                            Where where = Where::here());
 /// The same, redrawn where they are more than two deviations away from the mean.
@@ -48,10 +48,10 @@ TAPESTRY_API Tensor truncated_normal(const Shape& shape, const NormalOptions& op
 struct UniformOptions {
   double low = 0;         ///< included
   double high = 1;        ///< excluded
-  DType dtype = float32;  ///< float32, float64, int32 or int64
+  DType dtype = float32;  ///< a float type, int32 or int64
   Device device = cpu();  ///< where the numbers are drawn
 };
-/// Random numbers spread evenly over [low, high): float32, float64, or whole numbers in int32 or int64. Throws
+/// Random numbers spread evenly over [low, high): of a float type, or whole numbers in int32 or int64. Throws
 /// InvalidArgumentError when low is not below high.
 TAPESTRY_API Tensor uniform(const Shape& shape, const UniformOptions& options = {}, std::string_view name = {},
                             Where where = Where::here());
@@ -62,7 +62,7 @@ TAPESTRY_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& sh
 
 /// What tensor of zeros and ones.
 struct BernoulliOptions {
-  DType dtype = float32;  ///< float32 or float64
+  DType dtype = float32;  ///< a float type
   Device device = cpu();  ///< where the numbers are drawn
 };
 /// 1 with the given probability and 0 otherwise. Throws InvalidArgumentError unless it is in [0, 1].

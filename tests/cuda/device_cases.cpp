@@ -200,6 +200,44 @@ TEST_SUITE("CUDA device") {
     CHECK(loss_after(gpu) == doctest::Approx(loss_after(cpu())).epsilon(1e-3));
   }
 
+  TEST_CASE("mixed precision trains as on the CPU, eagerly and traced") {
+    const auto losses_on = [](Device device, bool traced) {
+      random::seed(11);
+      nn::Dense hidden(3, 8), output(8, 1);
+      hidden.to(device);
+      output.to(device);
+      std::vector<Variable> parameters = hidden.parameters();
+      for (const Variable& each : output.parameters()) parameters.push_back(each);
+      train::AdamOptimizer optimizer(0.05);
+      train::LossScale loss_scale({.growth_steps = 4});
+      const auto minimize = [&](const Tensor& x, const Tensor& y) {
+        const auto loss = [&] {
+          const Autocast scope(float16);
+          return losses::mse(y, output(tanh(hidden(x))));
+        };
+        return loss_scale.minimize(optimizer, loss, parameters);
+      };
+      const auto step = trace(minimize, {spec(float32, {-1, 3}), spec(float32, {-1, 1})});
+      const Tensor x = reshape(linspace(-1.0, 1.0, 24), {8, 3}).to(device), y = reduce_sum(x, 1, {.keep_dims = true});
+      std::vector<double> found;
+      for (int i = 0; i < 10; ++i) {
+        // One of the steps has a gradient that float16 cannot hold.
+        const Tensor from = i == 3 ? x * 1e6 : x;
+        const auto loss = (traced ? step(from, y) : minimize(from, y)).item<double>();
+        found.push_back(std::isfinite(loss) ? loss : -1);
+        found.push_back(loss_scale.value());
+      }
+      found.push_back(static_cast<double>(optimizer.iterations()));
+      return found;
+    };
+    const std::vector<double> expected = losses_on(cpu(), false);
+    CHECK(expected.back() == 9);
+    for (const bool traced : {false, true}) {
+      const std::vector<double> found = losses_on(gpu, traced);
+      for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == doctest::Approx(expected[i]).epsilon(1e-2));
+    }
+  }
+
   TEST_CASE("a graph split over CPU and GPU learns what it learns on the CPU") {
     const auto losses = [](const Device& first, const Device& second) {
       random::seed(11);

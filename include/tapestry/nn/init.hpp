@@ -20,7 +20,7 @@ namespace tapestry::nn::init {
 /// How far the values spread, and their type.
 struct XavierOptions {
   double gain = 1;        ///< 5/3 before tanh, sqrt(2) before ReLU
-  DType dtype = float32;  ///< float32 or float64
+  DType dtype = float32;  ///< a float type
 };
 /// Uniform in [-b, b), b = gain * sqrt(6 / (fan_in + fan_out)), or normal with the deviation gain * sqrt(2 / (fan_in +
 /// fan_out)): X. Glorot, Y. Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
@@ -38,7 +38,7 @@ enum class Fan {
 struct KaimingOptions {
   double gain = 1.4142135623730951;  ///< sqrt(2) before ReLU; sqrt(2 / (1 + a^2)) before a leaky ReLU of slope a
   Fan fan = Fan::in;                 ///< fan_in or fan_out
-  DType dtype = float32;             ///< float32 or float64
+  DType dtype = float32;             ///< a float type
 };
 /// Uniform in [-b, b), b = gain * sqrt(3 / fan), or normal with the deviation gain / sqrt(fan): K. He et al., "Delving
 /// deep into rectifiers", 2015.
@@ -51,7 +51,7 @@ TAPESTRY_API Tensor kaiming_normal(const Shape& shape, const KaimingOptions& opt
 /// How long the orthogonal vectors are, and their type.
 struct OrthogonalOptions {
   double gain = 1;        ///< their length
-  DType dtype = float32;  ///< float32 or float64
+  DType dtype = float32;  ///< a float type
 };
 /// gain times a matrix [shape[0], product of the other sizes] whose rows, or, where there are more rows than columns,
 /// columns, are orthonormal, all such matrices being equally likely: A. Saxe et al., "Exact solutions to the nonlinear

@@ -113,7 +113,7 @@ class TAPESTRY_API Module {
 
   /// Moves all Variables and constants to a device. Optimizers and handles keep their Variables.
   void to(Device device);
-  /// Gives all that is float32 or float64 that type instead. The Variables become new ones, which handles from before,
+  /// Gives all that is of a float type that one instead. The Variables become new ones, which handles from before,
   /// and optimizers and traces with them, do not know. Throws InvalidArgumentError for another type.
   void to(DType dtype, Where where = Where::here());
 

@@ -83,7 +83,7 @@ TAPESTRY_API Tensor trace(In x, std::string_view name = {});
 /// negative number. `band_part(x, -1, 0)` is the lower triangle.
 TAPESTRY_API Tensor band_part(In x, std::int64_t lower, std::int64_t upper, std::string_view name = {});
 
-// ---- Decompositions: float32 and float64; whole numbers become float32
+// ---- Decompositions: float types; whole numbers become float32
 
 /// The lower triangular l with l l^T = x, for symmetric positive definite matrices [..., n, n]; only the lower triangle
 /// of x is read, and its gradient is symmetric. Throws InvalidArgumentError when a matrix is not positive definite.

@@ -8,7 +8,7 @@
 namespace tapestry {
 
 /// @addtogroup nn_ops
-/// What neural networks are made of, in float32 and float64; whole numbers become float32. Images are NHWC: [batch,
+/// What neural networks are made of, in all float types; whole numbers become float32. Images are NHWC: [batch,
 /// height, width, channels].
 /// @{
 
