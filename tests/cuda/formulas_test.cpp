@@ -29,7 +29,10 @@ Tensor arguments(DType dtype, unsigned seed) {
     for (std::size_t i = 0; i < special.size(); ++i)
       detail::mutable_data<T>(x)[static_cast<std::size_t>(seed) * 31 % 97 + i] = static_cast<T>(special[i]);
     // Half of the rest is small, so that asin and its like have something to do.
-    for (std::int64_t i = 200; i < count; i += 2) detail::mutable_data<T>(x)[i] /= 16;
+    for (std::int64_t i = 200; i < count; i += 2) {
+      T& each = detail::mutable_data<T>(x)[i];
+      each = static_cast<T>(each / 16);
+    }
   });
   return x;
 }

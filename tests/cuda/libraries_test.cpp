@@ -86,7 +86,7 @@ TEST_SUITE("CUDA libraries") {
 
   TEST_CASE("cuBLASLt knows the kinds of rounding and the epilogues") {
     try {
-      gpu::open_library("cublasLt", CUBLAS_VER_MAJOR);
+      gpu::open_library("cublasLt", std::to_string(CUBLAS_VER_MAJOR));
     } catch (const NotFoundError& error) {
       MESSAGE("skipped: " << error.what());
       return;
@@ -127,8 +127,8 @@ TEST_SUITE("CUDA libraries") {
       CHECK(library->set_math(convolution, math) == gpu::cudnn_success);
 #if __has_include(<cudnn.h>)
     // The library reads the numbers as they are meant: its own word on the result's shape.
-    const auto shape = reinterpret_cast<decltype(&cudnnGetConvolution2dForwardOutputDim)>(
-        gpu::function_of(gpu::open_library("cudnn", CUDNN_MAJOR), "cudnnGetConvolution2dForwardOutputDim"));
+    const auto shape = reinterpret_cast<decltype(&cudnnGetConvolution2dForwardOutputDim)>(gpu::function_of(
+        gpu::open_library("cudnn", std::to_string(CUDNN_MAJOR)), "cudnnGetConvolution2dForwardOutputDim"));
     library->set_tensor(tensor, gpu::cudnn_nhwc, gpu::cudnn_float, 2, 6, 5, 7);
     int n = 0, c = 0, h = 0, w = 0;
     CHECK(shape(reinterpret_cast<cudnnConvolutionDescriptor_t>(convolution),
