@@ -113,6 +113,7 @@ std::size_t Executable::run_stretch(std::size_t begin, const Deadline* deadline)
     const bool is_fit = find_memory(stretch, memory);
     const bool is_current = memory == stretch.recorded && stretch.precision == current_matmul_precision();
     if (is_fit && stretch.recording && is_current) return replay(begin);
+    stretch.recording.reset();  // a Variable may come back to an address, which is other memory then
     if (is_fit && (stretch.is_due || stretch.seen == memory)) return record(begin, memory);
     stretch.seen.reset();
     if (is_fit) stretch.seen = std::move(memory);

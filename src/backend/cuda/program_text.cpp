@@ -24,9 +24,9 @@ ElementType element_type(DType dtype) {
     case int64:
       return {"std::int64_t", "std::int64_t"};
     case float16:
-      return {"float16_t", "float"};
+      return {"tapestry::float16_t", "float"};
     case bfloat16:
-      return {"bfloat16_t", "float"};
+      return {"tapestry::bfloat16_t", "float"};
     case float32:
       return {"float", "float"};
     case float64:
@@ -65,11 +65,10 @@ class Writer {
     }
     const std::string locate = "    std::int32_t at[" + std::to_string(located_) +
                                "];\n    layout.locate(static_cast<std::uint32_t>(i), at);\n";
-    return "#include \"backend/cuda/kernels/program.cuh\"\n\nusing namespace tapestry;\nusing namespace "
-           "tapestry::gpu;\n\n" +
-           head() + loads_before + "  for (std::int64_t i = global_thread() * " + width_ +
-           "; i < n; i += grid_threads() * " + width_ + ") {\n" + (located_ > 0 ? locate : "") + loads +
-           "#pragma unroll\n    for (int j = 0; j < " + width_ + "; ++j) {\n" + lanes + "    }\n" + stores + "  }\n}\n";
+    return "#include \"backend/cuda/kernels/program.cuh\"\n\nusing namespace tapestry::gpu;\n\n" + head() +
+           loads_before + "  for (std::int64_t i = global_thread() * " + width_ + "; i < n; i += grid_threads() * " +
+           width_ + ") {\n" + (located_ > 0 ? locate : "") + loads + "#pragma unroll\n    for (int j = 0; j < " +
+           width_ + "; ++j) {\n" + lanes + "    }\n" + stores + "  }\n}\n";
   }
 
  private:
