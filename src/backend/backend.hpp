@@ -63,9 +63,9 @@ struct TAPESTRY_API CannotRecord final : std::exception {
 /// Element types are all eight unless a family says so; "float types" are float16 and bfloat16, too. A family throws
 /// Error, or CannotRecord, never anything else.
 ///
-/// What a family computes of float16 and bfloat16 is computed in float32 and rounded once. A backend without kernels for
-/// them calls the definition that stands here (`Backend::gemm`, in widen.cpp), which converts by `copy` and calls the
-/// family again with float32; `fill`, `iota`, `copy`, `gather`, `gather_nd` and `take_along` it must have itself.
+/// What a family computes of float16 and bfloat16 is computed in float32 and rounded once. A backend without kernels
+/// for them calls the definition that stands here (`Backend::gemm`, in widen.cpp), which converts by `copy` and calls
+/// the family again with float32; `fill`, `iota`, `copy`, `gather`, `gather_nd` and `take_along` it must have itself.
 class TAPESTRY_API Backend : public detail::Allocator {
  public:
   virtual std::string_view name() const = 0;  ///< "CPU", "GPU": TensorFlow's word

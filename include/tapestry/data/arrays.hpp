@@ -26,8 +26,8 @@ TAPESTRY_API Tensor read_npy(const std::string& path, Where where = Where::here(
 
 /// Writes a tensor so that `numpy.load` opens it. Nobody ever sees half of the file. Throws NotFoundError when the
 /// folder does not exist, ResourceExhaustedError when the disk is full, FailedPreconditionError when the file cannot be
-/// written for another reason or the tensor is symbolic, InvalidArgumentError for an empty handle, and UnimplementedError
-/// for bfloat16, which NumPy does not have.
+/// written for another reason or the tensor is symbolic, InvalidArgumentError for an empty handle, and
+/// UnimplementedError for bfloat16, which NumPy does not have.
 TAPESTRY_API void write_npy(const std::string& path, const Tensor& tensor, Where where = Where::here());
 
 /// The arrays of an NPZ file, a ZIP archive of NPY files (`numpy.savez`, `numpy.savez_compressed`), by their names.
