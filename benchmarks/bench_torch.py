@@ -245,7 +245,7 @@ def main():
         times = {}
         for name, make in chosen.items():
             step, _ = make()
-            how = {'eager': lambda f: f, 'compile': torch.compile, 'graphs': captured}[options.time]
+            how = {'eager': lambda f: f, 'compile': lambda f: torch.compile(f), 'graphs': captured}[options.time]
             times[name] = seconds(how(step), synchronize)
         print(json.dumps({'torch': torch.__version__, 'seconds': times}))
 
