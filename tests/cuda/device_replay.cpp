@@ -76,7 +76,7 @@ bool is_synchronous() {
 }
 
 TEST_SUITE("replay on a CUDA device" * doctest::skip(is_synchronous())) {
-  TEST_CASE("every op and its gradient give the same bits in every run, recorded or not") {
+  TEST_CASE("every op and its gradient give the eager bits in every run of a graph, recorded or not") {
     std::size_t steps = 0, replayed = 0;
     for (const OpCase& row : op_cases()) {
       if (row.inputs.empty()) continue;

@@ -242,34 +242,6 @@ TEST_SUITE("CUDA device") {
     }
   }
 
-  TEST_CASE("a traced op gives the device's eager bits") {
-    for (const OpCase& row : op_cases()) {
-      if (row.inputs.empty()) continue;
-      INFO(row.name);
-      Inputs moved;
-      std::vector<TensorSpec> specs;
-      for (const Tensor& input : row.inputs) {
-        moved.push_back(input.to(gpu));
-        specs.push_back(spec(input.dtype(), input.shape()));
-      }
-      random::seed(5);
-      const Inputs expected = value_and_gradients(row, moved);
-      const auto traced = trace(
-          [&](const Inputs& x) {
-            const auto there = device(gpu);
-            return value_and_gradients(row, x);
-          },
-          specs);
-      Session session(traced.graph());
-      Feeds feeds;
-      for (std::size_t i = 0; i < moved.size(); ++i) feeds.add(traced.input(i), moved[i]);
-      random::seed(5);
-      Inputs found;
-      REQUIRE_NOTHROW(found = session.run(traced.outputs(), feeds));
-      for (std::size_t i = 0; i < found.size(); ++i) CHECK(distance(found[i], expected[i]) == 0);
-    }
-  }
-
   TEST_CASE("every optimizer's steps agree with the CPU's, eagerly and in a session") {
     const auto optimizers = [] {
       std::vector<std::unique_ptr<train::Optimizer>> list;

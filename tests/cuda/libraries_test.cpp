@@ -55,6 +55,17 @@ static_assert(sizeof(gpu::CudnnAlgorithm) == sizeof(cudnnConvolutionFwdAlgoPerf_
               offsetof(gpu::CudnnAlgorithm, math) == offsetof(cudnnConvolutionFwdAlgoPerf_t, mathType));
 #endif
 
+/// Whether cuBLASLt is installed; if not, says so.
+bool has_cublas_lt() {
+  try {
+    gpu::open_library("cublasLt", std::to_string(CUBLAS_VER_MAJOR));
+    return true;
+  } catch (const NotFoundError& error) {
+    MESSAGE("skipped: " << error.what());
+    return false;
+  }
+}
+
 TEST_SUITE("CUDA libraries") {
   TEST_CASE("a library that is not there is an error that names it") {
     const auto error = caught<NotFoundError>([] { gpu::open_library("no_such_library", "7"); });
@@ -63,12 +74,7 @@ TEST_SUITE("CUDA libraries") {
   }
 
   TEST_CASE("cuBLASLt has all the functions, and describes a product") {
-    try {
-      gpu::open_library("cublasLt", std::to_string(CUBLAS_VER_MAJOR));
-    } catch (const NotFoundError& error) {
-      MESSAGE("skipped: " << error.what());
-      return;
-    }
+    if (!has_cublas_lt()) return;
     const gpu::CublasLt& lt = gpu::cublas_lt();
     cublasLtMatmulDesc_t description = nullptr;
     REQUIRE(lt.desc_create(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS);
@@ -85,12 +91,7 @@ TEST_SUITE("CUDA libraries") {
   }
 
   TEST_CASE("cuBLASLt knows the kinds of rounding and the epilogues") {
-    try {
-      gpu::open_library("cublasLt", std::to_string(CUBLAS_VER_MAJOR));
-    } catch (const NotFoundError& error) {
-      MESSAGE("skipped: " << error.what());
-      return;
-    }
+    if (!has_cublas_lt()) return;
     const gpu::CublasLt& lt = gpu::cublas_lt();
     for (const cublasComputeType_t compute : {CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_COMPUTE_32F_FAST_16BF}) {
       cublasLtMatmulDesc_t description = nullptr;
