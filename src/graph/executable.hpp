@@ -67,8 +67,7 @@ class Executable {
     Tensor source;  ///< of the graph: the tensor whose memory it is
     Memory memory = Memory::arena;
     bool fetched = false;
-    bool fixed =
-        false;  ///< of what is bound or fetched: it has a place in the arena all the same, for what is recorded
+    bool fixed = false;  ///< bound or fetched, with a place in the arena all the same, for what is recorded
     Device device;
     std::size_t bytes = 0, offset = 0;  ///< in the arena
     std::size_t first_step = 0, last_step = 0;
