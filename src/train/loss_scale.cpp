@@ -6,15 +6,10 @@
 #include "dispatch/recorder.hpp"
 #include "tapestry/ops.hpp"
 #include "train/arguments.hpp"
+#include "train/own_variable.hpp"
 
 namespace tapestry::train {
 namespace {
-
-/// A Variable of no graph, even when it is made while one is open.
-Variable make_eagerly(const char* name, const Tensor& value) {
-  const ExecuteNow now;
-  return Variable(value, {.name = name, .trainable = false});
-}
 
 /// Whether no element of any of them is infinite or NaN, on the CPU; empty tensors are left out.
 Tensor all_finite(const Tensors& gradients) {
@@ -40,8 +35,8 @@ const Tensor& scalar_of(const StateDict& state, const char* name, DType dtype, W
 
 LossScale::LossScale(const LossScaleOptions& options, Where where)
     : growth_steps_(options.growth_steps),
-      scale_(make_eagerly("loss_scale", tensor(static_cast<float>(options.initial_scale)))),
-      good_steps_(make_eagerly("good_steps", tensor(std::int64_t{0}))) {
+      scale_(own_variable("loss_scale", tensor(static_cast<float>(options.initial_scale)))),
+      good_steps_(own_variable("good_steps", tensor(std::int64_t{0}))) {
   require(options.initial_scale >= 1 && std::isfinite(static_cast<float>(options.initial_scale)), "initial_scale",
           options.initial_scale, "a finite number >= 1", where);
   require(options.growth_steps >= 1, "growth_steps", options.growth_steps, ">= 1", where);

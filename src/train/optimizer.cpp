@@ -8,6 +8,7 @@
 #include "graph/training.hpp"
 #include "tapestry/ops/creation.hpp"
 #include "train/arguments.hpp"
+#include "train/own_variable.hpp"
 
 namespace tapestry::train {
 namespace {
@@ -16,12 +17,6 @@ void require_symbolic(const Tensor& loss, Where where) {
   if (!loss || !loss.is_symbolic())
     throw InvalidArgumentError(
         "`loss` passed to Optimizer.compute_gradients should be a function when eager execution is enabled.", where);
-}
-
-/// A Variable of the optimizer's own: of no graph, even when it is made while one is open.
-Variable make_eagerly(const std::string& name, const Tensor& value) {
-  const ExecuteNow now;
-  return Variable(value, {.name = name, .trainable = false});
 }
 
 /// The graph that the gradients belong to, or the condition; empty when they have values.
@@ -88,7 +83,7 @@ Optimizer::Optimizer(std::string name, Update formula, LearningRate learning_rat
       formula_(formula),
       rule_(std::make_shared<Rule>(Rule{std::move(learning_rate), std::move(numbers)})),
       slots_(std::move(slots)),
-      iterations_(make_eagerly(name_ + "/iterations", tensor(std::int64_t{0}))) {}
+      iterations_(own_variable(name_ + "/iterations", tensor(std::int64_t{0}))) {}
 
 Optimizer::~Optimizer() = default;
 
