@@ -97,12 +97,6 @@ void check_whole_numbers() {
   CHECK(wrong == 0);
 }
 
-Inputs converted(const Inputs& inputs, DType dtype) {
-  Inputs result;
-  for (const Tensor& each : inputs) result.push_back(is_floating(each.dtype()) ? each.cast(dtype) : each);
-  return result;
-}
-
 /// The last bit of 1.
 double precision(DType dtype) { return dtype == float16 ? 0x1p-10 : 0x1p-7; }
 

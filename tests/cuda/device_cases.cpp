@@ -29,12 +29,6 @@ bool agree(const Tensor& actual, const Tensor& expected, double tolerance) {
   return a.size() == b.size();
 }
 
-std::vector<Tensor> converted(const std::vector<Tensor>& inputs, DType dtype) {
-  std::vector<Tensor> result;
-  for (const Tensor& each : inputs) result.push_back(is_floating(each.dtype()) ? each.cast(dtype) : each);
-  return result;
-}
-
 /// Of results of a type, relative to the largest element; of the half types some roundings one after the other.
 double tolerance_of(DType dtype) {
   return dtype == float64 ? 1e-10 : dtype == float32 ? 1e-4 : dtype == float16 ? 0x1p-7 : 0x1p-4;

@@ -61,12 +61,6 @@ std::string write_row(const std::filesystem::path& folder, const std::string& ti
   return write(folder, title, signature, values);
 }
 
-Inputs in_single_precision(const Inputs& inputs) {
-  Inputs result;
-  for (const Tensor& each : inputs) result.push_back(each.dtype() == float64 ? each.cast(float32) : each);
-  return result;
-}
-
 /// What the rows do not have: whole numbers of both signs, and numbers at the ends of the functions' ranges.
 OpCases more_cases() {
   OpCases rows;
@@ -76,7 +70,7 @@ OpCases more_cases() {
                     .f =
                         [f](const Inputs& x) {
                           Inputs flat;
-                          const DType dtype = promote(x[0].dtype(), float32);
+                          const DType dtype = is_floating(x[0].dtype()) ? x[0].dtype() : float64;
                           for (const Tensor& each : f(x)) flat.push_back(reshape(each, {-1}).cast(dtype));
                           return concat(flat);
                         },
@@ -207,7 +201,7 @@ int write_onnx_models(const std::filesystem::path& folder) {
   OpCases rows = op_cases();
   for (OpCase& each : more_cases()) rows.push_back(std::move(each));
   for (const OpCase& row : rows) {
-    const Inputs single = in_single_precision(row.inputs);
+    const Inputs single = converted(row.inputs, float32);
     for (const bool gradients : {false, true}) {
       if (gradients && row.orders == 0) continue;
       const std::string name = gradients ? "the gradients of " + row.name : row.name;
@@ -220,6 +214,7 @@ int write_onnx_models(const std::filesystem::path& folder) {
       };
       if (!write_it("float64", row.inputs, false)) continue;
       write_it("float32", single, false);
+      for (const DType dtype : {float16, bfloat16}) write_it(to_string(dtype), converted(row.inputs, dtype), false);
       // The rank of what a squeeze without axes gives depends on the batch size.
       if (!row.inputs.empty() && row.name != "squeeze") write_it("unknown batch size", single, true);
     }

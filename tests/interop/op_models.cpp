@@ -12,9 +12,10 @@ using Inputs = std::vector<Tensor>;
 
 /// The row's value and its gradients; then, where they exist, the gradients of the sum of those.
 Inputs all_values(const OpCase& row, const Inputs& inputs) {
-  // In single precision what is left of a second derivative may be less than TensorFlow's rounding.
-  const bool single = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.dtype() == float32; });
-  if (row.orders < 2 || single) return value_and_gradients(row, inputs);
+  // In less than double precision what is left of a second derivative may be less than TensorFlow's rounding.
+  const bool exact = std::none_of(inputs.begin(), inputs.end(),
+                                  [](const Tensor& x) { return is_floating(x.dtype()) && x.dtype() != float64; });
+  if (row.orders < 2 || !exact) return value_and_gradients(row, inputs);
   GradientTape tape;
   Inputs sources;
   for (const Tensor& input : inputs)
@@ -54,12 +55,6 @@ void write_model(const std::filesystem::path& folder, const std::string& title, 
   judgement.save();
 }
 
-Inputs in_single_precision(const Inputs& inputs) {
-  Inputs result;
-  for (const Tensor& each : inputs) result.push_back(each.dtype() == float64 ? each.cast(float32) : each);
-  return result;
-}
-
 }  // namespace
 
 int write_op_models(const std::filesystem::path& folder) {
@@ -69,9 +64,11 @@ int write_op_models(const std::filesystem::path& folder) {
     // TensorFlow takes labels to be probabilities, whose sum is 1.
     if (row.name == "softmax_cross_entropy")
       row.inputs[0] = row.inputs[0] / reduce_sum(row.inputs[0], 1, {.keep_dims = true});
-    write_model(folder, row.name + " (float64)", row, row.inputs, false, seen);
-    write_model(folder, row.name + " (float32)", row, in_single_precision(row.inputs), false, seen);
-    count += 2;
+    for (const DType dtype : {float64, float32, float16, bfloat16}) {
+      const std::string title = detail::join(row.name, " (", dtype, ")");
+      write_model(folder, title, row, converted(row.inputs, dtype), false, seen);
+      ++count;
+    }
     // The rank of what a squeeze without axes gives depends on the batch size.
     if (row.inputs.empty() || row.name == "squeeze") continue;
     write_model(folder, row.name + " (unknown batch size)", row, row.inputs, true, seen);

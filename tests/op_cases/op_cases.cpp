@@ -43,6 +43,12 @@ OpCases op_cases() {
   return all_cases;
 }
 
+std::vector<Tensor> converted(const std::vector<Tensor>& inputs, DType dtype) {
+  std::vector<Tensor> result;
+  for (const Tensor& each : inputs) result.push_back(is_floating(each.dtype()) ? each.cast(dtype) : each);
+  return result;
+}
+
 std::vector<Tensor> value_and_gradients(const OpCase& row, const std::vector<Tensor>& inputs) {
   GradientTape tape;
   std::vector<Tensor> sources;

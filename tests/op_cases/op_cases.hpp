@@ -42,6 +42,8 @@ OpCases random_cases();
 /// All of them.
 OpCases op_cases();
 
+/// The inputs with those of a float type as another.
+std::vector<Tensor> converted(const std::vector<Tensor>& inputs, DType dtype);
 /// The row's function of the inputs, followed by its gradients by the inputs that are differentiated.
 std::vector<Tensor> value_and_gradients(const OpCase& row, const std::vector<Tensor>& inputs);
 
