@@ -95,10 +95,10 @@ class Result:
     threads: int
     ours: list = field(default_factory=list)
     peer: list = field(default_factory=list)
-    eager: 'Result' = None  # of a Session: the same workload without
+    eager: list = field(default_factory=list)  # of a Session: the same workload without, measured in turns with ours
 
     def against_eager(self):
-        return statistics.median(self.eager.ours) / statistics.median(self.ours) if self.eager else None
+        return statistics.median(self.eager) / statistics.median(self.ours) if self.eager else None
 
     def ratio(self):
         return statistics.median(self.peer) / statistics.median(self.ours) if self.peer else None
@@ -133,13 +133,15 @@ class Program:
             raise SystemExit(f'{shlex.join(map(str, command))} failed:\n{done.stderr}')
         return done.stdout
 
-    def time(self, name, threads):
-        """Seconds of one operation: several samples."""
-        report = json.loads(self.run(threads, f'--benchmark_filter=^{name}/', '--benchmark_format=json',
-                                     '--benchmark_min_time=0.1', '--benchmark_repetitions=3'))
+    def time(self, names, threads):
+        """Seconds of one operation, for each name: several samples, of all names in turns."""
+        report = json.loads(self.run(threads, f'--benchmark_filter=^({"|".join(names)})/', '--benchmark_format=json',
+                                     '--benchmark_min_time=0.1', '--benchmark_repetitions=3',
+                                     '--benchmark_enable_random_interleaving=true'))
         self.facts.setdefault(threads, report['context'])
         runs = [run for run in report['benchmarks'] if run['run_type'] == 'iteration']
-        return [run['real_time'] * 1e-6 / run['operations'] for run in runs]
+        return [[run['real_time'] * 1e-6 / run['operations'] for run in runs if run['name'].startswith(f'{name}/')]
+                for name in names]
 
     def memory(self, name):
         """Bytes, in a process of its own; memory that malloc keeps would count against the peer."""
@@ -333,18 +335,21 @@ def main():
     memory = [Result(row, 1) for row in MEMORY if wanted.search(row.name)]
     hello = [Result(row, 1) for row in HELLO if wanted.search(row.name)]
 
-    for result in timed + memory:
-        if result.row.session:
-            result.eager = next(r for r in timed + memory if not r.row.session and r.threads == result.threads and
-                                r.row.name == result.row.name)
-
     for number in range(1, options.rounds + 1):
         for result in timed:
-            say(f'round {number} of {options.rounds}: {result.row.name_in(ours)}, {result.threads} threads')
+            row, threads = result.row, result.threads
+            say(f'round {number} of {options.rounds}: {row.name_in(ours)}, {threads} threads')
             for program, samples in zip(programs, (result.ours, result.peer)):
-                samples += program.time(result.row.name_in(program), result.threads)
+                if program is ours and row.session:
+                    session, eager = ours.time([row.name_in(ours), row.name], threads)
+                    samples += session
+                    result.eager += eager
+                else:
+                    samples += program.time([row.name_in(program)], threads)[0]
     for result in memory:
         say(result.row.name)
+        if result.row.session:
+            result.eager = next(r.ours for r in memory if not r.row.session and r.row.name == result.row.name)
         for program, samples in zip(programs, (result.ours, result.peer)):
             samples += [program.memory(result.row.name_in(program)) for _ in range(3)]
     if hello:
@@ -370,7 +375,7 @@ def main():
             'results': [{
                 'name': r.row.name_in(ours), 'threads': r.threads, 'unit': r.row.unit, 'tapestry': r.ours, 'libtorch': r.peer,
                 'ratio': r.ratio(), 'goal_ratio': r.row.ratio or None, 'goal_limit': r.row.limit or None,
-                'against_eager': r.against_eager(), 'reached': r.reached(),
+                'eager': r.eager, 'against_eager': r.against_eager(), 'reached': r.reached(),
             } for r in results],
         }, indent=1) + '\n')
 
