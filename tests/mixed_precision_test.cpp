@@ -142,6 +142,27 @@ TEST_CASE("a traced forward pass keeps the casts, and needs the element types of
         std::string::npos);
 }
 
+TEST_CASE("layers add their biases in the type of the products") {
+  random::seed(1);
+  const nn::Dense dense(4, 6);
+  const nn::MultiHeadAttention attention(6, 2);
+  const auto traced = trace(
+      [&](const Tensor& x) {
+        const Autocast scope(bfloat16);
+        return attention(dense(x));
+      },
+      {spec(float32, {-1, 5, 4})});
+  CHECK(traced.output().dtype() == bfloat16);
+  int biases = 0;
+  for (const Operation& each : traced.graph().operations()) {
+    CHECK(each.type() != "AddV2");
+    if (each.type() != "BiasAdd") continue;
+    CHECK(each.outputs()[0].dtype() == bfloat16);
+    ++biases;
+  }
+  CHECK(biases == 5);
+}
+
 TEST_CASE("eager and traced steps in mixed precision give the same bits") {
   for (const DType precision : {float16, bfloat16, float32}) {
     const Tensor x = ramp({16, 3}), y = reduce_sum(x, 1, {.keep_dims = true});

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "nn/bias.hpp"
 #include "nn/initial.hpp"
 #include "nn/layer_call.hpp"
 #include "tapestry/nn/init.hpp"
@@ -60,8 +61,7 @@ Tensor MultiHeadAttention::operator()(In query, In key, In value, In mask) const
     const std::vector<Tensor> biases = in_proj_bias ? split(*in_proj_bias, 3) : std::vector<Tensor>(3);
     const auto projected = [&](const Tensor& x, std::size_t part, std::string_view what) {
       require_sequence(x, weights[0].shape()[0], what);
-      const Tensor product = matmul(x, weights[part], {.transpose_b = true});
-      return to_heads(biases[part] ? product + biases[part] : product, heads_);
+      return to_heads(with_bias(matmul(x, weights[part], {.transpose_b = true}), biases[part]), heads_);
     };
     const Tensor q = projected(query, 0, "query"), k = projected(key, 1, "key"), v = projected(value, 2, "value");
 
