@@ -58,6 +58,16 @@ struct Numbers {
   int *device = nullptr, *host = nullptr;
 };
 
+struct Event {
+  Event() { REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess); }
+  ~Event() { cudaEventDestroy(event); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  operator cudaEvent_t() const { return event; }
+
+  cudaEvent_t event = nullptr;
+};
+
 /// What is said of the work started so far; empty if it was right.
 std::string failure() {
   cudaError_t error = cudaGetLastError();
@@ -151,8 +161,7 @@ TEST_SUITE("CUDA emulator") {
     *numbers.host = 7;
     CHECK(cudaMemsetAsync(numbers.device, 0, 4, stream()) == cudaSuccess);
     CHECK(cudaMemcpyAsync(numbers.host, numbers.device, 4, cudaMemcpyDeviceToHost, stream()) == cudaSuccess);
-    cudaEvent_t done = nullptr;
-    CHECK(cudaEventCreateWithFlags(&done, cudaEventDisableTiming) == cudaSuccess);
+    const Event done;
     CHECK(cudaEventSynchronize(done) == cudaSuccess);
     CHECK(*numbers.host == 7);
     CHECK(cudaEventRecord(done, stream()) == cudaSuccess);
@@ -217,8 +226,7 @@ TEST_SUITE("CUDA emulator") {
 
   TEST_CASE("what must not happen while a stream is captured") {
     const Numbers numbers(1);
-    cudaEvent_t event = nullptr;
-    REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
+    const Event event;
     const auto refused = [&](const std::function<cudaError_t(cudaStream_t)>& body, bool relaxed = false) {
       cudaStream_t captured = nullptr;
       REQUIRE(cudaStreamCreateWithFlags(&captured, cudaStreamNonBlocking) == cudaSuccess);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <string_view>
 
 #include <sys/mman.h>
 
@@ -76,7 +77,7 @@ class Block {
   std::string run(std::size_t shared, const std::vector<unsigned>& order, const Kernel& kernel);
   void wait(Thread::State state, int line);
   void enter_shared(void* data, std::size_t bytes);
-  void fail(const std::string& what);
+  void fail(std::string_view what);
   Thread& current() { return threads_[current_]; }
 
  private:
@@ -185,8 +186,8 @@ std::string to_string(const uint3& i) {
   return text.str();
 }
 
-/// Ends the block with this message; the fiber that calls it is never entered again.
-void Block::fail(const std::string& what) {
+/// Ends the block with this message; the fiber that calls it is never entered again, and destroys nothing.
+void Block::fail(std::string_view what) {
   if (error_.empty()) error_ = what;
   leave();
 }

@@ -329,11 +329,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 // --- Kernels that are compiled while the program runs ----------------------------------------------------------------
 
-/// Never closed: a kernel of it may be waiting in a stream.
-struct CUlib_st {
-  void* handle;
-};
-
+/// A library is what dlopen returns, and never closed: a kernel of it may be waiting in a stream.
 cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**, unsigned jit_count,
                                 cudaLibraryOption*, void**, unsigned option_count) {
   if (jit_count > 0 || option_count > 0) return refuse(cudaErrorInvalidValue, "options for an emulated library");
@@ -349,12 +345,12 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJi
   void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   unlink(name.c_str());
   if (!handle) return refuse(cudaErrorInvalidKernelImage, dlerror());
-  *library = new CUlib_st{handle};
+  *library = static_cast<cudaLibrary_t>(handle);
   return cudaSuccess;
 }
 
 cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {
-  void* make = dlsym(library->handle, name) ? dlsym(library->handle, "emulated_kernel") : nullptr;
+  void* make = dlsym(library, name) ? dlsym(library, "emulated_kernel") : nullptr;
   if (!make) return refuse(cudaErrorSymbolNotFound, std::string("there is no kernel ") + name);
   *kernel = static_cast<cudaKernel_t>(make);
   return cudaSuccess;

@@ -83,12 +83,13 @@ TAPESTRY_HD double power(double a, double b) { return ::pow(a, b); }
 /// By squaring, modulo the type's size; negative exponents have been refused before.
 template <class T>
 TAPESTRY_HD T power(T a, T b) {
-  T result = T(1);
+  // Unsigned, so that it may overflow; the lower bits are the same in every type.
+  unsigned long long result = 1, factor = static_cast<unsigned long long>(a);
   for (; b > T(0); b = static_cast<T>(b / 2)) {
-    if (b % 2 != T(0)) result = static_cast<T>(result * a);
-    a = static_cast<T>(a * a);
+    if (b % 2 != T(0)) result *= factor;
+    factor *= factor;
   }
-  return result;
+  return static_cast<T>(result);
 }
 
 }  // namespace tapestry::gpu::math
