@@ -13,7 +13,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/cpu/threads.hpp"
-#include "caching.hpp"
+#include "sanitizers.hpp"
 #include "tapestry/device.hpp"
 #include "tapestry/error.hpp"
 

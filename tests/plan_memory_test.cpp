@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "caching.hpp"
+#include "sanitizers.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace {
