@@ -19,7 +19,7 @@ class Widened {
     Shape shape = x.shape();
     for (int i = 0; i < x.rank(); ++i)
       if (x.strides()[static_cast<std::size_t>(i)] == 0 && shape[i] > 1) shape.set(i, 1);
-    const Tensor wide = detail::make_tensor(float32, shape, x.device());
+    Tensor wide = detail::make_tensor(float32, shape, x.device());
     backend_.copy(detail::make_view(x, shape, x.strides()), wide);
     if (shape == x.shape()) return wide;
     auto strides = wide.impl().strides;
@@ -35,7 +35,7 @@ class Widened {
   }
   /// A tensor that is changed in place.
   Tensor change(const Tensor& y) {
-    const Tensor wide = write(y);
+    Tensor wide = write(y);
     if (!wide.is(y)) backend_.copy(y, wide);
     return wide;
   }

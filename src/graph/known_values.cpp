@@ -36,7 +36,7 @@ bool moves_elements(const Node& node, std::size_t input) {
 }
 
 Tensor whole_numbers(const Tensor& like, const auto& element) {
-  const Tensor value = make_tensor(like.dtype(), like.shape(), cpu());
+  Tensor value = make_tensor(like.dtype(), like.shape(), cpu());
   visit_dtype(like.dtype(), [&]<class T>() {
     for (std::int64_t i = 0; i < value.size(); ++i) mutable_data<T>(value)[i] = static_cast<T>(element(i));
   });

@@ -137,6 +137,7 @@ class Partitioner {
     static const Op& identity_op = *find_op("Identity");
     const Node& last = *sources.back();
     std::vector<Operation> done;
+    done.reserve(sources.size());
     for (const Node* each : sources) done.push_back(from.controls.at(each));
     const Attrs attrs{{"dtype", empty_.dtype}, {"value", make_tensor(empty_.dtype, empty_.shape, from.device)}};
     const Tensor sent = add(from, last, const_op, {}, attrs, last.name() + "/done", {empty_}, done).output();
