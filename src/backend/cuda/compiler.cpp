@@ -1,6 +1,7 @@
 #include "backend/cuda/compiler.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -86,7 +87,8 @@ Compiled compile(const std::string& text, Target target, std::span<const char* c
   options.insert(options.end(), more_options.begin(), more_options.end());
   const nvrtcResult result = nvrtc().compile(compilation.get(), static_cast<int>(options.size()), options.data());
   Compiled compiled;
-  compiled.log = bytes_of(compilation.get(), nvrtc().log_size, nvrtc().log).c_str();
+  compiled.log = bytes_of(compilation.get(), nvrtc().log_size, nvrtc().log);
+  compiled.log.resize(std::strlen(compiled.log.c_str()));  // it ends in a zero
   if (result != NVRTC_SUCCESS)
     throw InternalError(detail::join("NVRTC cannot compile a program (", nvrtc().error_string(result), "):\n",
                                      compiled.log, "\nThe text is:\n", text));
