@@ -123,7 +123,7 @@ TEST_CASE("a traced training step with a gradient that is a view, of a Variable 
   train::GradientDescentOptimizer optimizer(1.0), traced_optimizer(1.0);
   const auto step = [](Variable& w, train::Optimizer& by, const Tensor& t) {
     GradientTape tape;
-    const Tensor loss = reduce_sum(t * transpose(w));
+    Tensor loss = reduce_sum(t * transpose(w));
     by.apply_gradients(TensorList(tape.gradient(loss, w)), {w});
     return loss;
   };

@@ -293,7 +293,7 @@ TEST_CASE("the state of a loss scale goes through a checkpoint") {
   const auto refused = [&](const char* key, const Tensor& value) {
     StateDict bad = good;
     bad[key] = value;
-    const std::string message = message_of<InvalidArgumentError>([&] { one.load_state_dict(bad); });
+    std::string message = message_of<InvalidArgumentError>([&] { one.load_state_dict(bad); });
     CHECK(one.value() == 64);
     return message;
   };

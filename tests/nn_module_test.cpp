@@ -296,7 +296,7 @@ TEST_CASE("a module that is traced with its gradients and its step") {
   train::GradientDescentOptimizer optimizer(0.01), traced_optimizer(0.01);
   const auto step = [](Net& net, train::Optimizer& by, const Tensor& x) {
     GradientTape tape;
-    const Tensor loss = reduce_mean(square(net(x)));
+    Tensor loss = reduce_mean(square(net(x)));
     const std::vector<Variable> parameters = net.parameters();
     const std::vector<Tensor> gradients = tape.gradient(loss, parameters, {.unconnected = Unconnected::zero});
     by.apply_gradients(gradients, parameters);

@@ -57,7 +57,7 @@ Tensor constant_node(const Tensor& value, const std::string& name, Where where) 
 }
 
 Tensor vector_of(const std::vector<std::int64_t>& numbers, DType dtype) {
-  const Tensor value = detail::make_tensor(dtype, {static_cast<std::int64_t>(numbers.size())}, cpu());
+  Tensor value = detail::make_tensor(dtype, {static_cast<std::int64_t>(numbers.size())}, cpu());
   detail::visit_dtype(dtype, [&]<class T>() {
     std::transform(numbers.begin(), numbers.end(), detail::mutable_data<T>(value),
                    [](std::int64_t each) { return static_cast<T>(each); });

@@ -254,7 +254,7 @@ Tensors KeptNode::operator()(const Tensors& inputs) const {
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (!inputs[i].is_symbolic()) values[i] = inputs[i];
   const NodeReader reader(def, sources, values);
-  const Tensors outputs = reader.blaming([&] { return read_op(reader, inputs, where); });
+  Tensors outputs = reader.blaming([&] { return read_op(reader, inputs, where); });
   if (outputs.size() != specs.size())
     reader.refuse(detail::join("it has ", outputs.size(), " outputs, not ", specs.size()));
   for (std::size_t i = 0; i < outputs.size(); ++i)

@@ -20,7 +20,7 @@ float scale_of(std::int64_t from, std::int64_t to, Centers centers) {
 
 template <class T>
 Tensor vector_of(const std::vector<T>& numbers, DType dtype, const Shape& shape) {
-  const Tensor value = detail::make_tensor(dtype, shape, cpu());
+  Tensor value = detail::make_tensor(dtype, shape, cpu());
   std::copy(numbers.begin(), numbers.end(), detail::mutable_data<T>(value));
   return value;
 }

@@ -187,7 +187,7 @@ TEST_SUITE("placement on a CUDA device") {
       const auto step = trace(
           [&](const Tensor& in, const Tensor& out) {
             GradientTape tape;
-            const Tensor value = loss(in, out);
+            Tensor value = loss(in, out);
             optimizer.apply_gradients(tape.gradient(value, net.parameters()), net.parameters());
             return value;
           },

@@ -57,7 +57,7 @@ struct Fixture {
 
   Tensor run(const Tensor& value, Count* counted = nullptr, const RunOptions& options = {}) {
     RunMetadata metadata;
-    const Tensor result = session.run(y, {{x, value}}, options, &metadata);
+    Tensor result = session.run(y, {{x, value}}, options, &metadata);
     if (counted) *counted = count(metadata);
     return result;
   }

@@ -315,7 +315,7 @@ TEST_SUITE("CUDA planning") {
         Shape to = shape;
         to.set(rank - 2, x.shape()[x.rank() - 2]);
         to.set(rank - 1, x.shape().back());
-        const Tensor copy = empty(int32, to);
+        Tensor copy = empty(int32, to);
         cpu_backend().copy(x, copy);
         return copy;
       };

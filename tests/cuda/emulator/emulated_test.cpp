@@ -71,7 +71,7 @@ TEST_SUITE("emulated CUDA device") {
     const auto product = [&](const char* precision, DType dtype) {
       set_matmul_precision(precision);
       const Tensor x = reshape(tensor(exact), {1, 2}).cast(dtype).to(gpu), one = eye(2).cast(dtype).to(gpu);
-      const std::vector<double> found = matmul(x, one).to_vector<double>();
+      std::vector<double> found = matmul(x, one).to_vector<double>();
       const Tensor image = reshape(x, {1, 1, 1, 2}), filter = reshape(one, {1, 1, 2, 2});
       if (dtype != float32 || std::string_view(precision) != "medium")
         CHECK(conv2d(image, filter).to_vector<double>() == found);
