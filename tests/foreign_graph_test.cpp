@@ -183,7 +183,7 @@ TEST_CASE("over the op table: computed constants give the same values and gradie
     for (std::size_t i = 0; i < row.inputs.size(); ++i) {
       const Tensor input = graph.get_tensor_by_name(forward.inputs()[i].name());
       feeds.add(input, row.inputs[i]);
-      if (is_floating(input.dtype())) sources.push_back(input);
+      if (is_floating(input.dtype())) sources.emplace_back(input);
     }
     const Tensor value = graph.get_tensor_by_name(forward.outputs()[0].name());
     const Session session(graph);

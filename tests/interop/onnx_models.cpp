@@ -64,7 +64,7 @@ std::string write_row(const std::filesystem::path& folder, const std::string& ti
 /// What the rows do not have: whole numbers of both signs, and numbers at the ends of the functions' ranges.
 OpCases more_cases() {
   OpCases rows;
-  const auto add = [&](std::string name, Inputs inputs, std::function<Inputs(const Inputs&)> f) {
+  const auto add = [&](std::string name, Inputs inputs, const std::function<Inputs(const Inputs&)>& f) {
     rows.push_back({.name = std::move(name),
                     .inputs = std::move(inputs),
                     .f =
