@@ -9,14 +9,14 @@ namespace {
 Function unary(Tensor (*f)(In, std::string_view)) {
   return [f](const Node&, const Inputs& in) -> Outputs { return {f(in.at(0), {})}; };
 }
-Function unary(std::function<Tensor(const Tensor&)> f) {
+Function unary(const std::function<Tensor(const Tensor&)>& f) {
   return [f](const Node&, const Inputs& in) -> Outputs { return {f(in.at(0))}; };
 }
 Function binary(Tensor (*f)(In, In, std::string_view)) {
   return [f](const Node&, const Inputs& in) -> Outputs { return {f(in.at(0), in.at(1), {})}; };
 }
 /// Of the node's attributes and one input.
-Function with_attributes(std::function<Tensor(const Node&, const Tensor&)> f) {
+Function with_attributes(const std::function<Tensor(const Node&, const Tensor&)>& f) {
   return [f](const Node& node, const Inputs& in) -> Outputs { return {f(node, in.at(0))}; };
 }
 /// Of any number of inputs, pair by pair.

@@ -5,7 +5,7 @@ namespace tapestry::test::onnx_case {
 namespace {
 
 /// The axes come as an attribute or, newer, as an input; none are all, or with `noop_with_empty_axes` really none.
-Function reduction(std::function<Tensor(const Tensor&, const Axes&, const ReduceOptions&)> f) {
+Function reduction(const std::function<Tensor(const Tensor&, const Axes&, const ReduceOptions&)>& f) {
   return [f](const Node& node, const Inputs& in) -> Outputs {
     const Ints list = optional_input(in, 1) ? ints_of(in[1]) : node.ints("axes");
     const ReduceOptions options{.keep_dims = node.whole("keepdims", 1) != 0};
