@@ -34,7 +34,7 @@ constexpr bool is_called_alike(Result (*)(Arguments...), OtherResult (*)(OtherAr
   }
 }
 #define TAPESTRY_CALLED_ALIKE(member, name) \
-  static_assert(is_called_alike(decltype(gpu::Cudnn{}.member)(nullptr), decltype (&name)(nullptr)));
+  static_assert(is_called_alike(decltype(gpu::Cudnn{}.member)(nullptr), decltype (&(name))(nullptr)));
 TAPESTRY_CUDNN(TAPESTRY_CALLED_ALIKE)
 
 static_assert(gpu::cudnn_success == CUDNN_STATUS_SUCCESS && gpu::cudnn_float == CUDNN_DATA_FLOAT &&

@@ -286,5 +286,5 @@ int cudnnConvolutionBackwardFilter(CudnnHandle handle, const void* alpha, Descri
 }  // extern "C"
 // NOLINTEND(readability-identifier-naming)
 
-#define TAPESTRY_SAME_TYPE(member, name) static_assert(std::is_same_v<decltype(Cudnn{}.member), decltype(&name)>);
+#define TAPESTRY_SAME_TYPE(member, name) static_assert(std::is_same_v<decltype(Cudnn{}.member), decltype(&(name))>);
 TAPESTRY_CUDNN(TAPESTRY_SAME_TYPE)

@@ -20,7 +20,7 @@ namespace emulator::test {
 namespace {
 
 cudaStream_t stream() {
-  static cudaStream_t const only = [] {
+  static auto* const only = [] {
     cudaStream_t made = nullptr;
     REQUIRE(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking) == cudaSuccess);
     return made;
@@ -28,7 +28,7 @@ cudaStream_t stream() {
   return only;
 }
 cudaMemPool_t pool() {
-  static cudaMemPool_t const only = [] {
+  static auto* const only = [] {
     cudaMemPool_t made = nullptr;
     const cudaMemPoolProps properties{cudaMemAllocationTypePinned, {cudaMemLocationTypeDevice, 0}};
     REQUIRE(cudaMemPoolCreate(&made, &properties) == cudaSuccess);

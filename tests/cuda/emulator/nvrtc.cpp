@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array archs = {80, 90};
+constexpr std::array known_archs = {80, 90};
 std::atomic<int> compilations{0};
 
 /// Behind the text: what cudaLaunchKernel calls for a kernel's function and the addresses of its arguments.
@@ -110,7 +110,7 @@ std::string translated(std::string text) {
 bool is_known(const std::string& option) {
   constexpr std::array known = {"--std=c++20", "--fmad=false", "-default-device",
                                 "--minimal",   "--no-cache",   "--disable-warnings"};
-  for (const int arch : archs)
+  for (const int arch : known_archs)
     for (const char* kind : {"sm_", "compute_"})
       if (option == "--gpu-architecture=" + (kind + std::to_string(arch))) return true;
   return std::find(known.begin(), known.end(), option) != known.end();
@@ -129,7 +129,7 @@ nvrtcResult give_size(const std::string& value, std::size_t* bytes) {
   return NVRTC_SUCCESS;
 }
 nvrtcResult give(const std::string& value, char* to) {
-  std::memcpy(to, value.data(), value.size());
+  std::copy(value.begin(), value.end(), to);
   return NVRTC_SUCCESS;
 }
 
@@ -160,11 +160,11 @@ nvrtcResult nvrtcVersion(int* major, int* minor) {
   return NVRTC_SUCCESS;
 }
 nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
-  *count = static_cast<int>(archs.size());
+  *count = static_cast<int>(known_archs.size());
   return NVRTC_SUCCESS;
 }
-nvrtcResult nvrtcGetSupportedArchs(int* to) {
-  std::copy(archs.begin(), archs.end(), to);
+nvrtcResult nvrtcGetSupportedArchs(int* archs) {
+  std::copy(known_archs.begin(), known_archs.end(), archs);
   return NVRTC_SUCCESS;
 }
 

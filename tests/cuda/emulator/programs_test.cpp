@@ -32,7 +32,11 @@ using test::Setting;
 
 const Device gpu = cuda(0);
 
-std::string library_folder() { return std::getenv("TAPESTRY_CUDA_LIBRARIES"); }
+std::string library_folder() {
+  const char* folder = std::getenv("TAPESTRY_CUDA_LIBRARIES");
+  REQUIRE(folder);
+  return folder;
+}
 
 /// How many texts NVRTC's stand-in has compiled in this process.
 int compilations() {
@@ -73,9 +77,9 @@ bool agrees(const Program& program, const List& inputs, const Shape& shape) {
 /// y0 = f(x...), y1 = g(x...), ... for all functions of as many operands, of a type.
 Program all_functions(int operands, DType dtype) {
   std::vector<ElementFunction> all;
-  for (const Unary f : functions<Unary>()) all.push_back(f);
-  for (const Binary f : functions<Binary>()) all.push_back(f);
-  for (const Ternary f : functions<Ternary>()) all.push_back(f);
+  for (const Unary f : functions<Unary>()) all.emplace_back(f);
+  for (const Binary f : functions<Binary>()) all.emplace_back(f);
+  for (const Ternary f : functions<Ternary>()) all.emplace_back(f);
   Program program{.instructions = {}, .inputs = operands, .outputs = 0};
   const auto add = [&](const ElementFunction& f, DType result) {
     program.instructions.push_back(single(f, result).instructions[0]);
