@@ -6,7 +6,10 @@
 
 #include <pthread.h>
 
-extern "C" int pthread_mutex_clocklock(pthread_mutex_t* mutex, clockid_t clock, const timespec* end) noexcept {
+extern "C" int clocklock(pthread_mutex_t* mutex, clockid_t clock, const timespec* end) noexcept
+    __asm__("pthread_mutex_clocklock");
+
+int clocklock(pthread_mutex_t* mutex, clockid_t clock, const timespec* end) noexcept {
   timespec there{}, here{};
   clock_gettime(clock, &there);
   clock_gettime(CLOCK_REALTIME, &here);

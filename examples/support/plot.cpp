@@ -14,7 +14,8 @@ namespace {
 std::vector<double> ticks(const Axis& axis) {
   std::vector<double> places;
   if (axis.logarithmic) {
-    for (double power = std::ceil(std::log10(axis.low) - 1e-9); power <= std::log10(axis.high) + 1e-9; ++power)
+    const int last = static_cast<int>(std::floor(std::log10(axis.high) + 1e-9));
+    for (int power = static_cast<int>(std::ceil(std::log10(axis.low) - 1e-9)); power <= last; ++power)
       places.push_back(std::pow(10, power));
     return places;
   }
