@@ -15,7 +15,7 @@ import onnxruntime
 
 from tensorflow_judge import TOLERANCE, difference, judge_all, read_steps
 
-TOLERANCE = TOLERANCE | {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}
+TOLERANCE = TOLERANCE | {np.dtype(np.float32): 1e-5}
 # What onnxruntime says where it lacks something, and by what to list that.
 LACKS = (
     "NOT_IMPLEMENTED.*implementation for ([^ ]+)",
