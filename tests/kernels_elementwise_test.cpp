@@ -186,6 +186,11 @@ TEST_CASE("results beyond the caches, contiguous and transposed") {
     cpu_backend().copy(line, y);
     CHECK(values(y) == broadcast_values(line, shape));
   }
+  cpu_backend().binary(Binary::add, column, row, 0, y);
+  const auto left = broadcast_values(column, shape), right = broadcast_values(row, shape), got = values(y);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) wrong += got[i] != static_cast<float>(left[i] + right[i]);
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("integers: division by zero is an error, overflow wraps around") {

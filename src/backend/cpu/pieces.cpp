@@ -81,16 +81,19 @@ class Blocks {
   Blocks(const Tensor& y, std::span<const Tensor* const> inputs)
       : axes_(common_axes(y, inputs)), operands_(static_cast<int>(inputs.size()) + 1) {
     std::size_t largest = 1;
+    std::int64_t read_bytes = 0;
     for (int i = 0; i < operands_; ++i) {
       const Tensor& tensor = i == 0 ? y : *inputs[at(i - 1)];
       base_[at(i)] = static_cast<std::byte*>(tensor.impl().data);
       size_[at(i)] = static_cast<std::int64_t>(size_of(tensor.dtype()));
       largest = std::max(largest, size_of(tensor.dtype()));
+      if (i > 0) read_bytes += tensor.size() * size_[at(i)];
     }
     block_elements_ = block_bytes / static_cast<std::int64_t>(largest);
     std::int64_t elements = 1;
     for (int i = 0; i < axes_.count; ++i) elements *= axes_.axis[at(i)].size;
     stream_ = elements * size_[0] >= streaming_bytes && axes_.last().stride[0] == 1;
+    stream_rows_ = stream_ && read_bytes < streaming_bytes;
     if (axes_.count == 1) add_outer_axis();
     choose_extents();
     for (int i = 0; i < operands_; ++i) in_place_[at(i)] = usable_in_place(i);
@@ -123,9 +126,7 @@ class Blocks {
         at_block.index[at(i)] = 0;
       }
     }
-#ifdef __SSE2__
-    if (stream_) __builtin_ia32_sfence();  // what was streamed is not ordered with the news that it is done
-#endif
+    if (stream_) finish_streaming();
   }
 
   void compute(const Position& block, FunctionRef<void(const Piece&)> body) const {
@@ -188,7 +189,7 @@ class Blocks {
       if (!neighbours(i)) scattered = i;
     const std::int64_t n = columns().size;
     if (scattered < 0 && (n >= short_row || rows().size == 1)) {
-      column_extent = std::min(n, task_elements);
+      column_extent = std::min(n, stream_rows_ ? block_elements_ : task_elements);
       return;
     }
     const bool transposed = scattered > 0 && bring_near(scattered);
@@ -208,7 +209,7 @@ class Blocks {
   }
 
   bool usable_in_place(int operand) const {
-    if (!neighbours(operand)) return false;
+    if (!neighbours(operand) || (operand == 0 && stream_rows_)) return false;
     const std::int64_t width = extent_[at(axes_.count - 1)];
     if (extent_[at(axes_.count - 2)] == 1) return true;
     const std::int64_t stride = rows().stride[at(operand)];
@@ -251,6 +252,9 @@ class Blocks {
   Axes axes_;
   int operands_;
   bool stream_ = false;
+  /// Whether also what could be computed in place is streamed. Where memory is read, too, a streamed block is waited
+  /// for, while the usual stores are written back during the next ones.
+  bool stream_rows_ = false;
   std::int64_t block_elements_ = 0, count_ = 0;
   std::array<std::byte*, max_inputs + 1> base_{};
   std::array<std::int64_t, max_inputs + 1> size_{};  ///< bytes of an element

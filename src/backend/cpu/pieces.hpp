@@ -13,11 +13,15 @@ namespace tapestry::host {
 inline constexpr int max_inputs = 3;
 /// Elements that a task of an elementwise kernel has at least. Splitting an addition pays from some 10,000 on.
 inline constexpr std::int64_t task_elements = 16384;
-/// Results from this size on are written past the caches, which they would only flush, where they come as blocks:
-/// copies, and what a transposed input makes. Results that are computed in place go the usual way, in which the
-/// processor writes them back while it computes the next ones, where a streamed block is waited for. What fits a
-/// third-level cache stays there for the next op: streamed, a chain of ops on 16 MiB is a quarter slower.
+/// Results from this size on are written past the caches, which they would only flush, where they come as blocks. What
+/// fits a third-level cache stays there for the next op: streamed, a chain of ops on 16 MiB is a quarter slower.
 inline constexpr std::int64_t streaming_bytes = std::int64_t{32} << 20;
+/// What a thread has streamed is not ordered with its news that it is done, unless it calls this in between.
+inline void finish_streaming() {
+#ifdef __SSE2__
+  __builtin_ia32_sfence();
+#endif
+}
 
 /// Some of the elements of an elementwise function, all neighbours: y[i] = f(input[0][i * step[0]], ...) for i < n.
 struct Piece {

@@ -17,7 +17,7 @@ namespace {
 /// All blocks of a task together, which fit the first-level cache.
 constexpr std::int64_t cache_bytes = 24 << 10;
 /// Results from this size on do not stay in the second-level cache. Then the next block's inputs are fetched while a
-/// block is computed, which takes longer; the processor writes results back by itself meanwhile.
+/// block is computed, which takes longer.
 constexpr std::int64_t far_bytes = 4 << 20;
 constexpr std::int64_t line_bytes = 64;   ///< of the caches
 constexpr std::int64_t most_tasks = 256;  ///< enough for any number of threads to share evenly
@@ -275,7 +275,9 @@ class Machine {
       steps_[i] = step_of(each, types);
       types[each.result] = each.dtype;
     }
-    far_ = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype())) >= far_bytes;
+    const std::int64_t bytes = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype()));
+    far_ = bytes >= far_bytes;
+    stream_ = bytes >= streaming_bytes;
   }
 
   void run() const {
@@ -293,6 +295,7 @@ class Machine {
       if (part.columns != width) desk.gathered_rows = 0;  // other columns of a row that is the same everywhere
       run_block(block, desk);
     });
+    if (stream_) finish_streaming();
   }
 
  private:
@@ -331,15 +334,17 @@ class Machine {
       grid_.advance(index, block);
       run_block(block, desk);
     }
+    if (stream_) finish_streaming();
   }
 
   void run_block(const Grid::Block& block, Desk& desk) const {
     const std::int64_t n = block.size.rows * block.size.columns;
     place_inputs(block, desk.gathered_rows, desk.places);
     desk.gathered_rows = std::max(desk.gathered_rows, block.size.rows);
-    place_outputs(block.first, desk.places);
+    if (!stream_) place_outputs(block.first, desk.places);
     if (far_) fetch_behind(n, desk.places);
     for (std::size_t i = 0; i < count_; ++i) steps_[i].run(desk.places, n);
+    if (stream_) stream_outputs(block.first, n, desk.places);
   }
 
   /// Brings the inputs behind those of the block, where the next one mostly is, into the cache.
@@ -355,7 +360,7 @@ class Machine {
   bool needs_room(int operand) const {
     const int inputs = static_cast<int>(inputs_.size());
     if (operand < inputs) return !grid_.is_in_place(operand);
-    return operand >= inputs + static_cast<int>(outputs_.size());
+    return stream_ || operand >= inputs + static_cast<int>(outputs_.size());
   }
 
   /// `gathered`: the rows of the inputs that are the same everywhere which are in their places already.
@@ -386,11 +391,16 @@ class Machine {
 
   /// `first`: the block's first element.
   void place_outputs(std::int64_t first, Places& places) const {
-    for (std::size_t i = 0; i < outputs_.size(); ++i) {
-      const detail::TensorImpl& output = outputs_[i].impl();
-      places[inputs_.size() + i].data =
-          static_cast<std::byte*>(output.data) + first * static_cast<std::int64_t>(size_of(output.dtype));
-    }
+    for (std::size_t i = 0; i < outputs_.size(); ++i) places[inputs_.size() + i].data = address(outputs_[i], first);
+  }
+  void stream_outputs(std::int64_t first, std::int64_t n, const Places& places) const {
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      movement_kernels().stream(places[inputs_.size() + i].data, address(outputs_[i], first),
+                                n * static_cast<std::int64_t>(size_of(outputs_[i].dtype())));
+  }
+  static std::byte* address(const Tensor& output, std::int64_t element) {
+    const detail::TensorImpl& impl = output.impl();
+    return static_cast<std::byte*>(impl.data) + element * static_cast<std::int64_t>(size_of(impl.dtype));
   }
 
   std::span<const Tensor> inputs_, outputs_;
@@ -398,7 +408,7 @@ class Machine {
   int operands_;
   std::int64_t element_bytes_, block_elements_;
   Grid grid_;
-  bool far_ = false;
+  bool far_ = false, stream_ = false;
   std::array<Step, max_instructions> steps_;
 };
 

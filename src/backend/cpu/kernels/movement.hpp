@@ -20,8 +20,8 @@ struct MovementTable {
   void (*fill_2)(const void* x, void* y, std::int64_t n);
   void (*fill_4)(const void* x, void* y, std::int64_t n);
   void (*fill_8)(const void* x, void* y, std::int64_t n);
-  /// Copies past the caches, for results that do not fit there: memory is written without being read first. Needs a
-  /// store fence before another thread may know of it.
+  /// Copies past the caches, for results that do not fit there: memory is written without being read first. Another
+  /// thread may know of it after `finish_streaming`.
   void (*stream)(const void* x, void* y, std::int64_t bytes);
   /// cast[from][to]: floats are cut towards zero, into the type's range (NaN: 0); integers wrap; to bool: x != 0.
   void (*cast[dtype_count][dtype_count])(const void* x, void* y, std::int64_t n);
