@@ -66,6 +66,13 @@ Bits<T> bits(T x) {
   return result;
 }
 
+template <class T>
+T from_bits(Bits<T> pattern) {
+  T result;
+  std::memcpy(&result, &pattern, sizeof pattern);
+  return result;
+}
+
 /// The error in units of the last place of the exact value's rounding; infinite where only one of the two is a number.
 template <class T>
 double error(T got, Long exact) {
@@ -122,7 +129,9 @@ std::vector<T> special_values() {
                       Limits::denorm_min(),
                       Limits::epsilon()};
   for (std::size_t i = x.size(); i-- > 0;) x.push_back(-x[i]);
-  x.push_back(Limits::quiet_NaN());
+  const Bits<T> nan = bits(Limits::quiet_NaN()), sign = bits(T(-0.0));
+  for (const Bits<T> further : {0, 1, 0xff, 0x1ff, 0x7ff})
+    for (const Bits<T> pattern : {nan | further, nan | further | sign}) x.push_back(from_bits<T>(pattern));
   return x;
 }
 

@@ -130,7 +130,7 @@ TAPESTRY_INLINE double round_half_even(double x) { return __builtin_rint(x); }
 /// exp(x) = 2^n (1 + expm1_r).
 template <class T>
 struct Exponential {
-  typename Real<T>::Bits n;  ///< in the lower bits; those that 2^n does not need are not 0
+  T shifted;  ///< n in the lower bits; those that 2^n does not need are not 0
   T expm1_r;
 };
 template <class T>
@@ -139,15 +139,17 @@ TAPESTRY_INLINE Exponential<T> split_exponential(T x) {
   const T shifted = multiply_add(x, R::log2_e, R::rounder);
   const T n = shifted - R::rounder;
   const T r = multiply_add(-n, R::ln2_low, multiply_add(-n, R::ln2_high, x));
-  return {bits(shifted), multiply_add(r * r, polynomial(r, R::exp), r)};
+  return {shifted, multiply_add(r * r, polynomial(r, R::exp), r)};
 }
 
 /// exp for x <= exp_high.
 template <class T>
 TAPESTRY_INLINE T exp_not_above(T x) {
   using R = Real<T>;
-  const auto [n, expm1_r] = split_exponential(x);
-  // 2^n is multiplied into the exponent; a denormal result takes a detour, so that it is rounded once.
+  const auto [shifted, expm1_r] = split_exponential(x);
+  // 2^n is multiplied into the exponent, which must not touch a NaN; a denormal result takes a detour, so that it is
+  // rounded once.
+  const auto n = x == x ? bits(shifted) : typename R::Bits{0};
   const bool denormal = x < R::exp_normal;
   const auto scaled = bits(T(1) + expm1_r) + (n << R::mantissa_bits);
   const T y = denormal ? from_bits<T>(scaled + (R::detour << R::mantissa_bits)) * power_of_two<T>(-R::detour)
@@ -163,8 +165,8 @@ TAPESTRY_INLINE T exp(T x) {
 /// expm1(x) / 2 for x in [expm1_low, exp_high], and without the sign of -0.
 template <class T>
 TAPESTRY_INLINE T half_expm1(T x) {
-  const auto [n, expm1_r] = split_exponential(x);
-  const T half = from_bits<T>((n << Real<T>::mantissa_bits) + bits(T(0.5)));  // 2^n / 2; 2^n itself may overflow
+  const auto [shifted, expm1_r] = split_exponential(x);
+  const T half = from_bits<T>((bits(shifted) << Real<T>::mantissa_bits) + bits(T(0.5)));  // 2^n / 2; 2^n itself may overflow
   return multiply_add(half, expm1_r, half - T(0.5));
 }
 
