@@ -99,13 +99,14 @@ TAPESTRY_INLINE T multiply_add(T a, T b, T c) {
 #endif
 }
 
-/// c[0] + c[1] x + c[2] x^2 + ... by Estrin's scheme: the halves are independent, and so hide each other's latency.
+/// c[0] + c[1] x + c[2] x^2 + ... by Estrin's scheme: the halves are independent, and so hide each other's latency. Of
+/// five coefficients the first half has two, which saves computing x^4.
 template <class T, int count, int begin = 0, int end = count>
 TAPESTRY_INLINE T polynomial(T x, const T (&c)[count]) {
   if constexpr (end - begin == 1) {
     return c[begin];
   } else {
-    constexpr int half = end - begin > 8 ? 8 : end - begin > 4 ? 4 : end - begin > 2 ? 2 : 1;
+    constexpr int half = end - begin > 8 ? 8 : end - begin > 5 ? 4 : end - begin > 2 ? 2 : 1;
     const T x2 = x * x, x4 = x2 * x2;  // the compiler computes each power once, or not at all
     const T power = half == 8 ? x4 * x4 : half == 4 ? x4 : half == 2 ? x2 : x;
     return multiply_add(power, polynomial<T, count, begin + half, end>(x, c),
