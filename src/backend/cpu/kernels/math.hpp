@@ -167,7 +167,8 @@ TAPESTRY_INLINE T exp(T x) {
 template <class T>
 TAPESTRY_INLINE T half_expm1(T x) {
   const auto [shifted, expm1_r] = split_exponential(x);
-  const T half = from_bits<T>((bits(shifted) << Real<T>::mantissa_bits) + bits(T(0.5)));  // 2^n / 2; 2^n itself may overflow
+  const T half =
+      from_bits<T>((bits(shifted) << Real<T>::mantissa_bits) + bits(T(0.5)));  // 2^n / 2; 2^n itself may overflow
   return multiply_add(half, expm1_r, half - T(0.5));
 }
 
