@@ -1,10 +1,24 @@
 // Programs run block by block against the same programs run op by op: equal bits for every function, element type,
 // layout and number of threads.
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
 
+#include "backend/cpu/compiled_program.hpp"
+#include "backend/cpu/levels.hpp"
 #include "program_cases.hpp"
 #include "toy_backend.hpp"
 
@@ -12,6 +26,16 @@ using namespace tapestry;
 using namespace tapestry::testing;
 
 namespace {
+
+/// Equal bits, but that of two NaNs an addition may give either.
+bool same_results(const Tensor& a, const Tensor& b) {
+  if (same_bits(a, b)) return true;
+  if (a.dtype() != float32 || b.dtype() != float32 || a.shape() != b.shape()) return false;
+  const auto *x = static_cast<const float*>(a.impl().data), *y = static_cast<const float*>(b.impl().data);
+  return std::equal(x, x + a.size(), y, [](float u, float v) {
+    return std::bit_cast<std::uint32_t>(u) == std::bit_cast<std::uint32_t>(v) || (std::isnan(u) && std::isnan(v));
+  });
+}
 
 /// Whether the blocks give the bits of the single ops, with any number of threads.
 bool agrees(const Program& program, const List& inputs, const Shape& shape) {
@@ -23,7 +47,7 @@ bool agrees(const Program& program, const List& inputs, const Shape& shape) {
     set_num_threads(threads);
     const List found = outputs_of(program, shape);
     cpu_backend().program(program, inputs, found);
-    for (std::size_t i = 0; i < found.size(); ++i) same = same && same_bits(found[i], expected[i]);
+    for (std::size_t i = 0; i < found.size(); ++i) same = same && same_results(found[i], expected[i]);
   }
   set_num_threads(before);
   return same;
@@ -39,6 +63,98 @@ void check_function(const ElementFunction& f) {
     List scalars = operands_for(f, dtype, {});
     CHECK(agrees(single(f, result), scalars, {300}));
   }
+}
+
+/// The functions that there is machine code for, where there is any.
+const std::vector<ElementFunction> compiled_functions = {Unary::reciprocal,    Unary::sqrt,
+                                                         Unary::rsqrt,         Unary::exp,
+                                                         Unary::tanh,          Unary::log,
+                                                         Unary::sigmoid,       Unary::silu,
+                                                         Unary::gelu_tanh,     Unary::floor,
+                                                         Unary::ceil,          Unary::round,
+                                                         Unary::negative,      Unary::abs,
+                                                         Unary::square,        Unary::relu,
+                                                         Unary::leaky_relu,    Binary::add,
+                                                         Binary::subtract,     Binary::multiply,
+                                                         Binary::divide,       Binary::maximum,
+                                                         Binary::minimum,      Binary::squared_difference,
+                                                         Binary::relu_grad,    Binary::leaky_relu_grad,
+                                                         Binary::sigmoid_grad, Binary::tanh_grad};
+
+/// r0 = x0 * x1; y0 = tanh(r0); r1 = sigmoid(x2); y1 = r1 + x3; y2 = y0 * r1
+Program float_sample() {
+  constexpr std::uint8_t y0 = 4, y1 = 5, y2 = 6, r0 = 7, r1 = 8;
+  return {.instructions = {{Binary::multiply, {0, 1}, r0, float32, 0},
+                           {Unary::tanh, {r0}, y0, float32, 0},
+                           {Unary::sigmoid, {2}, r1, float32, 0},
+                           {Binary::add, {r1, 3}, y1, float32, 0},
+                           {Binary::multiply, {y0, r1}, y2, float32, 0}},
+          .inputs = 4,
+          .outputs = 3,
+          .registers = 2};
+}
+
+/// All pairs of numbers at which functions change their ways, and some around them.
+List awkward_operands() {
+  using Limits = std::numeric_limits<float>;
+  std::vector<float> numbers = {0,
+                                0.5F,
+                                1.5F,
+                                2.5F,
+                                1,
+                                3,
+                                10,
+                                20,
+                                87.5F,
+                                88.72283F,
+                                88.723F,
+                                90,
+                                104,
+                                105,
+                                1e30F,
+                                1e-30F,
+                                0.7071F,
+                                Limits::min(),
+                                Limits::max(),
+                                Limits::denorm_min(),
+                                8388607.5F,
+                                Limits::infinity()};
+  for (std::size_t i = numbers.size(); i-- > 0;) numbers.push_back(-numbers[i]);
+  for (const std::uint32_t pattern : {0x7fc00000U, 0xffc00000U, 0x7fc00001U}) {
+    numbers.emplace_back();
+    std::memcpy(&numbers.back(), &pattern, sizeof pattern);
+  }
+  std::vector<float> a, b;
+  for (const float x : numbers)
+    for (const float y : numbers) {
+      a.push_back(x);
+      b.push_back(y);
+    }
+  const Shape shape{static_cast<std::int64_t>(a.size())};
+  List operands = {empty(float32, shape), empty(float32, shape)};
+  std::memcpy(operands[0].impl().data, a.data(), a.size() * sizeof(float));
+  std::memcpy(operands[1].impl().data, b.data(), b.size() * sizeof(float));
+  return operands;
+}
+
+/// A program of functions that are compiled: writes every output once, and registers once or twice.
+Program random_float_program(std::mt19937& generator) {
+  const auto below = [&](std::size_t n) { return generator() % n; };
+  const auto count = [&](std::size_t n) { return static_cast<int>(below(n)); };
+  Program program{.instructions = {}, .inputs = 1 + count(6), .outputs = 1 + count(3), .registers = count(10)};
+  std::vector<std::uint8_t> known, results;
+  for (int i = 0; i < program.operands(); ++i)
+    (i < program.inputs ? known : results).push_back(static_cast<std::uint8_t>(i));
+  for (int i = 0; i < program.registers; i += 2)
+    results.push_back(static_cast<std::uint8_t>(program.inputs + program.outputs + i));
+  std::shuffle(results.begin(), results.end(), generator);
+  for (const std::uint8_t result : results) {
+    const ElementFunction& f = compiled_functions[below(compiled_functions.size())];
+    const std::uint8_t a = known[below(known.size())], b = known[below(known.size())];
+    program.instructions.push_back({f, {a, b}, result, float32, 0.25});
+    known.push_back(result);
+  }
+  return program;
 }
 
 }  // namespace
@@ -63,12 +179,89 @@ TEST_CASE("inputs are broadcast and may have any layout") {
 }
 
 TEST_CASE("results that do not fit the caches are written past them") {
-  const Shape shape{9, 1000, 1001};
-  CHECK(agrees(sample(),
-               {random_tensor(float32, shape), random_tensor(float32, {1000, 1}, 2), random_tensor(float32, {1001}, 3),
-                random_tensor(float32, {}, 4)},
-               shape));
+  for (const Shape& shape : {Shape{9, 1000, 1001}, Shape{9'000'000}}) {
+    const Shape column = shape.rank() == 1 ? Shape{} : Shape{1000, 1};
+    const List inputs = {random_tensor(float32, shape), random_tensor(float32, column, 2),
+                         random_tensor(float32, {shape.back()}, 3), random_tensor(float32, {}, 4)};
+    CHECK(agrees(sample(), inputs, shape));
+    CHECK(agrees(float_sample(), inputs, shape));
+  }
 }
+
+TEST_CASE("compiled: what has code, and which bits it gives") {
+  const bool has_code = host::cpu_level() == host::Level::v4;
+  const List operands = awkward_operands();
+  for (const ElementFunction& f : compiled_functions) {
+    CAPTURE(to_string(f));
+    const Program program = single(f, float32);
+    const List own(operands.begin(), operands.begin() + operands_of(f));
+    CHECK(host::may_be_compiled(program, own) == has_code);
+    if (has_code) CHECK(host::compiled(program, 0) != nullptr);
+    CHECK(agrees(program, own, operands[0].shape()));
+  }
+  const Program unknown = single(Unary::erf, float32), whole = single(Unary::abs, int32);
+  if (has_code) CHECK(host::compiled(unknown, 0) == nullptr);
+  CHECK_FALSE(host::may_be_compiled(whole, List{random_tensor(int32, {2000})}));
+}
+
+TEST_CASE("compiled: inputs are broadcast and may have any layout") {
+  for_each_layout([](const List& inputs, const Shape& shape) {
+    CAPTURE(to_string(shape));
+    CHECK(agrees(float_sample(), inputs, shape));
+  });
+}
+
+TEST_CASE("compiled: programs of all sizes, in several threads") {
+  const auto check = [](unsigned seed, int& wrong) {
+    std::mt19937 generator(seed);
+    for (int round = 0; round < 150; ++round) {
+      const Program program = random_float_program(generator);
+      const Shape shape =
+          std::vector<Shape>{{1024 + static_cast<std::int64_t>(generator() % 3000)}, {33, 40}}[round % 2];
+      List inputs;
+      for (int i = 0; i < program.inputs; ++i) {
+        const Shape own = std::vector<Shape>{shape, {}, {shape.back()}}[generator() % 3];
+        inputs.push_back(random_tensor(float32, own, static_cast<unsigned>(generator())));
+      }
+      const List expected = outputs_of(program, shape), found = outputs_of(program, shape);
+      cpu_backend().Backend::program(program, inputs, expected);
+      cpu_backend().program(program, inputs, found);
+      for (std::size_t i = 0; i < found.size(); ++i) wrong += !same_results(found[i], expected[i]);
+    }
+  };
+  int wrong[3] = {};
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 3; ++i) threads.emplace_back(check, 1 + i / 2, std::ref(wrong[i]));  // two of them the same
+  for (std::thread& thread : threads) thread.join();
+  for (const int count : wrong) CHECK(count == 0);
+}
+
+#ifdef __linux__
+TEST_CASE("compiled: where a process may not make code, the kernels run") {
+  // As PR_SET_MDWE and PR_MDWE_REFUSE_EXEC_GAIN of <linux/prctl.h>, since Linux 6.3; a process cannot take it back.
+  constexpr int memory_deny_write_execute = 65, refuse_exec_gain = 1;
+  enum Outcome { right, wrong, not_supported };
+  Program program = single(Unary::leaky_relu, float32);
+  program.instructions[0].number = 0.125;  // which no other test has, so that there is no code of it yet
+  const List inputs = {random_tensor(float32, {5000})};
+  const int before = num_threads();
+  set_num_threads(1);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (prctl(memory_deny_write_execute, refuse_exec_gain, 0, 0, 0) != 0) _exit(not_supported);
+    const List expected = outputs_of(program, {5000}), found = outputs_of(program, {5000});
+    cpu_backend().Backend::program(program, inputs, expected);
+    cpu_backend().program(program, inputs, found);
+    _exit(same_results(found[0], expected[0]) && host::compiled(program, 0) == nullptr ? right : wrong);
+  }
+  set_num_threads(before);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == not_supported) MESSAGE("this kernel cannot forbid a process to make code");
+  CHECK(WEXITSTATUS(status) != wrong);
+}
+#endif
 
 TEST_CASE("programs of all sizes, types and registers") {
   for_each_random_program(200, [](const Program& program, const List& inputs, const Shape& shape) {

@@ -62,6 +62,7 @@ FILES = {
 THIRD_PARTY = {
     r'(xtensor|xtensor-blas|xtl|xsimd|xflens)/|(cblas|lapack\w*|openblas\w*)\.h$':
         ['src/backend/cpu/', 'include/tapestry/xtensor.hpp'],
+    r'xbyak/': ['src/backend/cpu/'],
     r'(cuda|cublas|cudnn|nccl|nvrtc|curand|cub/)': ['src/backend/cuda/'],
     r'(zlib|zconf)\.h$|protozero/|nlohmann/': ['src/io/'],
 }

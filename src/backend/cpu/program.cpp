@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "backend/cpu/compiled_program.hpp"
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/half.hpp"
 #include "backend/cpu/kernels/elementwise.hpp"
@@ -14,7 +15,7 @@
 namespace tapestry::host {
 namespace {
 
-/// All blocks of a task together, which fit the first-level cache.
+/// All blocks of a task together, which fit the first-level cache, where the instructions run one after the other.
 constexpr std::int64_t cache_bytes = 24 << 10;
 /// Results from this size on do not stay in the second-level cache. Then the next block's inputs are fetched while a
 /// block is computed, which takes longer.
@@ -22,6 +23,9 @@ constexpr std::int64_t far_bytes = 4 << 20;
 constexpr std::int64_t line_bytes = 64;   ///< of the caches
 constexpr std::int64_t most_tasks = 256;  ///< enough for any number of threads to share evenly
 constexpr std::int64_t smallest_block = 128, largest_block = 512;
+/// Elements of a block of compiled code, which needs no room for them but for inputs that are gathered; and results
+/// from which on it is worth looking for the code.
+constexpr std::int64_t compiled_block = 768, smallest_compiled = 1024;
 constexpr std::size_t max_operands = Program::max_operands, max_instructions = Program::max_instructions;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -171,11 +175,6 @@ class Grid {
   std::int64_t column_blocks_ = 0, row_blocks_ = 0, count_ = 0;
 };
 
-/// Where the elements of an operand lie that belong to the current block.
-struct Place {
-  std::byte* data;
-  std::int64_t step;  ///< 1, or 0 for one element that stands for all
-};
 using Places = std::array<Place, max_operands>;
 
 /// An instruction with its kernel.
@@ -256,7 +255,7 @@ Step step_of(const Program::Instruction& instruction, const std::array<DType, ma
   return step;
 }
 
-/// A program with its tensors. Its kernels are those of the single ops, so that the bits are theirs, too.
+/// A program with its tensors: runs its code, if it could be compiled, or else the kernels of the single ops.
 class Machine {
  public:
   Machine(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs)
@@ -265,9 +264,19 @@ class Machine {
         count_(program.instructions.size()),
         operands_(program.operands()),
         element_bytes_(largest_element(program, inputs)),
-        block_elements_(std::clamp(cache_bytes / (operands_ * element_bytes_) / smallest_block * smallest_block,
-                                   smallest_block, largest_block)),
+        block_elements_(outputs[0].size() >= smallest_compiled && may_be_compiled(program, inputs)
+                            ? compiled_block
+                            : interpreted_block()),
         grid_(outputs[0].shape(), inputs, block_elements_) {
+    const std::int64_t bytes = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype()));
+    stream_ = bytes >= streaming_bytes;
+    if (block_elements_ == compiled_block) {
+      code_ = compiled(program, single());
+      if (code_) return;
+      block_elements_ = interpreted_block();
+      grid_ = Grid(outputs[0].shape(), inputs, block_elements_);
+    }
+    far_ = bytes >= far_bytes;
     std::array<DType, max_operands> types{};
     for (std::size_t i = 0; i < inputs.size(); ++i) types[i] = inputs[i].dtype();
     for (std::size_t i = 0; i < count_; ++i) {
@@ -275,9 +284,6 @@ class Machine {
       steps_[i] = step_of(each, types);
       types[each.result] = each.dtype;
     }
-    const std::int64_t bytes = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype()));
-    far_ = bytes >= far_bytes;
-    stream_ = bytes >= streaming_bytes;
   }
 
   void run() const {
@@ -299,6 +305,22 @@ class Machine {
   }
 
  private:
+  /// Elements of a block whose instructions run one after the other, with room for all operands.
+  std::int64_t interpreted_block() const {
+    return std::clamp(cache_bytes / (operands_ * element_bytes_) / smallest_block * smallest_block, smallest_block,
+                      largest_block);
+  }
+
+  /// Bit i: input i is one element that stands for all of a block.
+  std::uint64_t single() const {
+    std::uint64_t bits = 0;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const int operand = static_cast<int>(i);
+      if (grid_.is_in_place(operand) && grid_.column_stride(operand) == 0) bits |= std::uint64_t{1} << i;
+    }
+    return bits;
+  }
+
   static std::int64_t largest_element(const Program& program, std::span<const Tensor> inputs) {
     std::size_t largest = 1;
     for (const Tensor& input : inputs) largest = std::max(largest, size_of(input.dtype()));
@@ -319,8 +341,9 @@ class Machine {
     Desk(const Desk&) = delete;
     Desk& operator=(const Desk&) = delete;
 
-    static_assert(cache_bytes <= Program::max_operands * smallest_block * 8);
-    alignas(64) std::byte room[Program::max_operands * smallest_block * 8];
+    static constexpr std::int64_t bytes = Program::max_operands * smallest_block * 8;
+    static_assert(cache_bytes <= bytes && most_compiled_operands * compiled_block * 4 <= bytes);
+    alignas(64) std::byte room[bytes];
     Places places;
     std::int64_t gathered_rows = 0;  ///< of the inputs that are the same everywhere
   };
@@ -341,10 +364,20 @@ class Machine {
     const std::int64_t n = block.size.rows * block.size.columns;
     place_inputs(block, desk.gathered_rows, desk.places);
     desk.gathered_rows = std::max(desk.gathered_rows, block.size.rows);
+    if (code_) return run_code(block.first, n, desk.places);
     if (!stream_) place_outputs(block.first, desk.places);
     if (far_) fetch_behind(n, desk.places);
     for (std::size_t i = 0; i < count_; ++i) steps_[i].run(desk.places, n);
     if (stream_) stream_outputs(block.first, n, desk.places);
+  }
+
+  void run_code(std::int64_t first, std::int64_t n, Places& places) const {
+    place_outputs(first, places);
+    const auto* const outputs = places.data() + inputs_.size();
+    const bool stream = stream_ && std::all_of(outputs, outputs + outputs_.size(), [](const Place& place) {
+                          return reinterpret_cast<std::uintptr_t>(place.data) % line_bytes == 0;
+                        });
+    (stream ? code_->stream : code_->store)(places.data(), n);
   }
 
   /// Brings the inputs behind those of the block, where the next one mostly is, into the cache.
@@ -360,6 +393,7 @@ class Machine {
   bool needs_room(int operand) const {
     const int inputs = static_cast<int>(inputs_.size());
     if (operand < inputs) return !grid_.is_in_place(operand);
+    if (code_) return false;
     return stream_ || operand >= inputs + static_cast<int>(outputs_.size());
   }
 
@@ -409,6 +443,7 @@ class Machine {
   std::int64_t element_bytes_, block_elements_;
   Grid grid_;
   bool far_ = false, stream_ = false;
+  std::shared_ptr<const CompiledProgram> code_;
   std::array<Step, max_instructions> steps_;
 };
 

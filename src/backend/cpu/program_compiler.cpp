@@ -1,0 +1,430 @@
+#include "backend/cpu/program_compiler.hpp"
+
+#ifdef __x86_64__
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include <xbyak/xbyak.h>
+
+// The constants of the formulas.
+#define TAPESTRY_KERNEL_LEVEL constants
+#include "backend/cpu/kernels/math.hpp"
+
+namespace tapestry::host {
+namespace {
+
+using Real = constants::math::Real<float>;
+
+/// Writes the code of one program, for the calling convention of x86-64's System V ABI. The functions are those of
+/// kernels/math.hpp, operation by operation, so that they round alike; only where AVX-512 has one instruction for
+/// several of them, which gives the same bits, that is taken: vscalefps multiplies by 2^n, rounding once also what
+/// becomes denormal.
+class Compiler : public Xbyak::CodeGenerator {
+ public:
+  Compiler(const Program& program, std::uint64_t single)
+      : CodeGenerator(most_bytes, Xbyak::DontSetProtectRWE), program_(program), single_(single) {
+    body(false, false);  // to see which constants there are
+    reset();
+    hold_constants();
+    code_.store = function(false);
+    align(64);
+    code_.stream = function(true);
+    write_constants();
+    setProtectModeRE();
+  }
+  const CompiledProgram& code() const { return code_; }
+  /// Whether the program has only functions that are known here.
+  bool is_complete() const { return complete_; }
+
+ private:
+  using Zmm = Xbyak::Zmm;
+  static constexpr std::size_t most_bytes = 1 << 18;  // of address space
+  static constexpr int lanes = 16;
+  /// Comparisons. The last three hold for NaN.
+  static constexpr std::uint8_t equal = 0x00, less = 0x11, greater = 0x1e, unordered = 0x03, not_less_or_equal = 0x16,
+                                not_greater_or_equal = 0x19;
+
+  // The first two are the arguments: the places, and the number of elements, of which so many are left. All registers
+  // that the code uses are its own by the calling convention.
+  const Xbyak::Reg64 &places_ = rdi, &left_ = rsi, &offset_ = rcx, &address_ = rax;
+  const Xbyak::Opmask &tail_ = k1, &chosen_ = k2;
+
+  static Zmm operand(int i) { return Zmm(i); }
+  static Zmm scratch(int i) { return Zmm(most_compiled_operands + i); }
+
+  // --- The loop ---------------------------------------------------------------------------------------------------
+
+  CompiledProgram::Code function(bool stream) {
+    const auto code = getCurr<CompiledProgram::Code>();
+    Xbyak::Label loop, tail, end;
+    for (int i = 0; i < program_.inputs; ++i)
+      if (is_single(i)) {
+        mov(address_, place(i));
+        vbroadcastss(operand(i), ptr[address_]);
+      }
+    load_held_constants();
+    xor_(offset_.cvt32(), offset_.cvt32());
+    cmp(left_, lanes);
+    jl(tail, T_NEAR);
+    align(64);
+    L(loop);
+    body(stream, false);
+    add(offset_, lanes * 4);
+    sub(left_, lanes);
+    cmp(left_, lanes);
+    jge(loop, T_NEAR);
+    L(tail);
+    test(left_, left_);
+    jz(end, T_NEAR);
+    mov(address_.cvt32(), 0xffffffffU);
+    bzhi(address_.cvt32(), address_.cvt32(), left_.cvt32());
+    kmovw(tail_, address_.cvt32());
+    body(false, true);
+    L(end);
+    vzeroupper();
+    ret();
+    return code;
+  }
+
+  bool is_single(int input) const { return (single_ >> input & 1) != 0; }
+  Xbyak::Address place(int i) const { return ptr[places_ + static_cast<std::size_t>(i) * sizeof(Place)]; }
+
+  void body(bool stream, bool masked) {
+    for (int i = 0; i < program_.inputs; ++i) {
+      if (is_single(i)) continue;
+      mov(address_, place(i));
+      vmovups(masked ? operand(i) | tail_ | T_z : operand(i), ptr[address_ + offset_]);
+    }
+    for (const Program::Instruction& each : program_.instructions) {
+      instruction(each);
+      if (program_.is_register(each.result)) continue;
+      mov(address_, place(each.result));
+      if (stream) {
+        vmovntps(ptr[address_ + offset_], operand(each.result));
+      } else {
+        vmovups(masked ? ptr[address_ + offset_] | tail_ : ptr[address_ + offset_], operand(each.result));
+      }
+    }
+  }
+
+  // --- Constants --------------------------------------------------------------------------------------------------
+
+  struct Constant {
+    int uses = 0;
+    Xbyak::Label label;
+    std::optional<Xbyak::Address> memory;
+    std::optional<Zmm> held;  ///< a register that has it in every lane
+  };
+
+  /// Of the registers that no operand needs, the constants that are used most get one each.
+  void hold_constants() {
+    std::vector<Constant*> by_use;
+    for (auto& each : constants_) by_use.push_back(&each.second);
+    std::stable_sort(by_use.begin(), by_use.end(), [](auto* a, auto* b) { return a->uses > b->uses; });
+    int next = program_.operands();
+    for (Constant* each : by_use)
+      each->held = next < most_compiled_operands ? std::optional(Zmm(next++)) : std::nullopt;
+  }
+  void load_held_constants() {
+    for (auto& [bits, constant] : constants_)
+      if (constant.held) vbroadcastss(*constant.held, ptr[rip + constant.label]);
+  }
+  void write_constants() {
+    align(4);
+    for (auto& [bits, constant] : constants_) {
+      L(constant.label);
+      dd(bits);
+    }
+  }
+
+  Constant& find(float value) {
+    const auto [found, is_new] = constants_.try_emplace(std::bit_cast<std::uint32_t>(value));
+    if (is_new) found->second.held = scratch(0);  // while they are counted, any will do
+    ++found->second.uses;
+    return found->second;
+  }
+  /// In a register; `room` is one that may be used.
+  Zmm load(const Zmm& room, float value) {
+    Constant& found = find(value);
+    if (found.held) return *found.held;
+    vbroadcastss(room, ptr[rip + found.label]);
+    return room;
+  }
+  void copy(const Zmm& to, float value) {
+    const Zmm from = load(to, value);
+    if (from != to) vmovaps(to, from);
+  }
+  /// As the last operand of an instruction, which can repeat it from memory.
+  const Xbyak::Operand& constant(float value) {
+    Constant& found = find(value);
+    if (found.held) return *found.held;
+    return found.memory.emplace(ptr_b[rip + found.label]);
+  }
+
+  // --- Functions --------------------------------------------------------------------------------------------------
+
+  void instruction(const Program::Instruction& each) {
+    const Zmm y = operand(each.result), a = operand(each.operands[0]), b = operand(each.operands[1]);
+    const auto number = static_cast<float>(each.number);
+    if (const Unary* f = std::get_if<Unary>(&each.function)) {
+      unary(*f, y, a, number);
+    } else if (const Binary* g = std::get_if<Binary>(&each.function)) {
+      binary(*g, y, a, b, number);
+    } else {
+      complete_ = false;
+    }
+  }
+
+  void unary(Unary f, const Zmm& y, const Zmm& x, float number) {
+    const Zmm s = scratch(0), t = scratch(1);
+    switch (f) {
+      case Unary::reciprocal:
+        return vdivps(y, load(s, 1), x);
+      case Unary::sqrt:
+        return vsqrtps(y, x);
+      case Unary::rsqrt:
+        vsqrtps(t, x);
+        return vdivps(y, load(s, 1), t);
+      case Unary::exp:
+        return exp(y, x);
+      case Unary::tanh:
+        return tanh(y, x);
+      case Unary::log:
+        return log(y, x);
+      case Unary::sigmoid:
+        return sigmoid(y, x);
+      case Unary::silu:
+        sigmoid(s, x);
+        return vmulps(y, x, s);
+      case Unary::gelu_tanh:
+        return gelu_tanh(y, x);
+      case Unary::floor:
+        return vrndscaleps(y, x, 1);
+      case Unary::ceil:
+        return vrndscaleps(y, x, 2);
+      case Unary::round:
+        return vrndscaleps(y, x, 0);
+      case Unary::negative:
+        return vxorps(y, x, constant(sign));
+      case Unary::abs:
+        return vandps(y, x, constant(not_sign));
+      case Unary::square:
+        return vmulps(y, x, x);
+      case Unary::relu:
+        vcmpps(chosen_, x, constant(0), not_less_or_equal);
+        return vmovaps(y | chosen_ | T_z, x);
+      case Unary::leaky_relu:
+        vcmpps(chosen_, x, constant(0), greater);
+        vmulps(s, x, constant(number));
+        return vblendmps(y | chosen_, s, x);
+      default:
+        complete_ = false;
+    }
+  }
+
+  void binary(Binary f, const Zmm& y, const Zmm& a, const Zmm& b, float number) {
+    const Zmm s = scratch(0), t = scratch(1);
+    switch (f) {
+      case Binary::add:
+        return vaddps(y, a, b);
+      case Binary::subtract:
+        return vsubps(y, a, b);
+      case Binary::multiply:
+        return vmulps(y, a, b);
+      case Binary::divide:
+        return vdivps(y, a, b);
+      case Binary::maximum:
+        vmaxps(s, a, b);  // b where both are zeros, and where one is NaN
+        return replace_by_nan(y, s, a);
+      case Binary::minimum:
+        vminps(s, a, b);
+        return replace_by_nan(y, s, a);
+      case Binary::squared_difference:
+        vsubps(s, a, b);
+        return vmulps(y, s, s);
+      case Binary::relu_grad:
+        vcmpps(chosen_, b, constant(0), greater);
+        return vmovaps(y | chosen_ | T_z, a);
+      case Binary::leaky_relu_grad:
+        vcmpps(chosen_, b, constant(0), greater);
+        vmulps(s, a, constant(number));
+        return vblendmps(y | chosen_, s, a);
+      case Binary::sigmoid_grad:
+        vsubps(s, load(s, 1), b);
+        vmulps(t, a, b);
+        return vmulps(y, t, s);
+      case Binary::tanh_grad:
+        vmulps(t, b, b);
+        vsubps(s, load(s, 1), t);
+        return vmulps(y, a, s);
+      default:
+        complete_ = false;
+    }
+  }
+
+  /// y = a where that is NaN, x elsewhere.
+  void replace_by_nan(const Zmm& y, const Zmm& x, const Zmm& a) {
+    vcmpps(chosen_, a, a, unordered);
+    vblendmps(y | chosen_, x, a);
+  }
+
+  static constexpr std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+  static constexpr float from_bits(std::uint32_t x) { return std::bit_cast<float>(x); }
+  static constexpr float sign = -0.0f, not_sign = std::bit_cast<float>(0x7fffffffu);
+
+  /// exp(x) = 2^n (1 + expm1_r), as `split_exponential`; uses two further scratch registers.
+  void split_exponential(const Zmm& n, const Zmm& expm1_r, const Zmm& x) {
+    const Zmm r = scratch(9), square = scratch(10), low = scratch(11);
+    copy(n, Real::rounder);
+    vfmadd231ps(n, x, constant(Real::log2_e));
+    vsubps(n, n, constant(Real::rounder));
+    vmovaps(r, x);
+    vfnmadd231ps(r, n, constant(Real::ln2_high));
+    vfnmadd231ps(r, n, constant(Real::ln2_low));
+    vmulps(square, r, r);
+    copy(low, Real::exp[0]);
+    vfmadd231ps(low, r, constant(Real::exp[1]));
+    copy(expm1_r, Real::exp[2]);
+    vfmadd231ps(expm1_r, r, constant(Real::exp[3]));
+    vfmadd231ps(expm1_r, square, constant(Real::exp[4]));
+    vfmadd213ps(expm1_r, square, low);
+    vfmadd213ps(expm1_r, square, r);
+  }
+
+  /// exp(x) where it is neither too large nor too small for a float: beyond, x counts as the nearest such number.
+  void limited_exp(const Zmm& y, const Zmm& x) {
+    const Zmm n = scratch(7), expm1_r = scratch(8);
+    split_exponential(n, expm1_r, x);
+    vaddps(expm1_r, expm1_r, constant(1));
+    vscalefps(y, expm1_r, n);
+  }
+
+  // min and max give the second operand where one is NaN.
+
+  /// e^-105 is rounded to 0, e^100 to infinity.
+  static constexpr float exp_low = -105, exp_high = 100;
+
+  void exp(const Zmm& y, const Zmm& x) {
+    const Zmm s = scratch(0), t = scratch(1);
+    vmaxps(s, load(s, exp_low), x);
+    vminps(s, load(t, exp_high), s);
+    limited_exp(y, s);
+  }
+
+  void sigmoid(const Zmm& y, const Zmm& x) {
+    const Zmm e = scratch(1), s = scratch(2);
+    vandps(e, x, constant(not_sign));
+    vsubps(e, load(s, 0), e);  // not by its bit: that would change a NaN's, too
+    vmaxps(e, load(s, exp_low), e);
+    limited_exp(e, e);
+    copy(s, 1);
+    vcmpps(chosen_, x, constant(0), not_greater_or_equal);
+    vmovaps(s | chosen_, e);
+    vaddps(e, e, constant(1));
+    vdivps(y, s, e);
+  }
+
+  void tanh(const Zmm& y, const Zmm& x) {
+    const Zmm e = scratch(0), n = scratch(1), half = scratch(2), s = scratch(3);
+    vandps(s, x, constant(not_sign));
+    vaddps(s, s, s);
+    vminps(s, load(e, 2 * Real::tanh_high), s);  // beyond, e / (e + 1) is 1
+    split_exponential(n, e, s);
+    vscalefps(half, load(half, 0.5f), n);
+    vsubps(s, half, constant(0.5f));
+    vfmadd213ps(e, half, s);
+    vaddps(s, e, constant(1));
+    vdivps(e, e, s);
+    vpternlogd(e, x, constant(sign), 0xd8);  // the sign's bit from x, the others from e
+    vmovaps(y, e);
+  }
+
+  void gelu_tanh(const Zmm& y, const Zmm& x) {
+    const Zmm s = scratch(4), t = scratch(5);
+    vmulps(s, x, constant(0.044715f));
+    vmulps(s, s, x);
+    vmulps(s, s, x);
+    vaddps(s, x, s);
+    vmulps(s, s, constant(0.79788456080286535588f));
+    tanh(s, s);
+    vaddps(s, s, constant(1));
+    vmulps(t, x, constant(0.5f));
+    vmulps(y, t, s);
+  }
+
+  /// x = 2^k m with m near 1, as `split`; then, with f = m - 1, as `log_of_parts`.
+  void log(const Zmm& y, const Zmm& x) {
+    const Zmm b = scratch(0), k = scratch(1), f = scratch(2), s = scratch(3), square = scratch(4), half_f2 = scratch(5),
+              rest = scratch(6), low = scratch(7);
+    vmovaps(b, x);
+    vcmpps(chosen_, x, constant(Real::least_normal), less);
+    vmulps(b | chosen_, x, constant(Real::two_to_mantissa));
+    vpaddd(b, b, constant(from_bits(bits(1.0f) - Real::sqrt_half)));
+    vpsrld(k, b, Real::mantissa_bits);
+    vorps(k, k, constant(Real::two_to_mantissa));
+    vsubps(k, k, constant(Real::two_to_mantissa + static_cast<float>(Real::bias)));
+    vsubps(k | chosen_, k, constant(static_cast<float>(Real::mantissa_bits)));
+    vandps(b, b, constant(from_bits((1U << Real::mantissa_bits) - 1)));
+    vpaddd(b, b, constant(from_bits(Real::sqrt_half)));
+    vsubps(f, b, constant(1));
+
+    vaddps(s, f, constant(2));
+    vdivps(s, f, s);
+    vmulps(square, s, s);
+    vmulps(half_f2, f, constant(0.5f));
+    vmulps(half_f2, half_f2, f);
+    copy(rest, Real::log[0]);
+    vfmadd231ps(rest, square, constant(Real::log[1]));
+    vmulps(low, square, square);
+    vfmadd231ps(rest, low, constant(Real::log[2]));
+    vmulps(rest, square, rest);
+    vaddps(rest, half_f2, rest);
+    vmulps(low, k, constant(Real::ln2_low));
+    vfmadd213ps(s, rest, low);
+    vsubps(s, half_f2, s);
+    vsubps(s, f, s);
+    vfmadd231ps(s, k, constant(Real::ln2_high));
+
+    copy(b, Real::nan);
+    vcmpps(chosen_, x, constant(0), equal);
+    vmovaps(b | chosen_, load(f, -Real::infinity));
+    vcmpps(chosen_, x, constant(0), greater);
+    vmovaps(b | chosen_, s);
+    vcmpps(chosen_, x, constant(Real::infinity), equal);
+    vmovaps(b | chosen_, x);
+    vmovaps(y, b);
+  }
+
+  const Program& program_;
+  std::uint64_t single_;
+  std::map<std::uint32_t, Constant> constants_;
+  CompiledProgram code_{};
+  bool complete_ = true;
+};
+
+}  // namespace
+
+std::shared_ptr<const CompiledProgram> compile(const Program& program, std::uint64_t single) {
+  try {
+    const auto compiler = std::make_shared<const Compiler>(program, single);
+    if (compiler->is_complete()) return {compiler, &compiler->code()};
+  } catch (const Xbyak::Error&) {  // the system gives no memory for code
+  }
+  return nullptr;
+}
+
+}  // namespace tapestry::host
+
+#else
+
+namespace tapestry::host {
+
+std::shared_ptr<const CompiledProgram> compile(const Program&, std::uint64_t) { return nullptr; }
+
+}  // namespace tapestry::host
+
+#endif
