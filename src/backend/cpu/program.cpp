@@ -23,9 +23,11 @@ constexpr std::int64_t far_bytes = 4 << 20;
 constexpr std::int64_t line_bytes = 64;   ///< of the caches
 constexpr std::int64_t most_tasks = 256;  ///< enough for any number of threads to share evenly
 constexpr std::int64_t smallest_block = 128, largest_block = 512;
-/// Elements of a block of compiled code, which needs no room for them but for inputs that are gathered; and results
-/// from which on it is worth looking for the code.
-constexpr std::int64_t compiled_block = 768, smallest_compiled = 1024;
+/// Elements of a block of compiled code, which needs room for inputs that are gathered only; and results from which on
+/// it is worth looking for the code.
+constexpr std::int64_t largest_compiled_block = 4096, smallest_compiled = 1024;
+/// For the blocks of one thread's task.
+constexpr std::int64_t room_bytes = std::int64_t{64} << 10;
 constexpr std::size_t max_operands = Program::max_operands, max_instructions = Program::max_instructions;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -264,15 +266,15 @@ class Machine {
         count_(program.instructions.size()),
         operands_(program.operands()),
         element_bytes_(largest_element(program, inputs)),
-        block_elements_(outputs[0].size() >= smallest_compiled && may_be_compiled(program, inputs)
-                            ? compiled_block
-                            : interpreted_block()),
+        compiled_(outputs[0].size() >= smallest_compiled && may_be_compiled(program, inputs)),
+        block_elements_(compiled_ ? compiled_block() : interpreted_block()),
         grid_(outputs[0].shape(), inputs, block_elements_) {
     const std::int64_t bytes = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype()));
     stream_ = bytes >= streaming_bytes;
-    if (block_elements_ == compiled_block) {
+    if (compiled_) {
       code_ = compiled(program, single());
       if (code_) return;
+      compiled_ = false;
       block_elements_ = interpreted_block();
       grid_ = Grid(outputs[0].shape(), inputs, block_elements_);
     }
@@ -305,6 +307,10 @@ class Machine {
   }
 
  private:
+  std::int64_t compiled_block() const {
+    const auto inputs = static_cast<std::int64_t>(inputs_.size());
+    return std::min(room_bytes / (inputs * element_bytes_) / smallest_block * smallest_block, largest_compiled_block);
+  }
   /// Elements of a block whose instructions run one after the other, with room for all operands.
   std::int64_t interpreted_block() const {
     return std::clamp(cache_bytes / (operands_ * element_bytes_) / smallest_block * smallest_block, smallest_block,
@@ -341,9 +347,8 @@ class Machine {
     Desk(const Desk&) = delete;
     Desk& operator=(const Desk&) = delete;
 
-    static constexpr std::int64_t bytes = Program::max_operands * smallest_block * 8;
-    static_assert(cache_bytes <= bytes && most_compiled_operands * compiled_block * 4 <= bytes);
-    alignas(64) std::byte room[bytes];
+    static_assert(cache_bytes <= room_bytes && Program::max_operands * smallest_block * 8 <= room_bytes);
+    alignas(64) std::byte room[room_bytes];
     Places places;
     std::int64_t gathered_rows = 0;  ///< of the inputs that are the same everywhere
   };
@@ -440,7 +445,9 @@ class Machine {
   std::span<const Tensor> inputs_, outputs_;
   std::size_t count_;
   int operands_;
-  std::int64_t element_bytes_, block_elements_;
+  std::int64_t element_bytes_;
+  bool compiled_;
+  std::int64_t block_elements_;
   Grid grid_;
   bool far_ = false, stream_ = false;
   std::shared_ptr<const CompiledProgram> code_;

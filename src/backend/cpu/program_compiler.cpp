@@ -276,14 +276,20 @@ class Compiler : public Xbyak::CodeGenerator {
   static constexpr float from_bits(std::uint32_t x) { return std::bit_cast<float>(x); }
   static constexpr float sign = -0.0f, not_sign = std::bit_cast<float>(0x7fffffffu);
 
-  /// exp(x) = 2^n (1 + expm1_r), as `split_exponential`; uses two further scratch registers.
-  void split_exponential(const Zmm& n, const Zmm& expm1_r, const Zmm& x) {
+  /// exp(x), or exp(-x), = 2^n (1 + expm1_r), as `split_exponential`; uses the last three scratch registers.
+  void split_exponential(const Zmm& n, const Zmm& expm1_r, const Zmm& x, bool of_negative = false) {
     const Zmm r = scratch(9), square = scratch(10), low = scratch(11);
     copy(n, Real::rounder);
-    vfmadd231ps(n, x, constant(Real::log2_e));
-    vsubps(n, n, constant(Real::rounder));
     vmovaps(r, x);
-    vfnmadd231ps(r, n, constant(Real::ln2_high));
+    if (of_negative) {
+      vfnmadd231ps(n, x, constant(Real::log2_e));
+      vsubps(n, n, constant(Real::rounder));
+      vfnmsub231ps(r, n, constant(Real::ln2_high));
+    } else {
+      vfmadd231ps(n, x, constant(Real::log2_e));
+      vsubps(n, n, constant(Real::rounder));
+      vfnmadd231ps(r, n, constant(Real::ln2_high));
+    }
     vfnmadd231ps(r, n, constant(Real::ln2_low));
     vmulps(square, r, r);
     copy(low, Real::exp[0]);
@@ -295,10 +301,10 @@ class Compiler : public Xbyak::CodeGenerator {
     vfmadd213ps(expm1_r, square, r);
   }
 
-  /// exp(x) where it is neither too large nor too small for a float: beyond, x counts as the nearest such number.
-  void limited_exp(const Zmm& y, const Zmm& x) {
+  /// exp(x), or exp(-x), for exp_low <= x <= exp_high.
+  void limited_exp(const Zmm& y, const Zmm& x, bool of_negative = false) {
     const Zmm n = scratch(7), expm1_r = scratch(8);
-    split_exponential(n, expm1_r, x);
+    split_exponential(n, expm1_r, x, of_negative);
     vaddps(expm1_r, expm1_r, constant(1));
     vscalefps(y, expm1_r, n);
   }
@@ -318,9 +324,8 @@ class Compiler : public Xbyak::CodeGenerator {
   void sigmoid(const Zmm& y, const Zmm& x) {
     const Zmm e = scratch(1), s = scratch(2);
     vandps(e, x, constant(not_sign));
-    vsubps(e, load(s, 0), e);  // not by its bit: that would change a NaN's, too
-    vmaxps(e, load(s, exp_low), e);
-    limited_exp(e, e);
+    vminps(e, load(s, -exp_low), e);
+    limited_exp(e, e, true);
     copy(s, 1);
     vcmpps(chosen_, x, constant(0), not_greater_or_equal);
     vmovaps(s | chosen_, e);
