@@ -134,10 +134,11 @@ class Program:
         return done.stdout
 
     def time(self, names, threads):
-        """Seconds of one operation, for each name: several samples, of all names in turns."""
+        """Seconds of one operation, for each name: several samples, of all names in turns. First it runs for half a
+        second: while a process gets its memory from the system, large workloads take up to ten times as long."""
         report = json.loads(self.run(threads, f'--benchmark_filter=^({"|".join(names)})/', '--benchmark_format=json',
-                                     '--benchmark_min_time=0.1', '--benchmark_repetitions=3',
-                                     '--benchmark_enable_random_interleaving=true'))
+                                     '--benchmark_min_time=0.1', '--benchmark_min_warmup_time=0.5',
+                                     '--benchmark_repetitions=3', '--benchmark_enable_random_interleaving=true'))
         self.facts.setdefault(threads, report['context'])
         runs = [run for run in report['benchmarks'] if run['run_type'] == 'iteration']
         return [[run['real_time'] * 1e-6 / run['operations'] for run in runs if run['name'].startswith(f'{name}/')]
