@@ -44,9 +44,8 @@ class Compiler : public Xbyak::CodeGenerator {
   using Zmm = Xbyak::Zmm;
   static constexpr std::size_t most_bytes = 1 << 18;  // of address space
   static constexpr int lanes = 16;
-  /// Comparisons. The last three hold for NaN.
-  static constexpr std::uint8_t equal = 0x00, less = 0x11, greater = 0x1e, unordered = 0x03, not_less_or_equal = 0x16,
-                                not_greater_or_equal = 0x19;
+  /// Comparisons. The last two hold for NaN.
+  static constexpr std::uint8_t equal = 0x00, less = 0x11, greater = 0x1e, unordered = 0x03, not_less_or_equal = 0x16;
 
   // The first two are the arguments: the places, and the number of elements, of which so many are left. All registers
   // that the code uses are its own by the calling convention.
@@ -199,7 +198,7 @@ class Compiler : public Xbyak::CodeGenerator {
         return sigmoid(y, x);
       case Unary::silu:
         sigmoid(s, x);
-        return vmulps(y, x, s);
+        return vmulps(y, s, x);
       case Unary::gelu_tanh:
         return gelu_tanh(y, x);
       case Unary::floor:
@@ -276,9 +275,8 @@ class Compiler : public Xbyak::CodeGenerator {
   static constexpr float from_bits(std::uint32_t x) { return std::bit_cast<float>(x); }
   static constexpr float sign = -0.0f, not_sign = std::bit_cast<float>(0x7fffffffu);
 
-  /// exp(x), or exp(-x), = 2^n (1 + expm1_r), as `split_exponential`; uses the last three scratch registers.
-  void split_exponential(const Zmm& n, const Zmm& expm1_r, const Zmm& x, bool of_negative = false) {
-    const Zmm r = scratch(9), square = scratch(10), low = scratch(11);
+  /// x, or -x, = n ln(2) + r with |r| <= ln(2) / 2.
+  void reduce(const Zmm& n, const Zmm& r, const Zmm& x, bool of_negative = false) {
     copy(n, Real::rounder);
     vmovaps(r, x);
     if (of_negative) {
@@ -291,54 +289,58 @@ class Compiler : public Xbyak::CodeGenerator {
       vfnmadd231ps(r, n, constant(Real::ln2_high));
     }
     vfnmadd231ps(r, n, constant(Real::ln2_low));
+  }
+
+  /// y = exp(r) - 1 for such an r.
+  void small_expm1(const Zmm& y, const Zmm& r) {
+    const Zmm square = scratch(10), low = scratch(11);
     vmulps(square, r, r);
     copy(low, Real::exp[0]);
     vfmadd231ps(low, r, constant(Real::exp[1]));
-    copy(expm1_r, Real::exp[2]);
-    vfmadd231ps(expm1_r, r, constant(Real::exp[3]));
-    vfmadd231ps(expm1_r, square, constant(Real::exp[4]));
-    vfmadd213ps(expm1_r, square, low);
-    vfmadd213ps(expm1_r, square, r);
+    copy(y, Real::exp[2]);
+    vfmadd231ps(y, r, constant(Real::exp[3]));
+    vfmadd231ps(y, square, constant(Real::exp[4]));
+    vfmadd213ps(y, square, low);
+    vfmadd213ps(y, square, r);
   }
 
-  /// exp(x), or exp(-x), for exp_low <= x <= exp_high.
-  void limited_exp(const Zmm& y, const Zmm& x, bool of_negative = false) {
-    const Zmm n = scratch(7), expm1_r = scratch(8);
-    split_exponential(n, expm1_r, x, of_negative);
-    vaddps(expm1_r, expm1_r, constant(1));
-    vscalefps(y, expm1_r, n);
+  /// y = 2^n exp(r), infinity or 0 where n is too large or too small.
+  void scaled_exp(const Zmm& y, const Zmm& n, const Zmm& r) {
+    const Zmm e = scratch(8);
+    small_expm1(e, r);
+    vaddps(e, e, constant(1));
+    vscalefps(y, e, n);
   }
-
-  // min and max give the second operand where one is NaN.
-
-  /// e^-105 is rounded to 0, e^100 to infinity.
-  static constexpr float exp_low = -105, exp_high = 100;
 
   void exp(const Zmm& y, const Zmm& x) {
-    const Zmm s = scratch(0), t = scratch(1);
-    vmaxps(s, load(s, exp_low), x);
-    vminps(s, load(t, exp_high), s);
-    limited_exp(y, s);
+    const Zmm n = scratch(0), r = scratch(1);
+    reduce(n, r, x);
+    // Out of range r is anything, but n alone decides, if only r is a number; it is NaN where x is.
+    constexpr std::uint8_t least_magnitude = 2;
+    vrangeps(r, r, constant(1), least_magnitude);
+    scaled_exp(y, n, r);
   }
 
   void sigmoid(const Zmm& y, const Zmm& x) {
-    const Zmm e = scratch(1), s = scratch(2);
+    const Zmm e = scratch(1), s = scratch(2), n = scratch(3), r = scratch(4);
     vandps(e, x, constant(not_sign));
-    vminps(e, load(s, -exp_low), e);
-    limited_exp(e, e, true);
+    vminps(e, load(s, 105), e);  // of which exp(-x) is 0; NaN stays
+    reduce(n, r, e, true);
+    scaled_exp(e, n, r);
     copy(s, 1);
-    vcmpps(chosen_, x, constant(0), not_greater_or_equal);
+    vpmovd2m(chosen_, x);  // where the sign is set
     vmovaps(s | chosen_, e);
     vaddps(e, e, constant(1));
     vdivps(y, s, e);
   }
 
   void tanh(const Zmm& y, const Zmm& x) {
-    const Zmm e = scratch(0), n = scratch(1), half = scratch(2), s = scratch(3);
+    const Zmm e = scratch(0), n = scratch(1), half = scratch(2), s = scratch(3), r = scratch(4);
     vandps(s, x, constant(not_sign));
     vaddps(s, s, s);
-    vminps(s, load(e, 2 * Real::tanh_high), s);  // beyond, e / (e + 1) is 1
-    split_exponential(n, e, s);
+    vminps(s, load(e, 2 * Real::tanh_high), s);  // beyond, e / (e + 1) is 1; NaN stays
+    reduce(n, r, s);
+    small_expm1(e, r);
     vscalefps(half, load(half, 0.5f), n);
     vsubps(s, half, constant(0.5f));
     vfmadd213ps(e, half, s);
@@ -349,7 +351,7 @@ class Compiler : public Xbyak::CodeGenerator {
   }
 
   void gelu_tanh(const Zmm& y, const Zmm& x) {
-    const Zmm s = scratch(4), t = scratch(5);
+    const Zmm s = scratch(5), t = scratch(6);
     vmulps(s, x, constant(0.044715f));
     vmulps(s, s, x);
     vmulps(s, s, x);
