@@ -261,32 +261,7 @@ Step step_of(const Program::Instruction& instruction, const std::array<DType, ma
 class Machine {
  public:
   Machine(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs)
-      : inputs_(inputs),
-        outputs_(outputs),
-        count_(program.instructions.size()),
-        operands_(program.operands()),
-        element_bytes_(largest_element(program, inputs)),
-        compiled_(outputs[0].size() >= smallest_compiled && may_be_compiled(program, inputs)),
-        block_elements_(compiled_ ? compiled_block() : interpreted_block()),
-        grid_(outputs[0].shape(), inputs, block_elements_) {
-    const std::int64_t bytes = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype()));
-    stream_ = bytes >= streaming_bytes;
-    if (compiled_) {
-      code_ = compiled(program, single());
-      if (code_) return;
-      compiled_ = false;
-      block_elements_ = interpreted_block();
-      grid_ = Grid(outputs[0].shape(), inputs, block_elements_);
-    }
-    far_ = bytes >= far_bytes;
-    std::array<DType, max_operands> types{};
-    for (std::size_t i = 0; i < inputs.size(); ++i) types[i] = inputs[i].dtype();
-    for (std::size_t i = 0; i < count_; ++i) {
-      const Program::Instruction& each = program.instructions[i];
-      steps_[i] = step_of(each, types);
-      types[each.result] = each.dtype;
-    }
-  }
+      : Machine(program, inputs, outputs, outputs[0].size() >= smallest_compiled && may_be_compiled(program, inputs)) {}
 
   void run() const {
     // What several instructions take is worth another thread sooner than one addition.
@@ -307,6 +282,32 @@ class Machine {
   }
 
  private:
+  Machine(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool try_code)
+      : inputs_(inputs),
+        outputs_(outputs),
+        count_(program.instructions.size()),
+        operands_(program.operands()),
+        element_bytes_(largest_element(program, inputs)),
+        block_elements_(try_code ? compiled_block() : interpreted_block()),
+        grid_(outputs[0].shape(), inputs, block_elements_) {
+    const std::int64_t bytes = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype()));
+    stream_ = bytes >= streaming_bytes;
+    if (try_code) {
+      code_ = compiled(program, single());
+      if (code_) return;
+      block_elements_ = interpreted_block();
+      grid_ = Grid(outputs[0].shape(), inputs, block_elements_);
+    }
+    far_ = bytes >= far_bytes;
+    std::array<DType, max_operands> types{};
+    for (std::size_t i = 0; i < inputs.size(); ++i) types[i] = inputs[i].dtype();
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Program::Instruction& each = program.instructions[i];
+      steps_[i] = step_of(each, types);
+      types[each.result] = each.dtype;
+    }
+  }
+
   std::int64_t compiled_block() const {
     const auto inputs = static_cast<std::int64_t>(inputs_.size());
     return std::min(room_bytes / (inputs * element_bytes_) / smallest_block * smallest_block, largest_compiled_block);
@@ -445,9 +446,7 @@ class Machine {
   std::span<const Tensor> inputs_, outputs_;
   std::size_t count_;
   int operands_;
-  std::int64_t element_bytes_;
-  bool compiled_;
-  std::int64_t block_elements_;
+  std::int64_t element_bytes_, block_elements_;
   Grid grid_;
   bool far_ = false, stream_ = false;
   std::shared_ptr<const CompiledProgram> code_;
