@@ -258,6 +258,49 @@ TEST_CASE("names, scopes, devices and control inputs") {
   CHECK(message_of([&] { square(x); }) == "Graph is finalized and cannot be modified.");
 }
 
+TEST_CASE("a read in a scope of control dependencies sees what the operations of the scope have assigned") {
+  for (const bool fetched_alone : {true, false}) {
+    CAPTURE(fetched_alone);
+    Graph graph;
+    const auto scope = graph.as_default();
+    Variable w(1.0, {.name = "w"});
+    const Tensor before = w + 0.0;
+    const Tensor update = w.assign_add(2.0);
+    Tensor after, again, product;
+    {
+      const auto wait = control_dependencies({update.op()});
+      after = w.read_value();
+      again = w.value();
+      product = w * 10.0;
+    }
+    const Tensor unordered = w * 1.0;
+    CHECK(!after.is(again));
+    CHECK(unordered.op().input(0).is(before.op().input(0)));
+    Session session;
+    if (fetched_alone) {
+      CHECK(session.run(after).item<double>() == 3);
+      CHECK(session.run(product).item<double>() == 50);
+      CHECK(session.run(before).item<double>() == 5);
+    } else {
+      const std::vector<Tensor> all = session.run(std::vector<Tensor>{after, again, product});
+      CHECK(values(stack(all)) == std::vector<double>{3, 3, 30});
+    }
+  }
+}
+
+TEST_CASE("gradients reach a Variable through reads in control scopes, too") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  Variable w(3.0, {.name = "w"});
+  const Tensor first = w * w;
+  Tensor y;
+  {
+    const auto wait = control_dependencies({first.op()});
+    y = first + w * 5.0;
+  }
+  CHECK(Session().run(gradients(y, {w})[0]).item<double>() == 11);
+}
+
 TEST_CASE("a Variable of a symbolic initial value has none until its initializer runs") {
   Graph graph;
   const auto scope = graph.as_default();

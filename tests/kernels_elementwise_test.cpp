@@ -45,7 +45,7 @@ std::vector<Tensor> layouts(const Tensor& x) {
   std::vector<Tensor> all = {x, twisted(x)};
   if (x.rank() >= 2) {
     // As the transpose of a contiguous tensor.
-    std::vector<std::int64_t> sizes(x.shape().begin(), x.shape().end());
+    std::vector<std::int64_t> sizes(x.shape().sizes().begin(), x.shape().sizes().end());
     std::swap(sizes[sizes.size() - 1], sizes[sizes.size() - 2]);
     const Tensor base = empty(x.dtype(), sizes);
     std::vector<std::int64_t> strides(base.strides().begin(), base.strides().end());

@@ -373,6 +373,8 @@ class TAPESTRY_API In {
       : own_(Init(number).tensor(std::is_floating_point_v<T> || is_float16<T> ? std::optional(float64) : std::nullopt)),
         number_(true),
         where_{file, line} {}
+  In(const Dimension& size, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
+      : In(std::int64_t{size}, file, line) {}
   In(std::initializer_list<Init> items, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
       : own_(Init(items).tensor({}, {file, line})), where_{file, line} {}
   template <std::ranges::forward_range R>

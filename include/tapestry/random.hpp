@@ -68,8 +68,23 @@ struct BernoulliOptions {
 /// 1 with the given probability and 0 otherwise. Throws InvalidArgumentError unless it is in [0, 1].
 TAPESTRY_API Tensor bernoulli(const Shape& shape, double probability = 0.5, const BernoulliOptions& options = {},
                               std::string_view name = {}, Where where = Where::here());
-/// The same in the shape, dtype and place of a float tensor, of which nothing else is read.
+
+/// Which normal distribution; by default the standard one.
+struct NormalLikeOptions {
+  double mean = 0;    ///< the centre
+  double stddev = 1;  ///< the standard deviation
+};
+/// Which interval.
+struct UniformLikeOptions {
+  double low = 0;   ///< included
+  double high = 1;  ///< excluded
+};
+/// As `normal`, `uniform` and `bernoulli`, in the shape, dtype and place of a tensor, of which nothing else is read.
+/// @{
+TAPESTRY_API Tensor normal_like(In like, const NormalLikeOptions& options = {}, std::string_view name = {});
+TAPESTRY_API Tensor uniform_like(In like, const UniformLikeOptions& options = {}, std::string_view name = {});
 TAPESTRY_API Tensor bernoulli_like(In like, double probability = 0.5, std::string_view name = {});
+/// @}
 
 /// Classes (int64), each drawn with the probability softmax(logits): [batch, classes] give [batch, num_samples], and
 /// [classes] give [num_samples]. A logit of -inf is a class that is never drawn; a row without a finite logit, or with

@@ -2,15 +2,21 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
+#include <limits>
 #include <ranges>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tapestry/detail/config.hpp"
+#include "tapestry/detail/intrusive.hpp"
 #include "tapestry/detail/small_vector.hpp"
 #include "tapestry/error.hpp"
 
@@ -22,20 +28,113 @@ namespace tapestry {
 /// A list of axes, a permutation, paddings: whatever an op is told in whole numbers, in braces or a std::vector.
 using Ints = SmallVector<std::int64_t, 8>;
 
-/// The sizes of a tensor's dimensions, row-major, outermost first; `{}` is a scalar's. At most 8 dimensions. A size of
-/// -1 is a dimension known only when a graph runs; it stands in specs and on symbolic tensors only.
+namespace detail {
+
+/// The axis of a symbolic tensor whose size is known only when the graph runs.
+struct UnknownSize {
+  Intrusive<Origin> tensor;
+  int axis = 0;
+};
+
+/// Whose the unknown sizes of a shape are. Shared by the copies of a shape.
+struct UnknownSizes {
+  ReferenceCount references;
+  std::array<UnknownSize, 8> axes;
+  TAPESTRY_API static void destroy(UnknownSizes* sizes) noexcept;
+};
+
+}  // namespace detail
+
+/// The size of a dimension: a whole number, or, in a graph, the size of a tensor that is known only when the graph
+/// runs. The latter may stand in a shape, `zeros({x.shape()[0], 2})`. Used as a number it throws
+/// FailedPreconditionError, which names the tensor and the line.
+class TAPESTRY_API Dimension {
+ public:
+  /// The number.
+  operator std::int64_t() const {  // NOLINT(google-explicit-constructor): a size is a number
+    if (size_ < 0) [[unlikely]]
+      refuse();
+    return size_;
+  }
+  /// Whether it is a number by now.
+  bool is_known() const { return size_ >= 0; }
+
+ private:
+  friend class Shape;
+  Dimension(std::int64_t size, Where where) : size_(size), where_(where) {}
+  [[noreturn]] void refuse() const;
+
+  std::int64_t size_;
+  detail::UnknownSize source_;  ///< where it is unknown and some tensor's
+  Where where_;
+};
+/// Prints the number, or "?".
+TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Dimension& size);
+
+/// The sizes of a tensor's dimensions, row-major, outermost first; `{}` is a scalar's. At most 8 dimensions. A size may
+/// be unknown, on symbolic tensors and in specs, where it is written as -1. The unknown sizes of a tensor in a graph
+/// remember whose they are: in a shape that is made of them they are that tensor's when the graph runs.
 class TAPESTRY_API Shape {
  public:
   /// The most dimensions that a tensor can have.
   static constexpr int max_rank = 8;
+
+  /// A size in braces: a number, -1 for an unknown one, or the size of a tensor.
+  class Size {
+   public:
+    /// @{
+    template <class T>
+    requires((std::integral<T> && !std::same_as<T, bool>) || std::is_enum_v<T>)
+        Size(T size)  // NOLINT: a size in braces
+        : size_(static_cast<std::int64_t>(size)) {
+      if constexpr (std::is_unsigned_v<T> && sizeof(T) == 8)
+        if (size_ < 0) size_ = std::numeric_limits<std::int64_t>::max();  // no memory holds either
+    }
+    Size(const Dimension& size)
+        : size_(size.size_), source_(size.source_) {}  // NOLINT: a size in braces
+                                                       /// @}
+
+   private:
+    friend class Shape;
+    std::int64_t size_;
+    detail::UnknownSize source_;
+  };
+  /// An axis, which may count from the end, and the line where it was written.
+  class Axis {
+   public:
+    template <std::integral T>
+    Axis(T axis, Where where = Where::here())  // NOLINT(google-explicit-constructor): what stands in brackets
+        : axis_(static_cast<std::int64_t>(axis)), where_(where) {}
+
+   private:
+    friend class Shape;
+    std::int64_t axis_;
+    Where where_;
+  };
+  /// Goes through the sizes.
+  class Iterator {
+   public:
+    using value_type = Dimension;                                                   ///< for the standard library
+    using difference_type = std::ptrdiff_t;                                         ///< for the standard library
+    Iterator() = default;                                                           ///< of no shape
+    Dimension operator*() const;                                                    ///< the size
+    Iterator& operator++() { return ++axis_, *this; }                               ///< the next one
+    Iterator operator++(int) { return std::exchange(*this, {shape_, axis_ + 1}); }  ///< the next one
+    bool operator==(const Iterator& other) const { return axis_ == other.axis_; }   ///< of the same shape
+
+   private:
+    friend class Shape;
+    Iterator(const Shape* shape, int axis) : shape_(shape), axis_(axis) {}
+    const Shape* shape_ = nullptr;
+    int axis_ = 0;
+  };
 
   /// A scalar's.
   constexpr Shape() = default;
   /// Throws InvalidArgumentError above 8 dimensions, for a size below -1, and when the product of the sizes does not
   /// fit 64 bits (a size of 0 does not excuse the others, as in NumPy).
   /// @{
-  Shape(std::initializer_list<std::int64_t> sizes, Where where = Where::here())
-      : Shape(std::span(sizes.begin(), sizes.size()), where) {}
+  Shape(std::initializer_list<Size> sizes, Where where = Where::here());
   Shape(const std::vector<std::int64_t>& sizes, Where where = Where::here())  // NOLINT(google-explicit-constructor)
       : Shape(std::span(sizes), where) {}
   Shape(std::span<const std::int64_t> sizes, Where where = {});              // NOLINT(google-explicit-constructor)
@@ -49,48 +148,60 @@ class TAPESTRY_API Shape {
 
   /// Number of dimensions; -1 when it is unknown.
   int rank() const { return rank_; }
-  /// Product of the sizes; -1 when one of them is unknown.
-  std::int64_t size() const;
+  /// Product of the sizes. Throws FailedPreconditionError when one of them is unknown.
+  std::int64_t size(Where where = Where::here()) const;
   /// Whether the number of dimensions and all sizes are known.
   bool is_known() const;
 
-  /// The size of dimension i, 0 <= i < rank, which is not checked; -1 when it is unknown.
-  std::int64_t operator[](int i) const { return sizes_[static_cast<std::size_t>(i)]; }
-  /// The size of an axis that may count from the end; throws InvalidArgumentError when there is no such axis.
-  std::int64_t dim(std::int64_t axis) const;
+  /// The size of an axis; a negative one counts from the end. Throws InvalidArgumentError when there is no such axis.
+  /// @{
+  Dimension operator[](Axis axis) const;
+  Dimension dim(Axis axis) const { return (*this)[axis]; }
+  /// @}
   /// The sizes as a range: `for (std::int64_t size : shape)`.
   /// @{
-  const std::int64_t* begin() const { return sizes_.data(); }
-  const std::int64_t* end() const { return sizes_.data() + std::max(rank_, 0); }
+  Iterator begin() const { return {this, 0}; }
+  Iterator end() const { return {this, std::max(rank_, 0)}; }
   /// @}
-  /// The first and the last size; not of a scalar.
+  /// The first and the last size. Throw InvalidArgumentError for a scalar's shape.
   /// @{
-  std::int64_t front() const { return sizes_[0]; }
-  std::int64_t back() const { return sizes_[static_cast<std::size_t>(rank_ - 1)]; }
+  Dimension front(Where where = Where::here()) const { return (*this)[{0, where}]; }
+  Dimension back(Where where = Where::here()) const { return (*this)[{-1, where}]; }
   /// @}
+  /// The sizes as a list. Throws FailedPreconditionError when one of them is unknown.
+  std::vector<std::int64_t> to_vector(Where where = Where::here()) const;
 
   /// Adds a dimension behind the others. Throws InvalidArgumentError for a ninth one.
-  void push_back(std::int64_t size);
+  void push_back(const Size& size);
   /// Changes the size of dimension i, 0 <= i < rank.
-  void set(int i, std::int64_t size) { sizes_[static_cast<std::size_t>(i)] = size; }
+  void set(int i, const Size& size);
   /// Adds a dimension before dimension i. Throws InvalidArgumentError for a ninth one.
-  void insert(int i, std::int64_t size);
+  void insert(int i, const Size& size);
   /// Removes dimension i, 0 <= i < rank.
   void erase(int i);
 
-  /// The sizes as a list.
+  /// For ops, which have to work when sizes are unknown: the sizes, and their product, with -1 for what is unknown.
   /// @{
-  operator std::span<const std::int64_t>() const { return {begin(), end()}; }  // NOLINT(google-explicit-constructor)
-  std::vector<std::int64_t> to_vector() const { return {begin(), end()}; }
+  std::span<const std::int64_t> sizes() const { return {sizes_.data(), static_cast<std::size_t>(std::max(rank_, 0))}; }
+  std::int64_t num_elements() const;
   /// @}
+  /// For graphs: whose the size of dimension i is; without a tensor where nobody knows, or where it is a number.
+  detail::UnknownSize source(int i) const;
+  /// For graphs: lets all unknown sizes be those of a tensor's axes.
+  void set_source(const detail::Intrusive<detail::Origin>& tensor);
+
   /// The same number of dimensions and the same sizes; unknown ones equal only unknown ones.
   friend bool operator==(const Shape& a, const Shape& b) {
-    return a.rank_ == b.rank_ && std::equal(a.begin(), a.end(), b.begin());
+    return a.rank_ == b.rank_ && std::ranges::equal(a.sizes(), b.sizes());
   }
 
  private:
+  Dimension at(int i, Where where) const;
+  detail::UnknownSizes& own_unknown();
+
   std::array<std::int64_t, max_rank> sizes_{};
   int rank_ = 0;
+  detail::Intrusive<detail::UnknownSizes> unknown_;  ///< empty where no tensor is known whose the unknown sizes are
 };
 
 /// @}

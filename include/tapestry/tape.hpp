@@ -278,7 +278,7 @@ template <class F>
 auto custom_gradient(F f, Where where = Where::here()) {
   return [f = std::move(f), where](const std::convertible_to<Tensor> auto&... xs) {
     return detail::custom_gradient(
-        [&f](const Tensors& inputs) -> CustomGradient {
+        [f](const Tensors& inputs) -> CustomGradient {
           return detail::spread(f, inputs, std::make_index_sequence<sizeof...(xs)>());
         },
         Tensors{Tensor(xs)...}, where);

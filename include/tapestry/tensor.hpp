@@ -62,18 +62,22 @@ class TAPESTRY_API Tensor {
   explicit operator bool() const { return static_cast<bool>(impl_); }
   /// Whether both handles name the same tensor. For the elements there is `tp::equal`.
   bool is(const Tensor& other) const { return impl_.get() == other.impl_.get(); }
-  bool operator==(const Tensor&) const = delete;  // use tp::equal(a, b) for elements, a.is(b) for identity
 
-  /// The sizes of the dimensions; of a symbolic tensor some may be unknown, -1.
+  /// The sizes of the dimensions; of a symbolic tensor some may be unknown.
   const Shape& shape() const { return impl().shape; }
   /// The type of the elements.
   DType dtype() const { return impl().dtype; }
   /// The device on which the elements are.
   Device device() const { return impl().device; }
-  /// Number of dimensions; -1 when it is unknown.
-  int rank() const { return impl().shape.rank(); }
-  /// Number of elements; -1 when a size is unknown.
-  std::int64_t size() const { return impl().shape.size(); }
+  /// Number of dimensions. Throws FailedPreconditionError when it is unknown, `!shape().has_rank()`.
+  int rank(Where where = Where::here()) const {
+    const int rank = impl().shape.rank();
+    if (rank < 0) [[unlikely]]
+      refuse_rank(where);
+    return rank;
+  }
+  /// Number of elements. Throws FailedPreconditionError when a size is unknown, `!shape().is_known()`.
+  std::int64_t size(Where where = Where::here()) const { return impl().shape.size(where); }
   /// A number that no other tensor of the process has.
   std::int64_t id() const { return impl().id; }
   /// Whether it stands for a value that exists only while a graph runs.
@@ -157,18 +161,37 @@ class TAPESTRY_API Tensor {
   std::vector<T> to_vector(DType dtype, Where where) const {
     std::vector<T> values;
     try {
-      values.resize(static_cast<std::size_t>(std::max<std::int64_t>(size(), 0)));
+      values.resize(static_cast<std::size_t>(std::max<std::int64_t>(shape().num_elements(), 0)));
     } catch (const std::exception&) {
       refuse_vector(sizeof(T), where);
     }
     copy_out(values.data(), -1, dtype, "to_vector", where);
     return values;
   }
+  [[noreturn]] void refuse_rank(Where where) const;
   [[noreturn]] void refuse_vector(std::size_t element_bytes, Where where) const;
   const void* host_data(DType wanted, Where where) const;
 
   detail::Intrusive<detail::TensorImpl> impl_;
 };
+
+/// What C++ would compile to something that is not meant: `==` and `!=` of tensors (use `tp::equal` for elements,
+/// `a.is(b)` for identity), and `&&` and `||` (use `&` and `|` for elements, `bool(a) && bool(b)` for handles).
+/// @{
+template <class T>
+bool operator==(const Tensor&, const T&) = delete;       // use tp::equal(a, b) for elements, a.is(b) for identity
+bool operator==(const Tensor&, const Tensor&) = delete;  // use tp::equal(a, b) for elements, a.is(b) for identity
+template <class T>
+bool operator&&(const Tensor&, const T&) = delete;  // use a & b for elements, bool(a) for handles
+template <class T>
+bool operator&&(const T&, const Tensor&) = delete;       // use a & b for elements, bool(a) for handles
+bool operator&&(const Tensor&, const Tensor&) = delete;  // use a & b for elements, bool(a) for handles
+template <class T>
+bool operator||(const Tensor&, const T&) = delete;  // use a | b for elements, bool(a) for handles
+template <class T>
+bool operator||(const T&, const Tensor&) = delete;       // use a | b for elements, bool(a) for handles
+bool operator||(const Tensor&, const Tensor&) = delete;  // use a | b for elements, bool(a) for handles
+/// @}
 
 /// Prints the elements as NumPy does: `[ 2 -1]`.
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
@@ -215,6 +238,8 @@ class TAPESTRY_API Init {
         if (whole_ < 0) detail::refuse_literal(number);
     }
   }
+  /// Of a tensor's size: the number.
+  Init(const Dimension& size) : Init(std::int64_t{size}) {}  // NOLINT
   /// Of a tensor: itself, unless another element type is wanted.
   Init(const Tensor& tensor) : kind_(Kind::tensor), tensor_(tensor) {}  // NOLINT
   /// Of a list in braces: a new first dimension.
@@ -315,6 +340,7 @@ class TAPESTRY_API Index {
   Index(T i, Where at = Where::here()) : kind(Kind::number), where(at) {  // NOLINT
     range.start = static_cast<std::int64_t>(i);
   }
+  Index(const Dimension& i, Where at = Where::here()) : Index(std::int64_t{i}, at) {}        // NOLINT
   Index(RangeIndex r, Where at = Where::here()) : kind(Kind::range), range(r), where(at) {}  // NOLINT
   Index(AllIndex, Where at = Where::here()) : kind(Kind::colon), where(at) {}                // NOLINT
   Index(EllipsisIndex, Where at = Where::here()) : kind(Kind::dots), where(at) {}            // NOLINT

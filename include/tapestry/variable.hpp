@@ -34,9 +34,12 @@ class TAPESTRY_API Variable {
                                                                                  : Init(initial_value),
                  options, where) {}
 
-  /// The current value. Tapes that watch Variables see the read.
+  /// The current value. Tapes that watch Variables see the read. In a graph built by hand all reads are one, but for
+  /// those in a scope of `control_dependencies`: each of them is a read of its own, which sees what the operations of
+  /// the scope have assigned. (`read_value` is TensorFlow's name.)
   /// @{
   Tensor value() const;
+  Tensor read_value() const { return value(); }
   operator Tensor() const { return value(); }  // NOLINT(google-explicit-constructor): reading is what a Variable is for
   /// @}
   /// The part of the value that the indices name: see Tensor::operator().

@@ -85,7 +85,7 @@ auto as_xt(const Tensor& tensor, Where where = Where::here()) {
   if (tensor.is_symbolic()) throw FailedPreconditionError("as_xt() of a symbolic tensor, which has no value", where);
   // xtensor keeps a pointer of the standard library with the elements; this one keeps the tensor.
   auto owner = std::make_shared<const Tensor>(detail::on_host(tensor));
-  const xt::dynamic_shape<std::size_t> shape(tensor.shape().begin(), tensor.shape().end());
+  const xt::dynamic_shape<std::size_t> shape(tensor.shape().sizes().begin(), tensor.shape().sizes().end());
   const T* elements = owner->template data<T>(where);
   return xt::adapt_smart_ptr<xt::layout_type::row_major>(std::move(elements), shape, std::move(owner));
 }

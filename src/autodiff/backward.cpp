@@ -108,7 +108,7 @@ void Backward::pass(RecordedCall& record) {
       throw InvalidArgumentError(detail::join("Num gradients ", gradients.size(), " generated for op ", call.name(),
                                               " do not match num inputs ", record.inputs.size()));
     for (std::size_t i = 0; i < gradients.size(); ++i)
-      if (gradients[i] && is_live(record.inputs[i]))
+      if (bool(gradients[i]) && is_live(record.inputs[i]))
         accumulate(record.inputs[i], fit(call, i, std::move(gradients[i])));
   } catch (Error& error) {
     error.locate(op.name, call.where());

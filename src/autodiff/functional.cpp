@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/make_tensor.hpp"
+#include "dispatch/define.hpp"
 #include "dispatch/recorder.hpp"
 #include "tapestry/autocast.hpp"
 #include "tapestry/ops.hpp"
@@ -27,7 +28,7 @@ TensorFunction hessian(TensorFunction f, Where where) {
     Tensor second = outer.jacobian({gradient, where}, x);
     if (second) return second;
     Shape shape = x.shape();
-    for (const std::int64_t size : x.shape()) shape.push_back(size);
+    for (const std::int64_t size : x.shape().sizes()) shape.push_back(size);
     return zeros(shape, {.dtype = x.dtype(), .device = x.device()});
   };
 }
@@ -76,86 +77,144 @@ namespace {
 
 const Closure& closure(const Call& call) { return call.attr<Closure>("function"); }
 
-Specs no_inference(const Call& call) {
-  throw InternalError(join(call.type(), " is recorded by its function and never applied"));
+Tensor view_of_value(const Call& call, const Spec&) {
+  const Tensor& value = call.input(0);
+  return make_view(value, value.shape(), value.strides());
 }
 
-/// These two are recorded by hand: their value is computed by the user's function, through the door.
-const Op& custom_gradient_op() {
-  static const Op& op = *new Op{
-      .name = "CustomGradient",
-      .infer = no_inference,
-      .gradient = [](const Call& call, const Tensor& g) -> Tensors { return (*closure(call))({g}); },
-      .needs = needs_nothing,
-  };
-  return op;
-}
-
-const Op& recompute_op() {
-  static const Op& op = *new Op{
-      .name = "Recompute",
-      .infer = no_inference,
+/// An op that passes on a value that the user's function has computed, its first input, and leaves no way back through
+/// it: the gradient goes to the other inputs, the function's arguments.
+Op passing_op(const char* name, Needs needs) {
+  return {
+      .name = name,
+      .infer = same_shape,
+      .view = view_of_value,
       .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-        Tensors arguments = call.inputs();
+        Tensors arguments(call.inputs().begin() + 1, call.inputs().end());
         arguments.push_back(g);
-        return (*closure(call))(arguments);
+        Tensors gradients = (*closure(call))(arguments);
+        gradients.insert(gradients.begin(), Tensor());
+        return gradients;
       },
-      .needs = needs_inputs,
+      .needs = needs,
+      .shape_inputs = ~1U,
   };
-  return op;
 }
+TAPESTRY_OP(custom_gradient_op)(passing_op("CustomGradient", needs_nothing));
+TAPESTRY_OP(recompute_op)(passing_op("Recompute", {~1U, 0}));
 
-Tensor record_result(const Op& op, const Tensors& inputs, Closure function, const Tensor& value, Where where) {
-  Call call(op, inputs, {{"function", std::move(function)}}, where);
+/// The first input, once the second one is there: what is computed of it is not merged with what is computed of the
+/// input itself. The name is XLA's.
+TAPESTRY_OP(optimization_barrier_op){{
+    .name = "OptimizationBarrier",
+    .infer = same_shape,
+    .view = view_of_value,
+    .gradient = [](const Call&, const Tensor& g) -> Tensors {
+      return {g, Tensor()};
+    },
+    .needs = needs_nothing,
+}};
+
+Tensor record_result(const Op& op, const Tensor& value, const Tensors& arguments, Closure function, Where where) {
+  Tensors inputs{value};
+  inputs.append(arguments.begin(), arguments.end());
+  const Attrs attrs{{"function", std::move(function)}};
+  if (std::any_of(inputs.begin(), inputs.end(), [](const Tensor& each) { return each.is_symbolic(); }))
+    return apply_all(op, inputs, attrs, {}, where)[0];
+  Call call(op, inputs, attrs, where);
   // A handle of its own: a tape that also saw how the value was computed must not find that way back.
-  Tensor result = make_view(value, value.shape(), value.strides());
+  Tensor result = view_of_value(call, value.spec());
   call.mutable_outputs().push_back(result);
   tell_recorders(std::move(call));
   return result;
 }
 
-/// The Variables that a function has read, each with its first value.
-struct Reads {
+/// What a function has found in the world around it: the Variables that it read, each with its first value, and in a
+/// graph the random numbers that it drew.
+struct Surroundings {
   std::vector<Variable> variables;
-  Tensors values;
+  Tensors values, drawn;
 };
+
+bool is_symbolic(const Tensor& tensor) { return tensor.is_symbolic(); }
 
 /// While it lives, the recorders around it see reads of Variables, which it notes, but no ops.
-class ReadWatcher final : public Recorder {
+class Watcher final : public Recorder {
  public:
-  explicit ReadWatcher(Reads& reads) : reads_(reads), outside_(std::exchange(recorders(), Recorders{this})) {}
-  ~ReadWatcher() override { recorders() = outside_; }
-  ReadWatcher(const ReadWatcher&) = delete;
-  ReadWatcher& operator=(const ReadWatcher&) = delete;
-  void record(Call&&) override {}
+  explicit Watcher(Surroundings& found)
+      : found_(found), outside_(std::exchange(recorders(), Recorders{this})), outer_(std::exchange(innermost, this)) {}
+  ~Watcher() override {
+    recorders() = outside_;
+    innermost = outer_;
+  }
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+  void record(Call&& call) override {
+    if (!call.op().stateful || std::ranges::none_of(call.outputs(), is_symbolic)) return;
+    for (Watcher* each = this; each; each = each->outer_)
+      each->found_.drawn.append(call.outputs().begin(), call.outputs().end());
+  }
+  bool replay(Call& call) override {
+    for (std::size_t i = outside_.size(); i-- > 0;)
+      if (outside_[i]->replay(call)) return true;
+    return false;
+  }
   void read(const Variable& variable, Tensor& value) override {
     tell_read(outside_, variable, value);
-    for (const Variable& known : reads_.variables)
+    for (const Variable& known : found_.variables)
       if (known.is(variable)) return;
-    reads_.variables.push_back(variable);
-    reads_.values.push_back(value);
+    found_.variables.push_back(variable);
+    found_.values.push_back(value);
   }
 
  private:
-  Reads& reads_;
+  static thread_local Watcher* innermost;
+  Surroundings& found_;
   Recorders outside_;
+  Watcher* outer_;
+};
+thread_local Watcher* Watcher::innermost = nullptr;
+
+/// While it lives, Variables have the values again that were read before, whatever was assigned since, and the random
+/// ops of a graph give what they gave before.
+class Replay final : public Recorder {
+ public:
+  explicit Replay(const Surroundings& before) : before_(before) { recorders().push_back(this); }
+  ~Replay() override { recorders().pop_back(); }
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+  void record(Call&&) override {}
+  bool replay(Call& call) override {
+    const std::size_t first = next_;
+    next_ += static_cast<std::size_t>(call.op().outputs);
+    if (next_ > before_.drawn.size()) return false;
+    call.mutable_outputs() = Tensors(before_.drawn.begin() + first, before_.drawn.begin() + next_);
+    return true;
+  }
+  void read(const Variable& variable, Tensor& value) override {
+    for (std::size_t i = 0; i < before_.variables.size(); ++i)
+      if (before_.variables[i].is(variable)) value = before_.values[i];
+  }
+
+ private:
+  const Surroundings& before_;
+  std::size_t next_ = 0;
 };
 
-/// While it lives, Variables have the values again that were read before, whatever was assigned since.
-class ReadReplay final : public Recorder {
+/// While it lives, random ops are refused: what draws them runs a second time and would draw others.
+class NoRandomNumbers final : public Recorder {
  public:
-  explicit ReadReplay(const Reads& reads) : reads_(reads) { recorders().push_back(this); }
-  ~ReadReplay() override { recorders().pop_back(); }
-  ReadReplay(const ReadReplay&) = delete;
-  ReadReplay& operator=(const ReadReplay&) = delete;
+  NoRandomNumbers() { recorders().push_back(this); }
+  ~NoRandomNumbers() override { recorders().pop_back(); }
+  NoRandomNumbers(const NoRandomNumbers&) = delete;
+  NoRandomNumbers& operator=(const NoRandomNumbers&) = delete;
   void record(Call&&) override {}
-  void read(const Variable& variable, Tensor& value) override {
-    for (std::size_t i = 0; i < reads_.variables.size(); ++i)
-      if (reads_.variables[i].is(variable)) value = reads_.values[i];
+  bool replay(Call& call) override {
+    throw UnimplementedError(join("custom_gradient: a function that draws random numbers needs arguments whose rank is "
+                                  "known when the graph is made; give the placeholder a shape"),
+                             call.type(), call.where());
   }
-
- private:
-  const Reads& reads_;
+  void read(const Variable&, Tensor&) override {}
 };
 
 /// While it lives, random numbers come from an earlier place of the stream; then the stream goes on where it was.
@@ -174,49 +233,61 @@ class RandomReplay {
 
 Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, const Tensors& inputs, Where where) {
   const CustomGradient result = f(inputs);
-  auto gradient = [backward = result.gradient](const Tensors& g) { return backward(g[0]); };
-  return record_result(custom_gradient_op(), inputs,
-                       std::make_shared<const std::function<Tensors(const Tensors&)>>(gradient), result.value, where);
+  auto gradient = [f, backward = result.gradient, graph = sink_of(result.value)](const Tensors& all) -> Tensors {
+    // The tensors that `backward` remembers are those of the graph in which f ran. Another graph is a copy of it, made
+    // when the ranks have become known; there f runs again.
+    if (!graph || sink_of(all.back()) == graph) return backward(all.back());
+    const NoRandomNumbers none;
+    return f(Tensors(all.begin(), all.end() - 1)).gradient(all.back());
+  };
+  return record_result(custom_gradient_op, result.value, inputs,
+                       std::make_shared<const std::function<Tensors(const Tensors&)>>(gradient), where);
 }
 
 Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& inputs, Where where) {
   Tensor value;
-  Reads reads;
+  Surroundings found;
   const random::State random_before = random::state();
   const DType autocast = Autocast::current();
   {
-    ReadWatcher watcher(reads);
+    Watcher watcher(found);
     value = f(inputs);
   }
   const bool is_random = random::state() != random_before;
-  const auto arguments = static_cast<std::ptrdiff_t>(inputs.size());
-  Tensors sources = inputs;
-  sources.append(reads.values.begin(), reads.values.end());
+  const std::size_t arguments = inputs.size(), sources = arguments + found.values.size();
+  Tensors all_inputs = inputs;
+  all_inputs.append(found.values.begin(), found.values.end());
+  all_inputs.append(found.drawn.begin(), found.drawn.end());
   // The second time f must find the world as it was the first time.
-  auto backward = [=, variables = std::move(reads.variables)](const Tensors& all) -> Tensors {
-    const Tensors from(all.begin(), all.end() - 1);
-    const Reads before{variables, Tensors(from.begin() + arguments, from.end())};
+  auto backward = [=, variables = std::move(found.variables)](const Tensors& all) -> Tensors {
+    const Tensor& g = all.back();
+    Tensors from(all.begin(), all.begin() + sources);
+    for (Tensor& source : from)
+      if (source.is_symbolic()) source = apply_all(optimization_barrier_op, {source, g}, {}, {}, where)[0];
+    const Surroundings before{variables, Tensors(from.begin() + arguments, from.end()),
+                              Tensors(all.begin() + sources, all.end() - 1)};
     GradientTape tape({.watch_accessed_variables = false});
     for (const Tensor& source : from)
       if (is_floating(source.dtype())) tape.watch(source);
     Tensor again;
     {
-      const ReadReplay values(before);
+      const Replay world(before);
       const Autocast types(autocast);
       std::optional<RandomReplay> numbers;
       if (is_random) numbers.emplace(random_before);
       again = f(Tensors(from.begin(), from.begin() + arguments));
     }
-    Tensors gradients = tape.gradient(again, std::vector<Tensor>(from), {.output_gradients = all.back()});
+    Tensors gradients = tape.gradient(again, std::vector<Tensor>(from), {.output_gradients = g});
     // A tensor that came in more than once has its whole gradient at each place; it counts at the first.
     for (std::size_t i = 1; i < from.size(); ++i)
       if (std::any_of(from.begin(), from.begin() + i,
                       [&](const Tensor& earlier) { return earlier.id() == from[i].id(); }))
         gradients[i] = Tensor();
+    for (std::size_t i = sources + 1; i < all.size(); ++i) gradients.emplace_back();
     return gradients;
   };
-  return record_result(recompute_op(), sources,
-                       std::make_shared<const std::function<Tensors(const Tensors&)>>(backward), value, where);
+  return record_result(recompute_op, value, all_inputs,
+                       std::make_shared<const std::function<Tensors(const Tensors&)>>(backward), where);
 }
 
 }  // namespace detail

@@ -36,7 +36,7 @@ void check_arguments(const Tensors& targets, const std::vector<Source>& sources,
     throw InvalidArgumentError(
         detail::join("There are ", targets.size(), " targets and ", seeds.size(), " output gradients"));
   for (std::size_t i = 0; i < seeds.size(); ++i)
-    if (seeds[i] && seeds[i].spec() != targets[i].spec())
+    if (bool(seeds[i]) && seeds[i].spec() != targets[i].spec())
       throw InvalidArgumentError(detail::join("The output gradient ", to_string(seeds[i].dtype()), seeds[i].shape(),
                                               " does not fit the target ", to_string(targets[i].dtype()),
                                               targets[i].shape()));
@@ -226,7 +226,7 @@ std::vector<Tensor> GradientTape::Record::gradients(const TensorList& targets, c
     const Tensor& target = targets.tensors()[i];
     const std::int32_t slot = slots_.find(target.id());
     if (slot == SlotTable::none) continue;
-    walk.accumulate(slot, !seeds.empty() && seeds[i] ? seeds[i] : ones_like(target));
+    walk.accumulate(slot, !seeds.empty() && bool(seeds[i]) ? seeds[i] : ones_like(target));
   }
   walk.run(consume);
 
@@ -234,7 +234,7 @@ std::vector<Tensor> GradientTape::Record::gradients(const TensorList& targets, c
   for (const Source& source : sources) {
     Tensor sum;
     for (const std::int32_t slot : slots_of(source))
-      if (slot != SlotTable::none && walk.gradient(slot))
+      if (slot != SlotTable::none && bool(walk.gradient(slot)))
         sum = sum ? add(sum, walk.gradient(slot)) : walk.gradient(slot);
     if (!sum && options.unconnected == Unconnected::zero) sum = zeros_like(value_of(source));
     found.push_back(std::move(sum));
@@ -270,7 +270,7 @@ Tensor GradientTape::gradient(const TensorList& targets, const Source& source, c
 namespace {
 
 /// One backward walk per column of the target seen as [rows, columns], stacked along axis 1 of [rows, columns, ...].
-Tensor stacked_gradients(const Tensor& target, std::int64_t rows, std::int64_t columns,
+Tensor stacked_gradients(const Tensor& target, const Shape::Size& rows, std::int64_t columns,
                          const std::function<Tensor(const Tensor& seed)>& gradient) {
   std::vector<Tensor> parts;
   bool connected = false;
@@ -294,7 +294,7 @@ Tensor GradientTape::jacobian(const TensorList& targets, const Source& source) {
     const Tensor& target = only_target(targets);
     const Tensor value = value_of(source);
     Shape shape = target.shape();
-    for (const std::int64_t size : value.shape()) shape.push_back(size);
+    for (const Dimension& size : value.shape()) shape.push_back(size);
     record_->claim();
     if (target.size() == 0) return zeros(shape, {.dtype = value.dtype(), .device = value.device()});
     const Tensor rows = stacked_gradients(target, 1, target.size(), [&](const Tensor& seed) {
@@ -310,15 +310,16 @@ Tensor GradientTape::batch_jacobian(const TensorList& targets, const Source& sou
   return blaming({}, targets.where(), [&] {
     const Tensor& target = only_target(targets);
     const Tensor value = value_of(source);
-    if (target.rank() < 1 || value.rank() < 1 || target.shape()[0] != value.shape()[0])
+    if (target.rank() < 1 || value.rank() < 1 || !agree({target.shape()[0]}, {value.shape()[0]}))
       throw InvalidArgumentError(detail::join("batch_jacobian: the first dimensions of the target ", target.shape(),
                                               " and of the source ", value.shape(), " must be equal"));
-    const std::int64_t rows = target.shape()[0];
+    const Shape row(target.shape().sizes().subspan(1));
     Shape shape = target.shape();
     for (int i = 1; i < value.rank(); ++i) shape.push_back(value.shape()[i]);
     record_->claim();
-    if (target.size() == 0) return zeros(shape, {.dtype = value.dtype(), .device = value.device()});
-    const Tensor columns = stacked_gradients(target, rows, target.size() / rows, [&](const Tensor& seed) {
+    if (target.shape().num_elements() == 0 || row.size() == 0)
+      return zeros(shape, {.dtype = value.dtype(), .device = value.device()});
+    const Tensor columns = stacked_gradients(target, target.shape()[0], row.size(), [&](const Tensor& seed) {
       return record_->gradients(target, {source}, {.output_gradients = seed}, false)[0];
     });
     if (!record_->is_persistent()) record_->forget_calls();

@@ -46,12 +46,13 @@ struct Variable::Cell {
   /// Where the elements lie, in row-major order; nullptr when they do not, or there are none yet.
   const void* memory() const {
     const std::lock_guard lock(mutex_);
-    return value_ && value_.is_contiguous() ? value_.impl().data : nullptr;
+    return bool(value_) && value_.is_contiguous() ? value_.impl().data : nullptr;
   }
   /// Whether `modify` would change that memory, beside `own` tensors on it that will be gone by then.
   bool may_change_in_place(std::uint32_t own) const {
     const std::lock_guard lock(mutex_);
-    return value_ && !value_.impl().references.is_shared() && value_.impl().storage->references.count() == 1 + own;
+    return bool(value_) && !value_.impl().references.is_shared() &&
+           value_.impl().storage->references.count() == 1 + own;
   }
   /// The elements have been changed in place: the value becomes a new tensor.
   void renew() {

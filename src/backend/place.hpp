@@ -12,8 +12,8 @@ inline std::string place_in(const Shape& shape, std::int64_t flat) {
   if (shape.rank() == 0) return "";
   std::string text;
   for (int i = shape.rank() - 1; i >= 0; --i) {
-    text = std::to_string(flat % shape[i]) + (text.empty() ? "" : ",") + text;
-    flat /= shape[i];
+    text = std::to_string(flat % shape.sizes()[i]) + (text.empty() ? "" : ",") + text;
+    flat /= shape.sizes()[i];
   }
   return "[" + text + "]";
 }

@@ -25,7 +25,8 @@ Tensor stretched(const Tensor& x, const Shape& shape) {
   const int added = shape.rank() - x.rank();
   for (int i = 0; i < x.rank(); ++i) {
     const int axis = added + i;
-    if (x.shape()[i] == shape[axis]) strides[static_cast<std::size_t>(axis)] = x.strides()[static_cast<std::size_t>(i)];
+    if (x.shape().sizes()[i] == shape.sizes()[axis])
+      strides[static_cast<std::size_t>(axis)] = x.strides()[static_cast<std::size_t>(i)];
   }
   return detail::make_view(x, shape, strides);
 }
@@ -69,9 +70,9 @@ std::string to_string(const Program& program) {
 
 double busy_with_product(const Tensor& a, bool transpose_a, const Tensor& y) {
   constexpr double multiplications_per_nanosecond = 50;
-  const std::int64_t k = a.shape()[transpose_a ? 0 : 1];
+  const std::int64_t k = a.shape().sizes()[transpose_a ? 0 : 1];
   const double work = static_cast<double>(y.size()) * static_cast<double>(k);
-  const bool is_vector = y.shape()[0] == 1 || y.shape()[1] == 1;
+  const bool is_vector = y.shape().sizes()[0] == 1 || y.shape().sizes()[1] == 1;
   return is_vector || work >= large_product ? 0 : work / multiplications_per_nanosecond;
 }
 

@@ -18,13 +18,13 @@ class Widened {
     if (!is_half(x.dtype())) return x;
     Shape shape = x.shape();
     for (int i = 0; i < x.rank(); ++i)
-      if (x.strides()[static_cast<std::size_t>(i)] == 0 && shape[i] > 1) shape.set(i, 1);
+      if (x.strides()[static_cast<std::size_t>(i)] == 0 && shape.sizes()[i] > 1) shape.set(i, 1);
     Tensor wide = detail::make_tensor(float32, shape, x.device());
     backend_.copy(detail::make_view(x, shape, x.strides()), wide);
     if (shape == x.shape()) return wide;
     auto strides = wide.impl().strides;
     for (int i = 0; i < x.rank(); ++i)
-      if (shape[i] != x.shape()[i]) strides[static_cast<std::size_t>(i)] = 0;
+      if (shape.sizes()[i] != x.shape().sizes()[i]) strides[static_cast<std::size_t>(i)] = 0;
     return detail::make_view(wide, x.shape(), {strides.data(), static_cast<std::size_t>(x.rank())});
   }
   /// An output, which `round` writes.

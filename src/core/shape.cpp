@@ -2,7 +2,7 @@
 
 #include <ostream>
 
-#include "tapestry/error.hpp"
+#include "tapestry/tensor.hpp"
 
 namespace tapestry {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 std::int64_t product(const Shape& shape) {
   std::int64_t total = 1;
   bool overflow = false, empty = false;
-  for (const std::int64_t size : shape) {
+  for (const std::int64_t size : shape.sizes()) {
     if (size > 0) overflow |= __builtin_mul_overflow(total, size, &total);
     empty |= size == 0;
   }
@@ -25,6 +25,21 @@ std::int64_t product(const Shape& shape) {
 }
 
 }  // namespace
+
+void detail::UnknownSizes::destroy(UnknownSizes* sizes) noexcept { delete sizes; }
+
+void Dimension::refuse() const {
+  if (!source_.tensor) throw FailedPreconditionError("This size is not known: it was given as -1", where_);
+  throw FailedPreconditionError(
+      detail::join("The size of axis ", source_.axis, " of ", source_.tensor->describe(),
+                   " is known only when the graph runs, and cannot be used as a C++ number. It may stand in a shape, "
+                   "such as zeros({x.shape()[0], 2}); size(x, axis) is the size as a tensor"),
+      where_);
+}
+
+std::ostream& operator<<(std::ostream& out, const Dimension& size) {
+  return size.is_known() ? out << std::int64_t{size} : out << '?';
+}
 
 Shape::Shape(std::span<const std::int64_t> sizes, Where where) {
   if (sizes.size() > max_rank) refuse_rank(sizes.size(), where);
@@ -37,39 +52,104 @@ Shape::Shape(std::span<const std::int64_t> sizes, Where where) {
         detail::join("Shape ", *this, " is too large: the product of its sizes exceeds 2^63 - 1"), where);
 }
 
+Shape::Shape(std::initializer_list<Size> sizes, Where where) {
+  if (sizes.size() > max_rank) refuse_rank(sizes.size(), where);
+  std::array<std::int64_t, max_rank> numbers;
+  std::transform(sizes.begin(), sizes.end(), numbers.begin(), [](const Size& size) { return size.size_; });
+  *this = Shape(std::span(numbers.data(), sizes.size()), where);
+  for (int i = 0; i < rank_; ++i) set(i, sizes.begin()[i]);
+}
+
 Shape Shape::unknown_rank() {
   Shape shape;
   shape.rank_ = -1;
   return shape;
 }
 
-std::int64_t Shape::size() const { return is_known() ? product(*this) : -1; }
+std::int64_t Shape::num_elements() const { return is_known() ? product(*this) : -1; }
+
+std::int64_t Shape::size(Where where) const {
+  if (!has_rank()) throw FailedPreconditionError("The number of elements is not known: not even the rank is", where);
+  for (int i = 0; i < rank_; ++i)
+    if (sizes_[static_cast<std::size_t>(i)] < 0) static_cast<void>(std::int64_t{at(i, where)});  // throws
+  return product(*this);
+}
 
 bool Shape::is_known() const {
-  return has_rank() && std::none_of(begin(), end(), [](std::int64_t size) { return size < 0; });
+  return has_rank() && std::ranges::none_of(sizes(), [](std::int64_t size) { return size < 0; });
 }
 
-std::int64_t Shape::dim(std::int64_t axis) const { return (*this)[normalize_axis(axis, rank_)]; }
+Dimension Shape::at(int i, Where where) const {
+  Dimension size(sizes_[static_cast<std::size_t>(i)], where);
+  if (!size.is_known()) size.source_ = source(i);
+  return size;
+}
 
-void Shape::push_back(std::int64_t size) {
+Dimension Shape::operator[](Axis axis) const {
+  if (!has_rank())
+    throw FailedPreconditionError("The size of an axis of a tensor whose rank is not known", axis.where_);
+  if (axis.axis_ < -rank_ || axis.axis_ >= rank_)
+    throw InvalidArgumentError(detail::join("Axis ", axis.axis_, " is out of range of the shape ", *this), axis.where_);
+  return at(static_cast<int>(axis.axis_ < 0 ? axis.axis_ + rank_ : axis.axis_), axis.where_);
+}
+
+Dimension Shape::Iterator::operator*() const { return shape_->at(axis_, {}); }
+
+std::vector<std::int64_t> Shape::to_vector(Where where) const {
+  static_cast<void>(size(where));  // throws where a size is unknown
+  return {sizes().begin(), sizes().end()};
+}
+
+detail::UnknownSize Shape::source(int i) const {
+  if (!unknown_ || sizes_[static_cast<std::size_t>(i)] >= 0) return {};
+  return unknown_->axes[static_cast<std::size_t>(i)];
+}
+
+/// The record of the sources, of which no other shape has a share.
+detail::UnknownSizes& Shape::own_unknown() {
+  if (!unknown_ || unknown_->references.is_shared()) {
+    detail::Intrusive<detail::UnknownSizes> own(new detail::UnknownSizes);
+    if (unknown_) own->axes = unknown_->axes;
+    unknown_ = std::move(own);
+  }
+  return *unknown_;
+}
+
+void Shape::set_source(const detail::Intrusive<detail::Origin>& tensor) {
+  for (int i = 0; i < rank_; ++i)
+    if (sizes_[static_cast<std::size_t>(i)] < 0) own_unknown().axes[static_cast<std::size_t>(i)] = {tensor, i};
+}
+
+void Shape::set(int i, const Size& size) {
+  sizes_[static_cast<std::size_t>(i)] = size.size_;
+  if (size.source_.tensor || unknown_) own_unknown().axes[static_cast<std::size_t>(i)] = size.source_;
+}
+
+void Shape::push_back(const Size& size) {
   if (rank_ == max_rank) refuse_rank(max_rank + 1);
-  sizes_[static_cast<std::size_t>(rank_++)] = size;
+  set(rank_++, size);
 }
 
-void Shape::insert(int i, std::int64_t size) {
+void Shape::insert(int i, const Size& size) {
   push_back(size);
-  std::rotate(sizes_.begin() + i, sizes_.begin() + rank_ - 1, sizes_.begin() + rank_);
+  const auto rotate = [&](auto& list) {
+    std::rotate(list.begin() + i, list.begin() + rank_ - 1, list.begin() + rank_);
+  };
+  rotate(sizes_);
+  if (unknown_) rotate(own_unknown().axes);
 }
 
 void Shape::erase(int i) {
-  std::copy(begin() + i + 1, end(), sizes_.begin() + i);
+  const auto remove = [&](auto& list) { std::copy(list.begin() + i + 1, list.begin() + rank_, list.begin() + i); };
+  remove(sizes_);
+  if (unknown_) remove(own_unknown().axes);
   --rank_;
 }
 
 std::string to_string(const Shape& shape) {
   if (!shape.has_rank()) return "<unknown>";
   std::string text = "[";
-  for (const std::int64_t size : shape) {
+  for (const std::int64_t size : shape.sizes()) {
     if (text.size() > 1) text += ',';
     text += size < 0 ? "?" : std::to_string(size);
   }
@@ -82,14 +162,14 @@ bool can_be(const Shape& shape, const Shape& known) {
   if (!shape.has_rank()) return true;
   if (shape.rank() != known.rank()) return false;
   for (int i = 0; i < shape.rank(); ++i)
-    if (shape[i] >= 0 && shape[i] != known[i]) return false;
+    if (shape.sizes()[i] >= 0 && shape.sizes()[i] != known.sizes()[i]) return false;
   return true;
 }
 
 bool agree(const Shape& a, const Shape& b) {
   if (!a.has_rank() || !b.has_rank()) return true;
-  return a.rank() == b.rank() && std::equal(a.begin(), a.end(), b.begin(),
-                                            [](std::int64_t x, std::int64_t y) { return x == y || x < 0 || y < 0; });
+  return std::ranges::equal(a.sizes(), b.sizes(),
+                            [](std::int64_t x, std::int64_t y) { return x == y || x < 0 || y < 0; });
 }
 
 int normalize_axis(std::int64_t axis, int rank) {
@@ -100,14 +180,14 @@ int normalize_axis(std::int64_t axis, int rank) {
 }
 
 Shape broadcast_shapes(const Shape& a, const Shape& b) {
-  if (a == b) return a;
+  if (a == b && a.is_known()) return a;
   const bool a_longer = a.rank() >= b.rank();
   const Shape& longer = a_longer ? a : b;
   const Shape& shorter = a_longer ? b : a;
-  Shape out = longer;
+  Shape out(longer.sizes());  // an unknown size of one of them need not be the result's
   const int offset = longer.rank() - shorter.rank();
   for (int i = 0; i < shorter.rank(); ++i) {
-    const std::int64_t x = longer[offset + i], y = shorter[i];
+    const std::int64_t x = longer.sizes()[offset + i], y = shorter.sizes()[i];
     if (x == y || y == 1) continue;
     if (x == 1) {
       out.set(offset + i, y);
@@ -117,7 +197,7 @@ Shape broadcast_shapes(const Shape& a, const Shape& b) {
       throw InvalidArgumentError(detail::join("Incompatible shapes: ", a, " vs. ", b));
     }
   }
-  return Shape(std::span<const std::int64_t>(out));
+  return Shape(out.sizes());
 }
 
 std::array<std::int64_t, Shape::max_rank> row_major_strides(const Shape& shape) {
@@ -125,7 +205,7 @@ std::array<std::int64_t, Shape::max_rank> row_major_strides(const Shape& shape) 
   std::int64_t stride = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
     strides[static_cast<std::size_t>(i)] = stride;
-    stride *= shape[i];
+    stride *= shape.sizes()[i];
   }
   return strides;
 }

@@ -33,9 +33,10 @@ Intrusive<TensorImpl> make_impl(DType dtype, const Shape& shape, Device device) 
 bool is_row_major(const Shape& shape, std::span<const std::int64_t> strides) {
   std::uint64_t expected = 1;  // unsigned, as in row_major_strides
   for (int i = shape.rank() - 1; i >= 0; --i) {
-    if (shape[i] == 0) return true;
-    if (shape[i] != 1 && static_cast<std::uint64_t>(strides[static_cast<std::size_t>(i)]) != expected) return false;
-    expected *= static_cast<std::uint64_t>(shape[i]);
+    if (shape.sizes()[i] == 0) return true;
+    if (shape.sizes()[i] != 1 && static_cast<std::uint64_t>(strides[static_cast<std::size_t>(i)]) != expected)
+      return false;
+    expected *= static_cast<std::uint64_t>(shape.sizes()[i]);
   }
   return true;
 }
@@ -54,7 +55,7 @@ void throw_empty_tensor() {
 }
 
 Tensor make_tensor(DType dtype, const Shape& shape, Device device) {
-  const std::int64_t count = shape.size();
+  const std::int64_t count = shape.num_elements();
   if (count < 0 || dtype == DType::unknown) refuse_spec(dtype, shape);
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(count, static_cast<std::int64_t>(size_of(dtype)), &bytes))

@@ -56,7 +56,7 @@ fs::path find(const fs::path& dir, const File& file, Where where) {
 Tensor pixels(const Tensor& images) {
   std::array<float, 256> shade;
   for (std::size_t i = 0; i < shade.size(); ++i) shade[i] = static_cast<float>(i) / 255.0F;
-  Tensor x = detail::make_tensor(float32, {images.shape()[0], 784}, cpu());
+  Tensor x = detail::make_tensor(float32, {images.shape().sizes()[0], 784}, cpu());
   const auto* from = images.data<std::uint8_t>();
   std::transform(from, from + images.size(), detail::mutable_data<float>(x), [&](std::uint8_t i) { return shade[i]; });
   return x;
@@ -69,15 +69,16 @@ Dataset mnist(const std::string& dir, Split split, Where where) {
   const fs::path image_path = find(dir, files[first], where), label_path = find(dir, files[first + 1], where);
   const Tensor images = read_idx(image_path, where), labels = read_idx(label_path, where);
 
-  const Shape expected{images.rank() == 3 ? images.shape()[0] : -1, 28, 28};
+  const Shape expected{images.rank() == 3 ? images.shape().sizes()[0] : -1, 28, 28};
   if (images.dtype() != uint8 || images.shape() != expected)
     throw DataLossError(detail::join(image_path.string(), " holds ", images.dtype(), images.shape(),
                                      " where MNIST has images, uint8[?,28,28]"),
                         where);
-  if (labels.dtype() != uint8 || labels.shape() != Shape{images.shape()[0]})
-    throw DataLossError(detail::join(label_path.string(), " holds ", labels.dtype(), labels.shape(), " where the ",
-                                     images.shape()[0], " images need as many labels, uint8[", images.shape()[0], ']'),
-                        where);
+  if (labels.dtype() != uint8 || labels.shape() != Shape{images.shape().sizes()[0]})
+    throw DataLossError(
+        detail::join(label_path.string(), " holds ", labels.dtype(), labels.shape(), " where the ",
+                     images.shape().sizes()[0], " images need as many labels, uint8[", images.shape().sizes()[0], ']'),
+        where);
   const auto digits = labels.to_vector<std::int64_t>();
   const auto wrong = std::find_if(digits.begin(), digits.end(), [](std::int64_t digit) { return digit > 9; });
   if (wrong != digits.end())

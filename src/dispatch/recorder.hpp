@@ -29,7 +29,7 @@ class Sink {
 Sink*& open_sink();
 /// The graph that a tensor belongs to; nullptr for one that has a value.
 inline Sink* sink_of(const Tensor& tensor) {
-  return tensor && tensor.impl().origin ? &tensor.impl().origin->sink() : nullptr;
+  return bool(tensor) && tensor.impl().origin ? &tensor.impl().origin->sink() : nullptr;
 }
 
 /// While it lives, the nodes that this thread adds to the open graph, if any, have names in that scope.
@@ -87,6 +87,9 @@ class Recorder {
   virtual ~Recorder() = default;
   /// After an op has run. The call may be moved from.
   virtual void record(Call&& call) = 0;
+  /// Before an op that draws random numbers, or has another effect. The recorder may give the call its outputs instead and
+  /// return true; then the op does not run.
+  virtual bool replay(Call&) { return false; }
   /// When a Variable's value is read. The recorder may put another in its place, which those outside it then see.
   virtual void read(const Variable& variable, Tensor& value) = 0;
 };

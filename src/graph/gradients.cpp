@@ -116,7 +116,7 @@ class GraphGradients {
     for (std::size_t i = 0; i < targets_.size(); ++i) {
       const std::int32_t slot = slots.find(targets_[i].id());
       if (slot != SlotTable::none)
-        backward.accumulate(slot, !seeds.empty() && seeds[i] ? seeds[i] : ones_like(targets_[i], "grad_ys"));
+        backward.accumulate(slot, !seeds.empty() && bool(seeds[i]) ? seeds[i] : ones_like(targets_[i], "grad_ys"));
     }
     backward.run(true);
     std::vector<Tensor> found;

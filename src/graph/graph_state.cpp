@@ -20,6 +20,14 @@ struct NodeOrigin final : Origin {
     return held;
   }
   Sink& sink() override { return *lock(); }
+  Tensor tensor() const override {
+    const std::shared_ptr<GraphState> held = lock();
+    return node->output(static_cast<std::size_t>(output));
+  }
+  std::string describe() const override {
+    const std::shared_ptr<GraphState> held = graph.lock();
+    return held ? detail::describe(tensor()) : "a tensor of a graph that does not exist any more";
+  }
 
   std::weak_ptr<GraphState> graph;
   Node* node;
@@ -64,11 +72,13 @@ std::shared_ptr<const Op> with_gradient(const Op& op, const Gradient& gradient) 
   return std::make_shared<const Op>(std::move(copy));
 }
 
-/// While it lives, new nodes are outside all scopes, but for the device, if one is given.
+/// While it lives, new nodes are outside all scopes, but for the device and the control inputs that are given.
 class RootScopes {
  public:
-  explicit RootScopes(const std::string& device = {}) : saved_(std::exchange(scopes(), Scopes{})) {
+  explicit RootScopes(const std::string& device = {}, const std::vector<Operation>& control_inputs = {})
+      : saved_(std::exchange(scopes(), Scopes{})) {
     scopes().device = device;
+    scopes().control_inputs = control_inputs;
   }
   ~RootScopes() { scopes() = std::move(saved_); }
   RootScopes(const RootScopes&) = delete;
@@ -171,6 +181,7 @@ Node& GraphState::add_node(Call call, const Specs& specs, std::uint32_t numbers,
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const Tensor output = make_symbolic(specs[i].dtype, specs[i].shape, node.place);
     output.impl().origin = Intrusive<Origin>(new NodeOrigin(weak_from_this(), node, static_cast<std::int32_t>(i)));
+    output.impl().shape.set_source(output.impl().origin);
     node.mutable_outputs().push_back(output);
   }
   const auto depends_on = [&](const Node* other) {
@@ -240,8 +251,11 @@ GraphVariable& GraphState::make_entry(const Variable& variable, const std::strin
 Tensor GraphState::read(const Variable& variable, Where where) {
   const std::lock_guard lock(mutex_);
   const GraphVariable& entry = variable_entry(variable, where);
+  // What was read before knows nothing of the operations that a scope waits for, such as an assignment.
+  const std::vector<Operation> control_inputs = scopes().control_inputs;
+  const RootScopes root({}, control_inputs);
+  if (!control_inputs.empty()) return add_read(entry, where);
   if (entry.value) return entry.value;
-  const RootScopes root;
   const Tensor value = add_read(entry, where);
   return variable_entry(variable, where).value = value;
 }
@@ -261,9 +275,8 @@ Node& GraphState::add_assign(const Variable& variable, Assign kind, const Tensor
 
 Tensor GraphState::assign(const Variable& variable, Assign kind, const Tensor& value, Where where) {
   const std::lock_guard lock(mutex_);
-  std::vector<Operation> controls = scopes().control_inputs;
-  const RootScopes root;
-  scopes().control_inputs = std::move(controls);
+  const std::vector<Operation> control_inputs = scopes().control_inputs;
+  const RootScopes root({}, control_inputs);
   Node& node = add_assign(variable, kind, value, where);
   if (order_ == Order::program) return read(variable, where);
   scopes().control_inputs = {operation_of(node)};

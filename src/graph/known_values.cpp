@@ -102,7 +102,7 @@ Tensor KnownValues::find(const Tensor& tensor) const {
 
 Tensor KnownValues::find_complete(const Tensor& tensor) const {
   const Tensor value = find(tensor);
-  return value && (value.size() > most_elements || is_complete(value)) ? value : Tensor();
+  return bool(value) && (value.size() > most_elements || is_complete(value)) ? value : Tensor();
 }
 
 void KnownValues::prevent_feeding(const Tensor& known) {

@@ -28,7 +28,7 @@ Tensor Rendezvous::receive(std::string_view key, const Deadline* deadline) {
   auto found = sent_.end();
   const auto is_over = [&] {
     found = sent_.find(key);
-    return aborted_ || (found != sent_.end() && found->second);
+    return aborted_ || (found != sent_.end() && bool(found->second));
   };
   if (!deadline) {
     changed_.wait(lock, is_over);

@@ -27,7 +27,7 @@ std::string python_shape(const Shape& shape) {
   if (!shape.has_rank()) return "<unknown>";
   std::string text = "(";
   for (int i = 0; i < shape.rank(); ++i)
-    text += (i > 0 ? ", " : "") + (shape[i] < 0 ? std::string("?") : std::to_string(shape[i]));
+    text += (i > 0 ? ", " : "") + (shape.sizes()[i] < 0 ? std::string("?") : std::to_string(shape.sizes()[i]));
   return text + (shape.rank() == 1 ? ",)" : ")");
 }
 
@@ -281,7 +281,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       prepared.request.fed.push_back(value.spec());
       key.push_back(static_cast<std::int64_t>(value.dtype()));
       key.push_back(value.rank());
-      key.insert(key.end(), value.shape().begin(), value.shape().end());
+      key.insert(key.end(), value.shape().sizes().begin(), value.shape().sizes().end());
     }
     std::shared_ptr<Partitioned> dropped;  // let go when the locks are
     const std::lock_guard graph_lock(graph_.state()->mutex());

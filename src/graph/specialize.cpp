@@ -116,7 +116,7 @@ class Specializer {
     const Node* cause = &node;
     for (std::size_t i = 0; i < cause->inputs().size();) {
       const Tensor& input = cause->input(i);
-      const bool known = reads_shape_only(cause->op(), i) || known_.find(input);
+      const bool known = reads_shape_only(cause->op(), i) || bool(known_.find(input));
       if (!known) cause = endpoint_of(input).node;
       i = known ? i + 1 : 0;
     }

@@ -111,7 +111,7 @@ std::int64_t claimed_bytes(std::span<const std::int64_t> sizes, std::size_t elem
 }
 
 Tensor read_elements(ByteStream& from, const FileElements& elements, const Shape& shape) {
-  const std::int64_t bytes = claimed_bytes(shape, elements.size);
+  const std::int64_t bytes = claimed_bytes(shape.sizes(), elements.size);
   if (bytes < 0) refuse(from, " claims more than 2^63 bytes of data");
   if (bytes > from.most_bytes())
     refuse(from, " claims ", bytes, " bytes of data for its shape ", shape, ", but cannot hold more than ",

@@ -24,15 +24,15 @@ std::int64_t product(std::int64_t a, std::int64_t b) { return Shape{a, b}.size()
 // ---- Conditions -----------------------------------------------------------------------------------------------------
 
 bool lacks_rank(const NodeReader&, const Tensors& inputs) {
-  return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x && !x.shape().has_rank(); });
+  return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return bool(x) && !x.shape().has_rank(); });
 }
 bool lacks_any_size(const NodeReader&, const Tensors& inputs) {
-  return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x && !x.shape().is_known(); });
+  return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return bool(x) && !x.shape().is_known(); });
 }
 /// Of images, whose number does not matter.
 bool lacks_image_sizes(const NodeReader&, const Tensors& inputs) {
   const Shape& shape = inputs[0].shape();
-  return shape.rank() != 4 ? !shape.has_rank() : shape[1] < 0 || shape[2] < 0 || shape[3] < 0;
+  return shape.rank() != 4 ? !shape.has_rank() : shape.sizes()[1] < 0 || shape.sizes()[2] < 0 || shape.sizes()[3] < 0;
 }
 /// What may be fed otherwise than the default is.
 bool always(const NodeReader&, const Tensors&) { return true; }
@@ -220,7 +220,7 @@ Tensors read_default(const ForeignNode& n) { return {identity(n.in(0), n.name())
 
 std::vector<Padding> paddings_of(const ForeignNode& n, std::size_t input = 1) {
   const Tensor value = n.node.constant(input);
-  if (value.rank() != 2 || value.shape()[1] != 2 || (value.dtype() != int32 && value.dtype() != int64))
+  if (value.rank() != 2 || value.shape().sizes()[1] != 2 || (value.dtype() != int32 && value.dtype() != int64))
     n.node.refuse("its paddings are no pairs of whole numbers");
   const std::vector<std::int64_t> list = value.to_vector<std::int64_t>();
   std::vector<Padding> paddings;
@@ -267,8 +267,10 @@ Tensors read_batch_gather(const ForeignNode& n) {
   const int batches = normalize_axis(n.node.attr<std::int64_t>("batch_dims"), indices.rank() + 1);
   if (batches >= x.rank() || normalize_axis(n.number(2), x.rank()) != batches)
     lack(n, "'batch_dims' beside that 'axis'");
-  const auto sizes = [](const Shape& shape, int first) { return std::span(shape.begin() + first, shape.end()); };
-  Shape rows(std::span(indices.shape().begin(), indices.shape().begin() + batches));
+  const auto sizes = [](const Shape& shape, int first) {
+    return std::span(shape.sizes().begin() + first, shape.sizes().end());
+  };
+  Shape rows(std::span(indices.shape().sizes().begin(), indices.shape().sizes().begin() + batches));
   rows.push_back(Shape(sizes(indices.shape(), batches)).size());
   Shape columns = rows, whole = rows, result = indices.shape();
   for (const std::int64_t size : sizes(x.shape(), batches + 1)) {
@@ -297,9 +299,10 @@ Tensors read_depth_to_space(const ForeignNode& n) {
   const Shape& shape = n.in(0).shape();
   const bool to_space = n.node.def().op == "DepthToSpace";
   // Then no product of sizes and blocks is too large for a size.
-  const std::int64_t largest = to_space ? std::min(shape[3], most_blocks) : std::min(shape[1], shape[2]);
+  const std::int64_t largest =
+      to_space ? std::min(shape.sizes()[3], most_blocks) : std::min(shape.sizes()[1], shape.sizes()[2]);
   if (block < 1 || block > largest) n.node.refuse(detail::join("its block size is ", block, " for ", shape));
-  const std::int64_t height = shape[1], width = shape[2], depth = shape[3];
+  const std::int64_t height = shape.sizes()[1], width = shape.sizes()[2], depth = shape.sizes()[3];
   return n.composed([&]() -> Tensor {
     if (to_space) {
       const Tensor blocks = reshape(n.in(0), {-1, height, width, block, block, depth / (block * block)});
@@ -324,7 +327,7 @@ Tensors read_space_to_batch(const ForeignNode& n) {
   return n.composed([&]() -> Tensor {
     if (n.node.def().op == "SpaceToBatchND") {
       const Tensor padded = pad(x, {{}, borders[0], borders[1], {}});
-      const std::int64_t height = padded.shape()[1] / rows, width = padded.shape()[2] / columns;
+      const std::int64_t height = padded.shape().sizes()[1] / rows, width = padded.shape().sizes()[2] / columns;
       const Tensor parts = reshape(padded, {-1, height, rows, width, columns, depth});
       return reshape(transpose(parts, {2, 4, 0, 1, 3, 5}), {-1, height, width, depth});
     }
@@ -382,7 +385,7 @@ Tensors read_conv_gradient(const ForeignNode& n) {
   const DType dtype = n.in(2).dtype();
   const auto depth = [&](std::size_t i, std::size_t axis) {
     return i == sized ? (sizes.size() == 4 ? sizes[axis] : -1)
-                      : (n.in(i).rank() == 4 ? n.in(i).shape()[static_cast<int>(axis)] : -1);
+                      : (n.in(i).rank() == 4 ? n.in(i).shape().sizes()[static_cast<int>(axis)] : -1);
   };
   const std::int64_t in = depth(0, 3), filter_in = depth(1, 2);
   const std::int64_t groups = in > 0 && filter_in > 0 ? std::max<std::int64_t>(in / filter_in, 1) : 1;
@@ -453,7 +456,7 @@ Tensors read_resize(const ForeignNode& n) {
     if (!nearest) x = x.cast(float32);
     // TensorFlow's order: along the rows first.
     for (const int axis : {2, 1}) {
-      const std::int64_t from = x.shape()[axis], to = sizes[static_cast<std::size_t>(axis - 1)];
+      const std::int64_t from = x.shape().sizes()[axis], to = sizes[static_cast<std::size_t>(axis - 1)];
       if (from < 1 || to < 1 || to > most_numbers) n.node.refuse(detail::join("it makes the size ", to, " of ", from));
       x = nearest ? resize_nearest(x, axis, to, centers) : resize_linear(x, axis, to, centers);
     }

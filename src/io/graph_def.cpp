@@ -21,7 +21,7 @@ using protozero::data_view;
 using protozero::pbf_writer;
 
 void write_shape(pbf_writer& writer, const Shape& shape) {
-  for (const std::int64_t size : shape)
+  for (const std::int64_t size : shape.sizes())
     add_message(writer, 2, [&](pbf_writer& dim) {
       // A size of 0 is protobuf's default and is left out, as protobuf does.
       if (size != 0) dim.add_int64(1, size);

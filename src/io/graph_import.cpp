@@ -300,13 +300,13 @@ class Importer {
     bool complete = true;
     for (const std::size_t i : value_inputs(reader)) {
       values[i] = reader.is_constant(i) ? reader.constant(i) : known_.find_complete(inputs[i]);
-      complete = complete && values[i];
+      complete = complete && bool(values[i]);
     }
     const NodeReader with_values(*entry.def, entry.inputs, values);
     if (!complete || lacks_sizes(with_values, inputs))
       return keep_node(state(), with_values, inputs, known_, where_).outputs();
     for (std::size_t i = 0; i < values.size(); ++i)
-      if (values[i] && !reader.is_constant(i)) detail::KnownValues::prevent_feeding(inputs[i]);
+      if (bool(values[i]) && !reader.is_constant(i)) detail::KnownValues::prevent_feeding(inputs[i]);
     return read_op(with_values, inputs, where_);
   }
 

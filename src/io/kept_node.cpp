@@ -78,8 +78,8 @@ class Outlook {
   std::optional<std::vector<std::int64_t>> list(std::size_t i) const {
     const Tensor value = reader_.is_constant(i) ? reader_.constant(i) : known_.find(inputs_[i]);
     const Tensor& input = value ? value : inputs_[i];
-    if (input.rank() != 1 || input.shape()[0] < 0 || input.shape()[0] > Shape::max_rank) return {};
-    if (!value) return std::vector<std::int64_t>(static_cast<std::size_t>(input.shape()[0]), -1);
+    if (input.rank() != 1 || input.shape().sizes()[0] < 0 || input.shape().sizes()[0] > Shape::max_rank) return {};
+    if (!value) return std::vector<std::int64_t>(static_cast<std::size_t>(input.shape().sizes()[0]), -1);
     if (!is_index(value.dtype())) return {};
     std::vector<std::int64_t> numbers = value.to_vector<std::int64_t>();
     for (std::int64_t& each : numbers)
@@ -179,7 +179,7 @@ class Outlook {
         ++axis;
       } else if (axis < rank(0)) {
         const bool whole = has("begin_mask", i) && has("end_mask", i) && is_one(3, i);
-        result.push_back(whole ? shape(0)[axis] : -1);
+        result.push_back(whole ? shape(0).sizes()[axis] : -1);
         ++axis;
       }
     }
@@ -221,7 +221,7 @@ class Outlook {
         axis = 0;
       } else if (operand < inputs_.size() && axis < rank(operand)) {
         std::int64_t& size = sizes.emplace(letter, -1).first->second;
-        size = std::max(size, shape(operand)[axis++]);
+        size = std::max(size, shape(operand).sizes()[axis++]);
       }
     }
     Shape result;

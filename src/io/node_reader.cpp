@@ -24,7 +24,7 @@ DType NodeReader::type(std::string_view name) const {
 
 Tensor NodeReader::constant(std::size_t input) const {
   if (input >= inputs_.size()) refuse(detail::join("it has no input ", input));
-  if (input < values_.size() && values_[input]) return values_[input];
+  if (input < values_.size() && bool(values_[input])) return values_[input];
   const NodeDef* node = inputs_[input].node;
   const auto value = node->attrs.find("value");
   const TensorDef* tensor = value == node->attrs.end() ? nullptr : std::get_if<TensorDef>(&value->second);
@@ -37,7 +37,8 @@ Tensor NodeReader::constant(std::size_t input) const {
 
 bool NodeReader::is_constant(std::size_t input) const {
   if (input >= inputs_.size()) return false;
-  return (input < values_.size() && values_[input]) || (inputs_[input].node && inputs_[input].node->op == "Const");
+  return (input < values_.size() && bool(values_[input])) ||
+         (inputs_[input].node && inputs_[input].node->op == "Const");
 }
 
 // ---- By hints -----------------------------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ AttrValue NodeReader::from_constant(const InputRule& rule, std::size_t input, co
   }
   const bool pairs = rule.form == InputRule::Form::pairs;
   if (value.dtype() != int32 && value.dtype() != int64) bad();
-  if (pairs ? value.rank() != 2 || value.shape()[1] != 2 : value.rank() > 1) bad();
+  if (pairs ? value.rank() != 2 || value.shape().sizes()[1] != 2 : value.rank() > 1) bad();
   const std::vector<std::int64_t> numbers = value.to_vector<std::int64_t>();
   if (target.kind == Kind::number) {
     if (numbers.size() != 1) bad();

@@ -158,7 +158,7 @@ Tensor transposed(const Tensor& reversed, const Shape& shape) {
   std::int64_t stride = 1;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     strides[static_cast<std::size_t>(axis)] = stride;
-    stride *= std::max<std::int64_t>(shape[axis], 1);
+    stride *= std::max<std::int64_t>(shape.sizes()[axis], 1);
   }
   const std::span used(strides.data(), static_cast<std::size_t>(shape.rank()));
   return detail::on_host(detail::make_view(reversed, shape, used));
@@ -188,7 +188,7 @@ std::string npy_header(const Tensor& tensor, std::string_view name, Where where)
                                           "; cast it to float32, or save it as .safetensors"),
                              where);
   std::string shape;
-  for (const std::int64_t size : tensor.shape()) shape += detail::join(size, ", ");
+  for (const std::int64_t size : tensor.shape().sizes()) shape += detail::join(size, ", ");
   if (tensor.rank() > 1) shape.resize(shape.size() - 2);
   if (tensor.rank() == 1) shape.pop_back();
   std::string text = detail::join("{'descr': '", types[static_cast<std::size_t>(tensor.dtype())],

@@ -42,7 +42,7 @@ class Model {
     for (const auto& [name, tensor] : signature_.outputs) graph_.add({"Identity", {graph_.value(tensor)}, {name}, {}});
     int batches = 0;
     for (const auto& [name, tensor] : signature_.inputs)
-      batches += tensor.shape().has_rank() && tensor.shape().rank() > 0 && tensor.shape()[0] < 0;
+      batches += tensor.shape().has_rank() && tensor.shape().rank() > 0 && tensor.shape().sizes()[0] < 0;
     write_values(11, signature_.inputs, [&](const std::string& name, int axis) {
       if (axis > 0) return detail::join(name, '_', axis);
       return batches == 1 ? std::string("batch") : name + "_batch";
@@ -134,7 +134,7 @@ class Model {
             add_message(tensor_type, 2, [&](pbf_writer& shape) {
               for (int axis = 0; axis < value.shape().rank(); ++axis)
                 add_message(shape, 1, [&](pbf_writer& size) {
-                  const std::int64_t known = value.shape()[axis];
+                  const std::int64_t known = value.shape().sizes()[axis];
                   if (known >= 0) return size.add_int64(1, known);
                   if (const std::string symbol = size_name(key, axis); !symbol.empty()) size.add_string(2, symbol);
                 });

@@ -136,6 +136,9 @@ Cast any Cast[to=@dtype](a)
 Shape any Shape(a)
 Size any Size(a)
 SizeLike number Div(Cast[to=@T](Size(a)), Cast[to=@T](Max(Size(b), 1:int)))
+CustomGradient any Identity(a)
+Recompute any Identity(a)
+OptimizationBarrier any Identity(a)
 ZerosLike any Expand(0, Shape(a))
 OnesLike any Expand(1, Shape(a))
 Fill any Expand(@value, @shape)
@@ -511,7 +514,7 @@ void write_split(OnnxWriter& w) {
   const int axis = axis_of(w);
   const OnnxField along{"axis", axis};
   std::vector<std::int64_t> sizes;
-  for (const Tensor& each : w.node().outputs()) sizes.push_back(each.shape()[axis]);
+  for (const Tensor& each : w.node().outputs()) sizes.push_back(each.shape().sizes()[axis]);
   if (std::find(sizes.begin(), sizes.end(), -1) == sizes.end())
     return w.finish(w.ops("Split", {w.in(), w.ints(sizes)}, {along}, sizes.size()));
   if (w.node().type() == "SplitV") w.refuse("the size of a part is not known yet");
@@ -525,6 +528,35 @@ void write_concat_grad(OnnxWriter& w) {
   for (std::size_t i = 0; i < w.node().outputs().size(); ++i)
     sizes.push_back(w.op("Shape", {w.in(i + 1)}, {{"start", axis}, {"end", axis + 1}}));
   w.finish(w.ops("Split", {w.in(), w.op("Concat", sizes, {{"axis", 0}})}, {{"axis", axis}}, sizes.size()));
+}
+
+/// The sizes are those of the inputs' axes; one may be what the others leave of an input's elements.
+void write_fill_like(OnnxWriter& w) {
+  const Ints& sizes_of = w.node().attr<Ints>("sizes_of");
+  std::vector<std::string> sizes;
+  std::optional<std::size_t> rest;
+  std::size_t rest_of = 0, next = 0;
+  for (const std::int64_t size : w.node().attr<Shape>("shape").sizes()) {
+    if (size >= 0) {
+      sizes.push_back(w.ints({size}));
+      continue;
+    }
+    const auto input = static_cast<std::size_t>(sizes_of[next]);
+    const std::int64_t axis = sizes_of[next + 1];
+    next += 2;
+    if (axis < 0) {
+      rest = sizes.size();
+      rest_of = input;
+    }
+    sizes.push_back(axis < 0 ? w.ints({1}) : w.op("Shape", {w.in(input)}, {{"start", axis}, {"end", axis + 1}}));
+  }
+  if (rest) {
+    std::string others = w.ints({1});
+    for (const std::string& size : sizes) others = w.op("Mul", {others, size});
+    sizes[*rest] = w.op("Div", {w.op("Size", {w.in(rest_of)}), others});
+  }
+  const std::string value = w.number(w.node().attr<double>("value"), w.node().attr<DType>("dtype"));
+  w.finish({w.op("Expand", {value, w.op("Concat", sizes, {{"axis", 0}})})});
 }
 
 struct Function {
@@ -560,7 +592,8 @@ constexpr std::array writers = std::to_array<Function>({{"Pack", write_pack},
                                                         {"Unpack", write_unpack},
                                                         {"Split", write_split},
                                                         {"SplitV", write_split},
-                                                        {"ConcatGrad", write_concat_grad}});
+                                                        {"ConcatGrad", write_concat_grad},
+                                                        {"FillLike", write_fill_like}});
 
 template <std::size_t count>
 bool run(const std::array<Function, count>& functions, OnnxWriter& w) {

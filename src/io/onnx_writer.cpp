@@ -72,7 +72,7 @@ void OnnxGraph::add(const OnnxNode& node) {
 void OnnxGraph::add_initializer(std::string_view name, const Tensor& value) {
   const Tensor host = detail::on_host(value);
   add_message(writer_, 5, [&](pbf_writer& tensor) {
-    for (const std::int64_t size : host.shape()) tensor.add_int64(1, size);
+    for (const std::int64_t size : host.shape().sizes()) tensor.add_int64(1, size);
     tensor.add_int64(2, onnx_type(host.dtype()));
     tensor.add_string(8, name.data(), name.size());
     tensor.add_bytes(9, static_cast<const char*>(host.impl().data),

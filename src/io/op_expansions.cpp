@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <optional>
 
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
@@ -66,7 +67,7 @@ bool fills_whole_slice(const Node&) { return false; }
 
 bool has_known_target(const Node& node) {
   const Shape& shape = node.attr<Shape>("shape");
-  return std::all_of(shape.begin(), shape.end(), [](std::int64_t size) { return size >= 0; });
+  return std::all_of(shape.sizes().begin(), shape.sizes().end(), [](std::int64_t size) { return size >= 0; });
 }
 
 bool has_one_group(const Node& node) {
@@ -236,6 +237,39 @@ void expand_fill(NodeWriter& w) {
   const Value dims = w.ints("dims", w.node().attr<Shape>("shape").to_vector());
   w.result = {
       w.op("Fill", {dims, value}, value.dtype, {{"T", code_of(value.dtype)}, {"index_type", code_of(dims.dtype)}})};
+}
+
+/// The sizes are those of the inputs' axes; one may be what the others leave of an input's elements (see FillLike).
+void expand_fill_like(NodeWriter& w) {
+  const Ints& sizes_of = w.node().attr<Ints>("sizes_of");
+  std::vector<Value> sizes;
+  std::optional<std::size_t> rest;
+  std::size_t rest_of = 0;
+  std::size_t next = 0;
+  for (const std::int64_t size : w.node().attr<Shape>("shape").sizes()) {
+    if (size >= 0) {
+      sizes.push_back(w.number(static_cast<double>(size), int64));
+      continue;
+    }
+    const auto input = static_cast<std::size_t>(sizes_of[next]);
+    const auto axis = static_cast<int>(sizes_of[next + 1]);
+    next += 2;
+    if (axis < 0) {
+      rest = sizes.size();
+      rest_of = input;
+    }
+    sizes.push_back(axis < 0 ? w.number(1, int64) : w.size(input, axis));
+  }
+  if (rest) {
+    Value others = w.number(1, int64);
+    for (const Value& size : sizes) others = w.op("Mul", {others, size});
+    const Value all = w.op("Size", {w.in(rest_of)}, int64, {{"out_type", code_of(int64)}});
+    sizes[*rest] = w.op("FloorDiv", {all, others});
+  }
+  const auto count = static_cast<std::int64_t>(sizes.size());
+  const Value dims = w.op("Pack", sizes, {{"N", count}, {"axis", std::int64_t{0}}});
+  const Value value = w.number(w.node().attr<double>("value"), w.node().attr<DType>("dtype"));
+  w.result = {w.op("Fill", {dims, value}, value.dtype, {{"T", code_of(value.dtype)}, {"index_type", code_of(int64)}})};
 }
 
 void expand_to_constant(NodeWriter& w) {

@@ -42,6 +42,7 @@ void expand_reshape_like(NodeWriter& writer);
 void expand_size_like(NodeWriter& writer);
 void expand_device_copy(NodeWriter& writer);
 void expand_fill(NodeWriter& writer);
+void expand_fill_like(NodeWriter& writer);
 void expand_to_constant(NodeWriter& writer);
 void expand_concat_grad(NodeWriter& writer);
 void expand_slice_update(NodeWriter& writer);

@@ -34,8 +34,8 @@ void check_types(const Op& op, const NodeReader& reader, const Tensors& inputs) 
 /// The shapes tell in how many groups a convolution works.
 Attrs with_groups(const Tensors& inputs, const Attrs& attrs) {
   const Tensor &x = inputs[0], &filter = inputs[1];
-  if (x.rank() != 4 || filter.rank() != 4 || x.shape()[3] < 1 || filter.shape()[2] < 1) return attrs;
-  const std::int64_t groups = x.shape()[3] / filter.shape()[2];
+  if (x.rank() != 4 || filter.rank() != 4 || x.shape().sizes()[3] < 1 || filter.shape().sizes()[2] < 1) return attrs;
+  const std::int64_t groups = x.shape().sizes()[3] / filter.shape().sizes()[2];
   std::vector<Attr> list;
   for (const Attr& each : attrs)
     list.push_back(each.name == "groups" ? Attr{"groups", std::max<std::int64_t>(groups, 1)} : each);
@@ -47,7 +47,7 @@ void check_outputs(const NodeReader& reader, const OpRule& rule, const Tensors& 
   std::int64_t count = 0;
   if (rule.op == "Unpack") {
     const Tensor& x = inputs[0];
-    count = x.shape()[normalize_axis(attrs.get<std::int64_t>("axis"), x.rank())];
+    count = x.shape().sizes()[normalize_axis(attrs.get<std::int64_t>("axis"), x.rank())];
     if (count != reader.attr<std::int64_t>("num")) reader.refuse(detail::join("its 'num' is not ", count));
   } else if (rule.op == "Split") {
     count = attrs.get<std::int64_t>("num_split");
@@ -84,9 +84,9 @@ bool rule_lacks_sizes(const NodeReader& reader, const Tensors& inputs) {
   if (!shape.has_rank()) return true;
   if (op == "Conv2D") {
     const Shape& filter = inputs[1].shape();
-    return !filter.has_rank() || (shape.rank() == 4 && filter.rank() == 4 && (shape[3] < 0 || filter[2] < 0));
+    return !filter.has_rank() || (shape.rank() == 4 && filter.rank() == 4 && (shape.sizes()[3] < 0 || filter[2] < 0));
   }
-  return shape[normalize_axis(reader.attr_or<std::int64_t>("axis", 0), shape.rank())] < 0;
+  return shape.sizes()[normalize_axis(reader.attr_or<std::int64_t>("axis", 0), shape.rank())] < 0;
 }
 
 }  // namespace
@@ -143,7 +143,7 @@ Tensors read_op(const NodeReader& reader, const Tensors& inputs, Where where) {
   const std::string& op = reader.def().op;
   if (const ForeignOp* foreign = find_foreign_op(reader.def())) {
     for (const Tensor& each : inputs)
-      if (each && each.dtype() == DType::resource) reader.refuse("an input is a resource");
+      if (bool(each) && each.dtype() == DType::resource) reader.refuse("an input is a resource");
     const CallSiteScope site(where);
     return foreign->read({.node = reader, .inputs = inputs, .where = where});
   }

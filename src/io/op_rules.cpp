@@ -310,6 +310,9 @@ std::vector<OpRule> make_rules() {
        .tensorflow = "ReverseV2",
        .input_rules = {in(0), vector("axis", "axis", "Tidx")},
        .fields = {type_of(0)}});
+  // Gradients of a program's own are no part of a file: what flows forward is the value.
+  for (const std::string_view op : {"CustomGradient", "Recompute", "OptimizationBarrier"})
+    add({.op = op, .inputs = any_number, .tensorflow = "Identity", .input_rules = {in(0)}, .fields = {type_of(0)}});
   add(expanded("SumLike", 2, expand_sum_like));
   add(expanded("BroadcastLike", 2, expand_broadcast_like));
   add(expanded("ReshapeLike", 2, expand_reshape_like));
@@ -331,6 +334,12 @@ std::vector<OpRule> make_rules() {
        .fields = {field("T", "dtype")},
        .is_direct = is_on_host,
        .expand = expand_fill});
+  add(expanded("FillLike", any_number, expand_fill_like,
+               {{"dtype", Kind::type},
+                {"shape", Kind::shape},
+                {"sizes_of", Kind::numbers},
+                {"value", Kind::real},
+                {"device", Kind::device, true}}));
   add(expanded("Range", 0, expand_to_constant,
                {{"dtype", Kind::type},
                 {"shape", Kind::shape},
@@ -531,8 +540,8 @@ bool is_state_op(std::string_view op) { return std::find(state_ops.begin(), stat
 std::optional<AttrValue> attr_or_implied(const Node& node, std::string_view name) {
   if (const AttrValue* given = node.attrs().find(name)) return *given;
   if (node.inputs().empty()) return {};
-  const int rank = node.input(0).rank();
-  if (name == "k" && rank > 0 && node.input(0).shape().back() >= 0) return node.input(0).shape().back();
+  const int rank = node.input(0).shape().rank();
+  if (name == "k" && rank > 0 && node.input(0).shape().sizes().back() >= 0) return node.input(0).shape().sizes().back();
   if ((name != "axis" && name != "perm") || rank < 0) return {};
   Ints axes;
   for (int i = 0; i < rank; ++i) axes.push_back(name == "axis" ? i : rank - 1 - i);

@@ -58,15 +58,16 @@ Bytes packed_rows(const std::uint8_t* pixels, std::size_t rows, std::size_t row_
 std::vector<std::byte> io::encode_png(const Tensor& image, Where where) {
   const Shape& shape = image.shape();
   const bool color = shape.rank() == 3;
-  if (image.dtype() != uint8 || !(shape.rank() == 2 || (color && shape[2] == 3)) || shape.size() <= 0)
+  if (image.dtype() != uint8 || !(shape.rank() == 2 || (color && shape.sizes()[2] == 3)) || shape.size() <= 0)
     throw InvalidArgumentError(
         detail::join("A picture is uint8 of shape [height,width] or [height,width,3], but got ", image.dtype(), shape),
         where);
   // One chunk holds at most 2^31 - 1 bytes; a picture half as large still fits if it does not compress at all.
-  if (shape.size() + shape[0] > (std::int64_t{1} << 30))
+  if (shape.size() + shape.sizes()[0] > (std::int64_t{1} << 30))
     throw InvalidArgumentError(detail::join("A picture of shape ", shape, " is too large for a PNG file"), where);
   const Tensor host = detail::on_host(image);
-  const auto height = static_cast<std::uint32_t>(shape[0]), width = static_cast<std::uint32_t>(shape[1]);
+  const auto height = static_cast<std::uint32_t>(shape.sizes()[0]),
+             width = static_cast<std::uint32_t>(shape.sizes()[1]);
 
   Bytes out;
   for (const char byte : {'\x89', 'P', 'N', 'G', '\r', '\n', '\x1A', '\n'}) out.push_back(static_cast<std::byte>(byte));

@@ -32,7 +32,7 @@ Tensor picked(const Tensor& x, int axis, const std::vector<std::int32_t>& places
 }  // namespace
 
 Tensor resize_nearest(const Tensor& x, int axis, std::int64_t size, Centers centers) {
-  const std::int64_t from = x.shape()[axis];
+  const std::int64_t from = x.shape().sizes()[axis];
   const float scale = scale_of(from, size, centers);
   std::vector<std::int32_t> places;
   for (std::int64_t i = 0; i < size; ++i) {
@@ -47,7 +47,7 @@ Tensor resize_nearest(const Tensor& x, int axis, std::int64_t size, Centers cent
 }
 
 Tensor resize_linear(const Tensor& x, int axis, std::int64_t size, Centers centers) {
-  const std::int64_t from = x.shape()[axis];
+  const std::int64_t from = x.shape().sizes()[axis];
   const float scale = scale_of(from, size, centers);
   std::vector<std::int32_t> low, high;
   std::vector<float> weights;

@@ -30,7 +30,7 @@ void write_output(pbf_writer& node, const Place& place, const std::string& step)
   description.add_enum(1, code_of(place.spec.dtype).value);
   {
     pbf_writer shape(description, 2);
-    for (const std::int64_t size : place.spec.shape) pbf_writer(shape, 2).add_int64(1, size);
+    for (const std::int64_t size : place.spec.shape.sizes()) pbf_writer(shape, 2).add_int64(1, size);
   }
   pbf_writer allocation(description, 4);
   allocation.add_int64(1, place.bytes);

@@ -52,9 +52,9 @@ void SafetensorsFile::check_layout() const {
   for (const auto& [name, elements, shape, begin, end] : header_.entries) {
     if (begin != place || end < begin)
       refuse(", tensor ", name, " begins at byte ", begin, " of the data, not at ", place);
-    if (end - begin != claimed_bytes(shape, elements.size))
+    if (end - begin != claimed_bytes(shape.sizes(), elements.size))
       refuse(", tensor ", name, " has ", end - begin, " bytes of data for its shape ", shape, ", which needs ",
-             claimed_bytes(shape, elements.size));
+             claimed_bytes(shape.sizes(), elements.size));
     place = end;
   }
   if (place != file_.size() - data_)

@@ -34,7 +34,7 @@ Tensor causal_mask(const Tensor& query, const Tensor& key) {
 }
 
 void require_sequence(const Tensor& x, std::int64_t features, std::string_view what) {
-  if (x.rank() != 3 || (x.shape()[2] >= 0 && x.shape()[2] != features))
+  if (x.rank() != 3 || (x.shape()[2].is_known() && x.shape()[2] != features))
     throw InvalidArgumentError(
         detail::join("The ", what, " must be [batch, time, ", features, "], but the shape is ", x.shape()));
 }

@@ -37,7 +37,7 @@ Tensor elementwise(std::string_view name, const In& targets, const In& predictio
 
 void check_class_weights(const Tensor& weights, const Tensor& scores) {
   if (!weights || !scores.shape().has_rank() || scores.rank() == 0) return;
-  const std::int64_t classes = scores.shape().back();
+  const Dimension classes = scores.shape().back();
   if (!agree(weights.shape(), {classes}))
     throw InvalidArgumentError(
         join("class_weights must be [classes] = ", Shape{classes}, ", but are ", weights.shape()));

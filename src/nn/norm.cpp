@@ -24,12 +24,12 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options, Whe
 
 Tensor BatchNorm::forward(const Tensor& x) const {
   const std::int64_t channels = weight.shape()[0];
-  if (x.rank() < 2 || (x.shape().back() >= 0 && x.shape().back() != channels))
+  if (x.rank() < 2 || (x.shape().back().is_known() && x.shape().back() != channels))
     throw InvalidArgumentError(detail::join("BatchNorm: x must be [..., ", channels, "], but its shape is ", x.shape()),
                                {}, CallSiteScope::current());
   if (!training()) return batch_norm(x, running_mean, running_var, bias, weight, options_.epsilon);
 
-  if (x.size() == channels)
+  if (x.shape().num_elements() == channels)
     throw InvalidArgumentError(
         detail::join("BatchNorm: one value per channel is too few to learn from, the shape is ", x.shape()), {},
         CallSiteScope::current());

@@ -67,14 +67,14 @@ Fields Recurrent::fields() {
 
 void Recurrent::check(const Tensor& x, const Tensors& initial) const {
   const std::string order = options_.batch_first ? "[batch, time, " : "[time, batch, ";
-  if (x.rank() != 3 || (x.shape()[2] >= 0 && x.shape()[2] != in_))
+  if (x.rank() != 3 || (x.shape()[2].is_known() && x.shape()[2] != in_))
     throw InvalidArgumentError(join("x must be ", order, in_, "], but its shape is ", x.shape()));
-  const std::int64_t batch = x.shape()[options_.batch_first ? 0 : 1], steps = x.shape()[options_.batch_first ? 1 : 0];
-  if (steps < 1) throw InvalidArgumentError(join("The number of time steps must be known and not 0: ", x.shape()));
+  const Dimension batch = x.shape()[options_.batch_first ? 0 : 1], steps = x.shape()[options_.batch_first ? 1 : 0];
+  if (!steps.is_known() || steps < 1)
+    throw InvalidArgumentError(join("The number of time steps must be known and not 0: ", x.shape()));
   const Shape expected{static_cast<std::int64_t>(layers.size()), batch, hidden_};
   for (const Tensor& state : initial)
-    if (state && !(state.rank() == 3 && state.shape()[0] == expected[0] && state.shape()[2] == expected[2] &&
-                   (state.shape()[1] == batch || state.shape()[1] < 0 || batch < 0)))
+    if (bool(state) && !agree(state.shape(), expected))
       throw InvalidArgumentError(
           join("The state must be [layers, batch, hidden] = ", expected, ", but its shape is ", state.shape()));
 }

@@ -30,7 +30,7 @@ Steps steps_of(const Call& call, const Shape& shape) {
   std::int64_t block = 1;
   for (int axis = rank - 1; axis >= 0; --axis) {
     const std::int64_t times = multiples[static_cast<std::size_t>(axis)];
-    block *= shape[axis];
+    block *= shape.sizes()[axis];
     if (times != 1) steps.push_back({size_between(shape, 0, axis), times, block});
     block *= times;
   }
@@ -40,7 +40,7 @@ Steps steps_of(const Call& call, const Shape& shape) {
 Shape repeated_shape(const Call& call, Shape shape) {
   const auto grow = [&](int axis, std::int64_t times) {
     if (times < 0) throw InvalidArgumentError(detail::join("Expected multiples[", axis, "] >= 0, but got ", times));
-    if (shape[axis] >= 0) shape.set(axis, multiply_sizes(shape[axis], times));
+    if (shape.sizes()[axis] >= 0) shape.set(axis, multiply_sizes(shape.sizes()[axis], times));
   };
   if (!call.attrs().find("multiples")) {
     grow(normalize_axis(call.attr<std::int64_t>("axis"), shape.rank()), call.attr<std::int64_t>("repeats"));
@@ -139,7 +139,7 @@ Shape padded_shape(const Call& call, Shape shape) {
     const std::int64_t after = paddings[2 * static_cast<std::size_t>(axis) + 1];
     if (before < 0 || after < 0)
       throw InvalidArgumentError(detail::join("Paddings must be non-negative: ", before, " ", after));
-    if (shape[axis] >= 0) shape.set(axis, add_sizes(add_sizes(shape[axis], before), after));
+    if (shape.sizes()[axis] >= 0) shape.set(axis, add_sizes(add_sizes(shape.sizes()[axis], before), after));
   }
   return checked(shape);
 }
@@ -204,7 +204,7 @@ Tensor part_of(const Tensor& x, int axis, std::int64_t begin, std::int64_t count
 
 /// x with mirrored borders along one axis; `skip` is 1 when the element at the edge is not repeated.
 Tensor mirror(const Tensor& x, int axis, Padding padding, std::int64_t skip) {
-  const std::int64_t size = x.shape()[axis], widest = std::max(padding.before, padding.after);
+  const std::int64_t size = x.shape().sizes()[axis], widest = std::max(padding.before, padding.after);
   if (padding.before < 0 || padding.after < 0)
     throw InvalidArgumentError(detail::join("Paddings must be non-negative: ", padding.before, " ", padding.after));
   if (size >= 0 && widest > size - skip)

@@ -28,7 +28,7 @@ Tensor view_region(const Tensor& x, const Region& region) {
     if (region.axis[dimension] < 0) continue;
     const auto axis = static_cast<std::size_t>(region.axis[dimension]);
     // A step beyond the end never happens, and its stride might overflow.
-    strides[dimension] = x.strides()[axis] * (region.shape[i] > 1 ? region.step[axis] : 1);
+    strides[dimension] = x.strides()[axis] * (region.shape.sizes()[i] > 1 ? region.step[axis] : 1);
   }
   std::int64_t offset = 0;
   if (region.shape.size() > 0)
@@ -121,7 +121,7 @@ struct Expression {
     region.step.fill(1);
     int axis = 0;
     const auto pass_over = [&](int count) {
-      for (; count > 0; --count, ++axis) region.add(axis, shape[axis]);
+      for (; count > 0; --count, ++axis) region.add(axis, shape.sizes()[axis]);
     };
     for (std::size_t i = 0; i < begin.size(); ++i) {
       if (has(ellipsis_mask, i)) {
@@ -129,7 +129,7 @@ struct Expression {
       } else if (has(new_axis_mask, i)) {
         region.add(-1, 1);
       } else {
-        pick(i, axis, shape[axis], region);
+        pick(i, axis, shape.sizes()[axis], region);
         ++axis;
       }
     }
@@ -148,7 +148,7 @@ Region slice_region(const Ints& begin, const Ints& size, const Shape& shape) {
   Region region;
   region.step.fill(1);
   for (std::size_t i = 0; i < rank; ++i) {
-    const std::int64_t all = shape[static_cast<int>(i)];
+    const std::int64_t all = shape.sizes()[static_cast<int>(i)];
     if (begin[i] < 0 || (all >= 0 && begin[i] > all))
       throw InvalidArgumentError(detail::join("Expected begin[", i, "] in [0, ", all, "], but got ", begin[i]));
     if (size[i] < -1 || (all >= 0 && size[i] > all - begin[i]))

@@ -23,12 +23,12 @@ void merge_sizes(Shape& shape, const Shape& other, int but, const char* op) {
   bool agree = shape.rank() == other.rank();
   for (int i = 0; agree && i < shape.rank(); ++i) {
     if (i == but) continue;
-    agree = sizes_agree(shape[i], other[i]);
-    if (shape[i] < 0) shape.set(i, other[i]);
+    agree = sizes_agree(shape.sizes()[i], other[i]);
+    if (shape.sizes()[i] < 0) shape.set(i, other[i]);
   }
   if (!agree)
     throw InvalidArgumentError(
-        detail::join(op, " : Dimensions of inputs should match: shape[0] = ", shape, " vs. ", other));
+        detail::join(op, " : Dimensions of inputs should match: shape.sizes()[0] = ", shape, " vs. ", other));
 }
 
 /// The i-th of the tensors stacked along an axis, as a view.
@@ -48,7 +48,7 @@ Shape joined_shape(const Call& call, std::size_t first) {
   std::int64_t total = 0;
   for (std::size_t i = first; i < call.inputs().size(); ++i) {
     merge_sizes(shape, call.input(i).shape(), axis, "ConcatOp");
-    const std::int64_t size = call.input(i).shape()[axis];
+    const std::int64_t size = call.input(i).shape().sizes()[axis];
     total = total < 0 || size < 0 ? -1 : add_sizes(total, size);
   }
   shape.set(axis, total);
@@ -73,7 +73,7 @@ TAPESTRY_OP(concat_grad_op){{
           const int axis = axis_of(call);
           std::int64_t begin = 0;
           for (const Tensor& piece : call.outputs()) {
-            const std::int64_t size = piece.shape()[axis];
+            const std::int64_t size = piece.shape().sizes()[axis];
             backend.copy(view_part(call.input(0), axis, begin, size), piece);
             begin += size;
           }
@@ -100,7 +100,7 @@ TAPESTRY_OP(concat_op){{
           const int axis = axis_of(call);
           std::int64_t begin = 0;
           for (const Tensor& input : call.inputs()) {
-            const std::int64_t size = input.shape()[axis];
+            const std::int64_t size = input.shape().sizes()[axis];
             backend.copy(input, view_part(call.output(), axis, begin, size));
             begin += size;
           }
@@ -147,11 +147,11 @@ TAPESTRY_OP(unstack_op){
      .infer = [](const Call& call) -> Specs {
        const Tensor& x = call.input(0);
        const int axis = axis_of(call);
-       if (x.shape()[axis] < 0)
+       if (x.shape().sizes()[axis] < 0)
          throw InvalidArgumentError(detail::join("Cannot infer argument `num` from shape ", x.shape()));
        Shape shape = x.shape();
        shape.erase(axis);
-       return Specs(static_cast<std::size_t>(x.shape()[axis]), Spec{x.dtype(), shape});
+       return Specs(static_cast<std::size_t>(x.shape().sizes()[axis]), Spec{x.dtype(), shape});
      },
      .forward =
          [](Backend& backend, const Call& call) {
@@ -206,7 +206,7 @@ Op splitting_op(const char* name, std::vector<std::string_view> attrs) {
         const int axis = axis_of(call);
         Specs specs;
         Shape shape = x.shape();
-        for (const std::int64_t size : part_sizes(call, shape[axis])) {
+        for (const std::int64_t size : part_sizes(call, shape.sizes()[axis])) {
           Shape part = shape;
           part.set(axis, size);
           specs.push_back({x.dtype(), part});
@@ -218,7 +218,7 @@ Op splitting_op(const char* name, std::vector<std::string_view> attrs) {
             const int axis = axis_of(call);
             std::int64_t begin = 0;
             for (const Tensor& part : call.outputs()) {
-              const std::int64_t size = part.shape()[axis];
+              const std::int64_t size = part.shape().sizes()[axis];
               backend.copy(view_part(call.input(0), axis, begin, size), part);
               begin += size;
             }

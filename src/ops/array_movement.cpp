@@ -38,13 +38,14 @@ TAPESTRY_OP(stop_gradient_op){
 
 // ---- reshape ------------------------------------------------------------------------------------------------------
 
-/// The shape of `reshape`, with the size that was left open filled in when the input's size is known.
+}  // namespace
+
 Shape reshaped(std::int64_t total, Shape shape) {
   int open = -1;
   Shape given;
   for (int i = 0; i < shape.rank(); ++i) {
-    if (shape[i] >= 0) {
-      given.push_back(shape[i]);
+    if (shape.sizes()[i] >= 0) {
+      given.push_back(shape.sizes()[i]);
     } else if (open >= 0) {
       throw InvalidArgumentError(detail::join("Only one input size may be -1, not both ", open, " and ", i));
     } else {
@@ -71,12 +72,21 @@ Shape reshaped(std::int64_t total, Shape shape) {
   return shape;
 }
 
+namespace {
+
+/// Whether a size of the shape is that of a tensor of a graph.
+bool has_source(const Shape& shape) {
+  for (int i = 0; i < shape.rank(); ++i)
+    if (shape.source(i).tensor) return true;
+  return false;
+}
+
 TAPESTRY_OP(reshape_op){{
     .name = "Reshape",
     .attrs = {"shape"},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
-      return {{x.dtype(), reshaped(x.size(), call.attr<Shape>("shape"))}};
+      return {{x.dtype(), reshaped(x.shape().num_elements(), call.attr<Shape>("shape"))}};
     },
     .view = [](const Call& call, const Spec& spec) { return view_as(dense(call.input(0)), spec.shape); },
     .view_copies = true,
@@ -114,7 +124,7 @@ TAPESTRY_OP(transpose_op){{
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       Shape shape;
-      for (const std::int64_t axis : permutation_of(call)) shape.push_back(x.shape()[static_cast<int>(axis)]);
+      for (const std::int64_t axis : permutation_of(call)) shape.push_back(x.shape().sizes()[static_cast<int>(axis)]);
       return {{x.dtype(), shape}};
     },
     .view =
@@ -143,13 +153,13 @@ std::uint32_t squeezed_axes(const Call& call) {
   const bool all = !call.attrs().find("axis");
   std::uint32_t mask = axes_mask(call, shape.rank());
   for (int i = 0; i < shape.rank(); ++i) {
-    if (!has_axis(mask, i) || shape[i] == 1) continue;
-    if (all && shape[i] < 0)
+    if (!has_axis(mask, i) || shape.sizes()[i] == 1) continue;
+    if (all && shape.sizes()[i] < 0)
       throw InvalidArgumentError(
           detail::join("squeeze without axes cannot tell the rank of its result for shape ", shape, ": name the axes"));
-    if (!all && shape[i] >= 0)
+    if (!all && shape.sizes()[i] >= 0)
       throw InvalidArgumentError(
-          detail::join("Can not squeeze dim[", i, "], expected a dimension of 1, got ", shape[i]));
+          detail::join("Can not squeeze dim[", i, "], expected a dimension of 1, got ", shape.sizes()[i]));
     if (all) mask &= ~(1U << i);
   }
   return mask;
@@ -163,7 +173,7 @@ TAPESTRY_OP(squeeze_op){{
       const std::uint32_t gone = squeezed_axes(call);
       Shape shape;
       for (int i = 0; i < x.rank(); ++i)
-        if (!has_axis(gone, i)) shape.push_back(x.shape()[i]);
+        if (!has_axis(gone, i)) shape.push_back(x.shape().sizes()[i]);
       return {{x.dtype(), shape}};
     },
     .view =
@@ -207,7 +217,7 @@ TAPESTRY_OP(expand_dims_op){{
           for (int i = spec.shape.rank() - 1; i >= 0; --i) {
             if (!has_axis(added, i)) behind = x.strides()[--axis];
             strides[static_cast<std::size_t>(i)] = behind;
-            behind *= spec.shape[i];
+            behind *= spec.shape.sizes()[i];
           }
           return detail::make_view(x, spec.shape, strides);
         },
@@ -226,11 +236,11 @@ TAPESTRY_OP(broadcast_to_op){{
       const int offset = shape.rank() - x.rank();
       require_broadcast(x.shape(), shape);
       for (int i = 0; i < shape.rank(); ++i) {
-        if (shape[i] >= 0) continue;
+        if (shape.sizes()[i] >= 0) continue;
         if (i < offset)
           throw InvalidArgumentError(
               detail::join("broadcast_to: -1 keeps a size, but ", x.shape(), " has no axis for it in ", shape));
-        shape.set(i, x.shape()[i - offset]);
+        shape.set(i, x.shape().sizes()[i - offset]);
       }
       return {{x.dtype(), checked(shape)}};
     },
@@ -256,7 +266,7 @@ TAPESTRY_OP(flip_op){{
           for (int i = 0; i < x.rank(); ++i) {
             if (!has_axis(axes, i)) continue;
             std::int64_t& stride = strides[static_cast<std::size_t>(i)];
-            offset += (x.shape()[i] - 1) * stride;
+            offset += (x.shape().sizes()[i] - 1) * stride;
             stride = -stride;
           }
           return detail::make_view(x, x.shape(), strides, offset);
@@ -336,7 +346,7 @@ TAPESTRY_OP(shape_op){{
     .forward =
         [](Backend& backend, const Call& call) {
           const Shape& shape = call.input(0).shape();
-          backend.copy_from_host(call.output().impl().data, shape.begin(),
+          backend.copy_from_host(call.output().impl().data, shape.sizes().data(),
                                  static_cast<std::size_t>(shape.rank()) * sizeof(std::int64_t));
         },
     .gradient = no_gradient,
@@ -365,7 +375,9 @@ Attrs axis_attrs(const Axes& axes) { return axes.all() ? Attrs{} : Attrs{{"axis"
 Tensor identity(In x, std::string_view name) { return apply(identity_op, {x}, {}, name); }
 Tensor stop_gradient(In x, std::string_view name) { return apply(stop_gradient_op, {x}, {}, name); }
 Tensor reshape(In x, const Shape& shape, std::string_view name) {
-  return apply(reshape_op, {x}, {{"shape", shape}}, name);
+  if (!has_source(shape)) return apply(reshape_op, {x}, {{"shape", shape}}, name);
+  const CallSiteScope site(x.where());
+  return reshape_like(x, fill_like(shape, 0, {x->dtype(), x->device()}, x, {}, x.where()), name);
 }
 Tensor transpose(In x, const Ints& perm, std::string_view name) {
   return apply(transpose_op, {x}, perm.empty() ? Attrs{} : Attrs{{"perm", perm}}, name);
@@ -375,14 +387,25 @@ Tensor expand_dims(In x, const Axes& axes, std::string_view name) {
   return apply(expand_dims_op, {x}, {{"axis", axes.list()}}, name);
 }
 Tensor broadcast_to(In x, const Shape& shape, std::string_view name) {
-  return apply(broadcast_to_op, {x}, {{"shape", shape}}, name);
+  if (!has_source(shape)) return apply(broadcast_to_op, {x}, {{"shape", shape}}, name);
+  const CallSiteScope site(x.where());
+  Shape whole = shape;  // a size that is nobody's keeps that of x
+  for (int i = 0, own = x->rank() - shape.rank(); i < shape.rank(); ++i, ++own)
+    if (shape.sizes()[i] < 0 && !shape.source(i).tensor && own >= 0) whole.set(i, x->shape()[own]);
+  return broadcast_like(x, fill_like(whole, 0, {x->dtype(), x->device()}, {}, {}, x.where()), name);
 }
 Tensor flip(In x, const Axes& axes, std::string_view name) { return apply(flip_op, {x}, axis_attrs(axes), name); }
 Tensor shape(In x, std::string_view name) { return apply(shape_op, {x}, {}, name); }
 Tensor size(In x, std::string_view name) { return apply(size_op, {x}, {}, name); }
+Tensor size(In x, std::int64_t axis, std::string_view name) {
+  return blaming("Size", x.where(), [&] {
+    if (x->shape().has_rank()) normalize_axis(axis, x->rank());
+    return named(shape(x)(axis), name);
+  });
+}
 
 Tensor cast(In x, DType dtype, std::string_view name) {
-  if (x.tensor() && x->dtype() == dtype) return x;
+  if (bool(x.tensor()) && x->dtype() == dtype) return x;
   return apply(cast_op, {In(x.tensor(), x.where())}, {{"dtype", dtype}}, name);
 }
 

@@ -71,6 +71,11 @@ Tensor greater(In a, In b, std::string_view name) { return apply(greater_op, {a,
 Tensor greater_equal(In a, In b, std::string_view name) { return apply(greater_equal_op, {a, b}, {}, name); }
 Tensor logical_and(In a, In b, std::string_view name) { return apply(logical_and_op, {a, b}, {}, name); }
 Tensor logical_or(In a, In b, std::string_view name) { return apply(logical_or_op, {a, b}, {}, name); }
+Tensor logical_xor(In a, In b, std::string_view name) {
+  require_type(a, bool_type);
+  require_type(b, bool_type);
+  return apply(not_equal_op, {a, b}, {}, name);
+}
 Tensor where(In condition, In a, In b, std::string_view name) { return apply(where_op, {condition, a, b}, {}, name); }
 Tensor clip(In x, In low, In high, std::string_view name) { return apply(clip_op, {x, low, high}, {}, name); }
 

@@ -22,12 +22,13 @@ Shape convolved_shape(const Call& call, const Tensor& x, const Tensor& filter) {
   check_window_attrs(call);
   const auto groups = attr_or<std::int64_t>(call, "groups", 1);
   if (groups < 1) throw InvalidArgumentError(detail::join("groups must be at least 1, but are ", groups));
-  const std::int64_t in = x.shape().back(), filter_in = filter.shape()[2], out = filter.shape()[3];
-  if (filter.shape()[0] == 0 || filter.shape()[1] == 0)
+  const std::int64_t in = x.shape().sizes().back(), filter_in = filter.shape().sizes()[2],
+                     out = filter.shape().sizes()[3];
+  if (filter.shape().sizes()[0] == 0 || filter.shape().sizes()[1] == 0)
     throw InvalidArgumentError(detail::join("filter must not have zero elements: ", filter.shape()));
   const std::int64_t due = filter_in < 0 ? -1 : multiply_sizes(filter_in, groups);
   if (in >= 0 && due >= 0 && in != due) {
-    const bool channels_first = x.shape()[1] == due;
+    const bool channels_first = x.shape().sizes()[1] == due;
     throw InvalidArgumentError(
         detail::join("input depth must be groups times the filter's: ", in, " vs. ", groups, " * ", filter_in,
                      channels_first ? detail::join(". Are these channels first? tp::transpose(x, {0, 2, 3, 1}) makes ",
@@ -211,7 +212,7 @@ Tensor conv2d_transpose(In x, In filter, const Conv2dTransposeOptions& options, 
     require_image_and_filter(image, weights);
     const Growth height = growth_along(1, image.shape(), weights.shape(), options);
     const Growth width = growth_along(2, image.shape(), weights.shape(), options);
-    const std::int64_t channels = weights.shape()[2];
+    const std::int64_t channels = weights.shape().sizes()[2];
     if (channels < 0) throw InvalidArgumentError("The filter's output channels must be known");
     const Tensor result_like = like_transposed(image, height, width, multiply_sizes(channels, options.groups));
     return apply(conv2d_backprop_input_op, {result_like, weights, image}, attrs, name);

@@ -1,5 +1,6 @@
 #include "tapestry/ops/creation.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/support.hpp"
@@ -49,6 +50,44 @@ TAPESTRY_OP(linspace_op){{
     .gradient = no_gradient,
 }};
 
+/// The shape of a FillLike: the attribute "shape", whose unknown sizes are, in order, those of the axes that "sizes_of"
+/// names by pairs (input, axis). The axis -1 takes what the other sizes leave of the input's elements.
+Shape shape_like_inputs(const Call& call) {
+  Shape shape = call.attr<Shape>("shape");
+  const Ints& sizes_of = call.attr<Ints>("sizes_of");
+  std::size_t next = 0;
+  const Tensor* rest = nullptr;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape.sizes()[i] >= 0) continue;
+    if (next + 2 > sizes_of.size()) throw InvalidArgumentError("FillLike: sizes_of is too short");
+    const std::int64_t input = sizes_of[next], axis = sizes_of[next + 1];
+    next += 2;
+    if (input < 0 || (axis < 0 && (axis != -1 || rest)))
+      throw InvalidArgumentError(detail::join("FillLike: there is no axis ", axis, " of an input ", input));
+    const Tensor& source = call.input(static_cast<std::size_t>(input));
+    if (axis < 0) {
+      rest = &source;
+    } else {
+      shape.set(i, source.shape().sizes()[normalize_axis(axis, source.rank())]);
+    }
+  }
+  if (next != sizes_of.size()) throw InvalidArgumentError("FillLike: sizes_of is too long");
+  if (!rest || std::ranges::count(shape.sizes(), -1) > 1) return checked(shape);
+  return reshaped(rest->shape().num_elements(), checked(shape));
+}
+
+TAPESTRY_OP(fill_like_op){{
+    .name = "FillLike",
+    .attrs = {"dtype", "shape", "sizes_of", "value", "device"},
+    .infer = [](const Call& call) -> Specs {
+      return {{call.attr<DType>("dtype"), shape_like_inputs(call)}};
+    },
+    .forward = [](Backend& backend, const Call& call) { backend.fill(call.attr<double>("value"), call.output()); },
+    .gradient = no_gradient,
+    .needs = needs_nothing,
+    .shape_inputs = ~0U,
+}};
+
 template <int value>
 Op constant_like(const char* name) {
   return {
@@ -67,6 +106,7 @@ DType type_or(const TensorOptions& options, DType natural) {
 }
 
 Tensor fill(const Shape& shape, double value, DType dtype, Device device, std::string_view name, Where where) {
+  if (!shape.is_known()) return fill_like(shape, value, {dtype, device}, Tensor(), name, where);
   return apply_all(fill_op, {}, {{"dtype", dtype}, {"shape", shape}, {"value", value}, {"device", device}}, name,
                    where)[0];
 }
@@ -77,6 +117,29 @@ bool fits_double(const Tensor& number) {
 }
 
 }  // namespace
+
+Tensor fill_like(const Shape& shape, double value, const TensorOptions& options, const Tensor& rest,
+                 std::string_view name, Where where) {
+  Tensors inputs;
+  Ints sizes_of;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape.sizes()[i] >= 0) continue;
+    const detail::UnknownSize source = shape.source(i);
+    if (!source.tensor && !rest) throw InvalidArgumentError("Dimension -1 must be >= 0", fill_op.name, where);
+    const Tensor tensor = source.tensor ? source.tensor->tensor() : rest;
+    const auto known = std::ranges::find_if(inputs, [&](const Tensor& input) { return input.is(tensor); });
+    sizes_of.push_back(known - inputs.begin());
+    sizes_of.push_back(source.tensor ? source.axis : -1);
+    if (known == inputs.end()) inputs.push_back(tensor);
+  }
+  return apply_all(fill_like_op, inputs,
+                   {{"dtype", options.dtype},
+                    {"shape", Shape(shape.sizes())},
+                    {"sizes_of", sizes_of},
+                    {"value", value},
+                    {"device", options.device}},
+                   name, where)[0];
+}
 
 Tensor zeros(const Shape& shape, const TensorOptions& options, std::string_view name, Where where) {
   return fill(shape, 0, type_or(options, float32), options.device, name, where);

@@ -89,7 +89,7 @@ class Parser {
     const int dots_rank = x.rank() - static_cast<int>(checked.size());
     dots_rank_ = std::max(dots_rank_, dots_rank);
     Labels labels = expand(term, dots_rank);
-    for (std::size_t i = 0; i < labels.size(); ++i) check_size(labels[i], x.shape()[static_cast<int>(i)]);
+    for (std::size_t i = 0; i < labels.size(); ++i) check_size(labels[i], x.shape().sizes()[static_cast<int>(i)]);
     return labels;
   }
 
@@ -188,15 +188,15 @@ Operand summed_to(const Operand& x, const Labels& needed) {
 /// A shape with the `count` dimensions from `first` on as one.
 Shape merged(const Shape& shape, int first, int count) {
   Shape result;
-  for (int i = 0; i < first; ++i) result.push_back(shape[i]);
-  const Shape group(std::span(shape.begin() + first, static_cast<std::size_t>(count)));
+  for (int i = 0; i < first; ++i) result.push_back(shape.sizes()[i]);
+  const Shape group(std::span(shape.sizes().begin() + first, static_cast<std::size_t>(count)));
   result.push_back(group.size());
-  for (int i = first + count; i < shape.rank(); ++i) result.push_back(shape[i]);
+  for (int i = first + count; i < shape.rank(); ++i) result.push_back(shape.sizes()[i]);
   return result;
 }
 
 /// Whether reshape can make this shape: it infers one size at most.
-bool can_reshape_to(const Shape& shape) { return std::count(shape.begin(), shape.end(), -1) <= 1; }
+bool can_reshape_to(const Shape& shape) { return std::count(shape.sizes().begin(), shape.sizes().end(), -1) <= 1; }
 
 /// How the labels of two operands are used: batch labels are in both and stay, inner ones are summed over.
 struct Roles {
@@ -262,9 +262,11 @@ Tensor matrix_product(const Operand& a, const Operand& b, const Roles& roles) {
   if (!possible) return multiply_and_sum(a, b, roles);
   Tensor product = matmul(left, right);
   if (roles.outer_a.size() == 1 && roles.outer_b.size() == 1) return product;
-  Shape shape(std::span(product.shape().begin(), product.shape().end() - 2));
-  for (const char label : roles.outer_a) shape.push_back(a.tensor.shape()[static_cast<int>(a.labels.find(label))]);
-  for (const char label : roles.outer_b) shape.push_back(b.tensor.shape()[static_cast<int>(b.labels.find(label))]);
+  Shape shape(std::span(product.shape().sizes().begin(), product.shape().sizes().end() - 2));
+  for (const char label : roles.outer_a)
+    shape.push_back(a.tensor.shape().sizes()[static_cast<int>(a.labels.find(label))]);
+  for (const char label : roles.outer_b)
+    shape.push_back(b.tensor.shape().sizes()[static_cast<int>(b.labels.find(label))]);
   return can_reshape_to(shape) ? reshape(product, shape) : multiply_and_sum(a, b, roles);
 }
 

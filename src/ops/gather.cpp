@@ -75,7 +75,7 @@ TAPESTRY_OP(gather_op){{
 /// The indices' shape without its last axis, of size k, then x's without its first k.
 Shape gathered_nd_shape(const Tensor& x, const Tensor& indices) {
   if (indices.rank() == 0) throw InvalidArgumentError("indices must be at least a vector, but is a scalar");
-  const std::int64_t depth = indices.shape().back();
+  const std::int64_t depth = indices.shape().sizes().back();
   if (depth < 0)
     throw InvalidArgumentError(detail::join("The last dimension of indices of shape ", indices.shape(),
                                             " must be known: the rank of the result depends on it"));
@@ -120,7 +120,8 @@ TAPESTRY_OP(gather_nd_op){{
 Shape taken_shape(const Tensor& x, const Tensor& indices, std::int64_t along) {
   const int axis = normalize_axis(along, x.rank());
   bool agree = x.rank() == indices.rank();
-  for (int i = 0; agree && i < x.rank(); ++i) agree = i == axis || sizes_agree(x.shape()[i], indices.shape()[i]);
+  for (int i = 0; agree && i < x.rank(); ++i)
+    agree = i == axis || sizes_agree(x.shape().sizes()[i], indices.shape().sizes()[i]);
   if (!agree)
     throw InvalidArgumentError(detail::join("take_along_axis: the shapes ", x.shape(), " and ", indices.shape(),
                                             " of x and indices must agree in all axes but ", axis));
@@ -172,18 +173,19 @@ TAPESTRY_OP(top_k_op){{
       require_type(x, number_types);
       require_rank_at_least(x, 1);
       Shape shape = x.shape();
-      const std::int64_t k = attr_or(call, "k", shape.back());
+      const std::int64_t k = attr_or(call, "k", shape.sizes().back());
       if (k < 0 && call.attrs().find("k")) throw InvalidArgumentError(detail::join("Need k >= 0, got ", k));
-      if (shape.back() >= 0 && k > shape.back())
+      if (shape.sizes().back() >= 0 && k > shape.sizes().back())
         throw InvalidArgumentError(
-            detail::join("input must have at least k columns. Had ", shape.back(), ", needed ", k));
+            detail::join("input must have at least k columns. Had ", shape.sizes().back(), ", needed ", k));
       shape.set(shape.rank() - 1, k);
       return {{x.dtype(), shape}, {int32, shape}};
     },
     .forward =
         [](Backend& backend, const Call& call) {
           const Tensor& values = call.output(0);
-          backend.top_k(call.input(0), values.shape().back(), attr_or(call, "largest", true), values, call.output(1));
+          backend.top_k(call.input(0), values.shape().sizes().back(), attr_or(call, "largest", true), values,
+                        call.output(1));
         },
     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
       return {g[0] ? put_along_axis(call.output(1), g[0], call.input(0), -1) : Tensor()};

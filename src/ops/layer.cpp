@@ -24,7 +24,7 @@ TAPESTRY_OP(bias_add_op){{.name = "BiasAdd",
                               throw InvalidArgumentError(detail::join("Input tensor must be at least 2D: ", x.shape()));
                             if (bias.rank() != 1)
                               throw InvalidArgumentError(detail::join("Biases must be 1D: ", bias.shape()));
-                            if (!sizes_agree(bias.shape()[0], x.shape().back()))
+                            if (!sizes_agree(bias.shape().sizes()[0], x.shape().sizes().back()))
                               throw InvalidArgumentError(detail::join(
                                   "Must provide as many biases as the last dimension of the input tensor: ",
                                   bias.shape(), " vs. ", x.shape()));

@@ -20,8 +20,8 @@ TAPESTRY_OP(sum_like_op){{
           Shape kept = x.shape();
           std::uint32_t axes = 0;
           for (int i = 0; i < x.rank(); ++i) {
-            kept.set(i, i < leading ? 1 : y.shape()[i - leading]);
-            if (kept[i] != x.shape()[i]) axes |= 1U << i;
+            kept.set(i, i < leading ? 1 : y.shape().sizes()[i - leading]);
+            if (kept[i] != x.shape().sizes()[i]) axes |= 1U << i;
           }
           backend.reduce(Reduce::sum, x, axes, view_as(y, kept));
         },

@@ -11,15 +11,15 @@ TAPESTRY_OP_FAMILY(linalg)
 namespace tapestry {
 namespace {
 
-std::int64_t row_count(const Shape& shape) { return shape[shape.rank() - 2]; }
-Shape batch_of(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end() - 2)); }
+std::int64_t row_count(const Shape& shape) { return shape.sizes()[shape.rank() - 2]; }
+Shape batch_of(const Shape& shape) { return Shape(std::span(shape.sizes().begin(), shape.sizes().end() - 2)); }
 
 void require_square(const Tensor& x) {
   require_type(x, float_types);
   require_rank_at_least(x, 2);
-  if (!sizes_agree(row_count(x.shape()), x.shape().back()))
+  if (!sizes_agree(row_count(x.shape()), x.shape().sizes().back()))
     throw InvalidArgumentError(
-        detail::join("Input matrices must be squares, got ", row_count(x.shape()), " != ", x.shape().back()));
+        detail::join("Input matrices must be squares, got ", row_count(x.shape()), " != ", x.shape().sizes().back()));
 }
 
 /// `infer` of an op from square matrices to square matrices.
@@ -34,11 +34,12 @@ Specs solution_like_right_side(const Call& call) {
   require_square(a);
   require_rank_at_least(b, 2);
   bool batches_agree = a.rank() == b.rank();
-  for (int i = 0; batches_agree && i < a.rank() - 2; ++i) batches_agree = sizes_agree(a.shape()[i], b.shape()[i]);
+  for (int i = 0; batches_agree && i < a.rank() - 2; ++i)
+    batches_agree = sizes_agree(a.shape().sizes()[i], b.shape().sizes()[i]);
   if (!batches_agree)
     throw InvalidArgumentError(
         detail::join("Batch dimensions of matrix and rhs do not match: ", a.shape(), " vs. ", b.shape()));
-  if (!sizes_agree(a.shape().back(), row_count(b.shape())))
+  if (!sizes_agree(a.shape().sizes().back(), row_count(b.shape())))
     throw InvalidArgumentError(detail::join("Input matrix and rhs are incompatible: ", a.shape(), " vs. ", b.shape()));
   return {b.spec()};
 }
@@ -54,7 +55,7 @@ template <Linalg f>
 double busy_with(const Call& call) {
   constexpr double nanoseconds = f == Linalg::svd ? 2 : f == Linalg::inverse || f == Linalg::solve ? .6 : .1;
   const Shape& shape = call.input(0).shape();
-  const auto n = static_cast<double>(std::max(row_count(shape), shape.back()));
+  const auto n = static_cast<double>(std::max(row_count(shape), shape.sizes().back()));
   return size_between(shape, 0, shape.rank() - 2) == 1 ? nanoseconds * n * n * n : 0;
 }
 
@@ -72,7 +73,7 @@ Tensor diagonal_view(const Tensor& x, Shape shape) {
 Shape diagonal_shape(const Tensor& x) {
   require_rank_at_least(x, 2);
   Shape shape = batch_of(x.shape());
-  shape.push_back(std::min(row_count(x.shape()), x.shape().back()));
+  shape.push_back(std::min(row_count(x.shape()), x.shape().sizes().back()));
   return shape;
 }
 
@@ -120,7 +121,7 @@ TAPESTRY_OP(band_part_op){
            const Tensor &x = call.input(0), &y = call.output();
            const auto lower = call.attr<std::int64_t>("num_lower"), upper = call.attr<std::int64_t>("num_upper");
            const int row_axis = x.rank() - 2, column_axis = x.rank() - 1;
-           const std::int64_t columns = x.shape().back();
+           const std::int64_t columns = x.shape().sizes().back();
            backend.fill(0, y);
            for (std::int64_t i = 0; i < row_count(x.shape()); ++i) {
              const std::int64_t first = lower < 0 ? 0 : std::max<std::int64_t>(0, i - lower);
@@ -214,7 +215,7 @@ Specs infer_svd(const Call& call) {
   const Shape s = diagonal_shape(x);
   Shape u = x.shape(), v = x.shape();
   u.set(x.rank() - 1, s.back());
-  v.set(x.rank() - 2, x.shape().back());
+  v.set(x.rank() - 2, x.shape().sizes().back());
   v.set(x.rank() - 1, s.back());
   return {{x.dtype(), s}, {x.dtype(), u}, {x.dtype(), v}};
 }
@@ -241,10 +242,11 @@ Tensors svd_gradient(const Call& call, const Tensors& g) {
   Tensor result = back(matmul(u, core), v);
 
   const auto may_be_longer_than = [](const Tensor& vectors, const Tensor& values) {
-    return vectors.shape()[vectors.rank() - 2] != values.shape().back() || values.shape().back() < 0;
+    return vectors.shape().sizes()[vectors.rank() - 2] != values.shape().sizes().back() ||
+           values.shape().sizes().back() < 0;
   };
-  if (g[1] && may_be_longer_than(u, s)) result = result + back(outside(u, g[1]) / s_row, v);
-  if (g[2] && may_be_longer_than(v, s)) result = result + back(u / s_row, outside(v, g[2]));
+  if (bool(g[1]) && may_be_longer_than(u, s)) result = result + back(outside(u, g[1]) / s_row, v);
+  if (bool(g[2]) && may_be_longer_than(v, s)) result = result + back(u / s_row, outside(v, g[2]));
   return {result};
 }
 

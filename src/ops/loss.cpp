@@ -13,7 +13,7 @@ namespace {
 // Both cross-entropies on logits have, as in TensorFlow, a second output: the gradient of the loss with respect to the
 // logits, which the forward pass gets almost for free.
 
-Shape without_last(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end() - 1)); }
+Shape without_last(const Shape& shape) { return Shape(std::span(shape.sizes().begin(), shape.sizes().end() - 1)); }
 
 bool shapes_agree(const Shape& a, const Shape& b) {
   return a.rank() == b.rank() && std::equal(a.begin(), a.end(), b.begin(), sizes_agree);
@@ -86,7 +86,7 @@ void check_labels(const Tensor& labels, std::int64_t classes) {
 
 void sparse_softmax_cross_entropy_forward(Backend& backend, const Call& call) {
   const Tensor &logits = call.input(0), &labels = call.input(1), &loss = call.output(0), &backprop = call.output(1);
-  check_labels(labels, logits.shape().back());
+  check_labels(labels, logits.shape().sizes().back());
   const int axis = logits.rank() - 1;
   Shape column = labels.shape();
   column.push_back(1);

@@ -56,7 +56,7 @@ Spec product_spec(const Call& call, Shape batch) {
   require_type(b, number_types);
   const auto [transpose_a, transpose_b] = transposed(call);
   const auto rows_and_columns = [](const Shape& shape, bool swap) {
-    const std::int64_t rows = shape[shape.rank() - 2], columns = shape.back();
+    const std::int64_t rows = shape.sizes()[shape.rank() - 2], columns = shape.sizes().back();
     return swap ? std::pair(columns, rows) : std::pair(rows, columns);
   };
   const auto [m, inner_a] = rows_and_columns(a.shape(), transpose_a);
@@ -67,7 +67,7 @@ Spec product_spec(const Call& call, Shape batch) {
   return {a.dtype(), batch};
 }
 
-Shape batch_of(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end() - 2)); }
+Shape batch_of(const Shape& shape) { return Shape(std::span(shape.sizes().begin(), shape.sizes().end() - 2)); }
 
 Shape common_batch(const Call& call) {
   const Shape &a = call.input(0).shape(), &b = call.input(1).shape();
@@ -89,8 +89,8 @@ Tensor with_batch(const Tensor& x, const Shape& batch) {
   for (int i = 0; i < x.rank(); ++i) {
     const int axis = i + added;
     if (axis < 0) continue;
-    if (i >= x.rank() - 2) shape.push_back(x.shape()[i]);
-    if (i >= x.rank() - 2 || x.shape()[i] == batch[axis])
+    if (i >= x.rank() - 2) shape.push_back(x.shape().sizes()[i]);
+    if (i >= x.rank() - 2 || x.shape().sizes()[i] == batch[axis])
       strides[static_cast<std::size_t>(axis)] = x.strides()[static_cast<std::size_t>(i)];
   }
   return detail::make_view(x, shape, strides);
@@ -99,7 +99,9 @@ Tensor with_batch(const Tensor& x, const Shape& batch) {
 bool is_one_matrix(const Tensor& x) { return size_between(x.shape(), 0, x.rank() - 2) == 1; }
 
 /// The matrix [rows, columns] of all rows of a contiguous tensor.
-Tensor all_rows(const Tensor& x) { return view_as(x, {size_between(x.shape(), 0, x.rank() - 1), x.shape().back()}); }
+Tensor all_rows(const Tensor& x) {
+  return view_as(x, {size_between(x.shape(), 0, x.rank() - 1), x.shape().sizes().back()});
+}
 
 void batch_product(Backend& backend, const Call& call) {
   const Tensor &a = call.input(0), &b = call.input(1), &y = call.output();
@@ -115,8 +117,8 @@ void batch_product(Backend& backend, const Call& call) {
 // ---- gradient ----------------------------------------------------------------------------------------------------------
 
 /// All rows of x as one matrix, if its graph can say how many columns that has.
-bool has_rows(const Tensor& x) { return x.shape().back() > 0; }
-Tensor rows(const Tensor& x) { return reshape(x, {-1, x.shape().back()}); }
+bool has_rows(const Tensor& x) { return x.shape().sizes().back() > 0; }
+Tensor rows(const Tensor& x) { return reshape(x, {-1, x.shape().sizes().back()}); }
 
 Tensors product_gradients(const Call& call, const Tensor& g) {
   const Tensor &a = call.input(0), &b = call.input(1);

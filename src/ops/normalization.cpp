@@ -20,7 +20,7 @@ Tensor row_sum(const Tensor& x) { return reduce_sum(x, -1, {.keep_dims = true});
 
 /// A parameter of one number, or of one per element of a row, as the latter.
 Tensor per_element(const Tensor& parameter, const Tensor& x) {
-  return view_broadcast(parameter, Shape{x.shape().back()});
+  return view_broadcast(parameter, Shape{x.shape().sizes().back()});
 }
 
 void add_to(Tensor& sum, const Tensor& part) { sum = sum ? sum + part : part; }
@@ -32,7 +32,7 @@ TAPESTRY_OP(layer_norm_grad_op){
      .infer = [](const Call& call) -> Specs {
        require_type(call.input(0), float_types);
        require_rank_at_least(call.input(0), 1);
-       const Spec x = call.input(0).spec(), per_row_element{x.dtype, {x.shape.back()}};
+       const Spec x = call.input(0).spec(), per_row_element{x.dtype, {x.shape.sizes().back()}};
        require_broadcast(call.input(1).shape(), per_row_element.shape);
        for (const std::size_t i : {2, 3}) require_same_shape(call.input(i).shape(), one_per_row(x.shape));
        require_same_shape(call.input(4).shape(), x.shape);
@@ -80,7 +80,7 @@ TAPESTRY_OP(layer_norm_op){
        require_type(x, float_types);
        require_rank_at_least(x, 1);
        for (const Tensor& parameter : {call.input(1), call.input(2)})
-         require_broadcast(parameter.shape(), {x.shape().back()});
+         require_broadcast(parameter.shape(), {x.shape().sizes().back()});
        const Spec per_row{x.dtype(), one_per_row(x.shape())};
        return {x.spec(), per_row, per_row};
      },
@@ -107,8 +107,8 @@ TAPESTRY_OP(layer_norm_op){
 void require_broadcast_to(const Tensor& parameter, const Tensor& x, std::string_view what) {
   bool fits = parameter.rank() <= x.rank();
   for (int i = 1; fits && i <= parameter.rank(); ++i) {
-    const std::int64_t size = parameter.shape()[parameter.rank() - i];
-    fits = size == 1 || sizes_agree(size, x.shape()[x.rank() - i]);
+    const std::int64_t size = parameter.shape().sizes()[parameter.rank() - i];
+    fits = size == 1 || sizes_agree(size, x.shape().sizes()[x.rank() - i]);
   }
   if (!fits)
     throw InvalidArgumentError(
@@ -142,11 +142,11 @@ Tensor layer_norm(In x, In scale, In offset, const LayerNormOptions& options, st
     const bool fused = per_element_or_none(scale) && per_element_or_none(offset);
     const Tensor floats = as_floats(x);
     const TensorOptions like{.dtype = floats.dtype(), .device = floats.device()};
-    const Tensor factor = fused && scale.tensor() ? scale.tensor() : ones({}, like);
-    const Tensor addend = fused && offset.tensor() ? offset.tensor() : zeros({}, like);
+    const Tensor factor = fused && bool(scale.tensor()) ? scale.tensor() : ones({}, like);
+    const Tensor addend = fused && bool(offset.tensor()) ? offset.tensor() : zeros({}, like);
     Tensor y = apply_all(layer_norm_op, {floats, factor, addend}, {{"epsilon", options.epsilon}}, {}, x.where())[0];
-    if (!fused && scale.tensor()) y = y * scale;
-    if (!fused && offset.tensor()) y = y + offset;
+    if (!fused && bool(scale.tensor())) y = y * scale;
+    if (!fused && bool(offset.tensor())) y = y + offset;
     return named(y, name);
   });
 }

@@ -97,7 +97,7 @@ Overlap overlap(std::int64_t offset, std::int64_t stride, std::int64_t pad, std:
 Tensor met_by(const Tensor& image, const Overlap& y, const Overlap& x, const Window2d& window) {
   const auto s = image.strides();
   const std::array<std::int64_t, Shape::max_rank> strides{s[0], s[1] * window.stride_y, s[2] * window.stride_x, s[3]};
-  return detail::make_view(image, {image.shape()[0], y.outputs, x.outputs, image.shape()[3]}, strides,
+  return detail::make_view(image, {image.shape().sizes()[0], y.outputs, x.outputs, image.shape().sizes()[3]}, strides,
                            y.first_input * s[1] + x.first_input * s[2]);
 }
 
@@ -112,8 +112,8 @@ void pick_at_maxima(Backend& backend, const Call& call) {
   backend.fill(0, picked);
   for (std::int64_t i = 0; i < window.height; ++i) {
     for (std::int64_t j = 0; j < window.width; ++j) {
-      const Overlap rows = overlap(i, window.stride_y, window.pad_top, x.shape()[1], y.shape()[1]);
-      const Overlap columns = overlap(j, window.stride_x, window.pad_left, x.shape()[2], y.shape()[2]);
+      const Overlap rows = overlap(i, window.stride_y, window.pad_top, x.shape().sizes()[1], y.shape().sizes()[1]);
+      const Overlap columns = overlap(j, window.stride_x, window.pad_left, x.shape().sizes()[2], y.shape().sizes()[2]);
       const auto part = [&](const Tensor& t) {
         return view_part(view_part(t, 1, rows.first_output, rows.outputs), 2, columns.first_output, columns.outputs);
       };

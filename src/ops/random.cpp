@@ -114,7 +114,7 @@ TAPESTRY_OP(permutation_op){{.name = "RandomPermutation",
                              .infer = [](const Call& call) -> Specs {
                                if (call.inputs().empty()) return {{int64, {call.attr<std::int64_t>("n")}}};
                                require_rank_at_least(call.input(0), 1);
-                               return {{int64, {call.input(0).shape()[0]}}};
+                               return {{int64, {call.input(0).shape().sizes()[0]}}};
                              },
                              .forward =
                                  [](Backend& backend, const Call& call) {
@@ -134,16 +134,16 @@ Specs infer_multinomial(const Call& call) {
   require_type(logits, float_types);
   if (logits.rank() != 2)
     throw InvalidArgumentError(detail::join("logits should be a matrix, got shape ", logits.shape()));
-  if (logits.shape()[1] == 0) throw InvalidArgumentError("num_classes should be positive, got 0");
+  if (logits.shape().sizes()[1] == 0) throw InvalidArgumentError("num_classes should be positive, got 0");
   if (samples < 0) throw InvalidArgumentError(detail::join("num_samples should be nonnegative, got ", samples));
-  return {{int64, {logits.shape()[0], samples}}};
+  return {{int64, {logits.shape().sizes()[0], samples}}};
 }
 
 /// Inverts the distribution function: draws the first class up to which the probabilities add up to more than a number
 /// between 0 and their sum.
 void draw_classes(Backend& backend, const Call& call) {
   const Tensor &logits = call.input(0), &y = call.output();
-  const std::int64_t rows = y.shape()[0], samples = y.shape()[1], classes = logits.shape()[1];
+  const std::int64_t rows = y.shape().sizes()[0], samples = y.shape().sizes()[1], classes = logits.shape().sizes()[1];
   const auto make = [&](DType dtype, const Shape& shape) { return detail::make_tensor(dtype, shape, y.device()); };
   const Tensor exact = make(float64, logits.shape()), probabilities = make(float64, logits.shape());
   const Tensor sums = make(float64, logits.shape()), uniform = make(float64, y.shape()),
@@ -167,21 +167,27 @@ TAPESTRY_OP(multinomial_op){{.name = "Multinomial",
                              .promotion = floating_type,
                              .stateful = true}};
 
-/// The attributes of a random op without inputs.
-Attrs attrs_of(const Shape& shape, DType dtype, Device device, Attr a, Attr b) {
-  return {{"shape", shape}, {"dtype", dtype}, {"device", device}, std::move(a), std::move(b)};
+/// A random op by the shape of its result, of the distribution with these two numbers.
+Tensor draw_of(const Op& op, const Shape& shape, DType dtype, Device device, const Attr& a, const Attr& b,
+               std::string_view name, Where where) {
+  const bool one = b.name.empty();
+  if (shape.is_known()) {
+    const Attr natural[]{{"shape", shape}, {"dtype", dtype}, {"device", device}, a, b};
+    return apply_all(op, {}, Attrs(std::vector(std::begin(natural), std::end(natural) - one)), name, where)[0];
+  }
+  const Tensor like = fill_like(shape, 0, {dtype, device}, {}, {}, where);
+  return apply_all(op, {like}, one ? Attrs{a} : Attrs{a, b}, name, where)[0];
 }
 
 Tensor any_normal(const Op& op, const Shape& shape, const NormalOptions& options, std::string_view name, Where where) {
-  const Attrs attrs =
-      attrs_of(shape, options.dtype, options.device, {"mean", options.mean}, {"stddev", options.stddev});
-  return apply_all(op, {}, attrs, name, where)[0];
+  return draw_of(op, shape, options.dtype, options.device, {"mean", options.mean}, {"stddev", options.stddev}, name,
+                 where);
 }
 
 Tensor any_uniform(const Op& op, const Shape& shape, const UniformOptions& options, std::string_view name,
                    Where where) {
-  const Attrs attrs = attrs_of(shape, options.dtype, options.device, {"minval", options.low}, {"maxval", options.high});
-  return apply_all(op, {}, attrs, name, where)[0];
+  return draw_of(op, shape, options.dtype, options.device, {"minval", options.low}, {"maxval", options.high}, name,
+                 where);
 }
 
 }  // namespace
@@ -222,9 +228,16 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dt
 
 Tensor bernoulli(const Shape& shape, double probability, const BernoulliOptions& options, std::string_view name,
                  Where where) {
-  const Attrs attrs{
-      {"shape", shape}, {"dtype", options.dtype}, {"device", options.device}, {"probability", probability}};
-  return apply_all(bernoulli_op, {}, attrs, name, where)[0];
+  return draw_of(bernoulli_op, shape, options.dtype, options.device, {"probability", probability}, {}, name, where);
+}
+
+Tensor normal_like(In like, const NormalLikeOptions& options, std::string_view name) {
+  return apply(normal_op, {like}, {{"mean", options.mean}, {"stddev", options.stddev}}, name);
+}
+
+Tensor uniform_like(In like, const UniformLikeOptions& options, std::string_view name) {
+  const Op& op = is_integer(like->dtype()) ? uniform_int_op : uniform_op;
+  return apply(op, {like}, {{"minval", options.low}, {"maxval", options.high}}, name);
 }
 
 Tensor bernoulli_like(In like, double probability, std::string_view name) {

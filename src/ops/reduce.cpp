@@ -24,7 +24,7 @@ Specs reduced(const Call& call) {
   const std::uint32_t axes = axes_mask(call, x.rank());
   Shape shape;
   for (int i = 0; i < x.rank(); ++i) {
-    if (!has_axis(axes, i)) shape.push_back(x.shape()[i]);
+    if (!has_axis(axes, i)) shape.push_back(x.shape().sizes()[i]);
     if (has_axis(axes, i) && keeps_dims(call)) shape.push_back(1);
   }
   return {{x.dtype(), shape}};

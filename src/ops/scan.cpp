@@ -18,7 +18,7 @@ Op position_op(const char* name) {
       .infer = [](const Call& call) -> Specs {
         Shape shape = call.input(0).shape();
         const int axis = axis_of(call);
-        if (shape[axis] == 0)
+        if (shape.sizes()[axis] == 0)
           throw InvalidArgumentError(detail::join("Reduction axis ", axis, " is empty in shape ", shape));
         shape.erase(axis);
         return {{int64, shape}};

@@ -68,7 +68,7 @@ Tensor view_broadcast(const Tensor& tensor, const Shape& shape) {
   std::array<std::int64_t, Shape::max_rank> strides{};
   const int offset = shape.rank() - tensor.rank();
   for (int i = offset; i < shape.rank(); ++i)
-    if (tensor.shape()[i - offset] == shape[i])
+    if (tensor.shape().sizes()[i - offset] == shape.sizes()[i])
       strides[static_cast<std::size_t>(i)] = *(tensor.strides().begin() + i - offset);
   return detail::make_view(tensor, shape, strides);
 }
@@ -86,7 +86,8 @@ void require_same_shape(const Shape& actual, const Shape& expected) {
 }
 
 std::int64_t size_between(const Shape& shape, int first, int last) {
-  return std::accumulate(shape.begin() + first, shape.begin() + last, std::int64_t{1}, std::multiplies<>());
+  return std::accumulate(shape.sizes().begin() + first, shape.sizes().begin() + last, std::int64_t{1},
+                         std::multiplies<>());
 }
 
 int axis_of(const Call& call) { return normalize_axis(call.attr<std::int64_t>("axis"), call.input(0).rank()); }

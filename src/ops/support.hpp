@@ -79,11 +79,15 @@ void require_broadcast(const Shape& from, const Shape& to);
 void require_same_shape(const Shape& actual, const Shape& expected);
 
 /// A shape whose sizes were changed one by one, with the check that the number of elements fits 64 bits.
-inline Shape checked(const Shape& shape) { return Shape(std::span<const std::int64_t>(shape)); }
+inline Shape checked(const Shape& shape) { return Shape(shape.sizes()); }
 
 /// Sums and products of sizes. Throw InvalidArgumentError when the result does not fit 64 bits.
 std::int64_t add_sizes(std::int64_t a, std::int64_t b);
 std::int64_t multiply_sizes(std::int64_t a, std::int64_t b);
+
+/// The shape of `reshape`, with the size that was left open filled in when the input's size, `total`, is not -1. Throws
+/// InvalidArgumentError when they do not fit.
+Shape reshaped(std::int64_t total, Shape shape);
 
 // ---- forward ------------------------------------------------------------------------------------------------------
 
@@ -156,6 +160,12 @@ Tensors wanted(const Call& call, Each... each) {
   (gradients.push_back(call.wants_gradient(gradients.size()) ? Tensor(each()) : Tensor()), ...);
   return gradients;
 }
+
+/// A tensor of one value whose shape has unknown sizes: those of tensors of a graph. Ops that take the shape of their
+/// result from a tensor read it there. At most one size may be nobody's: then it is what the others leave of the
+/// elements of `rest`; without `rest` that throws InvalidArgumentError.
+Tensor fill_like(const Shape& shape, double value, const TensorOptions& options, const Tensor& rest,
+                 std::string_view name, Where where);
 
 // ---- Composed functions: those that call ops instead of being one -------------------------------------------------
 

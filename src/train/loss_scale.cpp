@@ -19,7 +19,7 @@ Tensor all_finite(const Tensors& gradients) {
     const Tensor part = reduce_all(is_finite(each));
     finite = finite ? logical_and(finite, part) : part;
   }
-  return finite && !finite.is_symbolic() ? finite.to(cpu()) : finite;
+  return bool(finite) && !finite.is_symbolic() ? finite.to(cpu()) : finite;
 }
 
 /// The tensor of a state under that name. Throws InvalidArgumentError unless it is a scalar of that dtype.

@@ -21,9 +21,9 @@ void require_symbolic(const Tensor& loss, Where where) {
 
 /// The graph that the gradients belong to, or the condition; empty when they have values.
 std::shared_ptr<detail::GraphState> graph_for(const GradientsAndVariables& gradients, const Tensor& condition) {
-  if (condition && condition.is_symbolic()) return detail::graph_of(condition);
+  if (bool(condition) && condition.is_symbolic()) return detail::graph_of(condition);
   for (const auto& [gradient, variable] : gradients)
-    if (gradient && gradient.is_symbolic()) return detail::graph_of(gradient);
+    if (bool(gradient) && gradient.is_symbolic()) return detail::graph_of(gradient);
   return open_sink() ? default_graph().state() : nullptr;
 }
 
@@ -176,7 +176,7 @@ Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, con
   }
   const double rate = learning_rate();
   require_not_negative(rate, "learning_rate", where);
-  if (options.only_if && !options.only_if.item<bool>(where)) return {};
+  if (bool(options.only_if) && !options.only_if.item<bool>(where)) return {};
 
   // All checks are done; gradients and slots are made ready before the first Variable changes.
   const ExecuteNow now;

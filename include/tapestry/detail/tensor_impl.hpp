@@ -1,88 +1,17 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
-
-#if __has_include(<sys/single_threaded.h>)
-#include <sys/single_threaded.h>
-#endif
 
 #include "tapestry/detail/config.hpp"
+#include "tapestry/detail/intrusive.hpp"
 #include "tapestry/device.hpp"
 #include "tapestry/dtype.hpp"
 #include "tapestry/shape.hpp"
 
 namespace tapestry {
 namespace detail {
-
-/// A reference count. Atomic operations cost more than everything else that copying a handle does; as in libstdc++'s
-/// shared_ptr, a process that has never started a second thread goes without.
-class ReferenceCount {
- public:
-  void increment() {
-    if (is_single_threaded()) {
-      count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    } else {
-      count_.fetch_add(1, std::memory_order_relaxed);
-    }
-  }
-  /// Whether that was the last reference.
-  bool decrement() {
-    const std::uint32_t before = count_.load(std::memory_order_acquire);
-    // The last owner needs no atomic subtraction: nobody else can hold or make a reference.
-    if (before == 1) return true;
-    if (is_single_threaded()) {
-      count_.store(before - 1, std::memory_order_relaxed);
-      return false;
-    }
-    return count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
-  }
-  bool is_shared() const { return count() > 1; }
-  std::uint32_t count() const { return count_.load(std::memory_order_acquire); }
-
- private:
-  static bool is_single_threaded() {
-#if __has_include(<sys/single_threaded.h>)
-    return __libc_single_threaded;
-#else
-    return false;
-#endif
-  }
-
-  std::atomic<std::uint32_t> count_{1};
-};
-
-/// A pointer to an object that counts its own references and frees itself by `T::destroy`.
-template <class T>
-class Intrusive {
- public:
-  constexpr Intrusive() = default;
-  /// Takes over the one reference that a new object starts with.
-  explicit Intrusive(T* object) : object_(object) {}
-  Intrusive(const Intrusive& other) : object_(other.object_) {
-    if (object_) object_->references.increment();
-  }
-  Intrusive(Intrusive&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Intrusive& operator=(Intrusive other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
-  ~Intrusive() {
-    // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Branch): clang 14 loses sight of structured bindings
-    if (object_ && object_->references.decrement()) T::destroy(object_);
-  }
-
-  T* get() const { return object_; }
-  T& operator*() const { return *object_; }
-  T* operator->() const { return object_; }
-  explicit operator bool() const { return object_ != nullptr; }
-
- private:
-  T* object_ = nullptr;
-};
 
 /// Where the bytes of tensors come from and go to; every backend is one.
 class TAPESTRY_API Allocator {
@@ -106,22 +35,6 @@ struct alignas(64) Storage {
   /// Memory on a device for tensors of that many bytes. Throws ResourceExhaustedError.
   TAPESTRY_API static Intrusive<Storage> make(Device device, std::size_t bytes);
   TAPESTRY_API static void destroy(Storage* storage) noexcept;
-};
-
-}  // namespace detail
-
-class Sink;
-
-namespace detail {
-
-/// Where a symbolic tensor comes from: an output of an operation in a graph.
-struct TAPESTRY_API Origin {
-  ReferenceCount references;
-
-  virtual ~Origin() = default;
-  /// The graph, to which ops on the tensor are added. Throws FailedPreconditionError when it is gone.
-  virtual Sink& sink() = 0;
-  static void destroy(Origin* origin) noexcept { delete origin; }
 };
 
 struct TensorImpl {

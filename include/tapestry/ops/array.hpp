@@ -48,11 +48,12 @@ requires(std::constructible_from<Index, Indices>&&...) Tensor
   return detail::slice_update(x, value, {first, Index(rest)...});
 }
 
-/// The sizes of x as a tensor (int64, of shape [rank]), and the number of its elements (int64, a scalar): in a graph
-/// known when it runs.
+/// The sizes of x as a tensor (int64, of shape [rank]), the number of its elements, and the size of one of its axes
+/// (int64, scalars): in a graph known when it runs. Negative axes count from the end.
 /// @{
 TAPESTRY_API Tensor shape(In x, std::string_view name = {});
 TAPESTRY_API Tensor size(In x, std::string_view name = {});
+TAPESTRY_API Tensor size(In x, std::int64_t axis, std::string_view name = {});
 /// @}
 
 // ---- Joining and splitting ----------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ inline Tensor eye(std::int64_t size, const TensorOptions& options = {}, std::str
 namespace detail {
 
 template <class T>
-concept Number = std::is_arithmetic_v<T>;
+concept Number = std::is_arithmetic_v<T> || std::same_as<T, Dimension>;
 
 /// The dtype of `arange`: float32 as soon as one bound is a float, int64 when one is a 64-bit number, else int32.
 template <Number... T>

@@ -52,13 +52,38 @@ TAPESTRY_API Tensor square(In x, std::string_view name = {});
 /// x limited to [low, high]; NaN stays NaN. The gradient passes in the closed interval.
 TAPESTRY_API Tensor clip(In x, In low, In high, std::string_view name = {});
 
+// Operators are templates, so that what the language itself can do with two operands, such as the sizes of a shape,
+// goes first: of two equal choices it takes the one that is no template.
+
 /// `add`, `subtract`, `multiply`, `divide` and `negative`.
 /// @{
-inline Tensor operator+(In a, In b) { return add(a, b); }
-inline Tensor operator-(In a, In b) { return subtract(a, b); }
-inline Tensor operator*(In a, In b) { return multiply(a, b); }
-inline Tensor operator/(In a, In b) { return divide(a, b); }
-inline Tensor operator-(In x) { return negative(x); }
+template <int = 0>
+Tensor operator+(In a, In b) {
+  return add(a, b);
+}
+template <int = 0>
+Tensor operator-(In a, In b) {
+  return subtract(a, b);
+}
+template <int = 0>
+Tensor operator*(In a, In b) {
+  return multiply(a, b);
+}
+template <int = 0>
+Tensor operator/(In a, In b) {
+  return divide(a, b);
+}
+template <int = 0>
+Tensor operator-(In x) {
+  return negative(x);
+}
+/// @}
+/// The handle gets a new value; the tensor that it named stays as it was.
+/// @{
+inline Tensor& operator+=(Tensor& a, In b) { return a = add(In(a, b.where()), b); }
+inline Tensor& operator-=(Tensor& a, In b) { return a = subtract(In(a, b.where()), b); }
+inline Tensor& operator*=(Tensor& a, In b) { return a = multiply(In(a, b.where()), b); }
+inline Tensor& operator/=(Tensor& a, In b) { return a = divide(In(a, b.where()), b); }
 /// @}
 
 // ---- Functions of floats: whole numbers and bools become float32 --------------------------------------------------
@@ -151,12 +176,60 @@ TAPESTRY_API Tensor greater_equal(In a, In b, std::string_view name = {});
 /// @{
 TAPESTRY_API Tensor logical_and(In a, In b, std::string_view name = {});
 TAPESTRY_API Tensor logical_or(In a, In b, std::string_view name = {});
+TAPESTRY_API Tensor logical_xor(In a, In b, std::string_view name = {});
 TAPESTRY_API Tensor logical_not(In x, std::string_view name = {});
 /// @}
 /// a where the condition (a bool tensor) holds, b elsewhere; all three broadcast. What is not taken gets no gradient,
 /// but a NaN in its own gradient still spreads: make the argument itself safe, as in
 /// `where(positive, log(where(positive, x, 1)), 0)`.
 TAPESTRY_API Tensor where(In condition, In a, In b, std::string_view name = {});
+/// A C++ bool chooses by `?:`, and is no mask.
+Tensor where(std::same_as<bool> auto condition, In a, In b,
+             std::string_view name = {}) = delete;  // use condition ? a : b
+
+/// `less`, `less_equal`, `greater` and `greater_equal`, elementwise.
+/// @{
+template <int = 0>
+Tensor operator<(In a, In b) {
+  return less(a, b);
+}
+template <int = 0>
+Tensor operator<=(In a, In b) {
+  return less_equal(a, b);
+}
+template <int = 0>
+Tensor operator>(In a, In b) {
+  return greater(a, b);
+}
+template <int = 0>
+Tensor operator>=(In a, In b) {
+  return greater_equal(a, b);
+}
+/// @}
+/// `logical_and`, `logical_or`, `logical_xor` and `logical_not`, elementwise on masks. C++ binds `&`, `|` and `^`
+/// weaker than
+/// `==` but stronger than `&&`: `(x > 0) & (x < 1)` needs its parentheses.
+/// @{
+template <int = 0>
+Tensor operator&(In a, In b) {
+  return logical_and(a, b);
+}
+template <int = 0>
+Tensor operator|(In a, In b) {
+  return logical_or(a, b);
+}
+template <int = 0>
+Tensor operator^(In a, In b) {
+  return logical_xor(a, b);
+}
+template <int = 0>
+Tensor operator~(In x) {
+  return logical_not(x);
+}
+inline Tensor& operator&=(Tensor& a, In b) { return a = logical_and(In(a, b.where()), b); }
+inline Tensor& operator|=(Tensor& a, In b) { return a = logical_or(In(a, b.where()), b); }
+inline Tensor& operator^=(Tensor& a, In b) { return a = logical_xor(In(a, b.where()), b); }
+/// @}
 
 /// x with another element type; x itself when it has it already. Floats are truncated towards zero, and to bool is x !=
 /// 0. A gradient passes between floats only.

@@ -28,8 +28,8 @@ namespace {
 std::int64_t count(const detail::TensorImpl& x) {
   const int rank = x.shape.rank();
   if (rank == 0) return 1;
-  std::int64_t n = x.shape[0];
-  for (int i = 1; i < rank; ++i) n *= x.shape[i];
+  std::int64_t n = x.shape.sizes()[0];
+  for (int i = 1; i < rank; ++i) n *= x.shape.sizes()[i];
   return n;
 }
 

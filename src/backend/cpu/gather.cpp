@@ -22,8 +22,8 @@ struct Lines {
 };
 Lines lines_around(const Shape& shape, int axis, int axes = 1) {
   Lines lines;
-  for (int i = 0; i < axis; ++i) lines.outer *= shape[i];
-  for (int i = axis + axes; i < shape.rank(); ++i) lines.inner *= shape[i];
+  for (int i = 0; i < axis; ++i) lines.outer *= shape.sizes()[i];
+  for (int i = axis + axes; i < shape.rank(); ++i) lines.inner *= shape.sizes()[i];
   return lines;
 }
 
@@ -64,7 +64,7 @@ Positions checked(Backend& backend, const Tensor& indices, std::int64_t size) {
 /// The coordinates in the last axis of `indices`, as positions in the leading dimensions of `shape`.
 Positions checked_coordinates(Backend& backend, const Tensor& indices, const Shape& shape, std::string_view what) {
   const Positions numbers = whole_numbers(backend, indices);
-  const auto depth = static_cast<std::size_t>(indices.shape().back());
+  const auto depth = static_cast<std::size_t>(indices.shape().sizes().back());
   Shape leading = indices.shape();
   leading.erase(leading.rank() - 1);
   Positions positions(leading.size());
@@ -72,7 +72,7 @@ Positions checked_coordinates(Backend& backend, const Tensor& indices, const Sha
   for (std::size_t i = 0; i < positions.size(); ++i) {
     bool inside = true;
     for (std::size_t d = 0; d < depth; ++d) {
-      const std::int64_t size = shape[static_cast<int>(d)], index = numbers[i * depth + d];
+      const std::int64_t size = shape.sizes()[static_cast<int>(d)], index = numbers[i * depth + d];
       inside = inside && index >= 0 && index < size;
       positions[i] = positions[i] * size + (inside ? index : 0);
     }
@@ -171,25 +171,25 @@ void add_slices(const Tensor& updates, std::int64_t size, const Positions& posit
 /// Number of elements of the leading axes.
 std::int64_t leading_size(const Shape& shape, std::int64_t axes) {
   std::int64_t size = 1;
-  for (int i = 0; i < static_cast<int>(axes); ++i) size *= shape[i];
+  for (int i = 0; i < static_cast<int>(axes); ++i) size *= shape.sizes()[i];
   return size;
 }
 
 }  // namespace
 
 void CpuBackend::gather(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
-  const std::int64_t size = x.shape()[axis];
+  const std::int64_t size = x.shape().sizes()[axis];
   gather_slices(dense(*this, x), size, checked(*this, indices, size), lines_around(x.shape(), axis), y);
 }
 
 void CpuBackend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
   if (is_half(y.dtype())) return Backend::scatter_add(indices, updates, axis, y);
-  const std::int64_t size = y.shape()[axis];
+  const std::int64_t size = y.shape().sizes()[axis];
   add_slices(dense(*this, updates), size, checked(*this, indices, size), lines_around(y.shape(), axis), y);
 }
 
 void CpuBackend::gather_nd(const Tensor& x, const Tensor& indices, const Tensor& y) {
-  const std::int64_t depth = indices.shape().back();
+  const std::int64_t depth = indices.shape().sizes().back();
   const auto positions = checked_coordinates(*this, indices, x.shape(), "param shape");
   gather_slices(dense(*this, x), leading_size(x.shape(), depth), positions,
                 lines_around(x.shape(), 0, static_cast<int>(depth)), y);
@@ -197,14 +197,14 @@ void CpuBackend::gather_nd(const Tensor& x, const Tensor& indices, const Tensor&
 
 void CpuBackend::scatter_nd_add(const Tensor& indices, const Tensor& updates, const Tensor& y) {
   if (is_half(y.dtype())) return Backend::scatter_nd_add(indices, updates, y);
-  const std::int64_t depth = indices.shape().back();
+  const std::int64_t depth = indices.shape().sizes().back();
   const auto positions = checked_coordinates(*this, indices, y.shape(), "shape");
   add_slices(dense(*this, updates), leading_size(y.shape(), depth), positions,
              lines_around(y.shape(), 0, static_cast<int>(depth)), y);
 }
 
 void CpuBackend::take_along(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
-  const std::int64_t size = x.shape()[axis], length = indices.shape()[axis];
+  const std::int64_t size = x.shape().sizes()[axis], length = indices.shape().sizes()[axis];
   const auto positions = checked(*this, indices, size);
   const Lines lines = lines_around(x.shape(), axis);
   const Tensor from = dense(*this, x);
@@ -227,7 +227,7 @@ void CpuBackend::take_along(const Tensor& x, const Tensor& indices, int axis, co
 
 void CpuBackend::put_along_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
   if (is_half(y.dtype())) return Backend::put_along_add(indices, updates, axis, y);
-  const std::int64_t size = y.shape()[axis], length = indices.shape()[axis];
+  const std::int64_t size = y.shape().sizes()[axis], length = indices.shape().sizes()[axis];
   const auto positions = checked(*this, indices, size);
   const Lines lines = lines_around(y.shape(), axis);
   const Tensor from = dense(*this, updates);

@@ -36,7 +36,7 @@ struct Matrices {
 };
 template <class Element>
 Matrices<Element> matrices(const Tensor& x) {
-  const auto size = [&](int from_end) { return static_cast<std::size_t>(x.shape()[x.rank() - from_end]); };
+  const auto size = [&](int from_end) { return static_cast<std::size_t>(x.shape().sizes()[x.rank() - from_end]); };
   return {static_cast<Element*>(x.impl().data), size(2), size(1)};
 }
 

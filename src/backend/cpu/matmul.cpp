@@ -218,13 +218,15 @@ bool multiply_tiny(const Tensor& x, const Tensor& z, bool transpose_x, bool tran
   return true;
 }
 
-std::int64_t batch_size(const Tensor& y) { return y.size() / (y.shape()[y.rank() - 2] * y.shape()[y.rank() - 1]); }
+std::int64_t batch_size(const Tensor& y) {
+  return y.size() / (y.shape().sizes()[y.rank() - 2] * y.shape().sizes()[y.rank() - 1]);
+}
 
 std::int64_t batch_offset(const Shape& shape, const Operand& operand, std::int64_t index) {
   std::int64_t offset = 0;
   for (int i = shape.rank() - 3; i >= 0; --i) {
-    offset += index % shape[i] * operand.batch[static_cast<std::size_t>(i)];
-    index /= shape[i];
+    offset += index % shape.sizes()[i] * operand.batch[static_cast<std::size_t>(i)];
+    index /= shape.sizes()[i];
   }
   return offset;
 }
@@ -234,9 +236,9 @@ bool merge_batch(const Shape& shape, const Operand& a, const Operand& b, Sizes& 
   std::int64_t rows = sizes.m;
   for (int i = shape.rank() - 3; i >= 0; --i) {
     const auto axis = static_cast<std::size_t>(i);
-    if (shape[i] == 1) continue;
+    if (shape.sizes()[i] == 1) continue;
     if (b.batch[axis] != 0 || a.batch[axis] != a.row * rows) return false;
-    rows *= shape[i];
+    rows *= shape.sizes()[i];
   }
   if (a.column != 1 && sizes.k != 1) return false;
   sizes.m = rows;
@@ -291,8 +293,8 @@ void multiply_outer(Backend& backend, const Tensor& a, const Tensor& b, bool tra
     Shape shape = x.shape();
     const int last = x.rank() - 1;
     std::swap(strides[static_cast<std::size_t>(last)], strides[static_cast<std::size_t>(last - 1)]);
-    shape.set(last, x.shape()[last - 1]);
-    shape.set(last - 1, x.shape()[last]);
+    shape.set(last, x.shape().sizes()[last - 1]);
+    shape.set(last - 1, x.shape().sizes()[last]);
     return detail::make_view(x, shape, {strides.data(), static_cast<std::size_t>(x.rank())});
   };
   backend.binary(Binary::multiply, as(a, transpose_a), as(b, transpose_b), 0, y);
@@ -361,7 +363,8 @@ bool is_blocked(const Sizes& sizes, DType dtype) {
 
 Sizes sizes_of(const Tensor& a, bool transpose_a, const Tensor& y) {
   const int rank = y.rank();
-  return {y.shape()[rank - 2], y.shape()[rank - 1], a.shape()[transpose_a ? rank - 2 : rank - 1]};
+  return {y.shape().sizes()[rank - 2], y.shape().sizes()[rank - 1],
+          a.shape().sizes()[transpose_a ? rank - 2 : rank - 1]};
 }
 
 void multiply_floats(Backend& backend, const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,

@@ -26,7 +26,7 @@ const RowKernels<T>& kernels() {
 /// Elements that a task has at least.
 constexpr std::int64_t task_elements = 16384;
 
-std::int64_t row_length(const Tensor& x) { return x.rank() > 0 ? x.shape().back() : 1; }
+std::int64_t row_length(const Tensor& x) { return x.rank() > 0 ? x.shape().sizes().back() : 1; }
 
 /// body.template operator()<T>(first row, number of rows, elements of a row), on several threads, of a float tensor.
 template <class Body>

@@ -37,12 +37,12 @@ Axes common_axes(const Tensor& y, std::span<const Tensor* const> inputs) {
   std::array<Axis, Shape::max_rank> found;
   int count = 0;
   for (int i = 0; i < rank; ++i) {
-    Axis axis{.size = y.shape()[i]};
+    Axis axis{.size = y.shape().sizes()[i]};
     if (axis.size == 1) continue;
     axis.stride[0] = y.strides()[at(i)];
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       const int j = i - rank + inputs[k]->rank();
-      if (j >= 0 && inputs[k]->shape()[j] != 1) axis.stride[k + 1] = inputs[k]->strides()[at(j)];
+      if (j >= 0 && inputs[k]->shape().sizes()[j] != 1) axis.stride[k + 1] = inputs[k]->strides()[at(j)];
     }
     found[at(count++)] = axis;
   }
@@ -264,7 +264,7 @@ class Blocks {
 };
 
 void for_each_block(const Tensor& y, std::span<const Tensor* const> inputs, const auto& each) {
-  if (std::find(y.shape().begin(), y.shape().end(), 0) != y.shape().end()) return;
+  if (std::find(y.shape().sizes().begin(), y.shape().sizes().end(), 0) != y.shape().sizes().end()) return;
   const Blocks blocks(y, inputs);
   const std::int64_t grain = std::max<std::int64_t>(task_elements / blocks.elements(), 1);
   parallel_for(blocks.count(), grain, [&](std::int64_t begin, std::int64_t end) {

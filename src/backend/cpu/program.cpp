@@ -43,7 +43,7 @@ class Grid {
   Grid(const Shape& shape, std::span<const Tensor> inputs, std::int64_t block_elements)
       : inputs_(static_cast<int>(inputs.size())) {
     for (int i = 0; i < shape.rank(); ++i)
-      if (shape[i] != 1) add_axis(shape, i, inputs);
+      if (shape.sizes()[i] != 1) add_axis(shape, i, inputs);
     while (rank_ < 2) add_outer_axis();
     const std::int64_t width = size(rank_ - 1);
     // Of a long row equal parts, so that the last one is not a stub.
@@ -152,11 +152,11 @@ class Grid {
     for (int i = 0; i < inputs_; ++i) {
       const Tensor& input = inputs[at(i)];
       const int own = axis - shape.rank() + input.rank();
-      strides[at(i)] = own < 0 || input.shape()[own] == 1 ? 0 : input.strides()[at(own)];
-      joins = joins && stride_[at(rank_ - 1)][at(i)] == strides[at(i)] * shape[axis];
+      strides[at(i)] = own < 0 || input.shape().sizes()[own] == 1 ? 0 : input.strides()[at(own)];
+      joins = joins && stride_[at(rank_ - 1)][at(i)] == strides[at(i)] * shape.sizes()[axis];
     }
     if (!joins) size_[at(rank_++)] = 1;
-    size_[at(rank_ - 1)] *= shape[axis];
+    size_[at(rank_ - 1)] *= shape.sizes()[axis];
     std::copy_n(strides.begin(), inputs_, stride_[at(rank_ - 1)].begin());
   }
 
@@ -271,7 +271,7 @@ class Machine {
   }
 
   void run(const Part& part) const {
-    const std::int64_t width = outputs_[0].shape().back();
+    const std::int64_t width = outputs_[0].shape().sizes().back();
     if (part.rows * part.columns == outputs_[0].size()) return run();  // nobody else is at work on it
     Desk desk(*this);
     grid_.for_each_block(part, width, [&](const Grid::Block& block) {

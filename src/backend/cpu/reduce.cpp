@@ -43,7 +43,7 @@ Axes plan(const Tensor& x, std::uint32_t reduced, std::int64_t& first) {
   Axes axes;
   std::int64_t y_stride = 1;
   for (int i = x.rank() - 1; i >= 0; --i) {
-    const std::int64_t size = x.shape()[i];
+    const std::int64_t size = x.shape().sizes()[i];
     if (size == 1) continue;
     Axis axis{size, x.strides()[static_cast<std::size_t>(i)], 0, (reduced >> i & 1) != 0};
     if (!axis.reduced) {
@@ -246,9 +246,9 @@ struct Lines {
 };
 
 Lines lines_along(const Shape& shape, int axis) {
-  Lines lines{1, shape[axis], 1};
-  for (int i = 0; i < axis; ++i) lines.outer *= shape[i];
-  for (int i = axis + 1; i < shape.rank(); ++i) lines.inner *= shape[i];
+  Lines lines{1, shape.sizes()[axis], 1};
+  for (int i = 0; i < axis; ++i) lines.outer *= shape.sizes()[i];
+  for (int i = axis + 1; i < shape.rank(); ++i) lines.inner *= shape.sizes()[i];
   return lines;
 }
 

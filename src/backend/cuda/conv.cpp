@@ -94,7 +94,7 @@ Tensor output_first(const Tensor& filter) {
   const Shape& shape = filter.shape();
   const auto strides = filter.strides();
   const std::int64_t turned[] = {strides[3], strides[0], strides[1], strides[2]};
-  return detail::make_view(filter, {shape[3], shape[0], shape[1], shape[2]}, turned);
+  return detail::make_view(filter, {shape.sizes()[3], shape.sizes()[0], shape.sizes()[1], shape.sizes()[2]}, turned);
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& 
   if (y.size() == 0) return;
   if (filter.size() == 0) return fill(0, y);
   const Windows windows = windows_on(x.shape(), y.shape(), window);
-  const std::int64_t out = y.shape()[3];
+  const std::int64_t out = y.shape().sizes()[3];
   const Tensor image = dense(x);
   Convolver::Plan* plan = convolver().plan(Convolver::Kind::forward, windows, out, y.dtype());
   if (plan && convolver().run(*plan, image, dense(output_first(filter)), y)) return;
@@ -131,7 +131,7 @@ void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const
   if (dx.size() == 0) return;
   if (g.size() == 0 || filter.size() == 0) return fill(0, dx);
   const Windows windows = windows_on(dx.shape(), g.shape(), window);
-  const std::int64_t out = g.shape()[3];
+  const std::int64_t out = g.shape().sizes()[3];
   const Tensor gradient = dense(g);
   Convolver::Plan* plan = convolver().plan(Convolver::Kind::input_gradient, windows, out, dx.dtype());
   if (plan && convolver().run(*plan, dense(output_first(filter)), gradient, dx)) return;
@@ -150,7 +150,7 @@ void CudaBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Win
   if (dfilter.size() == 0) return;
   if (g.size() == 0) return fill(0, dfilter);
   const Windows windows = windows_on(x.shape(), g.shape(), window);
-  const std::int64_t out = g.shape()[3];
+  const std::int64_t out = g.shape().sizes()[3];
   const Tensor image = dense(x), gradient = dense(g);
   if (Convolver::Plan* plan = convolver().plan(Convolver::Kind::filter_gradient, windows, out, dfilter.dtype())) {
     const Tensor turned = detail::make_tensor(dfilter.dtype(), output_first(dfilter).shape(), dfilter.device());

@@ -8,9 +8,9 @@ constexpr std::uintptr_t bias_alignment = 16;
 
 /// Whether x is broadcast to y as one row that stands for all.
 bool is_row(const Tensor& x, const Tensor& y) {
-  const std::int64_t columns = y.shape().back();
+  const std::int64_t columns = y.shape().sizes().back();
   const auto last = static_cast<std::size_t>(x.rank() - 1);
-  return x.dtype() == y.dtype() && x.rank() > 0 && x.size() == columns && x.shape().back() == columns &&
+  return x.dtype() == y.dtype() && x.rank() > 0 && x.size() == columns && x.shape().sizes().back() == columns &&
          (columns == 1 || x.strides()[last] == 1) &&
          reinterpret_cast<std::uintptr_t>(x.impl().data) % bias_alignment == 0;
 }

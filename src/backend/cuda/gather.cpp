@@ -18,7 +18,7 @@ using detail::mutable_data;
 Slices slices_around(const Shape& shape, int axis, int axes = 1) {
   Slices slices{1, 1, 1};
   for (int i = 0; i < shape.rank(); ++i)
-    (i < axis ? slices.outer : i < axis + axes ? slices.size : slices.inner) *= shape[i];
+    (i < axis ? slices.outer : i < axis + axes ? slices.size : slices.inner) *= shape.sizes()[i];
   return slices;
 }
 
@@ -70,8 +70,8 @@ Tensor positions_in_axis(Backend& backend, Context& gpu, const Tensor& dense, st
 /// Of the coordinates in the last axis of `dense`, in the leading dimensions of `shape`.
 Tensor positions_of_coordinates(Backend& backend, Context& gpu, const Tensor& dense, const Shape& shape,
                                 std::string_view what) {
-  Coordinates coordinates{{}, static_cast<int>(dense.shape().back())};
-  for (int d = 0; d < coordinates.depth; ++d) coordinates.size[d] = shape[d];
+  Coordinates coordinates{{}, static_cast<int>(dense.shape().sizes().back())};
+  for (int d = 0; d < coordinates.depth; ++d) coordinates.size[d] = shape.sizes()[d];
   Shape leading = dense.shape();
   leading.erase(leading.rank() - 1);
   return checked(
@@ -111,34 +111,36 @@ void add(Backend& backend, Context& gpu, const Slices& slices, const Tensor& pos
 
 void CudaBackend::gather(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
   Context& gpu = context();
-  const Tensor positions = positions_in_axis(*this, gpu, dense(indices), x.shape()[axis]);
+  const Tensor positions = positions_in_axis(*this, gpu, dense(indices), x.shape().sizes()[axis]);
   take(gpu, slices_around(x.shape(), axis), positions, dense(x), y);
 }
 
 void CudaBackend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
   if (is_half(y.dtype())) return Backend::scatter_add(indices, updates, axis, y);
   Context& gpu = context();
-  const Tensor positions = positions_in_axis(*this, gpu, dense(indices), y.shape()[axis]);
+  const Tensor positions = positions_in_axis(*this, gpu, dense(indices), y.shape().sizes()[axis]);
   add(*this, gpu, slices_around(y.shape(), axis), positions, dense(updates), y);
 }
 
 void CudaBackend::gather_nd(const Tensor& x, const Tensor& indices, const Tensor& y) {
   Context& gpu = context();
   const Tensor positions = positions_of_coordinates(*this, gpu, dense(indices), x.shape(), "param shape");
-  take(gpu, slices_around(x.shape(), 0, static_cast<int>(indices.shape().back())), positions, dense(x), y);
+  take(gpu, slices_around(x.shape(), 0, static_cast<int>(indices.shape().sizes().back())), positions, dense(x), y);
 }
 
 void CudaBackend::scatter_nd_add(const Tensor& indices, const Tensor& updates, const Tensor& y) {
   if (is_half(y.dtype())) return Backend::scatter_nd_add(indices, updates, y);
   Context& gpu = context();
   const Tensor positions = positions_of_coordinates(*this, gpu, dense(indices), y.shape(), "shape");
-  add(*this, gpu, slices_around(y.shape(), 0, static_cast<int>(indices.shape().back())), positions, dense(updates), y);
+  add(*this, gpu, slices_around(y.shape(), 0, static_cast<int>(indices.shape().sizes().back())), positions,
+      dense(updates), y);
 }
 
 void CudaBackend::take_along(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
   Context& gpu = context();
   const Slices slices = slices_around(x.shape(), axis);
-  const Tensor positions = positions_in_axis(*this, gpu, dense(indices), slices.size, &slices, indices.shape()[axis]);
+  const Tensor positions =
+      positions_in_axis(*this, gpu, dense(indices), slices.size, &slices, indices.shape().sizes()[axis]);
   take(gpu, {1, x.size(), 1}, positions, dense(x), y);
 }
 
@@ -146,7 +148,8 @@ void CudaBackend::put_along_add(const Tensor& indices, const Tensor& updates, in
   if (is_half(y.dtype())) return Backend::put_along_add(indices, updates, axis, y);
   Context& gpu = context();
   const Slices slices = slices_around(y.shape(), axis);
-  const Tensor positions = positions_in_axis(*this, gpu, dense(indices), slices.size, &slices, indices.shape()[axis]);
+  const Tensor positions =
+      positions_in_axis(*this, gpu, dense(indices), slices.size, &slices, indices.shape().sizes()[axis]);
   add(*this, gpu, {1, y.size(), 1}, positions, dense(updates), y);
 }
 

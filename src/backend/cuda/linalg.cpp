@@ -15,8 +15,8 @@ Tensor transposed(const Tensor& x) {
   Shape shape = x.shape();
   auto strides = x.impl().strides;
   const int last = x.rank() - 1;
-  shape.set(last, x.shape()[last - 1]);
-  shape.set(last - 1, x.shape()[last]);
+  shape.set(last, x.shape().sizes()[last - 1]);
+  shape.set(last - 1, x.shape().sizes()[last]);
   std::swap(strides[static_cast<std::size_t>(last)], strides[static_cast<std::size_t>(last - 1)]);
   return detail::make_view(x, shape, {strides.data(), static_cast<std::size_t>(x.rank())});
 }
@@ -38,12 +38,13 @@ void CudaBackend::linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint,
   if (y.size() == 0) return;  // then the others are empty, too
   Context& gpu = context();
   const Type type = type_of(a);
-  const std::int64_t rows = a.shape()[a.rank() - 2], columns = a.shape().back(), batch = a.size() / (rows * columns);
+  const std::int64_t rows = a.shape().sizes()[a.rank() - 2], columns = a.shape().sizes().back(),
+                     batch = a.size() / (rows * columns);
   const auto solution = [&](const Tensor& matrices) {
     Tensor work = detail::make_tensor(a.dtype(), a.shape(), a.device());  // it is destroyed
     copy(adjoint ? transposed(matrices) : matrices, work);
     run(gpu, not_invertible, [&](unsigned long long* refused) {
-      gpu::solve(gpu.stream(), type, batch, rows, y.shape().back(), work.impl().data, y.impl().data, refused);
+      gpu::solve(gpu.stream(), type, batch, rows, y.shape().sizes().back(), work.impl().data, y.impl().data, refused);
     });
   };
   switch (f) {
@@ -63,7 +64,7 @@ void CudaBackend::linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint,
       const Tensor triangles = dense(a);
       copy(inputs[1], y);
       return run(gpu, not_invertible, [&](unsigned long long* refused) {
-        solve_triangular(gpu.stream(), type, batch, rows, y.shape().back(), adjoint, triangles.impl().data,
+        solve_triangular(gpu.stream(), type, batch, rows, y.shape().sizes().back(), adjoint, triangles.impl().data,
                          y.impl().data, refused);
       });
     }

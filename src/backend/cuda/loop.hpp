@@ -30,7 +30,7 @@ struct Loop {
     }
     const Shape& shape = views[leader].shape;
     for (int i = 0; i < shape.rank(); ++i)
-      if (shape[i] != 1) axis[axes++] = common_axis(views, shape, i);
+      if (shape.sizes()[i] != 1) axis[axes++] = common_axis(views, shape, i);
     const auto farther = [&](const Axis& a, const Axis& b) {
       return std::abs(a.stride[leader]) > std::abs(b.stride[leader]);
     };
@@ -83,10 +83,10 @@ struct Loop {
   }
 
   static Axis common_axis(std::span<const View> views, const Shape& shape, int i) {
-    Axis result{.size = shape[i], .stride = {}};
+    Axis result{.size = shape.sizes()[i], .stride = {}};
     for (std::size_t k = 0; k < views.size(); ++k) {
       const int j = i - shape.rank() + views[k].shape.rank();
-      if (j >= 0 && views[k].shape[j] != 1) result.stride[k] = views[k].stride[static_cast<std::size_t>(j)];
+      if (j >= 0 && views[k].shape.sizes()[j] != 1) result.stride[k] = views[k].stride[static_cast<std::size_t>(j)];
     }
     return result;
   }

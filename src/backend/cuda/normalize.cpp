@@ -10,7 +10,7 @@ namespace {
 
 /// A tensor as rows along its last axis.
 Rows rows_of(const Tensor& x) {
-  const std::int64_t n = x.rank() > 0 ? x.shape().back() : 1;
+  const std::int64_t n = x.rank() > 0 ? x.shape().sizes().back() : 1;
   return {x.size() / n, n};
 }
 

@@ -9,12 +9,12 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// The distance of neighbours along an axis; that of an axis with one element does not matter.
 std::int64_t stride(const View& x, int axis, std::int64_t otherwise) {
-  return x.shape[axis] == 1 ? otherwise : x.stride[at(axis)];
+  return x.shape.sizes()[axis] == 1 ? otherwise : x.stride[at(axis)];
 }
 
 /// Rows without gaps inside, which do not overlap.
 bool is_by_rows(const View& x, int row_axis, int column_axis) {
-  const std::int64_t columns = x.shape[column_axis];
+  const std::int64_t columns = x.shape.sizes()[column_axis];
   return stride(x, column_axis, 1) == 1 && stride(x, row_axis, columns) >= columns;
 }
 
@@ -23,8 +23,8 @@ Product::Matrix matrix(const View& x, bool transpose) {
   Product::Matrix result;
   result.data = x.data;
   const bool by_rows = is_by_rows(x, row, column);
-  result.row = by_rows ? stride(x, row, std::max<std::int64_t>(1, x.shape[column]))
-                       : stride(x, column, std::max<std::int64_t>(1, x.shape[row]));
+  result.row = by_rows ? stride(x, row, std::max<std::int64_t>(1, x.shape.sizes()[column]))
+                       : stride(x, column, std::max<std::int64_t>(1, x.shape.sizes()[row]));
   result.transposed = transpose == by_rows;
   return result;
 }
@@ -39,11 +39,11 @@ std::vector<Axis> batch_axes(const std::array<const View*, 3>& views) {
   const View& y = *views[2];
   std::vector<Axis> axes;
   for (int i = 0; i < y.shape.rank() - 2; ++i) {
-    if (y.shape[i] == 1) continue;
-    Axis axis{y.shape[i], {}};
+    if (y.shape.sizes()[i] == 1) continue;
+    Axis axis{y.shape.sizes()[i], {}};
     for (std::size_t k = 0; k < 3; ++k) {
       const int j = i - y.shape.rank() + views[k]->shape.rank();
-      if (j >= 0 && views[k]->shape[j] != 1) axis.stride[k] = views[k]->stride[at(j)];
+      if (j >= 0 && views[k]->shape.sizes()[j] != 1) axis.stride[k] = views[k]->stride[at(j)];
     }
     const auto joins = [&](const Axis& outer) {
       return std::equal(axis.stride.begin(), axis.stride.end(), outer.stride.begin(),
@@ -90,9 +90,9 @@ void for_each_product(const View& a, const View& b, bool transpose_a, bool trans
                       const std::function<void(const Product&)>& body) {
   Product product;
   const int rank = y.shape.rank();
-  product.m = y.shape[rank - 2];
-  product.n = y.shape[rank - 1];
-  product.k = a.shape[a.shape.rank() - (transpose_a ? 2 : 1)];
+  product.m = y.shape.sizes()[rank - 2];
+  product.n = y.shape.sizes()[rank - 1];
+  product.k = a.shape.sizes()[a.shape.rank() - (transpose_a ? 2 : 1)];
   product.a = matrix(a, transpose_a);
   product.b = matrix(b, transpose_b);
   product.y = matrix(y, false);

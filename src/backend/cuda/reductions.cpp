@@ -67,8 +67,9 @@ int power_of_two_below(std::int64_t number) {
 Reduction plan_reduction(const View& x, std::uint32_t reduced_axes) {
   Axes kept, reduced;
   for (int i = 0; i < x.shape.rank(); ++i)
-    if (x.shape[i] != 1)
-      ((reduced_axes >> i & 1) != 0 ? reduced : kept).push_back({x.shape[i], x.stride[static_cast<std::size_t>(i)]});
+    if (x.shape.sizes()[i] != 1)
+      ((reduced_axes >> i & 1) != 0 ? reduced : kept)
+          .push_back({x.shape.sizes()[i], x.stride[static_cast<std::size_t>(i)]});
   Reduction plan;
   plan.x = x.data;
   plan.outputs = count(kept);

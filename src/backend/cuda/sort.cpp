@@ -38,7 +38,7 @@ void CudaBackend::top_k(const Tensor& x, std::int64_t k, bool largest, const Ten
   if (values.size() == 0) return;
   Context& gpu = context();
   const Tensor from = dense(x);
-  const std::int64_t count = x.size(), n = x.shape().back(), rows = count / n;
+  const std::int64_t count = x.size(), n = x.shape().sizes().back(), rows = count / n;
   const Tensor keys = make_tensor(int64, {count}, x.device());
   order_keys(gpu.stream(), type_of(x), largest, from.impl().data, count, mutable_data<std::uint64_t>(keys));
   gpu.started("top_k");

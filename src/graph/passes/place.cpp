@@ -64,7 +64,8 @@ class Placer {
     const Node* other = plan_.graph->find(node.colocation);
     if (other && other->index < places_.size()) return places_[other->index];
     if (const std::optional<Device> asked = asked_for(node)) return *asked;
-    return node.inputs().empty() ? node.place : place_of_inputs(node);
+    const bool says_itself = node.inputs().empty() || node.attrs().find("device");
+    return says_itself ? node.place : place_of_inputs(node);
   }
 
   /// Beside tensors on an accelerator those on the host are moved.

@@ -219,7 +219,8 @@ class Simplifier {
       return uniform_result(node, values);
     if (others != node.output().shape()) return {};
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (values[i] && inputs[i].rank() > 0) inputs[i] = rewrite_.constant(values[i], node, node.name() + "/Const");
+      if (bool(values[i]) && inputs[i].rank() > 0)
+        inputs[i] = rewrite_.constant(values[i], node, node.name() + "/Const");
     return {};
   }
 

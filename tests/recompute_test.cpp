@@ -1,0 +1,224 @@
+// `recompute` and `custom_gradient` in traces and in graphs made by hand: what they give eagerly, to second order, for
+// batches of any size.
+
+#include <functional>
+#include <optional>
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "op_cases/op_cases.hpp"
+#include "tapestry/tapestry.hpp"
+
+using namespace tapestry;
+using namespace tapestry::test;
+
+namespace {
+
+/// log(1 + exp(x)) with a gradient of its own, twice what the right one is, so that a test sees whose it is.
+Tensor own_softplus(const Tensor& x) {
+  return custom_gradient([](const Tensor& z) -> CustomGradient {
+    const Tensor e = exp(z);
+    return {log(1.0 + e), [e](const Tensor& g) -> Tensors { return {2.0 * g * (1.0 - 1.0 / (1.0 + e))}; }};
+  })(x);
+}
+
+struct Case {
+  std::string name;
+  std::function<Tensor(const Tensor& x, const Variable& w)> f;  ///< of [batch, 3], float64
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list{
+      {"custom_gradient", [](const Tensor& x, const Variable& w) { return own_softplus(x * w); }},
+      {"custom_gradient of two arguments",
+       [](const Tensor& x, const Variable& w) {
+         return custom_gradient([](const Tensor& a, const Tensor& b) -> CustomGradient {
+           return {a * b, [=](const Tensor& g) -> Tensors { return {3.0 * g * b, sum_like(g * square(a), b)}; }};
+         })(x, w.value());
+       }},
+      {"custom_gradient of a result",
+       [](const Tensor& x, const Variable& w) { return square(own_softplus(sin(x) + w)); }},
+      {"recompute",
+       [](const Tensor& x, const Variable& w) {
+         return recompute([&w](const Tensor& z) { return tanh(z * w) + square(z); })(x);
+       }},
+      {"recompute of one tensor twice",
+       [](const Tensor& x, const Variable& w) {
+         return recompute([](const Tensor& a, const Tensor& b) { return sin(a) * exp(b); })(x, x) * w;
+       }},
+      {"recompute with dropout",
+       [](const Tensor& x, const Variable& w) {
+         return recompute([&w](const Tensor& z) { return dropout(tanh(z * w), 0.5) * dropout(z, 0.5); })(x);
+       }},
+      {"recompute in recompute",
+       [](const Tensor& x, const Variable& w) {
+         const auto inner = [&w](const Tensor& z) { return dropout(sin(z), 0.5) + w; };
+         return recompute([inner](const Tensor& z) { return recompute(inner)(z * z) * dropout(z, 0.5); })(x);
+       }},
+      {"recompute of a custom_gradient",
+       [](const Tensor& x, const Variable& w) {
+         return recompute([&w](const Tensor& z) { return own_softplus(z) * w; })(square(x));
+       }},
+      {"one block behind the other",
+       [](const Tensor& x, const Variable& w) {
+         Tensor y = x;
+         for (int i = 0; i < 3; ++i) y = recompute([&w](const Tensor& z) { return tanh(z * w + sin(z)); })(y);
+         return y;
+       }},
+      {"sizes of the batch inside",
+       [](const Tensor& x, const Variable& w) {
+         return recompute([&w](const Tensor& z) {
+           return reshape(z, {z.shape()[0], -1}) * w + random::normal(z.shape(), {.dtype = float64});
+         })(x);
+       }},
+  };
+  return list;
+}
+
+/// The value, the gradients by x and w, and the gradients of a function of those.
+Tensors to_second_order(const Case& each, const Tensor& x, const Variable& w) {
+  GradientTape outer;
+  outer.watch(x);
+  GradientTape inner;
+  inner.watch(x);
+  const Tensor y = each.f(x, w);
+  const auto [dx, dw] = inner.gradient(reduce_sum(y), x, w);
+  const auto [ddx, ddw] = outer.gradient(reduce_sum(square(dx)) + reduce_sum(dw * dw), x, w);
+  return {y, dx, dw, ddx, ddw};
+}
+
+}  // namespace
+
+TEST_CASE("traced with an unknown batch: the bits of eager mode, to second order") {
+  for (const Case& each : cases()) {
+    CAPTURE(each.name);
+    Variable w(tensor<double>({0.5, -1.5, 2.0}));
+    const auto traced =
+        trace([&](Tensor x) { return std::vector<Tensor>(to_second_order(each, x, w)); }, {spec(float64, {-1, 3})});
+    for (const std::int64_t batch : {4, 1, 7}) {
+      CAPTURE(batch);
+      const Tensor x = numbers({batch, 3}, -1, 1, 3);
+      random::seed(5);
+      const Tensors eager = to_second_order(each, x, w);
+      random::seed(5);
+      const std::vector<Tensor> found = traced(x);
+      REQUIRE(found.size() == eager.size());
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        CAPTURE(i);
+        // A walk over a graph may add up the parts of a gradient in another order.
+        check_same(found[i], eager[i], 1e-12);
+      }
+    }
+  }
+}
+
+TEST_CASE("in a graph made by hand, of known and of unknown rank") {
+  for (const bool known_rank : {true, false}) {
+    for (const Case& each : cases()) {
+      CAPTURE(known_rank);
+      CAPTURE(each.name);
+      if (!known_rank && each.name == "sizes of the batch inside") continue;  // a size of an axis needs a rank
+      Graph graph;
+      std::optional<Variable> w;
+      Tensor x;
+      std::vector<Tensor> fetches;
+      {
+        const auto scope = graph.as_default();
+        w.emplace(tensor<double>({0.5, -1.5, 2.0}));
+        x = known_rank ? placeholder(float64, {-1, 3}) : placeholder(float64, Shape::unknown_rank());
+        const Tensor y = each.f(x, *w);
+        const std::vector<Tensor> first = gradients(reduce_sum(y), {x, *w});
+        fetches = gradients(reduce_sum(square(first[0])) + reduce_sum(square(first[1])), {x, *w});
+        fetches.insert(fetches.begin(), {y, first[0], first[1]});
+      }
+      Session session(graph);
+      for (const std::int64_t batch : {2, 5}) {
+        const Tensor fed = numbers({batch, 3}, -1, 1, 3);
+        random::seed(5);
+        const std::vector<Tensor> found = session.run(fetches, {{x, fed}});
+        random::seed(5);
+        const Tensors eager = to_second_order(each, fed, *w);
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          CAPTURE(i);
+          check_same(found[i], eager[i], 1e-12);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a custom gradient of unknown rank that draws random numbers is refused when it is run") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float64, Shape::unknown_rank());
+  const Tensor y = custom_gradient([](const Tensor& z) -> CustomGradient {
+    const Tensor mask = random::bernoulli_like(z);
+    return {z * mask, [mask](const Tensor& g) -> Tensors { return {g * mask}; }};
+  })(x);
+  const Tensor dx = gradients(reduce_sum(y), {x})[0];
+  Session session;
+  CHECK(message_of<UnimplementedError>([&] {
+          session.run(dx, {{x, {1.0, 2.0}}});
+        }).find("placeholder a shape") != std::string::npos);
+}
+
+TEST_CASE("a value read before an assignment is the one that is recomputed with") {
+  const auto step = [](Tensor x, Variable w) {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = recompute([&w](const Tensor& z) { return z * z * w; })(x);
+    w.assign(w * 10.0);
+    return tape.gradient(y, x);
+  };
+  Variable eager(tensor<double>(2.0)), traced(tensor<double>(2.0));
+  const auto f = trace([&](Tensor x) { return step(x, traced); }, {spec(float64, {-1})});
+  const Tensor x = tensor<double>({1, 3});
+  for (int i = 0; i < 2; ++i) CHECK(same_bits(f(x), step(x, eager)));
+}
+
+TEST_CASE("a plan keeps less memory with recompute than without") {
+  const auto deep = [](bool again) {
+    return trace(
+        [again](Tensor x) {
+          const auto block = [](const Tensor& z) {
+            Tensor y = z;
+            for (int i = 0; i < 6; ++i) y = matmul(sin(y), ones({64, 64}) / 64.0);
+            return y;
+          };
+          GradientTape tape;
+          tape.watch(x);
+          Tensor y = x;
+          for (int i = 0; i < 6; ++i) y = again ? recompute(block)(y) : block(y);
+          return tape.gradient(y, x);
+        },
+        {spec(float32, {-1, 64}, "x")});
+  };
+  const auto bytes_of = [](const auto& traced) {
+    RunMetadata metadata;
+    Session(traced.graph()).run(traced.output(), {{traced.input(), ones({256, 64})}}, {}, &metadata);
+    std::int64_t bytes = 0;
+    for (const auto& arena : metadata.plan.arenas) bytes += arena.bytes;
+    return bytes;
+  };
+  const auto kept = deep(false), recomputed = deep(true);
+  CHECK(bytes_of(recomputed) < bytes_of(kept) / 2);
+  const Tensor x = numbers({256, 64}, -1, 1, 1).cast(float32);
+  CHECK(same_bits(kept(x), recomputed(x)));
+}
+
+TEST_CASE("as files: the value and the gradient that were computed") {
+  const auto traced = trace(
+      [](Tensor x) {
+        GradientTape tape;
+        tape.watch(x);
+        const Tensor y = recompute([](const Tensor& z) { return own_softplus(z) * z; })(x);
+        return std::vector<Tensor>{y, tape.gradient(y, x)};
+      },
+      {spec(float32, {-1}, "x")});
+  const Graph loaded = Graph::from_graph_def(traced.graph().as_graph_def());
+  const Tensor x = tensor({-1.0, 0.5, 3.0});
+  const std::vector<Tensor> expected = traced(x);
+  for (std::size_t i = 0; i < 2; ++i)
+    CHECK(same_bits(Session(loaded).run(traced.output(i).name(), {{"x:0", x}}), expected[i]));
+}
