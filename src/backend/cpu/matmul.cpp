@@ -93,10 +93,14 @@ bool by_rows(std::int64_t rows, std::int64_t columns, std::int64_t row, std::int
   return (column == 1 || columns == 1) && (row >= columns || rows == 1);
 }
 
+/// Whether BLAS reads a matrix of these distances, as it is or as the transpose of one.
+bool is_readable(std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column) {
+  return by_rows(rows, columns, row, column) || by_rows(columns, rows, column, row);
+}
+
 Operand read(Backend& backend, const Tensor& x, bool transpose, std::int64_t rows, std::int64_t columns) {
   Operand operand = read_in_place(x, transpose);
-  if (by_rows(rows, columns, operand.row, operand.column) || by_rows(columns, rows, operand.column, operand.row))
-    return operand;
+  if (is_readable(rows, columns, operand.row, operand.column)) return operand;
   // What the batch repeats is copied once.
   Shape shape = x.shape();
   for (int i = 0; i < x.rank() - 2; ++i)
@@ -229,16 +233,23 @@ std::int64_t batch_offset(const Shape& shape, const Operand& operand, std::int64
   return offset;
 }
 
-/// Makes one tall product of a batch that multiplies by the same b throughout; returns whether it could.
-bool merge_batch(const Shape& shape, const Operand& a, const Operand& b, Sizes& sizes) {
-  std::int64_t rows = sizes.m;
+/// Makes one tall product of a batch that multiplies by the same b throughout, where the rows of a's matrices follow
+/// one another at one distance; returns whether it could.
+bool merge_batch(const Shape& shape, Operand& a, const Operand& b, Sizes& sizes) {
+  std::int64_t rows = sizes.m, row = a.row;
   for (int i = shape.rank() - 3; i >= 0; --i) {
     const auto axis = static_cast<std::size_t>(i);
     if (shape[i] == 1) continue;
-    if (b.batch[axis] != 0 || a.batch[axis] != a.row * rows) return false;
+    if (b.batch[axis] != 0) return false;
+    if (rows == 1) {
+      row = a.batch[axis];  // a.row means nothing so far: there is no second row
+    } else if (a.batch[axis] != row * rows) {
+      return false;
+    }
     rows *= shape[i];
   }
-  if (a.column != 1 && sizes.k != 1) return false;
+  if (!is_readable(rows, sizes.k, row, a.column)) return false;
+  a.row = row;
   sizes.m = rows;
   return true;
 }
@@ -247,8 +258,8 @@ template <class T>
 void multiply(Backend& backend, const Tensor& x, const Tensor& z, bool transpose_x, bool transpose_z, Sizes sizes,
               const Tensor& y, Then then) {
   if (multiply_tiny<T>(x, z, transpose_x, transpose_z, sizes, y, then)) return;
-  const Operand a = read(backend, x, transpose_x, sizes.m, sizes.k),
-                b = read(backend, z, transpose_z, sizes.k, sizes.n);
+  Operand a = read(backend, x, transpose_x, sizes.m, sizes.k);
+  const Operand b = read(backend, z, transpose_z, sizes.k, sizes.n);
   std::int64_t batch = batch_size(y);
   if (batch > 1 && merge_batch(y.shape(), a, b, sizes)) batch = 1;
   const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
