@@ -6,6 +6,12 @@
 
 namespace tapestry::test {
 
+/// How many cases a test draws that by itself draws `usual`: what TAPESTRY_CASES says, for a long search.
+inline long number_of_cases(long usual) {
+  const char* wish = std::getenv("TAPESTRY_CASES");
+  return wish ? std::atol(wish) : usual;
+}
+
 /// Sets an environment variable while it lives.
 class Setting {
  public:

@@ -205,6 +205,23 @@ TEST_CASE("the maximum of a window: padding never wins, NaN does, and of equals 
   CHECK(values(d) == std::vector<double>{0, 4, 0, 0});
 }
 
+TEST_CASE("windows in the padding around an image of nothing") {
+  const Window2d w{.height = 2, .width = 2, .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1};
+  for (const DType dtype : float_dtypes) {
+    for (const Shape& shape : {Shape{2, 0, 4, 3}, Shape{2, 4, 0, 3}, Shape{2, 0, 0, 3}}) {
+      const Shape y_shape = result_shape(shape, w, 3);
+      const std::vector<double> old(static_cast<std::size_t>(y_shape.size()), 777);
+      const Tensor x = empty(dtype, shape), y = tensor_of(dtype, y_shape, old);
+      cpu_backend().pool2d(PoolKind::max, x, w, y);
+      for (const double each : values(y)) CHECK(each == -std::numeric_limits<double>::infinity());
+      cpu_backend().pool2d(PoolKind::average, x, w, y);
+      for (const double each : values(y)) CHECK(std::isnan(each));
+      cpu_backend().conv2d(x, random_tensor(dtype, {2, 2, 3, 3}), w, y);
+      for (const double each : values(y)) CHECK(each == 0);
+    }
+  }
+}
+
 TEST_CASE("pooling does not depend on the number of threads") {
   const Tensor x = random_tensor(float32, {4, 30, 30, 20}), g = random_tensor(float32, {4, 15, 15, 20}, 2);
   const Window2d w{.height = 3, .width = 3, .stride_y = 2, .stride_x = 2, .pad_top = 1, .pad_left = 1};

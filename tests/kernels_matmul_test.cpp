@@ -6,6 +6,7 @@
 
 #include "backend/cpu/blas.hpp"
 #include "backend/cpu/levels.hpp"
+#include "environment.hpp"
 #include "kernels_support.hpp"
 
 extern "C" {
@@ -22,6 +23,12 @@ struct Case {
   Shape batch;
   std::int64_t m, n, k;
 };
+
+std::string strides_of(const Tensor& x) {
+  std::string text;
+  for (const std::int64_t each : x.strides()) text += std::to_string(each) + " ";
+  return text;
+}
 
 Shape matrix(const Shape& batch, std::int64_t rows, std::int64_t columns, bool transposed = false) {
   Shape shape = batch;
@@ -69,6 +76,32 @@ void check(const Tensor& a, const Tensor& b, bool ta, bool tb, const Case& c) {
   REQUIRE(worst <= (a.dtype() == float32 ? 4e-4 * size : a.dtype() == float64 ? 1e-12 * size : 0.0));
 }
 
+/// Compares the product of operands in layouts that the generator draws with that of row-major copies, bit by bit, and
+/// with the numbers of three loops, where it holds their sum.
+void check_any_layout(DType dtype, const Case& c, std::mt19937& generator, bool with_loops) {
+  const bool ta = generator() % 2 == 0, tb = generator() % 2 == 0;
+  const Tensor a = in_any_layout(dtype, matrix(c.batch, c.m, c.k, ta), generator),
+               b = in_any_layout(dtype, matrix(c.batch, c.k, c.n, tb), generator);
+  const auto product = [&](const Tensor& x, const Tensor& z) {
+    const Shape shape = matrix(c.batch, c.m, c.n);
+    const double before = is_floating(dtype) ? std::nan("") : 77;
+    const Tensor y = tensor_of(dtype, shape, std::vector<double>(static_cast<std::size_t>(shape.size()), before));
+    cpu_backend().gemm(x, z, ta, tb, y);
+    return y;
+  };
+  const Tensor found = product(a, b);
+  CAPTURE(to_string(dtype));
+  CAPTURE(to_string(a.shape()));
+  CAPTURE(to_string(b.shape()));
+  CAPTURE(strides_of(a));
+  CAPTURE(strides_of(b));
+  CAPTURE(ta);
+  CAPTURE(tb);
+  CHECK(same_bits(found, product(row_major(a), row_major(b))));
+  const bool exact = dtype != uint8 && !is_half(dtype);  // whose sums wrap, or are rounded
+  if (exact && with_loops) CHECK(values(found) == reference(a, b, ta, tb, found.shape(), c.k));
+}
+
 }  // namespace
 
 TEST_CASE("products agree with three loops: sizes, transposes, layouts, batches, dtypes") {
@@ -94,6 +127,37 @@ TEST_CASE("products agree with three loops: sizes, transposes, layouts, batches,
       }
     }
   }
+}
+
+TEST_CASE("operands in any layout give the bits of their row-major copies") {
+  std::mt19937 generator(1);
+  const auto below = [&](unsigned n) { return generator() % n; };
+  const auto size = [&] {
+    constexpr std::int64_t sizes[] = {1, 1, 1, 2, 3, 4, 5, 8, 0, 9, 17, 40};
+    return sizes[below(std::size(sizes))];
+  };
+  const DType dtypes[] = {uint8, int32, int64, float16, bfloat16, float32, float64};
+  const long cases = test::number_of_cases(6000);
+  for (long i = 0; i < cases; ++i) {
+    Case c{{}, size(), size(), size()};
+    std::int64_t work =
+        std::max(c.m, std::int64_t{1}) * std::max(c.n, std::int64_t{1}) * std::max(c.k, std::int64_t{1});
+    for (auto rank = below(4); rank > 0; --rank) {
+      c.batch.push_back(size());
+      work *= std::max(c.batch.back(), std::int64_t{1});
+    }
+    CAPTURE(i);
+    if (work <= 40000) check_any_layout(dtypes[below(std::size(dtypes))], c, generator, true);
+  }
+}
+
+TEST_CASE("so do those of large products, which are cut into blocks") {
+  std::mt19937 generator(2);
+  for (const Case& c :
+       {Case{{}, 1, 700, 400}, Case{{}, 800, 1, 330}, Case{{}, 300, 290, 40}, Case{{}, 1025, 20, 150},
+        Case{{}, 33, 1100, 90}, Case{{}, 2100, 40, 40}, Case{{2, 40}, 1, 50, 40}, Case{{3}, 200, 130, 120}})
+    for (const DType dtype : {float32, float64})
+      for (int i = 0; i < 3; ++i) check_any_layout(dtype, c, generator, false);
 }
 
 TEST_CASE("a batch that shares one operand") {

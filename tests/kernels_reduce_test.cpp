@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/cpu/kernels/reduce.hpp"
+#include "environment.hpp"
 #include "kernels_support.hpp"
 
 using namespace tapestry;
@@ -106,6 +107,45 @@ TEST_CASE("every reduction over every set of axes agrees with a plain loop, in a
         }
       }
     }
+  }
+}
+
+TEST_CASE("operands in any layout give the bits of their row-major copies") {
+  std::mt19937 generator(1);
+  const auto below = [&](std::uint64_t n) { return generator() % n; };
+  constexpr std::int64_t sizes[] = {1, 1, 1, 2, 3, 5, 0, 9, 17, 70, 300};
+  const long cases = test::number_of_cases(10000);
+  for (long i = 0; i < cases; ++i) {
+    const DType dtype = dtypes_and_halves[below(dtypes_and_halves.size())];
+    Shape shape;
+    std::int64_t elements = 1;
+    for (auto rank = below(6); rank > 0; --rank) {
+      shape.push_back(sizes[below(std::size(sizes))]);
+      elements *= std::max(shape.back(), std::int64_t{1});
+    }
+    if (elements > 20000) continue;
+    const Tensor x = in_any_layout(dtype, shape, generator);
+    const auto axes = static_cast<std::uint32_t>(below(1U << shape.rank()));
+    const bool keep = below(2) == 0;
+    // A product of many of these numbers is not exact.
+    const std::vector<Reduce> functions = dtype == boolean
+                                              ? std::vector{Reduce::any_true, Reduce::all_true}
+                                              : std::vector{Reduce::sum, Reduce::mean, Reduce::max, Reduce::min};
+    const Reduce f = functions[below(functions.size())];
+    const auto result = [&](const Tensor& from) {
+      const Shape reduced_shape = without(shape, axes, keep);
+      const double before = is_floating(dtype) ? std::nan("") : 77;
+      const Tensor y =
+          tensor_of(dtype, reduced_shape, std::vector<double>(static_cast<std::size_t>(reduced_shape.size()), before));
+      cpu_backend().reduce(f, from, axes, y);
+      return y;
+    };
+    CAPTURE(i);
+    CAPTURE(to_string(dtype));
+    CAPTURE(to_string(shape));
+    CAPTURE(axes);
+    CAPTURE(static_cast<int>(f));
+    CHECK(same_bits(result(x), result(row_major(x))));
   }
 }
 

@@ -105,6 +105,51 @@ inline Tensor twisted(const Tensor& x) {
   return view;
 }
 
+/// Numbers of a shape in a layout that the generator draws: the axes lie in any order in memory, forwards or backwards,
+/// with gaps, or repeat one element; the distance along an axis of one element, which means nothing, is any number. The
+/// numbers are whole and small, so that their sums and products are exact. NaN or 777 lies in the gaps.
+inline Tensor in_any_layout(DType dtype, const Shape& shape, std::mt19937& generator) {
+  const auto below = [&](unsigned n) { return static_cast<std::int64_t>(generator() % n); };
+  const auto rank = static_cast<std::size_t>(shape.rank());
+  std::array<std::size_t, Shape::max_rank> order{};
+  for (std::size_t i = 0; i < rank; ++i) {
+    order[i] = i;
+    if (below(2) == 0) std::swap(order[i], order[static_cast<std::size_t>(below(static_cast<unsigned>(i) + 1))]);
+  }
+  std::array<std::int64_t, Shape::max_rank> strides{};
+  const bool repeats = below(2) == 0;
+  std::int64_t stride = below(4) == 0 ? 2 : 1, first = 0;
+  for (std::size_t i = rank; i-- > 0;) {
+    const std::size_t axis = order[i];
+    const std::int64_t size = shape[static_cast<int>(axis)], kind = below(6);
+    if (repeats && below(2) == 0) continue;
+    if (size <= 1) {
+      constexpr std::int64_t any[] = {0, 1, -1, 2, 7, -1000000, 1000000};
+      strides[axis] = kind == 0 ? stride : any[below(7)];
+    } else {
+      const bool backwards = kind == 2;
+      strides[axis] = backwards ? -stride : stride;
+      if (backwards) first += (size - 1) * stride;
+      stride *= size + (kind == 3 ? 1 : 0);
+    }
+  }
+  const Tensor base = detail::make_tensor(dtype, {first + stride * 2 + 1}, cpu());
+  return detail::visit_dtype(dtype, [&]<class T>() {
+    std::fill_n(detail::mutable_data<T>(base), base.size(),
+                is_floating(dtype) ? static_cast<T>(std::nanf("")) : static_cast<T>(777));
+    Tensor view = detail::make_view(base, shape, {strides.data(), rank}, first);
+    for_each_index(shape, view.strides(), [&](const auto&, std::int64_t offset) {
+      detail::mutable_data<T>(view)[offset] = static_cast<T>(dtype == boolean ? below(2)
+                                                             : dtype == uint8 ? below(8)
+                                                                              : below(9) - 4);
+    });
+    return view;
+  });
+}
+
+/// The same elements in row-major order, copied without any kernel.
+inline Tensor row_major(const Tensor& x) { return tensor_of(x.dtype(), x.shape(), values(x)); }
+
 /// x with the axes of the given bits repeated from its first element there.
 inline Tensor repeated(const Tensor& x, unsigned axes) {
   std::array<std::int64_t, Shape::max_rank> strides{};

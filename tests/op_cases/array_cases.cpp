@@ -102,13 +102,13 @@ OpCases movement_cases() {
               return pad(x, {{2, 1}}, {.mode = PadMode::symmetric});
             },
             {1, 0, 0, 1, 2, 2}),
-      moves("split in equal parts", {2, 4}, [](const Tensor& x) { return split(x, 2, 1)[1]; }, {2, 3, 6, 7}),
+      moves("split in equal parts", {2, 4}, [](const Tensor& x) { return split(x, 2, 1).at(1); }, {2, 3, 6, 7}),
       moves("split in listed sizes", {5},
             [](const Tensor& x) {
-              return split(x, {2, 3})[1];
+              return split(x, {2, 3}).at(1);
             },
             {2, 3, 4}),
-      moves("unstack", {2, 3}, [](const Tensor& x) { return unstack(x, 1)[2]; }, {2, 5}),
+      moves("unstack", {2, 3}, [](const Tensor& x) { return unstack(x, 1).at(2); }, {2, 5}),
       moves("broadcast_like", {3},
             [](const Tensor& x) {
               return broadcast_like(x, zeros({2, 3}, {.dtype = float64, .device = x.device()}));

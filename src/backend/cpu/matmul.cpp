@@ -88,26 +88,35 @@ Operand read_in_place(const Tensor& x, bool transpose) {
   return operand;
 }
 
+/// The same of a copy, which it keeps.
+Operand copied(const Tensor& copy, bool transpose) {
+  Operand operand = read_in_place(copy, transpose);
+  operand.copy = copy;
+  return operand;
+}
+
 /// Whether rows of `columns` neighbours lie in order and apart from each other.
 bool by_rows(std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column) {
   return (column == 1 || columns == 1) && (row >= columns || rows == 1);
 }
 
+/// Whether BLAS reads a matrix of these distances, as it is or as the transpose of one.
+bool is_readable(std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column) {
+  return by_rows(rows, columns, row, column) || by_rows(columns, rows, column, row);
+}
+
 Operand read(Backend& backend, const Tensor& x, bool transpose, std::int64_t rows, std::int64_t columns) {
   Operand operand = read_in_place(x, transpose);
-  if (by_rows(rows, columns, operand.row, operand.column) || by_rows(columns, rows, operand.column, operand.row))
-    return operand;
+  if (is_readable(rows, columns, operand.row, operand.column)) return operand;
   // What the batch repeats is copied once.
   Shape shape = x.shape();
   for (int i = 0; i < x.rank() - 2; ++i)
     if (operand.batch[static_cast<std::size_t>(i)] == 0) shape.set(i, 1);
   const Tensor once = detail::make_view(x, shape, x.strides());
-  Tensor copy = dense(backend, once);
   const auto repeats = operand.batch;
-  operand = read_in_place(copy, transpose);
+  operand = copied(dense(backend, once), transpose);
   for (int i = 0; i < x.rank() - 2; ++i)
     if (repeats[static_cast<std::size_t>(i)] == 0) operand.batch[static_cast<std::size_t>(i)] = 0;
-  operand.copy = std::move(copy);
   return operand;
 }
 
@@ -231,16 +240,29 @@ std::int64_t batch_offset(const Shape& shape, const Operand& operand, std::int64
   return offset;
 }
 
-/// Makes one tall product of a batch that multiplies by the same b throughout; returns whether it could.
-bool merge_batch(const Shape& shape, const Operand& a, const Operand& b, Sizes& sizes) {
-  std::int64_t rows = sizes.m;
+/// Whether a batch of that shape has one matrix throughout.
+bool is_shared(const Shape& shape, const Operand& x) {
+  for (int i = 0; i < shape.rank() - 2; ++i)
+    if (shape.sizes()[i] != 1 && x.batch[static_cast<std::size_t>(i)] != 0) return false;
+  return true;
+}
+
+/// Makes one tall product of a batch that multiplies a's matrices by the same one, if their rows follow one another at
+/// one distance; returns whether they do.
+bool merge_batch(const Shape& shape, Operand& a, Sizes& sizes) {
+  std::int64_t rows = sizes.m, row = a.row;
   for (int i = shape.rank() - 3; i >= 0; --i) {
     const auto axis = static_cast<std::size_t>(i);
     if (shape.sizes()[i] == 1) continue;
-    if (b.batch[axis] != 0 || a.batch[axis] != a.row * rows) return false;
+    if (rows == 1) {
+      row = a.batch[axis];  // a.row means nothing so far: there is no second row
+    } else if (a.batch[axis] != row * rows) {
+      return false;
+    }
     rows *= shape.sizes()[i];
   }
-  if (a.column != 1 && sizes.k != 1) return false;
+  if (!is_readable(rows, sizes.k, row, a.column)) return false;
+  a.row = row;
   sizes.m = rows;
   return true;
 }
@@ -249,10 +271,19 @@ template <class T>
 void multiply(Backend& backend, const Tensor& x, const Tensor& z, bool transpose_x, bool transpose_z, Sizes sizes,
               const Tensor& y, Then then) {
   if (multiply_tiny<T>(x, z, transpose_x, transpose_z, sizes, y, then)) return;
-  const Operand a = read(backend, x, transpose_x, sizes.m, sizes.k),
-                b = read(backend, z, transpose_z, sizes.k, sizes.n);
+  Operand a = read(backend, x, transpose_x, sizes.m, sizes.k);
+  const Operand b = read(backend, z, transpose_z, sizes.k, sizes.n);
   std::int64_t batch = batch_size(y);
-  if (batch > 1 && merge_batch(y.shape(), a, b, sizes)) batch = 1;
+  if (batch > 1 && is_shared(y.shape(), b)) {
+    bool merged = merge_batch(y.shape(), a, sizes);
+    // A copy takes less time than a call for each of many small matrices.
+    constexpr double small_work = 2048;
+    if (!merged && !transpose_x && sizes.work() <= small_work) {
+      a = copied(dense(backend, x), false);
+      merged = merge_batch(y.shape(), a, sizes);
+    }
+    if (merged) batch = 1;
+  }
   const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
   const Product<T> whole{static_cast<const T*>(a.data),
                          static_cast<const T*>(b.data),

@@ -73,8 +73,9 @@ void pool(PoolKind f, const Geometry& g, const T* x, T* y) {
   const BinaryRow divide = row_of<T>(Binary::divide);
   const T start = f == PoolKind::max ? -std::numeric_limits<T>::infinity() : T(0);
   constexpr std::int64_t task_elements = 16384;
-  const std::int64_t row_work =
-      g.columns * g.channels * std::min(g.window.height, g.height) * std::min(g.window.width, g.width);
+  // An image of nothing has windows all the same, in its padding.
+  const std::int64_t seen = std::min(g.window.height, g.height) * std::min(g.window.width, g.width);
+  const std::int64_t row_work = g.columns * g.channels * std::max<std::int64_t>(1, seen);
   parallel_for(
       g.batch * g.rows, std::max<std::int64_t>(1, task_elements / row_work), [&](std::int64_t row, std::int64_t end) {
         for (; row < end; ++row) {
