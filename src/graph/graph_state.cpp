@@ -78,6 +78,15 @@ class RootScopes {
   Scopes saved_;
 };
 
+/// A tape that watches an eager tensor, or knows where it comes from, is to find the way from the constant back to it.
+void tell_captured(const Tensor& tensor, const Tensor& constant, Where where) {
+  if (recorders().empty()) return;
+  static const Op& identity = *find_op("Identity");
+  Call call(identity, {tensor}, {}, where);
+  call.mutable_outputs().push_back(constant);
+  tell_recorders(std::move(call));
+}
+
 }  // namespace
 
 Endpoint endpoint_of(const Tensor& tensor) {
@@ -136,7 +145,10 @@ void GraphState::add(Call& call, std::uint32_t numbers) {
   const std::lock_guard lock(mutex_);
   require_open(call.where());
   require_one_graph(call);
-  for (Tensor& input : call.mutable_inputs()) input = captured(input, call.where());
+  for (Tensor& input : call.mutable_inputs()) {
+    const Tensor given = std::exchange(input, captured(input, call.where()));
+    if (!given.is_symbolic()) tell_captured(given, input, call.where());
+  }
   const Specs specs = infer(call);
   const Node& node = add_node(call, specs, numbers);
   call.mutable_outputs() = node.outputs();
@@ -264,6 +276,9 @@ Tensor GraphState::assign(const Variable& variable, Assign kind, const Tensor& v
   std::vector<Operation> controls = scopes().control_inputs;
   const RootScopes root;
   scopes().control_inputs = std::move(controls);
+  // By this name readers of files know the initializer, which a Variable from outside the graph gets in a file only.
+  const GraphVariable& entry = variable_entry(variable, where);
+  if (!entry.initializer) names_.take(join(entry.name, "/", assign_name(Assign::set)));
   Node& node = add_assign(variable, kind, value, where);
   if (order_ == Order::program) return read(variable, where);
   scopes().control_inputs = {operation_of(node)};

@@ -95,6 +95,14 @@ Made make_row(Generator& g, Values& values) {
   return step;
 }
 
+Tensor run_row(Machine&, const Step& step, const Values& x) {
+  try {
+    return step.row->f(x);
+  } catch (const std::out_of_range&) {
+    throw OutOfRangeError("There are fewer parts than the row of the table takes");
+  }
+}
+
 Tensor run_sample(Machine&, const Step& step, const Values&) {
   const Tensor& example = step.row->inputs[static_cast<std::size_t>(step.numbers[0])];
   return laid_out(example.cast(step.dtype), static_cast<Layout>(step.numbers[1]));
@@ -326,20 +334,15 @@ Tensor run_tape(Machine& m, const Step& step, const Values& x) {
   for (const Tensor& each : x) arguments.push_back(identity(each));
   const Values sources = float_ones(arguments);
   if (sources.empty()) throw InvalidArgumentError("A tape without a source");
-  Values gradients;
-  if (m.place() == Machine::Place::graph && step.numbers[1] != 0) {
-    const Tensor value = m.observe(m.run(step.body, arguments));
-    if (value.is_symbolic()) {
-      gradients = tapestry::gradients(value, sources, {.unconnected = Unconnected::zero, .stop_gradients = sources});
-    } else {
-      for (const Tensor& source : sources) gradients.push_back(zeros_like(source));
-    }
-  } else {
-    GradientTape tape;
-    for (const Tensor& source : sources) tape.watch(source);
-    const Tensor value = m.observe(m.run(step.body, arguments));
-    gradients = tape.gradient(value, sources, {.unconnected = Unconnected::zero});
-  }
+  GradientTape tape;
+  for (const Tensor& source : sources) tape.watch(source);
+  const Tensor value = m.observe(m.run(step.body, arguments));
+  const bool by_graph =
+      m.place() == Machine::Place::graph && step.numbers[1] != 0 &&
+      std::all_of(sources.begin(), sources.end(), [](const Tensor& source) { return source.is_symbolic(); });
+  const GradientOptions options{.unconnected = Unconnected::zero, .stop_gradients = sources};
+  const Values gradients = by_graph && value.is_symbolic() ? tapestry::gradients(value, sources, options)
+                                                           : tape.gradient(value, sources, options);
   for (const Tensor& each : gradients) m.observe(each);
   return gradients[choice(step, 0, gradients.size())];
 }
@@ -385,7 +388,7 @@ const OpCases& rows() {
 
 const std::vector<Production>& productions() {
   static const auto& list = *new std::vector<Production>{
-      {"row", 60, make_row, [](Machine&, const Step& step, const Values& x) { return step.row->f(x); }},
+      {"row", 60, make_row, run_row},
       {"sample", 0, {}, run_sample},
       {"fit", 0, {}, run_fit},
       {"constant", 4, make_constant, run_constant},

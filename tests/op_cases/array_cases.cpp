@@ -108,7 +108,7 @@ OpCases movement_cases() {
               return split(x, {2, 3})[1];
             },
             {2, 3, 4}),
-      moves("unstack", {2, 3}, [](const Tensor& x) { return unstack(x, 1)[2]; }, {2, 5}),
+      moves("unstack", {2, 3}, [](const Tensor& x) { return unstack(x, 1).at(2); }, {2, 5}),
       moves("broadcast_like", {3},
             [](const Tensor& x) {
               return broadcast_like(x, zeros({2, 3}, {.dtype = float64, .device = x.device()}));
