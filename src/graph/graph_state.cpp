@@ -1,8 +1,12 @@
 #include "graph/graph_state.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
 
 #include "core/make_tensor.hpp"
+#include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
 #include "tapestry/ops.hpp"
 
@@ -78,6 +82,13 @@ class RootScopes {
   Scopes saved_;
 };
 
+/// A tensor of one zero in the dtype and shape of another, whose elements are not there any more.
+Tensor stand_in(const Tensor& released) {
+  const std::array<std::int64_t, Shape::max_rank> strides{};
+  return make_view(make_scalar(0, released.dtype()), released.shape(),
+                   std::span(strides).first(static_cast<std::size_t>(released.rank())));
+}
+
 /// A tape that watches an eager tensor, or knows where it comes from, is to find the way from the constant back to it.
 void tell_captured(const Tensor& tensor, const Tensor& constant, Where where) {
   if (recorders().empty()) return;
@@ -145,7 +156,10 @@ void GraphState::add(Call& call, std::uint32_t numbers) {
   const std::lock_guard lock(mutex_);
   require_open(call.where());
   require_one_graph(call);
-  for (Tensor& input : call.mutable_inputs()) {
+  for (std::size_t i = 0; i < call.inputs().size(); ++i) {
+    Tensor& input = call.mutable_inputs()[i];
+    // An eager tensor whose memory a tape has let go may still lend its shape.
+    if (input.is_symbolic() && !origin_of(input) && reads_shape_only(call.op(), i)) input = stand_in(input);
     const Tensor given = std::exchange(input, captured(input, call.where()));
     if (!given.is_symbolic()) tell_captured(given, input, call.where());
   }

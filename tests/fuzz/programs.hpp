@@ -50,6 +50,8 @@ struct Step {
   std::vector<std::size_t> operands{};  ///< numbers of values that come before it
   std::vector<std::int64_t> numbers{};  ///< sizes, axes, seeds: what the production makes of them
   DType dtype = float32;
+  /// It draws random numbers. Then its value is a result: a graph draws only what it needs, and others come later.
+  bool draws = false;
   /// A function of the operands and of nothing else but Variables: its last step is its value.
   std::vector<Step> body{};
 };

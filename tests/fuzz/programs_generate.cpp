@@ -83,6 +83,7 @@ void Generator::add_steps(std::vector<Step>& steps, Values& values, std::size_t 
       if (!step) continue;
       step->production = &production;
       Machine machine(variables_);
+      const random::State random_before = random::state();
       try {
         values.push_back(machine.run(*step, values));
       } catch (const Error&) {
@@ -91,6 +92,7 @@ void Generator::add_steps(std::vector<Step>& steps, Values& values, std::size_t 
         steps.push_back(std::move(*step));
         break;
       }
+      step->draws = random::state() != random_before;
       steps.push_back(std::move(*step));
       if (values.back().size() > most_elements) throw InvalidArgumentError("too large");
     } catch (const Error&) {
@@ -149,7 +151,14 @@ void Generator::choose_inputs() {
   while (program_.inputs.size() < wanted) {
     Data data{.dtype = some_dtype()};
     const std::int64_t rank = dice.chance(6) ? dice.between(5, 8) : dice.between(0, 4);
-    for (std::int64_t i = 0; i < rank; ++i) data.axes.push_back(dice.below(program_.sizes.size()));
+    std::int64_t elements = 1;
+    for (std::int64_t i = 0; i < rank; ++i) {
+      const std::size_t axis = dice.below(program_.sizes.size());
+      const Size& size = program_.sizes[axis];
+      if (elements * std::max(size.first, size.second) > most_elements / 4) continue;
+      elements *= std::max<std::int64_t>(1, std::max(size.first, size.second));
+      data.axes.push_back(axis);
+    }
     program_.inputs.push_back(data);
   }
   for (Data& data : program_.inputs) {
@@ -170,10 +179,12 @@ Program Generator::program() {
   Values values;
   for (const Data& data : program_.inputs) values.push_back(make(data, program_.sizes, false));
   random::seed(program_.seed);
-  for (const Step& first : program_.steps) {
+  for (Step& first : program_.steps) {
+    const random::State random_before = random::state();
     // Where it is refused, that is the program.
     try {
       values.push_back(Machine(variables_).run(first, values));
+      first.draws = random::state() != random_before;
     } catch (const Error&) {
       program_.fetched = {true};
       return std::move(program_);

@@ -110,7 +110,7 @@ Values Machine::run(const Program& program, const Values& inputs) {
   Values values = inputs, results;
   for (const Step& step : program.steps) {
     values.push_back(run(step, values));
-    if (program.fetched[steps_done_]) results.push_back(values.back());
+    if (program.fetched[steps_done_] || step.draws) results.push_back(values.back());
     ++steps_done_;
   }
   results.insert(results.end(), observed_.begin(), observed_.end());
