@@ -63,6 +63,7 @@ struct Program {
   std::vector<Data> variables{};
   std::vector<Step> steps{};
   std::vector<bool> fetched{};  ///< for each step whether its value is a result
+  bool everything = false;      ///< all values are results, also those in the bodies of tapes
 };
 
 /// Random choices that depend on the seed only, on every machine.
@@ -113,6 +114,7 @@ class Machine {
   std::vector<Variable> variables_;
   Place place_;
   Values observed_;
+  bool everything_ = false;
   std::vector<Operation> last_effects_;
   std::size_t steps_done_ = 0;
 };

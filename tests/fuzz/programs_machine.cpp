@@ -99,18 +99,22 @@ Tensor Machine::run(const Step& step, const Values& values) {
 
 Tensor Machine::run(const std::vector<Step>& body, const Values& operands) {
   Values values = operands;
-  for (const Step& step : body) values.push_back(run(step, values));
+  for (const Step& step : body) {
+    values.push_back(run(step, values));
+    if (everything_) observe(values.back());
+  }
   return values.back();
 }
 
 Values Machine::run(const Program& program, const Values& inputs) {
   observed_.clear();
+  everything_ = program.everything;
   last_effects_.clear();
   steps_done_ = 0;
   Values values = inputs, results;
   for (const Step& step : program.steps) {
     values.push_back(run(step, values));
-    if (program.fetched[steps_done_] || step.draws) results.push_back(values.back());
+    if (program.everything || program.fetched[steps_done_] || step.draws) results.push_back(values.back());
     ++steps_done_;
   }
   results.insert(results.end(), observed_.begin(), observed_.end());

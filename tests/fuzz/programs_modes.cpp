@@ -162,10 +162,11 @@ History eagerly(Program& program, const Calls& calls) {
   History outcomes =
       history(calls, [&](bool second) { return setup.with_variables(setup.run(setup.dense_inputs(second))); });
   if (outcomes.empty() || !outcomes.back().refusal) return outcomes;
-  const std::vector<bool> all(setup.steps_done() + 1, true);
-  if (program.fetched == all) return outcomes;
-  program.steps.resize(all.size());
-  program.fetched = all;
+  const std::size_t steps = setup.steps_done() + 1;
+  if (program.everything && program.steps.size() == steps) return outcomes;
+  program.steps.resize(steps);
+  program.fetched.resize(steps);
+  program.everything = true;
   return eagerly(program, calls);
 }
 
