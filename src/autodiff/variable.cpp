@@ -119,9 +119,8 @@ Tensor Variable::value() const {
 Tensor Variable::assign(In value) {
   Tensor next = fitting(*cell_, value, "assign");
   if (Sink* graph = sink_for(value)) return graph->assign(*this, Assign::set, next, value.where());
-  next = next.to(cell_->device, value.where());
-  cell_->store(next);
-  return next;
+  cell_->store(next.to(cell_->device, value.where()));
+  return cell_->load();  // not the tensor that was given: no gradient flows through a Variable
 }
 
 Tensor Variable::assign_add(In delta) {

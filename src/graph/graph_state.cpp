@@ -1,8 +1,12 @@
 #include "graph/graph_state.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
 
 #include "core/make_tensor.hpp"
+#include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
 #include "tapestry/ops.hpp"
 
@@ -88,6 +92,22 @@ class RootScopes {
   Scopes saved_;
 };
 
+/// A tensor of one zero in the dtype and shape of another, whose elements are not there any more.
+Tensor stand_in(const Tensor& released) {
+  const std::array<std::int64_t, Shape::max_rank> strides{};
+  return make_view(make_scalar(0, released.dtype()), released.shape(),
+                   std::span(strides).first(static_cast<std::size_t>(released.rank())));
+}
+
+/// A tape that watches an eager tensor, or knows where it comes from, is to find the way from the constant back to it.
+void tell_captured(const Tensor& tensor, const Tensor& constant, Where where) {
+  if (recorders().empty()) return;
+  static const Op& identity = *find_op("Identity");
+  Call call(identity, {tensor}, {}, where);
+  call.mutable_outputs().push_back(constant);
+  tell_recorders(std::move(call));
+}
+
 }  // namespace
 
 Endpoint endpoint_of(const Tensor& tensor) {
@@ -146,7 +166,13 @@ void GraphState::add(Call& call, std::uint32_t numbers) {
   const std::lock_guard lock(mutex_);
   require_open(call.where());
   require_one_graph(call);
-  for (Tensor& input : call.mutable_inputs()) input = captured(input, call.where());
+  for (std::size_t i = 0; i < call.inputs().size(); ++i) {
+    Tensor& input = call.mutable_inputs()[i];
+    // An eager tensor whose memory a tape has let go may still lend its shape.
+    if (input.is_symbolic() && !origin_of(input) && reads_shape_only(call.op(), i)) input = stand_in(input);
+    const Tensor given = std::exchange(input, captured(input, call.where()));
+    if (!given.is_symbolic()) tell_captured(given, input, call.where());
+  }
   const Specs specs = infer(call);
   const Node& node = add_node(call, specs, numbers);
   call.mutable_outputs() = node.outputs();
@@ -277,6 +303,9 @@ Tensor GraphState::assign(const Variable& variable, Assign kind, const Tensor& v
   const std::lock_guard lock(mutex_);
   const std::vector<Operation> control_inputs = scopes().control_inputs;
   const RootScopes root({}, control_inputs);
+  // By this name readers of files know the initializer, which a Variable from outside the graph gets in a file only.
+  const GraphVariable& entry = variable_entry(variable, where);
+  if (!entry.initializer) names_.take(join(entry.name, "/", assign_name(Assign::set)));
   Node& node = add_assign(variable, kind, value, where);
   if (order_ == Order::program) return read(variable, where);
   scopes().control_inputs = {operation_of(node)};

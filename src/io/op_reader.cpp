@@ -20,6 +20,7 @@ void check_types(const Op& op, const NodeReader& reader, const Tensors& inputs) 
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const DType dtype = inputs[i].dtype();
     if (dtype == DType::resource) reader.refuse("an input is a resource");
+    if ((op.shape_inputs >> std::min<std::size_t>(i, 31) & 1) != 0) continue;  // of which no element is read
     const bool promoted = op.promotion.kind != Promotion::Kind::none && static_cast<int>(i) >= op.promotion.first;
     DType& due = promoted ? common : real;
     if (dtype == DType::unknown || (!promoted && !is_floating(dtype))) continue;

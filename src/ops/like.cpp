@@ -23,6 +23,8 @@ TAPESTRY_OP(sum_like_op){{
             kept.set(i, i < leading ? 1 : y.shape().sizes()[i - leading]);
             if (kept[i] != x.shape().sizes()[i]) axes |= 1U << i;
           }
+          // A sum of one number is that number, as where no op is needed: 0 + -0 would be 0.
+          if (axes == 0) return backend.copy(x, view_as(y, kept));
           backend.reduce(Reduce::sum, x, axes, view_as(y, kept));
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Installs the built tree into a fresh folder, builds hello.cpp against it as a user would, and compares what it prints.
-# usage: run.sh KIND BUILD_DIR MESON CXX      KIND: meson | cmake | pkgconfig | subproject
+# Builds hello.cpp as a user would, against the built tree, installed into a fresh folder, or with the sources as a
+# subproject, and compares what it prints.
+# usage: run.sh KIND BUILD_DIR MESON CXX      KIND: meson | cmake | pkgconfig | subproject-release | subproject-debug
 set -euo pipefail
 kind=$1 build=$2 meson=$3 cxx=$4
 here=$(cd "$(dirname "$0")" && pwd)
@@ -52,12 +53,17 @@ pkgconfig)
   check "$work/hello"
   check_static "$work/hello_static"
   ;;
-subproject)
-  # Configures only: to build it would compile the library a second time.
+subproject-*)
+  # Compiles the library as a part of the consumer's project, with the consumer's build type and not our own.
   mkdir "$work/project"
   cp -r "$here/meson" "$here/hello.cpp" "$work/project"
   mkdir "$work/project/meson/subprojects"
   ln -s "$(cd "$here/../.." && pwd)" "$work/project/meson/subprojects/tapestry"
-  $meson setup "$work/build" "$work/project/meson" --force-fallback-for=tapestry
+  ! command -v ccache > /dev/null || export CXX="ccache $cxx"
+  $meson setup "$work/build" "$work/project/meson" --buildtype="${kind#subproject-}" \
+    --force-fallback-for=tapestry -Dtapestry:cuda=disabled
+  $meson compile -C "$work/build"
+  libdir=$work/build/subprojects/tapestry/src
+  check "$work/build/hello"
   ;;
 esac
