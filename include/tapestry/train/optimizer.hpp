@@ -43,8 +43,26 @@ struct ApplyOptions {
 /// An optimizer keeps the Variables alive that it has slots of. It belongs to one thread at a time.
 class TAPESTRY_API Optimizer {
  public:
-  /// Computes the loss, and reads the Variables while it does.
-  using Loss = std::function<Tensor()>;
+  /// Computes the loss, and reads the Variables while it does: a function without arguments that returns a Tensor.
+  class Loss : public std::function<Tensor()> {
+   public:
+    /// Of a lambda, mostly.
+    template <class F>
+    requires(!std::convertible_to<const F&, Tensor>) Loss(F f)  // NOLINT(google-explicit-constructor): it stands for it
+        : std::function<Tensor()>(checked(std::move(f))) {}
+
+   private:
+    template <class F>
+    static std::function<Tensor()> checked(F f) {
+      constexpr bool good = std::is_invocable_r_v<Tensor, F&>;
+      static_assert(good, "A loss is a function without arguments that returns a tp::Tensor.");
+      if constexpr (good) {
+        return f;
+      } else {
+        return {};
+      }
+    }
+  };
 
   virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
