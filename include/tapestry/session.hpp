@@ -30,6 +30,13 @@ struct Feed {
     Key(std::string_view name) : name_(name) {}     // NOLINT(google-explicit-constructor)
     Key(const char* name) : name_(name) {}          // NOLINT(google-explicit-constructor)
     Key(const std::string& name) : name_(name) {}   // NOLINT(google-explicit-constructor)
+    /// Does not compile: neither.
+    template <class T>
+    requires(!std::convertible_to<const T&, Tensor> && !std::convertible_to<const T&, std::string_view>)
+        Key(const T&) {  // NOLINT(google-explicit-constructor)
+      constexpr bool good = std::convertible_to<const T&, Tensor>;
+      static_assert(good, "What is fed is a tp::Tensor of the graph, or its name.");
+    }
     /// @}
     /// The tensor; an empty handle where a name was given.
     const Tensor& tensor() const { return tensor_; }
@@ -378,17 +385,18 @@ struct Structure<std::pair<A, B>> {
 };
 
 template <class T>
-constexpr void check_fetches() {
-  static_assert(is_fetches<T>,
+constexpr bool are_fetches() {
+  constexpr bool good = is_fetches<T>;
+  static_assert(good,
                 "A fetch is a tp::Tensor, a tp::Operation, a tp::Variable or a name, or a std::vector, std::array, "
                 "std::tuple, std::pair or std::map of them.");
+  return good;
 }
 
 /// The results of a structure of fetches, which `run` computes as a flat list.
 template <class T, class Run>
 auto run_structure(const T& fetches, const Run& run) {
-  check_fetches<T>();
-  if constexpr (is_fetches<T>) {
+  if constexpr (are_fetches<T>()) {
     std::vector<Fetch> flat;
     Structure<T>::collect(fetches, flat);
     const std::vector<Tensor> values = run(flat);
@@ -418,9 +426,8 @@ auto Session::PartialRun::run(const T& fetches, const Feeds& feeds, Where where)
 
 template <class T>
 Explanation Session::explain(const T& fetches, const Feeds& feeds, Where where) const {
-  detail::check_fetches<T>();
   std::vector<Fetch> flat;
-  if constexpr (detail::is_fetches<T>) detail::Structure<T>::collect(fetches, flat);
+  if constexpr (detail::are_fetches<T>()) detail::Structure<T>::collect(fetches, flat);
   return explain_all(flat, feeds, where);
 }
 
@@ -432,11 +439,12 @@ Session::Callable Session::make_callable(const std::vector<T>& fetches, const st
 
 template <class T>
 Session::TensorCallable Session::make_callable(const T& fetch, const std::vector<Tensor>& feeds, Where where) const {
-  static_assert(Fetchable<T>,
+  std::vector<Fetch> fetches;
+  constexpr bool good = Fetchable<T>;
+  static_assert(good,
                 "make_callable takes a tp::Tensor, a tp::Operation, a tp::Variable or a name, or a std::vector or "
                 "braced list of them.");
-  std::vector<Fetch> fetches;
-  if constexpr (Fetchable<T>) fetches.emplace_back(fetch);
+  if constexpr (good) fetches.emplace_back(fetch);
   return TensorCallable(make_callable(fetches, feeds, where));
 }
 

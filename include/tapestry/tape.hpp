@@ -174,9 +174,10 @@ class TAPESTRY_API GradientTape {
   void watch(const Variable& variable, Where where = Where::here());
   template <class T>
   requires(!GradientSource<T>) void watch(const T& sources, Where where = Where::here()) {
-    static_assert(GradientSources<T>,
+    constexpr bool good = GradientSources<T>;
+    static_assert(good,
                   "A tape watches tp::Tensors and tp::Variables, and containers of them such as net.parameters().");
-    if constexpr (GradientSources<T>)
+    if constexpr (good)
       for (const auto& source : sources) watch(source, where);
   }
   template <class T>
@@ -218,8 +219,8 @@ class TAPESTRY_API GradientTape {
   /// Does not compile: the target is no tensor.
   template <class Target, class... Rest>
   requires(!std::convertible_to<const Target&, TensorList>) Tensor gradient(const Target&, const Rest&...) {
-    static_assert(std::convertible_to<const Target&, TensorList>,
-                  "The target of a gradient is a tp::Tensor or a list of them.");
+    constexpr bool good = std::convertible_to<const Target&, TensorList>;
+    static_assert(good, "The target of a gradient is a tp::Tensor or a list of them.");
     return {};
   }
 
@@ -378,21 +379,21 @@ inline auto jvp(TensorFunction f, Where where = Where::here()) {
 /// @{
 template <class F>
 requires(!std::convertible_to<const F&, TensorFunction>) TensorFunction hessian(const F&) {
-  static_assert(std::convertible_to<const F&, TensorFunction>,
-                "hessian takes a function of one tp::Tensor that returns one.");
+  constexpr bool good = std::convertible_to<const F&, TensorFunction>;
+  static_assert(good, "hessian takes a function of one tp::Tensor that returns one.");
   return {};
 }
 template <class F, class... Rest>
-requires(!std::convertible_to<const F&, TensorFunction>) TensorFunction vjp(const F&, const Rest&...) {
-  static_assert(std::convertible_to<const F&, TensorFunction>,
-                "vjp takes a function of one tp::Tensor that returns one.");
-  return {};
+requires(!std::convertible_to<const F&, TensorFunction>) auto vjp(const F&, const Rest&...) {
+  constexpr bool good = std::convertible_to<const F&, TensorFunction>;
+  static_assert(good, "vjp takes a function of one tp::Tensor that returns one.");
+  return [](const auto&...) { return std::pair<Tensor, Tensor>(); };
 }
 template <class F, class... Rest>
-requires(!std::convertible_to<const F&, TensorFunction>) TensorFunction jvp(const F&, const Rest&...) {
-  static_assert(std::convertible_to<const F&, TensorFunction>,
-                "jvp takes a function of one tp::Tensor that returns one.");
-  return {};
+requires(!std::convertible_to<const F&, TensorFunction>) auto jvp(const F&, const Rest&...) {
+  constexpr bool good = std::convertible_to<const F&, TensorFunction>;
+  static_assert(good, "jvp takes a function of one tp::Tensor that returns one.");
+  return [](const auto&...) { return std::pair<Tensor, Tensor>(); };
 }
 /// @}
 

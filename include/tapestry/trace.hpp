@@ -109,7 +109,9 @@ class TAPESTRY_API FlatTraces {
 // Tensors, or nothing.
 
 template <class T>
-inline constexpr bool is_result = std::is_void_v<T> || std::convertible_to<const T&, Tensor>;
+inline constexpr bool is_result = std::convertible_to<T, Tensor>;
+template <>
+inline constexpr bool is_result<void> = true;
 template <>
 inline constexpr bool is_result<std::vector<Tensor>> = true;
 template <>
@@ -350,7 +352,7 @@ auto trace(F f, const std::vector<TensorSpec>& specs, const TraceOptions& option
 }
 /// Does not compile: a trace needs the specs.
 template <class F>
-void trace(F) {
+auto trace(F) {
   static_assert(!std::same_as<F, F>,
                 "tp::trace needs a spec for each argument, tp::trace(f, {tp::spec(tp::float32, {-1, 2})}); "
                 "tp::function(f) does without.");

@@ -103,9 +103,9 @@ class Value : public Init {
  private:
   template <class T>
   static Init checked(const T& value) {
-    static_assert(std::constructible_from<Init, const T&>,
-                  "A value is a tp::Tensor, a tp::Variable, a number, or a list or container of these.");
-    if constexpr (std::constructible_from<Init, const T&>) {
+    constexpr bool good = std::constructible_from<Init, const T&>;
+    static_assert(good, "A value is a tp::Tensor, a tp::Variable, a number, or a list or container of these.");
+    if constexpr (good) {
       return Init(value);
     } else {
       return {};

@@ -80,6 +80,14 @@ class TAPESTRY_API Optimizer {
     return minimize(loss, std::vector<Variable>(variables), options, where);
   }
   /// @}
+  /// Does not compile: what is to be optimized is no list of Variables.
+  template <class T>
+  requires(!std::convertible_to<const T&, std::vector<Variable>> && !std::convertible_to<const T&, ApplyOptions>) Tensor
+      minimize(const Loss& loss, const T&) {
+    constexpr bool good = std::convertible_to<const T&, std::vector<Variable>>;
+    static_assert(good, "minimize takes a std::vector or braced list of tp::Variables, such as net.parameters().");
+    return minimize(loss);
+  }
 
   /// The gradients of the loss (of the sum of its elements, if it has several), each with its Variable; empty where the
   /// loss does not depend on it. Without Variables, of all trainable ones that the loss reads, in the order of their
