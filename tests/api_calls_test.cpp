@@ -298,3 +298,32 @@ TEST_CASE("a function is a layer of a Sequential") {
   const nn::Sequential copy = net;
   check_same(copy(x), net(x));
 }
+
+// ---- Shapes in errors -------------------------------------------------------------------------------------------------
+
+TEST_CASE("errors have the operands of a product as the user has them") {
+  const Tensor v3 = ones({3}), v4 = ones({4}), m = ones({4, 5}), batch = ones({2, 4, 5}), scalar = ones({});
+  TAPESTRY_REFUSED(InvalidArgumentError, "In[0]: [3], In[1]: [4,5] [Op:MatMul]", matmul(v3, m));
+  TAPESTRY_REFUSED(InvalidArgumentError, "In[0]: [4,5], In[1]: [3] [Op:MatMul]", matmul(m, v3));
+  TAPESTRY_REFUSED(InvalidArgumentError, "In[0]: [4,5]^T, In[1]: [3]", matmul(m, v3, {.transpose_a = true}));
+  TAPESTRY_REFUSED(InvalidArgumentError, "In[0]: [4], In[1]: [4,5]^T", matmul(v4, m, {.transpose_b = true}));
+  TAPESTRY_REFUSED(InvalidArgumentError, "In[0]: [3], In[1]: [4] [Op:MatMul]", matmul(v3, v4));
+  TAPESTRY_REFUSED(InvalidArgumentError, "In[0]: [3], In[1]: [2,4,5]", matmul(v3, batch));
+  TAPESTRY_REFUSED(InvalidArgumentError, "is rank 0 for 'MatMul' (op: 'MatMul') with input shapes: [], [3].",
+                   matmul(scalar, v3));
+  TAPESTRY_REFUSED(InvalidArgumentError, "incompatible: [3,3] vs. [4]", solve(eye(3), v4));
+  TAPESTRY_REFUSED(InvalidArgumentError, "of the shapes [4,5] and [2,4,5]", tensordot(m, batch, 2));
+  TAPESTRY_REFUSED(InvalidArgumentError, "gives the letter 'j' to axes of sizes 5 and 4", einsum("ij,jk->ik", {m, m}));
+  const auto in_trace = [](const auto& f, const std::vector<TensorSpec>& specs) { trace(f, specs); };
+  const auto text_of = [&](const auto& f, const std::vector<TensorSpec>& specs) {
+    return message_of<InvalidArgumentError>([&] { in_trace(f, specs); });
+  };
+  const auto product = [](Tensor a, Tensor b) { return matmul(a, b); };
+  CHECK(text_of(product, {spec(float32, {3}), spec(float32, {4, 5})}) ==
+        "Dimensions must be equal, but are 3 and 4 for 'MatMul' (op: 'MatMul') with input shapes: [3], [4,5].");
+  CHECK(text_of(product, {spec(float32, {-1, 5}), spec(float32, {4})}) ==
+        "Dimensions must be equal, but are 5 and 4 for 'MatMul' (op: 'MatMul') with input shapes: [?,5], [4].");
+  const nn::Dense layer(8, 9);
+  CHECK(text_of([&](Tensor x) { return layer(x); }, {spec(float32, {-1, 5})}).find("[?,5], [9,8]^T") !=
+        std::string::npos);
+}
