@@ -61,7 +61,8 @@ Tensor fitted(const Value& argument, const Tensor& input, std::size_t place, Whe
   const Tensor given = argument.tensor({}, where);
   const auto describe = [&] { return to_string(given.dtype()) + to_string(given.shape()); };
   if (!can_be(input.shape(), given.shape())) refuse(describe());
-  if (wanted == given.dtype() || wanted == DType::unknown || given.dtype() == DType::unknown) return given;
+  if (wanted == DType::unknown || given.dtype() == DType::unknown || (!literal && given.dtype() == wanted))
+    return given;
   if (!may_become(given.dtype(), wanted, literal)) refuse(describe() + ", which is not narrowed");
   const Tensor full = literal && is_floating(wanted) && is_floating(given.dtype()) ? argument.tensor(float64) : given;
   Tensor result = literal ? argument.tensor(wanted, where) : given.cast(wanted, where);
@@ -172,16 +173,17 @@ FlatTraces::FlatTraces(FlatFunction function, const TraceOptions& options)
     : state_(std::make_shared<State>(std::move(function), options)) {}
 
 Tensors FlatTraces::call(std::span<Value> arguments, Where where) const {
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i].is_empty_tensor())
+      throw InvalidArgumentError(join("Argument ", i, " of the traced function is an empty Tensor"), where);
   if (is_watched(arguments)) return state_->function(tensors_of(arguments, where));
   std::string signature = scopes().device;
   std::vector<TensorSpec> specs;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].is_empty_tensor())
-      throw InvalidArgumentError(join("Argument ", i, " of the traced function is an empty Tensor"), where);
-    const Tensor value = arguments[i].tensor({}, where);
+  for (Value& each : arguments) {
+    const Tensor value = each.tensor({}, where);
     specs.push_back(spec(value));
     signature += to_string(value.dtype()) + to_string(value.shape());
-    if (!arguments[i].is_tensor()) arguments[i] = Value(value, where);
+    if (!each.is_tensor()) each = Value(value, where);
   }
   return state_->trace_for(signature, specs, where).call(arguments, where);
 }
