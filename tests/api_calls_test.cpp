@@ -329,6 +329,9 @@ TEST_CASE("errors have the operands of a product as the user has them") {
         "Dimensions must be equal, but are 3 and 4 for 'MatMul' (op: 'MatMul') with input shapes: [3], [4,5].");
   CHECK(text_of(product, {spec(float32, {-1, 5}), spec(float32, {4})}) ==
         "Dimensions must be equal, but are 5 and 4 for 'MatMul' (op: 'MatMul') with input shapes: [?,5], [4].");
+  const auto late = trace(product, {spec(float32, {-1}), spec(float32, {-1})});
+  CHECK(message_of<InvalidArgumentError>([&] { late(v3, v4); }) ==
+        "Dimensions must be equal, but are 3 and 4 for 'MatMul' (op: 'MatMul') with input shapes: [3], [4].");
   const nn::Dense layer(8, 9);
   CHECK(text_of([&](Tensor x) { return layer(x); }, {spec(float32, {-1, 5})}).find("[?,5], [9,8]^T") !=
         std::string::npos);

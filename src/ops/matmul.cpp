@@ -35,14 +35,28 @@ const Attrs& product_attrs(const MatMulOptions& options) {
 
 // ---- infer -------------------------------------------------------------------------------------------------------------
 
+/// The shape of an operand as the user has it: of a vector that became a matrix on the line of the product, the
+/// vector's.
+Shape shape_before(const Tensor& x, Where product) {
+  const Operation maker = x.op();
+  if (!maker || maker.type() != "ExpandDims" || !product || !maker.where()) return x.shape();
+  const bool by_product = to_string(maker.where()) == to_string(product);
+  return by_product ? maker.input(0).shape() : x.shape();
+}
+
 /// The operands of a product as the user has them, for errors.
 struct Operands {
   const Tensor &a, &b;
   MatMulOptions options;
+  Where where;
+
+  Operands(const Call& call)  // NOLINT(google-explicit-constructor)
+      : Operands(call.input(0), call.input(1), transposed(call), call.where()) {}
+  Operands(const Tensor& x, const Tensor& y, const MatMulOptions& o, Where w) : a(x), b(y), options(o), where(w) {}
 
   /// "[2,3]", or, of a matrix that is used transposed, "[3,2]^T".
-  std::string text_a() const { return to_string(a.shape()) + (options.transpose_a ? "^T" : ""); }
-  std::string text_b() const { return to_string(b.shape()) + (options.transpose_b ? "^T" : ""); }
+  std::string text_a() const { return to_string(shape_before(a, where)) + (options.transpose_a ? "^T" : ""); }
+  std::string text_b() const { return to_string(shape_before(b, where)) + (options.transpose_b ? "^T" : ""); }
 };
 
 std::string input_shapes(const Operands& operands, std::string_view name, std::string_view op) {
@@ -72,8 +86,7 @@ Spec product_spec(const Call& call, Shape batch) {
   };
   const auto [m, inner_a] = rows_and_columns(a.shape(), transpose_a);
   const auto [inner_b, n] = rows_and_columns(b.shape(), transpose_b);
-  if (!sizes_agree(inner_a, inner_b))
-    refuse_sizes({a, b, transposed(call)}, call.name(), call.type(), inner_a, inner_b);
+  if (!sizes_agree(inner_a, inner_b)) refuse_sizes(call, call.name(), call.type(), inner_a, inner_b);
   batch.push_back(m);
   batch.push_back(n);
   return {a.dtype(), batch};
@@ -145,30 +158,28 @@ Tensors product_gradients(const Call& call, const Tensor& g) {
   return wanted(call, gradient_a, gradient_b);
 }
 
-TAPESTRY_OP(matmul_op){
-    {.name = "MatMul",
-     .attrs = {matrix_attrs.a, matrix_attrs.b},
-     .infer = [](const Call& call) -> Specs {
-       for (const Tensor& input : call.inputs())
-         if (input.rank() != 2)
-           throw InvalidArgumentError(
-               detail::join("Shape must be rank 2 but is rank ", input.rank(),
-                            input_shapes({call.input(0), call.input(1), transposed(call)}, call.name(), call.type())));
-       return {product_spec(call, {})};
-     },
-     .forward =
-         [](Backend& backend, const Call& call) {
-           const auto [transpose_a, transpose_b] = transposed(call);
-           backend.gemm(call.input(0), call.input(1), transpose_a, transpose_b, call.output());
-         },
-     .gradient = product_gradients,
-     .promotion = common_type,
-     .needs = needs_inputs,
-     .precision = Precision::low,
-     .busy =
-         [](const Call& call) {
-           return busy_with_product(call.input(0), transposed(call).transpose_a, call.output());
-         }}};
+TAPESTRY_OP(matmul_op){{.name = "MatMul",
+                        .attrs = {matrix_attrs.a, matrix_attrs.b},
+                        .infer = [](const Call& call) -> Specs {
+                          for (const Tensor& input : call.inputs())
+                            if (input.rank() != 2)
+                              throw InvalidArgumentError(detail::join("Shape must be rank 2 but is rank ", input.rank(),
+                                                                      input_shapes(call, call.name(), call.type())));
+                          return {product_spec(call, {})};
+                        },
+                        .forward =
+                            [](Backend& backend, const Call& call) {
+                              const auto [transpose_a, transpose_b] = transposed(call);
+                              backend.gemm(call.input(0), call.input(1), transpose_a, transpose_b, call.output());
+                            },
+                        .gradient = product_gradients,
+                        .promotion = common_type,
+                        .needs = needs_inputs,
+                        .precision = Precision::low,
+                        .busy =
+                            [](const Call& call) {
+                              return busy_with_product(call.input(0), transposed(call).transpose_a, call.output());
+                            }}};
 
 TAPESTRY_OP(batch_matmul_op){{.name = "BatchMatMulV2",
                               .attrs = {batch_attrs.a, batch_attrs.b},
@@ -186,7 +197,7 @@ TAPESTRY_OP(batch_matmul_op){{.name = "BatchMatMulV2",
 /// Throws, with the shapes that the user sees, for a vector that does not fit the other operand.
 void require_product(const In& a, const In& b, const MatMulOptions& options, std::string_view name) {
   blaming(matmul_op.name, CallSiteScope::current(), [&] {
-    const Operands operands{a, b, options};
+    const Operands operands(a, b, options, {});
     const std::string_view label = name.empty() ? std::string_view(matmul_op.name) : name;
     const auto inner = [&](const Tensor& x, bool first) {
       if (x.rank() == 0)
