@@ -150,7 +150,7 @@ Workload function(const std::vector<Tensor>& inputs, const Compute& compute, Mod
     const std::vector<Tensor> outputs = traced.outputs();
     const std::vector<tp::Fetch> fetches(outputs.begin(), outputs.end());
     run = [state, callable = tp::Session(traced.graph()).make_callable(fetches, traced.inputs()),
-           values = std::vector<tp::Init>(inputs.begin(), inputs.end())] {
+           values = std::vector<tp::Value>(inputs.begin(), inputs.end())] {
       state->results = callable.call(values);
       // What is fetched may be a view of what was fed; an eager workload that asks for a copy has made one.
       for (Tensor& result : state->results) result = result.contiguous();

@@ -199,6 +199,9 @@ TAPESTRY_API std::vector<std::string> report_uninitialized_variables();
 /// Adds the operations that compute the gradient of the sum of the targets' elements with respect to each source, under
 /// the name scope "gradients". An unconnected source gives an empty Tensor, unless the options ask for zeros. Throws
 /// LookupError for an op without a gradient on the way, and FailedPreconditionError for an eager target.
+///
+/// Of one Tensor or Variable, a list or a container it gives a std::vector; of several arguments what
+/// `GradientTape::gradient` gives.
 /// @{
 TAPESTRY_API std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Source>& sources,
                                            const GradientOptions& options = {});
@@ -206,14 +209,15 @@ inline std::vector<Tensor> gradients(const TensorList& targets, std::initializer
                                      const GradientOptions& options = {}) {
   return gradients(targets, std::vector<Source>(sources), options);
 }
-template <GradientSource T>
+template <class T>
 std::vector<Tensor> gradients(const TensorList& targets, const T& source, const GradientOptions& options = {}) {
-  return gradients(targets, std::vector<Source>{source}, options);
+  if constexpr (detail::are_sources<T>()) return gradients(targets, detail::all_sources(source), options);
+  return {};
 }
-template <GradientSource T>
-std::vector<Tensor> gradients(const TensorList& targets, const std::vector<T>& sources,
-                              const GradientOptions& options = {}) {
-  return gradients(targets, std::vector<Source>(sources.begin(), sources.end()), options);
+template <class First, class Second, class... Rest>
+auto gradients(const TensorList& targets, const First& first, const Second& second, const Rest&... rest) {
+  if constexpr (detail::are_sources<First, Second, Rest...>())
+    return detail::in_form_of(gradients(targets, detail::all_sources(first, second, rest...)), first, second, rest...);
 }
 /// @}
 

@@ -376,11 +376,11 @@ class TAPESTRY_API In {
   In(const Dimension& size, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
       : In(std::int64_t{size}, file, line) {}
   In(std::initializer_list<Init> items, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
-      : own_(Init(items).tensor({}, {file, line})), where_{file, line} {}
+      : In(Init(items), Where{file, line}) {}
   template <std::ranges::forward_range R>
   requires std::constructible_from<Init, const R&> In(const R& items, const char* file = __builtin_FILE(),
                                                       int line = __builtin_LINE())  // NOLINT
-      : own_(Init(items).tensor({}, {file, line})), where_{file, line} {}
+      : In(Init(items), Where{file, line}) {}
   /// @}
   /// With the place of somebody else, for functions that pass an argument on.
   In(const Tensor& tensor, Where where) : tensor_(&tensor), where_(where) {}
@@ -391,16 +391,23 @@ class TAPESTRY_API In {
   const Tensor* operator->() const { return &tensor(); }
   operator const Tensor&() const { return tensor(); }  // NOLINT(google-explicit-constructor)
   /// @}
+  /// The argument with another element type. A number or a list of numbers has all its digits there.
+  Tensor as(DType dtype) const { return (wide_ && dtype == float64 ? wide_ : tensor()).cast(dtype, where_); }
   /// Whether a C++ number was given.
   bool is_number() const { return number_; }
+  /// Whether a list of floats was given, which has more digits than its tensor.
+  bool is_list() const { return static_cast<bool>(wide_); }
   /// The Variable that was given, or nullptr.
   const Variable* variable() const { return variable_; }
   /// The user's line.
   Where where() const { return where_; }
 
  private:
+  In(const Init& literal, Where where);
+
   const Tensor* tensor_ = nullptr;  ///< the caller's; nullptr: own_
   Tensor own_;
+  Tensor wide_;  ///< of a list of floats the float64 that were written
   const Variable* variable_ = nullptr;
   bool number_ = false;
   Where where_;

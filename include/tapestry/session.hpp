@@ -30,6 +30,13 @@ struct Feed {
     Key(std::string_view name) : name_(name) {}     // NOLINT(google-explicit-constructor)
     Key(const char* name) : name_(name) {}          // NOLINT(google-explicit-constructor)
     Key(const std::string& name) : name_(name) {}   // NOLINT(google-explicit-constructor)
+    /// Does not compile: neither.
+    template <class T>
+    requires(!std::convertible_to<const T&, Tensor> && !std::convertible_to<const T&, std::string_view>)
+        Key(const T&) {  // NOLINT(google-explicit-constructor)
+      constexpr bool good = std::convertible_to<const T&, Tensor>;
+      static_assert(good, "What is fed is a tp::Tensor of the graph, or its name.");
+    }
     /// @}
     /// The tensor; an empty handle where a name was given.
     const Tensor& tensor() const { return tensor_; }
@@ -41,8 +48,8 @@ struct Feed {
     std::string name_;
   };
 
-  Key key;     ///< what is fed
-  Init value;  ///< its value: a tensor or a literal
+  Key key;      ///< what is fed
+  Value value;  ///< its value: a tensor, a Variable or a literal
 };
 
 /// The feeds of a run: `{{x, {1, 2}}, {"y:0", 3.0}}`.
@@ -59,7 +66,7 @@ class Feeds {
   }
   /// @}
   /// One more.
-  void add(const Feed::Key& key, const Init& value) { feeds_.push_back({key, value}); }
+  void add(const Feed::Key& key, const Value& value) { feeds_.push_back({key, value}); }
   /// The feeds in order.
   /// @{
   auto begin() const { return feeds_.begin(); }
@@ -99,6 +106,24 @@ class TAPESTRY_API Fetch {
 /// What converts to a Fetch: one thing, not a structure of several.
 template <class T>
 concept Fetchable = std::convertible_to<const T&, Fetch>;
+
+namespace detail {
+
+/// Whether a type is a structure of fetches.
+template <class T>
+inline constexpr bool is_fetches = Fetchable<T>;
+template <class T>
+inline constexpr bool is_fetches<std::vector<T>> = is_fetches<T>;
+template <class T, std::size_t N>
+inline constexpr bool is_fetches<std::array<T, N>> = is_fetches<T>;
+template <class K, class T>
+inline constexpr bool is_fetches<std::map<K, T>> = is_fetches<T>;
+template <class... T>
+inline constexpr bool is_fetches<std::tuple<T...>> = (is_fetches<T> && ...);
+template <class A, class B>
+inline constexpr bool is_fetches<std::pair<A, B>> = is_fetches<A>&& is_fetches<B>;
+
+}  // namespace detail
 
 /// What a session does with a graph before it runs it.
 struct SessionOptions {
@@ -153,14 +178,19 @@ class TAPESTRY_API Session {
   Explanation explain(const T& fetches, const Feeds& feeds = {}, Where where = Where::here()) const;
 
   class Callable;
+  class TensorCallable;
   /// The fetches as a function of the values of some tensors, with the least work per call. Of one fetch it gives a
   /// Tensor, of a list Tensors.
   /// @{
-  template <Fetchable T>
-  auto make_callable(const T& fetch, const std::vector<Tensor>& feeds = {}, Where where = Where::here()) const;
+  template <class T>
+  TensorCallable make_callable(const T& fetch, const std::vector<Tensor>& feeds = {},
+                               Where where = Where::here()) const;
   Callable make_callable(std::initializer_list<Fetch> fetches, const std::vector<Tensor>& feeds = {},
                          Where where = Where::here()) const;
   Callable make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds = {},
+                         Where where = Where::here()) const;
+  template <Fetchable T>
+  Callable make_callable(const std::vector<T>& fetches, const std::vector<Tensor>& feeds = {},
                          Where where = Where::here()) const;
   /// @}
   /// The targets are run for their effect and give no result.
@@ -205,16 +235,20 @@ class TAPESTRY_API Session::Scope {
   std::shared_ptr<SessionState> saved_;
 };
 
-/// What `Session::make_callable` makes.
+/// What `Session::make_callable` makes of a list.
 class TAPESTRY_API Session::Callable {
  public:
-  /// The fetches in their order, from the values of the feeds in theirs.
-  template <class... Values>
-  Tensors operator()(const Values&... values) const {
-    return call(std::array<Init, sizeof...(Values)>{Init(values)...});
+  /// The fetches in their order, from the values of the feeds in theirs: tensors, Variables or literals.
+  /// @{
+  Tensors operator()(Where where = Where::here()) const { return call({}, where); }
+  template <class... Rest>
+  Tensors operator()(Value first, const Rest&... rest) const {
+    const Where where = first.where();
+    return call(std::array<Value, 1 + sizeof...(Rest)>{std::move(first), Value(rest)...}, where);
   }
+  /// @}
   /// The same with the values in a list.
-  Tensors call(std::span<const Init> values) const;
+  Tensors call(std::span<const Value> values, Where where = Where::here()) const;
 
  private:
   friend class Session;
@@ -222,6 +256,24 @@ class TAPESTRY_API Session::Callable {
            const std::vector<Operation>& targets, Where where);
   struct State;
   std::shared_ptr<State> state_;
+};
+
+/// What `Session::make_callable` makes of one fetch.
+class Session::TensorCallable {
+ public:
+  /// The fetch, from the values of the feeds in their order: tensors, Variables or literals.
+  /// @{
+  Tensor operator()(Where where = Where::here()) const { return callable_(where)[0]; }
+  template <class... Rest>
+  Tensor operator()(const Value& first, const Rest&... rest) const {
+    return callable_(first, rest...)[0];
+  }
+  /// @}
+
+ private:
+  friend class Session;
+  explicit TensorCallable(Callable callable) : callable_(std::move(callable)) {}
+  Callable callable_;
 };
 
 /// A run that goes on as its feeds become known. Each operation runs once in all, so that a later part goes on with the
@@ -332,14 +384,25 @@ struct Structure<std::pair<A, B>> {
   }
 };
 
+template <class T>
+constexpr bool are_fetches() {
+  constexpr bool good = is_fetches<T>;
+  static_assert(good,
+                "A fetch is a tp::Tensor, a tp::Operation, a tp::Variable or a name, or a std::vector, std::array, "
+                "std::tuple, std::pair or std::map of them.");
+  return good;
+}
+
 /// The results of a structure of fetches, which `run` computes as a flat list.
 template <class T, class Run>
 auto run_structure(const T& fetches, const Run& run) {
-  std::vector<Fetch> flat;
-  Structure<T>::collect(fetches, flat);
-  const std::vector<Tensor> values = run(flat);
-  std::size_t next = 0;
-  return Structure<T>::fill(fetches, values, next);
+  if constexpr (are_fetches<T>()) {
+    std::vector<Fetch> flat;
+    Structure<T>::collect(fetches, flat);
+    const std::vector<Tensor> values = run(flat);
+    std::size_t next = 0;
+    return Structure<T>::fill(fetches, values, next);
+  }
 }
 
 }  // namespace detail
@@ -364,15 +427,25 @@ auto Session::PartialRun::run(const T& fetches, const Feeds& feeds, Where where)
 template <class T>
 Explanation Session::explain(const T& fetches, const Feeds& feeds, Where where) const {
   std::vector<Fetch> flat;
-  detail::Structure<T>::collect(fetches, flat);
+  if constexpr (detail::are_fetches<T>()) detail::Structure<T>::collect(fetches, flat);
   return explain_all(flat, feeds, where);
 }
 
 template <Fetchable T>
-auto Session::make_callable(const T& fetch, const std::vector<Tensor>& feeds, Where where) const {
-  return [callable = make_callable({Fetch(fetch)}, feeds, where)](const auto&... values) {
-    return callable(values...)[0];
-  };
+Session::Callable Session::make_callable(const std::vector<T>& fetches, const std::vector<Tensor>& feeds,
+                                         Where where) const {
+  return make_callable(std::vector<Fetch>(fetches.begin(), fetches.end()), feeds, where);
+}
+
+template <class T>
+Session::TensorCallable Session::make_callable(const T& fetch, const std::vector<Tensor>& feeds, Where where) const {
+  std::vector<Fetch> fetches;
+  constexpr bool good = Fetchable<T>;
+  static_assert(good,
+                "make_callable takes a tp::Tensor, a tp::Operation, a tp::Variable or a name, or a std::vector or "
+                "braced list of them.");
+  if constexpr (good) fetches.emplace_back(fetch);
+  return TensorCallable(make_callable(fetches, feeds, where));
 }
 
 /// @}

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <ranges>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -78,6 +81,62 @@ class TAPESTRY_API Source {
 /// What converts to a Source: a Tensor, a Variable, a Parameter.
 template <class T>
 concept GradientSource = std::convertible_to<const T&, Source>;
+/// A container of them, such as `net.parameters()`.
+template <class T>
+concept GradientSources = std::ranges::forward_range<T> && GradientSource<std::ranges::range_value_t<T>>;
+
+namespace detail {
+
+template <class... T>
+constexpr bool are_sources() {
+  constexpr bool good = ((GradientSource<T> || GradientSources<T>)&&...);
+  static_assert(good,
+                "A gradient is with respect to tp::Tensors and tp::Variables, and containers of them such as "
+                "net.parameters().");
+  return good;
+}
+
+/// Sources and containers of them as one list.
+template <class... T>
+std::vector<Source> all_sources(const T&... sources) {
+  std::vector<Source> all;
+  const auto append = [&all](const auto& source) {
+    if constexpr (GradientSource<std::remove_cvref_t<decltype(source)>>) {
+      all.emplace_back(source);
+    } else {
+      all.insert(all.end(), std::ranges::begin(source), std::ranges::end(source));
+    }
+  };
+  (append(sources), ...);
+  return all;
+}
+
+/// The gradients of a source, or of a container of them, which are the next ones.
+template <class T>
+auto next_gradients(const T& sources, std::vector<Tensor>::iterator& next) {
+  if constexpr (GradientSource<T>) {
+    return std::move(*next++);
+  } else {
+    const auto first = next;
+    next += std::ranges::distance(sources);
+    return std::vector<Tensor>(first, next);
+  }
+}
+
+/// The gradients of `all_sources` in the form of the sources: a std::array of Tensors where each is one, otherwise a
+/// std::tuple of Tensors and std::vectors.
+template <class... T>
+auto in_form_of(std::vector<Tensor> gradients, const T&... sources) {
+  auto next = gradients.begin();
+  // Braces: the elements are filled from left to right.
+  if constexpr ((GradientSource<T> && ...)) {
+    return std::array<Tensor, sizeof...(T)>{next_gradients(sources, next)...};
+  } else {
+    return std::tuple<decltype(next_gradients(sources, next))...>{next_gradients(sources, next)...};
+  }
+}
+
+}  // namespace detail
 
 /// What a gradient starts from, where it ends, and what it is where nothing flows.
 struct GradientOptions {
@@ -114,8 +173,12 @@ class TAPESTRY_API GradientTape {
   void watch(const Tensor& tensor, Where where = Where::here());
   void watch(const Variable& variable, Where where = Where::here());
   template <class T>
-  void watch(const std::vector<T>& sources, Where where = Where::here()) {
-    for (const T& source : sources) watch(source, where);
+  requires(!GradientSource<T>) void watch(const T& sources, Where where = Where::here()) {
+    constexpr bool good = GradientSources<T>;
+    static_assert(good,
+                  "A tape watches tp::Tensors and tp::Variables, and containers of them such as net.parameters().");
+    if constexpr (good)
+      for (const auto& source : sources) watch(source, where);
   }
   template <class T>
   void watch(std::initializer_list<T> sources, Where where = Where::here()) {
@@ -127,26 +190,39 @@ class TAPESTRY_API GradientTape {
   /// source gives an empty Tensor, unless the options ask for zeros. A tape that is not persistent stops recording
   /// here, lets its records go as it walks them, and throws FailedPreconditionError the next time. Throws LookupError
   /// for an op without a gradient on the way.
+  ///
+  /// Of one Tensor or Variable it gives a Tensor, of a list or a container a std::vector, and of several arguments one
+  /// of these for each: as a std::array if all are Tensors, else as a std::tuple,
+  /// `auto [gradients, dx] = tape.gradient(loss, net.parameters(), x)`.
   /// @{
-  Tensor gradient(const TensorList& targets, const Source& source, const GradientOptions& options = {});
+  template <class T>
+  auto gradient(const TensorList& targets, const T& source, const GradientOptions& options = {}) {
+    if constexpr (!detail::are_sources<T>()) {
+      return Tensor();
+    } else if constexpr (GradientSource<T>) {
+      return std::move(gradients(targets, {Source(source)}, options)[0]);
+    } else {
+      return gradients(targets, detail::all_sources(source), options);
+    }
+  }
   std::vector<Tensor> gradient(const TensorList& targets, std::initializer_list<Source> sources,
                                const GradientOptions& options = {}) {
     return gradients(targets, std::vector<Source>(sources), options);
   }
-  template <GradientSource T>
-  std::vector<Tensor> gradient(const TensorList& targets, const std::vector<T>& sources,
-                               const GradientOptions& options = {}) {
-    return gradients(targets, std::vector<Source>(sources.begin(), sources.end()), options);
-  }
-  template <GradientSource First, GradientSource Second, GradientSource... Rest>
-  std::array<Tensor, 2 + sizeof...(Rest)> gradient(const TensorList& targets, const First& first, const Second& second,
-                                                   const Rest&... rest) {
-    std::vector<Tensor> found = gradients(targets, {Source(first), Source(second), Source(rest)...}, {});
-    std::array<Tensor, 2 + sizeof...(Rest)> result;
-    std::move(found.begin(), found.end(), result.begin());
-    return result;
+  template <class First, class Second, class... Rest>
+  auto gradient(const TensorList& targets, const First& first, const Second& second, const Rest&... rest) {
+    if constexpr (detail::are_sources<First, Second, Rest...>())
+      return detail::in_form_of(gradients(targets, detail::all_sources(first, second, rest...), {}), first, second,
+                                rest...);
   }
   /// @}
+  /// Does not compile: the target is no tensor.
+  template <class Target, class... Rest>
+  requires(!std::convertible_to<const Target&, TensorList>) Tensor gradient(const Target&, const Rest&...) {
+    constexpr bool good = std::convertible_to<const Target&, TensorList>;
+    static_assert(good, "The target of a gradient is a tp::Tensor or a list of them.");
+    return {};
+  }
 
   /// All first derivatives: the result's shape is the target's, then the source's. One backward walk per element of the
   /// target.
@@ -201,23 +277,75 @@ class TAPESTRY_API GradientTape::Pause {
 
 // Errors name the line where the form is made, `grad(f)`.
 
-/// `value_and_grad(f)(x)` is the pair of f(x) and its gradient with respect to x; with several arguments, Tensors or
-/// Variables, the second is a std::array. f returns one Tensor.
-template <class F>
-auto value_and_grad(F f, Where where = Where::here()) {
-  return [f = std::move(f), where](const auto&... xs) {
-    GradientTape tape;
-    (tape.watch(xs, where), ...);
-    Tensor value = f(xs...);
-    auto gradient = tape.gradient(TensorList(value, where), xs...);
-    return std::pair{std::move(value), std::move(gradient)};
-  };
+namespace detail {
+
+/// Whether f(xs...) can be differentiated.
+template <class F, class... Xs>
+constexpr bool is_differentiable() {
+  constexpr bool callable = std::invocable<const F&, const Xs&...>;
+  static_assert(callable, "grad(f)(x, ...) calls f(x, ...), and this f does not take these arguments.");
+  if constexpr (callable) {
+    constexpr bool gives_tensor = std::convertible_to<std::invoke_result_t<const F&, const Xs&...>, Tensor>;
+    static_assert(gives_tensor, "A function that is differentiated returns one tp::Tensor.");
+    return gives_tensor;
+  }
+  return callable;
 }
 
-/// `grad(f)(x)` is the gradient of f at x; with several arguments, a std::array of them.
+template <class F>
+class ValueAndGrad {
+ public:
+  using MadeOf = F;
+  ValueAndGrad(F f, Where where) : f_(std::move(f)), where_(where) {}
+
+  template <class... Xs>
+  auto operator()(const Xs&... xs) const {
+    if constexpr (!are_sources<Xs...>()) {
+      return std::pair<Tensor, Tensor>();
+    } else if constexpr (!is_differentiable<F, Xs...>()) {
+      return std::pair<Tensor, Tensor>();
+    } else {
+      GradientTape tape;
+      (tape.watch(xs, where_), ...);
+      Tensor value = f_(xs...);
+      auto gradient = tape.gradient(TensorList(value, where_), xs...);
+      return std::pair{std::move(value), std::move(gradient)};
+    }
+  }
+
+ private:
+  F f_;
+  Where where_;
+};
+
+template <class F>
+class Grad {
+ public:
+  using MadeOf = F;
+  Grad(F f, Where where) : both_(std::move(f), where) {}
+
+  template <class... Xs>
+  auto operator()(const Xs&... xs) const {
+    return both_(xs...).second;
+  }
+
+ private:
+  ValueAndGrad<F> both_;
+};
+
+}  // namespace detail
+
+/// `value_and_grad(f)(x)` is the pair of f(x) and its gradient with respect to x; with several arguments, Tensors,
+/// Variables or containers of them, the second is what `GradientTape::gradient` gives. f returns one Tensor.
+template <class F>
+auto value_and_grad(F f, Where where = Where::here()) {
+  return detail::ValueAndGrad<F>(std::move(f), where);
+}
+
+/// `grad(f)(x)` is the gradient of f at x; with several arguments, what `GradientTape::gradient` gives.
 template <class F>
 auto grad(F f, Where where = Where::here()) {
-  return [both = value_and_grad(std::move(f), where)](const auto&... xs) { return both(xs...).second; };
+  return detail::Grad<F>(std::move(f), where);
 }
 
 /// A function of one tensor that gives one, made of ops.
@@ -244,6 +372,28 @@ inline auto vjp(TensorFunction f, Where where = Where::here()) {
 }
 inline auto jvp(TensorFunction f, Where where = Where::here()) {
   return [f = std::move(f), where](const Tensor& x, const Tensor& v) { return jvp(f, x, v, where); };
+}
+/// @}
+
+/// Do not compile: f is no such function.
+/// @{
+template <class F>
+requires(!std::convertible_to<const F&, TensorFunction>) TensorFunction hessian(const F&) {
+  constexpr bool good = std::convertible_to<const F&, TensorFunction>;
+  static_assert(good, "hessian takes a function of one tp::Tensor that returns one.");
+  return {};
+}
+template <class F, class... Rest>
+requires(!std::convertible_to<const F&, TensorFunction>) auto vjp(const F&, const Rest&...) {
+  constexpr bool good = std::convertible_to<const F&, TensorFunction>;
+  static_assert(good, "vjp takes a function of one tp::Tensor that returns one.");
+  return [](const auto&...) { return std::pair<Tensor, Tensor>(); };
+}
+template <class F, class... Rest>
+requires(!std::convertible_to<const F&, TensorFunction>) auto jvp(const F&, const Rest&...) {
+  constexpr bool good = std::convertible_to<const F&, TensorFunction>;
+  static_assert(good, "jvp takes a function of one tp::Tensor that returns one.");
+  return [](const auto&...) { return std::pair<Tensor, Tensor>(); };
 }
 /// @}
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,10 +27,51 @@ struct TensorSpec {
   Shape shape;                   ///< by default a scalar's
   std::string name = {};         ///< of the placeholder
 };
-/// Dtype, shape and name of an argument, for `trace` and `nn::summary`.
+/// Dtype, shape and name of an argument, for `trace` and `nn::summary`: in words, or those of a tensor or a Variable.
+/// @{
 inline TensorSpec spec(DType dtype, const Shape& shape, std::string_view name = {}) {
   return {dtype, shape, std::string(name)};
 }
+inline TensorSpec spec(const Tensor& like, std::string_view name = {}) {
+  return spec(like.dtype(), like.shape(), name);
+}
+inline TensorSpec spec(const Variable& like, std::string_view name = {}) {
+  return spec(like.dtype(), like.shape(), name);
+}
+/// @}
+
+/// How a traced function runs.
+struct TraceOptions {
+  /// How many plans are kept, one for each combination of shapes (of a `function`: how many traces); the one that has
+  /// not run for the longest time goes first.
+  std::size_t most_plans = 64;
+  std::vector<std::string> disabled_passes = {};  ///< of the optimisation: "fold", "fuse", ...
+};
+
+/// The arguments of a traced function that takes a list, with the place where they were written.
+class Values {
+ public:
+  /// A list in braces, such as `{x, 1.0}`.
+  Values(std::initializer_list<Value> list, Where where = Where::here()) : list_(list), where_(where) {}
+  /// Tensors or Variables in a container, such as a std::vector; or one argument: a tensor, a Variable or a literal.
+  template <class T>
+  Values(const T& list, Where where = Where::here()) : where_(where) {  // NOLINT(google-explicit-constructor)
+    if constexpr (requires { requires std::convertible_to<std::ranges::range_reference_t<const T>, Tensor>; }) {
+      list_.assign(std::ranges::begin(list), std::ranges::end(list));
+    } else {
+      list_.emplace_back(list, where);
+    }
+  }
+
+  /// One for each argument.
+  const std::vector<Value>& list() const { return list_; }
+  /// The user's line.
+  Where where() const { return where_; }
+
+ private:
+  std::vector<Value> list_;
+  Where where_;
+};
 
 namespace detail {
 
@@ -38,9 +80,10 @@ using FlatFunction = std::function<Tensors(const Tensors&)>;
 /// A traced function on lists of tensors.
 class TAPESTRY_API FlatTrace {
  public:
-  FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs, Where where);
+  FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs, const TraceOptions& options, Where where);
 
-  Tensors call(std::span<const Init> arguments, Where where) const;
+  /// Converts the arguments to what the specs say, where they are.
+  Tensors call(std::span<Value> arguments, Where where) const;
   Graph graph() const;
   const Tensors& inputs() const;
   const Tensors& outputs() const;
@@ -53,8 +96,8 @@ class TAPESTRY_API FlatTrace {
 /// Traces of one function, one for each signature of its arguments.
 class TAPESTRY_API FlatTraces {
  public:
-  explicit FlatTraces(FlatFunction function);
-  Tensors call(std::span<const Init> arguments, Where where) const;
+  FlatTraces(FlatFunction function, const TraceOptions& options);
+  Tensors call(std::span<Value> arguments, Where where) const;
   std::size_t size() const;
 
  private:
@@ -64,6 +107,22 @@ class TAPESTRY_API FlatTraces {
 
 // What a function returns, as a list and back: a Tensor, a std::vector or std::array, std::pair or std::tuple of
 // Tensors, or nothing.
+
+template <class T>
+inline constexpr bool is_result = std::convertible_to<T, Tensor>;
+template <>
+inline constexpr bool is_result<void> = true;
+template <>
+inline constexpr bool is_result<std::vector<Tensor>> = true;
+template <>
+inline constexpr bool is_result<Tensors> = true;
+template <std::size_t N>
+inline constexpr bool is_result<std::array<Tensor, N>> = true;
+template <class... T>
+inline constexpr bool is_result<std::tuple<T...>> = (std::convertible_to<const T&, Tensor> && ...);
+template <class A, class B>
+inline constexpr bool is_result<std::pair<A, B>> =
+    std::convertible_to<const A&, Tensor>&& std::convertible_to<const B&, Tensor>;
 
 inline Tensors flatten(const Tensor& result) { return {result}; }
 inline Tensors flatten(const std::vector<Tensor>& result) { return result; }
@@ -113,16 +172,19 @@ struct Unflatten<std::pair<A, B>> {
   static std::pair<A, B> from(const Tensors& list) { return {list[0], list[1]}; }
 };
 
-/// How many Tensors a function takes: the first number up to 16 that it can be called with.
-template <class F, std::size_t N, std::size_t... I>
+/// How many Tensors a function takes: the first number up to 16 that it can be called with. A function made of another
+/// one, such as `grad(f)`, takes what that one takes.
+template <class F, std::size_t... I>
 constexpr bool takes(std::index_sequence<I...>) {
   return std::is_invocable_v<F&, decltype((static_cast<void>(I), std::declval<const Tensor&>()))...>;
 }
 template <class F, std::size_t N = 0>
 constexpr std::size_t arity() {
-  if constexpr (N > 16) {
+  if constexpr (requires { typename F::MadeOf; }) {
+    return arity<typename F::MadeOf>();
+  } else if constexpr (N > 16) {
     return N;
-  } else if constexpr (takes<F, N>(std::make_index_sequence<N>())) {
+  } else if constexpr (takes<F>(std::make_index_sequence<N>())) {
     return N;
   } else {
     return arity<F, N + 1>();
@@ -130,15 +192,17 @@ constexpr std::size_t arity() {
 }
 
 template <class F>
-concept ListFunction = std::invocable < F&,
-        const std::vector<Tensor>
-& > &&!std::invocable<F&, const Tensor&>;
-template <class F>
-concept TensorsFunction = ListFunction<F> ||(arity<F>() <= 16);
+constexpr bool takes_list() {
+  if constexpr (requires { typename F::MadeOf; }) {
+    return takes_list<typename F::MadeOf>();
+  } else {
+    return std::is_invocable_v<F&, const std::vector<Tensor>&> && !std::is_invocable_v<F&, const Tensor&>;
+  }
+}
 
 template <class F>
 decltype(auto) call_with(F& f, const Tensors& arguments) {
-  if constexpr (ListFunction<F>) {
+  if constexpr (takes_list<F>()) {
     return f(std::vector<Tensor>(arguments));
   } else {
     constexpr std::size_t count = arity<F>();
@@ -146,6 +210,27 @@ decltype(auto) call_with(F& f, const Tensors& arguments) {
       throw InvalidArgumentError(join("The function takes ", count, " tensors, not ", arguments.size()));
     return spread(f, arguments, std::make_index_sequence<count>());
   }
+}
+
+// What makes a function fit for a trace, each said by itself.
+
+template <class F>
+constexpr bool takes_tensors() {
+  constexpr bool good = takes_list<F>() || arity<F>() <= 16;
+  static_assert(good,
+                "A traced function takes tp::Tensor arguments, at most 16, by value or as const tp::Tensor&, or one "
+                "std::vector<tp::Tensor>.");
+  return good;
+}
+template <class F>
+constexpr bool gives_tensors() {
+  constexpr bool good =
+      is_result<std::remove_cvref_t<decltype(call_with(std::declval<F&>(), std::declval<const Tensors&>()))>>;
+  static_assert(
+      good,
+      "A traced function returns a tp::Tensor, a std::vector, std::array, std::pair or std::tuple of them, or "
+      "nothing.");
+  return good;
 }
 template <class F>
 using ResultOf = std::remove_cvref_t<decltype(call_with(std::declval<F&>(), std::declval<const Tensors&>()))>;
@@ -162,67 +247,133 @@ FlatFunction flat(F f) {
   };
 }
 
+/// The call of a traced function with so many arguments. Errors name the caller's line.
+template <class Result, class Traces, class... Arguments>
+class TracedCall {
+ public:
+  using MadeOf = Result(std::conditional_t<true, const Tensor&, Arguments>...);
+
+  /// What the function returns for these arguments: tensors, Variables or literals. Throws InvalidArgumentError when a
+  /// shape does not fit its spec, and for a dtype or a literal that the spec's dtype would narrow.
+  template <std::same_as<Where> Place = Where>
+  Result operator()(Arguments... arguments, Place where = Place::here()) const {
+    std::array<Value, sizeof...(Arguments)> values{std::move(arguments)...};
+    return Unflatten<Result>::from(traces_.call(values, where));
+  }
+  /// Does not compile: another number of arguments.
+  template <class... Others>
+  requires(sizeof...(Others) != sizeof...(Arguments)) Result operator()(const Others&...) const {
+    static_assert(sizeof...(Others) == sizeof...(Arguments),
+                  "A traced function is called with as many arguments as the function takes.");
+    return Unflatten<Result>::from({});
+  }
+
+ protected:
+  explicit TracedCall(Traces traces) : traces_(std::move(traces)) {}
+  Traces traces_;
+};
+
+/// The call of a traced function that takes a list.
+template <class Result, class Traces>
+class TracedCall<Result, Traces, Values> {
+ public:
+  using MadeOf = Result(const std::vector<Tensor>&);
+
+  /// What the function returns for these arguments, in one list or each by itself. Throws InvalidArgumentError when
+  /// their number is not that of the specs, when a shape does not fit its spec, and for a dtype or a literal that the
+  /// spec's dtype would narrow.
+  /// @{
+  Result operator()(Where where = Where::here()) const { return call({}, where); }
+  Result operator()(const Values& arguments) const { return call(arguments.list(), arguments.where()); }
+  template <class... Rest>
+  Result operator()(const Value& first, const Value& second, const Rest&... rest) const {
+    return call({first, second, Value(rest)...}, first.where());
+  }
+  /// @}
+
+ protected:
+  explicit TracedCall(Traces traces) : traces_(std::move(traces)) {}
+  Traces traces_;
+
+ private:
+  Result call(std::vector<Value> values, Where where) const {
+    return Unflatten<Result>::from(traces_.call(values, where));
+  }
+};
+
+/// Traced or Function, for a function like F.
+template <std::size_t>
+using ValueAt = Value;
+template <template <class, class...> class Kind, class F, std::size_t... I>
+std::type_identity<Kind<ResultOf<F>, ValueAt<I>...>> traced_type(std::index_sequence<I...>) {
+  return {};
+}
+template <template <class, class...> class Kind, class F>
+auto traced_type() {
+  if constexpr (takes_list<F>()) {
+    return std::type_identity<Kind<ResultOf<F>, Values>>();
+  } else {
+    return traced_type<Kind, F>(std::make_index_sequence<arity<F>()>());
+  }
+}
+template <template <class, class...> class Kind, class F>
+using TracedAs = typename decltype(traced_type<Kind, F>())::type;
+
 }  // namespace detail
 
 /// A function that has been traced: calling it runs its graph, with everything that the function does to Variables, in
 /// the order of the program. Inside another trace, and while a GradientTape records, the function itself is called, so
 /// that what is around it sees all ops.
-template <class Result>
-class Traced {
+template <class Result, class... Arguments>
+class Traced : public detail::TracedCall<Result, detail::FlatTrace, Arguments...> {
  public:
   /// For `trace`, which makes it.
-  explicit Traced(detail::FlatTrace trace) : trace_(std::move(trace)) {}
+  explicit Traced(detail::FlatTrace trace) : Traced::TracedCall(std::move(trace)) {}
 
-  /// What the function returns for these arguments, tensors or literals. Throws InvalidArgumentError when their number
-  /// is another one, and when a dtype or shape does not fit its spec.
-  template <class... Arguments>
-  Result operator()(const Arguments&... arguments) const {
-    return detail::Unflatten<Result>::from(trace_.call(std::array<Init, sizeof...(Arguments)>{Init(arguments)...}, {}));
-  }
   /// What the function did.
-  Graph graph() const { return trace_.graph(); }
+  Graph graph() const { return this->traces_.graph(); }
   /// The placeholders, and what the function returned, in order.
   /// @{
-  const Tensor& input(std::size_t i = 0) const { return trace_.inputs()[i]; }
-  const Tensor& output(std::size_t i = 0) const { return trace_.outputs()[i]; }
-  std::vector<Tensor> inputs() const { return trace_.inputs(); }
-  std::vector<Tensor> outputs() const { return trace_.outputs(); }
+  const Tensor& input(std::size_t i = 0) const { return this->traces_.inputs()[i]; }
+  const Tensor& output(std::size_t i = 0) const { return this->traces_.outputs()[i]; }
+  std::vector<Tensor> inputs() const { return this->traces_.inputs(); }
+  std::vector<Tensor> outputs() const { return this->traces_.outputs(); }
   /// @}
-
- private:
-  detail::FlatTrace trace_;
 };
 
 /// Runs the function once on symbolic arguments and keeps the graph of what it did. The function takes Tensors (or one
-/// std::vector of them) and returns a Tensor, a std::vector, std::array or std::tuple of Tensors, or nothing. Variables
-/// are captured by reference; other eager tensors become constants.
-template <detail::TensorsFunction F>
-auto trace(F f, const std::vector<TensorSpec>& specs, Where where = Where::here()) {
-  return Traced<detail::ResultOf<F>>(detail::FlatTrace(detail::flat(std::move(f)), specs, where));
+/// std::vector of them) and returns a Tensor, a std::vector, std::array, std::pair or std::tuple of Tensors, or
+/// nothing. Variables are captured by reference; other eager tensors become constants.
+template <class F>
+auto trace(F f, const std::vector<TensorSpec>& specs, const TraceOptions& options = {}, Where where = Where::here()) {
+  if constexpr (detail::takes_tensors<F>())
+    if constexpr (detail::gives_tensors<F>())
+      return detail::TracedAs<Traced, F>(detail::FlatTrace(detail::flat(std::move(f)), specs, options, where));
+}
+/// Does not compile: a trace needs the specs.
+template <class F>
+auto trace(F) {
+  static_assert(!std::same_as<F, F>,
+                "tp::trace needs a spec for each argument, tp::trace(f, {tp::spec(tp::float32, {-1, 2})}); "
+                "tp::function(f) does without.");
 }
 
 /// A function that is traced at the first call, and again for arguments of other dtypes or shapes.
-template <class Result>
-class Function {
+template <class Result, class... Arguments>
+class Function : public detail::TracedCall<Result, detail::FlatTraces, Arguments...> {
  public:
   /// For `function`, which makes it.
-  explicit Function(detail::FlatTraces traces) : traces_(std::move(traces)) {}
-  /// What the function returns for these arguments, tensors or literals.
-  template <class... Arguments>
-  Result operator()(const Arguments&... arguments) const {
-    return detail::Unflatten<Result>::from(
-        traces_.call(std::array<Init, sizeof...(Arguments)>{Init(arguments)...}, {}));
-  }
-  /// Number of traces made.
-  std::size_t trace_count() const { return traces_.size(); }
+  explicit Function(detail::FlatTraces traces) : Function::TracedCall(std::move(traces)) {}
 
- private:
-  detail::FlatTraces traces_;
+  /// Number of traces that are kept.
+  std::size_t trace_count() const { return this->traces_.size(); }
 };
 /// Traces f when it is called. It takes and returns what `trace` says.
-template <detail::TensorsFunction F>
-auto function(F f) {
-  return Function<detail::ResultOf<F>>(detail::FlatTraces(detail::flat(std::move(f))));
+template <class F>
+auto function(F f, const TraceOptions& options = {}) {
+  if constexpr (detail::takes_tensors<F>())
+    if constexpr (detail::gives_tensors<F>())
+      return detail::TracedAs<Function, F>(detail::FlatTraces(detail::flat(std::move(f)), options));
 }
 
 /// @}

@@ -20,6 +20,8 @@ struct VariableOptions {
   DType dtype = DType::unknown;   ///< unknown: the initial value's
 };
 
+class Value;
+
 /// A named, mutable cell that holds a tensor. Copies of a Variable are handles on the same cell. A value that was read
 /// never changes: an assignment gives the cell another one.
 class TAPESTRY_API Variable {
@@ -53,13 +55,14 @@ class TAPESTRY_API Variable {
   /// The operation that assigns the initial value in a graph; an empty handle outside.
   Operation initializer() const;
 
-  /// Each sets the value and returns the new one. The dtype and shape stay: anything else throws InvalidArgumentError
-  /// and changes nothing. A C++ number or a tensor of another dtype is converted as by `cast`, but floats never to
-  /// whole numbers.
+  /// Each sets the cell's value and returns the new one; a const handle is a handle all the same. The dtype and shape
+  /// stay: anything else throws InvalidArgumentError and changes nothing. A literal takes the Variable's dtype, in
+  /// which a whole number must fit; a tensor of another dtype is converted as by `cast`. Floats never become whole
+  /// numbers.
   /// @{
-  Tensor assign(In value);
-  Tensor assign_add(In delta);
-  Tensor assign_sub(In delta);
+  Tensor assign(const Value& value) const;
+  Tensor assign_add(const Value& delta) const;
+  Tensor assign_sub(const Value& delta) const;
   /// @}
 
   /// As it was given: several Variables may have the same.
@@ -84,6 +87,35 @@ class TAPESTRY_API Variable {
 
  private:
   std::shared_ptr<Cell> cell_;
+};
+
+/// What is assigned, fed, or given to a traced function, with the place where it was written: a tensor, a Variable
+/// (which is read), or a literal, which takes the dtype that is wanted there.
+class Value : public Init {
+ public:
+  /// A list in braces.
+  Value(std::initializer_list<Init> items, Where where = Where::here()) : Init(items), where_(where) {}
+  /// A tensor, a Variable, a number, or a container.
+  template <class T>
+  Value(const T& value, Where where = Where::here())  // NOLINT(google-explicit-constructor): it stands for its tensor
+      : Init(checked(value)), where_(where) {}
+
+  /// The user's line.
+  Where where() const { return where_; }
+
+ private:
+  template <class T>
+  static Init checked(const T& value) {
+    constexpr bool good = std::constructible_from<Init, const T&>;
+    static_assert(good, "A value is a tp::Tensor, a tp::Variable, a number, or a list or container of these.");
+    if constexpr (good) {
+      return Init(value);
+    } else {
+      return {};
+    }
+  }
+
+  Where where_;
 };
 
 /// @}

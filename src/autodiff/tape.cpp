@@ -263,10 +263,6 @@ std::vector<Tensor> GradientTape::gradients(const TensorList& targets, const std
   });
 }
 
-Tensor GradientTape::gradient(const TensorList& targets, const Source& source, const GradientOptions& options) {
-  return std::move(gradients(targets, {source}, options)[0]);
-}
-
 namespace {
 
 /// One backward walk per column of the target seen as [rows, columns], stacked along axis 1 of [rows, columns, ...].

@@ -10,22 +10,25 @@
 namespace tapestry {
 namespace {
 
-/// The value as the cell wants it: a number or another dtype is converted, but never a float to whole numbers.
-Tensor fitting(const Variable::Cell& cell, const In& value, std::string_view what) {
-  const Tensor& given = value.tensor();
-  if (!given) throw FailedPreconditionError(detail::join(what, ": the value is an empty Tensor"), value.where());
+/// The value as the cell wants it: a literal or another dtype is converted, but never a float to whole numbers.
+Tensor fitting(const Variable::Cell& cell, const Value& value, std::string_view what) {
+  const Where where = value.where();
+  if (value.is_empty_tensor())
+    throw FailedPreconditionError(detail::join(what, ": the value is an empty Tensor"), where);
+  const Tensor given = value.tensor({}, where);
   const auto refuse = [&](std::string_view problem) {
     throw InvalidArgumentError(
-        detail::join(what, ": variable '", cell.name, "' is ", to_string(cell.spec.dtype), cell.spec.shape,
-                     ", the value is ",
-                     value.is_number() ? "a number" : to_string(given.dtype()) + to_string(given.shape()), problem),
-        value.where());
+        detail::join(
+            what, ": variable '", cell.name, "' is ", to_string(cell.spec.dtype), cell.spec.shape, ", the value is ",
+            !value.is_tensor() && given.rank() == 0 ? "a number" : to_string(given.dtype()) + to_string(given.shape()),
+            problem),
+        where);
   };
   if (!can_be(given.shape(), cell.spec.shape)) refuse("; the shapes must be equal");
   if (given.dtype() == cell.spec.dtype) return given;
   if (is_floating(given.dtype()) && !is_floating(cell.spec.dtype))
     refuse("; a float does not turn into a whole number");
-  return given.cast(cell.spec.dtype, value.where());
+  return value.is_tensor() ? given.cast(cell.spec.dtype, where) : value.tensor(cell.spec.dtype, where);
 }
 
 /// Opens the cells' values for writing, each inside the other, so that none is read until `change` has run.
@@ -39,9 +42,9 @@ void modify_all(std::span<const Variable> variables, SmallVector<Tensor, 4>& ope
 }
 
 /// The graph in which an assignment becomes an operation; nullptr when it happens now.
-Sink* sink_for(const In& value) {
+Sink* sink_for(const Tensor& value) {
   Sink* open = open_sink();
-  return open ? open : sink_of(value.tensor());
+  return open ? open : sink_of(value);
 }
 
 }  // namespace
@@ -91,7 +94,9 @@ void update_in_place(Update formula, const Tensor& numbers, const Tensor& gradie
 Variable::Variable(const Init& initial_value, const VariableOptions& options, Where where)
     : cell_(std::make_shared<Cell>()) {
   if (initial_value.is_empty_tensor()) throw InvalidArgumentError("initial_value must be specified.", where);
-  Tensor value = initial_value.tensor({}, where);
+  // A literal has all its digits in the dtype that is wanted.
+  const bool literal = !initial_value.is_tensor() && options.dtype != DType::unknown;
+  Tensor value = initial_value.tensor(literal ? std::optional(options.dtype) : std::nullopt, where);
   Sink* const graph = open_sink() ? open_sink() : sink_of(value);
   if (options.dtype != DType::unknown && options.dtype != value.dtype()) {
     std::optional<ExecuteNow> now;
@@ -116,29 +121,32 @@ Tensor Variable::value() const {
   return value;
 }
 
-Tensor Variable::assign(In value) {
+Tensor Variable::assign(const Value& value) const {
+  const Where where = value.where();
   Tensor next = fitting(*cell_, value, "assign");
-  if (Sink* graph = sink_for(value)) return graph->assign(*this, Assign::set, next, value.where());
-  cell_->store(next.to(cell_->device, value.where()));
+  if (Sink* graph = sink_for(next)) return graph->assign(*this, Assign::set, next, where);
+  cell_->store(next.to(cell_->device, where));
   return cell_->load();  // not the tensor that was given: no gradient flows through a Variable
 }
 
-Tensor Variable::assign_add(In delta) {
+Tensor Variable::assign_add(const Value& delta) const {
+  const Where where = delta.where();
   const Tensor change = fitting(*cell_, delta, "assign_add");
-  if (Sink* graph = sink_for(delta)) return graph->assign(*this, Assign::add, change, delta.where());
+  if (Sink* graph = sink_for(change)) return graph->assign(*this, Assign::add, change, where);
   const ExecuteNow now;
   const PauseRecording pause;
-  Tensor next = add(In(cell_->load(), delta.where()), In(change.to(cell_->device, delta.where()), delta.where()));
+  Tensor next = add(In(cell_->load(), where), In(change.to(cell_->device, where), where));
   cell_->store(next);
   return next;
 }
 
-Tensor Variable::assign_sub(In delta) {
+Tensor Variable::assign_sub(const Value& delta) const {
+  const Where where = delta.where();
   const Tensor change = fitting(*cell_, delta, "assign_sub");
-  if (Sink* graph = sink_for(delta)) return graph->assign(*this, Assign::subtract, change, delta.where());
+  if (Sink* graph = sink_for(change)) return graph->assign(*this, Assign::subtract, change, where);
   const ExecuteNow now;
   const PauseRecording pause;
-  Tensor next = subtract(In(cell_->load(), delta.where()), In(change.to(cell_->device, delta.where()), delta.where()));
+  Tensor next = subtract(In(cell_->load(), where), In(change.to(cell_->device, where), where));
   cell_->store(next);
   return next;
 }

@@ -76,6 +76,17 @@ void promote_inputs(const Op& op, Tensors& inputs, Numbers numbers, Where where)
       inputs[i] = numbers.has(i) ? number_as(inputs[i], type) : inputs[i].cast(type, where);
 }
 
+/// A list of numbers beside a float64 tensor has the digits that were written, and not float32's.
+void keep_digits(const Op& op, std::initializer_list<In> given, Tensors& inputs) {
+  const auto is_list = [](const In& each) { return each.is_list(); };
+  if (op.promotion.kind == Promotion::Kind::none || std::none_of(given.begin(), given.end(), is_list)) return;
+  const auto first = static_cast<std::size_t>(op.promotion.first);
+  const auto is_double = [](const In& each) { return !each.is_number() && each.tensor() && each->dtype() == float64; };
+  if (first >= given.size() || std::none_of(given.begin() + first, given.end(), is_double)) return;
+  for (std::size_t i = first; i < inputs.size(); ++i)
+    if (is_list(given.begin()[i])) inputs[i] = given.begin()[i].as(float64);
+}
+
 /// Numbers follow the tensors to their device; tensors must share one.
 Device common_device(Tensors& inputs, Numbers numbers, const Attrs& attrs) {
   if (inputs.empty()) {
@@ -240,9 +251,14 @@ Sink* sink_for(const Op& op, const Tensors& inputs) {
 
 }  // namespace
 
+In::In(const Init& literal, Where where) : own_(literal.tensor({}, where)), where_(where) {
+  if (own_.dtype() == float32 && !literal.is_tensor()) wide_ = literal.tensor(float64, where);
+}
+
 Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs, std::string_view name) {
   const Where where = site_override ? site_override : inputs.begin()->where();
   Call call(op, Tensors(inputs.begin(), inputs.end()), attrs, where, name);
+  keep_digits(op, inputs, call.mutable_inputs());
   Numbers numbers;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (inputs.begin()[i].is_number()) numbers.bits |= 1U << i;

@@ -342,7 +342,6 @@ Explanation Session::explain_all(const std::vector<Fetch>& fetches, const Feeds&
 struct Session::Callable::State {
   std::shared_ptr<SessionState> session;
   Tensors keys;
-  Where where;
   std::mutex mutex{};
   SessionState::Prepared prepared{};
   Tensors values{};  ///< of the feeds, during a call
@@ -350,7 +349,7 @@ struct Session::Callable::State {
 
 Session::Callable::Callable(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches,
                             const std::vector<Tensor>& feeds, const std::vector<Operation>& targets, Where where)
-    : state_(new State{.session = std::move(session), .keys = {}, .where = where}) {
+    : state_(new State{.session = std::move(session), .keys = {}}) {
   try {
     for (const Tensor& feed : feeds) state_->keys.push_back(state_->session->feed_key(feed, where));
     state_->prepared = state_->session->prepare(fetches, targets, state_->keys);
@@ -360,7 +359,7 @@ Session::Callable::Callable(std::shared_ptr<SessionState> session, const std::ve
   }
 }
 
-Tensors Session::Callable::call(std::span<const Init> values) const {
+Tensors Session::Callable::call(std::span<const Value> values, Where where) const {
   const std::lock_guard lock(state_->mutex);
   Tensors& fed = state_->values;
   fed.clear();  // what a call that failed has left
@@ -368,12 +367,12 @@ Tensors Session::Callable::call(std::span<const Init> values) const {
     if (values.size() != state_->keys.size())
       throw InvalidArgumentError(
           detail::join("The callable takes ", state_->keys.size(), " values, not ", values.size()));
-    for (std::size_t i = 0; i < values.size(); ++i) fed.push_back(fed_value(state_->keys[i], values[i], state_->where));
+    for (std::size_t i = 0; i < values.size(); ++i) fed.push_back(fed_value(state_->keys[i], values[i], where));
     Tensors results = state_->session->run(state_->prepared, fed);
     fed.clear();
     return results;
   } catch (Error& error) {
-    error.locate({}, state_->where);
+    error.locate({}, where);
     throw;
   }
 }

@@ -1,6 +1,8 @@
 #include "tapestry/trace.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -10,15 +12,68 @@
 namespace tapestry::detail {
 namespace {
 
-Tensors tensors_of(std::span<const Init> arguments, Where where) {
+Tensors tensors_of(std::span<const Value> arguments, Where where) {
   Tensors list;
-  for (const Init& each : arguments) list.push_back(each.tensor({}, where));
+  for (const Value& each : arguments) list.push_back(each.tensor({}, where));
   return list;
 }
 
+/// How many binary digits of a whole number a floating type keeps.
+int digits_of(DType type) { return type == float64 ? 53 : type == float32 ? 24 : type == float16 ? 11 : 8; }
+
+bool keeps(DType type, std::int64_t number) {
+  const std::uint64_t size = number < 0 ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
+  if (type == float16 && size > 65504) return false;
+  return size == 0 || static_cast<int>(std::bit_width(size)) - std::countr_zero(size) <= digits_of(type);
+}
+
+/// Whether a conversion, which the types allow, has kept the values: whole numbers exactly, floats but for rounding.
+bool has_kept(const Tensor& from, const Tensor& to) {
+  const ExecuteNow now;
+  const PauseRecording pause;
+  if (is_floating(from.dtype())) {
+    const std::vector<double> before = from.to_vector<double>(), after = to.to_vector<double>();
+    return std::equal(before.begin(), before.end(), after.begin(),
+                      [](double a, double b) { return std::isinf(a) || !std::isinf(b); });
+  }
+  const auto numbers = from.to_vector<std::int64_t>();
+  if (!is_floating(to.dtype())) return numbers == to.to_vector<std::int64_t>();
+  return std::all_of(numbers.begin(), numbers.end(), [&](std::int64_t each) { return keeps(to.dtype(), each); });
+}
+
+/// Whether a value of one type may stand where another is wanted: what an expression would widen, and of literals whole
+/// numbers for whole numbers and floats for floats.
+bool may_become(DType given, DType wanted, bool literal) {
+  if (promote(given, wanted) == wanted) return true;
+  return literal && (given == float32 ? is_floating(wanted) : is_integer(given) && is_integer(wanted));
+}
+
+/// The argument as the placeholder of its place wants it.
+Tensor fitted(const Value& argument, const Tensor& input, std::size_t place, Where where) {
+  const bool literal = !argument.is_tensor();
+  const DType wanted = input.dtype();
+  const auto refuse = [&](const std::string& given) {
+    throw InvalidArgumentError(join("Argument ", place, ", '", input.op().name(), "', of the traced function is ",
+                                    to_string(wanted), input.shape(), ", not ", given),
+                               where);
+  };
+  if (argument.is_empty_tensor()) refuse("an empty Tensor");
+  const Tensor given = argument.tensor({}, where);
+  const auto describe = [&] { return to_string(given.dtype()) + to_string(given.shape()); };
+  if (!can_be(input.shape(), given.shape())) refuse(describe());
+  if (wanted == DType::unknown || given.dtype() == DType::unknown || (!literal && given.dtype() == wanted))
+    return given;
+  if (!may_become(given.dtype(), wanted, literal)) refuse(describe() + ", which is not narrowed");
+  const Tensor full = literal && is_floating(wanted) && is_floating(given.dtype()) ? argument.tensor(float64) : given;
+  Tensor result = literal ? argument.tensor(wanted, where) : given.cast(wanted, where);
+  if (!given.is_symbolic() && !has_kept(full, result))
+    refuse(describe() + ", of which a value does not fit " + to_string(wanted));
+  return result;
+}
+
 /// Whether the function itself is to be called: something around it wants to see its ops.
-bool is_watched(std::span<const Init> arguments) {
-  return open_sink() || !recorders().empty() || std::any_of(arguments.begin(), arguments.end(), [](const Init& each) {
+bool is_watched(std::span<const Value> arguments) {
+  return open_sink() || !recorders().empty() || std::any_of(arguments.begin(), arguments.end(), [](const Value& each) {
            return each.is_tensor() && each.tensor().is_symbolic();
          });
 }
@@ -32,7 +87,8 @@ struct FlatTrace::State {
   std::optional<Session::Callable> run;  ///< fetches the outputs, and runs what changes Variables
 };
 
-FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs, Where where)
+FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs, const TraceOptions& options,
+                     Where where)
     : state_(new State{.function = std::move(function),
                        .graph = Graph(std::make_shared<GraphState>(GraphState::Order::program)),
                        .inputs = {},
@@ -55,21 +111,28 @@ FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs
     }
     std::vector<Operation> targets;
     for (Node* node : state_->graph.state()->must_run()) targets.push_back(operation_of(*node));
-    if (!fetches.empty() || !targets.empty())
-      state_->run.emplace(Session(state_->graph).make_callable(fetches, state_->inputs, targets, where));
+    if (!fetches.empty() || !targets.empty()) {
+      const Session session(state_->graph,
+                            {.disabled_passes = options.disabled_passes, .most_plans = options.most_plans});
+      state_->run.emplace(session.make_callable(fetches, state_->inputs, targets, where));
+    }
   } catch (Error& error) {
     error.locate({}, where);
     throw;
   }
 }
 
-Tensors FlatTrace::call(std::span<const Init> arguments, Where where) const {
-  if (is_watched(arguments)) return state_->function(tensors_of(arguments, where));
+Tensors FlatTrace::call(std::span<Value> arguments, Where where) const {
   if (arguments.size() != state_->inputs.size())
     throw InvalidArgumentError(
         join("The traced function takes ", state_->inputs.size(), " tensors, not ", arguments.size()), where);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    Tensor value = fitted(arguments[i], state_->inputs[i], i, where);
+    if (!arguments[i].is_tensor() || value.dtype() != arguments[i].tensor().dtype()) arguments[i] = Value(value, where);
+  }
+  if (is_watched(arguments)) return state_->function(tensors_of(arguments, where));
   if (!state_->run) return {};
-  return state_->run->call(arguments);
+  return state_->run->call(arguments, where);
 }
 
 Graph FlatTrace::graph() const { return state_->graph; }
@@ -77,32 +140,52 @@ const Tensors& FlatTrace::inputs() const { return state_->inputs; }
 const Tensors& FlatTrace::outputs() const { return state_->outputs; }
 
 struct FlatTraces::State {
-  explicit State(FlatFunction f) : function(std::move(f)) {}
+  struct Kept {
+    FlatTrace trace;
+    std::uint64_t last_call;
+  };
+
+  State(FlatFunction f, const TraceOptions& o) : function(std::move(f)), options(o) {}
   FlatFunction function;
+  TraceOptions options;
   std::mutex mutex;
-  std::map<std::string, FlatTrace> traces;
+  std::map<std::string, Kept> traces;
+  std::uint64_t calls = 0;  ///< counts the uses of traces, which tells their order
+
+  FlatTrace trace_for(const std::string& signature, const std::vector<TensorSpec>& specs, Where where) {
+    const std::lock_guard lock(mutex);
+    auto found = traces.find(signature);
+    if (found == traces.end()) {
+      const FlatTrace trace(function, specs, options, where);
+      found = traces.emplace(signature, Kept{trace, 0}).first;
+    }
+    found->second.last_call = ++calls;
+    const FlatTrace trace = found->second.trace;
+    if (traces.size() > options.most_plans)
+      traces.erase(std::min_element(traces.begin(), traces.end(), [](const auto& a, const auto& b) {
+        return a.second.last_call < b.second.last_call;
+      }));
+    return trace;
+  }
 };
 
-FlatTraces::FlatTraces(FlatFunction function) : state_(std::make_shared<State>(std::move(function))) {}
+FlatTraces::FlatTraces(FlatFunction function, const TraceOptions& options)
+    : state_(std::make_shared<State>(std::move(function), options)) {}
 
-Tensors FlatTraces::call(std::span<const Init> arguments, Where where) const {
+Tensors FlatTraces::call(std::span<Value> arguments, Where where) const {
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i].is_empty_tensor())
+      throw InvalidArgumentError(join("Argument ", i, " of the traced function is an empty Tensor"), where);
   if (is_watched(arguments)) return state_->function(tensors_of(arguments, where));
   std::string signature = scopes().device;
   std::vector<TensorSpec> specs;
-  std::vector<Init> values;
-  for (const Tensor& each : tensors_of(arguments, where)) {
-    specs.push_back(spec(each.dtype(), each.shape()));
-    signature += to_string(each.dtype()) + to_string(each.shape());
-    values.emplace_back(each);
+  for (Value& each : arguments) {
+    const Tensor value = each.tensor({}, where);
+    specs.push_back(spec(value));
+    signature += to_string(value.dtype()) + to_string(value.shape());
+    if (!each.is_tensor()) each = Value(value, where);
   }
-  const FlatTrace trace = [&] {
-    const std::lock_guard lock(state_->mutex);
-    const auto found = state_->traces.find(signature);
-    return found != state_->traces.end()
-               ? found->second
-               : state_->traces.emplace(signature, FlatTrace(state_->function, specs, where)).first->second;
-  }();
-  return trace.call(values, where);
+  return state_->trace_for(signature, specs, where).call(arguments, where);
 }
 
 std::size_t FlatTraces::size() const {

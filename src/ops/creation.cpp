@@ -155,7 +155,7 @@ Tensor full(const Shape& shape, In value, const TensorOptions& options, std::str
   if (value.is_number() && fits_double(value))
     return fill(shape, value->item<double>(), dtype, options.device, name, value.where());
   const Where where = value.where();
-  const Tensor element = value->cast(dtype, where).to(options.device, where);
+  const Tensor element = value.as(dtype).to(options.device, where);
   return broadcast_to(In(element, where), shape, name).contiguous(where);
 }
 

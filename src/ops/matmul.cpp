@@ -35,18 +35,43 @@ const Attrs& product_attrs(const MatMulOptions& options) {
 
 // ---- infer -------------------------------------------------------------------------------------------------------------
 
-std::string input_shapes(const Call& call) {
-  return detail::join(" for '", call.name(), "' (op: '", call.type(), "') with input shapes: ", call.input(0).shape(),
-                      ", ", call.input(1).shape(), ".");
+/// The shape of an operand as the user has it: of a vector that became a matrix on the line of the product, the
+/// vector's.
+Shape shape_before(const Tensor& x, Where product) {
+  const Operation maker = x.op();
+  if (!maker || maker.type() != "ExpandDims" || !product || !maker.where()) return x.shape();
+  const bool by_product = to_string(maker.where()) == to_string(product);
+  return by_product ? maker.input(0).shape() : x.shape();
 }
 
-[[noreturn]] void refuse_sizes(const Call& call, std::int64_t inner_a, std::int64_t inner_b) {
+/// The operands of a product as the user has them, for errors.
+struct Operands {
+  const Tensor &a, &b;
+  MatMulOptions options;
+  Where where;
+
+  Operands(const Call& call)  // NOLINT(google-explicit-constructor)
+      : Operands(call.input(0), call.input(1), transposed(call), call.where()) {}
+  Operands(const Tensor& x, const Tensor& y, const MatMulOptions& o, Where w) : a(x), b(y), options(o), where(w) {}
+
+  /// "[2,3]", or, of a matrix that is used transposed, "[3,2]^T".
+  std::string text_a() const { return to_string(shape_before(a, where)) + (options.transpose_a ? "^T" : ""); }
+  std::string text_b() const { return to_string(shape_before(b, where)) + (options.transpose_b ? "^T" : ""); }
+};
+
+std::string input_shapes(const Operands& operands, std::string_view name, std::string_view op) {
+  return detail::join(" for '", name, "' (op: '", op, "') with input shapes: ", operands.text_a(), ", ",
+                      operands.text_b(), ".");
+}
+
+[[noreturn]] void refuse_sizes(const Operands& operands, std::string_view name, std::string_view op,
+                               std::int64_t inner_a, std::int64_t inner_b) {
   // TensorFlow words it one way while a graph is built and another way when values are there.
-  if (call.input(0).is_symbolic() || call.input(1).is_symbolic())
-    throw InvalidArgumentError(
-        detail::join("Dimensions must be equal, but are ", inner_a, " and ", inner_b, input_shapes(call)));
+  if (operands.a.is_symbolic() || operands.b.is_symbolic())
+    throw InvalidArgumentError(detail::join("Dimensions must be equal, but are ", inner_a, " and ", inner_b,
+                                            input_shapes(operands, name, op)));
   throw InvalidArgumentError(
-      detail::join("Matrix size-incompatible: In[0]: ", call.input(0).shape(), ", In[1]: ", call.input(1).shape()));
+      detail::join("Matrix size-incompatible: In[0]: ", operands.text_a(), ", In[1]: ", operands.text_b()));
 }
 
 /// [..., m, n] of the product, the batch dimensions given.
@@ -61,7 +86,7 @@ Spec product_spec(const Call& call, Shape batch) {
   };
   const auto [m, inner_a] = rows_and_columns(a.shape(), transpose_a);
   const auto [inner_b, n] = rows_and_columns(b.shape(), transpose_b);
-  if (!sizes_agree(inner_a, inner_b)) refuse_sizes(call, inner_a, inner_b);
+  if (!sizes_agree(inner_a, inner_b)) refuse_sizes(call, call.name(), call.type(), inner_a, inner_b);
   batch.push_back(m);
   batch.push_back(n);
   return {a.dtype(), batch};
@@ -140,8 +165,8 @@ TAPESTRY_OP(matmul_op){{.name = "MatMul",
                         .infer = [](const Call& call) -> Specs {
                           for (const Tensor& input : call.inputs())
                             if (input.rank() != 2)
-                              throw InvalidArgumentError(
-                                  detail::join("Shape must be rank 2 but is rank ", input.rank(), input_shapes(call)));
+                              throw InvalidArgumentError(detail::join("Shape must be rank 2 but is rank ", input.rank(),
+                                                                      input_shapes(call, call.name(), call.type())));
                           return {product_spec(call, {})};
                         },
                         .forward =
@@ -171,6 +196,23 @@ TAPESTRY_OP(batch_matmul_op){{.name = "BatchMatMulV2",
                               .precision = Precision::low,
                               .broadcasts = true}};
 
+/// Throws, with the shapes that the user sees, for a vector that does not fit the other operand.
+void require_product(const In& a, const In& b, const MatMulOptions& options, std::string_view name) {
+  blaming(matmul_op.name, CallSiteScope::current(), [&] {
+    const Operands operands(a, b, options, {});
+    const std::string_view label = name.empty() ? std::string_view(matmul_op.name) : name;
+    const auto inner = [&](const Tensor& x, bool first) {
+      if (x.rank() == 0)
+        throw InvalidArgumentError("Shape must be at least rank 1 but is rank 0" +
+                                   input_shapes(operands, label, matmul_op.name));
+      const bool is_last = x.rank() == 1 || (first ? !options.transpose_a : options.transpose_b);
+      return x.shape()[x.rank() - (is_last ? 1 : 2)];
+    };
+    const std::int64_t inner_a = inner(a, true), inner_b = inner(b, false);
+    if (!sizes_agree(inner_a, inner_b)) refuse_sizes(operands, label, matmul_op.name, inner_a, inner_b);
+  });
+}
+
 }  // namespace
 
 Tensor matmul(In a, In b, const MatMulOptions& options, std::string_view name) {
@@ -184,6 +226,7 @@ Tensor matmul(In a, In b, const MatMulOptions& options, std::string_view name) {
     return apply(batch_matmul_op, {a, b}, product_attrs<batch_attrs>(options), name);
   }
   const CallSiteScope site(a.where());
+  require_product(a, b, {!row && options.transpose_a, !column && options.transpose_b}, name);
   const Tensor matrix_a = row ? expand_dims(a, 0) : a.tensor(), matrix_b = column ? expand_dims(b, -1) : b.tensor();
   const Tensor product = matmul(matrix_a, matrix_b, {!row && options.transpose_a, !column && options.transpose_b});
   if (row && column) return squeeze(product, {-2, -1}, name);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -53,6 +54,16 @@ class TAPESTRY_API Loader {
   /// Throws InvalidArgumentError for a batch below 1, a negative prefetch, scalars, and when x and y are not equally
   /// long.
   explicit Loader(Dataset dataset, const LoaderOptions& options = {}, Where where = Where::here());
+  /// Does not compile: no data set.
+  template <class T>
+  requires(!std::convertible_to<const T&, Dataset> &&
+           !std::derived_from<T, Loader>) explicit Loader(const T&, const LoaderOptions& options = {})
+      : Loader(Dataset(), options) {
+    constexpr bool good = std::convertible_to<const T&, Dataset>;
+    static_assert(
+        good,
+        "A Loader takes a tp::data::Dataset: x and y, two tp::Tensors in braces, row i of one for row i of the other.");
+  }
 
   /// Starts the next epoch, or goes on with the one that `load_state_dict` has left open. The Loader must stay where it
   /// is while the iterator lives.

@@ -37,7 +37,15 @@ class TAPESTRY_API Fields {
   template <class... Parts>
   static Fields named(std::string_view names, Parts&... parts) {
     Fields fields;
-    (fields.add(next_name(names), parts), ...);
+    const auto add = [&](auto& part) {
+      constexpr bool good = is_part<std::remove_cvref_t<decltype(part)>>();
+      static_assert(
+          good,
+          "TAPESTRY_FIELDS names tp::nn::Parameters, tp::nn::Buffers, tp::Tensors, modules, and std::optionals "
+          "or containers of these; leave out what is not saved, such as numbers.");
+      if constexpr (good) fields.add(next_name(names), part);
+    };
+    (add(parts), ...);
     return fields;
   }
 
@@ -70,6 +78,16 @@ class TAPESTRY_API Fields {
   std::vector<Field> list() const { return list_; }
 
  private:
+  template <class T>
+  static constexpr bool is_part() {
+    if constexpr (requires { requires std::same_as<T, std::optional<typename T::value_type>>; }) {
+      return is_part<typename T::value_type>();
+    } else if constexpr (std::ranges::forward_range<T>) {
+      return is_part<std::ranges::range_value_t<T>>();
+    } else {
+      return std::derived_from<T, Variable> || std::same_as<T, Tensor> || std::derived_from<T, Module>;
+    }
+  }
   static std::string next_name(std::string_view& names);
   void add_field(const std::string& name, std::variant<Variable*, Tensor*, Module*> part);
 

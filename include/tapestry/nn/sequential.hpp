@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string_view>
 
 #include "tapestry/nn/layer.hpp"
 
@@ -16,19 +18,49 @@ concept OneToOne = std::derived_from<M, Module> && requires(const M& module, con
   { module(x) } -> std::convertible_to<Tensor>;
 };
 
+/// A function that makes one tensor of one: a lambda, or an op such as `tp::relu`, whose last argument is a name.
+template <class F>
+concept TensorToTensor = requires(const F& f, const Tensor& x) {
+  { f(x) } -> std::convertible_to<Tensor>;
+}
+|| requires(const F& f, const Tensor& x) {
+  { f(x, std::string_view()) } -> std::convertible_to<Tensor>;
+};
+
+/// A function of one tensor as a layer: `Sequential{Dense(2, 3), tp::relu, [](const tp::Tensor& x) { return x * 2.0;
+/// }}`. What the function captures is not among the parameters, and copies of the layer share it.
+class TAPESTRY_API Lambda : public Layer {
+ public:
+  /// Keeps the function.
+  template <TensorToTensor F>
+  explicit Lambda(F f) {
+    if constexpr (std::invocable<const F&, const Tensor&>) {
+      f_ = std::move(f);
+    } else {
+      f_ = [f](const Tensor& x) { return f(x, std::string_view()); };
+    }
+  }
+
+ private:
+  Tensor forward(const Tensor& x) const override { return f_(x); }
+  std::function<Tensor(const Tensor&)> f_;
+};
+
 /// Modules one behind the other, held by value. Their names are their places, "0.weight", as in PyTorch.
 ///
 ///     tp::nn::Sequential net{tp::nn::Dense(784, 128), tp::nn::ReLU(), tp::nn::Dense(128, 10)};
 ///
-/// An empty one gives back what it gets. (A Sequential of one Sequential, in braces or parentheses, is its copy.)
+/// A function of one tensor becomes a Lambda. An empty Sequential gives back what it gets. (A Sequential of one
+/// Sequential, in braces or parentheses, is its copy.)
 class TAPESTRY_API Sequential : public Layer {
  public:
   /// No modules yet.
   Sequential() = default;
-  /// These modules, in order.
-  template <OneToOne... M>
-  explicit Sequential(M... modules) {
-    (add(std::move(modules)), ...);
+  /// These modules and functions, in order.
+  template <class First, class... Rest>
+  explicit Sequential(First first, Rest... rest) {
+    add(std::move(first));
+    (add(std::move(rest)), ...);
   }
   /// Copies the modules.
   Sequential(const Sequential& other);
@@ -39,10 +71,19 @@ class TAPESTRY_API Sequential : public Layer {
   /// Takes the modules over.
   Sequential& operator=(Sequential&&) noexcept = default;
 
-  /// Puts a module behind the others.
-  template <OneToOne M>
+  /// Puts a module or a function behind the others.
+  template <class M>
   Sequential& add(M module) {
-    stages_.push_back(std::make_unique<StageOf<M>>(std::move(module)));
+    constexpr bool is_module = OneToOne<M>, is_function = !is_module && TensorToTensor<M>;
+    static_assert(
+        is_module || is_function,
+        "A part of tp::nn::Sequential is a module or a function that makes one tp::Tensor of one: its call is "
+        "tp::Tensor operator()(const tp::Tensor&) const.");
+    if constexpr (is_module) {
+      stages_.push_back(std::make_unique<StageOf<M>>(std::move(module)));
+    } else if constexpr (is_function) {
+      stages_.push_back(std::make_unique<StageOf<Lambda>>(Lambda(std::move(module))));
+    }
     return *this;
   }
   /// Number of modules.

@@ -43,8 +43,26 @@ struct ApplyOptions {
 /// An optimizer keeps the Variables alive that it has slots of. It belongs to one thread at a time.
 class TAPESTRY_API Optimizer {
  public:
-  /// Computes the loss, and reads the Variables while it does.
-  using Loss = std::function<Tensor()>;
+  /// Computes the loss, and reads the Variables while it does: a function without arguments that returns a Tensor.
+  class Loss : public std::function<Tensor()> {
+   public:
+    /// Of a lambda, mostly.
+    template <class F>
+    requires(!std::convertible_to<const F&, Tensor>) Loss(F f)  // NOLINT(google-explicit-constructor): it stands for it
+        : std::function<Tensor()>(checked(std::move(f))) {}
+
+   private:
+    template <class F>
+    static std::function<Tensor()> checked(F f) {
+      constexpr bool good = std::is_invocable_r_v<Tensor, F&>;
+      static_assert(good, "A loss is a function without arguments that returns a tp::Tensor.");
+      if constexpr (good) {
+        return f;
+      } else {
+        return {};
+      }
+    }
+  };
 
   virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
@@ -62,6 +80,14 @@ class TAPESTRY_API Optimizer {
     return minimize(loss, std::vector<Variable>(variables), options, where);
   }
   /// @}
+  /// Does not compile: what is to be optimized is no list of Variables.
+  template <class T>
+  requires(!std::convertible_to<const T&, std::vector<Variable>> && !std::convertible_to<const T&, ApplyOptions>) Tensor
+      minimize(const Loss& loss, const T&) {
+    constexpr bool good = std::convertible_to<const T&, std::vector<Variable>>;
+    static_assert(good, "minimize takes a std::vector or braced list of tp::Variables, such as net.parameters().");
+    return minimize(loss);
+  }
 
   /// The gradients of the loss (of the sum of its elements, if it has several), each with its Variable; empty where the
   /// loss does not depend on it. Without Variables, of all trainable ones that the loss reads, in the order of their
