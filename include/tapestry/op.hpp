@@ -392,7 +392,7 @@ class TAPESTRY_API In {
   operator const Tensor&() const { return tensor(); }  // NOLINT(google-explicit-constructor)
   /// @}
   /// The argument with another element type. A number or a list of numbers has all its digits there.
-  Tensor as(DType dtype) const { return (wide_ && dtype == float64 ? wide_ : tensor()).cast(dtype, where_); }
+  Tensor as(DType dtype) const { return (bool(wide_) && dtype == float64 ? wide_ : tensor()).cast(dtype, where_); }
   /// Whether a C++ number was given.
   bool is_number() const { return number_; }
   /// Whether a list of floats was given, which has more digits than its tensor.

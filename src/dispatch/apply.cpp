@@ -81,7 +81,9 @@ void keep_digits(const Op& op, std::initializer_list<In> given, Tensors& inputs)
   const auto is_list = [](const In& each) { return each.is_list(); };
   if (op.promotion.kind == Promotion::Kind::none || std::none_of(given.begin(), given.end(), is_list)) return;
   const auto first = static_cast<std::size_t>(op.promotion.first);
-  const auto is_double = [](const In& each) { return !each.is_number() && each.tensor() && each->dtype() == float64; };
+  const auto is_double = [](const In& each) {
+    return !each.is_number() && bool(each.tensor()) && each->dtype() == float64;
+  };
   if (first >= given.size() || std::none_of(given.begin() + first, given.end(), is_double)) return;
   for (std::size_t i = first; i < inputs.size(); ++i)
     if (is_list(given.begin()[i])) inputs[i] = given.begin()[i].as(float64);

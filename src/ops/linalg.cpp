@@ -265,7 +265,7 @@ Tensor solve_by(const Op& op, In a, In b, const SolveOptions& options, std::stri
   if (b->rank() != 1) return apply(op, {a, b}, attrs, name);
   const CallSiteScope site(a.where());
   // In the shape that the user sees.
-  if (a->shape().has_rank() && (a->rank() != 2 || !sizes_agree(a->shape().back(), b->shape()[0])))
+  if (a->shape().has_rank() && (a->rank() != 2 || !sizes_agree(a->shape().sizes().back(), b->shape().sizes()[0])))
     throw InvalidArgumentError(detail::join("Input matrix and rhs are incompatible: ", a->shape(), " vs. ", b->shape()),
                                op.name, a.where());
   return squeeze(apply(op, {a, expand_dims(b, -1)}, attrs), -1, name);

@@ -206,7 +206,7 @@ void require_product(const In& a, const In& b, const MatMulOptions& options, std
         throw InvalidArgumentError("Shape must be at least rank 1 but is rank 0" +
                                    input_shapes(operands, label, matmul_op.name));
       const bool is_last = x.rank() == 1 || (first ? !options.transpose_a : options.transpose_b);
-      return x.shape()[x.rank() - (is_last ? 1 : 2)];
+      return x.shape().sizes()[x.rank() - (is_last ? 1 : 2)];
     };
     const std::int64_t inner_a = inner(a, true), inner_b = inner(b, false);
     if (!sizes_agree(inner_a, inner_b)) refuse_sizes(operands, label, matmul_op.name, inner_a, inner_b);
