@@ -11,7 +11,7 @@
 namespace tapestry::test {
 
 TEST_CASE("the readers survive the corpus of the fuzzer") {
-  const std::map<std::string, void (*)(Fuzzed)> readers{{"read_graph", read_graph},
+  const std::map<std::string, bool (*)(Fuzzed)> readers{{"read_graph", read_graph},
                                                         {"read_graph_text", read_graph_text},
                                                         {"run_graph", run_graph},
                                                         {"read_idx", read_idx},

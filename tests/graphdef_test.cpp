@@ -346,7 +346,9 @@ TEST_CASE("graphs that make no sense are refused") {
            size + " } } " + values + " } } } }\n";
   };
   // One element for all is no memory; other repetitions are limited for the file.
-  const Graph huge = load(constant("c", "4000000000000", "float_val: 7"));
+  const std::string one = constant("c", "4000000000000", "float_val: 7");
+  CHECK_THROWS_AS(load(one), ResourceExhaustedError);
+  const Graph huge = Graph::from_graph_def(io::from_text(one), GraphLimits::none());
   CHECK(Session(huge).run("c:0")(-1).item<float>() == 7);
   const std::string two = "float_val: 1 float_val: 2";
   CHECK_THROWS_AS(load(constant("c", "4000000000000", two)), InvalidArgumentError);

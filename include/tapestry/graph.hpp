@@ -1,6 +1,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,6 +48,25 @@ enum class VariableStyle : std::uint8_t {
 struct SaveOptions {
   VariableStyle variables = VariableStyle::resource;  ///< what Variables become
   bool output_shapes = false;                         ///< write the shapes of all outputs, which TensorBoard shows
+};
+
+/// What a graph and its runs may cost. A graph from a file has these limits unless `Graph::load` is told others; one
+/// that a program builds has none unless `Graph::set_limits` gives it some. What would exceed a limit throws
+/// ResourceExhaustedError, or DeadlineExceededError for the time, which name the limit, the value and the operation,
+/// and is not begun.
+struct GraphLimits {
+  std::int64_t bytes = std::int64_t{8} << 30;  ///< of the memory that a run takes for its tensors, constants included
+  std::int64_t elements = std::int64_t{1} << 31;  ///< of a single tensor
+  std::int64_t nodes = std::int64_t{1} << 20;     ///< of the graph, and of each graph that is made of it for a run
+  std::int64_t time_in_ms = 10 * 60 * 1000;       ///< for loading, and for each run with its planning; from 1 on
+
+  /// No limits.
+  static constexpr GraphLimits none() {
+    constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
+    return {.bytes = any, .elements = any, .nodes = any, .time_in_ms = any};
+  }
+  /// The same limits.
+  friend bool operator==(const GraphLimits&, const GraphLimits&) = default;
 };
 
 /// How a graph is drawn.
@@ -142,9 +162,16 @@ class TAPESTRY_API Graph {
   /// such file, DataLossError when it is damaged, UnimplementedError for ops, with their nodes, that Tapestry lacks,
   /// and InvalidArgumentError for a graph that makes no sense. Sizes, axes and the like that the graph computes from
   /// the shapes of tensors are known when a Session runs it; such nodes have types and shapes as far as the file tells.
-  static Graph load(const std::string& path, Where where = Where::here());
+  /// The graph keeps the limits, within which it is loaded and run.
+  static Graph load(const std::string& path, const GraphLimits& limits = {}, Where where = Where::here());
   /// The same from the bytes of the binary form.
-  static Graph from_graph_def(std::string_view bytes, Where where = Where::here());
+  static Graph from_graph_def(std::string_view bytes, const GraphLimits& limits = {}, Where where = Where::here());
+
+  /// What the graph and its runs may cost.
+  GraphLimits limits() const;
+  /// Gives the graph other limits, which hold for what is added, and for the plans that are made, from now on. Not
+  /// while a session runs it. Throws InvalidArgumentError for a negative one.
+  void set_limits(const GraphLimits& limits, Where where = Where::here()) const;
 
   /// The graph in Graphviz' language, with a cluster for each name scope.
   std::string to_dot(const DrawOptions& options = {}, Where where = Where::here()) const;

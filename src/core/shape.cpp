@@ -12,6 +12,11 @@ namespace {
       detail::join("A tensor has at most ", Shape::max_rank, " dimensions, but ", rank, " were given"), where);
 }
 
+[[noreturn]] void refuse_size(const Shape& shape, Where where = {}) {
+  throw InvalidArgumentError(detail::join("Shape ", shape, " is too large: the product of its sizes exceeds 2^63 - 1"),
+                             where);
+}
+
 /// Product of the known sizes, or -1 when that of those above 0 does not fit 63 bits: nobody who multiplies some of
 /// them needs to look for an overflow.
 std::int64_t product(const Shape& shape) {
@@ -47,9 +52,7 @@ Shape::Shape(std::span<const std::int64_t> sizes, Where where) {
     if (size < -1) throw InvalidArgumentError(detail::join("Dimension ", size, " must be >= 0"), where);
     sizes_[static_cast<std::size_t>(rank_++)] = size;
   }
-  if (product(*this) < 0)
-    throw InvalidArgumentError(
-        detail::join("Shape ", *this, " is too large: the product of its sizes exceeds 2^63 - 1"), where);
+  if (product(*this) < 0) refuse_size(*this, where);
 }
 
 Shape::Shape(std::initializer_list<Size> sizes, Where where) {
@@ -205,7 +208,8 @@ std::array<std::int64_t, Shape::max_rank> row_major_strides(const Shape& shape) 
   std::int64_t stride = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
     strides[static_cast<std::size_t>(i)] = stride;
-    stride *= shape.sizes()[i];
+    // Sizes that were set one by one nobody has multiplied before.
+    if (i > 0 && __builtin_mul_overflow(stride, shape.sizes()[i], &stride)) refuse_size(shape);
   }
   return strides;
 }

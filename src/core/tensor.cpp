@@ -48,6 +48,32 @@ bool is_row_major(const Shape& shape, std::span<const std::int64_t> strides) {
   throw InvalidArgumentError(join("Shape ", shape, " is too large: the product of its sizes exceeds 2^63 - 1"));
 }
 
+/// C++ leaves the conversion of a float that does not fit undefined; the ends of the range stand in for it, and 0 for
+/// NaN.
+template <class To, class From>
+To convert(From value) {
+  if constexpr (is_float16<From>) {
+    return convert<To>(static_cast<float>(value));
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
+    if (value != value) return To{0};
+    if (value >= static_cast<From>(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
+    if (value <= static_cast<From>(std::numeric_limits<To>::lowest())) return std::numeric_limits<To>::lowest();
+  }
+  if constexpr (std::is_same_v<To, bool>) return value != From{};
+  return static_cast<To>(value);
+}
+
+/// The one place where a tensor with elements gets its sizes: how many bytes they take.
+std::int64_t checked_bytes(DType dtype, const Shape& shape) {
+  const std::int64_t count = shape.num_elements();
+  if (count < 0 || dtype == DType::unknown) refuse_spec(dtype, shape);
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(count, static_cast<std::int64_t>(size_of(dtype)), &bytes))
+    throw ResourceExhaustedError(
+        join("OOM when allocating tensor with shape ", shape, " and type ", tensorflow_name(dtype)));
+  return bytes;
+}
+
 }  // namespace
 
 void throw_empty_tensor() {
@@ -55,12 +81,7 @@ void throw_empty_tensor() {
 }
 
 Tensor make_tensor(DType dtype, const Shape& shape, Device device) {
-  const std::int64_t count = shape.num_elements();
-  if (count < 0 || dtype == DType::unknown) refuse_spec(dtype, shape);
-  std::int64_t bytes = 0;
-  if (__builtin_mul_overflow(count, static_cast<std::int64_t>(size_of(dtype)), &bytes))
-    throw ResourceExhaustedError(
-        join("OOM when allocating tensor with shape ", shape, " and type ", tensorflow_name(dtype)));
+  const std::int64_t bytes = checked_bytes(dtype, shape);
   auto impl = make_impl(dtype, shape, device);
   impl->storage = Storage::make(device, static_cast<std::size_t>(bytes));
   impl->data = impl->storage->data;
@@ -69,6 +90,7 @@ Tensor make_tensor(DType dtype, const Shape& shape, Device device) {
 }
 
 Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::int64_t> strides, std::int64_t offset) {
+  checked_bytes(base.dtype(), shape);
   auto impl = make_impl(base.dtype(), shape, base.device());
   impl->storage = base.impl().storage;
   impl->data = static_cast<std::byte*>(base.impl().data) + offset * static_cast<std::int64_t>(size_of(base.dtype()));
@@ -91,7 +113,7 @@ Tensor without_data(const Tensor& tensor) {
 
 Tensor make_scalar(double value, DType dtype) {
   Tensor scalar = make_tensor(dtype, {}, cpu());
-  visit_dtype(dtype, [&]<class T>() { *mutable_data<T>(scalar) = static_cast<T>(value); });
+  visit_dtype(dtype, [&]<class T>() { *mutable_data<T>(scalar) = convert<T>(value); });
   return scalar;
 }
 
@@ -108,24 +130,6 @@ Tensor on_host(const Tensor& tensor) {
   return host;
 }
 
-namespace {
-
-/// C++ leaves the conversion of a float that does not fit undefined; the ends of the range stand in for it, and 0 for
-/// NaN.
-template <class To, class From>
-To convert(From value) {
-  if constexpr (is_float16<From>) {
-    return convert<To>(static_cast<float>(value));
-  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
-    if (value != value) return To{0};
-    if (value >= static_cast<From>(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
-    if (value <= static_cast<From>(std::numeric_limits<To>::lowest())) return std::numeric_limits<To>::lowest();
-  }
-  if constexpr (std::is_same_v<To, bool>) return value != From{};
-  return static_cast<To>(value);
-}
-
-}  // namespace
 }  // namespace detail
 
 void Tensor::copy_out(void* out, std::int64_t count, DType to, std::string_view what, Where where) const {

@@ -1,9 +1,18 @@
 #include "graph/arena.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
+#include <limits>
+
+#include "tapestry/error.hpp"
 
 namespace tapestry::detail {
+namespace {
+
+constexpr std::size_t most_bytes = std::numeric_limits<std::int64_t>::max();
+
+}  // namespace
 
 void ArenaLayout::take(std::map<std::size_t, std::size_t>::iterator block) {
   auto [first, last] = by_size_.equal_range(block->second);
@@ -25,7 +34,8 @@ std::size_t ArenaLayout::allocate(std::size_t bytes) {
         take(last);
       }
     }
-    end_ = offset + wanted;
+    if (__builtin_add_overflow(offset, wanted, &end_) || end_ > most_bytes)
+      throw ResourceExhaustedError("OOM when laying out the memory of a plan: it has more than 2^63 - 1 bytes");
     return offset;
   }
   const auto [size, offset] = *fitting;

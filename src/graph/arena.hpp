@@ -14,7 +14,7 @@ constexpr std::size_t room_for(std::size_t bytes) { return bytes == 0 ? 64 : (by
 /// been released to later ones. Best fit, neighbours merged; n blocks take n log n steps.
 class ArenaLayout {
  public:
-  /// The offset of a block of that many bytes, a multiple of 64.
+  /// The offset of a block of that many bytes, a multiple of 64. Throws ResourceExhaustedError beyond 2^63 - 1.
   std::size_t allocate(std::size_t bytes);
   void release(std::size_t offset, std::size_t bytes);
   /// Bytes that the whole needs.

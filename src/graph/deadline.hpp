@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "tapestry/error.hpp"
 
@@ -15,14 +16,18 @@ class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Deadline(std::int64_t milliseconds, Clock::time_point start = Clock::now())
-      : milliseconds_(milliseconds), end_(start + std::min(std::chrono::milliseconds(milliseconds), longest)) {}
+  /// `cause`: who asked for it, a literal at the end of the message.
+  explicit Deadline(std::int64_t milliseconds, std::string_view cause = {})
+      : milliseconds_(milliseconds),
+        cause_(cause),
+        end_(Clock::now() + std::min(std::chrono::milliseconds(milliseconds), longest)) {}
 
   Clock::time_point end() const { return end_; }
   bool has_passed() const { return Clock::now() >= end_; }
   /// `state`: how far the run has come.
   [[noreturn]] void fail(const std::string& state) const {
-    throw DeadlineExceededError(join("Timed out waiting for notification: after ", milliseconds_, " ms ", state));
+    throw DeadlineExceededError(
+        join("Timed out waiting for notification: after ", milliseconds_, " ms ", state, cause_));
   }
 
  private:
@@ -30,6 +35,7 @@ class Deadline {
   static constexpr std::chrono::milliseconds longest = std::chrono::hours(24 * 365);
 
   std::int64_t milliseconds_;
+  std::string_view cause_;
   Clock::time_point end_;
 };
 

@@ -1,6 +1,7 @@
 /// From a graph to an Executable: what the tensors share, how long they live, and where they lie.
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 
 #include "backend/backend.hpp"
@@ -84,9 +85,19 @@ class Executable::Builder {
     root.source = source;
     root.memory = memory;
     root.device = device;
-    root.bytes = bytes_of(own.tensor);
+    root.bytes = checked_bytes(source, spec);
     root.tensors.emplace_back(own.tensor, 0);
     return own;
+  }
+
+  /// What the graph did not refuse has a size by now.
+  static std::size_t checked_bytes(const Tensor& source, const Spec& spec) {
+    std::int64_t bytes = 0;
+    const std::int64_t elements = spec.shape.num_elements();
+    const auto element = static_cast<std::int64_t>(size_of(spec.dtype));
+    if (elements < 0 || __builtin_mul_overflow(elements, element, &bytes))
+      throw InternalError(join("The plan has no size for '", source.name(), "': ", to_string(spec.dtype), spec.shape));
+    return static_cast<std::size_t>(bytes);
   }
 
   void add_feed(const Tensor& feed) {
@@ -259,19 +270,40 @@ class Executable::Builder {
     for (const Root& root : to_.roots_)
       if (root.lies_in_arena() && std::find(devices.begin(), devices.end(), root.device) == devices.end())
         devices.push_back(root.device);
+    std::vector<std::size_t> arenas;
     for (const Device device : devices) {
       std::vector<ArenaBlock> blocks;
       for_each_in_arena(device, [&](const Root& root) {
         blocks.push_back({room_on(device, root.bytes), root.first_step, root.last_step});
       });
-      const Tensor arena = make_tensor(uint8, {static_cast<std::int64_t>(lay_out(blocks))}, device);
-      to_.arenas_.push_back(arena);
+      arenas.push_back(lay_out(blocks));
       std::size_t next = 0;
-      for_each_in_arena(device, [&](Root& root) {
-        root.offset = blocks[next++].offset;
+      for_each_in_arena(device, [&](Root& root) { root.offset = blocks[next++].offset; });
+    }
+    require_memory(arenas);
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      const Tensor arena = make_tensor(uint8, {static_cast<std::int64_t>(arenas[i])}, devices[i]);
+      to_.arenas_.push_back(arena);
+      for_each_in_arena(devices[i], [&](Root& root) {
         bind(root, make_view(arena, {}, {}, static_cast<std::int64_t>(root.offset)));
       });
     }
+  }
+
+  /// Before any of it is taken.
+  void require_memory(const std::vector<std::size_t>& arenas) const {
+    const Root* largest = nullptr;
+    std::size_t bytes = 0;
+    const auto add = [&](std::size_t more) {
+      if (__builtin_add_overflow(bytes, more, &bytes)) bytes = std::numeric_limits<std::size_t>::max();
+    };
+    for (const std::size_t arena : arenas) add(arena);
+    for (const Root& root : to_.roots_) {
+      if (root.memory == Memory::bound) continue;
+      if (!root.lies_in_arena()) add(root.bytes);
+      if (!largest || root.bytes > largest->bytes) largest = &root;
+    }
+    if (largest) plan_.graph->budget().require_bytes(bytes, largest->source.name());
   }
 
   void for_each_in_arena(Device device, auto each) {

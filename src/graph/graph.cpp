@@ -258,6 +258,21 @@ std::vector<std::string> Graph::get_all_collection_keys() const {
   return keys;
 }
 
+GraphLimits Graph::limits() const {
+  const std::lock_guard lock(state_->mutex());
+  return state_->budget().limits();
+}
+
+void Graph::set_limits(const GraphLimits& limits, Where where) const {
+  const std::lock_guard lock(state_->mutex());
+  try {
+    state_->budget().set_limits(limits);
+  } catch (Error& error) {
+    error.locate({}, where);
+    throw;
+  }
+}
+
 Graph default_graph() { return Graph(detail::scopes().graph ? detail::scopes().graph : implicit_graph()); }
 
 void reset_default_graph(Where where) {

@@ -193,6 +193,7 @@ Node& GraphState::add_node(Call call, const Specs& specs, std::uint32_t numbers,
   const Scopes& scope = scopes();
   if (!is_valid_node_name(scope.name + call.name()))
     throw InvalidArgumentError(join("'", call.name(), "' is not a valid node name"));
+  budget_.take_node(call, specs, nodes_.size());
   if (naming == Naming::unique) call.set_name(names_.unique(scope.name + call.name()));
 
   nodes_.push_back(std::make_unique<Node>(*this, nodes_.size(), std::move(call)));

@@ -12,6 +12,7 @@
 
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
+#include "graph/budget.hpp"
 #include "graph/names.hpp"
 #include "tapestry/graph.hpp"
 
@@ -79,6 +80,8 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   const std::vector<GraphVariable>& variables() const { return variables_; }
   NameTable& names() { return names_; }
   const std::vector<Node*>& must_run() const { return must_run_; }
+  Budget& budget() { return budget_; }
+  const Budget& budget() const { return budget_; }
 
   void finalize() { finalized_ = true; }
   bool finalized() const { return finalized_; }
@@ -110,6 +113,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   std::unordered_map<const Variable::Cell*, std::size_t> variable_index_;
   std::vector<Node*> must_run_;  ///< in program order: what a call of the trace has to run for its effect
   Node* last_random_ = nullptr;
+  Budget budget_;
   bool finalized_ = false;
   mutable std::recursive_mutex mutex_;
 };

@@ -17,6 +17,7 @@ bool needs(const Node& node, const Node& other) {
 
 Rewrite::Rewrite(const GraphState& from)
     : graph_(std::make_shared<GraphState>()), open_(Graph(graph_)), ordered_(from.size()), nodes_(from.size()) {
+  graph_->budget().set_limits(from.budget().limits());
   for (std::size_t i = 0; i < from.size(); ++i) {
     const Node& node = from.node(i);
     const auto is_ordered = [&](const Node* other) { return ordered_[other->index] != 0; };

@@ -129,12 +129,12 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     require_open();
     if (options.timeout_in_ms < 0)
       throw InvalidArgumentError(detail::join("timeout_in_ms must not be negative: ", options.timeout_in_ms));
-    std::optional<detail::Deadline> deadline;
-    if (options.timeout_in_ms > 0) deadline.emplace(options.timeout_in_ms);
+    const std::optional<detail::Deadline> deadline = graph_.state()->budget().deadline(options.timeout_in_ms);
     Tensors fetched, results;
     if (metadata) *metadata = {};
     if (!prepared.request.fetches.empty() || !prepared.request.operations.empty())
-      fetched = run_plan(plan_for(prepared, values), values, options, deadline ? &*deadline : nullptr, metadata);
+      fetched =
+          run_plan(plan_for(prepared, values, deadline), values, options, deadline ? &*deadline : nullptr, metadata);
     for (const Prepared::Result& each : prepared.results) {
       using From = Prepared::Result::From;
       results.push_back(each.from == From::fetch  ? fetched[each.index]
@@ -266,7 +266,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return {.from = From::fetch, .index = fetched};
   }
 
-  Partitioned& plan_for(Prepared& prepared, const Tensors& values) {
+  Partitioned& plan_for(Prepared& prepared, const Tensors& values, const std::optional<detail::Deadline>& deadline) {
     const auto has_spec = [](const Tensor& value, const Spec& spec) {
       return value.dtype() == spec.dtype && value.shape() == spec.shape;
     };
@@ -290,6 +290,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       found->second.last_run = ++runs_;
       prepared.plan = found->second.plan;
     } else {
+      const detail::NodeDeadline until(deadline);
       prepared.plan = std::make_shared<Partitioned>(detail::plan_graph(*graph_.state(), prepared.request, options_),
                                                     options_.replay);
       plans_.insert_or_assign(std::move(key), KeptPlan{prepared.plan, ++runs_});

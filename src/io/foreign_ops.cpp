@@ -15,6 +15,8 @@ namespace {
 
 /// More than the lists of indices of any real graph have.
 constexpr std::int64_t most_numbers = 1 << 24;
+/// Nor do lists that are joined of several, or images, reach beyond this place.
+constexpr std::int64_t most_places = 1 << 20;
 /// Nor are images cut into more blocks.
 constexpr std::int64_t most_blocks = 1 << 12;
 
@@ -76,7 +78,7 @@ Tensors constant_nodes(const ForeignNode& n, const std::vector<Tensor>& values) 
 Tensors read_fill(const ForeignNode& n) {
   const OpRule& rule = *rule_of("Fill");
   if (n.node.is_constant(1)) return make_op(rule, n.node, {}, n.node.direct_attrs(rule), n.where);
-  return {broadcast_to(n.in(1), Shape(n.numbers(0)), n.name())};
+  return {broadcast_to(n.in(1), n.shape(0), n.name())};
 }
 
 Tensors read_range(const ForeignNode& n) {
@@ -109,13 +111,13 @@ Tensors read_shape_n(const ForeignNode& n) {
 }
 
 Tensors read_broadcast_args(const ForeignNode& n) {
-  const Shape both = broadcast_shapes(Shape(n.numbers(0)), Shape(n.numbers(1)));
+  const Shape both = broadcast_shapes(n.shape(0), n.shape(1));
   return {constant_node(vector_of(both.to_vector(), n.node.constant(0).dtype()), n.name(), n.where)};
 }
 
 /// The axes that the gradients of what was broadcast are summed over.
 Tensors read_broadcast_gradient_args(const ForeignNode& n) {
-  const Shape shapes[] = {n.numbers(0), n.numbers(1)};
+  const Shape shapes[] = {n.shape(0), n.shape(1)};
   const int rank = broadcast_shapes(shapes[0], shapes[1]).rank();
   std::vector<Tensor> axes;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -156,7 +158,7 @@ Tensors read_dynamic_stitch(const ForeignNode& n) {
     const std::vector<std::int64_t> places = n.numbers(i), numbers = n.numbers(count + i);
     if (places.size() != numbers.size()) n.node.refuse("its places and its numbers do not fit together");
     for (std::size_t k = 0; k < places.size(); ++k) {
-      if (places[k] < 0 || places[k] >= most_numbers) n.node.refuse(detail::join("it has the place ", places[k]));
+      if (places[k] < 0 || places[k] >= most_places) n.node.refuse(detail::join("it has the place ", places[k]));
       list.resize(std::max(list.size(), static_cast<std::size_t>(places[k]) + 1));
       list[static_cast<std::size_t>(places[k])] = numbers[k];
     }
@@ -222,7 +224,7 @@ std::vector<Padding> paddings_of(const ForeignNode& n, std::size_t input = 1) {
   const Tensor value = n.node.constant(input);
   if (value.rank() != 2 || value.shape().sizes()[1] != 2 || (value.dtype() != int32 && value.dtype() != int64))
     n.node.refuse("its paddings are no pairs of whole numbers");
-  const std::vector<std::int64_t> list = value.to_vector<std::int64_t>();
+  const std::vector<std::int64_t> list = n.node.listed(value);
   std::vector<Padding> paddings;
   for (std::size_t i = 0; i < list.size(); i += 2) paddings.push_back({list[i], list[i + 1]});
   return paddings;
@@ -354,8 +356,8 @@ Tensors read_bias_gradient(const ForeignNode& n) {
 // ---- Images ---------------------------------------------------------------------------------------------------------
 
 /// Something of a shape for ops that look at no more than that.
-Tensor shape_only(const ForeignNode& n, const std::vector<std::int64_t>& sizes, DType dtype) {
-  return broadcast_to(constant_node(detail::make_scalar(0, dtype), "zero", n.where), Shape(sizes));
+Tensor shape_only(const ForeignNode& n, const Shape& shape, DType dtype) {
+  return broadcast_to(constant_node(detail::make_scalar(0, dtype), "zero", n.where), shape);
 }
 
 Attrs with_groups(const Attrs& attrs, std::int64_t groups) {
@@ -380,12 +382,12 @@ bool lacks_filter_sizes(const NodeReader&, const Tensors& inputs) { return !inpu
 Tensors read_conv_gradient(const ForeignNode& n) {
   const bool of_image = n.node.def().op == "Conv2DBackpropInput";
   const std::size_t sized = of_image ? 0 : 1;
-  const std::vector<std::int64_t> sizes = n.numbers(sized);
+  const Shape sizes = n.shape(sized);
   Tensors inputs = n.inputs;
   const DType dtype = n.in(2).dtype();
-  const auto depth = [&](std::size_t i, std::size_t axis) {
-    return i == sized ? (sizes.size() == 4 ? sizes[axis] : -1)
-                      : (n.in(i).rank() == 4 ? n.in(i).shape().sizes()[static_cast<int>(axis)] : -1);
+  const auto depth = [&](std::size_t i, int axis) {
+    const Shape& shape = i == sized ? sizes : n.in(i).shape();
+    return shape.rank() == 4 ? shape.sizes()[axis] : -1;
   };
   const std::int64_t in = depth(0, 3), filter_in = depth(1, 2);
   const std::int64_t groups = in > 0 && filter_in > 0 ? std::max<std::int64_t>(in / filter_in, 1) : 1;
@@ -399,14 +401,14 @@ Tensors read_conv_gradient(const ForeignNode& n) {
 Tensors read_average_gradient(const ForeignNode& n) {
   const Attrs attrs = n.node.direct_attrs(*rule_of("AvgPool"));
   return n.composed([&] {
-    const Tensor like = shape_only(n, n.numbers(0), n.in(1).dtype());
+    const Tensor like = shape_only(n, n.shape(0), n.in(1).dtype());
     return make_op(*rule_of("AvgPoolGrad"), n.node, {like, n.in(1)}, attrs, n.where, "AvgPool")[0];
   });
 }
 
 Tensors read_scatter(const ForeignNode& n) {
   return n.composed([&] {
-    const Tensor like = shape_only(n, n.numbers(2), n.in(1).dtype());
+    const Tensor like = shape_only(n, n.shape(2), n.in(1).dtype());
     return make_op(*rule_of("ScatterNd"), n.node, {n.in(0), n.in(1), like}, {}, n.where, "ScatterNd")[0];
   });
 }
@@ -427,7 +429,7 @@ Tensors read_segment_sum(const ForeignNode& n) {
 Tensors read_slice_gradient(const ForeignNode& n) {
   const Attrs attrs = n.node.direct_attrs(*rule_of("StridedSlice"));
   return n.composed([&] {
-    const Tensor like = shape_only(n, n.numbers(0), n.in(4).dtype());
+    const Tensor like = shape_only(n, n.shape(0), n.in(4).dtype());
     return make_op(*rule_of("StridedSliceGrad"), n.node, {n.in(4), like}, attrs, n.where, "Slice")[0];
   });
 }
@@ -439,8 +441,16 @@ Tensors read_batch_norm(const ForeignNode& n) {
   const Tensor &x = n.in(0), &scale = n.in(1), &offset = n.in(2), &mean = n.in(3), &variance = n.in(4);
   for (const Tensor& each : n.inputs)
     if (each.dtype() != x.dtype()) n.node.refuse("its inputs have several types");
-  const Tensors result = n.composed([&] { return batch_norm(x, mean, variance, offset, scale, epsilon); });
-  return {result[0], mean, variance, mean, variance};
+  Tensor reserved;  // what a training step would keep for its gradient
+  const Tensors result = n.composed([&] {
+    const DType dtype = mean.dtype() == DType::unknown ? float32 : mean.dtype();
+    if (n.node.def().op == "FusedBatchNormV3")
+      reserved = constant_node(detail::make_scalar(0, dtype), "reserve_space_3", n.where);
+    return batch_norm(x, mean, variance, offset, scale, epsilon);
+  });
+  Tensors outputs{result[0], mean, variance, mean, variance};
+  if (reserved) outputs.push_back(reserved);
+  return outputs;
 }
 
 Tensors read_resize(const ForeignNode& n) {
@@ -457,7 +467,7 @@ Tensors read_resize(const ForeignNode& n) {
     // TensorFlow's order: along the rows first.
     for (const int axis : {2, 1}) {
       const std::int64_t from = x.shape().sizes()[axis], to = sizes[static_cast<std::size_t>(axis - 1)];
-      if (from < 1 || to < 1 || to > most_numbers) n.node.refuse(detail::join("it makes the size ", to, " of ", from));
+      if (from < 1 || to < 1 || to > most_places) n.node.refuse(detail::join("it makes the size ", to, " of ", from));
       x = nearest ? resize_nearest(x, axis, to, centers) : resize_linear(x, axis, to, centers);
     }
     return x;
@@ -548,7 +558,13 @@ std::vector<std::int64_t> ForeignNode::numbers(std::size_t i) const {
   const Tensor value = node.constant(i);
   if ((value.dtype() != int32 && value.dtype() != int64) || value.rank() > 1)
     node.refuse(detail::join("its input ", i, " is ", to_string(value.dtype()), value.shape()));
-  return value.to_vector<std::int64_t>();
+  return node.listed(value);
+}
+
+Shape ForeignNode::shape(std::size_t i) const {
+  Shape shape(numbers(i));
+  if (!shape.is_known()) node.refuse(detail::join("its input ", i, " is the shape ", shape));
+  return shape;
 }
 
 std::int64_t ForeignNode::number(std::size_t i) const {

@@ -20,6 +20,8 @@ struct ForeignNode {
   /// The elements of a value: a scalar or a vector of whole numbers. Throws InvalidArgumentError for others.
   std::vector<std::int64_t> numbers(std::size_t i) const;
   std::int64_t number(std::size_t i) const;
+  /// The value of an input that is a shape, with all sizes; throws where one is negative.
+  Shape shape(std::size_t i) const;
   /// What `f()` computes of several ops, whose names are in the node's scope, as an operation of the node's name.
   template <class F>
   Tensors composed(F f) const {

@@ -388,14 +388,18 @@ std::string encode(const GraphDef& graph) {
   return bytes;
 }
 
-GraphDef decode(std::string_view bytes) {
+GraphDef decode(std::string_view bytes, const GraphLimits& limits) {
   try {
     GraphDef graph;
-    std::int64_t repeats = most_repeated_elements;
+    std::int64_t repeats = std::min(most_repeated_elements, limits.elements);
     WireReader reader(bytes.data(), bytes.size());
     while (reader.next()) {
       if (reader.tag() == 1) {
         graph.nodes.push_back(read_node(reader.get_message(), repeats));
+        if (std::cmp_greater(graph.nodes.size(), limits.nodes))
+          throw ResourceExhaustedError(detail::join("Node '", graph.nodes.back().name, "' is number ",
+                                                    graph.nodes.size(), " of its file; a graph may have ", limits.nodes,
+                                                    " (GraphLimits::nodes)"));
       } else {
         reader.skip();
       }

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "tapestry/tensor.hpp"
+#include "tapestry/graph.hpp"
 
 /// GraphDef, TensorFlow's format of a graph, as plain values, and its two spellings: protobuf's wire format (.pb) and
 /// protobuf's text format (.pbtxt).
@@ -59,8 +59,9 @@ struct GraphDef {
 /// The bytes of a .pb file. The same graph gives the same bytes.
 std::string encode(const GraphDef& graph);
 /// Throws DataLossError for bytes that are no GraphDef, and InvalidArgumentError for tensors that claim more elements
-/// than the bytes are worth. Takes memory in proportion to the bytes.
-GraphDef decode(std::string_view bytes);
+/// than the bytes are worth; ResourceExhaustedError for more nodes, and for larger tensors, than the limits allow.
+/// Takes memory in proportion to the bytes.
+GraphDef decode(std::string_view bytes, const GraphLimits& limits = GraphLimits::none());
 
 /// A .pb file as a .pbtxt file and back. `from_text` throws DataLossError, with the line, for what is no text of a
 /// GraphDef; fields that it does not know are passed over.

@@ -339,16 +339,25 @@ class Exporter {
   }
 
   void add_output_shapes(const Node& node) {
-    ListDef shapes;
+    ListDef shapes{.shapes = written_shapes(node)};
+    if (shapes.shapes.empty()) return;
+    const auto own = std::find_if(file_.nodes.rbegin(), file_.nodes.rend(),
+                                  [&](const NodeDef& def) { return def.name == node.name(); });
+    own->attrs.insert_or_assign("_output_shapes", std::move(shapes));
+  }
+
+  /// One shape for each output that TensorFlow's op has, which need not be ours.
+  std::vector<Shape> written_shapes(const Node& node) const {
+    const bool resource = style_ == VariableStyle::resource;
+    // Of the numbers of an optimizer only the learning rate is written in their place.
+    if (updates_.is_rate(node)) return {Shape()};
     // A handle is a scalar; what stands for it in the other styles is the Variable, or its value.
-    const bool stands_for_value = &node.op() == &var_handle_op && style_ != VariableStyle::resource;
-    for (const Tensor& each : node.outputs())
-      shapes.shapes.push_back(stands_for_value ? variable_of(node).shape() : each.shape());
-    if (!shapes.shapes.empty()) {
-      const auto own = std::find_if(file_.nodes.rbegin(), file_.nodes.rend(),
-                                    [&](const NodeDef& def) { return def.name == node.name(); });
-      own->attrs.insert_or_assign("_output_shapes", shapes);
-    }
+    if (&node.op() == &var_handle_op) return {resource ? Shape() : variable_of(node).shape()};
+    // A change of a reference gives the reference.
+    if (changes_state(node)) return resource ? std::vector<Shape>() : std::vector{variable_of(node).shape()};
+    std::vector<Shape> shapes;
+    for (const Tensor& each : node.outputs()) shapes.push_back(each.shape());
+    return shapes;
   }
 
   const GraphState& graph_;

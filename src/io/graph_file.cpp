@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "graph/budget.hpp"
 #include "io/file.hpp"
 #include "io/graph_export.hpp"
 #include "io/graph_import.hpp"
@@ -20,8 +21,6 @@ std::string read_bytes(const std::filesystem::path& path, Where where) {
   return bytes;
 }
 
-Graph parse(std::string_view bytes, Where where) { return io::import_graph(io::decode(bytes), where); }
-
 }  // namespace
 
 std::string Graph::as_graph_def(const SaveOptions& options, Where where) const {
@@ -39,18 +38,19 @@ void Graph::save(const std::string& path, const SaveOptions& options, Where wher
   io::write_file(path, std::as_bytes(std::span(bytes)), where);
 }
 
-Graph Graph::from_graph_def(std::string_view bytes, Where where) {
+Graph Graph::from_graph_def(std::string_view bytes, const GraphLimits& limits, Where where) {
   try {
-    return parse(bytes, where);
+    detail::Budget().set_limits(limits);  // throws for negative ones
+    return io::import_graph(io::decode(bytes, limits), limits, where);
   } catch (Error& error) {
     error.locate({}, where);
     throw;
   }
 }
 
-Graph Graph::load(const std::string& path, Where where) {
+Graph Graph::load(const std::string& path, const GraphLimits& limits, Where where) {
   const std::string bytes = read_bytes(path, where);
-  return from_graph_def(is_text(path) ? io::from_text(bytes) : bytes, where);
+  return from_graph_def(is_text(path) ? io::from_text(bytes) : bytes, limits, where);
 }
 
 }  // namespace tapestry

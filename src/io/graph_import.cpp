@@ -204,9 +204,13 @@ class FileGraph {
 
 class Importer {
  public:
-  Importer(const GraphDef& file, Where where) : file_(file), where_(where) {}
+  Importer(const GraphDef& file, const GraphLimits& limits, Where where) : file_(file), where_(where) {
+    graph_.set_limits(limits, where);
+  }
 
   Graph run() {
+    const auto deadline = state().budget().deadline(0);
+    const detail::NodeDeadline until(deadline);
     const Graph::Scope open(graph_);
     const std::vector<Entry*> order = file_.in_order();
     file_.mark(order);
@@ -342,6 +346,7 @@ class Importer {
     cell->trainable = !reader.attr_or<bool>(hint_not_trainable, false);
     cell->spec = {reader.type("dtype"), shape};
     const Tensor handle = state().variable_entry(Variable(cell), where_).handle;
+    state().budget().require_tensor(*detail::endpoint_of(handle).node, cell->spec);
     require_name(detail::endpoint_of(handle).node->name(), reader);
     variables_.emplace(&reader.def(), Variable(cell));
     return {handle};
@@ -525,6 +530,8 @@ class Importer {
 
 }  // namespace
 
-Graph import_graph(const GraphDef& file, Where where) { return Importer(file, where).run(); }
+Graph import_graph(const GraphDef& file, const GraphLimits& limits, Where where) {
+  return Importer(file, limits, where).run();
+}
 
 }  // namespace tapestry::io

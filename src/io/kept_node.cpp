@@ -44,21 +44,29 @@ class Outlook {
     if (op_ == "Split" || op_ == "SplitV" || op_ == "Unpack") {
       const auto count = reader_.attr<std::int64_t>(op_ == "Unpack" ? "num" : "num_split");
       if (count < 1 || count > most_outputs) reader_.refuse(detail::join("it has ", count, " outputs"));
-      const Tensor& x = inputs_[op_ == "Split" ? 1 : 0];
+      const Tensor& x = in(op_ == "Split" ? 1 : 0);
       const Shape shape = op_ == "Unpack" ? without_one_axis(x) : open(x.rank());
       return Specs(static_cast<std::size_t>(count), Spec{x.dtype(), shape});
     }
     if (op_ == "ConcatOffset") return Specs(inputs_.size() - 1, Spec{type(1), shape(1)});
     if (op_ == "TopKV2") return {{type(0), open(rank(0))}, {int32, open(rank(0))}};
     if (op_ == "BroadcastGradientArgs") return {{type(0), {-1}}, {type(0), {-1}}};
-    if (op_.starts_with("FusedBatchNorm"))
-      return {{type(0), shape(0)}, {type(3), shape(3)}, {type(4), shape(4)}, {type(3), shape(3)}, {type(4), shape(4)}};
+    if (op_.starts_with("FusedBatchNorm")) {
+      Specs specs{
+          {type(0), shape(0)}, {type(3), shape(3)}, {type(4), shape(4)}, {type(3), shape(3)}, {type(4), shape(4)}};
+      if (op_ == "FusedBatchNormV3") specs.push_back({type(3), Shape::unknown_rank()});
+      return specs;
+    }
     return {{dtype(), shape_of_output()}};
   }
 
  private:
-  DType type(std::size_t i) const { return inputs_[i].dtype(); }
-  const Shape& shape(std::size_t i) const { return inputs_[i].shape(); }
+  const Tensor& in(std::size_t i) const {
+    if (i >= inputs_.size()) reader_.refuse(detail::join("it has no input ", i));
+    return inputs_[i];
+  }
+  DType type(std::size_t i) const { return in(i).dtype(); }
+  const Shape& shape(std::size_t i) const { return in(i).shape(); }
   int rank(std::size_t i) const { return shape(i).rank(); }
 
   /// A shape of that many unknown sizes, if that may be.
@@ -76,8 +84,8 @@ class Outlook {
 
   /// The numbers of a list, -1 for those that are not known; nothing when not even their count is.
   std::optional<std::vector<std::int64_t>> list(std::size_t i) const {
-    const Tensor value = reader_.is_constant(i) ? reader_.constant(i) : known_.find(inputs_[i]);
-    const Tensor& input = value ? value : inputs_[i];
+    const Tensor value = reader_.is_constant(i) ? reader_.constant(i) : known_.find(in(i));
+    const Tensor& input = value ? value : in(i);
     if (input.rank() != 1 || input.shape().sizes()[0] < 0 || input.shape().sizes()[0] > Shape::max_rank) return {};
     if (!value) return std::vector<std::int64_t>(static_cast<std::size_t>(input.shape().sizes()[0]), -1);
     if (!is_index(value.dtype())) return {};

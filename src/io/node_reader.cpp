@@ -9,6 +9,15 @@ namespace tapestry::io {
 
 using Kind = AttrRule::Kind;
 
+namespace {
+
+/// A constant that repeats one element costs a file nothing, but a list of its elements costs memory.
+constexpr std::int64_t most_listed = std::int64_t{1} << 20;
+
+bool may_lack_inputs(const OpRule& rule) { return rule.inputs == 0 || rule.inputs == none_or_one; }
+
+}  // namespace
+
 void NodeReader::refuse(const std::string& problem) const {
   throw InvalidArgumentError(detail::join("Node '", def_.name, "' (op: '", def_.op, "'): ", problem));
 }
@@ -39,6 +48,11 @@ bool NodeReader::is_constant(std::size_t input) const {
   if (input >= inputs_.size()) return false;
   return (input < values_.size() && bool(values_[input])) ||
          (inputs_[input].node && inputs_[input].node->op == "Const");
+}
+
+std::vector<std::int64_t> NodeReader::listed(const Tensor& value) const {
+  if (value.size() > most_listed) refuse(detail::join("it is told a list of ", value.size(), " numbers"));
+  return value.to_vector<std::int64_t>();
 }
 
 // ---- By hints -----------------------------------------------------------------------------------------------------------
@@ -142,7 +156,7 @@ AttrValue NodeReader::from_constant(const InputRule& rule, std::size_t input, co
   const bool pairs = rule.form == InputRule::Form::pairs;
   if (value.dtype() != int32 && value.dtype() != int64) bad();
   if (pairs ? value.rank() != 2 || value.shape().sizes()[1] != 2 : value.rank() > 1) bad();
-  const std::vector<std::int64_t> numbers = value.to_vector<std::int64_t>();
+  const std::vector<std::int64_t> numbers = listed(value);
   if (target.kind == Kind::number) {
     if (numbers.size() != 1) bad();
     return numbers[0];
@@ -256,6 +270,10 @@ Attrs NodeReader::checked(const OpRule& rule, std::vector<Attr> attrs) const {
       refuse(detail::join("it does not tell its '", each.name, "'"));
     }
   }
+  // Without an input nothing tells a size that is left open.
+  if (const auto shape = find("shape"); shape != attrs.end() && may_lack_inputs(rule))
+    if (const auto* sizes = std::get_if<Shape>(&shape->value); sizes && !sizes->is_known())
+      refuse(detail::join("its shape is ", *sizes));
   // The lists of an index expression belong together.
   if (const auto strides = find("strides"); strides != attrs.end() && find("masks") != attrs.end()) {
     const auto size = [&](std::string_view name) {

@@ -47,6 +47,9 @@ class NodeReader {
   /// Whether it is known, or to be found out from the file.
   bool is_constant(std::size_t input) const;
 
+  /// The elements of a value that lists sizes, axes or indices; one that is longer than any real graph's throws.
+  std::vector<std::int64_t> listed(const Tensor& value) const;
+
   /// What the hints say the node was, or nullptr.
   const OpRule* hinted() const;
   /// The attributes of our op, by the hints or by the rule.
@@ -66,6 +69,8 @@ class NodeReader {
     } catch (const UnimplementedError&) {
       throw;
     } catch (const ResourceExhaustedError&) {
+      throw;
+    } catch (const DeadlineExceededError&) {
       throw;
     } catch (const Error& error) {
       if (error.message().starts_with("Node '")) throw;

@@ -93,6 +93,16 @@ Overlap overlap(std::int64_t offset, std::int64_t stride, std::int64_t pad, std:
   return {first, std::max<std::int64_t>(last - first + 1, 0), first * stride + shift};
 }
 
+/// The elements of a window that may lie within the image for some output, along one axis: [first, last). The window
+/// may be much larger than the image.
+struct Offsets {
+  std::int64_t first, last;
+};
+
+Offsets offsets(std::int64_t window, std::int64_t pad, std::int64_t inputs, std::int64_t outputs_reach) {
+  return {std::max<std::int64_t>(pad - outputs_reach, 0), std::min(window, pad + inputs)};
+}
+
 /// A view of the elements of an image that one element of the window meets.
 Tensor met_by(const Tensor& image, const Overlap& y, const Overlap& x, const Window2d& window) {
   const auto s = image.strides();
@@ -110,8 +120,10 @@ void pick_at_maxima(Backend& backend, const Call& call) {
   const Tensor open = make(boolean, y.shape());  // whose maximum has not been met yet
   backend.fill(1, open);
   backend.fill(0, picked);
-  for (std::int64_t i = 0; i < window.height; ++i) {
-    for (std::int64_t j = 0; j < window.width; ++j) {
+  const Offsets down = offsets(window.height, window.pad_top, x.shape().sizes()[1], y.shape().sizes()[1] * window.stride_y);
+  const Offsets across = offsets(window.width, window.pad_left, x.shape().sizes()[2], y.shape().sizes()[2] * window.stride_x);
+  for (std::int64_t i = down.first; i < down.last; ++i) {
+    for (std::int64_t j = across.first; j < across.last; ++j) {
       const Overlap rows = overlap(i, window.stride_y, window.pad_top, x.shape().sizes()[1], y.shape().sizes()[1]);
       const Overlap columns = overlap(j, window.stride_x, window.pad_left, x.shape().sizes()[2], y.shape().sizes()[2]);
       const auto part = [&](const Tensor& t) {

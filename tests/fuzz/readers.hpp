@@ -3,20 +3,20 @@
 #include <cstddef>
 #include <span>
 
-/// The readers of files that others have made, each on bytes that may be anything. What a reader refuses is well;
-/// whatever else happens is a defect that a fuzzer, or the test that replays its corpus, makes visible.
+/// The readers of files that others have made, each on bytes that may be anything. What a reader refuses is well, and
+/// returns false; whatever else happens is a defect that a fuzzer, or the test that replays its corpus, makes visible.
 
 namespace tapestry::test {
 
 using Fuzzed = std::span<const std::byte>;
 
-void read_graph(Fuzzed bytes);       ///< a GraphDef in the binary form
-void read_graph_text(Fuzzed bytes);  ///< a GraphDef in the text form
-void run_graph(Fuzzed bytes);        ///< the text form; runs what has been read, fed with small tensors
-void read_idx(Fuzzed bytes);         ///< an IDX file, packed with gzip or not
-void read_npy(Fuzzed bytes);         ///< an NPY file, packed with gzip or not
-void read_npz(Fuzzed bytes);         ///< an NPZ file, or any other ZIP archive
-void read_safetensors(Fuzzed bytes);
-void read_csv(Fuzzed bytes);  ///< a CSV file with a header
+bool read_graph(Fuzzed bytes);       ///< a GraphDef in the binary form
+bool read_graph_text(Fuzzed bytes);  ///< a GraphDef in the text form
+bool run_graph(Fuzzed bytes);        ///< the text form; runs what has been read, fed with small tensors
+bool read_idx(Fuzzed bytes);         ///< an IDX file, packed with gzip or not
+bool read_npy(Fuzzed bytes);         ///< an NPY file, packed with gzip or not
+bool read_npz(Fuzzed bytes);         ///< an NPZ file, or any other ZIP archive
+bool read_safetensors(Fuzzed bytes);
+bool read_csv(Fuzzed bytes);  ///< a CSV file with a header
 
 }  // namespace tapestry::test

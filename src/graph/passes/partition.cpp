@@ -40,7 +40,9 @@ class Partitioner {
   using Place = std::pair<int, int>;
 
   Part& part_on(Device device) {
-    return parts_.try_emplace({device.kind(), device.index()}, Part{.device = device}).first->second;
+    const auto [part, is_new] = parts_.try_emplace({device.kind(), device.index()}, Part{.device = device});
+    if (is_new) part->second.graph->budget().set_limits(plan_.graph->budget().limits());
+    return part->second;
   }
 
   /// Constants, and what only lends a shape, need not be sent.

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fuzz/dice.hpp"
+
+/// Damaged files that are made of sound ones by changes which know the format, so that the damage lies deep: what a
+/// reader meets first is whole. The same dice give the same file.
+
+namespace tapestry::test {
+
+/// A kind of files.
+struct Mutants {
+  std::string name;
+  /// A file of the kind with some changes.
+  std::function<std::string(Dice&)> make;
+  /// Reads the file and uses what it holds. Returns whether it was accepted; to refuse it with an Error is well, too.
+  std::function<bool(const std::string&, Dice&)> use;
+};
+
+/// "mutate_graph": GraphDefs, read and run. "mutate_checkpoint": safetensors files that a training goes on from.
+/// "mutate_npz", "mutate_safetensors": arrays, read and written again.
+/// @{
+Mutants graph_mutants();
+Mutants checkpoint_mutants();
+Mutants npz_mutants();
+Mutants safetensors_mutants();
+/// @}
+
+}  // namespace tapestry::test
