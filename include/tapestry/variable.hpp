@@ -59,7 +59,7 @@ class TAPESTRY_API Variable {
   Tensor assign_sub(In delta);
   /// @}
 
-  /// As it was given: several Variables may have the same.
+  /// As it was given, several Variables may have the same; of a module's Parameter its path, "hidden.weight".
   const std::string& name() const;
   /// Those of the value, also while there is none yet.
   /// @{

@@ -11,12 +11,13 @@ namespace tapestry {
 namespace {
 
 /// The value as the cell wants it: a number or another dtype is converted, but never a float to whole numbers.
-Tensor fitting(const Variable::Cell& cell, const In& value, std::string_view what) {
+Tensor fitting(const Variable& variable, const In& value, std::string_view what) {
+  const Variable::Cell& cell = *variable.cell();
   const Tensor& given = value.tensor();
   if (!given) throw FailedPreconditionError(detail::join(what, ": the value is an empty Tensor"), value.where());
   const auto refuse = [&](std::string_view problem) {
     throw InvalidArgumentError(
-        detail::join(what, ": variable '", cell.name, "' is ", to_string(cell.spec.dtype), cell.spec.shape,
+        detail::join(what, ": variable '", variable.name(), "' is ", to_string(cell.spec.dtype), cell.spec.shape,
                      ", the value is ",
                      value.is_number() ? "a number" : to_string(given.dtype()) + to_string(given.shape()), problem),
         value.where());
@@ -102,7 +103,7 @@ Variable::Variable(const Init& initial_value, const VariableOptions& options, Wh
     throw InvalidArgumentError(detail::join("initial_value must have a shape specified: ", value.shape()), where);
   if (DeviceWish* wish = graph ? nullptr : device_wish())
     if (const std::optional<Device> place = wish->place("Variable")) value = value.to(*place, where);
-  cell_->name = options.name;
+  cell_->name = cell_->given_name = options.name;
   cell_->trainable = options.trainable;
   cell_->spec = value.spec();
   cell_->device = value.device();
@@ -117,7 +118,7 @@ Tensor Variable::value() const {
 }
 
 Tensor Variable::assign(In value) {
-  Tensor next = fitting(*cell_, value, "assign");
+  Tensor next = fitting(*this, value, "assign");
   if (Sink* graph = sink_for(value)) return graph->assign(*this, Assign::set, next, value.where());
   next = next.to(cell_->device, value.where());
   cell_->store(next);
@@ -125,7 +126,7 @@ Tensor Variable::assign(In value) {
 }
 
 Tensor Variable::assign_add(In delta) {
-  const Tensor change = fitting(*cell_, delta, "assign_add");
+  const Tensor change = fitting(*this, delta, "assign_add");
   if (Sink* graph = sink_for(delta)) return graph->assign(*this, Assign::add, change, delta.where());
   const ExecuteNow now;
   const PauseRecording pause;
@@ -135,7 +136,7 @@ Tensor Variable::assign_add(In delta) {
 }
 
 Tensor Variable::assign_sub(In delta) {
-  const Tensor change = fitting(*cell_, delta, "assign_sub");
+  const Tensor change = fitting(*this, delta, "assign_sub");
   if (Sink* graph = sink_for(delta)) return graph->assign(*this, Assign::subtract, change, delta.where());
   const ExecuteNow now;
   const PauseRecording pause;
@@ -144,7 +145,10 @@ Tensor Variable::assign_sub(In delta) {
   return next;
 }
 
-const std::string& Variable::name() const { return cell_->name; }
+const std::string& Variable::name() const {
+  if (cell_->update_name) cell_->update_name();
+  return cell_->name;
+}
 const Shape& Variable::shape() const { return cell_->spec.shape; }
 DType Variable::dtype() const { return cell_->spec.dtype; }
 Device Variable::device() const { return cell_->device; }
