@@ -10,12 +10,13 @@
 #include "expect.hpp"
 #include "refused.hpp"
 #include "tapestry/graph.hpp"
-#include "tapestry/ops/math.hpp"
+#include "tapestry/ops.hpp"
 
 using namespace tapestry;
 using namespace tapestry::test;
 using data::Batch;
 using data::Loader;
+using data::LoaderOptions;
 
 namespace {
 
@@ -145,7 +146,7 @@ TEST_CASE("Loader: a prefetched transform runs on another thread, and not far ah
   CHECK(maker != std::this_thread::get_id());
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   CHECK(made == then);
-  CHECK(loader.epoch() == 0);
+  CHECK(loader.epoch() == 1);
   for (auto [x, y] : loader) {
     CHECK(loader.epoch() == 1);
     break;
@@ -264,4 +265,82 @@ TEST_CASE("split") {
 
   for (const double fraction : {-0.5, 0.0, 0.01, 0.99, 1.0, 2.0, 1e300, not_a_number})
     TAPESTRY_REFUSED(InvalidArgumentError, "of 10 rows leaves a part", data::split(numbered(10), fraction));
+}
+
+TEST_CASE("Loader: a loop that was left has ended its epoch, at once") {
+  for (const std::int64_t prefetch : {0, 2}) {
+    const LoaderOptions options{.batch = 2, .shuffle = true, .seed = 3, .prefetch = prefetch};
+    // Each epoch is left behind batch `stop`; the orders are those of whole epochs.
+    for (std::size_t stop = 1; stop <= 5; ++stop) {
+      Loader whole(numbered(10), options), loader(numbered(10), options);
+      int loops = 0;
+      while (loader.epoch() < 3) {
+        REQUIRE(loops++ < 3);
+        const auto expected = epoch(whole);
+        std::vector<std::int64_t> seen;
+        for (auto [x, y] : loader) {
+          const auto numbers = y.to_vector<std::int64_t>();
+          seen.insert(seen.end(), numbers.begin(), numbers.end());
+          if (seen.size() == 2 * stop) break;
+        }
+        CHECK(seen == std::vector(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(2 * stop)));
+        CHECK(loader.epoch() == loops);
+
+        // What is saved now goes on with the batches that were left.
+        Loader restored(numbered(10), options);
+        restored.load_state_dict(loader.state_dict());
+        CHECK(restored.epoch() == (stop == 5 ? loops : loops - 1));
+        if (stop < 5)
+          CHECK(epoch(restored) ==
+                std::vector(expected.begin() + static_cast<std::ptrdiff_t>(2 * stop), expected.end()));
+        CHECK(restored.epoch() == loops);
+      }
+      CHECK(loops == 3);
+    }
+  }
+}
+
+TEST_CASE("Loader: a loop that throws ends its epoch; a state that is loaded in a loop is not touched by its end") {
+  Loader loader(numbered(6), {.batch = 2});
+  const auto loop = [&] {
+    for (auto [x, y] : loader) throw OutOfRangeError("mine");
+  };
+  CHECK_THROWS_AS(loop(), OutOfRangeError);
+  CHECK(loader.epoch() == 1);
+
+  Loader middle(numbered(6), {.batch = 2});
+  StateDict state;
+  for (auto [x, y] : middle) {
+    state = middle.state_dict();
+    break;
+  }
+  for (auto [x, y] : loader) {
+    loader.load_state_dict(state);
+    break;
+  }
+  CHECK(loader.epoch() == 0);
+  CHECK(epoch(loader) == std::vector<std::int64_t>{2, 3, 4, 5});
+}
+
+TEST_CASE("TupleLoader: the rows of any number of arrays") {
+  const Tensor ids = arange(0, 10), mask = ids * 2, labels = stack({ids * 3, ids * 4}, 1);
+  for (const std::int64_t prefetch : {0, 2}) {
+    data::TupleLoader loader({ids, mask, labels}, {.batch = 4, .shuffle = true, .seed = 1, .prefetch = prefetch});
+    Loader pairs({ids, mask}, {.batch = 4, .shuffle = true, .seed = 1});
+    CHECK(loader.size() == 3);
+    auto expected = pairs.begin();
+    for (auto [a, b, c] : loader) {
+      CHECK(same_bits(a, (*expected).x));
+      CHECK(same_bits(b, a * 2));
+      CHECK(same_bits(c, stack({a * 3, a * 4}, 1)));
+      ++expected;
+    }
+    CHECK(loader.epoch() == 1);
+  }
+  data::TupleLoader one({ids}, {.batch = 5, .transform = [](const std::array<Tensor, 1>& batch) {
+                                  return std::array<Tensor, 1>{batch[0] + 1};
+                                }});
+  for (auto [a] : one) CHECK(a(0).item<int>() % 5 == 1);
+  CHECK_THROWS_AS(data::TupleLoader({ids, ids, arange(0, 9)}), InvalidArgumentError);
+  CHECK_THROWS_AS(data::TupleLoader({ids, Tensor()}), FailedPreconditionError);
 }

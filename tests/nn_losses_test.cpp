@@ -342,4 +342,30 @@ TEST_CASE("what losses refuse") {
         }) == "label_smoothing must be in [0, 1], but is 1.500000");
 }
 
+TEST_CASE("cross-entropies say what labels they got, and what they want") {
+  const Tensor logits = zeros({3, 5});
+  const std::string wanted =
+      "; for logits [3,5] they must be labels, int32 or int64 [3], or distributions, of a float "
+      "type, [3,5]";
+  const auto said = [&](const Tensor& targets) {
+    return message_of<InvalidArgumentError>([&] { losses::cross_entropy(targets, logits); });
+  };
+  CHECK(said(zeros({3})) == "The targets are float32[3]" + wanted);
+  CHECK(said(zeros({3}).cast(uint8)) == "The targets are uint8[3]" + wanted);
+  CHECK(said(zeros({3}).cast(boolean)) == "The targets are bool[3]" + wanted);
+  CHECK(said(zeros({3, 5}).cast(int64)) == "The targets are int64[3,5]" + wanted);
+  CHECK(said(zeros({4}).cast(int64)) == "The targets are int64[4]" + wanted);
+  CHECK(message_of<InvalidArgumentError>([&] { losses::nll(zeros({3}), logits); }) ==
+        "The labels are float32[3]; for log_probabilities [3,5] they must be int32 or int64 [3]");
+  CHECK(message_of<InvalidArgumentError>([&] {
+          softmax_cross_entropy(tensor({0, 1, 2}), logits);
+        }) ==
+        "The labels are int32[3]; they must be distributions, of a float type and in the shape of the logits, [3,5]. "
+        "The numbers of classes are for sparse_softmax_cross_entropy");
+  CHECK(message_of<InvalidArgumentError>([&] {
+          sparse_softmax_cross_entropy(zeros({3}), logits);
+        }).find("The labels are float32[3]; they must be the numbers of classes, int32 or int64 [3]") !=
+        std::string::npos);
+}
+
 }  // namespace

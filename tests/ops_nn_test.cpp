@@ -164,7 +164,9 @@ TEST_CASE("losses say what is wrong with the labels") {
         "logits and labels must have the same first dimension, got logits shape [2,3] and labels shape [3]");
   CHECK(caught([&] {
           sparse_softmax_cross_entropy(tensor({0.0, 1.0}), logits);
-        }).message() == "Value for attr 'Tlabels' of float is not in the list of allowed values: int32, int64");
+        }).message() ==
+        "Value for attr 'Tlabels' of float is not in the list of allowed values: int32, int64. The labels are "
+        "float32[2]; they must be the numbers of classes, int32 or int64 [2]");
   CHECK(caught([&] {
           softmax_cross_entropy(zeros({2, 4}), logits);
         }).message() == "logits and labels must have the same shape: logits_size=[2,3] labels_size=[2,4]");

@@ -65,7 +65,7 @@ class TAPESTRY_API Variable {
   Tensor assign_sub(const Value& delta) const;
   /// @}
 
-  /// As it was given: several Variables may have the same.
+  /// As it was given, several Variables may have the same; of a module's Parameter its path, "hidden.weight".
   const std::string& name() const;
   /// Those of the value, also while there is none yet.
   /// @{

@@ -11,7 +11,8 @@ namespace tapestry {
 namespace {
 
 /// The value as the cell wants it: a literal or another dtype is converted, but never a float to whole numbers.
-Tensor fitting(const Variable::Cell& cell, const Value& value, std::string_view what) {
+Tensor fitting(const Variable& variable, const Value& value, std::string_view what) {
+  const Variable::Cell& cell = *variable.cell();
   const Where where = value.where();
   if (value.is_empty_tensor())
     throw FailedPreconditionError(detail::join(what, ": the value is an empty Tensor"), where);
@@ -19,7 +20,8 @@ Tensor fitting(const Variable::Cell& cell, const Value& value, std::string_view 
   const auto refuse = [&](std::string_view problem) {
     throw InvalidArgumentError(
         detail::join(
-            what, ": variable '", cell.name, "' is ", to_string(cell.spec.dtype), cell.spec.shape, ", the value is ",
+            what, ": variable '", variable.name(), "' is ", to_string(cell.spec.dtype), cell.spec.shape,
+            ", the value is ",
             !value.is_tensor() && given.rank() == 0 ? "a number" : to_string(given.dtype()) + to_string(given.shape()),
             problem),
         where);
@@ -107,7 +109,7 @@ Variable::Variable(const Init& initial_value, const VariableOptions& options, Wh
     throw InvalidArgumentError(detail::join("initial_value must have a shape specified: ", value.shape()), where);
   if (DeviceWish* wish = graph ? nullptr : device_wish())
     if (const std::optional<Device> place = wish->place("Variable")) value = value.to(*place, where);
-  cell_->name = options.name;
+  cell_->name = cell_->given_name = options.name;
   cell_->trainable = options.trainable;
   cell_->spec = value.spec();
   cell_->device = value.device();
@@ -123,7 +125,7 @@ Tensor Variable::value() const {
 
 Tensor Variable::assign(const Value& value) const {
   const Where where = value.where();
-  Tensor next = fitting(*cell_, value, "assign");
+  Tensor next = fitting(*this, value, "assign");
   if (Sink* graph = sink_for(next)) return graph->assign(*this, Assign::set, next, where);
   cell_->store(next.to(cell_->device, where));
   return cell_->load();  // not the tensor that was given: no gradient flows through a Variable
@@ -131,7 +133,7 @@ Tensor Variable::assign(const Value& value) const {
 
 Tensor Variable::assign_add(const Value& delta) const {
   const Where where = delta.where();
-  const Tensor change = fitting(*cell_, delta, "assign_add");
+  const Tensor change = fitting(*this, delta, "assign_add");
   if (Sink* graph = sink_for(change)) return graph->assign(*this, Assign::add, change, where);
   const ExecuteNow now;
   const PauseRecording pause;
@@ -142,7 +144,7 @@ Tensor Variable::assign_add(const Value& delta) const {
 
 Tensor Variable::assign_sub(const Value& delta) const {
   const Where where = delta.where();
-  const Tensor change = fitting(*cell_, delta, "assign_sub");
+  const Tensor change = fitting(*this, delta, "assign_sub");
   if (Sink* graph = sink_for(change)) return graph->assign(*this, Assign::subtract, change, where);
   const ExecuteNow now;
   const PauseRecording pause;
@@ -151,7 +153,10 @@ Tensor Variable::assign_sub(const Value& delta) const {
   return next;
 }
 
-const std::string& Variable::name() const { return cell_->name; }
+const std::string& Variable::name() const {
+  if (cell_->update_name) cell_->update_name();
+  return cell_->name;
+}
 const Shape& Variable::shape() const { return cell_->spec.shape; }
 DType Variable::dtype() const { return cell_->spec.dtype; }
 Device Variable::device() const { return cell_->device; }

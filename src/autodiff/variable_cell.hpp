@@ -14,6 +14,8 @@ namespace tapestry {
 /// The cell behind the handles of a Variable.
 struct Variable::Cell {
   std::string name;
+  std::string given_name;           ///< before a module gave it its path
+  void (*update_name)() = nullptr;  ///< of a module's Variable: sees to it that `name` is the path that it has now
   bool trainable = true;
   Spec spec;
   Device device;

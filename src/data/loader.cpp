@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "data/prefetcher.hpp"
 #include "data/rows.hpp"
@@ -10,80 +9,106 @@
 
 namespace tapestry::data {
 
-/// The batches of one epoch, from some batch on.
-class Loader::Epoch {
+class RowLoader::Epoch {
  public:
-  Epoch(const Loader& loader, std::int64_t first)
-      : dataset_(loader.dataset_), options_(loader.options_), next_(first), left_(loader.size() - first) {
+  explicit Epoch(const RowLoader& loader)
+      : position_(loader.position_),
+        arrays_(loader.arrays_),
+        options_(loader.options_),
+        rows_(arrays_[0].shape()[0]),
+        next_(position_->batch),
+        size_(loader.size()),
+        left_(size_ - next_) {
+    position_->running = this;
     const ExecuteNow now;
-    if (options_.shuffle) order_ = shuffled_rows(dataset_.size(), options_.seed, loader.epoch_).to(dataset_.x.device());
+    if (options_.shuffle) order_ = shuffled_rows(rows_, options_.seed, position_->epoch).to(arrays_[0].device());
     if (options_.prefetch > 0 && left_ > 0) prefetcher_.emplace(left_, options_.prefetch, [this] { return make(); });
+  }
+  Epoch(const Epoch&) = delete;
+  Epoch& operator=(const Epoch&) = delete;
+  /// A loop that is left early, by a break or by what is thrown, ends its epoch.
+  ~Epoch() {
+    if (!is_running()) return;
+    position_->running = nullptr;
+    position_->left = position_->batch > 0;
   }
 
   std::int64_t left() const { return left_; }
-  Batch next() {
+  Tensors next() {
     const std::int64_t left = std::exchange(left_, 0);  // what throws ends the epoch
-    Batch batch = prefetcher_ ? prefetcher_->next() : make();
+    Tensors batch = prefetcher_ ? prefetcher_->next() : make();
     left_ = left - 1;
+    if (is_running() && ++position_->batch == size_) {
+      ++position_->epoch;
+      position_->batch = 0;
+    }
     return batch;
   }
 
  private:
-  Batch make() {
+  /// Whether the loader's position is that of this epoch: another one may have been started, or a state loaded.
+  bool is_running() const { return position_->running == this; }
+  Tensors make() {
     const ExecuteNow now;
-    const std::int64_t begin = next_++ * options_.batch, end = std::min(begin + options_.batch, dataset_.size());
-    const Dataset rows = order_ ? gather_rows(dataset_, order_(range(begin, end))) : slice_rows(dataset_, begin, end);
-    const Batch batch{rows.x, rows.y};
+    const std::int64_t begin = next_++ * options_.batch, end = std::min(begin + options_.batch, rows_);
+    const Tensors batch = order_ ? gather_rows(arrays_, order_(range(begin, end))) : slice_rows(arrays_, begin, end);
     return options_.transform ? options_.transform(batch) : batch;
   }
 
-  Dataset dataset_;
-  LoaderOptions options_;
+  std::shared_ptr<Position> position_;
+  Tensors arrays_;
+  BasicLoaderOptions<Tensors> options_;
+  std::int64_t rows_;
   Tensor order_;       ///< int64 [n]: the rows in this epoch's order; empty when they are not shuffled
   std::int64_t next_;  ///< the batch to be made
+  std::int64_t size_;  ///< batches of a whole epoch
   std::int64_t left_;  ///< batches to be handed out
-  std::optional<Prefetcher<Batch>> prefetcher_;  ///< last: its thread uses the rest
+  std::optional<Prefetcher<Tensors>> prefetcher_;  ///< last: its thread uses the rest
 };
 
-Loader::Loader(Dataset dataset, const LoaderOptions& options, Where where)
-    : dataset_(std::move(dataset)), options_(options) {
-  if (options.batch < 1)
-    throw InvalidArgumentError(detail::join("A batch needs at least 1 example, not ", options.batch), where);
-  if (options.prefetch < 0)
-    throw InvalidArgumentError(detail::join("There cannot be ", options.prefetch, " batches beforehand"), where);
-  check_rows(dataset_, where);
+RowLoader::RowLoader(Tensors arrays, BasicLoaderOptions<Tensors> options, Where where)
+    : arrays_(std::move(arrays)), options_(std::move(options)), position_(std::make_shared<Position>()) {
+  if (options_.batch < 1)
+    throw InvalidArgumentError(detail::join("A batch needs at least 1 example, not ", options_.batch), where);
+  if (options_.prefetch < 0)
+    throw InvalidArgumentError(detail::join("There cannot be ", options_.prefetch, " batches beforehand"), where);
+  check_rows(arrays_, where);
 }
 
-std::int64_t Loader::size() const {
-  const std::int64_t rows = dataset_.size(), whole = rows / options_.batch;
+RowLoader::RowLoader(const RowLoader& other)
+    : arrays_(other.arrays_), options_(other.options_), position_(std::make_shared<Position>(*other.position_)) {
+  position_->running = nullptr;
+}
+
+std::int64_t RowLoader::size() const {
+  const std::int64_t rows = arrays_[0].shape()[0], whole = rows / options_.batch;
   return options_.drop_last || rows % options_.batch == 0 ? whole : whole + 1;
 }
 
-Loader::Iterator Loader::begin() {
-  const bool goes_on = std::exchange(restored_, false);
-  if (batch_ > 0 && !goes_on) {
-    ++epoch_;
-    batch_ = 0;
+std::shared_ptr<RowLoader::Epoch> RowLoader::start() {
+  Position& position = *position_;
+  const bool goes_on = std::exchange(position.restored, false);
+  position.left = false;
+  if (position.batch > 0 && !goes_on) {
+    ++position.epoch;
+    position.batch = 0;
   }
-  if (size() == 0) ++epoch_;
-  return {*this, std::make_shared<Epoch>(*this, batch_)};
+  auto epoch = std::make_shared<Epoch>(*this);
+  if (size() == 0) ++position.epoch;
+  return epoch;
 }
 
-void Loader::Iterator::advance() {
-  if (epoch_->left() == 0) {
-    epoch_.reset();
-    return;
-  }
-  batch_ = epoch_->next();
-  if (++loader_->batch_ == loader_->size()) {
-    ++loader_->epoch_;
-    loader_->batch_ = 0;
-  }
+Tensors RowLoader::next(std::shared_ptr<Epoch>& epoch) {
+  if (epoch->left() > 0) return epoch->next();
+  epoch.reset();
+  return {};
 }
 
-StateDict Loader::state_dict() const { return {{"epoch", tensor(epoch_)}, {"batch", tensor(batch_)}}; }
+StateDict RowLoader::state_dict() const {
+  return {{"epoch", tensor(position_->epoch)}, {"batch", tensor(position_->batch)}};
+}
 
-void Loader::load_state_dict(const StateDict& state, Where where) {
+void RowLoader::load_state_dict(const StateDict& state, Where where) {
   const auto number = [&](const char* name) {
     const auto found = state.find(name);
     if (found == state.end() || found->second.dtype() != int64 || found->second.rank() != 0)
@@ -95,9 +120,11 @@ void Loader::load_state_dict(const StateDict& state, Where where) {
     throw InvalidArgumentError(
         detail::join("No Loader with ", size(), " batches in an epoch stands at batch ", batch, " of epoch ", epoch),
         where);
-  epoch_ = epoch;
-  batch_ = batch;
-  restored_ = true;
+  *position_ = {.epoch = epoch, .batch = batch, .restored = true};
 }
+
+Loader::Loader(Dataset dataset, const LoaderOptions& options, Where where)
+    : BasicLoader((check_rows(dataset, where), Tensors{dataset.x, dataset.y}), options, where),
+      dataset_(std::move(dataset)) {}
 
 }  // namespace tapestry::data

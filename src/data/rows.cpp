@@ -21,6 +21,17 @@ void check_rows(const Dataset& dataset, Where where) {
         where);
 }
 
+void check_rows(const Tensors& arrays, Where where) {
+  if (arrays.empty()) throw InvalidArgumentError("A loader needs arrays", where);
+  for (const Tensor& each : arrays) {
+    if (!each) throw FailedPreconditionError("A loader needs arrays; one is an empty Tensor", where);
+    const Shape &shape = each.shape(), &first = arrays[0].shape();
+    if (shape.rank() < 1 || !shape.is_known() || shape[0] != first[0])
+      throw InvalidArgumentError(
+          detail::join("The arrays need the same number of rows, but their shapes are ", first, " and ", shape), where);
+  }
+}
+
 Tensor shuffled_rows(std::int64_t n, std::uint64_t seed, std::int64_t epoch) {
   using philox::Word;
   Tensor order = detail::make_tensor(int64, {n}, cpu());
@@ -38,16 +49,25 @@ Tensor shuffled_rows(std::int64_t n, std::uint64_t seed, std::int64_t epoch) {
   return order;
 }
 
-Dataset gather_rows(const Dataset& dataset, const Tensor& rows) {
+Tensors gather_rows(const Tensors& arrays, const Tensor& rows) {
   const ExecuteNow now;
-  return {gather(dataset.x, rows), gather(dataset.y, rows)};
+  Tensors found;
+  for (const Tensor& each : arrays) found.push_back(gather(each, rows));
+  return found;
 }
 
-Dataset slice_rows(const Dataset& dataset, std::int64_t begin, std::int64_t end) {
+Tensors slice_rows(const Tensors& arrays, std::int64_t begin, std::int64_t end) {
   const ExecuteNow now;
-  const RangeIndex rows = range(begin, end);
-  return {dataset.x(rows, ellipsis), dataset.y(rows, ellipsis)};
+  Tensors found;
+  for (const Tensor& each : arrays) found.push_back(each(range(begin, end), ellipsis));
+  return found;
 }
+
+namespace {
+
+Dataset dataset_of(const Tensors& arrays) { return {arrays[0], arrays[1]}; }
+
+}  // namespace
 
 TrainValidation split(const Dataset& dataset, double validation_fraction, const SplitOptions& options, Where where) {
   check_rows(dataset, where);
@@ -58,10 +78,13 @@ TrainValidation split(const Dataset& dataset, double validation_fraction, const 
     throw InvalidArgumentError(detail::join("A fraction of ", validation_fraction, " of ", n,
                                             " rows leaves a part of the data set without any"),
                                where);
-  if (!options.shuffle) return {slice_rows(dataset, 0, n - validation), slice_rows(dataset, n - validation, n)};
+  const Tensors all{dataset.x, dataset.y};
+  if (!options.shuffle)
+    return {dataset_of(slice_rows(all, 0, n - validation)), dataset_of(slice_rows(all, n - validation, n))};
   const ExecuteNow now;
   const Tensor order = shuffled_rows(n, options.seed, 0).to(dataset.x.device());
-  return {gather_rows(dataset, order(range(0, n - validation))), gather_rows(dataset, order(range(n - validation, n)))};
+  return {dataset_of(gather_rows(all, order(range(0, n - validation)))),
+          dataset_of(gather_rows(all, order(range(n - validation, n))))};
 }
 
 }  // namespace tapestry::data

@@ -104,7 +104,13 @@ Operation add_update(GraphState& graph, const TrainingStep& step, const Training
   inputs.push_back(numbers);
   inputs.push_back(graph.captured(job.gradient, step.where));
   const NameScope inside("update_" + name, step.where);
-  return operation_of(graph.add_node(Call(op_of(step.formula), inputs, variable_attrs(job.variables), step.where), {}));
+  if (step.composed) {
+    TrainingStep::Job captured = job;
+    captured.gradient = graph.captured(job.gradient, step.where);
+    return step.composed(captured, numbers, step.only_if);
+  }
+  return operation_of(
+      graph.add_node(Call(op_of(*step.formula), inputs, variable_attrs(job.variables), step.where), {}));
 }
 
 /// Adds 1 to a Variable once everything else has run, if a step is made; `name`: of the node, taken already; empty:

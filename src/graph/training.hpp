@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "graph/graph_state.hpp"
@@ -19,12 +20,14 @@ struct TrainingStep {
     Tensor gradient;
     std::vector<Variable> variables;  ///< the one to update, and its slots
   };
-  std::string name;  ///< the optimizer's
-  Update formula;
+  std::string name;               ///< the optimizer's
+  std::optional<Update> formula;  ///< nothing: `composed` adds the updates
   /// From the number of steps made before, an int64 scalar, to the formula's numbers, a float64 vector whose first is
   /// the learning rate.
   Closure numbers;
   Variable iterations;
+  /// Adds the update of a job that is made of ops, from the formula's numbers and the condition, which may be empty.
+  std::function<Operation(const Job& job, const Tensor& numbers, const Tensor& only_if)> composed;
   std::vector<Job> jobs;
   std::optional<Variable> global_step;
   Tensor only_if;  ///< a bool scalar of the graph, without which no step is made; empty: always

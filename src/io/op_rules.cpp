@@ -184,6 +184,10 @@ std::vector<OpRule> make_rules() {
   OpRule select = plain("SelectV2", 3);
   select.fields = {type_of(1)};
   add(select);
+  OpRule check = plain("CheckNumerics", 1);
+  check.attrs = {{"message", Kind::text}};
+  check.fields.push_back(field("message"));
+  add(check);
   OpRule clip = plain("ClipByValue", 3);
   clip.is_direct = has_scalar_bounds;
   clip.expand = expand_clip;

@@ -6,6 +6,8 @@
 #include "nn/bias.hpp"
 #include "nn/initial.hpp"
 #include "nn/layer_call.hpp"
+#include "nn/names.hpp"
+#include "nn/positions.hpp"
 #include "tapestry/nn/init.hpp"
 #include "tapestry/ops.hpp"
 
@@ -25,12 +27,9 @@ Shape projection_shape(std::int64_t features, std::int64_t heads, Where where) {
 Tensor to_heads(const Tensor& x, std::int64_t heads) { return stack(split(x, heads, -1), 1); }
 Tensor from_heads(const Tensor& x) { return concat(unstack(x, 1), -1); }
 
-/// 1, 2, ... along the time axis of [batch, heads, time, features], however many there are: [time].
-Tensor places(const Tensor& x) { return cumsum(reduce_max(ones_like(x), {0, 1, 3})); }
-
-/// [queries, keys]: whether a key's place is not behind the query's.
+/// [queries, keys], of two tensors [batch, heads, time, features]: whether a key's place is not behind the query's.
 Tensor causal_mask(const Tensor& query, const Tensor& key) {
-  return less_equal(expand_dims(places(key), 0), expand_dims(places(query), 1));
+  return less_equal(expand_dims(places(key, 2), 0), expand_dims(places(query, 2), 1));
 }
 
 void require_sequence(const Tensor& x, std::int64_t features, std::string_view what) {
@@ -56,7 +55,11 @@ Tensor MultiHeadAttention::operator()(In x, In mask) const { return (*this)(x, x
 
 Tensor MultiHeadAttention::operator()(In query, In key, In value, In mask) const {
   const LayerCall call(*this, query.where());
-  return blaming("MultiHeadAttention", query.where(), [&] {
+  const auto blamed = [&](auto f) {
+    return naming(*this, {query.tensor(), key.tensor(), value.tensor(), mask.tensor()},
+                  [&] { return blaming("MultiHeadAttention", query.where(), f); });
+  };
+  return blamed([&] {
     const std::vector<Tensor> weights = split(in_proj_weight, 3);
     const std::vector<Tensor> biases = in_proj_bias ? split(*in_proj_bias, 3) : std::vector<Tensor>(3);
     const auto projected = [&](const Tensor& x, std::size_t part, std::string_view what) {
@@ -93,12 +96,20 @@ Tensor TransformerBlock::feed_forward(const Tensor& x) const {
 
 Tensor TransformerBlock::operator()(In x, In mask) const {
   const LayerCall call(*this, x.where());
-  if (options_.norm_first) {
-    const Tensor seen = x + dropout(self_attn(norm1(x), mask));
-    return call.gives(seen + dropout(feed_forward(norm2(seen))));
-  }
-  const Tensor seen = norm1(x + dropout(self_attn(x, mask)));
-  return call.gives(norm2(seen + dropout(feed_forward(seen))));
+  return naming(*this, {x.tensor(), mask.tensor()}, [&] {
+    if (options_.norm_first) {
+      const Tensor seen = x + dropout(self_attn(norm1(x), mask));
+      return call.gives(seen + dropout(feed_forward(norm2(seen))));
+    }
+    const Tensor seen = norm1(x + dropout(self_attn(x, mask)));
+    return call.gives(norm2(seen + dropout(feed_forward(seen))));
+  });
+}
+
+std::string MultiHeadAttention::size_text() const { return detail::join(in_proj_weight.shape()[1], ", ", heads_); }
+
+std::string TransformerBlock::size_text() const {
+  return detail::join(self_attn.size_text(), ", ", linear1.weight.shape()[0]);
 }
 
 }  // namespace tapestry::nn

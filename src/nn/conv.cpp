@@ -38,6 +38,11 @@ double bound_of(const Shape& weight) {
          std::sqrt(static_cast<double>(weight[1]) * static_cast<double>(weight[2]) * static_cast<double>(weight[3]));
 }
 
+/// "1, 8, {3, 3}": channels and window, as the constructor takes them.
+std::string text_of(std::int64_t in, std::int64_t out, const Shape& weight) {
+  return detail::join(in, ", ", out, ", {", weight[2], ", ", weight[3], "}");
+}
+
 Tensor initial_weight(const Shape& shape) { return uniform_within(bound_of(shape), shape); }
 
 }  // namespace
@@ -45,6 +50,11 @@ Tensor initial_weight(const Shape& shape) { return uniform_within(bound_of(shape
 Conv2D::Conv2D(std::int64_t in, std::int64_t out, Size2d window, const Conv2DOptions& options, Where where)
     : weight(initial_weight(weight_shape(in, out, window, options.groups, where)), "weight"), options_(options) {
   if (options.bias) bias.emplace(uniform_within(bound_of(weight.shape()), {out}), "bias");
+}
+
+std::string Conv2D::size_text() const {
+  const Shape& shape = weight.shape();
+  return text_of(shape[1] * options_.groups, shape[0], shape);
 }
 
 Tensor Conv2D::forward(const Tensor& x) const {
@@ -62,6 +72,11 @@ ConvTranspose2D::ConvTranspose2D(std::int64_t in, std::int64_t out, Size2d windo
     : weight(initial_weight(transposed_weight_shape(in, out, window, options.groups, where)), "weight"),
       options_(options) {
   if (options.bias) bias.emplace(uniform_within(bound_of(weight.shape()), {out}), "bias");
+}
+
+std::string ConvTranspose2D::size_text() const {
+  const Shape& shape = weight.shape();
+  return text_of(shape[0], shape[1] * options_.groups, shape);
 }
 
 Tensor ConvTranspose2D::forward(const Tensor& x) const {
@@ -85,9 +100,8 @@ Tensor AvgPool2D::forward(const Tensor& x) const {
 
 Tensor GlobalAvgPool2D::forward(const Tensor& x) const {
   if (x.rank() != 4)
-    throw InvalidArgumentError(
-        detail::join("GlobalAvgPool2D: x must be [batch, height, width, channels], but its shape is ", x.shape()), {},
-        CallSiteScope::current());
+    throw InvalidArgumentError(detail::join("x must be [batch, height, width, channels], but its shape is ", x.shape()),
+                               {}, CallSiteScope::current());
   return reduce_mean(x, {1, 2});
 }
 

@@ -28,8 +28,10 @@ Dense::Dense(std::int64_t in, std::int64_t out, const DenseOptions& options, Whe
 
 Tensor Dense::forward(const Tensor& x) const { return with_bias(matmul(x, weight, {.transpose_b = true}), bias); }
 
+std::string Dense::size_text() const { return detail::join(weight.shape()[1], ", ", weight.shape()[0]); }
+
 Tensor Flatten::forward(const Tensor& x) const {
-  if (x.rank() < 1) throw InvalidArgumentError("Flatten: x must have a batch axis", {}, CallSiteScope::current());
+  if (x.rank() < 1) throw InvalidArgumentError("x must have a batch axis", {}, CallSiteScope::current());
   const Tensor ordered = options_.channels_first && x.rank() == 4 ? transpose(x, {0, 3, 1, 2}) : x;
   const std::int64_t width = Shape(x.shape().sizes().subspan(1)).num_elements();
   return reshape(ordered, width < 0 ? Shape{x.shape()[0], -1} : Shape{-1, width});

@@ -17,6 +17,8 @@ Tensor initial_weight(std::int64_t count, std::int64_t features, Where where) {
 Embedding::Embedding(std::int64_t count, std::int64_t features, Where where)
     : weight(initial_weight(count, features, where), "weight") {}
 
+std::string Embedding::size_text() const { return detail::join(weight.shape()[0], ", ", weight.shape()[1]); }
+
 Tensor Embedding::forward(const Tensor& ids) const { return embedding_lookup(weight, ids); }
 
 }  // namespace tapestry::nn

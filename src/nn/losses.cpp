@@ -35,6 +35,34 @@ Tensor elementwise(std::string_view name, const In& targets, const In& predictio
 
 // ---- Labels
 
+std::string text_of(const Tensor& x) { return to_string(x.dtype()) + to_string(x.shape()); }
+
+/// The shape of labels: that of the scores without the classes.
+Shape shape_of_labels(const Tensor& scores) {
+  return Shape(std::span(scores.shape().begin(), scores.shape().end() - 1));
+}
+
+bool are_labels(const Tensor& targets, const Tensor& scores) {
+  return (targets.dtype() == int32 || targets.dtype() == int64) && agree(targets.shape(), shape_of_labels(scores));
+}
+
+/// Whether anything can be said of targets for these scores; the ops refuse scores without classes.
+bool have_classes(const Tensor& scores) { return scores.shape().has_rank() && scores.rank() > 0; }
+
+void require_labels_or_distributions(const Tensor& targets, const Tensor& logits) {
+  if (!have_classes(logits) || targets.dtype() == DType::unknown || are_labels(targets, logits)) return;
+  if (is_floating(targets.dtype()) && agree(targets.shape(), logits.shape())) return;
+  throw InvalidArgumentError(join("The targets are ", text_of(targets), "; for logits ", logits.shape(),
+                                  " they must be labels, int32 or int64 ", shape_of_labels(logits),
+                                  ", or distributions, of a float type, ", logits.shape()));
+}
+
+void require_labels(const Tensor& labels, const Tensor& scores) {
+  if (!have_classes(scores) || labels.dtype() == DType::unknown || are_labels(labels, scores)) return;
+  throw InvalidArgumentError(join("The labels are ", text_of(labels), "; for log_probabilities ", scores.shape(),
+                                  " they must be int32 or int64 ", shape_of_labels(scores)));
+}
+
 void check_class_weights(const Tensor& weights, const Tensor& scores) {
   if (!weights || !scores.shape().has_rank() || scores.rank() == 0) return;
   const Dimension classes = scores.shape().back();
@@ -118,6 +146,7 @@ Tensor cross_entropy(In targets, In logits, const CrossEntropyOptions& options) 
     throw InvalidArgumentError(join("label_smoothing must be in [0, 1], but is ", smoothing), "cross_entropy",
                                logits.where());
   return blaming("cross_entropy", logits.where(), [&] {
+    require_labels_or_distributions(targets, logits);
     check_class_weights(options.class_weights, logits);
     if (is_floating(targets->dtype())) return of_distributions(targets, logits, options);
     const Labels labels(targets, options.class_weights, options.ignore_index);
@@ -132,6 +161,7 @@ Tensor cross_entropy(In targets, In logits, const CrossEntropyOptions& options) 
 
 Tensor nll(In labels, In log_probabilities, const NLLOptions& options) {
   return blaming("nll", log_probabilities.where(), [&] {
+    require_labels(labels, log_probabilities);
     check_class_weights(options.class_weights, log_probabilities);
     const Labels of(labels, options.class_weights, options.ignore_index);
     const Tensor picked = take_along_axis(log_probabilities, expand_dims(of.classes, -1), -1);

@@ -10,6 +10,7 @@
 
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
+#include "nn/names.hpp"
 
 namespace tapestry::nn {
 namespace {
@@ -19,6 +20,35 @@ using detail::join;
 /// To read them: listing the fields takes their addresses and changes nothing.
 std::vector<Field> fields_of(const Module& module) { return const_cast<Module&>(module).fields().list(); }
 
+[[noreturn]] void throw_unnamed(const std::string& which, const Module& module, Where where) {
+  throw FailedPreconditionError(
+      join("The class ", type_name(module), which, " has not named its parts, so that nothing of it is trained or ",
+           "saved: put TAPESTRY_FIELDS(...) with their names behind them, or TAPESTRY_FIELDS() if it has none"),
+      where);
+}
+
+/// Throws when a part that holds modules has not named them. What holds none need not say so.
+void check_parts(const std::vector<Field>& fields, const std::string& prefix, Where where) {
+  for (const Field& field : fields) {
+    Module* const* part = std::get_if<Module*>(&field.part);
+    if (!part) continue;
+    const Fields parts = (*part)->fields();
+    if (!parts.are_named() && holds_modules(**part, field.bytes))
+      throw_unnamed(join(" of '", prefix, field.name, "'"), **part, where);
+    check_parts(parts.list(), prefix + field.name + ".", where);
+  }
+}
+
+/// For what would silently do nothing, or not all, when classes have named no parts.
+std::vector<Field> named_fields_of(const Module& module, Where where = {}) {
+  const Fields fields = const_cast<Module&>(module).fields();
+  if (!fields.are_named()) throw_unnamed("", module, where);
+  check_parts(fields.list(), "", where);
+  adopt(module);
+  update_names();
+  return fields.list();
+}
+
 /// Calls `visit` with the field of each Variable and constant in the fields and their parts, under its full name.
 void for_each_leaf(const std::vector<Field>& fields, const std::function<void(const Field&)>& visit,
                    const std::string& prefix = {}) {
@@ -27,7 +57,7 @@ void for_each_leaf(const std::vector<Field>& fields, const std::function<void(co
     if (Module* const* part = std::get_if<Module*>(&field.part)) {
       for_each_leaf((*part)->fields().list(), visit, name + ".");
     } else {
-      visit({name, field.part});
+      visit({name, field.part, field.is_parameter, 0});
     }
   }
 }
@@ -70,8 +100,15 @@ std::string Fields::next_name(std::string_view& names) {
   return std::string(name.substr(0, name.find_first_of(" \t\n\\")));
 }
 
-void Fields::add_field(const std::string& name, std::variant<Variable*, Tensor*, Module*> part) {
-  list_.push_back({name, part});
+void Fields::add_field(const std::string& name, std::variant<Variable*, Tensor*, Module*> part, bool is_parameter,
+                       std::size_t bytes) {
+  list_.push_back({name, part, is_parameter, bytes});
+}
+
+Fields Module::fields() {
+  Fields none;
+  none.are_named_ = false;
+  return none;
 }
 
 std::vector<std::pair<std::string, Variable>> Module::named_parameters() const {
@@ -85,7 +122,9 @@ std::vector<std::pair<std::string, Variable>> Module::named_parameters() const {
 
 std::vector<Variable> Module::parameters() const {
   std::vector<Variable> found;
-  for (const auto& [name, parameter] : named_parameters()) found.push_back(parameter);
+  for_each_leaf(named_fields_of(*this), [&](const Field& leaf) {
+    if (const Variable* variable = variable_in(leaf); variable && variable->trainable()) found.push_back(*variable);
+  });
   return found;
 }
 
@@ -111,13 +150,13 @@ std::vector<std::pair<std::string, const Module*>> Module::named_modules() const
 
 std::int64_t Module::parameter_count() const {
   std::int64_t count = 0;
-  for (const Variable& parameter : parameters()) count += parameter.shape().size();
+  for (const auto& [name, parameter] : named_parameters()) count += parameter.shape().size();
   return count;
 }
 
 StateDict Module::state_dict() const {
   StateDict state;
-  for_each_leaf(fields_of(*this), [&](const Field& leaf) { state.emplace(leaf.name, value_of(leaf)); });
+  for_each_leaf(named_fields_of(*this), [&](const Field& leaf) { state.emplace(leaf.name, value_of(leaf)); });
   return state;
 }
 
@@ -127,7 +166,7 @@ void Module::load_state_dict(const StateDict& state, Where where) {
   std::string problems;
   std::vector<std::pair<Field, Tensor>> changes;
   StateDict unused = state;
-  for_each_leaf(fields().list(), [&](const Field& leaf) {
+  for_each_leaf(named_fields_of(*this, where), [&](const Field& leaf) {
     const auto entry = unused.extract(leaf.name);
     const Tensor place = value_of(leaf);
     const std::string problem =
@@ -165,7 +204,10 @@ void Module::to(DType dtype, Where where) {
     const Tensor value = value_of(leaf);
     if (!is_floating(value.dtype()) || value.dtype() == dtype) return;
     if (Variable* variable = variable_in(leaf)) {
-      *variable = Variable(value.cast(dtype), {.name = variable->name(), .trainable = variable->trainable()});
+      Variable converted(value.cast(dtype), {.name = variable->name(), .trainable = variable->trainable()});
+      converted.cell()->given_name = variable->cell()->given_name;
+      converted.cell()->update_name = variable->cell()->update_name;
+      *variable = converted;
     } else {
       set_value(leaf, value.cast(dtype));
     }
@@ -173,10 +215,17 @@ void Module::to(DType dtype, Where where) {
 }
 
 void Module::train(bool on) {
+  update_names();
   training_ = on;
   const std::vector<Field> parts = fields().list();
   for (const Field& field : parts)
     if (Module* const* part = std::get_if<Module*>(&field.part)) (*part)->train(on);
+}
+
+void Module::freeze(bool on) {
+  for_each_leaf(named_fields_of(*this), [&](const Field& leaf) {
+    if (leaf.is_parameter) variable_in(leaf)->cell()->trainable = !on;
+  });
 }
 
 std::string type_name(const Module& module) {

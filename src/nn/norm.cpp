@@ -25,14 +25,13 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options, Whe
 Tensor BatchNorm::forward(const Tensor& x) const {
   const std::int64_t channels = weight.shape()[0];
   if (x.rank() < 2 || (x.shape().back().is_known() && x.shape().back() != channels))
-    throw InvalidArgumentError(detail::join("BatchNorm: x must be [..., ", channels, "], but its shape is ", x.shape()),
-                               {}, CallSiteScope::current());
+    throw InvalidArgumentError(detail::join("x must be [..., ", channels, "], but its shape is ", x.shape()), {},
+                               CallSiteScope::current());
   if (!training()) return batch_norm(x, running_mean, running_var, bias, weight, options_.epsilon);
 
   if (x.shape().num_elements() == channels)
-    throw InvalidArgumentError(
-        detail::join("BatchNorm: one value per channel is too few to learn from, the shape is ", x.shape()), {},
-        CallSiteScope::current());
+    throw InvalidArgumentError(detail::join("one value per channel is too few to learn from, the shape is ", x.shape()),
+                               {}, CallSiteScope::current());
   Ints axes;
   for (int axis = 0; axis + 1 < x.rank(); ++axis) axes.push_back(axis);
   const Moments batch = moments(x, axes);
@@ -51,10 +50,14 @@ void BatchNorm::learn(const Tensor& x, const Tensor& mean, const Tensor& varianc
   batches.assign_add(1);
 }
 
+std::string BatchNorm::size_text() const { return detail::join(weight.shape()[0]); }
+
 LayerNorm::LayerNorm(std::int64_t features, const LayerNormOptions& options, Where where)
     : weight(filled(1, shape_of(features, "LayerNorm", "features", where)), "weight"),
       bias(filled(0, {features}), "bias"),
       options_(options) {}
+
+std::string LayerNorm::size_text() const { return detail::join(weight.shape()[0]); }
 
 Tensor LayerNorm::forward(const Tensor& x) const { return layer_norm(x, weight, bias, options_); }
 

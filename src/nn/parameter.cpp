@@ -1,7 +1,10 @@
 #include "tapestry/nn/parameter.hpp"
 
+#include <optional>
+
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
+#include "nn/names.hpp"
 
 namespace tapestry::nn {
 namespace {
@@ -11,7 +14,19 @@ Variable copy_of(const Variable& other) {
   const auto& cell = other.cell();
   if (!cell) return other;  // has been moved from
   const ExecuteNow now;
-  return Variable(cell->load(), {.name = cell->name, .trainable = cell->trainable});
+  Variable copy(cell->load(), {.name = cell->given_name, .trainable = cell->trainable});
+  copy.cell()->update_name = cell->update_name;
+  return copy;
+}
+
+/// A Variable that asks its modules for its name. An open graph gets it, and a name for it, when it is first read,
+/// since its module is not there yet; unless the graph has to compute the initial value.
+std::shared_ptr<Variable::Cell> cell_of(const Init& initial_value, const VariableOptions& options, Where where) {
+  std::optional<ExecuteNow> now;
+  if (open_sink() && !initial_value.is_empty_tensor() && !initial_value.tensor({}, where).is_symbolic()) now.emplace();
+  const Variable made(initial_value, options, where);
+  made.cell()->update_name = update_names;
+  return made.cell();
 }
 
 }  // namespace
@@ -33,9 +48,9 @@ ModuleVariable& ModuleVariable::operator=(const ModuleVariable& other) {
 }
 
 Parameter::Parameter(const Init& initial_value, std::string name, Where where)
-    : ModuleVariable(initial_value, VariableOptions{.name = std::move(name)}, where) {}
+    : ModuleVariable(cell_of(initial_value, {.name = std::move(name)}, where)) {}
 
 Buffer::Buffer(const Init& initial_value, std::string name, Where where)
-    : ModuleVariable(initial_value, VariableOptions{.name = std::move(name), .trainable = false}, where) {}
+    : ModuleVariable(cell_of(initial_value, {.name = std::move(name), .trainable = false}, where)) {}
 
 }  // namespace tapestry::nn

@@ -6,6 +6,7 @@
 #include "nn/bias.hpp"
 #include "nn/initial.hpp"
 #include "nn/layer_call.hpp"
+#include "nn/names.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::nn {
@@ -65,6 +66,8 @@ Fields Recurrent::fields() {
   return fields;
 }
 
+std::string Recurrent::size_text() const { return join(in_, ", ", hidden_); }
+
 void Recurrent::check(const Tensor& x, const Tensors& initial) const {
   const std::string order = options_.batch_first ? "[batch, time, " : "[time, batch, ";
   if (x.rank() != 3 || (x.shape()[2].is_known() && x.shape()[2] != in_))
@@ -100,7 +103,10 @@ std::vector<Tensors> Recurrent::run_direction(std::size_t place, const Tensor& x
 
 Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Cell& cell) const {
   const LayerCall call(*this, x.where());
-  return blaming(type_name(*this), x.where(), [&] {
+  const auto blamed = [&](auto f) {
+    return naming(*this, {x.tensor()}, [&] { return blaming(type_name(*this), x.where(), f); });
+  };
+  return blamed([&] {
     check(x, initial);
     Tensor output = x;
     std::vector<Tensors> last;

@@ -1,5 +1,7 @@
 #include "tapestry/nn/sequential.hpp"
 
+#include "nn/names.hpp"
+
 namespace tapestry::nn {
 
 using detail::join;
@@ -20,13 +22,14 @@ Sequential& Sequential::operator=(const Sequential& other) {
 
 Fields Sequential::fields() {
   Fields fields;
-  for (std::size_t i = 0; i < stages_.size(); ++i) fields.add(std::to_string(i), stages_[i]->module());
+  for (std::size_t i = 0; i < stages_.size(); ++i)
+    fields.add(std::to_string(i), stages_[i]->module(), stages_[i]->bytes());
   return fields;
 }
 
 Tensor Sequential::forward(const Tensor& x) const {
   Tensor y = x;
-  for (const auto& stage : stages_) y = stage->call(y);
+  for (const auto& stage : stages_) y = naming(stage->module(), {y}, [&] { return stage->call(y); });
   return y;
 }
 

@@ -8,6 +8,7 @@ void link_array_extend();
 void link_array_index();
 void link_array_join();
 void link_array_movement();
+void link_check();
 void link_compare();
 void link_conv();
 void link_creation();
@@ -32,6 +33,7 @@ void link_op_families() {
   link_array_index();
   link_array_join();
   link_array_movement();
+  link_check();
   link_compare();
   link_conv();
   link_creation();

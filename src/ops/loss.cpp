@@ -103,6 +103,17 @@ void sparse_softmax_cross_entropy_forward(Backend& backend, const Call& call) {
   backend.softmax_grad(log_p, minus_one_hot, true, backprop);
 }
 
+/// TensorFlow's text names an attribute; what follows says which argument is meant, and what it should be.
+void require_classes(const Tensor& labels, const Tensor& logits) {
+  try {
+    require_type(labels, index_types, "Tlabels");
+  } catch (const InvalidArgumentError& error) {
+    throw InvalidArgumentError(detail::join(error.message(), ". The labels are ", to_string(labels.dtype()),
+                                            labels.shape(), "; they must be the numbers of classes, int32 or int64 ",
+                                            without_last(logits.shape())));
+  }
+}
+
 /// Ones at the labels, in the shape and dtype of a tensor whose last axis counts the classes.
 Tensor one_hot_like(const Tensor& labels, const Tensor& like) {
   const Tensor classes = cumsum(ones_like(like).cast(labels.dtype()), -1, {.exclusive = true});
@@ -114,8 +125,8 @@ TAPESTRY_OP(sparse_softmax_cross_entropy_op){
      .infer = [](const Call& call) -> Specs {
        const Tensor &logits = call.input(0), &labels = call.input(1);
        require_type(logits, float_types);
-       require_type(labels, index_types, "Tlabels");
        require_rank_at_least(logits, 1);
+       require_classes(labels, logits);
        if (!shapes_agree(without_last(logits.shape()), labels.shape()))
          throw InvalidArgumentError(
              detail::join("logits and labels must have the same first dimension, got logits shape ", logits.shape(),
@@ -141,6 +152,16 @@ TAPESTRY_OP(sparse_softmax_cross_entropy_op){
 }  // namespace
 
 Tensor softmax_cross_entropy(In labels, In logits, std::string_view name) {
+  // Before whole numbers become floats, in which form one would look for what is wrong in the shape.
+  const DType dtype = labels->dtype();
+  if (dtype != DType::unknown && !is_floating(dtype) && !shapes_agree(logits->shape(), labels->shape())) {
+    const CallSiteScope site(labels.where());
+    throw InvalidArgumentError(
+        detail::join("The labels are ", to_string(dtype), labels->shape(),
+                     "; they must be distributions, of a float type and in the shape of the logits, ", logits->shape(),
+                     ". The numbers of classes are for sparse_softmax_cross_entropy"),
+        "SoftmaxCrossEntropyWithLogits", CallSiteScope::current());
+  }
   return apply_all(softmax_cross_entropy_op, {logits.tensor(), labels.tensor()}, {}, name, labels.where())[0];
 }
 

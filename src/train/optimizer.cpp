@@ -1,12 +1,15 @@
 #include "tapestry/train/optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autodiff/variable_cell.hpp"
 #include "backend/backend.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/training.hpp"
+#include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
+#include "tapestry/ops/math.hpp"
 #include "train/arguments.hpp"
 #include "train/own_variable.hpp"
 
@@ -75,7 +78,50 @@ void check_condition(const Tensor& condition, Where where) {
         detail::join("only_if must be a bool scalar, but is ", to_string(condition.dtype()), condition.shape()), where);
 }
 
+void check_slot_names(const std::vector<std::string>& names, Where where) {
+  for (auto name = names.begin(); name != names.end(); ++name)
+    if (name->empty() || name->find('.') != std::string::npos || std::find(names.begin(), name, *name) != name)
+      throw InvalidArgumentError(
+          detail::join("The slots of an optimizer need names, each its own and without dots; one is '", *name, "'"),
+          where);
+}
+
 }  // namespace
+
+Optimizer::Optimizer(std::string name, LearningRate learning_rate, std::vector<Slot> slots, Where where)
+    : name_(std::move(name)),
+      rule_(std::make_shared<Rule>(Rule{std::move(learning_rate),
+                                        [](double rate, std::int64_t step) -> Numbers {
+                                          return {rate, static_cast<double>(step)};
+                                        }})),
+      slots_(std::move(slots)),
+      iterations_(own_variable(name_ + "/iterations", tensor(std::int64_t{0}))) {
+  check_slot_names(get_slot_names(), where);
+}
+
+Tensors Optimizer::updated(const Tensor&, const Tensor&, const Tensors&, const Step&) const {
+  throw UnimplementedError(detail::join(
+      "The optimizer ", name_, " does not say what a step makes of a Variable: ", "its class must override `updated`"));
+}
+
+/// What `updated` gives, if it is what it should be.
+Tensors Optimizer::checked_update(const Variable& variable, const Tensor& value, const Tensor& gradient,
+                                  const Tensors& slots, const Step& step, Where where) const {
+  Tensors next = updated(value, gradient, slots, step);
+  if (next.size() != 1 + slots_.size())
+    throw InvalidArgumentError(detail::join("`updated` of the optimizer ", name_, " gives ", next.size(),
+                                            " tensors; a value and ", slots_.size(), " slots are wanted"),
+                               where);
+  for (std::size_t i = 0; i < next.size(); ++i)
+    if (!next[i] || next[i].dtype() != variable.dtype() || !can_be(next[i].shape(), variable.shape()))
+      throw InvalidArgumentError(
+          detail::join("`updated` of the optimizer ", name_, " gives as ",
+                       i == 0 ? "value" : "slot '" + slots_[i - 1].name + "'", " of variable '", variable.name(), "' ",
+                       next[i] ? to_string(next[i].dtype()) + to_string(next[i].shape()) : "nothing", ", not ",
+                       to_string(variable.dtype()), variable.shape()),
+          where);
+  return next;
+}
 
 Optimizer::Optimizer(std::string name, Update formula, LearningRate learning_rate, std::vector<Slot> slots,
                      NumbersOf numbers)
@@ -184,10 +230,6 @@ Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, con
   const CallSiteScope site(where);
   const std::int64_t step = iterations() + 1;
   const Tensor numbers = tensor(rule_->numbers(rate, step));
-  struct Job {
-    Tensor gradient;
-    SmallVector<Variable, 3> variables;  ///< the one to update, and its slots
-  };
   std::vector<Job> jobs;
   jobs.reserve(gradients.size());
   for (const auto& [gradient, variable] : gradients) {
@@ -196,13 +238,41 @@ Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, con
     const std::vector<Variable>& slots = slots_of(variable, where);
     job.variables.append(slots.begin(), slots.end());
   }
-  for (const Job& job : jobs) update_in_place(formula_, numbers, job.gradient, job.variables);
+  if (formula_) {
+    for (const Job& job : jobs) update_in_place(*formula_, numbers, job.gradient, job.variables);
+  } else {
+    apply_composed(jobs, rate, step, where);
+  }
   iterations_.assign(step);
   if (options.global_step) {
     Variable global_step = *options.global_step;
     global_step.assign_add(1);
   }
   return {};
+}
+
+/// Updates that are made of ops: all values are computed before the first one is stored.
+void Optimizer::apply_composed(const std::vector<Job>& jobs, double rate, std::int64_t step, Where where) {
+  // A Variable that comes twice has its second update made of what the first one gives.
+  std::unordered_map<const Variable::Cell*, Tensor> values;
+  std::vector<std::pair<Variable, Tensor>> in_order;
+  for (const Job& job : jobs) {
+    Tensors before;
+    for (const Variable& each : job.variables) {
+      const auto changed = values.find(each.cell().get());
+      before.push_back(changed == values.end() ? each.cell()->load() : changed->second);
+    }
+    const Tensor value = before[0];
+    const auto number = [&](double x) { return full({}, x, {value.dtype(), value.device()}); };
+    const Step now{number(rate), number(static_cast<double>(step))};
+    const Tensors next =
+        checked_update(job.variables[0], value, job.gradient, Tensors(before.begin() + 1, before.end()), now, where);
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      values[job.variables[i].cell().get()] = next[i];
+      in_order.emplace_back(job.variables[i], next[i]);
+    }
+  }
+  for (const auto& [variable, value] : in_order) variable.cell()->store(value.to(variable.device()).contiguous());
 }
 
 Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndVariables& gradients,
@@ -217,6 +287,7 @@ Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndV
                             .formula = formula_,
                             .numbers = std::make_shared<const std::function<Tensors(const Tensors&)>>(numbers),
                             .iterations = iterations_,
+                            .composed = {},
                             .jobs = {},
                             .global_step = options.global_step,
                             .only_if = options.only_if,
@@ -228,7 +299,37 @@ Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndV
     variables.insert(variables.end(), slots.begin(), slots.end());
     step.jobs.push_back({gradient, std::move(variables)});
   }
+  if (!formula_)
+    step.composed = [&](const detail::TrainingStep::Job& job, const Tensor& symbolic_numbers, const Tensor& only_if) {
+      return add_composed(job.gradient, job.variables, symbolic_numbers, only_if, where);
+    };
   return detail::add_training_step(graph, step);
+}
+
+/// An update made of ops, in a graph: everything is read before anything is assigned.
+Operation Optimizer::add_composed(const Tensor& gradient, const std::vector<Variable>& variables, const Tensor& numbers,
+                                  const Tensor& only_if, Where where) const {
+  const Graph::Scope scope(numbers.op().graph());
+  const CallSiteScope site(where);
+  const PauseRecording pause;
+  Tensors now;
+  for (const Variable& each : variables) now.push_back(each.value());
+  const DType dtype = variables[0].dtype();
+  const Step step{numbers(0).cast(dtype), numbers(1).cast(dtype)};
+  Tensors next = checked_update(variables[0], now[0], gradient, Tensors(now.begin() + 1, now.end()), step, where);
+  std::vector<Operation> before;
+  for (std::size_t i = 0; i < next.size(); ++i) {
+    if (only_if) next[i] = tapestry::where(only_if, next[i], now[i]);
+    for (const Tensor& each : {now[i], next[i]})
+      if (each.is_symbolic()) before.push_back(each.op());
+  }
+  const ControlScope after{ControlInputs(before)};
+  std::vector<Operation> assigned;
+  for (std::size_t i = 0; i < next.size(); ++i) {
+    Variable variable = variables[i];
+    assigned.push_back(variable.assign({next[i], where}).op());
+  }
+  return group(assigned, {}, where);
 }
 
 const std::vector<Variable>& Optimizer::slots_of(const Variable& variable, Where where) {
@@ -238,15 +339,16 @@ const std::vector<Variable>& Optimizer::slots_of(const Variable& variable, Where
     return slots;
   }
   State state{variable, new_key(variable.name()), {}};
+  const std::string waiting_key = key_in(waiting_, state.key, variable, states_.size());
   const ExecuteNow now;
   for (const Slot& slot : slots_) {
     // TensorFlow's names: "w/Adam", "w/Adam_1".
     const std::string number = state.slots.empty() ? "" : "_" + std::to_string(state.slots.size());
     state.slots.emplace_back(
-        first_value(state, slot, where),
+        first_value(state, waiting_key, slot, where),
         VariableOptions{.name = detail::join(variable.name(), "/", name_, number), .trainable = false});
   }
-  for (const Slot& slot : slots_) waiting_.erase(state.key + "." + slot.name);
+  for (const Slot& slot : slots_) waiting_.erase(waiting_key + "." + slot.name);
   states_.push_back(std::move(state));
   state_of_.emplace(variable.cell().get(), states_.size() - 1);
   return states_.back().slots;

@@ -31,9 +31,22 @@ std::string Optimizer::new_key(const std::string& name) const {
   return key;
 }
 
-Tensor Optimizer::first_value(const State& state, const Slot& slot, Where where) const {
+/// The name under which a state has the slots of a Variable: its key, or, in states of older versions, the name that it
+/// was given, with its number among those of that name. `before`: how many of our Variables were updated before it.
+std::string Optimizer::key_in(const StateDict& state, const std::string& key, const Variable& variable,
+                              std::size_t before) const {
+  if (slots_.empty() || state.contains(key + "." + slots_[0].name)) return key;
+  for (const auto& [name, value] : state)
+    if (name.find('.') != name.rfind('.')) return key;  // it has paths: it is a new one
+  const std::string& given = variable.cell()->given_name;
+  const auto same = std::count_if(states_.begin(), states_.begin() + static_cast<std::ptrdiff_t>(before),
+                                  [&](const State& each) { return each.variable.cell()->given_name == given; });
+  return same == 0 ? given : detail::join(given, '#', same + 1);
+}
+
+Tensor Optimizer::first_value(const State& state, const std::string& waiting_key, const Slot& slot, Where where) const {
   const Variable& variable = state.variable;
-  const std::string key = state.key + "." + slot.name;
+  const std::string key = waiting_key + "." + slot.name;
   const auto found = waiting_.find(key);
   if (found == waiting_.end())
     return full(variable.shape(), slot.initial_value, {.dtype = variable.dtype(), .device = variable.device()});
@@ -77,10 +90,12 @@ void Optimizer::load_state_dict(const StateDict& state, Where where) {
   StateDict rest = state;
   std::vector<std::pair<Variable, Tensor>> values{{iterations_, value_for(iterations_, rest[iterations_key])}};
   rest.erase(iterations_key);
-  for (const State& each : states_)
+  for (std::size_t k = 0; k < states_.size(); ++k) {
+    const State& each = states_[k];
+    const std::string key = key_in(state, each.key, each.variable, k);
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       const Variable& slot = each.slots[i];
-      const auto found = rest.find(each.key + "." + slots_[i].name);
+      const auto found = rest.find(key + "." + slots_[i].name);
       if (found == rest.end()) {
         values.emplace_back(slot, full(slot.shape(), slots_[i].initial_value, {slot.dtype(), slot.device()}));
       } else {
@@ -89,6 +104,7 @@ void Optimizer::load_state_dict(const StateDict& state, Where where) {
         rest.erase(found);
       }
     }
+  }
   for (const auto& [variable, value] : values) variable.cell()->store(value);
   waiting_ = std::move(rest);
 }

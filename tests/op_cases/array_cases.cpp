@@ -178,6 +178,15 @@ OpCases array_cases() {
                   .f = [](const Inputs& x) { return stop_gradient(x[0]); },
                   .reference = [](const std::vector<Elements>& x) { return x[0]; },
                   .orders = 0});
+  rows.push_back({.name = "check_numerics",
+                  .inputs = {numbers({3, 2}, -1, 1, 37)},
+                  .f = [](const Inputs& x) { return square(check_numerics(x[0], "the table")); },
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y;
+                        for (const double each : x[0]) y.push_back(each * each);
+                        return y;
+                      }});
   rows.push_back({.name = "concat",
                   .inputs = {numbers({2, 1}, -1, 1, 35), numbers({2, 0}, -1, 1, 36), numbers({2, 2}, -1, 1, 37)},
                   .f = [](const Inputs& x) { return square(concat(x, 1)); },

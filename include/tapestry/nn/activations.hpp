@@ -12,36 +12,64 @@ namespace tapestry::nn {
 
 /// x itself.
 class TAPESTRY_API Identity : public Layer {
+ public:
+  TAPESTRY_FIELDS()
+
+ private:
   Tensor forward(const Tensor& x) const override { return x; }
 };
 
 /// max(x, 0): see `tp::relu`.
 class TAPESTRY_API ReLU : public Layer {
+ public:
+  TAPESTRY_FIELDS()
+
+ private:
   Tensor forward(const Tensor& x) const override { return relu(x); }
 };
 
 /// 1 / (1 + exp(-x)): see `tp::sigmoid`.
 class TAPESTRY_API Sigmoid : public Layer {
+ public:
+  TAPESTRY_FIELDS()
+
+ private:
   Tensor forward(const Tensor& x) const override { return sigmoid(x); }
 };
 
 /// tanh(x).
 class TAPESTRY_API Tanh : public Layer {
+ public:
+  TAPESTRY_FIELDS()
+
+ private:
   Tensor forward(const Tensor& x) const override { return tanh(x); }
 };
 
 /// x * sigmoid(x): see `tp::silu`.
 class TAPESTRY_API SiLU : public Layer {
+ public:
+  TAPESTRY_FIELDS()
+
+ private:
   Tensor forward(const Tensor& x) const override { return silu(x); }
 };
 
 /// x where it is positive, exp(x) - 1 elsewhere: see `tp::elu`.
 class TAPESTRY_API ELU : public Layer {
+ public:
+  TAPESTRY_FIELDS()
+
+ private:
   Tensor forward(const Tensor& x) const override { return elu(x); }
 };
 
 /// log(1 + exp(x)): see `tp::softplus`.
 class TAPESTRY_API Softplus : public Layer {
+ public:
+  TAPESTRY_FIELDS()
+
+ private:
   Tensor forward(const Tensor& x) const override { return softplus(x); }
 };
 
@@ -50,6 +78,7 @@ class TAPESTRY_API GELU : public Layer {
  public:
   /// `approximate` takes the form with tanh.
   explicit GELU(bool approximate = false) : approximate_(approximate) {}
+  TAPESTRY_FIELDS()
 
  private:
   Tensor forward(const Tensor& x) const override { return gelu(x, approximate_); }
@@ -61,6 +90,7 @@ class TAPESTRY_API LeakyReLU : public Layer {
  public:
   /// x where it is positive, slope * x elsewhere.
   explicit LeakyReLU(double slope = 0.01) : slope_(slope) {}
+  TAPESTRY_FIELDS()
 
  private:
   Tensor forward(const Tensor& x) const override { return leaky_relu(x, slope_); }
@@ -72,6 +102,7 @@ class TAPESTRY_API Softmax : public Layer {
  public:
   /// Negative axes count from the end.
   explicit Softmax(std::int64_t axis = -1) : axis_(axis) {}
+  TAPESTRY_FIELDS()
 
  private:
   Tensor forward(const Tensor& x) const override { return softmax(x, axis_); }
@@ -83,6 +114,7 @@ class TAPESTRY_API LogSoftmax : public Layer {
  public:
   /// Negative axes count from the end.
   explicit LogSoftmax(std::int64_t axis = -1) : axis_(axis) {}
+  TAPESTRY_FIELDS()
 
  private:
   Tensor forward(const Tensor& x) const override { return log_softmax(x, axis_); }

@@ -29,6 +29,7 @@ class TAPESTRY_API MultiHeadAttention : public Module {
   std::optional<Parameter> in_proj_bias;  ///< [3 * features], zeros at first
   Dense out_proj;                         ///< its bias, too, is zeros at first
   TAPESTRY_FIELDS(in_proj_weight, in_proj_bias, out_proj)
+  std::string size_text() const override;  ///< "32, 4": features and heads
 
   /// Of a sequence on itself: [batch, time, features] keeps its shape. The mask (bool) says which keys a query may see;
   /// it broadcasts to [batch, heads, queries, keys] and leaves every query at least one key.
@@ -74,6 +75,7 @@ class TAPESTRY_API TransformerBlock : public Module {
   LayerNorm norm2;               ///< the same for the dense layers
   Dropout dropout;               ///< of the results of both, and between the dense layers
   TAPESTRY_FIELDS(self_attn, linear1, linear2, norm1, norm2, dropout)
+  std::string size_text() const override;  ///< "32, 4, 128": features, heads and hidden
 
   /// [batch, time, features] keeps its shape. The mask is that of MultiHeadAttention.
   Tensor operator()(In x, In mask = {}) const;

@@ -31,6 +31,7 @@ class TAPESTRY_API Conv2D : public Layer {
   Parameter weight;               ///< [out, in / groups, height, width]
   std::optional<Parameter> bias;  ///< [out]
   TAPESTRY_FIELDS(weight, bias)
+  std::string size_text() const override;  ///< "1, 8, {3, 3}": channels and window
 
  private:
   Tensor forward(const Tensor& x) const override;
@@ -59,6 +60,7 @@ class TAPESTRY_API ConvTranspose2D : public Layer {
   Parameter weight;               ///< [in, out / groups, height, width]
   std::optional<Parameter> bias;  ///< [out]
   TAPESTRY_FIELDS(weight, bias)
+  std::string size_text() const override;  ///< "8, 1, {3, 3}": channels and window
 
  private:
   Tensor forward(const Tensor& x) const override;
@@ -76,6 +78,7 @@ class TAPESTRY_API MaxPool2D : public Layer {
  public:
   /// Of windows of that size, {height, width} or one number for both.
   explicit MaxPool2D(Size2d window, const Pool2DOptions& options = {}) : window_(window), options_(options) {}
+  TAPESTRY_FIELDS()
 
  private:
   Tensor forward(const Tensor& x) const override;
@@ -89,6 +92,7 @@ class TAPESTRY_API AvgPool2D : public Layer {
  public:
   /// Of windows of that size, {height, width} or one number for both.
   explicit AvgPool2D(Size2d window, const Pool2DOptions& options = {}) : window_(window), options_(options) {}
+  TAPESTRY_FIELDS()
 
  private:
   Tensor forward(const Tensor& x) const override;
@@ -99,6 +103,10 @@ class TAPESTRY_API AvgPool2D : public Layer {
 /// The mean of each channel over the whole image: [batch, height, width, channels] gives [batch, channels]. Keras'
 /// GlobalAveragePooling2D; PyTorch's AdaptiveAvgPool2d(1) and Flatten.
 class TAPESTRY_API GlobalAvgPool2D : public Layer {
+ public:
+  TAPESTRY_FIELDS()
+
+ private:
   Tensor forward(const Tensor& x) const override;
 };
 

@@ -22,6 +22,7 @@ class TAPESTRY_API Dense : public Layer {
   Parameter weight;               ///< [out, in]
   std::optional<Parameter> bias;  ///< [out]
   TAPESTRY_FIELDS(weight, bias)
+  std::string size_text() const override;  ///< "8, 9" of a Dense(8, 9)
 
  private:
   Tensor forward(const Tensor& x) const override;
@@ -39,6 +40,7 @@ class TAPESTRY_API Flatten : public Layer {
  public:
   /// By default the elements stay in their order.
   explicit Flatten(const FlattenOptions& options = {}) : options_(options) {}
+  TAPESTRY_FIELDS()
 
  private:
   Tensor forward(const Tensor& x) const override;

@@ -13,6 +13,7 @@ class TAPESTRY_API Dropout : public Layer {
  public:
   /// Throws InvalidArgumentError unless 0 <= rate < 1.
   explicit Dropout(double rate = 0.5, Where where = Where::here());
+  TAPESTRY_FIELDS()
 
  private:
   Tensor forward(const Tensor& x) const override;

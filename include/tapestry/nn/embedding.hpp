@@ -17,6 +17,7 @@ class TAPESTRY_API Embedding : public Layer {
 
   Parameter weight;  ///< [count, features]
   TAPESTRY_FIELDS(weight)
+  std::string size_text() const override;  ///< "65, 32": count and features
 
  private:
   Tensor forward(const Tensor& ids) const override;

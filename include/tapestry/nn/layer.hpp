@@ -9,7 +9,8 @@ namespace tapestry::nn {
 /// @{
 
 /// A module that makes one tensor of another; what it does is `forward`. Calling it adds, to an open graph, a name
-/// scope of the class's name, and errors name the caller's line.
+/// scope: its path, "1.b", or the class's name when it is in no module. Errors name the layer and the caller's line:
+/// "1.b: Dense(8, 9) got [2,5]: ...".
 class TAPESTRY_API Layer : public Module {
  public:
   /// What the layer makes of x.

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <ranges>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -23,7 +25,9 @@ class Module;
 /// A part of a module and its name.
 struct Field {
   std::string name;                                ///< "hidden", "layers.0"
-  std::variant<Variable*, Tensor*, Module*> part;  ///< a Variable is a Parameter if it is trainable, else a Buffer
+  std::variant<Variable*, Tensor*, Module*> part;  ///< what it is
+  bool is_parameter = false;                       ///< a Parameter, whether it is frozen or not
+  std::size_t bytes = 0;                           ///< sizeof a module's class, as far as that is known
 };
 
 /// The parts of a module, in order. A list of parts is named by their places, "layers.0"; an std::optional without a
@@ -35,7 +39,7 @@ class TAPESTRY_API Fields {
 
   /// The parts under the names of a list such as "hidden, logits", which TAPESTRY_FIELDS makes.
   template <class... Parts>
-  static Fields named(std::string_view names, Parts&... parts) {
+  static Fields named([[maybe_unused]] std::string_view names, Parts&... parts) {
     Fields fields;
     const auto add = [&](auto& part) {
       constexpr bool good = is_part<std::remove_cvref_t<decltype(part)>>();
@@ -51,12 +55,16 @@ class TAPESTRY_API Fields {
 
   /// One more part. A constant is saved with the module; a trace takes the value that it has then.
   /// @{
-  void add(const std::string& name, Parameter& parameter) { add_field(name, &parameter); }
+  void add(const std::string& name, Parameter& parameter) { add_field(name, &parameter, true); }
   void add(const std::string& name, Buffer& buffer) { add_field(name, &buffer); }
   void add(const std::string& name, Tensor& constant) {
     if (constant) add_field(name, &constant);
   }
-  void add(const std::string& name, Module& module) { add_field(name, &module); }
+  void add(const std::string& name, Module& module, std::size_t bytes) { add_field(name, &module, false, bytes); }
+  template <std::derived_from<Module> M>
+  void add(const std::string& name, M& module) {
+    add(name, module, sizeof(M));
+  }
   template <class T>
   void add(const std::string& name, std::optional<T>& part) {
     if (part) add(name, *part);
@@ -76,6 +84,8 @@ class TAPESTRY_API Fields {
 
   /// The parts in order.
   std::vector<Field> list() const { return list_; }
+  /// Whether a class has named its parts, even if they are none; the default of Module::fields has not.
+  bool are_named() const { return are_named_; }
 
  private:
   template <class T>
@@ -88,10 +98,42 @@ class TAPESTRY_API Fields {
       return std::derived_from<T, Variable> || std::same_as<T, Tensor> || std::derived_from<T, Module>;
     }
   }
+  friend class Module;
   static std::string next_name(std::string_view& names);
-  void add_field(const std::string& name, std::variant<Variable*, Tensor*, Module*> part);
+  void add_field(const std::string& name, std::variant<Variable*, Tensor*, Module*> part, bool is_parameter = false,
+                 std::size_t bytes = 0);
 
   std::vector<Field> list_;
+  bool are_named_ = true;
+};
+
+/// Tells the library that a module is there whose parts have names: a member that TAPESTRY_FIELDS adds to the class.
+/// Errors, graphs and optimizers name layers and parameters by their paths from the outermost module, "hidden.weight";
+/// a layer alone does not know its path, and the modules that are there do.
+class TAPESTRY_API NamedParts {
+ public:
+  /// Of the module in which it is a member.
+  explicit NamedParts(Module* module);
+  /// Of the module into which the other one's is copied or moved. What has been moved from is no longer asked.
+  /// @{
+  NamedParts(const NamedParts& other);
+  NamedParts(NamedParts&& other) noexcept;
+  NamedParts& operator=(const NamedParts& other);
+  NamedParts& operator=(NamedParts&& other) noexcept;
+  /// @}
+  ~NamedParts();
+
+ private:
+  friend struct ModuleList;
+  void enter() noexcept;
+  void leave() noexcept;
+  Module& module() const;
+
+  std::ptrdiff_t offset_;                           ///< of the module from here, in bytes: copies are at another place
+  std::thread::id thread_;                          ///< that uses the module: no other one may look at its parts
+  std::string path_;                                ///< of the module, when it was looked for last
+  NamedParts *before_ = nullptr, *next_ = nullptr;  ///< in the list of all
+  bool is_listed_ = false;
 };
 
 /// The base of everything that holds parameters. A module is a value: its parts are members, named once, and copying it
@@ -108,10 +150,14 @@ class TAPESTRY_API Module {
  public:
   virtual ~Module() = default;
 
-  /// The module's own parts; TAPESTRY_FIELDS writes this function. A module without parameters has none.
-  virtual Fields fields() { return {}; }
+  /// The module's own parts; TAPESTRY_FIELDS writes this function. Without it nothing of a module is trained or saved.
+  virtual Fields fields();
+  /// What errors say of the module behind its class's name: "8, 9" of a Dense(8, 9). By default nothing.
+  virtual std::string size_text() const { return {}; }
 
-  /// Handles on all parameters, those of parts included, in the order of the fields.
+  /// Handles on all parameters that are not frozen, those of parts included, in the order of the fields. Throws
+  /// FailedPreconditionError when the class, or that of a part that holds modules, has not named its parts, by
+  /// TAPESTRY_FIELDS; a module without any says TAPESTRY_FIELDS().
   std::vector<Variable> parameters() const;
   /// The same with their names, "hidden.weight".
   std::vector<std::pair<std::string, Variable>> named_parameters() const;
@@ -122,7 +168,8 @@ class TAPESTRY_API Module {
   /// How many numbers the parameters are.
   std::int64_t parameter_count() const;
 
-  /// The values of all parameters, buffers and constants. They are values: training on does not change them.
+  /// The values of all parameters, buffers and constants. They are values: training on does not change them. Throws
+  /// FailedPreconditionError when the class has not named its parts, and so does `load_state_dict`.
   StateDict state_dict() const;
   /// Sets all values. Those of another type are converted, but floats never to whole numbers. Throws
   /// InvalidArgumentError, with all that is wrong, when the state lacks an entry, has one too many, or one does not fit
@@ -142,6 +189,13 @@ class TAPESTRY_API Module {
   void eval() { train(false); }
   /// The mode of this module.
   bool training() const { return training_; }
+
+  /// Whether the parameters, here and in all parts, are learnt: those that are frozen are none of `parameters()`, tapes
+  /// do not watch them by themselves, and `minimize` without a list leaves them as they are. They are saved as ever.
+  /// @{
+  void freeze(bool on = true);
+  void unfreeze() { freeze(false); }
+  /// @}
 
  protected:
   Module() = default;
@@ -167,6 +221,9 @@ TAPESTRY_API std::string type_name(const Module& module);
 
 /// @ingroup nn
 /// Names the parts of a tapestry::nn::Module, once, behind their declaration. A class derived from another module names
-/// that one's parts as well.
-#define TAPESTRY_FIELDS(...) \
-  ::tapestry::nn::Fields fields() override { return ::tapestry::nn::Fields::named(#__VA_ARGS__, __VA_ARGS__); }
+/// that one's parts as well. TAPESTRY_FIELDS() says that there are none.
+#define TAPESTRY_FIELDS(...)                                                       \
+  ::tapestry::nn::Fields fields() override {                                       \
+    return ::tapestry::nn::Fields::named(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); \
+  }                                                                                \
+  ::tapestry::nn::NamedParts tapestry_named_parts_{this};

@@ -32,6 +32,7 @@ class TAPESTRY_API BatchNorm : public Layer {
   Buffer running_var;          ///< [channels], unbiased: divided by one less than the number of values
   Buffer num_batches_tracked;  ///< int64, a scalar
   TAPESTRY_FIELDS(weight, bias, running_mean, running_var, num_batches_tracked)
+  std::string size_text() const override;  ///< "8": the channels
 
  private:
   /// Throws InvalidArgumentError for another number of channels and, in training mode, for one value per channel, as
@@ -52,6 +53,7 @@ class TAPESTRY_API LayerNorm : public Layer {
   Parameter weight;  ///< [features], ones at first
   Parameter bias;    ///< [features], zeros at first
   TAPESTRY_FIELDS(weight, bias)
+  std::string size_text() const override;  ///< "8": the features
 
  private:
   Tensor forward(const Tensor& x) const override;

@@ -37,6 +37,7 @@ class TAPESTRY_API Recurrent : public Module {
   std::vector<Weights> layers;  ///< from the one that reads x upwards; in both directions forward and back by turns
   /// "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_ih_l0_reverse", ..., "weight_ih_l1", ...
   Fields fields() override;
+  std::string size_text() const override;  ///< "8, 16": in and hidden
 
  protected:
   /// One step: from x weight_ih^T + bias_ih, from h weight_hh^T + bias_hh, each [batch, gates * hidden], and from the
@@ -61,6 +62,7 @@ class TAPESTRY_API Recurrent : public Module {
 
   std::int64_t in_, hidden_;
   RecurrentOptions options_;
+  NamedParts named_parts_{this};
 };
 
 // In both directions `hidden` is twice as much in what follows, and there are twice as many states, those of one layer

@@ -109,6 +109,7 @@ class TAPESTRY_API Sequential : public Layer {
     /// Takes the other one's values, if it is of the same class.
     virtual bool assign(const Stage& other) = 0;
     virtual Module& module() = 0;
+    virtual std::size_t bytes() const = 0;
     virtual Tensor call(const Tensor& x) const = 0;
   };
   template <class M>
@@ -121,6 +122,7 @@ class TAPESTRY_API Sequential : public Layer {
       return same;
     }
     Module& module() override { return held; }
+    std::size_t bytes() const override { return sizeof(M); }
     Tensor call(const Tensor& x) const override { return held(x); }
     M held;
   };
@@ -130,6 +132,7 @@ class TAPESTRY_API Sequential : public Layer {
   [[noreturn]] static void refuse_type(std::size_t place, const Module& module, Where where);
 
   std::vector<std::unique_ptr<Stage>> stages_;
+  NamedParts named_parts_{this};
 };
 
 /// @}

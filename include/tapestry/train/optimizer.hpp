@@ -41,6 +41,21 @@ struct ApplyOptions {
 ///
 /// What an optimizer remembers of a Variable are its slots, Variables of the same shape, made when it is first updated.
 /// An optimizer keeps the Variables alive that it has slots of. It belongs to one thread at a time.
+///
+/// An optimizer of one's own derives from this class and says in `updated` what a step makes of a Variable; minimizing,
+/// slots, checkpoints, traces and graphs come from here:
+///
+///     class Lion final : public tp::train::Optimizer {
+///      public:
+///       explicit Lion(tp::train::LearningRate rate) : Optimizer("Lion", std::move(rate), {{"m"}}) {}
+///
+///      private:
+///       tp::Tensors updated(const tp::Tensor& value, const tp::Tensor& g, const tp::Tensors& slots,
+///                           const Step& step) const override {
+///         const tp::Tensor& m = slots[0];
+///         return {value - step.learning_rate * tp::sign(0.9 * m + 0.1 * g), 0.99 * m + 0.01 * g};
+///       }
+///     };
 class TAPESTRY_API Optimizer {
  public:
   /// Computes the loss, and reads the Variables while it does: a function without arguments that returns a Tensor.
@@ -145,14 +160,17 @@ class TAPESTRY_API Optimizer {
   /// All that the optimizer remembers: the number of steps, then the slots.
   std::vector<Variable> variables() const;
 
-  /// The same by names, for checkpoints: "iterations", and "w.momentum" for the slot "momentum" of the Variable "w". Of
-  /// several Variables of one name the second is called "w#2" here, in the order of their first updates. The learning
-  /// rate is no state: a schedule is a function of the number of steps, and belongs to the program.
+  /// The same by names, for checkpoints: "iterations", and "w.momentum" for the slot "momentum" of the Variable "w", or
+  /// "hidden.weight.momentum" of a module's parameter. Of several Variables of one name the second is called "w#2"
+  /// here, in the order of their first updates. The learning rate is no state: a schedule is a function of the number
+  /// of steps, and belongs to the program.
   StateDict state_dict() const;
   /// Puts the optimizer where another of its kind was when it gave its state. The slots of a Variable that this one has
   /// not updated yet wait for its first update, which throws InvalidArgumentError when the Variable has another dtype
-  /// or shape. Slots that the state does not name start anew. Throws InvalidArgumentError when "iterations" is missing,
-  /// a tensor is none that such an optimizer has, or does not fit its Variable; then nothing has changed.
+  /// or shape. Slots that the state does not name start anew. In states that were saved before modules named their
+  /// parameters by paths, "weight" and "weight#2" are found by the order of first updates. Throws InvalidArgumentError
+  /// when "iterations" is missing, a tensor is none that such an optimizer has, or does not fit its Variable; then
+  /// nothing has changed.
   void load_state_dict(const StateDict& state, Where where = Where::here());
 
  protected:
@@ -167,7 +185,20 @@ class TAPESTRY_API Optimizer {
   /// The formula's numbers for one step; the first is number 1.
   using NumbersOf = std::function<Numbers(double learning_rate, std::int64_t step)>;
 
-  /// For the classes of optimizers.
+  /// What an update knows besides the gradient: scalars of the Variable's dtype, symbolic in a graph.
+  struct Step {
+    Tensor learning_rate;  ///< of this step
+    Tensor number;         ///< of this step, from 1
+  };
+
+  /// For an optimizer of one's own. Throws InvalidArgumentError for two slots of one name, or one without a name.
+  Optimizer(std::string name, LearningRate learning_rate, std::vector<Slot> slots, Where where = Where::here());
+  /// What a step makes of a Variable: its new value, then the new values of its slots, in their order. It is made of
+  /// ops, and changes nothing by itself. In a trace it is called once, and becomes part of the graph. Throwing makes
+  /// the whole step void, and so does a value of another dtype or shape (InvalidArgumentError).
+  virtual Tensors updated(const Tensor& value, const Tensor& gradient, const Tensors& slots, const Step& step) const;
+
+  /// For the optimizers of the library, whose formulas are kernels.
   Optimizer(std::string name, Update formula, LearningRate learning_rate, std::vector<Slot> slots, NumbersOf numbers);
 
  private:
@@ -181,6 +212,10 @@ class TAPESTRY_API Optimizer {
     std::string key;  ///< its name in `state_dict`
     std::vector<Variable> slots;
   };
+  struct Job {
+    Tensor gradient;
+    SmallVector<Variable, 3> variables;  ///< the one to update, and its slots
+  };
   struct Evaluation {
     Tensor loss;
     GradientsAndVariables gradients;
@@ -190,13 +225,20 @@ class TAPESTRY_API Optimizer {
                       Where where);
   const std::vector<Variable>& slots_of(const Variable& variable, Where where);
   std::string new_key(const std::string& name) const;
-  Tensor first_value(const State& state, const Slot& slot, Where where) const;
+  std::string key_in(const StateDict& state, const std::string& key, const Variable& variable,
+                     std::size_t before) const;
+  void apply_composed(const std::vector<Job>& jobs, double rate, std::int64_t step, Where where);
+  Tensors checked_update(const Variable& variable, const Tensor& value, const Tensor& gradient, const Tensors& slots,
+                         const Step& step, Where where) const;
+  Operation add_composed(const Tensor& gradient, const std::vector<Variable>& variables, const Tensor& numbers,
+                         const Tensor& only_if, Where where) const;
+  Tensor first_value(const State& state, const std::string& waiting_key, const Slot& slot, Where where) const;
   void check_state(const StateDict& state, Where where) const;
   Operation add_to_graph(detail::GraphState& graph, const GradientsAndVariables& gradients, const ApplyOptions& options,
                          Where where);
 
   std::string name_;
-  Update formula_;
+  std::optional<Update> formula_;  ///< nothing: `updated` says it
   std::shared_ptr<Rule> rule_;
   std::vector<Slot> slots_;
   Variable iterations_;

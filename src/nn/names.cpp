@@ -1,0 +1,196 @@
+#include "nn/names.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "autodiff/variable_cell.hpp"
+
+namespace tapestry::nn {
+
+using detail::join;
+
+namespace {
+
+/// Whether modules of this thread have been made, copied or moved since their names were found.
+thread_local bool names_are_old = false;
+
+/// Recursive, because a module's `fields` may make modules.
+std::recursive_mutex& list_mutex() {
+  static auto& mutex = *new std::recursive_mutex;  // modules of static storage outlive what is destroyed at exit
+  return mutex;
+}
+
+/// The longest path of each module and each Variable that modules have: seen from a part it is shorter.
+class Paths {
+ public:
+  void add_parts_of(Module& module, const std::string& prefix = {}) {
+    for (const Field& field : module.fields().list()) {
+      const std::string path = prefix + field.name;
+      if (Module* const* part = std::get_if<Module*>(&field.part)) {
+        offer(modules[*part], path);
+        add_parts_of(**part, path + ".");
+      } else if (Variable* const* variable = std::get_if<Variable*>(&field.part); variable && (*variable)->cell()) {
+        offer(variables[(*variable)->cell().get()], path);
+      }
+    }
+  }
+
+  std::unordered_map<const Module*, std::string> modules;
+  std::unordered_map<Variable::Cell*, std::string> variables;
+
+ private:
+  static void offer(std::string& place, const std::string& path) {
+    if (path.size() > place.size()) place = path;
+  }
+};
+
+}  // namespace
+
+/// The modules that are there, of all threads.
+struct ModuleList {
+  static inline NamedParts* first = nullptr;
+
+  template <class F>
+  static void for_each(const F& visit) {
+    for (NamedParts* each = first; each; each = each->next_) visit(*each);
+  }
+
+  static void update() {
+    const auto me = std::this_thread::get_id();
+    std::vector<Module*> mine;
+    for_each([&](const NamedParts& each) {
+      if (each.thread_ == me) mine.push_back(&each.module());
+    });
+    Paths paths;
+    for (Module* module : mine) paths.add_parts_of(*module);
+    for_each([&](NamedParts& each) {
+      const auto found = paths.modules.find(&each.module());
+      if (found != paths.modules.end()) {
+        each.path_ = found->second;
+      } else if (each.thread_ == me) {
+        each.path_.clear();  // it has been moved out of another one
+      }
+    });
+    for (const auto& [cell, path] : paths.variables)
+      if (cell->name != path) cell->name = path;
+  }
+
+  static void adopt(const Module& module) {
+    const auto me = std::this_thread::get_id();
+    for_each([&](NamedParts& each) {
+      if (&each.module() != &module || each.thread_ == me) return;
+      each.thread_ = me;
+      names_are_old = true;
+    });
+  }
+
+  static bool any_in(const Module& module, std::size_t bytes) {
+    const auto* begin = reinterpret_cast<const char*>(&module);
+    bool found = false;
+    for_each([&](const NamedParts& each) {
+      const auto* place = reinterpret_cast<const char*>(&each);
+      found |= std::less_equal<>()(begin, place) && std::less<>()(place, begin + bytes);
+    });
+    return found;
+  }
+
+  static std::string path_of(const Module& module) {
+    std::string path;
+    for_each([&](const NamedParts& each) {
+      if (&each.module() == &module) path = each.path_;
+    });
+    return path;
+  }
+};
+
+NamedParts::NamedParts(Module* module)
+    : offset_(reinterpret_cast<char*>(module) - reinterpret_cast<char*>(this)), thread_(std::this_thread::get_id()) {
+  enter();
+}
+
+NamedParts::NamedParts(const NamedParts& other) : offset_(other.offset_), thread_(std::this_thread::get_id()) {
+  enter();
+}
+
+NamedParts::NamedParts(NamedParts&& other) noexcept
+    : offset_(other.offset_), thread_(std::this_thread::get_id()), path_(std::move(other.path_)) {
+  other.leave();
+  enter();
+}
+
+NamedParts& NamedParts::operator=(const NamedParts&) {
+  enter();
+  return *this;
+}
+
+NamedParts& NamedParts::operator=(NamedParts&& other) noexcept {
+  if (this == &other) return *this;
+  other.leave();
+  enter();
+  return *this;
+}
+
+NamedParts::~NamedParts() { leave(); }
+
+Module& NamedParts::module() const {
+  return *reinterpret_cast<Module*>(reinterpret_cast<char*>(const_cast<NamedParts*>(this)) + offset_);
+}
+
+void NamedParts::enter() noexcept {
+  names_are_old = true;
+  const std::lock_guard lock(list_mutex());
+  if (std::exchange(is_listed_, true)) return;
+  before_ = nullptr;
+  next_ = std::exchange(ModuleList::first, this);
+  if (next_) next_->before_ = this;
+}
+
+void NamedParts::leave() noexcept {
+  names_are_old = true;
+  const std::lock_guard lock(list_mutex());
+  if (!std::exchange(is_listed_, false)) return;
+  (before_ ? before_->next_ : ModuleList::first) = next_;
+  if (next_) next_->before_ = before_;
+}
+
+void update_names() {
+  if (!std::exchange(names_are_old, false)) return;
+  const std::lock_guard lock(list_mutex());
+  ModuleList::update();
+}
+
+void adopt(const Module& module) {
+  const std::lock_guard lock(list_mutex());
+  ModuleList::adopt(module);
+}
+
+bool holds_modules(const Module& module, std::size_t bytes) {
+  const std::lock_guard lock(list_mutex());
+  return ModuleList::any_in(module, bytes);
+}
+
+std::string path_of(const Module& module) {
+  update_names();
+  const std::lock_guard lock(list_mutex());
+  return ModuleList::path_of(module);
+}
+
+void name_module(Error& error, const Module& module, std::initializer_list<Tensor> inputs) {
+  static thread_local std::string last_message;  // what has passed here already comes from a module in this one
+  if (error.message() == last_message) return;
+  std::string name = path_of(module), shapes;
+  if (!name.empty()) name += ": ";
+  name += type_name(module);
+  if (const std::string sizes = module.size_text(); !sizes.empty()) name += join("(", sizes, ")");
+  for (const Tensor& input : inputs)
+    if (input) shapes += join(shapes.empty() ? "" : ", ", input.shape());
+  Error named(error.code(), join(name, " got ", shapes, ": ", error.message()));
+  named.locate(error.op(), error.where());
+  last_message = named.message();
+  error = named;  // its base: the exception stays of its own class
+}
+
+}  // namespace tapestry::nn
