@@ -132,7 +132,9 @@ std::string join(const Parts&... parts) {
   std::string text;
   auto append = [&text](const auto& part) {
     using Part = std::remove_cvref_t<decltype(part)>;
-    if constexpr (requires { text += part; } && (!std::is_arithmetic_v<Part> || std::is_same_v<Part, char>)) {
+    // A std::string takes whatever converts to a number as one character.
+    if constexpr (requires { text += part; } &&
+                  (!std::is_convertible_v<const Part&, long> || std::is_same_v<Part, char>)) {
       text += part;
     } else {
       using std::to_string;

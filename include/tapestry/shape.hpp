@@ -68,7 +68,9 @@ class TAPESTRY_API Dimension {
   detail::UnknownSize source_;  ///< where it is unknown and some tensor's
   Where where_;
 };
-/// Prints the number, or "?".
+/// The number, or "?".
+TAPESTRY_API std::string to_string(const Dimension& size);
+/// Prints what `to_string` gives.
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Dimension& size);
 
 /// The sizes of a tensor's dimensions, row-major, outermost first; `{}` is a scalar's. At most 8 dimensions. A size may

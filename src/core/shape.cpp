@@ -42,9 +42,9 @@ void Dimension::refuse() const {
       where_);
 }
 
-std::ostream& operator<<(std::ostream& out, const Dimension& size) {
-  return size.is_known() ? out << std::int64_t{size} : out << '?';
-}
+std::string to_string(const Dimension& size) { return size.is_known() ? std::to_string(std::int64_t{size}) : "?"; }
+
+std::ostream& operator<<(std::ostream& out, const Dimension& size) { return out << to_string(size); }
 
 Shape::Shape(std::span<const std::int64_t> sizes, Where where) {
   if (sizes.size() > max_rank) refuse_rank(sizes.size(), where);

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "op_cases/op_cases.hpp"
 #include "tapestry/ops.hpp"
+#include "tapestry/tape.hpp"
 
 namespace tapestry::test {
 namespace {
@@ -299,6 +301,67 @@ OpCases array_cases() {
                         return Elements{0, 0, 1, 7, 1, 0, 0, 1, 0, 2, 0, 0.5, 1, 1, 1, 1, 1, 0, 1};
                       },
                   .orders = 0});
+  rows.push_back({.name = "a fill of the sizes of other tensors",
+                  .inputs = {numbers({3, 2}, -1, 1, 50), numbers({4}, -1, 1, 51)},
+                  .f =
+                      [](const Inputs& x) {
+                        return apply_op("FillLike", x,
+                                        {{"dtype", float64},
+                                         {"shape", Shape{-1, 2, -1}},
+                                         {"sizes_of", Ints{1, 0, 0, 1}},
+                                         {"value", 3.0},
+                                         {"device", x[0].device()}});
+                      },
+                  .reference = [](const std::vector<Elements>&) { return Elements(16, 3.0); },
+                  .orders = 0});
+  rows.push_back({.name = "a fill of as many elements as another tensor has",
+                  .inputs = {numbers({3, 2}, -1, 1, 52)},
+                  .f =
+                      [](const Inputs& x) {
+                        return apply_op("FillLike", x,
+                                        {{"dtype", float64},
+                                         {"shape", Shape{-1, -1, 1}},
+                                         {"sizes_of", Ints{0, 1, 0, -1}},
+                                         {"value", -0.5},
+                                         {"device", x[0].device()}});
+                      },
+                  .reference = [](const std::vector<Elements>&) { return Elements(6, -0.5); },
+                  .orders = 0});
+  rows.push_back({.name = "custom_gradient",
+                  .inputs = {numbers({2, 3}, -2, 2, 53)},
+                  .f =
+                      [](const Inputs& x) {
+                        return custom_gradient([](const Tensor& z) -> CustomGradient {
+                          return {softplus(z), [z](const Tensor& g) -> Tensors { return {g * sigmoid(z)}; }};
+                        })(x[0]);
+                      },
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y = x[0];
+                        for (double& each : y) each = std::log1p(std::exp(each));
+                        return y;
+                      }});
+  rows.push_back({.name = "recompute",
+                  .inputs = {numbers({2, 3}, -2, 2, 54), numbers({3}, -1, 1, 55)},
+                  .f =
+                      [](const Inputs& x) {
+                        return recompute([](const Tensor& a, const Tensor& b) { return sin(a * b); })(x[0], x[1]);
+                      },
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y = x[0];
+                        for (std::size_t i = 0; i < y.size(); ++i) y[i] = std::sin(y[i] * x[1][i % 3]);
+                        return y;
+                      }});
+  rows.push_back({.name = "an optimization barrier",
+                  .inputs = {numbers({2, 3}, -2, 2, 56), numbers({3}, -1, 1, 57)},
+                  .f = [](const Inputs& x) { return square(apply_op("OptimizationBarrier", x)); },
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y = x[0];
+                        for (double& each : y) each *= each;
+                        return y;
+                      }});
   return rows;
 }
 

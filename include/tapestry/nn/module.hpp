@@ -41,7 +41,7 @@ class TAPESTRY_API Fields {
   template <class... Parts>
   static Fields named([[maybe_unused]] std::string_view names, Parts&... parts) {
     Fields fields;
-    const auto add = [&](auto& part) {
+    [[maybe_unused]] const auto add = [&](auto& part) {
       constexpr bool good = is_part<std::remove_cvref_t<decltype(part)>>();
       static_assert(
           good,
