@@ -31,6 +31,19 @@ TEST_CASE("no gradient flows into what a Variable is assigned") {
   check_values(trace(f, {spec(float32, {2})})(x), {0, 0});
 }
 
+TEST_CASE("a Variable of bools does not add up, traced or not") {
+  Variable v({true, false});
+  const auto add = [&](const Tensor& x) { return v.assign_add(x); };
+  const auto subtract = [&](const Tensor& x) { return v.assign_sub(x); };
+  const Tensor x = tensor({true, true});
+  const std::string message = "assign_sub: variable 'Variable' is bool[2], the value is bool[2]; bools do not add up";
+  CHECK(message_of<InvalidArgumentError>([&] { subtract(x); }) == message);
+  CHECK(message_of<InvalidArgumentError>([&] { trace(subtract, {spec(boolean, {2})}); }) == message);
+  CHECK_THROWS_AS(add(x), InvalidArgumentError);
+  CHECK_THROWS_AS(trace(add, {spec(boolean, {2})}), InvalidArgumentError);
+  check_values(v.value(), {1, 0});
+}
+
 TEST_CASE("in a trace a tape finds the way back to a tensor that has a value") {
   const Tensor eager = tensor({1.0, 2.0});
   const auto f = [&](const Tensor& x) {
