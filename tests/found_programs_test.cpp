@@ -117,6 +117,13 @@ TEST_CASE("parameters of a normalization that do not fit are refused when the si
   check(batch, matrix, wide);
 }
 
+TEST_CASE("in a graph a copy in row-major order is one, after which a view is a view of it") {
+  const auto f = [](const Tensor& x) { return reduce_sum(flip(flip(x).contiguous())); };
+  const Tensor x = tensor({-1.4953843F, 0.87432432F, 0.58976567F, 1.0e-3F, 77.125F, -3.3333333F, 1.0e7F});
+  CHECK(same_bits(trace(f, {spec(float32, {-1})})(x), f(x)));
+  CHECK(same_bits(trace(f, {spec(float32, {7})})(x), f(x)));
+}
+
 TEST_CASE("a sum over nothing keeps the sign of zero") {
   const auto f = [](const Tensor& x) {
     GradientTape tape;
