@@ -31,6 +31,19 @@ TEST_CASE("no gradient flows into what a Variable is assigned") {
   check_values(trace(f, {spec(float32, {2})})(x), {0, 0});
 }
 
+TEST_CASE("a Variable of bools does not add up, traced or not") {
+  Variable v({true, false});
+  const auto add = [&](const Tensor& x) { return v.assign_add(x); };
+  const auto subtract = [&](const Tensor& x) { return v.assign_sub(x); };
+  const Tensor x = tensor({true, true});
+  const std::string message = "assign_sub: variable 'Variable' is bool[2], the value is bool[2]; bools do not add up";
+  CHECK(message_of<InvalidArgumentError>([&] { subtract(x); }) == message);
+  CHECK(message_of<InvalidArgumentError>([&] { trace(subtract, {spec(boolean, {2})}); }) == message);
+  CHECK_THROWS_AS(add(x), InvalidArgumentError);
+  CHECK_THROWS_AS(trace(add, {spec(boolean, {2})}), InvalidArgumentError);
+  check_values(v.value(), {1, 0});
+}
+
 TEST_CASE("in a trace a tape finds the way back to a tensor that has a value") {
   const Tensor eager = tensor({1.0, 2.0});
   const auto f = [&](const Tensor& x) {
@@ -102,6 +115,13 @@ TEST_CASE("parameters of a normalization that do not fit are refused when the si
   check(layer, row, two);
   check(layer, ones({1, 3}), matrix);
   check(batch, matrix, wide);
+}
+
+TEST_CASE("in a graph a copy in row-major order is one, after which a view is a view of it") {
+  const auto f = [](const Tensor& x) { return reduce_sum(flip(flip(x).contiguous())); };
+  const Tensor x = tensor({-1.4953843F, 0.87432432F, 0.58976567F, 1.0e-3F, 77.125F, -3.3333333F, 1.0e7F});
+  CHECK(same_bits(trace(f, {spec(float32, {-1})})(x), f(x)));
+  CHECK(same_bits(trace(f, {spec(float32, {7})})(x), f(x)));
 }
 
 TEST_CASE("a sum over nothing keeps the sign of zero") {

@@ -27,6 +27,7 @@ Tensor fitting(const Variable& variable, const Value& value, std::string_view wh
         where);
   };
   if (!can_be(given.shape(), cell.spec.shape)) refuse("; the shapes must be equal");
+  if (cell.spec.dtype == boolean && what != "assign") refuse("; bools do not add up");
   if (given.dtype() == cell.spec.dtype) return given;
   if (is_floating(given.dtype()) && !is_floating(cell.spec.dtype))
     refuse("; a float does not turn into a whole number");

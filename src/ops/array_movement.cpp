@@ -417,7 +417,7 @@ Tensor Tensor::to(Device device, Where where) const {
 }
 
 Tensor Tensor::contiguous(Where where) const {
-  if (impl_ && is_contiguous()) return *this;
+  if (impl_ && !is_symbolic() && is_contiguous()) return *this;  // of a symbolic one only the plan knows
   return apply(contiguous_op, {In(*this, where)});
 }
 

@@ -1,5 +1,3 @@
-#include <array>
-
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -106,19 +104,25 @@ TAPESTRY_OP(layer_norm_op){
      .broadcasts = true,
      .outputs = 3}};
 
-/// The parameter, which must broadcast to the shape of x. Where sizes that are not known yet decide that, it is
-/// broadcast there, so that it is checked when they are known.
-Tensor broadcasting_to(const Tensor& x, const Tensor& parameter, std::string_view what) {
-  bool fits = parameter.rank() <= x.rank(), is_known = true;
+/// Whether it is certain that the parameter broadcasts to the shape of x, of which sizes may be unknown. Throws when it
+/// does not.
+bool require_broadcast_to(const Tensor& parameter, const Tensor& x, std::string_view what) {
+  bool fits = parameter.rank() <= x.rank(), is_certain = true;
   for (int i = 1; fits && i <= parameter.rank(); ++i) {
     const Shape part{parameter.shape().dim(-i)}, whole{x.shape().dim(-i)};
     fits = part == Shape{1} || agree(part, whole);
-    is_known = is_known && (part == Shape{1} || (part.is_known() && whole.is_known()));
+    is_certain = is_certain && (part == Shape{1} || (part.is_known() && whole.is_known()));
   }
   if (!fits)
     throw InvalidArgumentError(
         detail::join("The ", what, " of shape ", parameter.shape(), " does not broadcast to the shape ", x.shape()));
-  return is_known ? parameter : broadcast_like(parameter, x);
+  return is_certain;
+}
+
+/// Of a result that must have the shape of x: the result, or, where that is not certain, one that is refused unless it
+/// has.
+Tensor of_shape(const Tensor& x, const Tensor& result, bool is_certain) {
+  return is_certain ? result : broadcast_like(result, x);
 }
 
 }  // namespace
@@ -130,32 +134,32 @@ Moments moments(In x, const Axes& axes, const ReduceOptions& options, std::strin
 
 Tensor batch_norm(In x, In mean, In variance, In offset, In scale, double epsilon, std::string_view name) {
   return blaming("BatchNorm", x.where(), [&] {
-    std::array<Tensor, 4> parameters{mean.tensor(), variance.tensor(), offset.tensor(), scale.tensor()};
-    for (Tensor& parameter : parameters)
-      if (parameter) parameter = broadcasting_to(x, parameter, "parameter");
-    const auto& [centre, spread, addend, stretch] = parameters;
-    Tensor factor = rsqrt(spread + epsilon);
-    if (stretch) factor = factor * stretch;
+    bool is_certain = true;
+    for (const In& parameter : {mean, variance, offset, scale})
+      if (parameter.tensor()) is_certain &= require_broadcast_to(parameter, x, "parameter");
+    Tensor factor = rsqrt(variance + epsilon);
+    if (scale.tensor()) factor = factor * scale;
     // Not x * factor + (offset - mean * factor), which loses digits where the mean is large beside the deviation.
-    const Tensor centred = x - centre;
-    return addend ? add(centred * factor, addend, name) : multiply(centred, factor, name);
+    const Tensor centred = x - mean;
+    const Tensor y = offset.tensor() ? add(centred * factor, offset, name) : multiply(centred, factor, name);
+    return of_shape(x, y, is_certain);
   });
 }
 
 Tensor layer_norm(In x, In scale, In offset, const LayerNormOptions& options, std::string_view name) {
   return blaming(layer_norm_op.name, x.where(), [&] {
-    const Tensor factor = scale.tensor() ? broadcasting_to(x, scale, "scale") : Tensor();
-    const Tensor addend = offset.tensor() ? broadcasting_to(x, offset, "offset") : Tensor();
-    const auto per_element_or_none = [](const Tensor& p) { return !p || p.rank() <= 1; };
-    const bool fused = per_element_or_none(factor) && per_element_or_none(addend);
+    bool is_certain = !scale.tensor() || require_broadcast_to(scale, x, "scale");
+    if (offset.tensor()) is_certain &= require_broadcast_to(offset, x, "offset");
+    const auto per_element_or_none = [](const In& p) { return !p.tensor() || p->rank() <= 1; };
+    const bool fused = per_element_or_none(scale) && per_element_or_none(offset);
     const Tensor floats = as_floats(x);
     const TensorOptions like{.dtype = floats.dtype(), .device = floats.device()};
-    Tensor y = apply_all(
-        layer_norm_op, {floats, fused && bool(factor) ? factor : ones({}, like), fused && bool(addend) ? addend : zeros({}, like)},
-        {{"epsilon", options.epsilon}}, {}, x.where())[0];
-    if (!fused && bool(factor)) y = y * factor;
-    if (!fused && bool(addend)) y = y + addend;
-    return named(y, name);
+    const Tensor factor = fused && bool(scale.tensor()) ? scale.tensor() : ones({}, like);
+    const Tensor addend = fused && bool(offset.tensor()) ? offset.tensor() : zeros({}, like);
+    Tensor y = apply_all(layer_norm_op, {floats, factor, addend}, {{"epsilon", options.epsilon}}, {}, x.where())[0];
+    if (!fused && bool(scale.tensor())) y = y * scale;
+    if (!fused && bool(offset.tensor())) y = y + offset;
+    return named(of_shape(x, y, is_certain), name);
   });
 }
 

@@ -161,7 +161,7 @@ class Generator {
 
 /// The tensor that a rule makes for the first or the second batch.
 Tensor make(const Data& data, const std::vector<Size>& sizes, bool second);
-/// The elements as they are, in another place.
+/// The same elements in another place; for `broadcast`, the first row for all.
 Tensor laid_out(const Tensor& x, Layout layout);
 
 /// Where two ways to run a program differ.

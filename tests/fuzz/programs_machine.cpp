@@ -39,23 +39,19 @@ bool is_stateful(const Operation& operation) {
 
 Tensor laid_out(const Tensor& x, Layout layout) {
   if (x.rank() == 0) return x;
-  const std::int64_t rows = x.shape().front();
   switch (layout) {
     case Layout::dense:
       return x;
     case Layout::transposed:
       return transpose(transpose(x).contiguous());
-    case Layout::sliced: {
-      Ints begin(static_cast<std::size_t>(x.rank()), 0), size(static_cast<std::size_t>(x.rank()), -1);
-      begin[0] = rows;
-      return slice(concat({x, x}, 0), begin, size);
-    }
+    case Layout::sliced:
+      return concat({x(range(0, 1)), x}, 0)(range(1, std::nullopt));
     case Layout::strided:
       return repeat(x, 2, -1)(ellipsis, range(std::nullopt, std::nullopt, 2));
     case Layout::reversed:
       return flip(flip(x).contiguous());
     case Layout::broadcast:
-      return rows == 0 ? x : broadcast_to(x(range(0, 1)).contiguous(), x.shape());
+      return broadcast_like(x(range(0, 1)).contiguous(), x);
   }
   return x;
 }
@@ -101,7 +97,7 @@ Tensor Machine::run(const std::vector<Step>& body, const Values& operands) {
   Values values = operands;
   for (const Step& step : body) {
     values.push_back(run(step, values));
-    if (everything_) observe(values.back());
+    if (everything_ || step.draws) observe(values.back());
   }
   return values.back();
 }
