@@ -39,7 +39,8 @@ std::string text_of(const Tensor& x) { return to_string(x.dtype()) + to_string(x
 
 /// The shape of labels: that of the scores without the classes.
 Shape shape_of_labels(const Tensor& scores) {
-  return Shape(std::span(scores.shape().begin(), scores.shape().end() - 1));
+  const auto sizes = scores.shape().sizes();
+  return Shape(sizes.first(sizes.size() - 1));
 }
 
 bool are_labels(const Tensor& targets, const Tensor& scores) {

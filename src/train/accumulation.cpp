@@ -15,7 +15,7 @@ using detail::join;
 namespace {
 
 void check_sum(const std::string& key, const Tensor& value, const Variable& variable, Where where) {
-  if (value && value.dtype() == variable.dtype() && value.shape() == variable.shape()) return;
+  if (bool(value) && value.dtype() == variable.dtype() && value.shape() == variable.shape()) return;
   throw InvalidArgumentError(join("'", key, "' in the state of a GradientAccumulation does not fit the variable '",
                                   variable.name(), "', ", to_string(variable.dtype()), variable.shape()),
                              where);
@@ -55,7 +55,7 @@ void GradientAccumulation::apply_gradients(Optimizer& optimizer, const TensorLis
   if (std::none_of(list.begin(), list.end(), [](const Tensor& each) { return bool{each}; }))
     throw InvalidArgumentError("No gradients provided for any variable.", where);
   for (std::size_t i = 0; i < list.size(); ++i)
-    if (list[i] && (list[i].dtype() != variables[i].dtype() || !can_be(list[i].shape(), variables[i].shape())))
+    if (bool(list[i]) && (list[i].dtype() != variables[i].dtype() || !can_be(list[i].shape(), variables[i].shape())))
       throw InvalidArgumentError(
           join("The gradient of variable '", variables[i].name(), "' is ", to_string(list[i].dtype()), list[i].shape(),
                "; the variable is ", to_string(variables[i].dtype()), variables[i].shape()),

@@ -266,6 +266,38 @@ Made make_like(Generator& g, Values& values) {
               .numbers = {g.dice.between(0, 4)}};
 }
 
+/// Shapes that are made of the sizes of values.
+Tensor run_sizes(Machine& m, const Step& step, const Values& x) {
+  const Tensor &a = x[0], &b = x[1];
+  const Dimension size = a.shape()[step.numbers[1]];
+  const Shape shape{size, step.numbers[3], b.shape()[step.numbers[2]]};
+  switch (choice(step, 0, 8)) {
+    case 0:
+      return zeros(shape);
+    case 1:
+      return ones(a.shape(), {.dtype = float64});
+    case 2:
+      return full(shape, 1.5);
+    case 3:
+      return m.observe(random::normal(shape));
+    case 4:
+      return m.observe(random::uniform(b.shape()));
+    case 5:
+      return reshape(a, {size, -1});
+    case 6:
+      return broadcast_to(zeros_like(b(0)), {size, step.numbers[3], b.shape()[0]});
+    default:
+      return tapestry::size(a, step.numbers[1]);
+  }
+}
+Made make_sizes(Generator& g, Values& values) {
+  const auto a = g.value_where(values, has_axes), b = g.value_where(values, has_axes);
+  if (!a || !b) return {};
+  return Step{
+      .operands = {*a, *b},
+      .numbers = {g.dice.between(0, 7), some_axis(g, values[*a]), some_axis(g, values[*b]), g.dice.between(0, 3)}};
+}
+
 // ---- Variables ------------------------------------------------------------------------------------------------------
 
 Made make_read(Generator& g, Values&) {
@@ -430,6 +462,7 @@ const std::vector<Production>& productions() {
       of_one("reshape", 5, any_value, another_shape,
              [](const Step& step, const Tensor& x) { return reshape(x, shape_from(step, 0)); }),
       {"like", 5, make_like, run_like},
+      {"sizes", 6, make_sizes, run_sizes},
       {"random", 4, make_random, run_random},
       {"read", 6, make_read, run_read},
       {"assign", 5, make_assign, run_assign},
