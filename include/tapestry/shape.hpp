@@ -56,6 +56,11 @@ class TAPESTRY_API Dimension {
       refuse();
     return size_;
   }
+  /// The number as another type, by a cast.
+  template <class T>
+  requires(std::is_arithmetic_v<T> && !std::same_as<T, std::int64_t>) explicit operator T() const {
+    return static_cast<T>(std::int64_t{*this});
+  }
   /// Whether it is a number by now.
   bool is_known() const { return size_ >= 0; }
 

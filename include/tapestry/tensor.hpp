@@ -45,6 +45,24 @@ inline constexpr bool is_relocatable<Tensor> = true;  // one pointer
 /// A list of tensors, such as an op's inputs; converts to and from std::vector<Tensor>.
 using Tensors = SmallVector<Tensor, 2>;
 
+/// What C++ would compile to something that is not meant: `==` and `!=` of tensors (use `tp::equal` for elements,
+/// `a.is(b)` for identity), and `&&` and `||` (use `&` and `|` for elements, `bool(a) && bool(b)` for handles).
+/// @{
+template <class T>
+bool operator==(const Tensor&, const T&) = delete;       // use tp::equal(a, b) for elements, a.is(b) for identity
+bool operator==(const Tensor&, const Tensor&) = delete;  // use tp::equal(a, b) for elements, a.is(b) for identity
+template <class T>
+bool operator&&(const Tensor&, const T&) = delete;  // use a & b for elements, bool(a) for handles
+template <class T>
+bool operator&&(const T&, const Tensor&) = delete;       // use a & b for elements, bool(a) for handles
+bool operator&&(const Tensor&, const Tensor&) = delete;  // use a & b for elements, bool(a) for handles
+template <class T>
+bool operator||(const Tensor&, const T&) = delete;  // use a | b for elements, bool(a) for handles
+template <class T>
+bool operator||(const T&, const Tensor&) = delete;       // use a | b for elements, bool(a) for handles
+bool operator||(const Tensor&, const Tensor&) = delete;  // use a | b for elements, bool(a) for handles
+/// @}
+
 /// A cheap handle on an immutable value of up to 8 dimensions. It is eager (it has data) or symbolic (it has only a
 /// dtype and a shape until a graph runs). An empty handle, `if (!t)`, is what TensorFlow calls None.
 class TAPESTRY_API Tensor {
@@ -174,24 +192,6 @@ class TAPESTRY_API Tensor {
 
   detail::Intrusive<detail::TensorImpl> impl_;
 };
-
-/// What C++ would compile to something that is not meant: `==` and `!=` of tensors (use `tp::equal` for elements,
-/// `a.is(b)` for identity), and `&&` and `||` (use `&` and `|` for elements, `bool(a) && bool(b)` for handles).
-/// @{
-template <class T>
-bool operator==(const Tensor&, const T&) = delete;       // use tp::equal(a, b) for elements, a.is(b) for identity
-bool operator==(const Tensor&, const Tensor&) = delete;  // use tp::equal(a, b) for elements, a.is(b) for identity
-template <class T>
-bool operator&&(const Tensor&, const T&) = delete;  // use a & b for elements, bool(a) for handles
-template <class T>
-bool operator&&(const T&, const Tensor&) = delete;       // use a & b for elements, bool(a) for handles
-bool operator&&(const Tensor&, const Tensor&) = delete;  // use a & b for elements, bool(a) for handles
-template <class T>
-bool operator||(const Tensor&, const T&) = delete;  // use a | b for elements, bool(a) for handles
-template <class T>
-bool operator||(const T&, const Tensor&) = delete;       // use a | b for elements, bool(a) for handles
-bool operator||(const Tensor&, const Tensor&) = delete;  // use a | b for elements, bool(a) for handles
-/// @}
 
 /// Prints the elements as NumPy does: `[ 2 -1]`.
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
