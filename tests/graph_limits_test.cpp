@@ -174,9 +174,11 @@ TEST_CASE("loading takes no longer than it may") {
 
 TEST_CASE("a size that the graph computes and that is none is refused, and nothing is written") {
   for (const std::int64_t offset : {-4, -5, -1000000}) {
-    const Session session(load(filled(offset)));
+    const Session session(
+        load(filled(offset) + numbers_text("axes", {2}, {0, 1}) + node_text("z", "Sum", {"y", "axes"})));
     CAPTURE(offset);
-    CHECK(names(refusal<InvalidArgumentError>([&] { session.run("y:0", {{"x:0", zeros({3})}}); }), {"'y'"}));
+    for (const char* fetch : {"y:0", "z:0"})
+      CHECK(names(refusal<InvalidArgumentError>([&] { session.run(fetch, {{"x:0", zeros({3})}}); }), {"'y'"}));
     if (offset == -4) CHECK(session.run("y:0", {{"x:0", zeros({4})}}).size() == 0);
   }
   for (const char* op : {"RandomUniform", "RandomStandardNormal"}) {
@@ -236,8 +238,19 @@ TEST_CASE("sizes whose product nobody could count are refused where a shape beco
   for (int i = 0; i < 3; ++i) shape.set(i, huge);
   CHECK_THROWS_AS(row_major_strides(shape), InvalidArgumentError);
   CHECK(shape.size() == -1);
-  // The elements can be counted, their bytes cannot.
-  CHECK_THROWS_AS(broadcast_to(tensor(1.0F), {huge, std::int64_t{1} << 22}), ResourceExhaustedError);
+  // The elements of a view can be counted, and their bytes need not be.
+  const Shape many{huge, std::int64_t{1} << 22};
+  CHECK_THROWS_AS(exp(broadcast_to(tensor(1.0F), many)), ResourceExhaustedError);
+  Tensor y, z;
+  {
+    const auto open = graph.as_default();
+    y = broadcast_to(placeholder(float32, {}, "element"), many);
+    z = exp(y);
+  }
+  CHECK(Session(graph).run(y, {{"element:0", 3.0F}})(-1)(-1).item<float>() == 3);
+  CHECK_THROWS_AS(Session(graph).run(z, {{"element:0", 3.0F}}), ResourceExhaustedError);
+  graph.set_limits({});
+  CHECK_THROWS_AS(Session(graph).run(y, {{"element:0", 3.0F}}), ResourceExhaustedError);
 }
 
 TEST_CASE("the planner asserts that each block has a size") {

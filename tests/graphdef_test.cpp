@@ -338,6 +338,10 @@ TEST_CASE("graphs that make no sense are refused") {
           load(x + R"(node { name: "i" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }
                       node { name: "y" op: "Mul" input: "x" input: "i" })");
         }) == "Node 'y' (op: 'Mul'): its inputs have the types float32 and int32");
+  CHECK(message_of([&] {
+          load(R"(node { name: "axis" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }
+                                node { name: "y" op: "ConcatOffset" input: "axis" })");
+        }) == "Node 'y' (op: 'ConcatOffset'): it has no input 1");
   CHECK(message_of([&] { load("node { name: \"x\" op: }"); }).find("in line 1") != std::string::npos);
   const auto constant = [](const std::string& name, const std::string& size, const std::string& values) {
     return "node { name: \"" + name +
@@ -350,6 +354,18 @@ TEST_CASE("graphs that make no sense are refused") {
   CHECK_THROWS_AS(load(one), ResourceExhaustedError);
   const Graph huge = Graph::from_graph_def(io::from_text(one), GraphLimits::none());
   CHECK(Session(huge).run("c:0")(-1).item<float>() == 7);
+  CHECK(huge.as_graph_def().size() < 1000);
+  CHECK(Session(Graph::from_graph_def(huge.as_graph_def(), GraphLimits::none())).run("c:0")(-1).item<float>() == 7);
+  for (const DType dtype : {boolean, uint8, int32, int64, float16, bfloat16, float32, float64})
+    for (const double value : {0.0, 1.0, 2.5, -3.0}) {
+      CAPTURE(dtype);
+      const Tensor element = tensor(value).cast(dtype), all = broadcast_to(element, {3, 2});
+      const Graph graph;
+      const auto scope = graph.as_default();
+      tapestry::constant(all, "c");
+      const Graph again = Graph::from_graph_def(graph.as_graph_def());
+      CHECK(same_bits(Session(again).run("c:0"), all.contiguous()));
+    }
   const std::string two = "float_val: 1 float_val: 2";
   CHECK_THROWS_AS(load(constant("c", "4000000000000", two)), InvalidArgumentError);
   CHECK_NOTHROW(load(constant("c", "9000000", two)));

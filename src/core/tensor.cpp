@@ -63,15 +63,11 @@ To convert(From value) {
   return static_cast<To>(value);
 }
 
-/// The one place where a tensor with elements gets its sizes: how many bytes they take.
-std::int64_t checked_bytes(DType dtype, const Shape& shape) {
+/// The one place where a tensor with elements gets its sizes: how many they are.
+std::int64_t checked_size(DType dtype, const Shape& shape) {
   const std::int64_t count = shape.num_elements();
   if (count < 0 || dtype == DType::unknown) refuse_spec(dtype, shape);
-  std::int64_t bytes = 0;
-  if (__builtin_mul_overflow(count, static_cast<std::int64_t>(size_of(dtype)), &bytes))
-    throw ResourceExhaustedError(
-        join("OOM when allocating tensor with shape ", shape, " and type ", tensorflow_name(dtype)));
-  return bytes;
+  return count;
 }
 
 }  // namespace
@@ -81,7 +77,10 @@ void throw_empty_tensor() {
 }
 
 Tensor make_tensor(DType dtype, const Shape& shape, Device device) {
-  const std::int64_t bytes = checked_bytes(dtype, shape);
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(checked_size(dtype, shape), static_cast<std::int64_t>(size_of(dtype)), &bytes))
+    throw ResourceExhaustedError(
+        join("OOM when allocating tensor with shape ", shape, " and type ", tensorflow_name(dtype)));
   auto impl = make_impl(dtype, shape, device);
   impl->storage = Storage::make(device, static_cast<std::size_t>(bytes));
   impl->data = impl->storage->data;
@@ -90,7 +89,7 @@ Tensor make_tensor(DType dtype, const Shape& shape, Device device) {
 }
 
 Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::int64_t> strides, std::int64_t offset) {
-  checked_bytes(base.dtype(), shape);
+  checked_size(base.dtype(), shape);
   auto impl = make_impl(base.dtype(), shape, base.device());
   impl->storage = base.impl().storage;
   impl->data = static_cast<std::byte*>(base.impl().data) + offset * static_cast<std::int64_t>(size_of(base.dtype()));

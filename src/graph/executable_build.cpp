@@ -95,8 +95,11 @@ class Executable::Builder {
     std::int64_t bytes = 0;
     const std::int64_t elements = spec.shape.num_elements();
     const auto element = static_cast<std::int64_t>(size_of(spec.dtype));
-    if (elements < 0 || __builtin_mul_overflow(elements, element, &bytes))
+    if (elements < 0)
       throw InternalError(join("The plan has no size for '", source.name(), "': ", to_string(spec.dtype), spec.shape));
+    if (__builtin_mul_overflow(elements, element, &bytes))
+      throw ResourceExhaustedError(join("OOM when allocating tensor with shape ", spec.shape, " and type ",
+                                        tensorflow_name(spec.dtype), " for '", source.name(), "'"));
     return static_cast<std::size_t>(bytes);
   }
 

@@ -50,9 +50,36 @@ constexpr std::int64_t most_repeated_elements = std::int64_t{1} << 24;
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
 
+bool repeats_one_element(const Tensor& tensor) {
+  for (int i = 0; i < tensor.rank(); ++i)
+    if (tensor.shape().sizes()[i] != 1 && tensor.strides()[static_cast<std::size_t>(i)] != 0) return false;
+  return tensor.size() > 1;
+}
+
+/// The number that stands for all elements, in the field of its type.
+void write_repeated(pbf_writer& writer, const Tensor& tensor) {
+  const Tensor element = detail::make_view(tensor, {}, {});
+  detail::visit_dtype(tensor.dtype(), [&]<class T>() {
+    const T value = element.item<T>();
+    if constexpr (is_float16<T>) {
+      writer.add_int32(13, value.bits());
+    } else if constexpr (std::is_same_v<T, float>) {
+      writer.add_float(5, value);
+    } else if constexpr (std::is_same_v<T, double>) {
+      writer.add_double(6, value);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      writer.add_bool(11, value);
+    } else {
+      writer.add_int64(std::is_same_v<T, std::int64_t> ? 10 : 7, value);
+    }
+  });
+}
+
 void write_tensor(pbf_writer& writer, const TensorDef& tensor) {
   writer.add_enum(1, tensor.type.value);
   add_message(writer, 2, [&](pbf_writer& shape) { write_shape(shape, tensor.value.shape()); });
+  // What a file says with one number may be larger than any memory.
+  if (repeats_one_element(tensor.value)) return write_repeated(writer, tensor.value);
   const Tensor host = detail::on_host(tensor.value);
   const std::size_t bytes = static_cast<std::size_t>(host.size()) * size_of(host.dtype());
   if (bytes > 0) writer.add_bytes(4, static_cast<const char*>(host.impl().data), bytes);

@@ -1,7 +1,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "graph/budget.hpp"
 #include "io/file.hpp"
 #include "io/graph_export.hpp"
 #include "io/graph_import.hpp"
@@ -40,7 +39,7 @@ void Graph::save(const std::string& path, const SaveOptions& options, Where wher
 
 Graph Graph::from_graph_def(std::string_view bytes, const GraphLimits& limits, Where where) {
   try {
-    detail::Budget().set_limits(limits);  // throws for negative ones
+    Graph().set_limits(limits);  // throws for negative ones
     return io::import_graph(io::decode(bytes, limits), limits, where);
   } catch (Error& error) {
     error.locate({}, where);

@@ -277,7 +277,8 @@ class GraphDamage {
 
   /// One element, or all, or another shape of as many.
   void change_value(TensorDef& tensor) {
-    if (!tensor.value || tensor.value.size() == 0) return;
+    constexpr std::int64_t most_elements = 1 << 12;
+    if (!tensor.value || tensor.value.size() == 0 || tensor.value.size() > most_elements) return;
     const ExecuteNow now;
     if (dice_.one_in(6)) {
       const std::int64_t size = tensor.value.size();

@@ -16,12 +16,14 @@
 #include "tapestry/error.hpp"
 
 // Of the sanitizers' runtime; absent without one.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 [[gnu::weak]] int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t),
                                                             void (*)(const volatile void*));
 [[gnu::weak]] std::size_t __sanitizer_get_allocated_size(const volatile void*);
 [[gnu::weak]] void __sanitizer_set_death_callback(void (*)());
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 namespace {
 
@@ -123,8 +125,8 @@ int main(int argc, char** argv) {
   for (; done < cases && elapsed() < seconds; ++done) {
     current_case = first + done;
     Dice dice(seed, current_case);
-    current = mutants.make(dice);
     findings = folder + "/" + mutants.name + "-" + std::to_string(seed) + "-" + std::to_string(current_case);
+    current = mutants.make(dice);
     if (done == 0 && __sanitizer_install_malloc_and_free_hooks)
       __sanitizer_install_malloc_and_free_hooks(on_malloc, on_free);
     live_bytes = 0;
