@@ -24,7 +24,7 @@ TEST_CASE_FIXTURE(Unchanged, "shapes that do not fit") {
   TAPESTRY_INVALID("Incompatible shapes: [2,3] vs. [4,3] [Op:Mul]", x * y);
   TAPESTRY_INVALID("Incompatible shapes: [2,3] vs. [2] [Op:Maximum]", maximum(x, {1.0, 2.0}));
   TAPESTRY_INVALID("Incompatible shapes: [2,3] vs. [4,3] [Op:Equal]", equal(x, y));
-  TAPESTRY_INVALID("Incompatible shapes: [2,3] vs. [4,3] [Op:SelectV2]", where(true, x, y));
+  TAPESTRY_INVALID("Incompatible shapes: [2,3] vs. [4,3] [Op:SelectV2]", where(tensor(true), x, y));
   TAPESTRY_INVALID("In[0]: [2,3], In[1]: [4,3] [Op:MatMul]", matmul(x, y));
   TAPESTRY_INVALID("rank 0 for 'MatMul'", matmul(x, 1.0));
   TAPESTRY_INVALID("tensordot: cannot sum over 3 axes of the shapes [2,3] and [4,3] [Op:Tensordot]",

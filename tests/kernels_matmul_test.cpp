@@ -144,7 +144,7 @@ TEST_CASE("operands in any layout give the bits of their row-major copies") {
         std::max(c.m, std::int64_t{1}) * std::max(c.n, std::int64_t{1}) * std::max(c.k, std::int64_t{1});
     for (auto rank = below(4); rank > 0; --rank) {
       c.batch.push_back(size());
-      work *= std::max(c.batch.back(), std::int64_t{1});
+      work *= std::max(c.batch.sizes().back(), std::int64_t{1});
     }
     CAPTURE(i);
     if (work <= 40000) check_any_layout(dtypes[below(std::size(dtypes))], c, generator, true);

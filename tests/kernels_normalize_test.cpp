@@ -18,7 +18,7 @@ const std::vector<Shape> shapes = {
 /// Calls f(first element, length) for every row.
 template <class F>
 void for_rows(const Shape& shape, const F& f) {
-  const std::int64_t length = shape.rank() > 0 ? shape.back() : 1;
+  const std::int64_t length = shape.rank() > 0 ? shape.sizes().back() : 1;
   for (std::int64_t i = 0; i < shape.size(); i += length)
     f(static_cast<std::size_t>(i), static_cast<std::size_t>(length));
 }
@@ -97,7 +97,7 @@ TEST_CASE("normalization and its gradient") {
   const double epsilon = 1e-3;
   for (const DType dtype : float_dtypes) {
     for (const Shape& shape : shapes) {
-      const Shape row = {shape.rank() > 0 ? shape.back() : 1};
+      const Shape row = {shape.rank() > 0 ? shape.sizes().back() : 1};
       const Tensor x = random_tensor(dtype, shape, 1), g = random_tensor(dtype, shape, 2);
       const Tensor scale = random_tensor(dtype, row, 3), offset = random_tensor(dtype, row, 4);
       const auto factors = values(scale), addends = values(offset), gradient = values(g);

@@ -18,7 +18,7 @@ Shape without(const Shape& shape, std::uint32_t axes, bool keep) {
   Shape result;
   for (int i = 0; i < shape.rank(); ++i) {
     if ((axes >> i & 1) == 0) {
-      result.push_back(shape[i]);
+      result.push_back(shape.sizes()[i]);
     } else if (keep) {
       result.push_back(1);
     }
@@ -121,7 +121,7 @@ TEST_CASE("operands in any layout give the bits of their row-major copies") {
     std::int64_t elements = 1;
     for (auto rank = below(6); rank > 0; --rank) {
       shape.push_back(sizes[below(std::size(sizes))]);
-      elements *= std::max(shape.back(), std::int64_t{1});
+      elements *= std::max(shape.sizes().back(), std::int64_t{1});
     }
     if (elements > 20000) continue;
     const Tensor x = in_any_layout(dtype, shape, generator);
@@ -262,8 +262,8 @@ TEST_CASE("running sums and products") {
             const std::vector<double> from = values(x);
             std::vector<double> expected(from.size());
             std::int64_t inner = 1;
-            for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-            const std::int64_t length = shape[axis];
+            for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape.sizes()[i];
+            const std::int64_t length = shape.sizes()[axis];
             for (std::int64_t start = 0; start < x.size(); ++start) {
               if (start / inner % length != 0) continue;
               double total = 0;
@@ -298,17 +298,17 @@ TEST_CASE("positions of the largest and smallest") {
     for (const Shape& shape : {Shape{9}, Shape{1}, Shape{3, 4, 5}, Shape{7, 0}, Shape{9000}, Shape{20, 3000}}) {
       const Tensor x = random_tensor(dtype, shape, 3);
       for (int axis = 0; axis < shape.rank(); ++axis) {
-        if (shape[axis] == 0) continue;
+        if (shape.sizes()[axis] == 0) continue;
         for (const ArgReduce f : {ArgReduce::max, ArgReduce::min}) {
           for (const DType result : {int32, int64}) {
             const std::vector<double> from = values(x);
             std::int64_t inner = 1;
-            for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+            for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape.sizes()[i];
             std::vector<double> expected;
             for (std::int64_t start = 0; start < x.size(); ++start) {
-              if (start / inner % shape[axis] != 0) continue;
+              if (start / inner % shape.sizes()[axis] != 0) continue;
               std::int64_t best = 0;
-              for (std::int64_t i = 1; i < shape[axis]; ++i) {
+              for (std::int64_t i = 1; i < shape.sizes()[axis]; ++i) {
                 const double value = from[static_cast<std::size_t>(start + i * inner)];
                 const double so_far = from[static_cast<std::size_t>(start + best * inner)];
                 if (f == ArgReduce::max ? value > so_far : value < so_far) best = i;

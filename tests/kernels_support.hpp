@@ -37,7 +37,7 @@ inline void for_each_index(const Shape& shape, std::span<const std::int64_t> str
     for (std::size_t a = 0; a < index.size(); ++a) offset += index[a] * (a < strides.size() ? strides[a] : 0);
     f(index, offset);
     for (int a = shape.rank() - 1; a >= 0; --a) {
-      if (++index[static_cast<std::size_t>(a)] < shape[a]) break;
+      if (++index[static_cast<std::size_t>(a)] < shape.sizes()[a]) break;
       index[static_cast<std::size_t>(a)] = 0;
     }
   }
@@ -89,8 +89,8 @@ inline Tensor twisted(const Tensor& x) {
   for (int i = 0; i < x.rank(); ++i) {
     const auto axis = static_cast<std::size_t>(i);
     strides[axis] = i % 2 == 0 ? stride : -stride;
-    if (i % 2 != 0) first += (x.shape()[i] > 0 ? x.shape()[i] - 1 : 0) * stride;
-    stride *= x.shape()[i] > 0 ? x.shape()[i] : 1;
+    if (i % 2 != 0) first += (x.shape().sizes()[i] > 0 ? x.shape().sizes()[i] - 1 : 0) * stride;
+    stride *= x.shape().sizes()[i] > 0 ? x.shape().sizes()[i] : 1;
   }
   const Tensor base = detail::make_tensor(x.dtype(), {stride + 1}, cpu());
   std::memset(base.impl().data, 1, static_cast<std::size_t>(stride + 1) * size_of(x.dtype()));
@@ -121,7 +121,7 @@ inline Tensor in_any_layout(DType dtype, const Shape& shape, std::mt19937& gener
   std::int64_t stride = below(4) == 0 ? 2 : 1, first = 0;
   for (std::size_t i = rank; i-- > 0;) {
     const std::size_t axis = order[i];
-    const std::int64_t size = shape[static_cast<int>(axis)], kind = below(6);
+    const std::int64_t size = shape.sizes()[static_cast<int>(axis)], kind = below(6);
     if (repeats && below(2) == 0) continue;
     if (size <= 1) {
       constexpr std::int64_t any[] = {0, 1, -1, 2, 7, -1000000, 1000000};

@@ -39,7 +39,7 @@ std::vector<Call> calls_of_the_table() {
   for (const Call& call : collector.calls) {
     bool has_data = find_op(call.type()) != nullptr;
     for (const Tensor& input : call.inputs())
-      has_data = has_data && input && !input.is_symbolic() && input.size() < 10'000;
+      has_data = has_data && bool(input) && !input.is_symbolic() && input.size() < 10'000;
     if (has_data && seen.insert(describe(call.type(), call.inputs(), call.attrs())).second) calls.push_back(call);
   }
   return calls;

@@ -154,6 +154,13 @@ void Tensor::copy_out(void* out, std::int64_t count, DType to, std::string_view 
   }
 }
 
+void Tensor::refuse_rank(Where where) const {
+  throw FailedPreconditionError(
+      detail::join("The rank of ", impl().origin ? impl().origin->describe() : "a tensor",
+                   " is known only when the graph runs; give the placeholder a shape, or ask shape().has_rank() first"),
+      where);
+}
+
 void Tensor::refuse_vector(std::size_t element_bytes, Where where) const {
   throw ResourceExhaustedError(
       detail::join("OOM when allocating a std::vector of ", size(), " elements of ", element_bytes, " bytes"), where);

@@ -23,8 +23,8 @@ void merge_sizes(Shape& shape, const Shape& other, int but, const char* op) {
   bool agree = shape.rank() == other.rank();
   for (int i = 0; agree && i < shape.rank(); ++i) {
     if (i == but) continue;
-    agree = sizes_agree(shape.sizes()[i], other[i]);
-    if (shape.sizes()[i] < 0) shape.set(i, other[i]);
+    agree = sizes_agree(shape.sizes()[i], other.sizes()[i]);
+    if (shape.sizes()[i] < 0) shape.set(i, other.sizes()[i]);
   }
   if (!agree)
     throw InvalidArgumentError(

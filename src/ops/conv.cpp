@@ -7,7 +7,7 @@ TAPESTRY_OP_FAMILY(conv)
 namespace tapestry {
 namespace {
 
-Size2d filter_size(const Shape& filter) { return {filter[0], filter[1]}; }
+Size2d filter_size(const Shape& filter) { return {filter.sizes()[0], filter.sizes()[1]}; }
 
 void require_image_and_filter(const Tensor& x, const Tensor& filter) {
   require_type(x, float_types);
@@ -159,21 +159,21 @@ struct Growth {
 Growth growth_along(int axis, const Shape& image, const Shape& filter, const Conv2dTransposeOptions& options) {
   const auto along = [axis](const Size2d& both) { return axis == 1 ? both.height : both.width; };
   const std::int64_t stride = along(options.strides), more = along(options.output_padding);
-  const std::int64_t window = filter[axis - 1];
-  if (image[axis] == 0 || window < 1)
+  const std::int64_t window = filter.sizes()[axis - 1];
+  if (image.sizes()[axis] == 0 || window < 1)
     throw InvalidArgumentError("x must not be empty, and the filter's height and width must be known");
   if (more < 0 || more >= stride)
     throw InvalidArgumentError(
         detail::join("output_padding must be at least 0 and less than the stride, but is ", more, " for ", stride));
   if (options.padding.scheme() == "SAME") {
     if (more > 0) throw InvalidArgumentError("\"SAME\" leaves no room for output_padding");
-    return {image[axis], stride};
+    return {image.sizes()[axis], stride};
   }
   const Ints& widths = options.padding.widths();
   const auto first = static_cast<std::size_t>(2 * axis);
   const std::int64_t cut = widths.empty() ? 0 : add_sizes(widths[first], widths[first + 1]);
   const std::int64_t reach = add_sizes(multiply_sizes(window - 1, along(options.dilations)), 1 + more);
-  const Growth growth{image[axis], stride, reach - stride - cut};
+  const Growth growth{image.sizes()[axis], stride, reach - stride - cut};
   if (growth.size > 0 && growth.result() < 1)
     throw InvalidArgumentError(detail::join("The padding leaves nothing of ", growth.result() + cut, " pixels"));
   return growth;

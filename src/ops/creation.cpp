@@ -120,6 +120,8 @@ bool fits_double(const Tensor& number) {
 
 Tensor fill_like(const Shape& shape, double value, const TensorOptions& options, const Tensor& rest,
                  std::string_view name, Where where) {
+  if (!shape.has_rank())
+    throw InvalidArgumentError("A tensor needs a shape, of which not even the rank is known", fill_op.name, where);
   Tensors inputs;
   Ints sizes_of;
   for (int i = 0; i < shape.rank(); ++i) {

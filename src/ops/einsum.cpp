@@ -300,7 +300,7 @@ std::string pairing(const Shape& a, const Shape& b, const ContractedAxes& axes) 
     char& label = labels_of_b[static_cast<std::size_t>(of_b)];
     const char partner = labels_of_a[static_cast<std::size_t>(of_a)];
     if (!contains(output, label) || !contains(output, partner)) refuse("an axis is named twice among those");
-    if (!sizes_agree(a[of_a], b[of_b])) refuse("cannot pair the axes ", of_a, " and ", of_b);
+    if (!sizes_agree(a.sizes()[of_a], b.sizes()[of_b])) refuse("cannot pair the axes ", of_a, " and ", of_b);
     std::erase_if(output, [&](char each) { return each == label || each == partner; });
     label = partner;
   }

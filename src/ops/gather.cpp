@@ -11,7 +11,7 @@ namespace {
 constexpr Needs needs_indices{2, 0};
 
 void append(Shape& shape, const Shape& other, int first, int last) {
-  for (int i = first; i < last; ++i) shape.push_back(other[i]);
+  for (int i = first; i < last; ++i) shape.push_back(other.sizes()[i]);
 }
 
 // Each gathering op has a scattering one: with inputs (indices, updates, like) it adds the updates to zeros of the

@@ -21,7 +21,7 @@ TAPESTRY_OP(sum_like_op){{
           std::uint32_t axes = 0;
           for (int i = 0; i < x.rank(); ++i) {
             kept.set(i, i < leading ? 1 : y.shape().sizes()[i - leading]);
-            if (kept[i] != x.shape().sizes()[i]) axes |= 1U << i;
+            if (kept.sizes()[i] != x.shape().sizes()[i]) axes |= 1U << i;
           }
           // A sum of one number is that number, as where no op is needed: 0 + -0 would be 0.
           if (axes == 0) return backend.copy(x, view_as(y, kept));

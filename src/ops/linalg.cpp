@@ -91,7 +91,7 @@ TAPESTRY_OP(set_diag_op){
      .infer = [](const Call& call) -> Specs {
        const Shape expected = diagonal_shape(call.input(0)), &given = call.input(1).shape();
        bool fits = given.rank() == expected.rank();
-       for (int i = 0; fits && i < given.rank(); ++i) fits = sizes_agree(given[i], expected[i]);
+       for (int i = 0; fits && i < given.rank(); ++i) fits = sizes_agree(given.sizes()[i], expected.sizes()[i]);
        if (!fits)
          throw InvalidArgumentError(detail::join("The diagonal of ", call.input(0).shape(), " has shape ", expected,
                                                  ", but the diagonal given has shape ", given));
@@ -214,9 +214,9 @@ Specs infer_svd(const Call& call) {
   require_type(x, float_types);
   const Shape s = diagonal_shape(x);
   Shape u = x.shape(), v = x.shape();
-  u.set(x.rank() - 1, s.back());
+  u.set(x.rank() - 1, s.sizes().back());
   v.set(x.rank() - 2, x.shape().sizes().back());
-  v.set(x.rank() - 1, s.back());
+  v.set(x.rank() - 1, s.sizes().back());
   return {{x.dtype(), s}, {x.dtype(), u}, {x.dtype(), v}};
 }
 

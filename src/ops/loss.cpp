@@ -15,9 +15,7 @@ namespace {
 
 Shape without_last(const Shape& shape) { return Shape(std::span(shape.sizes().begin(), shape.sizes().end() - 1)); }
 
-bool shapes_agree(const Shape& a, const Shape& b) {
-  return a.rank() == b.rank() && std::equal(a.begin(), a.end(), b.begin(), sizes_agree);
-}
+bool shapes_agree(const Shape& a, const Shape& b) { return std::ranges::equal(a.sizes(), b.sizes(), sizes_agree); }
 
 Tensor temporary(const Tensor& like) { return detail::make_tensor(like.dtype(), like.shape(), like.device()); }
 

@@ -115,7 +115,7 @@ Tensor with_batch(const Tensor& x, const Shape& batch) {
     const int axis = i + added;
     if (axis < 0) continue;
     if (i >= x.rank() - 2) shape.push_back(x.shape().sizes()[i]);
-    if (i >= x.rank() - 2 || x.shape().sizes()[i] == batch[axis])
+    if (i >= x.rank() - 2 || x.shape().sizes()[i] == batch.sizes()[axis])
       strides[static_cast<std::size_t>(axis)] = x.strides()[static_cast<std::size_t>(i)];
   }
   return detail::make_view(x, shape, strides);

@@ -120,8 +120,10 @@ void pick_at_maxima(Backend& backend, const Call& call) {
   const Tensor open = make(boolean, y.shape());  // whose maximum has not been met yet
   backend.fill(1, open);
   backend.fill(0, picked);
-  const Offsets down = offsets(window.height, window.pad_top, x.shape().sizes()[1], y.shape().sizes()[1] * window.stride_y);
-  const Offsets across = offsets(window.width, window.pad_left, x.shape().sizes()[2], y.shape().sizes()[2] * window.stride_x);
+  const Offsets down =
+      offsets(window.height, window.pad_top, x.shape().sizes()[1], y.shape().sizes()[1] * window.stride_y);
+  const Offsets across =
+      offsets(window.width, window.pad_left, x.shape().sizes()[2], y.shape().sizes()[2] * window.stride_x);
   for (std::int64_t i = down.first; i < down.last; ++i) {
     for (std::int64_t j = across.first; j < across.last; ++j) {
       const Overlap rows = overlap(i, window.stride_y, window.pad_top, x.shape().sizes()[1], y.shape().sizes()[1]);

@@ -76,12 +76,13 @@ Tensor view_broadcast(const Tensor& tensor, const Shape& shape) {
 void require_broadcast(const Shape& from, const Shape& to) {
   const int offset = to.rank() - from.rank();
   bool fits = offset >= 0;
-  for (int i = 0; fits && i < from.rank(); ++i) fits = from[i] == 1 || sizes_agree(from[i], to[offset + i]);
+  for (int i = 0; fits && i < from.rank(); ++i)
+    fits = from.sizes()[i] == 1 || sizes_agree(from.sizes()[i], to.sizes()[offset + i]);
   if (!fits) throw InvalidArgumentError(detail::join("Incompatible shapes: ", from, " vs. ", to));
 }
 
 void require_same_shape(const Shape& actual, const Shape& expected) {
-  if (!std::equal(actual.begin(), actual.end(), expected.begin(), expected.end(), sizes_agree))
+  if (!std::ranges::equal(actual.sizes(), expected.sizes(), sizes_agree))
     throw InvalidArgumentError(detail::join("Expected a tensor of shape ", expected, ", but got ", actual));
 }
 

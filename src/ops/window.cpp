@@ -72,7 +72,7 @@ void check_window_attrs(const Call& call) {
 }
 
 Window2d window_of(const Call& call, const Shape& image, const Size2d& window) {
-  Sweep y = sweep_of(call, 1, image[1], window.height), x = sweep_of(call, 2, image[2], window.width);
+  Sweep y = sweep_of(call, 1, image.sizes()[1], window.height), x = sweep_of(call, 2, image.sizes()[2], window.width);
   if (y.same) y.pad_same();
   if (x.same) x.pad_same();
   return {.height = y.window,
@@ -90,7 +90,7 @@ Window2d window_of(const Call& call, const Shape& image, const Size2d& window) {
 Shape window_output(const Call& call, const Shape& image, const Size2d& window) {
   Shape shape = image;
   for (const int axis : {1, 2}) {
-    const Sweep sweep = sweep_of(call, axis, image[axis], axis == 1 ? window.height : window.width);
+    const Sweep sweep = sweep_of(call, axis, image.sizes()[axis], axis == 1 ? window.height : window.width);
     const std::int64_t outputs = sweep.outputs();
     if (outputs < 0 && sweep.image >= 0 && sweep.window >= 0)
       throw InvalidArgumentError(

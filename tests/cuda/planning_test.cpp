@@ -289,7 +289,7 @@ TEST_SUITE("CUDA planning") {
       Shape shape;
       for (int i = 0; i < rank - 2; ++i) {
         const int in_a = i - rank + c.a.rank(), in_b = i - rank + c.b.rank();
-        shape.push_back(std::max(in_a < 0 ? 1 : c.a.shape()[in_a], in_b < 0 ? 1 : c.b.shape()[in_b]));
+        shape.push_back(std::max(in_a < 0 ? 1 : c.a.shape().sizes()[in_a], in_b < 0 ? 1 : c.b.shape().sizes()[in_b]));
       }
       shape.push_back(c.a.shape()[c.a.rank() - (c.transpose_a ? 1 : 2)]);
       shape.push_back(c.b.shape()[c.b.rank() - (c.transpose_b ? 2 : 1)]);

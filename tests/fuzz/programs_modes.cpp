@@ -171,14 +171,15 @@ class InTrace {
       : setup_(program, Machine::Place::program_order),
         traced_(
             [this](const Tensors& inputs) { return detail::flatten(setup_.run(Values(inputs.begin(), inputs.end()))); },
-            setup_.specs(unknown_sizes), Where::here()) {
+            setup_.specs(unknown_sizes), {}, Where::here()) {
     random::seed(program.seed);
   }
 
   History called(const Calls& calls) {
     return history(calls, [&](bool second) {
       const Values inputs = setup_.inputs(second);
-      const Tensors found = traced_.call(std::vector<Init>(inputs.begin(), inputs.end()), Where::here());
+      std::vector<Value> arguments(inputs.begin(), inputs.end());
+      const Tensors found = traced_.call(arguments, Where::here());
       return setup_.with_variables(Values(found.begin(), found.end()));
     });
   }

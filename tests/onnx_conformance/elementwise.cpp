@@ -43,7 +43,7 @@ Outputs remainder(const Node& node, const Inputs& in) {
 Outputs clipped(const Node&, const Inputs& in) {
   const Tensor low = optional_input(in, 1), high = optional_input(in, 2);
   Tensor y = in.at(0);
-  if (low && high) return {clip(y, low, high)};
+  if (bool(low) && bool(high)) return {clip(y, low, high)};
   if (low) y = maximum(y, low);
   if (high) y = minimum(y, high);
   return {y};

@@ -137,7 +137,7 @@ struct Recurrence {
   }
 
   /// ONNX's [directions, batch, hidden], or with the batch first, in ours.
-  Tensor state(const Tensor& given) const { return given && batch_first ? transpose(given, {1, 0, 2}) : given; }
+  Tensor state(const Tensor& given) const { return bool(given) && batch_first ? transpose(given, {1, 0, 2}) : given; }
   Tensor given_back(const Tensor& state) const { return batch_first ? transpose(state, {1, 0, 2}) : state; }
   /// ONNX has an axis for the directions: [time, directions, batch, hidden] or [batch, time, directions, hidden].
   Tensor output(const Tensor& y) const { return expand_dims(y, batch_first ? 2 : 1); }
@@ -182,7 +182,7 @@ Outputs gru(const Node& node, const Inputs& in) {
   Recurrence r(node, in, 3);
   nn::GRU network(r.in, r.hidden, {.batch_first = r.batch_first});
   if (node.whole("linear_before_reset", 0) == 0) {
-    if (r.h || r.x.shape()[r.batch_first ? 1 : 0] != 1)
+    if (bool(r.h) || r.x.shape()[r.batch_first ? 1 : 0] != 1)
       throw Inexpressible{"gated units that reset the state before its product (linear_before_reset = 0)"};
     r.bias_ih = r.bias_ih + r.bias_hh;
     r.bias_hh = zeros_like(r.bias_hh);
@@ -196,7 +196,7 @@ Outputs dropped(const Node& node, const Inputs& in) {
   node.whole("seed", 0);
   node.real("ratio", 0.5);
   const double ratio = optional_input(in, 1) ? in[1].item<double>() : 0.5;
-  const bool training = optional_input(in, 2) && in[2].item<bool>();
+  const bool training = bool(optional_input(in, 2)) && in[2].item<bool>();
   if (training && ratio > 0) throw Inexpressible{"another library's random numbers"};
   return {dropout(in.at(0), 0), ones_like(in[0]).cast(boolean)};
 }
