@@ -115,7 +115,7 @@ TEST_CASE("+= is recorded and traced, and blames its line") {
   CHECK(same_bits(f(x), trace(f, {spec(float32, {-1})})(x)));
   Tensor y = zeros({2});
   const Error error = caught([&] { y += zeros({3}); });
-  CHECK(place(error) == line_before({__FILE__, __LINE__ - 1}));
+  CHECK(place(error) == line_before());
   CHECK(to_string(y.shape()) == "[2]");
 }
 

@@ -96,7 +96,7 @@ std::vector<Line> lines(State& state) {
       {"a recurrent layer over an unknown number of steps", "InvalidArgumentError",
        [](const Tensor& x) {
          random::seed(3);
-         return nn::RNN(3, 2)(expand_dims(x, 1)).output;
+         return nn::RNN(3, 2)(expand_dims(x, 0)).output;
        }},
       {"Variable v(y) of a computed value", "InvalidArgumentError",
        [](const Tensor& x) { return Variable(reduce_sum(x, 0)).value(); }},

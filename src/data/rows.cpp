@@ -14,7 +14,7 @@ namespace tapestry::data {
 void check_rows(const Dataset& dataset, Where where) {
   if (!dataset.x || !dataset.y) throw FailedPreconditionError("A data set needs examples and their targets", where);
   const Shape &x = dataset.x.shape(), &y = dataset.y.shape();
-  if (x.rank() < 1 || y.rank() < 1 || x[0] != y[0] || !x.is_known() || !y.is_known())
+  if (!x.is_known() || !y.is_known() || x.rank() < 1 || y.rank() < 1 || x[0] != y[0])
     throw InvalidArgumentError(
         detail::join("The examples and their targets need the same number of rows, but their shapes are ", x, " and ",
                      y),

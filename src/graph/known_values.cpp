@@ -67,7 +67,7 @@ void KnownValues::note(const Node& node) {
   if (node.type() == "Shape") {
     const Shape& sizes = node.input(0).shape();
     const auto size = [&](std::int64_t i) {
-      const std::int64_t known = sizes[static_cast<int>(i)];
+      const std::int64_t known = sizes.sizes()[static_cast<std::size_t>(i)];
       return known < 0 ? unknown_element : known;
     };
     values_.emplace(node.output().id(), whole_numbers(node.output(), size));

@@ -124,7 +124,7 @@ Tensors read_broadcast_gradient_args(const ForeignNode& n) {
     std::vector<std::int64_t> list;
     for (int axis = 0; axis < rank; ++axis) {
       const int own = axis - rank + shapes[i].rank();
-      if (own < 0 || shapes[i][own] == 1) list.push_back(axis);
+      if (own < 0 || shapes[i].sizes()[own] == 1) list.push_back(axis);
     }
     axes.push_back(vector_of(list, n.node.constant(i).dtype()));
   }
@@ -273,7 +273,7 @@ Tensors read_batch_gather(const ForeignNode& n) {
     return std::span(shape.sizes().begin() + first, shape.sizes().end());
   };
   Shape rows(std::span(indices.shape().sizes().begin(), indices.shape().sizes().begin() + batches));
-  rows.push_back(Shape(sizes(indices.shape(), batches)).size());
+  rows.push_back(Shape(sizes(indices.shape(), batches)).num_elements());
   Shape columns = rows, whole = rows, result = indices.shape();
   for (const std::int64_t size : sizes(x.shape(), batches + 1)) {
     columns.push_back(1);
@@ -325,7 +325,7 @@ Tensors read_space_to_batch(const ForeignNode& n) {
       std::max(blocks[0], blocks[1]) > most_numbers)
     lack(n, "blocks of other than two axes of images");
   const Shape& sizes = x.shape();
-  const std::int64_t rows = blocks[0], columns = blocks[1], depth = sizes[3];
+  const std::int64_t rows = blocks[0], columns = blocks[1], depth = sizes.sizes()[3];
   return n.composed([&]() -> Tensor {
     if (n.node.def().op == "SpaceToBatchND") {
       const Tensor padded = pad(x, {{}, borders[0], borders[1], {}});
@@ -333,8 +333,8 @@ Tensors read_space_to_batch(const ForeignNode& n) {
       const Tensor parts = reshape(padded, {-1, height, rows, width, columns, depth});
       return reshape(transpose(parts, {2, 4, 0, 1, 3, 5}), {-1, height, width, depth});
     }
-    const std::int64_t height = product(sizes[1], rows), width = product(sizes[2], columns);
-    const Tensor parts = reshape(x, {rows, columns, -1, sizes[1], sizes[2], depth});
+    const std::int64_t height = product(sizes.sizes()[1], rows), width = product(sizes.sizes()[2], columns);
+    const Tensor parts = reshape(x, {rows, columns, -1, sizes.sizes()[1], sizes.sizes()[2], depth});
     const Tensor whole = reshape(transpose(parts, {2, 3, 0, 4, 1, 5}), {-1, height, width, depth});
     const auto [top, bottom] = borders[0];
     const auto [left, right] = borders[1];
@@ -370,9 +370,10 @@ Tensors read_depthwise(const ForeignNode& n) {
   const Tensor &x = n.in(0), &filter = n.in(1);
   if (filter.rank() != 4) n.node.refuse(detail::join("its filter has the shape ", filter.shape()));
   const Shape& sizes = filter.shape();
-  const Attrs attrs = with_groups(n.node.direct_attrs(*rule_of("Conv2D")), std::max<std::int64_t>(sizes[2], 1));
+  const Attrs attrs = with_groups(n.node.direct_attrs(*rule_of("Conv2D")), std::max<std::int64_t>(sizes.sizes()[2], 1));
   return n.composed([&] {
-    const Tensor grouped = reshape(filter, {sizes[0], sizes[1], 1, product(sizes[2], sizes[3])});
+    const Tensor grouped =
+        reshape(filter, {sizes.sizes()[0], sizes.sizes()[1], 1, product(sizes.sizes()[2], sizes.sizes()[3])});
     return make_op(*rule_of("Conv2D"), n.node, {x, grouped}, attrs, n.where, "Conv2D")[0];
   });
 }
@@ -416,7 +417,7 @@ Tensors read_scatter(const ForeignNode& n) {
 Tensors read_segment_sum(const ForeignNode& n) {
   const Tensor &x = n.in(0), &segments = n.in(1);
   if (segments.rank() > x.rank()) n.node.refuse("it has more segments than elements");
-  std::vector<std::int64_t> sizes = x.shape().to_vector();
+  std::vector<std::int64_t> sizes(x.shape().sizes().begin(), x.shape().sizes().end());
   sizes.erase(sizes.begin(), sizes.begin() + segments.rank());
   sizes.insert(sizes.begin(), n.number(2));
   return n.composed([&] {

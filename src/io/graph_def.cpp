@@ -168,7 +168,7 @@ Shape read_shape(WireReader reader) {
       reader.skip();
     }
   }
-  return unknown ? Shape::unknown_rank() : Shape(shape.to_vector());
+  return unknown ? Shape::unknown_rank() : Shape(shape.sizes());
 }
 
 /// The elements of a TensorProto: raw bytes, or numbers of which the last stands for all that follow.
@@ -183,7 +183,7 @@ class TensorReader {
     const DType dtype = dtype_of(type_);
     if (size_of(dtype) == 0) return {type_};
     if (!shape_.is_known()) throw InvalidArgumentError(detail::join("A tensor has the shape ", shape_));
-    const std::int64_t count = shape_.size();
+    const std::int64_t count = shape_.num_elements();
     if (!content_.empty()) {
       std::int64_t bytes = 0;
       if (__builtin_mul_overflow(count, static_cast<std::int64_t>(size_of(dtype)), &bytes) ||

@@ -27,7 +27,8 @@ using detail::Node;
 
 std::vector<std::int64_t> whole_numbers(const AttrValue& value) {
   if (const auto* number = std::get_if<std::int64_t>(&value)) return {*number};
-  if (const auto* shape = std::get_if<Shape>(&value)) return shape->to_vector();
+  if (const auto* shape = std::get_if<Shape>(&value))
+    return std::vector<std::int64_t>(shape->sizes().begin(), shape->sizes().end());
   const Ints& list = std::get<Ints>(value);
   return {list.begin(), list.end()};
 }

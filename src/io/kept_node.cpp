@@ -153,7 +153,7 @@ class Outlook {
 
   Shape broadcast_count() const {
     if (rank(0) != 1 || rank(1) != 1) return {-1};
-    const std::int64_t a = shape(0)[0], b = shape(1)[0];
+    const std::int64_t a = shape(0).sizes()[0], b = shape(1).sizes()[0];
     return {a < 0 || b < 0 ? -1 : std::max(a, b)};
   }
 
@@ -162,7 +162,7 @@ class Outlook {
     Shape result = open(rank(0));
     if (!multiples || static_cast<int>(multiples->size()) != result.rank()) return result;
     for (int i = 0; i < result.rank(); ++i) {
-      const std::int64_t factor = (*multiples)[static_cast<std::size_t>(i)], size = shape(0)[i];
+      const std::int64_t factor = (*multiples)[static_cast<std::size_t>(i)], size = shape(0).sizes()[i];
       std::int64_t product = 0;
       if (factor >= 0 && size >= 0 && !__builtin_mul_overflow(factor, size, &product)) result.set(i, product);
     }
@@ -191,7 +191,7 @@ class Outlook {
         ++axis;
       }
     }
-    for (; axis < rank(0) && result.rank() < Shape::max_rank; ++axis) result.push_back(shape(0)[axis]);
+    for (; axis < rank(0) && result.rank() < Shape::max_rank; ++axis) result.push_back(shape(0).sizes()[axis]);
     return result;
   }
   bool is_one(std::size_t input, std::size_t i) const {
@@ -209,7 +209,7 @@ class Outlook {
     Shape result = open(4);
     const auto sizes = list(1);
     if (rank(0) != 4) return result;
-    for (const int axis : {0, 3}) result.set(axis, shape(0)[axis]);
+    for (const int axis : {0, 3}) result.set(axis, shape(0).sizes()[axis]);
     for (int i = 0; sizes && sizes->size() == 2 && i < 2; ++i) result.set(i + 1, (*sizes)[static_cast<std::size_t>(i)]);
     return result;
   }

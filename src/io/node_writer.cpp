@@ -132,7 +132,7 @@ Value NodeWriter::element(const Value& vector, std::int64_t i) {
 }
 
 Value NodeWriter::size(std::size_t i, int axis) {
-  const std::int64_t known = shape(i)[axis];
+  const std::int64_t known = shape(i).sizes()[axis];
   return known >= 0 ? number(static_cast<double>(known), int64) : element(shape_of(in(i)), axis);
 }
 

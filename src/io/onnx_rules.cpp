@@ -335,7 +335,7 @@ void compute_diagonal(OnnxWriter& w) {
 void compute_broadcast(OnnxWriter& w) {
   Shape sizes = w.node().attr<Shape>("shape");
   for (int i = 0; i < sizes.rank(); ++i)
-    if (sizes[i] < 0) sizes.set(i, 1);  // which keeps what is there
+    if (sizes.sizes()[i] < 0) sizes.set(i, 1);  // which keeps what is there
   w.set("sizes", sizes);
 }
 
@@ -459,9 +459,9 @@ void compute_window(OnnxWriter& w) {
   Ints window, pads(4), rest;
   bool known = true;
   for (std::size_t i = 0; i < 2; ++i) {
-    const std::int64_t size = image[static_cast<int>(i) + 1], stride = strides[i + 1];
+    const std::int64_t size = image.sizes()[i + 1], stride = strides[i + 1];
     const std::int64_t dilation = dilations ? (*dilations)[i + 1] : 1;
-    window.push_back(pool ? (*pool)[i + 1] : filter[static_cast<int>(i)]);
+    window.push_back(pool ? (*pool)[i + 1] : filter.sizes()[i]);
     const std::int64_t reach = (window[i] - 1) * dilation + 1;
     if (scheme == "EXPLICIT") {
       const Ints& widths = node.attr<Ints>("explicit_paddings");

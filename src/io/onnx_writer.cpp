@@ -258,7 +258,8 @@ class Formula {
   }
 
   static std::vector<std::int64_t> numbers(const AttrValue& value) {
-    if (const auto* shape = std::get_if<Shape>(&value)) return shape->to_vector();
+    if (const auto* shape = std::get_if<Shape>(&value))
+      return std::vector<std::int64_t>(shape->sizes().begin(), shape->sizes().end());
     const Ints& list = std::get<Ints>(value);
     return {list.begin(), list.end()};
   }

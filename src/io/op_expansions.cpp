@@ -211,7 +211,7 @@ void expand_size_like(NodeWriter& w) {
 void expand_broadcast_to(NodeWriter& w) {
   // -1 keeps a size: of the sizes that broadcast together, the others decide where these are 1.
   Shape target = w.node().attr<Shape>("shape");
-  for (int i = 0; i < target.rank(); ++i) target.set(i, std::max<std::int64_t>(target[i], 1));
+  for (int i = 0; i < target.rank(); ++i) target.set(i, std::max<std::int64_t>(target.sizes()[i], 1));
   const Value shape = w.op("BroadcastArgs", {w.shape_of(w.in(0)), w.cast(w.ints("shape", target.to_vector()), int64)});
   w.result = {w.op("BroadcastTo", {w.in(0), shape}, {{"Tidx", code_of(int64)}})};
 }

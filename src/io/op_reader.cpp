@@ -85,7 +85,8 @@ bool rule_lacks_sizes(const NodeReader& reader, const Tensors& inputs) {
   if (!shape.has_rank()) return true;
   if (op == "Conv2D") {
     const Shape& filter = inputs[1].shape();
-    return !filter.has_rank() || (shape.rank() == 4 && filter.rank() == 4 && (shape.sizes()[3] < 0 || filter[2] < 0));
+    return !filter.has_rank() ||
+           (shape.rank() == 4 && filter.rank() == 4 && (shape.sizes()[3] < 0 || filter.sizes()[2] < 0));
   }
   return shape.sizes()[normalize_axis(reader.attr_or<std::int64_t>("axis", 0), shape.rank())] < 0;
 }

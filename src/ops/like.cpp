@@ -51,7 +51,7 @@ TAPESTRY_OP(broadcast_like_op){{
 TAPESTRY_OP(reshape_like_op){{
     .name = "ReshapeLike",
     .infer = [](const Call& call) -> Specs {
-      const std::int64_t from = call.input(0).size(), to = call.input(1).size();
+      const std::int64_t from = call.input(0).shape().num_elements(), to = call.input(1).shape().num_elements();
       if (!sizes_agree(from, to))
         throw InvalidArgumentError(detail::join("Input to reshape is a tensor with ", from,
                                                 " values, but the requested shape ", call.input(1).shape(), " has ",

@@ -38,7 +38,7 @@ bool may_throw(const ElementFunction& function, DType dtype) {
 bool is_transposed(const Tensor& tensor) {
   constexpr std::int64_t small = 4096;
   const Node& node = *producer(tensor);
-  if (node.type() != "Transpose" || tensor.size() <= small) return false;
+  if (node.type() != "Transpose" || tensor.shape().num_elements() <= small) return false;
   const AttrValue* perm = node.attrs().find("perm");
   return !perm || normalize_axis(std::get<Ints>(*perm).back(), tensor.rank()) != tensor.rank() - 1;
 }

@@ -58,7 +58,7 @@ class Schedule {
 
   /// Whether it costs little memory to put a node off, which lets its inputs live longer.
   static bool is_small(const Node& node) {
-    const auto has_few_elements = [](const Tensor& tensor) { return tensor.size() <= 16384; };
+    const auto has_few_elements = [](const Tensor& tensor) { return tensor.shape().num_elements() <= 16384; };
     return node.op().view || (std::all_of(node.inputs().begin(), node.inputs().end(), has_few_elements) &&
                               std::all_of(node.outputs().begin(), node.outputs().end(), has_few_elements));
   }
