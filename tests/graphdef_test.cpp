@@ -89,8 +89,9 @@ TEST_CASE("every op of the library is written and read by one table") {
     CHECK(find_op(rule.op));
     CHECK((!rule.tensorflow.empty() || rule.expand));
     for (const std::string_view attr : find_op(rule.op)->attrs) {
-      CAPTURE(attr);  // without a rule it would be lost on its way
-      CHECK(std::any_of(rule.attrs.begin(), rule.attrs.end(), [&](const auto& each) { return each.name == attr; }));
+      CAPTURE(attr);                // without a rule it would be lost on its way
+      CHECK((attr == "function" ||  // a closure is no part of a file
+             std::any_of(rule.attrs.begin(), rule.attrs.end(), [&](const auto& each) { return each.name == attr; })));
     }
   }
   const Graph graph;  // whose ops are registered where a graph is used

@@ -360,9 +360,10 @@ TEST_CASE("gradients through shapes made of unknown sizes are those of eager mod
     outer.watch(x);
     GradientTape inner;
     inner.watch(x);
-    const Tensor y = reduce_sum(reshape(x, {x.shape()[1], x.shape()[0]}) * reshape(x * x, {x.shape()[1], -1}) +
-                                broadcast_to(reduce_mean(x, 0), {x.shape()[0], x.shape()[1]}).cast(float64) *
-                                    full({x.shape()[0], 1}, 2.0, {.dtype = float64}) * x);
+    const Tensor y =
+        reduce_sum(reshape(reshape(x, {x.shape()[1], x.shape()[0]}) * reshape(x * x, {x.shape()[1], -1}), x.shape()) +
+                   broadcast_to(reduce_mean(x, 0), {x.shape()[0], x.shape()[1]}).cast(float64) *
+                       full({x.shape()[0], 1}, 2.0, {.dtype = float64}) * x);
     return outer.gradient(reduce_sum(square(inner.gradient(y, x))), x);
   };
   const auto traced = trace(second, {spec(float64, {-1, -1})});

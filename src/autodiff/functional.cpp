@@ -87,12 +87,16 @@ Tensor view_of_value(const Call& call, const Spec&) {
 Op passing_op(const char* name, Needs needs) {
   return {
       .name = name,
+      .attrs = {"function"},
       .infer = same_shape,
       .view = view_of_value,
       .gradient = [](const Call& call, const Tensor& g) -> Tensors {
         Tensors arguments(call.inputs().begin() + 1, call.inputs().end());
         arguments.push_back(g);
         Tensors gradients = (*closure(call))(arguments);
+        if (gradients.size() + 1 != call.inputs().size())
+          throw InvalidArgumentError(join("Num gradients ", gradients.size(), " generated for op ", call.name(),
+                                          " do not match num inputs ", call.inputs().size() - 1));
         gradients.insert(gradients.begin(), Tensor());
         return gradients;
       },

@@ -49,7 +49,7 @@ void require_nhwc(const ForeignNode& n) {
 }
 
 void require_images(const ForeignNode& n) {
-  if (n.in(0).rank() != 4) n.node.refuse(detail::join("its input is no image: ", n.in(0).shape()));
+  if (n.in(0).shape().rank() != 4) n.node.refuse(detail::join("its input is no image: ", n.in(0).shape()));
 }
 
 // ---- Constants ------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ Tensors read_range(const ForeignNode& n) {
 }
 
 Tensors read_rank(const ForeignNode& n) {
-  return {constant_node(detail::make_scalar(n.in(0).rank(), int32), n.name(), n.where)};
+  return {constant_node(detail::make_scalar(n.in(0).shape().rank(), int32), n.name(), n.where)};
 }
 
 Tensors read_shape_n(const ForeignNode& n) {
@@ -201,10 +201,10 @@ Tensors read_l2_loss(const ForeignNode& n) {
 Tensors read_select(const ForeignNode& n) {
   const Tensor &condition = n.in(0), &a = n.in(1), &b = n.in(2);
   if (condition.dtype() != boolean || a.dtype() != b.dtype()) n.node.refuse("its inputs have wrong types");
-  if (condition.rank() != 1 || a.rank() < 2) return {where(condition, a, b, n.name())};
+  if (condition.shape().rank() != 1 || a.shape().rank() < 2) return {where(condition, a, b, n.name())};
   return n.composed([&] {
     Ints axes;
-    for (int axis = 1; axis < a.rank(); ++axis) axes.push_back(axis);
+    for (int axis = 1; axis < a.shape().rank(); ++axis) axes.push_back(axis);
     return where(expand_dims(condition, axes), a, b);
   });
 }
@@ -250,7 +250,7 @@ Tensors read_mirror_pad(const ForeignNode& n) {
 Tensors read_one_hot(const ForeignNode& n) {
   const std::int64_t depth = n.number(1), axis = n.node.attr_or<std::int64_t>("axis", -1);
   if (depth < 0 || depth > most_numbers) n.node.refuse(detail::join("its depth is ", depth));
-  if (axis != -1 && axis != n.in(0).rank()) lack(n, "'axis'");
+  if (axis != -1 && axis != n.in(0).shape().rank()) lack(n, "'axis'");
   if (n.in(2).dtype() != n.in(3).dtype()) n.node.refuse("its values have two types");
   return n.composed([&] { return where(one_hot(n.in(0), depth, boolean), n.in(2), n.in(3)); });
 }
@@ -266,8 +266,8 @@ bool has_batches(const NodeDef& def) {
 /// Of each row by the indices of that row.
 Tensors read_batch_gather(const ForeignNode& n) {
   const Tensor &x = n.in(0), &indices = n.in(1);
-  const int batches = normalize_axis(n.node.attr<std::int64_t>("batch_dims"), indices.rank() + 1);
-  if (batches >= x.rank() || normalize_axis(n.number(2), x.rank()) != batches)
+  const int batches = normalize_axis(n.node.attr<std::int64_t>("batch_dims"), indices.shape().rank() + 1);
+  if (batches >= x.shape().rank() || normalize_axis(n.number(2), x.shape().rank()) != batches)
     lack(n, "'batch_dims' beside that 'axis'");
   const auto sizes = [](const Shape& shape, int first) {
     return std::span(shape.sizes().begin() + first, shape.sizes().end());
@@ -321,7 +321,7 @@ Tensors read_space_to_batch(const ForeignNode& n) {
   const Tensor& x = n.in(0);
   const std::vector<std::int64_t> blocks = n.numbers(1);
   const std::vector<Padding> borders = paddings_of(n, 2);
-  if (x.rank() != 4 || blocks.size() != 2 || borders.size() != 2 || blocks[0] < 1 || blocks[1] < 1 ||
+  if (x.shape().rank() != 4 || blocks.size() != 2 || borders.size() != 2 || blocks[0] < 1 || blocks[1] < 1 ||
       std::max(blocks[0], blocks[1]) > most_numbers)
     lack(n, "blocks of other than two axes of images");
   const Shape& sizes = x.shape();
@@ -347,9 +347,9 @@ Tensors read_space_to_batch(const ForeignNode& n) {
 /// The sum over all axes but the last.
 Tensors read_bias_gradient(const ForeignNode& n) {
   require_nhwc(n);
-  if (n.in(0).rank() < 1) n.node.refuse("its input is a scalar");
+  if (n.in(0).shape().rank() < 1) n.node.refuse("its input is a scalar");
   Ints axes;
-  for (int axis = 0; axis + 1 < n.in(0).rank(); ++axis) axes.push_back(axis);
+  for (int axis = 0; axis + 1 < n.in(0).shape().rank(); ++axis) axes.push_back(axis);
   return add_op(*find_op("Sum"), {n.in(0)}, {{"axis", axes}, {"keep_dims", false}}, n.name(), n.where);
 }
 
@@ -368,7 +368,7 @@ Attrs with_groups(const Attrs& attrs, std::int64_t groups) {
 
 Tensors read_depthwise(const ForeignNode& n) {
   const Tensor &x = n.in(0), &filter = n.in(1);
-  if (filter.rank() != 4) n.node.refuse(detail::join("its filter has the shape ", filter.shape()));
+  if (filter.shape().rank() != 4) n.node.refuse(detail::join("its filter has the shape ", filter.shape()));
   const Shape& sizes = filter.shape();
   const Attrs attrs = with_groups(n.node.direct_attrs(*rule_of("Conv2D")), std::max<std::int64_t>(sizes.sizes()[2], 1));
   return n.composed([&] {
@@ -416,9 +416,9 @@ Tensors read_scatter(const ForeignNode& n) {
 
 Tensors read_segment_sum(const ForeignNode& n) {
   const Tensor &x = n.in(0), &segments = n.in(1);
-  if (segments.rank() > x.rank()) n.node.refuse("it has more segments than elements");
+  if (segments.shape().rank() > x.shape().rank()) n.node.refuse("it has more segments than elements");
   std::vector<std::int64_t> sizes(x.shape().sizes().begin(), x.shape().sizes().end());
-  sizes.erase(sizes.begin(), sizes.begin() + segments.rank());
+  sizes.erase(sizes.begin(), sizes.begin() + segments.shape().rank());
   sizes.insert(sizes.begin(), n.number(2));
   return n.composed([&] {
     const Tensor like = shape_only(n, sizes, x.dtype());

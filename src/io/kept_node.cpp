@@ -45,7 +45,7 @@ class Outlook {
       const auto count = reader_.attr<std::int64_t>(op_ == "Unpack" ? "num" : "num_split");
       if (count < 1 || count > most_outputs) reader_.refuse(detail::join("it has ", count, " outputs"));
       const Tensor& x = in(op_ == "Split" ? 1 : 0);
-      const Shape shape = op_ == "Unpack" ? without_one_axis(x) : open(x.rank());
+      const Shape shape = op_ == "Unpack" ? without_one_axis(x) : open(x.shape().rank());
       return Specs(static_cast<std::size_t>(count), Spec{x.dtype(), shape});
     }
     if (op_ == "ConcatOffset") return Specs(inputs_.size() - 1, Spec{type(1), shape(1)});
@@ -78,7 +78,7 @@ class Outlook {
   Shape without_one_axis(const Tensor& x) const {
     if (!x.shape().has_rank()) return Shape::unknown_rank();
     Shape rest = x.shape();
-    rest.erase(normalize_axis(reader_.attr_or<std::int64_t>("axis", 0), x.rank()));
+    rest.erase(normalize_axis(reader_.attr_or<std::int64_t>("axis", 0), x.shape().rank()));
     return rest;
   }
 
@@ -86,7 +86,8 @@ class Outlook {
   std::optional<std::vector<std::int64_t>> list(std::size_t i) const {
     const Tensor value = reader_.is_constant(i) ? reader_.constant(i) : known_.find(in(i));
     const Tensor& input = value ? value : in(i);
-    if (input.rank() != 1 || input.shape().sizes()[0] < 0 || input.shape().sizes()[0] > Shape::max_rank) return {};
+    if (input.shape().rank() != 1 || input.shape().sizes()[0] < 0 || input.shape().sizes()[0] > Shape::max_rank)
+      return {};
     if (!value) return std::vector<std::int64_t>(static_cast<std::size_t>(input.shape().sizes()[0]), -1);
     if (!is_index(value.dtype())) return {};
     std::vector<std::int64_t> numbers = value.to_vector<std::int64_t>();

@@ -40,7 +40,7 @@ Value gather(NodeWriter& w, const Value& x, const Value& indices, std::int64_t a
 }
 
 int axis_of(const NodeWriter& w, std::size_t input) {
-  return normalize_axis(w.node().attr<std::int64_t>("axis"), w.node().input(input).rank());
+  return normalize_axis(w.node().attr<std::int64_t>("axis"), w.node().input(input).shape().rank());
 }
 
 /// The axes with `axis` as the last one, and the way back, which is the same.
@@ -56,9 +56,11 @@ Numbers exchange_with_last(int axis, int rank) {
 // ---- Conditions -----------------------------------------------------------------------------------------------------
 
 bool have_one_shape(const Node& node) { return node.input(0).shape() == node.input(1).shape(); }
-bool has_scalar_bounds(const Node& node) { return node.input(1).rank() == 0 && node.input(2).rank() == 0; }
+bool has_scalar_bounds(const Node& node) {
+  return node.input(1).shape().rank() == 0 && node.input(2).shape().rank() == 0;
+}
 bool has_one_axis(const Node& node) { return node.attr<Ints>("axis").size() == 1; }
-bool has_rank_2(const Node& node) { return node.input(0).rank() == 2; }
+bool has_rank_2(const Node& node) { return node.input(0).shape().rank() == 2; }
 bool is_largest_known(const Node& node) {
   const AttrValue* largest = node.attrs().find("largest");
   return (!largest || std::get<bool>(*largest)) && attr_or_implied(node, "k").has_value();
@@ -171,7 +173,7 @@ void expand_layer_norm_grad(NodeWriter& w) {
 }
 
 void expand_cross_entropy(NodeWriter& w) {
-  const bool sparse = w.node().inputs()[1].rank() < w.node().inputs()[0].rank();
+  const bool sparse = w.node().inputs()[1].shape().rank() < w.node().inputs()[0].shape().rank();
   const Value logits = w.in(0), labels = w.in(1), full_shape = w.shape_of(logits);
   const Value classes = w.size(0, w.shape(0).rank() - 1);
   const Value rows = w.op("Pack", {w.number(-1, int64), classes}, {{"N", std::int64_t{2}}, {"axis", std::int64_t{0}}});
@@ -217,7 +219,7 @@ void expand_broadcast_to(NodeWriter& w) {
 }
 
 void expand_expand_dims(NodeWriter& w) {
-  const int rank = w.node().output().rank();
+  const int rank = w.node().output().shape().rank();
   Numbers axes;
   for (const std::int64_t axis : w.node().attr<Ints>("axis")) axes.push_back(normalize_axis(axis, rank));
   std::sort(axes.begin(), axes.end());

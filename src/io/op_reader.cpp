@@ -35,7 +35,8 @@ void check_types(const Op& op, const NodeReader& reader, const Tensors& inputs) 
 /// The shapes tell in how many groups a convolution works.
 Attrs with_groups(const Tensors& inputs, const Attrs& attrs) {
   const Tensor &x = inputs[0], &filter = inputs[1];
-  if (x.rank() != 4 || filter.rank() != 4 || x.shape().sizes()[3] < 1 || filter.shape().sizes()[2] < 1) return attrs;
+  if (x.shape().rank() != 4 || filter.shape().rank() != 4 || x.shape().sizes()[3] < 1 || filter.shape().sizes()[2] < 1)
+    return attrs;
   const std::int64_t groups = x.shape().sizes()[3] / filter.shape().sizes()[2];
   std::vector<Attr> list;
   for (const Attr& each : attrs)
@@ -48,7 +49,7 @@ void check_outputs(const NodeReader& reader, const OpRule& rule, const Tensors& 
   std::int64_t count = 0;
   if (rule.op == "Unpack") {
     const Tensor& x = inputs[0];
-    count = x.shape().sizes()[normalize_axis(attrs.get<std::int64_t>("axis"), x.rank())];
+    count = x.shape().sizes()[normalize_axis(attrs.get<std::int64_t>("axis"), x.shape().rank())];
     if (count != reader.attr<std::int64_t>("num")) reader.refuse(detail::join("its 'num' is not ", count));
   } else if (rule.op == "Split") {
     count = attrs.get<std::int64_t>("num_split");

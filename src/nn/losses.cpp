@@ -17,7 +17,7 @@ void require_same_shape(const Tensor& targets, const Tensor& predictions) {
 Tensor reduced(const Tensor& elements, Reduction reduction) {
   if (reduction == Reduction::none) return elements;
   if (reduction == Reduction::mean) return reduce_mean(elements);
-  if (reduction == Reduction::sum || elements.rank() == 0) return reduce_sum(elements);
+  if (reduction == Reduction::sum || elements.shape().rank() == 0) return reduce_sum(elements);
   if (!elements.shape().has_rank()) throw InvalidArgumentError("Reduction::batch_mean needs a known number of axes");
   Ints within_example;
   for (int axis = 1; axis < elements.rank(); ++axis) within_example.push_back(axis);

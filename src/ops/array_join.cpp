@@ -28,7 +28,7 @@ void merge_sizes(Shape& shape, const Shape& other, int but, const char* op) {
   }
   if (!agree)
     throw InvalidArgumentError(
-        detail::join(op, " : Dimensions of inputs should match: shape.sizes()[0] = ", shape, " vs. ", other));
+        detail::join(op, " : Dimensions of inputs should match: shape[0] = ", shape, " vs. ", other));
 }
 
 /// The i-th of the tensors stacked along an axis, as a view.

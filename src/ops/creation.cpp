@@ -127,7 +127,9 @@ Tensor fill_like(const Shape& shape, double value, const TensorOptions& options,
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape.sizes()[i] >= 0) continue;
     const detail::UnknownSize source = shape.source(i);
-    if (!source.tensor && !rest) throw InvalidArgumentError("Dimension -1 must be >= 0", fill_op.name, where);
+    if (!source.tensor && !rest)
+      throw InvalidArgumentError(detail::join("A tensor cannot be made of the partly unknown shape ", shape),
+                                 fill_op.name, where);
     const Tensor tensor = source.tensor ? source.tensor->tensor() : rest;
     const auto known = std::ranges::find_if(inputs, [&](const Tensor& input) { return input.is(tensor); });
     sizes_of.push_back(known - inputs.begin());

@@ -190,7 +190,7 @@ Shape merged(const Shape& shape, int first, int count) {
   Shape result;
   for (int i = 0; i < first; ++i) result.push_back(shape.sizes()[i]);
   const Shape group(std::span(shape.sizes().begin() + first, static_cast<std::size_t>(count)));
-  result.push_back(group.size());
+  result.push_back(group.num_elements());
   for (int i = first + count; i < shape.rank(); ++i) result.push_back(shape.sizes()[i]);
   return result;
 }
