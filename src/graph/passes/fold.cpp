@@ -16,7 +16,7 @@ bool may_be_constant(const Node& node) {
   if (op.stateful || &op == &const_op || &op == &placeholder_op || node.outputs().empty()) return false;
   return std::all_of(node.outputs().begin(), node.outputs().end(), [](const Tensor& output) {
     const auto element = static_cast<std::int64_t>(size_of(output.dtype()));
-    return element > 0 && output.size() <= largest_bytes / element && output.device().is_cpu();
+    return element > 0 && output.shape().num_elements() <= largest_bytes / element && output.device().is_cpu();
   });
 }
 
