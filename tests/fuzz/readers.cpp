@@ -52,7 +52,7 @@ void run_all(const Graph& graph) {
   for (const Tensor& each : graph.placeholders()) {
     Shape shape = each.shape().has_rank() ? each.shape() : Shape{2};
     for (int axis = 0; axis < shape.rank(); ++axis)
-      if (shape[axis] < 0) shape.set(axis, 2);
+      if (!shape[axis].is_known()) shape.set(axis, 2);
     if (shape.size() > most_elements) return;
     feeds.add(each, ones(shape, {.dtype = each.dtype()}));
   }
