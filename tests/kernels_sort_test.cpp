@@ -49,7 +49,8 @@ TEST_CASE("the first k in order, ties by position") {
     for (const Shape& shape : {Shape{1}, Shape{10}, Shape{3, 0}, Shape{0, 4}, Shape{4, 200}, Shape{2, 3, 2, 30}})
       for (const bool largest : {false, true})
         for (const DType index_dtype : {int32, int64})
-          for (const std::int64_t k : {std::int64_t{0}, std::int64_t{1}, shape.sizes().back() / 2, shape.sizes().back()})
+          for (const std::int64_t k :
+               {std::int64_t{0}, std::int64_t{1}, shape.sizes().back() / 2, shape.sizes().back()})
             if (k <= shape.back()) {
               check(random_tensor(dtype, shape), k, largest, index_dtype);
               check(twisted(random_tensor(dtype, shape)), k, largest, index_dtype);

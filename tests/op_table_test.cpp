@@ -104,7 +104,8 @@ Specs infer_unknown(const Call& call, int axes) {
   Tensors unknown;
   for (const Tensor& input : call.inputs()) {
     Shape shape;
-    for (int i = 0; i < input.rank(); ++i) shape.push_back(i < axes ? -1 : input.shape().sizes()[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < input.rank(); ++i)
+      shape.push_back(i < axes ? -1 : input.shape().sizes()[static_cast<std::size_t>(i)]);
     unknown.push_back(detail::make_symbolic(input.dtype(), shape));
   }
   return call.op().infer(Call(call.op(), unknown, call.attrs(), {}));

@@ -87,8 +87,8 @@ class Recorder {
   virtual ~Recorder() = default;
   /// After an op has run. The call may be moved from.
   virtual void record(Call&& call) = 0;
-  /// Before an op that draws random numbers, or has another effect. The recorder may give the call its outputs instead and
-  /// return true; then the op does not run.
+  /// Before an op that draws random numbers, or has another effect. The recorder may give the call its outputs instead
+  /// and return true; then the op does not run.
   virtual bool replay(Call&) { return false; }
   /// When a Variable's value is read. The recorder may put another in its place, which those outside it then see.
   virtual void read(const Variable& variable, Tensor& value) = 0;

@@ -343,7 +343,8 @@ Feeds zeros_for(const Graph& graph, Dice& dice) {
     Shape shape = each.shape().has_rank() ? each.shape() : Shape{2};
     for (int axis = 0; axis < shape.rank(); ++axis)
       if (!shape[axis].is_known()) shape.set(axis, 1 + static_cast<std::int64_t>(dice.below(3)));
-    if (shape.num_elements() >= 0 && shape.num_elements() <= limits.elements) feeds.add(each, zeros(shape, {.dtype = each.dtype()}));
+    if (shape.num_elements() >= 0 && shape.num_elements() <= limits.elements)
+      feeds.add(each, zeros(shape, {.dtype = each.dtype()}));
   }
   return feeds;
 }

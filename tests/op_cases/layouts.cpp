@@ -59,7 +59,8 @@ Layout::Layout(const Shape& shape, std::mt19937& generator) : shape_(shape) {
   Ints sizes, places;
   for (int i = 0; i < rank; ++i) {
     const bool repeats = kind > 0 && dice.one_in(kind == 1 ? 2 : 5);
-    const std::int64_t size = repeats ? 1 : shape.sizes()[static_cast<std::size_t>(i)], before = kind > 0 && dice.one_in(5) ? 1 : 0;
+    const std::int64_t size = repeats ? 1 : shape.sizes()[static_cast<std::size_t>(i)],
+                       before = kind > 0 && dice.one_in(5) ? 1 : 0;
     begin_.push_back(before);
     size_.push_back(size);
     sizes.push_back(before + size + (kind > 0 && dice.one_in(5) ? 1 : 0));

@@ -137,9 +137,9 @@ class Joiner {
     for (std::size_t i = epilogue.inputs.size(); i-- > 0;) {
       const Tensor& input = epilogue.inputs[i];
       const Node& product = *endpoint_of(input).node;
-      if (product.type() != "MatMul" || input.shape().num_elements() < smallest_product || !is_floating(input.dtype()) ||
-          uses_[product.index] > 1 || first_wait_[product.index] < node.index || product.place != node.place ||
-          product.device != node.device)
+      if (product.type() != "MatMul" || input.shape().num_elements() < smallest_product ||
+          !is_floating(input.dtype()) || uses_[product.index] > 1 || first_wait_[product.index] < node.index ||
+          product.place != node.place || product.device != node.device)
         continue;
       for (std::size_t k = 0; k < node.outputs().size(); ++k)
         if (node.output(k).spec() == input.spec() && may_share(*epilogue.program, i, k)) {
