@@ -89,7 +89,7 @@ class TAPESTRY_API Shape {
   /// A size in braces: a number, -1 for an unknown one, or the size of a tensor.
   class Size {
    public:
-    /// @{
+    /// A number: at least 0, or -1.
     template <class T>
     requires((std::integral<T> && !std::same_as<T, bool>) || std::is_enum_v<T>)
         Size(T size)  // NOLINT: a size in braces
@@ -97,9 +97,8 @@ class TAPESTRY_API Shape {
       if constexpr (std::is_unsigned_v<T> && sizeof(T) == 8)
         if (size_ < 0) size_ = std::numeric_limits<std::int64_t>::max();  // no memory holds either
     }
-    Size(const Dimension& size)
-        : size_(size.size_), source_(size.source_) {}  // NOLINT: a size in braces
-                                                       /// @}
+    /// The size of a tensor, known or not.
+    Size(const Dimension& size) : size_(size.size_), source_(size.source_) {}  // NOLINT: a size in braces
 
    private:
     friend class Shape;
@@ -109,6 +108,7 @@ class TAPESTRY_API Shape {
   /// An axis, which may count from the end, and the line where it was written.
   class Axis {
    public:
+    /// At the place where it is written.
     template <std::integral T>
     Axis(T axis, Where where = Where::here())  // NOLINT(google-explicit-constructor): what stands in brackets
         : axis_(static_cast<std::int64_t>(axis)), where_(where) {}
