@@ -88,6 +88,50 @@ TEST_CASE("more memory than there is") {
   check_values(reduce_sum(ones({1000, 1000})), {1e6});
 }
 
+TEST_CASE("a tensor without elements costs nothing, however large its other sizes are") {
+  constexpr std::int64_t wide = std::int64_t{1} << 60;
+  const TensorOptions indices{.dtype = int64};
+  using Function = std::function<Tensor(const Tensor&)>;
+  const std::vector<std::pair<const char*, Function>> functions{
+      {"take_along_axis", [&](const Tensor& x) { return take_along_axis(x, zeros(x.shape(), indices), 0); }},
+      {"along the second axis", [&](const Tensor& x) { return take_along_axis(x, zeros(x.shape(), indices), 1); }},
+      {"gather", [&](const Tensor& x) { return gather(x, zeros({0}, indices), 0); }},
+      {"gather columns", [&](const Tensor& x) { return gather(x, zeros({0}, indices), 1); }},
+      {"gather_nd",
+       [&](const Tensor& x) {
+         return gather_nd(x, zeros({0, 1}, indices));
+       }},
+      {"top_k", [](const Tensor& x) { return top_k(x, 0).values; }},
+      {"sort", [](const Tensor& x) { return sort(x); }},
+      {"band_part", [](const Tensor& x) { return band_part(x, 1, 1); }},
+      {"softmax", [](const Tensor& x) { return softmax(x); }},
+      {"cumsum", [](const Tensor& x) { return cumsum(x, 0); }},
+      {"cumprod", [](const Tensor& x) { return cumprod(x, 1); }},
+      {"concat",
+       [](const Tensor& x) {
+         return concat({x, x}, 1);
+       }},
+      {"transpose", [](const Tensor& x) { return exp(transpose(x)); }},
+      {"reduce_sum", [](const Tensor& x) { return reduce_sum(x); }},
+      {"matmul", [](const Tensor& x) {
+         return matmul(x, zeros({x.shape().back(), 0}));
+       }}};
+  for (const Shape& shape : {Shape{wide, 0}, Shape{0, wide}, Shape{wide, 4, 0}, Shape{0, 4, wide}, Shape{4, 0, wide}})
+    for (const auto& function : functions) {
+      INFO(function.first, " of ", to_string(shape));
+      const Tensor x = zeros(shape);
+      GradientTape tape;
+      tape.watch(x);
+      std::int64_t size = 0;
+      try {
+        size = tape.gradient(function.second(x), x).size();
+      } catch (const Error& error) {
+        CHECK(error.code() != Code::internal);  // what it makes has too many elements, or no such axes
+      }
+      CHECK(size == 0);
+    }
+}
+
 TEST_CASE("a tape, a Variable and an optimizer survive it") {
   Variable w({1.0, 2.0});
   GradientTape tape;

@@ -343,6 +343,11 @@ TEST_CASE("graphs that make no sense are refused") {
           load(R"(node { name: "axis" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }
                                 node { name: "y" op: "ConcatOffset" input: "axis" })");
         }) == "Node 'y' (op: 'ConcatOffset'): it has no input 1");
+  CHECK(message_of([&] {
+          load(x +
+               R"(node { name: "y" op: "Foo" input: "x" attr { key: "_tapestry_op" value { s: "ResourceApplyAdam" } }
+                      attr { key: "_tapestry_inputs" value { list { } } } })");
+        }) == "Node 'y' (op: 'Foo'): the hint names an op that is not written so");
   CHECK(message_of([&] { load("node { name: \"x\" op: }"); }).find("in line 1") != std::string::npos);
   const auto constant = [](const std::string& name, const std::string& size, const std::string& values) {
     return "node { name: \"" + name +

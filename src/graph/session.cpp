@@ -133,8 +133,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     Tensors fetched, results;
     if (metadata) *metadata = {};
     if (!prepared.request.fetches.empty() || !prepared.request.operations.empty())
-      fetched =
-          run_plan(plan_for(prepared, values, deadline), values, options, deadline ? &*deadline : nullptr, metadata);
+      fetched = run_plan(plan_for(prepared, values), values, options, deadline ? &*deadline : nullptr, metadata);
     for (const Prepared::Result& each : prepared.results) {
       using From = Prepared::Result::From;
       results.push_back(each.from == From::fetch  ? fetched[each.index]
@@ -266,7 +265,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return {.from = From::fetch, .index = fetched};
   }
 
-  Partitioned& plan_for(Prepared& prepared, const Tensors& values, const std::optional<detail::Deadline>& deadline) {
+  Partitioned& plan_for(Prepared& prepared, const Tensors& values) {
     const auto has_spec = [](const Tensor& value, const Spec& spec) {
       return value.dtype() == spec.dtype && value.shape() == spec.shape;
     };
@@ -290,6 +289,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       found->second.last_run = ++runs_;
       prepared.plan = found->second.plan;
     } else {
+      // A timeout does not end the planning: the plan is kept, and the next run has it.
+      const auto deadline = graph_.state()->budget().deadline(0);
       const detail::NodeDeadline until(deadline);
       prepared.plan = std::make_shared<Partitioned>(detail::plan_graph(*graph_.state(), prepared.request, options_),
                                                     options_.replay);

@@ -291,6 +291,7 @@ class Importer {
       return read(entry, reader);
     if (def.op.starts_with("Assign")) return assign(entry, reader);
     if (const UpdateRule* rule = update_rule(reader)) return update(entry, reader, *rule);
+    if (!is_readable(def)) reader.refuse("the hint names an op that is not written so");
     return read_or_keep(entry, reader);
   }
 

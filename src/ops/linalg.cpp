@@ -123,6 +123,7 @@ TAPESTRY_OP(band_part_op){
            const int row_axis = x.rank() - 2, column_axis = x.rank() - 1;
            const std::int64_t columns = x.shape().sizes().back();
            backend.fill(0, y);
+           if (y.size() == 0) return;  // of any number of rows
            for (std::int64_t i = 0; i < row_count(x.shape()); ++i) {
              const std::int64_t first = lower < 0 ? 0 : std::max<std::int64_t>(0, i - lower);
              const std::int64_t last = upper < 0 || upper >= columns ? columns : std::min(columns, i + upper + 1);

@@ -292,8 +292,11 @@ std::string make_checkpoint(Dice& dice) {
 
 bool use_checkpoint(const std::string& bytes, Dice& dice) {
   static const TemporaryFolder folder;
-  Training training;
-  training.step();
+  static Training& training = *new Training;
+  static const std::string sound = [] {
+    training.step();
+    return training.checkpoint().save(folder / "sound");
+  }();
   const bool named = dice.one_in(2);
   const std::string path = folder.write("checkpoint-7.safetensors", Bytes(bytes.begin(), bytes.end()));
   const StateDict before = training.state();
@@ -309,6 +312,7 @@ bool use_checkpoint(const std::string& bytes, Dice& dice) {
     return false;
   }
   training.step();
+  training.checkpoint().restore(sound);
   return true;
 }
 

@@ -89,9 +89,9 @@ Positions checked_coordinates(Backend& backend, const Tensor& indices, const Sha
 /// y[o, j, :] = x[o, positions[j], :], with slices of `inner` elements; x's axis has `size` elements.
 void gather_slices(const Tensor& x, std::int64_t size, const Positions& positions, const Lines& lines,
                    const Tensor& y) {
+  if (y.size() == 0) return;
   const auto count = static_cast<std::int64_t>(positions.size());
   const std::int64_t bytes = lines.inner * static_cast<std::int64_t>(size_of(x.dtype()));
-  if (lines.outer * count * bytes == 0) return;
   const auto copy_all = [&](const auto& copy_slice) {
     const auto* from = static_cast<const std::byte*>(x.impl().data);
     auto* to = static_cast<std::byte*>(y.impl().data);
@@ -156,6 +156,7 @@ void for_columns(const Lines& lines, std::int64_t rows, const Body& body) {
 void add_slices(const Tensor& updates, std::int64_t size, const Positions& positions, const Lines& lines,
                 const Tensor& y) {
   clear(y);
+  if (updates.size() == 0) return;
   const auto count = static_cast<std::int64_t>(positions.size());
   detail::visit_dtype(y.dtype(), [&]<class T>() {
     for_columns(lines, count, [&](std::int64_t o, std::int64_t first, std::int64_t columns) {
@@ -204,6 +205,7 @@ void CpuBackend::scatter_nd_add(const Tensor& indices, const Tensor& updates, co
 }
 
 void CpuBackend::take_along(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
+  if (y.size() == 0) return;  // its other sizes may be huge
   const std::int64_t size = x.shape().sizes()[axis], length = indices.shape().sizes()[axis];
   const auto positions = checked(*this, indices, size);
   const Lines lines = lines_around(x.shape(), axis);
@@ -232,6 +234,7 @@ void CpuBackend::put_along_add(const Tensor& indices, const Tensor& updates, int
   const Lines lines = lines_around(y.shape(), axis);
   const Tensor from = dense(*this, updates);
   clear(y);
+  if (updates.size() == 0) return;
   detail::visit_dtype(y.dtype(), [&]<class T>() {
     for_columns(lines, length, [&](std::int64_t o, std::int64_t first, std::int64_t columns) {
       for (std::int64_t j = 0; j < length; ++j) {
