@@ -8,7 +8,9 @@
 #include <doctest/doctest.h>
 
 #include "expect.hpp"
+#include "tapestry/graph.hpp"
 #include "tapestry/ops.hpp"
+#include "tapestry/trace.hpp"
 
 namespace tapestry::test {
 namespace {
@@ -62,6 +64,25 @@ TEST_CASE("threads share the stream without drawing a number twice") {
   all[0].insert(all[0].end(), all[1].begin(), all[1].end());
   std::sort(all[0].begin(), all[0].end());
   CHECK(std::adjacent_find(all[0].begin(), all[0].end()) == all[0].end());
+}
+
+TEST_CASE("a trace draws what its function draws, needed or not") {
+  const auto f = [](const Tensor& x) {
+    random::normal({5});
+    const Tensor y = x + random::uniform({2});
+    random::normal({3});
+    return y;
+  };
+  const auto traced = trace(f, {spec(float32, {2})});
+  for (const bool in_trace : {false, true}) {
+    CAPTURE(in_trace);
+    random::seed(11);
+    const Tensor once = in_trace ? traced(zeros({2})) : f(zeros({2}));
+    const Tensor again = in_trace ? traced(zeros({2})) : f(zeros({2}));
+    random::seed(11);
+    check_same(once, f(zeros({2})));
+    check_same(again, f(zeros({2})));
+  }
 }
 
 TEST_CASE("the distributions are those asked for") {

@@ -249,7 +249,14 @@ void GraphState::order_after_program(Node& node) {
     entry.last_assign = &node;
     entry.value = Tensor();
   }
-  if (changes) must_run_.push_back(&node);
+  if (changes) assigns_.push_back(&node);
+}
+
+std::vector<Node*> GraphState::must_run() const {
+  std::vector<Node*> found = assigns_;
+  // What is drawn and not needed moves the stream on, as it does eagerly.
+  if (last_random_) found.push_back(last_random_);
+  return found;
 }
 
 GraphVariable& GraphState::variable_entry(const Variable& variable, Where where) {

@@ -79,7 +79,8 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   GraphVariable& variable_entry(const Variable& variable, Where where);
   const std::vector<GraphVariable>& variables() const { return variables_; }
   NameTable& names() { return names_; }
-  const std::vector<Node*>& must_run() const { return must_run_; }
+  /// What a call of the trace has to run for its effect, in program order.
+  std::vector<Node*> must_run() const;
   Budget& budget() { return budget_; }
   const Budget& budget() const { return budget_; }
 
@@ -111,8 +112,8 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   std::unordered_map<std::int64_t, std::pair<Tensor, Tensor>> constants_;  ///< by id: an eager tensor and its constant
   std::vector<GraphVariable> variables_;
   std::unordered_map<const Variable::Cell*, std::size_t> variable_index_;
-  std::vector<Node*> must_run_;  ///< in program order: what a call of the trace has to run for its effect
-  Node* last_random_ = nullptr;
+  std::vector<Node*> assigns_;   ///< in program order
+  Node* last_random_ = nullptr;  ///< which runs after those before it
   Budget budget_;
   bool finalized_ = false;
   mutable std::recursive_mutex mutex_;

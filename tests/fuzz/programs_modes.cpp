@@ -164,6 +164,17 @@ History eagerly(Program& program, const Calls& calls) {
   return eagerly(program, calls);
 }
 
+/// The operations that draw random numbers. Eagerly and in a call of a trace each draws, whether its result is needed
+/// or not; a session runs what is fetched.
+std::vector<Operation> draws(const Graph& graph) {
+  std::vector<Operation> found = graph.operations();
+  std::erase_if(found, [](const Operation& each) {
+    const Op& op = detail::node_of(each).op();
+    return !op.stateful || op.outputs == 0 || detail::node_of(each).attrs().find("variables");
+  });
+  return found;
+}
+
 /// A trace of a program: called, or run by sessions of its graph.
 class InTrace {
  public:
@@ -189,7 +200,8 @@ class InTrace {
       const Values inputs = setup_.inputs(second);
       Feeds feeds;
       for (std::size_t i = 0; i < inputs.size(); ++i) feeds.add(traced_.inputs()[i], inputs[i]);
-      return setup_.with_variables(session.run(Values(traced_.outputs().begin(), traced_.outputs().end()), feeds));
+      const Values outputs(traced_.outputs().begin(), traced_.outputs().end());
+      return setup_.with_variables(session.run(std::pair(outputs, draws(traced_.graph())), feeds).first);
     });
   }
   /// A copy that went through a file. Its Variables are its own, and their values no results.
@@ -205,7 +217,7 @@ class InTrace {
       const Values inputs = setup_.inputs(second);
       Feeds feeds;
       for (std::size_t i = 0; i < inputs.size(); ++i) feeds.add(traced_.inputs()[i].name(), inputs[i]);
-      return session.run(fetches, feeds);
+      return session.run(std::pair(fetches, draws(graph)), feeds).first;
     });
   }
 
@@ -235,7 +247,7 @@ History by_hand(const Program& program, const Calls& calls, bool unknown_sizes) 
     const Values inputs = setup.inputs(second);
     Feeds feeds;
     for (std::size_t i = 0; i < inputs.size(); ++i) feeds.add(placeholders[i], inputs[i]);
-    return setup.with_variables(session.run(outputs, feeds));
+    return setup.with_variables(session.run(std::pair(outputs, draws(graph)), feeds).first);
   });
 }
 
