@@ -141,9 +141,10 @@ void batch_product(Backend& backend, const Call& call) {
 
 // ---- gradient ----------------------------------------------------------------------------------------------------------
 
-/// All rows of x as one matrix, if its graph can say how many columns that has.
-bool has_rows(const Tensor& x) { return x.shape().sizes().back() > 0; }
-Tensor rows(const Tensor& x) { return reshape(x, {-1, x.shape().sizes().back()}); }
+/// All rows of x as one matrix.
+Tensor rows(const Tensor& x) { return reshape(x, {-1, x.shape().back()}); }
+/// Of a matrix without columns nothing tells how many rows it has.
+bool has_columns(const Tensor& x) { return x.shape().sizes().back() != 0; }
 
 Tensors product_gradients(const Call& call, const Tensor& g) {
   const Tensor &a = call.input(0), &b = call.input(1);
@@ -153,7 +154,7 @@ Tensors product_gradients(const Call& call, const Tensor& g) {
   };
   const auto gradient_b = [&, ta = transpose_a, tb = transpose_b] {
     // A matrix that multiplies a whole batch: its gradient is one product, not a batch of products to be summed.
-    if (a.rank() > 2 && b.rank() == 2 && !ta && has_rows(a) && has_rows(g))
+    if (a.rank() > 2 && b.rank() == 2 && !ta && has_columns(a) && has_columns(g))
       return tb ? matmul(rows(g), rows(a), {true, false}) : matmul(rows(a), rows(g), {true, false});
     return tb ? matmul(g, a, {true, ta}) : matmul(a, g, {!ta, false});
   };

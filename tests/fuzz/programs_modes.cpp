@@ -318,6 +318,8 @@ class Comparison {
     for (const std::string& pass : all)
       compare("without the pass " + pass,
               [&] { return InTrace(program_, unknown_sizes_).in_session(calls_, {.disabled_passes = {pass}}); });
+    // A file has no attribute for the groups of a convolution: they follow from its shapes, whatever was asked for.
+    if (unknown_sizes_ && expected_.back().refusal && expected_.back().refusal->op == "Conv2D") return;
     // Without its Variables, of which a file has copies.
     expected_ = without_variables(std::move(expected_), program_);
     reloading_ = true;
