@@ -20,11 +20,11 @@ Tensor drawn(Distribution f, DType dtype, std::int64_t n, double a, double b, st
   return y;
 }
 
-struct Moments {
+struct SampleMoments {
   double mean = 0, variance = 0, skew = 0, kurtosis = 0;
 };
-Moments moments(const std::vector<double>& x) {
-  Moments m;
+SampleMoments moments(const std::vector<double>& x) {
+  SampleMoments m;
   const auto n = static_cast<double>(x.size());
   for (const double v : x) m.mean += v / n;
   for (const double v : x) m.variance += (v - m.mean) * (v - m.mean) / n;
@@ -103,7 +103,7 @@ TEST_CASE("the levels of the processor that fuse multiplications and additions g
 TEST_CASE("uniform numbers fill their interval") {
   for (const DType dtype : float_dtypes) {
     const auto x = values(drawn(Distribution::uniform, dtype, 400000, 1, 2));
-    const Moments m = moments(x);
+    const SampleMoments m = moments(x);
     CHECK(m.mean == doctest::Approx(1.5).epsilon(0.002));
     CHECK(m.variance == doctest::Approx(1.0 / 12).epsilon(0.01));
     CHECK(*std::min_element(x.begin(), x.end()) >= 1);
@@ -125,7 +125,7 @@ TEST_CASE("uniform numbers fill their interval") {
 TEST_CASE("normal numbers have their moments and tails") {
   for (const DType dtype : float_dtypes) {
     const auto x = values(drawn(Distribution::normal, dtype, 1000000, 3, 2));
-    const Moments m = moments(x);
+    const SampleMoments m = moments(x);
     CHECK(m.mean == doctest::Approx(3).epsilon(0.003));
     CHECK(m.variance == doctest::Approx(4).epsilon(0.01));
     CHECK(std::abs(m.skew) < 0.01);
@@ -150,7 +150,7 @@ TEST_CASE("normal numbers have their moments and tails") {
 TEST_CASE("truncated normal numbers stay within two deviations, bernoulli numbers are 0 or 1") {
   for (const DType dtype : float_dtypes) {
     const auto x = values(drawn(Distribution::truncated_normal, dtype, 300000, 1, 0.5));
-    const Moments m = moments(x);
+    const SampleMoments m = moments(x);
     CHECK(m.mean == doctest::Approx(1).epsilon(0.005));
     CHECK(m.variance == doctest::Approx(0.25 * 0.7737).epsilon(0.01));
     CHECK(*std::max_element(x.begin(), x.end()) <= 2);

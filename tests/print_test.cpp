@@ -8,8 +8,7 @@
 #include "core/make_tensor.hpp"
 #include "tapestry/ops.hpp"
 
-using namespace tapestry;
-
+namespace tapestry {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
@@ -180,3 +179,5 @@ TEST_CASE("describe") {
   CHECK(detail::make_symbolic(float32, {-1, 2}).describe() == "float32[?,2] cpu symbolic");
   CHECK(Tensor().describe() == "None");
 }
+
+}  // namespace tapestry

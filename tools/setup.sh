@@ -68,12 +68,24 @@ install_missing() { # install_missing NEEDS
   [ -z "$packages" ] || fail "still missing after the installation: $packages"
 }
 
+# Where the tools build with g++: what one has compiled the others do not compile again.
+gcc_build=$root/build/gcc
+
 configure() { # configure BUILD_DIR [MESON OPTION]...
   local build=$1
   shift
+  # Without a warning by the compilers of Debian 12; others have warnings of their own.
+  case $("${CXX:-g++}" -dumpversion) in
+  12 | 12.* | 14.*) set -- -Dwerror=true "$@" ;;
+  esac
   if [ ! -e "$build/build.ninja" ]; then
     say "Configuring $build"
     rm -rf "$build"
     meson setup "$build" "$root" "$@"
   fi
+}
+
+compile() { # compile BUILD_DIR [TARGET]...
+  say "Building in $1"
+  "$root/tools/progress.py" -C "$@"
 }

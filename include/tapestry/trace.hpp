@@ -350,9 +350,9 @@ auto trace(F f, const std::vector<TensorSpec>& specs, const TraceOptions& option
     if constexpr (detail::gives_tensors<F>())
       return detail::TracedAs<Traced, F>(detail::FlatTrace(detail::flat(std::move(f)), specs, options, where));
 }
-/// Does not compile: a trace needs the specs.
+/// Does not compile: a trace needs the specs. (The trace of a matrix is another function.)
 template <class F>
-auto trace(F) {
+requires(!std::convertible_to<F, In>) auto trace(F) {
   static_assert(!std::same_as<F, F>,
                 "tp::trace needs a spec for each argument, tp::trace(f, {tp::spec(tp::float32, {-1, 2})}); "
                 "tp::function(f) does without.");

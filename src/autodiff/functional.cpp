@@ -214,9 +214,10 @@ class NoRandomNumbers final : public Recorder {
   NoRandomNumbers& operator=(const NoRandomNumbers&) = delete;
   void record(Call&&) override {}
   bool replay(Call& call) override {
-    throw UnimplementedError(join("custom_gradient: a function that draws random numbers needs arguments whose rank is "
-                                  "known when the graph is made; give the placeholder a shape"),
-                             call.type(), call.where());
+    throw UnimplementedError(
+        "custom_gradient: a function that draws random numbers needs arguments whose rank is known "
+        "when the graph is made; give the placeholder a shape",
+        call.type(), call.where());
   }
   void read(const Variable&, Tensor&) override {}
 };

@@ -13,8 +13,9 @@ import subprocess
 import sys
 import tempfile
 
-WRAPPED = """#include <iostream>
-#include <tapestry/tapestry.hpp>
+# First the library: a precompiled header serves only as the first include.
+WRAPPED = """#include <tapestry/tapestry.hpp>
+#include <iostream>
 int main() {{
 {body}
 }}
@@ -37,11 +38,19 @@ def snippets(page):
         yield text.count("\n", 0, block.start()) + 1, block[2], expected
 
 
-def run(compiler, libraries, includes, code, folder):
+def precompile(compile_command, folder):
+    """Compiles the library's header into a folder; g++ finds it there before the header itself, clang looks past it."""
+    header = folder / "header.hpp"
+    header.write_text("#include <tapestry/tapestry.hpp>\n")
+    compiled = folder / "tapestry/tapestry.hpp.gch"
+    compiled.parent.mkdir()
+    subprocess.run(compile_command + ["-x", "c++-header", str(header), "-o", str(compiled)], check=True)
+
+
+def run(compile_command, libraries, code, folder):
     source, program = folder / "snippet.cpp", folder / "snippet"
     source.write_text(code if re.search(r"\bmain\(", code) else WRAPPED.format(body=code))
-    command = compiler.split() + ["-std=c++20", "-O1", f"-I{includes}", str(source), "-o", str(program), f"-L{libraries}",
-                                  "-ltapestry", f"-Wl,-rpath,{libraries}"]
+    command = compile_command + [str(source), "-o", str(program), f"-L{libraries}", "-ltapestry", f"-Wl,-rpath,{libraries}"]
     built = subprocess.run(command, capture_output=True, text=True)
     if built.returncode:
         return False, built.stderr
@@ -49,10 +58,10 @@ def run(compiler, libraries, includes, code, folder):
     return ran.returncode == 0, ran.stdout if ran.returncode == 0 else ran.stdout + ran.stderr
 
 
-def problem(compiler, libraries, includes, code, expected):
+def problem(compile_command, libraries, code, expected):
     """What is wrong with a snippet; None if nothing is."""
     with tempfile.TemporaryDirectory() as folder:
-        good, output = run(compiler, libraries, includes, code, pathlib.Path(folder))
+        good, output = run(compile_command, libraries, code, pathlib.Path(folder))
     if not good:
         return output
     if expected is not None and output.rstrip() != expected.rstrip():
@@ -63,9 +72,12 @@ def problem(compiler, libraries, includes, code, expected):
 def main(compiler, libraries, includes, *pages):
     pages = [page for given in pages for page in pages_of(pathlib.Path(given))]
     found = [(page, *snippet) for page in pages for snippet in snippets(page)]
-    # The compiler takes the time, in processes of its own.
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        problems = list(pool.map(lambda each: problem(compiler, libraries, includes, *each[2:]), found))
+    with tempfile.TemporaryDirectory() as folder:
+        compile_command = compiler.split() + ["-std=c++20", f"-I{folder}", f"-I{includes}"]
+        precompile(compile_command, pathlib.Path(folder))
+        # The compiler takes the time, in processes of its own.
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            problems = list(pool.map(lambda each: problem(compile_command, libraries, *each[2:]), found))
     for (page, line, *_), text in zip(found, problems):
         if text is not None:
             print(f"{page}:{line}: {text}", file=sys.stderr)
