@@ -18,8 +18,7 @@ TAPESTRY_OP(sigmoid_grad_op){{
     }),
     .composition = [](const Call& call) -> Tensors {
       const Tensor &y = call.input(0), &dy = call.input(1);
-      const Tensor rest = 1.0 - y;
-      return {dy * y * rest};
+      return {dy * y * (1.0 - y)};
     },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor &y = call.input(0), &dy = call.input(1);
@@ -101,8 +100,7 @@ TAPESTRY_OP(elu_grad_op){{
     .forward = binary<Binary::elu_grad>,
     .composition = [](const Call& call) -> Tensors {
       const Tensor &dy = call.input(0), &y = call.input(1);
-      const Tensor positive = greater(y, 0.0);
-      return {where(positive, dy, dy * (y + 1.0))};
+      return {where(greater(y, 0.0), dy, dy * (y + 1.0))};
     },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor &dy = call.input(0), &y = call.input(1);
@@ -127,8 +125,8 @@ TAPESTRY_OP(leaky_relu_grad_op){{
       return {.function = Binary::leaky_relu_grad, .number = call.attr<double>("alpha")};
     }),
     .composition = [](const Call& call) -> Tensors {
-      const Tensor &dy = call.input(0), positive = greater(call.input(1), 0.0);
-      return {where(positive, dy, call.attr<double>("alpha") * dy)};
+      const Tensor& dy = call.input(0);
+      return {where(greater(call.input(1), 0.0), dy, call.attr<double>("alpha") * dy)};
     },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {apply(call.op(), {g, call.input(1)}, call.attrs()), Tensor()};
@@ -158,8 +156,8 @@ TAPESTRY_OP(leaky_relu_op){{
       return {.function = Unary::leaky_relu, .number = call.attr<double>("alpha")};
     }),
     .composition = [](const Call& call) -> Tensors {
-      const Tensor &x = call.input(0), positive = greater(x, 0.0);
-      return {where(positive, x, call.attr<double>("alpha") * x)};
+      const Tensor& x = call.input(0);
+      return {where(greater(x, 0.0), x, call.attr<double>("alpha") * x)};
     },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {apply(leaky_relu_grad_op, {g, call.input(0)}, call.attrs())};

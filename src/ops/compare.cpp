@@ -52,8 +52,7 @@ TAPESTRY_OP(clip_op){{
     .forward = ternary<Ternary::clip>,
     .composition = [](const Call& call) -> Tensors {
       const Tensor &x = call.input(0), &low = call.input(1), &high = call.input(2);
-      const Tensor below = less(x, low), above = greater(x, high);
-      return {where(below, low, where(above, high, x))};
+      return {where(less(x, low), low, where(greater(x, high), high, x))};
     },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor &x = call.input(0), &low = call.input(1), &high = call.input(2);

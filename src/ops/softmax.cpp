@@ -61,8 +61,7 @@ TAPESTRY_OP(log_softmax_grad_op){{.name = "LogSoftmaxGrad",
                                   .forward = run_softmax_grad<true>,
                                   .composition = [](const Call& call) -> Tensors {
                                     const Tensor &y = call.input(0), &g = call.input(1);
-                                    const Tensor total = reduce_sum(g, -1, keep_axis);
-                                    return {g - exp(y) * total};
+                                    return {g - exp(y) * reduce_sum(g, -1, keep_axis)};
                                   },
                                   .gradient = [](const Call& call, const Tensor& u) -> Tensors {
                                     const Tensor p = exp(call.input(0));
