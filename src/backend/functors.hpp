@@ -9,6 +9,9 @@
 
 namespace tapestry {
 
+/// For formulas and compositions.
+inline constexpr double pi = 3.14159265358979323846;
+
 /// X(name, formula, derivative hint for readers is in src/ops). Float types only.
 #define TAPESTRY_UNARY_FLOAT(X)                                                                             \
   X(reciprocal, T(1) / x)                                                                                   \

@@ -8,7 +8,7 @@ TAPESTRY_OP_FAMILY(math_unary)
 
 namespace tapestry {
 
-using std::numbers::inv_sqrtpi, std::numbers::pi;
+using std::numbers::inv_sqrtpi;
 
 // clang-format off
 TAPESTRY_NUMBER_UNARY(negative, "Neg",   needs_nothing, -g)
