@@ -220,8 +220,8 @@ std::string_view take_word(std::string_view& text) {
 /// Refuses a formula with an op that takes no bfloat16 before opset 22.
 void require_bfloat16(const OnnxWriter& w, std::string_view formula) {
   constexpr std::string_view lacking =
-      " Acos Asin Atan Atanh AveragePool Conv ConvTranspose Cos Cosh Elu MaxPool Multinomial RandomNormal "
-      "RandomNormalLike RandomUniform RandomUniformLike Round Sin Sinh Softplus Tan TopK ";
+      " Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh Elu MaxPool Multinomial RandomNormal "
+      "RandomNormalLike RandomUniform RandomUniformLike Round Sin Sinh Softplus Softsign Tan TopK ";
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   for (std::size_t begin = 0; begin < formula.size(); ++begin) {
     if (!is_letter(formula[begin])) continue;
