@@ -32,6 +32,7 @@ TAPESTRY_FLOAT_UNARY(atan,  "Atan",  needs_inputs,  g / (1.0 + square(x)))
 TAPESTRY_FULL_UNARY(sinh,  "Sinh",  needs_inputs,  g * cosh(x))
 TAPESTRY_FULL_UNARY(cosh,  "Cosh",  needs_inputs,  g * sinh(x))
 TAPESTRY_FULL_UNARY(atanh, "Atanh", needs_inputs,  g / (1.0 - square(x)))
+TAPESTRY_FULL_UNARY(acosh, "Acosh", needs_inputs,  g * rsqrt(x - 1.0) * rsqrt(x + 1.0))
 TAPESTRY_FLOAT_UNARY(erf,   "Erf",   needs_inputs,  2.0 * inv_sqrtpi * g * exp(-square(x)))
 // clang-format on
 
