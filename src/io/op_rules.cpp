@@ -259,6 +259,11 @@ std::vector<OpRule> make_rules() {
        .tensorflow = "ReverseV2",
        .input_rules = {in(0), vector("axis", "axis", "Tidx")},
        .fields = {type_of(0)}});
+  add({.op = "Roll",
+       .inputs = 1,
+       .tensorflow = "Roll",
+       .input_rules = {in(0), scalar("shift", "shift", "Tshift"), scalar("axis", "axis", "Taxis")},
+       .fields = {type_of(0)}});
   // Gradients of a program's own are no part of a file: what flows forward is the value.
   for (const std::string_view op : {"CustomGradient", "Recompute", "OptimizationBarrier"})
     add({.op = op, .inputs = any_number, .tensorflow = "Identity", .input_rules = {in(0)}, .fields = {type_of(0)}});

@@ -6,7 +6,9 @@
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/math.hpp"
+#include "tapestry/ops/reduce.hpp"
 
 TAPESTRY_OP_FAMILY(array_movement)
 
@@ -288,6 +290,31 @@ TAPESTRY_OP(flip_op){{
     .movement = Movement::moves,
 }};
 
+TAPESTRY_OP(roll_op){{
+    .name = "Roll",
+    .attrs = {{"shift", AttrKind::number}, {"axis", AttrKind::number}},
+    .infer = [](const Call& call) { return axis_of(call), same_shape(call); },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const int axis = axis_of(call);
+          const std::int64_t size = call.output().shape().sizes()[axis], shift = call.attr<std::int64_t>("shift");
+          const std::int64_t head = size == 0 ? 0 : (shift % size + size) % size, tail = size - head;
+          backend.copy(view_part(call.input(0), axis, 0, tail), view_part(call.output(), axis, head, tail));
+          backend.copy(view_part(call.input(0), axis, tail, head), view_part(call.output(), axis, 0, head));
+        },
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor &x = call.input(0), n = size(x, axis_of(call));
+      const Tensor places = cumsum(ones({x.shape()[axis_of(call)]}, {.dtype = int64}), 0, {.exclusive = true});
+      return {gather(x, mod(places - call.attr<std::int64_t>("shift"), n), axis_of(call))};
+    },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const int axis = axis_of(call);  // what is rolled in reverse order is rolled back
+      return {flip(apply(call.op(), {flip(g, axis)}, call.attrs()), axis)};
+    },
+    .needs = needs_nothing,
+    .movement = Movement::moves,
+}};
+
 // ---- Element type, device, layout ---------------------------------------------------------------------------------
 
 /// y = x, in y's element type.
@@ -408,6 +435,9 @@ Tensor broadcast_to(In x, const Shape& shape, std::string_view name) {
   return broadcast_like(x, fill_like(whole, 0, {x->dtype(), x->device()}, {}, {}, x.where()), name);
 }
 Tensor flip(In x, const Axes& axes, std::string_view name) { return apply(flip_op, {x}, axis_attrs(axes), name); }
+Tensor roll(In x, std::int64_t shift, std::int64_t axis, std::string_view name) {
+  return apply(roll_op, {x}, {{"shift", shift}, {"axis", axis}}, name);
+}
 Tensor shape(In x, std::string_view name) { return apply(shape_op, {x}, {}, name); }
 Tensor size(In x, std::string_view name) { return apply(size_op, {x}, {}, name); }
 Tensor size(In x, std::int64_t axis, std::string_view name) {
