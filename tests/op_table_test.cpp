@@ -245,6 +245,28 @@ TEST_CASE("every op declares its attributes, with their kinds") {
   }
 }
 
+TEST_CASE("an op that is said to only move elements does so") {
+  std::set<Movement> seen;
+  for (const Call& call : all_calls()) {
+    const Movement movement = call.op().movement;
+    seen.insert(movement);
+    if (movement == Movement::none) continue;
+    const std::string what = describe(call);
+    CAPTURE(what);
+    Elements given;
+    for (std::size_t i = 0; i < (movement == Movement::joins ? call.inputs().size() : 1); ++i)
+      for (const double each : call.input(i).to_vector<double>()) given.push_back(each);
+    const std::set<double> known(given.begin(), given.end());
+    for (const Tensor& output : call.outputs()) {
+      const Elements found = output.to_vector<double>();
+      if (movement == Movement::keeps) CHECK(output.shape() == call.input(0).shape());
+      if (movement == Movement::keeps || movement == Movement::reshapes) CHECK(found == given);
+      CHECK(std::all_of(found.begin(), found.end(), [&](double each) { return known.contains(each); }));
+    }
+  }
+  CHECK(seen.size() == 6);
+}
+
 TEST_CASE("every op equals its composition, and so does its gradient") {
   std::set<std::string> composed;
   for (const Call& call : all_calls()) {
