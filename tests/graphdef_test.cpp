@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "dispatch/declaration.hpp"
 #include "expect.hpp"
 #include "io/graph_def.hpp"
 #include "io/op_rules.hpp"
@@ -81,23 +82,25 @@ std::vector<float> losses_of(const Graph& graph, const std::string& loss, const 
 
 }  // namespace
 
-TEST_CASE("every op of the library is written and read by one table") {
-  std::set<std::string> with_rules;
-  for (const io::OpRule& rule : io::op_rules()) {
-    CAPTURE(rule.op);
-    CHECK(with_rules.insert(std::string(rule.op)).second);
-    CHECK(find_op(rule.op));
-    CHECK((!rule.tensorflow.empty() || rule.expand));
-    for (const std::string_view attr : find_op(rule.op)->attrs) {
-      CAPTURE(attr);                // without a rule it would be lost on its way
-      CHECK((attr == "function" ||  // a closure is no part of a file
-             std::any_of(rule.attrs.begin(), rule.attrs.end(), [&](const auto& each) { return each.name == attr; })));
-    }
-  }
+TEST_CASE("every op of the library is written and read by one rule") {
   const Graph graph;  // whose ops are registered where a graph is used
   for (const Op* op : registered_ops()) {
     CAPTURE(op->name);
-    CHECK(with_rules.contains(op->name) != io::is_state_op(op->name));
+    const io::OpRule* rule = io::rule_of(op->name);
+    CHECK((rule != nullptr) != io::is_state_op(op->name));
+    if (!rule) continue;
+    CHECK(rule->entry == op);
+    CHECK((!rule->tensorflow.empty() || rule->expand || op->composition));
+    if (rule->tensorflow.empty()) continue;           // then hints tell all attributes
+    std::set<std::string_view> told{"", "function"};  // a closure is no part of a file
+    for (const io::InputRule& each : rule->input_rules) told.insert(each.attr);
+    for (const io::FieldRule& each : rule->fields) told.insert(each.attr);
+    for (const Attr& each : rule->implied) told.insert(each.name);
+    for (const std::string_view name : told) CHECK((name.empty() || name == "function" || find_attr(*op, name)));
+    for (const OpAttr& attr : op->attrs) {
+      CAPTURE(attr.name);  // without a rule it would be lost on its way
+      CHECK((told.contains(attr.name) || rule->is_direct || attr.optional));
+    }
   }
 }
 
@@ -158,6 +161,98 @@ TEST_CASE("an op that TensorFlow lacks becomes several of its own") {
   const Graph again = reload(graph);
   CHECK(again.operations().size() == 3);
   CHECK(again.get_operation_by_name("sum").type() == "SumLike");
+}
+
+/// An op that multiplies its input with an attribute, in float64.
+Op scaling_op(const char* name, std::vector<OpAttr> attrs) {
+  return {
+      .name = name,
+      .attrs = std::move(attrs),
+      .infer = same_shape,
+      .cpu =
+          [](const Call& call) {
+            for (std::int64_t i = 0; i < call.input(0).size(); ++i)
+              call.output_data<double>()[i] = call.input(0).data<double>()[i] * call.attr<double>("by");
+          },
+  };
+}
+
+TEST_CASE("an op of a user's own is written by its name, with its attributes, and read back") {
+  const std::vector<OpAttr> typed{{"by", AttrKind::real},      {"flag", AttrKind::flag},
+                                  {"count", AttrKind::number}, {"list", AttrKind::numbers},
+                                  {"shape", AttrKind::shape},  {"text", AttrKind::text},
+                                  {"type", AttrKind::type},    {"absent", AttrKind::real, true}};
+  register_op(scaling_op("GraphDefTyped", typed));
+  register_op(scaling_op("GraphDefNamed", {"by", "flag", "count", "list", "text"}));
+  const Tensor values = tensor<double>({1, -2.5, 1e-300});
+  for (const std::string name : {"GraphDefTyped", "GraphDefNamed"}) {
+    CAPTURE(name);
+    Graph graph;
+    const auto scope = graph.as_default();
+    std::vector<Attr> attrs{
+        {"by", 0.1}, {"flag", true}, {"count", std::int64_t{7}}, {"list", Ints{3, -4}}, {"text", std::string("a b")}};
+    if (name == "GraphDefTyped") {
+      attrs.push_back({"shape", Shape{2, -1}});
+      attrs.push_back({"type", int32});
+    }
+    const Tensor y = apply_op(name, {placeholder(float64, {-1}, "x")}, Attrs(attrs), "y");
+    const auto nodes = nodes_of(graph.as_graph_def());
+    CHECK(nodes.size() == 2);
+    CHECK(nodes.at("y").op == name);
+    CHECK(std::get<io::TypeCode>(nodes.at("y").attrs.at("T")) == io::TypeCode{2});
+    CHECK(std::get<float>(nodes.at("y").attrs.at("by")) == 0.1F);
+    const Graph again = reload(graph);
+    CHECK(again.get_operation_by_name("y").type() == name);
+    for (const Attr& each : attrs) {
+      CAPTURE(each.name);
+      const AttrValue* found = again.get_operation_by_name("y").attrs().find(each.name);
+      REQUIRE(found);
+      CHECK(Attrs({{"same", *found}}) == Attrs({{"same", each.value}}));
+    }
+    CHECK(same_bits(run(again, {"x:0"}, {values}, {"y:0"})[0], values * 0.1));
+  }
+  Graph graph;
+  const auto scope = graph.as_default();
+  apply_op("GraphDefNamed", {placeholder(float64, {-1}, "x")}, {{"by", 0.1}, {"text", tensor(1.0)}}, "y");
+  const auto error = caught<UnimplementedError>([&] { graph.as_graph_def(); });
+  CHECK(error.message().ends_with("its attribute 'text' is no part of a file"));
+}
+
+TEST_CASE("an op with a composition is written as that, and read back as itself") {
+  const auto composed = [](const char* name, std::function<Tensors(const Call&)> composition) -> const Op& {
+    Op op = scaling_op(name, {{"by", AttrKind::real}});
+    op.composition = std::move(composition);
+    return register_op(std::move(op));
+  };
+  composed("GraphDefScaled", [](const Call& call) -> Tensors { return {call.input(0) * call.attr<double>("by")}; });
+  // The last op is one that is composed itself; and one gives its input.
+  composed("GraphDefNested",
+           [](const Call& call) -> Tensors { return {apply_op("GraphDefScaled", {call.input(0)}, call.attrs())}; });
+  composed("GraphDefPassed", [](const Call& call) -> Tensors { return {call.input(0)}; });
+  const Tensor values = tensor<double>({1, -2.5, 3});
+  for (const std::string name : {"GraphDefScaled", "GraphDefNested", "GraphDefPassed"}) {
+    CAPTURE(name);
+    Graph graph;
+    const auto scope = graph.as_default();
+    const Tensor x = placeholder(float64, {-1}, "x");
+    const Tensor taken = square(x, "y/Mul");  // the name that the composition would give
+    const Tensor y = apply_op(name, {unstack(stack({taken, x}, 0), 0)[1]}, {{"by", 0.1}}, "y");
+    identity(y, "z");
+    const auto nodes = nodes_of(graph.as_graph_def());
+    CHECK(nodes.at("y").op == (name == "GraphDefPassed" ? "Identity" : "Mul"));
+    CHECK(nodes.at("y/Mul").op == "Square");
+    const Graph again = reload(graph);
+    CHECK(again.get_operation_by_name("y").type() == name);
+    CHECK(again.get_operation_by_name("y").attr<double>("by") == 0.1);
+    CHECK(same_bits(run(again, {"x:0"}, {values}, {"z:0"})[0], values * 0.1));
+    // Without the hints it is what it was composed of.
+    io::GraphDef bare = io::decode(graph.as_graph_def());
+    for (io::NodeDef& each : bare.nodes)
+      std::erase_if(each.attrs, [](const auto& attr) { return attr.first.starts_with("_tapestry"); });
+    const Graph foreign = Graph::from_graph_def(io::encode(bare));
+    const double by = name == "GraphDefPassed" ? 1 : 0.1;
+    CHECK(same_bits(run(foreign, {"x:0"}, {values}, {"z:0"})[0], values * by));
+  }
 }
 
 TEST_CASE("what TensorFlow cannot say is refused with the op and the line") {

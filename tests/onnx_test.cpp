@@ -248,6 +248,44 @@ TEST_CASE("what is computed behind a change of a Variable is refused") {
   CHECK(Model(place).types() == Texts{"Mul", "Identity"});
 }
 
+TEST_CASE("an op that ONNX lacks is written as its composition") {
+  const auto halved = [](const Call& call) -> Tensors { return {gelu(call.input(0)) * 0.5, call.input(0)}; };
+  Op op{
+      .name = "OnnxTest",
+      .infer = [](const Call& call) -> Specs {
+        return {call.input(0).spec(), call.input(0).spec()};
+      },
+      .cpu = [](const Call&) {},
+      .composition = halved,
+      .outputs = 2,
+  };
+  const Op& composed = register_op(op);
+  op.name = "OnnxTestAlone";
+  op.composition = {};
+  const Op& alone = register_op(op);
+  const TemporaryFolder folder;
+  const std::string place = (folder / "m.onnx").string();
+  for (const Op* each : {&composed, &alone}) {
+    const Graph graph;
+    const auto scope = graph.as_default();
+    const Tensor x = placeholder(float32, {-1, 2}, "x");
+    const Tensors both = apply_all(*each, {x}, {}, "both", Where::here());
+    const Signature signature{.inputs = {{"in", x}}, .outputs = {{"half", both[0]}, {"same", both[1]}}};
+    if (each == &alone) {
+      const auto error = caught<UnimplementedError>([&] { onnx::save(place, signature); });
+      CHECK(error.message() ==
+            "Node 'both' (op: 'OnnxTestAlone') cannot be written as ONNX: ONNX has no op that does the same");
+      continue;
+    }
+    onnx::save(place, signature);
+    const Model model(place);
+    check_order(model);
+    std::multiset<std::string> types;
+    for (const Node& node : model.nodes) types.insert(node.type);
+    CHECK(types == std::multiset<std::string>{"Add", "Erf", "Identity", "Identity", "Mul", "Mul", "Mul", "Mul"});
+  }
+}
+
 TEST_CASE("the rows of the op table and their gradients, and what ONNX lacks") {
   const TemporaryFolder folder;
   const std::string place = (folder / "m.onnx").string();

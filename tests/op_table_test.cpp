@@ -9,6 +9,7 @@
 
 #include "autodiff/tape_limits.hpp"
 #include "call_collector.hpp"
+#include "dispatch/declaration.hpp"
 #include "expect.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
@@ -230,14 +231,95 @@ TEST_CASE("every registered op has a row in the table") {
   }
 }
 
-TEST_CASE("every op names its attributes") {
-  for (const Call& call : all_calls())
-    for (const Attr& attr : call.attrs()) {
-      const std::vector<std::string_view>& known = call.op().attrs;
-      INFO(call.type(), " ", attr.name);
-      // Those of a composed function's closure are its own.
-      if (find_op(call.type())) CHECK(std::find(known.begin(), known.end(), attr.name) != known.end());
+TEST_CASE("every op declares its attributes, with their kinds") {
+  for (const Op* op : registered_ops())
+    for (const OpAttr& attr : op->attrs) {
+      INFO(op->name, " ", attr.name);
+      CHECK(attr.kind != AttrKind::any);
     }
+  for (const Call& call : all_calls()) {
+    // A composed function's closure is its own.
+    if (find_op(call.type()) != &call.op() || call.attrs().find("redo")) continue;
+    CAPTURE(describe(call));
+    CHECK_NOTHROW(check_attrs(call.op(), call.attrs(), {}));
+  }
+}
+
+TEST_CASE("an op that is said to only move elements does so") {
+  std::set<Movement> seen;
+  for (const Call& call : all_calls()) {
+    const Movement movement = call.op().movement;
+    seen.insert(movement);
+    if (movement == Movement::none) continue;
+    const std::string what = describe(call);
+    CAPTURE(what);
+    Elements given;
+    for (std::size_t i = 0; i < (movement == Movement::joins ? call.inputs().size() : 1); ++i)
+      for (const double each : call.input(i).to_vector<double>()) given.push_back(each);
+    const std::set<double> known(given.begin(), given.end());
+    for (const Tensor& output : call.outputs()) {
+      const Elements found = output.to_vector<double>();
+      if (movement == Movement::keeps) CHECK(output.shape() == call.input(0).shape());
+      if (movement == Movement::keeps || movement == Movement::reshapes) CHECK(found == given);
+      CHECK(std::all_of(found.begin(), found.end(), [&](double each) { return known.contains(each); }));
+    }
+  }
+  CHECK(seen.size() == 6);
+}
+
+TEST_CASE("every op equals its composition, and so does its gradient") {
+  std::set<std::string> composed;
+  for (const Call& call : all_calls()) {
+    const Op& op = call.op();
+    if (!op.composition) continue;
+    composed.insert(op.name);
+    const std::string what = describe(call);
+    CAPTURE(what);
+    const Inputs inputs(call.inputs().begin(), call.inputs().end());
+    const auto by_op = [&](const Inputs& x) { return apply_all(op, Tensors(x), call.attrs(), {}, {}); };
+    const auto by_composition = [&](const Inputs& x) { return op.composition(Call(op, Tensors(x), call.attrs(), {})); };
+    const std::size_t outputs = by_op(inputs).size();
+    REQUIRE(by_composition(inputs).size() == outputs);
+    for (std::size_t i = 0; i < outputs; ++i) {
+      CAPTURE(i);
+      const Function one = [&](const Inputs& x) { return by_op(x)[i]; };
+      const Function same = [&](const Inputs& x) { return by_composition(x)[i]; };
+      check_same(same(inputs), one(inputs), 1e-12);
+      if (!op.gradient) continue;
+      const Inputs expected = gradients(one, inputs), found = gradients(same, inputs);
+      for (std::size_t k = 0; k < expected.size(); ++k) check_same(found[k], expected[k], 1e-11);
+    }
+  }
+  for (const Op* op : registered_ops()) {
+    CAPTURE(op->name);
+    CHECK(composed.contains(op->name) == static_cast<bool>(op->composition));
+  }
+}
+
+TEST_CASE("a composition infers what its op infers, sizes known or not") {
+  for (const Call& call : all_calls()) {
+    if (!call.op().composition) continue;
+    const std::string what = describe(call);
+    CAPTURE(what);
+    for (int axes = 0; axes <= 1; ++axes) {
+      const Graph graph;
+      const auto scope = graph.as_default();
+      Tensors inputs;
+      for (const Tensor& input : call.inputs()) {
+        Shape shape = input.shape();
+        for (int i = 0; i < std::min(axes, input.rank()); ++i) shape.set(i, -1);
+        inputs.push_back(placeholder(input.dtype(), shape));
+      }
+      const Call unknown(call.op(), inputs, call.attrs(), {});
+      const Specs specs = call.op().infer(unknown);
+      const Tensors found = call.op().composition(unknown);
+      REQUIRE(found.size() == specs.size());
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        CHECK(found[i].dtype() == specs[i].dtype);
+        CHECK(found[i].shape() == specs[i].shape);
+      }
+    }
+  }
 }
 
 TEST_CASE("inference with unknown sizes agrees with inference with known ones") {

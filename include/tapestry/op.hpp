@@ -90,6 +90,42 @@ class TAPESTRY_API Attrs {
 /// "transpose_a=true, axis=[0,1]"
 TAPESTRY_API std::string to_string(const Attrs& attrs);
 
+/// The type of an attribute's value: the types of AttrValue, in their order.
+enum class AttrKind : std::uint8_t {
+  flag,       ///< bool
+  number,     ///< std::int64_t
+  real,       ///< double
+  type,       ///< DType
+  device,     ///< Device
+  numbers,    ///< Ints
+  shape,      ///< Shape
+  text,       ///< std::string
+  function,   ///< Closure
+  tensor,     ///< Tensor
+  variables,  ///< VariablesRef
+  program,    ///< ProgramRef
+  any,        ///< not told
+};
+
+/// The declaration of an attribute that an op may have. The door, graphs in TensorFlow's format and ONNX read it.
+struct OpAttr {
+  /// A name alone, as in `.attrs = {"axis"}`: of any kind, and optional.
+  /// @{
+  constexpr OpAttr(const char* known_name) : name(known_name) {}       // NOLINT(google-explicit-constructor)
+  constexpr OpAttr(std::string_view known_name) : name(known_name) {}  // NOLINT(google-explicit-constructor)
+  /// @}
+  /// An attribute of that kind, by default one that must be given.
+  constexpr OpAttr(std::string_view known_name, AttrKind its_kind, bool may_lack = false, int elements = -1,
+                   bool is_small = false)
+      : name(known_name), kind(its_kind), optional(may_lack), count(elements), small(is_small) {}
+
+  std::string_view name;          ///< lives for ever, as a literal does
+  AttrKind kind = AttrKind::any;  ///< the type of its value
+  bool optional = true;           ///< whether a call may lack it
+  int count = -1;                 ///< how many elements a list must have; -1: any number
+  bool small = false;             ///< whether elements must fit 32 bits, so that sums and products of some fit 64
+};
+
 /// How an op brings its inputs to one element type before `infer` sees them. Every change is a Cast op of its own.
 struct Promotion {
   /// What the inputs become.
@@ -120,6 +156,16 @@ inline constexpr Needs needs_nothing{0, 0};
 inline constexpr Needs needs_inputs{~0U, 0};
 inline constexpr Needs needs_outputs{0, ~0U};
 /// @}
+
+/// What an op does with the elements of its inputs when it only moves them. Who reasons about a graph asks for it.
+enum class Movement : std::uint8_t {
+  none,      ///< it computes new elements, or looks at those it has
+  keeps,     ///< the output is the first input itself, in the same layout
+  reshapes,  ///< the elements of the first input in their order, in another shape
+  repeats,   ///< the first input, broadcast to another shape
+  moves,     ///< elements of the first input, all or some of them, in other places
+  joins,     ///< the elements of all inputs, in other places
+};
 
 /// In which float type an op runs inside the scope of an `Autocast`.
 enum class Precision : std::uint8_t {
@@ -197,9 +243,8 @@ class TAPESTRY_API Forward {
 
 /// An operation: a constant, written once, that serves eager execution, the tape and the graph on every device.
 struct Op {
-  std::string name;  ///< TensorFlow's
-  /// The names of all attributes that it may have, which live for ever, as literals do.
-  std::vector<std::string_view> attrs = {};
+  std::string name;                ///< TensorFlow's
+  std::vector<OpAttr> attrs = {};  ///< all attributes that it may have
   /// Checks the inputs and attributes and tells dtype and shape of every output; the only shape code of an op. It must
   /// work when sizes are unknown.
   std::function<Specs(const Call&)> infer = {};
@@ -211,6 +256,9 @@ struct Op {
   /// Instead of `forward`, for ops from outside the library: computes on the host. The inputs are contiguous; the
   /// outputs are written through `call.output_data<T>(i)`.
   std::function<void(const Call&)> cpu = {};
+  /// What the op computes, by public ops: from the inputs and attributes of a call to the outputs. A file gets it where
+  /// its format has no such op. It equals the op but for rounding, and so does its gradient.
+  std::function<Tensors(const Call&)> composition = {};
   Gradient gradient = {};                  ///< by default one that is not written yet
   Promotion promotion = no_promotion;      ///< of the inputs, before `infer`
   Needs needs = {};                        ///< what the gradient reads
@@ -218,9 +266,10 @@ struct Op {
   /// The inputs (bits 0, 1, ...; the last for all from 31 on) of which the op itself reads dtype and shape only. They
   /// need no value: what `sum_like` and its kin are given by a gradient has often let its memory go.
   std::uint32_t shape_inputs = 0;
-  bool broadcasts = false;  ///< the gradient of an input that was broadcast is summed to the input's shape
-  int outputs = 1;          ///< how many; -1 when that depends on the inputs or attributes
-  bool stateful = false;    ///< two calls with equal inputs may differ (random numbers), or the op changes a Variable
+  bool broadcasts = false;             ///< the gradient of an input that was broadcast is summed to the input's shape
+  Movement movement = Movement::none;  ///< whether elements are only moved
+  int outputs = 1;                     ///< how many; -1 when that depends on the inputs or attributes
+  bool stateful = false;  ///< two calls with equal inputs may differ (random numbers), or the op changes a Variable
   /// About how many nanoseconds a call keeps one core busy while the others have nothing to do; 0, as by default, when
   /// that is little or when the kernel splits its work. A plan runs such calls side by side, which `cpu` must bear.
   std::function<double(const Call&)> busy = {};

@@ -87,7 +87,7 @@ Tensor view_of_value(const Call& call, const Spec&) {
 Op passing_op(const char* name, Needs needs) {
   return {
       .name = name,
-      .attrs = {"function"},
+      .attrs = {{"function", AttrKind::function}},
       .infer = same_shape,
       .view = view_of_value,
       .gradient = [](const Call& call, const Tensor& g) -> Tensors {

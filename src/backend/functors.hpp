@@ -9,6 +9,9 @@
 
 namespace tapestry {
 
+/// For formulas and compositions.
+inline constexpr double pi = 3.14159265358979323846;
+
 /// X(name, formula, derivative hint for readers is in src/ops). Float types only.
 #define TAPESTRY_UNARY_FLOAT(X)                                                                             \
   X(reciprocal, T(1) / x)                                                                                   \
@@ -28,6 +31,8 @@ namespace tapestry {
   X(cosh, math::cosh(x))                                                                                    \
   X(tanh, math::tanh(x))                                                                                    \
   X(atanh, T(0.5) * (math::log1p(x) - math::log1p(-x)))                                                     \
+  X(acosh, math::log1p(x - T(1) + math::sqrt(x - T(1)) * math::sqrt(x + T(1))))                             \
+  X(sinc, x == T(0) ? T(1) : math::sin(T(pi) * (x - T(2) * math::round_half_even(x / T(2)))) / (T(pi) * x)) \
   X(erf, math::erf(x))                                                                                      \
   X(sigmoid, math::sigmoid(x))                                                                              \
   X(softplus, math::softplus(x))                                                                            \

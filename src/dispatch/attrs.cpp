@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "backend/program.hpp"
-#include "tapestry/op.hpp"
+#include "dispatch/declaration.hpp"
 
 namespace tapestry {
 namespace {
@@ -83,6 +84,87 @@ std::string to_string(const Attrs& attrs) {
   for (const Attr& attr : attrs)
     text += (text.empty() ? "" : ", ") + std::string(attr.name) + "=" + text_of(attr.value);
   return text;
+}
+
+// ---- Declarations ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// One for each AttrKind.
+constexpr std::array kind_names{"a bool",        "a whole number", "a number", "a dtype",    "a device",
+                                "whole numbers", "a shape",        "a text",   "a function", "a tensor",
+                                "Variables",     "a program",      "any value"};
+static_assert(kind_names.size() == std::size_t{1} + static_cast<std::size_t>(AttrKind::any));
+static_assert(std::variant_size_v<AttrValue> == static_cast<std::size_t>(AttrKind::any));
+
+[[noreturn]] void refuse_kind(const Op& op, const OpAttr& attr, Where where) {
+  throw NotFoundError(detail::join("No attr named '", attr.name, "' of the type asked for, which is ",
+                                   kind_names[static_cast<std::size_t>(attr.kind)]),
+                      op.name, where);
+}
+
+/// A value of each kind that an elementwise op has: to how many inputs it applies its function does not depend on it.
+Attrs any_attrs(const Op& op) {
+  std::vector<Attr> attrs;
+  for (const OpAttr& each : op.attrs) {
+    if (each.kind == AttrKind::flag) attrs.push_back({each.name, false});
+    if (each.kind == AttrKind::number) attrs.push_back({each.name, std::int64_t{0}});
+    if (each.kind == AttrKind::real) attrs.push_back({each.name, 0.0});
+  }
+  return Attrs(attrs);
+}
+
+bool is_of_kind(const OpAttr& attr, const AttrValue& value) {
+  return attr.kind == AttrKind::any || static_cast<std::size_t>(attr.kind) == value.index();
+}
+
+}  // namespace
+
+std::optional<int> input_count(const Op& op) {
+  if (!op.forward.is_elementwise()) return {};
+  return operands_of(op.forward.elementwise(Call(op, {}, any_attrs(op), {})).function);
+}
+
+const OpAttr* find_attr(const Op& op, std::string_view name) {
+  const auto found =
+      std::find_if(op.attrs.begin(), op.attrs.end(), [&](const OpAttr& each) { return each.name == name; });
+  return found == op.attrs.end() ? nullptr : &*found;
+}
+
+std::optional<std::string> problem_of(const OpAttr& attr, const AttrValue& value) {
+  constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max();
+  std::optional<std::string> problem;
+  const auto check = [&](std::int64_t number) {
+    if (attr.small && (number < -limit || number > limit)) problem = detail::join("has the element ", number);
+  };
+  if (const auto* number = std::get_if<std::int64_t>(&value)) check(*number);
+  if (const auto* list = std::get_if<Ints>(&value)) {
+    if (attr.count >= 0 && static_cast<int>(list->size()) != attr.count)
+      return detail::join("has ", list->size(), " elements");
+    std::for_each(list->begin(), list->end(), check);
+  }
+  return problem;
+}
+
+const OpAttr* missing_attr(const Op& op, const Attrs& attrs) {
+  const auto found = std::find_if(op.attrs.begin(), op.attrs.end(),
+                                  [&](const OpAttr& each) { return !each.optional && !attrs.find(each.name); });
+  return found == op.attrs.end() ? nullptr : &*found;
+}
+
+void check_attrs(const Op& op, const Attrs& attrs, Where where) {
+  for (const Attr& each : attrs) {
+    const OpAttr* declared = find_attr(op, each.name);
+    if (!declared) {
+      std::string known;
+      for (const OpAttr& attr : op.attrs) known.append(known.empty() ? "; it has " : ", ").append(attr.name);
+      throw InvalidArgumentError(detail::join("Op ", op.name, " has no attribute '", each.name, "'", known), where);
+    }
+    if (!is_of_kind(*declared, each.value)) refuse_kind(op, *declared, where);
+    if (const auto problem = problem_of(*declared, each.value))
+      throw InvalidArgumentError(detail::join("The attribute '", each.name, "' ", *problem), op.name, where);
+  }
+  if (const OpAttr* missing = missing_attr(op, attrs)) refuse_kind(op, *missing, where);
 }
 
 }  // namespace tapestry

@@ -13,6 +13,9 @@ struct OpDefinition : Op {
 /// static library initialises its own globals, which may use them.
 #define TAPESTRY_OP(identifier) __attribute__((init_priority(2000))) const OpDefinition identifier
 
+/// Whether a call may lack an attribute: `{"axis", AttrKind::number, optional}`.
+inline constexpr bool required = false, optional = true;
+
 namespace detail {
 
 /// Defined beside the op families; a reference to it makes the linker take all of them out of the static library.

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <set>
 
+#include "dispatch/declaration.hpp"
 #include "dispatch/define.hpp"
 
 namespace tapestry {
@@ -30,13 +31,6 @@ void add(const Op& op, Where where) {
   const std::lock_guard lock(all_ops.mutex);
   if (!all_ops.ops.emplace(op.name, &op).second)
     throw InvalidArgumentError(detail::join("register_op: an op named '", op.name, "' is registered already"), where);
-}
-
-void check_attr(const Op& op, const Attr& attr, Where where) {
-  if (std::find(op.attrs.begin(), op.attrs.end(), attr.name) != op.attrs.end()) return;
-  std::string known;
-  for (const std::string_view name : op.attrs) known.append(known.empty() ? "; it has " : ", ").append(name);
-  throw InvalidArgumentError(detail::join("Op ", op.name, " has no attribute '", attr.name, "'", known), where);
 }
 
 }  // namespace
@@ -79,7 +73,7 @@ std::vector<const Op*> registered_ops() {
 Tensor apply_op(std::string_view op, const InList& inputs, const Attrs& attrs, std::string_view name) {
   const Op* found = find_op(op);
   if (!found) throw NotFoundError(detail::join("Unrecognized Op name ", op), inputs.where());
-  for (const Attr& attr : attrs) check_attr(*found, attr, inputs.where());
+  check_attrs(*found, attrs, inputs.where());
   const Tensors outputs = apply_all(*found, inputs.tensors(), attrs, name, inputs.where());
   return outputs.empty() ? Tensor() : outputs[0];
 }

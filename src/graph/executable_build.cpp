@@ -6,6 +6,7 @@
 
 #include "backend/backend.hpp"
 #include "core/make_tensor.hpp"
+#include "dispatch/declaration.hpp"
 #include "graph/arena.hpp"
 #include "graph/executable.hpp"
 #include "graph/state_ops.hpp"
@@ -41,7 +42,7 @@ std::size_t room_on(Device device, std::size_t bytes) {
 
 /// Why a step cannot be recorded, as far as can be told beforehand; nullptr when it may be.
 const char* obstacle_of(const Op& op, bool has_forward) {
-  const bool is_variables = std::find(op.attrs.begin(), op.attrs.end(), "variables") != op.attrs.end();
+  const bool is_variables = find_attr(op, "variables");
   if (&op == &send_op || &op == &recv_op) return "meets another device";
   if (&op == &read_variable_op) return nullptr;
   if (!has_forward) return "is done on the host";

@@ -79,7 +79,8 @@ std::string line_of(const Operation& operation) {
   for (const Operation& control : operation.control_inputs())
     text += (text.back() == '(' ? "^" : ", ^") + control.name();
   text += ")";
-  if (!operation.attrs().empty() && operation.type() != "Placeholder" && operation.type() != "VarHandleOp")
+  const Op& op = operation.call().op();
+  if (!operation.attrs().empty() && &op != &placeholder_op && &op != &var_handle_op)
     text += " {" + to_string(operation.attrs()) + "}";
   for (const Tensor& output : operation.outputs())
     text +=

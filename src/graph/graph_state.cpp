@@ -8,6 +8,7 @@
 #include "core/make_tensor.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
+#include "ops/handles.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::detail {
@@ -102,8 +103,7 @@ Tensor stand_in(const Tensor& released) {
 /// A tape that watches an eager tensor, or knows where it comes from, is to find the way from the constant back to it.
 void tell_captured(const Tensor& tensor, const Tensor& constant, Where where) {
   if (recorders().empty()) return;
-  static const Op& identity = *find_op("Identity");
-  Call call(identity, {tensor}, {}, where);
+  Call call(ops::identity, {tensor}, {}, where);
   call.mutable_outputs().push_back(constant);
   tell_recorders(std::move(call));
 }
@@ -154,7 +154,7 @@ Tensor GraphState::captured(const Tensor& tensor, Where where) {
   const auto found = constants_.find(tensor.id());
   if (found != constants_.end()) return found->second.second;
   // A constant depends on nothing, whatever scopes are open.
-  const std::string name = scopes().name + "Const";
+  const std::string name = scopes().name + const_op.name;
   const RootScopes root;
   Node& node =
       add_node(Call(const_op, {}, {{"dtype", tensor.dtype()}, {"value", tensor}}, where, name), {tensor.spec()});

@@ -1,11 +1,11 @@
 #include "graph/known_values.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "core/make_tensor.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -27,12 +27,10 @@ bool is_complete(const Tensor& value) {
 
 /// Whether an op takes elements of an input, all or some of them, to another place and does not look at them.
 bool moves_elements(const Node& node, std::size_t input) {
-  constexpr std::array movements =
-      std::to_array<std::string_view>({"BroadcastTo", "ExpandDims", "GatherV2", "Identity", "Reshape", "ReverseV2",
-                                       "Slice", "Split", "SplitV", "Squeeze", "StridedSlice", "Tile", "Unpack"});
-  if (node.type() == "Pack" || node.type() == "ConcatV2") return true;
+  const Op& op = node.op();
+  if (op.movement == Movement::joins) return true;
   if (input != 0 || !is_whole(node.output().dtype())) return false;
-  return node.type() == "Cast" || std::find(movements.begin(), movements.end(), node.type()) != movements.end();
+  return op.movement != Movement::none || &op == &ops::cast;
 }
 
 Tensor whole_numbers(const Tensor& like, const auto& element) {
@@ -64,7 +62,7 @@ void KnownValues::note(const Node& node) {
   if (op.stateful || !computes || &op == &const_op || &op == &placeholder_op || node.outputs().empty() ||
       !std::all_of(node.outputs().begin(), node.outputs().end(), is_small))
     return;
-  if (node.type() == "Shape") {
+  if (&op == &ops::shape) {
     const Shape& sizes = node.input(0).shape();
     const auto size = [&](std::int64_t i) {
       const std::int64_t known = sizes.sizes()[static_cast<std::size_t>(i)];

@@ -2,6 +2,7 @@
 
 #include "autodiff/recorded_tape.hpp"
 #include "graph/graph_state.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry {
 namespace {
@@ -82,7 +83,7 @@ class Lift {
   void add_output(std::size_t i) {
     Tensor output = known_.at(options_.outputs[i].id());
     const std::string given = name(options_.inputs.size() + i);
-    if (!given.empty()) output = apply_op("Identity", {output}, {}, given);
+    if (!given.empty()) output = apply(ops::identity, {output}, {}, given);
     graph_->collections["outputs"].tensors.push_back(output);
   }
 

@@ -27,7 +27,7 @@ void change(Backend& backend, const Call& call) {
 
 Op assignment(const char* name, void (*forward)(Backend&, const Call&)) {
   return {.name = name,
-          .attrs = {"variables"},
+          .attrs = {{"variables", AttrKind::variables}},
           .infer = check_assignment,
           .forward = forward,
           .gradient = no_gradient,
@@ -38,7 +38,7 @@ Op assignment(const char* name, void (*forward)(Backend&, const Call&)) {
 
 TAPESTRY_OP(const_definition){{
     .name = "Const",
-    .attrs = {"dtype", "value"},
+    .attrs = {{"dtype", AttrKind::type}, {"value", AttrKind::tensor}},
     .infer = [](const Call& call) -> Specs { return {call.attr<Tensor>("value").spec()}; },
     .view = [](const Call& call, const Spec&) { return call.attr<Tensor>("value"); },
     .gradient = no_gradient,
@@ -46,7 +46,7 @@ TAPESTRY_OP(const_definition){{
 
 TAPESTRY_OP(placeholder_definition){{
     .name = "Placeholder",
-    .attrs = {"dtype", "shape"},
+    .attrs = {{"dtype", AttrKind::type}, {"shape", AttrKind::shape}},
     .infer = [](const Call& call) -> Specs {
       return {{call.attr<DType>("dtype"), call.attr<Shape>("shape")}};
     },
@@ -72,7 +72,9 @@ TAPESTRY_OP(no_op_definition){{
 
 TAPESTRY_OP(var_handle_definition){{
     .name = "VarHandleOp",
-    .attrs = {"variables", "dtype", "shape"},
+    .attrs = {{"variables", AttrKind::variables},
+              {"dtype", AttrKind::type, optional},
+              {"shape", AttrKind::shape, optional}},
     .infer = [](const Call&) -> Specs {
       return {{DType::resource, {}}};
     },
@@ -82,7 +84,7 @@ TAPESTRY_OP(var_handle_definition){{
 
 TAPESTRY_OP(read_variable_definition){{
     .name = "ReadVariableOp",
-    .attrs = {"variables"},
+    .attrs = {{"variables", AttrKind::variables}},
     .infer = [](const Call& call) -> Specs { return {variable_spec(variable_of(call))}; },
     .view = [](const Call& call, const Spec&) { return variable_of(call).cell()->load(); },
     .gradient = no_gradient,

@@ -10,7 +10,7 @@ namespace {
 /// The numbers of an optimizer's formula: they follow from the number of steps that have been made.
 TAPESTRY_OP(learning_rate_definition){{
     .name = "LearningRate",
-    .attrs = {"variables", "numbers", "count"},
+    .attrs = {{"variables", AttrKind::variables}, {"numbers", AttrKind::function}, {"count", AttrKind::number}},
     .infer = [](const Call& call) -> Specs {
       return {{float64, {call.attr<std::int64_t>("count")}}};
     },
@@ -36,7 +36,7 @@ constexpr int slots_of(Update formula) {
 template <Update formula>
 Op update_op(const char* name) {
   return {.name = name,
-          .attrs = {"variables"},
+          .attrs = {{"variables", AttrKind::variables}},
           .infer = [](const Call&) -> Specs { return {}; },
           .forward =
               [](Backend&, const Call& call) {

@@ -236,7 +236,8 @@ Tensors read_pad(const ForeignNode& n) {
     widths.push_back(each.before);
     widths.push_back(each.after);
   }
-  return add_op(*find_op("PadV2"), {n.in(0)}, {{"paddings", widths}, {"constant_values", 0.0}}, n.name(), n.where);
+  return add_op(*rule_of("PadV2")->entry, {n.in(0)}, {{"paddings", widths}, {"constant_values", 0.0}}, n.name(),
+                n.where);
 }
 
 Tensors read_mirror_pad(const ForeignNode& n) {
@@ -350,7 +351,7 @@ Tensors read_bias_gradient(const ForeignNode& n) {
   if (n.in(0).shape().rank() < 1) n.node.refuse("its input is a scalar");
   Ints axes;
   for (int axis = 0; axis + 1 < n.in(0).shape().rank(); ++axis) axes.push_back(axis);
-  return add_op(*find_op("Sum"), {n.in(0)}, {{"axis", axes}, {"keep_dims", false}}, n.name(), n.where);
+  return add_op(*rule_of("Sum")->entry, {n.in(0)}, {{"axis", axes}, {"keep_dims", false}}, n.name(), n.where);
 }
 
 // ---- Images ---------------------------------------------------------------------------------------------------------

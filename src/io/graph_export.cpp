@@ -5,6 +5,8 @@
 
 #include "core/make_tensor.hpp"
 #include "graph/state_ops.hpp"
+#include "graph/training.hpp"
+#include "io/composition.hpp"
 #include "io/kept_node.hpp"
 #include "io/node_writer.hpp"
 #include "io/update_writer.hpp"
@@ -50,6 +52,7 @@ class DirectWriter {
     for (const FieldRule& each : rule_.fields)
       if (AttrDef value = field(each); !std::holds_alternative<std::monostate>(value))
         fields_.emplace(each.name, std::move(value));
+    if (rule_.by_entry) add_reals();
     writer_.finish(rule_.tensorflow, inputs_, std::move(fields_));
   }
 
@@ -93,6 +96,7 @@ class DirectWriter {
   AttrDef field(const FieldRule& rule) const {
     switch (rule.source) {
       case FieldRule::Source::input_type:
+        if (node_.inputs().empty()) return {};
         return code_of(node_.input(static_cast<std::size_t>(rule.index)).dtype());
       case FieldRule::Source::output_type:
         return code_of(node_.output().dtype());
@@ -111,6 +115,13 @@ class DirectWriter {
     if (!value) return rule.value;
     if (const auto* real = std::get_if<double>(value)) return static_cast<float>(*real);
     return attr_def(*value);
+  }
+
+  /// TensorFlow's numbers are floats: a hint keeps what that would round.
+  void add_reals() {
+    for (const Attr& each : node_.attrs())
+      if (const auto* real = std::get_if<double>(&each.value); real && static_cast<float>(*real) != *real)
+        fields_.emplace(std::string(hint_prefix) + std::string(each.name), attr_def(*real));
   }
 
   NodeWriter& writer_;
@@ -168,7 +179,7 @@ class Exporter {
       });
     }
     // The leaves that served those alone are not needed any more; what is computed may be what somebody wants.
-    const auto is_leaf = [](const Node& node) { return node.inputs().empty() || node.type() == "LearningRate"; };
+    const auto is_leaf = [](const Node& node) { return node.inputs().empty() || &node.op() == &learning_rate_op; };
     for (std::size_t i = graph_.size(); i-- > 0;) {
       const Node& node = graph_.node(i);
       if (kept_[i] && is_leaf(node) && uses[i] > 0 && uses[i] == dropped_uses[i] && &node.op() != &placeholder_op)
@@ -306,14 +317,31 @@ class Exporter {
       return writer.finish("Placeholder", {},
                            {{"dtype", code_of(node.output().dtype())}, {"shape", node.attr<Shape>("shape")}});
     const OpRule* rule = rule_of(node.type());
-    if (!rule) refuse(node, "TensorFlow has no op that does the same");
+    if (!rule || rule->entry != &op) refuse(node, "TensorFlow has no op that does the same");
+    if (rule->by_entry) require_plain_attrs(node);
     const bool direct = !rule->tensorflow.empty() && (!rule->is_direct || rule->is_direct(node));
     if (direct) return DirectWriter(writer, *rule).write();
-    if (!rule->expand) refuse(node, "TensorFlow's op of that name cannot do this");
+    if (!rule->expand && !op.composition) refuse(node, "TensorFlow's op of that name cannot do this");
     for (const Tensor& input : node.inputs())
       if (!input.shape().has_rank()) refuse(node, "the rank of an input is not known yet");
-    rule->expand(writer);
-    writer.finish_expanded(*rule, writer.result);
+    if (rule->expand) {
+      rule->expand(writer);
+    } else {
+      write_composition(writer);
+    }
+    writer.finish_expanded(writer.result);
+  }
+
+  /// Writes what the composition of the op gives, as nodes in the node's scope.
+  void write_composition(NodeWriter& writer) {
+    const ComposedGraph composed = compose(writer.node());
+    GraphDef file = std::exchange(file_, {});
+    std::unordered_set<std::string> names = std::exchange(names_, {});
+    for (std::size_t i = 0; i < composed.graph->size(); ++i) names_.insert(composed.graph->node(i).name());
+    for (std::size_t i = composed.inputs.size(); i < composed.graph->size(); ++i) write(composed.graph->node(i));
+    file.nodes.swap(file_.nodes);
+    names_ = std::move(names);
+    writer.add_inner(std::move(file.nodes), composed.inputs, composed.outputs);
   }
 
   /// As the file had it that it is from.
@@ -324,6 +352,12 @@ class Exporter {
     std::vector<std::string> inputs;
     for (std::size_t i = 0; i < writer.node().inputs().size(); ++i) inputs.push_back(writer.in(i).name);
     writer.finish(def.op, inputs, std::move(fields));
+  }
+
+  static void require_plain_attrs(const Node& node) {
+    for (const Attr& each : node.attrs())
+      if (std::holds_alternative<std::monostate>(attr_def(each.value)))
+        refuse(node, detail::join("its attribute '", each.name, "' is no part of a file"));
   }
 
   static void require_types(const Node& node) {

@@ -402,7 +402,7 @@ class Importer {
       if (each.part == UpdateRule::Part::number && !reader.find<TensorDef>(hint_numbers))
         numbers[static_cast<std::size_t>(each.index)] = reader.constant(i).item<double>();
     }
-    if (rule.op == "ResourceApplyRMSProp") numbers[2] = 1 - numbers[1];
+    if (rule.resource == "ResourceApplyRMSProp") numbers[2] = 1 - numbers[1];
     if (const auto* exact = reader.find<TensorDef>(hint_numbers)) {
       if (!exact->value || exact->value.dtype() != float64 || exact->value.shape() != Shape{rule.numbers})
         reader.refuse("its exact numbers do not fit");

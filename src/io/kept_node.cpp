@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "core/make_tensor.hpp"
+#include "dispatch/declaration.hpp"
 #include "io/op_reader.hpp"
 
 namespace tapestry::io {
@@ -25,7 +26,7 @@ const Op& kept_op(const std::string& name, bool stateful) {
 
 bool is_random(const std::string& op) {
   const OpRule* rule = rule_of_tensorflow(op);
-  return rule && find_op(rule->op)->stateful;
+  return rule && rule->entry->stateful;
 }
 
 bool is_index(DType dtype) { return dtype == int32 || dtype == int64; }
@@ -147,8 +148,7 @@ class Outlook {
     if (op_ == "Einsum") return contracted();
     if (op_ == "Pad" || op_ == "PadV2" || op_ == "MirrorPad" || op_ == "Transpose" || op_ == "ConcatV2")
       return open(rank(0));
-    if (const OpRule* rule = rule_of_tensorflow(op_); rule && rule->attrs.size() == 2 && rule->attrs[0].name == "axis")
-      return reduced();
+    if (const OpRule* rule = rule_of_tensorflow(op_); rule && find_attr(*rule->entry, "keep_dims")) return reduced();
     return Shape::unknown_rank();
   }
 

@@ -1,13 +1,13 @@
 #include "io/node_reader.hpp"
 
 #include <algorithm>
-#include <limits>
 
+#include "dispatch/declaration.hpp"
 #include "io/updates.hpp"
 
 namespace tapestry::io {
 
-using Kind = AttrRule::Kind;
+using Kind = AttrKind;
 
 namespace {
 
@@ -61,14 +61,14 @@ const OpRule* NodeReader::hinted() const {
   const auto* op = find<std::string>(hint_op);
   if (!op || update_rule_of(*op)) return nullptr;
   const OpRule* rule = rule_of(*op);
-  if (!rule || !rule->expand)
+  if (!rule || !(rule->expand || rule->entry->composition))
     refuse(detail::join("the hint names the op '", *op, "', which is not written with hints"));
   return rule;
 }
 
 Attrs NodeReader::hinted_attrs(const OpRule& rule) const {
   std::vector<Attr> attrs;
-  for (const AttrRule& each : rule.attrs) {
+  for (const OpAttr& each : rule.entry->attrs) {
     const std::string name = std::string(hint_prefix) + std::string(each.name);
     if (def_.attrs.find(name) == def_.attrs.end()) continue;
     switch (each.kind) {
@@ -78,12 +78,9 @@ Attrs NodeReader::hinted_attrs(const OpRule& rule) const {
       case Kind::number:
         attrs.push_back({each.name, attr<std::int64_t>(name)});
         break;
-      case Kind::real: {
-        const Tensor& value = attr<TensorDef>(name).value;
-        if (!value || value.dtype() != float64 || value.size() != 1) refuse(detail::join(name, " is no number"));
-        attrs.push_back({each.name, value.item<double>()});
+      case Kind::real:
+        attrs.push_back({each.name, *exact_number(each.name)});
         break;
-      }
       case Kind::type:
         attrs.push_back({each.name, type(name)});
         break;
@@ -100,6 +97,12 @@ Attrs NodeReader::hinted_attrs(const OpRule& rule) const {
         break;
       case Kind::text:
         attrs.push_back({each.name, attr<std::string>(name)});
+        break;
+      case Kind::any:
+        attrs.push_back({each.name, any_value(def_.attrs.at(name), name)});
+        break;
+      default:
+        refuse(detail::join(name, " is no part of a file"));
     }
   }
   return checked(rule, std::move(attrs));
@@ -144,7 +147,7 @@ std::vector<std::size_t> NodeReader::attribute_inputs(const OpRule& rule) const 
   return others;
 }
 
-AttrValue NodeReader::from_constant(const InputRule& rule, std::size_t input, const AttrRule& target) const {
+AttrValue NodeReader::from_constant(const InputRule& rule, std::size_t input, const OpAttr& target) const {
   const Tensor value = constant(input);
   const auto bad = [&] {
     refuse(detail::join("its constant '", rule.label, "' is ", to_string(value.dtype()), value.shape()));
@@ -165,9 +168,10 @@ AttrValue NodeReader::from_constant(const InputRule& rule, std::size_t input, co
   return Ints(numbers);
 }
 
-std::optional<AttrValue> NodeReader::from_field(const FieldRule& rule, const AttrRule& target) const {
+std::optional<AttrValue> NodeReader::from_field(const FieldRule& rule, const OpAttr& target) const {
   const auto given = def_.attrs.find(rule.name);
   const AttrDef& value = given == def_.attrs.end() ? rule.value : given->second;
+  if (target.optional && std::holds_alternative<std::monostate>(value)) return {};
   const auto as = [&]<class T>() -> const T& {
     const T* typed = std::get_if<T>(&value);
     if (!typed) refuse(detail::join("it has no attribute '", rule.name, "' of the type that is due"));
@@ -179,6 +183,7 @@ std::optional<AttrValue> NodeReader::from_field(const FieldRule& rule, const Att
     case Kind::number:
       return as.template operator()<std::int64_t>();
     case Kind::real:
+      if (const auto exact = exact_number(rule.attr)) return *exact;
       return static_cast<double>(as.template operator()<float>());
     case Kind::type:
       return type(rule.name);
@@ -193,21 +198,54 @@ std::optional<AttrValue> NodeReader::from_field(const FieldRule& rule, const Att
     case Kind::shape:
       return as.template operator()<Shape>();
     case Kind::device:
-      break;
+      return Device(as.template operator()<std::string>());
+    case Kind::any:
+      return any_value(value, rule.name);
+    default:
+      refuse(detail::join("its '", rule.name, "' is no part of a file"));
   }
-  return {};
+}
+
+std::optional<double> NodeReader::exact_number(std::string_view attr) const {
+  const auto found = def_.attrs.find(std::string(hint_prefix) + std::string(attr));
+  if (found == def_.attrs.end()) return {};
+  return number_of(this->attr<TensorDef>(found->first), found->first);
+}
+
+double NodeReader::number_of(const TensorDef& tensor, std::string_view name) const {
+  if (!tensor.value || tensor.value.dtype() != float64 || tensor.value.size() != 1)
+    refuse(detail::join(name, " is no number"));
+  return tensor.value.item<double>();
+}
+
+AttrValue NodeReader::any_value(const AttrDef& value, std::string_view name) const {
+  return std::visit(
+      [&]<class T>(const T& each) -> AttrValue {
+        if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, Shape> ||
+                      std::is_same_v<T, std::string>) {
+          return each;
+        } else if constexpr (std::is_same_v<T, float>) {
+          const auto exact = exact_number(name);
+          return exact ? *exact : static_cast<double>(each);
+        } else if constexpr (std::is_same_v<T, TypeCode>) {
+          return type(name);
+        } else if constexpr (std::is_same_v<T, ListDef>) {
+          return Ints(each.ints);
+        } else if constexpr (std::is_same_v<T, TensorDef>) {
+          return number_of(each, name);
+        } else {
+          refuse(detail::join("its '", name, "' is of a type that no attribute has"));
+        }
+      },
+      value);
 }
 
 Attrs NodeReader::direct_attrs(const OpRule& rule) const {
   std::vector<Attr> attrs = rule.implied;
-  const auto target_of = [&](std::string_view name) -> const AttrRule* {
-    const auto found =
-        std::find_if(rule.attrs.begin(), rule.attrs.end(), [&](const AttrRule& each) { return each.name == name; });
-    return found == rule.attrs.end() ? nullptr : &*found;
-  };
+  const auto target_of = [&](std::string_view name) { return find_attr(*rule.entry, name); };
   for (std::size_t i = 0; i < rule.input_rules.size(); ++i) {
     const InputRule& each = rule.input_rules[i];
-    if (const AttrRule* target = target_of(each.attr))
+    if (const OpAttr* target = target_of(each.attr))
       attrs.push_back({target->name, from_constant(each, place_of(rule, i), *target)});
   }
   Ints bits;
@@ -218,7 +256,7 @@ Attrs NodeReader::direct_attrs(const OpRule& rule) const {
       bits_name = each.attr;
       bits.push_back(attr_or<std::int64_t>(each.name, 0));
     } else if (each.source == FieldRule::Source::attr) {
-      const AttrRule& target = *target_of(each.attr);
+      const OpAttr& target = *target_of(each.attr);
       if (auto value = from_field(each, target)) attrs.push_back({target.name, std::move(*value)});
     } else if (each.source == FieldRule::Source::fixed && given != def_.attrs.end()) {
       const bool same = std::visit(
@@ -244,28 +282,14 @@ Attrs NodeReader::direct_attrs(const OpRule& rule) const {
 
 // ---- Checks -------------------------------------------------------------------------------------------------------------
 
-void NodeReader::check_list(const AttrRule& rule, const AttrValue& value) const {
-  constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max();
-  const auto check = [&](std::int64_t number) {
-    if (rule.small && (number < -limit || number > limit))
-      refuse(detail::join("its '", rule.name, "' has the element ", number));
-  };
-  if (const auto* number = std::get_if<std::int64_t>(&value)) check(*number);
-  if (const auto* list = std::get_if<Ints>(&value)) {
-    if (rule.count >= 0 && static_cast<int>(list->size()) != rule.count)
-      refuse(detail::join("its '", rule.name, "' has ", list->size(), " elements"));
-    std::for_each(list->begin(), list->end(), check);
-  }
-}
-
 Attrs NodeReader::checked(const OpRule& rule, std::vector<Attr> attrs) const {
   const auto find = [&](std::string_view name) {
     return std::find_if(attrs.begin(), attrs.end(), [&](const Attr& each) { return each.name == name; });
   };
-  for (const AttrRule& each : rule.attrs) {
+  for (const OpAttr& each : rule.entry->attrs) {
     const auto found = find(each.name);
     if (found != attrs.end()) {
-      check_list(each, found->value);
+      if (const auto problem = problem_of(each, found->value)) refuse(detail::join("its '", each.name, "' ", *problem));
     } else if (!each.optional) {
       refuse(detail::join("it does not tell its '", each.name, "'"));
     }

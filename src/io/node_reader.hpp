@@ -79,9 +79,13 @@ class NodeReader {
   }
 
  private:
-  AttrValue from_constant(const InputRule& rule, std::size_t input, const AttrRule& target) const;
-  std::optional<AttrValue> from_field(const FieldRule& rule, const AttrRule& target) const;
-  void check_list(const AttrRule& rule, const AttrValue& value) const;
+  AttrValue from_constant(const InputRule& rule, std::size_t input, const OpAttr& target) const;
+  /// The number that an attribute of ours was, of which TensorFlow's keeps but the digits of a float.
+  std::optional<double> exact_number(std::string_view attr) const;
+  double number_of(const TensorDef& tensor, std::string_view name) const;
+  /// The value of an attribute whose type is told by the file alone.
+  AttrValue any_value(const AttrDef& value, std::string_view name) const;
+  std::optional<AttrValue> from_field(const FieldRule& rule, const OpAttr& target) const;
   Attrs checked(const OpRule& rule, std::vector<Attr> attrs) const;
   std::size_t place_of(const OpRule& rule, std::size_t rule_index) const;
 

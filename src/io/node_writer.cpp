@@ -1,6 +1,8 @@
 #include "io/node_writer.hpp"
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 
 #include "core/make_tensor.hpp"
 
@@ -55,11 +57,38 @@ void NodeWriter::add_controls(std::vector<std::string>& inputs) const {
   add_control_inputs(awaited_, inputs);
 }
 
+std::string NodeWriter::unique(std::string_view label) {
+  const std::string name = detail::join(node_.name(), "/", label);
+  std::string taken = name;
+  for (int number = 1; !names_.insert(taken).second; ++number) taken = detail::join(name, "_", number);
+  return taken;
+}
+
 NodeDef& NodeWriter::add(std::string_view type, std::string_view label) {
-  const std::string name = detail::join(node_.name(), "/", label.empty() ? type : label);
-  std::string unique = name;
-  for (int number = 1; !names_.insert(unique).second; ++number) unique = detail::join(name, "_", number);
-  return file_.nodes.emplace_back(NodeDef{.name = unique, .op = std::string(type), .device = node_.device});
+  return file_.nodes.emplace_back(
+      NodeDef{.name = unique(label.empty() ? type : label), .op = std::string(type), .device = node_.device});
+}
+
+void NodeWriter::add_inner(std::vector<NodeDef> nodes, const Tensors& inputs, const Tensors& outputs) {
+  std::unordered_map<std::string, std::string> names;  // by that in the other graph
+  for (std::size_t i = 0; i < inputs.size(); ++i) names.emplace(endpoint_name(inputs[i]), in(i).name);
+  const auto renamed = [&](const std::string& name) {
+    const std::size_t begin = name.starts_with('^') ? 1 : 0, end = std::min(name.find(':'), name.size());
+    return name.substr(0, begin) + names.at(name.substr(begin, end - begin)) + name.substr(end);
+  };
+  for (NodeDef& each : nodes) {
+    std::string name = unique(each.name);
+    names.emplace(std::exchange(each.name, name), name);
+    each.device = node_.device;
+    for (std::string& input : each.inputs) input = renamed(input);
+    if (const auto hint = each.attrs.find(hint_inputs); hint != each.attrs.end())
+      for (std::string& input : std::get<ListDef>(hint->second).strings) input = renamed(input);
+    file_.nodes.push_back(std::move(each));
+  }
+  for (const Tensor& each : outputs) result.push_back({renamed(endpoint_name(each)), each.dtype()});
+  // The last node is to be the result.
+  if (result.size() == 1 && (nodes.empty() || file_.nodes.back().name != result[0].name))
+    result = {op("Identity", {result[0]})};
 }
 
 Value NodeWriter::op(std::string_view type, const std::vector<Value>& inputs, DType dtype, FieldList fields,
@@ -106,11 +135,6 @@ Value NodeWriter::sum(const Value& x, const std::vector<std::int64_t>& axes, boo
   return op("Sum", {x, list}, {{"Tidx", code_of(list.dtype)}, {"keep_dims", keep}});
 }
 
-Value NodeWriter::mean_of_rows(const Value& x) {
-  const Value list = ints("axis", {-1});
-  return op("Mean", {x, list}, {{"Tidx", code_of(list.dtype)}, {"keep_dims", true}});
-}
-
 Value NodeWriter::transpose(const Value& x, const std::vector<std::int64_t>& perm) {
   const Value list = ints("perm", perm);
   return op("Transpose", {x, list}, {{"Tperm", code_of(list.dtype)}});
@@ -143,7 +167,7 @@ void NodeWriter::finish(std::string_view type, const std::vector<std::string>& i
   file_.nodes.push_back(std::move(def));
 }
 
-void NodeWriter::finish_expanded(const OpRule& rule, const std::vector<Value>& outputs) {
+void NodeWriter::finish_expanded(const std::vector<Value>& outputs) {
   if (outputs.size() > 1) {
     ListDef types;
     std::vector<std::string> names;
@@ -159,7 +183,9 @@ void NodeWriter::finish_expanded(const OpRule& rule, const std::vector<Value>& o
     add_controls(last.inputs);
   }
   NodeDef& last = file_.nodes.back();
-  last.attrs.emplace(hint_op, std::string(rule.op));
+  // It may have been written with hints itself.
+  std::erase_if(last.attrs, [](const auto& attr) { return attr.first.starts_with("_tapestry"); });
+  last.attrs.emplace(hint_op, node_.type());
   ListDef inputs;
   for (const Tensor& each : node_.inputs()) inputs.strings.push_back(endpoint_name(each));
   last.attrs.emplace(hint_inputs, inputs);

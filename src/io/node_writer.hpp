@@ -44,7 +44,6 @@ class NodeWriter {
   Value shape_of(const Value& x, DType type = int64);
   Value reshape(const Value& x, const Value& new_shape);
   Value sum(const Value& x, const std::vector<std::int64_t>& axes, bool keep = false);
-  Value mean_of_rows(const Value& x);
   Value transpose(const Value& x, const std::vector<std::int64_t>& perm);
   Value cast(const Value& x, DType dtype);
   /// One element of a vector.
@@ -52,16 +51,21 @@ class NodeWriter {
   /// The size of an axis of input `i`: a constant where it is known. An int64 scalar.
   Value size(std::size_t i, int axis);
 
+  /// Adds the nodes of another graph, whose placeholders stand for the node's inputs, and lets its outputs be the
+  /// result.
+  void add_inner(std::vector<NodeDef> nodes, const Tensors& inputs, const Tensors& outputs);
+
   /// The node itself, under its own name.
   void finish(std::string_view type, const std::vector<std::string>& inputs, FieldList fields);
   /// The node is what these nodes compute, of which the last one takes its name.
-  void finish_expanded(const OpRule& rule, const std::vector<Value>& outputs);
+  void finish_expanded(const std::vector<Value>& outputs);
   /// What changes a Variable waits for these operations, too.
   void wait_for(const std::vector<std::string>& operations) { awaited_ = operations; }
-  /// For `expand`: what the node's outputs are.
+  /// For `expand`, or by `add_inner`: what the node's outputs are.
   std::vector<Value> result;
 
  private:
+  std::string unique(std::string_view label);
   NodeDef& add(std::string_view type, std::string_view label);
   void add_controls(std::vector<std::string>& inputs) const;
 

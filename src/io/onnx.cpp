@@ -2,15 +2,19 @@
 
 #include "tapestry/onnx.hpp"
 
+#include <algorithm>
+#include <deque>
 #include <mutex>
 #include <set>
 
 #include "graph/state_ops.hpp"
+#include "io/composition.hpp"
 #include "io/file.hpp"
 #include "io/onnx_writer.hpp"
 #include "io/signature.hpp"
 #include "io/update_writer.hpp"
 #include "io/wire.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry::onnx {
 namespace {
@@ -108,11 +112,37 @@ class Model {
     if (&op == &const_op) return write_constant(node, node.name(), node.attr<Tensor>("value"));
     if (&op == &read_variable_op)
       return write_constant(node, endpoint_of(node.input(0)).node->name(), io::variable_of(node).cell()->load());
-    if (node.inputs().empty() && !op.stateful && node.type() != "Fill") {
+    if (node.inputs().empty() && !op.stateful && &op != &ops::fill) {
       const ExecuteNow now;
       return write_constant(node, node.name(), apply_all(op, {}, node.attrs(), {}, node.where())[0]);
     }
-    io::write_onnx(writer);
+    const auto lack = io::write_onnx(writer);
+    if (!lack) return;
+    if (!op.composition) writer.refuse(*lack);
+    write_composition(writer);
+  }
+
+  /// Writes what the composition of the node's op gives in its place.
+  void write_composition(OnnxWriter& writer) {
+    const Node& node = writer.node();
+    const io::ComposedGraph& composed = compositions_.emplace_back(io::compose(node));
+    for (std::size_t i = 0; i < composed.inputs.size(); ++i)
+      graph_.name(composed.inputs[i], graph_.value(node.input(i)));
+    const auto is_used = [&](const Node& each) {
+      return std::any_of(each.outputs().begin(), each.outputs().end(),
+                         [&](const Tensor& output) { return graph_.is_used(output); });
+    };
+    const auto& inner = *composed.graph;
+    for (std::size_t i = 0; i < composed.outputs.size(); ++i)
+      if (writer.is_used(i)) graph_.note_use(composed.outputs[i]);
+    for (std::size_t i = inner.size(); i-- > composed.inputs.size();)
+      for (const Tensor& input : inner.node(i).inputs())
+        if (is_used(inner.node(i))) graph_.note_use(input);
+    for (std::size_t i = composed.inputs.size(); i < inner.size(); ++i)
+      if (is_used(inner.node(i))) write(inner.node(i));
+    for (std::size_t i = 0; i < composed.outputs.size(); ++i)
+      if (writer.is_used(i) && !graph_.has(node.output(i)))
+        graph_.name(node.output(i), graph_.value(composed.outputs[i]));
   }
 
   void write_constant(const Node& node, const std::string& name, const Tensor& value) {
@@ -149,6 +179,7 @@ class Model {
   pbf_writer writer_;
   OnnxGraph graph_;
   Nodes needed_;
+  std::deque<io::ComposedGraph> compositions_;  ///< whose nodes have values in the file
 };
 
 std::string encode(const Signature& signature) {

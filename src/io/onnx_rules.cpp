@@ -22,56 +22,25 @@ using detail::Node;
 /// type of a; in brackets as an attribute, where @T is the code of the output's type and @x/0 is 0 if there is no x.
 /// ?F(a, @x) is a if there is no x. 1 is a constant of the type of a, 1:b of that of b, 1:int one of int64, and {1, 2}
 /// a vector of int64. Definitions that end in ; come first, one expression for each output last, with | between them.
+///
+/// An op without a line is ONNX's function of the same name where there is one, and otherwise its composition.
 constexpr std::string_view formulas = R"(
 Neg number Neg(a)
 Abs number Abs(a)
 Sign number Sign(a)
 Square number Mul(a, a)
-Reciprocal real Reciprocal(a)
-Sqrt real Sqrt(a)
 Rsqrt real Reciprocal(Sqrt(a))
-Exp real Exp(a)
 Expm1 real t = Tanh(Mul(a, 0.5)); Where(Less(Abs(a), 1), Div(Add(t, t), Sub(1, t)), Sub(Exp(a), 1))
-Log real Log(a)
 Log1p real u = Add(a, 1); r = Sub(u, 1);
   Where(Equal(r, 0), a, Where(Less(Abs(a), 1), Mul(Log(u), Div(a, r)), Log(u)))
-Sin real Sin(a)
-Cos real Cos(a)
-Tan real Tan(a)
-Asin real Asin(a)
-Acos real Acos(a)
-Atan real Atan(a)
-Atanh real Atanh(a)
-Sinh real Sinh(a)
-Cosh real Cosh(a)
-Erf real Erf(a)
-Floor real Floor(a)
-Ceil real Ceil(a)
 Rint real Round(a)
 IsNan real IsNaN(a)
 IsFinite real Equal(Sub(a, a), 0)
-Sigmoid real Sigmoid(a)
-Tanh real Tanh(a)
 Relu real Relu(a)
 Relu whole Max(a, 0)
-Softplus real Softplus(a)
-Elu real Elu(a)
 LeakyRelu single LeakyRelu[alpha=@alpha](a)
-LeakyRelu real Where(Greater(a, 0), a, Mul(a, @alpha))
-Gelu real +approximate t = Tanh(Mul(0.7978845608028654, Add(a, Mul(0.044715, Mul(a, Mul(a, a))))));
-  Mul(Mul(a, 0.5), Add(t, 1))
-Gelu real Mul(Mul(a, 0.5), Add(Erf(Mul(a, 0.7071067811865476)), 1))
-Silu real Mul(a, Sigmoid(a))
 Softmax real Softmax[axis=-1](a)
 LogSoftmax real LogSoftmax[axis=-1](a)
-SigmoidGrad real Mul(b, Mul(a, Sub(1, a)))
-TanhGrad real Mul(b, Sub(1, Mul(a, a)))
-ReluGrad number Where(Greater(b, 0), a, 0)
-SoftplusGrad real Mul(a, Sigmoid(b))
-EluGrad real Where(Greater(b, 0), a, Mul(a, Add(b, 1)))
-LeakyReluGrad real Where(Greater(b, 0), a, Mul(a, @alpha))
-SoftmaxGrad real p = Mul(a, b); Sub(p, Mul(a, ReduceSum(p, {-1})))
-LogSoftmaxGrad real Sub(b, Mul(Exp(a), ReduceSum(b, {-1})))
 
 AddV2 number Add(a, b)
 Sub number Sub(a, b)
@@ -91,7 +60,6 @@ Atan2 real t = Atan(Div(a, b)); Where(Equal(b, 0), Mul(Sign(a), 1.57079632679489
   Where(Less(b, 0), Add(t, Where(Less(a, 0), -3.141592653589793, 3.141592653589793)), t))
 Xlogy real Where(Equal(a, 0), 0, Mul(a, Log(b)))
 BiasAdd number Add(a, b)
-ClipByValue number Where(Less(a, b), b, Where(Greater(a, c), c, a))
 
 Equal any Equal(a, b)
 NotEqual any Not(Equal(a, b))
@@ -116,12 +84,6 @@ ArgMin number ArgMin[axis=@axis,keepdims=0](a)
 Cumsum number CumSum[exclusive=@exclusive,reverse=@reverse](a, @axis)
 
 LayerNorm single y, m, r = LayerNormalization[axis=-1,epsilon=@epsilon](a, b, c); y | m | r
-LayerNorm real m = ReduceMean(a, {-1}); s = Sub(a, m);
-  r = Reciprocal(Sqrt(Add(ReduceMean(Mul(s, s), {-1}), @epsilon)));
-  Add(Mul(Mul(s, r), b), c) | m | r
-LayerNormGrad real n = Mul(Sub(a, c), d); h = Mul(e, b);
-  Mul(d, Sub(Sub(h, ReduceMean(h, {-1})), Mul(n, ReduceMean(Mul(h, n), {-1})))) |
-  ReduceSum[keepdims=0](Flatten[axis=-1](Mul(e, n)), {0}) | ReduceSum[keepdims=0](Flatten[axis=-1](e), {0})
 SoftmaxCrossEntropyWithLogits real s = LogSoftmax[axis=-1](a);
   Neg(ReduceSum[keepdims=0](Mul(b, s), {-1})) | Sub(Mul(Exp(s), ReduceSum(b, {-1})), b)
 SparseSoftmaxCrossEntropyWithLogits real s = LogSoftmax[axis=-1](a); i = Unsqueeze(b, {-1});
@@ -230,6 +192,11 @@ Multinomial single Multinomial[dtype=@T,sample_size=@num_samples](a)
 Multinomial real Multinomial[dtype=@T,sample_size=@num_samples](Cast[to=1](a))
 )";
 
+/// Functions of floats that ONNX has under TensorFlow's name.
+constexpr std::string_view same_functions =
+    " Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Elu Erf Exp Floor Log Reciprocal Sigmoid Sin Sinh Softplus "
+    "Softsign Sqrt Tan Tanh ";
+
 bool fits(std::string_view types, DType dtype) {
   if (types == "any") return true;
   const bool wide = dtype == int32 || dtype == int64;
@@ -253,8 +220,8 @@ std::string_view take_word(std::string_view& text) {
 /// Refuses a formula with an op that takes no bfloat16 before opset 22.
 void require_bfloat16(const OnnxWriter& w, std::string_view formula) {
   constexpr std::string_view lacking =
-      " Acos Asin Atan Atanh AveragePool Conv ConvTranspose Cos Cosh Elu MaxPool Multinomial RandomNormal "
-      "RandomNormalLike RandomUniform RandomUniformLike Round Sin Sinh Softplus Tan TopK ";
+      " Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh Elu MaxPool Multinomial RandomNormal "
+      "RandomNormalLike RandomUniform RandomUniformLike Round Sin Sinh Softplus Softsign Tan TopK ";
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   for (std::size_t begin = 0; begin < formula.size(); ++begin) {
     if (!is_letter(formula[begin])) continue;
@@ -268,9 +235,15 @@ void require_bfloat16(const OnnxWriter& w, std::string_view formula) {
 }
 
 /// The formula for a node; nothing where there is none. `known` tells whether there is one for other types.
-std::optional<std::string_view> formula_of(const OnnxWriter& w, bool& known) {
+std::optional<std::string> formula_of(const OnnxWriter& w, bool& known) {
   const Node& node = w.node();
   const DType dtype = node.inputs().empty() ? node.output().dtype() : node.input(0).dtype();
+  const auto found = [&](std::string formula) {
+    if (dtype == bfloat16) require_bfloat16(w, formula);
+    return formula;
+  };
+  known = same_functions.find(detail::join(' ', node.type(), ' ')) != std::string_view::npos;
+  if (known && is_floating(dtype)) return found(node.type() + "(a)");
   const std::string start = detail::join('\n', node.type(), ' ');
   for (std::size_t at = 0; (at = formulas.find(start, at)) != std::string_view::npos; ++at) {
     known = true;
@@ -281,8 +254,7 @@ std::optional<std::string_view> formula_of(const OnnxWriter& w, bool& known) {
     line = line.substr(0, end);
     if (!fits(take_word(line), dtype)) continue;
     if (line.starts_with('+') && !has_flag(w, take_word(line).substr(1))) continue;
-    if (dtype == bfloat16) require_bfloat16(w, line);
-    return line;
+    return found(std::string(line));
   }
   return {};
 }
@@ -394,8 +366,8 @@ void compute_indexed_part(OnnxWriter& w, int rank) {
 }
 
 /// The part that the attributes name: those of our Slice, or an index expression's.
-void compute_part(OnnxWriter& w) {
-  const int rank = w.shape(w.node().type() == "StridedSliceGrad" ? 1 : 0).rank();
+void compute_part_of(OnnxWriter& w, const Shape& shape) {
+  const int rank = shape.rank();
   const Ints* sizes = w.node().attrs().find<Ints>("size");
   if (!sizes) return compute_indexed_part(w, rank);
   const Ints& begin = w.node().attr<Ints>("begin");
@@ -406,6 +378,9 @@ void compute_part(OnnxWriter& w) {
   w.set("axes", range(0, rank));
   w.set("steps", Ints(end.size(), 1));
 }
+
+void compute_part(OnnxWriter& w) { compute_part_of(w, w.shape()); }
+void compute_part_grad(OnnxWriter& w) { compute_part_of(w, w.shape(1)); }
 
 void compute_repeat(OnnxWriter& w) {
   const auto axis = static_cast<std::size_t>(axis_of(w)), rank = static_cast<std::size_t>(w.shape().rank());
@@ -518,7 +493,7 @@ void write_split(OnnxWriter& w) {
   for (const Tensor& each : w.node().outputs()) sizes.push_back(each.shape().sizes()[axis]);
   if (std::find(sizes.begin(), sizes.end(), -1) == sizes.end())
     return w.finish(w.ops("Split", {w.in(), w.ints(sizes)}, {along}, sizes.size()));
-  if (w.node().type() == "SplitV") w.refuse("the size of a part is not known yet");
+  if (!w.find("num_split")) w.refuse("the size of a part is not known yet");
   const auto parts = static_cast<std::int64_t>(sizes.size());
   w.finish(w.ops("Split", {w.in()}, {along, {"num_outputs", parts}}, sizes.size()));
 }
@@ -574,7 +549,7 @@ constexpr std::array computations = std::to_array<Function>({{"MatMul", compute_
                                                              {"ReverseV2", compute_reverse},
                                                              {"Slice", compute_part},
                                                              {"StridedSlice", compute_part},
-                                                             {"StridedSliceGrad", compute_part},
+                                                             {"StridedSliceGrad", compute_part_grad},
                                                              {"TensorStridedSliceUpdate", compute_part},
                                                              {"Repeat", compute_repeat},
                                                              {"TileGrad", compute_repeat_grad},
@@ -597,22 +572,24 @@ constexpr std::array writers = std::to_array<Function>({{"Pack", write_pack},
                                                         {"FillLike", write_fill_like}});
 
 template <std::size_t count>
-bool run(const std::array<Function, count>& functions, OnnxWriter& w) {
-  for (const Function& each : functions)
-    if (each.op == w.node().type()) return each.run(w), true;
-  return false;
+const Function* find(const std::array<Function, count>& functions, const OnnxWriter& w) {
+  const auto found = std::find_if(functions.begin(), functions.end(),
+                                  [&](const Function& each) { return each.op == w.node().type(); });
+  return found == functions.end() ? nullptr : found;
 }
 
 }  // namespace
 
-void write_onnx(OnnxWriter& writer) {
+std::optional<std::string> write_onnx(OnnxWriter& writer) {
   for (const Tensor& each : writer.node().inputs())
     if (!each.shape().has_rank()) writer.refuse("the rank of an input is not known yet");
-  if (run(writers, writer)) return;
-  run(computations, writer);
+  if (const Function* whole = find(writers, writer)) return whole->run(writer), std::nullopt;
+  if (const Function* compute = find(computations, writer)) compute->run(writer);
   bool known = false;
-  if (const auto formula = formula_of(writer, known)) return writer.finish(writer.formula(*formula));
-  writer.refuse(detail::join("ONNX has no op that does the same", known ? " for its type and attributes" : ""));
+  const auto formula = formula_of(writer, known);
+  if (!formula) return detail::join("ONNX has no op that does the same", known ? " for its type and attributes" : "");
+  writer.finish(writer.formula(*formula));
+  return {};
 }
 
 }  // namespace tapestry::io

@@ -103,7 +103,8 @@ class OnnxWriter {
   std::vector<Attr> added_;
 };
 
-/// Writes a node that is no leaf and changes no Variable. Throws UnimplementedError where ONNX cannot say it.
-void write_onnx(OnnxWriter& writer);
+/// Writes a node that is no leaf and changes no Variable by what ONNX has of its kind. Returns why not where it has
+/// nothing; throws UnimplementedError where that cannot say it.
+std::optional<std::string> write_onnx(OnnxWriter& writer);
 
 }  // namespace tapestry::io

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <numeric>
 #include <optional>
 
@@ -21,14 +20,10 @@ using Numbers = std::vector<std::int64_t>;
 Value binary(NodeWriter& w, std::string_view op, const Value& a, const Value& b) { return w.op(op, {a, b}); }
 Value mul(NodeWriter& w, const Value& a, const Value& b) { return binary(w, "Mul", a, b); }
 Value add(NodeWriter& w, const Value& a, const Value& b) { return binary(w, "AddV2", a, b); }
-Value sub(NodeWriter& w, const Value& a, const Value& b) { return binary(w, "Sub", a, b); }
 Value mul(NodeWriter& w, double a, const Value& b) { return mul(w, w.number(a, b.dtype), b); }
-Value one_minus(NodeWriter& w, const Value& x) { return sub(w, w.number(1, x.dtype), x); }
-Value one_plus(NodeWriter& w, const Value& x) { return add(w, w.number(1, x.dtype), x); }
 Value select(NodeWriter& w, const Value& condition, const Value& a, const Value& b) {
   return w.op("SelectV2", {condition, a, b}, a.dtype, {{"T", code_of(a.dtype)}});
 }
-Value is_positive(NodeWriter& w, const Value& x) { return w.op("Greater", {x, w.number(0, x.dtype)}, boolean); }
 
 Value gather(NodeWriter& w, const Value& x, const Value& indices, std::int64_t axis, std::int64_t batch_dims) {
   const Value along = w.number(static_cast<double>(axis), int32);
@@ -98,79 +93,7 @@ bool is_standard_random(const Node& node) {
          is("maxval", 1);
 }
 
-// ---- Elementwise ----------------------------------------------------------------------------------------------------
-
-void expand_clip(NodeWriter& w) { w.result = {binary(w, "Minimum", binary(w, "Maximum", w.in(0), w.in(1)), w.in(2))}; }
-
-void expand_sigmoid_grad(NodeWriter& w) {
-  const Value rest = one_minus(w, w.in(0));
-  w.result = {mul(w, mul(w, w.in(1), w.in(0)), rest)};
-}
-void expand_tanh_grad(NodeWriter& w) { w.result = {mul(w, w.in(1), one_minus(w, w.op("Square", {w.in(0)})))}; }
-void expand_relu_grad(NodeWriter& w) {
-  const Value positive = is_positive(w, w.in(1));
-  w.result = {select(w, positive, w.in(0), w.number(0, w.in(0).dtype))};
-}
-void expand_softplus_grad(NodeWriter& w) { w.result = {mul(w, w.in(0), w.op("Sigmoid", {w.in(1)}))}; }
-void expand_elu_grad(NodeWriter& w) {
-  const Value positive = is_positive(w, w.in(1));
-  w.result = {select(w, positive, w.in(0), mul(w, w.in(0), one_plus(w, w.in(1))))};
-}
-
-void expand_leaky_relu(NodeWriter& w) {
-  const auto alpha = w.node().attr<double>("alpha");
-  const Value x = w.in(w.node().inputs().size() - 1), kept = w.in(0);
-  const Value positive = is_positive(w, x);
-  w.result = {select(w, positive, kept, mul(w, alpha, kept))};
-}
-
-void expand_gelu(NodeWriter& w) {
-  const Value x = w.in(0);
-  Value factor;
-  if (w.node().attr<bool>("approximate")) {
-    const Value cube = mul(w, mul(w, x, x), x);
-    const double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
-    factor = w.op("Tanh", {mul(w, scale, add(w, x, mul(w, 0.044715, cube)))});
-  } else {
-    factor = w.op("Erf", {mul(w, 1 / std::numbers::sqrt2, x)});
-  }
-  const Value half = mul(w, 0.5, x);
-  w.result = {mul(w, half, one_plus(w, factor))};
-}
-
-void expand_silu(NodeWriter& w) { w.result = {mul(w, w.in(0), w.op("Sigmoid", {w.in(0)}))}; }
-
 // ---- Rows -----------------------------------------------------------------------------------------------------------
-
-void expand_softmax_grad(NodeWriter& w) {
-  const Value y = w.in(0), g = w.in(1);
-  w.result = {mul(w, sub(w, g, w.sum(mul(w, g, y), {-1}, true)), y)};
-}
-
-void expand_log_softmax_grad(NodeWriter& w) {
-  const Value y = w.in(0), g = w.in(1);
-  const Value total = w.sum(g, {-1}, true);
-  w.result = {sub(w, g, mul(w, w.op("Exp", {y}), total))};
-}
-
-void expand_layer_norm(NodeWriter& w) {
-  const Value x = w.in(0), mean = w.mean_of_rows(x), centred = sub(w, x, mean);
-  const Value variance = w.mean_of_rows(w.op("Square", {centred}));
-  const Value rstd = w.op("Rsqrt", {add(w, variance, w.number(w.node().attr<double>("epsilon"), x.dtype))});
-  w.result = {add(w, mul(w, mul(w, centred, rstd), w.in(1)), w.in(2)), mean, rstd};
-}
-
-void expand_layer_norm_grad(NodeWriter& w) {
-  const Value x = w.in(0), scale = w.in(1), mean = w.in(2), rstd = w.in(3), g = w.in(4);
-  const Value n = mul(w, sub(w, x, mean), rstd), h = mul(w, g, scale);
-  const Value along = mul(w, n, w.mean_of_rows(mul(w, h, n)));
-  std::vector<std::int64_t> rows;
-  for (int axis = 0; axis + 1 < w.shape(0).rank(); ++axis) rows.push_back(axis);
-  const auto sum_of_rows = [&](const Value& v) {
-    return w.op("Sum", {v, w.ints("rows", rows)}, {{"Tidx", code_of(int32)}, {"keep_dims", false}});
-  };
-  w.result = {mul(w, rstd, sub(w, sub(w, h, w.mean_of_rows(h)), along)), sum_of_rows(mul(w, g, n)), sum_of_rows(g)};
-}
 
 void expand_cross_entropy(NodeWriter& w) {
   const bool sparse = w.node().inputs()[1].shape().rank() < w.node().inputs()[0].shape().rank();
@@ -496,7 +419,7 @@ bool is_depthwise(const Node& node) {
   };
   const Ints* dilations = node.attrs().find<Ints>("dilations");
   const bool dense = !dilations || std::count(dilations->begin(), dilations->end(), 1) == 4;
-  return node.type() == "Conv2D" && filter.is_known() && filter[2] == 1 && square("strides") && dense;
+  return filter.is_known() && filter[2] == 1 && square("strides") && dense;
 }
 
 void expand_depthwise(NodeWriter& w) {
@@ -507,21 +430,34 @@ void expand_depthwise(NodeWriter& w) {
                    window_fields(w.node(), {"strides", "padding", "explicit_paddings"}))};
 }
 
+std::vector<Value> all_inputs(const NodeWriter& w) {
+  std::vector<Value> inputs;
+  for (std::size_t i = 0; i < w.node().inputs().size(); ++i) inputs.push_back(w.in(i));
+  return inputs;
+}
+
+void add_conv(NodeWriter& w, const std::vector<Value>& inputs) {
+  FieldList fields = window_fields(w.node(), {"strides", "padding", "explicit_paddings", "dilations"});
+  const DType dtype = w.node().output().dtype();
+  fields.emplace("T", code_of(dtype));
+  w.result = {w.op(w.node().type(), inputs, dtype, fields)};
+}
+
+/// Of one input the shape alone counts.
+void add_conv_grad(NodeWriter& w, std::size_t like) {
+  std::vector<Value> inputs = all_inputs(w);
+  inputs[like] = w.shape_of(inputs[like], int32);
+  add_conv(w, inputs);
+}
+
 }  // namespace
 
 void expand_conv(NodeWriter& w) {
   if (is_depthwise(w.node())) return expand_depthwise(w);
-  const FieldList fields = window_fields(w.node(), {"strides", "padding", "explicit_paddings", "dilations"});
-  std::vector<Value> inputs;
-  for (std::size_t i = 0; i < w.node().inputs().size(); ++i) inputs.push_back(w.in(i));
-  // The input whose shape alone counts.
-  if (w.node().type() == "Conv2DBackpropInput") inputs[0] = w.shape_of(inputs[0], int32);
-  if (w.node().type() == "Conv2DBackpropFilter") inputs[1] = w.shape_of(inputs[1], int32);
-  FieldList typed = fields;
-  const DType dtype = w.node().output().dtype();
-  typed.emplace("T", code_of(dtype));
-  w.result = {w.op(w.node().type(), inputs, dtype, typed)};
+  add_conv(w, all_inputs(w));
 }
+void expand_conv_backprop_input(NodeWriter& w) { add_conv_grad(w, 0); }
+void expand_conv_backprop_filter(NodeWriter& w) { add_conv_grad(w, 1); }
 
 void expand_avg_pool_grad(NodeWriter& w) {
   FieldList fields = window_fields(w.node(), {"ksize", "strides", "padding"});
@@ -531,33 +467,51 @@ void expand_avg_pool_grad(NodeWriter& w) {
 
 // ---- Random numbers -------------------------------------------------------------------------------------------------
 
-void expand_random(NodeWriter& w) {
+namespace {
+
+Value shape_to_draw(NodeWriter& w) {
   const Node& node = w.node();
-  const DType dtype = node.output().dtype();
-  const Value shape =
-      node.inputs().empty() ? w.ints("shape", node.attr<Shape>("shape").to_vector()) : w.shape_of(w.in(0));
-  const auto draw = [&](std::string_view op, DType type) {
-    return w.op(
-        op, {shape}, type,
-        {{"T", code_of(shape.dtype)}, {"dtype", code_of(type)}, {"seed", std::int64_t{0}}, {"seed2", std::int64_t{0}}});
-  };
-  if (node.type() == "RandomBernoulli") {
-    const Value uniform = draw("RandomUniform", dtype);
-    w.result = {w.cast(w.op("Less", {uniform, w.number(node.attr<double>("probability"), dtype)}, boolean), dtype)};
-  } else if (node.type() == "RandomUniformInt") {
-    w.result = {
-        w.op("RandomUniformInt",
-             {shape, w.number(node.attr<double>("minval"), dtype), w.number(node.attr<double>("maxval"), dtype)}, dtype,
-             {{"T", code_of(shape.dtype)},
-              {"Tout", code_of(dtype)},
-              {"seed", std::int64_t{0}},
-              {"seed2", std::int64_t{0}}})};
-  } else {
-    const bool uniform = node.type() == "RandomUniform";
-    const auto offset = node.attr<double>(uniform ? "minval" : "mean");
-    const double scale = uniform ? node.attr<double>("maxval") - offset : node.attr<double>("stddev");
-    w.result = {add(w, mul(w, scale, draw(node.type(), dtype)), w.number(offset, dtype))};
-  }
+  return node.inputs().empty() ? w.ints("shape", node.attr<Shape>("shape").to_vector()) : w.shape_of(w.in(0));
+}
+
+Value draw(NodeWriter& w, std::string_view op) {
+  const Value shape = shape_to_draw(w);
+  const DType dtype = w.node().output().dtype();
+  return w.op(
+      op, {shape}, dtype,
+      {{"T", code_of(shape.dtype)}, {"dtype", code_of(dtype)}, {"seed", std::int64_t{0}}, {"seed2", std::int64_t{0}}});
+}
+
+/// TensorFlow's numbers, scaled and moved.
+void draw_scaled(NodeWriter& w, double scale, double offset) {
+  const Value numbers = draw(w, w.node().type());
+  const Value scaled = mul(w, scale, numbers);
+  w.result = {add(w, scaled, w.number(offset, numbers.dtype))};
+}
+
+}  // namespace
+
+void expand_normal(NodeWriter& w) { draw_scaled(w, w.node().attr<double>("stddev"), w.node().attr<double>("mean")); }
+
+void expand_uniform(NodeWriter& w) {
+  const auto least = w.node().attr<double>("minval");
+  draw_scaled(w, w.node().attr<double>("maxval") - least, least);
+}
+
+void expand_uniform_int(NodeWriter& w) {
+  const DType dtype = w.node().output().dtype();
+  const Value shape = shape_to_draw(w);
+  const Value least = w.number(w.node().attr<double>("minval"), dtype);
+  const Value most = w.number(w.node().attr<double>("maxval"), dtype);
+  w.result = {w.op(
+      "RandomUniformInt", {shape, least, most}, dtype,
+      {{"T", code_of(shape.dtype)}, {"Tout", code_of(dtype)}, {"seed", std::int64_t{0}}, {"seed2", std::int64_t{0}}})};
+}
+
+void expand_bernoulli(NodeWriter& w) {
+  const Value uniform = draw(w, "RandomUniform");
+  const Value chance = w.number(w.node().attr<double>("probability"), uniform.dtype);
+  w.result = {w.cast(w.op("Less", {uniform, chance}, boolean), uniform.dtype)};
 }
 
 void expand_permutation(NodeWriter& w) {

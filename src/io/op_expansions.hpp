@@ -20,19 +20,6 @@ bool is_largest_known(const detail::Node& node);
 bool is_standard_random(const detail::Node& node);
 bool is_on_host(const detail::Node& node);
 
-void expand_clip(NodeWriter& writer);
-void expand_sigmoid_grad(NodeWriter& writer);
-void expand_tanh_grad(NodeWriter& writer);
-void expand_relu_grad(NodeWriter& writer);
-void expand_softplus_grad(NodeWriter& writer);
-void expand_elu_grad(NodeWriter& writer);
-void expand_softmax_grad(NodeWriter& writer);
-void expand_log_softmax_grad(NodeWriter& writer);
-void expand_leaky_relu(NodeWriter& writer);
-void expand_gelu(NodeWriter& writer);
-void expand_silu(NodeWriter& writer);
-void expand_layer_norm(NodeWriter& writer);
-void expand_layer_norm_grad(NodeWriter& writer);
 void expand_cross_entropy(NodeWriter& writer);
 void expand_broadcast_to(NodeWriter& writer);
 void expand_expand_dims(NodeWriter& writer);
@@ -56,8 +43,13 @@ void expand_take_along(NodeWriter& writer);
 void expand_put_along(NodeWriter& writer);
 void expand_top_k(NodeWriter& writer);
 void expand_conv(NodeWriter& writer);
+void expand_conv_backprop_input(NodeWriter& writer);
+void expand_conv_backprop_filter(NodeWriter& writer);
 void expand_avg_pool_grad(NodeWriter& writer);
-void expand_random(NodeWriter& writer);
+void expand_normal(NodeWriter& writer);
+void expand_uniform(NodeWriter& writer);
+void expand_uniform_int(NodeWriter& writer);
+void expand_bernoulli(NodeWriter& writer);
 void expand_permutation(NodeWriter& writer);
 
 }  // namespace tapestry::io

@@ -7,6 +7,7 @@
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
 #include "io/foreign_ops.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -45,13 +46,14 @@ Attrs with_groups(const Tensors& inputs, const Attrs& attrs) {
 }
 
 /// A lying number of outputs must not cost memory.
-void check_outputs(const NodeReader& reader, const OpRule& rule, const Tensors& inputs, const Attrs& attrs) {
+void check_outputs(const NodeReader& reader, const Tensors& inputs, const Attrs& attrs) {
+  const std::string& op = reader.def().op;
   std::int64_t count = 0;
-  if (rule.op == "Unpack") {
+  if (op == "Unpack") {
     const Tensor& x = inputs[0];
     count = x.shape().sizes()[normalize_axis(attrs.get<std::int64_t>("axis"), x.shape().rank())];
     if (count != reader.attr<std::int64_t>("num")) reader.refuse(detail::join("its 'num' is not ", count));
-  } else if (rule.op == "Split") {
+  } else if (op == "Split") {
     count = attrs.get<std::int64_t>("num_split");
   }
   if (count > most_outputs) reader.refuse(detail::join("it has ", count, " outputs"));
@@ -61,8 +63,8 @@ Tensors read_direct(const NodeReader& reader, const OpRule& rule, const Tensors&
   Tensors inputs;
   for (const std::size_t i : reader.direct_inputs(rule)) inputs.push_back(all[i]);
   Attrs attrs = reader.direct_attrs(rule);
-  if (rule.op == "Conv2D") attrs = with_groups(inputs, attrs);
-  if (rule.op == "Unpack" || rule.op == "Split") check_outputs(reader, rule, inputs, attrs);
+  if (reader.def().op == "Conv2D") attrs = with_groups(inputs, attrs);
+  check_outputs(reader, inputs, attrs);
   // Our op has one type of result where TensorFlow's has a choice of two.
   for (const FieldRule& field : rule.fields) {
     if (field.source != FieldRule::Source::output_type) continue;
@@ -70,7 +72,7 @@ Tensors read_direct(const NodeReader& reader, const OpRule& rule, const Tensors&
     if (due == int64) continue;
     if (due != int32) reader.refuse(detail::join("its '", field.name, "' is neither int32 nor int64"));
     const Tensors wide = make_op(rule, reader, inputs, attrs, where, reader.def().name + "/int64");
-    return add_op(*find_op("Cast"), wide, {{"dtype", int32}}, reader.def().name, where);
+    return add_op(ops::cast, wide, {{"dtype", int32}}, reader.def().name, where);
   }
   return make_op(rule, reader, inputs, attrs, where);
 }
@@ -102,7 +104,7 @@ Tensors add_op(const Op& op, const Tensors& inputs, const Attrs& attrs, const st
 
 Tensors make_op(const OpRule& rule, const NodeReader& reader, const Tensors& inputs, const Attrs& attrs, Where where,
                 const std::string& name) {
-  const Op& op = *find_op(rule.op);
+  const Op& op = *rule.entry;
   const auto count = static_cast<int>(inputs.size());
   const bool fits = rule.inputs == any_number    ? count >= 1
                     : rule.inputs == none_or_one ? count <= 1

@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <mutex>
 #include <unordered_map>
 
+#include "dispatch/declaration.hpp"
 #include "io/op_expansions.hpp"
 
 namespace tapestry::io {
 namespace {
 
 using detail::Node;
-using Kind = AttrRule::Kind;
 using Form = InputRule::Form;
 using Source = FieldRule::Source;
 
@@ -63,10 +64,9 @@ OpRule plain(std::string_view op, int inputs) {
   return rule;
 }
 /// The same where TensorFlow's op does not broadcast.
-OpRule plain_unless_broadcast(std::string_view op, void (*expand)(NodeWriter&)) {
+OpRule plain_unless_broadcast(std::string_view op) {
   OpRule rule = plain(op, 2);
   rule.is_direct = have_one_shape;
-  rule.expand = expand;
   return rule;
 }
 OpRule untyped(std::string_view op, int inputs) {
@@ -74,15 +74,14 @@ OpRule untyped(std::string_view op, int inputs) {
   rule.fields.clear();
   return rule;
 }
-/// An op that TensorFlow lacks.
-OpRule expanded(std::string_view op, int inputs, void (*expand)(NodeWriter&), std::vector<AttrRule> attrs = {}) {
-  return {.op = op, .inputs = inputs, .attrs = std::move(attrs), .expand = expand};
+/// An op that TensorFlow lacks; without `expand` its composition is written.
+OpRule expanded(std::string_view op, int inputs, void (*expand)(NodeWriter&) = nullptr) {
+  return {.op = op, .inputs = inputs, .expand = expand};
 }
 
 OpRule reduction(std::string_view op, bool typed = true) {
   OpRule rule{.op = op,
               .inputs = 1,
-              .attrs = {{"axis", Kind::numbers, true}, {"keep_dims", Kind::flag, true}},
               .tensorflow = op,
               .input_rules = {in(0), vector("axis", "axis", "Tidx")},
               .fields = {flag("keep_dims")}};
@@ -90,33 +89,17 @@ OpRule reduction(std::string_view op, bool typed = true) {
   return rule;
 }
 
-OpRule along_axis(std::string_view op, std::vector<FieldRule> fields, std::vector<AttrRule> attrs = {}) {
-  attrs.insert(attrs.begin(), {"axis", Kind::number});
+OpRule along_axis(std::string_view op, std::vector<FieldRule> fields) {
   fields.push_back(type_of(0));
   return {.op = op,
           .inputs = 1,
-          .attrs = std::move(attrs),
           .tensorflow = op,
           .input_rules = {in(0), scalar("axis", "axis", "Tidx")},
           .fields = std::move(fields)};
 }
 
-std::vector<AttrRule> window_attrs(bool conv) {
-  std::vector<AttrRule> attrs{{"strides", Kind::numbers, false, 4, true},
-                              {"padding", Kind::text},
-                              {"explicit_paddings", Kind::numbers, true, -1, true}};
-  if (conv) {
-    attrs.push_back({"dilations", Kind::numbers, true, 4, true});
-    attrs.push_back({"groups", Kind::number, true, -1, true});
-  } else {
-    attrs.push_back({"ksize", Kind::numbers, false, 4, true});
-  }
-  return attrs;
-}
-
 OpRule pooling(std::string_view op, int inputs, bool explicit_paddings) {
   OpRule rule = plain(op, inputs);
-  rule.attrs = window_attrs(false);
   for (const FieldRule& each : {field("ksize"), field("strides"), field("padding"), fixed("data_format", nhwc)})
     rule.fields.push_back(each);
   if (explicit_paddings) {
@@ -131,34 +114,21 @@ OpRule pooling(std::string_view op, int inputs, bool explicit_paddings) {
 OpRule slicing(std::string_view op, std::vector<InputRule> inputs, int count) {
   return {.op = op,
           .inputs = count,
-          .attrs = {{"begin", Kind::numbers},
-                    {"end", Kind::numbers},
-                    {"strides", Kind::numbers},
-                    {"masks", Kind::numbers, false, 5}},
           .tensorflow = op,
           .input_rules = std::move(inputs),
           .fields = {type_of(0), bit_mask("begin_mask", 0), bit_mask("end_mask", 1), bit_mask("ellipsis_mask", 2),
                      bit_mask("new_axis_mask", 3), bit_mask("shrink_axis_mask", 4)}};
 }
 
-OpRule random(std::string_view op, std::string_view a, std::string_view b) {
+OpRule random(std::string_view op, std::string_view a, std::string_view b, void (*expand)(NodeWriter&)) {
   return {.op = op,
           .inputs = none_or_one,
-          .attrs = {{"shape", Kind::shape, true},
-                    {"dtype", Kind::type, true},
-                    {"device", Kind::device, true},
-                    {a, Kind::real},
-                    {b, Kind::real}},
           .tensorflow = op,
           .input_rules = {vector("shape", "shape", "T")},
           .fields = {field("dtype"), fixed("seed", std::int64_t{0}), fixed("seed2", std::int64_t{0})},
           .implied = {{a, 0.0}, {b, 1.0}},
           .is_direct = is_standard_random,
-          .expand = expand_random};
-}
-
-std::vector<AttrRule> repeat_attrs() {
-  return {{"multiples", Kind::numbers, true}, {"axis", Kind::number, true}, {"repeats", Kind::number, true}};
+          .expand = expand};
 }
 
 // ---- The table ------------------------------------------------------------------------------------------------------
@@ -167,17 +137,9 @@ std::vector<OpRule> make_rules() {
   std::vector<OpRule> rules;
   const auto add = [&](OpRule rule) { rules.push_back(std::move(rule)); };
 
-  for (const char* op :
-       {"Neg",        "Abs",      "Sign",         "Square",   "Reciprocal", "Sqrt",     "Rsqrt",    "Exp",
-        "Expm1",      "Log",      "Log1p",        "Sin",      "Cos",        "Tan",      "Asin",     "Acos",
-        "Atan",       "Atanh",    "Sinh",         "Cosh",     "Erf",        "Floor",    "Ceil",     "Rint",
-        "IsNan",      "IsFinite", "Sigmoid",      "Tanh",     "Relu",       "Softplus", "Elu",      "Softmax",
-        "LogSoftmax", "Identity", "StopGradient", "Snapshot", "ZerosLike",  "OnesLike", "Cholesky", "MatrixDiagPart"})
+  for (const char* op : {"Softmax", "LogSoftmax", "Identity", "StopGradient", "Snapshot", "ZerosLike", "OnesLike",
+                         "Cholesky", "MatrixDiagPart"})
     add(plain(op, 1));
-  for (const char* op :
-       {"AddV2", "Sub", "Mul", "RealDiv", "DivNoNan", "FloorDiv", "FloorMod", "Pow", "Maximum", "Minimum",
-        "SquaredDifference", "Atan2", "Xlogy", "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"})
-    add(plain(op, 2));
   add(untyped("LogicalNot", 1));
   add(untyped("LogicalAnd", 2));
   add(untyped("LogicalOr", 2));
@@ -185,33 +147,27 @@ std::vector<OpRule> make_rules() {
   select.fields = {type_of(1)};
   add(select);
   OpRule check = plain("CheckNumerics", 1);
-  check.attrs = {{"message", Kind::text}};
   check.fields.push_back(field("message"));
   add(check);
   OpRule clip = plain("ClipByValue", 3);
   clip.is_direct = has_scalar_bounds;
-  clip.expand = expand_clip;
   add(clip);
 
-  add(plain_unless_broadcast("SigmoidGrad", expand_sigmoid_grad));
-  add(plain_unless_broadcast("TanhGrad", expand_tanh_grad));
-  add(plain_unless_broadcast("ReluGrad", expand_relu_grad));
-  add(plain_unless_broadcast("SoftplusGrad", expand_softplus_grad));
-  add(plain_unless_broadcast("EluGrad", expand_elu_grad));
-  add(expanded("SoftmaxGrad", 2, expand_softmax_grad));
-  add(expanded("LogSoftmaxGrad", 2, expand_log_softmax_grad));
+  add(plain_unless_broadcast("SigmoidGrad"));
+  add(plain_unless_broadcast("TanhGrad"));
+  add(plain_unless_broadcast("ReluGrad"));
+  add(plain_unless_broadcast("SoftplusGrad"));
+  add(plain_unless_broadcast("EluGrad"));
+  add(expanded("SoftmaxGrad", 2));
+  add(expanded("LogSoftmaxGrad", 2));
   for (const char* op : {"LeakyRelu", "LeakyReluGrad"}) {
     OpRule leaky = plain(op, op == std::string_view("LeakyRelu") ? 1 : 2);
-    leaky.attrs = {{"alpha", Kind::real}};
     leaky.fields.push_back(field("alpha", "alpha", 0.2F));
     leaky.is_direct = alpha_fits_float;
-    leaky.expand = expand_leaky_relu;
     add(leaky);
   }
-  add(expanded("Gelu", 1, expand_gelu, {{"approximate", Kind::flag}}));
-  add(expanded("Silu", 1, expand_silu));
-  add(expanded("LayerNorm", 3, expand_layer_norm, {{"epsilon", Kind::real}}));
-  add(expanded("LayerNormGrad", 5, expand_layer_norm_grad));
+  add(expanded("LayerNorm", 3));
+  add(expanded("LayerNormGrad", 5));
   OpRule bias = plain("BiasAdd", 2);
   bias.fields.push_back(fixed("data_format", nhwc));
   add(bias);
@@ -227,17 +183,14 @@ std::vector<OpRule> make_rules() {
 
   // ---- Products and matrices
   OpRule matmul = plain("MatMul", 2);
-  matmul.attrs = {{"transpose_a", Kind::flag}, {"transpose_b", Kind::flag}};
   matmul.fields = {type_of(0), flag("transpose_a"), flag("transpose_b")};
   add(matmul);
   OpRule batch_matmul = plain("BatchMatMulV2", 2);
-  batch_matmul.attrs = {{"adj_x", Kind::flag}, {"adj_y", Kind::flag}};
   batch_matmul.fields = {type_of(0), flag("adj_x"), flag("adj_y")};
   add(batch_matmul);
   add(plain("MatrixSetDiag", 2));
   add({.op = "MatrixBandPart",
        .inputs = 1,
-       .attrs = {{"num_lower", Kind::number}, {"num_upper", Kind::number}},
        .tensorflow = "MatrixBandPart",
        .input_rules = {in(0), scalar("num_lower", "num_lower", "Tindex"), scalar("num_upper", "num_upper", "Tindex")},
        .fields = {type_of(0)}});
@@ -245,7 +198,6 @@ std::vector<OpRule> make_rules() {
   inverse.fields.push_back(fixed("adjoint", false));
   add(inverse);
   OpRule solve = plain("MatrixSolve", 2);
-  solve.attrs = {{"adjoint", Kind::flag, true}};
   solve.fields.push_back(flag("adjoint"));
   add(solve);
   OpRule triangular = solve;
@@ -262,8 +214,7 @@ std::vector<OpRule> make_rules() {
   add(reduction("Any", false));
   add(reduction("All", false));
   for (const char* op : {"ArgMax", "ArgMin"}) add(along_axis(op, {result_type("output_type", int64)}));
-  for (const char* op : {"Cumsum", "Cumprod"})
-    add(along_axis(op, {flag("exclusive"), flag("reverse")}, {{"exclusive", Kind::flag}, {"reverse", Kind::flag}}));
+  for (const char* op : {"Cumsum", "Cumprod"}) add(along_axis(op, {flag("exclusive"), flag("reverse")}));
 
   // ---- Shapes
   add({.op = "Shape",
@@ -278,13 +229,11 @@ std::vector<OpRule> make_rules() {
        .fields = {type_of(0), result_type("out_type", int32)}});
   add({.op = "Reshape",
        .inputs = 1,
-       .attrs = {{"shape", Kind::shape}},
        .tensorflow = "Reshape",
        .input_rules = {in(0), vector("shape", "shape", "Tshape")},
        .fields = {type_of(0)}});
   add({.op = "BroadcastTo",
        .inputs = 1,
-       .attrs = {{"shape", Kind::shape}},
        .tensorflow = "BroadcastTo",
        .input_rules = {in(0), vector("shape", "shape", "Tidx")},
        .fields = {type_of(0)},
@@ -292,17 +241,14 @@ std::vector<OpRule> make_rules() {
        .expand = expand_broadcast_to});
   add({.op = "Transpose",
        .inputs = 1,
-       .attrs = {{"perm", Kind::numbers, true}},
        .tensorflow = "Transpose",
        .input_rules = {in(0), vector("perm", "perm", "Tperm")},
        .fields = {type_of(0)}});
   OpRule squeeze = plain("Squeeze", 1);
-  squeeze.attrs = {{"axis", Kind::numbers, true}};
   squeeze.fields.push_back(field("squeeze_dims", "axis", ListDef{}));
   add(squeeze);
   add({.op = "ExpandDims",
        .inputs = 1,
-       .attrs = {{"axis", Kind::numbers}},
        .tensorflow = "ExpandDims",
        .input_rules = {in(0), scalar("axis", "dim", "Tdim")},
        .fields = {type_of(0)},
@@ -310,9 +256,13 @@ std::vector<OpRule> make_rules() {
        .expand = expand_expand_dims});
   add({.op = "ReverseV2",
        .inputs = 1,
-       .attrs = {{"axis", Kind::numbers, true}},
        .tensorflow = "ReverseV2",
        .input_rules = {in(0), vector("axis", "axis", "Tidx")},
+       .fields = {type_of(0)}});
+  add({.op = "Roll",
+       .inputs = 1,
+       .tensorflow = "Roll",
+       .input_rules = {in(0), scalar("shift", "shift", "Tshift"), scalar("axis", "axis", "Taxis")},
        .fields = {type_of(0)}});
   // Gradients of a program's own are no part of a file: what flows forward is the value.
   for (const std::string_view op : {"CustomGradient", "Recompute", "OptimizationBarrier"})
@@ -325,73 +275,50 @@ std::vector<OpRule> make_rules() {
   // ---- Types, devices, constants
   add({.op = "Cast",
        .inputs = 1,
-       .attrs = {{"dtype", Kind::type}},
        .tensorflow = "Cast",
        .input_rules = {in(0)},
        .fields = {type_of(0, "SrcT"), field("DstT", "dtype"), fixed("Truncate", false)}});
-  add(expanded("DeviceCopy", 1, expand_device_copy, {{"device", Kind::device}}));
+  add(expanded("DeviceCopy", 1, expand_device_copy));
   add({.op = "Fill",
        .inputs = 0,
-       .attrs = {{"dtype", Kind::type}, {"shape", Kind::shape}, {"value", Kind::real}, {"device", Kind::device, true}},
        .tensorflow = "Fill",
        .input_rules = {vector("shape", "dims", "index_type"), real("value", "value")},
        .fields = {field("T", "dtype")},
        .is_direct = is_on_host,
        .expand = expand_fill});
-  add(expanded("FillLike", any_number, expand_fill_like,
-               {{"dtype", Kind::type},
-                {"shape", Kind::shape},
-                {"sizes_of", Kind::numbers},
-                {"value", Kind::real},
-                {"device", Kind::device, true}}));
-  add(expanded("Range", 0, expand_to_constant,
-               {{"dtype", Kind::type},
-                {"shape", Kind::shape},
-                {"start", Kind::real},
-                {"delta", Kind::real},
-                {"device", Kind::device, true}}));
-  add(expanded("LinSpace", 0, expand_to_constant,
-               {{"dtype", Kind::type},
-                {"shape", Kind::shape},
-                {"start", Kind::real},
-                {"stop", Kind::real},
-                {"device", Kind::device, true}}));
+  add(expanded("FillLike", any_number, expand_fill_like));
+  add(expanded("Range", 0, expand_to_constant));
+  add(expanded("LinSpace", 0, expand_to_constant));
 
   // ---- Parts, joints
   add({.op = "ConcatV2",
        .inputs = any_number,
-       .attrs = {{"axis", Kind::number}},
        .tensorflow = "ConcatV2",
        .input_rules = {rest_from(0), scalar("axis", "axis", "Tidx")},
        .fields = {type_of(0), input_count("N")}});
-  add(expanded("ConcatGrad", any_number, expand_concat_grad, {{"axis", Kind::number}}));
+  add(expanded("ConcatGrad", any_number, expand_concat_grad));
   add({.op = "Pack",
        .inputs = any_number,
-       .attrs = {{"axis", Kind::number}},
        .tensorflow = "Pack",
        .input_rules = {rest_from(0)},
        .fields = {type_of(0), input_count("N"), field("axis", "axis", std::int64_t{0})}});
   add({.op = "Unpack",
        .inputs = 1,
-       .attrs = {{"axis", Kind::number}},
        .tensorflow = "Unpack",
        .input_rules = {in(0)},
        .fields = {type_of(0), output_count("num"), field("axis", "axis", std::int64_t{0})}});
   add({.op = "Split",
        .inputs = 1,
-       .attrs = {{"num_split", Kind::number}, {"axis", Kind::number}},
        .tensorflow = "Split",
        .input_rules = {scalar("axis", "split_dim"), in(0)},
        .fields = {type_of(0), field("num_split")}});
   add({.op = "SplitV",
        .inputs = 1,
-       .attrs = {{"size_splits", Kind::numbers}, {"axis", Kind::number}},
        .tensorflow = "SplitV",
        .input_rules = {in(0), vector("size_splits", "size_splits", "Tlen"), scalar("axis", "split_dim")},
        .fields = {type_of(0), output_count("num_split")}});
   add({.op = "Slice",
        .inputs = 1,
-       .attrs = {{"begin", Kind::numbers}, {"size", Kind::numbers}},
        .tensorflow = "Slice",
        .input_rules = {in(0), vector("begin", "begin", "Index"), vector("size", "size", "Index")},
        .fields = {type_of(0)}});
@@ -402,32 +329,24 @@ std::vector<OpRule> make_rules() {
   update.is_direct = fills_whole_slice;
   update.expand = expand_slice_update;
   add(update);
-  add(expanded("StridedSliceGrad", 2, expand_slice_grad,
-               {{"begin", Kind::numbers},
-                {"end", Kind::numbers, true},
-                {"size", Kind::numbers, true},
-                {"strides", Kind::numbers, true},
-                {"masks", Kind::numbers, true, 5}}));
+  add(expanded("StridedSliceGrad", 2, expand_slice_grad));
   add({.op = "Tile",
        .inputs = 1,
-       .attrs = {{"multiples", Kind::numbers}},
        .tensorflow = "Tile",
        .input_rules = {in(0), vector("multiples", "multiples", "Tmultiples")},
        .fields = {type_of(0)}});
-  add(expanded("Repeat", 1, expand_repeat, repeat_attrs()));
-  add(expanded("TileGrad", 2, expand_tile_grad, repeat_attrs()));
+  add(expanded("Repeat", 1, expand_repeat));
+  add(expanded("TileGrad", 2, expand_tile_grad));
   add({.op = "PadV2",
        .inputs = 1,
-       .attrs = {{"paddings", Kind::numbers}, {"constant_values", Kind::real}},
        .tensorflow = "PadV2",
        .input_rules = {in(0), pairs("paddings", "paddings", "Tpaddings"), real("constant_values", "constant_values")},
        .fields = {type_of(0)}});
-  add(expanded("PadGrad", 2, expand_pad_grad, {{"paddings", Kind::numbers}}));
+  add(expanded("PadGrad", 2, expand_pad_grad));
 
   // ---- Looking up
   add({.op = "GatherV2",
        .inputs = 2,
-       .attrs = {{"axis", Kind::number}},
        .tensorflow = "GatherV2",
        .input_rules = {in(0), in(1), scalar("axis", "axis", "Taxis")},
        .fields = {type_of(0, "Tparams"), type_of(1, "Tindices"), fixed("batch_dims", std::int64_t{0})}});
@@ -436,13 +355,12 @@ std::vector<OpRule> make_rules() {
        .tensorflow = "GatherNd",
        .input_rules = {in(0), in(1)},
        .fields = {type_of(0, "Tparams"), type_of(1, "Tindices")}});
-  add(expanded("UnsortedSegmentSum", 3, expand_segment_sum, {{"axis", Kind::number}}));
+  add(expanded("UnsortedSegmentSum", 3, expand_segment_sum));
   add(expanded("ScatterNd", 3, expand_scatter_nd));
-  add(expanded("TakeAlongAxis", 2, expand_take_along, {{"axis", Kind::number}}));
-  add(expanded("PutAlongAxis", 3, expand_put_along, {{"axis", Kind::number}}));
+  add(expanded("TakeAlongAxis", 2, expand_take_along));
+  add(expanded("PutAlongAxis", 3, expand_put_along));
   add({.op = "TopKV2",
        .inputs = 1,
-       .attrs = {{"k", Kind::number, true}, {"largest", Kind::flag, true}},
        .tensorflow = "TopKV2",
        .input_rules = {in(0), scalar("k", "k")},
        .fields = {type_of(0), fixed("sorted", true)},
@@ -451,7 +369,6 @@ std::vector<OpRule> make_rules() {
 
   // ---- Images
   OpRule conv = plain("Conv2D", 2);
-  conv.attrs = window_attrs(true);
   conv.fields = {type_of(0),
                  field("strides"),
                  field("padding"),
@@ -462,38 +379,27 @@ std::vector<OpRule> make_rules() {
   conv.expand = expand_conv;
   conv.implied = {{"groups", std::int64_t{1}}};
   add(conv);
-  add(expanded("Conv2DBackpropInput", 3, expand_conv, window_attrs(true)));
-  add(expanded("Conv2DBackpropFilter", 3, expand_conv, window_attrs(true)));
+  add(expanded("Conv2DBackpropInput", 3, expand_conv_backprop_input));
+  add(expanded("Conv2DBackpropFilter", 3, expand_conv_backprop_filter));
   add(pooling("MaxPool", 1, true));
   add(pooling("AvgPool", 1, false));
   add(pooling("MaxPoolGrad", 3, true));
   add(pooling("MaxPoolGradGrad", 3, false));
-  add(expanded("AvgPoolGrad", 2, expand_avg_pool_grad, window_attrs(false)));
+  add(expanded("AvgPoolGrad", 2, expand_avg_pool_grad));
 
   // ---- Random numbers
-  add(random("RandomStandardNormal", "mean", "stddev"));
-  add(random("TruncatedNormal", "mean", "stddev"));
-  add(random("RandomUniform", "minval", "maxval"));
-  OpRule whole = random("RandomUniformInt", "minval", "maxval");
-  whole.tensorflow = {};
-  whole.is_direct = nullptr;
-  add(whole);
-  OpRule bernoulli = whole;
-  bernoulli.op = "RandomBernoulli";
-  bernoulli.attrs = {{"shape", Kind::shape, true},
-                     {"dtype", Kind::type, true},
-                     {"device", Kind::device, true},
-                     {"probability", Kind::real}};
-  add(bernoulli);
+  add(random("RandomStandardNormal", "mean", "stddev", expand_normal));
+  add(random("TruncatedNormal", "mean", "stddev", expand_normal));
+  add(random("RandomUniform", "minval", "maxval", expand_uniform));
+  add(expanded("RandomUniformInt", none_or_one, expand_uniform_int));
+  add(expanded("RandomBernoulli", none_or_one, expand_bernoulli));
   add({.op = "Multinomial",
        .inputs = 1,
-       .attrs = {{"num_samples", Kind::number}},
        .tensorflow = "Multinomial",
        .input_rules = {in(0), scalar("num_samples", "num_samples")},
        .fields = {type_of(0), result_type("output_dtype", int64), fixed("seed", std::int64_t{0}),
                   fixed("seed2", std::int64_t{0})}});
-  add(expanded("RandomPermutation", none_or_one, expand_permutation,
-               {{"n", Kind::number, true}, {"device", Kind::device, true}}));
+  add(expanded("RandomPermutation", none_or_one, expand_permutation));
   return rules;
 }
 
@@ -515,12 +421,39 @@ constexpr std::array state_ops = std::to_array<std::string_view>(
      "ResourceApplyNesterovMomentum", "ResourceApplyAdam", "ResourceApplyAdamW", "ResourceApplyRMSProp",
      "ResourceApplyAdagradV2"});
 
-}  // namespace
-
 const std::vector<OpRule>& op_rules() {
-  static const std::vector<OpRule>& rules = *new std::vector<OpRule>(make_rules());
+  static const std::vector<OpRule>& rules = *new std::vector<OpRule>([] {
+    std::vector<OpRule> made = make_rules();
+    for (OpRule& rule : made) rule.entry = find_op(rule.op);
+    return made;
+  }());
   return rules;
 }
+
+// ---- Ops that the table lacks ---------------------------------------------------------------------------------------
+
+/// Whether an op can be a node of a file as its entry says: it keeps nothing that only a program has.
+bool is_plain(const Op& op) {
+  return !is_state_op(op.name) && std::none_of(op.attrs.begin(), op.attrs.end(), [](const OpAttr& each) {
+    return each.kind == AttrKind::function || each.kind == AttrKind::tensor || each.kind == AttrKind::variables ||
+           each.kind == AttrKind::program;
+  });
+}
+
+/// TensorFlow's op of that name, with "T" and our attributes; or, where there is a composition, none.
+OpRule rule_by_entry(const Op& op) {
+  const std::optional<int> inputs = input_count(op);
+  OpRule rule{.op = op.name, .inputs = inputs.value_or(any_number), .entry = &op, .by_entry = true};
+  if (op.composition) return rule;
+  rule.tensorflow = op.name;
+  if (!find_attr(op, "T")) rule.fields.push_back(type_of(0));
+  for (int i = 0; i < inputs.value_or(0); ++i) rule.input_rules.push_back(in(i));
+  if (!inputs) rule.input_rules.push_back(rest_from(0));
+  for (const OpAttr& each : op.attrs) rule.fields.push_back(field(each.name));
+  return rule;
+}
+
+}  // namespace
 
 const OpRule* rule_of(std::string_view op) {
   static const auto& index = *new std::unordered_map<std::string_view, const OpRule*>([] {
@@ -528,8 +461,13 @@ const OpRule* rule_of(std::string_view op) {
     for (const OpRule& rule : op_rules()) made.emplace(rule.op, &rule);
     return made;
   }());
-  const auto found = index.find(op);
-  return found == index.end() ? nullptr : found->second;
+  if (const auto found = index.find(op); found != index.end()) return found->second;
+  const Op* entry = find_op(op);
+  if (!entry || !is_plain(*entry)) return nullptr;
+  static std::mutex& mutex = *new std::mutex;
+  static auto& others = *new std::unordered_map<const Op*, OpRule>;
+  const std::lock_guard lock(mutex);
+  return &others.try_emplace(entry, rule_by_entry(*entry)).first->second;
 }
 
 const OpRule* rule_of_tensorflow(std::string_view op) {

@@ -7,23 +7,13 @@
 #include "io/graph_def.hpp"
 
 /// How each op is written as TensorFlow's, and read. Where TensorFlow has an op of the same meaning, one description
-/// serves both directions. Every other op is written as a small graph of TensorFlow's ops, whose last node has the op's
-/// own name; hints, attributes that TensorFlow passes over because they begin with '_', tell what the op was, so that
-/// Tapestry reads back what it wrote, bit for bit.
+/// serves both directions. Every other op is written as a small graph of TensorFlow's ops, its composition or what the
+/// table says, whose last node has the op's own name; hints, attributes that TensorFlow passes over because they begin
+/// with '_', tell what the op was, so that Tapestry reads back what it wrote, bit for bit.
 
 namespace tapestry::io {
 
 class NodeWriter;
-
-/// One of our attributes.
-struct AttrRule {
-  enum class Kind : std::uint8_t { flag, number, real, type, device, numbers, shape, text };
-  std::string_view name;
-  Kind kind;
-  bool optional = false;
-  int count = -1;      ///< how many elements a list must have; -1: any
-  bool small = false;  ///< elements within 32 bits, so that sums and products of some fit 64
-};
 
 /// An input of TensorFlow's op: one of ours, or a constant that holds one of our attributes.
 struct InputRule {
@@ -49,22 +39,23 @@ inline constexpr int any_number = -1;   ///< of inputs, from 1 on
 inline constexpr int none_or_one = -2;  ///< a shape from an input, or from the attributes
 
 struct OpRule {
-  std::string_view op;  ///< ours
-  int inputs = 0;       ///< ours: how many, or one of the constants above
-  std::vector<AttrRule> attrs = {};
+  std::string_view op;               ///< ours
+  int inputs = 0;                    ///< ours: how many, or one of the constants above
   std::string_view tensorflow = {};  ///< its op of the same meaning; empty: there is none
   std::vector<InputRule> input_rules = {};
   std::vector<FieldRule> fields = {};
   std::vector<Attr> implied = {};                    ///< our attributes that TensorFlow's op does not have
   bool (*is_direct)(const detail::Node&) = nullptr;  ///< whether TensorFlow's op serves; nullptr: always
-  void (*expand)(NodeWriter&) = nullptr;             ///< otherwise
+  void (*expand)(NodeWriter&) = nullptr;             ///< otherwise; nullptr: the op's composition, if it has one
+  const Op* entry = nullptr;                         ///< ours
+  bool by_entry = false;  ///< made from the entry alone: then hints keep the digits of a real that a float has not
 };
 
-/// The rule of one of our ops, or nullptr.
+/// The rule of a registered op: that of the table; by default it is TensorFlow's op of that name, with "T" and the
+/// attributes that its entry declares, or its composition where it has one. nullptr for what keeps a program's state.
 const OpRule* rule_of(std::string_view op);
 /// The rule by which an op of TensorFlow's is read directly, or nullptr.
 const OpRule* rule_of_tensorflow(std::string_view op);
-const std::vector<OpRule>& op_rules();
 
 /// Ops that are written and read by their meaning for Variables (see graph_export.cpp), not by a rule.
 bool is_state_op(std::string_view op);

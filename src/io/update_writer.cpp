@@ -5,6 +5,7 @@
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/state_ops.hpp"
+#include "graph/training.hpp"
 #include "io/updates.hpp"
 #include "train/adam.hpp"
 
@@ -29,7 +30,7 @@ class Formula {
   explicit Formula(const Node& rate) : rate_(rate) {
     if (&rate.op() == &const_op) {
       constant_ = rate.attr<Tensor>("value").cast(float64).to_vector<double>();
-    } else if (rate.type() == "LearningRate") {
+    } else if (&rate.op() == &learning_rate_op) {
       const ExecuteNow now;
       now_ = variable_of(rate).cell()->load().item<std::int64_t>();
     } else {
@@ -133,7 +134,7 @@ Value UpdateWriter::decayed_gradient(NodeWriter& writer, double decay) const {
   const DType dtype = gradient.dtype;
   const Value handle{endpoint_name(node.input(0)), dtype};
   const Value lost = writer.op("Mul", {writer.number(decay, dtype), read(writer, handle.name, dtype)});
-  if (node.type() != "ResourceApplyAdamW") return writer.op("AddV2", {gradient, lost});
+  if (!update_rule_of(node.type())->decays_variable) return writer.op("AddV2", {gradient, lost});
   FieldList fields{{resource_ ? "dtype" : "T", code_of(dtype)}};
   if (!resource_) {
     fields.emplace("_class", class_of(*endpoint_of(node.input(0)).node));
@@ -151,7 +152,7 @@ void UpdateWriter::write_update(NodeWriter& writer) const {
   const DType dtype = node.inputs().back().dtype();
   // A reference that was read is the Variable itself: it must not change while other gradients are made of it. And the
   // decay of AdamW needs no gradient, but must not come before those that do.
-  if (!resource_ || node.type() == "ResourceApplyAdamW") writer.wait_for(rate.gradients);
+  if (!resource_ || rule.decays_variable) writer.wait_for(rate.gradients);
   std::vector<std::string> inputs;
   for (const UpdateRule::Argument& each : rule.arguments) {
     const auto index = static_cast<std::size_t>(each.index);

@@ -39,7 +39,7 @@ constexpr std::array rules = std::to_array<UpdateRule>(
      {"ResourceApplyMomentum", "ResourceApplyMomentum", "ApplyMomentum", false, 3, momentum},
      {"ResourceApplyNesterovMomentum", "ResourceApplyMomentum", "ApplyMomentum", true, 3, momentum},
      {"ResourceApplyAdam", "ResourceApplyAdam", "ApplyAdam", false, adam_parts, adam},
-     {"ResourceApplyAdamW", "ResourceApplyAdam", "ApplyAdam", false, adam_parts, adam},
+     {"ResourceApplyAdamW", "ResourceApplyAdam", "ApplyAdam", false, adam_parts, adam, true},
      {"ResourceApplyAdagradV2", "ResourceApplyAdagradV2", "ApplyAdagradV2", false, 3, adagrad},
      {"ResourceApplyRMSProp", "ResourceApplyRMSProp", "ApplyRMSProp", false, 6, rmsprop}});
 

@@ -26,6 +26,7 @@ struct UpdateRule {
   bool nesterov;
   int numbers;  ///< the last of them is the weight decay
   std::span<const Argument> arguments;
+  bool decays_variable = false;  ///< the Variable itself, and not by the gradient
 
   bool is_adam() const { return resource == "ResourceApplyAdam"; }
 };

@@ -16,6 +16,10 @@ TAPESTRY_OP(sigmoid_grad_op){{
     .forward = elementwise([](const Call&) -> Elementwise {
       return {.function = Binary::sigmoid_grad, .inputs = {1, 0}};
     }),
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor &y = call.input(0), &dy = call.input(1);
+      return {dy * y * (1.0 - y)};
+    },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor &y = call.input(0), &dy = call.input(1);
       return wanted(
@@ -36,6 +40,10 @@ TAPESTRY_OP(tanh_grad_op){{
     .forward = elementwise([](const Call&) -> Elementwise {
       return {.function = Binary::tanh_grad, .inputs = {1, 0}};
     }),
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor &y = call.input(0), &dy = call.input(1);
+      return {dy * (1.0 - square(y))};
+    },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor &y = call.input(0), &dy = call.input(1);
       return wanted(
@@ -54,6 +62,7 @@ TAPESTRY_OP(relu_grad_op){{
     .name = "ReluGrad",
     .infer = broadcast_of<number_types>,
     .forward = binary<Binary::relu_grad>,
+    .composition = [](const Call& call) -> Tensors { return {where(greater(call.input(1), 0), call.input(0), 0)}; },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {apply(call.op(), {g, call.input(1)}), Tensor()};
     },
@@ -67,6 +76,7 @@ TAPESTRY_OP(softplus_grad_op){{
     .name = "SoftplusGrad",
     .infer = broadcast_of<float_types>,
     .forward = binary<Binary::softplus_grad>,
+    .composition = [](const Call& call) -> Tensors { return {call.input(0) * sigmoid(call.input(1))}; },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor &dy = call.input(0), &x = call.input(1);
       return wanted(
@@ -88,6 +98,10 @@ TAPESTRY_OP(elu_grad_op){{
     .name = "EluGrad",
     .infer = broadcast_of<float_types>,
     .forward = binary<Binary::elu_grad>,
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor &dy = call.input(0), &y = call.input(1);
+      return {where(greater(y, 0.0), dy, dy * (y + 1.0))};
+    },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor &dy = call.input(0), &y = call.input(1);
       return wanted(
@@ -105,11 +119,15 @@ TAPESTRY_OP(elu_grad_op){{
 /// g where x is positive, alpha * g elsewhere
 TAPESTRY_OP(leaky_relu_grad_op){{
     .name = "LeakyReluGrad",
-    .attrs = {"alpha"},
+    .attrs = {{"alpha", AttrKind::real}},
     .infer = broadcast_of<float_types>,
     .forward = elementwise([](const Call& call) -> Elementwise {
       return {.function = Binary::leaky_relu_grad, .number = call.attr<double>("alpha")};
     }),
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor& dy = call.input(0);
+      return {where(greater(call.input(1), 0.0), dy, call.attr<double>("alpha") * dy)};
+    },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {apply(call.op(), {g, call.input(1)}, call.attrs()), Tensor()};
     },
@@ -132,11 +150,15 @@ namespace {
 
 TAPESTRY_OP(leaky_relu_op){{
     .name = "LeakyRelu",
-    .attrs = {"alpha"},
+    .attrs = {{"alpha", AttrKind::real}},
     .infer = same_shape_of<float_types>,
     .forward = elementwise([](const Call& call) -> Elementwise {
       return {.function = Unary::leaky_relu, .number = call.attr<double>("alpha")};
     }),
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor& x = call.input(0);
+      return {where(greater(x, 0.0), x, call.attr<double>("alpha") * x)};
+    },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {apply(leaky_relu_grad_op, {g, call.input(0)}, call.attrs())};
     },
@@ -144,28 +166,37 @@ TAPESTRY_OP(leaky_relu_op){{
     .needs = needs_inputs,
 }};
 
+/// gelu(x) = x * Phi(x), by the distribution function of the normal distribution, Phi(x) = (1 + erf(x / sqrt(2))) / 2.
+Tensor normal_distribution(const Tensor& x) { return 0.5 * (1.0 + erf(x * (1 / std::numbers::sqrt2))); }
+
 /// The derivative of x * Phi(x): Phi(x) + x * phi(x).
 Tensor gelu_slope(const Tensor& x) {
-  const Tensor distribution = 0.5 * (1.0 + erf(x * (1 / std::numbers::sqrt2)));
   const Tensor density = (std::numbers::inv_sqrtpi / std::numbers::sqrt2) * exp(-0.5 * square(x));
-  return distribution + x * density;
+  return normal_distribution(x) + x * density;
 }
 
-/// The derivative of the tanh form, 0.5 x (1 + tanh u) with u = c (x + 0.044715 x^3), c = sqrt(2 / pi).
+/// The tanh form is 0.5 x (1 + tanh u) with u = c (x + cubic * x^3), c = sqrt(2 / pi).
+constexpr double c = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, cubic = 0.044715;
+Tensor gelu_tanh(const Tensor& x) { return tanh(c * (x + cubic * x * square(x))); }
+
+/// The derivative of the tanh form.
 Tensor gelu_tanh_slope(const Tensor& x) {
-  const double c = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
-  const Tensor t = tanh(c * (x + 0.044715 * x * square(x)));
-  const Tensor du = c * (1.0 + 3 * 0.044715 * square(x));
+  const Tensor t = gelu_tanh(x);
+  const Tensor du = c * (1.0 + 3 * cubic * square(x));
   return 0.5 * (1.0 + t + x * (1.0 - square(t)) * du);
 }
 
 TAPESTRY_OP(gelu_op){{
     .name = "Gelu",
-    .attrs = {"approximate"},
+    .attrs = {{"approximate", AttrKind::flag}},
     .infer = same_shape_of<float_types>,
     .forward = elementwise([](const Call& call) -> Elementwise {
       return {.function = call.attr<bool>("approximate") ? Unary::gelu_tanh : Unary::gelu};
     }),
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor& x = call.input(0);
+      return {x * (call.attr<bool>("approximate") ? 0.5 * (1.0 + gelu_tanh(x)) : normal_distribution(x))};
+    },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor& x = call.input(0);
       return {g * (call.attr<bool>("approximate") ? gelu_tanh_slope(x) : gelu_slope(x))};
@@ -182,7 +213,9 @@ Tensor silu_slope(const Tensor& x) {
 
 }  // namespace
 
-TAPESTRY_FLOAT_UNARY(silu, "Silu", needs_inputs, g* silu_slope(x))
+// clang-format off
+TAPESTRY_FLOAT_UNARY(silu, "Silu", needs_inputs, g * silu_slope(x), x * sigmoid(x))
+// clang-format on
 
 Tensor leaky_relu(In x, double alpha, std::string_view name) {
   return apply(leaky_relu_op, {x}, {{"alpha", alpha}}, name);

@@ -70,7 +70,9 @@ void run_steps(Backend& backend, const Tensor& x, const Tensor& y, const Steps& 
 /// g of the repeated shape summed to the shape of the second input, which was repeated by the same attributes.
 TAPESTRY_OP(tile_grad_op){{
     .name = "TileGrad",
-    .attrs = {"multiples", "repeats", "axis"},
+    .attrs = {{"multiples", AttrKind::numbers, optional},
+              {"repeats", AttrKind::number, optional},
+              {"axis", AttrKind::number, optional}},
     .infer = [](const Call& call) -> Specs {
       require_type(call.input(0), number_types);
       require_same_shape(call.input(0).shape(), repeated_shape(call, call.input(1).shape()));
@@ -99,7 +101,7 @@ TAPESTRY_OP(tile_grad_op){{
     .shape_inputs = 2,
 }};
 
-Op repeating_op(const char* name, std::vector<std::string_view> attrs) {
+Op repeating_op(const char* name, std::vector<OpAttr> attrs) {
   return {
       .name = name,
       .attrs = std::move(attrs),
@@ -122,10 +124,11 @@ Op repeating_op(const char* name, std::vector<std::string_view> attrs) {
         return {apply(tile_grad_op, {g, call.input(0)}, call.attrs())};
       },
       .needs = needs_nothing,
+      .movement = Movement::moves,
   };
 }
-TAPESTRY_OP(tile_op)(repeating_op("Tile", {"multiples"}));
-TAPESTRY_OP(repeat_op)(repeating_op("Repeat", {"repeats", "axis"}));
+TAPESTRY_OP(tile_op)(repeating_op("Tile", {{"multiples", AttrKind::numbers}}));
+TAPESTRY_OP(repeat_op)(repeating_op("Repeat", {{"repeats", AttrKind::number}, {"axis", AttrKind::number}}));
 
 // ---- pad ----------------------------------------------------------------------------------------------------------
 
@@ -159,7 +162,7 @@ Tensor pad_by(const Tensor& x, const Ints& paddings);
 /// The part of g inside the padding that was put around the second input.
 TAPESTRY_OP(pad_grad_op){{
     .name = "PadGrad",
-    .attrs = {"paddings"},
+    .attrs = {{"paddings", AttrKind::numbers}},
     .infer = [](const Call& call) -> Specs {
       require_same_shape(call.input(0).shape(), padded_shape(call, call.input(1).shape()));
       return like_second(call);
@@ -174,7 +177,7 @@ TAPESTRY_OP(pad_grad_op){{
 
 TAPESTRY_OP(pad_op){{
     .name = "PadV2",
-    .attrs = {"paddings", "constant_values"},
+    .attrs = {{"paddings", AttrKind::numbers}, {"constant_values", AttrKind::real}},
     .infer = [](const Call& call) -> Specs {
       return {{call.input(0).dtype(), padded_shape(call, call.input(0).shape())}};
     },

@@ -174,7 +174,11 @@ Tensor slice_alike(const Tensor& x, const Attrs& attrs);
 /// The second input is what was sliced, of which the shape counts: zeros of that shape with the gradient in the part.
 TAPESTRY_OP(slice_grad_op){{
     .name = "StridedSliceGrad",
-    .attrs = {"begin", "end", "size", "strides", "masks"},
+    .attrs = {{"begin", AttrKind::numbers},
+              {"end", AttrKind::numbers, optional},
+              {"size", AttrKind::numbers, optional},
+              {"strides", AttrKind::numbers, optional},
+              {"masks", AttrKind::numbers, optional, 5}},
     .infer = [](const Call& call) -> Specs {
       require_same_shape(call.input(0).shape(), region_of(call, call.input(1).shape()).shape);
       return like_second(call);
@@ -192,7 +196,15 @@ TAPESTRY_OP(slice_grad_op){{
     .shape_inputs = 2,
 }};
 
-Op slicing_op(const char* name, std::vector<std::string_view> attrs) {
+/// The attributes of an index expression, which has an entry for each of its parts.
+std::vector<OpAttr> expression_attrs() {
+  return {{"begin", AttrKind::numbers},
+          {"end", AttrKind::numbers},
+          {"strides", AttrKind::numbers},
+          {"masks", AttrKind::numbers, required, 5}};
+}
+
+Op slicing_op(const char* name, std::vector<OpAttr> attrs) {
   return {
       .name = name,
       .attrs = std::move(attrs),
@@ -205,10 +217,11 @@ Op slicing_op(const char* name, std::vector<std::string_view> attrs) {
         return {apply(slice_grad_op, {g, call.input(0)}, call.attrs())};
       },
       .needs = needs_nothing,
+      .movement = Movement::moves,
   };
 }
-TAPESTRY_OP(strided_slice_op)(slicing_op("StridedSlice", {"begin", "end", "strides", "masks"}));
-TAPESTRY_OP(slice_op)(slicing_op("Slice", {"begin", "size"}));
+TAPESTRY_OP(strided_slice_op)(slicing_op("StridedSlice", expression_attrs()));
+TAPESTRY_OP(slice_op)(slicing_op("Slice", {{"begin", AttrKind::numbers}, {"size", AttrKind::numbers}}));
 
 Tensor slice_alike(const Tensor& x, const Attrs& attrs) {
   return apply(attrs.find("size") ? slice_op : strided_slice_op, {x}, attrs);
@@ -216,7 +229,7 @@ Tensor slice_alike(const Tensor& x, const Attrs& attrs) {
 
 TAPESTRY_OP(slice_update_op){{
     .name = "TensorStridedSliceUpdate",
-    .attrs = {"begin", "end", "strides", "masks"},
+    .attrs = expression_attrs(),
     .infer = [](const Call& call) -> Specs {
       require_broadcast(call.input(1).shape(), region_of(call, call.input(0).shape()).shape);
       return same_shape(call);

@@ -60,7 +60,7 @@ Shape joined_shape(const Call& call, std::size_t first) {
 /// g cut into pieces of the shapes of the other inputs.
 TAPESTRY_OP(concat_grad_op){{
     .name = "ConcatGrad",
-    .attrs = {"axis"},
+    .attrs = {{"axis", AttrKind::number}},
     .infer = [](const Call& call) -> Specs {
       require_same_shape(call.input(0).shape(), joined_shape(call, 1));
       Specs specs;
@@ -90,7 +90,7 @@ TAPESTRY_OP(concat_grad_op){{
 
 TAPESTRY_OP(concat_op){{
     .name = "ConcatV2",
-    .attrs = {"axis"},
+    .attrs = {{"axis", AttrKind::number}},
     .infer = [](const Call& call) -> Specs {
       if (call.inputs().empty()) throw InvalidArgumentError("ConcatOp : Expected at least one tensor");
       return {{call.input(0).dtype(), joined_shape(call, 0)}};
@@ -112,13 +112,14 @@ TAPESTRY_OP(concat_op){{
     },
     .promotion = common_type,
     .needs = needs_nothing,
+    .movement = Movement::joins,
 }};
 
 // ---- stack, unstack -----------------------------------------------------------------------------------------------
 
 TAPESTRY_OP(stack_op){{
     .name = "Pack",
-    .attrs = {"axis"},
+    .attrs = {{"axis", AttrKind::number}},
     .infer = [](const Call& call) -> Specs {
       if (call.inputs().empty()) throw InvalidArgumentError("Pack : Expected at least one tensor");
       Shape shape = call.input(0).shape();
@@ -139,11 +140,12 @@ TAPESTRY_OP(stack_op){{
     },
     .promotion = common_type,
     .needs = needs_nothing,
+    .movement = Movement::joins,
 }};
 
 TAPESTRY_OP(unstack_op){
     {.name = "Unpack",
-     .attrs = {"axis"},
+     .attrs = {{"axis", AttrKind::number}},
      .infer = [](const Call& call) -> Specs {
        const Tensor& x = call.input(0);
        const int axis = axis_of(call);
@@ -163,6 +165,7 @@ TAPESTRY_OP(unstack_op){
        return {stack(with_zeros(call, g), call.attr<std::int64_t>("axis"))};
      },
      .needs = needs_nothing,
+     .movement = Movement::moves,
      .outputs = -1}};
 
 // ---- split --------------------------------------------------------------------------------------------------------
@@ -197,7 +200,7 @@ Ints part_sizes(const Call& call, std::int64_t size) {
   return sizes;
 }
 
-Op splitting_op(const char* name, std::vector<std::string_view> attrs) {
+Op splitting_op(const char* name, std::vector<OpAttr> attrs) {
   return {
       .name = name,
       .attrs = std::move(attrs),
@@ -227,11 +230,12 @@ Op splitting_op(const char* name, std::vector<std::string_view> attrs) {
         return {concat(with_zeros(call, g), call.attr<std::int64_t>("axis"))};
       },
       .needs = needs_nothing,
+      .movement = Movement::moves,
       .outputs = -1,
   };
 }
-TAPESTRY_OP(split_op)(splitting_op("Split", {"num_split", "axis"}));
-TAPESTRY_OP(split_sizes_op)(splitting_op("SplitV", {"size_splits", "axis"}));
+TAPESTRY_OP(split_op)(splitting_op("Split", {{"num_split", AttrKind::number}, {"axis", AttrKind::number}}));
+TAPESTRY_OP(split_sizes_op)(splitting_op("SplitV", {{"size_splits", AttrKind::numbers}, {"axis", AttrKind::number}}));
 
 }  // namespace
 

@@ -3,9 +3,12 @@
 #include <bit>
 #include <numeric>
 
+#include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/math.hpp"
+#include "tapestry/ops/reduce.hpp"
 
 TAPESTRY_OP_FAMILY(array_movement)
 
@@ -31,10 +34,16 @@ TAPESTRY_OP(identity_op){{
     .view = same_view,
     .gradient = [](const Call&, const Tensor& g) -> Tensors { return {g}; },
     .needs = needs_nothing,
+    .movement = Movement::keeps,
 }};
 
-TAPESTRY_OP(stop_gradient_op){
-    {.name = "StopGradient", .infer = same_shape, .view = same_view, .gradient = no_gradient}};
+TAPESTRY_OP(stop_gradient_op){{
+    .name = "StopGradient",
+    .infer = same_shape,
+    .view = same_view,
+    .gradient = no_gradient,
+    .movement = Movement::keeps,
+}};
 
 // ---- reshape ------------------------------------------------------------------------------------------------------
 
@@ -83,7 +92,7 @@ bool has_source(const Shape& shape) {
 
 TAPESTRY_OP(reshape_op){{
     .name = "Reshape",
-    .attrs = {"shape"},
+    .attrs = {{"shape", AttrKind::shape}},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       return {{x.dtype(), reshaped(x.shape().num_elements(), call.attr<Shape>("shape"))}};
@@ -92,6 +101,7 @@ TAPESTRY_OP(reshape_op){{
     .view_copies = true,
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {reshape_like(g, call.input(0))}; },
     .needs = needs_nothing,
+    .movement = Movement::reshapes,
 }};
 
 // ---- transpose ----------------------------------------------------------------------------------------------------
@@ -120,7 +130,7 @@ Ints permutation_of(const Call& call) {
 
 TAPESTRY_OP(transpose_op){{
     .name = "Transpose",
-    .attrs = {"perm"},
+    .attrs = {{"perm", AttrKind::numbers, optional}},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       Shape shape;
@@ -143,6 +153,7 @@ TAPESTRY_OP(transpose_op){{
       return {transpose(g, inverse)};
     },
     .needs = needs_nothing,
+    .movement = Movement::moves,
 }};
 
 // ---- squeeze, expand_dims -----------------------------------------------------------------------------------------
@@ -167,7 +178,7 @@ std::uint32_t squeezed_axes(const Call& call) {
 
 TAPESTRY_OP(squeeze_op){{
     .name = "Squeeze",
-    .attrs = {"axis"},
+    .attrs = {{"axis", AttrKind::numbers, optional}},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       const std::uint32_t gone = squeezed_axes(call);
@@ -188,6 +199,7 @@ TAPESTRY_OP(squeeze_op){{
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {reshape_like(g, call.input(0))}; },
     .needs = needs_nothing,
+    .movement = Movement::reshapes,
 }};
 
 /// The axes of the result that a call of `expand_dims` adds, as bits.
@@ -197,7 +209,7 @@ std::uint32_t added_axes(const Call& call) {
 
 TAPESTRY_OP(expand_dims_op){{
     .name = "ExpandDims",
-    .attrs = {"axis"},
+    .attrs = {{"axis", AttrKind::numbers}},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       const std::uint32_t added = added_axes(call);
@@ -223,13 +235,14 @@ TAPESTRY_OP(expand_dims_op){{
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {reshape_like(g, call.input(0))}; },
     .needs = needs_nothing,
+    .movement = Movement::reshapes,
 }};
 
 // ---- broadcast_to, flip -------------------------------------------------------------------------------------------
 
 TAPESTRY_OP(broadcast_to_op){{
     .name = "BroadcastTo",
-    .attrs = {"shape"},
+    .attrs = {{"shape", AttrKind::shape}},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       Shape shape = call.attr<Shape>("shape");
@@ -248,11 +261,12 @@ TAPESTRY_OP(broadcast_to_op){{
     .gradient = [](const Call&, const Tensor& g) -> Tensors { return {g}; },
     .needs = needs_nothing,
     .broadcasts = true,
+    .movement = Movement::repeats,
 }};
 
 TAPESTRY_OP(flip_op){{
     .name = "ReverseV2",
-    .attrs = {"axis"},
+    .attrs = {{"axis", AttrKind::numbers, optional}},
     .infer = [](const Call& call) -> Specs {
       axes_mask(call, call.input(0).rank());
       return same_shape(call);
@@ -273,6 +287,32 @@ TAPESTRY_OP(flip_op){{
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {apply(call.op(), {g}, call.attrs())}; },
     .needs = needs_nothing,
+    .movement = Movement::moves,
+}};
+
+TAPESTRY_OP(roll_op){{
+    .name = "Roll",
+    .attrs = {{"shift", AttrKind::number}, {"axis", AttrKind::number}},
+    .infer = [](const Call& call) { return axis_of(call), same_shape(call); },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const int axis = axis_of(call);
+          const std::int64_t size = call.output().shape().sizes()[axis], shift = call.attr<std::int64_t>("shift");
+          const std::int64_t head = size == 0 ? 0 : (shift % size + size) % size, tail = size - head;
+          backend.copy(view_part(call.input(0), axis, 0, tail), view_part(call.output(), axis, head, tail));
+          backend.copy(view_part(call.input(0), axis, tail, head), view_part(call.output(), axis, 0, head));
+        },
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor &x = call.input(0), n = size(x, axis_of(call));
+      const Tensor places = cumsum(ones({x.shape()[axis_of(call)]}, {.dtype = int64}), 0, {.exclusive = true});
+      return {gather(x, mod(places - call.attr<std::int64_t>("shift"), n), axis_of(call))};
+    },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const int axis = axis_of(call);  // what is rolled in reverse order is rolled back
+      return {flip(apply(call.op(), {flip(g, axis)}, call.attrs()), axis)};
+    },
+    .needs = needs_nothing,
+    .movement = Movement::moves,
 }};
 
 // ---- Element type, device, layout ---------------------------------------------------------------------------------
@@ -282,7 +322,7 @@ constexpr auto copy_input = elementwise([](const Call&) -> Elementwise { return 
 
 TAPESTRY_OP(cast_op){{
     .name = "Cast",
-    .attrs = {"dtype"},
+    .attrs = {{"dtype", AttrKind::type}},
     .infer = [](const Call& call) -> Specs {
       return {{call.attr<DType>("dtype"), call.input(0).shape()}};
     },
@@ -317,7 +357,7 @@ bool copy_from_peer(Backend& backend, const Tensor& x, const Tensor& y) {
 /// A view by form only: what the dispatcher allocates for an op lies on the inputs' device, and this lies elsewhere.
 TAPESTRY_OP(device_copy_op){{
     .name = "DeviceCopy",
-    .attrs = {"device"},
+    .attrs = {{"device", AttrKind::device}},
     .infer = same_shape,
     .view =
         [](const Call& call, const Spec& spec) {
@@ -395,6 +435,9 @@ Tensor broadcast_to(In x, const Shape& shape, std::string_view name) {
   return broadcast_like(x, fill_like(whole, 0, {x->dtype(), x->device()}, {}, {}, x.where()), name);
 }
 Tensor flip(In x, const Axes& axes, std::string_view name) { return apply(flip_op, {x}, axis_attrs(axes), name); }
+Tensor roll(In x, std::int64_t shift, std::int64_t axis, std::string_view name) {
+  return apply(roll_op, {x}, {{"shift", shift}, {"axis", axis}}, name);
+}
 Tensor shape(In x, std::string_view name) { return apply(shape_op, {x}, {}, name); }
 Tensor size(In x, std::string_view name) { return apply(size_op, {x}, {}, name); }
 Tensor size(In x, std::int64_t axis, std::string_view name) {
@@ -420,5 +463,11 @@ Tensor Tensor::contiguous(Where where) const {
   if (impl_ && !is_symbolic() && is_contiguous()) return *this;  // of a symbolic one only the plan knows
   return apply(contiguous_op, {In(*this, where)});
 }
+
+namespace ops {
+const Op &cast = cast_op, &device_copy = device_copy_op, &identity = identity_op, &snapshot = contiguous_op;
+const Op &broadcast_to = broadcast_to_op, &expand_dims = expand_dims_op, &reshape = reshape_op,
+         &transpose = transpose_op, &shape = shape_op;
+}  // namespace ops
 
 }  // namespace tapestry

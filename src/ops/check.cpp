@@ -26,7 +26,7 @@ std::string_view not_finite(const Tensor& x) {
 
 TAPESTRY_OP(check_numerics_op){
     {.name = "CheckNumerics",
-     .attrs = {"message"},
+     .attrs = {{"message", AttrKind::text}},
      .infer = [](const Call& call) -> Specs {
        require_type(call.input(0), float_types);
        return same_shape(call);

@@ -50,6 +50,10 @@ TAPESTRY_OP(clip_op){{
     .name = "ClipByValue",
     .infer = broadcast_of<number_types>,
     .forward = ternary<Ternary::clip>,
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor &x = call.input(0), &low = call.input(1), &high = call.input(2);
+      return {where(less(x, low), low, where(greater(x, high), high, x))};
+    },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor &x = call.input(0), &low = call.input(1), &high = call.input(2);
       return wanted(

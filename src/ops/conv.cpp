@@ -64,7 +64,7 @@ Tensor backprop_input(const Call& call, const Tensor& x_like, const Tensor& filt
 Tensor backprop_filter(const Call& call, const Tensor& x, const Tensor& filter_like, const Tensor& g);
 
 TAPESTRY_OP(conv2d_op){{.name = "Conv2D",
-                        .attrs = {"strides", "padding", "explicit_paddings", "dilations", "groups"},
+                        .attrs = conv_attrs(),
                         .infer = infer_conv2d,
                         .forward =
                             [](Backend& backend, const Call& call) {
@@ -87,7 +87,7 @@ Tensor convolve(const Call& call, const Tensor& x, const Tensor& filter) {
 
 TAPESTRY_OP(conv2d_backprop_input_op){
     {.name = "Conv2DBackpropInput",
-     .attrs = {"strides", "padding", "explicit_paddings", "dilations", "groups"},
+     .attrs = conv_attrs(),
      .infer = [](const Call& call) -> Specs {
        require_convolved(call);
        return {{call.input(2).dtype(), call.input(0).shape()}};
@@ -110,7 +110,7 @@ TAPESTRY_OP(conv2d_backprop_input_op){
 
 TAPESTRY_OP(conv2d_backprop_filter_op){
     {.name = "Conv2DBackpropFilter",
-     .attrs = {"strides", "padding", "explicit_paddings", "dilations", "groups"},
+     .attrs = conv_attrs(),
      .infer = [](const Call& call) -> Specs {
        require_convolved(call);
        return {{call.input(2).dtype(), call.input(1).shape()}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/math.hpp"
@@ -17,7 +18,10 @@ Specs by_attributes(const Call& call) { return {{call.attr<DType>("dtype"), call
 
 TAPESTRY_OP(fill_op){{
     .name = "Fill",
-    .attrs = {"dtype", "shape", "value", "device"},
+    .attrs = {{"dtype", AttrKind::type},
+              {"shape", AttrKind::shape},
+              {"value", AttrKind::real},
+              {"device", AttrKind::device, optional}},
     .infer = by_attributes,
     .forward = [](Backend& backend, const Call& call) { backend.fill(call.attr<double>("value"), call.output()); },
     .gradient = no_gradient,
@@ -25,7 +29,11 @@ TAPESTRY_OP(fill_op){{
 
 TAPESTRY_OP(range_op){{
     .name = "Range",
-    .attrs = {"dtype", "shape", "start", "delta", "device"},
+    .attrs = {{"dtype", AttrKind::type},
+              {"shape", AttrKind::shape},
+              {"start", AttrKind::real},
+              {"delta", AttrKind::real},
+              {"device", AttrKind::device, optional}},
     .infer = by_attributes,
     .forward =
         [](Backend& backend, const Call& call) {
@@ -36,7 +44,11 @@ TAPESTRY_OP(range_op){{
 
 TAPESTRY_OP(linspace_op){{
     .name = "LinSpace",
-    .attrs = {"dtype", "shape", "start", "stop", "device"},
+    .attrs = {{"dtype", AttrKind::type},
+              {"shape", AttrKind::shape},
+              {"start", AttrKind::real},
+              {"stop", AttrKind::real},
+              {"device", AttrKind::device, optional}},
     .infer = by_attributes,
     .forward =
         [](Backend& backend, const Call& call) {
@@ -78,7 +90,11 @@ Shape shape_like_inputs(const Call& call) {
 
 TAPESTRY_OP(fill_like_op){{
     .name = "FillLike",
-    .attrs = {"dtype", "shape", "sizes_of", "value", "device"},
+    .attrs = {{"dtype", AttrKind::type},
+              {"shape", AttrKind::shape},
+              {"sizes_of", AttrKind::numbers},
+              {"value", AttrKind::real},
+              {"device", AttrKind::device, optional}},
     .infer = [](const Call& call) -> Specs {
       return {{call.attr<DType>("dtype"), shape_like_inputs(call)}};
     },
@@ -213,5 +229,9 @@ Tensor one_hot(In labels, std::int64_t depth, DType dtype, std::string_view name
     return cast(equal(expand_dims(labels, -1), classes), dtype, name);
   });
 }
+
+namespace ops {
+const Op &fill = fill_op, &ones_like = ones_like_op, &zeros_like = zeros_like_op;
+}  // namespace ops
 
 }  // namespace tapestry

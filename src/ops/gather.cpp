@@ -38,7 +38,7 @@ Shape gathered_shape(const Tensor& x, const Tensor& indices, std::int64_t along)
 
 TAPESTRY_OP(scatter_op){{
     .name = "UnsortedSegmentSum",
-    .attrs = {"axis"},
+    .attrs = {{"axis", AttrKind::number}},
     .infer = [](const Call& call) -> Specs {
       return scattered(call, gathered_shape(call.input(2), call.input(0), call.attr<std::int64_t>("axis")));
     },
@@ -56,7 +56,7 @@ TAPESTRY_OP(scatter_op){{
 
 TAPESTRY_OP(gather_op){{
     .name = "GatherV2",
-    .attrs = {"axis"},
+    .attrs = {{"axis", AttrKind::number}},
     .infer = [](const Call& call) -> Specs {
       const Tensor &x = call.input(0), &indices = call.input(1);
       require_type(indices, index_types, "Tindices");
@@ -68,6 +68,7 @@ TAPESTRY_OP(gather_op){{
       return {apply(scatter_op, {call.input(1), g, call.input(0)}, call.attrs()), Tensor()};
     },
     .needs = needs_indices,
+    .movement = Movement::moves,
 }};
 
 // ---- gather_nd ----------------------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ Shape taken_shape(const Tensor& x, const Tensor& indices, std::int64_t along) {
 
 TAPESTRY_OP(put_along_op){{
     .name = "PutAlongAxis",
-    .attrs = {"axis"},
+    .attrs = {{"axis", AttrKind::number}},
     .infer = [](const Call& call) -> Specs {
       return scattered(call, taken_shape(call.input(2), call.input(0), call.attr<std::int64_t>("axis")));
     },
@@ -151,7 +152,7 @@ Tensor put_along_axis(const Tensor& indices, const Tensor& updates, const Tensor
 
 TAPESTRY_OP(take_along_op){{
     .name = "TakeAlongAxis",
-    .attrs = {"axis"},
+    .attrs = {{"axis", AttrKind::number}},
     .infer = [](const Call& call) -> Specs {
       const Tensor &x = call.input(0), &indices = call.input(1);
       require_type(indices, index_types, "Tindices");
@@ -167,7 +168,7 @@ TAPESTRY_OP(take_along_op){{
 
 TAPESTRY_OP(top_k_op){{
     .name = "TopKV2",
-    .attrs = {"k", "largest"},
+    .attrs = {{"k", AttrKind::number, optional}, {"largest", AttrKind::flag, optional}},
     .infer = [](const Call& call) -> Specs {
       const Tensor& x = call.input(0);
       require_type(x, number_types);

@@ -1,3 +1,4 @@
+#include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 
@@ -46,6 +47,7 @@ TAPESTRY_OP(broadcast_like_op){{
     },
     .needs = needs_nothing,
     .shape_inputs = 2,
+    .movement = Movement::repeats,
 }};
 
 TAPESTRY_OP(reshape_like_op){{
@@ -65,6 +67,7 @@ TAPESTRY_OP(reshape_like_op){{
     },
     .needs = needs_nothing,
     .shape_inputs = 2,
+    .movement = Movement::reshapes,
 }};
 
 TAPESTRY_OP(size_like_op){{
@@ -89,5 +92,9 @@ Tensor sum_like(In x, In like, std::string_view name) { return apply(sum_like_op
 Tensor broadcast_like(In x, In like, std::string_view name) { return apply(broadcast_like_op, {x, like}, {}, name); }
 Tensor reshape_like(In x, In like, std::string_view name) { return apply(reshape_like_op, {x, like}, {}, name); }
 Tensor size_like(In x, In like, std::string_view name) { return apply(size_like_op, {x, like}, {}, name); }
+
+namespace ops {
+const Op &broadcast_like = broadcast_like_op, &sum_like = sum_like_op;
+}  // namespace ops
 
 }  // namespace tapestry

@@ -111,7 +111,7 @@ TAPESTRY_OP(set_diag_op){
 
 TAPESTRY_OP(band_part_op){
     {.name = "MatrixBandPart",
-     .attrs = {"num_lower", "num_upper"},
+     .attrs = {{"num_lower", AttrKind::number}, {"num_upper", AttrKind::number}},
      .infer = [](const Call& call) -> Specs {
        require_rank_at_least(call.input(0), 2);
        return {call.input(0).spec()};
@@ -171,7 +171,7 @@ Tensors solve_gradients(const Call& call, const Tensor& g, Solve solve_with) {
 }
 
 TAPESTRY_OP(solve_op){{.name = "MatrixSolve",
-                       .attrs = {"adjoint"},
+                       .attrs = {{"adjoint", AttrKind::flag, optional}},
                        .infer = solution_like_right_side,
                        .forward = run_linalg<Linalg::solve>,
                        .gradient =
@@ -183,7 +183,7 @@ TAPESTRY_OP(solve_op){{.name = "MatrixSolve",
                        .busy = busy_with<Linalg::solve>}};
 
 TAPESTRY_OP(triangular_solve_op){{.name = "MatrixTriangularSolve",
-                                  .attrs = {"adjoint"},
+                                  .attrs = {{"adjoint", AttrKind::flag, optional}},
                                   .infer = solution_like_right_side,
                                   .forward = run_linalg<Linalg::triangular_solve>,
                                   .gradient =

@@ -1,3 +1,4 @@
+#include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/math.hpp"
 
@@ -89,5 +90,9 @@ TAPESTRY_OP(floor_divide_op){{
 }  // namespace
 
 Tensor floor_divide(In a, In b, std::string_view name) { return apply(floor_divide_op, {a, b}, {}, name); }
+
+namespace ops {
+const Op &add = add_op, &subtract = subtract_op, &multiply = multiply_op, &divide = divide_op;
+}  // namespace ops
 
 }  // namespace tapestry

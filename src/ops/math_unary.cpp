@@ -8,6 +8,8 @@ TAPESTRY_OP_FAMILY(math_unary)
 
 namespace tapestry {
 
+using std::numbers::inv_sqrtpi;
+
 // clang-format off
 TAPESTRY_NUMBER_UNARY(negative, "Neg",   needs_nothing, -g)
 TAPESTRY_NUMBER_UNARY(abs,      "Abs",   needs_inputs,  g * sign(x))
@@ -30,7 +32,9 @@ TAPESTRY_FLOAT_UNARY(atan,  "Atan",  needs_inputs,  g / (1.0 + square(x)))
 TAPESTRY_FULL_UNARY(sinh,  "Sinh",  needs_inputs,  g * cosh(x))
 TAPESTRY_FULL_UNARY(cosh,  "Cosh",  needs_inputs,  g * sinh(x))
 TAPESTRY_FULL_UNARY(atanh, "Atanh", needs_inputs,  g / (1.0 - square(x)))
-TAPESTRY_FLOAT_UNARY(erf,   "Erf",   needs_inputs,  2.0 * std::numbers::inv_sqrtpi * g * exp(-square(x)))
+TAPESTRY_FULL_UNARY(acosh, "Acosh", needs_inputs,  g * rsqrt(x - 1.0) * rsqrt(x + 1.0))
+TAPESTRY_FULL_UNARY(sinc, "Sinc", Needs{}, g * divide_no_nan(cos(pi * x) - y, x), where(equal(x, 0.0), 1.0, divide_no_nan(sin(pi * x), pi * x)))
+TAPESTRY_FLOAT_UNARY(erf,   "Erf",   needs_inputs,  2.0 * inv_sqrtpi * g * exp(-square(x)))
 // clang-format on
 
 namespace {

@@ -1,3 +1,4 @@
+#include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/linalg.hpp"
@@ -39,7 +40,7 @@ const Attrs& product_attrs(const MatMulOptions& options) {
 /// vector's.
 Shape shape_before(const Tensor& x, Where product) {
   const Operation maker = x.op();
-  if (!maker || maker.type() != "ExpandDims" || !product || !maker.where()) return x.shape();
+  if (!maker || &maker.call().op() != &ops::expand_dims || !product || !maker.where()) return x.shape();
   const bool by_product = to_string(maker.where()) == to_string(product);
   return by_product ? maker.input(0).shape() : x.shape();
 }
@@ -162,7 +163,7 @@ Tensors product_gradients(const Call& call, const Tensor& g) {
 }
 
 TAPESTRY_OP(matmul_op){{.name = "MatMul",
-                        .attrs = {matrix_attrs.a, matrix_attrs.b},
+                        .attrs = {{matrix_attrs.a, AttrKind::flag}, {matrix_attrs.b, AttrKind::flag}},
                         .infer = [](const Call& call) -> Specs {
                           for (const Tensor& input : call.inputs())
                             if (input.rank() != 2)
@@ -185,7 +186,7 @@ TAPESTRY_OP(matmul_op){{.name = "MatMul",
                             }}};
 
 TAPESTRY_OP(batch_matmul_op){{.name = "BatchMatMulV2",
-                              .attrs = {batch_attrs.a, batch_attrs.b},
+                              .attrs = {{batch_attrs.a, AttrKind::flag}, {batch_attrs.b, AttrKind::flag}},
                               .infer = [](const Call& call) -> Specs {
                                 for (const Tensor& input : call.inputs()) require_rank_at_least(input, 2);
                                 return {product_spec(call, common_batch(call))};
@@ -238,5 +239,9 @@ Tensor outer(In a, In b, std::string_view name) {
   const CallSiteScope site(a.where());
   return multiply(reshape(a, {-1, 1}), reshape(b, {1, -1}), name);
 }
+
+namespace ops {
+const Op& matmul = matmul_op;
+}  // namespace ops
 
 }  // namespace tapestry

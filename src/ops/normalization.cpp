@@ -43,6 +43,14 @@ TAPESTRY_OP(layer_norm_grad_op){
            backend.normalize_grad(call.input(0), per_element(call.input(1), call.input(0)), call.input(2),
                                   call.input(3), call.input(4), call.output(0), call.output(1), call.output(2));
          },
+     .composition = [](const Call& call) -> Tensors {
+       const Tensor &x = call.input(0), &mean = call.input(2), &rstd = call.input(3), &g = call.input(4);
+       const Tensor n = (x - mean) * rstd, h = g * call.input(1), along = n * row_mean(h * n);
+       const Tensor dx = rstd * (h - row_mean(h) - along);
+       Ints rows;
+       for (int axis = 0; axis + 1 < x.rank(); ++axis) rows.push_back(axis);
+       return {dx, reduce_sum(g * n, rows), reduce_sum(g, rows)};
+     },
      .gradient = [](const Call& call, const Tensors& u) -> Tensors {
        const Tensor &x = call.input(0), &scale = call.input(1), &mean = call.input(2), &rstd = call.input(3),
                     &g = call.input(4);
@@ -74,7 +82,7 @@ TAPESTRY_OP(layer_norm_grad_op){
 
 TAPESTRY_OP(layer_norm_op){
     {.name = "LayerNorm",
-     .attrs = {"epsilon"},
+     .attrs = {{"epsilon", AttrKind::real}},
      .infer = [](const Call& call) -> Specs {
        const Tensor& x = call.input(0);
        require_type(x, float_types);
@@ -90,6 +98,11 @@ TAPESTRY_OP(layer_norm_op){
            backend.normalize(x, per_element(call.input(1), x), per_element(call.input(2), x),
                              call.attr<double>("epsilon"), call.output(0), call.output(1), call.output(2));
          },
+     .composition = [](const Call& call) -> Tensors {
+       const Tensor &x = call.input(0), mean = row_mean(x), centred = x - mean;
+       const Tensor rstd = rsqrt(row_mean(square(centred)) + call.attr<double>("epsilon"));
+       return {centred * rstd * call.input(1) + call.input(2), mean, rstd};
+     },
      .gradient = [](const Call& call, const Tensors& g) -> Tensors {
        const Tensor &x = call.input(0), &mean = call.output(1), &rstd = call.output(2);
        Tensors gradients(3);

@@ -50,7 +50,7 @@ void run_pool(Backend& backend, const Call& call) {
 Tensor average_backward(const Call& call, const Tensor& x_like, const Tensor& g);
 
 TAPESTRY_OP(avg_pool_op){{.name = "AvgPool",
-                          .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
+                          .attrs = pool_attrs(),
                           .infer = infer_pool,
                           .forward = run_pool<PoolKind::average>,
                           .gradient = [](const Call& call, const Tensor& g) -> Tensors {
@@ -60,7 +60,7 @@ TAPESTRY_OP(avg_pool_op){{.name = "AvgPool",
                           .needs = needs_nothing}};
 
 TAPESTRY_OP(avg_pool_grad_op){{.name = "AvgPoolGrad",
-                               .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
+                               .attrs = pool_attrs(),
                                .infer = infer_pool_gradient,
                                .forward =
                                    [](Backend& backend, const Call& call) {
@@ -152,7 +152,7 @@ void pick_at_maxima(Backend& backend, const Call& call) {
 Tensor maximum_backward(const Call& call, const Tensor& x, const Tensor& y, const Tensor& g);
 
 TAPESTRY_OP(max_pool_op){{.name = "MaxPool",
-                          .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
+                          .attrs = pool_attrs(),
                           .infer = infer_pool,
                           .forward = run_pool<PoolKind::max>,
                           .gradient = [](const Call& call, const Tensor& g) -> Tensors {
@@ -163,7 +163,7 @@ TAPESTRY_OP(max_pool_op){{.name = "MaxPool",
 // The inputs x and y only say where the maxima are, so the gradient is that of a linear function of the third.
 TAPESTRY_OP(max_pool_grad_grad_op){
     {.name = "MaxPoolGradGrad",
-     .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
+     .attrs = pool_attrs(),
      .infer = [](const Call& call) -> Specs {
        require_same_shape(call.input(1).shape(), pooled_shape(call));
        require_same_shape(call.input(2).shape(), call.input(0).shape());
@@ -178,7 +178,7 @@ TAPESTRY_OP(max_pool_grad_grad_op){
 
 TAPESTRY_OP(max_pool_grad_op){
     {.name = "MaxPoolGrad",
-     .attrs = {"ksize", "strides", "padding", "explicit_paddings"},
+     .attrs = pool_attrs(),
      .infer = infer_pool_gradient,
      .forward =
          [](Backend& backend, const Call& call) {

@@ -79,13 +79,16 @@ Specs infer_random(const Call& call, TypeSet allowed) {
 
 double second_number(const Call& call, std::string_view attr) { return attr.empty() ? 0 : call.attr<double>(attr); }
 
-using Names = std::vector<std::string_view>;
-
 /// A random op: its name, its distribution, the attributes that are the distribution's two numbers.
 template <Distribution f>
 Op random_op(const char* name, TypeSet allowed, std::string_view a, std::string_view b) {
+  std::vector<OpAttr> attrs{{"shape", AttrKind::shape, optional},
+                            {"dtype", AttrKind::type, optional},
+                            {"device", AttrKind::device, optional},
+                            {a, AttrKind::real}};
+  if (!b.empty()) attrs.push_back({b, AttrKind::real});
   return {.name = name,
-          .attrs = b.empty() ? Names{"shape", "dtype", "device", a} : Names{"shape", "dtype", "device", a, b},
+          .attrs = std::move(attrs),
           .infer = [allowed, a, b](const Call& call) -> Specs {
             Specs specs = infer_random(call, allowed);
             check_distribution(f, specs[0].dtype, call.attr<double>(a), second_number(call, b));
@@ -110,7 +113,7 @@ TAPESTRY_OP(bernoulli_op)(random_op<Distribution::bernoulli>("RandomBernoulli", 
 
 /// The order of random keys; two of the 2^53 keys that are equal keep their order, which is too rare to matter.
 TAPESTRY_OP(permutation_op){{.name = "RandomPermutation",
-                             .attrs = {"n", "device"},
+                             .attrs = {{"n", AttrKind::number, optional}, {"device", AttrKind::device, optional}},
                              .infer = [](const Call& call) -> Specs {
                                if (call.inputs().empty()) return {{int64, {call.attr<std::int64_t>("n")}}};
                                require_rank_at_least(call.input(0), 1);
@@ -160,7 +163,7 @@ void draw_classes(Backend& backend, const Call& call) {
 }
 
 TAPESTRY_OP(multinomial_op){{.name = "Multinomial",
-                             .attrs = {"num_samples"},
+                             .attrs = {{"num_samples", AttrKind::number}},
                              .infer = infer_multinomial,
                              .forward = draw_classes,
                              .gradient = no_gradient,

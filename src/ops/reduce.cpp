@@ -52,7 +52,7 @@ Op reduction(const char* name, const Gradient& gradient, Needs needs = needs_not
   constexpr bool adds = f == Reduce::sum || f == Reduce::mean || f == Reduce::prod;
   return {
       .name = name,
-      .attrs = {"axis", "keep_dims"},
+      .attrs = {{"axis", AttrKind::numbers, optional}, {"keep_dims", AttrKind::flag, optional}},
       .infer = reduced<allowed>,
       .forward = reduce<f>,
       .gradient = gradient,

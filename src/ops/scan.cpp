@@ -14,7 +14,7 @@ template <ArgReduce f>
 Op position_op(const char* name) {
   return {
       .name = name,
-      .attrs = {"axis"},
+      .attrs = {{"axis", AttrKind::number}},
       .infer = [](const Call& call) -> Specs {
         Shape shape = call.input(0).shape();
         const int axis = axis_of(call);
@@ -42,7 +42,7 @@ template <Scan f>
 Op scan_op(const char* name, const Gradient& gradient, Needs needs) {
   return {
       .name = name,
-      .attrs = {"axis", "exclusive", "reverse"},
+      .attrs = {{"axis", AttrKind::number}, {"exclusive", AttrKind::flag}, {"reverse", AttrKind::flag}},
       .infer = [](const Call& call) -> Specs {
         axis_of(call);
         return same_shape_of<number_types>(call);

@@ -40,6 +40,10 @@ TAPESTRY_OP(softmax_grad_op){
     {.name = "SoftmaxGrad",
      .infer = infer_softmax_grad,
      .forward = run_softmax_grad<false>,
+     .composition = [](const Call& call) -> Tensors {
+       const Tensor &y = call.input(0), &g = call.input(1);
+       return {(g - reduce_sum(g * y, -1, keep_axis)) * y};
+     },
      .gradient = [](const Call& call, const Tensor& u) -> Tensors {
        const Tensor &y = call.input(0), &g = call.input(1);
        return wanted(
@@ -55,6 +59,10 @@ TAPESTRY_OP(softmax_grad_op){
 TAPESTRY_OP(log_softmax_grad_op){{.name = "LogSoftmaxGrad",
                                   .infer = infer_softmax_grad,
                                   .forward = run_softmax_grad<true>,
+                                  .composition = [](const Call& call) -> Tensors {
+                                    const Tensor &y = call.input(0), &g = call.input(1);
+                                    return {g - exp(y) * reduce_sum(g, -1, keep_axis)};
+                                  },
                                   .gradient = [](const Call& call, const Tensor& u) -> Tensors {
                                     const Tensor p = exp(call.input(0));
                                     return wanted(

@@ -53,6 +53,27 @@ Ints four(std::string_view what, const Size2d& size) {
   return {1, size.height, size.width, 1};
 }
 
+namespace {
+
+constexpr bool small = true;
+
+std::vector<OpAttr> window_attrs(std::initializer_list<OpAttr> own) {
+  std::vector<OpAttr> attrs{{"strides", AttrKind::numbers, required, 4, small},
+                            {"padding", AttrKind::text},
+                            {"explicit_paddings", AttrKind::numbers, optional, -1, small}};
+  attrs.insert(attrs.end(), own);
+  return attrs;
+}
+
+}  // namespace
+
+std::vector<OpAttr> conv_attrs() {
+  return window_attrs(
+      {{"dilations", AttrKind::numbers, optional, 4, small}, {"groups", AttrKind::number, optional, -1, small}});
+}
+
+std::vector<OpAttr> pool_attrs() { return window_attrs({{"ksize", AttrKind::numbers, required, 4, small}}); }
+
 void check_window_attrs(const Call& call) {
   for (const std::string_view name : {"strides", "dilations", "ksize"}) {
     const Ints* value = call.attrs().find<Ints>(name);

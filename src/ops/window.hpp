@@ -10,6 +10,10 @@ namespace tapestry {
 /// [1, height, width, 1]: TensorFlow's form of a stride, a dilation or a window. Throws InvalidArgumentError below 1.
 Ints four(std::string_view what, const Size2d& size);
 
+/// The attributes of an op that moves a window: those of a convolution, and those of pooling.
+std::vector<OpAttr> conv_attrs();
+std::vector<OpAttr> pool_attrs();
+
 /// Throws InvalidArgumentError unless the window's attributes have the form that the functions below expect.
 void check_window_attrs(const Call& call);
 

@@ -4,6 +4,7 @@
 #include "interop/judgement.hpp"
 #include "io/op_rules.hpp"
 #include "op_cases/op_cases.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry::test {
 namespace {
@@ -74,10 +75,10 @@ int write_op_models(const std::filesystem::path& folder) {
     write_model(folder, row.name + " (unknown batch size)", row, row.inputs, true, seen);
     ++count;
   }
-  for (const io::OpRule& rule : io::op_rules())
+  for (const Op* op : registered_ops())
     // A graph has no views, of which alone there are snapshots, and the rows are of one device.
-    if (!seen.contains(std::string(rule.op)) && rule.op != "Snapshot" && rule.op != "DeviceCopy")
-      throw InternalError(detail::join("No row of the op table makes a graph with ", rule.op));
+    if (!seen.contains(op->name) && io::rule_of(op->name) && op != &ops::snapshot && op != &ops::device_copy)
+      throw InternalError(detail::join("No row of the op table makes a graph with ", op->name));
   return count;
 }
 

@@ -98,7 +98,7 @@ Functions elementwise_functions() {
   Functions table;
   table["Abs"] = unary(abs);
   table["Acos"] = unary(acos);
-  table["Acosh"] = unary([](const Tensor& x) { return log(x + sqrt(square(x) - 1)); });
+  table["Acosh"] = unary(acosh);
   table["Asin"] = unary(asin);
   table["Asinh"] = unary([](const Tensor& x) { return sign(x) * log(abs(x) + sqrt(square(x) + 1)); });
   table["Atan"] = unary(atan);

@@ -71,6 +71,8 @@ OpCases movement_cases() {
             {0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1}),
       moves("flip", {2, 3}, [](const Tensor& x) { return flip(x, 1); }, {2, 1, 0, 5, 4, 3}),
       moves("flip of all axes", {2, 3}, [](const Tensor& x) { return flip(x); }, {5, 4, 3, 2, 1, 0}),
+      moves("roll", {2, 3}, [](const Tensor& x) { return roll(x, 1, -1); }, {2, 0, 1, 5, 3, 4}),
+      moves("roll the other way", {3, 2}, [](const Tensor& x) { return roll(x, -4, 0); }, {2, 3, 4, 5, 0, 1}),
       moves("slice", {3, 4},
             [](const Tensor& x) {
               return slice(x, {1, 1}, {2, -1});

@@ -75,6 +75,9 @@ OpCases math_cases() {
       unary("cosh", cosh, std::cosh, -2, 2),
       unary("tanh", tanh, std::tanh, -3, 3),
       unary("atanh", atanh, std::atanh, -0.9, 0.9),
+      unary("acosh", acosh, std::acosh, 1.1, 4),
+      unary(
+          "sinc", sinc, [](double x) { return std::sin(M_PI * x) / (M_PI * x); }, -2.5, 2.5),
       unary("erf", erf, std::erf, -2, 2),
       unary("floor", floor, std::floor, 1.1, 1.9, 0),
       unary("ceil", ceil, std::ceil, 1.1, 1.9, 0),

@@ -81,9 +81,11 @@ INTERNALS = {
     'src/data/': ('src/backend/philox.hpp', 'src/dispatch/recorder.hpp'),
     # Initial values are computed at once, also in the scope of a graph, and a Variable keeps its cell.
     'src/nn/': ('src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp'),
-    # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them.
+    # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them, as their ops'
+    # entries say.
     'src/io/': ('src/graph/graph_state.hpp', 'src/graph/known_values.hpp', 'src/graph/state_ops.hpp',
-                'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/train/adam.hpp'),
+                'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',
+                'src/ops/handles.hpp', 'src/train/adam.hpp'),
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)

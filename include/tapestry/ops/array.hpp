@@ -34,6 +34,8 @@ TAPESTRY_API Tensor broadcast_to(In x, const Shape& shape, std::string_view name
 TAPESTRY_API Tensor flip(In x, const Axes& axes = {}, std::string_view name = {});
 /// Along all axes, with a name.
 inline Tensor flip(In x, const NodeName auto& name) { return flip(x, {}, name); }
+/// The elements `shift` places further along the axis, those at its end at its beginning; below 0 the other way round.
+TAPESTRY_API Tensor roll(In x, std::int64_t shift, std::int64_t axis, std::string_view name = {});
 /// The part of x of the given sizes that starts at `begin`; a size of -1 reaches to the end. A view. Throws
 /// InvalidArgumentError when it does not lie within x.
 TAPESTRY_API Tensor slice(In x, const Ints& begin, const Ints& size, std::string_view name = {});

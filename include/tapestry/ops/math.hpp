@@ -122,6 +122,10 @@ TAPESTRY_API Tensor cosh(In x, std::string_view name = {});
 TAPESTRY_API Tensor tanh(In x, std::string_view name = {});
 /// The inverse of tanh: infinite at -1 and 1, NaN beyond.
 TAPESTRY_API Tensor atanh(In x, std::string_view name = {});
+/// The inverse of cosh for x >= 1, NaN below.
+TAPESTRY_API Tensor acosh(In x, std::string_view name = {});
+/// sin(pi x) / (pi x), and 1 at 0.
+TAPESTRY_API Tensor sinc(In x, std::string_view name = {});
 /// The error function.
 TAPESTRY_API Tensor erf(In x, std::string_view name = {});
 /// The largest whole number not above x, as a float. No gradient passes.

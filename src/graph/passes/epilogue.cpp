@@ -7,6 +7,7 @@
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
 #include "graph/state_ops.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -137,7 +138,7 @@ class Joiner {
     for (std::size_t i = epilogue.inputs.size(); i-- > 0;) {
       const Tensor& input = epilogue.inputs[i];
       const Node& product = *endpoint_of(input).node;
-      if (product.type() != "MatMul" || input.shape().num_elements() < smallest_product ||
+      if (&product.op() != &ops::matmul || input.shape().num_elements() < smallest_product ||
           !is_floating(input.dtype()) || uses_[product.index] > 1 || first_wait_[product.index] < node.index ||
           product.place != node.place || product.device != node.device)
         continue;

@@ -6,6 +6,7 @@
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
 #include "graph/state_ops.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -38,7 +39,7 @@ bool may_throw(const ElementFunction& function, DType dtype) {
 bool is_transposed(const Tensor& tensor) {
   constexpr std::int64_t small = 4096;
   const Node& node = *producer(tensor);
-  if (node.type() != "Transpose" || tensor.shape().num_elements() <= small) return false;
+  if (&node.op() != &ops::transpose || tensor.shape().num_elements() <= small) return false;
   const AttrValue* perm = node.attrs().find("perm");
   return !perm || normalize_axis(std::get<Ints>(*perm).back(), tensor.rank()) != tensor.rank() - 1;
 }

@@ -7,6 +7,7 @@
 #include "core/make_tensor.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -136,7 +137,6 @@ class Partitioner {
 
   /// Tells one part, by an empty constant with the name of the last of them, that another one has run these nodes.
   Operation signal(Part& from, const std::vector<const Node*>& sources, Part& to) {
-    static const Op& identity_op = *find_op("Identity");
     const Node& last = *sources.back();
     std::vector<Operation> done;
     done.reserve(sources.size());
@@ -145,7 +145,7 @@ class Partitioner {
     const Tensor sent = add(from, last, const_op, {}, attrs, last.name() + "/done", {empty_}, done).output();
     send(from, last, waits, sent, to.device, done);
     const Tensor received = receive(to, last, waits, empty_);
-    const Node& arrived = add(to, last, identity_op, {received}, {}, last.name() + "/arrived", {empty_});
+    const Node& arrived = add(to, last, ops::identity, {received}, {}, last.name() + "/arrived", {empty_});
     for (const Node* each : sources) to.controls.emplace(each, operation_of(const_cast<Node&>(arrived)));
     return to.controls.at(&last);
   }

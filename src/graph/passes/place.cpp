@@ -6,6 +6,7 @@
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
 #include "graph/state_ops.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -88,21 +89,17 @@ class Placer {
     }
   }
 
-  static bool is_device_copy(const Node& node) {
-    static const Op* const op = find_op("DeviceCopy");
-    return &node.op() == op;
-  }
+  static bool is_device_copy(const Node& node) { return &node.op() == &ops::device_copy; }
 
   /// Constants are moved now; a copy to a device is made by what joins the devices.
   Tensors placed(const Node& node, Device place) {
-    static const Op& identity_op = *find_op("Identity");
     if (&node.op() == &const_op) {
       const Tensor value = node.attr<Tensor>("value").to(place);
       const Attrs attrs{{"dtype", value.dtype()}, {"value", value}};
       return rewrite_.add(const_op, {}, attrs, {value.spec()}, node).outputs();
     }
     if (is_device_copy(node))
-      return rewrite_.add(identity_op, rewrite_.inputs_of(node), {}, {node.output().spec()}, node).outputs();
+      return rewrite_.add(ops::identity, rewrite_.inputs_of(node), {}, {node.output().spec()}, node).outputs();
     return rewrite_.copy_of(node, rewrite_.inputs_of(node)).outputs();
   }
 

@@ -8,17 +8,14 @@
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
 #include "graph/state_ops.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry::detail {
 namespace {
 
 const Node& producer(const Tensor& tensor) { return *endpoint_of(tensor).node; }
 
-bool is_any(const Node& node, std::initializer_list<std::string_view> types) {
-  return std::find(types.begin(), types.end(), node.type()) != types.end();
-}
-
-bool only_reshapes(const Node& node) { return is_any(node, {"Reshape", "ReshapeLike", "Squeeze", "ExpandDims"}); }
+bool only_reshapes(const Node& node) { return node.op().movement == Movement::reshapes; }
 
 /// Whether the elements certainly lie in row-major order. Sums depend on that by their roundings, so that what is dense
 /// must not be replaced by what may not be. What is fed or read from a Variable is dense: the executable sees to it.
@@ -26,9 +23,8 @@ bool is_dense(Tensor tensor) {
   for (;;) {
     const Node& node = producer(tensor);
     if (const Tensor value = constant_value(tensor)) return value.is_contiguous();
-    if (!node.op().view || &node.op() == &read_variable_op || is_any(node, {"Reshape", "ReshapeLike"})) return true;
-    const bool keeps_layout = is_any(node, {"Identity", "StopGradient", "Squeeze", "ExpandDims"});
-    if (!keeps_layout) return false;
+    if (!node.op().view || &node.op() == &read_variable_op || node.op().view_copies) return true;
+    if (node.op().movement != Movement::keeps && !only_reshapes(node)) return false;
     tensor = node.input(0);
   }
 }
@@ -72,34 +68,33 @@ class Simplifier {
 
   /// What stands for the node's output; an empty handle when the node stays. Its inputs may become simpler.
   Tensor simplified(const Node& node, Tensors& inputs) {
-    static const std::unordered_map<std::string_view, Rule> rules{
-        {"Identity", &Simplifier::first_input},
-        {"StopGradient", &Simplifier::first_input},
-        {"Snapshot", &Simplifier::dense_input},
-        {"Cast", &Simplifier::cast},
-        {"SumLike", &Simplifier::dense_input_of_same_shape},
-        {"BroadcastLike", &Simplifier::input_of_same_shape},
-        {"BroadcastTo", &Simplifier::input_of_same_shape},
-        {"Reshape", &Simplifier::reshape},
-        {"ReshapeLike", &Simplifier::reshape},
-        {"Squeeze", &Simplifier::reshape},
-        {"ExpandDims", &Simplifier::reshape},
-        {"Transpose", &Simplifier::transpose},
-        {"Mul", &Simplifier::multiply},
-        {"RealDiv", &Simplifier::divide},
-        {"AddV2", &Simplifier::add},
-        {"Sub", &Simplifier::subtract},
+    static const std::unordered_map<const Op*, Rule> rules{
+        {&ops::snapshot, &Simplifier::dense_input},
+        {&ops::cast, &Simplifier::cast},
+        {&ops::sum_like, &Simplifier::dense_input_of_same_shape},
+        {&ops::transpose, &Simplifier::transpose},
+        {&ops::multiply, &Simplifier::multiply},
+        {&ops::divide, &Simplifier::divide},
+        {&ops::add, &Simplifier::add},
+        {&ops::subtract, &Simplifier::subtract},
     };
     if (node.op().stateful || node.outputs().size() != 1) return {};
     if (node.op().forward.is_elementwise() && node.op().broadcasts)
       if (Tensor uniform = with_uniform_inputs(node, inputs)) return uniform;
-    const auto rule = rules.find(node.type());
-    return rule == rules.end() ? Tensor() : (this->*rule->second)(node, inputs);
+    switch (node.op().movement) {
+      case Movement::keeps:
+        return inputs[0];
+      case Movement::repeats:
+        return input_of_same_shape(node, inputs);
+      case Movement::reshapes:
+        return reshape(node, inputs);
+      default:
+        const auto rule = rules.find(&node.op());
+        return rule == rules.end() ? Tensor() : (this->*rule->second)(node, inputs);
+    }
   }
 
   // ---- Views and copies -------------------------------------------------------------------------------------------
-
-  Tensor first_input(const Node&, const Tensors& inputs) { return inputs[0]; }
 
   Tensor dense_input(const Node&, const Tensors& inputs) { return is_dense(inputs[0]) ? inputs[0] : Tensor(); }
 
@@ -115,20 +110,19 @@ class Simplifier {
     const DType to = node.output().dtype();
     Tensor x = inputs[0];
     if (const Node& inner = producer(x);
-        inner.type() == "Cast" && inner.input(0).dtype() == to && holds_all(x.dtype(), to))
+        &inner.op() == &ops::cast && inner.input(0).dtype() == to && holds_all(x.dtype(), to))
       x = inner.input(0);
     return x.dtype() == to && is_dense(x) ? x : Tensor();
   }
 
   Tensor reshape(const Node& node, const Tensors& inputs) {
-    static const Op& reshape_op = *find_op("Reshape");
     const Shape& shape = node.output().shape();
     Tensor x = inputs[0];
     while (only_reshapes(producer(x))) x = producer(x).input(0);
     if (!is_dense(x)) return {};
     if (x.shape() == shape) return x;
-    if (&node.op() == &reshape_op && x.is(inputs[0])) return {};
-    return rewrite_.add(reshape_op, {x}, {{"shape", shape}}, {node.output().spec()}, node).output();
+    if (&node.op() == &ops::reshape && x.is(inputs[0])) return {};
+    return rewrite_.add(ops::reshape, {x}, {{"shape", shape}}, {node.output().spec()}, node).output();
   }
 
   Tensor transpose(const Node& node, const Tensors& inputs) {
@@ -181,16 +175,16 @@ class Simplifier {
 
   Tensor find_uniform(Tensor tensor) {
     if (tensor.size() == 0 || !tensor.device().is_cpu() || size_of(tensor.dtype()) == 0) return {};
-    while (only_reshapes(producer(tensor)) || is_any(producer(tensor), {"BroadcastTo", "BroadcastLike"}))
+    while (only_reshapes(producer(tensor)) || producer(tensor).op().movement == Movement::repeats)
       tensor = producer(tensor).input(0);
     const Node& node = producer(tensor);
     if (const Tensor value = constant_value(tensor)) return only_element(value);
     double number = 0;
-    if (node.type() == "Fill") {
+    if (&node.op() == &ops::fill) {
       number = node.attr<double>("value");
-    } else if (node.type() == "OnesLike") {
+    } else if (&node.op() == &ops::ones_like) {
       number = 1;
-    } else if (node.type() != "ZerosLike") {
+    } else if (&node.op() != &ops::zeros_like) {
       return {};
     }
     Tensor scalar = make_tensor(tensor.dtype(), {}, cpu());
@@ -225,7 +219,6 @@ class Simplifier {
   }
 
   Tensor uniform_result(const Node& node, const Tensors& values) {
-    static const Op& fill_op = *find_op("Fill");
     const Tensor& output = node.output();
     if (output.dtype() == int64) return {};  // the filling number is a double
     Call call(node.op(), values, node.attrs(), node.where());
@@ -241,7 +234,7 @@ class Simplifier {
                       {"shape", output.shape()},
                       {"value", call.output().item<double>()},
                       {"device", output.device()}};
-    return rewrite_.add(fill_op, {}, attrs, {output.spec()}, node).output();
+    return rewrite_.add(ops::fill, {}, attrs, {output.spec()}, node).output();
   }
 
   const PlanGraph& plan_;

@@ -1,0 +1,74 @@
+#include "io/composition.hpp"
+
+#include <unordered_map>
+
+#include "graph/state_ops.hpp"
+#include "tapestry/autocast.hpp"
+
+namespace tapestry::io {
+namespace {
+
+using detail::GraphState;
+using detail::Node;
+
+/// Copies what outputs need into another graph, each operation behind its inputs. A compiler chooses in which order it
+/// evaluates the arguments of a call, and so in which order a composition makes its nodes; in the copy the order, and
+/// with it the names, follow from the outputs alone, so that the same graph makes the same file.
+class OrderedCopy {
+ public:
+  explicit OrderedCopy(GraphState& to) : to_(to) {}
+
+  void replace(const Tensor& old, const Tensor& by) { copies_.insert_or_assign(old.id(), by); }
+
+  Tensor of(const Tensor& old) {
+    if (const auto known = copies_.find(old.id()); known != copies_.end()) return known->second;
+    const Node& node = *detail::endpoint_of(old).node;
+    Tensors inputs;
+    for (const Tensor& input : node.inputs()) inputs.push_back(of(input));
+    Specs specs;
+    for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
+    const Node& copy = to_.add_node(Call(node.op(), inputs, node.attrs(), node.where()), specs);
+    for (std::size_t i = 0; i < specs.size(); ++i) replace(node.output(i), copy.output(i));
+    return copies_.at(old.id());
+  }
+
+ private:
+  GraphState& to_;
+  std::unordered_map<std::int64_t, Tensor> copies_;  ///< by id
+};
+
+/// Placeholders like the inputs of a node.
+Tensors add_inputs(GraphState& graph, const Node& node) {
+  Tensors inputs;
+  for (const Tensor& input : node.inputs()) {
+    const Attrs attrs{{"dtype", input.dtype()}, {"shape", input.shape()}};
+    inputs.push_back(graph.add_node(Call(placeholder_op, {}, attrs, node.where()), {input.spec()}).output());
+  }
+  return inputs;
+}
+
+}  // namespace
+
+ComposedGraph compose(const Node& node) {
+  // What is open on this thread has nothing to do with the file.
+  const PauseRecording pause;
+  const Autocast none(float32);
+  const CallSiteScope site(node.where());
+  const Graph traced(std::make_shared<GraphState>()), ordered(std::make_shared<GraphState>());
+  const auto scope = traced.as_default();
+  const Tensors inputs = add_inputs(*traced.state(), node);
+  const Tensors outputs = node.op().composition(Call(node.op(), inputs, node.attrs(), node.where(), node.name()));
+  if (outputs.size() != node.outputs().size())
+    throw InternalError(detail::join("The composition has ", outputs.size(), " outputs, not ", node.outputs().size()),
+                        node.type(), node.where());
+
+  const auto ordered_scope = ordered.as_default();
+  ComposedGraph composed{ordered.state(), add_inputs(*ordered.state(), node), {}};
+  OrderedCopy copy(*composed.graph);
+  for (std::size_t i = 0; i < inputs.size(); ++i) copy.replace(inputs[i], composed.inputs[i]);
+  for (const Tensor& output : outputs)
+    composed.outputs.push_back(copy.of(traced.state()->captured(output, node.where())));
+  return composed;
+}
+
+}  // namespace tapestry::io
