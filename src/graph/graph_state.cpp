@@ -99,15 +99,6 @@ Tensor stand_in(const Tensor& released) {
                    std::span(strides).first(static_cast<std::size_t>(released.rank())));
 }
 
-/// A tape that watches an eager tensor, or knows where it comes from, is to find the way from the constant back to it.
-void tell_captured(const Tensor& tensor, const Tensor& constant, Where where) {
-  if (recorders().empty()) return;
-  static const Op& identity = *find_op("Identity");
-  Call call(identity, {tensor}, {}, where);
-  call.mutable_outputs().push_back(constant);
-  tell_recorders(std::move(call));
-}
-
 }  // namespace
 
 Endpoint endpoint_of(const Tensor& tensor) {
@@ -170,13 +161,17 @@ void GraphState::add(Call& call, std::uint32_t numbers) {
     Tensor& input = call.mutable_inputs()[i];
     // An eager tensor whose memory a tape has let go may still lend its shape.
     if (input.is_symbolic() && !origin_of(input) && reads_shape_only(call.op(), i)) input = stand_in(input);
-    const Tensor given = std::exchange(input, captured(input, call.where()));
-    if (!given.is_symbolic()) tell_captured(given, input, call.where());
+    input = captured(input, call.where());
   }
   const Specs specs = infer(call);
   const Node& node = add_node(call, specs, numbers);
   call.mutable_outputs() = node.outputs();
   call.set_name(node.name());
+}
+
+const Op& GraphState::capture_op() const {
+  static const Op& identity = *find_op("Identity");
+  return identity;
 }
 
 std::string GraphState::enter_scope(std::string_view name) {

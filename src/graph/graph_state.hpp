@@ -60,6 +60,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
 
   // ---- Sink ----
   void add(Call& call, std::uint32_t numbers) override;
+  const Op& capture_op() const override;
   Tensor read(const Variable& variable, Where where) override;
   Tensor assign(const Variable& variable, Assign kind, const Tensor& value, Where where) override;
   void declare(const Variable& variable, const Tensor& initial_value, Where where) override;
