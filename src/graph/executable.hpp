@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph/deadline.hpp"
-#include "graph/plan.hpp"
+#include "graph/plan_graph.hpp"
 #include "graph/rendezvous.hpp"
 #include "tapestry/plan.hpp"
 

@@ -86,6 +86,10 @@ INTERNALS = {
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/train/adam.hpp'),
 }
 
+# A pass is a function from a graph to a graph: it tells each new node what it is, and neither reads nor opens scopes.
+PASSES = ('src/graph/passes/', 'src/graph/rewrite.')
+SCOPES = re.compile(r'\b(scopes\(\)|\w*Scopes?\b(?<!CallSiteScope)|as_default\(|open_sink\()')
+
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -100,6 +104,8 @@ def violations(path, text, files):
     if part is None:
         yield f'{path}: belongs to no part; add it to FILES in {pathlib.Path(__file__).name}'
         return
+    if path.startswith(PASSES) and (scope := SCOPES.search(text)):
+        yield f'{path}: says {scope[0]}; a pass gives a node its NodeOptions'
     for quote, target in INCLUDE.findall(text):
         for pattern, allowed in THIRD_PARTY.items():
             if re.match(pattern, target) and not path.startswith(tuple(allowed)):
@@ -141,11 +147,14 @@ def self_test():
         'src/train/sgd.cpp': ['#include "backend/cpu/cpu_backend.hpp"', '#include <zlib.h>'],
         'src/data/read.cpp': ['#include "backend/backend.hpp"'],
         'src/backend/cuda/kernels/x.cu': ['#include "tapestry/tensor.hpp"', '#include <vector>'],
+        'src/graph/passes/fold.cpp': ['scopes().device = device;', 'const Graph::Scope open(graph);',
+                                      'const auto scope = graph.as_default();', 'const NameScope inside("x");'],
         'src/unknown/x.cpp': [''],
     }
     good = {
         'src/ops/math.cpp': '#include "backend/backend.hpp"\n#include <cmath>\n#include "tapestry/tensor.hpp"\n',
         'src/backend/cuda/kernels/x.cu': '#include <cstdint>\n',
+        'src/graph/passes/fold.cpp': 'const CallSiteScope site(where);  // the scope of a name: options.scope\n',
         'src/backend/cpu/matmul.cpp': '#include <cblas.h>\n#include "backend/cpu/cpu_backend.hpp"\n',
     }
     for path, lines in bad.items():
