@@ -1,7 +1,5 @@
 // What a session tells of its plans: the stages, the memory, and the times of a run.
 
-#include "tapestry/plan.hpp"
-
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -11,6 +9,7 @@
 #include "expect.hpp"
 #include "graph/passes/passes.hpp"
 #include "op_cases/op_cases.hpp"
+#include "tapestry/execution_plan.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 #include "toy_backend.hpp"

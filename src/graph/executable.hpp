@@ -10,7 +10,7 @@
 #include "graph/deadline.hpp"
 #include "graph/plan_graph.hpp"
 #include "graph/rendezvous.hpp"
-#include "tapestry/plan.hpp"
+#include "tapestry/execution_plan.hpp"
 
 namespace tapestry::detail {
 

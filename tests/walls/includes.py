@@ -36,7 +36,7 @@ FILES = {
     'include/tapestry/variable.hpp': 'autodiff',
     'src/autodiff/': 'autodiff',
     'include/tapestry/graph.hpp': 'graph',
-    'include/tapestry/plan.hpp': 'graph',
+    'include/tapestry/execution_plan.hpp': 'graph',
     'include/tapestry/session.hpp': 'graph',
     'include/tapestry/trace.hpp': 'graph',
     'src/graph/': 'graph',
