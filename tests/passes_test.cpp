@@ -15,6 +15,7 @@
 #include "call_collector.hpp"
 #include "expect.hpp"
 #include "graph/executable.hpp"
+#include "graph/specialize.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
@@ -430,9 +431,10 @@ std::string order_of(const Planned& planned) {
   for (std::size_t i = 0; i < planned.plan.graph->size(); ++i) {
     const detail::Node& node = planned.plan.graph->node(i);
     if (node.type() == "Placeholder" || node.type() == "Const") continue;
-    if (node.group != open && open != 0) text += "] ";
-    if (node.group != open && node.group != 0) text += "[";
-    open = node.group;
+    const int group = planned.plan.group_of(node);
+    if (group != open && open != 0) text += "] ";
+    if (group != open && group != 0) text += "[";
+    open = group;
     text += node.type() + (open != 0 ? "," : " ");
   }
   return text + (open != 0 ? "]" : "");

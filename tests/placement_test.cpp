@@ -9,6 +9,7 @@
 
 #include "expect.hpp"
 #include "graph/passes/passes.hpp"
+#include "graph/specialize.hpp"
 #include "graph/state_ops.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
@@ -33,6 +34,8 @@ detail::PlanGraph placed(const Graph& graph, const std::vector<Tensor>& fetches,
   return detail::place(detail::specialize(*graph.state(), request), {});
 }
 
+Device place_of(const detail::PlanGraph& plan, std::string_view name) { return plan.place_of(*plan.graph->find(name)); }
+
 /// What the parts send: the name of the tensor, from where, to where.
 std::multimap<std::string, std::pair<Device, Device>> transfers(const std::vector<detail::Partition>& parts,
                                                                 const Op& op) {
@@ -40,7 +43,7 @@ std::multimap<std::string, std::pair<Device, Device>> transfers(const std::vecto
   for (const detail::Partition& part : parts)
     for (std::size_t i = 0; i < part.plan.graph->size(); ++i) {
       const detail::Node& node = part.plan.graph->node(i);
-      CHECK(node.place == part.device);
+      CHECK(part.plan.place_of(node) == part.device);
       if (&node.op() == &op)
         found.emplace(node.attr<std::string>("tensor_name"),
                       std::pair(node.attr<Device>("send_device"), node.attr<Device>("recv_device")));
@@ -153,12 +156,41 @@ TEST_CASE("an op runs where it was asked for, else with its Variable, else with 
     CAPTURE(each.first);
     const detail::Node* node = plan.graph->find(each.first);
     REQUIRE(node);
-    CHECK(node->place == each.second);
+    CHECK(plan.place_of(*node) == each.second);
     CHECK(node->device == "/job:localhost/replica:0/task:0" + tensorflow_name(each.second));
   }
   CHECK(there.device() == toy_device(2));
   for (const bool optimize : {true, false})
     check_values(Session(graph, {.optimize = optimize}).run(y, {{x, {1, 2}}}), {24, 512});
+}
+
+TEST_CASE("every pass says of every node where it runs") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const auto x = placeholder(float32, {2, 2}, "x");
+  const Tensor h = exp(x, "h");
+  const Variable counter(1.0, {.name = "counter"});
+  const Tensor there = on(toy_device(1), [&] {
+    const auto after = control_dependencies({counter.assign_add(1.0).op()});
+    // The edge to h lends a shape only, and is cut behind a node on the other device.
+    const Tensor product = matmul(square(x), tensor({{1.0, 2.0}, {3.0, 4.0}}));
+    return tanh(product + 1.0) * zeros_like(h);
+  });
+  const Tensor y = h + there.to(cpu());
+  detail::PlanGraph plan = placed(graph, {y}, {x});
+  for (const detail::Pass& pass : detail::passes()) {
+    CAPTURE(pass.name);
+    plan = pass.run(plan);
+    REQUIRE(plan.places.size() == plan.graph->size());
+    for (std::size_t i = 0; i < plan.graph->size(); ++i) {
+      const detail::Node& node = plan.graph->node(i);
+      CAPTURE(node.name());
+      CHECK(node.device == "/job:localhost/replica:0/task:0" + tensorflow_name(plan.place_of(node)));
+      for (const Tensor& output : node.outputs()) CHECK(output.device() == plan.place_of(node));
+      if (node.type() == "Const" || node.type() == "Placeholder") CHECK(node.control_inputs.empty());
+    }
+  }
+  check_values(Session(graph).run(reduce_sum(y - exp(x)), {{x, {{1, 2}, {3, 4}}}}), {0});
 }
 
 TEST_CASE("operations that are to run where another one runs") {
@@ -181,10 +213,10 @@ TEST_CASE("operations that are to run where another one runs") {
   const detail::PlanGraph plan = placed(graph, {there, follows, chain, free}, {x});
   for (const auto& each : expected) {
     CAPTURE(each.first);
-    CHECK(plan.graph->find(each.first)->place == each.second);
+    CHECK(place_of(plan, each.first) == each.second);
   }
   // Without the operation, its device is what counts.
-  CHECK(placed(graph, {chain}, {x}).graph->find("chain")->place == toy_device(1));
+  CHECK(place_of(placed(graph, {chain}, {x}), "chain") == toy_device(1));
 
   const std::string file = graph.as_graph_def();
   CHECK(file.find("loc:@there") != std::string::npos);
@@ -193,7 +225,7 @@ TEST_CASE("operations that are to run where another one runs") {
   const detail::PlanGraph again =
       placed(loaded, {loaded.get_tensor_by_name("there:0"), loaded.get_tensor_by_name("chain:0")},
              {loaded.get_tensor_by_name("x:0")});
-  CHECK(again.graph->find("chain")->place == toy_device(1));
+  CHECK(place_of(again, "chain") == toy_device(1));
 }
 
 TEST_CASE("a device that is not there") {

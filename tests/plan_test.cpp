@@ -1,7 +1,5 @@
 // What a session tells of its plans: the stages, the memory, and the times of a run.
 
-#include "tapestry/plan.hpp"
-
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -11,6 +9,7 @@
 #include "expect.hpp"
 #include "graph/passes/passes.hpp"
 #include "op_cases/op_cases.hpp"
+#include "tapestry/execution_plan.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 #include "toy_backend.hpp"
@@ -137,6 +136,37 @@ std::size_t check_places(const ExecutionPlan& plan) {
 }
 
 }  // namespace
+
+TEST_CASE("making a plan is seen by no tape and no open graph, and sees no scope") {
+  Graph graph;
+  Tensor x, gradient;
+  {
+    const auto scope = graph.as_default();
+    x = placeholder(DType::unknown, Shape::unknown_rank(), "x");
+    const Tensor y = reduce_sum(square(x) * tensor({1.0, 2.0}) + exp(zeros({2})));
+    gradient = gradients(y, {x})[0];  // a node that is replaced by gradients when the plan is made
+  }
+  const std::size_t size = graph.operations().size();
+  const Tensor value = tensor({3.0, 4.0});
+  Graph other;
+  const auto scope = other.as_default();
+  const Tensor before = placeholder(float32, {}, "before");
+  const auto names = name_scope("elsewhere");
+  const auto after = control_dependencies({before.op()});
+  const auto place = device("/job:nowhere/device:GPU:77");
+  GradientTape tape;
+  tape.watch(value);
+  RunMetadata metadata;
+  check_values(Session(graph).run(gradient, {{x, value}}, {}, &metadata), {6, 16});
+  CHECK(graph.operations().size() == size);
+  CHECK(other.operations().size() == 1);
+  CHECK(tape.size() == 0);
+  for (const Operation& each : metadata.graph.operations()) {
+    CHECK(!each.name().starts_with("elsewhere"));
+    CHECK(each.device() == "/job:localhost/replica:0/task:0/device:CPU:0");
+    CHECK(each.control_inputs().empty());
+  }
+}
 
 TEST_CASE("the memory plan: no two tensors share bytes while both live") {
   Network network({.disabled_passes = {"fuse"}});

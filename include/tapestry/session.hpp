@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "tapestry/plan.hpp"
+#include "tapestry/execution_plan.hpp"
 
 namespace tapestry {
 

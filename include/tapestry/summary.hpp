@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "tapestry/plan.hpp"
+#include "tapestry/execution_plan.hpp"
 
 namespace tapestry::summary {
 

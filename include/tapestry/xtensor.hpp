@@ -47,7 +47,7 @@ namespace tapestry {
 
 namespace detail {
 
-// Defined with the core's other makers of tensors.
+// Both stand in internal headers, too.
 TAPESTRY_API Tensor make_tensor(DType dtype, const Shape& shape, Device device);
 TAPESTRY_API Tensor on_host(const Tensor& tensor);
 

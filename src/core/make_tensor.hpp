@@ -24,15 +24,16 @@ Tensor without_data(const Tensor& tensor);
 /// A 0-d tensor on the CPU.
 Tensor make_scalar(double value, DType dtype);
 
-/// The elements in row-major order on the CPU: the tensor itself, or a copy that no tape sees.
-TAPESTRY_API Tensor on_host(const Tensor& tensor);  // NOLINT: xtensor.hpp needs it, too
-
 /// The elements of an output or of a fresh tensor, to be written.
 template <class T>
 T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.impl().data);
 }
 
+// These two are what core asks of the backends, which stand above it and define them.
+
+/// The elements in row-major order on the CPU: the tensor itself, or a copy that no tape sees.
+TAPESTRY_API Tensor on_host(const Tensor& tensor);  // NOLINT: xtensor.hpp needs it, too
 /// The allocator of a device; throws InvalidArgumentError when the device does not exist.
 Allocator& allocator_of(Device device);
 

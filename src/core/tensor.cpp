@@ -4,7 +4,6 @@
 #include <limits>
 #include <new>
 
-#include "backend/backend.hpp"
 #include "core/make_tensor.hpp"
 #include "core/pool.hpp"
 
@@ -114,19 +113,6 @@ Tensor make_scalar(double value, DType dtype) {
   Tensor scalar = make_tensor(dtype, {}, cpu());
   visit_dtype(dtype, [&]<class T>() { *mutable_data<T>(scalar) = convert<T>(value); });
   return scalar;
-}
-
-Tensor on_host(const Tensor& tensor) {
-  Tensor dense = tensor;
-  if (!tensor.is_contiguous()) {
-    dense = make_tensor(tensor.dtype(), tensor.shape(), tensor.device());
-    backend_of(tensor.device()).copy(tensor, dense);
-  }
-  if (dense.device().is_cpu()) return dense;
-  Tensor host = make_tensor(tensor.dtype(), tensor.shape(), cpu());
-  const std::size_t bytes = static_cast<std::size_t>(tensor.size()) * size_of(tensor.dtype());
-  backend_of(dense.device()).copy_to_host(host.impl().data, dense.impl().data, bytes);
-  return host;
 }
 
 }  // namespace detail

@@ -175,6 +175,19 @@ bool is_replayed(Call& call) {
   return false;
 }
 
+/// Makes a call a node of a graph. A tape that watches an eager input, or knows where it comes from, is to find the way
+/// back to it from the constant that stands for it.
+void add_to_graph(Sink& sink, Call& call, std::uint32_t numbers) {
+  const Tensors given = recorders().empty() ? Tensors() : call.inputs();
+  sink.add(call, numbers);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i].is_symbolic()) continue;
+    Call captured(sink.capture_op(), {given[i]}, {}, call.where());
+    captured.mutable_outputs().push_back(call.input(i));
+    tell_recorders(std::move(captured));
+  }
+}
+
 /// Runs a call that has its inputs, or makes it a node of a graph: promotes the inputs, checks their devices and
 /// computes the outputs.
 void perform(Call& call, Numbers numbers, Sink* sink) {
@@ -185,9 +198,9 @@ void perform(Call& call, Numbers numbers, Sink* sink) {
     if (autocast_type != float32 && op.precision != Precision::given) [[unlikely]]
       autocast_inputs(op, inputs, numbers.bits, call.where());
     const bool alike = are_alike(op, inputs, numbers);
-    if (sink && has_unknown_type(inputs)) return sink->add(call, numbers.bits);
+    if (sink && has_unknown_type(inputs)) return add_to_graph(*sink, call, numbers.bits);
     if (!alike) promote_inputs(op, inputs, numbers, call.where());
-    if (sink) return sink->add(call, 0);
+    if (sink) return add_to_graph(*sink, call, 0);
     const Device device = current_wish && !current_sink ? wished_device(call, inputs, numbers)
                           : alike                       ? inputs[0].device()
                                                         : common_device(inputs, numbers, call.attrs());

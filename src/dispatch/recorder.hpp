@@ -14,6 +14,8 @@ class Sink {
   /// Makes the call a node and gives it symbolic outputs. `numbers`: the inputs (bits 0, 1, ...) that are C++ numbers
   /// whose element type cannot be told yet, because that of another input is unknown.
   virtual void add(Call& call, std::uint32_t numbers) = 0;
+  /// The op by which recorders know of the way from an eager tensor to the constant that stands for it in the graph.
+  virtual const Op& capture_op() const = 0;
   /// The value that a Variable will have.
   virtual Tensor read(const Variable& variable, Where where) = 0;
   /// Changes a Variable when the graph runs; returns the new value.

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "graph/deadline.hpp"
-#include "graph/plan.hpp"
+#include "graph/plan_graph.hpp"
 #include "graph/rendezvous.hpp"
-#include "tapestry/plan.hpp"
+#include "tapestry/execution_plan.hpp"
 
 namespace tapestry::detail {
 

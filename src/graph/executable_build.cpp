@@ -118,7 +118,7 @@ class Executable::Builder {
       if (&op == &var_handle_op || &op == &placeholder_op) {
         values_.emplace(node.output().id(), Value{node.output()});
         if (&op == &var_handle_op)
-          to_.variables_.emplace_back(node.attr<VariablesRef>("variables")->front(), node.place);
+          to_.variables_.emplace_back(node.attr<VariablesRef>("variables")->front(), plan_.place_of(node));
       } else if (&op == &const_op) {
         values_.emplace(node.output().id(), Value{node.attr<Tensor>("value")});
       } else if (!op.view || op.stateful || !add_view(node)) {
@@ -178,7 +178,7 @@ class Executable::Builder {
     const Op& op = node.op();
     const Step::Kind kind = kind_of(op);
     const bool is_found = kind == Step::Kind::read || kind == Step::Kind::receive;
-    Step step(kind, call_of(node), node.place);
+    Step step(kind, call_of(node), plan_.place_of(node));
     for (const Tensor& input : node.inputs()) use(step, value_of(input));
     for (const Tensor& output : node.outputs()) {
       const Value result = new_root(output, output.spec(), is_found ? Memory::bound : Memory::arena, output.device());
@@ -191,7 +191,7 @@ class Executable::Builder {
       values_.emplace(output.id(), result);
     }
     to_.steps_.push_back(std::move(step));
-    join_group(node.group);
+    join_group(plan_.group_of(node));
   }
 
   /// Lets the last step run beside those of its group before it.

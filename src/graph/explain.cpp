@@ -7,34 +7,18 @@
 #include <sstream>
 
 #include "graph/partitioned.hpp"
-#include "graph/passes/passes.hpp"
-#include "graph/state_ops.hpp"
 
 namespace tapestry {
 namespace detail {
 
-PlanGraph plan_graph(const GraphState& graph, const Request& request, const SessionOptions& options) {
-  PlanGraph plan = specialize(graph, request);
-  plan = place(plan, {.soft = options.allow_soft_placement, .log = options.log_device_placement});
-  return options.optimize ? optimize(std::move(plan), options.disabled_passes) : plan;
-}
-
 Explanation explain(const GraphState& graph, const Request& request, const SessionOptions& options) {
   Explanation explanation;
-  const auto add = [&](std::string_view name, const PlanGraph& plan) {
-    explanation.stages.push_back({std::string(name), Graph(plan.graph)});
-  };
-  Request as_declared = request;
-  for (std::size_t i = 0; i < request.feeds.size(); ++i) as_declared.fed[i] = request.feeds[i].spec();
-  add("requested", specialize(graph, as_declared));
-  PlanGraph plan = specialize(graph, request);
-  add("specialized", plan);
-  plan = place(plan, {.soft = options.allow_soft_placement});
-  add("place", plan);
-  if (options.optimize) plan = optimize(std::move(plan), options.disabled_passes, add);
-  std::vector<Partition> parts = partition(plan);
-  for (std::size_t i = 0; i < parts.size() && parts.size() > 1; ++i) add(join("part-", i), parts[i].plan);
-  explanation.plan = Partitioned(plan, options.replay).description();
+  SessionOptions quiet = options;
+  quiet.log_device_placement = false;
+  Plan plan = make_plan(graph, request, quiet, [&](std::string_view stage, const PlanGraph& now) {
+    explanation.stages.push_back({std::string(stage), Graph(now.graph)});
+  });
+  explanation.plan = Partitioned(std::move(plan), options.replay).description();
   return explanation;
 }
 

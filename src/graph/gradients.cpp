@@ -149,7 +149,7 @@ class GraphGradients {
     Specs specs;
     for (const Tensor& source : used) specs.push_back(source.spec());
     Closure closure = std::make_shared<const std::function<Tensors(const Tensors&)>>(redo);
-    const Node& node = graph_->add_node(
+    const Node& node = graph_->add_in_scopes(
         Call(symbolic_gradient_op(), inputs, {{"redo", std::move(closure)}}, CallSiteScope::current(), {}), specs);
     std::vector<Tensor> found(sources.size());
     for (std::size_t i = 0, next = 0; i < sources.size(); ++i)

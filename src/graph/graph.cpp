@@ -28,7 +28,7 @@ Node& add_leaf(const Op& op, Attrs attrs, std::string_view name, Where where) {
   try {
     Call call(op, {}, std::move(attrs), where, name);
     const Specs specs = op.infer(call);
-    return graph->add_node(std::move(call), specs);
+    return graph->add_in_scopes(std::move(call), specs);
   } catch (Error& error) {
     error.locate({}, where);
     throw;
@@ -318,8 +318,8 @@ Tensor Variable::initialized_value(Where where) const {
   const std::shared_ptr<GraphState> graph = default_graph().state();
   const Tensor handle = graph->variable_entry(*this, where).handle;
   return graph
-      ->add_node(Call(read_variable_op, {handle}, variable_attrs({*this}), where, name() + "/initialized_value"),
-                 {variable_spec(*this)})
+      ->add_in_scopes(Call(read_variable_op, {handle}, variable_attrs({*this}), where, name() + "/initialized_value"),
+                      {variable_spec(*this)})
       .output();
 }
 

@@ -8,8 +8,6 @@
 #include "core/make_tensor.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
-#include "ops/handles.hpp"
-#include "tapestry/ops.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -62,13 +60,6 @@ void require_one_graph(const Call& call) {
   }
 }
 
-/// Where an output is: where the op puts it, or where the first input is.
-Device device_of(const Call& call) {
-  const AttrValue* device = call.attrs().find("device");
-  if (device && std::holds_alternative<Device>(*device)) return std::get<Device>(*device);
-  return call.inputs().empty() ? cpu() : call.input(0).device();
-}
-
 /// The op with another gradient, which may look at all inputs and outputs.
 std::shared_ptr<const Op> with_gradient(const Op& op, const Gradient& gradient) {
   Op copy = op;
@@ -77,22 +68,6 @@ std::shared_ptr<const Op> with_gradient(const Op& op, const Gradient& gradient) 
   return std::make_shared<const Op>(std::move(copy));
 }
 
-/// While it lives, new nodes are outside all scopes, but for the device and the control inputs that are given.
-class RootScopes {
- public:
-  explicit RootScopes(const std::string& device = {}, const std::vector<Operation>& control_inputs = {})
-      : saved_(std::exchange(scopes(), Scopes{})) {
-    scopes().device = device;
-    scopes().control_inputs = control_inputs;
-  }
-  ~RootScopes() { scopes() = std::move(saved_); }
-  RootScopes(const RootScopes&) = delete;
-  RootScopes& operator=(const RootScopes&) = delete;
-
- private:
-  Scopes saved_;
-};
-
 /// A tensor of one zero in the dtype and shape of another, whose elements are not there any more.
 Tensor stand_in(const Tensor& released) {
   const std::array<std::int64_t, Shape::max_rank> strides{};
@@ -100,15 +75,13 @@ Tensor stand_in(const Tensor& released) {
                    std::span(strides).first(static_cast<std::size_t>(released.rank())));
 }
 
-/// A tape that watches an eager tensor, or knows where it comes from, is to find the way from the constant back to it.
-void tell_captured(const Tensor& tensor, const Tensor& constant, Where where) {
-  if (recorders().empty()) return;
-  Call call(ops::identity, {tensor}, {}, where);
-  call.mutable_outputs().push_back(constant);
-  tell_recorders(std::move(call));
-}
-
 }  // namespace
+
+Device device_of(const Call& call) {
+  const AttrValue* device = call.attrs().find("device");
+  if (device && std::holds_alternative<Device>(*device)) return std::get<Device>(*device);
+  return call.inputs().empty() ? cpu() : call.input(0).device();
+}
 
 Endpoint endpoint_of(const Tensor& tensor) {
   const NodeOrigin* origin = origin_of(tensor);
@@ -133,6 +106,15 @@ Scopes& scopes() {
   return current;
 }
 
+OptionsScope::OptionsScope(const std::shared_ptr<GraphState>& graph, const NodeOptions& options) : open_(Graph(graph)) {
+  Scopes& scope = scopes();
+  scope.name = options.scope;
+  for (Node* node : options.control_inputs) scope.control_inputs.push_back(operation_of(*node));
+  scope.device = options.device;
+  scope.colocation = options.colocation;
+  if (const Op* op = options.overridden.get()) scope.gradients.emplace(op->name, op->gradient);
+}
+
 GraphState::~GraphState() = default;
 
 void GraphState::require_open(Where where) const {
@@ -144,7 +126,9 @@ Node* GraphState::find(std::string_view name) const {
   return found == by_name_.end() ? nullptr : found->second;
 }
 
-Tensor GraphState::captured(const Tensor& tensor, Where where) {
+Tensor GraphState::captured(const Tensor& tensor, Where where) { return captured_in(scopes().name, tensor, where); }
+
+Tensor GraphState::captured_in(const std::string& scope, const Tensor& tensor, Where where) {
   if (const NodeOrigin* origin = origin_of(tensor)) {
     if (origin->node->graph == this && !origin->graph.expired()) return tensor;
     throw InvalidArgumentError(join(describe(tensor), " is not an element of this graph."), where);
@@ -154,10 +138,8 @@ Tensor GraphState::captured(const Tensor& tensor, Where where) {
   const auto found = constants_.find(tensor.id());
   if (found != constants_.end()) return found->second.second;
   // A constant depends on nothing, whatever scopes are open.
-  const std::string name = scopes().name + const_op.name;
-  const RootScopes root;
-  Node& node =
-      add_node(Call(const_op, {}, {{"dtype", tensor.dtype()}, {"value", tensor}}, where, name), {tensor.spec()});
+  Call call(const_op, {}, {{"dtype", tensor.dtype()}, {"value", tensor}}, where, const_op.name);
+  const Node& node = add_node(std::move(call), {tensor.spec()}, {.scope = scope});
   constants_.emplace(tensor.id(), std::pair(tensor, node.output()));
   return node.output();
 }
@@ -170,13 +152,18 @@ void GraphState::add(Call& call, std::uint32_t numbers) {
     Tensor& input = call.mutable_inputs()[i];
     // An eager tensor whose memory a tape has let go may still lend its shape.
     if (input.is_symbolic() && !origin_of(input) && reads_shape_only(call.op(), i)) input = stand_in(input);
-    const Tensor given = std::exchange(input, captured(input, call.where()));
-    if (!given.is_symbolic()) tell_captured(given, input, call.where());
+    input = captured(input, call.where());
   }
   const Specs specs = infer(call);
-  const Node& node = add_node(call, specs, numbers);
+  Node& node = add_in_scopes(call, specs);
+  node.numbers = numbers;
   call.mutable_outputs() = node.outputs();
   call.set_name(node.name());
+}
+
+const Op& GraphState::capture_op() const {
+  static const Op& identity = *find_op("Identity");
+  return identity;
 }
 
 std::string GraphState::enter_scope(std::string_view name) {
@@ -187,26 +174,44 @@ std::string GraphState::enter_scope(std::string_view name) {
 
 void GraphState::leave_scope(std::string outer) { scopes().name = std::move(outer); }
 
-Node& GraphState::add_node(Call call, const Specs& specs, std::uint32_t numbers, Naming naming) {
+std::vector<Node*> GraphState::scope_controls() {
+  std::vector<Node*> nodes;
+  for (const Operation& control : scopes().control_inputs)
+    if (Node& node = node_of(control); node.graph == this) nodes.push_back(&node);
+  return nodes;
+}
+
+NodeOptions GraphState::scope_options(const Op& op) {
+  const Scopes& scope = scopes();
+  NodeOptions options{
+      .scope = scope.name, .control_inputs = scope_controls(), .device = scope.device, .colocation = scope.colocation};
+  if (const auto gradient = scope.gradients.find(op.name); gradient != scope.gradients.end())
+    options.overridden = with_gradient(op, gradient->second);
+  return options;
+}
+
+Node& GraphState::add_in_scopes(Call call, const Specs& specs) {
+  const NodeOptions options = scope_options(call.op());
+  return add_node(std::move(call), specs, options);
+}
+
+Node& GraphState::add_node(Call call, const Specs& specs, const NodeOptions& options) {
   const std::lock_guard lock(mutex_);
   require_open(call.where());
-  const Scopes& scope = scopes();
-  if (!is_valid_node_name(scope.name + call.name()))
+  if (!is_valid_node_name(options.scope + call.name()))
     throw InvalidArgumentError(join("'", call.name(), "' is not a valid node name"));
   budget_.take_node(call, specs, nodes_.size());
-  if (naming == Naming::unique) call.set_name(names_.unique(scope.name + call.name()));
+  if (!options.name_is_taken) call.set_name(names_.unique(options.scope + call.name()));
 
   nodes_.push_back(std::make_unique<Node>(*this, nodes_.size(), std::move(call)));
   Node& node = *nodes_.back();
-  node.numbers = numbers;
-  node.device = scope.device;
-  node.colocation = scope.colocation;
-  if (const auto gradient = scope.gradients.find(node.type()); gradient != scope.gradients.end())
-    node.overridden = with_gradient(node.op(), gradient->second);
+  node.device = options.device;
+  node.colocation = options.colocation;
+  node.overridden = options.overridden;
   by_name_.emplace(node.name(), &node);
-  node.place = scope.place ? *scope.place : device_of(node);
+  const Device device = options.outputs_on ? *options.outputs_on : device_of(node);
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    const Tensor output = make_symbolic(specs[i].dtype, specs[i].shape, node.place);
+    const Tensor output = make_symbolic(specs[i].dtype, specs[i].shape, device);
     output.impl().origin = Intrusive<Origin>(new NodeOrigin(weak_from_this(), node, static_cast<std::int32_t>(i)));
     output.impl().shape.set_source(output.impl().origin);
     node.mutable_outputs().push_back(output);
@@ -215,12 +220,10 @@ Node& GraphState::add_node(Call call, const Specs& specs, std::uint32_t numbers,
     return std::any_of(node.inputs().begin(), node.inputs().end(),
                        [&](const Tensor& input) { return endpoint_of(input).node == other; });
   };
-  for (const Operation& control : scope.control_inputs) {
-    Node& other = node_of(control);
-    if (other.graph == this && !depends_on(&other) &&
-        std::find(node.control_inputs.begin(), node.control_inputs.end(), &other) == node.control_inputs.end())
-      node.control_inputs.push_back(&other);
-  }
+  for (Node* other : options.control_inputs)
+    if (!depends_on(other) &&
+        std::find(node.control_inputs.begin(), node.control_inputs.end(), other) == node.control_inputs.end())
+      node.control_inputs.push_back(other);
   if (order_ == Order::program && node.op().stateful) order_after_program(node);
   return node;
 }
@@ -275,49 +278,49 @@ GraphVariable& GraphState::make_entry(const Variable& variable, const std::strin
   Attrs attrs{{"variables", std::make_shared<const std::vector<Variable>>(1, variable)},
               {"dtype", variable.dtype()},
               {"shape", variable.shape()}};
-  const RootScopes root(device);
-  variables_.back().handle =
-      add_node(Call(var_handle_op, {}, std::move(attrs), where, name), {{DType::resource, {}}}, 0, Naming::taken)
-          .output();
+  variables_.back().handle = add_node(Call(var_handle_op, {}, std::move(attrs), where, name), {{DType::resource, {}}},
+                                      {.name_is_taken = true, .device = device})
+                                 .output();
   return variables_.back();
 }
 
 Tensor GraphState::read(const Variable& variable, Where where) {
   const std::lock_guard lock(mutex_);
+  return read_after(scope_controls(), variable, where);
+}
+
+Tensor GraphState::read_after(const std::vector<Node*>& control_inputs, const Variable& variable, Where where) {
   const GraphVariable& entry = variable_entry(variable, where);
   // What was read before knows nothing of the operations that a scope waits for, such as an assignment.
-  const std::vector<Operation> control_inputs = scopes().control_inputs;
-  const RootScopes root({}, control_inputs);
-  if (!control_inputs.empty()) return add_read(entry, where);
+  if (!control_inputs.empty()) return add_read(entry, control_inputs, where);
   if (entry.value) return entry.value;
-  const Tensor value = add_read(entry, where);
+  const Tensor value = add_read(entry, {}, where);
   return variable_entry(variable, where).value = value;
 }
 
-Tensor GraphState::add_read(const GraphVariable& entry, Where where) {
+Tensor GraphState::add_read(const GraphVariable& entry, const std::vector<Node*>& control_inputs, Where where) {
   Call call(read_variable_op, {entry.handle}, variable_attrs({entry.variable}), where, entry.name + "/read");
-  return add_node(std::move(call), {variable_spec(entry.variable)}).output();
+  return add_node(std::move(call), {variable_spec(entry.variable)}, {.control_inputs = control_inputs}).output();
 }
 
-Node& GraphState::add_assign(const Variable& variable, Assign kind, const Tensor& value, Where where) {
+Node& GraphState::add_assign(const Variable& variable, Assign kind, const Tensor& value, const NodeOptions& options,
+                             Where where) {
   const GraphVariable entry = variable_entry(variable, where);
   const std::string name = join(entry.name, "/", assign_name(kind));
-  Call call(assign_op(kind), {entry.handle, captured(value, where)}, variable_attrs({variable}), where, name);
+  Call call(assign_op(kind), {entry.handle, captured_in({}, value, where)}, variable_attrs({variable}), where, name);
   call.op().infer(call);  // refuses what does not fit
-  return add_node(std::move(call), {});
+  return add_node(std::move(call), {}, options);
 }
 
 Tensor GraphState::assign(const Variable& variable, Assign kind, const Tensor& value, Where where) {
   const std::lock_guard lock(mutex_);
-  const std::vector<Operation> control_inputs = scopes().control_inputs;
-  const RootScopes root({}, control_inputs);
+  const std::vector<Node*> control_inputs = scope_controls();
   // By this name readers of files know the initializer, which a Variable from outside the graph gets in a file only.
   const GraphVariable& entry = variable_entry(variable, where);
   if (!entry.initializer) names_.take(join(entry.name, "/", assign_name(Assign::set)));
-  Node& node = add_assign(variable, kind, value, where);
-  if (order_ == Order::program) return read(variable, where);
-  scopes().control_inputs = {operation_of(node)};
-  return add_read(variable_entry(variable, where), where);
+  Node& node = add_assign(variable, kind, value, {.control_inputs = control_inputs}, where);
+  if (order_ == Order::program) return read_after(control_inputs, variable, where);
+  return add_read(variable_entry(variable, where), {&node}, where);
 }
 
 void GraphState::declare(const Variable& variable, const Tensor& initial_value, Where where) {
@@ -335,19 +338,18 @@ void GraphState::declare(const Variable& variable, const Tensor& initial_value, 
     throw InvalidArgumentError(join("'", variable.name(), "' is not a valid node name"), where);
   const std::string name = names_.unique(scopes().name + variable.name());
   variable.cell()->name = name;
-  const std::string device = scopes().device;
-  const RootScopes root(device);
+  const NodeOptions there{.device = scopes().device};
   Tensor value = initial_value;
-  if (!value.is_symbolic())
-    value = add_node(Call(const_op, {}, {{"dtype", value.dtype()}, {"value", value}}, where, name + "/initial_value"),
-                     {value.spec()})
-                .output();
-  make_entry(variable, name, device, where);
-  Node& initializer = add_assign(variable, Assign::set, value, where);
+  if (!value.is_symbolic()) {
+    Call constant(const_op, {}, {{"dtype", value.dtype()}, {"value", value}}, where, name + "/initial_value");
+    value = add_node(std::move(constant), {value.spec()}, there).output();
+  }
+  make_entry(variable, name, there.device, where);
+  Node& initializer = add_assign(variable, Assign::set, value, there, where);
   GraphVariable& entry = variable_entry(variable, where);
   entry.initializer = &initializer;
   entry.initial_value = value;
-  read(variable, where);
+  read_after({}, variable, where);
 }
 
 }  // namespace tapestry::detail

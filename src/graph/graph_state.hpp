@@ -29,9 +29,18 @@ class Node : public Call {
   std::string device;                    ///< what was asked for; "" where nothing was
   std::string colocation;                ///< the name of the node where it is to run; "" for no such wish
   std::shared_ptr<const Op> overridden;  ///< the op with the gradient that `gradients` is to take; nullptr for its own
-  Device place;                          ///< where its outputs are; in a plan, where it runs
-  int group = 0;                         ///< in a plan: neighbours of one number other than 0 may run side by side
   std::uint32_t numbers = 0;  ///< the inputs that are C++ numbers and take their type from others, unknown yet
+};
+
+/// What a node is told beside its call: by the scopes that the user has opened, or by the node that it stands for.
+struct NodeOptions {
+  std::string scope{};                     ///< stands before its name: "outer/inner/"
+  bool name_is_taken = false;              ///< the name, without a scope, has been taken for the node already
+  std::vector<Node*> control_inputs{};     ///< of its graph; what is an input, too, does not count
+  std::string device{};                    ///< as in Node
+  std::string colocation{};                ///< as in Node
+  std::shared_ptr<const Op> overridden{};  ///< as in Node
+  std::optional<Device> outputs_on{};      ///< in a plan; elsewhere as `device_of` says
 };
 
 /// What a graph knows of a Variable that it uses.
@@ -60,16 +69,20 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
 
   // ---- Sink ----
   void add(Call& call, std::uint32_t numbers) override;
+  const Op& capture_op() const override;
   Tensor read(const Variable& variable, Where where) override;
   Tensor assign(const Variable& variable, Assign kind, const Tensor& value, Where where) override;
   void declare(const Variable& variable, const Tensor& initial_value, Where where) override;
 
-  enum class Naming { unique, taken };  ///< whether the name is made unique, or has been taken for the node already
   std::string enter_scope(std::string_view name) override;
   void leave_scope(std::string outer) override;
 
-  /// Adds a node that has its inputs, in this thread's scopes; its outputs have these specs.
-  Node& add_node(Call call, const Specs& specs, std::uint32_t numbers = 0, Naming naming = Naming::unique);
+  /// Adds a node that has its inputs; its outputs have these specs.
+  Node& add_node(Call call, const Specs& specs, const NodeOptions& options);
+  /// The same in this thread's scopes.
+  Node& add_in_scopes(Call call, const Specs& specs);
+  /// What this thread's scopes say of a new node of an op.
+  NodeOptions scope_options(const Op& op);
   /// The tensor itself, or, of an eager one, the constant of the graph that has its value.
   Tensor captured(const Tensor& tensor, Where where);
 
@@ -101,9 +114,12 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
 
  private:
   void order_after_program(Node& node);
+  std::vector<Node*> scope_controls();
+  Tensor captured_in(const std::string& scope, const Tensor& tensor, Where where);
   GraphVariable& make_entry(const Variable& variable, const std::string& name, const std::string& device, Where where);
-  Tensor add_read(const GraphVariable& entry, Where where);
-  Node& add_assign(const Variable& variable, Assign kind, const Tensor& value, Where where);
+  Tensor read_after(const std::vector<Node*>& control_inputs, const Variable& variable, Where where);
+  Tensor add_read(const GraphVariable& entry, const std::vector<Node*>& control_inputs, Where where);
+  Node& add_assign(const Variable& variable, Assign kind, const Tensor& value, const NodeOptions& options, Where where);
 
   Order order_;
   std::vector<std::unique_ptr<Node>> nodes_;
@@ -119,7 +135,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   mutable std::recursive_mutex mutex_;
 };
 
-/// What this thread's scopes say of new nodes.
+/// The scopes that the user has opened on this thread.
 struct Scopes {
   Scopes() = default;
   explicit Scopes(std::shared_ptr<GraphState> open) : graph(std::move(open)) {}
@@ -130,9 +146,20 @@ struct Scopes {
   std::string device;
   std::string colocation;                     ///< the name of a node
   std::map<std::string, Gradient> gradients;  ///< by the op's name: instead of the registered ones
-  std::optional<Device> place;                ///< in a plan: where new nodes run
 };
 Scopes& scopes();
+
+/// While it lives, the graph is open, in scopes that tell new nodes this: for what a node is made of by public ops.
+class OptionsScope {
+ public:
+  OptionsScope(const std::shared_ptr<GraphState>& graph, const NodeOptions& options);
+
+ private:
+  Graph::Scope open_;
+};
+
+/// Where the op of a call puts its outputs: where an attribute says, or where the first input is.
+Device device_of(const Call& call);
 
 /// The node and output that a tensor of a graph stands for; nullptr for an eager tensor.
 struct Endpoint {
@@ -146,6 +173,12 @@ inline Node& node_of(const Operation& operation) {
   return const_cast<Node&>(static_cast<const Node&>(operation.call()));
 }
 Operation operation_of(Node& node);
+/// Of its outputs.
+inline Specs specs_of(const Node& node) {
+  Specs specs;
+  for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
+  return specs;
+}
 
 /// Whether the dtype or the rank of a tensor waits for what is fed.
 inline bool is_unknown(const Tensor& tensor) { return tensor.dtype() == DType::unknown || !tensor.shape().has_rank(); }

@@ -45,11 +45,9 @@ Tensor whole_numbers(const Tensor& like, const auto& element) {
 
 Tensors evaluate(const Node& node, const Tensors& inputs) {
   Call call(node.op(), inputs, node.attrs(), node.where(), node.name());
-  Specs specs;
-  for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
   const ExecuteNow now;
   try {
-    execute(call, specs, cpu());
+    execute(call, specs_of(node), cpu());
   } catch (const Error&) {
     return {};  // a division by zero, for one: it is reported when the node runs, with its place
   }

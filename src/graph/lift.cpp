@@ -72,7 +72,7 @@ class Lift {
       for (std::size_t i = 0; i < call.inputs().size(); ++i) inputs.push_back(input_of(record, i));
       Call node(call.op(), inputs, call.attrs(), call.where(), call.name());
       const Specs specs = call.op().infer(node);
-      const Tensors outputs = graph_->add_node(std::move(node), specs).outputs();
+      const Tensors outputs = graph_->add_node(std::move(node), specs, {}).outputs();
       for (std::size_t i = 0; i < outputs.size(); ++i) known_.emplace(call.output(i).id(), outputs[i]);
     } catch (Error& error) {
       error.locate(call.type(), call.where());

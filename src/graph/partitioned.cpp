@@ -78,8 +78,8 @@ Tensors chosen(const Tensors& values, const std::vector<std::size_t>& which) {
 
 }  // namespace
 
-Partitioned::Partitioned(const PlanGraph& plan, bool replay) : graph_(plan.graph) {
-  for (Partition& each : partition(plan)) {
+Partitioned::Partitioned(Plan plan, bool replay) : graph_(plan.graph) {
+  for (Partition& each : plan.parts) {
     parts_.push_back(std::make_unique<Part>(std::move(each), replay, rendezvous_));
     fetches_ += parts_.back()->fetches.size();
     if (parts_.size() > 1) parts_.back()->worker = std::make_unique<Worker>();

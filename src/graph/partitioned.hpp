@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "graph/executable.hpp"
-#include "graph/passes/passes.hpp"
+#include "graph/plan.hpp"
 #include "graph/rendezvous.hpp"
 
 namespace tapestry::detail {
@@ -14,7 +14,7 @@ namespace tapestry::detail {
 class Partitioned {
  public:
   /// `replay`: what a device can record, it does.
-  explicit Partitioned(const PlanGraph& plan, bool replay = false);
+  explicit Partitioned(Plan plan, bool replay);
   ~Partitioned();
   Partitioned(const Partitioned&) = delete;
   Partitioned& operator=(const Partitioned&) = delete;

@@ -1,35 +1,23 @@
 #pragma once
 
-#include <memory>
-#include <vector>
-
-#include "graph/graph_state.hpp"
+#include "graph/passes/passes.hpp"
+#include "graph/specialize.hpp"
+#include "tapestry/session.hpp"
 
 namespace tapestry::detail {
 
-/// What one kind of run asks of a graph.
-struct Request {
-  Tensors fetches;                ///< tensors of the graph, none of them fed
-  std::vector<Node*> operations;  ///< to be run for their effect
-  Tensors feeds;                  ///< tensors of the graph that are fed
-  Specs fed;                      ///< what they are fed with
-  std::vector<Node*> done{};      ///< what has run already and does not run again: what is needed of it is fed
+/// What runs for a request.
+struct Plan {
+  Graph graph;                   ///< after the passes
+  std::vector<Partition> parts;  ///< of it, one for each device
 };
 
-/// By the nodes' indices, whether what the request asks for needs them.
-std::vector<char> needed_nodes(const GraphState& graph, const Request& request);
+/// Sees the graph after each stage of planning, whose names stand at `Explanation::stages`.
+using SeeStage = std::function<void(std::string_view stage, const PlanGraph& plan)>;
 
-/// The part of a graph that a request needs, with all dtypes and sizes known: a graph of its own, which plans may
-/// change.
-struct PlanGraph {
-  std::shared_ptr<GraphState> graph;
-  Tensors feeds;  ///< its placeholders, in the order of the request's feeds; empty handles for those not needed
-  Tensors fetches;
-  std::vector<Node*> operations;
-};
-
-/// Copies what is needed of a graph, with the shapes of the feeds. Throws what the ops' inference throws for them, and
-/// InvalidArgumentError, "You must feed a value for placeholder tensor 'x' ...".
-PlanGraph specialize(const GraphState& graph, const Request& request);
+/// The way from a graph to what runs: specialize, place, the passes that the options leave on, partition. Nothing on it
+/// is recorded, and nothing of it becomes part of a graph that is open. Throws what those throw.
+Plan make_plan(const GraphState& graph, const Request& request, const SessionOptions& options,
+               const SeeStage& see = {});
 
 }  // namespace tapestry::detail

@@ -16,7 +16,7 @@ bool needs(const Node& node, const Node& other) {
 }  // namespace
 
 Rewrite::Rewrite(const GraphState& from)
-    : graph_(std::make_shared<GraphState>()), open_(Graph(graph_)), ordered_(from.size()), nodes_(from.size()) {
+    : graph_(std::make_shared<GraphState>()), ordered_(from.size()), nodes_(from.size()) {
   graph_->budget().set_limits(from.budget().limits());
   for (std::size_t i = 0; i < from.size(); ++i) {
     const Node& node = from.node(i);
@@ -28,6 +28,8 @@ Rewrite::Rewrite(const GraphState& from)
   }
 }
 
+Rewrite::Rewrite(const PlanGraph& from) : Rewrite(*from.graph) { old_places_ = from.places; }
+
 Tensors Rewrite::inputs_of(const Node& old) const {
   Tensors inputs;
   for (const Tensor& input : old.inputs()) inputs.push_back(of(input));
@@ -35,36 +37,40 @@ Tensors Rewrite::inputs_of(const Node& old) const {
 }
 
 Node& Rewrite::copy_of(const Node& old, const Tensors& inputs) {
-  Specs specs;
-  for (const Tensor& output : old.outputs()) specs.push_back(output.spec());
-  return add(old.op(), inputs, old.attrs(), specs, old);
+  return add(old.op(), inputs, old.attrs(), specs_of(old), old);
 }
 
 Node& Rewrite::add(const Op& op, const Tensors& inputs, const Attrs& attrs, const Specs& specs, const Node& like) {
-  return graph_->add_node(Call(op, inputs, attrs, like.where(), like.name()), specs);
+  return add(Call(op, inputs, attrs, like.where(), like.name()), specs, options_like(like));
+}
+
+Node& Rewrite::add(Call call, const Specs& specs, NodeOptions options) {
+  if (options.overridden && options.overridden->name != call.op().name) options.overridden = nullptr;
+  Node& node = graph_->add_node(std::move(call), specs, options);
+  if (options.outputs_on) places_.push_back(*options.outputs_on);
+  return node;
+}
+
+NodeOptions Rewrite::options_like(const Node& old) const {
+  return {.control_inputs = waits_,
+          .device = old.device,
+          .colocation = old.colocation,
+          .overridden = old.overridden,
+          .outputs_on = old_places_.empty() ? std::nullopt : std::optional(old_places_[old.index])};
 }
 
 Tensor Rewrite::constant(const Tensor& value, const Node& like, const std::string& name) {
-  const auto saved = std::exchange(scopes().control_inputs, {});
-  const Tensor there = value.to(like.place);
+  NodeOptions options = options_like(like);
+  options.control_inputs.clear();
+  const Tensor there = value.to(*options.outputs_on);
   Call call(const_op, {}, {{"dtype", value.dtype()}, {"value", there}}, like.where(), name);
-  Tensor result = graph_->add_node(std::move(call), {value.spec()}).output();
-  scopes().control_inputs = saved;
-  return result;
+  return add(std::move(call), {value.spec()}, std::move(options)).output();
 }
 
 std::size_t Rewrite::begin(std::span<const Node* const> group) {
-  Scopes& scope = scopes();
-  scope.device = group.back()->device;
-  scope.colocation = group.back()->colocation;
-  scope.gradients.clear();
-  for (const Node* old : group)
-    if (old->overridden) scope.gradients.insert_or_assign(old->type(), old->overridden->gradient);
-  scope.place = group.back()->place;
-  scope.control_inputs.clear();
+  waits_.clear();
   const auto wait_for = [&](const Node* old) {
-    if (!ordered_[old->index]) return;
-    for (Node* node : nodes_of(*old)) scope.control_inputs.push_back(operation_of(*node));
+    if (ordered_[old->index]) waits_.insert(waits_.end(), nodes_of(*old).begin(), nodes_of(*old).end());
   };
   for (const Node* old : group) {
     for (const Node* control : old->control_inputs) wait_for(control);
@@ -104,7 +110,7 @@ void Rewrite::finish(std::span<const Node* const> group, std::size_t first, cons
 }
 
 PlanGraph Rewrite::plan_like(const PlanGraph& old) const {
-  PlanGraph plan{.graph = graph_, .feeds = {}, .fetches = {}, .operations = {}};
+  PlanGraph plan{.graph = graph_, .feeds = {}, .fetches = {}, .operations = {}, .places = places_};
   for (const Tensor& feed : old.feeds) plan.feeds.push_back(of(feed));
   for (const Tensor& fetch : old.fetches) plan.fetches.push_back(of(fetch));
   for (const Node* operation : old.operations)

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "graph/plan.hpp"
+#include "graph/plan_graph.hpp"
 
 namespace tapestry::detail {
 
@@ -15,7 +15,10 @@ namespace tapestry::detail {
 /// all that this node waited for, so that what changes Variables keeps its order, whatever a pass leaves out.
 class Rewrite {
  public:
+  /// Of a graph that is no plan yet.
   explicit Rewrite(const GraphState& from);
+  /// Of a plan, whose nodes run somewhere.
+  explicit Rewrite(const PlanGraph& from);
 
   const std::shared_ptr<GraphState>& graph() const { return graph_; }
 
@@ -31,8 +34,7 @@ class Rewrite {
   void copy(const Node& old) {
     build(old, [&] { return copy_of(old, inputs_of(old)).outputs(); });
   }
-  /// Lets `make()` add what stands for a node, with its control inputs and on its device, and return what stands for
-  /// its outputs.
+  /// Lets `make()` add what stands for a node, and return what stands for its outputs.
   template <class Make>
   void build(const Node& old, Make make) {
     const Node* const one[] = {&old};
@@ -49,8 +51,11 @@ class Rewrite {
 
   /// For `make`: the node with other inputs of the same dtypes and shapes.
   Node& copy_of(const Node& old, const Tensors& inputs);
-  /// A node with the name and the place of another.
+  /// A node with the name and the options of another, which waits for what the nodes wait for that are being built.
   Node& add(const Op& op, const Tensors& inputs, const Attrs& attrs, const Specs& specs, const Node& like);
+  /// Any node; of a plan, with a device for its outputs, on which it runs. A gradient of another op does not count.
+  Node& add(Call call, const Specs& specs, NodeOptions options);
+  NodeOptions options_like(const Node& old) const;
   /// A constant, which waits for nothing.
   Tensor constant(const Tensor& value, const Node& like, const std::string& name);
 
@@ -62,11 +67,11 @@ class Rewrite {
   void finish(std::span<const Node* const> group, std::size_t first, const Tensors& outputs);
 
   std::shared_ptr<GraphState> graph_;
-  PauseRecording pause_;
-  Graph::Scope open_;
   std::vector<char> ordered_;  ///< whether a node or what it needs changes or reads anything outside the graph
-  std::vector<std::vector<Node*>> nodes_;
+  std::vector<std::vector<Node*>> nodes_;             ///< by old node
   std::unordered_map<std::int64_t, Tensor> tensors_;  ///< by id
+  std::vector<Node*> waits_;                          ///< what the nodes wait for that are being built
+  std::vector<Device> old_places_, places_;           ///< by node; empty when the old graph is no plan
 };
 
 }  // namespace tapestry::detail

@@ -292,7 +292,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       // A timeout does not end the planning: the plan is kept, and the next run has it.
       const auto deadline = graph_.state()->budget().deadline(0);
       const detail::NodeDeadline until(deadline);
-      prepared.plan = std::make_shared<Partitioned>(detail::plan_graph(*graph_.state(), prepared.request, options_),
+      prepared.plan = std::make_shared<Partitioned>(detail::make_plan(*graph_.state(), prepared.request, options_),
                                                     options_.replay);
       plans_.insert_or_assign(std::move(key), KeptPlan{prepared.plan, ++runs_});
       if (plans_.size() > options_.most_plans) dropped = drop_oldest_plan();

@@ -1,9 +1,10 @@
+#include "graph/specialize.hpp"
+
 #include <algorithm>
 
 #include "backend/backend.hpp"
 #include "graph/known_values.hpp"
 #include "graph/passes/passes.hpp"
-#include "graph/plan.hpp"
 #include "graph/rewrite.hpp"
 #include "graph/state_ops.hpp"
 
@@ -20,8 +21,10 @@ class Specializer {
     mark_values(needed);
     for (std::size_t i = 0; i < needed.size(); ++i)
       if (needed[i]) copy(from_.node(i));
-    return rewrite_.plan_like(
+    PlanGraph plan = rewrite_.plan_like(
         {.graph = {}, .feeds = request_.feeds, .fetches = request_.fetches, .operations = request_.operations});
+    for (std::size_t i = 0; i < plan.graph->size(); ++i) plan.places.push_back(device_of(plan.graph->node(i)));
+    return plan;
   }
 
  private:
@@ -32,12 +35,10 @@ class Specializer {
       const Endpoint end = endpoint_of(feed);
       std::string name = end.node->name();
       if (&end.node->op() != &placeholder_op) name = join(name, "_", end.output, "_fed");
-      scopes().device = end.node->device;
-      Node& node = rewrite_.graph()->add_node(
-          Call(placeholder_op, {}, {{"dtype", spec.dtype}, {"shape", spec.shape}}, end.node->where(), name), {spec});
+      Call call(placeholder_op, {}, {{"dtype", spec.dtype}, {"shape", spec.shape}}, end.node->where(), name);
+      const Node& node = rewrite_.add(std::move(call), {spec}, {.device = end.node->device});
       rewrite_.replace(feed, node.output());
     }
-    scopes().device.clear();
   }
 
   /// Finds the nodes on whose values others wait.
@@ -73,16 +74,24 @@ class Specializer {
     if (std::any_of(inputs.begin(), inputs.end(), is_unknown)) return copy_of(node, inputs);
     if (const AttrValue* redo = node.attrs().find("redo")) {
       const auto& function = *std::get<Closure>(*redo);
-      if (awaited_values(node)) return is_settled(inputs) ? function(with_values(node, inputs)) : copy_of(node, inputs);
-      const NameScope inside(node.name() + "/", node.where());
-      return function(inputs);
+      if (awaited_values(node) && !is_settled(inputs)) return copy_of(node, inputs);
+      const OptionsScope scopes = scopes_of(node, awaited_values(node) ? "" : node.name() + "/");
+      return function(awaited_values(node) ? with_values(node, inputs) : inputs);
     }
     const bool was_unknown = std::any_of(node.inputs().begin(), node.inputs().end(), is_unknown);
-    if (was_unknown)
+    if (was_unknown) {
+      const OptionsScope scopes = scopes_of(node, "");
       return apply_all(node.op(), with_numbers(node, inputs), node.numbers, node.attrs(), node.name(), node.where());
-    Call call(node.op(), inputs, node.attrs(), node.where(), node.name());
-    const Specs specs = node.op().infer(call);
-    return rewrite_.graph()->add_node(std::move(call), specs).outputs();
+    }
+    const Call call(node.op(), inputs, node.attrs(), node.where(), node.name());
+    return rewrite_.add(call, node.op().infer(call), rewrite_.options_like(node)).outputs();
+  }
+
+  /// Those that the node was made in, for what could not be decided then, and is by public ops now.
+  OptionsScope scopes_of(const Node& node, std::string names) const {
+    NodeOptions options = rewrite_.options_like(node);
+    options.scope = std::move(names);
+    return OptionsScope(rewrite_.graph(), options);
   }
 
   Tensors copy_of(const Node& node, const Tensors& inputs) { return rewrite_.copy_of(node, inputs).outputs(); }

@@ -96,9 +96,8 @@ FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs
                        .run = {}}) {
   try {
     {
-      const std::string device = scopes().device;
-      const Graph::Scope scope(state_->graph);
-      scopes().device = device;  // as in TensorFlow, what is traced is in the caller's scope
+      // As in TensorFlow, what is traced is in the scope of the caller's device.
+      const OptionsScope scope(state_->graph.state(), {.device = scopes().device});
       for (const TensorSpec& each : specs)
         state_->inputs.push_back(placeholder(each.dtype, each.shape, each.name, where));
       for (const Tensor& result : state_->function(state_->inputs))

@@ -92,7 +92,7 @@ Tensor add_numbers(GraphState& graph, const TrainingStep& step) {
   const Attrs attrs{{"variables", std::make_shared<const std::vector<Variable>>(1, step.iterations)},
                     {"numbers", step.numbers},
                     {"count", count}};
-  return graph.add_node(Call(learning_rate_op, {handle}, attrs, step.where, "learning_rate"), {{float64, {count}}})
+  return graph.add_in_scopes(Call(learning_rate_op, {handle}, attrs, step.where, "learning_rate"), {{float64, {count}}})
       .output();
 }
 
@@ -110,7 +110,15 @@ Operation add_update(GraphState& graph, const TrainingStep& step, const Training
     return step.composed(captured, numbers, step.only_if);
   }
   return operation_of(
-      graph.add_node(Call(op_of(*step.formula), inputs, variable_attrs(job.variables), step.where), {}));
+      graph.add_in_scopes(Call(op_of(*step.formula), inputs, variable_attrs(job.variables), step.where), {}));
+}
+
+/// Adds a node in this thread's scopes, of a name that has been taken for it.
+Operation add_named(GraphState& graph, Call call) {
+  NodeOptions options = graph.scope_options(call.op());
+  options.scope.clear();
+  options.name_is_taken = true;
+  return operation_of(graph.add_node(std::move(call), {}, options));
 }
 
 /// Adds 1 to a Variable once everything else has run, if a step is made; `name`: of the node, taken already; empty:
@@ -126,8 +134,7 @@ Operation add_increment(GraphState& graph, const Variable& variable, const Tenso
   const Tensor handle = graph.variable_entry(variable, where).handle;
   Call call(assign_op(Assign::add), {handle, graph.captured(one, where)}, variable_attrs({variable}), where,
             name.empty() ? endpoint_of(handle).node->name() + "/AssignAdd" : name);
-  return operation_of(
-      graph.add_node(std::move(call), {}, 0, name.empty() ? GraphState::Naming::unique : GraphState::Naming::taken));
+  return name.empty() ? operation_of(graph.add_in_scopes(std::move(call), {})) : add_named(graph, std::move(call));
 }
 
 }  // namespace
@@ -156,7 +163,7 @@ Operation add_training_step(GraphState& graph, const TrainingStep& step) {
     train = add_increment(graph, *step.global_step, named.only_if, name, step.where);
   } else {
     const ControlScope after(last);
-    train = operation_of(graph.add_node(Call(no_op_op, {}, {}, step.where, name), {}, 0, GraphState::Naming::taken));
+    train = add_named(graph, Call(no_op_op, {}, {}, step.where, name));
   }
   graph.collections[std::string(graph_keys::train_op)].operations.push_back(&node_of(train));
   return train;

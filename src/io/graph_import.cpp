@@ -211,7 +211,6 @@ class Importer {
   Graph run() {
     const auto deadline = state().budget().deadline(0);
     const detail::NodeDeadline until(deadline);
-    const Graph::Scope open(graph_);
     const std::vector<Entry*> order = file_.in_order();
     file_.mark(order);
     require_ops(order);
@@ -247,10 +246,10 @@ class Importer {
   void add(Entry& entry) {
     const NodeDef& def = *entry.def;
     NodeReader(def, entry.inputs).blaming([&] {
-      detail::Scopes& scope = detail::scopes();
-      scope.device = detail::merge_device_names("", def.device);
-      scope.colocation = colocation_of(def);
-      scope.control_inputs = operations_of(entry.controls);
+      const detail::NodeOptions options{.control_inputs = nodes_of(entry.controls),
+                                        .device = detail::merge_device_names("", def.device),
+                                        .colocation = colocation_of(def)};
+      const detail::OptionsScope scopes(graph_.state(), options);
       const std::size_t first = state().size();
       entry.outputs = outputs_of(entry);
       // What was made beside the operation proper serves that.
@@ -271,11 +270,11 @@ class Importer {
     return state().find(name) ? name : std::string();
   }
 
-  std::vector<Operation> operations_of(const std::vector<const NodeDef*>& defs) {
-    std::vector<Operation> operations;
+  std::vector<Node*> nodes_of(const std::vector<const NodeDef*>& defs) {
+    std::vector<Node*> nodes;
     for (const NodeDef* def : defs)
-      if (Node* node = file_.entry(def).node) operations.push_back(detail::operation_of(*node));
-    return operations;
+      if (Node* node = file_.entry(def).node) nodes.push_back(node);
+    return nodes;
   }
 
   Tensors outputs_of(Entry& entry) {
@@ -470,7 +469,9 @@ class Importer {
     const Attrs attrs{{"variables", std::make_shared<const std::vector<Variable>>(1, variable)},
                       {"numbers", std::make_shared<const std::function<Tensors(const Tensors&)>>(numbers)},
                       {"count", std::int64_t{8}}};
-    const ControlScope nothing(ControlInputs{}), same(operations_of(rate.controls));
+    std::vector<Operation> waits;
+    for (Node* each : nodes_of(rate.controls)) waits.push_back(detail::operation_of(*each));
+    const ControlScope nothing(ControlInputs{}), same(waits);
     return known = node(learning_rate_op, {handle_of(variable)}, attrs, name_of_numbers(rate))[0];
   }
 

@@ -288,7 +288,8 @@ detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, con
   const KeptNode kept{def, specs, where};
   Attrs attrs{{"awaited_values", awaited},
               {"redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(kept)}};
-  return graph.add_node(Call(kept_op(def.op, is_random(def.op)), inputs, std::move(attrs), where, def.name), specs);
+  return graph.add_in_scopes(Call(kept_op(def.op, is_random(def.op)), inputs, std::move(attrs), where, def.name),
+                             specs);
 }
 
 const KeptNode* kept_node(const detail::Node& node) {

@@ -7,7 +7,7 @@
 
 #include "io/drawing.hpp"
 #include "io/file.hpp"
-#include "tapestry/plan.hpp"
+#include "tapestry/execution_plan.hpp"
 
 namespace tapestry {
 namespace io {

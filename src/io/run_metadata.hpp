@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tapestry/plan.hpp"
+#include "tapestry/execution_plan.hpp"
 
 namespace tapestry::io {
 

@@ -1,6 +1,7 @@
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/math.hpp"
+#include "tapestry/ops/nn.hpp"
 
 TAPESTRY_OP_FAMILY(gather)
 
@@ -216,6 +217,7 @@ TopK sorted(const In& x, std::int64_t axis, Direction direction) {
 Tensor gather(In x, In indices, std::int64_t axis, std::string_view name) {
   return apply(gather_op, {x, indices}, {{"axis", axis}}, name);
 }
+Tensor embedding_lookup(In params, In ids, std::string_view name) { return gather(params, ids, 0, name); }
 Tensor gather_nd(In x, In indices, std::string_view name) { return apply(gather_nd_op, {x, indices}, {}, name); }
 Tensor take_along_axis(In x, In indices, std::int64_t axis, std::string_view name) {
   return apply(take_along_op, {x, indices}, {{"axis", axis}}, name);

@@ -5,6 +5,8 @@
 
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
+#include "tapestry/ops/math.hpp"
+#include "tapestry/ops/nn.hpp"
 
 TAPESTRY_OP_FAMILY(random)
 
@@ -265,3 +267,19 @@ Tensor shuffle(In x, std::string_view name) {
 }
 
 }  // namespace tapestry::random
+
+namespace tapestry {
+
+Tensor dropout(In x, double rate, std::string_view name) {
+  if (!(rate >= 0 && rate < 1))
+    throw InvalidArgumentError(
+        detail::join("`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate=", rate), "Dropout",
+        x.where());
+  const CallSiteScope site(x.where());
+  const Tensor floats = as_floats(x);
+  if (rate == 0) return named(floats, name);
+  const Tensor kept = random::bernoulli_like(floats, 1 - rate);
+  return multiply(floats, kept * (1 / (1 - rate)), name);
+}
+
+}  // namespace tapestry

@@ -72,7 +72,7 @@ bool may_merge(const Node& node) {
 
 PlanGraph cse(const PlanGraph& plan) {
   const GraphState& graph = *plan.graph;
-  Rewrite rewrite(graph);
+  Rewrite rewrite(plan);
   Merger merger;
   for (std::size_t i = 0; i < graph.size(); ++i) {
     const Node& node = graph.node(i);

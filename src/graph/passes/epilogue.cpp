@@ -97,7 +97,7 @@ class Joiner {
   explicit Joiner(const PlanGraph& plan)
       : plan_(plan),
         graph_(*plan.graph),
-        rewrite_(graph_),
+        rewrite_(plan),
         uses_(graph_.size()),
         first_wait_(graph_.size(), graph_.size()) {
     for (const Tensor& fetch : plan.fetches) ++uses_[endpoint_of(fetch).node->index];
@@ -140,7 +140,7 @@ class Joiner {
       const Node& product = *endpoint_of(input).node;
       if (&product.op() != &ops::matmul || input.shape().num_elements() < smallest_product ||
           !is_floating(input.dtype()) || uses_[product.index] > 1 || first_wait_[product.index] < node.index ||
-          product.place != node.place || product.device != node.device)
+          plan_.place_of(product) != plan_.place_of(node) || product.device != node.device)
         continue;
       for (std::size_t k = 0; k < node.outputs().size(); ++k)
         if (node.output(k).spec() == input.spec() && may_share(*epilogue.program, i, k)) {

@@ -41,7 +41,7 @@ Tensors computed(const Node& node, const Tensors& inputs) {
 
 PlanGraph fold(const PlanGraph& plan) {
   const GraphState& graph = *plan.graph;
-  Rewrite rewrite(graph);
+  Rewrite rewrite(plan);
   for (std::size_t i = 0; i < graph.size(); ++i) {
     const Node& node = graph.node(i);
     const Tensors values = computed(node, rewrite.inputs_of(node));

@@ -224,12 +224,7 @@ class Writer {
 class Fuser {
  public:
   explicit Fuser(const PlanGraph& plan)
-      : plan_(plan),
-        graph_(*plan.graph),
-        groups_(graph_),
-        rewrite_(graph_),
-        used_(graph_.size()),
-        done_(graph_.size()) {
+      : plan_(plan), graph_(*plan.graph), groups_(graph_), rewrite_(plan), used_(graph_.size()), done_(graph_.size()) {
     for (const Tensor& fetch : plan.fetches) used_[producer(fetch)->index] = 1;
     for (const Node* operation : plan.operations) used_[operation->index] = 1;
     for (std::size_t i = 0; i < graph_.size(); ++i)

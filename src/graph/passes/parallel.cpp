@@ -20,8 +20,8 @@ class Schedule {
     int group;
   };
 
-  explicit Schedule(const GraphState& graph) : levels_(graph.size()) {
-    for (std::size_t i = 0; i < graph.size(); ++i) visit(graph.node(i));
+  explicit Schedule(const PlanGraph& plan) : plan_(plan), levels_(plan.graph->size()) {
+    for (std::size_t i = 0; i < plan.graph->size(); ++i) visit(plan.graph->node(i));
     place_waiting();
   }
 
@@ -43,7 +43,8 @@ class Schedule {
     if (has_effect(node)) {
       place_waiting();
     } else if (op.busy && op.busy(node) >= worth_a_thread) {
-      level_at(++level).busy[{node.place.kind(), node.place.index()}].push_back(&node);
+      const Device place = plan_.place_of(node);
+      level_at(++level).busy[{place.kind(), place.index()}].push_back(&node);
       levels_[node.index] = level;
       return;
     } else if (level > 0 && is_small(node)) {
@@ -84,6 +85,7 @@ class Schedule {
     levels_[node.index] = 0;
   }
 
+  const PlanGraph& plan_;
   std::vector<std::size_t> levels_;  ///< by node: in which level it waits, from 1 on; 0 when it does not
   std::vector<Level> waiting_;
   std::vector<Entry> entries_;
@@ -93,14 +95,17 @@ class Schedule {
 }  // namespace
 
 PlanGraph parallel(const PlanGraph& plan) {
-  const Schedule schedule(*plan.graph);
+  const Schedule schedule(plan);
   if (!schedule.has_groups()) return plan;
-  Rewrite rewrite(*plan.graph);
+  Rewrite rewrite(plan);
+  std::vector<int> groups;
   for (const auto& [node, group] : schedule.entries()) {
     rewrite.copy(*node);
-    if (group != 0) endpoint_of(rewrite.of(node->output())).node->group = group;
+    groups.push_back(group);
   }
-  return rewrite.plan_like(plan);
+  PlanGraph result = rewrite.plan_like(plan);
+  result.groups = std::move(groups);
+  return result;
 }
 
 }  // namespace tapestry::detail

@@ -15,10 +15,7 @@ namespace {
 class Partitioner {
  public:
   explicit Partitioner(const PlanGraph& plan)
-      : plan_(plan),
-        controls_(plan.graph->size()),
-        readers_(plan.graph->size()),
-        open_(Graph(std::make_shared<GraphState>())) {}
+      : plan_(plan), controls_(plan.graph->size()), readers_(plan.graph->size()) {}
 
   std::vector<Partition> run() {
     order_random_numbers();
@@ -34,8 +31,9 @@ class Partitioner {
   struct Part {
     Device device;
     std::shared_ptr<GraphState> graph = std::make_shared<GraphState>();
-    std::unordered_map<std::int64_t, Tensor> tensors{};     ///< by id of the plan's
-    std::unordered_map<const Node*, Operation> controls{};  ///< what stands for a node of the plan
+    std::unordered_map<std::int64_t, Tensor> tensors{};  ///< by id of the plan's
+    std::unordered_map<const Node*, Node*> controls{};   ///< what stands for a node of the plan
+    std::vector<int> groups{};
     std::vector<std::size_t> feeds{}, fetches{};
   };
   using Place = std::pair<int, int>;
@@ -56,12 +54,13 @@ class Partitioner {
   /// The devices beside its own on which a node's outputs are needed.
   void find_readers() {
     const auto read = [&](const Node& source, std::int32_t output, Device place) {
-      if (source.place != place && !is_copied_on_use(source))
+      if (plan_.place_of(source) != place && !is_copied_on_use(source))
         readers_[source.index].emplace(output, Place(place.kind(), place.index()));
     };
     for (std::size_t i = 0; i < plan_.graph->size(); ++i) {
       const Node& node = plan_.graph->node(i);
-      for (const Tensor& input : node.inputs()) read(*endpoint_of(input).node, endpoint_of(input).output, node.place);
+      for (const Tensor& input : node.inputs())
+        read(*endpoint_of(input).node, endpoint_of(input).output, plan_.place_of(node));
     }
   }
 
@@ -78,26 +77,24 @@ class Partitioner {
   }
 
   void copy(const Node& node) {
-    Part& part = part_on(node.place);
+    Part& part = part_on(plan_.place_of(node));
     Tensors inputs;
     for (const Tensor& input : node.inputs()) inputs.push_back(in_part(part, input));
-    std::vector<Operation> controls = waits_of(part, node);
-    Specs specs;
-    for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
-    Node& made = add(part, node, node.op(), inputs, node.attrs(), node.name(), specs, std::move(controls));
-    made.group = node.group;
-    part.controls.emplace(&node, operation_of(made));
-    for (std::size_t i = 0; i < specs.size(); ++i) part.tensors.emplace(node.output(i).id(), made.output(i));
+    const std::vector<Node*> controls = waits_of(part, node);
+    Node& made = add(part, node, node.op(), inputs, node.attrs(), node.name(), specs_of(node), controls);
+    part.groups.back() = plan_.group_of(node);
+    part.controls.emplace(&node, &made);
+    for (std::size_t i = 0; i < made.outputs().size(); ++i) part.tensors.emplace(node.output(i).id(), made.output(i));
     for (const auto& [output, place] : readers_[node.index])
       send(part, node, output, made.output(static_cast<std::size_t>(output)), Device(place.first, place.second),
-           {operation_of(made)});
+           {&made});
   }
 
   static Node& add(Part& part, const Node& like, const Op& op, const Tensors& inputs, const Attrs& attrs,
-                   const std::string& name, const Specs& specs, std::vector<Operation> controls = {}) {
-    scopes().place = part.device;
-    scopes().control_inputs = std::move(controls);
-    return part.graph->add_node(Call(op, inputs, attrs, like.where(), name), specs);
+                   const std::string& name, const Specs& specs, const std::vector<Node*>& controls = {}) {
+    part.groups.push_back(0);
+    return part.graph->add_node(Call(op, inputs, attrs, like.where(), name), specs,
+                                {.control_inputs = controls, .outputs_on = part.device});
   }
 
   /// What stands in a part for a tensor of the plan.
@@ -118,8 +115,8 @@ class Partitioner {
   }
 
   /// What stands in a part for what a node waits for. All that it awaits from another device is one signal.
-  std::vector<Operation> waits_of(Part& part, const Node& node) {
-    std::vector<Operation> controls;
+  std::vector<Node*> waits_of(Part& part, const Node& node) {
+    std::vector<Node*> controls;
     std::map<Place, std::vector<const Node*>> elsewhere;
     for (const Node* control : controls_[node.index]) {
       if (is_copied_on_use(*control)) continue;
@@ -127,53 +124,55 @@ class Partitioner {
       if (found != part.controls.end()) {
         controls.push_back(found->second);
       } else {
-        elsewhere[{control->place.kind(), control->place.index()}].push_back(control);
+        const Device place = plan_.place_of(*control);
+        elsewhere[{place.kind(), place.index()}].push_back(control);
       }
     }
     for (const auto& [place, sources] : elsewhere)
-      controls.push_back(signal(part_on(sources[0]->place), sources, part));
+      controls.push_back(signal(part_on(plan_.place_of(*sources[0])), sources, part));
     return controls;
   }
 
   /// Tells one part, by an empty constant with the name of the last of them, that another one has run these nodes.
-  Operation signal(Part& from, const std::vector<const Node*>& sources, Part& to) {
+  Node* signal(Part& from, const std::vector<const Node*>& sources, Part& to) {
     const Node& last = *sources.back();
-    std::vector<Operation> done;
+    std::vector<Node*> done;
     done.reserve(sources.size());
     for (const Node* each : sources) done.push_back(from.controls.at(each));
     const Attrs attrs{{"dtype", empty_.dtype}, {"value", make_tensor(empty_.dtype, empty_.shape, from.device)}};
     const Tensor sent = add(from, last, const_op, {}, attrs, last.name() + "/done", {empty_}, done).output();
     send(from, last, waits, sent, to.device, done);
     const Tensor received = receive(to, last, waits, empty_);
-    const Node& arrived = add(to, last, ops::identity, {received}, {}, last.name() + "/arrived", {empty_});
-    for (const Node* each : sources) to.controls.emplace(each, operation_of(const_cast<Node&>(arrived)));
+    Node& arrived = add(to, last, ops::identity, {received}, {}, last.name() + "/arrived", {empty_});
+    for (const Node* each : sources) to.controls.emplace(each, &arrived);
     return to.controls.at(&last);
   }
 
   /// A constant is no step of a run: what sends it has to wait by itself.
-  static void send(Part& from, const Node& node, std::int32_t output, const Tensor& tensor, Device to,
-                   std::vector<Operation> done) {
+  void send(Part& from, const Node& node, std::int32_t output, const Tensor& tensor, Device to,
+            const std::vector<Node*>& done) const {
     add(from, node, send_op, {tensor}, transfer_attrs(node, output, to, tensor.spec()), node.name() + "/send", {},
-        std::move(done));
+        done);
   }
 
-  static Tensor receive(Part& part, const Node& node, std::int32_t output, const Spec& spec) {
+  Tensor receive(Part& part, const Node& node, std::int32_t output, const Spec& spec) const {
     const Attrs attrs = transfer_attrs(node, output, part.device, spec);
     return add(part, node, recv_op, {}, attrs, node.name() + "/recv", {spec}).output();
   }
 
-  static Attrs transfer_attrs(const Node& node, std::int32_t output, Device to, const Spec& spec) {
+  Attrs transfer_attrs(const Node& node, std::int32_t output, Device to, const Spec& spec) const {
+    const Device from = plan_.place_of(node);
     const std::string name = output == waits ? "^" + node.name() : join(node.name(), ":", output);
     return {{"dtype", spec.dtype}, {"shape", spec.shape},
-            {"tensor_name", name}, {"send_device", node.place},
-            {"recv_device", to},   {"key", join(tensorflow_name(node.place), ";", tensorflow_name(to), ";", name)}};
+            {"tensor_name", name}, {"send_device", from},
+            {"recv_device", to},   {"key", join(tensorflow_name(from), ";", tensorflow_name(to), ";", name)}};
   }
 
   void share_out() {
     for (std::size_t i = 0; i < plan_.feeds.size(); ++i)
-      part_on(endpoint_of(plan_.feeds[i]).node->place).feeds.push_back(i);
+      part_on(plan_.place_of(*endpoint_of(plan_.feeds[i]).node)).feeds.push_back(i);
     for (std::size_t i = 0; i < plan_.fetches.size(); ++i) {
-      Part& part = part_on(endpoint_of(plan_.fetches[i]).node->place);
+      Part& part = part_on(plan_.place_of(*endpoint_of(plan_.fetches[i]).node));
       in_part(part, plan_.fetches[i]);
       part.fetches.push_back(i);
     }
@@ -182,7 +181,12 @@ class Partitioner {
   std::vector<Partition> finished() {
     std::vector<Partition> partitions;
     for (auto& [place, part] : parts_) {
-      PlanGraph plan{.graph = part.graph, .feeds = {}, .fetches = {}, .operations = {}};
+      PlanGraph plan{.graph = part.graph,
+                     .feeds = {},
+                     .fetches = {},
+                     .operations = {},
+                     .places = std::vector<Device>(part.graph->size(), part.device),
+                     .groups = std::move(part.groups)};
       for (const std::size_t i : part.feeds) plan.feeds.push_back(part.tensors.at(plan_.feeds[i].id()));
       for (const std::size_t i : part.fetches) plan.fetches.push_back(part.tensors.at(plan_.fetches[i].id()));
       partitions.push_back({.device = part.device,
@@ -201,8 +205,6 @@ class Partitioner {
   std::vector<std::vector<const Node*>> controls_;                 ///< by node: what it waits for
   std::vector<std::set<std::pair<std::int32_t, Place>>> readers_;  ///< by node
   std::map<Place, Part> parts_;
-  PauseRecording pause_;
-  Graph::Scope open_;
 };
 
 }  // namespace
@@ -210,14 +212,14 @@ class Partitioner {
 std::vector<Partition> partition(const PlanGraph& plan) {
   const GraphState& graph = *plan.graph;
   std::size_t alike = 0;
-  while (alike < graph.size() && graph.node(alike).place == graph.node(0).place) ++alike;
+  while (alike < graph.size() && plan.places[alike] == plan.places[0]) ++alike;
   if (alike == 0 || alike < graph.size()) return Partitioner(plan).run();
   const auto all_of = [](const Tensors& list) {
     std::vector<std::size_t> indices(list.size());
     std::iota(indices.begin(), indices.end(), std::size_t{0});
     return indices;
   };
-  return {{graph.node(0).place, plan, all_of(plan.feeds), all_of(plan.fetches)}};
+  return {{plan.places[0], plan, all_of(plan.feeds), all_of(plan.fetches)}};
 }
 
 }  // namespace tapestry::detail

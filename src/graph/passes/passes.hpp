@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/plan.hpp"
+#include "graph/plan_graph.hpp"
 
 namespace tapestry::detail {
 

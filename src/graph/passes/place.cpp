@@ -13,7 +13,7 @@ namespace {
 
 class Placer {
  public:
-  Placer(const PlanGraph& plan, const Placement& options) : plan_(plan), options_(options), rewrite_(*plan.graph) {}
+  Placer(const PlanGraph& plan, const Placement& options) : plan_(plan), options_(options), rewrite_(plan) {}
 
   PlanGraph run() {
     const GraphState& graph = *plan_.graph;
@@ -22,12 +22,7 @@ class Placer {
       const Node& node = graph.node(i);
       const Device place = place_of(node);
       places_.push_back(place);
-      rewrite_.build(node, [&] {
-        scopes().place = place;
-        scopes().device = full_name(place);
-        scopes().colocation.clear();
-        return placed(node, place);
-      });
+      rewrite_.build(node, [&] { return placed(node, place).outputs(); });
       if (options_.log) std::clog << node.name() << ": (" << node.type() << "): " << full_name(place) << '\n';
     }
     return rewrite_.plan_like(plan_);
@@ -61,12 +56,12 @@ class Placer {
     if (const auto handle = handles_.find(&node); handle != handles_.end()) return handle->second;
     for (const Tensor& input : node.inputs())
       if (input.dtype() == DType::resource) return handles_.at(endpoint_of(input).node);
-    if (is_device_copy(node)) return node.place;
+    if (is_device_copy(node)) return plan_.place_of(node);
     const Node* other = plan_.graph->find(node.colocation);
     if (other && other->index < places_.size()) return places_[other->index];
     if (const std::optional<Device> asked = asked_for(node)) return *asked;
     const bool says_itself = node.inputs().empty() || node.attrs().find("device");
-    return says_itself ? node.place : place_of_inputs(node);
+    return says_itself ? plan_.place_of(node) : place_of_inputs(node);
   }
 
   /// Beside tensors on an accelerator those on the host are moved.
@@ -92,15 +87,20 @@ class Placer {
   static bool is_device_copy(const Node& node) { return &node.op() == &ops::device_copy; }
 
   /// Constants are moved now; a copy to a device is made by what joins the devices.
-  Tensors placed(const Node& node, Device place) {
+  Node& placed(const Node& node, Device place) {
+    NodeOptions options = rewrite_.options_like(node);
+    options.device = full_name(place);
+    options.colocation.clear();
+    options.outputs_on = place;
+    const bool is_copy = is_device_copy(node);
+    Attrs attrs = is_copy ? Attrs() : node.attrs();
     if (&node.op() == &const_op) {
       const Tensor value = node.attr<Tensor>("value").to(place);
-      const Attrs attrs{{"dtype", value.dtype()}, {"value", value}};
-      return rewrite_.add(const_op, {}, attrs, {value.spec()}, node).outputs();
+      attrs = {{"dtype", value.dtype()}, {"value", value}};
     }
-    if (is_device_copy(node))
-      return rewrite_.add(ops::identity, rewrite_.inputs_of(node), {}, {node.output().spec()}, node).outputs();
-    return rewrite_.copy_of(node, rewrite_.inputs_of(node)).outputs();
+    Call call(is_copy ? ops::identity : node.op(), rewrite_.inputs_of(node), std::move(attrs), node.where(),
+              node.name());
+    return rewrite_.add(std::move(call), specs_of(node), std::move(options));
   }
 
   const PlanGraph& plan_;

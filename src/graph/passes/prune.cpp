@@ -19,7 +19,7 @@ PlanGraph prune(const PlanGraph& plan) {
     for (const Tensor& input : node.inputs()) need(endpoint_of(input).node);
     for (const Node* control : node.control_inputs) need(control);
   }
-  Rewrite rewrite(graph);
+  Rewrite rewrite(plan);
   for (std::size_t i = 0; i < graph.size(); ++i)
     if (needed[i]) rewrite.copy(graph.node(i));
   return rewrite.plan_like(plan);

@@ -20,7 +20,8 @@ class StandIns {
     if (found != made_.end()) return *found;
     Call call(placeholder_op, {}, {{"dtype", tensor.dtype()}, {"shape", tensor.shape()}, {"device", tensor.device()}},
               reader.where(), "shape");
-    made_.push_back(rewrite_.graph()->add_node(std::move(call), {tensor.spec()}).output());
+    const NodeOptions options{.device = full_name(tensor.device()), .outputs_on = tensor.device()};
+    made_.push_back(rewrite_.add(std::move(call), {tensor.spec()}, options).output());
     return made_.back();
   }
 
@@ -33,7 +34,7 @@ class StandIns {
 
 PlanGraph shapes(const PlanGraph& plan) {
   const GraphState& graph = *plan.graph;
-  Rewrite rewrite(graph);
+  Rewrite rewrite(plan);
   StandIns stand_ins(rewrite);
   for (std::size_t i = 0; i < graph.size(); ++i) {
     const Node& node = graph.node(i);

@@ -49,7 +49,7 @@ Ints permutation_of(const Node& node) {
 
 class Simplifier {
  public:
-  explicit Simplifier(const PlanGraph& plan) : plan_(plan), rewrite_(*plan.graph) {}
+  explicit Simplifier(const PlanGraph& plan) : plan_(plan), rewrite_(plan) {}
 
   PlanGraph run() {
     for (std::size_t i = 0; i < plan_.graph->size(); ++i) {

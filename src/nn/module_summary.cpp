@@ -1,4 +1,4 @@
-#include "tapestry/nn/summary.hpp"
+#include "tapestry/nn/module_summary.hpp"
 
 #include <algorithm>
 #include <array>

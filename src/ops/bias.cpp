@@ -1,11 +1,8 @@
 #include "ops/support.hpp"
-#include "tapestry/ops/array.hpp"
-#include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"
 #include "tapestry/ops/reduce.hpp"
-#include "tapestry/random.hpp"
 
-TAPESTRY_OP_FAMILY(layer)
+TAPESTRY_OP_FAMILY(bias)
 
 namespace tapestry {
 namespace {
@@ -42,19 +39,5 @@ TAPESTRY_OP(bias_add_op){{.name = "BiasAdd",
 }  // namespace
 
 Tensor bias_add(In x, In bias, std::string_view name) { return apply(bias_add_op, {x, bias}, {}, name); }
-
-Tensor dropout(In x, double rate, std::string_view name) {
-  if (!(rate >= 0 && rate < 1))
-    throw InvalidArgumentError(
-        detail::join("`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate=", rate), "Dropout",
-        x.where());
-  const CallSiteScope site(x.where());
-  const Tensor floats = as_floats(x);
-  if (rate == 0) return named(floats, name);
-  const Tensor kept = random::bernoulli_like(floats, 1 - rate);
-  return multiply(floats, kept * (1 / (1 - rate)), name);
-}
-
-Tensor embedding_lookup(In params, In ids, std::string_view name) { return gather(params, ids, 0, name); }
 
 }  // namespace tapestry

@@ -1,0 +1,28 @@
+#include "graph/plan.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+/// The feeds as the graph declares them: what they are fed with is not known yet.
+Request as_declared(Request request) {
+  for (std::size_t i = 0; i < request.feeds.size(); ++i) request.fed[i] = request.feeds[i].spec();
+  return request;
+}
+
+}  // namespace
+
+Plan make_plan(const GraphState& graph, const Request& request, const SessionOptions& options, const SeeStage& see) {
+  const PauseRecording pause;
+  const ExecuteNow now;
+  if (see) see("requested", specialize(graph, as_declared(request)));
+  PlanGraph plan = specialize(graph, request);
+  if (see) see("specialized", plan);
+  plan = place(plan, {.soft = options.allow_soft_placement, .log = options.log_device_placement});
+  if (see) see("place", plan);
+  if (options.optimize) plan = optimize(std::move(plan), options.disabled_passes, see);
+  std::vector<Partition> parts = partition(plan);
+  for (std::size_t i = 0; see && parts.size() > 1 && i < parts.size(); ++i) see(join("part-", i), parts[i].plan);
+  return {Graph(plan.graph), std::move(parts)};
+}
+
+}  // namespace tapestry::detail
