@@ -8,6 +8,7 @@
 #include "core/make_tensor.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
+#include "ops/handles.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -161,10 +162,7 @@ void GraphState::add(Call& call, std::uint32_t numbers) {
   call.set_name(node.name());
 }
 
-const Op& GraphState::capture_op() const {
-  static const Op& identity = *find_op("Identity");
-  return identity;
-}
+const Op& GraphState::capture_op() const { return ops::identity; }
 
 std::string GraphState::enter_scope(std::string_view name) {
   const std::lock_guard lock(mutex_);

@@ -56,6 +56,7 @@ FILES = {
     'src/io/': 'toolkit',
     'include/tapestry/xtensor.hpp': 'core',  # the bridge to Tensor alone, which linear algebra uses, too
     'include/tapestry/tapestry.hpp': 'all',
+    'src/pch/': 'all',  # precompiled, and forced on every file
 }
 
 # Third-party headers, and the only places that may include them.
