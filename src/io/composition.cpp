@@ -25,10 +25,8 @@ class OrderedCopy {
     const Node& node = *detail::endpoint_of(old).node;
     Tensors inputs;
     for (const Tensor& input : node.inputs()) inputs.push_back(of(input));
-    Specs specs;
-    for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
-    const Node& copy = to_.add_node(Call(node.op(), inputs, node.attrs(), node.where()), specs);
-    for (std::size_t i = 0; i < specs.size(); ++i) replace(node.output(i), copy.output(i));
+    const Node& copy = to_.add_node(Call(node.op(), inputs, node.attrs(), node.where()), specs_of(node), {});
+    for (std::size_t i = 0; i < copy.outputs().size(); ++i) replace(node.output(i), copy.output(i));
     return copies_.at(old.id());
   }
 
@@ -42,7 +40,7 @@ Tensors add_inputs(GraphState& graph, const Node& node) {
   Tensors inputs;
   for (const Tensor& input : node.inputs()) {
     const Attrs attrs{{"dtype", input.dtype()}, {"shape", input.shape()}};
-    inputs.push_back(graph.add_node(Call(placeholder_op, {}, attrs, node.where()), {input.spec()}).output());
+    inputs.push_back(graph.add_node(Call(placeholder_op, {}, attrs, node.where()), {input.spec()}, {}).output());
   }
   return inputs;
 }
@@ -62,7 +60,6 @@ ComposedGraph compose(const Node& node) {
     throw InternalError(detail::join("The composition has ", outputs.size(), " outputs, not ", node.outputs().size()),
                         node.type(), node.where());
 
-  const auto ordered_scope = ordered.as_default();
   ComposedGraph composed{ordered.state(), add_inputs(*ordered.state(), node), {}};
   OrderedCopy copy(*composed.graph);
   for (std::size_t i = 0; i < inputs.size(); ++i) copy.replace(inputs[i], composed.inputs[i]);
