@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "graph/partitioned.hpp"
+#include "graph/state_ops.hpp"
 
 namespace tapestry {
 namespace detail {
