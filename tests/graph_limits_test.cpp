@@ -7,7 +7,7 @@
 
 #include "core/make_tensor.hpp"
 #include "expect.hpp"
-#include "io/graph_def.hpp"
+#include "io/tensorflow/graph_def.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace tapestry::test {

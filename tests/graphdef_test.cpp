@@ -7,8 +7,8 @@
 
 #include "dispatch/declaration.hpp"
 #include "expect.hpp"
-#include "io/graph_def.hpp"
-#include "io/op_rules.hpp"
+#include "io/tensorflow/graph_def.hpp"
+#include "io/tensorflow/op_rules.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"

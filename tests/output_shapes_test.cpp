@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "expect.hpp"
-#include "io/graph_def.hpp"
+#include "io/tensorflow/graph_def.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "io/graph_def.hpp"
+#include "io/tensorflow/graph_def.hpp"
 #include "io/wire.hpp"
 #include "refused.hpp"
 #include "tapestry/tapestry.hpp"

@@ -7,7 +7,7 @@
 #include "fuzz/mutants.hpp"
 #include "fuzz/seeds.hpp"
 #include "fuzz/wire_damage.hpp"
-#include "io/graph_def.hpp"
+#include "io/tensorflow/graph_def.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace tapestry::test {

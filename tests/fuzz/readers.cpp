@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "io/graph_def.hpp"
+#include "io/tensorflow/graph_def.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <memory>
 
-#include "io/graph_def.hpp"
+#include "io/tensorflow/graph_def.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 

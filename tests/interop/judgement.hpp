@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "io/graph_def.hpp"
+#include "io/tensorflow/graph_def.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace tapestry::test {

@@ -2,7 +2,7 @@
 #include <set>
 
 #include "interop/judgement.hpp"
-#include "io/op_rules.hpp"
+#include "io/tensorflow/op_rules.hpp"
 #include "op_cases/op_cases.hpp"
 #include "ops/handles.hpp"
 

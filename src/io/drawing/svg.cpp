@@ -1,0 +1,264 @@
+/// A layered drawing after Sugiyama, Tagawa and Toda (1981): nodes in layers along the edges' direction, ordered within
+/// each layer so that few edges cross, and shifted towards their neighbours.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "graph/graph_state.hpp"
+#include "graph/state_ops.hpp"
+#include "io/drawing/drawing.hpp"
+
+namespace tapestry::io {
+namespace {
+
+using detail::Node;
+
+constexpr double height = 26, between_layers = 46, between_nodes = 14, margin = 16;
+constexpr std::size_t most_points = 64;  ///< on the way of an edge
+
+/// A node of the graph, or a point where a long edge passes a layer.
+struct Place {
+  const Node* node = nullptr;
+  Look look{};
+  std::size_t layer = 0;
+  double width = 0;              ///< 0: a point
+  double along = 0, across = 0;  ///< the centre: in the direction of the layers, and in the layer
+  std::vector<std::size_t> before{}, behind{};
+};
+
+struct Line {
+  std::vector<std::size_t> places;  ///< from the producer over the points to the consumer
+  bool control;
+  std::string label;
+};
+
+class Layout {
+ public:
+  Layout(const detail::GraphState& graph, bool to_right) : graph_(graph), to_right_(to_right) {
+    place_in_layers();
+    connect();
+    order();
+    spread();
+  }
+
+  std::string svg() const {
+    double right = 0, bottom = 0;
+    for (const Place& each : places_) {
+      right = std::max(right, x(each) + each.width / 2);
+      bottom = std::max(bottom, y(each) + height / 2);
+    }
+    std::string text = detail::join(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", number(right + margin), "\" height=\"",
+        number(bottom + margin),
+        "\" font-family=\"sans-serif\" font-size=\"11\">\n"
+        "<defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
+        "orient=\"auto\"><path d=\"M0,0 L8,4 L0,8 z\" fill=\"#666\"/></marker></defs>\n"
+        "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
+    for (const Line& each : lines_) text += drawn(each);
+    for (const Place& each : places_)
+      if (each.node) text += drawn(each);
+    return text + "</svg>\n";
+  }
+
+ private:
+  static std::string number(double value) { return std::to_string(std::lround(value)); }
+  double x(const Place& place) const { return to_right_ ? place.along : place.across; }
+  double y(const Place& place) const { return to_right_ ? place.across : place.along; }
+  double length_along(const Place& place) const { return to_right_ ? place.width : place.node ? height : 0; }
+  double length_across(const Place& place) const {
+    return to_right_ ? (place.node ? height : 4) : std::max(place.width, 4.0);
+  }
+
+  template <class F>
+  static void for_inputs(const Node& node, F f) {
+    for (const Tensor& input : node.inputs()) f(*detail::endpoint_of(input).node);
+    for (const Node* control : node.control_inputs) f(*control);
+  }
+
+  /// Each node behind all that it needs; leaves, and what is only read of one, just before the first that uses it.
+  void place_in_layers() {
+    std::vector<char> leads(graph_.size());
+    for (std::size_t i = 0; i < graph_.size(); ++i) {
+      const Node& node = graph_.node(i);
+      Place& place = places_.emplace_back(Place{.node = &node, .look = look_of(node)});
+      place.width = std::max(34.0, static_cast<double>(place.look.label.size()) * letter_width + 16);
+      std::size_t inputs = 0;
+      leads[i] = 1;
+      for_inputs(node, [&](const Node& from) {
+        place.layer = std::max(place.layer, places_[from.index].layer + 1);
+        leads[i] = leads[i] && leads[from.index] && ++inputs == 1;
+      });
+    }
+    std::vector<std::size_t> first_use(graph_.size(), SIZE_MAX);
+    for (std::size_t i = graph_.size(); i-- > 0;) {
+      if (leads[i] && first_use[i] != SIZE_MAX) places_[i].layer = first_use[i] - 1;
+      for_inputs(graph_.node(i),
+                 [&](const Node& from) { first_use[from.index] = std::min(first_use[from.index], places_[i].layer); });
+    }
+  }
+
+  void connect() {
+    for (std::size_t i = 0; i < graph_.size(); ++i) {
+      const Node& node = graph_.node(i);
+      for (const Tensor& input : node.inputs())
+        add_line(detail::endpoint_of(input).node->index, i, false, edge_label(input));
+      for (const Node* control : node.control_inputs) add_line(control->index, i, true, {});
+    }
+  }
+
+  void add_line(std::size_t from, std::size_t to, bool control, const std::string& label) {
+    Line line{{from}, control, label};
+    const std::size_t first = places_[from].layer + 1, last = places_[to].layer;
+    // A very long edge goes straight: its points would be more than the graph has nodes.
+    for (std::size_t layer = first; layer < last && last - first <= most_points; ++layer) {
+      line.places.push_back(places_.size());
+      places_.push_back({.layer = layer});
+    }
+    line.places.push_back(to);
+    for (std::size_t i = 1; i < line.places.size(); ++i) {
+      places_[line.places[i - 1]].behind.push_back(line.places[i]);
+      places_[line.places[i]].before.push_back(line.places[i - 1]);
+    }
+    lines_.push_back(std::move(line));
+  }
+
+  /// Sorts each layer by the mean place of the neighbours in the layer before or behind, there and back.
+  void order() {
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      layers_.resize(std::max(layers_.size(), places_[i].layer + 1));
+      layers_[places_[i].layer].push_back(i);
+    }
+    std::vector<double> position(places_.size());
+    const auto number_layer = [&](const std::vector<std::size_t>& layer) {
+      for (std::size_t i = 0; i < layer.size(); ++i) position[layer[i]] = static_cast<double>(i);
+    };
+    for (const auto& layer : layers_) number_layer(layer);
+    std::vector<double> wish(places_.size());
+    const auto sort = [&](std::vector<std::size_t>& layer, std::vector<std::size_t> Place::*side) {
+      for (const std::size_t i : layer) wish[i] = mean(places_[i].*side, position, position[i]);
+      std::stable_sort(layer.begin(), layer.end(), [&](std::size_t a, std::size_t b) { return wish[a] < wish[b]; });
+      number_layer(layer);
+    };
+    for (int round = 0; round < 4; ++round) {
+      for (std::size_t i = 1; i < layers_.size(); ++i) sort(layers_[i], &Place::before);
+      for (std::size_t i = layers_.size(); i-- > 1;) sort(layers_[i - 1], &Place::behind);
+    }
+  }
+
+  static double mean(const std::vector<std::size_t>& neighbours, const std::vector<double>& value, double otherwise) {
+    if (neighbours.empty()) return otherwise;
+    double sum = 0;
+    for (const std::size_t i : neighbours) sum += value[i];
+    return sum / static_cast<double>(neighbours.size());
+  }
+
+  void spread() {
+    double along = margin;
+    for (const auto& layer : layers_) {
+      double widest = 0;
+      for (const std::size_t i : layer) widest = std::max(widest, length_along(places_[i]));
+      for (const std::size_t i : layer) places_[i].along = along + widest / 2;
+      along += widest + between_layers;
+    }
+    std::vector<double> across(places_.size());
+    for (int round = 0; round < 6; ++round)
+      for (std::size_t k = 0; k < layers_.size(); ++k) {
+        const bool forward = round % 2 == 0;
+        shift(layers_[forward ? k : layers_.size() - 1 - k], forward ? &Place::before : &Place::behind, across);
+      }
+    double lowest = std::numeric_limits<double>::max();
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      lowest = std::min(lowest, across[i] - length_across(places_[i]) / 2);
+    for (std::size_t i = 0; i < places_.size(); ++i) places_[i].across = across[i] - lowest + margin;
+  }
+
+  /// Moves the places of a layer towards their neighbours, in their order and without touching: once pushed from the
+  /// front, once from the back, and the mean of both, which keeps the order and the distances.
+  void shift(const std::vector<std::size_t>& layer, std::vector<std::size_t> Place::*side,
+             std::vector<double>& across) {
+    std::vector<double> pushed(layer.size()), pulled(layer.size());
+    const auto gap = [&](std::size_t a, std::size_t b) {
+      return (length_across(places_[layer[a]]) + length_across(places_[layer[b]])) / 2 + between_nodes;
+    };
+    for (std::size_t i = 0; i < layer.size(); ++i) {
+      pushed[i] = mean(places_[layer[i]].*side, across, across[layer[i]]);
+      if (i > 0) pushed[i] = std::max(pushed[i], pushed[i - 1] + gap(i - 1, i));
+    }
+    for (std::size_t i = layer.size(); i-- > 0;) {
+      pulled[i] = mean(places_[layer[i]].*side, across, across[layer[i]]);
+      if (i + 1 < layer.size()) pulled[i] = std::min(pulled[i], pulled[i + 1] - gap(i, i + 1));
+    }
+    for (std::size_t i = 0; i < layer.size(); ++i) across[layer[i]] = (pushed[i] + pulled[i]) / 2;
+  }
+
+  std::string drawn(const Place& place) const {
+    const bool round = place.look.shape != "box";
+    return detail::join("<g><title>", escaped(place.node->name()), " (", escaped(place.node->type()),
+                        ")</title><rect x=\"", number(x(place) - place.width / 2), "\" y=\"",
+                        number(y(place) - height / 2), "\" width=\"", number(place.width), "\" height=\"",
+                        number(height), "\" rx=\"", round ? "13" : "4", "\" fill=\"", place.look.colour,
+                        "\" stroke=\"#888\"/><text x=\"", number(x(place)), "\" y=\"", number(y(place) + 4),
+                        "\" text-anchor=\"middle\">", escaped(place.look.label), "</text></g>\n");
+  }
+
+  std::string point(double along, double across) const {
+    return to_right_ ? number(along) + "," + number(across) : number(across) + "," + number(along);
+  }
+
+  std::string drawn(const Line& line) const {
+    const Place& from = places_[line.places.front()];
+    double along = from.along + length_along(from) / 2, across = from.across;
+    std::string path = "M" + point(along, across);
+    for (std::size_t i = 1; i < line.places.size(); ++i) {
+      const Place& to = places_[line.places[i]];
+      const double end = to.along - length_along(to) / 2, middle = (along + end) / 2;
+      path += " C" + point(middle, across) + " " + point(middle, to.across) + " " + point(end, to.across);
+      along = end;
+      across = to.across;
+    }
+    std::string text = detail::join("<path d=\"", path, "\" fill=\"none\" stroke=\"#666\"",
+                                    line.control ? " stroke-dasharray=\"4 3\"" : "", " marker-end=\"url(#arrow)\"/>\n");
+    if (!line.label.empty()) {
+      const double start = from.along + length_along(from) / 2;
+      const double label_x = to_right_ ? start + 3 : from.across + 4,
+                   label_y = to_right_ ? from.across - 3 : start + 11;
+      text += detail::join("<text x=\"", number(label_x), "\" y=\"", number(label_y),
+                           "\" font-size=\"8\" fill=\"#555\">", escaped(line.label), "</text>\n");
+    }
+    return text;
+  }
+
+  const detail::GraphState& graph_;
+  bool to_right_;
+  std::vector<Place> places_;  ///< the nodes first, in the graph's order
+  std::vector<Line> lines_;
+  std::vector<std::vector<std::size_t>> layers_;
+};
+
+}  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) result += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+  return result;
+}
+
+void check_direction(const DrawOptions& options, Where where) {
+  if (options.rankdir != "LR" && options.rankdir != "TB")
+    throw InvalidArgumentError(detail::join("rankdir must be \"LR\" or \"TB\", but is \"", options.rankdir, "\""),
+                               where);
+}
+
+}  // namespace tapestry::io
+
+namespace tapestry {
+
+std::string Graph::to_svg(const DrawOptions& options, Where where) const {
+  io::check_direction(options, where);
+  const std::lock_guard lock(state_->mutex());
+  return io::Layout(*state_, options.rankdir == "LR").svg();
+}
+
+}  // namespace tapestry

@@ -1,0 +1,595 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+
+#include "core/make_tensor.hpp"
+#include "io/onnx/onnx_writer.hpp"
+
+namespace tapestry::io {
+namespace {
+
+using detail::Node;
+
+// ---- What a formula says --------------------------------------------------------------------------------------------
+
+/// A line for each op: its name; the types of its first input (or of its output, if it has none): "any", "number"
+/// (int32, int64 and floats), "whole", "real", or "single" (float32); with "+x" the attribute that must be there, and
+/// not false; and the formula. The first line that fits is the rule.
+///
+/// A formula names ONNX's ops; "F[x=1](a, b)" is one with an attribute and inputs. a, b, c, d and e are the inputs of
+/// our op and * all of them. @x is our attribute x, or one that is computed below: as a constant of int64, or of the
+/// type of a; in brackets as an attribute, where @T is the code of the output's type and @x/0 is 0 if there is no x.
+/// ?F(a, @x) is a if there is no x. 1 is a constant of the type of a, 1:b of that of b, 1:int one of int64, and {1, 2}
+/// a vector of int64. Definitions that end in ; come first, one expression for each output last, with | between them.
+///
+/// An op without a line is ONNX's function of the same name where there is one, and otherwise its composition.
+constexpr std::string_view formulas = R"(
+Neg number Neg(a)
+Abs number Abs(a)
+Sign number Sign(a)
+Square number Mul(a, a)
+Rsqrt real Reciprocal(Sqrt(a))
+Expm1 real t = Tanh(Mul(a, 0.5)); Where(Less(Abs(a), 1), Div(Add(t, t), Sub(1, t)), Sub(Exp(a), 1))
+Log1p real u = Add(a, 1); r = Sub(u, 1);
+  Where(Equal(r, 0), a, Where(Less(Abs(a), 1), Mul(Log(u), Div(a, r)), Log(u)))
+Rint real Round(a)
+IsNan real IsNaN(a)
+IsFinite real Equal(Sub(a, a), 0)
+Relu real Relu(a)
+Relu whole Max(a, 0)
+LeakyRelu single LeakyRelu[alpha=@alpha](a)
+Softmax real Softmax[axis=-1](a)
+LogSoftmax real LogSoftmax[axis=-1](a)
+
+AddV2 number Add(a, b)
+Sub number Sub(a, b)
+Mul number Mul(a, b)
+RealDiv real Div(a, b)
+DivNoNan real Where(Equal(b, 0), 0, Div(a, b))
+FloorDiv real Floor(Div(a, b))
+FloorDiv whole q = Div(a, b);
+  Sub(q, Cast[to=@T](And(Not(Equal(Mul(q, b), a)), Xor(Less(a, 0), Less(b, 0)))))
+FloorMod real r = Mod[fmod=1](a, b); Where(And(Not(Equal(r, 0)), Xor(Less(r, 0), Less(b, 0))), Add(r, b), r)
+FloorMod whole Mod(a, b)
+Pow number Pow(a, b)
+Maximum number Max(a, b)
+Minimum number Min(a, b)
+SquaredDifference number s = Sub(a, b); Mul(s, s)
+Atan2 real t = Atan(Div(a, b)); Where(Equal(b, 0), Mul(Sign(a), 1.5707963267948966),
+  Where(Less(b, 0), Add(t, Where(Less(a, 0), -3.141592653589793, 3.141592653589793)), t))
+Xlogy real Where(Equal(a, 0), 0, Mul(a, Log(b)))
+BiasAdd number Add(a, b)
+
+Equal any Equal(a, b)
+NotEqual any Not(Equal(a, b))
+Less number Less(a, b)
+LessEqual number LessOrEqual(a, b)
+Greater number Greater(a, b)
+GreaterEqual number GreaterOrEqual(a, b)
+LogicalNot any Not(a)
+LogicalAnd any And(a, b)
+LogicalOr any Or(a, b)
+SelectV2 any Where(a, b, c)
+
+Sum number ReduceSum[keepdims=@keep_dims/0,noop_with_empty_axes=1](a, @axis)
+Mean real ReduceMean[keepdims=@keep_dims/0,noop_with_empty_axes=1](a, @axis)
+Prod number ReduceProd[keepdims=@keep_dims/0,noop_with_empty_axes=1](a, @axis)
+Max number ReduceMax[keepdims=@keep_dims/0,noop_with_empty_axes=1](a, @axis)
+Min number ReduceMin[keepdims=@keep_dims/0,noop_with_empty_axes=1](a, @axis)
+Any any Greater(ReduceSum[keepdims=@keep_dims/0,noop_with_empty_axes=1](Cast[to=7](a), @axis), 0:int)
+All any Equal(ReduceSum[keepdims=@keep_dims/0,noop_with_empty_axes=1](Cast[to=7](Not(a)), @axis), 0:int)
+ArgMax number ArgMax[axis=@axis,keepdims=0](a)
+ArgMin number ArgMin[axis=@axis,keepdims=0](a)
+Cumsum number CumSum[exclusive=@exclusive,reverse=@reverse](a, @axis)
+
+LayerNorm single y, m, r = LayerNormalization[axis=-1,epsilon=@epsilon](a, b, c); y | m | r
+SoftmaxCrossEntropyWithLogits real s = LogSoftmax[axis=-1](a);
+  Neg(ReduceSum[keepdims=0](Mul(b, s), {-1})) | Sub(Mul(Exp(s), ReduceSum(b, {-1})), b)
+SparseSoftmaxCrossEntropyWithLogits real s = LogSoftmax[axis=-1](a); i = Unsqueeze(b, {-1});
+  Neg(Squeeze(GatherElements[axis=-1](s, i), {-1})) |
+  ScatterElements[axis=-1,reduction=add](Exp(s), i, Expand(-1, Shape(i)))
+
+Identity any a
+StopGradient any a
+CheckNumerics any a
+Snapshot any a
+DeviceCopy any a
+Cast any Cast[to=@dtype](a)
+Shape any Shape(a)
+Size any Size(a)
+SizeLike number Div(Cast[to=@T](Size(a)), Cast[to=@T](Max(Size(b), 1:int)))
+CustomGradient any Identity(a)
+Recompute any Identity(a)
+OptimizationBarrier any Identity(a)
+ZerosLike any Expand(0, Shape(a))
+OnesLike any Expand(1, Shape(a))
+Fill any Expand(@value, @shape)
+BroadcastLike any Expand(a, Shape(b))
+ReshapeLike any Reshape[allowzero=1](a, Shape(b))
+Reshape any Reshape[allowzero=1](a, @shape)
+Transpose any Transpose[perm=@perm](a)
+BroadcastTo any Expand(a, @sizes)
+SumLike number t = Shape(b);
+  n = Squeeze(NonZero(Sub(Shape(a), Concat[axis=0](@added, t))), {0});
+  Reshape[allowzero=1](ReduceSum[noop_with_empty_axes=1](a, n), t)
+Squeeze any +axis Squeeze(a, @axis)
+Squeeze any Squeeze(a)
+ExpandDims any Unsqueeze(a, @axis)
+ConcatV2 any Concat[axis=@axis](*)
+ReverseV2 any Slice(a, @back, @first, @axis, @back)
+Slice any Slice(a, @starts, @ends, @axes, @steps)
+StridedSlice any ?Unsqueeze(?Squeeze(?Slice(a, @starts, @ends, @axes, @steps), @dropped), @new)
+TensorStridedSliceUpdate any n = Reshape[allowzero=1](Range(0:int, Size(a), 1:int), Shape(a));
+  p = ?Unsqueeze(?Squeeze(?Slice(n, @starts, @ends, @axes, @steps), @dropped), @new);
+  w = ScatterElements(Reshape(a, {-1}), Reshape(p, {-1}), Reshape(Expand(b, Shape(p)), {-1}));
+  Reshape[allowzero=1](w, Shape(a))
+StridedSliceGrad any n = Reshape[allowzero=1](Range(0:int, Size(b), 1:int), Shape(b));
+  p = ?Unsqueeze(?Squeeze(?Slice(n, @starts, @ends, @axes, @steps), @dropped), @new);
+  w = ScatterElements(Expand(0, Reshape(Size(b), {1})), Reshape(p, {-1}), Reshape(a, {-1}));
+  Reshape[allowzero=1](w, Shape(b))
+Tile any Tile(a, @multiples)
+Repeat any Reshape[allowzero=1](Tile(Unsqueeze(a, @behind), @times), Mul(Shape(a), @multiples))
+TileGrad number s = Concat[axis=1](Unsqueeze(@front, {-1}), Unsqueeze(Shape(b), {-1}), Unsqueeze(@times, {-1}));
+  ReduceSum[keepdims=0,noop_with_empty_axes=1](Reshape[allowzero=1](a, Reshape(s, {-1})), @axes)
+PadV2 any Pad(a, @pads, @constant_values)
+PadGrad any Slice(a, @before, Add(@before, Shape(b)))
+
+GatherV2 any Gather[axis=@axis](a, b)
+GatherNd any GatherND(a, Cast[to=7](b))
+TakeAlongAxis any GatherElements[axis=@axis](a, b)
+UnsortedSegmentSum any z = Expand(0:b, Gather(Shape(c), @front));
+  u = ?Transpose[perm=@updates](b);
+  ?Transpose[perm=@back](ScatterND[reduction=add](z, Unsqueeze(Cast[to=7](a), {-1}), u))
+ScatterNd any ScatterND[reduction=add](Expand(0:b, Shape(c)), Cast[to=7](a), b)
+PutAlongAxis any ScatterElements[axis=@axis,reduction=add](Expand(0:b, Shape(c)), a, b)
+TopKV2 number +k v, i = TopK[largest=@largest](a, Reshape(@k, {1})); v | Cast[to=6](i)
+TopKV2 number v, i = TopK[largest=@largest](a, Shape[start=-1](a)); v | Cast[to=6](i)
+
+MatMul number MatMul(?Transpose[perm=@swap_a](a), ?Transpose[perm=@swap_b](b))
+BatchMatMulV2 number MatMul(?Transpose[perm=@swap_a](a), ?Transpose[perm=@swap_b](b))
+MatrixBandPart any ?Trilu[upper=1](?Trilu[upper=0](a, @above), @below)
+MatrixDiagPart any i = Unsqueeze(Range(0:int, ReduceMin[keepdims=0](Shape[start=-2](a)), 1:int), {-1});
+  Transpose[perm=@behind](GatherND(Transpose[perm=@front](a), Concat[axis=1](i, i)))
+MatrixSetDiag any i = Unsqueeze(Range(0:int, ReduceMin[keepdims=0](Shape[start=-2](a)), 1:int), {-1});
+  Transpose[perm=@back](ScatterND(Transpose[perm=@front](a), Concat[axis=1](i, i), Transpose[perm=@before](b)))
+
+Conv2D real Transpose[perm={0,2,3,1}](Conv[strides=@steps,dilations=@spread,pads=@pads,auto_pad=@auto,group=@groups/1](
+  Transpose[perm={0,3,1,2}](a), Transpose[perm={3,2,0,1}](b)))
+Conv2DBackpropInput real +rest Transpose[perm={0,2,3,1}](
+  ConvTranspose[strides=@steps,dilations=@spread,pads=@pads,output_padding=@rest,group=@groups/1](
+  Transpose[perm={0,3,1,2}](c), Transpose[perm={3,2,0,1}](b)))
+Conv2DBackpropFilter real +whole w = Conv[strides=@spread,dilations=@steps,pads=@pads](
+  Transpose[perm={3,0,1,2}](a), Transpose[perm={3,0,1,2}](c));
+  Transpose[perm={2,3,0,1}](Slice(w, {0,0}, @window, {2,3}))
+MaxPool real Transpose[perm={0,2,3,1}](
+  MaxPool[kernel_shape=@window,strides=@steps,pads=@pads,auto_pad=@auto](Transpose[perm={0,3,1,2}](a)))
+AvgPool real Transpose[perm={0,2,3,1}](
+  AveragePool[kernel_shape=@window,strides=@steps,pads=@pads,auto_pad=@auto](Transpose[perm={0,3,1,2}](a)))
+AvgPoolGrad real +rest m = Expand(1, Shape(Transpose[perm={0,3,1,2}](a)));
+  r = AveragePool[kernel_shape=@window,strides=@steps,pads=@pads,count_include_pad=1](m);
+  q = Div(Transpose[perm={0,3,1,2}](b), Mul(r, @count));
+  u = ConvTranspose[strides=@steps,pads=@pads,output_padding=@rest](
+    Reshape(q, Concat[axis=0]({-1,1}, Shape[start=2](q))), Expand(1, @kernel));
+  Transpose[perm={0,2,3,1}](Reshape[allowzero=1](u, Shape(m)))
+MaxPoolGrad real t = Transpose[perm={0,3,1,2}](a);
+  y, i = MaxPool[kernel_shape=@window,strides=@steps,pads=@pads,auto_pad=@auto](t);
+  u = Reshape(Transpose[perm={0,3,1,2}](c), {-1});
+  s = ScatterElements[reduction=add](Expand(0, Reshape(Size(a), {1})), Reshape(i, {-1}), u);
+  Transpose[perm={0,2,3,1}](Reshape[allowzero=1](s, Shape(t)))
+MaxPoolGradGrad real
+  y, i = MaxPool[kernel_shape=@window,strides=@steps,pads=@pads,auto_pad=@auto](Transpose[perm={0,3,1,2}](a));
+  u = GatherElements(Reshape(Transpose[perm={0,3,1,2}](c), {-1}), Reshape(i, {-1}));
+  Transpose[perm={0,2,3,1}](Reshape[allowzero=1](u, Shape(i)))
+
+RandomStandardNormal real +shape RandomNormal[dtype=@T,mean=@mean,scale=@stddev,shape=@shape]()
+RandomStandardNormal real RandomNormalLike[dtype=@T,mean=@mean,scale=@stddev](a)
+RandomUniform real +shape RandomUniform[dtype=@T,low=@minval,high=@maxval,shape=@shape]()
+RandomUniform real RandomUniformLike[dtype=@T,low=@minval,high=@maxval](a)
+RandomBernoulli real +shape Cast[to=@T](Less(RandomUniform[dtype=@T,shape=@shape](), @probability))
+RandomBernoulli real Cast[to=@T](Less(RandomUniformLike[dtype=@T](a), @probability))
+Multinomial single Multinomial[dtype=@T,sample_size=@num_samples](a)
+Multinomial real Multinomial[dtype=@T,sample_size=@num_samples](Cast[to=1](a))
+)";
+
+/// Functions of floats that ONNX has under TensorFlow's name.
+constexpr std::string_view same_functions =
+    " Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Elu Erf Exp Floor Log Reciprocal Sigmoid Sin Sinh Softplus "
+    "Softsign Sqrt Tan Tanh ";
+
+bool fits(std::string_view types, DType dtype) {
+  if (types == "any") return true;
+  const bool wide = dtype == int32 || dtype == int64;
+  if (types == "number") return wide || is_floating(dtype);
+  if (types == "single") return dtype == float32;
+  return types == "whole" ? wide : is_floating(dtype);
+}
+
+bool has_flag(const OnnxWriter& w, std::string_view name) {
+  const AttrValue* value = w.find(name);
+  return value && (!std::holds_alternative<bool>(*value) || std::get<bool>(*value));
+}
+
+/// Takes the first word of a text.
+std::string_view take_word(std::string_view& text) {
+  const std::string_view word = text.substr(0, text.find_first_of(" \n"));
+  text.remove_prefix(std::min(word.size() + 1, text.size()));
+  return word;
+}
+
+/// Refuses a formula with an op that takes no bfloat16 before opset 22.
+void require_bfloat16(const OnnxWriter& w, std::string_view formula) {
+  constexpr std::string_view lacking =
+      " Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh Elu MaxPool Multinomial RandomNormal "
+      "RandomNormalLike RandomUniform RandomUniformLike Round Sin Sinh Softplus Softsign Tan TopK ";
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  for (std::size_t begin = 0; begin < formula.size(); ++begin) {
+    if (!is_letter(formula[begin])) continue;
+    std::size_t end = begin;
+    while (end < formula.size() && is_letter(formula[end])) ++end;
+    const std::string_view word = formula.substr(begin, end - begin);
+    if (lacking.find(detail::join(' ', word, ' ')) != std::string_view::npos)
+      w.refuse(detail::join("ONNX's ", word, " takes no bfloat16"));
+    begin = end;
+  }
+}
+
+/// The formula for a node; nothing where there is none. `known` tells whether there is one for other types.
+std::optional<std::string> formula_of(const OnnxWriter& w, bool& known) {
+  const Node& node = w.node();
+  const DType dtype = node.inputs().empty() ? node.output().dtype() : node.input(0).dtype();
+  const auto found = [&](std::string formula) {
+    if (dtype == bfloat16) require_bfloat16(w, formula);
+    return formula;
+  };
+  known = same_functions.find(detail::join(' ', node.type(), ' ')) != std::string_view::npos;
+  if (known && is_floating(dtype)) return found(node.type() + "(a)");
+  const std::string start = detail::join('\n', node.type(), ' ');
+  for (std::size_t at = 0; (at = formulas.find(start, at)) != std::string_view::npos; ++at) {
+    known = true;
+    std::string_view line = formulas.substr(at + start.size());
+    // What begins with a space goes on.
+    std::size_t end = line.find('\n');
+    while (end + 1 < line.size() && line[end + 1] == ' ') end = line.find('\n', end + 1);
+    line = line.substr(0, end);
+    if (!fits(take_word(line), dtype)) continue;
+    if (line.starts_with('+') && !has_flag(w, take_word(line).substr(1))) continue;
+    return found(std::string(line));
+  }
+  return {};
+}
+
+// ---- Attributes for formulas, which depend on ranks and sizes -------------------------------------------------------
+
+constexpr std::int64_t furthest = std::numeric_limits<std::int64_t>::max();
+
+int axis_of(const OnnxWriter& w, std::size_t input = 0) {
+  return normalize_axis(w.node().attr<std::int64_t>("axis"), w.shape(input).rank());
+}
+
+/// first, first + 1, ... before last
+Ints range(std::int64_t first, std::int64_t last) {
+  Ints list;
+  for (; first < last; ++first) list.push_back(first);
+  return list;
+}
+Ints joined(Ints a, const Ints& b) {
+  a.append(b.begin(), b.end());
+  return a;
+}
+
+void compute_product(OnnxWriter& w) {
+  constexpr std::string_view flags[2][2] = {{"transpose_a", "adj_x"}, {"transpose_b", "adj_y"}};
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (!has_flag(w, flags[i][0]) && !has_flag(w, flags[i][1])) continue;
+    Ints perm = range(0, w.shape(i).rank());
+    std::swap(perm.back(), perm[perm.size() - 2]);
+    w.set(i == 0 ? "swap_a" : "swap_b", perm);
+  }
+}
+
+/// Below 0 stands for all diagonals.
+void compute_band(OnnxWriter& w) {
+  const auto above = w.node().attr<std::int64_t>("num_upper"), below = w.node().attr<std::int64_t>("num_lower");
+  if (above >= 0) w.set("above", above);
+  if (below >= 0) w.set("below", -below);
+}
+
+/// The two axes of the matrices are brought to the front, and back behind the others.
+void compute_diagonal(OnnxWriter& w) {
+  const int last = w.shape().rank() - 1;
+  w.set("front", joined({last - 1, last}, range(0, last - 1)));
+  w.set("back", joined(range(2, last + 1), {0, 1}));
+  w.set("before", joined({last - 1}, range(0, last - 1)));  // of a diagonal
+  w.set("behind", joined(range(1, last), {0}));
+}
+
+void compute_broadcast(OnnxWriter& w) {
+  Shape sizes = w.node().attr<Shape>("shape");
+  for (int i = 0; i < sizes.rank(); ++i)
+    if (sizes.sizes()[i] < 0) sizes.set(i, 1);  // which keeps what is there
+  w.set("sizes", sizes);
+}
+
+/// Which axes are summed is found when the model runs, as sizes that are not known yet may turn out to be 1.
+void compute_sum_like(OnnxWriter& w) {
+  w.set("added", Ints(static_cast<std::size_t>(w.shape(0).rank() - w.shape(1).rank()), 1));
+}
+
+void compute_reverse(OnnxWriter& w) {
+  const std::size_t count = std::get<Ints>(*w.attr("axis")).size();
+  w.set("back", Ints(count, -1));
+  w.set("first", Ints(count, -furthest));
+}
+
+/// The part that an index expression names: its five masks are bits, one for each entry.
+void compute_indexed_part(OnnxWriter& w, int rank) {
+  enum Mask : std::uint8_t { no_begin, no_end, ellipsis, new_axis, number };
+  const Ints &begin = w.node().attr<Ints>("begin"), &end = w.node().attr<Ints>("end"),
+             &strides = w.node().attr<Ints>("strides"), &masks = w.node().attr<Ints>("masks");
+  const auto has = [&](Mask mask, std::size_t i) { return (masks[mask] >> i & 1) != 0; };
+  int passed = rank;  // by the ellipsis
+  for (std::size_t i = 0; i < begin.size(); ++i) passed -= !has(ellipsis, i) && !has(new_axis, i);
+
+  Ints starts, ends, axes, steps, dropped, added;
+  std::int64_t axis = 0, place = 0;  // in the tensor, and in the part
+  for (std::size_t i = 0; i < begin.size(); ++i) {
+    if (has(ellipsis, i)) {
+      axis += passed;
+      place += passed;
+    } else if (has(new_axis, i)) {
+      added.push_back(place++);
+    } else {
+      const bool one = has(number, i);
+      const std::int64_t step = one ? 1 : strides[i];
+      if (one) {
+        dropped.push_back(axis);
+      } else {
+        ++place;
+      }
+      axes.push_back(axis++);
+      steps.push_back(step);
+      starts.push_back(one || !has(no_begin, i) ? begin[i] : step > 0 ? 0 : furthest);
+      ends.push_back(one ? (begin[i] == -1 ? furthest : begin[i] + 1)
+                         : (!has(no_end, i) ? end[i]
+                            : step > 0      ? furthest
+                                            : -furthest));
+    }
+  }
+  if (!dropped.empty()) w.set("dropped", dropped);
+  if (!added.empty()) w.set("new", added);
+  if (axes.empty()) return;
+  w.set("starts", starts);
+  w.set("ends", ends);
+  w.set("axes", axes);
+  w.set("steps", steps);
+}
+
+/// The part that the attributes name: those of our Slice, or an index expression's.
+void compute_part_of(OnnxWriter& w, const Shape& shape) {
+  const int rank = shape.rank();
+  const Ints* sizes = w.node().attrs().find<Ints>("size");
+  if (!sizes) return compute_indexed_part(w, rank);
+  const Ints& begin = w.node().attr<Ints>("begin");
+  Ints end = *sizes;
+  for (std::size_t i = 0; i < end.size(); ++i) end[i] = end[i] < 0 ? furthest : begin[i] + end[i];
+  w.set("starts", begin);
+  w.set("ends", end);
+  w.set("axes", range(0, rank));
+  w.set("steps", Ints(end.size(), 1));
+}
+
+void compute_part(OnnxWriter& w) { compute_part_of(w, w.shape()); }
+void compute_part_grad(OnnxWriter& w) { compute_part_of(w, w.shape(1)); }
+
+void compute_repeat(OnnxWriter& w) {
+  const auto axis = static_cast<std::size_t>(axis_of(w)), rank = static_cast<std::size_t>(w.shape().rank());
+  Ints multiples(rank, 1), times(rank + 1, 1);
+  multiples[axis] = times[axis + 1] = w.node().attr<std::int64_t>("repeats");
+  w.set("multiples", multiples);
+  w.set("times", times);
+  w.set("behind", Ints{static_cast<std::int64_t>(axis) + 1});
+}
+
+/// Each axis becomes three: how often `tile` repeated it, its size, and how often `repeat` repeated its elements.
+void compute_repeat_grad(OnnxWriter& w) {
+  const auto rank = static_cast<std::size_t>(w.shape(1).rank());
+  const Ints* tiled = w.node().attrs().find<Ints>("multiples");
+  Ints elements(rank, 1), axes;
+  if (!tiled) elements[static_cast<std::size_t>(axis_of(w, 1))] = w.node().attr<std::int64_t>("repeats");
+  for (std::int64_t i = 0; i < w.shape(1).rank(); ++i) axes = joined(axes, {3 * i, 3 * i + 2});
+  w.set("front", tiled ? *tiled : Ints(rank, 1));
+  w.set("times", elements);
+  w.set("axes", axes);
+}
+
+void compute_pads(OnnxWriter& w) {
+  const Ints& pairs = w.node().attr<Ints>("paddings");
+  Ints before, after;
+  for (std::size_t i = 0; i < pairs.size(); i += 2) {
+    before.push_back(pairs[i]);
+    after.push_back(pairs[i + 1]);
+  }
+  w.set("before", before);
+  w.set("pads", joined(before, after));
+}
+
+/// The axis of the segments is brought to the front, in the updates all axes that the indices stand for.
+void compute_segments(OnnxWriter& w) {
+  const int axis = axis_of(w, 2), rank = w.shape(2).rank(), depth = w.shape(0).rank();
+  w.set("front", joined(joined({axis}, range(0, axis)), range(axis + 1, rank)));
+  if (axis == 0) return;
+  w.set("updates", joined(joined(range(axis, axis + depth), range(0, axis)), range(axis + depth, rank + depth - 1)));
+  w.set("back", joined(joined(range(1, axis + 1), {0}), range(axis + 1, rank)));
+}
+
+/// How a window moves over our first input, an image, as ONNX says it for images that are NCHW.
+void compute_window(OnnxWriter& w) {
+  const Node& node = w.node();
+  const Ints& strides = node.attr<Ints>("strides");
+  const Ints *dilations = node.attrs().find<Ints>("dilations"), *pool = node.attrs().find<Ints>("ksize");
+  const auto* groups = node.attrs().find<std::int64_t>("groups");
+  const auto& scheme = node.attr<std::string>("padding");
+  const Shape &image = w.shape(), &filter = pool ? image : w.shape(1);
+  Ints window, pads(4), rest;
+  bool known = true;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::int64_t size = image.sizes()[i + 1], stride = strides[i + 1];
+    const std::int64_t dilation = dilations ? (*dilations)[i + 1] : 1;
+    window.push_back(pool ? (*pool)[i + 1] : filter.sizes()[i]);
+    const std::int64_t reach = (window[i] - 1) * dilation + 1;
+    if (scheme == "EXPLICIT") {
+      const Ints& widths = node.attr<Ints>("explicit_paddings");
+      pads[i] = widths[2 * i + 2];
+      pads[i + 2] = widths[2 * i + 3];
+    } else if (scheme == "SAME") {
+      if (window[i] < 0 || (size < 0 && stride > 1 && dilation > 1))
+        w.refuse("its padding depends on a size that is not known yet");
+      known &= size >= 0 || stride == 1;
+      // What the last window needs beyond the image; with stride 1 that is the same for every size.
+      const std::int64_t total = std::max<std::int64_t>(reach - (stride > 1 ? (size - 1) % stride + 1 : 1), 0);
+      pads[i] = total / 2;
+      pads[i + 2] = total - total / 2;
+    }
+    // What no window reaches.
+    if (size >= 0 && window[i] >= 0) rest.push_back((size + pads[i] + pads[i + 2] - reach) % stride);
+  }
+  w.set("steps", Ints{strides[1], strides[2]});
+  if (dilations) w.set("spread", Ints{(*dilations)[1], (*dilations)[2]});
+  w.set("window", window);
+  if (known) {
+    w.set("pads", pads);
+  } else {
+    w.set("auto", std::string("SAME_UPPER"));
+  }
+  if (known && rest.size() == 2) w.set("rest", rest);
+  w.set("kernel", Ints{1, 1, window[0], window[1]});
+  w.set("count", static_cast<double>(window[0] * window[1]));
+  w.set("whole", known && (!groups || *groups == 1));
+}
+
+// ---- Ops of any number of inputs or outputs -------------------------------------------------------------------------
+
+void write_pack(OnnxWriter& w) {
+  const auto axis = w.node().attr<std::int64_t>("axis");
+  const std::string list = w.ints({axis});
+  std::vector<std::string> rows;
+  for (std::size_t i = 0; i < w.node().inputs().size(); ++i) rows.push_back(w.op("Unsqueeze", {w.in(i), list}));
+  w.finish({w.op("Concat", rows, {{"axis", axis}})});
+}
+
+void write_unpack(OnnxWriter& w) {
+  std::vector<std::string> rows(w.node().outputs().size());
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (w.is_used(i))
+      rows[i] = w.op("Gather", {w.in(), w.number(static_cast<double>(i), int64)}, {{"axis", axis_of(w)}});
+  w.finish(rows);
+}
+
+void write_split(OnnxWriter& w) {
+  const int axis = axis_of(w);
+  const OnnxField along{"axis", axis};
+  std::vector<std::int64_t> sizes;
+  for (const Tensor& each : w.node().outputs()) sizes.push_back(each.shape().sizes()[axis]);
+  if (std::find(sizes.begin(), sizes.end(), -1) == sizes.end())
+    return w.finish(w.ops("Split", {w.in(), w.ints(sizes)}, {along}, sizes.size()));
+  if (!w.find("num_split")) w.refuse("the size of a part is not known yet");
+  const auto parts = static_cast<std::int64_t>(sizes.size());
+  w.finish(w.ops("Split", {w.in()}, {along, {"num_outputs", parts}}, sizes.size()));
+}
+
+void write_concat_grad(OnnxWriter& w) {
+  const int axis = axis_of(w, 1);
+  std::vector<std::string> sizes;
+  for (std::size_t i = 0; i < w.node().outputs().size(); ++i)
+    sizes.push_back(w.op("Shape", {w.in(i + 1)}, {{"start", axis}, {"end", axis + 1}}));
+  w.finish(w.ops("Split", {w.in(), w.op("Concat", sizes, {{"axis", 0}})}, {{"axis", axis}}, sizes.size()));
+}
+
+/// The sizes are those of the inputs' axes; one may be what the others leave of an input's elements.
+void write_fill_like(OnnxWriter& w) {
+  const Ints& sizes_of = w.node().attr<Ints>("sizes_of");
+  std::vector<std::string> sizes;
+  std::optional<std::size_t> rest;
+  std::size_t rest_of = 0, next = 0;
+  for (const std::int64_t size : w.node().attr<Shape>("shape").sizes()) {
+    if (size >= 0) {
+      sizes.push_back(w.ints({size}));
+      continue;
+    }
+    const auto input = static_cast<std::size_t>(sizes_of[next]);
+    const std::int64_t axis = sizes_of[next + 1];
+    next += 2;
+    if (axis < 0) {
+      rest = sizes.size();
+      rest_of = input;
+    }
+    sizes.push_back(axis < 0 ? w.ints({1}) : w.op("Shape", {w.in(input)}, {{"start", axis}, {"end", axis + 1}}));
+  }
+  if (rest) {
+    std::string others = w.ints({1});
+    for (const std::string& size : sizes) others = w.op("Mul", {others, size});
+    sizes[*rest] = w.op("Div", {w.op("Size", {w.in(rest_of)}), others});
+  }
+  const std::string value = w.number(w.node().attr<double>("value"), w.node().attr<DType>("dtype"));
+  w.finish({w.op("Expand", {value, w.op("Concat", sizes, {{"axis", 0}})})});
+}
+
+struct Function {
+  std::string_view op;
+  void (*run)(OnnxWriter&);
+};
+constexpr std::array computations = std::to_array<Function>({{"MatMul", compute_product},
+                                                             {"BatchMatMulV2", compute_product},
+                                                             {"MatrixBandPart", compute_band},
+                                                             {"MatrixDiagPart", compute_diagonal},
+                                                             {"MatrixSetDiag", compute_diagonal},
+                                                             {"BroadcastTo", compute_broadcast},
+                                                             {"SumLike", compute_sum_like},
+                                                             {"ReverseV2", compute_reverse},
+                                                             {"Slice", compute_part},
+                                                             {"StridedSlice", compute_part},
+                                                             {"StridedSliceGrad", compute_part_grad},
+                                                             {"TensorStridedSliceUpdate", compute_part},
+                                                             {"Repeat", compute_repeat},
+                                                             {"TileGrad", compute_repeat_grad},
+                                                             {"PadV2", compute_pads},
+                                                             {"PadGrad", compute_pads},
+                                                             {"UnsortedSegmentSum", compute_segments},
+                                                             {"Conv2D", compute_window},
+                                                             {"Conv2DBackpropInput", compute_window},
+                                                             {"Conv2DBackpropFilter", compute_window},
+                                                             {"MaxPool", compute_window},
+                                                             {"MaxPoolGrad", compute_window},
+                                                             {"MaxPoolGradGrad", compute_window},
+                                                             {"AvgPool", compute_window},
+                                                             {"AvgPoolGrad", compute_window}});
+constexpr std::array writers = std::to_array<Function>({{"Pack", write_pack},
+                                                        {"Unpack", write_unpack},
+                                                        {"Split", write_split},
+                                                        {"SplitV", write_split},
+                                                        {"ConcatGrad", write_concat_grad},
+                                                        {"FillLike", write_fill_like}});
+
+template <std::size_t count>
+const Function* find(const std::array<Function, count>& functions, const OnnxWriter& w) {
+  const auto found = std::find_if(functions.begin(), functions.end(),
+                                  [&](const Function& each) { return each.op == w.node().type(); });
+  return found == functions.end() ? nullptr : found;
+}
+
+}  // namespace
+
+std::optional<std::string> write_onnx(OnnxWriter& writer) {
+  for (const Tensor& each : writer.node().inputs())
+    if (!each.shape().has_rank()) writer.refuse("the rank of an input is not known yet");
+  if (const Function* whole = find(writers, writer)) return whole->run(writer), std::nullopt;
+  if (const Function* compute = find(computations, writer)) compute->run(writer);
+  bool known = false;
+  const auto formula = formula_of(writer, known);
+  if (!formula) return detail::join("ONNX has no op that does the same", known ? " for its type and attributes" : "");
+  writer.finish(writer.formula(*formula));
+  return {};
+}
+
+}  // namespace tapestry::io

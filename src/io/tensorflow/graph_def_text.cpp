@@ -1,0 +1,418 @@
+/// Protobuf's text format, by a table of the messages: the text is turned into the wire format and back, so that only
+/// one place knows what a GraphDef means.
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <span>
+
+#include <protozero/pbf_writer.hpp>
+
+#include "io/tensorflow/graph_def.hpp"
+#include "io/wire.hpp"
+
+namespace tapestry::io {
+namespace {
+
+using protozero::data_view;
+using protozero::pbf_wire_type;
+using protozero::pbf_writer;
+
+// ---- The messages ---------------------------------------------------------------------------------------------------
+
+enum class Kind : std::uint8_t { text, bytes, whole, truth, type, real32, real64, message };
+
+struct Message;
+struct Field {
+  std::string_view name;
+  std::uint32_t number;
+  Kind kind;
+  const Message* message = nullptr;
+};
+struct Message {
+  std::span<const Field> fields;
+};
+
+constexpr Field versions_fields[] = {{"producer", 1, Kind::whole}, {"min_consumer", 2, Kind::whole}};
+constexpr Message versions_message{versions_fields};
+
+constexpr Field dim_fields[] = {{"size", 1, Kind::whole}, {"name", 2, Kind::text}};
+constexpr Message dim_message{dim_fields};
+constexpr Field shape_fields[] = {{"dim", 2, Kind::message, &dim_message}, {"unknown_rank", 3, Kind::truth}};
+constexpr Message shape_message{shape_fields};
+
+constexpr Field tensor_fields[] = {
+    {"dtype", 1, Kind::type},           {"tensor_shape", 2, Kind::message, &shape_message},
+    {"version_number", 3, Kind::whole}, {"tensor_content", 4, Kind::bytes},
+    {"float_val", 5, Kind::real32},     {"double_val", 6, Kind::real64},
+    {"int_val", 7, Kind::whole},        {"string_val", 8, Kind::bytes},
+    {"int64_val", 10, Kind::whole},     {"bool_val", 11, Kind::truth},
+    {"half_val", 13, Kind::whole}};
+constexpr Message tensor_message{tensor_fields};
+
+constexpr Field list_fields[] = {{"s", 2, Kind::bytes},
+                                 {"i", 3, Kind::whole},
+                                 {"f", 4, Kind::real32},
+                                 {"b", 5, Kind::truth},
+                                 {"type", 6, Kind::type},
+                                 {"shape", 7, Kind::message, &shape_message},
+                                 {"tensor", 8, Kind::message, &tensor_message}};
+constexpr Message list_message{list_fields};
+
+constexpr Field value_fields[] = {{"list", 1, Kind::message, &list_message},
+                                  {"s", 2, Kind::bytes},
+                                  {"i", 3, Kind::whole},
+                                  {"f", 4, Kind::real32},
+                                  {"b", 5, Kind::truth},
+                                  {"type", 6, Kind::type},
+                                  {"shape", 7, Kind::message, &shape_message},
+                                  {"tensor", 8, Kind::message, &tensor_message},
+                                  {"placeholder", 9, Kind::text}};
+constexpr Message value_message{value_fields};
+constexpr Field attr_fields[] = {{"key", 1, Kind::text}, {"value", 2, Kind::message, &value_message}};
+constexpr Message attr_message{attr_fields};
+
+constexpr Field node_fields[] = {{"name", 1, Kind::text},
+                                 {"op", 2, Kind::text},
+                                 {"input", 3, Kind::text},
+                                 {"device", 4, Kind::text},
+                                 {"attr", 5, Kind::message, &attr_message}};
+constexpr Message node_message{node_fields};
+constexpr Field graph_fields[] = {{"node", 1, Kind::message, &node_message},
+                                  {"versions", 4, Kind::message, &versions_message}};
+constexpr Message graph_message{graph_fields};
+
+struct TypeName {
+  std::int32_t code;
+  std::string_view name;
+};
+constexpr std::array type_names = std::to_array<TypeName>({{0, "DT_INVALID"},
+                                                           {1, "DT_FLOAT"},
+                                                           {2, "DT_DOUBLE"},
+                                                           {3, "DT_INT32"},
+                                                           {4, "DT_UINT8"},
+                                                           {5, "DT_INT16"},
+                                                           {6, "DT_INT8"},
+                                                           {7, "DT_STRING"},
+                                                           {9, "DT_INT64"},
+                                                           {10, "DT_BOOL"},
+                                                           {14, "DT_BFLOAT16"},
+                                                           {19, "DT_HALF"},
+                                                           {20, "DT_RESOURCE"}});
+
+std::string type_name(std::int32_t code) {
+  for (const TypeName& each : type_names) {
+    if (each.code == code) return std::string(each.name);
+    if (each.code + 100 == code) return std::string(each.name) + "_REF";
+  }
+  return std::to_string(code);
+}
+
+std::optional<std::int32_t> type_code(std::string_view name) {
+  const bool reference = name.ends_with("_REF");
+  if (reference) name.remove_suffix(4);
+  for (const TypeName& each : type_names)
+    if (each.name == name) return each.code + (reference ? 100 : 0);
+  return {};
+}
+
+// ---- To text --------------------------------------------------------------------------------------------------------
+
+std::string quoted(data_view bytes) {
+  std::string text = "\"";
+  for (const char c : std::string_view(bytes.data(), bytes.size())) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      text += "\\n";
+    } else if (c == '"' || c == '\\') {
+      text += {'\\', c};
+    } else if (byte >= 0x20 && byte < 0x7f) {
+      text += c;
+    } else {
+      for (const int shift : {6, 3, 0}) text += std::string(shift == 6 ? "\\" : "") + char('0' + (byte >> shift & 7));
+    }
+  }
+  return text + "\"";
+}
+
+template <class T>
+std::string number_text(T value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (std::isnan(value)) return "nan";
+    if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  }
+  std::array<char, 32> digits;
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  return error == std::errc() ? std::string(digits.data(), end) : "0";
+}
+
+class Printer {
+ public:
+  std::string run(std::string_view bytes) {
+    print(graph_message, WireReader(bytes.data(), bytes.size()), 0);
+    return std::move(text_);
+  }
+
+ private:
+  void print(const Message& message, WireReader reader, int depth) {
+    while (reader.next()) {
+      const auto field = std::find_if(message.fields.begin(), message.fields.end(),
+                                      [&](const Field& each) { return each.number == reader.tag(); });
+      if (field == message.fields.end()) {
+        reader.skip();
+        continue;
+      }
+      if (field->kind == Kind::message) {
+        line(depth, field->name, " {\n");
+        print(*field->message, reader.get_message(), depth + 1);
+        text_ += std::string(static_cast<std::size_t>(2 * depth), ' ') + "}\n";
+      } else if (field->kind == Kind::text || field->kind == Kind::bytes) {
+        scalar(depth, *field, quoted(reader.get_view()));
+      } else {
+        numbers(depth, *field, reader);
+      }
+    }
+  }
+
+  void numbers(int depth, const Field& field, WireReader& reader) {
+    const bool packed = reader.wire_type() == pbf_wire_type::length_delimited;
+    const auto each = [&](auto one, auto all, auto text) {
+      if (!packed) return scalar(depth, field, text((reader.*one)()));
+      for (const auto value : (reader.*all)()) scalar(depth, field, text(value));
+    };
+    switch (field.kind) {
+      case Kind::truth:
+        return each(&WireReader::get_bool, &WireReader::get_packed_bool,
+                    [](bool value) { return std::string(value ? "true" : "false"); });
+      case Kind::type:
+        return each(&WireReader::get_enum, &WireReader::get_packed_enum, type_name);
+      case Kind::real32:
+        return each(&WireReader::get_float, &WireReader::get_packed_float, number_text<float>);
+      case Kind::real64:
+        return each(&WireReader::get_double, &WireReader::get_packed_double, number_text<double>);
+      default:
+        return each(&WireReader::get_int64, &WireReader::get_packed_int64, number_text<std::int64_t>);
+    }
+  }
+
+  void scalar(int depth, const Field& field, const std::string& value) {
+    line(depth, field.name, ": ");
+    text_ += value + "\n";
+  }
+  void line(int depth, std::string_view name, std::string_view after) {
+    text_ += std::string(static_cast<std::size_t>(2 * depth), ' ');
+    text_ += name;
+    text_ += after;
+  }
+
+  std::string text_;
+};
+
+// ---- From text ------------------------------------------------------------------------------------------------------
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  std::string run() {
+    std::string bytes;
+    parse(graph_message, bytes, 0, '\0');
+    return bytes;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& problem) const {
+    const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(place_), '\n');
+    throw DataLossError(detail::join("The text is no GraphDef: ", problem, " in line ", line));
+  }
+
+  char peek() {
+    while (place_ < text_.size()) {
+      if (std::isspace(static_cast<unsigned char>(text_[place_]))) {
+        ++place_;
+      } else if (text_[place_] == '#') {
+        place_ = std::min(text_.find('\n', place_), text_.size());
+      } else {
+        return text_[place_];
+      }
+    }
+    return '\0';
+  }
+  bool take(char c) {
+    if (peek() != c) return false;
+    ++place_;
+    return true;
+  }
+
+  /// A name, a number or a keyword.
+  std::string_view word() {
+    peek();
+    const std::size_t start = place_;
+    const auto is_part = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-' || c == '+';
+    };
+    while (place_ < text_.size() && is_part(text_[place_])) ++place_;
+    if (place_ == start) refuse(place_ < text_.size() ? detail::join("unexpected '", text_[place_], "'") : "it stops");
+    return text_.substr(start, place_ - start);
+  }
+
+  /// The strings that stand one behind the other are one.
+  std::string string() {
+    std::string value;
+    while (peek() == '"' || peek() == '\'') {
+      const char quote = text_[place_++];
+      while (true) {
+        if (place_ >= text_.size() || text_[place_] == '\n') refuse("a string does not end");
+        const char c = text_[place_++];
+        if (c == quote) break;
+        value += c == '\\' ? escaped() : c;
+      }
+    }
+    return value;
+  }
+
+  char escaped() {
+    if (place_ >= text_.size()) refuse("a string does not end");
+    const char c = text_[place_++];
+    const auto digits = [&](int base, std::size_t most) {
+      int value = 0;
+      const std::string_view rest = text_.substr(place_, most);
+      const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value, base);
+      if (error != std::errc() || value < 0 || value > 255) refuse("a string has a bad escape");
+      place_ += static_cast<std::size_t>(end - rest.data());
+      return static_cast<char>(value);
+    };
+    if (c >= '0' && c <= '7') {
+      --place_;
+      return digits(8, 3);
+    }
+    constexpr std::string_view names = "abfnrtv\\'\"?", values = "\a\b\f\n\r\t\v\\'\"?";
+    if (c == 'x' || c == 'X') return digits(16, 2);
+    if (const std::size_t at = names.find(c); at != std::string_view::npos) return values[at];
+    refuse("a string has a bad escape");
+  }
+
+  /// The fields up to the closing bracket, as wire format.
+  void parse(const Message& message, std::string& bytes, int depth, char close) {
+    pbf_writer writer(bytes);
+    while (true) {
+      if (close == '\0' && peek() == '\0' && place_ == text_.size()) return;
+      if (close != '\0' && take(close)) return;
+      const std::string_view name = word();
+      const auto field = std::find_if(message.fields.begin(), message.fields.end(),
+                                      [&](const Field& each) { return each.name == name; });
+      const bool colon = take(':');
+      if (field == message.fields.end()) {
+        skip(depth + 1);
+      } else if (take('[')) {
+        while (!take(']')) {
+          value(*field, writer, depth);
+          take(',');
+        }
+      } else {
+        if (!colon && field->kind != Kind::message) refuse(detail::join("a ':' is missing behind ", name));
+        value(*field, writer, depth);
+      }
+      if (!take(',')) take(';');
+    }
+  }
+
+  void value(const Field& field, pbf_writer& writer, int depth) {
+    switch (field.kind) {
+      case Kind::message: {
+        const char close = take('{') ? '}' : take('<') ? '>' : '\0';
+        if (close == '\0') refuse(detail::join("a '{' is missing behind ", field.name));
+        std::string inner;
+        parse(*field.message, inner, depth + 1, close);
+        return writer.add_message(field.number, inner);
+      }
+      case Kind::text:
+      case Kind::bytes:
+        if (peek() != '"' && peek() != '\'') refuse(detail::join(field.name, " wants a string"));
+        return writer.add_bytes(field.number, string());
+      case Kind::truth: {
+        const std::string_view given = word();
+        const bool yes = given == "true" || given == "True" || given == "t" || given == "1";
+        if (!yes && given != "false" && given != "False" && given != "f" && given != "0")
+          refuse(detail::join(field.name, " wants true or false"));
+        return writer.add_bool(field.number, yes);
+      }
+      case Kind::real32:
+        return writer.add_float(field.number, real<float>());
+      case Kind::real64:
+        return writer.add_double(field.number, real<double>());
+      case Kind::type: {
+        const std::string_view name = word();
+        if (const auto code = type_code(name)) return writer.add_enum(field.number, *code);
+        return writer.add_enum(field.number, static_cast<std::int32_t>(whole(name)));
+      }
+      case Kind::whole:
+        return writer.add_int64(field.number, whole(word()));
+    }
+  }
+
+  std::int64_t whole(std::string_view word) const {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    if (error != std::errc() || end != word.data() + word.size()) refuse(detail::join("'", word, "' is no number"));
+    return number;
+  }
+
+  template <class T>
+  T real() {
+    std::string_view text = word();
+    if (text == "nan" || text == "-nan") return std::numeric_limits<T>::quiet_NaN();
+    if (text == "inf" || text == "infinity") return std::numeric_limits<T>::infinity();
+    if (text == "-inf" || text == "-infinity") return -std::numeric_limits<T>::infinity();
+    if (text.ends_with('f')) text.remove_suffix(1);
+    T number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size()) refuse(detail::join("'", text, "' is no number"));
+    return number;
+  }
+
+  /// Passes over the value of a field that is unknown.
+  void skip(int depth) {
+    if (depth > 64) refuse("messages are nested too deeply");
+    if (peek() == '"' || peek() == '\'') {
+      string();
+      return;
+    }
+    const char close = take('{') ? '}' : take('<') ? '>' : take('[') ? ']' : '\0';
+    if (close == '\0') {
+      word();
+      return;
+    }
+    while (!take(close)) {
+      if (close == ']') {
+        skip(depth + 1);
+      } else {
+        word();
+        take(':');
+        skip(depth + 1);
+      }
+      if (!take(',')) take(';');
+    }
+  }
+
+  std::string_view text_;
+  std::size_t place_ = 0;
+};
+
+}  // namespace
+
+std::string to_text(std::string_view bytes) {
+  try {
+    return Printer().run(bytes);
+  } catch (const protozero::exception& error) {
+    throw DataLossError(detail::join("The data are no GraphDef, or damaged: ", error.what()));
+  }
+}
+
+std::string from_text(std::string_view text) { return Parser(text).run(); }
+
+}  // namespace tapestry::io

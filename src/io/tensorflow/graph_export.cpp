@@ -1,0 +1,436 @@
+#include "io/tensorflow/graph_export.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "core/make_tensor.hpp"
+#include "graph/state_ops.hpp"
+#include "graph/training.hpp"
+#include "io/composition.hpp"
+#include "io/tensorflow/kept_node.hpp"
+#include "io/tensorflow/node_writer.hpp"
+#include "io/tensorflow/update_writer.hpp"
+
+namespace tapestry::io {
+namespace {
+
+using detail::endpoint_of;
+using detail::GraphState;
+using detail::GraphVariable;
+using detail::Node;
+
+[[noreturn]] void refuse(const Node& node, const std::string& reason) {
+  throw UnimplementedError(
+      detail::join("Node '", node.name(), "' (op: '", node.type(), "') cannot be written as TensorFlow's: ", reason),
+      node.where());
+}
+
+// ---- Ops that have rules ----------------------------------------------------------------------------------------------
+
+std::vector<std::int64_t> whole_numbers(const AttrValue& value) {
+  if (const auto* number = std::get_if<std::int64_t>(&value)) return {*number};
+  if (const auto* shape = std::get_if<Shape>(&value))
+    return std::vector<std::int64_t>(shape->sizes().begin(), shape->sizes().end());
+  const Ints& list = std::get<Ints>(value);
+  return {list.begin(), list.end()};
+}
+
+/// Writes the node as TensorFlow's op of the same meaning.
+class DirectWriter {
+ public:
+  DirectWriter(NodeWriter& writer, const OpRule& rule) : writer_(writer), node_(writer.node()), rule_(rule) {}
+
+  void write() {
+    bool wide = false;
+    for (const InputRule& each : rule_.input_rules)
+      if (is_whole(each)) {
+        const auto numbers = whole_numbers(attr(each.attr));
+        wide |= std::any_of(numbers.begin(), numbers.end(),
+                            [](std::int64_t n) { return n != static_cast<std::int32_t>(n); });
+      }
+    for (const InputRule& each : rule_.input_rules) add_input(each, wide ? int64 : int32);
+    for (const FieldRule& each : rule_.fields)
+      if (AttrDef value = field(each); !std::holds_alternative<std::monostate>(value))
+        fields_.emplace(each.name, std::move(value));
+    if (rule_.by_entry) add_reals();
+    writer_.finish(rule_.tensorflow, inputs_, std::move(fields_));
+  }
+
+ private:
+  static bool is_whole(const InputRule& rule) {
+    return rule.form == InputRule::Form::scalar || rule.form == InputRule::Form::vector ||
+           rule.form == InputRule::Form::pairs;
+  }
+
+  AttrValue attr(std::string_view name) const {
+    if (auto value = attr_or_implied(node_, name)) return *value;
+    refuse(node_, detail::join("its '", name, "' depends on a shape that is not known yet"));
+  }
+
+  void add_input(const InputRule& rule, DType whole_type) {
+    if (rule.form == InputRule::Form::input) {
+      inputs_.push_back(writer_.in(static_cast<std::size_t>(rule.input)).name);
+    } else if (rule.form == InputRule::Form::rest) {
+      for (std::size_t i = static_cast<std::size_t>(rule.input); i < node_.inputs().size(); ++i)
+        inputs_.push_back(writer_.in(i).name);
+    } else if (rule.form == InputRule::Form::real) {
+      const DType dtype = node_.inputs().empty() ? node_.attr<DType>("dtype") : node_.input(0).dtype();
+      inputs_.push_back(
+          writer_.constant(rule.label, detail::make_scalar(std::get<double>(attr(rule.attr)), dtype)).name);
+    } else {
+      const std::vector<std::int64_t> numbers = whole_numbers(attr(rule.attr));
+      const auto count = static_cast<std::int64_t>(numbers.size());
+      const Shape shape = rule.form == InputRule::Form::scalar  ? Shape{}
+                          : rule.form == InputRule::Form::pairs ? Shape{count / 2, 2}
+                                                                : Shape{count};
+      const Tensor value = detail::make_tensor(whole_type, shape, cpu());
+      detail::visit_dtype(whole_type, [&]<class T>() {
+        std::transform(numbers.begin(), numbers.end(), detail::mutable_data<T>(value),
+                       [](std::int64_t n) { return static_cast<T>(n); });
+      });
+      inputs_.push_back(writer_.constant(rule.label, value).name);
+      if (!rule.type_attr.empty()) fields_.emplace(rule.type_attr, code_of(whole_type));
+    }
+  }
+
+  AttrDef field(const FieldRule& rule) const {
+    switch (rule.source) {
+      case FieldRule::Source::input_type:
+        if (node_.inputs().empty()) return {};
+        return code_of(node_.input(static_cast<std::size_t>(rule.index)).dtype());
+      case FieldRule::Source::output_type:
+        return code_of(node_.output().dtype());
+      case FieldRule::Source::fixed:
+        return rule.value;
+      case FieldRule::Source::input_count:
+        return static_cast<std::int64_t>(node_.inputs().size());
+      case FieldRule::Source::output_count:
+        return static_cast<std::int64_t>(node_.outputs().size());
+      case FieldRule::Source::bit:
+        return node_.attr<Ints>(rule.attr)[static_cast<std::size_t>(rule.index)];
+      case FieldRule::Source::attr:
+        break;
+    }
+    const AttrValue* value = node_.attrs().find(rule.attr);
+    if (!value) return rule.value;
+    if (const auto* real = std::get_if<double>(value)) return static_cast<float>(*real);
+    return attr_def(*value);
+  }
+
+  /// TensorFlow's numbers are floats: a hint keeps what that would round.
+  void add_reals() {
+    for (const Attr& each : node_.attrs())
+      if (const auto* real = std::get_if<double>(&each.value); real && static_cast<float>(*real) != *real)
+        fields_.emplace(std::string(hint_prefix) + std::string(each.name), attr_def(*real));
+  }
+
+  NodeWriter& writer_;
+  const Node& node_;
+  const OpRule& rule_;
+  std::vector<std::string> inputs_;
+  FieldList fields_;
+};
+
+// ---- Graphs -----------------------------------------------------------------------------------------------------------
+
+bool changes_state(const Node& node) {
+  return is_update(node) || &node.op() == &assign_op(Assign::set) || &node.op() == &assign_op(Assign::add) ||
+         &node.op() == &assign_op(Assign::subtract);
+}
+
+class Exporter {
+ public:
+  Exporter(const GraphState& graph, const SaveOptions& options)
+      : graph_(graph), style_(options.variables), output_shapes_(options.output_shapes), updates_(options.variables) {}
+
+  GraphDef run() {
+    for (std::size_t i = 0; i < graph_.size(); ++i) names_.insert(graph_.node(i).name());
+    kept_.assign(graph_.size(), 1);
+    if (style_ == VariableStyle::frozen) drop_changes();
+    for (std::size_t i = 0; i < graph_.size(); ++i)
+      if (kept_[i] && is_update(graph_.node(i))) updates_.note(graph_.node(i));
+    if (style_ != VariableStyle::frozen) find_initial_values();
+    for (std::size_t i = 0; i < graph_.size(); ++i) {
+      if (!kept_[i]) continue;
+      const std::size_t first = file_.nodes.size();
+      write(graph_.node(i));
+      add_colocation(graph_.node(i), first);
+      if (output_shapes_ && file_.nodes.size() > first) add_output_shapes(graph_.node(i));
+    }
+    if (!added_initializers_.empty()) write_init();
+    return std::move(file_);
+  }
+
+ private:
+  // ---- Frozen: only what computes, with the values of now ----
+
+  void drop_changes() {
+    std::vector<std::size_t> uses(graph_.size()), dropped_uses(graph_.size());
+    const auto for_inputs = [&](const Node& node, auto visit) {
+      for (const Tensor& input : node.inputs()) visit(*endpoint_of(input).node);
+      for (const Node* control : node.control_inputs) visit(*control);
+    };
+    for (std::size_t i = 0; i < graph_.size(); ++i) {
+      const Node& node = graph_.node(i);
+      if (changes_state(node)) kept_[i] = 0;
+      for_inputs(node, [&](const Node& input) {
+        ++uses[input.index];
+        if (!kept_[input.index]) kept_[i] = 0;
+      });
+    }
+    // The leaves that served those alone are not needed any more; what is computed may be what somebody wants.
+    const auto is_leaf = [](const Node& node) { return node.inputs().empty() || &node.op() == &learning_rate_op; };
+    for (std::size_t i = graph_.size(); i-- > 0;) {
+      const Node& node = graph_.node(i);
+      if (kept_[i] && is_leaf(node) && uses[i] > 0 && uses[i] == dropped_uses[i] && &node.op() != &placeholder_op)
+        kept_[i] = 0;
+      if (!kept_[i]) for_inputs(node, [&](const Node& input) { ++dropped_uses[input.index]; });
+    }
+  }
+
+  // ---- Variables ----
+
+  /// The initial value in the file is the value of now, so that running the initializer gives this very state.
+  void find_initial_values() {
+    std::vector<int> uses(graph_.size());
+    for (std::size_t i = 0; i < graph_.size(); ++i)
+      for (const Tensor& input : graph_.node(i).inputs()) ++uses[endpoint_of(input).node->index];
+    for (const GraphVariable& each : graph_.variables()) {
+      if (!each.variable.cell()->is_initialized() || !each.initializer) continue;
+      const Node& source = *endpoint_of(each.initializer->input(1)).node;
+      if (&source.op() == &const_op && uses[source.index] == 1) {
+        replaced_constants_.emplace(&source, each.variable.cell()->load());
+      } else {
+        saved_values_.emplace(each.initializer, each.variable.cell()->load());
+      }
+    }
+  }
+
+  const GraphVariable* entry_of(const Variable& variable) const {
+    for (const GraphVariable& each : graph_.variables())
+      if (each.variable.is(variable)) return &each;
+    return nullptr;
+  }
+
+  void write_handle(NodeWriter& writer) {
+    const Node& node = writer.node();
+    const Variable& variable = variable_of(node);
+    if (style_ == VariableStyle::frozen) {
+      const Tensor value = variable.cell()->load();
+      return writer.finish("Const", {},
+                           {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}});
+    }
+    FieldList fields{{"container", std::string()}, {"dtype", code_of(variable.dtype())}, {"shape", variable.shape()}};
+    if (!variable.trainable()) fields.emplace(hint_not_trainable, true);
+    const bool resource = style_ == VariableStyle::resource;
+    fields.emplace("shared_name", resource ? node.name() : std::string());
+    writer.finish(resource ? "VarHandleOp" : "VariableV2", {}, std::move(fields));
+    const GraphVariable* entry = entry_of(variable);
+    if (entry && !entry->initializer) write_added_initializer(node, variable);
+  }
+
+  /// A Variable that was made outside the graph has no initializer in it.
+  void write_added_initializer(const Node& handle, const Variable& variable) {
+    NodeWriter writer(handle, file_, names_);
+    const Value value = writer.constant("initial_value", variable.cell()->load());
+    added_initializers_.push_back(add_assign(writer, {handle.name(), value.dtype}, value, handle).name);
+  }
+
+  Value add_assign(NodeWriter& writer, const Value& handle, const Value& value, const Node& handle_node) {
+    if (style_ == VariableStyle::resource) {
+      Value assign =
+          writer.op("AssignVariableOp", {handle, value}, value.dtype, {{"dtype", code_of(value.dtype)}}, "Assign");
+      file_.nodes.back().attrs.erase("T");
+      return assign;
+    }
+    return writer.op("Assign", {handle, value}, assign_fields(value.dtype, handle_node));
+  }
+
+  static FieldList assign_fields(DType dtype, const Node& handle) {
+    return {{"T", code_of(dtype)}, {"_class", class_of(handle)}, {"use_locking", true}, {"validate_shape", true}};
+  }
+
+  /// The graph's own "init" initializes all that the file has, such as what belongs to an optimizer.
+  void write_init() {
+    NodeDef init{.name = "init", .op = "NoOp"};
+    for (const GraphVariable& each : graph_.variables())
+      if (each.initializer) init.inputs.push_back("^" + each.initializer->name());
+    const auto own = std::find_if(file_.nodes.begin(), file_.nodes.end(), [&](const NodeDef& node) {
+      return node.name == init.name && node.op == init.op &&
+             std::is_permutation(node.inputs.begin(), node.inputs.end(), init.inputs.begin(), init.inputs.end());
+    });
+    const bool extend = own != file_.nodes.end();
+    for (int number = 1; !extend && names_.contains(init.name); ++number) init.name = detail::join("init_", number);
+    NodeDef& node = extend ? *own : file_.nodes.emplace_back(std::move(init));
+    for (const std::string& each : added_initializers_) node.inputs.push_back("^" + each);
+  }
+
+  void write_read(NodeWriter& writer) {
+    const Node& handle = *endpoint_of(writer.node().input(0)).node;
+    const TypeCode type = code_of(variable_of(writer.node()).dtype());
+    const std::vector<std::string> inputs{handle.name()};
+    if (style_ == VariableStyle::resource) return writer.finish("ReadVariableOp", inputs, {{"dtype", type}});
+    FieldList fields{{"T", type}};
+    if (style_ == VariableStyle::reference) fields.emplace("_class", class_of(handle));
+    writer.finish("Identity", inputs, std::move(fields));
+  }
+
+  void write_assign(NodeWriter& writer) {
+    const Node& node = writer.node();
+    const Node& handle = *endpoint_of(node.input(0)).node;
+    const DType dtype = variable_of(node).dtype();
+    std::vector<std::string> inputs{handle.name(), writer.in(1).name};
+    if (const auto saved = saved_values_.find(&node); saved != saved_values_.end()) {
+      NodeWriter beside(handle, file_, names_);
+      inputs[1] = beside.constant("saved_value", saved->second).name;
+    }
+    if (style_ == VariableStyle::resource) return writer.finish(node.type(), inputs, {{"dtype", code_of(dtype)}});
+    const std::string name = node.type().substr(0, node.type().find("VariableOp"));
+    FieldList fields = assign_fields(dtype, handle);
+    if (name != "Assign") {
+      fields.insert_or_assign("use_locking", false);
+      fields.erase("validate_shape");
+    }
+    writer.finish(name, inputs, std::move(fields));
+  }
+
+  // ---- Nodes ----
+
+  void write(const Node& node) {
+    NodeWriter writer(node, file_, names_);
+    const Op& op = node.op();
+    if (updates_.is_rate(node)) return updates_.write_rate(writer);
+    if (&op == &var_handle_op) return write_handle(writer);
+    if (&op == &read_variable_op) return write_read(writer);
+    if (is_update(node)) return updates_.write_update(writer);
+    if (changes_state(node)) return write_assign(writer);
+    if (&op == &no_op_op) return writer.finish("NoOp", {}, {});
+    if (const KeptNode* kept = kept_node(node)) return write_kept(writer, kept->def);
+    require_types(node);
+    if (&op == &const_op) {
+      const auto replaced = replaced_constants_.find(&node);
+      const Tensor value = replaced == replaced_constants_.end() ? node.attr<Tensor>("value") : replaced->second;
+      return writer.finish("Const", {},
+                           {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}});
+    }
+    if (&op == &placeholder_op)
+      return writer.finish("Placeholder", {},
+                           {{"dtype", code_of(node.output().dtype())}, {"shape", node.attr<Shape>("shape")}});
+    const OpRule* rule = rule_of(node.type());
+    if (!rule || rule->entry != &op) refuse(node, "TensorFlow has no op that does the same");
+    if (rule->by_entry) require_plain_attrs(node);
+    const bool direct = !rule->tensorflow.empty() && (!rule->is_direct || rule->is_direct(node));
+    if (direct) return DirectWriter(writer, *rule).write();
+    if (!rule->expand && !op.composition) refuse(node, "TensorFlow's op of that name cannot do this");
+    for (const Tensor& input : node.inputs())
+      if (!input.shape().has_rank()) refuse(node, "the rank of an input is not known yet");
+    if (rule->expand) {
+      rule->expand(writer);
+    } else {
+      write_composition(writer);
+    }
+    writer.finish_expanded(writer.result);
+  }
+
+  /// Writes what the composition of the op gives, as nodes in the node's scope.
+  void write_composition(NodeWriter& writer) {
+    const ComposedGraph composed = compose(writer.node());
+    GraphDef file = std::exchange(file_, {});
+    std::unordered_set<std::string> names = std::exchange(names_, {});
+    for (std::size_t i = 0; i < composed.graph->size(); ++i) names_.insert(composed.graph->node(i).name());
+    for (std::size_t i = composed.inputs.size(); i < composed.graph->size(); ++i) write(composed.graph->node(i));
+    file.nodes.swap(file_.nodes);
+    names_ = std::move(names);
+    writer.add_inner(std::move(file.nodes), composed.inputs, composed.outputs);
+  }
+
+  /// As the file had it that it is from.
+  static void write_kept(NodeWriter& writer, const NodeDef& def) {
+    FieldList fields;
+    for (const auto& [name, value] : def.attrs)
+      if (!name.starts_with('_')) fields.emplace(name, value);
+    std::vector<std::string> inputs;
+    for (std::size_t i = 0; i < writer.node().inputs().size(); ++i) inputs.push_back(writer.in(i).name);
+    writer.finish(def.op, inputs, std::move(fields));
+  }
+
+  static void require_plain_attrs(const Node& node) {
+    for (const Attr& each : node.attrs())
+      if (std::holds_alternative<std::monostate>(attr_def(each.value)))
+        refuse(node, detail::join("its attribute '", each.name, "' is no part of a file"));
+  }
+
+  static void require_types(const Node& node) {
+    for (const Tensor& each : node.outputs())
+      if (each.dtype() == DType::unknown)
+        refuse(node, "its dtype is not known yet; give the placeholders it depends on a dtype and a shape");
+  }
+
+  /// The nodes from `first` on stand for this one.
+  void add_colocation(const Node& node, std::size_t first) {
+    const Node* other = graph_.find(node.colocation);
+    if (!other || !kept_[other->index]) return;
+    for (std::size_t i = first; i < file_.nodes.size(); ++i) file_.nodes[i].attrs.emplace("_class", class_of(*other));
+  }
+
+  void add_output_shapes(const Node& node) {
+    ListDef shapes{.shapes = written_shapes(node)};
+    if (shapes.shapes.empty()) return;
+    const auto own = std::find_if(file_.nodes.rbegin(), file_.nodes.rend(),
+                                  [&](const NodeDef& def) { return def.name == node.name(); });
+    own->attrs.insert_or_assign("_output_shapes", std::move(shapes));
+  }
+
+  /// One shape for each output that TensorFlow's op has, which need not be ours.
+  std::vector<Shape> written_shapes(const Node& node) const {
+    const bool resource = style_ == VariableStyle::resource;
+    // Of the numbers of an optimizer only the learning rate is written in their place.
+    if (updates_.is_rate(node)) return {Shape()};
+    // A handle is a scalar; what stands for it in the other styles is the Variable, or its value.
+    if (&node.op() == &var_handle_op) return {resource ? Shape() : variable_of(node).shape()};
+    // A change of a reference gives the reference.
+    if (changes_state(node)) return resource ? std::vector<Shape>() : std::vector{variable_of(node).shape()};
+    std::vector<Shape> shapes;
+    for (const Tensor& each : node.outputs()) shapes.push_back(each.shape());
+    return shapes;
+  }
+
+  const GraphState& graph_;
+  VariableStyle style_;
+  bool output_shapes_;
+  GraphDef file_;
+  std::unordered_set<std::string> names_;
+  std::vector<char> kept_;
+  UpdateWriter updates_;
+  std::unordered_map<const Node*, Tensor> replaced_constants_;  ///< of initial values
+  std::unordered_map<const Node*, Tensor> saved_values_;        ///< of initializers whose value is computed
+  std::vector<std::string> added_initializers_;
+};
+
+}  // namespace
+
+GraphDef export_graph(const GraphState& graph, const SaveOptions& options) {
+  const std::lock_guard lock(graph.mutex());
+  return Exporter(graph, options).run();
+}
+
+GraphDef describe_graph(const GraphState& graph) {
+  const std::lock_guard lock(graph.mutex());
+  GraphDef file;
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    const Node& node = graph.node(i);
+    NodeDef& def = file.nodes.emplace_back(NodeDef{.name = node.name(), .op = node.type(), .device = node.device});
+    for (const Tensor& input : node.inputs()) def.inputs.push_back(endpoint_name(input));
+    add_control_inputs(names_of(node.control_inputs), def.inputs);
+    for (const Attr& attr : node.attrs())
+      if (AttrDef value = attr_def(attr.value); !std::holds_alternative<std::monostate>(value))
+        def.attrs.emplace(attr.name, std::move(value));
+    if (!node.outputs().empty()) def.attrs.try_emplace("T", code_of(node.output().dtype()));
+    ListDef shapes;
+    for (const Tensor& each : node.outputs()) shapes.shapes.push_back(each.shape());
+    def.attrs.emplace("_output_shapes", shapes);
+  }
+  return file;
+}
+
+}  // namespace tapestry::io

@@ -1,0 +1,55 @@
+#include <filesystem>
+#include <fstream>
+
+#include "io/file.hpp"
+#include "io/tensorflow/graph_export.hpp"
+#include "io/tensorflow/graph_import.hpp"
+
+namespace tapestry {
+namespace {
+
+bool is_text(const std::filesystem::path& path) { return path.extension() == ".pbtxt"; }
+
+std::string read_bytes(const std::filesystem::path& path, Where where) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    throw NotFoundError(detail::join("There is no file ", path.string()), where);
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) throw FailedPreconditionError(detail::join("Cannot read ", path.string()), where);
+  return bytes;
+}
+
+}  // namespace
+
+std::string Graph::as_graph_def(const SaveOptions& options, Where where) const {
+  try {
+    return io::encode(io::export_graph(*state_, options));
+  } catch (Error& error) {
+    error.locate({}, where);
+    throw;
+  }
+}
+
+void Graph::save(const std::string& path, const SaveOptions& options, Where where) const {
+  std::string bytes = as_graph_def(options, where);
+  if (is_text(path)) bytes = io::to_text(bytes);
+  io::write_file(path, std::as_bytes(std::span(bytes)), where);
+}
+
+Graph Graph::from_graph_def(std::string_view bytes, const GraphLimits& limits, Where where) {
+  try {
+    Graph().set_limits(limits);  // throws for negative ones
+    return io::import_graph(io::decode(bytes, limits), limits, where);
+  } catch (Error& error) {
+    error.locate({}, where);
+    throw;
+  }
+}
+
+Graph Graph::load(const std::string& path, const GraphLimits& limits, Where where) {
+  const std::string bytes = read_bytes(path, where);
+  return from_graph_def(is_text(path) ? io::from_text(bytes) : bytes, limits, where);
+}
+
+}  // namespace tapestry

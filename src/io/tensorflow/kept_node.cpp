@@ -1,0 +1,300 @@
+#include "io/tensorflow/kept_node.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "core/make_tensor.hpp"
+#include "dispatch/declaration.hpp"
+#include "io/tensorflow/op_reader.hpp"
+
+namespace tapestry::io {
+namespace {
+
+constexpr std::int64_t most_outputs = 1 << 16;
+
+/// What stands in a graph for an op that is read later.
+const Op& kept_op(const std::string& name, bool stateful) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& ops = *new std::map<std::string, Op>;
+  const std::lock_guard lock(mutex);
+  const auto infer = [](const Call& call) -> Specs {
+    throw InternalError(detail::join(call.name(), " was not replaced by what it stands for"));
+  };
+  return ops.try_emplace(name, Op{.name = name, .infer = infer, .outputs = -1, .stateful = stateful}).first->second;
+}
+
+bool is_random(const std::string& op) {
+  const OpRule* rule = rule_of_tensorflow(op);
+  return rule && rule->entry->stateful;
+}
+
+bool is_index(DType dtype) { return dtype == int32 || dtype == int64; }
+/// Whether among the values that an op takes for attributes are others than whole numbers.
+bool takes_reals(const std::string& op) { return op == "Range" || op == "Fill" || op == "PadV2"; }
+
+// ---- What is known of the outputs -----------------------------------------------------------------------------------
+
+/// Tells the dtypes and shapes of the outputs of a node, as far as its inputs and what is known of their values allow.
+class Outlook {
+ public:
+  Outlook(const NodeReader& reader, const Tensors& inputs, const detail::KnownValues& known)
+      : reader_(reader), op_(reader.def().op), inputs_(inputs), known_(known) {}
+
+  Specs specs() const {
+    if (op_ == "Split" || op_ == "SplitV" || op_ == "Unpack") {
+      const auto count = reader_.attr<std::int64_t>(op_ == "Unpack" ? "num" : "num_split");
+      if (count < 1 || count > most_outputs) reader_.refuse(detail::join("it has ", count, " outputs"));
+      const Tensor& x = in(op_ == "Split" ? 1 : 0);
+      const Shape shape = op_ == "Unpack" ? without_one_axis(x) : open(x.shape().rank());
+      return Specs(static_cast<std::size_t>(count), Spec{x.dtype(), shape});
+    }
+    if (op_ == "ConcatOffset") return Specs(inputs_.size() - 1, Spec{type(1), shape(1)});
+    if (op_ == "TopKV2") return {{type(0), open(rank(0))}, {int32, open(rank(0))}};
+    if (op_ == "BroadcastGradientArgs") return {{type(0), {-1}}, {type(0), {-1}}};
+    if (op_.starts_with("FusedBatchNorm")) {
+      Specs specs{
+          {type(0), shape(0)}, {type(3), shape(3)}, {type(4), shape(4)}, {type(3), shape(3)}, {type(4), shape(4)}};
+      if (op_ == "FusedBatchNormV3") specs.push_back({type(3), Shape::unknown_rank()});
+      return specs;
+    }
+    return {{dtype(), shape_of_output()}};
+  }
+
+ private:
+  const Tensor& in(std::size_t i) const {
+    if (i >= inputs_.size()) reader_.refuse(detail::join("it has no input ", i));
+    return inputs_[i];
+  }
+  DType type(std::size_t i) const { return in(i).dtype(); }
+  const Shape& shape(std::size_t i) const { return in(i).shape(); }
+  int rank(std::size_t i) const { return shape(i).rank(); }
+
+  /// A shape of that many unknown sizes, if that may be.
+  static Shape open(int rank) {
+    if (rank < 0 || rank > Shape::max_rank) return Shape::unknown_rank();
+    return Shape(std::vector<std::int64_t>(static_cast<std::size_t>(rank), -1));
+  }
+
+  Shape without_one_axis(const Tensor& x) const {
+    if (!x.shape().has_rank()) return Shape::unknown_rank();
+    Shape rest = x.shape();
+    rest.erase(normalize_axis(reader_.attr_or<std::int64_t>("axis", 0), x.shape().rank()));
+    return rest;
+  }
+
+  /// The numbers of a list, -1 for those that are not known; nothing when not even their count is.
+  std::optional<std::vector<std::int64_t>> list(std::size_t i) const {
+    const Tensor value = reader_.is_constant(i) ? reader_.constant(i) : known_.find(in(i));
+    const Tensor& input = value ? value : in(i);
+    if (input.shape().rank() != 1 || input.shape().sizes()[0] < 0 || input.shape().sizes()[0] > Shape::max_rank)
+      return {};
+    if (!value) return std::vector<std::int64_t>(static_cast<std::size_t>(input.shape().sizes()[0]), -1);
+    if (!is_index(value.dtype())) return {};
+    std::vector<std::int64_t> numbers = value.to_vector<std::int64_t>();
+    for (std::int64_t& each : numbers)
+      if (each < 0) each = -1;
+    return numbers;
+  }
+
+  Shape listed(std::size_t i) const {
+    const auto numbers = list(i);
+    return numbers ? Shape(*numbers) : Shape::unknown_rank();
+  }
+
+  DType dtype() const {
+    const auto attr = [&](std::string_view name, DType otherwise) {
+      const auto* code = reader_.find<TypeCode>(name);
+      return code ? dtype_of(*code) : otherwise;
+    };
+    if (op_ == "Any" || op_ == "All") return boolean;
+    if (op_ == "ArgMax" || op_ == "ArgMin") return attr("output_type", int64);
+    if (op_ == "Rank") return int32;
+    if (op_ == "Fill" || op_ == "AvgPoolGrad") return type(1);
+    if (op_ == "OneHot" || op_ == "Conv2DBackpropInput" || op_ == "Conv2DBackpropFilter") return type(2);
+    if (op_ == "Select") return type(1);
+    if (op_ == "DynamicStitch") return inputs_.back().dtype();
+    if (op_ == "ScatterNd") return type(1);
+    if (op_ == "StridedSliceGrad") return type(4);
+    if (op_ == "ResizeBilinear") return float32;
+    if (is_random(op_)) return attr("dtype", DType::unknown);
+    return type(0);
+  }
+
+  Shape shape_of_output() const {
+    if (op_ == "Reshape" || op_ == "BroadcastTo") return listed(1);
+    if (op_ == "Fill" || op_ == "Conv2DBackpropInput" || op_ == "AvgPoolGrad" || op_ == "StridedSliceGrad" ||
+        is_random(op_))
+      return listed(0);
+    if (op_ == "Conv2DBackpropFilter") return listed(1);
+    if (op_ == "ScatterNd") return listed(2);
+    if (op_ == "UnsortedSegmentSum") return open(rank(0) < 0 || rank(1) < 0 ? -1 : rank(0) - rank(1) + 1);
+    if (op_ == "PlaceholderWithDefault") return reader_.attr_or<Shape>("shape", Shape::unknown_rank());
+    if (op_ == "Rank") return {};
+    if (op_ == "Range" || op_ == "BiasAddGrad" || op_ == "DynamicStitch") return {-1};
+    if (op_ == "BroadcastArgs") return broadcast_count();
+    if (op_ == "Tile") return tiled();
+    if (op_ == "Slice") return listed(2);
+    if (op_ == "StridedSlice") return region();
+    if (op_ == "ReverseV2" || op_ == "Cumsum" || op_ == "Cumprod") return shape(0);
+    if (op_ == "OneHot") return open(rank(0) < 0 ? -1 : rank(0) + 1);
+    if (op_ == "ExpandDims") return open(rank(0) < 0 ? -1 : rank(0) + 1);
+    if (op_ == "ArgMax" || op_ == "ArgMin") return open(rank(0) - 1);
+    if (op_ == "GatherV2") return gathered();
+    if (op_ == "ResizeBilinear" || op_ == "ResizeNearestNeighbor") return resized();
+    if (op_ == "DepthToSpace" || op_ == "SpaceToDepth" || op_ == "BatchToSpaceND" || op_ == "SpaceToBatchND" ||
+        op_ == "DepthwiseConv2dNative" || op_ == "Conv2D")
+      return open(4);
+    if (op_ == "Einsum") return contracted();
+    if (op_ == "Pad" || op_ == "PadV2" || op_ == "MirrorPad" || op_ == "Transpose" || op_ == "ConcatV2")
+      return open(rank(0));
+    if (const OpRule* rule = rule_of_tensorflow(op_); rule && find_attr(*rule->entry, "keep_dims")) return reduced();
+    return Shape::unknown_rank();
+  }
+
+  Shape broadcast_count() const {
+    if (rank(0) != 1 || rank(1) != 1) return {-1};
+    const std::int64_t a = shape(0).sizes()[0], b = shape(1).sizes()[0];
+    return {a < 0 || b < 0 ? -1 : std::max(a, b)};
+  }
+
+  Shape tiled() const {
+    const auto multiples = list(1);
+    Shape result = open(rank(0));
+    if (!multiples || static_cast<int>(multiples->size()) != result.rank()) return result;
+    for (int i = 0; i < result.rank(); ++i) {
+      const std::int64_t factor = (*multiples)[static_cast<std::size_t>(i)], size = shape(0).sizes()[i];
+      std::int64_t product = 0;
+      if (factor >= 0 && size >= 0 && !__builtin_mul_overflow(factor, size, &product)) result.set(i, product);
+    }
+    return result;
+  }
+
+  /// How many axes an index expression leaves does not depend on where it begins and ends.
+  Shape region() const {
+    const std::vector<std::int64_t> none;
+    const auto count = list(1);
+    if (!count || !shape(0).has_rank() || reader_.attr_or<std::int64_t>("ellipsis_mask", 0) != 0)
+      return Shape::unknown_rank();
+    const auto has = [&](std::string_view mask, std::size_t i) {
+      return (reader_.attr_or<std::int64_t>(mask, 0) >> i & 1) != 0;
+    };
+    Shape result;
+    int axis = 0;
+    for (std::size_t i = 0; i < count->size() && axis <= rank(0) && result.rank() < Shape::max_rank; ++i) {
+      if (has("new_axis_mask", i)) {
+        result.push_back(1);
+      } else if (has("shrink_axis_mask", i)) {
+        ++axis;
+      } else if (axis < rank(0)) {
+        const bool whole = has("begin_mask", i) && has("end_mask", i) && is_one(3, i);
+        result.push_back(whole ? shape(0).sizes()[axis] : -1);
+        ++axis;
+      }
+    }
+    for (; axis < rank(0) && result.rank() < Shape::max_rank; ++axis) result.push_back(shape(0).sizes()[axis]);
+    return result;
+  }
+  bool is_one(std::size_t input, std::size_t i) const {
+    const auto numbers = list(input);
+    return numbers && i < numbers->size() && (*numbers)[i] == 1;
+  }
+
+  Shape gathered() const {
+    const auto batches = reader_.attr_or<std::int64_t>("batch_dims", 0);
+    if (rank(0) < 0 || rank(1) < 0 || batches < 0 || batches > rank(1)) return Shape::unknown_rank();
+    return open(rank(0) + rank(1) - 1 - static_cast<int>(batches));
+  }
+
+  Shape resized() const {
+    Shape result = open(4);
+    const auto sizes = list(1);
+    if (rank(0) != 4) return result;
+    for (const int axis : {0, 3}) result.set(axis, shape(0).sizes()[axis]);
+    for (int i = 0; sizes && sizes->size() == 2 && i < 2; ++i) result.set(i + 1, (*sizes)[static_cast<std::size_t>(i)]);
+    return result;
+  }
+
+  /// The size of each letter behind the arrow, where some operand tells it.
+  Shape contracted() const {
+    const std::string& equation = reader_.attr<std::string>("equation");
+    const std::size_t arrow = equation.find("->");
+    if (arrow == std::string::npos || equation.find('.') != std::string::npos) return Shape::unknown_rank();
+    std::map<char, std::int64_t> sizes;
+    std::size_t operand = 0;
+    int axis = 0;
+    for (const char letter : equation.substr(0, arrow)) {
+      if (letter == ' ') continue;
+      if (letter == ',') {
+        ++operand;
+        axis = 0;
+      } else if (operand < inputs_.size() && axis < rank(operand)) {
+        std::int64_t& size = sizes.emplace(letter, -1).first->second;
+        size = std::max(size, shape(operand).sizes()[axis++]);
+      }
+    }
+    Shape result;
+    for (const char letter : equation.substr(arrow + 2)) {
+      if (letter == ' ') continue;
+      if (!sizes.contains(letter) || result.rank() == Shape::max_rank) return Shape::unknown_rank();
+      result.push_back(sizes.at(letter));
+    }
+    return result;
+  }
+
+  Shape reduced() const {
+    if (reader_.attr_or<bool>("keep_dims", false)) return open(rank(0));
+    const auto axes = list(1);
+    if (!axes || rank(0) < 0) return Shape::unknown_rank();
+    return open(std::max(rank(0) - static_cast<int>(axes->size()), 0));
+  }
+
+  const NodeReader& reader_;
+  const std::string& op_;
+  const Tensors& inputs_;
+  const detail::KnownValues& known_;
+};
+
+}  // namespace
+
+Tensors KeptNode::operator()(const Tensors& inputs) const {
+  const std::vector<Source> sources(inputs.size());
+  Tensors values(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (!inputs[i].is_symbolic()) values[i] = inputs[i];
+  const NodeReader reader(def, sources, values);
+  Tensors outputs = reader.blaming([&] { return read_op(reader, inputs, where); });
+  if (outputs.size() != specs.size())
+    reader.refuse(detail::join("it has ", outputs.size(), " outputs, not ", specs.size()));
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (specs[i].dtype != DType::unknown && outputs[i].dtype() != specs[i].dtype)
+      reader.refuse(
+          detail::join("its output ", i, " is ", to_string(outputs[i].dtype()), ", not ", to_string(specs[i].dtype)));
+  return outputs;
+}
+
+detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs,
+                        const detail::KnownValues& known, Where where) {
+  const NodeDef& def = reader.def();
+  const Specs specs = Outlook(reader, inputs, known).specs();
+  Ints awaited;
+  for (const std::size_t each : value_inputs(reader)) {
+    const Tensor& input = inputs[each];
+    if (input.dtype() != DType::unknown && !is_index(input.dtype()) && !takes_reals(def.op))
+      reader.refuse(detail::join("its input ", each, ", '", input.name(), "', is ", to_string(input.dtype()),
+                                 ", where whole numbers are due"));
+    awaited.push_back(static_cast<std::int64_t>(each));
+  }
+  const KeptNode kept{def, specs, where};
+  Attrs attrs{{"awaited_values", awaited},
+              {"redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(kept)}};
+  return graph.add_in_scopes(Call(kept_op(def.op, is_random(def.op)), inputs, std::move(attrs), where, def.name),
+                             specs);
+}
+
+const KeptNode* kept_node(const detail::Node& node) {
+  const Closure* redo = detail::awaited_values(node) ? node.attrs().find<Closure>("redo") : nullptr;
+  return redo ? (*redo)->target<KeptNode>() : nullptr;
+}
+
+}  // namespace tapestry::io

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <optional>
+
+#include "io/tensorflow/op_rules.hpp"
+
+namespace tapestry::io {
+
+/// Finds a node of the file and the number of its output by the name of an input: "n", "n:k".
+struct Source {
+  const NodeDef* node = nullptr;
+  std::int64_t output = 0;
+};
+
+/// What a node of the file says, checked: every function throws InvalidArgumentError where the node lies.
+class NodeReader {
+ public:
+  /// `data_inputs`: without the control inputs. `known_values`: those of some of them, which need not be constants of
+  /// the file then; empty handles, or none, for the others.
+  NodeReader(const NodeDef& def, const std::vector<Source>& data_inputs, Tensors known_values = {})
+      : def_(def), inputs_(data_inputs), values_(std::move(known_values)) {}
+
+  const NodeDef& def() const { return def_; }
+  std::size_t input_count() const { return inputs_.size(); }
+
+  /// The attribute of that name and kind; an absent one throws.
+  template <class T>
+  const T& attr(std::string_view name) const {
+    const T* value = find<T>(name);
+    if (!value) refuse(detail::join("it has no attribute '", name, "' of the type that is due"));
+    return *value;
+  }
+  template <class T>
+  T attr_or(std::string_view name, T otherwise) const {
+    const auto found = def_.attrs.find(name);
+    return found == def_.attrs.end() ? otherwise : attr<T>(name);
+  }
+  template <class T>
+  const T* find(std::string_view name) const {
+    const auto found = def_.attrs.find(name);
+    return found == def_.attrs.end() ? nullptr : std::get_if<T>(&found->second);
+  }
+  DType type(std::string_view name) const;
+
+  /// The value of an input, which must be known.
+  Tensor constant(std::size_t input) const;
+  /// Whether it is known, or to be found out from the file.
+  bool is_constant(std::size_t input) const;
+
+  /// The elements of a value that lists sizes, axes or indices; one that is longer than any real graph's throws.
+  std::vector<std::int64_t> listed(const Tensor& value) const;
+
+  /// What the hints say the node was, or nullptr.
+  const OpRule* hinted() const;
+  /// The attributes of our op, by the hints or by the rule.
+  Attrs hinted_attrs(const OpRule& rule) const;
+  Attrs direct_attrs(const OpRule& rule) const;
+  /// The numbers of our op's inputs among TensorFlow's.
+  std::vector<std::size_t> direct_inputs(const OpRule& rule) const;
+  /// The numbers of TensorFlow's inputs that become our attributes.
+  std::vector<std::size_t> attribute_inputs(const OpRule& rule) const;
+
+  [[noreturn]] void refuse(const std::string& problem) const;
+  /// Calls f, whose errors get the node's name where they lack it.
+  template <class F>
+  auto blaming(F f) const {
+    try {
+      return f();
+    } catch (const UnimplementedError&) {
+      throw;
+    } catch (const ResourceExhaustedError&) {
+      throw;
+    } catch (const DeadlineExceededError&) {
+      throw;
+    } catch (const Error& error) {
+      if (error.message().starts_with("Node '")) throw;
+      refuse(error.message());
+    }
+  }
+
+ private:
+  AttrValue from_constant(const InputRule& rule, std::size_t input, const OpAttr& target) const;
+  /// The number that an attribute of ours was, of which TensorFlow's keeps but the digits of a float.
+  std::optional<double> exact_number(std::string_view attr) const;
+  double number_of(const TensorDef& tensor, std::string_view name) const;
+  /// The value of an attribute whose type is told by the file alone.
+  AttrValue any_value(const AttrDef& value, std::string_view name) const;
+  std::optional<AttrValue> from_field(const FieldRule& rule, const OpAttr& target) const;
+  Attrs checked(const OpRule& rule, std::vector<Attr> attrs) const;
+  std::size_t place_of(const OpRule& rule, std::size_t rule_index) const;
+
+  const NodeDef& def_;
+  const std::vector<Source>& inputs_;
+  Tensors values_;
+};
+
+}  // namespace tapestry::io

@@ -1,0 +1,196 @@
+#include "io/tensorflow/node_writer.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "core/make_tensor.hpp"
+
+namespace tapestry::io {
+
+std::string endpoint_name(const Tensor& tensor) {
+  const detail::Endpoint end = detail::endpoint_of(tensor);
+  return end.output == 0 ? end.node->name() : detail::join(end.node->name(), ":", end.output);
+}
+
+void add_control_inputs(const std::vector<std::string>& names, std::vector<std::string>& inputs) {
+  for (const std::string& name : names) {
+    const auto is_there = [&](const std::string& input) {
+      return input == name || input.starts_with(name + ":") || input == "^" + name;
+    };
+    if (std::none_of(inputs.begin(), inputs.end(), is_there)) inputs.push_back("^" + name);
+  }
+}
+
+std::vector<std::string> names_of(const std::vector<detail::Node*>& nodes) {
+  std::vector<std::string> names;
+  names.reserve(nodes.size());
+  for (const detail::Node* each : nodes) names.push_back(each->name());
+  return names;
+}
+
+AttrDef attr_def(const AttrValue& value) {
+  return std::visit(
+      []<class T>(const T& each) -> AttrDef {
+        if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, Shape> ||
+                      std::is_same_v<T, std::string>) {
+          return each;
+        } else if constexpr (std::is_same_v<T, double>) {
+          return TensorDef{code_of(float64), detail::make_scalar(each, float64)};
+        } else if constexpr (std::is_same_v<T, DType>) {
+          return code_of(each);
+        } else if constexpr (std::is_same_v<T, Device>) {
+          return tensorflow_name(each);
+        } else if constexpr (std::is_same_v<T, Ints>) {
+          return ListDef{.ints = {each.begin(), each.end()}};
+        } else {
+          return std::monostate();
+        }
+      },
+      value);
+}
+
+Value NodeWriter::in(std::size_t i) const { return {endpoint_name(node_.input(i)), node_.input(i).dtype()}; }
+
+void NodeWriter::add_controls(std::vector<std::string>& inputs) const {
+  add_control_inputs(names_of(node_.control_inputs), inputs);
+  add_control_inputs(awaited_, inputs);
+}
+
+std::string NodeWriter::unique(std::string_view label) {
+  const std::string name = detail::join(node_.name(), "/", label);
+  std::string taken = name;
+  for (int number = 1; !names_.insert(taken).second; ++number) taken = detail::join(name, "_", number);
+  return taken;
+}
+
+NodeDef& NodeWriter::add(std::string_view type, std::string_view label) {
+  return file_.nodes.emplace_back(
+      NodeDef{.name = unique(label.empty() ? type : label), .op = std::string(type), .device = node_.device});
+}
+
+void NodeWriter::add_inner(std::vector<NodeDef> nodes, const Tensors& inputs, const Tensors& outputs) {
+  std::unordered_map<std::string, std::string> names;  // by that in the other graph
+  for (std::size_t i = 0; i < inputs.size(); ++i) names.emplace(endpoint_name(inputs[i]), in(i).name);
+  const auto renamed = [&](const std::string& name) {
+    const std::size_t begin = name.starts_with('^') ? 1 : 0, end = std::min(name.find(':'), name.size());
+    return name.substr(0, begin) + names.at(name.substr(begin, end - begin)) + name.substr(end);
+  };
+  for (NodeDef& each : nodes) {
+    std::string name = unique(each.name);
+    names.emplace(std::exchange(each.name, name), name);
+    each.device = node_.device;
+    for (std::string& input : each.inputs) input = renamed(input);
+    if (const auto hint = each.attrs.find(hint_inputs); hint != each.attrs.end())
+      for (std::string& input : std::get<ListDef>(hint->second).strings) input = renamed(input);
+    file_.nodes.push_back(std::move(each));
+  }
+  for (const Tensor& each : outputs) result.push_back({renamed(endpoint_name(each)), each.dtype()});
+  // The last node is to be the result.
+  if (result.size() == 1 && (nodes.empty() || file_.nodes.back().name != result[0].name))
+    result = {op("Identity", {result[0]})};
+}
+
+Value NodeWriter::op(std::string_view type, const std::vector<Value>& inputs, DType dtype, FieldList fields,
+                     std::string_view label) {
+  NodeDef& def = add(type, label);
+  for (const Value& each : inputs) def.inputs.push_back(each.name);
+  def.attrs = std::move(fields);
+  // TensorFlow's ops have an attribute "T" but for these, which name their types otherwise.
+  if (type != "Range" && type != "GatherV2" && type != "Cast") def.attrs.try_emplace("T", code_of(inputs[0].dtype));
+  return {def.name, dtype};
+}
+
+Value NodeWriter::stateful_op(std::string_view type, const std::vector<Value>& inputs, DType dtype, FieldList fields) {
+  NodeDef& def = add(type, {});
+  for (const Value& each : inputs) def.inputs.push_back(each.name);
+  add_controls(def.inputs);
+  def.attrs = std::move(fields);
+  return {def.name, dtype};
+}
+
+Value NodeWriter::constant(std::string_view label, const Tensor& value) {
+  NodeDef& def = add("Const", label);
+  def.attrs = {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}};
+  return {def.name, value.dtype()};
+}
+
+Value NodeWriter::number(double value, DType dtype) { return constant("Const", detail::make_scalar(value, dtype)); }
+
+Value NodeWriter::ints(std::string_view label, const std::vector<std::int64_t>& values) {
+  const ExecuteNow now;
+  const bool fits = std::all_of(values.begin(), values.end(),
+                                [](std::int64_t each) { return each == static_cast<std::int32_t>(each); });
+  return constant(label, Init(values).tensor(fits ? int32 : int64));
+}
+
+Value NodeWriter::shape_of(const Value& x, DType type) { return op("Shape", {x}, type, {{"out_type", code_of(type)}}); }
+
+Value NodeWriter::reshape(const Value& x, const Value& new_shape) {
+  return op("Reshape", {x, new_shape}, {{"Tshape", code_of(new_shape.dtype)}});
+}
+
+Value NodeWriter::sum(const Value& x, const std::vector<std::int64_t>& axes, bool keep) {
+  const Value list = ints("axis", axes);
+  return op("Sum", {x, list}, {{"Tidx", code_of(list.dtype)}, {"keep_dims", keep}});
+}
+
+Value NodeWriter::transpose(const Value& x, const std::vector<std::int64_t>& perm) {
+  const Value list = ints("perm", perm);
+  return op("Transpose", {x, list}, {{"Tperm", code_of(list.dtype)}});
+}
+
+Value NodeWriter::cast(const Value& x, DType dtype) {
+  return op("Cast", {x}, dtype, {{"SrcT", code_of(x.dtype)}, {"DstT", code_of(dtype)}});
+}
+
+Value NodeWriter::element(const Value& vector, std::int64_t i) {
+  const Value begin = ints("begin", {i}), end = ints("end", {i + 1}), strides = ints("strides", {1});
+  return op("StridedSlice", {vector, begin, end, strides},
+            {{"Index", code_of(int32)},
+             {"begin_mask", std::int64_t{0}},
+             {"end_mask", std::int64_t{0}},
+             {"ellipsis_mask", std::int64_t{0}},
+             {"new_axis_mask", std::int64_t{0}},
+             {"shrink_axis_mask", std::int64_t{1}}});
+}
+
+Value NodeWriter::size(std::size_t i, int axis) {
+  const std::int64_t known = shape(i).sizes()[axis];
+  return known >= 0 ? number(static_cast<double>(known), int64) : element(shape_of(in(i)), axis);
+}
+
+void NodeWriter::finish(std::string_view type, const std::vector<std::string>& inputs, FieldList fields) {
+  NodeDef def{.name = node_.name(), .op = std::string(type), .device = node_.device, .inputs = inputs};
+  def.attrs = std::move(fields);
+  add_controls(def.inputs);
+  file_.nodes.push_back(std::move(def));
+}
+
+void NodeWriter::finish_expanded(const std::vector<Value>& outputs) {
+  if (outputs.size() > 1) {
+    ListDef types;
+    std::vector<std::string> names;
+    for (const Value& each : outputs) {
+      types.types.push_back(code_of(each.dtype));
+      names.push_back(each.name);
+    }
+    finish("IdentityN", names, {{"T", types}});
+  } else {
+    NodeDef& last = file_.nodes.back();
+    names_.erase(last.name);
+    last.name = node_.name();
+    add_controls(last.inputs);
+  }
+  NodeDef& last = file_.nodes.back();
+  // It may have been written with hints itself.
+  std::erase_if(last.attrs, [](const auto& attr) { return attr.first.starts_with("_tapestry"); });
+  last.attrs.emplace(hint_op, node_.type());
+  ListDef inputs;
+  for (const Tensor& each : node_.inputs()) inputs.strings.push_back(endpoint_name(each));
+  last.attrs.emplace(hint_inputs, inputs);
+  for (const Attr& each : node_.attrs())
+    last.attrs.emplace(std::string(hint_prefix) + std::string(each.name), attr_def(each.value));
+}
+
+}  // namespace tapestry::io

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <unordered_set>
+
+#include "io/tensorflow/op_rules.hpp"
+
+namespace tapestry::io {
+
+/// A tensor of the file.
+struct Value {
+  std::string name;
+  DType dtype = DType::unknown;
+};
+
+using FieldList = std::map<std::string, AttrDef, std::less<>>;
+
+/// Writes one node of a graph as one or more nodes of the file. All but the last have names in the node's scope.
+class NodeWriter {
+ public:
+  NodeWriter(const detail::Node& node, GraphDef& file, std::unordered_set<std::string>& names)
+      : node_(node), file_(file), names_(names) {}
+
+  const detail::Node& node() const { return node_; }
+  /// The node's inputs, and what is known of them.
+  Value in(std::size_t i) const;
+  const Shape& shape(std::size_t i) const { return node_.input(i).shape(); }
+
+  /// Adds a node with one output; "T" is by default the type of the first input.
+  Value op(std::string_view type, const std::vector<Value>& inputs, DType dtype, FieldList fields = {},
+           std::string_view label = {});
+  /// The same for an op whose output has the type of its first input.
+  Value op(std::string_view type, const std::vector<Value>& inputs, FieldList fields = {}) {
+    return op(type, inputs, inputs[0].dtype, std::move(fields));
+  }
+  /// One that reads or changes a Variable, and so waits for what the node waits for; all attributes are given.
+  Value stateful_op(std::string_view type, const std::vector<Value>& inputs, DType dtype, FieldList fields);
+  Value constant(std::string_view label, const Tensor& value);
+  Value number(double value, DType dtype);
+  Value ints(std::string_view label, const std::vector<std::int64_t>& values);
+
+  // Ops that many expansions need.
+  Value shape_of(const Value& x, DType type = int64);
+  Value reshape(const Value& x, const Value& new_shape);
+  Value sum(const Value& x, const std::vector<std::int64_t>& axes, bool keep = false);
+  Value transpose(const Value& x, const std::vector<std::int64_t>& perm);
+  Value cast(const Value& x, DType dtype);
+  /// One element of a vector.
+  Value element(const Value& vector, std::int64_t i);
+  /// The size of an axis of input `i`: a constant where it is known. An int64 scalar.
+  Value size(std::size_t i, int axis);
+
+  /// Adds the nodes of another graph, whose placeholders stand for the node's inputs, and lets its outputs be the
+  /// result.
+  void add_inner(std::vector<NodeDef> nodes, const Tensors& inputs, const Tensors& outputs);
+
+  /// The node itself, under its own name.
+  void finish(std::string_view type, const std::vector<std::string>& inputs, FieldList fields);
+  /// The node is what these nodes compute, of which the last one takes its name.
+  void finish_expanded(const std::vector<Value>& outputs);
+  /// What changes a Variable waits for these operations, too.
+  void wait_for(const std::vector<std::string>& operations) { awaited_ = operations; }
+  /// For `expand`, or by `add_inner`: what the node's outputs are.
+  std::vector<Value> result;
+
+ private:
+  std::string unique(std::string_view label);
+  NodeDef& add(std::string_view type, std::string_view label);
+  void add_controls(std::vector<std::string>& inputs) const;
+
+  const detail::Node& node_;
+  GraphDef& file_;
+  std::unordered_set<std::string>& names_;
+  std::vector<std::string> awaited_;
+};
+
+/// "n" or "n:k".
+std::string endpoint_name(const Tensor& tensor);
+/// The input "^n" for each node of that name, unless it is there as a tensor.
+void add_control_inputs(const std::vector<std::string>& names, std::vector<std::string>& inputs);
+std::vector<std::string> names_of(const std::vector<detail::Node*>& nodes);
+/// An attribute of ours as one of the file's.
+AttrDef attr_def(const AttrValue& value);
+
+}  // namespace tapestry::io

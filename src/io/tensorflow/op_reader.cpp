@@ -1,0 +1,158 @@
+#include "io/tensorflow/op_reader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/make_tensor.hpp"
+#include "dispatch/recorder.hpp"
+#include "io/tensorflow/foreign_ops.hpp"
+#include "ops/handles.hpp"
+
+namespace tapestry::io {
+namespace {
+
+/// More outputs than any op of a real graph has.
+constexpr std::int64_t most_outputs = 1 << 16;
+
+/// The kernels trust that what goes together is of one type, which promotion sees to when a program builds a graph.
+void check_types(const Op& op, const NodeReader& reader, const Tensors& inputs) {
+  DType common = DType::unknown, real = DType::unknown;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const DType dtype = inputs[i].dtype();
+    if (dtype == DType::resource) reader.refuse("an input is a resource");
+    if ((op.shape_inputs >> std::min<std::size_t>(i, 31) & 1) != 0) continue;  // of which no element is read
+    const bool promoted = op.promotion.kind != Promotion::Kind::none && static_cast<int>(i) >= op.promotion.first;
+    DType& due = promoted ? common : real;
+    if (dtype == DType::unknown || (!promoted && !is_floating(dtype))) continue;
+    if (due != DType::unknown && due != dtype)
+      reader.refuse(detail::join("its inputs have the types ", to_string(due), " and ", to_string(dtype)));
+    due = dtype;
+  }
+  if (op.promotion.kind == Promotion::Kind::floating && common != DType::unknown && !is_floating(common))
+    reader.refuse(detail::join("its inputs have the type ", to_string(common)));
+}
+
+/// The shapes tell in how many groups a convolution works.
+Attrs with_groups(const Tensors& inputs, const Attrs& attrs) {
+  const Tensor &x = inputs[0], &filter = inputs[1];
+  if (x.shape().rank() != 4 || filter.shape().rank() != 4 || x.shape().sizes()[3] < 1 || filter.shape().sizes()[2] < 1)
+    return attrs;
+  const std::int64_t groups = x.shape().sizes()[3] / filter.shape().sizes()[2];
+  std::vector<Attr> list;
+  for (const Attr& each : attrs)
+    list.push_back(each.name == "groups" ? Attr{"groups", std::max<std::int64_t>(groups, 1)} : each);
+  return Attrs(list);
+}
+
+/// A lying number of outputs must not cost memory.
+void check_outputs(const NodeReader& reader, const Tensors& inputs, const Attrs& attrs) {
+  const std::string& op = reader.def().op;
+  std::int64_t count = 0;
+  if (op == "Unpack") {
+    const Tensor& x = inputs[0];
+    count = x.shape().sizes()[normalize_axis(attrs.get<std::int64_t>("axis"), x.shape().rank())];
+    if (count != reader.attr<std::int64_t>("num")) reader.refuse(detail::join("its 'num' is not ", count));
+  } else if (op == "Split") {
+    count = attrs.get<std::int64_t>("num_split");
+  }
+  if (count > most_outputs) reader.refuse(detail::join("it has ", count, " outputs"));
+}
+
+Tensors read_direct(const NodeReader& reader, const OpRule& rule, const Tensors& all, Where where) {
+  Tensors inputs;
+  for (const std::size_t i : reader.direct_inputs(rule)) inputs.push_back(all[i]);
+  Attrs attrs = reader.direct_attrs(rule);
+  if (reader.def().op == "Conv2D") attrs = with_groups(inputs, attrs);
+  check_outputs(reader, inputs, attrs);
+  // Our op has one type of result where TensorFlow's has a choice of two.
+  for (const FieldRule& field : rule.fields) {
+    if (field.source != FieldRule::Source::output_type) continue;
+    const DType due = dtype_of(reader.attr_or<TypeCode>(field.name, std::get<TypeCode>(field.value)));
+    if (due == int64) continue;
+    if (due != int32) reader.refuse(detail::join("its '", field.name, "' is neither int32 nor int64"));
+    const Tensors wide = make_op(rule, reader, inputs, attrs, where, reader.def().name + "/int64");
+    return add_op(ops::cast, wide, {{"dtype", int32}}, reader.def().name, where);
+  }
+  return make_op(rule, reader, inputs, attrs, where);
+}
+
+/// Whether a rule's op is read only when sizes are known.
+bool rule_needs_sizes(std::string_view op) { return op == "Unpack" || op == "Squeeze" || op == "Conv2D"; }
+
+bool rule_lacks_sizes(const NodeReader& reader, const Tensors& inputs) {
+  const std::string& op = reader.def().op;
+  if (inputs.empty()) return false;
+  const Shape& shape = inputs[0].shape();
+  if (op == "Squeeze") return !shape.is_known() && reader.attr_or<ListDef>("squeeze_dims", {}).ints.empty();
+  if (!shape.has_rank()) return true;
+  if (op == "Conv2D") {
+    const Shape& filter = inputs[1].shape();
+    return !filter.has_rank() ||
+           (shape.rank() == 4 && filter.rank() == 4 && (shape.sizes()[3] < 0 || filter.sizes()[2] < 0));
+  }
+  return shape.sizes()[normalize_axis(reader.attr_or<std::int64_t>("axis", 0), shape.rank())] < 0;
+}
+
+}  // namespace
+
+Tensors add_op(const Op& op, const Tensors& inputs, const Attrs& attrs, const std::string& name, Where where) {
+  Call call(op, inputs, attrs, where, name);
+  open_sink()->add(call, 0);
+  return call.outputs();
+}
+
+Tensors make_op(const OpRule& rule, const NodeReader& reader, const Tensors& inputs, const Attrs& attrs, Where where,
+                const std::string& name) {
+  const Op& op = *rule.entry;
+  const auto count = static_cast<int>(inputs.size());
+  const bool fits = rule.inputs == any_number    ? count >= 1
+                    : rule.inputs == none_or_one ? count <= 1
+                                                 : count == rule.inputs;
+  if (!fits) reader.refuse(detail::join("it has ", count, " inputs"));
+  check_types(op, reader, inputs);
+  return add_op(op, inputs, attrs, name.empty() ? reader.def().name : name, where);
+}
+
+bool is_readable(const NodeDef& def) { return find_foreign_op(def) || rule_of_tensorflow(def.op); }
+
+std::vector<std::size_t> value_inputs(const NodeReader& reader) {
+  const std::string& op = reader.def().op;
+  if (const ForeignOp* foreign = find_foreign_op(reader.def())) {
+    if (foreign->inputs >= 0 && reader.input_count() != static_cast<std::size_t>(foreign->inputs))
+      reader.refuse(detail::join("it has ", reader.input_count(), " inputs; ", foreign->inputs, " are due"));
+    if (foreign->inputs < 0 && reader.input_count() == 0) reader.refuse("it has no inputs");
+    std::vector<std::size_t> values = foreign->values;
+    for (std::size_t i = 0; foreign->all_values && i < reader.input_count(); ++i) values.push_back(i);
+    for (const std::size_t each : foreign->values_if_constant)
+      if (reader.is_constant(each)) values.push_back(each);
+    return values;
+  }
+  const OpRule* rule = rule_of_tensorflow(op);
+  return rule ? reader.attribute_inputs(*rule) : std::vector<std::size_t>();
+}
+
+bool may_need_sizes(const NodeDef& def) {
+  const ForeignOp* foreign = find_foreign_op(def);
+  return foreign ? foreign->lacks_sizes != nullptr : rule_needs_sizes(def.op);
+}
+
+bool lacks_sizes(const NodeReader& reader, const Tensors& inputs) {
+  const std::string& op = reader.def().op;
+  const ForeignOp* foreign = find_foreign_op(reader.def());
+  if (foreign) return foreign->lacks_sizes && foreign->lacks_sizes(reader, inputs);
+  return rule_needs_sizes(op) && rule_lacks_sizes(reader, inputs);
+}
+
+Tensors read_op(const NodeReader& reader, const Tensors& inputs, Where where) {
+  const std::string& op = reader.def().op;
+  if (const ForeignOp* foreign = find_foreign_op(reader.def())) {
+    for (const Tensor& each : inputs)
+      if (bool(each) && each.dtype() == DType::resource) reader.refuse("an input is a resource");
+    const CallSiteScope site(where);
+    return foreign->read({.node = reader, .inputs = inputs, .where = where});
+  }
+  return read_direct(reader, *rule_of_tensorflow(op), inputs, where);
+}
+
+}  // namespace tapestry::io

@@ -1,0 +1,197 @@
+#include "io/tensorflow/update_writer.hpp"
+
+#include <algorithm>
+
+#include "core/make_tensor.hpp"
+#include "dispatch/recorder.hpp"
+#include "graph/state_ops.hpp"
+#include "graph/training.hpp"
+#include "io/tensorflow/updates.hpp"
+#include "train/adam.hpp"
+
+namespace tapestry::io {
+namespace {
+
+using detail::endpoint_of;
+using detail::Node;
+using Numbers = std::vector<double>;
+
+const Node& rate_of(const Node& update) { return *endpoint_of(update.input(update.inputs().size() - 2)).node; }
+
+[[noreturn]] void refuse(const Node& node, const std::string& reason) {
+  throw UnimplementedError(
+      detail::join("Node '", node.name(), "' (op: '", node.type(), "') cannot be written as TensorFlow's: ", reason),
+      node.where());
+}
+
+/// The numbers of an optimizer's formula, by the number of steps made before.
+class Formula {
+ public:
+  explicit Formula(const Node& rate) : rate_(rate) {
+    if (&rate.op() == &const_op) {
+      constant_ = rate.attr<Tensor>("value").cast(float64).to_vector<double>();
+    } else if (&rate.op() == &learning_rate_op) {
+      const ExecuteNow now;
+      now_ = variable_of(rate).cell()->load().item<std::int64_t>();
+    } else {
+      refuse(rate, "an optimizer's numbers must be constant");
+    }
+  }
+
+  /// The numbers, which must be the same in all steps.
+  Numbers constant() const {
+    Numbers present = at(now_);
+    require([&](std::int64_t) { return present; });
+    return present;
+  }
+
+  /// What Adam's numbers are made of.
+  Numbers adam_parts() const {
+    if (!constant_.empty()) refuse(rate_, "nobody counts the steps of Adam");
+    // By then nothing is left of beta1^step.
+    constexpr std::int64_t far = std::int64_t{1} << 52;
+    const Numbers late = at(far);
+    Numbers parts{late[0], late[1], late[3], late[6], late[7]};
+    require([&](std::int64_t step) {
+      return Numbers(train::adam_numbers(parts[0], step + 1, parts[1], parts[2], parts[3], parts[4]));
+    });
+    return parts;
+  }
+
+ private:
+  Numbers at(std::int64_t step) const {
+    if (!constant_.empty()) return constant_;
+    const ExecuteNow now;
+    return (*rate_.attr<Closure>("numbers"))({tensor(step)})[0].to_vector<double>();
+  }
+
+  template <class F>
+  void require(F expected) const {
+    for (const std::int64_t step : {now_, now_ + 1, now_ + 1000, now_ + 1000000})
+      if (at(step) != expected(step)) refuse(rate_, "the learning rate changes from step to step");
+  }
+
+  const Node& rate_;
+  Numbers constant_;
+  std::int64_t now_ = 0;
+};
+
+}  // namespace
+
+bool is_update(const Node& node) { return update_rule_of(node.type()) != nullptr; }
+
+const Variable& variable_of(const Node& node) { return node.attr<VariablesRef>("variables")->front(); }
+
+AttrDef class_of(const Node& handle) { return ListDef{.strings = {"loc:@" + handle.name()}}; }
+
+void UpdateWriter::note(const Node& update) {
+  if (update.inputs().size() > update.attr<VariablesRef>("variables")->size() + 2)
+    refuse(update, "whether it is made depends on a condition");
+  const Node& rate = rate_of(update);
+  const bool adam = update_rule_of(update.type())->is_adam();
+  if (!rates_.contains(&rate)) {
+    const Formula formula(rate);
+    rates_.emplace(&rate, Rate{.dtype = update.inputs().back().dtype(),
+                               .is_adam = adam,
+                               .numbers = adam ? formula.adam_parts() : formula.constant()});
+  }
+  rates_.at(&rate).gradients.push_back(endpoint_of(update.inputs().back()).node->name());
+}
+
+void UpdateWriter::write_rate(NodeWriter& writer) {
+  Rate& rate = rates_.at(&writer.node());
+  if (rate.is_adam) write_adam_step(writer, rate);
+  const Tensor value = detail::make_scalar(rate.numbers[0], rate.dtype);
+  writer.finish("Const", {}, {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}});
+}
+
+/// The powers of the betas, in double precision, by the number of steps that the optimizer's Variable has counted.
+void UpdateWriter::write_adam_step(NodeWriter& writer, Rate& rate) const {
+  const Node& node = writer.node();
+  rate.counter = endpoint_name(node.input(0));
+  const Value before = read(writer, rate.counter, variable_of(node).dtype());
+  const Value step = writer.op("AddV2", {writer.cast(before, float64), writer.number(1, float64)});
+  const auto power = [&](double base, std::string_view label) {
+    return writer.op("Pow", {writer.number(base, float64), step}, float64, {}, label);
+  };
+  const Value left = power(rate.numbers[2], "beta2_power");
+  const Value correction = writer.op("Sqrt", {writer.op("Sub", {writer.number(1, float64), left})});
+  const Value epsilon = writer.op("Mul", {writer.number(rate.numbers[3], float64), correction}, float64, {}, "epsilon");
+  rate.from_step = {power(rate.numbers[1], "beta1_power"), left, epsilon};
+}
+
+/// The value of a Variable, read where the node stands in the order of the program.
+Value UpdateWriter::read(NodeWriter& writer, const std::string& handle, DType dtype) const {
+  return writer.stateful_op(resource_ ? "ReadVariableOp" : "Identity", {{handle, dtype}}, dtype,
+                            {{resource_ ? "dtype" : "T", code_of(dtype)}});
+}
+
+/// The gradient as the update takes it: with the decay, or once that is done.
+Value UpdateWriter::decayed_gradient(NodeWriter& writer, double decay) const {
+  const Node& node = writer.node();
+  Value gradient = writer.in(node.inputs().size() - 1);
+  if (decay == 0) return gradient;
+  const DType dtype = gradient.dtype;
+  const Value handle{endpoint_name(node.input(0)), dtype};
+  const Value lost = writer.op("Mul", {writer.number(decay, dtype), read(writer, handle.name, dtype)});
+  if (!update_rule_of(node.type())->decays_variable) return writer.op("AddV2", {gradient, lost});
+  FieldList fields{{resource_ ? "dtype" : "T", code_of(dtype)}};
+  if (!resource_) {
+    fields.emplace("_class", class_of(*endpoint_of(node.input(0)).node));
+    fields.emplace("use_locking", false);
+  }
+  const Value shrunk =
+      writer.stateful_op(resource_ ? "AssignSubVariableOp" : "AssignSub", {handle, lost}, dtype, std::move(fields));
+  return writer.op("Identity", {gradient, {"^" + shrunk.name}});
+}
+
+void UpdateWriter::write_update(NodeWriter& writer) const {
+  const Node& node = writer.node();
+  const UpdateRule& rule = *update_rule_of(node.type());
+  const Rate& rate = rates_.at(&rate_of(node));
+  const DType dtype = node.inputs().back().dtype();
+  // A reference that was read is the Variable itself: it must not change while other gradients are made of it. And the
+  // decay of AdamW needs no gradient, but must not come before those that do.
+  if (!resource_ || rule.decays_variable) writer.wait_for(rate.gradients);
+  std::vector<std::string> inputs;
+  for (const UpdateRule::Argument& each : rule.arguments) {
+    const auto index = static_cast<std::size_t>(each.index);
+    switch (each.part) {
+      case UpdateRule::Part::handle:
+        inputs.push_back(endpoint_name(node.input(index)));
+        break;
+      case UpdateRule::Part::gradient:
+        inputs.push_back(decayed_gradient(writer, rate.numbers.back()).name);
+        break;
+      case UpdateRule::Part::from_step:
+        inputs.push_back(dtype == float64 ? rate.from_step[index].name
+                                          : writer.cast(rate.from_step[index], dtype).name);
+        break;
+      case UpdateRule::Part::number:
+        if (each.index == 0 && rate.dtype == dtype) {
+          inputs.push_back(rate_of(node).name());
+        } else {
+          const std::string_view label = each.label.empty() ? "learning_rate" : each.label;
+          inputs.push_back(writer.constant(label, detail::make_scalar(rate.numbers[index], dtype)).name);
+        }
+    }
+  }
+  const ExecuteNow now;
+  FieldList fields{{"T", code_of(dtype)},
+                   {"use_locking", false},
+                   {std::string(hint_numbers), TensorDef{code_of(float64), Init(rate.numbers).tensor()}}};
+  if (rate.is_adam || rate.numbers.back() != 0) {
+    fields.emplace(hint_op, node.type());
+    ListDef hinted;
+    for (std::size_t i = 0; i + 2 < node.inputs().size(); ++i) hinted.strings.push_back(endpoint_name(node.input(i)));
+    if (rate.is_adam) hinted.strings.push_back(rate.counter);
+    hinted.strings.push_back(endpoint_name(node.inputs().back()));
+    fields.emplace(hint_inputs, hinted);
+  }
+  if (rule.resource.ends_with("Momentum") || rate.is_adam) fields.emplace("use_nesterov", rule.nesterov);
+  if (rule.resource.ends_with("V2")) fields.emplace("update_slots", true);
+  if (!resource_) fields.emplace("_class", class_of(*endpoint_of(node.input(0)).node));
+  writer.finish(resource_ ? rule.resource : rule.reference, inputs, std::move(fields));
+}
+
+}  // namespace tapestry::io

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <unordered_map>
+
+#include "io/tensorflow/node_writer.hpp"
+#include "tapestry/graph.hpp"
+
+namespace tapestry::io {
+
+/// Whether the node is the update of a Variable by an optimizer.
+bool is_update(const detail::Node& node);
+/// The Variable that a node reads or changes.
+const Variable& variable_of(const detail::Node& node);
+/// TensorFlow's attribute "_class" of a node that has to be where a Variable is.
+AttrDef class_of(const detail::Node& handle);
+
+/// Writes the steps of optimizers: TensorFlow's op of the same formula, and in front of it what this one lacks.
+class UpdateWriter {
+ public:
+  explicit UpdateWriter(VariableStyle style) : resource_(style == VariableStyle::resource) {}
+
+  /// Takes note of the node that gives an update its numbers. The first update that is told decides on the type in
+  /// which the learning rate is written.
+  void note(const detail::Node& update);
+  bool is_rate(const detail::Node& node) const { return rates_.contains(&node); }
+  void write_rate(NodeWriter& writer);
+  void write_update(NodeWriter& writer) const;
+
+ private:
+  /// What the file has of an optimizer.
+  struct Rate {
+    DType dtype = DType::unknown;
+    bool is_adam = false;
+    std::vector<double> numbers{};         ///< as UpdateRule says
+    std::vector<std::string> gradients{};  ///< the operations that make those of this step
+    std::string counter{};                 ///< Adam's: the Variable that counts the steps
+    std::vector<Value> from_step{};        ///< Adam's: beta1^step, beta2^step, epsilon sqrt(1 - beta2^step); float64
+  };
+
+  Value read(NodeWriter& writer, const std::string& handle, DType dtype) const;
+  Value decayed_gradient(NodeWriter& writer, double decay) const;
+  void write_adam_step(NodeWriter& writer, Rate& rate) const;
+
+  bool resource_;
+  std::unordered_map<const detail::Node*, Rate> rates_;
+};
+
+}  // namespace tapestry::io

@@ -1,0 +1,56 @@
+#include "io/tensorflow/updates.hpp"
+
+#include <array>
+#include <cstdint>
+
+namespace tapestry::io {
+namespace {
+
+using Part = UpdateRule::Part;
+using Argument = UpdateRule::Argument;
+
+constexpr Argument gradient_descent[] = {{Part::handle, 0}, {Part::number, 0}, {Part::gradient}};
+constexpr Argument momentum[] = {
+    {Part::handle, 0}, {Part::handle, 1}, {Part::number, 0}, {Part::gradient}, {Part::number, 1, "momentum"}};
+constexpr Argument adagrad[] = {
+    {Part::handle, 0}, {Part::handle, 1}, {Part::number, 0}, {Part::number, 1, "epsilon"}, {Part::gradient}};
+constexpr Argument rmsprop[] = {{Part::handle, 0},
+                                {Part::handle, 1},
+                                {Part::handle, 2},
+                                {Part::number, 0},
+                                {Part::number, 1, "rho"},
+                                {Part::number, 3, "momentum"},
+                                {Part::number, 4, "epsilon"},
+                                {Part::gradient}};
+constexpr Argument adam[] = {{Part::handle, 0},
+                             {Part::handle, 1},
+                             {Part::handle, 2},
+                             {Part::from_step, UpdateRule::beta1_power, "beta1_power"},
+                             {Part::from_step, UpdateRule::beta2_power, "beta2_power"},
+                             {Part::number, 0},
+                             {Part::number, 1, "beta1"},
+                             {Part::number, 2, "beta2"},
+                             {Part::from_step, UpdateRule::epsilon, "epsilon"},
+                             {Part::gradient}};
+
+constexpr std::array rules = std::to_array<UpdateRule>(
+    {{"ResourceApplyGradientDescent", "ResourceApplyGradientDescent", "ApplyGradientDescent", false, 2,
+      gradient_descent},
+     {"ResourceApplyMomentum", "ResourceApplyMomentum", "ApplyMomentum", false, 3, momentum},
+     {"ResourceApplyNesterovMomentum", "ResourceApplyMomentum", "ApplyMomentum", true, 3, momentum},
+     {"ResourceApplyAdam", "ResourceApplyAdam", "ApplyAdam", false, adam_parts, adam},
+     {"ResourceApplyAdamW", "ResourceApplyAdam", "ApplyAdam", false, adam_parts, adam, true},
+     {"ResourceApplyAdagradV2", "ResourceApplyAdagradV2", "ApplyAdagradV2", false, 3, adagrad},
+     {"ResourceApplyRMSProp", "ResourceApplyRMSProp", "ApplyRMSProp", false, 6, rmsprop}});
+
+}  // namespace
+
+std::span<const UpdateRule> update_rules() { return rules; }
+
+const UpdateRule* update_rule_of(std::string_view op) {
+  for (const UpdateRule& each : rules)
+    if (each.op == op) return &each;
+  return nullptr;
+}
+
+}  // namespace tapestry::io
