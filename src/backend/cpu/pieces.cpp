@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "backend/cpu/kernels/movement.hpp"
+#include "backend/strided_loop.hpp"
 
 namespace tapestry::host {
 namespace {
@@ -16,56 +17,19 @@ constexpr std::int64_t short_row = 64;
 /// long.
 constexpr std::int64_t transposed_columns = 32;
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
+/// y, then the inputs.
+using Loop = StridedLoop<max_inputs + 1>;
 
-/// The axes that several tensors of one broadcast shape share, as few as possible and y's nearest neighbours last. Axes
-/// of one element are gone, and axes along which all tensors go on without a gap are one.
-struct Axis {
-  std::int64_t size = 1;
-  std::array<std::int64_t, max_inputs + 1> stride{};  ///< y's, then the inputs'; 0 where an input is broadcast
-};
-struct Axes {
-  std::array<Axis, Shape::max_rank> axis;
-  int count = 0;  ///< at least one
-
-  Axis& last() { return axis[at(count - 1)]; }
-};
-
-Axes common_axes(const Tensor& y, std::span<const Tensor* const> inputs) {
-  Axes axes;
-  const int rank = y.rank();
-  std::array<Axis, Shape::max_rank> found;
-  int count = 0;
-  for (int i = 0; i < rank; ++i) {
-    Axis axis{.size = y.shape().sizes()[i]};
-    if (axis.size == 1) continue;
-    axis.stride[0] = y.strides()[at(i)];
-    for (std::size_t k = 0; k < inputs.size(); ++k) {
-      const int j = i - rank + inputs[k]->rank();
-      if (j >= 0 && inputs[k]->shape().sizes()[j] != 1) axis.stride[k + 1] = inputs[k]->strides()[at(j)];
-    }
-    found[at(count++)] = axis;
-  }
-  const auto farther = [](const Axis& a, const Axis& b) { return std::abs(a.stride[0]) > std::abs(b.stride[0]); };
-  if (!y.is_contiguous()) std::stable_sort(found.begin(), found.begin() + count, farther);
-  for (int i = 0; i < count; ++i) {
-    const Axis& inner = found[at(i)];
-    const auto joins = [&](const Axis& outer) {
-      for (std::size_t k = 0; k <= inputs.size(); ++k)
-        if (outer.stride[k] != inner.stride[k] * inner.size) return false;
-      return true;
-    };
-    if (axes.count > 0 && joins(axes.last())) {
-      axes.last() = Axis{axes.last().size * inner.size, inner.stride};
-    } else {
-      axes.axis[at(axes.count++)] = inner;
-    }
-  }
-  if (axes.count == 0) {
-    axes.count = 1;
-    axes.last().stride[0] = 1;
-  }
-  return axes;
+/// The loop over y, its nearest neighbours last: at least two axes.
+Loop plan(const Tensor& y, std::span<const Tensor* const> inputs) {
+  Loop loop(y.shape());
+  loop.add(y);
+  for (const Tensor* input : inputs) loop.add(*input);
+  if (!y.is_contiguous()) loop.sort_axes([](const Loop::Axis& axis) { return std::abs(axis.stride[0]); });
+  loop.join_axes();
+  loop.pad_axes(2);
+  if (loop.last().size == 1) loop.last().stride[0] = 1;  // the only element is its own neighbour
+  return loop;
 }
 
 /// How an elementwise loop over at least one element is cut into blocks of the last two axes, and which operands a
@@ -78,52 +42,48 @@ class Blocks {
     std::array<std::byte*, max_inputs + 1> pointer;     ///< first element of each operand
   };
 
-  Blocks(const Tensor& y, std::span<const Tensor* const> inputs)
-      : axes_(common_axes(y, inputs)), operands_(static_cast<int>(inputs.size()) + 1) {
+  Blocks(const Tensor& y, std::span<const Tensor* const> inputs) : loop_(plan(y, inputs)) {
     std::size_t largest = 1;
     std::int64_t read_bytes = 0;
-    for (int i = 0; i < operands_; ++i) {
-      const Tensor& tensor = i == 0 ? y : *inputs[at(i - 1)];
-      base_[at(i)] = static_cast<std::byte*>(tensor.impl().data);
-      size_[at(i)] = static_cast<std::int64_t>(size_of(tensor.dtype()));
+    for (int i = 0; i < loop_.operands; ++i) {
+      const Tensor& tensor = i == 0 ? y : *inputs[i - 1];
+      base_[i] = static_cast<std::byte*>(tensor.impl().data);
+      size_[i] = static_cast<std::int64_t>(size_of(tensor.dtype()));
       largest = std::max(largest, size_of(tensor.dtype()));
-      if (i > 0) read_bytes += tensor.size() * size_[at(i)];
+      if (i > 0) read_bytes += tensor.size() * size_[i];
     }
     block_elements_ = block_bytes / static_cast<std::int64_t>(largest);
-    std::int64_t elements = 1;
-    for (int i = 0; i < axes_.count; ++i) elements *= axes_.axis[at(i)].size;
-    stream_ = elements * size_[0] >= streaming_bytes && axes_.last().stride[0] == 1;
+    stream_ = loop_.elements() * size_[0] >= streaming_bytes && columns().stride[0] == 1;
     stream_rows_ = stream_ && read_bytes < streaming_bytes;
-    if (axes_.count == 1) add_outer_axis();
     choose_extents();
-    for (int i = 0; i < operands_; ++i) in_place_[at(i)] = usable_in_place(i);
+    for (int i = 0; i < loop_.operands; ++i) in_place_[i] = usable_in_place(i);
     count_ = 1;
-    for (int i = 0; i < axes_.count; ++i) {
-      blocks_[at(i)] = (axes_.axis[at(i)].size + extent_[at(i)] - 1) / extent_[at(i)];
-      count_ *= blocks_[at(i)];
+    for (int i = 0; i < loop_.axes; ++i) {
+      blocks_[i] = (loop_.axis[i].size + extent_[i] - 1) / extent_[i];
+      count_ *= blocks_[i];
     }
   }
 
   std::int64_t count() const { return count_; }
-  std::int64_t elements() const { return extent_[at(axes_.count - 1)] * extent_[at(axes_.count - 2)]; }
+  std::int64_t elements() const { return extent_[loop_.axes - 1] * extent_[loop_.axes - 2]; }
 
   /// Blocks [begin, end): `each(position)` for every one of them.
   template <class F>
   void run(std::int64_t begin, std::int64_t end, F&& each) const {
     Position at_block{.pointer = base_};
     std::int64_t rest = begin;
-    for (int i = axes_.count - 1; i >= 0; --i) {
-      at_block.index[at(i)] = rest % blocks_[at(i)];
-      rest /= blocks_[at(i)];
-      advance(at_block, i, at_block.index[at(i)]);
+    for (int i = loop_.axes - 1; i >= 0; --i) {
+      at_block.index[i] = rest % blocks_[i];
+      rest /= blocks_[i];
+      advance(at_block, i, at_block.index[i]);
     }
     for (std::int64_t block = begin; block < end; ++block) {
       each(at_block);
-      for (int i = axes_.count - 1; i >= 0; --i) {
+      for (int i = loop_.axes - 1; i >= 0; --i) {
         advance(at_block, i, 1);
-        if (++at_block.index[at(i)] < blocks_[at(i)]) break;
-        advance(at_block, i, -blocks_[at(i)]);
-        at_block.index[at(i)] = 0;
+        if (++at_block.index[i] < blocks_[i]) break;
+        advance(at_block, i, -blocks_[i]);
+        at_block.index[i] = 0;
       }
     }
     if (stream_) finish_streaming();
@@ -134,10 +94,10 @@ class Blocks {
     const Extent size = extent(block);
     Piece piece;
     piece.n = size.rows * size.columns;
-    for (int i = 1; i < operands_; ++i) {
-      if (!in_place_[at(i)]) gather(block, i, size, room[i]);
-      piece.input[at(i - 1)] = in_place_[at(i)] ? block.pointer[at(i)] : room[i].bytes;
-      piece.step[at(i - 1)] = in_place_[at(i)] ? columns().stride[at(i)] : 1;
+    for (int i = 1; i < loop_.operands; ++i) {
+      if (!in_place_[i]) gather(block, i, size, room[i]);
+      piece.input[i - 1] = in_place_[i] ? block.pointer[i] : room[i].bytes;
+      piece.step[i - 1] = in_place_[i] ? columns().stride[i] : 1;
     }
     piece.y = in_place_[0] ? block.pointer[0] : room[0].bytes;
     body(piece);
@@ -166,26 +126,20 @@ class Blocks {
     std::byte bytes[block_bytes];
   };
 
-  const Axis& columns() const { return axes_.axis[at(axes_.count - 1)]; }
-  const Axis& rows() const { return axes_.axis[at(axes_.count - 2)]; }
-
-  void add_outer_axis() {
-    axes_.axis[1] = axes_.axis[0];
-    axes_.axis[0] = Axis();
-    axes_.count = 2;
-  }
+  const Loop::Axis& columns() const { return loop_.last(); }
+  const Loop::Axis& rows() const { return loop_.axis[loop_.axes - 2]; }
 
   bool neighbours(int operand) const {
-    const std::int64_t stride = columns().stride[at(operand)];
+    const std::int64_t stride = columns().stride[operand];
     return stride == 1 || (stride == 0 && operand > 0);
   }
 
   void choose_extents() {
     extent_.fill(1);
-    std::int64_t& row_extent = extent_[at(axes_.count - 2)];
-    std::int64_t& column_extent = extent_[at(axes_.count - 1)];
+    std::int64_t& row_extent = extent_[loop_.axes - 2];
+    std::int64_t& column_extent = extent_[loop_.axes - 1];
     int scattered = -1;
-    for (int i = operands_ - 1; i >= 0; --i)
+    for (int i = loop_.operands - 1; i >= 0; --i)
       if (!neighbours(i)) scattered = i;
     const std::int64_t n = columns().size;
     if (scattered < 0 && (n >= short_row || rows().size == 1)) {
@@ -199,41 +153,39 @@ class Blocks {
 
   /// Makes the axis along which an input's elements lie closest the rows of the blocks. False when it is the columns'.
   bool bring_near(int operand) {
-    int nearest = axes_.count - 1;
-    const auto distance = [&](int i) { return std::abs(axes_.axis[at(i)].stride[at(operand)]); };
-    for (int i = axes_.count - 2; i >= 0; --i)
+    int nearest = loop_.axes - 1;
+    const auto distance = [&](int i) { return std::abs(loop_.axis[i].stride[operand]); };
+    for (int i = loop_.axes - 2; i >= 0; --i)
       if (distance(i) > 0 && distance(i) < distance(nearest)) nearest = i;
-    if (nearest == axes_.count - 1) return false;
-    std::swap(axes_.axis[at(nearest)], axes_.axis[at(axes_.count - 2)]);
+    if (nearest == loop_.axes - 1) return false;
+    std::swap(loop_.axis[nearest], loop_.axis[loop_.axes - 2]);
     return true;
   }
 
   bool usable_in_place(int operand) const {
     if (!neighbours(operand) || (operand == 0 && stream_rows_)) return false;
-    const std::int64_t width = extent_[at(axes_.count - 1)];
-    if (extent_[at(axes_.count - 2)] == 1) return true;
-    const std::int64_t stride = rows().stride[at(operand)];
-    return columns().stride[at(operand)] == 0 ? stride == 0 : width == columns().size && stride == width;
+    const std::int64_t width = extent_[loop_.axes - 1];
+    if (extent_[loop_.axes - 2] == 1) return true;
+    const std::int64_t stride = rows().stride[operand];
+    return columns().stride[operand] == 0 ? stride == 0 : width == columns().size && stride == width;
   }
 
   void advance(Position& block, int axis, std::int64_t blocks) const {
-    for (int i = 0; i < operands_; ++i)
-      block.pointer[at(i)] += axes_.axis[at(axis)].stride[at(i)] * extent_[at(axis)] * blocks * size_[at(i)];
+    for (int i = 0; i < loop_.operands; ++i)
+      block.pointer[i] += loop_.axis[axis].stride[i] * extent_[axis] * blocks * size_[i];
   }
 
   Extent extent(const Position& block) const {
-    const auto along = [&](int i) {
-      return std::min(extent_[at(i)], axes_.axis[at(i)].size - block.index[at(i)] * extent_[at(i)]);
-    };
-    return {along(axes_.count - 2), along(axes_.count - 1)};
+    const auto along = [&](int i) { return std::min(extent_[i], loop_.axis[i].size - block.index[i] * extent_[i]); };
+    return {along(loop_.axes - 2), along(loop_.axes - 1)};
   }
 
-  Move move(int operand) const { return movement_kernels().move(static_cast<std::size_t>(size_[at(operand)])); }
+  Move move(int operand) const { return movement_kernels().move(static_cast<std::size_t>(size_[operand])); }
 
   /// An input's elements of the block, side by side.
   void gather(const Position& block, int operand, Extent size, Room& room) const {
-    move(operand)(block.pointer[at(operand)], rows().stride[at(operand)], columns().stride[at(operand)], room.bytes,
-                  size.columns, 1, size.rows, size.columns);
+    move(operand)(block.pointer[operand], rows().stride[operand], columns().stride[operand], room.bytes, size.columns,
+                  1, size.rows, size.columns);
   }
 
   /// The block of y becomes the elements at x.
@@ -249,8 +201,7 @@ class Blocks {
     }
   }
 
-  Axes axes_;
-  int operands_;
+  Loop loop_;
   bool stream_ = false;
   /// Whether also what could be computed in place is streamed. Where memory is read, too, a streamed block is waited
   /// for, while the usual stores are written back during the next ones.

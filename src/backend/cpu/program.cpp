@@ -11,6 +11,7 @@
 #include "backend/cpu/kernels/movement.hpp"
 #include "backend/cpu/parts.hpp"
 #include "backend/cpu/pieces.hpp"
+#include "backend/strided_loop.hpp"
 
 namespace tapestry::host {
 namespace {
@@ -30,52 +31,52 @@ constexpr std::int64_t largest_compiled_block = 4096, smallest_compiled = 1024;
 constexpr std::int64_t room_bytes = std::int64_t{64} << 10;
 constexpr std::size_t max_operands = Program::max_operands, max_instructions = Program::max_instructions;
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 /// How the elements of the outputs, in their order, are cut into blocks, and where those of the inputs lie. The axes
 /// are as few as possible: those along which all inputs go on as the outputs do are one.
 class Grid {
+  using Loop = StridedLoop<max_operands>;
+  using Axis = Loop::Axis;
+
  public:
   struct Extent {
     std::int64_t rows, columns;
   };
 
-  Grid(const Shape& shape, std::span<const Tensor> inputs, std::int64_t block_elements)
-      : inputs_(static_cast<int>(inputs.size())) {
-    for (int i = 0; i < shape.rank(); ++i)
-      if (shape.sizes()[i] != 1) add_axis(shape, i, inputs);
-    while (rank_ < 2) add_outer_axis();
-    const std::int64_t width = size(rank_ - 1);
+  Grid(const Shape& shape, std::span<const Tensor> inputs, std::int64_t block_elements) : loop_(shape) {
+    for (const Tensor& input : inputs) loop_.add(input);
+    loop_.join_axes();
+    loop_.pad_axes(2);
+    const std::int64_t width = columns().size, height = rows().size;
     // Of a long row equal parts, so that the last one is not a stub.
     const std::int64_t parts = (width + block_elements - 1) / block_elements;
     extent_ = {1, (width + parts - 1) / parts};
     if (parts == 1) {
-      extent_.rows = std::min(size(rank_ - 2), std::max<std::int64_t>(block_elements / width, 1));
+      extent_.rows = std::min(height, std::max<std::int64_t>(block_elements / width, 1));
     } else {
       extent_.columns = std::min(width, (extent_.columns + 63) / 64 * 64);
     }
     column_blocks_ = (width + extent_.columns - 1) / extent_.columns;
-    row_blocks_ = (size(rank_ - 2) + extent_.rows - 1) / extent_.rows;
+    row_blocks_ = (height + extent_.rows - 1) / extent_.rows;
     count_ = column_blocks_ * row_blocks_;
-    for (int i = 0; i < rank_ - 2; ++i) count_ *= size(i);
+    for (int i = 0; i < loop_.axes - 2; ++i) count_ *= loop_.axis[i].size;
   }
 
   std::int64_t count() const { return count_; }
   std::int64_t elements() const { return extent_.rows * extent_.columns; }
 
-  std::int64_t row_stride(int input) const { return stride_[at(rank_ - 2)][at(input)]; }
-  std::int64_t column_stride(int input) const { return stride_[at(rank_ - 1)][at(input)]; }
+  std::int64_t row_stride(int input) const { return rows().stride[input]; }
+  std::int64_t column_stride(int input) const { return columns().stride[input]; }
 
   /// Whether a block's elements of an input can be read where they are: side by side, or one for all.
   bool is_in_place(int input) const {
     const std::int64_t column = column_stride(input), row = row_stride(input);
     if (column != 0 && column != 1) return false;
-    return extent_.rows == 1 || row == column * size(rank_ - 1);
+    return extent_.rows == 1 || row == column * columns().size;
   }
   /// Whether every block has the same elements of an input, or the first so many of them.
   bool is_same_everywhere(int input) const {
-    for (int i = 0; i < rank_ - 1; ++i)
-      if (stride_[at(i)][at(input)] != 0) return false;
+    for (int i = 0; i < loop_.axes - 1; ++i)
+      if (loop_.axis[i].stride[input] != 0) return false;
     return column_blocks_ == 1;
   }
 
@@ -88,28 +89,28 @@ class Grid {
   /// From the block before that of the index to that one: most are neighbours, which need no division.
   void advance(std::int64_t index, Block& block) const {
     const std::int64_t done = block.column + extent_.columns;
-    if (done >= size(rank_ - 1)) return find(index, block);
+    if (done >= columns().size) return find(index, block);
     block.column = done;
     block.first += extent_.columns;
-    block.size.columns = std::min(extent_.columns, size(rank_ - 1) - done);
-    for (int i = 0; i < inputs_; ++i) block.input_first[at(i)] += extent_.columns * column_stride(i);
+    block.size.columns = std::min(extent_.columns, columns().size - done);
+    for (int i = 0; i < loop_.operands; ++i) block.input_first[i] += extent_.columns * column_stride(i);
   }
   void find(std::int64_t index, Block& block) const {
     const std::int64_t column = index % column_blocks_ * extent_.columns;
     index /= column_blocks_;
     const std::int64_t row = index % row_blocks_ * extent_.rows;
     index /= row_blocks_;
-    block.size = {std::min(extent_.rows, size(rank_ - 2) - row), std::min(extent_.columns, size(rank_ - 1) - column)};
+    block.size = {std::min(extent_.rows, rows().size - row), std::min(extent_.columns, columns().size - column)};
     block.column = column;
-    block.first = row * size(rank_ - 1) + column;
-    for (int i = 0; i < inputs_; ++i) block.input_first[at(i)] = row * row_stride(i) + column * column_stride(i);
-    std::int64_t behind = size(rank_ - 2) * size(rank_ - 1);
-    for (int axis = rank_ - 3; axis >= 0; --axis) {
-      const std::int64_t position = index % size(axis);
-      index /= size(axis);
+    block.first = row * columns().size + column;
+    for (int i = 0; i < loop_.operands; ++i) block.input_first[i] = row * row_stride(i) + column * column_stride(i);
+    std::int64_t behind = rows().size * columns().size;
+    for (int axis = loop_.axes - 3; axis >= 0; --axis) {
+      const std::int64_t position = index % loop_.axis[axis].size;
+      index /= loop_.axis[axis].size;
       block.first += position * behind;
-      behind *= size(axis);
-      for (int i = 0; i < inputs_; ++i) block.input_first[at(i)] += position * stride_[at(axis)][at(i)];
+      behind *= loop_.axis[axis].size;
+      for (int i = 0; i < loop_.operands; ++i) block.input_first[i] += position * loop_.axis[axis].stride[i];
     }
   }
 
@@ -118,61 +119,34 @@ class Grid {
   void for_each_block(const Part& part, std::int64_t width, F each) const {
     const bool whole_rows = part.columns == width;
     Block block;
-    const auto visit = [&](std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
-      block.size = {rows, columns};
-      block.first = row * size(rank_ - 1) + column;
-      for (int i = 0; i < inputs_; ++i) block.input_first[at(i)] = row * row_stride(i) + column * column_stride(i);
+    const auto visit = [&](std::int64_t row, std::int64_t column, Extent size) {
+      block.size = size;
+      block.first = row * columns().size + column;
+      for (int i = 0; i < loop_.operands; ++i) block.input_first[i] = row * row_stride(i) + column * column_stride(i);
       each(block);
     };
-    if (size(rank_ - 1) != width) {  // the matrix is one row here
+    if (columns().size != width) {  // the matrix is one row here
       const std::int64_t lines = whole_rows ? 1 : part.rows;
       const std::int64_t length = whole_rows ? part.rows * width : part.columns;
       for (std::int64_t line = 0; line < lines; ++line) {
         const std::int64_t first = (part.row + line) * width + part.column;
         for (std::int64_t i = 0; i < length; i += extent_.columns)
-          visit(0, first + i, 1, std::min(extent_.columns, length - i));
+          visit(0, first + i, {1, std::min(extent_.columns, length - i)});
       }
       return;
     }
     const std::int64_t step = whole_rows ? extent_.rows : 1;
     for (std::int64_t i = 0; i < part.rows; i += step)
       for (std::int64_t j = 0; j < part.columns; j += extent_.columns)
-        visit(part.row + i, part.column + j, std::min(step, part.rows - i),
-              std::min(extent_.columns, part.columns - j));
+        visit(part.row + i, part.column + j,
+              {std::min(step, part.rows - i), std::min(extent_.columns, part.columns - j)});
   }
 
  private:
-  using Strides = std::array<std::int64_t, max_operands>;
+  const Axis& columns() const { return loop_.last(); }
+  const Axis& rows() const { return loop_.axis[loop_.axes - 2]; }
 
-  std::int64_t size(int axis) const { return size_[at(axis)]; }
-
-  void add_axis(const Shape& shape, int axis, std::span<const Tensor> inputs) {
-    Strides strides;
-    bool joins = rank_ > 0;
-    for (int i = 0; i < inputs_; ++i) {
-      const Tensor& input = inputs[at(i)];
-      const int own = axis - shape.rank() + input.rank();
-      strides[at(i)] = own < 0 || input.shape().sizes()[own] == 1 ? 0 : input.strides()[at(own)];
-      joins = joins && stride_[at(rank_ - 1)][at(i)] == strides[at(i)] * shape.sizes()[axis];
-    }
-    if (!joins) size_[at(rank_++)] = 1;
-    size_[at(rank_ - 1)] *= shape.sizes()[axis];
-    std::copy_n(strides.begin(), inputs_, stride_[at(rank_ - 1)].begin());
-  }
-
-  void add_outer_axis() {
-    size_[1] = rank_ == 0 ? 1 : size_[0];
-    size_[0] = 1;
-    for (int i = 0; i < inputs_; ++i) {
-      stride_[1][at(i)] = rank_ == 0 ? 0 : stride_[0][at(i)];
-      stride_[0][at(i)] = 0;
-    }
-    ++rank_;
-  }
-
-  int inputs_, rank_ = 0;
-  std::array<std::int64_t, Shape::max_rank + 1> size_;
-  std::array<Strides, Shape::max_rank + 1> stride_;
+  Loop loop_;
   Extent extent_{};
   std::int64_t column_blocks_ = 0, row_blocks_ = 0, count_ = 0;
 };
@@ -235,8 +209,8 @@ Step step_of(const Program::Instruction& instruction, const std::array<DType, ma
   step.number = instruction.number;
   step.half = is_half(instruction.dtype);
   for (int i = 0; i < operands_of(instruction.function); ++i) {
-    step.types[at(i)] = types[instruction.operands[at(i)]];
-    step.half = step.half || is_half(step.types[at(i)]);
+    step.types[i] = types[instruction.operands[i]];
+    step.half = step.half || is_half(step.types[i]);
   }
   const auto type = static_cast<std::size_t>(computed_in(step.types[0])),
              result = static_cast<std::size_t>(computed_in(instruction.dtype));
@@ -341,8 +315,8 @@ class Machine {
       const std::int64_t stride = machine.block_elements_ * machine.element_bytes_;
       std::int64_t used = 0;
       for (int i = 0; i < machine.operands_; ++i) {
-        places[at(i)] = {nullptr, 1};
-        if (machine.needs_room(i)) places[at(i)].data = room + stride * used++;
+        places[i] = {nullptr, 1};
+        if (machine.needs_room(i)) places[i].data = room + stride * used++;
       }
     }
     Desk(const Desk&) = delete;

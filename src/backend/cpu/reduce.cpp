@@ -10,6 +10,7 @@
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/dense.hpp"
 #include "backend/cpu/threads.hpp"
+#include "backend/strided_loop.hpp"
 #include "core/make_tensor.hpp"
 
 namespace tapestry::host {
@@ -32,37 +33,34 @@ struct Axis {
 };
 using Axes = SmallVector<Axis, Shape::max_rank + 2>;
 
-/// An axis that x repeats counts as the farthest one: reducing it across memory reads the same row again and again.
-std::uint64_t distance(const Axis& axis) {
-  return axis.x == 0 ? std::numeric_limits<std::uint64_t>::max() : static_cast<std::uint64_t>(std::abs(axis.x));
-}
-
 /// The axes of x, the nearest in memory last, and as few as possible. `first` moves to where reduced axes of negative
 /// strides begin in memory.
 Axes plan(const Tensor& x, std::uint32_t reduced, std::int64_t& first) {
-  Axes axes;
-  std::int64_t y_stride = 1;
+  Strides result{};  // repeated along what is reduced
+  std::int64_t next = 1;
   for (int i = x.rank() - 1; i >= 0; --i) {
-    const std::int64_t size = x.shape().sizes()[i];
-    if (size == 1) continue;
-    Axis axis{size, x.strides()[static_cast<std::size_t>(i)], 0, (reduced >> i & 1) != 0};
-    if (!axis.reduced) {
-      axis.y = y_stride;
-      y_stride *= size;
-    } else if (axis.x < 0) {
-      first += (size - 1) * axis.x;
-      axis.x = -axis.x;
-    }
-    const auto* place =
-        std::find_if(axes.begin(), axes.end(), [&](const Axis& other) { return distance(axis) >= distance(other); });
-    axes.insert(axes.begin() + (place - axes.begin()), axis);
+    if ((reduced >> i & 1) != 0) continue;
+    result[i] = next;
+    next *= x.shape().sizes()[i];
   }
-  for (std::size_t i = axes.size(); i-- > 1;) {
-    Axis &outer = axes[i - 1], &inner = axes[i];
-    if (outer.reduced == inner.reduced && outer.x == inner.x * inner.size && outer.y == inner.y * inner.size) {
-      outer = {outer.size * inner.size, inner.x, inner.y, inner.reduced};
-      axes.erase(&inner);
-    }
+  StridedLoop<2> loop(x.shape());
+  loop.add(x);
+  loop.add(x.shape(), result);
+  for (int i = 0; i < loop.axes; ++i) {
+    auto& [size, stride] = loop.axis[i];
+    if (stride[0] >= 0 || stride[1] != 0) continue;
+    first += (size - 1) * stride[0];
+    stride[0] = -stride[0];
+  }
+  // An axis that x repeats counts as the farthest one: reducing it across memory reads the same row again and again.
+  loop.sort_axes([](const auto& axis) {
+    return axis.stride[0] == 0 ? std::numeric_limits<std::int64_t>::max() : std::abs(axis.stride[0]);
+  });
+  loop.join_axes();
+  Axes axes;
+  for (int i = 0; i < loop.axes; ++i) {
+    const auto& [size, stride] = loop.axis[i];
+    axes.push_back({size, stride[0], stride[1], stride[1] == 0});
   }
   return axes;
 }

@@ -12,8 +12,8 @@ using PieceLoop = Loop<max_operands>;
 /// Whether the elements are neighbours, or one that stands for all, and lie where vectors of them can be read.
 bool is_flat(const PieceLoop& loop) {
   if (loop.axes > 1) return false;
-  const std::int64_t width = vector_bytes / *std::max_element(loop.bytes.begin(), loop.bytes.begin() + loop.arrays);
-  for (std::size_t k = 0; k < loop.arrays; ++k) {
+  const std::int64_t width = vector_bytes / *std::max_element(loop.bytes.begin(), loop.bytes.begin() + loop.operands);
+  for (int k = 0; k < loop.operands; ++k) {
     const std::int64_t step = loop.axes == 0 ? (k == 0 ? 1 : 0) : loop.axis[0].stride[k];
     const auto address = reinterpret_cast<std::uintptr_t>(loop.data[k]);
     if (step == 0 && k > 0) continue;
@@ -24,14 +24,14 @@ bool is_flat(const PieceLoop& loop) {
 
 Elements elements_of(const PieceLoop& loop) {
   Elements elements;
-  elements.n = loop.count();
+  elements.n = loop.elements();
   elements.flat = is_flat(loop);
   elements.y = loop.data[0];
-  for (std::size_t k = 1; k < loop.arrays; ++k) {
+  for (int k = 1; k < loop.operands; ++k) {
     elements.x[k - 1] = loop.data[k];
     elements.step[k - 1] = loop.axes > 0 && loop.axis[0].stride[k] != 0 ? 1 : 0;
   }
-  if (!elements.flat) write_layout(loop, elements.layout, [](std::size_t) { return true; });
+  if (!elements.flat) write_layout(loop, elements.layout, [](int) { return true; });
   return elements;
 }
 

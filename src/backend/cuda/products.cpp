@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "backend/strided_loop.hpp"
+
 namespace tapestry::gpu {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 /// The distance of neighbours along an axis; that of an axis with one element does not matter.
 std::int64_t stride(const View& x, int axis, std::int64_t otherwise) {
-  return x.shape.sizes()[axis] == 1 ? otherwise : x.stride[at(axis)];
+  return x.shape.sizes()[axis] == 1 ? otherwise : x.stride[axis];
 }
 
 /// Rows without gaps inside, which do not overlap.
@@ -29,51 +29,35 @@ Product::Matrix matrix(const View& x, bool transpose) {
   return result;
 }
 
-/// Batch axes, joined where all three matrices go on without a gap.
-struct Axis {
-  std::int64_t size;
-  std::array<std::int64_t, 3> stride;
-};
+/// Over the batch, of a, b and y.
+using BatchLoop = StridedLoop<3>;
 
-std::vector<Axis> batch_axes(const std::array<const View*, 3>& views) {
-  const View& y = *views[2];
-  std::vector<Axis> axes;
-  for (int i = 0; i < y.shape.rank() - 2; ++i) {
-    if (y.shape.sizes()[i] == 1) continue;
-    Axis axis{y.shape.sizes()[i], {}};
-    for (std::size_t k = 0; k < 3; ++k) {
-      const int j = i - y.shape.rank() + views[k]->shape.rank();
-      if (j >= 0 && views[k]->shape.sizes()[j] != 1) axis.stride[k] = views[k]->stride[at(j)];
-    }
-    const auto joins = [&](const Axis& outer) {
-      return std::equal(axis.stride.begin(), axis.stride.end(), outer.stride.begin(),
-                        [&](std::int64_t inner, std::int64_t whole) { return whole == inner * axis.size; });
-    };
-    if (!axes.empty() && joins(axes.back())) {
-      axes.back() = {axes.back().size * axis.size, axis.stride};
-    } else {
-      axes.push_back(axis);
-    }
-  }
-  return axes;
+BatchLoop batch_loop(const View& a, const View& b, const View& y) {
+  BatchLoop loop(y.shape);
+  for (const View* each : {&a, &b, &y}) loop.add(each->shape, each->stride);
+  loop.axes -= 2;  // the matrices
+  loop.join_axes();
+  return loop;
 }
 
-void visit(const Product& product, std::span<const Axis> axes, std::int64_t element_bytes,
+/// Calls `body` for the batches along the axes from `axis` on: the innermost one is a product's own.
+void visit(const Product& product, const BatchLoop& loop, int axis, std::int64_t element_bytes,
            const std::function<void(const Product&)>& body) {
-  if (axes.empty()) return body(product);
+  if (axis == loop.axes) return body(product);
+  const auto& [size, stride] = loop.axis[axis];
   Product next = product;
-  if (axes.size() == 1) {
-    next.count = axes[0].size;
-    next.a.batch = axes[0].stride[0];
-    next.b.batch = axes[0].stride[1];
-    next.y.batch = axes[0].stride[2];
+  if (axis == loop.axes - 1) {
+    next.count = size;
+    next.a.batch = stride[0];
+    next.b.batch = stride[1];
+    next.y.batch = stride[2];
     return body(next);
   }
-  for (std::int64_t i = 0; i < axes[0].size; ++i) {
-    visit(next, axes.subspan(1), element_bytes, body);
+  for (std::int64_t i = 0; i < size; ++i) {
+    visit(next, loop, axis + 1, element_bytes, body);
     std::size_t k = 0;
     for (Product::Matrix* matrix : {&next.a, &next.b, &next.y})
-      matrix->data = static_cast<std::byte*>(matrix->data) + axes[0].stride[k++] * element_bytes;
+      matrix->data = static_cast<std::byte*>(matrix->data) + stride[k++] * element_bytes;
   }
 }
 
@@ -98,7 +82,7 @@ void for_each_product(const View& a, const View& b, bool transpose_a, bool trans
   product.y = matrix(y, false);
   // A y of one row or column is stored by rows all the same.
   product.y.row = product.n;
-  visit(product, batch_axes({&a, &b, &y}), y.element_bytes, body);
+  visit(product, batch_loop(a, b, y), 0, y.element_bytes, body);
 }
 
 }  // namespace tapestry::gpu

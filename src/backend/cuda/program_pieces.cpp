@@ -11,30 +11,30 @@ constexpr std::int64_t vector_bytes = 16, thread_bytes = 256;
 using ProgramLoop = Loop<Program::max_operands>;
 
 /// Whether an array's i-th element in memory is that of the loop's order.
-bool is_flat(const ProgramLoop& loop, std::size_t array) {
+bool is_flat(const ProgramLoop& loop, int operand) {
   std::int64_t behind = 1;
-  for (std::size_t i = loop.axes; i-- > 0; behind *= loop.axis[i].size)
-    if (loop.axis[i].stride[array] != behind) return false;
+  for (int i = loop.axes; i-- > 0; behind *= loop.axis[i].size)
+    if (loop.axis[i].stride[operand] != behind) return false;
   return true;
 }
-bool is_one(const ProgramLoop& loop, std::size_t array) {
-  for (std::size_t i = 0; i < loop.axes; ++i)
-    if (loop.axis[i].stride[array] != 0) return false;
+bool is_one(const ProgramLoop& loop, int operand) {
+  for (int i = 0; i < loop.axes; ++i)
+    if (loop.axis[i].stride[operand] != 0) return false;
   return true;
 }
 bool is_flat_or_one(const ProgramLoop& loop) {
-  for (std::size_t k = 0; k < loop.arrays; ++k)
+  for (int k = 0; k < loop.operands; ++k)
     if (!is_flat(loop, k) && !is_one(loop, k)) return false;
   return true;
 }
 
 /// Whether elements that are side by side along the last axis lie where vectors can be read, wherever the other axes
 /// lead.
-bool has_vectors(const ProgramLoop& loop, std::size_t array, std::int64_t width) {
-  const auto address = reinterpret_cast<std::uintptr_t>(loop.data[array]);
-  if (address % static_cast<std::uintptr_t>(width * loop.bytes[array]) != 0) return false;
-  for (std::size_t i = 0; i + 1 < loop.axes; ++i)
-    if (loop.axis[i].stride[array] % width != 0) return false;
+bool has_vectors(const ProgramLoop& loop, int operand, std::int64_t width) {
+  const auto address = reinterpret_cast<std::uintptr_t>(loop.data[operand]);
+  if (address % static_cast<std::uintptr_t>(width * loop.bytes[operand]) != 0) return false;
+  for (int i = 0; i + 1 < loop.axes; ++i)
+    if (loop.axis[i].stride[operand] % width != 0) return false;
   return true;
 }
 
@@ -42,39 +42,39 @@ bool has_vectors(const ProgramLoop& loop, std::size_t array, std::int64_t width)
 /// of one; otherwise 1.
 std::int64_t width_of(const ProgramLoop& loop) {
   std::int64_t largest = 1, sum = 0;
-  for (std::size_t k = 0; k < loop.arrays; ++k) {
+  for (int k = 0; k < loop.operands; ++k) {
     largest = std::max(largest, loop.bytes[k]);
     sum += loop.bytes[k];
   }
   std::int64_t width = vector_bytes / largest;
   while (width > 1 && width * sum > thread_bytes) width /= 2;
-  if (loop.count() < width) return 1;
-  for (std::size_t k = 0; k < loop.arrays; ++k) {
+  if (loop.elements() < width) return 1;
+  for (int k = 0; k < loop.operands; ++k) {
     if (is_one(loop, k)) continue;
-    if (is_flat(loop, k) ? !has_vectors(loop, k, width) : loop.axis[loop.axes - 1].size % width != 0) return 1;
+    if (is_flat(loop, k) ? !has_vectors(loop, k, width) : loop.last().size % width != 0) return 1;
   }
   return width;
 }
 
-Place place_of(const ProgramLoop& loop, std::size_t array, std::int64_t width, bool is_input) {
+Place place_of(const ProgramLoop& loop, int operand, std::int64_t width, bool is_input) {
   // Of a single element, all inputs are one and all outputs flat.
-  if (is_input && is_one(loop, array)) return Place::one;
-  if (is_flat(loop, array)) return Place::flat;
-  const std::int64_t step = loop.axis[loop.axes - 1].stride[array];
+  if (is_input && is_one(loop, operand)) return Place::one;
+  if (is_flat(loop, operand)) return Place::flat;
+  const std::int64_t step = loop.last().stride[operand];
   if (step == 0 || width == 1) return Place::column;
-  return step == 1 && has_vectors(loop, array, width) ? Place::row : Place::apart;
+  return step == 1 && has_vectors(loop, operand, width) ? Place::row : Place::apart;
 }
 
-ProgramPiece piece_of(const ProgramLoop& loop, std::size_t inputs) {
+ProgramPiece piece_of(const ProgramLoop& loop, int inputs) {
   ProgramPiece piece;
-  piece.n = loop.count();
+  piece.n = loop.elements();
   const std::int64_t width = width_of(loop);
   piece.form.width = static_cast<int>(width);
-  for (std::size_t k = 0; k < loop.arrays; ++k) {
+  for (int k = 0; k < loop.operands; ++k) {
     piece.data[k] = loop.data[k];
     piece.form.place[k] = place_of(loop, k, width, k < inputs);
   }
-  const auto is_in_layout = [&](std::size_t k) { return is_located(piece.form.place[k]); };
+  const auto is_in_layout = [&](int k) { return is_located(piece.form.place[k]); };
   if (!is_flat_or_one(loop)) write_layout(loop, piece.layout, is_in_layout);
   return piece;
 }
@@ -87,9 +87,10 @@ void for_each_piece(std::span<const Tensor> inputs, std::span<const Tensor> outp
   SmallVector<View, Program::max_operands> views;
   for (const Tensor& input : inputs) views.push_back(View(input));
   for (const Tensor& output : outputs) views.push_back(View(output));
-  ProgramLoop({views.data(), views.size()}, inputs.size())
+  const int leader = static_cast<int>(inputs.size());
+  ProgramLoop({views.data(), views.size()}, leader)
       .for_each_piece([](const ProgramLoop& loop) { return is_flat_or_one(loop) || loop.is_indexable(); },
-                      [&](const ProgramLoop& loop) { body(piece_of(loop, inputs.size())); });
+                      [&](const ProgramLoop& loop) { body(piece_of(loop, leader)); });
 }
 
 }  // namespace tapestry::gpu
