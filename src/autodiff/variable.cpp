@@ -62,9 +62,7 @@ Tensor Variable::Cell::to_be_changed() const {
   const bool shared =
       value_.impl().references.is_shared() || value_.impl().storage->references.is_shared() || !value_.is_contiguous();
   if (!shared) return detail::make_view(value_, value_.shape(), value_.strides());
-  Tensor copy = detail::make_tensor(value_.dtype(), value_.shape(), value_.device());
-  backend_of(value_.device()).copy(value_, copy);
-  return copy;
+  return backend_of(value_.device()).contiguous_copy(value_);
 }
 
 void Variable::Cell::move_to(Device place) {
@@ -82,11 +80,7 @@ void Variable::Cell::copy_from(const Tensor& value) {
 void update_in_place(Update formula, const Tensor& numbers, const Tensor& gradient,
                      std::span<const Variable> variable_and_slots) {
   Backend& backend = backend_of(gradient.device());
-  Tensor in_order = gradient;  // that of a transposed Variable is a view
-  if (!gradient.is_contiguous()) {
-    in_order = detail::make_tensor(gradient.dtype(), gradient.shape(), gradient.device());
-    backend.copy(gradient, in_order);
-  }
+  const Tensor in_order = backend.contiguous(gradient);  // that of a transposed Variable is a view
   SmallVector<Tensor, 4> opened;
   modify_all(variable_and_slots, opened, [&] {
     const std::span<const Tensor> slots(opened.begin() + 1, opened.end());

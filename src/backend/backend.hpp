@@ -64,7 +64,7 @@ struct TAPESTRY_API CannotRecord final : std::exception {
 /// Error, or CannotRecord, never anything else.
 ///
 /// What a family computes of float16 and bfloat16 is computed in float32 and rounded once. A backend without kernels
-/// for them calls the definition that stands here (`Backend::gemm`, in widen.cpp), which converts by `copy` and calls
+/// for them calls the definition that stands here (`Backend::gemm`, in backend.cpp), which converts by `copy` and calls
 /// the family again with float32; `fill`, `iota`, `copy`, `gather`, `gather_nd` and `take_along` it must have itself.
 class TAPESTRY_API Backend : public detail::Allocator {
  public:
@@ -99,6 +99,10 @@ class TAPESTRY_API Backend : public detail::Allocator {
   /// y = x, converted to y's dtype (floats towards zero, to bool: x != 0) and broadcast to y's shape. y may be a
   /// strided view.
   virtual void copy(const Tensor& x, const Tensor& y) = 0;
+  /// The elements in row-major order without gaps: x itself where they lie so, or a copy that no tape sees.
+  Tensor contiguous(const Tensor& x);
+  /// The same as a copy, which may be changed.
+  Tensor contiguous_copy(const Tensor& x);
   /// y = f(x; alpha), of one shape and dtype (but see `result_dtype` in functors.hpp: predicates write bool).
   virtual void unary(Unary f, const Tensor& x, double alpha, const Tensor& y) = 0;
   /// y = f(a, b; alpha), a and b of one dtype, broadcast to y's shape. y may be a itself.

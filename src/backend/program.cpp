@@ -1,7 +1,7 @@
 #include "backend/program.hpp"
 
 #include "backend/backend.hpp"
-#include "core/make_tensor.hpp"
+#include "backend/strided_loop.hpp"
 
 namespace tapestry {
 namespace {
@@ -16,26 +16,9 @@ constexpr const char* ternary_names[] = {TAPESTRY_TERNARY_NUMBER(TAPESTRY_TEXT) 
 
 }  // namespace
 
-namespace {
-
-/// A view of a tensor in the shape that it broadcasts to; itself when it has that shape.
-Tensor stretched(const Tensor& x, const Shape& shape) {
-  if (x.shape() == shape) return x;
-  std::array<std::int64_t, Shape::max_rank> strides{};
-  const int added = shape.rank() - x.rank();
-  for (int i = 0; i < x.rank(); ++i) {
-    const int axis = added + i;
-    if (x.shape().sizes()[i] == shape.sizes()[axis])
-      strides[static_cast<std::size_t>(axis)] = x.strides()[static_cast<std::size_t>(i)];
-  }
-  return detail::make_view(x, shape, strides);
-}
-
-}  // namespace
-
 void run(Backend& backend, const ElementFunction& function, const Operands& x, double number, const Tensor& y) {
   if (const Unary* f = std::get_if<Unary>(&function)) {
-    backend.unary(*f, stretched(*x[0], y.shape()), number, y);
+    backend.unary(*f, x[0]->shape() == y.shape() ? *x[0] : view_broadcast(*x[0], y.shape()), number, y);
   } else if (const Binary* g = std::get_if<Binary>(&function)) {
     backend.binary(*g, *x[0], *x[1], number, y);
   } else if (const Ternary* h = std::get_if<Ternary>(&function)) {
@@ -68,51 +51,11 @@ std::string to_string(const Program& program) {
   return text;
 }
 
-double busy_with_product(const Tensor& a, bool transpose_a, const Tensor& y) {
-  constexpr double multiplications_per_nanosecond = 50;
-  const std::int64_t k = a.shape().sizes()[transpose_a ? 0 : 1];
-  const double work = static_cast<double>(y.size()) * static_cast<double>(k);
-  const bool is_vector = y.shape().sizes()[0] == 1 || y.shape().sizes()[1] == 1;
-  return is_vector || work >= large_product ? 0 : work / multiplications_per_nanosecond;
-}
-
-// What a device that can do no better does: one call after another.
-
-void Backend::run_side_by_side(std::int64_t count, const std::function<void(std::int64_t)>& task) {
-  for (std::int64_t i = 0; i < count; ++i) task(i);
-}
-
-std::unique_ptr<Recording> Backend::record(const std::function<void()>&) { return nullptr; }
-
-bool Backend::copy_from_peer(Backend&, void*, const void*, std::size_t) { return false; }
-
-void Backend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
-  std::vector<Tensor> values(inputs.begin(), inputs.end());
-  values.insert(values.end(), outputs.begin(), outputs.end());
-  values.resize(static_cast<std::size_t>(program.operands()));
-  for (const Program::Instruction& each : program.instructions) {
-    const Tensor y = program.is_register(each.result)
-                         ? detail::make_tensor(each.dtype, outputs[0].shape(), outputs[0].device())
-                         : values[each.result];
-    const auto& [a, b, c] = each.operands;
-    run(*this, each.function, {&values[a], &values[b], &values[c]}, each.number, y);
-    values[each.result] = y;
-  }
-}
-
 ProgramInputs with_product(std::span<const Tensor> others, std::size_t place, const Tensor& product) {
   ProgramInputs inputs(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(place));
   inputs.push_back(product);
   for (const Tensor& other : others.subspan(place)) inputs.push_back(other);
   return inputs;
-}
-
-void Backend::gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
-                           std::span<const Tensor> others, std::span<const Tensor> outputs) {
-  const Tensor& product = outputs[fused.into];
-  gemm(a, b, fused.transpose_a, fused.transpose_b, product);
-  const ProgramInputs inputs = with_product(others, fused.product, product);
-  this->program(program, {inputs.data(), inputs.size()}, outputs);
 }
 
 }  // namespace tapestry

@@ -95,4 +95,7 @@ struct StridedLoop {
   }
 };
 
+/// A view of a tensor in a shape that it is broadcast to.
+Tensor view_broadcast(const Tensor& tensor, const Shape& shape);
+
 }  // namespace tapestry

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "backend/strided_loop.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 
@@ -58,7 +59,7 @@ Shape repeated_shape(const Call& call, Shape shape) {
 /// tensor to one with `size_after(step)` elements.
 void run_steps(Backend& backend, const Tensor& x, const Tensor& y, const Steps& steps, auto size_after, auto run) {
   if (steps.empty()) return backend.copy(x, y);
-  Tensor current = dense(x);
+  Tensor current = backend.contiguous(x);
   for (const Step& step : steps) {
     const bool last = &step == &steps.back();
     const Tensor next = last ? y : detail::make_tensor(y.dtype(), {size_after(step)}, y.device());

@@ -3,6 +3,7 @@
 #include <bit>
 #include <numeric>
 
+#include "backend/strided_loop.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
@@ -97,7 +98,11 @@ TAPESTRY_OP(reshape_op){{
       const Tensor& x = call.input(0);
       return {{x.dtype(), reshaped(x.shape().num_elements(), call.attr<Shape>("shape"))}};
     },
-    .view = [](const Call& call, const Spec& spec) { return view_as(dense(call.input(0)), spec.shape); },
+    .view =
+        [](const Call& call, const Spec& spec) {
+          const Tensor& x = call.input(0);
+          return view_as(backend_of(x.device()).contiguous(x), spec.shape);
+        },
     .view_copies = true,
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {reshape_like(g, call.input(0))}; },
     .needs = needs_nothing,
@@ -345,12 +350,8 @@ TAPESTRY_OP(contiguous_op){{
 /// From one accelerator to another, where that goes without the host.
 bool copy_from_peer(Backend& backend, const Tensor& x, const Tensor& y) {
   Backend& there = backend_of(x.device());
-  Tensor dense = x;
-  if (!x.is_contiguous()) {
-    dense = detail::make_tensor(x.dtype(), x.shape(), x.device());
-    there.copy(x, dense);
-  }
-  return backend.copy_from_peer(there, y.impl().data, dense.impl().data,
+  const Tensor from = there.contiguous(x);
+  return backend.copy_from_peer(there, y.impl().data, from.impl().data,
                                 static_cast<std::size_t>(x.size()) * size_of(x.dtype()));
 }
 

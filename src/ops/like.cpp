@@ -1,3 +1,4 @@
+#include "backend/strided_loop.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
@@ -60,7 +61,11 @@ TAPESTRY_OP(reshape_like_op){{
                                                 to));
       return like_second(call);
     },
-    .view = [](const Call& call, const Spec& spec) { return view_as(dense(call.input(0)), spec.shape); },
+    .view =
+        [](const Call& call, const Spec& spec) {
+          const Tensor& x = call.input(0);
+          return view_as(backend_of(x.device()).contiguous(x), spec.shape);
+        },
     .view_copies = true,
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {reshape_like(g, call.input(0)), Tensor()};

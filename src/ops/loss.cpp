@@ -1,3 +1,4 @@
+#include "backend/strided_loop.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -88,7 +89,7 @@ void sparse_softmax_cross_entropy_forward(Backend& backend, const Call& call) {
   const int axis = logits.rank() - 1;
   Shape column = labels.shape();
   column.push_back(1);
-  const Tensor positions = view_as(dense(labels), column);
+  const Tensor positions = view_as(backend.contiguous(labels), column);
 
   const Tensor log_p = temporary(backprop), picked = temporary(loss), minus_one_hot = temporary(backprop);
   backend.softmax(logits, true, log_p);
@@ -96,8 +97,7 @@ void sparse_softmax_cross_entropy_forward(Backend& backend, const Call& call) {
   backend.unary(Unary::negative, picked, 0, loss);
   const Tensor minus_one = detail::make_tensor(logits.dtype(), {}, logits.device());
   backend.fill(-1, minus_one);
-  const std::array<std::int64_t, Shape::max_rank> no_strides{};
-  backend.put_along_add(positions, detail::make_view(minus_one, column, no_strides), axis, minus_one_hot);
+  backend.put_along_add(positions, view_broadcast(minus_one, column), axis, minus_one_hot);
   backend.softmax_grad(log_p, minus_one_hot, true, backprop);
 }
 

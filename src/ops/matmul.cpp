@@ -1,3 +1,4 @@
+#include "backend/strided_loop.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
@@ -110,16 +111,8 @@ Shape common_batch(const Call& call) {
 /// more of them, those are 1.
 Tensor with_batch(const Tensor& x, const Shape& batch) {
   Shape shape = batch;
-  std::array<std::int64_t, Shape::max_rank> strides{};
-  const int added = batch.rank() + 2 - x.rank();
-  for (int i = 0; i < x.rank(); ++i) {
-    const int axis = i + added;
-    if (axis < 0) continue;
-    if (i >= x.rank() - 2) shape.push_back(x.shape().sizes()[i]);
-    if (i >= x.rank() - 2 || x.shape().sizes()[i] == batch.sizes()[axis])
-      strides[static_cast<std::size_t>(axis)] = x.strides()[static_cast<std::size_t>(i)];
-  }
-  return detail::make_view(x, shape, strides);
+  for (int i = x.rank() - 2; i < x.rank(); ++i) shape.push_back(x.shape().sizes()[i]);
+  return view_broadcast(x, shape);
 }
 
 bool is_one_matrix(const Tensor& x) { return size_between(x.shape(), 0, x.rank() - 2) == 1; }

@@ -1,3 +1,4 @@
+#include "backend/strided_loop.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"

@@ -47,13 +47,6 @@ Attrs redo_later(std::function<Tensors(const Tensors&)> function) {
   return {{"redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(std::move(function))}};
 }
 
-Tensor dense(const Tensor& tensor) {
-  if (tensor.is_contiguous()) return tensor;
-  Tensor copy = detail::make_tensor(tensor.dtype(), tensor.shape(), tensor.device());
-  backend_of(tensor.device()).copy(tensor, copy);
-  return copy;
-}
-
 Tensor view_as(const Tensor& contiguous, const Shape& shape) {
   return detail::make_view(contiguous, shape, row_major_strides(shape));
 }
@@ -62,15 +55,6 @@ Tensor view_part(const Tensor& tensor, int axis, std::int64_t begin, std::int64_
   Shape shape = tensor.shape();
   shape.set(axis, size);
   return detail::make_view(tensor, shape, tensor.strides(), begin * tensor.strides()[static_cast<std::size_t>(axis)]);
-}
-
-Tensor view_broadcast(const Tensor& tensor, const Shape& shape) {
-  std::array<std::int64_t, Shape::max_rank> strides{};
-  const int offset = shape.rank() - tensor.rank();
-  for (int i = offset; i < shape.rank(); ++i)
-    if (tensor.shape().sizes()[i - offset] == shape.sizes()[i])
-      strides[static_cast<std::size_t>(i)] = *(tensor.strides().begin() + i - offset);
-  return detail::make_view(tensor, shape, strides);
 }
 
 void require_broadcast(const Shape& from, const Shape& to) {

@@ -123,14 +123,10 @@ constexpr ChosenForward<Choose> elementwise(Choose) {
   return {};
 }
 
-/// The tensor itself, or a copy with its elements in row-major order that no tape sees.
-Tensor dense(const Tensor& tensor);
 /// A view of a contiguous tensor in another shape of the same size.
 Tensor view_as(const Tensor& contiguous, const Shape& shape);
 /// The part of a tensor from `begin` on along one axis, as a view.
 Tensor view_part(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t size);
-/// A view of a tensor broadcast to a shape that `require_broadcast` accepts.
-Tensor view_broadcast(const Tensor& tensor, const Shape& shape);
 /// The product of the sizes first ... last - 1.
 std::int64_t size_between(const Shape& shape, int first, int last);
 

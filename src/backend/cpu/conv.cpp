@@ -6,7 +6,6 @@
 
 #include "backend/cpu/blas.hpp"
 #include "backend/cpu/cpu_backend.hpp"
-#include "backend/cpu/dense.hpp"
 #include "backend/cpu/kernels/elementwise.hpp"
 #include "backend/cpu/threads.hpp"
 #include "core/make_tensor.hpp"
@@ -201,7 +200,7 @@ void CpuBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& w
   const ConvGeometry geometry(x.shape(), y.shape(), window);
   if (geometry.patch() == 0) return fill(0, y);
   prepare_blas();
-  const Tensor image = dense(*this, x), weights = dense(*this, filter);
+  const Tensor image = contiguous(x), weights = contiguous(filter);
   visit_float(y.dtype(),
               [&]<class T>() { convolve(geometry, elements<T>(image), elements<T>(weights), mutable_data<T>(y)); });
 }
@@ -212,7 +211,7 @@ void CpuBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const 
   if (g.size() == 0) return fill(0, dx);
   prepare_blas();
   const ConvGeometry geometry(dx.shape(), g.shape(), window);
-  const Tensor gradient = dense(*this, g), weights = dense(*this, filter);
+  const Tensor gradient = contiguous(g), weights = contiguous(filter);
   const Window2d back = turned(window);
   const bool is_convolution = window.stride_y == 1 && window.stride_x == 1 && back.pad_top >= 0 && back.pad_left >= 0;
   visit_float(dx.dtype(), [&]<class T>() {
@@ -232,7 +231,7 @@ void CpuBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Wind
   if (g.size() == 0) return fill(0, dfilter);
   prepare_blas();
   const ConvGeometry geometry(x.shape(), g.shape(), window);
-  const Tensor image = dense(*this, x), gradient = dense(*this, g);
+  const Tensor image = contiguous(x), gradient = contiguous(g);
   visit_float(dfilter.dtype(), [&]<class T>() {
     if constexpr (std::is_same_v<T, float>) {
       if (winograd_grad_filter(*this, geometry, elements<T>(image), elements<T>(gradient), mutable_data<T>(dfilter)))

@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "backend/cpu/cpu_backend.hpp"
-#include "backend/cpu/dense.hpp"
 #include "backend/cpu/threads.hpp"
 #include "backend/place.hpp"
 #include "core/make_tensor.hpp"
@@ -41,7 +40,7 @@ class Positions {
 };
 
 Positions whole_numbers(Backend& backend, const Tensor& indices) {
-  const Tensor plain = dense(backend, indices);
+  const Tensor plain = backend.contiguous(indices);
   Positions numbers(plain.size());
   if (plain.dtype() == DType::int32) {
     std::copy_n(static_cast<const std::int32_t*>(plain.impl().data), plain.size(), numbers.begin());
@@ -180,19 +179,19 @@ std::int64_t leading_size(const Shape& shape, std::int64_t axes) {
 
 void CpuBackend::gather(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
   const std::int64_t size = x.shape().sizes()[axis];
-  gather_slices(dense(*this, x), size, checked(*this, indices, size), lines_around(x.shape(), axis), y);
+  gather_slices(contiguous(x), size, checked(*this, indices, size), lines_around(x.shape(), axis), y);
 }
 
 void CpuBackend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
   if (is_half(y.dtype())) return Backend::scatter_add(indices, updates, axis, y);
   const std::int64_t size = y.shape().sizes()[axis];
-  add_slices(dense(*this, updates), size, checked(*this, indices, size), lines_around(y.shape(), axis), y);
+  add_slices(contiguous(updates), size, checked(*this, indices, size), lines_around(y.shape(), axis), y);
 }
 
 void CpuBackend::gather_nd(const Tensor& x, const Tensor& indices, const Tensor& y) {
   const std::int64_t depth = indices.shape().sizes().back();
   const auto positions = checked_coordinates(*this, indices, x.shape(), "param shape");
-  gather_slices(dense(*this, x), leading_size(x.shape(), depth), positions,
+  gather_slices(contiguous(x), leading_size(x.shape(), depth), positions,
                 lines_around(x.shape(), 0, static_cast<int>(depth)), y);
 }
 
@@ -200,7 +199,7 @@ void CpuBackend::scatter_nd_add(const Tensor& indices, const Tensor& updates, co
   if (is_half(y.dtype())) return Backend::scatter_nd_add(indices, updates, y);
   const std::int64_t depth = indices.shape().sizes().back();
   const auto positions = checked_coordinates(*this, indices, y.shape(), "shape");
-  add_slices(dense(*this, updates), leading_size(y.shape(), depth), positions,
+  add_slices(contiguous(updates), leading_size(y.shape(), depth), positions,
              lines_around(y.shape(), 0, static_cast<int>(depth)), y);
 }
 
@@ -209,7 +208,7 @@ void CpuBackend::take_along(const Tensor& x, const Tensor& indices, int axis, co
   const std::int64_t size = x.shape().sizes()[axis], length = indices.shape().sizes()[axis];
   const auto positions = checked(*this, indices, size);
   const Lines lines = lines_around(x.shape(), axis);
-  const Tensor from = dense(*this, x);
+  const Tensor from = contiguous(x);
   detail::visit_dtype(y.dtype(), [&]<class T>() {
     const T* data = static_cast<const T*>(from.impl().data);
     T* to = detail::mutable_data<T>(y);
@@ -232,7 +231,7 @@ void CpuBackend::put_along_add(const Tensor& indices, const Tensor& updates, int
   const std::int64_t size = y.shape().sizes()[axis], length = indices.shape().sizes()[axis];
   const auto positions = checked(*this, indices, size);
   const Lines lines = lines_around(y.shape(), axis);
-  const Tensor from = dense(*this, updates);
+  const Tensor from = contiguous(updates);
   clear(y);
   if (updates.size() == 0) return;
   detail::visit_dtype(y.dtype(), [&]<class T>() {

@@ -14,7 +14,6 @@
 
 #include "backend/cpu/blas.hpp"
 #include "backend/cpu/cpu_backend.hpp"
-#include "backend/cpu/dense.hpp"
 #include "backend/cpu/threads.hpp"
 
 namespace tapestry::host {
@@ -155,7 +154,7 @@ void CpuBackend::linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint, 
   if (outputs[0].size() == 0) return;  // then the others are empty, too
   if (is_half(outputs[0].dtype())) return Backend::linalg(f, inputs, adjoint, outputs);
   prepare_blas();
-  const Tensor plain[] = {dense(*this, inputs.front()), dense(*this, inputs.back())};
+  const Tensor plain[] = {contiguous(inputs.front()), contiguous(inputs.back())};
   if (outputs[0].dtype() == DType::float32) {
     run<float>(f, plain, adjoint, outputs);
   } else {

@@ -12,7 +12,6 @@
 
 #include "backend/cpu/blas.hpp"
 #include "backend/cpu/cpu_backend.hpp"
-#include "backend/cpu/dense.hpp"
 #include "backend/cpu/parts.hpp"
 #include "backend/cpu/threads.hpp"
 #include "core/make_tensor.hpp"
@@ -114,7 +113,7 @@ Operand read(Backend& backend, const Tensor& x, bool transpose, std::int64_t row
     if (operand.batch[static_cast<std::size_t>(i)] == 0) shape.set(i, 1);
   const Tensor once = detail::make_view(x, shape, x.strides());
   const auto repeats = operand.batch;
-  operand = copied(dense(backend, once), transpose);
+  operand = copied(backend.contiguous(once), transpose);
   for (int i = 0; i < x.rank() - 2; ++i)
     if (repeats[static_cast<std::size_t>(i)] == 0) operand.batch[static_cast<std::size_t>(i)] = 0;
   return operand;
@@ -279,7 +278,7 @@ void multiply(Backend& backend, const Tensor& x, const Tensor& z, bool transpose
     // A copy takes less time than a call for each of many small matrices.
     constexpr double small_work = 2048;
     if (!merged && !transpose_x && sizes.work() <= small_work) {
-      a = copied(dense(backend, x), false);
+      a = copied(backend.contiguous(x), false);
       merged = merge_batch(y.shape(), a, sizes);
     }
     if (merged) batch = 1;
@@ -349,8 +348,7 @@ void multiply_whole(Backend& backend, const Tensor& x, const Tensor& z, bool tra
     strides[static_cast<std::size_t>(z.rank() - 2)] = b_in_place.row;
     strides[static_cast<std::size_t>(z.rank() - 1)] = b_in_place.column;
     const Tensor view = detail::make_view(z, shape, {strides.data(), static_cast<std::size_t>(z.rank())});
-    plain = detail::make_tensor(z.dtype(), shape, z.device());
-    backend.copy(view, plain);
+    plain = backend.contiguous(view);
   }
   const Operand b = read_in_place(plain, false);
   constexpr double task_work = 100000;

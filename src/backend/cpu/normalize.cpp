@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "backend/cpu/cpu_backend.hpp"
-#include "backend/cpu/dense.hpp"
 #include "backend/cpu/threads.hpp"
 #include "core/make_tensor.hpp"
 
@@ -59,7 +58,7 @@ using detail::mutable_data;
 
 void CpuBackend::softmax(const Tensor& x, bool logarithm, const Tensor& y) {
   if (is_half(y.dtype())) return Backend::softmax(x, logarithm, y);
-  const Tensor from = dense(*this, x);
+  const Tensor from = contiguous(x);
   for_rows(y, [&]<class T>(std::int64_t row, std::int64_t rows, std::int64_t n) {
     kernels<T>().softmax(elements<T>(from) + row * n, rows, n, logarithm, mutable_data<T>(y) + row * n);
   });
@@ -67,7 +66,7 @@ void CpuBackend::softmax(const Tensor& x, bool logarithm, const Tensor& y) {
 
 void CpuBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) {
   if (is_half(dx.dtype())) return Backend::softmax_grad(y, g, logarithm, dx);
-  const Tensor output = dense(*this, y), gradient = dense(*this, g);
+  const Tensor output = contiguous(y), gradient = contiguous(g);
   for_rows(dx, [&]<class T>(std::int64_t row, std::int64_t rows, std::int64_t n) {
     kernels<T>().softmax_grad(elements<T>(output) + row * n, elements<T>(gradient) + row * n, rows, n, logarithm,
                               mutable_data<T>(dx) + row * n);
@@ -82,7 +81,7 @@ void CpuBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& o
     fill(std::numeric_limits<double>::quiet_NaN(), rstd);
     return;
   }
-  const Tensor from = dense(*this, x), weight = dense(*this, scale), bias = dense(*this, offset);
+  const Tensor from = contiguous(x), weight = contiguous(scale), bias = contiguous(offset);
   for_rows(y, [&]<class T>(std::int64_t row, std::int64_t rows, std::int64_t n) {
     kernels<T>().normalize(elements<T>(from) + row * n, elements<T>(weight), elements<T>(bias), rows, n, epsilon,
                            mutable_data<T>(y) + row * n, mutable_data<T>(mean) + row, mutable_data<T>(rstd) + row);
@@ -97,8 +96,8 @@ void CpuBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Tens
     fill(0, doffset);
     return;
   }
-  const Tensor from = dense(*this, x), weight = dense(*this, scale), middle = dense(*this, mean),
-               factor = dense(*this, rstd), gradient = dense(*this, g);
+  const Tensor from = contiguous(x), weight = contiguous(scale), middle = contiguous(mean), factor = contiguous(rstd),
+               gradient = contiguous(g);
   // Each task sums its own rows: enough of them to make the sums of the tasks few, and few enough for accuracy.
   const std::int64_t length = row_length(x), count = x.size() / length;
   const std::int64_t grain = std::clamp<std::int64_t>(4 * task_elements / length, 16, 256);

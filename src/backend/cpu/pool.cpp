@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "backend/cpu/cpu_backend.hpp"
-#include "backend/cpu/dense.hpp"
 #include "backend/cpu/kernels/elementwise.hpp"
 #include "backend/cpu/threads.hpp"
 #include "core/make_tensor.hpp"
@@ -136,7 +135,7 @@ void CpuBackend::pool2d(PoolKind f, const Tensor& x, const Window2d& window, con
   if (is_half(y.dtype())) return Backend::pool2d(f, x, window, y);
   if (y.size() == 0) return;
   const Geometry geometry(x.shape(), y.shape(), window);
-  const Tensor image = dense(*this, x);
+  const Tensor image = contiguous(x);
   if (y.dtype() == DType::float32) {
     pool(f, geometry, elements<float>(image), mutable_data<float>(y));
   } else {
@@ -150,10 +149,9 @@ void CpuBackend::pool2d_grad(PoolKind f, const Tensor& x, const Tensor& y, const
   fill(0, dx);
   if (dx.size() == 0 || g.size() == 0) return;
   const Geometry geometry(dx.shape(), g.shape(), window);
-  const Tensor gradient = dense(*this, g);
+  const Tensor gradient = contiguous(g);
   // An average reads neither x nor y.
-  const Tensor image = f == PoolKind::max ? dense(*this, x) : dx,
-               result = f == PoolKind::max ? dense(*this, y) : gradient;
+  const Tensor image = f == PoolKind::max ? contiguous(x) : dx, result = f == PoolKind::max ? contiguous(y) : gradient;
   if (dx.dtype() == DType::float32) {
     pool_grad(f, geometry, elements<float>(image), elements<float>(result), elements<float>(gradient),
               mutable_data<float>(dx));

@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "backend/cpu/cpu_backend.hpp"
-#include "backend/cpu/dense.hpp"
 #include "backend/cpu/threads.hpp"
 #include "backend/strided_loop.hpp"
 #include "core/make_tensor.hpp"
@@ -329,7 +328,7 @@ void CpuBackend::reduce(Reduce f, const Tensor& x, std::uint32_t reduced, const 
 
 void CpuBackend::scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) {
   if (is_half(x.dtype())) return Backend::scan(f, x, axis, exclusive, reverse, y);
-  const Tensor from = dense(*this, x);
+  const Tensor from = contiguous(x);
   const Lines lines = lines_along(x.shape(), axis);
   const auto type = static_cast<std::size_t>(plain_type(x.dtype()));
   const Scanner scanner = f == Scan::sum ? kernels().scan_sum[type] : kernels().scan_prod[type];
@@ -344,7 +343,7 @@ void CpuBackend::scan(Scan f, const Tensor& x, int axis, bool exclusive, bool re
 
 void CpuBackend::arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) {
   if (is_half(x.dtype())) return Backend::arg_reduce(f, x, axis, y);
-  const Tensor from = dense(*this, x);
+  const Tensor from = contiguous(x);
   const Lines lines = lines_along(x.shape(), axis);
   const auto type = static_cast<std::size_t>(plain_type(x.dtype()));
   const ArgReducer& reducer = f == ArgReduce::max ? kernels().arg_max[type] : kernels().arg_min[type];

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "backend/cpu/cpu_backend.hpp"
-#include "backend/cpu/dense.hpp"
 #include "backend/cpu/threads.hpp"
 #include "core/make_tensor.hpp"
 
@@ -59,7 +58,7 @@ void top_of_row(const T* row, std::int64_t n, std::int64_t k, bool largest, std:
 
 void CpuBackend::top_k(const Tensor& x, std::int64_t k, bool largest, const Tensor& values, const Tensor& indices) {
   if (values.size() == 0) return;
-  const Tensor from = dense(*this, x);
+  const Tensor from = contiguous(x);
   const std::int64_t n = x.shape().sizes().back();
   constexpr std::int64_t task_elements = 4096;
   const auto sort_rows = [&]<class T, class Index>() {

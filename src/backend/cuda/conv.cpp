@@ -113,13 +113,13 @@ void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& 
   if (filter.size() == 0) return fill(0, y);
   const Windows windows = windows_on(x.shape(), y.shape(), window);
   const std::int64_t out = y.shape().sizes()[3];
-  const Tensor image = dense(x);
+  const Tensor image = contiguous(x);
   Convolver::Plan* plan = convolver().plan(Convolver::Kind::forward, windows, out, y.dtype());
-  if (plan && convolver().run(*plan, image, dense(output_first(filter)), y)) return;
+  if (plan && convolver().run(*plan, image, contiguous(output_first(filter)), y)) return;
   if (is_half(y.dtype())) return Backend::conv2d(x, filter, window, y);
 
   Context& gpu = context();
-  const Tensor weights = dense(filter);
+  const Tensor weights = contiguous(filter);
   for_parts(windows, out, y, [&](const Part& part, void* patches) {
     read_patches(gpu.stream(), type_of(x), part.windows, part.image(image.impl().data, bytes_of(x)), patches);
     gpu.started("conv2d");
@@ -132,13 +132,13 @@ void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const
   if (g.size() == 0 || filter.size() == 0) return fill(0, dx);
   const Windows windows = windows_on(dx.shape(), g.shape(), window);
   const std::int64_t out = g.shape().sizes()[3];
-  const Tensor gradient = dense(g);
+  const Tensor gradient = contiguous(g);
   Convolver::Plan* plan = convolver().plan(Convolver::Kind::input_gradient, windows, out, dx.dtype());
-  if (plan && convolver().run(*plan, dense(output_first(filter)), gradient, dx)) return;
+  if (plan && convolver().run(*plan, contiguous(output_first(filter)), gradient, dx)) return;
   if (is_half(dx.dtype())) return Backend::conv2d_grad_input(g, filter, window, dx);
 
   Context& gpu = context();
-  const Tensor weights = dense(filter);
+  const Tensor weights = contiguous(filter);
   for_parts(windows, out, dx, [&](const Part& part, void* patches) {
     multiplier().multiply(part.backward(gradient.impl().data, weights.impl().data, patches, bytes_of(g)), dx.dtype());
     add_patches(gpu.stream(), type_of(dx), part.windows, patches, part.image(dx.impl().data, bytes_of(dx)));
@@ -151,7 +151,7 @@ void CudaBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Win
   if (g.size() == 0) return fill(0, dfilter);
   const Windows windows = windows_on(x.shape(), g.shape(), window);
   const std::int64_t out = g.shape().sizes()[3];
-  const Tensor image = dense(x), gradient = dense(g);
+  const Tensor image = contiguous(x), gradient = contiguous(g);
   if (Convolver::Plan* plan = convolver().plan(Convolver::Kind::filter_gradient, windows, out, dfilter.dtype())) {
     const Tensor turned = detail::make_tensor(dfilter.dtype(), output_first(dfilter).shape(), dfilter.device());
     if (convolver().run(*plan, image, gradient, turned)) return copy(turned, output_first(dfilter));

@@ -12,13 +12,6 @@ Context& CudaBackend::context() {
   return *context_;
 }
 
-Tensor CudaBackend::dense(const Tensor& x) {
-  if (x.is_contiguous()) return x;
-  Tensor tensor = detail::make_tensor(x.dtype(), x.shape(), x.device());
-  copy(x, tensor);
-  return tensor;
-}
-
 void* CudaBackend::allocate(std::size_t bytes) {
   Context& gpu = context();
   Capture* capture = Capture::on(gpu);

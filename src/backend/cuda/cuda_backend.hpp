@@ -95,9 +95,6 @@ class CudaBackend final : public Backend {
  private:
   /// The device, current in the calling thread; prepared at the first call.
   Context& context();
-  /// The elements in row-major order without gaps: x itself, or a copy.
-  Tensor dense(const Tensor& x);
-
   /// Matrices as products can read them: x itself, or a copy.
   Tensor readable(const Tensor& x);
 

@@ -111,37 +111,37 @@ void add(Backend& backend, Context& gpu, const Slices& slices, const Tensor& pos
 
 void CudaBackend::gather(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
   Context& gpu = context();
-  const Tensor positions = positions_in_axis(*this, gpu, dense(indices), x.shape().sizes()[axis]);
-  take(gpu, slices_around(x.shape(), axis), positions, dense(x), y);
+  const Tensor positions = positions_in_axis(*this, gpu, contiguous(indices), x.shape().sizes()[axis]);
+  take(gpu, slices_around(x.shape(), axis), positions, contiguous(x), y);
 }
 
 void CudaBackend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
   if (is_half(y.dtype())) return Backend::scatter_add(indices, updates, axis, y);
   Context& gpu = context();
-  const Tensor positions = positions_in_axis(*this, gpu, dense(indices), y.shape().sizes()[axis]);
-  add(*this, gpu, slices_around(y.shape(), axis), positions, dense(updates), y);
+  const Tensor positions = positions_in_axis(*this, gpu, contiguous(indices), y.shape().sizes()[axis]);
+  add(*this, gpu, slices_around(y.shape(), axis), positions, contiguous(updates), y);
 }
 
 void CudaBackend::gather_nd(const Tensor& x, const Tensor& indices, const Tensor& y) {
   Context& gpu = context();
-  const Tensor positions = positions_of_coordinates(*this, gpu, dense(indices), x.shape(), "param shape");
-  take(gpu, slices_around(x.shape(), 0, static_cast<int>(indices.shape().sizes().back())), positions, dense(x), y);
+  const Tensor positions = positions_of_coordinates(*this, gpu, contiguous(indices), x.shape(), "param shape");
+  take(gpu, slices_around(x.shape(), 0, static_cast<int>(indices.shape().sizes().back())), positions, contiguous(x), y);
 }
 
 void CudaBackend::scatter_nd_add(const Tensor& indices, const Tensor& updates, const Tensor& y) {
   if (is_half(y.dtype())) return Backend::scatter_nd_add(indices, updates, y);
   Context& gpu = context();
-  const Tensor positions = positions_of_coordinates(*this, gpu, dense(indices), y.shape(), "shape");
+  const Tensor positions = positions_of_coordinates(*this, gpu, contiguous(indices), y.shape(), "shape");
   add(*this, gpu, slices_around(y.shape(), 0, static_cast<int>(indices.shape().sizes().back())), positions,
-      dense(updates), y);
+      contiguous(updates), y);
 }
 
 void CudaBackend::take_along(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
   Context& gpu = context();
   const Slices slices = slices_around(x.shape(), axis);
   const Tensor positions =
-      positions_in_axis(*this, gpu, dense(indices), slices.size, &slices, indices.shape().sizes()[axis]);
-  take(gpu, {1, x.size(), 1}, positions, dense(x), y);
+      positions_in_axis(*this, gpu, contiguous(indices), slices.size, &slices, indices.shape().sizes()[axis]);
+  take(gpu, {1, x.size(), 1}, positions, contiguous(x), y);
 }
 
 void CudaBackend::put_along_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
@@ -149,8 +149,8 @@ void CudaBackend::put_along_add(const Tensor& indices, const Tensor& updates, in
   Context& gpu = context();
   const Slices slices = slices_around(y.shape(), axis);
   const Tensor positions =
-      positions_in_axis(*this, gpu, dense(indices), slices.size, &slices, indices.shape().sizes()[axis]);
-  add(*this, gpu, {1, y.size(), 1}, positions, dense(updates), y);
+      positions_in_axis(*this, gpu, contiguous(indices), slices.size, &slices, indices.shape().sizes()[axis]);
+  add(*this, gpu, {1, y.size(), 1}, positions, contiguous(updates), y);
 }
 
 }  // namespace tapestry::gpu

@@ -41,8 +41,7 @@ void CudaBackend::linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint,
   const std::int64_t rows = a.shape().sizes()[a.rank() - 2], columns = a.shape().sizes().back(),
                      batch = a.size() / (rows * columns);
   const auto solution = [&](const Tensor& matrices) {
-    Tensor work = detail::make_tensor(a.dtype(), a.shape(), a.device());  // it is destroyed
-    copy(adjoint ? transposed(matrices) : matrices, work);
+    const Tensor work = contiguous_copy(adjoint ? transposed(matrices) : matrices);  // it is destroyed
     run(gpu, not_invertible, [&](unsigned long long* refused) {
       gpu::solve(gpu.stream(), type, batch, rows, y.shape().sizes().back(), work.impl().data, y.impl().data, refused);
     });
@@ -61,7 +60,7 @@ void CudaBackend::linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint,
       gpu.started("linalg");
       return solution(a);
     case Linalg::triangular_solve: {
-      const Tensor triangles = dense(a);
+      const Tensor triangles = contiguous(a);
       copy(inputs[1], y);
       return run(gpu, not_invertible, [&](unsigned long long* refused) {
         solve_triangular(gpu.stream(), type, batch, rows, y.shape().sizes().back(), adjoint, triangles.impl().data,

@@ -14,7 +14,7 @@ Multiplier& CudaBackend::multiplier() {
   return *multiplier_;
 }
 
-Tensor CudaBackend::readable(const Tensor& x) { return is_readable(View(x)) ? x : dense(x); }
+Tensor CudaBackend::readable(const Tensor& x) { return is_readable(View(x)) ? x : contiguous(x); }
 
 void CudaBackend::gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) {
   if (y.size() == 0) return;

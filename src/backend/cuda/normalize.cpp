@@ -22,7 +22,7 @@ void CudaBackend::softmax(const Tensor& x, bool logarithm, const Tensor& y) {
   if (is_half(y.dtype())) return Backend::softmax(x, logarithm, y);
   if (y.size() == 0) return;
   Context& gpu = context();
-  const Tensor from = dense(x);
+  const Tensor from = contiguous(x);
   gpu::softmax(gpu.stream(), type_of(y), rows_of(y), logarithm, data(from), data(y));
   gpu.started("softmax");
 }
@@ -31,7 +31,7 @@ void CudaBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm,
   if (is_half(dx.dtype())) return Backend::softmax_grad(y, g, logarithm, dx);
   if (dx.size() == 0) return;
   Context& gpu = context();
-  const Tensor output = dense(y), gradient = dense(g);
+  const Tensor output = contiguous(y), gradient = contiguous(g);
   gpu::softmax_grad(gpu.stream(), type_of(dx), rows_of(dx), logarithm, data(output), data(gradient), data(dx));
   gpu.started("softmax_grad");
 }
@@ -44,7 +44,7 @@ void CudaBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& 
     return fill(std::numeric_limits<double>::quiet_NaN(), rstd);
   }
   Context& gpu = context();
-  const Tensor from = dense(x), weight = dense(scale), bias = dense(offset);
+  const Tensor from = contiguous(x), weight = contiguous(scale), bias = contiguous(offset);
   gpu::normalize(gpu.stream(), type_of(y), rows_of(y), data(from), data(weight), data(bias), epsilon, data(y),
                  data(mean), data(rstd));
   gpu.started("normalize");
@@ -59,7 +59,8 @@ void CudaBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Ten
   }
   Context& gpu = context();
   const Rows size = rows_of(x);
-  const Tensor from = dense(x), weight = dense(scale), middle = dense(mean), factor = dense(rstd), gradient = dense(g);
+  const Tensor from = contiguous(x), weight = contiguous(scale), middle = contiguous(mean), factor = contiguous(rstd),
+               gradient = contiguous(g);
   gpu::normalize_grad(gpu.stream(), type_of(x), size, data(from), data(weight), data(middle), data(factor),
                       data(gradient), data(dx));
   gpu.started("normalize_grad");

@@ -8,7 +8,7 @@ void CudaBackend::pool2d(PoolKind f, const Tensor& x, const Window2d& window, co
   if (is_half(y.dtype())) return Backend::pool2d(f, x, window, y);
   if (y.size() == 0) return;
   Context& gpu = context();
-  const Tensor image = dense(x);
+  const Tensor image = contiguous(x);
   const auto pool = f == PoolKind::max ? max_pool : average_pool;
   pool(gpu.stream(), type_of(y), windows_on(x.shape(), y.shape(), window), image.impl().data, y.impl().data);
   gpu.started("pool2d");
@@ -21,10 +21,10 @@ void CudaBackend::pool2d_grad(PoolKind f, const Tensor& x, const Tensor& y, cons
   if (g.size() == 0) return fill(0, dx);
   Context& gpu = context();
   const Windows windows = windows_on(dx.shape(), g.shape(), window);
-  const Tensor gradient = dense(g);
+  const Tensor gradient = contiguous(g);
   Tensor places;
   if (f == PoolKind::max) {
-    const Tensor image = dense(x), result = dense(y);
+    const Tensor image = contiguous(x), result = contiguous(y);
     places = detail::make_tensor(int32, g.shape(), g.device());
     max_places(gpu.stream(), type_of(dx), windows, image.impl().data, result.impl().data,
                detail::mutable_data<std::int32_t>(places));

@@ -11,7 +11,7 @@ void CudaBackend::scan(Scan f, const Tensor& x, int axis, bool exclusive, bool r
   for (int i = 0; i < axis; ++i) shape.outer *= x.shape().sizes()[i];
   for (int i = axis + 1; i < x.rank(); ++i) shape.inner *= x.shape().sizes()[i];
   Context& gpu = context();
-  const Tensor from = dense(x);
+  const Tensor from = contiguous(x);
   gpu::scan(gpu.stream(), f == Scan::prod, type_of(x), shape, from.impl().data, y.impl().data);
   gpu.started("scan");
 }

@@ -37,7 +37,7 @@ void CudaBackend::top_k(const Tensor& x, std::int64_t k, bool largest, const Ten
   if (is_half(x.dtype())) return Backend::top_k(x, k, largest, values, indices);
   if (values.size() == 0) return;
   Context& gpu = context();
-  const Tensor from = dense(x);
+  const Tensor from = contiguous(x);
   const std::int64_t count = x.size(), n = x.shape().sizes().back(), rows = count / n;
   const Tensor keys = make_tensor(int64, {count}, x.device());
   order_keys(gpu.stream(), type_of(x), largest, from.impl().data, count, mutable_data<std::uint64_t>(keys));

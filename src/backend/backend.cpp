@@ -1,10 +1,66 @@
-/// float16 and bfloat16 are types to store numbers in: a family that has no kernels for them computes in float32, and
-/// its results are rounded once. These are the interface's own definitions of the families, for such tensors alone.
+/// What a backend does that has nothing better of its own: it starts one call after another, and computes what it has
+/// no kernels for in float32.
 
 #include "backend/backend.hpp"
+
+#include "backend/program.hpp"
 #include "core/make_tensor.hpp"
 
 namespace tapestry {
+
+Tensor Backend::contiguous(const Tensor& x) { return x.is_contiguous() ? x : contiguous_copy(x); }
+
+Tensor Backend::contiguous_copy(const Tensor& x) {
+  Tensor copied = detail::make_tensor(x.dtype(), x.shape(), x.device());
+  copy(x, copied);
+  return copied;
+}
+
+// ---- One call after another ---------------------------------------------------------------------------------------
+
+void Backend::run_side_by_side(std::int64_t count, const std::function<void(std::int64_t)>& task) {
+  for (std::int64_t i = 0; i < count; ++i) task(i);
+}
+
+std::unique_ptr<Recording> Backend::record(const std::function<void()>&) { return nullptr; }
+
+bool Backend::copy_from_peer(Backend&, void*, const void*, std::size_t) { return false; }
+
+void Backend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  std::vector<Tensor> values(inputs.begin(), inputs.end());
+  values.insert(values.end(), outputs.begin(), outputs.end());
+  values.resize(static_cast<std::size_t>(program.operands()));
+  for (const Program::Instruction& each : program.instructions) {
+    const Tensor y = program.is_register(each.result)
+                         ? detail::make_tensor(each.dtype, outputs[0].shape(), outputs[0].device())
+                         : values[each.result];
+    const auto& [a, b, c] = each.operands;
+    run(*this, each.function, {&values[a], &values[b], &values[c]}, each.number, y);
+    values[each.result] = y;
+  }
+}
+
+void Backend::gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
+                           std::span<const Tensor> others, std::span<const Tensor> outputs) {
+  const Tensor& product = outputs[fused.into];
+  gemm(a, b, fused.transpose_a, fused.transpose_b, product);
+  const ProgramInputs inputs = with_product(others, fused.product, product);
+  this->program(program, {inputs.data(), inputs.size()}, outputs);
+}
+
+double busy_with_product(const Tensor& a, bool transpose_a, const Tensor& y) {
+  constexpr double multiplications_per_nanosecond = 50;
+  const std::int64_t k = a.shape().sizes()[transpose_a ? 0 : 1];
+  const double work = static_cast<double>(y.size()) * static_cast<double>(k);
+  const bool is_vector = y.shape().sizes()[0] == 1 || y.shape().sizes()[1] == 1;
+  return is_vector || work >= large_product ? 0 : work / multiplications_per_nanosecond;
+}
+
+// ---- Half types ---------------------------------------------------------------------------------------------------
+//
+// float16 and bfloat16 are types to store numbers in: a family that has no kernels for them computes in float32, and
+// its results are rounded once. These are the interface's own definitions of the families, for such tensors alone.
+
 namespace {
 
 /// One call of a family with float32 in the place of the half types. What has another type stays what it is.
