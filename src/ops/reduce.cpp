@@ -104,6 +104,28 @@ TAPESTRY_OP(min_op)(reduction<Reduce::min, number_types>("Min", extreme_gradient
 TAPESTRY_OP(any_op)(reduction<Reduce::any_true, bool_type>("Any", no_gradient));
 TAPESTRY_OP(all_op)(reduction<Reduce::all_true, bool_type>("All", no_gradient));
 
+/// The position of an extreme element along an axis.
+template <ArgReduce f>
+Op position_op(const char* name) {
+  return {
+      .name = name,
+      .attrs = {{"axis", AttrKind::number}},
+      .infer = [](const Call& call) -> Specs {
+        Shape shape = call.input(0).shape();
+        const int axis = axis_of(call);
+        if (shape.sizes()[axis] == 0)
+          throw InvalidArgumentError(detail::join("Reduction axis ", axis, " is empty in shape ", shape));
+        shape.erase(axis);
+        return {{int64, shape}};
+      },
+      .forward = [](Backend& backend,
+                    const Call& call) { backend.arg_reduce(f, call.input(0), axis_of(call), call.output()); },
+      .gradient = no_gradient,
+  };
+}
+TAPESTRY_OP(argmax_op)(position_op<ArgReduce::max>("ArgMax"));
+TAPESTRY_OP(argmin_op)(position_op<ArgReduce::min>("ArgMin"));
+
 Tensor apply_reduction(const Op& op, const In& x, const Axes& axes, const ReduceOptions& options,
                        std::string_view name) {
   if (!axes.all()) return apply(op, {x}, {{"axis", axes.list()}, {"keep_dims", options.keep_dims}}, name);
@@ -133,6 +155,9 @@ Tensor reduce_any(In x, const Axes& axes, const ReduceOptions& options, std::str
 Tensor reduce_all(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
   return apply_reduction(all_op, x, axes, options, name);
 }
+
+Tensor argmax(In x, std::int64_t axis, std::string_view name) { return apply(argmax_op, {x}, {{"axis", axis}}, name); }
+Tensor argmin(In x, std::int64_t axis, std::string_view name) { return apply(argmin_op, {x}, {{"axis", axis}}, name); }
 
 Tensor reduce_logsumexp(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
   const CallSiteScope site(x.where());

@@ -8,31 +8,6 @@ TAPESTRY_OP_FAMILY(scan)
 namespace tapestry {
 namespace {
 
-// ---- argmax, argmin -----------------------------------------------------------------------------------------------
-
-template <ArgReduce f>
-Op position_op(const char* name) {
-  return {
-      .name = name,
-      .attrs = {{"axis", AttrKind::number}},
-      .infer = [](const Call& call) -> Specs {
-        Shape shape = call.input(0).shape();
-        const int axis = axis_of(call);
-        if (shape.sizes()[axis] == 0)
-          throw InvalidArgumentError(detail::join("Reduction axis ", axis, " is empty in shape ", shape));
-        shape.erase(axis);
-        return {{int64, shape}};
-      },
-      .forward = [](Backend& backend,
-                    const Call& call) { backend.arg_reduce(f, call.input(0), axis_of(call), call.output()); },
-      .gradient = no_gradient,
-  };
-}
-TAPESTRY_OP(argmax_op)(position_op<ArgReduce::max>("ArgMax"));
-TAPESTRY_OP(argmin_op)(position_op<ArgReduce::min>("ArgMin"));
-
-// ---- cumsum, cumprod ----------------------------------------------------------------------------------------------
-
 Attrs scan_attrs(std::int64_t axis, const ScanOptions& options) {
   return {{"axis", axis}, {"exclusive", options.exclusive}, {"reverse", options.reverse}};
 }
@@ -85,9 +60,6 @@ TAPESTRY_OP(cumprod_op)
     "Cumprod", [](const Call& call, const Tensor& g) -> Tensors { return {cumprod_gradient(call, g)}; }, Needs{}));
 
 }  // namespace
-
-Tensor argmax(In x, std::int64_t axis, std::string_view name) { return apply(argmax_op, {x}, {{"axis", axis}}, name); }
-Tensor argmin(In x, std::int64_t axis, std::string_view name) { return apply(argmin_op, {x}, {{"axis", axis}}, name); }
 
 Tensor cumsum(In x, std::int64_t axis, const ScanOptions& options, std::string_view name) {
   return apply(cumsum_op, {x}, scan_attrs(axis, options), name);
