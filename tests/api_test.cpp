@@ -7,15 +7,9 @@
 #include <tapestry/tapestry.hpp>
 
 using tapestry::test::all_same, tapestry::test::check_same, tapestry::test::caught, tapestry::test::line_before,
-    tapestry::test::place, tapestry::test::text;
+    tapestry::test::place, tapestry::test::printed, tapestry::test::text;
 
 namespace {
-
-std::string printed(const auto& value) {
-  std::ostringstream out;
-  out << value;
-  return out.str();
-}
 
 const std::vector<float> six{1, 2, 3, 4, 5, 6};
 

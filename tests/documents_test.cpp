@@ -4,7 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include "expect.hpp"
 #include "tapestry/tapestry.hpp"
+
+using tapestry::test::printed;
 
 namespace {
 
@@ -52,16 +55,11 @@ class Perceptron {
   tp::train::GradientDescentOptimizer optimizer_{0.03};
 };
 
-std::string text(const tp::Tensor& tensor) {
-  std::ostringstream out;
-  out << tensor;
-  return out.str();
-}
-
 }  // namespace
 
 TEST_CASE("affine transformation") {
-  CHECK(text(tp::add(tp::matmul(tp::tensor({{1, 0}, {0, -1}}), tp::tensor({1, 2})), tp::tensor({1, 1}))) == "[ 2 -1]");
+  CHECK(printed(tp::add(tp::matmul(tp::tensor({{1, 0}, {0, -1}}), tp::tensor({1, 2})), tp::tensor({1, 1}))) ==
+        "[ 2 -1]");
 }
 
 TEST_CASE("cross-entropy of a perceptron") {
@@ -111,7 +109,7 @@ TEST_CASE("the four partial derivatives") {
   tape.watch(std::vector{a, b, c, d});
   const auto e = tp::add(tp::multiply(a, b), tp::multiply(tp::log(d), c));
   const auto [da, db, dc, dd] = tape.gradient(e, a, b, c, d);
-  CHECK(text(tp::concat({da, db, dc, dd})) == "[3.        2.        2.3025851 0.5      ]");
+  CHECK(printed(tp::concat({da, db, dc, dd})) == "[3.        2.        2.3025851 0.5      ]");
 }
 
 TEST_CASE("derivatives along several paths are added") {
@@ -149,7 +147,7 @@ TEST_CASE("one value as both arguments of an op") {
   const auto v = tp::tensor<double>({{1, 2}, {3, 4}});
   tp::GradientTape tape;
   tape.watch(v);
-  CHECK(text(tape.gradient(tp::reduce_sum(tp::matmul(v, v)), v)) == "[[ 7. 11.]\n [ 9. 13.]]");
+  CHECK(printed(tape.gradient(tp::reduce_sum(tp::matmul(v, v)), v)) == "[[ 7. 11.]\n [ 9. 13.]]");
 }
 
 TEST_CASE("the gradient of what was broadcast has the shape of the original") {

@@ -4,21 +4,29 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "core/make_tensor.hpp"
+#include "same_bits.hpp"
 #include "tapestry/tensor.hpp"
 
 namespace tapestry::test {
 
 inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// What a stream prints of a value.
+template <class T>
+std::string printed(const T& value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
 
 inline std::vector<double> values(const Tensor& tensor) { return tensor.to_vector<double>(); }
 
@@ -41,14 +49,6 @@ inline void check_same(const Tensor& actual, const Tensor& expected, double tole
   CHECK(to_string(actual.shape()) == to_string(expected.shape()));
   CHECK(to_string(actual.dtype()) == to_string(expected.dtype()));
   check_values(actual, values(expected), tolerance);
-}
-
-/// Whether two tensors have the same type, shape and bits (a NaN equals itself).
-inline bool same_bits(const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  const Tensor x = detail::on_host(a), y = detail::on_host(b);
-  return x.size() == 0 ||
-         std::memcmp(x.impl().data, y.impl().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
 }
 
 /// The error of type E that `f` throws; fails the test when it does not.

@@ -18,22 +18,17 @@ namespace {
 
 const std::filesystem::path folder = GOLDEN_FILES;
 
-std::string text_of(const std::filesystem::path& path) {
-  const Bytes bytes = read_bytes(path);
-  return {bytes.begin(), bytes.end()};
-}
-
 /// The constants of a file.
 std::map<std::string, Tensor> constants_of(const std::string& name) {
   std::map<std::string, Tensor> constants;
-  for (const io::NodeDef& node : io::decode(text_of(folder / name)).nodes)
+  for (const io::NodeDef& node : io::decode(read_text(folder / name)).nodes)
     constants.emplace(node.name, std::get<io::TensorDef>(node.attrs.at("value")).value);
   return constants;
 }
 
 /// The data of the records of an event file, whose checksums must be right.
 std::vector<std::string> records_of(const std::filesystem::path& path) {
-  const std::string file = text_of(path);
+  const std::string file = read_text(path);
   const auto masked_at = [&](std::size_t at) {
     std::uint32_t number = 0;
     std::memcpy(&number, file.data() + at, sizeof number);
@@ -120,7 +115,7 @@ TEST_CASE("frozen networks whose shapes are computed give TensorFlow's numbers a
 TEST_CASE("graphs are written as TensorFlow has accepted them") {
   for (const auto& file : golden_files()) {
     CAPTURE(file.first);
-    CHECK(io::to_text(file.second) == io::to_text(text_of(folder / file.first)));
+    CHECK(io::to_text(file.second) == io::to_text(read_text(folder / file.first)));
   }
 }
 

@@ -11,12 +11,6 @@
 namespace tapestry::test {
 namespace {
 
-std::string printed(const Tensor& tensor) {
-  std::ostringstream text;
-  text << tensor;
-  return text.str();
-}
-
 std::vector<std::string> names_of(const std::vector<Operation>& operations) {
   std::vector<std::string> names;
   for (const Operation& each : operations) names.push_back(each.name());

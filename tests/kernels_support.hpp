@@ -13,8 +13,11 @@
 
 #include "backend/backend.hpp"
 #include "core/make_tensor.hpp"
+#include "same_bits.hpp"
 
 namespace tapestry::testing {
+
+using test::same_bits;
 
 inline Backend& cpu_backend() { return backend_of(cpu()); }
 
@@ -156,11 +159,6 @@ inline Tensor repeated(const Tensor& x, unsigned axes) {
   for (int i = 0; i < x.rank(); ++i)
     strides[static_cast<std::size_t>(i)] = (axes >> i & 1) != 0 ? 0 : x.strides()[static_cast<std::size_t>(i)];
   return detail::make_view(x, x.shape(), {strides.data(), static_cast<std::size_t>(x.rank())});
-}
-
-inline bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
-         std::memcmp(a.impl().data, b.impl().data, static_cast<std::size_t>(a.size()) * size_of(a.dtype())) == 0;
 }
 
 /// Whether `compute` writes the same bits with 1, 2, 3 and 4 threads.

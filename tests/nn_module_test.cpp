@@ -50,12 +50,6 @@ std::vector<std::string> names_of(const Named& named) {
   return names;
 }
 
-/// Whether two states have the same names and bits.
-bool same_state(const StateDict& a, const StateDict& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const auto& x, const auto& y) { return x.first == y.first && same_bits(x.second, y.second); });
-}
-
 TEST_CASE("the names of a module's parts") {
   const Net net;
   CHECK(names_of(net.named_parameters()) == parameter_names);
@@ -119,12 +113,12 @@ TEST_CASE("a copy of a module has Variables of its own") {
       CHECK(ours[i].first == theirs[i].first);
       CHECK_FALSE(ours[i].second.is(theirs[i].second));
     }
-    CHECK(same_state(copy.state_dict(), before));
+    CHECK(same_bits(copy.state_dict(), before));
     const Tensor y = copy(ones({1, 2}));
     train::GradientDescentOptimizer optimizer(0.1);
     optimizer.minimize([&] { return reduce_sum(net(ones({1, 2}))); }, net.parameters());
-    CHECK(same_state(copy.state_dict(), before));
-    CHECK_FALSE(same_state(net.state_dict(), before));
+    CHECK(same_bits(copy.state_dict(), before));
+    CHECK_FALSE(same_bits(net.state_dict(), before));
     CHECK(same_bits(copy(ones({1, 2})), y));
   };
 
@@ -165,7 +159,7 @@ TEST_CASE("assigning a module keeps its Variables") {
   best.first.weight.assign(full({3, 2}, 7.0));
   net = best;
   CHECK(weight.is(net.first.weight));
-  CHECK(same_state(net.state_dict(), best.state_dict()));
+  CHECK(same_bits(net.state_dict(), best.state_dict()));
   CHECK(same_bits(traced(ones({1, 2})), best(ones({1, 2}))));
   best.first.weight.assign_add(ones({3, 2}));
   check_values(net.first.weight, std::vector<double>(6, 7.0));
@@ -189,7 +183,7 @@ TEST_CASE("moving a module hands its Variables over") {
   const Net moved = std::move(net);
   for (std::size_t i = 0; i < before.size(); ++i) CHECK(moved.parameters()[i].is(before[i]));
   net = moved;  // a module that has been moved from can be assigned to
-  CHECK(same_state(net.state_dict(), moved.state_dict()));
+  CHECK(same_bits(net.state_dict(), moved.state_dict()));
 }
 
 TEST_CASE("a state does not change with the module, and can be loaded") {
@@ -199,14 +193,14 @@ TEST_CASE("a state does not change with the module, and can be loaded") {
   net.count.assign(5);
   net.offset = tensor({7.0, 8.0});
   const StateDict later = net.state_dict();
-  CHECK_FALSE(same_state(later, state));
+  CHECK_FALSE(same_bits(later, state));
   const Variable weight = net.first.weight;
   net.load_state_dict(state);
-  CHECK(same_state(net.state_dict(), state));
+  CHECK(same_bits(net.state_dict(), state));
   CHECK(weight.is(net.first.weight));
   Net other;
   other.load_state_dict(later);
-  CHECK(same_state(other.state_dict(), later));
+  CHECK(same_bits(other.state_dict(), later));
 }
 
 TEST_CASE("loading converts numbers, but floats never to whole ones") {
@@ -246,7 +240,7 @@ TEST_CASE("a state that does not fit is refused as a whole") {
         "  'layers.0.bias' has no value\n"
         "  'scale' is not in the state\n"
         "  'layers.2.weight' is not in the module");
-  CHECK(same_state(net.state_dict(), before));
+  CHECK(same_bits(net.state_dict(), before));
 }
 
 TEST_CASE("modes reach all parts, and copies keep them") {
@@ -278,7 +272,7 @@ TEST_CASE("moving to another device and back") {
   net.load_state_dict(before);  // from another device
   for (const auto& [name, value] : net.state_dict()) CHECK(value.device() == toy);
   net.to(cpu());
-  CHECK(same_state(net.state_dict(), before));
+  CHECK(same_bits(net.state_dict(), before));
 }
 
 TEST_CASE("another element type") {
@@ -308,7 +302,7 @@ TEST_CASE("a module that is traced with its gradients and its step") {
     const Tensor x = full({i, 2}, 0.1 * i);
     CHECK(same_bits(traced(x), step(eager, optimizer, x)));
   }
-  CHECK(same_state(traced_net.state_dict(), eager.state_dict()));
+  CHECK(same_bits(traced_net.state_dict(), eager.state_dict()));
 }
 
 }  // namespace

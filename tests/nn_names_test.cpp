@@ -219,12 +219,8 @@ TEST_CASE("states of optimizers from before parameters had paths are read by the
   old["weight#2.momentum"] = now.at("b.weight.momentum");
   old["bias#2.momentum"] = now.at("b.bias.momentum");
 
-  const auto same = [&](const StateDict& a, const StateDict& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [](const auto& x, const auto& y) { return x.first == y.first && same_bits(x.second, y.second); });
-  };
   opt.load_state_dict(old);  // of Variables that it knows
-  CHECK(same(opt.state_dict(), now));
+  CHECK(same_bits(opt.state_dict(), now));
   train::MomentumOptimizer fresh(0.0, 1.0);
   fresh.load_state_dict(old);  // of Variables that come later
   const auto gradients = fresh.compute_gradients(loss, net.parameters());

@@ -18,11 +18,6 @@ namespace {
 using io::WireReader;
 using Texts = std::vector<std::string>;
 
-std::string contents(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 /// The values of a field of a message: texts, bytes or messages, and numbers in decimal.
 Texts fields(std::string_view message, protozero::pbf_tag_type tag) {
   Texts found;
@@ -57,7 +52,7 @@ struct Model {
   std::vector<Node> nodes{};
   std::map<std::string, std::string> initializers{};  ///< TensorProtos
 
-  explicit Model(const std::filesystem::path& path) : bytes(contents(path)), graph(field(bytes, 7)) {
+  explicit Model(const std::filesystem::path& path) : bytes(read_text(path)), graph(field(bytes, 7)) {
     for (const std::string& each : fields(graph, 1)) {
       Node& node = nodes.emplace_back(Node{fields(each, 1), fields(each, 2), field(each, 3), field(each, 4), {}});
       for (const std::string& attribute : fields(each, 5)) node.attributes.emplace(field(attribute, 1), attribute);

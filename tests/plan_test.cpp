@@ -47,13 +47,6 @@ std::set<std::string> types_of(const Graph& graph) {
   return types;
 }
 
-template <class T>
-std::string printed(const T& value) {
-  std::ostringstream out;
-  out << value;
-  return out.str();
-}
-
 std::string content_of(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};

@@ -6,18 +6,14 @@
 #include <doctest/doctest.h>
 
 #include "core/make_tensor.hpp"
+#include "expect.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry {
+
+using test::infinity, test::not_a_number, test::printed;
+
 namespace {
-
-constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
-
-std::string text(const Tensor& tensor) {
-  std::ostringstream out;
-  out << tensor;
-  return out.str();
-}
 
 std::vector<std::int64_t> count_to(std::int64_t n) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(n));
@@ -81,12 +77,12 @@ TEST_CASE("prints as NumPy 2.4's str()") {
       {tensor<float>({1e-45, 3.4028235e38}), "[1.4012985e-45 3.4028235e+38]"},
       {tensor<double>({{1, 2, 3}, {4.5, 1e-3, 6}}), "[[1.0e+00 2.0e+00 3.0e+00]\n [4.5e+00 1.0e-03 6.0e+00]]"},
       // Neither numbers nor finite.
-      {tensor<double>({nan, 1, inf}), "[nan  1. inf]"},
-      {tensor<double>({nan, nan}), "[nan nan]"},
-      {tensor<double>({-inf, nan}), "[-inf  nan]"},
-      {tensor<double>({-inf, 1.25}), "[-inf 1.25]"},
-      {tensor<float>({nan, 123456.5, -inf}), "[     nan 123456.5     -inf]"},
-      {tensor<double>({inf, 1e-9}), "[   inf 1.e-09]"},
+      {tensor<double>({not_a_number, 1, infinity}), "[nan  1. inf]"},
+      {tensor<double>({not_a_number, not_a_number}), "[nan nan]"},
+      {tensor<double>({-infinity, not_a_number}), "[-inf  nan]"},
+      {tensor<double>({-infinity, 1.25}), "[-inf 1.25]"},
+      {tensor<float>({not_a_number, 123456.5, -infinity}), "[     nan 123456.5     -inf]"},
+      {tensor<double>({infinity, 1e-9}), "[   inf 1.e-09]"},
       // Scalars, as Python prints a number.
       {tensor<double>(0.1), "0.1"},
       {tensor<float>(0.1), "0.1"},
@@ -97,82 +93,82 @@ TEST_CASE("prints as NumPy 2.4's str()") {
       {tensor<float>(1.0 / 3), "0.33333334"},
       {tensor<float>(16777216), "1.6777216e+07"},
       {tensor<float>(-2.5e-7), "-2.5e-07"},
-      {tensor<double>(nan), "nan"},
-      {tensor<double>(-inf), "-inf"},
+      {tensor<double>(not_a_number), "nan"},
+      {tensor<double>(-infinity), "-inf"},
       {tensor<double>(-0.0), "-0.0"},
       // Nothing.
       {tensor(std::vector<double>{}), "[]"},
       {tensor(std::vector<int>{}, Shape{2, 0}), "[]"},
       {tensor(std::vector<float>{}, Shape{0, 3}), "[]"},
   };
-  for (const Case& example : cases) CHECK(text(example.tensor) == example.text);
+  for (const Case& example : cases) CHECK(printed(example.tensor) == example.text);
 }
 
 TEST_CASE("breaks lines at 75 characters") {
-  CHECK(text(tensor(std::vector<double>(9, 3.14159265358979))) ==
+  CHECK(printed(tensor(std::vector<double>(9, 3.14159265358979))) ==
         "[3.14159265 3.14159265 3.14159265 3.14159265 3.14159265 3.14159265\n"
         " 3.14159265 3.14159265 3.14159265]");
   auto cubes = count_to(30);
   for (auto& i : cubes) i = i * i * i;
-  CHECK(text(tensor(cubes)) ==
+  CHECK(printed(tensor(cubes)) ==
         "[    0     1     8    27    64   125   216   343   512   729  1000  1331\n"
         "  1728  2197  2744  3375  4096  4913  5832  6859  8000  9261 10648 12167\n"
         " 13824 15625 17576 19683 21952 24389]");
 }
 
 TEST_CASE("summarises above 1000 elements") {
-  CHECK(text(tensor(count_to(1000))).find("...") == std::string::npos);
-  CHECK(text(tensor(count_to(1001))) == "[   0    1    2 ...  998  999 1000]");
+  CHECK(printed(tensor(count_to(1000))).find("...") == std::string::npos);
+  CHECK(printed(tensor(count_to(1001))) == "[   0    1    2 ...  998  999 1000]");
   const auto halves = tensor(std::vector<double>(2048, 0.5), {2, 1024});
-  CHECK(text(halves) == "[[0.5 0.5 0.5 ... 0.5 0.5 0.5]\n [0.5 0.5 0.5 ... 0.5 0.5 0.5]]");
-  CHECK(text(tensor(std::vector<bool>(1002, true), {2, 501})) ==
+  CHECK(printed(halves) == "[[0.5 0.5 0.5 ... 0.5 0.5 0.5]\n [0.5 0.5 0.5 ... 0.5 0.5 0.5]]");
+  CHECK(printed(tensor(std::vector<bool>(1002, true), {2, 501})) ==
         "[[ True  True  True ...  True  True  True]\n [ True  True  True ...  True  True  True]]");
 
   With fewer({.threshold = 10, .edge_items = 1});
-  CHECK(text(tensor(count_to(27), {3, 3, 3})) ==
+  CHECK(printed(tensor(count_to(27), {3, 3, 3})) ==
         "[[[ 0 ...  2]\n  ...\n  [ 6 ...  8]]\n\n ...\n\n [[18 ... 20]\n  ...\n  [24 ... 26]]]");
 }
 
 TEST_CASE("print options") {
   const Tensor wide = tensor<double>({1e-10, 1.0 / 3, 1000});
-  CHECK(text(wide) == "[1.00000000e-10 3.33333333e-01 1.00000000e+03]");
+  CHECK(printed(wide) == "[1.00000000e-10 3.33333333e-01 1.00000000e+03]");
   {
     With options({.precision = 3, .suppress = true});
-    CHECK(text(wide) == "[   0.       0.333 1000.   ]");
+    CHECK(printed(wide) == "[   0.       0.333 1000.   ]");
   }
   {
     With options({.precision = 0});
-    CHECK(text(tensor<double>({0.5, 1.5, 2.25})) == "[0. 2. 2.]");
+    CHECK(printed(tensor<double>({0.5, 1.5, 2.25})) == "[0. 2. 2.]");
   }
   {
     With options({.line_width = 20});
-    CHECK(text(tensor({123456, 123456, 123456, 123456})) == "[123456 123456\n 123456 123456]");
+    CHECK(printed(tensor({123456, 123456, 123456, 123456})) == "[123456 123456\n 123456 123456]");
   }
-  CHECK(text(wide) == "[1.00000000e-10 3.33333333e-01 1.00000000e+03]");
+  CHECK(printed(wide) == "[1.00000000e-10 3.33333333e-01 1.00000000e+03]");
   CHECK_THROWS_AS(set_print_options({.edge_items = 0}), InvalidArgumentError);
   CHECK_THROWS_AS(set_print_options({.precision = -1}), InvalidArgumentError);
   CHECK(print_options().edge_items == 3);
 }
 
 TEST_CASE("prints views, and of one that has more elements than memory only the corners") {
-  CHECK(text(transpose(tensor({{1, 2, 3}, {4, 5, 6}}))) == "[[1 4]\n [2 5]\n [3 6]]");
-  CHECK(text(flip(tensor({1, 2, 3}), {0})) == "[3 2 1]");
+  CHECK(printed(transpose(tensor({{1, 2, 3}, {4, 5, 6}}))) == "[[1 4]\n [2 5]\n [3 6]]");
+  CHECK(printed(flip(tensor({1, 2, 3}), {0})) == "[3 2 1]");
   const std::string row = "[7 7 7 ... 7 7 7]";
-  CHECK(text(broadcast_to(tensor(7), {1 << 30, 1 << 30})) ==
+  CHECK(printed(broadcast_to(tensor(7), {1 << 30, 1 << 30})) ==
         "[" + row + "\n " + row + "\n " + row + "\n ...\n " + row + "\n " + row + "\n " + row + "]");
 }
 
 TEST_CASE("prints what has no elements") {
-  CHECK(text(Tensor()) == "None");
-  CHECK(text(detail::make_symbolic(float32, {-1, 784})) == "Tensor(shape=[?,784], dtype=float32)");
+  CHECK(printed(Tensor()) == "None");
+  CHECK(printed(detail::make_symbolic(float32, {-1, 784})) == "Tensor(shape=[?,784], dtype=float32)");
 }
 
 TEST_CASE("describe") {
   CHECK(tensor({{-0.42, 2.8}, {0.5, -0.5}}).describe() == "float32[2,2] cpu min -0.5 max 2.8 mean 0.595");
   CHECK(tensor({1, 2, -9}).describe() == "int32[3] cpu min -9 max 2 mean -2");
-  CHECK(tensor<double>({1, nan, 2, nan}).describe() == "float64[4] cpu min 1 max 2 mean 1.5 nan 2");
-  CHECK(tensor<double>({nan, nan}).describe() == "float64[2] cpu nan 2");
-  CHECK(tensor<double>({1, -inf}).describe() == "float64[2] cpu min -inf max 1 mean -inf");
+  CHECK(tensor<double>({1, not_a_number, 2, not_a_number}).describe() == "float64[4] cpu min 1 max 2 mean 1.5 nan 2");
+  CHECK(tensor<double>({not_a_number, not_a_number}).describe() == "float64[2] cpu nan 2");
+  CHECK(tensor<double>({1, -infinity}).describe() == "float64[2] cpu min -inf max 1 mean -inf");
   CHECK(tensor({true, false, true}).describe() == "bool[3] cpu 2 of 3 true");
   CHECK(tensor(0.5).describe() == "float32[] cpu 0.5");
   CHECK(tensor(std::vector<float>{}, Shape{0, 3}).describe() == "float32[0,3] cpu empty");

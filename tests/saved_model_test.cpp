@@ -15,11 +15,6 @@ namespace {
 
 using io::WireReader;
 
-std::string contents(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 /// The bytes of a field of a message, which must be there once.
 std::string field(std::string_view message, protozero::pbf_tag_type tag) {
   WireReader reader(message.data(), message.size());
@@ -70,7 +65,7 @@ TEST_CASE("the outputs, what they need, and the signature") {
   const Model model;
   const std::filesystem::path place = folder / "models" / "1";
   saved_model::save(place.string(), {.inputs = {{"points", model.x}}, .outputs = {{"scores", model.scores}}});
-  const std::string file = contents(place / "saved_model.pb"), meta_graph = field(file, 2);
+  const std::string file = read_text(place / "saved_model.pb"), meta_graph = field(file, 2);
   CHECK(field(field(meta_graph, 1), 4) == "serve");
   const std::map<std::string, std::string> signatures = entries(meta_graph, 5);
   REQUIRE(signatures.size() == 1);
@@ -92,7 +87,7 @@ TEST_CASE("an input may be any tensor, and two models may share a folder's name"
   const std::string place = (folder / "model").string();
   saved_model::save(place, {.inputs = {{"x", model.x}}, .outputs = {{"x", model.hidden}}});
   saved_model::save(place, {.inputs = {{"x", model.hidden}}, .outputs = {{"x", model.scores}}});
-  const Graph loaded = Graph::from_graph_def(field(field(contents(folder / "model" / "saved_model.pb"), 2), 2));
+  const Graph loaded = Graph::from_graph_def(field(field(read_text(folder / "model" / "saved_model.pb"), 2), 2));
   CHECK(Session(loaded).run("scores:0", {{"hidden:0", {{0, 0, 0}}}}).to_vector<float>() ==
         std::vector{1.0F / 3, 1.0F / 3, 1.0F / 3});
 }
@@ -103,7 +98,7 @@ TEST_CASE("a traced function") {
   const auto predict = trace([&](const Tensor& x) { return x * w; }, {spec(float32, {-1, 2}, "x")});
   saved_model::save((folder / "traced").string(),
                     {.inputs = {{"in", predict.input()}}, .outputs = {{"out", predict.output()}}});
-  const std::string meta_graph = field(contents(folder / "traced" / "saved_model.pb"), 2);
+  const std::string meta_graph = field(read_text(folder / "traced" / "saved_model.pb"), 2);
   const Tensor y = Session(Graph::from_graph_def(field(meta_graph, 2)))
                        .run(predict.output().name(), {{predict.input().name(), {{1, 10}}}});
   CHECK(y.to_vector<int>() == std::vector{2, 30});
@@ -145,7 +140,7 @@ TEST_CASE("what is no signature") {
   CHECK_THROWS_AS(
       saved_model::save((folder / "file").string(), {.inputs = {{"x", model.x}}, .outputs = {{"y", model.scores}}}),
       NotFoundError);
-  CHECK(contents(folder / "file") == "text");
+  CHECK(read_text(folder / "file") == "text");
 }
 
 }  // namespace tapestry::test

@@ -38,6 +38,11 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+inline std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 inline Bytes read_bytes(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return Bytes(std::istreambuf_iterator<char>(file), {});

@@ -65,11 +65,6 @@ bool close(const StateDict& a, const StateDict& b, double tolerance) {
     return x.first == y.first && reduce_max(abs(x.second - y.second)).template item<double>() <= tolerance;
   });
 }
-bool same(const StateDict& a, const StateDict& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const auto& x, const auto& y) { return x.first == y.first && same_bits(x.second, y.second); });
-}
-
 }  // namespace
 
 TEST_CASE("an optimizer of one's own: as the library's, eagerly, traced and in a graph") {
@@ -95,11 +90,11 @@ TEST_CASE("an optimizer of one's own: as the library's, eagerly, traced and in a
     session.run(train_op, {{x, batch(i)}});
     reference_opt.minimize([&] { return loss_of(reference, batch(i)); });
   }
-  CHECK(same(eager.state_dict(), traced.state_dict()));
-  CHECK(same(eager.state_dict(), by_hand.state_dict()));
+  CHECK(same_bits(eager.state_dict(), traced.state_dict()));
+  CHECK(same_bits(eager.state_dict(), by_hand.state_dict()));
   CHECK(close(eager.state_dict(), reference.state_dict(), 1e-6));
   CHECK(traced_opt.iterations() == 5);
-  CHECK(same(eager_opt.state_dict(), traced_opt.state_dict()));
+  CHECK(same_bits(eager_opt.state_dict(), traced_opt.state_dict()));
   CHECK(eager_opt.get_slot_names() == std::vector<std::string>{"momentum"});
   CHECK(same_bits(eager_opt.get_slot(*eager.out.bias, "momentum").value(),
                   traced_opt.get_slot(*traced.out.bias, "momentum").value()));
@@ -124,7 +119,7 @@ TEST_CASE("an optimizer of one's own: the number of the step, schedules, checkpo
   Checkpoint{.model = &again, .optimizer = &restored}.restore(folder.path());
   opt.minimize([&] { return loss_of(mine, batch(7)); });
   restored.minimize([&] { return loss_of(again, batch(7)); });
-  CHECK(same(mine.state_dict(), again.state_dict()));
+  CHECK(same_bits(mine.state_dict(), again.state_dict()));
 
   // In a trace the rate is that of each step; without the condition nothing changes.
   Net traced = first;
@@ -135,7 +130,7 @@ TEST_CASE("an optimizer of one's own: the number of the step, schedules, checkpo
   for (int i = 0; i < 3; ++i) {
     const StateDict before = traced.state_dict();
     step(batch(9), tensor(false));
-    CHECK(same(before, traced.state_dict()));
+    CHECK(same_bits(before, traced.state_dict()));
     step(batch(i), tensor(true));
   }
   CHECK(traced_opt.iterations() == 3);
@@ -152,7 +147,7 @@ TEST_CASE("an optimizer of one's own: what it must not give changes nothing") {
     CHECK_THROWS_WITH_AS(step(), doctest::Contains("`updated` of the optimizer Composed"), InvalidArgumentError);
     CHECK_THROWS_AS(trace([&](Tensor x) { return opt.minimize([&] { return loss_of(net, x); }); }, {rows}),
                     InvalidArgumentError);
-    CHECK(same(before, net.state_dict()));
+    CHECK(same_bits(before, net.state_dict()));
     CHECK(opt.iterations() == 0);
   }
   struct Nothing : train::Optimizer {
@@ -183,8 +178,8 @@ TEST_CASE("groups of parameters: each with its optimizer, eagerly and traced") {
     b.apply_gradients({gradients[2], gradients[3]});
     CHECK(same_bits(loss, step(batch(i))));
   }
-  CHECK(same(together.state_dict(), apart.state_dict()));
-  CHECK(same(together.state_dict(), traced.state_dict()));
+  CHECK(same_bits(together.state_dict(), apart.state_dict()));
+  CHECK(same_bits(together.state_dict(), traced.state_dict()));
   CHECK(count.value().item<int>() == 3);
 
   const StateDict state = groups.state_dict();
@@ -223,7 +218,7 @@ TEST_CASE("accumulated gradients make the step of one large batch, eagerly and t
       const StateDict before = parts.state_dict();
       const Tensor loss = accumulation.minimize(
           parts_opt, [&] { return loss_of(parts, x); }, parts.parameters());
-      CHECK(same(before, parts.state_dict()) == (i < 2));
+      CHECK(same_bits(before, parts.state_dict()) == (i < 2));
       CHECK(same_bits(loss, step(x)));
     }
     whole_opt.minimize([&] { return loss_of(whole, concat(all, 0)); });
@@ -231,7 +226,7 @@ TEST_CASE("accumulated gradients make the step of one large batch, eagerly and t
   CHECK(parts_opt.iterations() == 4);
   CHECK(traced_opt.iterations() == 4);
   CHECK(close(parts.state_dict(), whole.state_dict(), 1e-5));
-  CHECK(same(parts.state_dict(), traced.state_dict()));
+  CHECK(same_bits(parts.state_dict(), traced.state_dict()));
 
   // In the middle of a step: saved, restored, and on.
   accumulation.minimize(
@@ -248,7 +243,7 @@ TEST_CASE("accumulated gradients make the step of one large batch, eagerly and t
         again_opt, [&] { return loss_of(again, batch(i)); }, again.parameters());
   }
   CHECK(again_accumulation.pending() == 0);
-  CHECK(same(again.state_dict(), parts.state_dict()));
+  CHECK(same_bits(again.state_dict(), parts.state_dict()));
 
   CHECK_THROWS_AS(train::GradientAccumulation(0), InvalidArgumentError);
   CHECK_THROWS_AS(accumulation.load_state_dict({}), InvalidArgumentError);
@@ -289,7 +284,7 @@ TEST_CASE("averages of weights: by their formula, eagerly and traced, and back")
 
   train::ExponentialMovingAverage restored(0.75, {w});
   restored.load_state_dict(averages.state_dict());
-  CHECK(same(restored.state_dict(), averages.state_dict()));
+  CHECK(same_bits(restored.state_dict(), averages.state_dict()));
   CHECK_THROWS_AS(restored.load_state_dict({{"v", value}}), InvalidArgumentError);
   CHECK_THROWS_AS(averages.average(other), NotFoundError);
   CHECK_THROWS_AS(train::ExponentialMovingAverage(1, {w}), InvalidArgumentError);
@@ -373,8 +368,8 @@ TEST_CASE("L-BFGS: a net, by a traced loss; saved and restored, bit for bit") {
     opt.minimize(loss);
     restored.minimize([&] { return loss_of(again, batch(1)); });
   }
-  CHECK(same(net.state_dict(), again.state_dict()));
-  CHECK(same(opt.state_dict(), restored.state_dict()));
+  CHECK(same_bits(net.state_dict(), again.state_dict()));
+  CHECK(same_bits(opt.state_dict(), restored.state_dict()));
   CHECK(loss().item<double>() < 1e-4 * first);
   CHECK(traced(batch(1)).item<double>() == doctest::Approx(loss().item<double>()));
 }

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "expect.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
@@ -13,8 +14,6 @@ namespace tapestry::test {
 namespace {
 
 const Device gpu = cuda(0);
-
-std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
 
 /// Whether two results agree, to a part of the largest element: sums are added in another order on the GPU.
 bool agree(const Tensor& actual, const Tensor& expected, double tolerance) {

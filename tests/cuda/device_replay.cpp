@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "op_cases/op_cases.hpp"
+#include "same_bits.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace tapestry::test {
@@ -17,11 +18,6 @@ namespace {
 using Inputs = std::vector<Tensor>;
 
 const Device gpu = cuda(0);
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  const Elements x = a.to_vector<double>(), y = b.to_vector<double>();
-  return a.shape() == b.shape() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof x[0]) == 0);
-}
 
 struct Count {
   std::size_t steps = 0, replayed = 0;

@@ -11,6 +11,7 @@
 #include "emulator.hpp"
 #include "environment.hpp"
 #include "op_cases/op_cases.hpp"
+#include "same_bits.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace tapestry::test {
@@ -19,11 +20,6 @@ namespace {
 const Device gpu = cuda(0);
 
 using Inputs = std::vector<Tensor>;
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  const Elements x = a.to_vector<double>(), y = b.to_vector<double>();
-  return a.shape() == b.shape() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof x[0]) == 0);
-}
 
 std::string status() {
   void* handle = dlopen(std::getenv("TAPESTRY_CUDA_PLUGIN"), RTLD_NOW | RTLD_LOCAL);

@@ -60,8 +60,6 @@ Tensor moved(const Tensor& x) {
   return detail::make_view(all.to(gpu), x.shape(), x.strides(), -low);
 }
 
-bool same(const Tensor& a, const Tensor& b) { return same_bits(a.to(cpu()), b.to(cpu())); }
-
 /// Whether the program as one kernel gives the bits of its functions' own kernels.
 bool agrees(const Program& program, const List& inputs, const Shape& shape) {
   List there;
@@ -70,7 +68,7 @@ bool agrees(const Program& program, const List& inputs, const Shape& shape) {
   backend_of(gpu).Backend::program(program, there, expected);
   backend_of(gpu).program(program, there, found);
   bool all = true;
-  for (std::size_t i = 0; i < found.size(); ++i) all = all && same(found[i], expected[i]);
+  for (std::size_t i = 0; i < found.size(); ++i) all = all && same_bits(found[i], expected[i]);
   return all;
 }
 
@@ -174,8 +172,8 @@ TEST_SUITE("programs on an emulated GPU") {
     backend_of(gpu).Backend::program(program, inputs, expected);
     const Tensor other = empty(float32, a.shape()).to(gpu);
     backend_of(gpu).program(program, inputs, List{inputs[0], other});
-    CHECK(same(inputs[0], expected[0]));
-    CHECK(same(other, expected[1]));
+    CHECK(same_bits(inputs[0], expected[0]));
+    CHECK(same_bits(other, expected[1]));
   }
 
   TEST_CASE("threads that ask for one program wait for one compilation") {
@@ -188,7 +186,7 @@ TEST_SUITE("programs on an emulated GPU") {
     std::vector<std::thread> threads;
     for (const List& result : results) threads.emplace_back([&] { backend_of(gpu).program(program, List{x}, result); });
     for (std::thread& thread : threads) thread.join();
-    for (const List& result : results) CHECK(same(result[0], expected));
+    for (const List& result : results) CHECK(same_bits(result[0], expected));
     CHECK(compilations() == before + 1);
   }
 
