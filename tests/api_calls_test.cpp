@@ -76,6 +76,35 @@ TEST_CASE("a list of floats beside float32 and whole numbers is float32") {
   CHECK(to_string(full({2}, {0.1, 0.1}).dtype()) == "float32");
 }
 
+TEST_CASE("a number gives way to the tensors beside it wherever it is passed on, and what is computed of it does not") {
+  const auto type = [](const Tensor& x) { return to_string(x.dtype()); };
+  const auto passed_on = [](In x, const Tensor& beside) {
+    const Tensor given = x;
+    return multiply(given, beside);
+  };
+  const Tensor bytes = ones({2}, {.dtype = uint8});
+  for (const DType dtype : {uint8, int32, int64, float16, bfloat16, float32, float64})
+    CHECK(type(passed_on(2, ones({2}, {.dtype = dtype}))) == to_string(dtype));
+  for (const DType dtype : {float16, bfloat16, float32, float64})
+    CHECK(type(passed_on(0.1, ones({2}, {.dtype = dtype}))) == to_string(dtype));
+  CHECK(passed_on(0.1, ones({}, {.dtype = float64})).item<double>() == 0.1);
+  const auto function = [](In x) { return std::pair(add(x, ones({2})), add(x, ones({2}, {.dtype = float64}))); };
+  CHECK(type(function(0.1).first) == "float32");
+  CHECK(function(0.1).second.to_vector<double>()[0] == 1.1);
+
+  CHECK(type(3 + bytes) == "uint8");
+  CHECK(type(add(1, 2) + bytes) == "int32");
+  CHECK(type(cast(3, int32) + bytes) == "int32");
+  CHECK(type(cast(0.5, float64) + ones({2})) == "float64");
+  CHECK(type(cast(0.5, float32) + ones({2}, {.dtype = float16})) == "float32");
+  CHECK(cast(0.1, float64).item<double>() == 0.1);
+  CHECK(type(add(0.5, 0.25) + ones({2}, {.dtype = float16})) == "float32");
+  const Variable variable(0.0, {.dtype = float64});
+  const auto assigned = [&](In x) { return variable.assign(x.tensor()); };
+  assigned(0.5);
+  CHECK(type(variable + ones({2})) == "float64");
+}
+
 TEST_CASE("a whole number that is assigned fits its Variable") {
   const Variable bytes({1, 2}, {.dtype = uint8});
   CHECK(text(bytes.assign({3, 255})) == "uint8[2]: 3 255");

@@ -406,7 +406,8 @@ class TAPESTRY_API Operation {
 /// An argument of an op, with the place where it was written: a tensor, a Variable (which is read), a C++ number (which
 /// takes the dtype of the other arguments), or a literal in braces or a container (a tensor as `tp::tensor` makes it);
 /// `{}` is an empty Tensor. Always a parameter by value; never kept.
-/// `tensor()` of a float number is float64, so that it loses no digit on its way to the dtype that it takes.
+/// `tensor()` of a float number is float64, so that it loses no digit on its way to the dtype that it takes; ops to
+/// which it is passed on take it for the number that it is.
 class TAPESTRY_API In {
  public:
   /// An empty Tensor.
@@ -420,8 +421,9 @@ class TAPESTRY_API In {
   requires detail::is_number<T> In(T number, const char* file = __builtin_FILE(),
                                    int line = __builtin_LINE())  // NOLINT
       : own_(Init(number).tensor(std::is_floating_point_v<T> || is_float16<T> ? std::optional(float64) : std::nullopt)),
-        number_(true),
-        where_{file, line} {}
+        where_{file, line} {
+    own_.impl().weak = true;
+  }
   In(const Dimension& size, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
       : In(std::int64_t{size}, file, line) {}
   In(std::initializer_list<Init> items, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
@@ -443,7 +445,7 @@ class TAPESTRY_API In {
   /// The argument with another element type. A number or a list of numbers has all its digits there.
   Tensor as(DType dtype) const { return (bool(wide_) && dtype == float64 ? wide_ : tensor()).cast(dtype, where_); }
   /// Whether a C++ number was given.
-  bool is_number() const { return number_; }
+  bool is_number() const { return bool(tensor()) && tensor().impl().weak; }
   /// Whether a list of floats was given, which has more digits than its tensor.
   bool is_list() const { return static_cast<bool>(wide_); }
   /// The Variable that was given, or nullptr.
@@ -458,7 +460,6 @@ class TAPESTRY_API In {
   Tensor own_;
   Tensor wide_;  ///< of a list of floats the float64 that were written
   const Variable* variable_ = nullptr;
-  bool number_ = false;
   Where where_;
 };
 

@@ -15,11 +15,7 @@ constinit thread_local Sink* current_sink __attribute__((tls_model("initial-exec
 constinit thread_local DeviceWish* current_wish __attribute__((tls_model("initial-exec"))) = nullptr;
 constinit std::atomic<bool> logs_placement = false, places_softly = false;
 
-/// Which inputs were C++ numbers. Only calls with a fixed, small number of inputs have any.
-struct Numbers {
-  std::uint32_t bits = 0;
-  bool has(std::size_t i) const { return bits != 0 && (bits >> i & 1) != 0; }
-};
+bool is_weak(const Tensor& input) { return input.impl().weak; }
 
 /// The element type of a C++ number among nothing but numbers. Floats arrive as float64, so that no digit is lost
 /// beside a float64 tensor.
@@ -27,12 +23,12 @@ DType literal_type(const Tensor& number) { return is_floating(number.dtype()) ? 
 
 /// The element type that an op's promotion asks of its inputs. Numbers count only by their kind, as in PyTorch: 2.0
 /// makes whole numbers float32 and changes nothing else.
-DType promoted_type(const Op& op, const Tensors& inputs, Numbers numbers) {
+DType promoted_type(const Op& op, const Tensors& inputs) {
   DType type = DType::unknown;
   for (std::size_t i = static_cast<std::size_t>(op.promotion.first); i < inputs.size(); ++i)
-    if (!numbers.has(i)) type = promote(type, inputs[i].dtype());
+    if (!is_weak(inputs[i])) type = promote(type, inputs[i].dtype());
   for (std::size_t i = static_cast<std::size_t>(op.promotion.first); i < inputs.size(); ++i) {
-    if (!numbers.has(i)) continue;
+    if (!is_weak(inputs[i])) continue;
     const DType number = literal_type(inputs[i]);
     const bool wider_kind = is_floating(number) ? !is_floating(type) : number != boolean && type <= boolean;
     if (wider_kind || type == DType::unknown) type = number;
@@ -41,39 +37,51 @@ DType promoted_type(const Op& op, const Tensors& inputs, Numbers numbers) {
   return type;
 }
 
-/// A C++ number in an element type: a constant, where a tensor would need a Cast. A whole number must fit.
-Tensor number_as(const Tensor& number, DType type) {
-  if (number.dtype() == type) return number;
+/// A C++ number in an element type, which it keeps: a constant, where a tensor would need a Cast. A whole number must
+/// fit.
+Tensor number_as(const Tensor& number, DType type, Device device) {
+  if (number.dtype() == type) return detail::make_view(number, {}, {}).to(device);
   Tensor constant = detail::make_tensor(type, {}, cpu());
   detail::visit_dtype(type, [&]<class T>() { *detail::mutable_data<T>(constant) = number.item<T>(); });
   if (is_integer(type) && constant.item<std::int64_t>() != number.item<std::int64_t>())
     throw InvalidArgumentError(
         detail::join(number.item<std::int64_t>(), " does not fit the element type ", to_string(type)));
-  return constant;
+  return constant.to(device);
 }
 
 /// Whether there is nothing to promote or to move, as nearly always: tensors of one element type, which the op takes,
 /// on one device.
-bool are_alike(const Op& op, const Tensors& inputs, Numbers numbers) {
-  if (inputs.empty() || numbers.bits != 0) return false;
+bool are_alike(const Op& op, const Tensors& inputs) {
+  if (inputs.empty()) return false;
   const detail::TensorImpl& first = inputs[0].impl();
   for (const Tensor& input : inputs) {
     const detail::TensorImpl& impl = input.impl();
-    if (impl.dtype != first.dtype || impl.device != first.device) return false;
+    if (impl.dtype != first.dtype || impl.device != first.device || impl.weak) return false;
   }
   return op.promotion.kind != Promotion::Kind::floating || is_floating(first.dtype);
 }
 
-void promote_inputs(const Op& op, Tensors& inputs, Numbers numbers, Where where) {
+/// Where the tensors among the inputs are.
+Device device_of_tensors(const Tensors& inputs) {
+  const auto* tensor = std::find_if_not(inputs.begin(), inputs.end(), is_weak);
+  return tensor == inputs.end() ? cpu() : tensor->device();
+}
+
+/// Gives the inputs the element type that the op asks for; numbers become constants on that device.
+void promote_inputs(const Op& op, Tensors& inputs, Device device, Where where) {
   const bool promotes = op.promotion.kind != Promotion::Kind::none;
   const std::size_t first = promotes ? static_cast<std::size_t>(op.promotion.first) : inputs.size();
   for (std::size_t i = 0; i < first; ++i)
-    if (numbers.has(i)) inputs[i] = number_as(inputs[i], literal_type(inputs[i]));
+    if (is_weak(inputs[i])) inputs[i] = number_as(inputs[i], literal_type(inputs[i]), device);
   if (first >= inputs.size()) return;
-  const DType type = promoted_type(op, inputs, numbers);
-  for (std::size_t i = first; i < inputs.size(); ++i)
-    if (inputs[i].dtype() != type)
-      inputs[i] = numbers.has(i) ? number_as(inputs[i], type) : inputs[i].cast(type, where);
+  const DType type = promoted_type(op, inputs);
+  for (std::size_t i = first; i < inputs.size(); ++i) {
+    if (is_weak(inputs[i])) {
+      inputs[i] = number_as(inputs[i], type, device);
+    } else if (inputs[i].dtype() != type) {
+      inputs[i] = inputs[i].cast(type, where);
+    }
+  }
 }
 
 /// A list of numbers beside a float64 tensor has the digits that were written, and not float32's.
@@ -89,32 +97,27 @@ void keep_digits(const Op& op, std::initializer_list<In> given, Tensors& inputs)
     if (is_list(given.begin()[i])) inputs[i] = given.begin()[i].as(float64);
 }
 
-/// Numbers follow the tensors to their device; tensors must share one.
-Device common_device(Tensors& inputs, Numbers numbers, const Attrs& attrs) {
+/// The device that the inputs must share.
+Device common_device(const Tensors& inputs, const Attrs& attrs) {
   if (inputs.empty()) {
     const Device* device = attrs.find<Device>("device");
     return device ? *device : cpu();
   }
-  std::size_t reference = 0;
-  while (reference + 1 < inputs.size() && numbers.has(reference)) ++reference;
-  const Device device = inputs[reference].device();
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].device() == device) continue;
-    if (!numbers.has(i))
-      throw InvalidArgumentError(detail::join("Tensors on conflicting devices: input #", reference, " is on ",
+  const Device device = inputs[0].device();
+  for (std::size_t i = 1; i < inputs.size(); ++i)
+    if (inputs[i].device() != device)
+      throw InvalidArgumentError(detail::join("Tensors on conflicting devices: input #0 is on ",
                                               tensorflow_name(device), " and input #", i, " on ",
                                               tensorflow_name(inputs[i].device()), "; move one with .to(device)"));
-    inputs[i] = inputs[i].to(device);
-  }
   return device;
 }
 
 /// In the scope of a device an op runs there and its inputs come along, but for an op that says itself where its result
 /// goes. What is read for its shape only may have no value to be moved.
-Device wished_device(const Call& call, Tensors& inputs, Numbers numbers) {
+Device wished_device(const Call& call, Tensors& inputs) {
   const bool says_itself = !inputs.empty() && call.attrs().find("device");
   const std::optional<Device> device = says_itself ? std::nullopt : current_wish->place(call.name());
-  if (!device) return common_device(inputs, numbers, call.attrs());
+  if (!device) return common_device(inputs, call.attrs());
   for (Tensor& input : inputs)
     if (!input.is_symbolic()) input = input.to(*device, call.where());
   return *device;
@@ -177,9 +180,9 @@ bool is_replayed(Call& call) {
 
 /// Makes a call a node of a graph. A tape that watches an eager input, or knows where it comes from, is to find the way
 /// back to it from the constant that stands for it.
-void add_to_graph(Sink& sink, Call& call, std::uint32_t numbers) {
+void add_to_graph(Sink& sink, Call& call) {
   const Tensors given = recorders().empty() ? Tensors() : call.inputs();
-  sink.add(call, numbers);
+  sink.add(call);
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i].is_symbolic()) continue;
     Call captured(sink.capture_op(), {given[i]}, {}, call.where());
@@ -190,20 +193,21 @@ void add_to_graph(Sink& sink, Call& call, std::uint32_t numbers) {
 
 /// Runs a call that has its inputs, or makes it a node of a graph: promotes the inputs, checks their devices and
 /// computes the outputs.
-void perform(Call& call, Numbers numbers, Sink* sink) {
+void perform(Call& call, Sink* sink) {
   const Op& op = call.op();
   if (op.stateful && is_replayed(call)) return;
   try {
     Tensors& inputs = call.mutable_inputs();
     if (autocast_type != float32 && op.precision != Precision::given) [[unlikely]]
-      autocast_inputs(op, inputs, numbers.bits, call.where());
-    const bool alike = are_alike(op, inputs, numbers);
-    if (sink && has_unknown_type(inputs)) return add_to_graph(*sink, call, numbers.bits);
-    if (!alike) promote_inputs(op, inputs, numbers, call.where());
-    if (sink) return add_to_graph(*sink, call, 0);
-    const Device device = current_wish && !current_sink ? wished_device(call, inputs, numbers)
+      autocast_inputs(op, inputs, call.where());
+    const bool alike = are_alike(op, inputs);
+    if (sink && has_unknown_type(inputs)) return add_to_graph(*sink, call);
+    // A graph places its constants later.
+    if (!alike) promote_inputs(op, inputs, sink ? cpu() : device_of_tensors(inputs), call.where());
+    if (sink) return add_to_graph(*sink, call);
+    const Device device = current_wish && !current_sink ? wished_device(call, inputs)
                           : alike                       ? inputs[0].device()
-                                                        : common_device(inputs, numbers, call.attrs());
+                                                        : common_device(inputs, call.attrs());
     const Specs specs = op.infer(call);
     require_values(op, call);
     execute(call, specs, device);
@@ -274,16 +278,13 @@ Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs,
   const Where where = site_override ? site_override : inputs.begin()->where();
   Call call(op, Tensors(inputs.begin(), inputs.end()), attrs, where, name);
   keep_digits(op, inputs, call.mutable_inputs());
-  Numbers numbers;
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (inputs.begin()[i].is_number()) numbers.bits |= 1U << i;
   Sink* const sink = sink_for(op, call.inputs());
   // Outside the scope of its graph a symbolic tensor brings the Variables beside it into the graph.
   if (sink && !current_sink) [[unlikely]]
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (const Variable* variable = (inputs.begin() + i)->variable())
         call.mutable_inputs()[i] = sink->read(*variable, call.where());
-  perform(call, numbers, sink);
+  perform(call, sink);
   if (recorders().empty()) return std::move(call.mutable_outputs()[0]);
   Tensor output = call.output();
   tell_recorders(std::move(call));
@@ -291,13 +292,8 @@ Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs,
 }
 
 Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::string_view name, Where where) {
-  return apply_all(op, inputs, 0, attrs, name, where);
-}
-
-Tensors apply_all(const Op& op, const Tensors& inputs, std::uint32_t numbers, const Attrs& attrs, std::string_view name,
-                  Where where) {
   Call call(op, inputs, attrs, site_override ? site_override : where, name);
-  perform(call, {numbers}, sink_for(op, inputs));
+  perform(call, sink_for(op, inputs));
   if (recorders().empty()) return std::move(call.mutable_outputs());
   Tensors outputs = call.outputs();
   tell_recorders(std::move(call));

@@ -18,18 +18,17 @@ Autocast::~Autocast() { autocast_type = outer_; }
 
 DType Autocast::current() { return autocast_type; }
 
-void autocast_inputs(const Op& op, Tensors& inputs, std::uint32_t numbers, Where where) {
-  const auto is_number = [&](std::size_t i) { return i < 32 && (numbers >> i & 1) != 0; };
+void autocast_inputs(const Op& op, Tensors& inputs, Where where) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].dtype() == DType::unknown)
       throw InvalidArgumentError(detail::join(
           "The element type of input #", i, " is not known yet, and Autocast must know it; give the placeholder one"));
-    if (inputs[i].dtype() == float64 && !is_number(i)) return;
+    if (inputs[i].dtype() == float64 && !inputs[i].impl().weak) return;
   }
   const DType type = op.precision == Precision::low ? autocast_type : float32;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const DType given = inputs[i].dtype();
-    if (!is_number(i) && (is_half(given) || given == float32)) inputs[i] = inputs[i].cast(type, where);
+    if (!inputs[i].impl().weak && (is_half(given) || given == float32)) inputs[i] = inputs[i].cast(type, where);
   }
 }
 

@@ -11,9 +11,9 @@ enum class Assign : std::uint8_t { set, add, subtract };
 class Sink {
  public:
   virtual ~Sink() = default;
-  /// Makes the call a node and gives it symbolic outputs. `numbers`: the inputs (bits 0, 1, ...) that are C++ numbers
-  /// whose element type cannot be told yet, because that of another input is unknown.
-  virtual void add(Call& call, std::uint32_t numbers) = 0;
+  /// Makes the call a node and gives it symbolic outputs. An input is a weak number still where its element type cannot
+  /// be told yet, because that of another input is unknown.
+  virtual void add(Call& call) = 0;
   /// The op by which recorders know of the way from an eager tensor to the constant that stands for it in the graph.
   virtual const Op& capture_op() const = 0;
   /// The value that a Variable will have.
@@ -95,10 +95,6 @@ class Recorder {
   /// When a Variable's value is read. The recorder may put another in its place, which those outside it then see.
   virtual void read(const Variable& variable, Tensor& value) = 0;
 };
-
-/// As `apply_all`; the inputs whose bits are set were C++ numbers.
-Tensors apply_all(const Op& op, const Tensors& inputs, std::uint32_t numbers, const Attrs& attrs, std::string_view name,
-                  Where where);
 
 /// Computes the outputs of a call, which are like the specs: the innermost part of the door, for inputs that have been
 /// promoted and checked.

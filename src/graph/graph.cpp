@@ -184,7 +184,7 @@ Operation Graph::create_op(std::string_view type, const InList& inputs, const Cr
   try {
     state_->require_open(inputs.where());
     Call call(*op, inputs.tensors(), options.attrs, inputs.where(), options.name);
-    state_->add(call, 0);
+    state_->add(call);
     return operation_of(state_->node(state_->size() - 1));
   } catch (Error& error) {
     error.locate(op->name, inputs.where());

@@ -145,7 +145,7 @@ Tensor GraphState::captured_in(const std::string& scope, const Tensor& tensor, W
   return node.output();
 }
 
-void GraphState::add(Call& call, std::uint32_t numbers) {
+void GraphState::add(Call& call) {
   const std::lock_guard lock(mutex_);
   require_open(call.where());
   require_one_graph(call);
@@ -156,8 +156,7 @@ void GraphState::add(Call& call, std::uint32_t numbers) {
     input = captured(input, call.where());
   }
   const Specs specs = infer(call);
-  Node& node = add_in_scopes(call, specs);
-  node.numbers = numbers;
+  const Node& node = add_in_scopes(call, specs);
   call.mutable_outputs() = node.outputs();
   call.set_name(node.name());
 }

@@ -29,7 +29,6 @@ class Node : public Call {
   std::string device;                    ///< what was asked for; "" where nothing was
   std::string colocation;                ///< the name of the node where it is to run; "" for no such wish
   std::shared_ptr<const Op> overridden;  ///< the op with the gradient that `gradients` is to take; nullptr for its own
-  std::uint32_t numbers = 0;  ///< the inputs that are C++ numbers and take their type from others, unknown yet
 };
 
 /// What a node is told beside its call: by the scopes that the user has opened, or by the node that it stands for.
@@ -68,7 +67,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   ~GraphState() override;
 
   // ---- Sink ----
-  void add(Call& call, std::uint32_t numbers) override;
+  void add(Call& call) override;
   const Op& capture_op() const override;
   Tensor read(const Variable& variable, Where where) override;
   Tensor assign(const Variable& variable, Assign kind, const Tensor& value, Where where) override;

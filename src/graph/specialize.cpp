@@ -81,7 +81,7 @@ class Specializer {
     const bool was_unknown = std::any_of(node.inputs().begin(), node.inputs().end(), is_unknown);
     if (was_unknown) {
       const OptionsScope scopes = scopes_of(node, "");
-      return apply_all(node.op(), with_numbers(node, inputs), node.numbers, node.attrs(), node.name(), node.where());
+      return apply_all(node.op(), with_numbers(inputs), node.attrs(), node.name(), node.where());
     }
     const Call call(node.op(), inputs, node.attrs(), node.where(), node.name());
     return rewrite_.add(call, node.op().infer(call), rewrite_.options_like(node)).outputs();
@@ -132,10 +132,10 @@ class Specializer {
     return *cause;
   }
 
-  /// The inputs that are C++ numbers by their values, since they are still to take the type of the others.
-  static Tensors with_numbers(const Node& node, Tensors inputs) {
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (i < 32 && (node.numbers >> i & 1) != 0) inputs[i] = endpoint_of(inputs[i]).node->attr<Tensor>("value");
+  /// The inputs, C++ numbers by their values, since they are still to take the type of the others.
+  static Tensors with_numbers(Tensors inputs) {
+    for (Tensor& input : inputs)
+      if (const Tensor value = constant_value(input); bool(value) && value.impl().weak) input = value;
     return inputs;
   }
 

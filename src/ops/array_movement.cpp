@@ -449,8 +449,10 @@ Tensor size(In x, std::int64_t axis, std::string_view name) {
 }
 
 Tensor cast(In x, DType dtype, std::string_view name) {
-  if (bool(x.tensor()) && x->dtype() == dtype) return x;
-  return apply(cast_op, {In(x.tensor(), x.where())}, {{"dtype", dtype}}, name);
+  // A C++ number has the type that it was written in.
+  const Tensor given = x.is_number() ? detail::make_view(x.tensor(), {}, {}) : x.tensor();
+  if (bool(given) && given.dtype() == dtype) return given;
+  return apply(cast_op, {In(given, x.where())}, {{"dtype", dtype}}, name);
 }
 
 Tensor Tensor::cast(DType dtype, Where where) const { return tapestry::cast(In(*this, where), dtype); }

@@ -92,7 +92,7 @@ std::uint32_t axes_mask(const Call& call, int rank) {
 }
 
 Tensor as_floats(const Tensor& x) {
-  return is_floating(x.dtype()) || x.dtype() == DType::unknown ? x : x.cast(float32);
+  return x.cast(is_floating(x.dtype()) || x.dtype() == DType::unknown ? x.dtype() : float32);
 }
 
 Tensor named(const Tensor& result, std::string_view name) { return name.empty() ? result : identity(result, name); }

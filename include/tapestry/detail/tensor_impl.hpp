@@ -44,6 +44,7 @@ struct TensorImpl {
   ReferenceCount references;
   DType dtype = DType::unknown;
   bool contiguous = true;
+  bool weak = false;  ///< a C++ number among an op's arguments, whose type gives way to that of the tensors beside it
   Device device;
   std::int64_t id = 0;
   void* data = nullptr;        ///< first element, in the storage

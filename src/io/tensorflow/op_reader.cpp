@@ -98,7 +98,7 @@ bool rule_lacks_sizes(const NodeReader& reader, const Tensors& inputs) {
 
 Tensors add_op(const Op& op, const Tensors& inputs, const Attrs& attrs, const std::string& name, Where where) {
   Call call(op, inputs, attrs, where, name);
-  open_sink()->add(call, 0);
+  open_sink()->add(call);
   return call.outputs();
 }
 
