@@ -27,7 +27,7 @@ struct Loop : StridedLoop<most> {
       bytes[this->operands] = view.element_bytes;
       this->add(view.shape, view.stride);
     }
-    this->sort_axes([&](const Axis& axis) { return std::abs(axis.stride[leader]); });
+    this->sort_axes([&](const Axis& each) { return std::abs(each.stride[leader]); });
     this->join_axes();
   }
 
