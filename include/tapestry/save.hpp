@@ -32,8 +32,8 @@ TAPESTRY_API void save(const std::string& path, const StateDict& tensors, const 
                        Where where = Where::here());
 
 /// Puts all tensors of a file in the place of what `tensors` held: those that `save` has written, or another program.
-/// Element types that tensors do not have become the next wider one that holds all their values, such as float32 for
-/// float16 and bfloat16.
+/// Element types that tensors do not have become the next wider one that holds all their values, such as int32 for
+/// int8 and uint16.
 ///
 /// Throws NotFoundError when there is no such file; DataLossError when it is damaged, stops early or contradicts
 /// itself; UnimplementedError when a tensor's elements or dimensions are none that tensors have; InvalidArgumentError

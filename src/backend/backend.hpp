@@ -57,7 +57,7 @@ struct TAPESTRY_API CannotRecord final : std::exception {
   const char* what() const noexcept override { return "this work of a device cannot be recorded"; }
 };
 
-/// A kind of device: its memory, and about a dozen kernel families. It knows no op. Ops have checked all shapes and
+/// A kind of device: its memory, and its kernel families. It knows no op. Ops have checked all shapes and
 /// dtypes before a family is called: inputs may be views with any strides, outputs (the last arguments, `y`) are
 /// contiguous, allocated, of the final shape, and never overlap an input unless a family says so. Sizes may be 0.
 /// Element types are all eight unless a family says so; "float types" are float16 and bfloat16, too. A family throws
