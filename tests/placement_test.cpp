@@ -34,7 +34,9 @@ detail::PlanGraph placed(const Graph& graph, const std::vector<Tensor>& fetches,
   return detail::place(detail::specialize(*graph.state(), request), {});
 }
 
-Device place_of(const detail::PlanGraph& plan, std::string_view name) { return plan.place_of(*plan.graph->find(name)); }
+Device device_of(const detail::PlanGraph& plan, std::string_view name) {
+  return plan.device_of(*plan.graph->find(name));
+}
 
 /// What the parts send: the name of the tensor, from where, to where.
 std::multimap<std::string, std::pair<Device, Device>> transfers(const std::vector<detail::Partition>& parts,
@@ -43,7 +45,7 @@ std::multimap<std::string, std::pair<Device, Device>> transfers(const std::vecto
   for (const detail::Partition& part : parts)
     for (std::size_t i = 0; i < part.plan.graph->size(); ++i) {
       const detail::Node& node = part.plan.graph->node(i);
-      CHECK(part.plan.place_of(node) == part.device);
+      CHECK(part.plan.device_of(node) == part.device);
       if (&node.op() == &op)
         found.emplace(node.attr<std::string>("tensor_name"),
                       std::pair(node.attr<Device>("send_device"), node.attr<Device>("recv_device")));
@@ -156,7 +158,7 @@ TEST_CASE("an op runs where it was asked for, else with its Variable, else with 
     CAPTURE(each.first);
     const detail::Node* node = plan.graph->find(each.first);
     REQUIRE(node);
-    CHECK(plan.place_of(*node) == each.second);
+    CHECK(plan.device_of(*node) == each.second);
     CHECK(node->device == "/job:localhost/replica:0/task:0" + tensorflow_name(each.second));
   }
   CHECK(there.device() == toy_device(2));
@@ -181,12 +183,12 @@ TEST_CASE("every pass says of every node where it runs") {
   for (const detail::Pass& pass : detail::passes()) {
     CAPTURE(pass.name);
     plan = pass.run(plan);
-    REQUIRE(plan.places.size() == plan.graph->size());
+    REQUIRE(plan.devices.size() == plan.graph->size());
     for (std::size_t i = 0; i < plan.graph->size(); ++i) {
       const detail::Node& node = plan.graph->node(i);
       CAPTURE(node.name());
-      CHECK(node.device == "/job:localhost/replica:0/task:0" + tensorflow_name(plan.place_of(node)));
-      for (const Tensor& output : node.outputs()) CHECK(output.device() == plan.place_of(node));
+      CHECK(node.device == "/job:localhost/replica:0/task:0" + tensorflow_name(plan.device_of(node)));
+      for (const Tensor& output : node.outputs()) CHECK(output.device() == plan.device_of(node));
       if (node.type() == "Const" || node.type() == "Placeholder") CHECK(node.control_inputs.empty());
     }
   }
@@ -213,10 +215,10 @@ TEST_CASE("operations that are to run where another one runs") {
   const detail::PlanGraph plan = placed(graph, {there, follows, chain, free}, {x});
   for (const auto& each : expected) {
     CAPTURE(each.first);
-    CHECK(place_of(plan, each.first) == each.second);
+    CHECK(device_of(plan, each.first) == each.second);
   }
   // Without the operation, its device is what counts.
-  CHECK(place_of(placed(graph, {chain}, {x}), "chain") == toy_device(1));
+  CHECK(device_of(placed(graph, {chain}, {x}), "chain") == toy_device(1));
 
   const std::string file = graph.as_graph_def();
   CHECK(file.find("loc:@there") != std::string::npos);
@@ -225,7 +227,7 @@ TEST_CASE("operations that are to run where another one runs") {
   const detail::PlanGraph again =
       placed(loaded, {loaded.get_tensor_by_name("there:0"), loaded.get_tensor_by_name("chain:0")},
              {loaded.get_tensor_by_name("x:0")});
-  CHECK(place_of(again, "chain") == toy_device(1));
+  CHECK(device_of(again, "chain") == toy_device(1));
 }
 
 TEST_CASE("a device that is not there") {

@@ -510,7 +510,7 @@ TEST_CASE("positions and masks: whatever is known of batch and time") {
     return m;
   }();
   CHECK(same_bits(causal(x), open(x, nn::causal_mask(x))));
-  TAPESTRY_REFUSED(InvalidArgumentError, "there are 6 places", learnt(zeros({1, 7, 4})));
+  TAPESTRY_REFUSED(InvalidArgumentError, "there are 6 positions", learnt(zeros({1, 7, 4})));
   CHECK_THROWS_AS(traced(zeros({1, 7, 4}), tensor<std::int64_t>({7})), InvalidArgumentError);
   TAPESTRY_REFUSED(InvalidArgumentError, "known and even", fixed(zeros({1, 2, 3})));
   TAPESTRY_REFUSED(InvalidArgumentError, "lengths must be int32 or int64 [batch]", nn::padding_mask(tensor({1.0}), x));

@@ -26,8 +26,8 @@ void pool_free(void* block, std::size_t) noexcept { ::operator delete (block, st
 
 namespace {
 
-struct Block {
-  Block* next;
+struct FreeBlock {
+  FreeBlock* next;
 };
 
 constexpr std::size_t granule = 64;
@@ -37,7 +37,7 @@ constexpr std::size_t slab_bytes = 64 * 1024;
 constexpr std::uint32_t batch = 1024;
 
 struct FreeList {
-  Block* head = nullptr;
+  FreeBlock* head = nullptr;
   std::uint32_t count = 0;
 };
 
@@ -54,8 +54,8 @@ Shared& shared() {
 
 void give_to_shared(std::size_t index, FreeList& list, std::uint32_t count) {
   if (count == 0) return;
-  Block* first = list.head;
-  Block* last = first;
+  FreeBlock* first = list.head;
+  FreeBlock* last = first;
   for (std::uint32_t i = 1; i < count; ++i) last = last->next;
   list.head = last->next;
   list.count -= count;
@@ -75,7 +75,7 @@ struct ReturnAtThreadExit {
 };
 
 void* take(FreeList& list) {
-  Block* block = list.head;
+  FreeBlock* block = list.head;
   list.head = block->next;
   --list.count;
   return block;
@@ -89,7 +89,7 @@ void* take(FreeList& list) {
     const std::lock_guard lock(shared().mutex);
     FreeList& others = shared().lists[index];
     while (others.head && list.count < batch) {
-      Block* block = others.head;
+      FreeBlock* block = others.head;
       others.head = block->next;
       --others.count;
       block->next = list.head;
@@ -101,7 +101,7 @@ void* take(FreeList& list) {
   const std::size_t size = (index + 1) * granule;
   auto* slab = static_cast<std::byte*>(::operator new (slab_bytes, std::align_val_t{granule}));
   for (std::size_t at = 0; at + size <= slab_bytes; at += size) {
-    list.head = ::new (slab + at) Block{list.head};
+    list.head = ::new (slab + at) FreeBlock{list.head};
     ++list.count;
   }
   return take(list);
@@ -120,7 +120,7 @@ void* pool_allocate(std::size_t bytes) {
 void pool_free(void* block, std::size_t bytes) noexcept {
   const std::size_t index = (bytes - 1) / granule;
   FreeList& list = free_lists[index];
-  list.head = ::new (block) Block{list.head};
+  list.head = ::new (block) FreeBlock{list.head};
   if (++list.count >= 2 * batch) [[unlikely]]
     give_to_shared(index, list, batch);
 }

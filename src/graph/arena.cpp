@@ -67,22 +67,22 @@ void ArenaLayout::release(std::size_t offset, std::size_t bytes) {
   by_size_.emplace(size, offset);
 }
 
-std::size_t lay_out(std::span<ArenaBlock> blocks) {
-  std::vector<ArenaBlock*> starting, ending;
-  for (ArenaBlock& block : blocks) {
-    starting.push_back(&block);
-    ending.push_back(&block);
+std::size_t lay_out(std::span<ArenaBuffer> buffers) {
+  std::vector<ArenaBuffer*> starting, ending;
+  for (ArenaBuffer& buffer : buffers) {
+    starting.push_back(&buffer);
+    ending.push_back(&buffer);
   }
-  const auto by = [](std::size_t ArenaBlock::*step) {
-    return [step](const ArenaBlock* a, const ArenaBlock* b) { return a->*step < b->*step; };
+  const auto by = [](std::size_t ArenaBuffer::*step) {
+    return [step](const ArenaBuffer* a, const ArenaBuffer* b) { return a->*step < b->*step; };
   };
-  std::stable_sort(starting.begin(), starting.end(), by(&ArenaBlock::first_step));
-  std::stable_sort(ending.begin(), ending.end(), by(&ArenaBlock::last_step));
+  std::stable_sort(starting.begin(), starting.end(), by(&ArenaBuffer::first_step));
+  std::stable_sort(ending.begin(), ending.end(), by(&ArenaBuffer::last_step));
   ArenaLayout layout;
   auto ended = ending.begin();
-  for (ArenaBlock* block : starting) {
-    for (; (*ended)->last_step < block->first_step; ++ended) layout.release((*ended)->offset, (*ended)->bytes);
-    block->offset = layout.allocate(block->bytes);
+  for (ArenaBuffer* buffer : starting) {
+    for (; (*ended)->last_step < buffer->first_step; ++ended) layout.release((*ended)->offset, (*ended)->bytes);
+    buffer->offset = layout.allocate(buffer->bytes);
   }
   return layout.size();
 }

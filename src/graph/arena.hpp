@@ -10,8 +10,8 @@ namespace tapestry::detail {
 /// The room that a block takes: a multiple of 64 bytes, and some even for nothing.
 constexpr std::size_t room_for(std::size_t bytes) { return bytes == 0 ? 64 : (bytes + 63) / 64 * 64; }
 
-/// Lays out blocks that live for a while in one piece of memory: gives each an offset, and the room of a block that has
-/// been released to later ones. Best fit, neighbours merged; n blocks take n log n steps.
+/// Lays out buffers that live for a while in one piece of memory: gives each an offset, and the room of a block that
+/// has been released to later ones. Best fit, neighbours merged; n buffers take n log n steps.
 class ArenaLayout {
  public:
   /// The offset of a block of that many bytes, a multiple of 64. Throws ResourceExhaustedError beyond 2^63 - 1.
@@ -28,12 +28,12 @@ class ArenaLayout {
   std::size_t end_ = 0;
 };
 
-/// A block that is used from one step to another, both included.
-struct ArenaBlock {
+/// A buffer that is used from one step to another, both included.
+struct ArenaBuffer {
   std::size_t bytes, first_step, last_step;
   std::size_t offset = 0;
 };
-/// Gives each block an offset at which no other lies while it is used; returns the bytes of the whole.
-std::size_t lay_out(std::span<ArenaBlock> blocks);
+/// Gives each buffer an offset at which no other lies while it is used; returns the bytes of the whole.
+std::size_t lay_out(std::span<ArenaBuffer> buffers);
 
 }  // namespace tapestry::detail

@@ -103,7 +103,7 @@ Tensors Executable::run(const Tensors& feeds, RunTimes* times, const Deadline* d
     bind_outputs();
     if (records_)
       for (Step& step : steps_) step.replayed = false;
-    times ? run_measured(*times, deadline) : records_ ? run_stretches(deadline) : run_steps(deadline);
+    times ? run_measured(*times, deadline) : records_ ? run_segments(deadline) : run_steps(deadline);
     copy_outputs();
     for (std::size_t i = 0; i < fetched_.size(); ++i) results.push_back(result_of(i));
   } catch (...) {

@@ -40,7 +40,7 @@ struct RunTimes {
 /// in one arena for each device; what is fed, read from a Variable or fetched has memory that changes from run to run,
 /// to which the tensors are bound.
 ///
-/// On a device that can record its work, the steps that do the same in every run are recorded in stretches and replayed
+/// On a device that can record its work, the steps that do the same in every run are recorded in segments and replayed
 /// (executable_replay.cpp). What they are fed, receive and give to the caller then has a fixed place in the arena, to
 /// and from which it is copied; Variables are used where they are, and looked for before each replay.
 class Executable {
@@ -61,7 +61,7 @@ class Executable {
 
  private:
   class Builder;
-  struct Stretch;
+  struct Segment;
   enum class Memory : std::uint8_t { arena, bound };
   struct Root {
     Tensor source;  ///< of the graph: the tensor whose memory it is
@@ -96,7 +96,7 @@ class Executable {
     std::size_t together = 1;                    ///< of the first of steps that may run side by side: how many
     const char* obstacle = nullptr;              ///< why the step cannot be recorded; nullptr when it may be
     bool replayed = false;                       ///< in the last run
-    std::shared_ptr<Stretch> stretch{};          ///< the one that begins here, once it has been met
+    std::shared_ptr<Segment> segment{};          ///< the one that begins here, once it has been met
   };
 
   static void bind(Root& root, const Tensor& value);
@@ -115,14 +115,14 @@ class Executable {
 
   // executable_replay.cpp
   using Addresses = std::vector<const void*>;
-  void run_stretches(const Deadline* deadline);
-  std::size_t run_stretch(std::size_t begin, const Deadline* deadline);
-  Stretch& stretch_at(std::size_t begin);
-  bool find_memory(const Stretch& stretch, Addresses& memory);
+  void run_segments(const Deadline* deadline);
+  std::size_t run_segment(std::size_t begin, const Deadline* deadline);
+  Segment& segment_at(std::size_t begin);
+  bool find_memory(const Segment& segment, Addresses& memory);
   std::size_t replay(std::size_t begin);
   std::size_t record(std::size_t begin, const Addresses& memory);
-  Tensors held_by(const Stretch& stretch, const Addresses& memory);
-  void hold_again(const Stretch& stretch, const Addresses& memory, const Tensors& held);
+  Tensors held_by(const Segment& segment, const Addresses& memory);
+  void hold_again(const Segment& segment, const Addresses& memory, const Tensors& held);
   bool has_kept_memory(std::size_t begin, const Addresses& memory);
   void split(std::size_t begin, std::size_t end);
 

@@ -118,7 +118,7 @@ class Executable::Builder {
       if (&op == &var_handle_op || &op == &placeholder_op) {
         values_.emplace(node.output().id(), Value{node.output()});
         if (&op == &var_handle_op)
-          to_.variables_.emplace_back(node.attr<VariablesRef>("variables")->front(), plan_.place_of(node));
+          to_.variables_.emplace_back(node.attr<VariablesRef>("variables")->front(), plan_.device_of(node));
       } else if (&op == &const_op) {
         values_.emplace(node.output().id(), Value{node.attr<Tensor>("value")});
       } else if (!op.view || op.stateful || !add_view(node)) {
@@ -178,7 +178,7 @@ class Executable::Builder {
     const Op& op = node.op();
     const Step::Kind kind = kind_of(op);
     const bool is_found = kind == Step::Kind::read || kind == Step::Kind::receive;
-    Step step(kind, call_of(node), plan_.place_of(node));
+    Step step(kind, call_of(node), plan_.device_of(node));
     for (const Tensor& input : node.inputs()) use(step, value_of(input));
     for (const Tensor& output : node.outputs()) {
       const Value result = new_root(output, output.spec(), is_found ? Memory::bound : Memory::arena, output.device());
@@ -276,13 +276,13 @@ class Executable::Builder {
         devices.push_back(root.device);
     std::vector<std::size_t> arenas;
     for (const Device device : devices) {
-      std::vector<ArenaBlock> blocks;
+      std::vector<ArenaBuffer> buffers;
       for_each_in_arena(device, [&](const Root& root) {
-        blocks.push_back({room_on(device, root.bytes), root.first_step, root.last_step});
+        buffers.push_back({room_on(device, root.bytes), root.first_step, root.last_step});
       });
-      arenas.push_back(lay_out(blocks));
+      arenas.push_back(lay_out(buffers));
       std::size_t next = 0;
-      for_each_in_arena(device, [&](Root& root) { root.offset = blocks[next++].offset; });
+      for_each_in_arena(device, [&](Root& root) { root.offset = buffers[next++].offset; });
     }
     require_memory(arenas);
     for (std::size_t i = 0; i < devices.size(); ++i) {

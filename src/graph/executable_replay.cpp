@@ -26,7 +26,7 @@ std::span<const Variable> variables_of(const Call& call) {
 /// Neighbouring steps that can be recorded. A recording is as good as the memory on which it was made: that of the
 /// Variables, and what earlier steps have bound. It is made when a run finds the memory that the run before it found,
 /// and replayed while that stays so; other runs execute the steps.
-struct Executable::Stretch {
+struct Executable::Segment {
   struct Use {
     Variable variable;
     bool changed = false;
@@ -52,51 +52,51 @@ struct Executable::Stretch {
   }
 };
 
-Executable::Stretch& Executable::stretch_at(std::size_t begin) {
-  std::shared_ptr<Stretch>& known = steps_[begin].stretch;
+Executable::Segment& Executable::segment_at(std::size_t begin) {
+  std::shared_ptr<Segment>& known = steps_[begin].segment;
   if (known) return *known;
-  known = std::make_shared<Stretch>();
-  Stretch& stretch = *known;
+  known = std::make_shared<Segment>();
+  Segment& segment = *known;
   std::vector<std::int32_t> seen;
-  for (stretch.end = begin; stretch.end < steps_.size() && !steps_[stretch.end].obstacle; ++stretch.end) {
-    const Step& step = steps_[stretch.end];
+  for (segment.end = begin; segment.end < steps_.size() && !steps_[segment.end].obstacle; ++segment.end) {
+    const Step& step = steps_[segment.end];
     for (const Variable& variable : variables_of(step.call)) {
-      const auto is_same = [&](const Stretch::Use& use) { return use.variable.cell() == variable.cell(); };
-      auto use = std::find_if(stretch.uses.begin(), stretch.uses.end(), is_same);
-      if (use == stretch.uses.end()) use = stretch.uses.insert(use, {variable});
+      const auto is_same = [&](const Segment::Use& use) { return use.variable.cell() == variable.cell(); };
+      auto use = std::find_if(segment.uses.begin(), segment.uses.end(), is_same);
+      if (use == segment.uses.end()) use = segment.uses.insert(use, {variable});
       use->changed = use->changed || step.kind != Step::Kind::read;
     }
     for (const std::int32_t index : step.roots) {
       if (root(index).lies_in_arena() || std::find(seen.begin(), seen.end(), index) != seen.end()) continue;
       seen.push_back(index);
-      if (step.root != index) stretch.bound.push_back(index);
+      if (step.root != index) segment.bound.push_back(index);
     }
   }
-  return stretch;
+  return segment;
 }
 
-/// Finds the memory on which a stretch would work. Returns false where no recording can: values that do not lie in
+/// Finds the memory on which a segment would work. Returns false where no recording can: values that do not lie in
 /// row-major order, or that would be copied before they are changed, because somebody else holds them.
-bool Executable::find_memory(const Stretch& stretch, Addresses& memory) {
-  for (const auto& [variable, changed] : stretch.uses) {
+bool Executable::find_memory(const Segment& segment, Addresses& memory) {
+  for (const auto& [variable, changed] : segment.uses) {
     memory.push_back(variable.cell()->memory());
     if (!memory.back()) return false;
     // What the plan itself has read it lets go of, before it changes it.
     std::uint32_t own = 0;
-    for (const std::int32_t index : stretch.bound)
-      if (const Root& each = root(index); each.last_step < stretch.end && !each.fetched)
+    for (const std::int32_t index : segment.bound)
+      if (const Root& each = root(index); each.last_step < segment.end && !each.fetched)
         if (each.tensors[0].first.impl().data == memory.back()) own += static_cast<std::uint32_t>(each.tensors.size());
     if (changed && !variable.cell()->may_change_in_place(own)) return false;
   }
-  for (const std::int32_t index : stretch.bound) memory.push_back(root(index).tensors[0].first.impl().data);
+  for (const std::int32_t index : segment.bound) memory.push_back(root(index).tensors[0].first.impl().data);
   return true;
 }
 
-void Executable::run_stretches(const Deadline* deadline) {
+void Executable::run_segments(const Deadline* deadline) {
   for (std::size_t i = 0; i < steps_.size();) {
     require_time(deadline, i);
     if (!steps_[i].obstacle) {
-      i = run_stretch(i, deadline);
+      i = run_segment(i, deadline);
     } else {
       run_step(steps_[i], deadline);
       let_go(steps_[i++]);
@@ -105,18 +105,18 @@ void Executable::run_stretches(const Deadline* deadline) {
 }
 
 /// Returns the step behind those that have run.
-std::size_t Executable::run_stretch(std::size_t begin, const Deadline* deadline) {
-  Stretch& stretch = stretch_at(begin);
-  const std::size_t end = stretch.end;
-  if (const std::optional<Locks> locks = stretch.lock()) {
+std::size_t Executable::run_segment(std::size_t begin, const Deadline* deadline) {
+  Segment& segment = segment_at(begin);
+  const std::size_t end = segment.end;
+  if (const std::optional<Locks> locks = segment.lock()) {
     Addresses memory;
-    const bool is_fit = find_memory(stretch, memory);
-    const bool is_current = memory == stretch.recorded && stretch.precision == current_matmul_precision();
-    if (is_fit && stretch.recording && is_current) return replay(begin);
-    stretch.recording.reset();  // a Variable may come back to an address, which is other memory then
-    if (is_fit && (stretch.is_due || stretch.seen == memory)) return record(begin, memory);
-    stretch.seen.reset();
-    if (is_fit) stretch.seen = std::move(memory);
+    const bool is_fit = find_memory(segment, memory);
+    const bool is_current = memory == segment.recorded && segment.precision == current_matmul_precision();
+    if (is_fit && segment.recording && is_current) return replay(begin);
+    segment.recording.reset();  // a Variable may come back to an address, which is other memory then
+    if (is_fit && (segment.is_due || segment.seen == memory)) return record(begin, memory);
+    segment.seen.reset();
+    if (is_fit) segment.seen = std::move(memory);
   }
   for (std::size_t i = begin; i < end; ++i) {
     require_time(deadline, i);
@@ -128,27 +128,27 @@ std::size_t Executable::run_stretch(std::size_t begin, const Deadline* deadline)
 
 /// Does from the recording what the steps would do. The Variables are locked.
 std::size_t Executable::replay(std::size_t begin) {
-  Stretch& stretch = *steps_[begin].stretch;
-  stretch.recording->replay();
-  for (std::size_t i = begin; i < stretch.end; ++i) {
+  Segment& segment = *steps_[begin].segment;
+  segment.recording->replay();
+  for (std::size_t i = begin; i < segment.end; ++i) {
     steps_[i].replayed = true;
     let_go(steps_[i]);
   }
-  for (const auto& [variable, changed] : stretch.uses)
+  for (const auto& [variable, changed] : segment.uses)
     if (changed) variable.cell()->renew();
   // What is read here and used later.
-  for (std::size_t i = begin; i < stretch.end; ++i)
-    if (const Step& step = steps_[i]; step.kind == Step::Kind::read && root(step.root).last_step >= stretch.end)
+  for (std::size_t i = begin; i < segment.end; ++i)
+    if (const Step& step = steps_[i]; step.kind == Step::Kind::read && root(step.root).last_step >= segment.end)
       bind(root(step.root), variables_of(step.call)[0].cell()->load());
-  return stretch.end;
+  return segment.end;
 }
 
 /// What the roots of `bound` hold, but for what lies in the memory of a Variable, which nobody may hold while it
 /// changes.
-Tensors Executable::held_by(const Stretch& stretch, const Addresses& memory) {
-  const auto variables_end = memory.begin() + static_cast<std::ptrdiff_t>(stretch.uses.size());
+Tensors Executable::held_by(const Segment& segment, const Addresses& memory) {
+  const auto variables_end = memory.begin() + static_cast<std::ptrdiff_t>(segment.uses.size());
   Tensors held;
-  for (const std::int32_t index : stretch.bound) {
+  for (const std::int32_t index : segment.bound) {
     const Tensor& value = root(index).tensors[0].first;
     const bool is_variable = std::find(memory.begin(), variables_end, value.impl().data) != variables_end;
     held.push_back(is_variable ? Tensor() : make_view(value, value.shape(), value.strides()));
@@ -157,32 +157,32 @@ Tensors Executable::held_by(const Stretch& stretch, const Addresses& memory) {
 }
 
 /// Binds them again, when nothing has been done after all.
-void Executable::hold_again(const Stretch& stretch, const Addresses& memory, const Tensors& held) {
+void Executable::hold_again(const Segment& segment, const Addresses& memory, const Tensors& held) {
   for (std::size_t i = 0; i < held.size(); ++i) {
     Tensor value = held[i];
-    for (std::size_t k = 0; k < stretch.uses.size() && !value; ++k)
-      if (memory[k] == memory[stretch.uses.size() + i]) value = stretch.uses[k].variable.cell()->load();
-    bind(root(stretch.bound[i]), value);
+    for (std::size_t k = 0; k < segment.uses.size() && !value; ++k)
+      if (memory[k] == memory[segment.uses.size() + i]) value = segment.uses[k].variable.cell()->load();
+    bind(root(segment.bound[i]), value);
   }
 }
 
 /// After new obstacles in [begin, end): what is left between them is recorded as soon as it is met.
 void Executable::split(std::size_t begin, std::size_t end) {
-  steps_[begin].stretch.reset();
+  steps_[begin].segment.reset();
   for (std::size_t i = begin; i < end; ++i)
-    if (!steps_[i].obstacle && (i == begin || steps_[i - 1].obstacle)) stretch_at(i).is_due = true;
+    if (!steps_[i].obstacle && (i == begin || steps_[i - 1].obstacle)) segment_at(i).is_due = true;
 }
 
-/// Whether the Variables still have the memory with which the stretch began; steps that gave one another get an
+/// Whether the Variables still have the memory with which the segment began; steps that gave one another get an
 /// obstacle.
 bool Executable::has_kept_memory(std::size_t begin, const Addresses& memory) {
-  const Stretch& stretch = *steps_[begin].stretch;
+  const Segment& segment = *steps_[begin].segment;
   bool all = true;
-  for (std::size_t k = 0; k < stretch.uses.size(); ++k) {
-    const auto& cell = stretch.uses[k].variable.cell();
+  for (std::size_t k = 0; k < segment.uses.size(); ++k) {
+    const auto& cell = segment.uses[k].variable.cell();
     if (cell->memory() == memory[k]) continue;
     all = false;
-    for (std::size_t i = begin; i < stretch.end; ++i)
+    for (std::size_t i = begin; i < segment.end; ++i)
       for (const Variable& variable : variables_of(steps_[i].call))
         if (variable.cell() == cell && steps_[i].kind != Step::Kind::read)
           steps_[i].obstacle = "changes a Variable whose value is needed later";
@@ -190,12 +190,12 @@ bool Executable::has_kept_memory(std::size_t begin, const Addresses& memory) {
   return all;
 }
 
-/// Runs a stretch and keeps a recording of it; where a step turns out to do more than can be recorded, it is split.
+/// Runs a segment and keeps a recording of it; where a step turns out to do more than can be recorded, it is split.
 /// Returns the step behind those that have run. The Variables are locked.
 std::size_t Executable::record(std::size_t begin, const Addresses& memory) {
-  Stretch& stretch = *steps_[begin].stretch;
-  const std::size_t end = stretch.end;
-  const Tensors held = held_by(stretch, memory);
+  Segment& segment = *steps_[begin].segment;
+  const std::size_t end = segment.end;
+  const Tensors held = held_by(segment, memory);
   const MatmulPrecision precision = current_matmul_precision();
   std::size_t done = begin;
   const char* obstacle = nullptr;
@@ -215,21 +215,21 @@ std::size_t Executable::record(std::size_t begin, const Addresses& memory) {
     }
   });
   if (!recording) {
-    hold_again(stretch, memory, held);
+    hold_again(segment, memory, held);
     for (std::size_t i = begin; i < end; ++i) steps_[i].obstacle = "could not be recorded";
     split(begin, end);
     return begin;
   }
   recording->replay();
   for (std::size_t i = begin; i < done; ++i) steps_[i].replayed = true;
-  stretch.seen.reset();
+  segment.seen.reset();
   if (error) std::rethrow_exception(error);
   if (obstacle) steps_[done].obstacle = obstacle;
   if (has_kept_memory(begin, memory) && !obstacle) {
-    stretch.recording = std::move(recording);
-    stretch.recorded = memory;
-    stretch.precision = precision;
-    stretch.is_due = false;
+    segment.recording = std::move(recording);
+    segment.recorded = memory;
+    segment.precision = precision;
+    segment.is_due = false;
   } else {
     split(begin, end);
   }

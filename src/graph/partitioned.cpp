@@ -56,8 +56,8 @@ class Partitioned::Worker {
   std::thread thread_;  ///< the last member: it uses the others
 };
 
-struct Partitioned::Part {
-  Part(Partition&& partition, bool replay, Rendezvous& rendezvous)
+struct Partitioned::Runner {
+  Runner(Partition&& partition, bool replay, Rendezvous& rendezvous)
       : feeds(std::move(partition.feeds)),
         fetches(std::move(partition.fetches)),
         executable(partition.plan, replay, &rendezvous) {}
@@ -80,40 +80,40 @@ Tensors chosen(const Tensors& values, const std::vector<std::size_t>& which) {
 
 Partitioned::Partitioned(Plan plan, bool replay) : graph_(plan.graph) {
   for (Partition& each : plan.parts) {
-    parts_.push_back(std::make_unique<Part>(std::move(each), replay, rendezvous_));
-    fetches_ += parts_.back()->fetches.size();
-    if (parts_.size() > 1) parts_.back()->worker = std::make_unique<Worker>();
+    runners_.push_back(std::make_unique<Runner>(std::move(each), replay, rendezvous_));
+    fetches_ += runners_.back()->fetches.size();
+    if (runners_.size() > 1) runners_.back()->worker = std::make_unique<Worker>();
   }
 }
 
 Partitioned::~Partitioned() = default;
 
 Tensors Partitioned::run(const Tensors& feeds, RunTimes* times, const Deadline* deadline) {
-  if (parts_.size() == 1) return parts_[0]->executable.run(feeds, times, deadline);
+  if (runners_.size() == 1) return runners_[0]->executable.run(feeds, times, deadline);
   const std::unique_lock lock = locked(running_, deadline);
   rendezvous_.reset();
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    Part& part = *parts_[i];
-    part.times.reset();
-    if (times) part.times.emplace(times->begin, static_cast<int>(i));
+  for (std::size_t i = 0; i < runners_.size(); ++i) {
+    Runner& runner = *runners_[i];
+    runner.times.reset();
+    if (times) runner.times.emplace(times->begin, static_cast<int>(i));
   }
   Tensors results(fetches_);
-  for (const std::unique_ptr<Part>& part : parts_)
-    if (part->worker) part->worker->start([&] { run_part(*part, feeds, deadline, results); });
-  run_part(*parts_[0], feeds, deadline, results);
-  for (const std::unique_ptr<Part>& part : parts_)
-    if (part->worker) part->worker->wait();
+  for (const std::unique_ptr<Runner>& runner : runners_)
+    if (runner->worker) runner->worker->start([&] { run_partition(*runner, feeds, deadline, results); });
+  run_partition(*runners_[0], feeds, deadline, results);
+  for (const std::unique_ptr<Runner>& runner : runners_)
+    if (runner->worker) runner->worker->wait();
   if (const std::exception_ptr error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
   if (times)
-    for (const std::unique_ptr<Part>& part : parts_)
-      times->steps.insert(times->steps.end(), part->times->steps.begin(), part->times->steps.end());
+    for (const std::unique_ptr<Runner>& runner : runners_)
+      times->steps.insert(times->steps.end(), runner->times->steps.begin(), runner->times->steps.end());
   return results;
 }
 
 ExecutionPlan Partitioned::description() const {
   ExecutionPlan whole;
-  for (const std::unique_ptr<Part>& part : parts_) {
-    ExecutionPlan plan = part->executable.description();
+  for (const std::unique_ptr<Runner>& runner : runners_) {
+    ExecutionPlan plan = runner->executable.description();
     for (ExecutionPlan::Place& place : plan.places) {
       place.first_step += whole.steps.size();
       place.last_step += whole.steps.size();
@@ -127,14 +127,15 @@ ExecutionPlan Partitioned::description() const {
 }
 
 bool Partitioned::is_placed() const {
-  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->executable.is_placed(); });
+  return std::all_of(runners_.begin(), runners_.end(),
+                     [](const auto& runner) { return runner->executable.is_placed(); });
 }
 
-void Partitioned::run_part(Part& part, const Tensors& feeds, const Deadline* deadline, Tensors& results) {
+void Partitioned::run_partition(Runner& runner, const Tensors& feeds, const Deadline* deadline, Tensors& results) {
   try {
     const Tensors values =
-        part.executable.run(chosen(feeds, part.feeds), part.times ? &*part.times : nullptr, deadline);
-    for (std::size_t i = 0; i < values.size(); ++i) results[part.fetches[i]] = values[i];
+        runner.executable.run(chosen(feeds, runner.feeds), runner.times ? &*runner.times : nullptr, deadline);
+    for (std::size_t i = 0; i < values.size(); ++i) results[runner.fetches[i]] = values[i];
   } catch (...) {
     {
       const std::lock_guard lock(failing_);

@@ -32,14 +32,14 @@ class Partitioned {
   bool is_placed() const;
 
  private:
-  struct Part;
+  struct Runner;
   class Worker;
 
-  void run_part(Part& part, const Tensors& feeds, const Deadline* deadline, Tensors& results);
+  void run_partition(Runner& runner, const Tensors& feeds, const Deadline* deadline, Tensors& results);
 
   Graph graph_;
   Rendezvous rendezvous_;
-  std::vector<std::unique_ptr<Part>> parts_;
+  std::vector<std::unique_ptr<Runner>> runners_;
   std::size_t fetches_ = 0;
   std::timed_mutex running_;
   std::mutex failing_;

@@ -14,10 +14,10 @@ struct PlanGraph {
   Tensors feeds;  ///< its placeholders, in the order of the request's feeds
   Tensors fetches;
   std::vector<Node*> operations;  ///< to be run for their effect
-  std::vector<Device> places{};   ///< by node: where it runs; before the pass `place`, where its op puts its outputs
+  std::vector<Device> devices{};  ///< by node: where it runs; before the pass `place`, where its op puts its outputs
   std::vector<int> groups{};      ///< by node, from the pass `parallel` on: see there
 
-  Device place_of(const Node& node) const { return places[node.index]; }
+  Device device_of(const Node& node) const { return devices[node.index]; }
   /// Neighbours of one number other than 0 may run side by side.
   int group_of(const Node& node) const { return groups.empty() ? 0 : groups[node.index]; }
 };

@@ -28,7 +28,7 @@ Rewrite::Rewrite(const GraphState& from)
   }
 }
 
-Rewrite::Rewrite(const PlanGraph& from) : Rewrite(*from.graph) { old_places_ = from.places; }
+Rewrite::Rewrite(const PlanGraph& from) : Rewrite(*from.graph) { old_devices_ = from.devices; }
 
 Tensors Rewrite::inputs_of(const Node& old) const {
   Tensors inputs;
@@ -47,7 +47,7 @@ Node& Rewrite::add(const Op& op, const Tensors& inputs, const Attrs& attrs, cons
 Node& Rewrite::add(Call call, const Specs& specs, NodeOptions options) {
   if (options.overridden && options.overridden->name != call.op().name) options.overridden = nullptr;
   Node& node = graph_->add_node(std::move(call), specs, options);
-  if (options.outputs_on) places_.push_back(*options.outputs_on);
+  if (options.outputs_on) devices_.push_back(*options.outputs_on);
   return node;
 }
 
@@ -56,7 +56,7 @@ NodeOptions Rewrite::options_like(const Node& old) const {
           .device = old.device,
           .colocation = old.colocation,
           .overridden = old.overridden,
-          .outputs_on = old_places_.empty() ? std::nullopt : std::optional(old_places_[old.index])};
+          .outputs_on = old_devices_.empty() ? std::nullopt : std::optional(old_devices_[old.index])};
 }
 
 Tensor Rewrite::constant(const Tensor& value, const Node& like, const std::string& name) {
@@ -110,7 +110,7 @@ void Rewrite::finish(std::span<const Node* const> group, std::size_t first, cons
 }
 
 PlanGraph Rewrite::plan_like(const PlanGraph& old) const {
-  PlanGraph plan{.graph = graph_, .feeds = {}, .fetches = {}, .operations = {}, .places = places_};
+  PlanGraph plan{.graph = graph_, .feeds = {}, .fetches = {}, .operations = {}, .devices = devices_};
   for (const Tensor& feed : old.feeds) plan.feeds.push_back(of(feed));
   for (const Tensor& fetch : old.fetches) plan.fetches.push_back(of(fetch));
   for (const Node* operation : old.operations)

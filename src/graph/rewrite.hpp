@@ -71,7 +71,7 @@ class Rewrite {
   std::vector<std::vector<Node*>> nodes_;             ///< by old node
   std::unordered_map<std::int64_t, Tensor> tensors_;  ///< by id
   std::vector<Node*> waits_;                          ///< what the nodes wait for that are being built
-  std::vector<Device> old_places_, places_;           ///< by node; empty when the old graph is no plan
+  std::vector<Device> old_devices_, devices_;         ///< by node; empty when the old graph is no plan
 };
 
 }  // namespace tapestry::detail

@@ -23,7 +23,7 @@ class Specializer {
       if (needed[i]) copy(from_.node(i));
     PlanGraph plan = rewrite_.plan_like(
         {.graph = {}, .feeds = request_.feeds, .fetches = request_.fetches, .operations = request_.operations});
-    for (std::size_t i = 0; i < plan.graph->size(); ++i) plan.places.push_back(device_of(plan.graph->node(i)));
+    for (std::size_t i = 0; i < plan.graph->size(); ++i) plan.devices.push_back(device_of(plan.graph->node(i)));
     return plan;
   }
 

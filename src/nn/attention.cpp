@@ -29,7 +29,7 @@ Tensor from_heads(const Tensor& x) { return concat(unstack(x, 1), -1); }
 
 /// [queries, keys], of two tensors [batch, heads, time, features]: whether a key's place is not behind the query's.
 Tensor causal_mask(const Tensor& query, const Tensor& key) {
-  return less_equal(expand_dims(places(key, 2), 0), expand_dims(places(query, 2), 1));
+  return less_equal(expand_dims(positions_along(key, 2), 0), expand_dims(positions_along(query, 2), 1));
 }
 
 void require_sequence(const Tensor& x, std::int64_t features, std::string_view what) {

@@ -23,11 +23,11 @@ void require_sequence(const Tensor& x, std::string_view what, Where where) {
 }
 
 /// 0, 1, ... along the time axis of x, int64 [time]. Counted in int64: a half type has no whole numbers above 2048.
-Tensor times(const Tensor& x) { return places(ones_like(x).cast(int64), 1) - 1; }
+Tensor times(const Tensor& x) { return positions_along(ones_like(x).cast(int64), 1) - 1; }
 
 }  // namespace
 
-Tensor places(const Tensor& x, int axis) {
+Tensor positions_along(const Tensor& x, int axis) {
   Ints others;
   for (int i = 0; i < x.rank(); ++i)
     if (i != axis) others.push_back(i);
@@ -47,7 +47,7 @@ Tensor PositionEmbedding::forward(const Tensor& x) const {
     throw InvalidArgumentError(detail::join("x must be [batch, time, ", features, "], but its shape is ", x.shape()),
                                site);
   if (time > count)
-    throw InvalidArgumentError(detail::join("there are ", count, " places, and the shape is ", x.shape()), site);
+    throw InvalidArgumentError(detail::join("there are ", count, " positions, and the shape is ", x.shape()), site);
   return x + embedding_lookup(weight, times(x));
 }
 

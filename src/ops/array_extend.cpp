@@ -11,15 +11,15 @@ namespace {
 
 // ---- tile, repeat -------------------------------------------------------------------------------------------------
 
-/// One step of repeating: a row-major tensor seen as [outer, block] becomes [outer, times, block].
-struct Step {
+/// One repetition: a row-major tensor seen as [outer, block] becomes [outer, times, block].
+struct Repetition {
   std::int64_t outer, times, block;
 };
-using Steps = SmallVector<Step, 4>;
+using Repetitions = SmallVector<Repetition, 4>;
 
-/// The steps of a call of `tile` ("multiples": one per axis) or `repeat` ("axis", "repeats"). The rank stays below
-/// Shape::max_rank, which all axes interleaved with their multiples would exceed.
-Steps steps_of(const Call& call, const Shape& shape) {
+/// The repetitions of a call of `tile` ("multiples": one per axis) or `repeat` ("axis", "repeats"). The rank stays
+/// below Shape::max_rank, which all axes interleaved with their multiples would exceed.
+Repetitions repetitions_of(const Call& call, const Shape& shape) {
   const int rank = shape.rank();
   if (!call.attrs().find("multiples")) {
     const int axis = normalize_axis(call.attr<std::int64_t>("axis"), rank);
@@ -27,15 +27,15 @@ Steps steps_of(const Call& call, const Shape& shape) {
         {size_between(shape, 0, axis + 1), call.attr<std::int64_t>("repeats"), size_between(shape, axis + 1, rank)}};
   }
   const Ints& multiples = call.attr<Ints>("multiples");
-  Steps steps;
+  Repetitions repetitions;
   std::int64_t block = 1;
   for (int axis = rank - 1; axis >= 0; --axis) {
     const std::int64_t times = multiples[static_cast<std::size_t>(axis)];
     block *= shape.sizes()[axis];
-    if (times != 1) steps.push_back({size_between(shape, 0, axis), times, block});
+    if (times != 1) repetitions.push_back({size_between(shape, 0, axis), times, block});
     block *= times;
   }
-  return steps;
+  return repetitions;
 }
 
 Shape repeated_shape(const Call& call, Shape shape) {
@@ -55,15 +55,16 @@ Shape repeated_shape(const Call& call, Shape shape) {
   return checked(shape);
 }
 
-/// Runs the steps one after the other, from x over buffers of their own to y. `run` does one of them, from a contiguous
-/// tensor to one with `size_after(step)` elements.
-void run_steps(Backend& backend, const Tensor& x, const Tensor& y, const Steps& steps, auto size_after, auto run) {
-  if (steps.empty()) return backend.copy(x, y);
+/// Runs the repetitions one after the other, from x over buffers of their own to y. `run` does one of them, from a
+/// contiguous tensor to one with `size_after(repetition)` elements.
+void run_steps(Backend& backend, const Tensor& x, const Tensor& y, const Repetitions& repetitions, auto size_after,
+               auto run) {
+  if (repetitions.empty()) return backend.copy(x, y);
   Tensor current = backend.contiguous(x);
-  for (const Step& step : steps) {
-    const bool last = &step == &steps.back();
-    const Tensor next = last ? y : detail::make_tensor(y.dtype(), {size_after(step)}, y.device());
-    run(step, current, next);
+  for (const Repetition& repetition : repetitions) {
+    const bool last = &repetition == &repetitions.back();
+    const Tensor next = last ? y : detail::make_tensor(y.dtype(), {size_after(repetition)}, y.device());
+    run(repetition, current, next);
     current = next;
   }
 }
@@ -83,13 +84,13 @@ TAPESTRY_OP(tile_grad_op){{
         [](Backend& backend, const Call& call) {
           if (call.output().size() == 0) return;
           if (call.input(0).size() == 0) return backend.fill(0, call.output());
-          Steps steps = steps_of(call, call.output().shape());
-          std::reverse(steps.begin(), steps.end());
+          Repetitions repetitions = repetitions_of(call, call.output().shape());
+          std::reverse(repetitions.begin(), repetitions.end());
           run_steps(
-              backend, call.input(0), call.output(), steps, [](const Step& step) { return step.outer * step.block; },
-              [&](const Step& step, const Tensor& from, const Tensor& to) {
-                backend.reduce(Reduce::sum, view_as(from, {step.outer, step.times, step.block}), 1U << 1,
-                               view_as(to, {step.outer, step.block}));
+              backend, call.input(0), call.output(), repetitions, [](const Repetition& r) { return r.outer * r.block; },
+              [&](const Repetition& r, const Tensor& from, const Tensor& to) {
+                backend.reduce(Reduce::sum, view_as(from, {r.outer, r.times, r.block}), 1U << 1,
+                               view_as(to, {r.outer, r.block}));
               });
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
@@ -113,12 +114,11 @@ Op repeating_op(const char* name, std::vector<OpAttr> attrs) {
           [](Backend& backend, const Call& call) {
             if (call.output().size() == 0) return;
             run_steps(
-                backend, call.input(0), call.output(), steps_of(call, call.input(0).shape()),
-                [](const Step& step) { return step.outer * step.times * step.block; },
-                [&](const Step& step, const Tensor& from, const Tensor& to) {
-                  const Shape repeated{step.outer, step.times, step.block};
-                  backend.copy(view_broadcast(view_as(from, {step.outer, 1, step.block}), repeated),
-                               view_as(to, repeated));
+                backend, call.input(0), call.output(), repetitions_of(call, call.input(0).shape()),
+                [](const Repetition& r) { return r.outer * r.times * r.block; },
+                [&](const Repetition& r, const Tensor& from, const Tensor& to) {
+                  const Shape repeated{r.outer, r.times, r.block};
+                  backend.copy(view_broadcast(view_as(from, {r.outer, 1, r.block}), repeated), view_as(to, repeated));
                 });
           },
       .gradient = [](const Call& call, const Tensor& g) -> Tensors {

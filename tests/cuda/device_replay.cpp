@@ -263,7 +263,7 @@ TEST_SUITE("replay on a CUDA device" * doctest::skip(is_synchronous())) {
     }
   }
 
-  TEST_CASE("dropout: a Variable that is read in one stretch is changed in another") {
+  TEST_CASE("dropout: a Variable that is read in one segment is changed in another") {
     Variable w(numbers({3, 5}, -1, 1, 21).cast(float32).to(gpu));
     Variable same(w.value());
     const auto loss_of = [](const Tensor& x, const Tensor& weight) {
@@ -293,7 +293,7 @@ TEST_SUITE("replay on a CUDA device" * doctest::skip(is_synchronous())) {
     CHECK(counted.replayed * 2 > counted.steps);
   }
 
-  TEST_CASE("what an earlier stretch has read of a Variable, the stretch that changes it lets go of") {
+  TEST_CASE("what an earlier segment has read of a Variable, the segment that changes it lets go of") {
     Variable w(zeros({3}, {.device = gpu}));
     const Graph graph;
     Tensor y;

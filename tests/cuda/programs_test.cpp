@@ -11,7 +11,7 @@
 namespace tapestry::testing {
 namespace {
 
-using gpu::Place;
+using gpu::Access;
 using gpu::ProgramPiece;
 
 std::vector<ProgramPiece> pieces_of(const List& inputs, const List& outputs) {
@@ -24,8 +24,8 @@ ProgramPiece piece_of(const List& inputs, const Shape& shape) {
   REQUIRE(pieces.size() == 1);
   return pieces[0];
 }
-std::vector<Place> places_of(const List& inputs, const Shape& shape) {
-  const auto place = piece_of(inputs, shape).form.place;
+std::vector<Access> places_of(const List& inputs, const Shape& shape) {
+  const auto place = piece_of(inputs, shape).form.access;
   return {place.begin(), place.begin() + static_cast<std::ptrdiff_t>(inputs.size()) + 1};
 }
 std::string text_of(const Program& program, const List& inputs, const Shape& shape) {
@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(block_threads)
     std::int32_t at[1];
     layout.locate(static_cast<std::uint32_t>(i), at);
     float a0[4];
-    load_apart(x0 + at[0], layout.stride[0][layout.axes - 1], a0);
+    load_strided(x0 + at[0], layout.stride[0][layout.axes - 1], a0);
     float a1[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -108,18 +108,19 @@ extern "C" __global__ void __launch_bounds__(block_threads)
     const Shape shape{6, 8};
     const Tensor full = random_tensor(float32, shape);
     const auto place = [&](const Tensor& x) { return places_of({x}, shape)[0]; };
-    CHECK(place(full) == Place::flat);
-    CHECK(place(random_tensor(float32, {})) == Place::one);
-    CHECK(place(random_tensor(float32, {1, 1})) == Place::one);
-    CHECK(place(random_tensor(float32, {8})) == Place::row);
-    CHECK(place(random_tensor(float32, {6, 1})) == Place::column);
-    CHECK(place(view(random_tensor(float32, {8, 6}), shape, {1, 6})) == Place::apart);
-    CHECK(place(view(random_tensor(float32, {6, 16}), shape, {16, 2})) == Place::apart);
-    CHECK(place(view(random_tensor(float32, {6, 12}), shape, {12, 1})) == Place::row);
-    CHECK(place(view(random_tensor(float32, {6, 9}), shape, {9, 1})) == Place::apart);        // no vectors in row 1
-    CHECK(place(view(random_tensor(float32, {6, 12}), shape, {12, 1}, 1)) == Place::apart);   // nor here
-    CHECK(place(view(random_tensor(float32, {6, 8}), shape, {-8, -1}, 47)) == Place::apart);  // backwards
-    CHECK(places_of({full, random_tensor(float32, {8})}, shape) == std::vector{Place::flat, Place::row, Place::flat});
+    CHECK(place(full) == Access::flat);
+    CHECK(place(random_tensor(float32, {})) == Access::scalar);
+    CHECK(place(random_tensor(float32, {1, 1})) == Access::scalar);
+    CHECK(place(random_tensor(float32, {8})) == Access::row);
+    CHECK(place(random_tensor(float32, {6, 1})) == Access::column);
+    CHECK(place(view(random_tensor(float32, {8, 6}), shape, {1, 6})) == Access::strided);
+    CHECK(place(view(random_tensor(float32, {6, 16}), shape, {16, 2})) == Access::strided);
+    CHECK(place(view(random_tensor(float32, {6, 12}), shape, {12, 1})) == Access::row);
+    CHECK(place(view(random_tensor(float32, {6, 9}), shape, {9, 1})) == Access::strided);        // no vectors in row 1
+    CHECK(place(view(random_tensor(float32, {6, 12}), shape, {12, 1}, 1)) == Access::strided);   // nor here
+    CHECK(place(view(random_tensor(float32, {6, 8}), shape, {-8, -1}, 47)) == Access::strided);  // backwards
+    CHECK(places_of({full, random_tensor(float32, {8})}, shape) ==
+          std::vector{Access::flat, Access::row, Access::flat});
   }
 
   TEST_CASE("how many elements a thread computes at once") {
@@ -185,9 +186,9 @@ extern "C" __global__ void __launch_bounds__(block_threads)
         // The same element of all arrays: y's says which one it is.
         const auto index = [&](std::size_t k, int place) {
           const auto bytes = static_cast<std::byte*>(piece.data[k]) - static_cast<std::byte*>(one.impl().data);
-          return bytes / 4 + (is_located(piece.form.place[k]) ? at[place] : piece.n - 1);
+          return bytes / 4 + (is_located(piece.form.access[k]) ? at[place] : piece.n - 1);
         };
-        const int before = is_located(piece.form.place[0]) ? 1 : 0;
+        const int before = is_located(piece.form.access[0]) ? 1 : 0;
         const std::int64_t element = index(0, 0);
         CHECK(index(2, before + 1) == element);
         const std::int64_t i = element / columns, j = element % columns;

@@ -10,9 +10,9 @@
 namespace tapestry::host {
 
 /// Where the elements of an operand lie that belong to the current block.
-struct Place {
+struct Operand {
   std::byte* data;
-  std::int64_t step;  ///< 1, or 0 for one element that stands for all
+  std::int64_t stride;  ///< 1, or 0 for one element that stands for all
 };
 
 /// Operands of a program that is compiled: each has a register of its own, and the functions need some for themselves.
@@ -21,8 +21,8 @@ inline constexpr int most_compiled_operands = 20;
 /// A program as machine code for AVX-512, which keeps what stands between its inputs and outputs in registers, 16
 /// elements at a time. Its bits are those of the kernels.
 struct CompiledProgram {
-  /// Computes n elements: places of the inputs and of the outputs, in their order.
-  using Code = void (*)(const Place* places, std::int64_t n);
+  /// Computes n elements: the inputs and the outputs, in their order.
+  using Code = void (*)(const Operand* operands, std::int64_t n);
   Code store;
   Code stream;  ///< past the caches, to outputs that lie at multiples of 64 bytes
 };

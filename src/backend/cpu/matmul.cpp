@@ -12,8 +12,8 @@
 
 #include "backend/cpu/blas.hpp"
 #include "backend/cpu/cpu_backend.hpp"
-#include "backend/cpu/parts.hpp"
 #include "backend/cpu/threads.hpp"
+#include "backend/cpu/tiles.hpp"
 #include "core/make_tensor.hpp"
 
 // OpenBLAS chooses its kernels with these. They are no part of its interface, so they may be missing.
@@ -164,12 +164,12 @@ struct Product {
 };
 
 /// How a product is cut: a function of its sizes alone.
-struct Blocks {
+struct Tiling {
   std::int64_t rows, columns;  ///< of a block
   std::int64_t down, across;   ///< numbers of blocks
 };
 
-Blocks cut(const Sizes& sizes) {
+Tiling cut(const Sizes& sizes) {
   // Each block packs its part of the operands anew, so blocks should be few, large and square: four as soon as that
   // pays, more only beyond 1024 x 1024. The products with a vector are bound by reading the matrix.
   constexpr double vector_work = 131072;
@@ -205,8 +205,8 @@ TinyProduct<T> tiny_product(std::int64_t k, std::int64_t n) {
 }
 
 /// What is done with each block of a product of two matrices as soon as it is there, while it is in the cache.
-using Then = FunctionRef<void(const Part&)>;
-constexpr auto nothing = [](const Part&) {};
+using Then = FunctionRef<void(const Tile&)>;
+constexpr auto nothing = [](const Tile&) {};
 
 /// One product of a matrix without gaps and a tiny one; false where it is not that.
 template <class T>
@@ -293,23 +293,23 @@ void multiply(Backend& backend, const Tensor& x, const Tensor& z, bool transpose
                          b.column,
                          n};
   prepare_blas();
-  const Blocks blocks = cut(sizes);
-  const std::int64_t count = blocks.down * blocks.across;
+  const Tiling tiling = cut(sizes);
+  const std::int64_t count = tiling.down * tiling.across;
   constexpr double task_work = 500000;
   const auto grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(task_work / sizes.work()));
   parallel_for(batch * count, count > 1 ? 1 : grain, [&](std::int64_t task, std::int64_t end) {
     for (; task < end; ++task) {
       const std::int64_t index = task / count, block = task % count;
-      const std::int64_t i = block / blocks.across * blocks.rows, j = block % blocks.across * blocks.columns;
+      const std::int64_t i = block / tiling.across * tiling.rows, j = block % tiling.across * tiling.columns;
       Product<T> product = whole.block(i, j);
       if (batch > 1) {
         product.a += batch_offset(y.shape(), a, index);
         product.b += batch_offset(y.shape(), b, index);
         product.y += index * m * n;
       }
-      const Part part{i, j, std::min(blocks.rows, m - i), std::min(blocks.columns, n - j)};
-      product({part.rows, part.columns, k});
-      then(part);
+      const Tile tile{i, j, std::min(tiling.rows, m - i), std::min(tiling.columns, n - j)};
+      product({tile.rows, tile.columns, k});
+      then(tile);
     }
   });
 }
@@ -429,8 +429,8 @@ void CpuBackend::gemm_program(const FusedProduct& fused, const Tensor& a, const 
   if (y.size() == 0 || is_half(y.dtype()) || !is_blocked(sizes, y.dtype()))
     return Backend::gemm_program(fused, a, b, program, others, outputs);
   const ProgramInputs inputs = with_product(others, fused.product, y);
-  in_parts(program, {inputs.data(), inputs.size()}, outputs,
-           [&](RunPart then) { multiply_floats(*this, a, b, fused.transpose_a, fused.transpose_b, sizes, y, then); });
+  in_tiles(program, {inputs.data(), inputs.size()}, outputs,
+           [&](RunTile then) { multiply_floats(*this, a, b, fused.transpose_a, fused.transpose_b, sizes, y, then); });
 }
 
 }  // namespace tapestry::host

@@ -34,7 +34,7 @@ Loop plan(const Tensor& y, std::span<const Tensor* const> inputs) {
 
 /// How an elementwise loop over at least one element is cut into blocks of the last two axes, and which operands a
 /// block can use where they are.
-class Blocks {
+class Tiling {
  public:
   /// A block while a loop goes through them.
   struct Position {
@@ -42,7 +42,7 @@ class Blocks {
     std::array<std::byte*, max_inputs + 1> pointer;     ///< first element of each operand
   };
 
-  Blocks(const Tensor& y, std::span<const Tensor* const> inputs) : loop_(plan(y, inputs)) {
+  Tiling(const Tensor& y, std::span<const Tensor* const> inputs) : loop_(plan(y, inputs)) {
     std::size_t largest = 1;
     std::int64_t read_bytes = 0;
     for (int i = 0; i < loop_.operands; ++i) {
@@ -67,7 +67,7 @@ class Blocks {
   std::int64_t count() const { return count_; }
   std::int64_t elements() const { return extent_[loop_.axes - 1] * extent_[loop_.axes - 2]; }
 
-  /// Blocks [begin, end): `each(position)` for every one of them.
+  /// Tiling [begin, end): `each(position)` for every one of them.
   template <class F>
   void run(std::int64_t begin, std::int64_t end, F&& each) const {
     Position at_block{.pointer = base_};
@@ -151,7 +151,7 @@ class Blocks {
     row_extent = std::min(rows().size, std::max<std::int64_t>(block_elements_ / column_extent, 1));
   }
 
-  /// Makes the axis along which an input's elements lie closest the rows of the blocks. False when it is the columns'.
+  /// Makes the axis along which an input's elements lie closest the rows of the tiling. False when it is the columns'.
   bool bring_near(int operand) {
     int nearest = loop_.axes - 1;
     const auto distance = [&](int i) { return std::abs(loop_.axis[i].stride[operand]); };
@@ -214,24 +214,24 @@ class Blocks {
   std::array<std::int64_t, Shape::max_rank> blocks_{};  ///< along each axis
 };
 
-void for_each_block(const Tensor& y, std::span<const Tensor* const> inputs, const auto& each) {
+void for_each_tile(const Tensor& y, std::span<const Tensor* const> inputs, const auto& each) {
   if (std::find(y.shape().sizes().begin(), y.shape().sizes().end(), 0) != y.shape().sizes().end()) return;
-  const Blocks blocks(y, inputs);
-  const std::int64_t grain = std::max<std::int64_t>(task_elements / blocks.elements(), 1);
-  parallel_for(blocks.count(), grain, [&](std::int64_t begin, std::int64_t end) {
-    blocks.run(begin, end, [&](const Blocks::Position& block) { each(blocks, block); });
+  const Tiling tiling(y, inputs);
+  const std::int64_t grain = std::max<std::int64_t>(task_elements / tiling.elements(), 1);
+  parallel_for(tiling.count(), grain, [&](std::int64_t begin, std::int64_t end) {
+    tiling.run(begin, end, [&](const Tiling::Position& tile) { each(tiling, tile); });
   });
 }
 
 }  // namespace
 
 void for_each_piece(const Tensor& y, std::span<const Tensor* const> inputs, FunctionRef<void(const Piece&)> body) {
-  for_each_block(y, inputs, [&](const Blocks& blocks, const Blocks::Position& block) { blocks.compute(block, body); });
+  for_each_tile(y, inputs, [&](const Tiling& tiling, const Tiling::Position& tile) { tiling.compute(tile, body); });
 }
 
 void copy_pieces(const Tensor& x, const Tensor& y) {
   const Tensor* inputs[] = {&x};
-  for_each_block(y, inputs, [](const Blocks& blocks, const Blocks::Position& block) { blocks.copy(block); });
+  for_each_tile(y, inputs, [](const Tiling& tiling, const Tiling::Position& tile) { tiling.copy(tile); });
 }
 
 }  // namespace tapestry::host

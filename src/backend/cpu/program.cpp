@@ -9,8 +9,8 @@
 #include "backend/cpu/half.hpp"
 #include "backend/cpu/kernels/elementwise.hpp"
 #include "backend/cpu/kernels/movement.hpp"
-#include "backend/cpu/parts.hpp"
 #include "backend/cpu/pieces.hpp"
+#include "backend/cpu/tiles.hpp"
 #include "backend/strided_loop.hpp"
 
 namespace tapestry::host {
@@ -116,8 +116,8 @@ class Grid {
 
   /// Calls `each` for the blocks of a part of outputs that are matrices.
   template <class F>
-  void for_each_block(const Part& part, std::int64_t width, F each) const {
-    const bool whole_rows = part.columns == width;
+  void for_each_block(const Tile& tile, std::int64_t width, F each) const {
+    const bool whole_rows = tile.columns == width;
     Block block;
     const auto visit = [&](std::int64_t row, std::int64_t column, Extent size) {
       block.size = size;
@@ -126,20 +126,20 @@ class Grid {
       each(block);
     };
     if (columns().size != width) {  // the matrix is one row here
-      const std::int64_t lines = whole_rows ? 1 : part.rows;
-      const std::int64_t length = whole_rows ? part.rows * width : part.columns;
+      const std::int64_t lines = whole_rows ? 1 : tile.rows;
+      const std::int64_t length = whole_rows ? tile.rows * width : tile.columns;
       for (std::int64_t line = 0; line < lines; ++line) {
-        const std::int64_t first = (part.row + line) * width + part.column;
+        const std::int64_t first = (tile.row + line) * width + tile.column;
         for (std::int64_t i = 0; i < length; i += extent_.columns)
           visit(0, first + i, {1, std::min(extent_.columns, length - i)});
       }
       return;
     }
     const std::int64_t step = whole_rows ? extent_.rows : 1;
-    for (std::int64_t i = 0; i < part.rows; i += step)
-      for (std::int64_t j = 0; j < part.columns; j += extent_.columns)
-        visit(part.row + i, part.column + j,
-              {std::min(step, part.rows - i), std::min(extent_.columns, part.columns - j)});
+    for (std::int64_t i = 0; i < tile.rows; i += step)
+      for (std::int64_t j = 0; j < tile.columns; j += extent_.columns)
+        visit(tile.row + i, tile.column + j,
+              {std::min(step, tile.rows - i), std::min(extent_.columns, tile.columns - j)});
   }
 
  private:
@@ -151,10 +151,10 @@ class Grid {
   std::int64_t column_blocks_ = 0, row_blocks_ = 0, count_ = 0;
 };
 
-using Places = std::array<Place, max_operands>;
+using Operands = std::array<Operand, max_operands>;
 
 /// An instruction with its kernel.
-struct Step {
+struct BoundInstruction {
   enum class Kind : std::uint8_t { unary, binary, ternary, convert };
   Kind kind;
   std::uint8_t result;
@@ -170,9 +170,9 @@ struct Step {
   };
   double number;
 
-  void run(const Places& places, std::int64_t n) const {
-    const Place &a = places[operands[0]], &b = places[operands[1]], &c = places[operands[2]];
-    const Piece piece{{a.data, b.data, c.data}, {a.step, b.step, c.step}, places[result].data, n};
+  void run(const Operands& values, std::int64_t n) const {
+    const Operand &a = values[operands[0]], &b = values[operands[1]], &c = values[operands[2]];
+    const Piece piece{{a.data, b.data, c.data}, {a.stride, b.stride, c.stride}, values[result].data, n};
     if (kind == Kind::convert) {
       convert(a.data, piece.y, computed(piece));
       repeat(piece, size_of(result_type));
@@ -201,34 +201,34 @@ struct Step {
 };
 
 /// `types`: of the program's operands.
-Step step_of(const Program::Instruction& instruction, const std::array<DType, max_operands>& types) {
-  Step step{};
-  step.operands = instruction.operands;
-  step.result = instruction.result;
-  step.result_type = instruction.dtype;
-  step.number = instruction.number;
-  step.half = is_half(instruction.dtype);
+BoundInstruction bound_to_kernel(const Program::Instruction& instruction, const std::array<DType, max_operands>& types) {
+  BoundInstruction bound{};
+  bound.operands = instruction.operands;
+  bound.result = instruction.result;
+  bound.result_type = instruction.dtype;
+  bound.number = instruction.number;
+  bound.half = is_half(instruction.dtype);
   for (int i = 0; i < operands_of(instruction.function); ++i) {
-    step.types[i] = types[instruction.operands[i]];
-    step.half = step.half || is_half(step.types[i]);
+    bound.types[i] = types[instruction.operands[i]];
+    bound.half = bound.half || is_half(bound.types[i]);
   }
-  const auto type = static_cast<std::size_t>(computed_in(step.types[0])),
+  const auto type = static_cast<std::size_t>(computed_in(bound.types[0])),
              result = static_cast<std::size_t>(computed_in(instruction.dtype));
   if (const Unary* f = std::get_if<Unary>(&instruction.function)) {
-    step.kind = Step::Kind::unary;
-    step.unary = unary_kernels().rows[static_cast<std::size_t>(*f)][type];
+    bound.kind = BoundInstruction::Kind::unary;
+    bound.unary = unary_kernels().rows[static_cast<std::size_t>(*f)][type];
   } else if (const Binary* g = std::get_if<Binary>(&instruction.function)) {
-    step.kind = Step::Kind::binary;
-    step.binary = binary_kernels().rows[static_cast<std::size_t>(*g)][type];
+    bound.kind = BoundInstruction::Kind::binary;
+    bound.binary = binary_kernels().rows[static_cast<std::size_t>(*g)][type];
   } else if (const Ternary* h = std::get_if<Ternary>(&instruction.function)) {
-    step.kind = Step::Kind::ternary;
-    step.ternary = ternary_kernels().rows[static_cast<std::size_t>(*h)][result];
+    bound.kind = BoundInstruction::Kind::ternary;
+    bound.ternary = ternary_kernels().rows[static_cast<std::size_t>(*h)][result];
   } else {
-    step.kind = Step::Kind::convert;
-    step.convert =
-        movement_kernels().cast[static_cast<std::size_t>(step.types[0])][static_cast<std::size_t>(instruction.dtype)];
+    bound.kind = BoundInstruction::Kind::convert;
+    bound.convert =
+        movement_kernels().cast[static_cast<std::size_t>(bound.types[0])][static_cast<std::size_t>(instruction.dtype)];
   }
-  return step;
+  return bound;
 }
 
 /// A program with its tensors: runs its code, if it could be compiled, or else the kernels of the single ops.
@@ -244,13 +244,13 @@ class Machine {
     parallel_for(grid_.count(), grain, [&](std::int64_t begin, std::int64_t end) { run_blocks(begin, end); });
   }
 
-  void run(const Part& part) const {
+  void run(const Tile& tile) const {
     const std::int64_t width = outputs_[0].shape().sizes().back();
-    if (part.rows * part.columns == outputs_[0].size()) return run();  // nobody else is at work on it
-    Desk desk(*this);
-    grid_.for_each_block(part, width, [&](const Grid::Block& block) {
-      if (part.columns != width) desk.gathered_rows = 0;  // other columns of a row that is the same everywhere
-      run_block(block, desk);
+    if (tile.rows * tile.columns == outputs_[0].size()) return run();  // nobody else is at work on it
+    Workspace workspace(*this);
+    grid_.for_each_block(tile, width, [&](const Grid::Block& block) {
+      if (tile.columns != width) workspace.gathered_rows = 0;  // other columns of a row that is the same everywhere
+      run_block(block, workspace);
     });
     if (stream_) finish_streaming();
   }
@@ -277,7 +277,7 @@ class Machine {
     for (std::size_t i = 0; i < inputs.size(); ++i) types[i] = inputs[i].dtype();
     for (std::size_t i = 0; i < count_; ++i) {
       const Program::Instruction& each = program.instructions[i];
-      steps_[i] = step_of(each, types);
+      instructions_[i] = bound_to_kernel(each, types);
       types[each.result] = each.dtype;
     }
   }
@@ -310,63 +310,63 @@ class Machine {
   }
 
   /// Room for the blocks of one thread's task.
-  struct Desk {
-    explicit Desk(const Machine& machine) {
+  struct Workspace {
+    explicit Workspace(const Machine& machine) {
       const std::int64_t stride = machine.block_elements_ * machine.element_bytes_;
       std::int64_t used = 0;
       for (int i = 0; i < machine.operands_; ++i) {
-        places[i] = {nullptr, 1};
-        if (machine.needs_room(i)) places[i].data = room + stride * used++;
+        operands[i] = {nullptr, 1};
+        if (machine.needs_room(i)) operands[i].data = room + stride * used++;
       }
     }
-    Desk(const Desk&) = delete;
-    Desk& operator=(const Desk&) = delete;
+    Workspace(const Workspace&) = delete;
+    Workspace& operator=(const Workspace&) = delete;
 
     static_assert(cache_bytes <= room_bytes && Program::max_operands * smallest_block * 8 <= room_bytes);
     alignas(64) std::byte room[room_bytes];
-    Places places;
+    Operands operands;
     std::int64_t gathered_rows = 0;  ///< of the inputs that are the same everywhere
   };
 
   void run_blocks(std::int64_t begin, std::int64_t end) const {
-    Desk desk(*this);
+    Workspace workspace(*this);
     Grid::Block block;
     grid_.find(begin, block);
-    run_block(block, desk);
+    run_block(block, workspace);
     for (std::int64_t index = begin + 1; index < end; ++index) {
       grid_.advance(index, block);
-      run_block(block, desk);
+      run_block(block, workspace);
     }
     if (stream_) finish_streaming();
   }
 
-  void run_block(const Grid::Block& block, Desk& desk) const {
+  void run_block(const Grid::Block& block, Workspace& workspace) const {
     const std::int64_t n = block.size.rows * block.size.columns;
-    place_inputs(block, desk.gathered_rows, desk.places);
-    desk.gathered_rows = std::max(desk.gathered_rows, block.size.rows);
-    if (code_) return run_code(block.first, n, desk.places);
-    if (!stream_) place_outputs(block.first, desk.places);
-    if (far_) fetch_behind(n, desk.places);
-    for (std::size_t i = 0; i < count_; ++i) steps_[i].run(desk.places, n);
-    if (stream_) stream_outputs(block.first, n, desk.places);
+    find_inputs(block, workspace.gathered_rows, workspace.operands);
+    workspace.gathered_rows = std::max(workspace.gathered_rows, block.size.rows);
+    if (code_) return run_code(block.first, n, workspace.operands);
+    if (!stream_) find_outputs(block.first, workspace.operands);
+    if (far_) fetch_behind(n, workspace.operands);
+    for (std::size_t i = 0; i < count_; ++i) instructions_[i].run(workspace.operands, n);
+    if (stream_) stream_outputs(block.first, n, workspace.operands);
   }
 
-  void run_code(std::int64_t first, std::int64_t n, Places& places) const {
-    place_outputs(first, places);
-    const auto* const outputs = places.data() + inputs_.size();
-    const bool stream = stream_ && std::all_of(outputs, outputs + outputs_.size(), [](const Place& place) {
-                          return reinterpret_cast<std::uintptr_t>(place.data) % line_bytes == 0;
+  void run_code(std::int64_t first, std::int64_t n, Operands& operands) const {
+    find_outputs(first, operands);
+    const auto* const outputs = operands.data() + inputs_.size();
+    const bool stream = stream_ && std::all_of(outputs, outputs + outputs_.size(), [](const Operand& operand) {
+                          return reinterpret_cast<std::uintptr_t>(operand.data) % line_bytes == 0;
                         });
-    (stream ? code_->stream : code_->store)(places.data(), n);
+    (stream ? code_->stream : code_->store)(operands.data(), n);
   }
 
   /// Brings the inputs behind those of the block, where the next one mostly is, into the cache.
-  void fetch_behind(std::int64_t n, const Places& places) const {
+  void fetch_behind(std::int64_t n, const Operands& operands) const {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      if (places[i].step == 0 || needs_room(static_cast<int>(i))) continue;
+      if (operands[i].stride == 0 || needs_room(static_cast<int>(i))) continue;
       const std::int64_t bytes = n * static_cast<std::int64_t>(size_of(inputs_[i].dtype()));
       for (std::int64_t ahead = 0; ahead < bytes; ahead += line_bytes)
-        __builtin_prefetch(places[i].data + bytes + ahead);
+        __builtin_prefetch(operands[i].data + bytes + ahead);
     }
   }
 
@@ -377,17 +377,17 @@ class Machine {
     return stream_ || operand >= inputs + static_cast<int>(outputs_.size());
   }
 
-  /// `gathered`: the rows of the inputs that are the same everywhere which are in their places already.
-  void place_inputs(const Grid::Block& block, std::int64_t gathered, Places& places) const {
+  /// `gathered`: the rows of the inputs that are the same everywhere which are in their operands already.
+  void find_inputs(const Grid::Block& block, std::int64_t gathered, Operands& operands) const {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const detail::TensorImpl& input = inputs_[i].impl();
       const int operand = static_cast<int>(i);
       const std::size_t size = size_of(input.dtype);
       auto* const first = static_cast<std::byte*>(input.data) + block.input_first[i] * static_cast<std::int64_t>(size);
       if (grid_.is_in_place(operand)) {
-        places[i] = {first, grid_.column_stride(operand)};
+        operands[i] = {first, grid_.column_stride(operand)};
       } else if (block.size.rows > gathered || !grid_.is_same_everywhere(operand)) {
-        gather(first, operand, size, block.size, places[i].data);
+        gather(first, operand, size, block.size, operands[i].data);
       }
     }
   }
@@ -404,12 +404,12 @@ class Machine {
   }
 
   /// `first`: the block's first element.
-  void place_outputs(std::int64_t first, Places& places) const {
-    for (std::size_t i = 0; i < outputs_.size(); ++i) places[inputs_.size() + i].data = address(outputs_[i], first);
+  void find_outputs(std::int64_t first, Operands& operands) const {
+    for (std::size_t i = 0; i < outputs_.size(); ++i) operands[inputs_.size() + i].data = address(outputs_[i], first);
   }
-  void stream_outputs(std::int64_t first, std::int64_t n, const Places& places) const {
+  void stream_outputs(std::int64_t first, std::int64_t n, const Operands& operands) const {
     for (std::size_t i = 0; i < outputs_.size(); ++i)
-      movement_kernels().stream(places[inputs_.size() + i].data, address(outputs_[i], first),
+      movement_kernels().stream(operands[inputs_.size() + i].data, address(outputs_[i], first),
                                 n * static_cast<std::int64_t>(size_of(outputs_[i].dtype())));
   }
   static std::byte* address(const Tensor& output, std::int64_t element) {
@@ -424,15 +424,15 @@ class Machine {
   Grid grid_;
   bool far_ = false, stream_ = false;
   std::shared_ptr<const CompiledProgram> code_;
-  std::array<Step, max_instructions> steps_;
+  std::array<BoundInstruction, max_instructions> instructions_;
 };
 
 }  // namespace
 
-void in_parts(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-              FunctionRef<void(RunPart)> use) {
+void in_tiles(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+              FunctionRef<void(RunTile)> use) {
   const Machine machine(program, inputs, outputs);
-  use([&](const Part& part) { machine.run(part); });
+  use([&](const Tile& tile) { machine.run(tile); });
 }
 
 void CpuBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {

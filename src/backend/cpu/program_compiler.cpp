@@ -49,7 +49,7 @@ class Compiler : public Xbyak::CodeGenerator {
 
   // The first two are the arguments: the places, and the number of elements, of which so many are left. All registers
   // that the code uses are its own by the calling convention.
-  const Xbyak::Reg64 &places_ = rdi, &left_ = rsi, &offset_ = rcx, &address_ = rax;
+  const Xbyak::Reg64 &operands_ = rdi, &left_ = rsi, &offset_ = rcx, &address_ = rax;
   const Xbyak::Opmask &tail_ = k1, &chosen_ = k2;
 
   static Zmm operand(int i) { return Zmm(i); }
@@ -62,7 +62,7 @@ class Compiler : public Xbyak::CodeGenerator {
     Xbyak::Label loop, tail, end;
     for (int i = 0; i < program_.inputs; ++i)
       if (is_single(i)) {
-        mov(address_, place(i));
+        mov(address_, address(i));
         vbroadcastss(operand(i), ptr[address_]);
       }
     load_held_constants();
@@ -90,18 +90,18 @@ class Compiler : public Xbyak::CodeGenerator {
   }
 
   bool is_single(int input) const { return (single_ >> input & 1) != 0; }
-  Xbyak::Address place(int i) const { return ptr[places_ + static_cast<std::size_t>(i) * sizeof(Place)]; }
+  Xbyak::Address address(int i) const { return ptr[operands_ + static_cast<std::size_t>(i) * sizeof(Operand)]; }
 
   void body(bool stream, bool masked) {
     for (int i = 0; i < program_.inputs; ++i) {
       if (is_single(i)) continue;
-      mov(address_, place(i));
+      mov(address_, address(i));
       vmovups(masked ? operand(i) | tail_ | T_z : operand(i), ptr[address_ + offset_]);
     }
     for (const Program::Instruction& each : program_.instructions) {
       instruction(each);
       if (program_.is_register(each.result)) continue;
-      mov(address_, place(each.result));
+      mov(address_, address(each.result));
       if (stream) {
         vmovntps(ptr[address_ + offset_], operand(each.result));
       } else {

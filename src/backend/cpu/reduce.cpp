@@ -26,15 +26,15 @@ constexpr std::int64_t task_elements = 32768;
 /// chunks in a further pass. The numbers are part of the result's bits.
 constexpr std::int64_t row_chunk = 32768, column_chunk = 256;
 
-struct Axis {
+struct Loop {
   std::int64_t size, x, y;  ///< elements, and their distance in the input and in the result
   bool reduced;
 };
-using Axes = SmallVector<Axis, Shape::max_rank + 2>;
+using LoopNest = SmallVector<Loop, Shape::max_rank + 2>;
 
 /// The axes of x, the nearest in memory last, and as few as possible. `first` moves to where reduced axes of negative
 /// strides begin in memory.
-Axes plan(const Tensor& x, std::uint32_t reduced, std::int64_t& first) {
+LoopNest plan(const Tensor& x, std::uint32_t reduced, std::int64_t& first) {
   Strides result{};  // repeated along what is reduced
   std::int64_t next = 1;
   for (int i = x.rank() - 1; i >= 0; --i) {
@@ -56,75 +56,75 @@ Axes plan(const Tensor& x, std::uint32_t reduced, std::int64_t& first) {
     return axis.stride[0] == 0 ? std::numeric_limits<std::int64_t>::max() : std::abs(axis.stride[0]);
   });
   loop.join_axes();
-  Axes axes;
+  LoopNest loops;
   for (int i = 0; i < loop.axes; ++i) {
     const auto& [size, stride] = loop.axis[i];
-    axes.push_back({size, stride[0], stride[1], stride[1] == 0});
+    loops.push_back({size, stride[0], stride[1], stride[1] == 0});
   }
-  return axes;
+  return loops;
 }
 
 /// Visits the positions of some axes in row-major order.
-class Walk {
+class Position {
  public:
-  Walk(const Axes& axes, std::int64_t start) : axes_(axes) {
-    index_.resize(axes.size());
-    for (std::size_t i = axes.size(); i-- > 0; start /= axes[i].size) move(i, start % axes[i].size);
+  Position(const LoopNest& loops, std::int64_t start) : loops_(loops) {
+    index_.resize(loops.size());
+    for (std::size_t i = loops.size(); i-- > 0; start /= loops[i].size) move(i, start % loops[i].size);
   }
   std::int64_t x() const { return x_; }
   std::int64_t y() const { return y_; }
-  std::int64_t index(std::size_t axis) const { return index_[axis]; }
+  std::int64_t index(std::size_t loop) const { return index_[loop]; }
   /// Goes on by `count` positions, at most to the end of the last axis.
   void advance(std::int64_t count) {
-    std::size_t i = axes_.size() - 1;
-    for (move(i, count); i > 0 && index_[i] == axes_[i].size; --i) {
-      move(i, -axes_[i].size);
+    std::size_t i = loops_.size() - 1;
+    for (move(i, count); i > 0 && index_[i] == loops_[i].size; --i) {
+      move(i, -loops_[i].size);
       move(i - 1, 1);
     }
   }
 
  private:
-  void move(std::size_t axis, std::int64_t count) {
-    index_[axis] += count;
-    x_ += count * axes_[axis].x;
-    y_ += count * axes_[axis].y;
+  void move(std::size_t loop, std::int64_t count) {
+    index_[loop] += count;
+    x_ += count * loops_[loop].x;
+    y_ += count * loops_[loop].y;
   }
-  const Axes& axes_;
+  const LoopNest& loops_;
   Ints index_;
   std::int64_t x_ = 0, y_ = 0;
 };
 
-std::int64_t positions(const Axes& axes) {
+std::int64_t positions(const LoopNest& loops) {
   std::int64_t count = 1;
-  for (const Axis& axis : axes) count *= axis.size;
+  for (const Loop& loop : loops) count *= loop.size;
   return count;
 }
 
-std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
+std::int64_t chunk_count(std::int64_t size, std::int64_t chunk) { return (size + chunk - 1) / chunk; }
 
 /// What a pass reduces, and what it leaves.
-struct Step {
-  Axis axis;           ///< the axis to reduce
+struct PassPlan {
+  Loop loop;           ///< the loop to reduce
   std::int64_t chunk;  ///< in chunks of that many elements
   bool along;          ///< it is the nearest in memory
-  Axes left;           ///< the other axes, and the axis of the chunks if there are several
+  LoopNest left;       ///< the other axes, and the axis of the chunks if there are several
 };
 
-Step next_step(const Axes& axes) {
+PassPlan next_pass(const LoopNest& loops) {
   // Along memory where possible; otherwise the longest axis first, which leaves the least for the next pass.
-  const Axis& inner = axes.back();
-  const auto shorter = [](const Axis& a, const Axis& b) { return a.size * a.reduced < b.size * b.reduced; };
-  const Axis* chosen = inner.reduced ? &inner : std::max_element(axes.begin(), axes.end(), shorter);
-  Step step{*chosen, row_chunk, inner.reduced, axes};
-  if (!step.along) {
+  const Loop& inner = loops.back();
+  const auto shorter = [](const Loop& a, const Loop& b) { return a.size * a.reduced < b.size * b.reduced; };
+  const Loop* chosen = inner.reduced ? &inner : std::max_element(loops.begin(), loops.end(), shorter);
+  PassPlan pass{*chosen, row_chunk, inner.reduced, loops};
+  if (!pass.along) {
     // Narrow rows without gaps are added up several at a time (see the kernel), so a chunk may hold more of them.
     const bool narrow = inner.x == 1 && chosen->x == inner.size && inner.size < narrow_columns;
-    step.chunk = column_chunk * (narrow ? narrow_columns / inner.size : 1);
+    pass.chunk = column_chunk * (narrow ? narrow_columns / inner.size : 1);
   }
-  step.left.erase(step.left.begin() + (chosen - axes.begin()));
-  const std::int64_t chunks = parts(chosen->size, step.chunk);
-  if (chunks > 1) step.left.insert(step.left.end() - (step.along ? 0 : 1), {chunks, chosen->x * step.chunk, 0, true});
-  return step;
+  pass.left.erase(pass.left.begin() + (chosen - loops.begin()));
+  const std::int64_t chunks = chunk_count(chosen->size, pass.chunk);
+  if (chunks > 1) pass.left.insert(pass.left.end() - (pass.along ? 0 : 1), {chunks, chosen->x * pass.chunk, 0, true});
+  return pass;
 }
 
 /// Reduces one axis.
@@ -138,51 +138,51 @@ class Pass {
         y_(static_cast<std::byte*>(y.impl().data)),
         divisor_(divisor) {}
 
-  /// `places`: step.left with the distances in the pass's output.
-  void run(const Step& step, Axes places) const {
-    const bool chunked = step.axis.size > step.chunk;
-    if (step.along) {
-      if (places.empty()) places.push_back({1, 0, 0, false});
-      rows(step.axis, step.chunk, places);
+  /// `loops`: pass.left with the distances in the pass's output.
+  void run(const PassPlan& pass, LoopNest loops) const {
+    const bool chunked = pass.loop.size > pass.chunk;
+    if (pass.along) {
+      if (loops.empty()) loops.push_back({1, 0, 0, false});
+      rows(pass.loop, pass.chunk, loops);
     } else {
-      const Axis inner = places.back();
-      places.pop_back();
-      if (!chunked) places.push_back({1, 0, 0, false});
-      places.push_back({parts(inner.size, column_limit), inner.x * column_limit, inner.y * column_limit, false});
-      columns(step.axis, step.chunk, inner, places);
+      const Loop inner = loops.back();
+      loops.pop_back();
+      if (!chunked) loops.push_back({1, 0, 0, false});
+      loops.push_back({chunk_count(inner.size, column_limit), inner.x * column_limit, inner.y * column_limit, false});
+      columns(pass.loop, pass.chunk, inner, loops);
     }
   }
 
  private:
-  void rows(const Axis& axis, std::int64_t chunk, const Axes& places) const {
-    const std::size_t last = places.size() - 1;  // if there are chunks, their axis
-    const std::int64_t length = std::min(axis.size, chunk);
+  void rows(const Loop& loop, std::int64_t chunk, const LoopNest& loops) const {
+    const std::size_t last = loops.size() - 1;  // if there are chunks, their axis
+    const std::int64_t length = std::min(loop.size, chunk);
     const std::int64_t grain = std::max<std::int64_t>(1, task_elements / length);
-    parallel_for(positions(places), grain, [&](std::int64_t i, std::int64_t end) {
-      for (Walk walk(places, i); i < end;) {
-        std::int64_t run = std::min(places[last].size - walk.index(last), end - i), n = length;
-        if (axis.size > chunk) {
+    parallel_for(positions(loops), grain, [&](std::int64_t i, std::int64_t end) {
+      for (Position position(loops, i); i < end;) {
+        std::int64_t run = std::min(loops[last].size - position.index(last), end - i), n = length;
+        if (loop.size > chunk) {
           run = 1;
-          n = std::min(chunk, axis.size - walk.index(last) * chunk);
+          n = std::min(chunk, loop.size - position.index(last) * chunk);
         }
-        kernel_.rows(x_ + walk.x() * x_bytes_, n, axis.x, run, places[last].x, y_ + walk.y() * y_bytes_, places[last].y,
-                     divisor_);
-        walk.advance(run);
+        kernel_.rows(x_ + position.x() * x_bytes_, n, loop.x, run, loops[last].x, y_ + position.y() * y_bytes_,
+                     loops[last].y, divisor_);
+        position.advance(run);
         i += run;
       }
     });
   }
 
-  /// The last two of `places` are the axis of the chunks and that of the tiles that `inner` is cut into.
-  void columns(const Axis& axis, std::int64_t chunk, const Axis& inner, const Axes& places) const {
-    const std::size_t last = places.size() - 1;
-    const std::int64_t unit = std::min(axis.size, chunk) * std::min(inner.size, column_limit);
+  /// The last two of `loops` are the axis of the chunks and that of the tiles that `inner` is cut into.
+  void columns(const Loop& loop, std::int64_t chunk, const Loop& inner, const LoopNest& loops) const {
+    const std::size_t last = loops.size() - 1;
+    const std::int64_t unit = std::min(loop.size, chunk) * std::min(inner.size, column_limit);
     const std::int64_t grain = std::max<std::int64_t>(1, task_elements / unit);
-    parallel_for(positions(places), grain, [&](std::int64_t i, std::int64_t end) {
-      for (Walk walk(places, i); i < end; ++i, walk.advance(1)) {
-        const std::int64_t n = std::min(chunk, axis.size - walk.index(last - 1) * chunk);
-        const std::int64_t width = std::min(column_limit, inner.size - walk.index(last) * column_limit);
-        kernel_.columns(x_ + walk.x() * x_bytes_, n, axis.x, width, inner.x, y_ + walk.y() * y_bytes_, inner.y,
+    parallel_for(positions(loops), grain, [&](std::int64_t i, std::int64_t end) {
+      for (Position position(loops, i); i < end; ++i, position.advance(1)) {
+        const std::int64_t n = std::min(chunk, loop.size - position.index(last - 1) * chunk);
+        const std::int64_t width = std::min(column_limit, inner.size - position.index(last) * column_limit);
+        kernel_.columns(x_ + position.x() * x_bytes_, n, loop.x, width, inner.x, y_ + position.y() * y_bytes_, inner.y,
                         divisor_);
       }
     });
@@ -253,7 +253,7 @@ Lines lines_along(const Shape& shape, int axis) {
 template <class Body>
 void for_tiles(const Lines& lines, const Body& body) {
   if (lines.outer * lines.length * lines.inner == 0) return;
-  const std::int64_t tiles = parts(lines.inner, column_limit);
+  const std::int64_t tiles = chunk_count(lines.inner, column_limit);
   const std::int64_t tile_elements = lines.length * std::min(lines.inner, column_limit);
   const std::int64_t grain = std::max<std::int64_t>(1, task_elements / tile_elements);
   parallel_for(lines.outer * tiles, grain, [&](std::int64_t i, std::int64_t end) {
@@ -296,8 +296,8 @@ void CpuBackend::reduce(Reduce f, const Tensor& x, std::uint32_t reduced, const 
   }
   if (reduce_at_once(f, x, reduced, y)) return;
   std::int64_t first = 0;
-  Axes axes = plan(x, reduced, first);
-  if (std::none_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.reduced; })) {
+  LoopNest loops = plan(x, reduced, first);
+  if (std::none_of(loops.begin(), loops.end(), [](const Loop& loop) { return loop.reduced; })) {
     std::array<std::int64_t, Shape::max_rank> strides{};
     std::size_t rank = 0;
     for (int i = 0; i < x.rank(); ++i)
@@ -309,18 +309,18 @@ void CpuBackend::reduce(Reduce f, const Tensor& x, std::uint32_t reduced, const 
   const std::int64_t divisor = f == Reduce::mean ? x.size() / y.size() : 1;
   const DType partial = is_float32_sum(f, x.dtype()) ? DType::float64 : x.dtype();
   for (Tensor from = x; from.id() != y.id();) {
-    const Step step = next_step(axes);
+    const PassPlan pass = next_pass(loops);
     // The axes as they stand in the input, and (with the result's distances) in the pass's output.
-    Axes left = step.left, places = step.left;
-    const bool last = std::none_of(left.begin(), left.end(), [](const Axis& axis) { return axis.reduced; });
+    LoopNest left = pass.left, packed = pass.left;
+    const bool last = std::none_of(left.begin(), left.end(), [](const Loop& loop) { return loop.reduced; });
     Tensor to = y;
     if (!last) {
       to = detail::make_tensor(partial, {positions(left)}, y.device());
       std::int64_t stride = 1;
-      for (std::size_t i = left.size(); i-- > 0; stride *= left[i].size) left[i].x = places[i].y = stride;
+      for (std::size_t i = left.size(); i-- > 0; stride *= left[i].size) left[i].x = packed[i].y = stride;
     }
-    Pass(reducer_of(f, from.dtype(), to.dtype()), from, first, to, last ? divisor : 1).run(step, places);
-    axes = left;
+    Pass(reducer_of(f, from.dtype(), to.dtype()), from, first, to, last ? divisor : 1).run(pass, packed);
+    loops = left;
     from = to;
     first = 0;
   }

@@ -45,7 +45,7 @@ class Tiling {
   void read_windows(const float* x, std::int64_t begin, std::int64_t end, float* to) const {
     const std::int64_t plane = (end - begin) * g_.in;
     for (std::int64_t i = begin; i < end; ++i, to += g_.in) {
-      const Place at = place(i);
+      const TileOrigin at = origin(i);
       const std::int64_t top = at.row - g_.window.pad_top, left = at.column - g_.window.pad_left;
       const auto inside = [](std::int64_t edge) { return std::clamp<std::int64_t>(edge, 0, winograd_window); };
       const Extent extent{inside(-top), inside(g_.height - top), inside(-left), inside(g_.width - left)};
@@ -65,18 +65,18 @@ class Tiling {
   }
 
  private:
-  struct Place {
+  struct TileOrigin {
     std::int64_t image, row, column;  ///< of the tile's first output
   };
-  Place place(std::int64_t tile) const {
+  TileOrigin origin(std::int64_t tile) const {
     return {tile / (down_ * across_), tile / across_ % down_ * winograd_tile, tile % across_ * winograd_tile};
   }
   std::int64_t corner(std::int64_t tile) const {
-    const Place at = place(tile);
+    const TileOrigin at = origin(tile);
     return ((at.image * g_.rows + at.row) * g_.columns + at.column) * g_.out;
   }
   Extent extent(std::int64_t tile) const {
-    const Place at = place(tile);
+    const TileOrigin at = origin(tile);
     return {0, std::min<std::int64_t>(winograd_tile, g_.rows - at.row), 0,
             std::min<std::int64_t>(winograd_tile, g_.columns - at.column)};
   }

@@ -29,15 +29,15 @@ class Staging {
   void to_host(void* to, const void* from, std::size_t bytes, Stream stream);
 
  private:
-  static constexpr std::size_t block_bytes = std::size_t{4} << 20;
-  struct Block {
+  static constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
+  struct Buffer {
     std::byte* data = nullptr;
-    cudaEvent_t done = nullptr;  ///< what the device last did with the block
+    cudaEvent_t done = nullptr;  ///< what the device last did with the buffer
   };
   void prepare();
 
   std::mutex mutex_;
-  Block blocks_[2];
+  Buffer buffers_[2];
 };
 
 /// The memory of a device: a pool of its own, in the order of the stream. What is freed stays in the pool until `trim`.

@@ -15,10 +15,10 @@ namespace {
 constexpr std::int64_t patch_bytes = std::int64_t{256} << 20;
 
 /// Some of the images of a convolution, and the products with their patches.
-class Part {
+class ImageBatch {
  public:
   /// The images [first, first + count).
-  Part(const Windows& whole, std::int64_t out, std::int64_t first, std::int64_t count)
+  ImageBatch(const Windows& whole, std::int64_t out, std::int64_t first, std::int64_t count)
       : windows(whole), out_(out), first_(first) {
     windows.batch = count;
   }
@@ -78,13 +78,13 @@ class Part {
 
 /// body(part, memory for its patches) for parts of as many images as have room.
 template <class Body>
-void for_parts(const Windows& windows, std::int64_t out, const Tensor& like, const Body& body) {
+void for_each_batch(const Windows& windows, std::int64_t out, const Tensor& like, const Body& body) {
   const auto bytes = static_cast<std::int64_t>(size_of(like.dtype()));
   const std::int64_t elements = windows.groups * windows.rows * windows.columns * windows.patch();
   const std::int64_t images = std::clamp<std::int64_t>(patch_bytes / (elements * bytes), 1, windows.batch);
   const Tensor patches = detail::make_tensor(like.dtype(), {images * elements}, like.device());
   for (std::int64_t first = 0; first < windows.batch; first += images)
-    body(Part(windows, out, first, std::min(images, windows.batch - first)), patches.impl().data);
+    body(ImageBatch(windows, out, first, std::min(images, windows.batch - first)), patches.impl().data);
 }
 
 std::int64_t bytes_of(const Tensor& x) { return static_cast<std::int64_t>(size_of(x.dtype())); }
@@ -120,10 +120,10 @@ void CudaBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& 
 
   Context& gpu = context();
   const Tensor weights = contiguous(filter);
-  for_parts(windows, out, y, [&](const Part& part, void* patches) {
-    read_patches(gpu.stream(), type_of(x), part.windows, part.image(image.impl().data, bytes_of(x)), patches);
+  for_each_batch(windows, out, y, [&](const ImageBatch& images, void* patches) {
+    read_patches(gpu.stream(), type_of(x), images.windows, images.image(image.impl().data, bytes_of(x)), patches);
     gpu.started("conv2d");
-    multiplier().multiply(part.forward(patches, weights.impl().data, y.impl().data, bytes_of(y)), y.dtype());
+    multiplier().multiply(images.forward(patches, weights.impl().data, y.impl().data, bytes_of(y)), y.dtype());
   });
 }
 
@@ -139,9 +139,9 @@ void CudaBackend::conv2d_grad_input(const Tensor& g, const Tensor& filter, const
 
   Context& gpu = context();
   const Tensor weights = contiguous(filter);
-  for_parts(windows, out, dx, [&](const Part& part, void* patches) {
-    multiplier().multiply(part.backward(gradient.impl().data, weights.impl().data, patches, bytes_of(g)), dx.dtype());
-    add_patches(gpu.stream(), type_of(dx), part.windows, patches, part.image(dx.impl().data, bytes_of(dx)));
+  for_each_batch(windows, out, dx, [&](const ImageBatch& images, void* patches) {
+    multiplier().multiply(images.backward(gradient.impl().data, weights.impl().data, patches, bytes_of(g)), dx.dtype());
+    add_patches(gpu.stream(), type_of(dx), images.windows, patches, images.image(dx.impl().data, bytes_of(dx)));
     gpu.started("conv2d_grad_input");
   });
 }
@@ -160,10 +160,10 @@ void CudaBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Win
 
   Context& gpu = context();
   bool accumulate = false;
-  for_parts(windows, out, x, [&](const Part& part, void* patches) {
-    read_patches(gpu.stream(), type_of(x), part.windows, part.image(image.impl().data, bytes_of(x)), patches);
+  for_each_batch(windows, out, x, [&](const ImageBatch& images, void* patches) {
+    read_patches(gpu.stream(), type_of(x), images.windows, images.image(image.impl().data, bytes_of(x)), patches);
     gpu.started("conv2d_grad_filter");
-    multiplier().multiply(part.of_filter(patches, gradient.impl().data, dfilter.impl().data, bytes_of(g)), x.dtype(),
+    multiplier().multiply(images.of_filter(patches, gradient.impl().data, dfilter.impl().data, bytes_of(g)), x.dtype(),
                           accumulate);
     accumulate = true;
   });

@@ -112,47 +112,47 @@ std::int64_t Memory::trim() {
 // --- Copies -------------------------------------------------------------------------------------------------------
 
 void Staging::prepare() {
-  for (Block& block : blocks_) {
-    if (block.data) continue;
+  for (Buffer& buffer : buffers_) {
+    if (buffer.data) continue;
     void* data = nullptr;
-    check(cudaMallocHost(&data, block_bytes), "allocating pinned memory");
-    check(cudaEventCreateWithFlags(&block.done, cudaEventDisableTiming), "creating an event");
-    block.data = static_cast<std::byte*>(data);
+    check(cudaMallocHost(&data, buffer_bytes), "allocating pinned memory");
+    check(cudaEventCreateWithFlags(&buffer.done, cudaEventDisableTiming), "creating an event");
+    buffer.data = static_cast<std::byte*>(data);
   }
 }
 
 void Staging::to_device(void* to, const void* from, std::size_t bytes, Stream stream) {
   const std::lock_guard lock(mutex_);
   prepare();
-  for (std::size_t begin = 0, i = 0; begin < bytes; begin += block_bytes, ++i) {
-    const Block& block = blocks_[i % 2];
-    const std::size_t size = std::min(block_bytes, bytes - begin);
-    check(cudaEventSynchronize(block.done), "waiting for a copy");
-    std::memcpy(block.data, static_cast<const std::byte*>(from) + begin, size);
-    check(cudaMemcpyAsync(static_cast<std::byte*>(to) + begin, block.data, size, cudaMemcpyHostToDevice, stream),
+  for (std::size_t begin = 0, i = 0; begin < bytes; begin += buffer_bytes, ++i) {
+    const Buffer& buffer = buffers_[i % 2];
+    const std::size_t size = std::min(buffer_bytes, bytes - begin);
+    check(cudaEventSynchronize(buffer.done), "waiting for a copy");
+    std::memcpy(buffer.data, static_cast<const std::byte*>(from) + begin, size);
+    check(cudaMemcpyAsync(static_cast<std::byte*>(to) + begin, buffer.data, size, cudaMemcpyHostToDevice, stream),
           "copying to the device");
-    check(cudaEventRecord(block.done, stream), "recording an event");
+    check(cudaEventRecord(buffer.done, stream), "recording an event");
   }
 }
 
 void Staging::to_host(void* to, const void* from, std::size_t bytes, Stream stream) {
   const std::lock_guard lock(mutex_);
   prepare();
-  const std::size_t count = (bytes + block_bytes - 1) / block_bytes;
+  const std::size_t count = (bytes + buffer_bytes - 1) / buffer_bytes;
   for (std::size_t i = 0; i <= count && bytes > 0; ++i) {
     if (i < count) {
-      const Block& block = blocks_[i % 2];
-      const std::size_t begin = i * block_bytes;
-      check(cudaMemcpyAsync(block.data, static_cast<const std::byte*>(from) + begin,
-                            std::min(block_bytes, bytes - begin), cudaMemcpyDeviceToHost, stream),
+      const Buffer& buffer = buffers_[i % 2];
+      const std::size_t begin = i * buffer_bytes;
+      check(cudaMemcpyAsync(buffer.data, static_cast<const std::byte*>(from) + begin,
+                            std::min(buffer_bytes, bytes - begin), cudaMemcpyDeviceToHost, stream),
             "copying to the host");
-      check(cudaEventRecord(block.done, stream), "recording an event");
+      check(cudaEventRecord(buffer.done, stream), "recording an event");
     }
     if (i > 0) {
-      const Block& block = blocks_[(i - 1) % 2];
-      const std::size_t begin = (i - 1) * block_bytes;
-      check(cudaEventSynchronize(block.done), "waiting for the device");
-      std::memcpy(static_cast<std::byte*>(to) + begin, block.data, std::min(block_bytes, bytes - begin));
+      const Buffer& buffer = buffers_[(i - 1) % 2];
+      const std::size_t begin = (i - 1) * buffer_bytes;
+      check(cudaEventSynchronize(buffer.done), "waiting for the device");
+      std::memcpy(static_cast<std::byte*>(to) + begin, buffer.data, std::min(buffer_bytes, bytes - begin));
     }
   }
 }

@@ -56,13 +56,13 @@ std::int64_t width_of(const ProgramLoop& loop) {
   return width;
 }
 
-Place place_of(const ProgramLoop& loop, int operand, std::int64_t width, bool is_input) {
+Access access_of(const ProgramLoop& loop, int operand, std::int64_t width, bool is_input) {
   // Of a single element, all inputs are one and all outputs flat.
-  if (is_input && is_one(loop, operand)) return Place::one;
-  if (is_flat(loop, operand)) return Place::flat;
-  const std::int64_t step = loop.last().stride[operand];
-  if (step == 0 || width == 1) return Place::column;
-  return step == 1 && has_vectors(loop, operand, width) ? Place::row : Place::apart;
+  if (is_input && is_one(loop, operand)) return Access::scalar;
+  if (is_flat(loop, operand)) return Access::flat;
+  const std::int64_t stride = loop.last().stride[operand];
+  if (stride == 0 || width == 1) return Access::column;
+  return stride == 1 && has_vectors(loop, operand, width) ? Access::row : Access::strided;
 }
 
 ProgramPiece piece_of(const ProgramLoop& loop, int inputs) {
@@ -72,9 +72,9 @@ ProgramPiece piece_of(const ProgramLoop& loop, int inputs) {
   piece.form.width = static_cast<int>(width);
   for (int k = 0; k < loop.operands; ++k) {
     piece.data[k] = loop.data[k];
-    piece.form.place[k] = place_of(loop, k, width, k < inputs);
+    piece.form.access[k] = access_of(loop, k, width, k < inputs);
   }
-  const auto is_in_layout = [&](int k) { return is_located(piece.form.place[k]); };
+  const auto is_in_layout = [&](int k) { return is_located(piece.form.access[k]); };
   if (!is_flat_or_one(loop)) write_layout(loop, piece.layout, is_in_layout);
   return piece;
 }

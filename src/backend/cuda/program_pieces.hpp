@@ -11,20 +11,20 @@
 namespace tapestry::gpu {
 
 /// Where an array has the elements i, i + 1, ... of a program that a thread computes at once.
-enum class Place : std::uint8_t {
-  flat,    ///< side by side, from its i-th on
-  one,     ///< it has one element for all
-  row,     ///< side by side, from where its layout tells
-  column,  ///< there it has one element for all of them
-  apart,   ///< from there on in steps
+enum class Access : std::uint8_t {
+  flat,     ///< side by side, from its i-th on
+  scalar,   ///< it has one element for all
+  row,      ///< side by side, from where its layout tells
+  column,   ///< there it has one element for all of them
+  strided,  ///< from there on in steps
 };
-inline bool is_located(Place place) { return place != Place::flat && place != Place::one; }
+inline bool is_located(Access access) { return access != Access::flat && access != Access::scalar; }
 
 /// How the arrays of a program lie: with the program this makes the text of its kernel, whatever their sizes are.
 struct ProgramForm {
   int width = 1;  ///< how many elements a thread computes at once
   /// Of the inputs, and then of the outputs, which have more than one element if the program has.
-  std::array<Place, Program::max_operands> place{};
+  std::array<Access, Program::max_operands> access{};
 };
 
 /// What one kernel of a program goes over.

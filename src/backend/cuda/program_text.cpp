@@ -49,7 +49,7 @@ class Writer {
         types_(static_cast<std::size_t>(kernel.program.operands()), DType::unknown),
         values_(types_.size()) {
     for (std::size_t k = 0; k < inputs_; ++k) types_[k] = kernel.inputs[k].dtype();
-    for (std::size_t k = 0; k < arrays_; ++k) located_ += is_located(form_.place[k]) ? 1 : 0;
+    for (std::size_t k = 0; k < arrays_; ++k) located_ += is_located(form_.access[k]) ? 1 : 0;
   }
 
   std::string text() {
@@ -57,7 +57,7 @@ class Writer {
     for (std::size_t k = 0; k < inputs_; ++k) values_[k] = is_single(k) ? numbered("a", k) : numbered("a", k) + "[j]";
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) lanes += instruction(i);
     std::string loads_before, loads, stores;
-    for (std::size_t k = 0; k < inputs_; ++k) (form_.place[k] == Place::one ? loads_before : loads) += load(k);
+    for (std::size_t k = 0; k < inputs_; ++k) (form_.access[k] == Access::scalar ? loads_before : loads) += load(k);
     for (std::size_t k = inputs_; k < arrays_; ++k) {
       loads += "    " + stored(k) + " " + numbered("a", k) + "[" + width_ + "];\n";
       lanes += "      " + numbered("a", k) + "[j] = " + values_[k] + ";\n";
@@ -75,7 +75,7 @@ class Writer {
   std::string stored(std::size_t operand) const { return element_type(types_[operand]).stored; }
   /// Whether a thread has one element of an array for all that it computes at once.
   bool is_single(std::size_t array) const {
-    return form_.place[array] == Place::one || form_.place[array] == Place::column;
+    return form_.access[array] == Access::scalar || form_.access[array] == Access::column;
   }
 
   std::string head() const {
@@ -90,33 +90,35 @@ class Writer {
   }
 
   /// Where the elements of a located array begin, for a thread.
-  std::string place(std::size_t array) const {
+  std::string address(std::size_t array) const {
     return numbered("x", array) + " + at[" + std::to_string(layout_index(array)) + "]";
   }
   std::size_t layout_index(std::size_t array) const {
     std::size_t index = 0;
-    for (std::size_t k = 0; k < array; ++k) index += is_located(form_.place[k]) ? 1 : 0;
+    for (std::size_t k = 0; k < array; ++k) index += is_located(form_.access[k]) ? 1 : 0;
     return index;
   }
-  std::string step(std::size_t array) const {
+  std::string stride(std::size_t array) const {
     return "layout.stride[" + std::to_string(layout_index(array)) + "][layout.axes - 1]";
   }
 
   std::string load(std::size_t k) const {
     const std::string type = stored(k), array = numbered("a", k);
-    if (form_.place[k] == Place::one) return "  const " + type + " " + array + " = *" + numbered("x", k) + ";\n";
-    if (form_.place[k] == Place::column) return "    const " + type + " " + array + " = *(" + place(k) + ");\n";
-    const std::string room = "    " + type + " " + array + "[" + width_ + "];\n";
-    if (form_.place[k] == Place::flat) return room + "    load_flat(" + numbered("x", k) + ", i, n, " + array + ");\n";
-    if (form_.place[k] == Place::row) return room + "    load(" + place(k) + ", " + array + ");\n";
-    return room + "    load_apart(" + place(k) + ", " + step(k) + ", " + array + ");\n";
+    if (form_.access[k] == Access::scalar) return "  const " + type + " " + array + " = *" + numbered("x", k) + ";\n";
+    if (form_.access[k] == Access::column) return "    const " + type + " " + array + " = *(" + address(k) + ");\n";
+    const std::string storage = "    " + type + " " + array + "[" + width_ + "];\n";
+    if (form_.access[k] == Access::flat)
+      return storage + "    load_flat(" + numbered("x", k) + ", i, n, " + array + ");\n";
+    if (form_.access[k] == Access::row) return storage + "    load(" + address(k) + ", " + array + ");\n";
+    return storage + "    load_strided(" + address(k) + ", " + stride(k) + ", " + array + ");\n";
   }
 
   std::string store(std::size_t k) const {
     const std::string array = numbered("a", k);
-    if (form_.place[k] == Place::flat) return "    store_flat(" + array + ", " + numbered("x", k) + ", i, n);\n";
-    if (form_.place[k] == Place::apart) return "    store_apart(" + array + ", " + place(k) + ", " + step(k) + ");\n";
-    return "    store(" + array + ", " + place(k) + ");\n";
+    if (form_.access[k] == Access::flat) return "    store_flat(" + array + ", " + numbered("x", k) + ", i, n);\n";
+    if (form_.access[k] == Access::strided)
+      return "    store_strided(" + array + ", " + address(k) + ", " + stride(k) + ");\n";
+    return "    store(" + array + ", " + address(k) + ");\n";
   }
 
   std::string instruction(std::size_t i) {
@@ -177,7 +179,7 @@ std::string signature_of(const ProgramKernel& kernel) {
   const auto add = [&](auto... numbers) { (bytes.push_back(static_cast<char>(numbers)), ...); };
   add(program.inputs, program.outputs, program.registers, kernel.form.width);
   for (const Tensor& input : kernel.inputs) add(input.dtype());
-  for (int k = 0; k < program.inputs + program.outputs; ++k) add(kernel.form.place[static_cast<std::size_t>(k)]);
+  for (int k = 0; k < program.inputs + program.outputs; ++k) add(kernel.form.access[static_cast<std::size_t>(k)]);
   for (const Program::Instruction& each : program.instructions)
     add(each.function.index(), code_of(each.function), each.operands[0], each.operands[1], each.operands[2],
         each.result, each.dtype, has_number(each));

@@ -28,7 +28,7 @@ class Relaxed {
 /// A recording: a CUDA graph, and the memory that its kernels have for themselves.
 class Graph final : public Recording {
  public:
-  Graph(Context& gpu, cudaGraphExec_t work, std::vector<Block> own, std::vector<Block> old)
+  Graph(Context& gpu, cudaGraphExec_t work, std::vector<DeviceBuffer> own, std::vector<DeviceBuffer> old)
       : gpu_(gpu), work_(work), own_(std::move(own)), old_(std::move(old)) {}
   ~Graph() override {
     // CUDA ends first what it has started.
@@ -46,14 +46,14 @@ class Graph final : public Recording {
   }
 
  private:
-  void give_back(std::vector<Block>& blocks) noexcept {
-    for (const Block& block : blocks) gpu_.memory().deallocate(block.data, block.bytes);
+  void give_back(std::vector<DeviceBuffer>& blocks) noexcept {
+    for (const DeviceBuffer& block : blocks) gpu_.memory().deallocate(block.data, block.bytes);
     blocks.clear();
   }
 
   Context& gpu_;
   cudaGraphExec_t work_;
-  std::vector<Block> own_, old_;
+  std::vector<DeviceBuffer> own_, old_;
 };
 
 Capture::Capture(Context& gpu) : gpu_(gpu), outer_(current) {
@@ -72,8 +72,8 @@ Capture::~Capture() {
   if (stream_ && cudaStreamEndCapture(stream_, &unfinished) == cudaSuccess) cudaGraphDestroy(unfinished);
   if (stream_) cudaStreamDestroy(stream_);
   cudaGetLastError();
-  for (const std::vector<Block>* blocks : {&free_, &old_})
-    for (const Block& block : *blocks) gpu_.memory().deallocate(block.data, block.bytes);
+  for (const std::vector<DeviceBuffer>* blocks : {&free_, &old_})
+    for (const DeviceBuffer& block : *blocks) gpu_.memory().deallocate(block.data, block.bytes);
 }
 
 Capture* Capture::on(const Context& gpu) { return current && &current->gpu_ == &gpu ? current : nullptr; }
@@ -97,7 +97,8 @@ void* Capture::allocate(std::size_t bytes) {
 }
 
 void Capture::deallocate(void* data, std::size_t bytes) noexcept {
-  const auto found = std::find_if(used_.begin(), used_.end(), [&](const Block& block) { return block.data == data; });
+  const auto found =
+      std::find_if(used_.begin(), used_.end(), [&](const DeviceBuffer& block) { return block.data == data; });
   if (found == used_.end()) return old_.push_back({data, bytes});
   free_.push_back(*found);
   used_.erase(found);

@@ -11,8 +11,8 @@
 
 namespace tapestry::gpu {
 
-/// A piece of device memory.
-struct Block {
+/// Device memory.
+struct DeviceBuffer {
   void* data;
   std::size_t bytes;
 };
@@ -44,8 +44,8 @@ class Capture {
   Context& gpu_;
   Stream stream_ = nullptr;
   Capture* outer_;
-  std::vector<Block> used_, free_;  ///< of those that were allocated meanwhile
-  std::vector<Block> old_;          ///< given back, and allocated before
+  std::vector<DeviceBuffer> used_, free_;  ///< of those that were allocated meanwhile
+  std::vector<DeviceBuffer> old_;          ///< given back, and allocated before
 };
 
 }  // namespace tapestry::gpu

@@ -140,7 +140,7 @@ class Joiner {
       const Node& product = *endpoint_of(input).node;
       if (&product.op() != &ops::matmul || input.shape().num_elements() < smallest_product ||
           !is_floating(input.dtype()) || uses_[product.index] > 1 || first_wait_[product.index] < node.index ||
-          plan_.place_of(product) != plan_.place_of(node) || product.device != node.device)
+          plan_.device_of(product) != plan_.device_of(node) || product.device != node.device)
         continue;
       for (std::size_t k = 0; k < node.outputs().size(); ++k)
         if (node.output(k).spec() == input.spec() && may_share(*epilogue.program, i, k)) {

@@ -43,8 +43,8 @@ class Schedule {
     if (has_effect(node)) {
       place_waiting();
     } else if (op.busy && op.busy(node) >= worth_a_thread) {
-      const Device place = plan_.place_of(node);
-      level_at(++level).busy[{place.kind(), place.index()}].push_back(&node);
+      const Device device = plan_.device_of(node);
+      level_at(++level).busy[{device.kind(), device.index()}].push_back(&node);
       levels_[node.index] = level;
       return;
     } else if (level > 0 && is_small(node)) {

@@ -23,12 +23,12 @@ class Partitioner {
     for (std::size_t i = 0; i < plan_.graph->size(); ++i)
       if (!is_copied_on_use(plan_.graph->node(i))) copy(plan_.graph->node(i));
     share_out();
-    if (parts_.empty()) part_on(cpu());  // a constant was asked for as an operation
+    if (drafts_.empty()) draft_on(cpu());  // a constant was asked for as an operation
     return finished();
   }
 
  private:
-  struct Part {
+  struct Draft {
     Device device;
     std::shared_ptr<GraphState> graph = std::make_shared<GraphState>();
     std::unordered_map<std::int64_t, Tensor> tensors{};  ///< by id of the plan's
@@ -36,12 +36,12 @@ class Partitioner {
     std::vector<int> groups{};
     std::vector<std::size_t> feeds{}, fetches{};
   };
-  using Place = std::pair<int, int>;
+  using DeviceKey = std::pair<int, int>;
 
-  Part& part_on(Device device) {
-    const auto [part, is_new] = parts_.try_emplace({device.kind(), device.index()}, Part{.device = device});
-    if (is_new) part->second.graph->budget().set_limits(plan_.graph->budget().limits());
-    return part->second;
+  Draft& draft_on(Device device) {
+    const auto [draft, is_new] = drafts_.try_emplace({device.kind(), device.index()}, Draft{.device = device});
+    if (is_new) draft->second.graph->budget().set_limits(plan_.graph->budget().limits());
+    return draft->second;
   }
 
   /// Constants, and what only lends a shape, need not be sent.
@@ -53,14 +53,14 @@ class Partitioner {
 
   /// The devices beside its own on which a node's outputs are needed.
   void find_readers() {
-    const auto read = [&](const Node& source, std::int32_t output, Device place) {
-      if (plan_.place_of(source) != place && !is_copied_on_use(source))
-        readers_[source.index].emplace(output, Place(place.kind(), place.index()));
+    const auto read = [&](const Node& source, std::int32_t output, Device device) {
+      if (plan_.device_of(source) != device && !is_copied_on_use(source))
+        readers_[source.index].emplace(output, DeviceKey(device.kind(), device.index()));
     };
     for (std::size_t i = 0; i < plan_.graph->size(); ++i) {
       const Node& node = plan_.graph->node(i);
       for (const Tensor& input : node.inputs())
-        read(*endpoint_of(input).node, endpoint_of(input).output, plan_.place_of(node));
+        read(*endpoint_of(input).node, endpoint_of(input).output, plan_.device_of(node));
     }
   }
 
@@ -77,64 +77,64 @@ class Partitioner {
   }
 
   void copy(const Node& node) {
-    Part& part = part_on(plan_.place_of(node));
+    Draft& draft = draft_on(plan_.device_of(node));
     Tensors inputs;
-    for (const Tensor& input : node.inputs()) inputs.push_back(in_part(part, input));
-    const std::vector<Node*> controls = waits_of(part, node);
-    Node& made = add(part, node, node.op(), inputs, node.attrs(), node.name(), specs_of(node), controls);
-    part.groups.back() = plan_.group_of(node);
-    part.controls.emplace(&node, &made);
-    for (std::size_t i = 0; i < made.outputs().size(); ++i) part.tensors.emplace(node.output(i).id(), made.output(i));
-    for (const auto& [output, place] : readers_[node.index])
-      send(part, node, output, made.output(static_cast<std::size_t>(output)), Device(place.first, place.second),
+    for (const Tensor& input : node.inputs()) inputs.push_back(in_draft(draft, input));
+    const std::vector<Node*> controls = waits_of(draft, node);
+    Node& made = add(draft, node, node.op(), inputs, node.attrs(), node.name(), specs_of(node), controls);
+    draft.groups.back() = plan_.group_of(node);
+    draft.controls.emplace(&node, &made);
+    for (std::size_t i = 0; i < made.outputs().size(); ++i) draft.tensors.emplace(node.output(i).id(), made.output(i));
+    for (const auto& [output, device] : readers_[node.index])
+      send(draft, node, output, made.output(static_cast<std::size_t>(output)), Device(device.first, device.second),
            {&made});
   }
 
-  static Node& add(Part& part, const Node& like, const Op& op, const Tensors& inputs, const Attrs& attrs,
+  static Node& add(Draft& draft, const Node& like, const Op& op, const Tensors& inputs, const Attrs& attrs,
                    const std::string& name, const Specs& specs, const std::vector<Node*>& controls = {}) {
-    part.groups.push_back(0);
-    return part.graph->add_node(Call(op, inputs, attrs, like.where(), name), specs,
-                                {.control_inputs = controls, .outputs_on = part.device});
+    draft.groups.push_back(0);
+    return draft.graph->add_node(Call(op, inputs, attrs, like.where(), name), specs,
+                                 {.control_inputs = controls, .outputs_on = draft.device});
   }
 
   /// What stands in a part for a tensor of the plan.
-  Tensor in_part(Part& part, const Tensor& tensor) {
-    const auto found = part.tensors.find(tensor.id());
-    if (found != part.tensors.end()) return found->second;
+  Tensor in_draft(Draft& draft, const Tensor& tensor) {
+    const auto found = draft.tensors.find(tensor.id());
+    if (found != draft.tensors.end()) return found->second;
     const auto [node, output] = endpoint_of(tensor);
     Tensor local;
     if (&node->op() == &const_op) {
-      const Attrs attrs{{"dtype", tensor.dtype()}, {"value", node->attr<Tensor>("value").to(part.device)}};
-      local = add(part, *node, const_op, {}, attrs, node->name(), {tensor.spec()}).output();
+      const Attrs attrs{{"dtype", tensor.dtype()}, {"value", node->attr<Tensor>("value").to(draft.device)}};
+      local = add(draft, *node, const_op, {}, attrs, node->name(), {tensor.spec()}).output();
     } else if (is_copied_on_use(*node)) {
-      local = add(part, *node, node->op(), {}, node->attrs(), node->name(), {tensor.spec()}).output();
+      local = add(draft, *node, node->op(), {}, node->attrs(), node->name(), {tensor.spec()}).output();
     } else {
-      local = receive(part, *node, output, tensor.spec());
+      local = receive(draft, *node, output, tensor.spec());
     }
-    return part.tensors.emplace(tensor.id(), local).first->second;
+    return draft.tensors.emplace(tensor.id(), local).first->second;
   }
 
   /// What stands in a part for what a node waits for. All that it awaits from another device is one signal.
-  std::vector<Node*> waits_of(Part& part, const Node& node) {
+  std::vector<Node*> waits_of(Draft& draft, const Node& node) {
     std::vector<Node*> controls;
-    std::map<Place, std::vector<const Node*>> elsewhere;
+    std::map<DeviceKey, std::vector<const Node*>> elsewhere;
     for (const Node* control : controls_[node.index]) {
       if (is_copied_on_use(*control)) continue;
-      const auto found = part.controls.find(control);
-      if (found != part.controls.end()) {
+      const auto found = draft.controls.find(control);
+      if (found != draft.controls.end()) {
         controls.push_back(found->second);
       } else {
-        const Device place = plan_.place_of(*control);
-        elsewhere[{place.kind(), place.index()}].push_back(control);
+        const Device device = plan_.device_of(*control);
+        elsewhere[{device.kind(), device.index()}].push_back(control);
       }
     }
-    for (const auto& [place, sources] : elsewhere)
-      controls.push_back(signal(part_on(plan_.place_of(*sources[0])), sources, part));
+    for (const auto& [device, sources] : elsewhere)
+      controls.push_back(signal(draft_on(plan_.device_of(*sources[0])), sources, draft));
     return controls;
   }
 
-  /// Tells one part, by an empty constant with the name of the last of them, that another one has run these nodes.
-  Node* signal(Part& from, const std::vector<const Node*>& sources, Part& to) {
+  /// Tells one draft, by an empty constant with the name of the last of them, that another one has run these nodes.
+  Node* signal(Draft& from, const std::vector<const Node*>& sources, Draft& to) {
     const Node& last = *sources.back();
     std::vector<Node*> done;
     done.reserve(sources.size());
@@ -149,19 +149,19 @@ class Partitioner {
   }
 
   /// A constant is no step of a run: what sends it has to wait by itself.
-  void send(Part& from, const Node& node, std::int32_t output, const Tensor& tensor, Device to,
+  void send(Draft& from, const Node& node, std::int32_t output, const Tensor& tensor, Device to,
             const std::vector<Node*>& done) const {
     add(from, node, send_op, {tensor}, transfer_attrs(node, output, to, tensor.spec()), node.name() + "/send", {},
         done);
   }
 
-  Tensor receive(Part& part, const Node& node, std::int32_t output, const Spec& spec) const {
-    const Attrs attrs = transfer_attrs(node, output, part.device, spec);
-    return add(part, node, recv_op, {}, attrs, node.name() + "/recv", {spec}).output();
+  Tensor receive(Draft& draft, const Node& node, std::int32_t output, const Spec& spec) const {
+    const Attrs attrs = transfer_attrs(node, output, draft.device, spec);
+    return add(draft, node, recv_op, {}, attrs, node.name() + "/recv", {spec}).output();
   }
 
   Attrs transfer_attrs(const Node& node, std::int32_t output, Device to, const Spec& spec) const {
-    const Device from = plan_.place_of(node);
+    const Device from = plan_.device_of(node);
     const std::string name = output == waits ? "^" + node.name() : join(node.name(), ":", output);
     return {{"dtype", spec.dtype}, {"shape", spec.shape},
             {"tensor_name", name}, {"send_device", from},
@@ -170,29 +170,29 @@ class Partitioner {
 
   void share_out() {
     for (std::size_t i = 0; i < plan_.feeds.size(); ++i)
-      part_on(plan_.place_of(*endpoint_of(plan_.feeds[i]).node)).feeds.push_back(i);
+      draft_on(plan_.device_of(*endpoint_of(plan_.feeds[i]).node)).feeds.push_back(i);
     for (std::size_t i = 0; i < plan_.fetches.size(); ++i) {
-      Part& part = part_on(plan_.place_of(*endpoint_of(plan_.fetches[i]).node));
-      in_part(part, plan_.fetches[i]);
-      part.fetches.push_back(i);
+      Draft& draft = draft_on(plan_.device_of(*endpoint_of(plan_.fetches[i]).node));
+      in_draft(draft, plan_.fetches[i]);
+      draft.fetches.push_back(i);
     }
   }
 
   std::vector<Partition> finished() {
     std::vector<Partition> partitions;
-    for (auto& [place, part] : parts_) {
-      PlanGraph plan{.graph = part.graph,
+    for (auto& [device, draft] : drafts_) {
+      PlanGraph plan{.graph = draft.graph,
                      .feeds = {},
                      .fetches = {},
                      .operations = {},
-                     .places = std::vector<Device>(part.graph->size(), part.device),
-                     .groups = std::move(part.groups)};
-      for (const std::size_t i : part.feeds) plan.feeds.push_back(part.tensors.at(plan_.feeds[i].id()));
-      for (const std::size_t i : part.fetches) plan.fetches.push_back(part.tensors.at(plan_.fetches[i].id()));
-      partitions.push_back({.device = part.device,
+                     .devices = std::vector<Device>(draft.graph->size(), draft.device),
+                     .groups = std::move(draft.groups)};
+      for (const std::size_t i : draft.feeds) plan.feeds.push_back(draft.tensors.at(plan_.feeds[i].id()));
+      for (const std::size_t i : draft.fetches) plan.fetches.push_back(draft.tensors.at(plan_.fetches[i].id()));
+      partitions.push_back({.device = draft.device,
                             .plan = std::move(plan),
-                            .feeds = std::move(part.feeds),
-                            .fetches = std::move(part.fetches)});
+                            .feeds = std::move(draft.feeds),
+                            .fetches = std::move(draft.fetches)});
     }
     return partitions;
   }
@@ -202,9 +202,9 @@ class Partitioner {
   const Spec empty_{float32, {0}};  ///< what is sent to say that something is done
 
   const PlanGraph& plan_;
-  std::vector<std::vector<const Node*>> controls_;                 ///< by node: what it waits for
-  std::vector<std::set<std::pair<std::int32_t, Place>>> readers_;  ///< by node
-  std::map<Place, Part> parts_;
+  std::vector<std::vector<const Node*>> controls_;                     ///< by node: what it waits for
+  std::vector<std::set<std::pair<std::int32_t, DeviceKey>>> readers_;  ///< by node
+  std::map<DeviceKey, Draft> drafts_;
 };
 
 }  // namespace
@@ -212,14 +212,14 @@ class Partitioner {
 std::vector<Partition> partition(const PlanGraph& plan) {
   const GraphState& graph = *plan.graph;
   std::size_t alike = 0;
-  while (alike < graph.size() && plan.places[alike] == plan.places[0]) ++alike;
+  while (alike < graph.size() && plan.devices[alike] == plan.devices[0]) ++alike;
   if (alike == 0 || alike < graph.size()) return Partitioner(plan).run();
   const auto all_of = [](const Tensors& list) {
     std::vector<std::size_t> indices(list.size());
     std::iota(indices.begin(), indices.end(), std::size_t{0});
     return indices;
   };
-  return {{plan.places[0], plan, all_of(plan.feeds), all_of(plan.fetches)}};
+  return {{plan.devices[0], plan, all_of(plan.feeds), all_of(plan.fetches)}};
 }
 
 }  // namespace tapestry::detail

@@ -20,10 +20,10 @@ class Placer {
     place_handles();
     for (std::size_t i = 0; i < graph.size(); ++i) {
       const Node& node = graph.node(i);
-      const Device place = place_of(node);
-      places_.push_back(place);
-      rewrite_.build(node, [&] { return placed(node, place).outputs(); });
-      if (options_.log) std::clog << node.name() << ": (" << node.type() << "): " << full_name(place) << '\n';
+      const Device device = device_of(node);
+      devices_.push_back(device);
+      rewrite_.build(node, [&] { return placed(node, device).outputs(); });
+      if (options_.log) std::clog << node.name() << ": (" << node.type() << "): " << full_name(device) << '\n';
     }
     return rewrite_.plan_like(plan_);
   }
@@ -47,25 +47,25 @@ class Placer {
         if (!first) first = handle;
       }
     }
-    for (const auto& [handle, place] : handles_) variable_of(*handle).cell()->move_to(place);
+    for (const auto& [handle, device] : handles_) variable_of(*handle).cell()->move_to(device);
   }
 
   static const Variable& variable_of(const Node& handle) { return handle.attr<VariablesRef>("variables")->front(); }
 
-  Device place_of(const Node& node) const {
+  Device device_of(const Node& node) const {
     if (const auto handle = handles_.find(&node); handle != handles_.end()) return handle->second;
     for (const Tensor& input : node.inputs())
       if (input.dtype() == DType::resource) return handles_.at(endpoint_of(input).node);
-    if (is_device_copy(node)) return plan_.place_of(node);
+    if (is_device_copy(node)) return plan_.device_of(node);
     const Node* other = plan_.graph->find(node.colocation);
-    if (other && other->index < places_.size()) return places_[other->index];
+    if (other && other->index < devices_.size()) return devices_[other->index];
     if (const std::optional<Device> asked = asked_for(node)) return *asked;
     const bool says_itself = node.inputs().empty() || node.attrs().find("device");
-    return says_itself ? plan_.place_of(node) : place_of_inputs(node);
+    return says_itself ? plan_.device_of(node) : device_of_inputs(node);
   }
 
   /// Beside tensors on an accelerator those on the host are moved.
-  Device place_of_inputs(const Node& node) const {
+  Device device_of_inputs(const Node& node) const {
     const auto is_elsewhere = [&](std::size_t i) { return !rewrite_.of(node.input(i)).device().is_cpu(); };
     for (const bool shapes_too : {false, true})
       for (std::size_t i = 0; i < node.inputs().size(); ++i)
@@ -87,15 +87,15 @@ class Placer {
   static bool is_device_copy(const Node& node) { return &node.op() == &ops::device_copy; }
 
   /// Constants are moved now; a copy to a device is made by what joins the devices.
-  Node& placed(const Node& node, Device place) {
+  Node& placed(const Node& node, Device device) {
     NodeOptions options = rewrite_.options_like(node);
-    options.device = full_name(place);
+    options.device = full_name(device);
     options.colocation.clear();
-    options.outputs_on = place;
+    options.outputs_on = device;
     const bool is_copy = is_device_copy(node);
     Attrs attrs = is_copy ? Attrs() : node.attrs();
     if (&node.op() == &const_op) {
-      const Tensor value = node.attr<Tensor>("value").to(place);
+      const Tensor value = node.attr<Tensor>("value").to(device);
       attrs = {{"dtype", value.dtype()}, {"value", value}};
     }
     Call call(is_copy ? ops::identity : node.op(), rewrite_.inputs_of(node), std::move(attrs), node.where(),
@@ -107,7 +107,7 @@ class Placer {
   const Placement& options_;
   Rewrite rewrite_;
   std::unordered_map<const Node*, Device> handles_;
-  std::vector<Device> places_;  ///< of the nodes so far
+  std::vector<Device> devices_;  ///< of the nodes so far
 };
 
 }  // namespace

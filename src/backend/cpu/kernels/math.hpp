@@ -207,12 +207,12 @@ TAPESTRY_INLINE T log_of_parts(T k, T f) {
 
 /// x = 2^k m with m in [sqrt(1/2), sqrt(2)), for a positive normal x.
 template <class T>
-struct Parts {
+struct ExponentAndMantissa {
   typename Real<T>::Bits exponent;  ///< k + bias
   T k, m;
 };
 template <class T>
-TAPESTRY_INLINE Parts<T> split(T x) {
+TAPESTRY_INLINE ExponentAndMantissa<T> split(T x) {
   using R = Real<T>;
   constexpr auto one = bits(T(1));
   const auto b = bits(x) + (one - R::sqrt_half);
@@ -226,7 +226,7 @@ template <class T>
 TAPESTRY_INLINE T log(T x) {
   using R = Real<T>;
   const bool denormal = x < R::least_normal;
-  const Parts<T> parts = split(denormal ? x * R::two_to_mantissa : x);
+  const ExponentAndMantissa<T> parts = split(denormal ? x * R::two_to_mantissa : x);
   const T y = log_of_parts(parts.k - (denormal ? T(R::mantissa_bits) : T(0)), parts.m - T(1));
   return x > T(0) ? (x < R::infinity ? y : x) : (x == T(0) ? -R::infinity : R::nan);
 }
@@ -236,7 +236,7 @@ TAPESTRY_INLINE T log1p(T x) {
   using R = Real<T>;
   const T u = T(1) + x;
   const T lost = x < T(1) ? x - (u - T(1)) : T(1) - (u - x);  // 1 + x - u, exactly
-  const Parts<T> parts = split(u);
+  const ExponentAndMantissa<T> parts = split(u);
   const T scale = T(0.5) * power_of_two<T>(R::bias + 1 - parts.exponent);  // 2^-k, or 0 where that is denormal
   const T y = log_of_parts(parts.k, (parts.m - T(1)) + lost * scale);
   return x > T(-1) ? (x < R::infinity ? copy_sign(y, x) : x) : (x == T(-1) ? -R::infinity : R::nan);

@@ -29,12 +29,12 @@ __device__ __forceinline__ void store_flat(const T (&from)[width], T* y, std::in
 
 /// Elements with others between them.
 template <class T, int width>
-__device__ __forceinline__ void load_apart(const T* x, std::int32_t stride, T (&to)[width]) {
+__device__ __forceinline__ void load_strided(const T* x, std::int32_t stride, T (&to)[width]) {
 #pragma unroll
   for (int j = 0; j < width; ++j) to[j] = x[j * stride];
 }
 template <class T, int width>
-__device__ __forceinline__ void store_apart(const T (&from)[width], T* y, std::int32_t stride) {
+__device__ __forceinline__ void store_strided(const T (&from)[width], T* y, std::int32_t stride) {
 #pragma unroll
   for (int j = 0; j < width; ++j) y[j * stride] = from[j];
 }

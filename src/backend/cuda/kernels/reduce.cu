@@ -63,25 +63,25 @@ struct Min : Plain<T> {
 };
 
 template <class T>
-struct Place {
+struct Candidate {
   T value;
   std::uint32_t index;
 };
 template <class T, bool largest>
 struct Arg {
   using Element = T;
-  using Partial = Place<T>;
+  using Partial = Candidate<T>;
   static constexpr std::uint32_t nowhere = 0xffffffffu;
-  static TAPESTRY_HD Place<T> none() { return {T(0), nowhere}; }
-  static TAPESTRY_HD Place<T> lift(T x, std::uint32_t i) { return {x, i}; }
-  static TAPESTRY_HD Place<T> combine(Place<T> a, Place<T> b) {
+  static TAPESTRY_HD Candidate<T> none() { return {T(0), nowhere}; }
+  static TAPESTRY_HD Candidate<T> lift(T x, std::uint32_t i) { return {x, i}; }
+  static TAPESTRY_HD Candidate<T> combine(Candidate<T> a, Candidate<T> b) {
     if (a.index == nowhere || b.index == nowhere) return a.index == nowhere ? b : a;
     const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
     if (a_nan != b_nan) return a_nan ? a : b;
     if (a_nan || a.value == b.value) return a.index < b.index ? a : b;
     return (a.value > b.value) == largest ? a : b;
   }
-  static TAPESTRY_HD void store(const Reduction& r, std::int64_t i, Place<T> result) {
+  static TAPESTRY_HD void store(const Reduction& r, std::int64_t i, Candidate<T> result) {
     if (r.wide) {
       static_cast<std::int64_t*>(r.y)[i] = result.index;
     } else {
