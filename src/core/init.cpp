@@ -22,7 +22,7 @@ Tensor Init::copy_of(const void* items, DType dtype, std::int64_t count) {
   return tensor;
 }
 
-/// Writes the leaves of a nested list, which must all lie at one depth, into one tensor.
+/// Writes the elements of a nested list, which must be rectangular, into one tensor.
 class InitFlattener {
  public:
   static Tensor flatten(const Init& root, std::optional<DType> dtype) {

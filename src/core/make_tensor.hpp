@@ -11,14 +11,14 @@ namespace tapestry::detail {
 /// ResourceExhaustedError when there is not enough memory.
 TAPESTRY_API Tensor make_tensor(DType dtype, const Shape& shape, Device device);  // NOLINT: xtensor.hpp needs it, too
 
-/// A tensor that shares the base's memory: its first element lies `offset` elements behind the base's.
+/// A tensor that shares the memory of the base. Its first element is `offset` elements behind that of the base.
 TAPESTRY_API Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::int64_t> strides,
                               std::int64_t offset = 0);
 
-/// A tensor without data: dtype and shape, of which sizes may be unknown.
+/// A tensor without data: it has a dtype and a shape, whose sizes may be unknown.
 Tensor make_symbolic(DType dtype, const Shape& shape, Device device = cpu());
 
-/// The same tensor (id, dtype, shape) without its data, for a tape that needs no more of it.
+/// The same tensor (id, dtype, shape) without its data. A tape keeps this when no gradient needs the elements.
 Tensor without_data(const Tensor& tensor);
 
 /// A 0-d tensor on the CPU.
@@ -30,7 +30,7 @@ T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.impl().data);
 }
 
-// These two are what core asks of the backends, which stand above it and define them.
+// The core calls these two functions, and the backends, which are a layer above it, define them.
 
 /// The elements in row-major order on the CPU: the tensor itself, or a copy that no tape sees.
 TAPESTRY_API Tensor on_host(const Tensor& tensor);  // NOLINT: xtensor.hpp needs it, too

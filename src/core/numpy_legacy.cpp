@@ -13,7 +13,7 @@ namespace tapestry::random {
 struct NumpyLegacy::Stream {
   explicit Stream(std::uint32_t seed) : twister(seed) {}
 
-  /// 53 random bits, taken from two numbers.
+  /// A uniform number in [0, 1) of 53 random bits, which come from two draws of the twister.
   double uniform() {
     const std::uint32_t high = static_cast<std::uint32_t>(twister()) >> 5;
     const std::uint32_t low = static_cast<std::uint32_t>(twister()) >> 6;
@@ -87,7 +87,7 @@ void NumpyLegacy::load_state_dict(const StateDict& state, Where where) {
       text << number << ' ';
       good = good && number >= 0 && number <= UINT32_MAX;
     }
-    // The last one is a place among the others, which the standard library takes as it is.
+    // The last number is an index into the others, which the standard library does not check.
     good = good && twister->second.shape() == state_dict().at("twister").shape() && numbers.back() <= 624 &&
            static_cast<bool>(text >> next.twister);
     if (waiting->second.size() == 1) next.waiting = waiting->second.item<double>();

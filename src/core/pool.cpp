@@ -18,7 +18,7 @@ namespace tapestry::detail {
 
 #ifdef TAPESTRY_PLAIN_MALLOC
 
-// AddressSanitizer sees a use after free only when memory really goes back.
+// AddressSanitizer finds a use after free only if the memory is really freed.
 void* pool_allocate(std::size_t bytes) { return ::operator new (bytes, std::align_val_t{64}); }
 void pool_free(void* block, std::size_t) noexcept { ::operator delete (block, std::align_val_t{64}); }
 
@@ -33,7 +33,7 @@ struct FreeBlock {
 constexpr std::size_t granule = 64;
 constexpr std::size_t class_count = pool_limit / granule;
 constexpr std::size_t slab_bytes = 64 * 1024;
-/// A thread that holds twice as many free blocks of a class gives this many to the others.
+/// The number of blocks that a thread gives to the others when it holds twice as many free blocks of a size class.
 constexpr std::uint32_t batch = 1024;
 
 struct FreeList {
@@ -41,8 +41,8 @@ struct FreeList {
   std::uint32_t count = 0;
 };
 
-/// Where threads leave what they have too much of, and look before they ask the system. Never destroyed: tensors in
-/// static variables are freed after everything else.
+/// The free blocks that all threads share. A thread puts its surplus here, and takes from here before it asks the
+/// system. This is never destroyed, because tensors in static variables are freed after everything else.
 struct Shared {
   std::mutex mutex;
   std::array<FreeList, class_count> lists;
@@ -81,7 +81,7 @@ void* take(FreeList& list) {
   return block;
 }
 
-/// Takes from a list that is empty.
+/// Fills an empty list, from the shared blocks or from a new slab, and takes a block from it.
 [[gnu::noinline]] void* refill_and_take(std::size_t index, FreeList& list) {
   thread_local ReturnAtThreadExit registered;
   static_cast<void>(registered);

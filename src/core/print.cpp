@@ -27,7 +27,7 @@ constexpr bool is_real = std::is_floating_point_v<T> || is_float16<T>;
 template <class T>
 using Compared = std::conditional_t<is_float16<T>, float, T>;
 
-/// From here on a number's whole digits would be more than its type holds, and it is printed with an exponent.
+/// Numbers of this magnitude or more are printed with an exponent: the type may not hold all their whole digits.
 template <class T>
 constexpr Compared<T> exact_limit = static_cast<Compared<T>>(is_float16<T>              ? 1e3
                                                              : std::is_same_v<T, float> ? 1e6
@@ -65,11 +65,11 @@ struct Word {
   std::string left, right;
 };
 
-/// The shortest digits that read back as `value`, or the exact value rounded to `precision` digits behind the point
-/// where there would be more, without trailing zeros.
+/// The shortest digits that read back as `value`. If more than `precision` of them are behind the point, it is the
+/// exact value rounded to `precision` digits there, without trailing zeros.
 template <class T>
 Word fixed_word(T value, int precision) {
-  // The digits are laid out here, as to_chars itself prints 1e23 as 99999999999999991611392.
+  // The digits are laid out here because to_chars prints 1e23 in fixed notation as 99999999999999991611392.
   std::string text = shortest_text(value);
   if (text.front() == '-') text.erase(0, 1);
   const std::size_t mark = text.find('e');
@@ -92,7 +92,8 @@ Word fixed_word(T value, int precision) {
   return {(std::signbit(value) ? "-" : "") + digits.substr(0, point), right};
 }
 
-/// Digits behind the point that the scientific form of a value takes, at most `precision`, without trailing zeros.
+/// The number of digits behind the point in the scientific form of a value: at most `precision`, without trailing
+/// zeros.
 template <class T>
 int scientific_decimals(T value, int precision) {
   std::string text = shortest_text(value);
@@ -226,7 +227,7 @@ std::string scalar_text(T value) {
 
 // --- Brackets and lines ----------------------------------------------------------------------------------------------
 
-/// Which elements are shown, and how they stand.
+/// Chooses the elements that are shown, and lays out their words in brackets and lines.
 class Layout {
  public:
   Layout(const Shape& shape, const PrintOptions& options)
@@ -270,8 +271,8 @@ class Layout {
       if (i >= 0) collect(data + i * strides[static_cast<std::size_t>(axis)], strides, axis + 1, values);
   }
 
-  /// The part of the tensor below one index of every axis before this one, in brackets. `indent` is what stands before
-  /// the elements of a later line; the last of `width` characters of a line are left to the brackets that close there.
+  /// The text, in brackets, of the elements at one index of each axis before this one. Every line but the first begins
+  /// with `indent`. A line has `width` characters, and each axis reserves one of them for its closing bracket.
   std::string bracket(int axis, const std::string& indent, int width) {
     std::string text;
     if (axis + 1 == shape_.rank()) {
@@ -286,7 +287,7 @@ class Layout {
     return '[' + text + ']';
   }
 
-  /// The elements of the last axis, in lines of at most `width` characters if they are not longer themselves.
+  /// The elements of the last axis, in lines of at most `width` characters. A longer word has a line of its own.
   std::string row(int axis, const std::string& indent, int width) {
     std::string text, line = indent;
     for (const std::int64_t i : indices(axis)) {
@@ -335,7 +336,7 @@ std::string short_number(double value) {
   return buffer.data();
 }
 
-/// " min -0.42 max 2.8 mean 0.13", of the elements that are numbers, and how many are not.
+/// " min -0.42 max 2.8 mean 0.13" of the elements that are not NaN, and " nan 2" if two are NaN.
 template <class T>
 std::string statistics(std::span<const T> values) {
   T smallest{}, largest{};
@@ -383,7 +384,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (tensor.is_symbolic())
     return out << "Tensor(shape=" << tensor.shape() << ", dtype=" << to_string(tensor.dtype()) << ')';
   const PrintOptions options = print_options();
-  // A view is not copied: of a large one only the corners are read.
+  // A view is not copied, because only the corners of a large tensor are read.
   const Tensor host = tensor.device().is_cpu() ? tensor : detail::on_host(tensor);
   return out << detail::visit_dtype(tensor.dtype(), [&]<class T>() { return array_text<T>(host, options); });
 }

@@ -17,8 +17,8 @@ namespace {
                              where);
 }
 
-/// Product of the known sizes, or -1 when that of those above 0 does not fit 63 bits: nobody who multiplies some of
-/// them needs to look for an overflow.
+/// The product of the known sizes, or -1 when the product of the sizes above 0 does not fit 63 bits. No product of some
+/// sizes of a shape that has passed this check can overflow.
 std::int64_t product(const Shape& shape) {
   std::int64_t total = 1;
   bool overflow = false, empty = false;
@@ -108,7 +108,7 @@ detail::UnknownSize Shape::source(int i) const {
   return unknown_->axes[static_cast<std::size_t>(i)];
 }
 
-/// The record of the sources, of which no other shape has a share.
+/// The sources of the unknown sizes, to be changed. They are copied first if another shape shares them.
 detail::UnknownSizes& Shape::own_unknown() {
   if (!unknown_ || unknown_->references.is_shared()) {
     detail::Intrusive<detail::UnknownSizes> own(new detail::UnknownSizes);
@@ -187,7 +187,7 @@ Shape broadcast_shapes(const Shape& a, const Shape& b) {
   const bool a_longer = a.rank() >= b.rank();
   const Shape& longer = a_longer ? a : b;
   const Shape& shorter = a_longer ? b : a;
-  Shape out(longer.sizes());  // an unknown size of one of them need not be the result's
+  Shape out(longer.sizes());  // without sources: an unknown size of one operand need not be the size of the result
   const int offset = longer.rank() - shorter.rank();
   for (int i = 0; i < shorter.rank(); ++i) {
     const std::int64_t x = longer.sizes()[offset + i], y = shorter.sizes()[i];
@@ -208,7 +208,7 @@ std::array<std::int64_t, Shape::max_rank> row_major_strides(const Shape& shape) 
   std::int64_t stride = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
     strides[static_cast<std::size_t>(i)] = stride;
-    // Sizes that were set one by one nobody has multiplied before.
+    // Sizes that were set one by one have not been checked for an overflow.
     if (i > 0 && __builtin_mul_overflow(stride, shape.sizes()[i], &stride)) refuse_size(shape);
   }
   return strides;

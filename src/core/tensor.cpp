@@ -11,8 +11,8 @@ namespace tapestry {
 namespace detail {
 namespace {
 
-/// Ids come in blocks, so that the common case is an addition without an atomic. Neighbours in time are neighbours in
-/// id, which a tape's table relies on for locality.
+/// A thread takes ids in blocks, so that the common case is an addition without an atomic. Tensors that are made one
+/// after the other have neighbouring ids; the table of a tape relies on that for locality.
 std::int64_t next_id() {
   constexpr std::int64_t block = 1 << 16;
   static constinit std::atomic<std::int64_t> blocks{0};
@@ -30,7 +30,7 @@ Intrusive<TensorImpl> make_impl(DType dtype, const Shape& shape, Device device) 
 }
 
 bool is_row_major(const Shape& shape, std::span<const std::int64_t> strides) {
-  std::uint64_t expected = 1;  // unsigned, as in row_major_strides
+  std::uint64_t expected = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
     if (shape.sizes()[i] == 0) return true;
     if (shape.sizes()[i] != 1 && static_cast<std::uint64_t>(strides[static_cast<std::size_t>(i)]) != expected)
@@ -47,8 +47,8 @@ bool is_row_major(const Shape& shape, std::span<const std::int64_t> strides) {
   throw InvalidArgumentError(join("Shape ", shape, " is too large: the product of its sizes exceeds 2^63 - 1"));
 }
 
-/// C++ leaves the conversion of a float that does not fit undefined; the ends of the range stand in for it, and 0 for
-/// NaN.
+/// Converts a number. C++ leaves the conversion of a float to a whole number that does not fit undefined; here it gives
+/// the nearest end of the range, and 0 for a NaN.
 template <class To, class From>
 To convert(From value) {
   if constexpr (is_float16<From>) {
@@ -62,7 +62,8 @@ To convert(From value) {
   return static_cast<To>(value);
 }
 
-/// The one place where a tensor with elements gets its sizes: how many they are.
+/// The number of elements of a new tensor. Throws InvalidArgumentError unless the dtype and all sizes are known and the
+/// number fits 63 bits.
 std::int64_t checked_size(DType dtype, const Shape& shape) {
   const std::int64_t count = shape.num_elements();
   if (count < 0 || dtype == DType::unknown) refuse_spec(dtype, shape);
