@@ -17,12 +17,12 @@ constinit std::atomic<bool> logs_placement = false, places_softly = false;
 
 bool is_weak(const Tensor& input) { return input.impl().weak; }
 
-/// The element type of a C++ number among nothing but numbers. Floats arrive as float64, so that no digit is lost
-/// beside a float64 tensor.
+/// The element type of a C++ number where no tensor decides it. A float arrives as float64, so that it loses no digit
+/// beside a float64 tensor, but is a float32 by itself.
 DType literal_type(const Tensor& number) { return is_floating(number.dtype()) ? float32 : number.dtype(); }
 
 /// The element type that an op's promotion asks of its inputs. Numbers count only by their kind, as in PyTorch: 2.0
-/// makes whole numbers float32 and changes nothing else.
+/// makes whole numbers and bools float32 and changes no other type.
 DType promoted_type(const Op& op, const Tensors& inputs) {
   DType type = DType::unknown;
   for (std::size_t i = static_cast<std::size_t>(op.promotion.first); i < inputs.size(); ++i)
@@ -37,8 +37,8 @@ DType promoted_type(const Op& op, const Tensors& inputs) {
   return type;
 }
 
-/// A C++ number in an element type, which it keeps: a constant, where a tensor would need a Cast. A whole number must
-/// fit.
+/// A C++ number as a constant of an element type on a device. This needs no Cast op, as a tensor would. Throws
+/// InvalidArgumentError for a whole number that does not fit the type.
 Tensor number_as(const Tensor& number, DType type, Device device) {
   if (number.dtype() == type) return detail::make_view(number, {}, {}).to(device);
   Tensor constant = detail::make_tensor(type, {}, cpu());
@@ -49,8 +49,8 @@ Tensor number_as(const Tensor& number, DType type, Device device) {
   return constant.to(device);
 }
 
-/// Whether there is nothing to promote or to move, as nearly always: tensors of one element type, which the op takes,
-/// on one device.
+/// Whether the inputs need no promotion and no move, which is the common case: all are tensors on one device and of one
+/// element type, which the op takes.
 bool are_alike(const Op& op, const Tensors& inputs) {
   if (inputs.empty()) return false;
   const detail::TensorImpl& first = inputs[0].impl();
@@ -61,13 +61,13 @@ bool are_alike(const Op& op, const Tensors& inputs) {
   return op.promotion.kind != Promotion::Kind::floating || is_floating(first.dtype);
 }
 
-/// Where the tensors among the inputs are.
+/// The device of the first tensor among the inputs; the CPU if all are C++ numbers.
 Device device_of_tensors(const Tensors& inputs) {
   const auto* tensor = std::find_if_not(inputs.begin(), inputs.end(), is_weak);
   return tensor == inputs.end() ? cpu() : tensor->device();
 }
 
-/// Gives the inputs the element type that the op asks for; numbers become constants on that device.
+/// Casts the inputs to the element type that the op's promotion asks for. C++ numbers become constants on the device.
 void promote_inputs(const Op& op, Tensors& inputs, Device device, Where where) {
   const bool promotes = op.promotion.kind != Promotion::Kind::none;
   const std::size_t first = promotes ? static_cast<std::size_t>(op.promotion.first) : inputs.size();
@@ -84,7 +84,7 @@ void promote_inputs(const Op& op, Tensors& inputs, Device device, Where where) {
   }
 }
 
-/// A list of numbers beside a float64 tensor has the digits that were written, and not float32's.
+/// Gives a list of numbers beside a float64 tensor all the digits that were written, not only float32's.
 void keep_digits(const Op& op, std::initializer_list<In> given, Tensors& inputs) {
   const auto is_list = [](const In& each) { return each.is_list(); };
   if (op.promotion.kind == Promotion::Kind::none || std::none_of(given.begin(), given.end(), is_list)) return;
@@ -97,7 +97,8 @@ void keep_digits(const Op& op, std::initializer_list<In> given, Tensors& inputs)
     if (is_list(given.begin()[i])) inputs[i] = given.begin()[i].as(float64);
 }
 
-/// The device that the inputs must share.
+/// The device of all inputs, or, without inputs, that of the attribute "device". Throws InvalidArgumentError for inputs
+/// on different devices.
 Device common_device(const Tensors& inputs, const Attrs& attrs) {
   if (inputs.empty()) {
     const Device* device = attrs.find<Device>("device");
@@ -112,8 +113,9 @@ Device common_device(const Tensors& inputs, const Attrs& attrs) {
   return device;
 }
 
-/// In the scope of a device an op runs there and its inputs come along, but for an op that says itself where its result
-/// goes. What is read for its shape only may have no value to be moved.
+/// The device on which an op runs within a device scope; its inputs are moved there. An op with inputs and the
+/// attribute "device" decides itself where its result goes. A symbolic input, of which only the shape is read, has no
+/// value to move.
 Device wished_device(const Call& call, Tensors& inputs) {
   const bool says_itself = !inputs.empty() && call.attrs().find("device");
   const std::optional<Device> device = says_itself ? std::nullopt : current_wish->place(call.name());
@@ -124,7 +126,7 @@ Device wished_device(const Call& call, Tensors& inputs) {
 }
 
 void log_placement(const Call& call, Device device) {
-  // What is copied to a device lies there, and not where its input is.
+  // The output of a copy to a device is on that device, not on that of the input.
   const Device place = call.outputs().empty() ? device : call.output().device();
   std::clog << detail::join("Executing op ", call.type(), " in device ", full_name(place), "\n");
 }
@@ -178,8 +180,8 @@ bool is_replayed(Call& call) {
   return false;
 }
 
-/// Makes a call a node of a graph. A tape that watches an eager input, or knows where it comes from, is to find the way
-/// back to it from the constant that stands for it.
+/// Makes a call a node of a graph. An eager input is replaced by a constant there. Recorders are told of an op from the
+/// input to the constant, so that a tape connects the two.
 void add_to_graph(Sink& sink, Call& call) {
   const Tensors given = recorders().empty() ? Tensors() : call.inputs();
   sink.add(call);
@@ -191,8 +193,8 @@ void add_to_graph(Sink& sink, Call& call) {
   }
 }
 
-/// Runs a call that has its inputs, or makes it a node of a graph: promotes the inputs, checks their devices and
-/// computes the outputs.
+/// Promotes the inputs of a call, checks their devices and computes the outputs. With a `sink`, it makes the call a
+/// node of that graph instead.
 void perform(Call& call, Sink* sink) {
   const Op& op = call.op();
   if (op.stateful && is_replayed(call)) return;
@@ -259,8 +261,8 @@ std::string full_name(Device device) { return "/job:localhost/replica:0/task:0" 
 
 namespace {
 
-/// The graph that a call belongs to; nullptr when it is to be executed. In an open graph, what has values only is
-/// executed all the same, unless a run of the graph could give another result than now.
+/// The graph in which a call becomes a node; nullptr when the call is to be executed. While a graph is open, a call
+/// without symbolic inputs is still executed, unless it has no inputs at all or its op is stateful.
 Sink* sink_for(const Op& op, const Tensors& inputs) {
   Sink* sink = nullptr;
   for (const Tensor& input : inputs)
@@ -279,7 +281,7 @@ Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs,
   Call call(op, Tensors(inputs.begin(), inputs.end()), attrs, where, name);
   keep_digits(op, inputs, call.mutable_inputs());
   Sink* const sink = sink_for(op, call.inputs());
-  // Outside the scope of its graph a symbolic tensor brings the Variables beside it into the graph.
+  // No graph is open: a Variable beside a symbolic tensor is read in that tensor's graph.
   if (sink && !current_sink) [[unlikely]]
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (const Variable* variable = (inputs.begin() + i)->variable())

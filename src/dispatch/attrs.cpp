@@ -103,7 +103,8 @@ static_assert(std::variant_size_v<AttrValue> == static_cast<std::size_t>(AttrKin
                       op.name, where);
 }
 
-/// A value of each kind that an elementwise op has: to how many inputs it applies its function does not depend on it.
+/// Arbitrary attributes of an elementwise op, to ask for its function. The number of the function's operands does not
+/// depend on their values.
 Attrs any_attrs(const Op& op) {
   std::vector<Attr> attrs;
   for (const OpAttr& each : op.attrs) {

@@ -4,7 +4,7 @@
 
 namespace tapestry {
 
-/// An op of the library: a constant at namespace scope, in the file of its family, that enters the registry by itself.
+/// An op of the library: a constant at namespace scope, in the file of its family. Its constructor registers it.
 struct OpDefinition : Op {
   explicit OpDefinition(Op op);
 };

@@ -5,7 +5,7 @@
 
 namespace tapestry {
 
-/// Computes the call's output by the family that has the function.
+/// Computes the call's output by the backend's kernel for the function.
 void run(const Elementwise& function, Backend& backend, const Call& call);
 
 }  // namespace tapestry

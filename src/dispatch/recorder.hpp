@@ -7,29 +7,29 @@ namespace tapestry {
 /// How a Variable changes.
 enum class Assign : std::uint8_t { set, add, subtract };
 
-/// Where calls go that are not to be executed now: a graph under construction.
+/// A graph under construction, which takes the calls that are not to be executed now.
 class Sink {
  public:
   virtual ~Sink() = default;
-  /// Makes the call a node and gives it symbolic outputs. An input is a weak number still where its element type cannot
-  /// be told yet, because that of another input is unknown.
+  /// Makes the call a node and gives it symbolic outputs. An input is still a weak number when its element type depends
+  /// on that of another input, which is unknown.
   virtual void add(Call& call) = 0;
-  /// The op by which recorders know of the way from an eager tensor to the constant that stands for it in the graph.
+  /// Recorders are told of a call of this op from an eager tensor to the constant that replaces it in the graph.
   virtual const Op& capture_op() const = 0;
-  /// The value that a Variable will have.
+  /// The symbolic value of a Variable, as it is when the graph runs.
   virtual Tensor read(const Variable& variable, Where where) = 0;
   /// Changes a Variable when the graph runs; returns the new value.
   virtual Tensor assign(const Variable& variable, Assign kind, const Tensor& value, Where where) = 0;
-  /// A Variable was made while the graph was open.
+  /// Tells the graph of a Variable that has just been made.
   virtual void declare(const Variable& variable, const Tensor& initial_value, Where where) = 0;
-  /// New nodes get names in a scope of that name; returns what `leave_scope` wants.
+  /// Opens a name scope for new nodes. Returns the scope outside it, which `leave_scope` takes.
   virtual std::string enter_scope(std::string_view name) = 0;
   virtual void leave_scope(std::string outer) = 0;
 };
 
-/// The graph that this thread has opened last; nullptr outside all scopes.
+/// This thread's innermost open graph; nullptr if none is open.
 Sink*& open_sink();
-/// The graph that a tensor belongs to; nullptr for one that has a value.
+/// The graph of a symbolic tensor; nullptr for a tensor that is in none.
 inline Sink* sink_of(const Tensor& tensor) {
   return bool(tensor) && tensor.impl().origin ? &tensor.impl().origin->sink() : nullptr;
 }
@@ -51,23 +51,23 @@ class SinkScope {
   std::string outer_;
 };
 
-/// What the scope of a device asks of the ops that are executed in it.
+/// The request of a device scope to the ops that are executed in it.
 class DeviceWish {
  public:
   virtual ~DeviceWish() = default;
-  /// Where they run; nothing where the scope names no device. Throws InvalidArgumentError, with the name of the op that
-  /// asks, when the device is not there.
+  /// The device on which they run; nothing if the scope names none. Throws InvalidArgumentError, with the name of the
+  /// op that asks, if there is no such device.
   virtual std::optional<Device> place(std::string_view op) = 0;
 };
-/// The wish of this thread's innermost scope; nullptr outside all scopes.
+/// The request of this thread's innermost device scope; nullptr outside all of them.
 DeviceWish*& device_wish();
 /// What `set_soft_device_placement` has set.
 bool soft_device_placement();
 /// "/job:localhost/replica:0/task:0/device:GPU:0".
 std::string full_name(Device device);
 
-/// While it lives, ops of this thread are executed, whatever graph is open, where their inputs are, whatever scopes are
-/// around: what an optimizer remembers is made once, and not at every run of a graph.
+/// While it lives, this thread's ops are executed, even if a graph is open, and on the device of their inputs, even in
+/// a device scope. For example, the state of an optimizer is made once, and not at every run of a graph.
 class ExecuteNow {
  public:
   ExecuteNow() : sink_(std::exchange(open_sink(), nullptr)), wish_(std::exchange(device_wish(), nullptr)) {}
@@ -83,21 +83,22 @@ class ExecuteNow {
   DeviceWish* wish_;
 };
 
-/// Whoever listens to the ops of a thread: gradient tapes, traces.
+/// Listens to the ops of a thread, as a gradient tape does.
 class Recorder {
  public:
   virtual ~Recorder() = default;
-  /// After an op has run. The call may be moved from.
+  /// Called after an op has run or has become a node. The call may be moved from.
   virtual void record(Call&& call) = 0;
-  /// Before an op that draws random numbers, or has another effect. The recorder may give the call its outputs instead
-  /// and return true; then the op does not run.
+  /// Called before a stateful op, such as one that draws random numbers. The recorder may give the call its outputs and
+  /// return true; then the op does not run.
   virtual bool replay(Call&) { return false; }
-  /// When a Variable's value is read. The recorder may put another in its place, which those outside it then see.
+  /// Called when a Variable's value is read. The recorder may replace the value; the recorders outside it see the new
+  /// one.
   virtual void read(const Variable& variable, Tensor& value) = 0;
 };
 
-/// Computes the outputs of a call, which are like the specs: the innermost part of the door, for inputs that have been
-/// promoted and checked.
+/// Computes the outputs of a call, with the dtypes and shapes of the specs. The inputs must have been promoted and
+/// checked.
 void execute(Call& call, const Specs& specs, Device device);
 
 /// The recorders of this thread, outermost first.
@@ -121,13 +122,13 @@ class PauseRecording {
   Recorders saved_;
 };
 
-/// While it lives, ops of this thread are said to be called from `where`: the backward walk blames the line of the
-/// forward op, not its own, and a function made of several ops that of its caller. Of nested ones the outermost counts.
+/// While it lives, `where` is the call site of this thread's ops. The backward walk gives its ops the line of the
+/// forward op, and a function made of several ops the line of its caller. The outermost of nested scopes counts.
 class CallSiteScope {
  public:
   explicit CallSiteScope(Where where);
   ~CallSiteScope();
-  /// The place that counts now; empty when no such scope is open.
+  /// The call site that counts now; empty outside all such scopes.
   static Where current();
   CallSiteScope(const CallSiteScope&) = delete;
   CallSiteScope& operator=(const CallSiteScope&) = delete;
@@ -136,8 +137,8 @@ class CallSiteScope {
   Where saved_;
 };
 
-/// Calls f, for a function made of several ops: they are said to be called from `where`, and errors that know no op or
-/// no place get these.
+/// Calls f, the body of a function made of several ops. `where` is the call site of these ops, and errors without an op
+/// or a line get `op` and `where`.
 template <class F>
 auto blaming(std::string_view op, Where where, F f) {
   const CallSiteScope site(where);
