@@ -8,8 +8,8 @@
 namespace tapestry {
 namespace {
 
-/// The edge rule: a gradient of another shape than its input is summed to it where the op broadcasts, and a mistake of
-/// the op elsewhere.
+/// Fits the gradient of an input to the input's shape. Where the op broadcasts, a gradient of another shape is summed
+/// to that of the input; elsewhere another shape is a mistake of the op.
 Tensor fit(const Call& call, std::size_t index, Tensor gradient) {
   const Tensor& input = call.input(index);
   if (gradient.shape() == input.shape() && gradient.shape().is_known()) return gradient;
@@ -21,7 +21,7 @@ Tensor fit(const Call& call, std::size_t index, Tensor gradient) {
       ".  Calculated input gradient shape: ", gradient.shape()));
 }
 
-/// Whether no other handle and no view shows the elements, so that they may change.
+/// Whether no other handle and no view uses the elements, so that they may be changed in place.
 bool is_private(const Tensor& tensor) {
   return !tensor.is_symbolic() && tensor.is_contiguous() && !tensor.impl().references.is_shared() &&
          !tensor.impl().storage->references.is_shared();
@@ -55,7 +55,7 @@ void Backward::accumulate(std::int32_t slot, Tensor gradient) {
     sum = std::move(gradient);
   } else if (recorders().empty() && is_private(sum) && sum.spec() == gradient.spec() &&
              sum.device() == gradient.device()) {
-    // What an addition would do, without another block of memory to go through.
+    // This adds in place, without another memory block.
     backend_of(sum.device()).binary(Binary::add, sum, gradient, 0, sum);
   } else {
     sum = add(sum, gradient);
@@ -82,7 +82,7 @@ void Backward::pass(RecordedCall& record) {
     }
     Tensor& gradient = gradients_[static_cast<std::size_t>(output)];
     any |= static_cast<bool>(gradient);
-    // Nothing before this call can add to the gradient of its output: only a source's is needed any longer.
+    // No earlier call can add to the gradient of this output, so it is kept only for a source.
     if (is_source_[static_cast<std::size_t>(output)]) {
       arrived.push_back(gradient);
     } else {

@@ -7,8 +7,8 @@
 
 namespace tapestry {
 
-/// The backward walk: from gradients at some slots to the gradients at the source slots, over calls in execution order.
-/// The order is topological already, so this is a loop from the last call to the first.
+/// The backward walk over calls in execution order: it computes the gradients at the source slots from gradients at
+/// other slots. Execution order is topological, so the walk is a loop from the last call to the first.
 class Backward {
  public:
   /// `slots`: how many there are; `sources`: those whose gradients are wanted; `stops`: those that no gradient passes.
@@ -21,7 +21,7 @@ class Backward {
   /// Walks over all calls. With `consume`, each call is freed as soon as it has been passed.
   void run(bool consume);
 
-  /// What arrived at a slot; empty where nothing did.
+  /// The gradient that arrived at a slot; empty if none did.
   const Tensor& gradient(std::int32_t slot) const { return gradients_[static_cast<std::size_t>(slot)]; }
 
  private:
@@ -30,11 +30,11 @@ class Backward {
   void pass(RecordedCall& record);
 
   CallList& calls_;
-  std::size_t count_;  ///< the calls when the walk began; a persistent tape records the walk itself
+  std::size_t count_;  ///< number of calls when the walk began; a persistent tape also records the walk
   std::vector<Tensor> gradients_;
   std::vector<char> live_;  ///< slots that a source flows into
   std::vector<char> is_source_;
-  std::vector<char> is_stop_;  ///< as long as the others if there are any, else empty
+  std::vector<char> is_stop_;  ///< empty if there are no stops
 };
 
 }  // namespace tapestry

@@ -8,9 +8,9 @@
 
 namespace tapestry {
 
-/// Numbers tensors by their ids, from 0: a hash table with linear probing. Neighbours in time have neighbouring ids, so
-/// eight of them stay together, in two cache lines; the eights are scattered, or they would grow into one long row that
-/// a search for anything absent walks along.
+/// A hash table with linear probing, which numbers tensors from 0 by their ids. Tensors made one after the other have
+/// neighbouring ids. Eight of these stay together, in two cache lines, but the groups of eight are scattered: in one
+/// long run of entries a search for an absent id would be slow.
 class SlotTable {
  public:
   static constexpr std::int32_t none = -1;
@@ -22,7 +22,7 @@ class SlotTable {
       if (table_[i].id == 0) return none;
     }
   }
-  /// The number of an id, which gets the next one if it has none.
+  /// The slot of an id. A new id gets the next slot.
   std::int32_t insert(std::int64_t id);
   std::int32_t size() const { return slots_; }
   void clear();
@@ -44,17 +44,17 @@ class SlotTable {
   std::int32_t slots_ = 0;
 };
 
-/// Numbers that a SlotTable gave to a few tensors.
+/// The slots of a few tensors.
 using Slots = SmallVector<std::int32_t, 2>;
 
 /// A call and the slots of its tensors.
 struct RecordedCall {
   Call call;
-  Slots inputs;  ///< SlotTable::none where nothing watched flows in
+  Slots inputs;  ///< SlotTable::none for an input that depends on nothing watched
   Slots outputs;
 };
 
-/// Calls in execution order, in chunks: none moves when the list grows, so the list may grow while it is walked.
+/// Calls in execution order, in chunks. No call moves when the list grows, so the list may grow during a walk.
 class CallList {
  public:
   std::size_t size() const { return size_; }

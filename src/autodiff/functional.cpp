@@ -37,7 +37,7 @@ std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& x, 
   auto tape = std::make_shared<GradientTape>(TapeOptions{.persistent = true});
   tape->watch(x, where);
   Tensor y = f(x);
-  // The pullback may be called long after: it must not record what the thread does until then.
+  // The pullback may be called much later: until then the tape must record nothing.
   std::shared_ptr<GradientTape::Pause> asleep(new GradientTape::Pause(tape->stop_recording()));
   TensorFunction pullback = [tape, asleep, y, x, where](const Tensor& v) {
     return tape->gradient({y, where}, x, {.output_gradients = v, .unconnected = Unconnected::zero});
@@ -67,7 +67,7 @@ std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Te
     outer.watch(u, where);
     pulled = inner.gradient({y, where}, x, {.output_gradients = u, .unconnected = Unconnected::zero});
   }
-  // The pullback is linear in u, so its derivative does not depend on where u stands.
+  // The pullback is linear in u, so its derivative does not depend on the value of u.
   Tensor pushed = outer.gradient({pulled, where}, u, {.output_gradients = v, .unconnected = Unconnected::zero});
   return {y, pushed};
 }
@@ -82,8 +82,8 @@ Tensor view_of_value(const Call& call, const Spec&) {
   return make_view(value, value.shape(), value.strides());
 }
 
-/// An op that passes on a value that the user's function has computed, its first input, and leaves no way back through
-/// it: the gradient goes to the other inputs, the function's arguments.
+/// An op that returns its first input, a value that the user's function has computed. No gradient flows back to that
+/// input. The attribute gives the gradients of the other inputs, such as the function's arguments.
 Op passing_op(const char* name, Needs needs) {
   return {
       .name = name,
@@ -107,8 +107,8 @@ Op passing_op(const char* name, Needs needs) {
 TAPESTRY_OP(custom_gradient_op)(passing_op("CustomGradient", needs_nothing));
 TAPESTRY_OP(recompute_op)(passing_op("Recompute", {~1U, 0}));
 
-/// The first input, once the second one is there: what is computed of it is not merged with what is computed of the
-/// input itself. The name is XLA's.
+/// Returns the first input once the second one is there. Ops on the output are not merged with the same ops on the
+/// input. The name is XLA's.
 TAPESTRY_OP(optimization_barrier_op){{
     .name = "OptimizationBarrier",
     .infer = same_shape,
@@ -126,15 +126,15 @@ Tensor record_result(const Op& op, const Tensor& value, const Tensors& arguments
   if (std::any_of(inputs.begin(), inputs.end(), [](const Tensor& each) { return each.is_symbolic(); }))
     return apply_all(op, inputs, attrs, {}, where)[0];
   Call call(op, inputs, attrs, where);
-  // A handle of its own: a tape that also saw how the value was computed must not find that way back.
+  // The result is a new tensor: a tape that also saw how the value was computed must not find that way back.
   Tensor result = view_of_value(call, value.spec());
   call.mutable_outputs().push_back(result);
   tell_recorders(std::move(call));
   return result;
 }
 
-/// What a function has found in the world around it: the Variables that it read, each with its first value, and in a
-/// graph the random numbers that it drew.
+/// What a function used besides its arguments: the Variables that it read, each with its first value, and in a graph
+/// the random numbers that it drew.
 struct Surroundings {
   std::vector<Variable> variables;
   Tensors values, drawn;
@@ -142,7 +142,8 @@ struct Surroundings {
 
 bool is_symbolic(const Tensor& tensor) { return tensor.is_symbolic(); }
 
-/// While it lives, the recorders around it see reads of Variables, which it notes, but no ops.
+/// While it lives, it notes the reads of Variables and the random numbers of a graph. The recorders around it see these
+/// reads, but no ops.
 class Watcher final : public Recorder {
  public:
   explicit Watcher(Surroundings& found)
@@ -179,8 +180,8 @@ class Watcher final : public Recorder {
 };
 thread_local Watcher* Watcher::innermost = nullptr;
 
-/// While it lives, Variables have the values again that were read before, whatever was assigned since, and the random
-/// ops of a graph give what they gave before.
+/// While it lives, reads of Variables give the values that were read before, whatever was assigned since, and the
+/// random ops of a graph give the outputs that they gave before.
 class Replay final : public Recorder {
  public:
   explicit Replay(const Surroundings& before) : before_(before) { recorders().push_back(this); }
@@ -205,7 +206,7 @@ class Replay final : public Recorder {
   std::size_t next_ = 0;
 };
 
-/// While it lives, random ops are refused: what draws them runs a second time and would draw others.
+/// While it lives, random ops throw: the function that draws them runs a second time and would draw other numbers.
 class NoRandomNumbers final : public Recorder {
  public:
   NoRandomNumbers() { recorders().push_back(this); }
@@ -222,7 +223,7 @@ class NoRandomNumbers final : public Recorder {
   void read(const Variable&, Tensor&) override {}
 };
 
-/// While it lives, random numbers come from an earlier place of the stream; then the stream goes on where it was.
+/// While it lives, random numbers come from an earlier position of the stream. Then the stream goes on where it was.
 class RandomReplay {
  public:
   explicit RandomReplay(const random::State& earlier) : saved_(random::state()) { random::set_state(earlier); }
@@ -239,8 +240,8 @@ class RandomReplay {
 Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, const Tensors& inputs, Where where) {
   const CustomGradient result = f(inputs);
   auto gradient = [f, backward = result.gradient, graph = sink_of(result.value)](const Tensors& all) -> Tensors {
-    // The tensors that `backward` remembers are those of the graph in which f ran. Another graph is a copy of it, made
-    // when the ranks have become known; there f runs again.
+    // `backward` has captured tensors of the graph in which f ran. Another graph is a copy of it, made once the ranks
+    // were known; f runs again there.
     if (!graph || sink_of(all.back()) == graph) return backward(all.back());
     const NoRandomNumbers none;
     return f(Tensors(all.begin(), all.end() - 1)).gradient(all.back());
@@ -263,7 +264,7 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
   Tensors all_inputs = inputs;
   all_inputs.append(found.values.begin(), found.values.end());
   all_inputs.append(found.drawn.begin(), found.drawn.end());
-  // The second time f must find the world as it was the first time.
+  // In its second run f must read the same values and draw the same numbers as in the first.
   auto backward = [=, variables = std::move(found.variables)](const Tensors& all) -> Tensors {
     const Tensor& g = all.back();
     Tensors from(all.begin(), all.begin() + sources);
@@ -283,7 +284,7 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
       again = f(Tensors(from.begin(), from.begin() + arguments));
     }
     Tensors gradients = tape.gradient(again, std::vector<Tensor>(from), {.output_gradients = g});
-    // A tensor that came in more than once has its whole gradient at each place; it counts at the first.
+    // A tensor that occurs more than once has its whole gradient each time; only the first one counts.
     for (std::size_t i = 1; i < from.size(); ++i)
       if (std::any_of(from.begin(), from.begin() + i,
                       [&](const Tensor& earlier) { return earlier.id() == from[i].id(); }))

@@ -7,12 +7,12 @@
 
 namespace tapestry {
 
-/// What a tape has recorded, for those who make something else of it.
+/// What a tape has recorded, for making a graph of it.
 struct RecordedTape {
   explicit RecordedTape(const GradientTape& tape);
 
   const CallList& calls;
-  std::unordered_map<std::int32_t, Variable> reads;  ///< by slot: whose value it is
+  std::unordered_map<std::int32_t, Variable> reads;  ///< by slot: the Variable whose value it is
 };
 
 }  // namespace tapestry

@@ -26,8 +26,8 @@ void require_floating(DType dtype) {
         detail::join("The dtype of the watched tensor must be floating (e.g. tf.float32), got ", to_string(dtype)));
 }
 
-/// What a call of `gradient` gets wrong is found before it uses the tape up. There is no seed at all, or one for each
-/// target: an empty one, or one of its dtype and shape.
+/// Checks the arguments of `gradient` before it uses the tape up. `seeds` is empty or has one entry for each target: an
+/// empty Tensor, or one of the target's dtype and shape.
 void check_arguments(const Tensors& targets, const std::vector<Source>& sources, const Tensors& seeds) {
   for (const Source& source : sources)
     if (!source.cell()) source.tensor().impl();
@@ -74,12 +74,14 @@ class GradientTape::Record final : public Recorder {
     if (found != home_->end()) home_->erase(found);
     recording_ = false;
   }
-  /// A list of recorders is its thread's alone. A tape that sleeps is in no list, and may be used from anywhere.
+  /// Throws FailedPreconditionError when another thread is recorded: only that thread may change its list of recorders.
+  /// A tape that does not record is in no list, and any thread may use it.
   void require_home() const {
     if (recording_ && home_ != &recorders())
       throw FailedPreconditionError("A GradientTape records the thread that made it and cannot be used by another one");
   }
-  /// Before its end. Returns false when another thread's list still names this record, which then must stay.
+  /// Called before the tape is destroyed. Returns false when another thread's list still has this record, which then
+  /// must stay.
   bool retire() {
     if (recording_ && home_ != &recorders()) {
       abandoned_.store(true, std::memory_order_relaxed);
@@ -88,7 +90,7 @@ class GradientTape::Record final : public Recorder {
     if (recording_) stop();
     return true;
   }
-  /// After a pause; a tape that gave its gradient in the meantime stays stopped.
+  /// Called after a pause. A tape that has given its gradient in the meantime stays stopped.
   void resume() {
     if (!claimed_) start();
   }
@@ -137,7 +139,7 @@ class GradientTape::Record final : public Recorder {
   std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Source>& sources,
                                 const GradientOptions& options, bool consume);
 
-  /// Ends a tape that is not persistent; refuses a second time.
+  /// Ends a tape that is not persistent. Throws FailedPreconditionError the second time.
   void claim() {
     require_home();
     if (is_persistent()) return;
@@ -265,7 +267,8 @@ std::vector<Tensor> GradientTape::gradients(const TensorList& targets, const std
 
 namespace {
 
-/// One backward walk per column of the target seen as [rows, columns], stacked along axis 1 of [rows, columns, ...].
+/// The gradients of the columns of the target, seen as [rows, columns], stacked along axis 1 of [rows, columns, ...].
+/// Each column takes one backward walk.
 Tensor stacked_gradients(const Tensor& target, const Shape::Size& rows, std::int64_t columns,
                          const std::function<Tensor(const Tensor& seed)>& gradient) {
   std::vector<Tensor> parts;

@@ -4,8 +4,8 @@
 
 namespace tapestry {
 
-/// A tape lets go of the data of tensors above this size that no gradient needs. The tests set it to 0, to catch an op
-/// that reads elements which it did not say it needs.
+/// A tape releases the data of tensors above this size that no gradient needs. The tests set it to 0, to find a
+/// gradient that reads elements which its op did not declare in `needs`.
 extern constinit std::size_t strip_above_bytes;
 
 }  // namespace tapestry

@@ -10,7 +10,8 @@
 namespace tapestry {
 namespace {
 
-/// The value as the cell wants it: a literal or another dtype is converted, but never a float to whole numbers.
+/// The value in the cell's dtype. A literal or a tensor of another dtype is converted, but never a float to whole
+/// numbers.
 Tensor fitting(const Variable& variable, const Value& value, std::string_view what) {
   const Variable::Cell& cell = *variable.cell();
   const Where where = value.where();
@@ -34,7 +35,8 @@ Tensor fitting(const Variable& variable, const Value& value, std::string_view wh
   return value.is_tensor() ? given.cast(cell.spec.dtype, where) : value.tensor(cell.spec.dtype, where);
 }
 
-/// Opens the cells' values for writing, each inside the other, so that none is read until `change` has run.
+/// Opens the cells' values for writing, by nested calls of `modify`, so that no other thread reads one until `change`
+/// has run.
 template <class Change>
 void modify_all(std::span<const Variable> variables, SmallVector<Tensor, 4>& opened, const Change& change) {
   if (variables.empty()) return change();
@@ -56,7 +58,7 @@ void Variable::Cell::throw_uninitialized() const {
   throw FailedPreconditionError(detail::join("Attempting to use uninitialized value ", name));
 }
 
-/// The value on memory of its own, as a tensor with an id of its own.
+/// The value as a new tensor with its own id, on memory that nothing else uses: if it is shared, as a copy.
 Tensor Variable::Cell::to_be_changed() const {
   if (!value_) throw_uninitialized();
   const bool shared =
@@ -80,7 +82,7 @@ void Variable::Cell::copy_from(const Tensor& value) {
 void update_in_place(Update formula, const Tensor& numbers, const Tensor& gradient,
                      std::span<const Variable> variable_and_slots) {
   Backend& backend = backend_of(gradient.device());
-  const Tensor in_order = backend.contiguous(gradient);  // that of a transposed Variable is a view
+  const Tensor in_order = backend.contiguous(gradient);  // the gradient of a transposed Variable is a view
   SmallVector<Tensor, 4> opened;
   modify_all(variable_and_slots, opened, [&] {
     const std::span<const Tensor> slots(opened.begin() + 1, opened.end());
@@ -91,7 +93,7 @@ void update_in_place(Update formula, const Tensor& numbers, const Tensor& gradie
 Variable::Variable(const Init& initial_value, const VariableOptions& options, Where where)
     : cell_(std::make_shared<Cell>()) {
   if (initial_value.is_empty_tensor()) throw InvalidArgumentError("initial_value must be specified.", where);
-  // A literal has all its digits in the dtype that is wanted.
+  // A literal is converted to the wanted dtype directly, so that it keeps all its digits.
   const bool literal = !initial_value.is_tensor() && options.dtype != DType::unknown;
   Tensor value = initial_value.tensor(literal ? std::optional(options.dtype) : std::nullopt, where);
   Sink* const graph = open_sink() ? open_sink() : sink_of(value);

@@ -14,13 +14,13 @@ namespace tapestry {
 /// The cell behind the handles of a Variable.
 struct Variable::Cell {
   std::string name;
-  std::string given_name;           ///< before a module gave it its path
-  void (*update_name)() = nullptr;  ///< of a module's Variable: sees to it that `name` is the path that it has now
+  std::string given_name;           ///< the name before a module set it to the path
+  void (*update_name)() = nullptr;  ///< of a module's Variable: sets `name` to its current path
   bool trainable = true;
   Spec spec;
   Device device;
 
-  /// A consistent value while other threads assign. Throws FailedPreconditionError before the first.
+  /// The value, consistent while other threads assign. Throws FailedPreconditionError before the first assignment.
   Tensor load() const {
     const std::lock_guard lock(mutex_);
     if (!value_) throw_uninitialized();
@@ -30,39 +30,41 @@ struct Variable::Cell {
     const std::lock_guard lock(mutex_);
     return static_cast<bool>(value_);
   }
-  /// The cell gets a handle of its own: what a tape knows of the given tensor is no history of the Variable.
+  /// Sets the value. The cell makes a tensor of its own from it: what a tape knows of the given tensor is not the
+  /// Variable's history.
   void store(const Tensor& value) {
     Tensor own = detail::make_view(value, value.shape(), value.strides());
     const std::lock_guard lock(mutex_);
     std::swap(value_, own);
   }
 
-  /// As `store`, for a value whose memory somebody else will use again.
+  /// As `store`, but copies the elements: for a value in memory that will be used again.
   void copy_from(const Tensor& value);
 
-  /// The Variable lives on that device from now on.
+  /// Moves the Variable to that device.
   void move_to(Device place);
 
-  /// While it is held, no other thread reads or changes the value; empty when another one does so now.
+  /// A lock. While it is held, no other thread reads or changes the value; it owns nothing if another thread does so
+  /// now.
   std::unique_lock<std::recursive_mutex> try_lock() const { return {mutex_, std::try_to_lock}; }
-  /// Where the elements lie, in row-major order; nullptr when they do not, or there are none yet.
+  /// The address of the elements; nullptr if they are not in row-major order, or before the first assignment.
   const void* memory() const {
     const std::lock_guard lock(mutex_);
     return bool(value_) && value_.is_contiguous() ? value_.impl().data : nullptr;
   }
-  /// Whether `modify` would change that memory, beside `own` tensors on it that will be gone by then.
+  /// Whether `modify` would change that memory in place once `own` other tensors on it are gone.
   bool may_change_in_place(std::uint32_t own) const {
     const std::lock_guard lock(mutex_);
     return bool(value_) && !value_.impl().references.is_shared() &&
            value_.impl().storage->references.count() == 1 + own;
   }
-  /// The elements have been changed in place: the value becomes a new tensor.
+  /// Makes the value a new tensor, after its elements were changed in place.
   void renew() {
     modify([](const Tensor&) {});
   }
 
-  /// Lets `change` write the elements in place, on memory that nobody else reads: a value that is still held elsewhere
-  /// is copied first. The value becomes a new tensor, with an id of its own.
+  /// Lets `change` write the elements in place. A value that is still held elsewhere is copied first. The value becomes
+  /// a new tensor with its own id.
   template <class Change>
   void modify(const Change& change) {
     const std::lock_guard lock(mutex_);
@@ -81,8 +83,9 @@ struct Variable::Cell {
 
 enum class Update : std::uint8_t;
 
-/// One step of an optimizer in one pass: changes a Variable and its slots, the Variables behind it, in place. The
-/// numbers are those of the formula in backend/functors.hpp, float64, on the host or with the Variable.
+/// Makes one step of an optimizer in one pass: changes a Variable and its slots, which are behind it in the list, in
+/// place. The numbers are those of the formula in backend/functors.hpp, float64, on the host or on the Variable's
+/// device.
 void update_in_place(Update formula, const Tensor& numbers, const Tensor& gradient,
                      std::span<const Variable> variable_and_slots);
 
