@@ -166,7 +166,7 @@ TAPESTRY_OP(leaky_relu_op){{
     .needs = needs_inputs,
 }};
 
-/// gelu(x) = x * Phi(x), by the distribution function of the normal distribution, Phi(x) = (1 + erf(x / sqrt(2))) / 2.
+/// Phi(x) = (1 + erf(x / sqrt(2))) / 2, the distribution function of the normal distribution; gelu(x) = x * Phi(x).
 Tensor normal_distribution(const Tensor& x) { return 0.5 * (1.0 + erf(x * (1 / std::numbers::sqrt2))); }
 
 /// The derivative of x * Phi(x): Phi(x) + x * phi(x).

@@ -69,7 +69,7 @@ void run_steps(Backend& backend, const Tensor& x, const Tensor& y, const Repetit
   }
 }
 
-/// g of the repeated shape summed to the shape of the second input, which was repeated by the same attributes.
+/// Sums g, of the repeated shape, to the shape of the second input, which was repeated by the same attributes.
 TAPESTRY_OP(tile_grad_op){{
     .name = "TileGrad",
     .attrs = {{"multiples", AttrKind::numbers, optional},
@@ -160,7 +160,7 @@ Tensor view_inside(const Call& call, const Tensor& padded, const Shape& shape) {
 
 Tensor pad_by(const Tensor& x, const Ints& paddings);
 
-/// The part of g inside the padding that was put around the second input.
+/// The elements of g inside the padding that was put around the second input.
 TAPESTRY_OP(pad_grad_op){{
     .name = "PadGrad",
     .attrs = {{"paddings", AttrKind::numbers}},
@@ -215,7 +215,7 @@ Tensor mirror(const Tensor& x, int axis, Padding padding, std::int64_t skip) {
     throw InvalidArgumentError(detail::join("paddings must be ", skip ? "less than" : "no greater than",
                                             " the dimension size: ", padding.before, ", ", padding.after, " for ",
                                             size));
-  // What mirrors the end is the beginning of the flipped tensor, which needs no size.
+  // The padding at the end is the beginning of the flipped tensor, so that the size need not be known.
   return concat(
       {flip(part_of(x, axis, skip, padding.before), axis), x, part_of(flip(x, axis), axis, skip, padding.after)}, axis);
 }

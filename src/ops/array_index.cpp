@@ -13,7 +13,7 @@ namespace {
 /// The part of a tensor that an index expression or `slice` names.
 struct Region {
   Shape shape;
-  std::array<int, Shape::max_rank> axis{};  ///< along which a dimension of the part runs; -1: a new one
+  std::array<int, Shape::max_rank> axis{};  ///< of the tensor, for each dimension of the part; -1 for a new one
   std::array<std::int64_t, Shape::max_rank> start{}, step{};  ///< along each axis of the tensor
 
   void add(int along, std::int64_t size) {
@@ -28,7 +28,7 @@ Tensor view_region(const Tensor& x, const Region& region) {
     const auto dimension = static_cast<std::size_t>(i);
     if (region.axis[dimension] < 0) continue;
     const auto axis = static_cast<std::size_t>(region.axis[dimension]);
-    // A step beyond the end never happens, and its stride might overflow.
+    // The stride along an axis of one element is never used, and a large step might make it overflow.
     strides[dimension] = x.strides()[axis] * (region.shape.sizes()[i] > 1 ? region.step[axis] : 1);
   }
   std::int64_t offset = 0;
@@ -161,7 +161,7 @@ Region slice_region(const Ints& begin, const Ints& size, const Shape& shape) {
   return region;
 }
 
-/// The part of a tensor of that shape that a call's attributes name: those of `slice`, or an index expression's.
+/// The part of a tensor of that shape that the attributes of a call of `slice`, or of an index expression, select.
 Region region_of(const Call& call, const Shape& shape) {
   if (call.attrs().find("size")) return slice_region(call.attr<Ints>("begin"), call.attr<Ints>("size"), shape);
   return Expression(call.attrs()).resolve(shape);
@@ -169,10 +169,10 @@ Region region_of(const Call& call, const Shape& shape) {
 
 // ---- The ops ------------------------------------------------------------------------------------------------------
 
-/// The op that a call's attributes are those of, applied to another tensor.
+/// Applies the op that has these attributes, `slice` or an index expression, to another tensor.
 Tensor slice_alike(const Tensor& x, const Attrs& attrs);
 
-/// The second input is what was sliced, of which the shape counts: zeros of that shape with the gradient in the part.
+/// Zeros in the shape of the second input, the tensor that was sliced, with the gradient in the part that was selected.
 TAPESTRY_OP(slice_grad_op){{
     .name = "StridedSliceGrad",
     .attrs = {{"begin", AttrKind::numbers},
@@ -197,7 +197,7 @@ TAPESTRY_OP(slice_grad_op){{
     .shape_inputs = 2,
 }};
 
-/// The attributes of an index expression, which has an entry for each of its parts.
+/// The attributes of an index expression. Each list but the masks has an entry for each index.
 std::vector<OpAttr> expression_attrs() {
   return {{"begin", AttrKind::numbers},
           {"end", AttrKind::numbers},

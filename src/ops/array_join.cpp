@@ -18,7 +18,8 @@ Tensors with_zeros(const Call& call, const Tensors& gradients) {
   return full;
 }
 
-/// Takes what shape `other` knows into `shape`, but for one axis. Throws InvalidArgumentError when they differ.
+/// Sets the unknown sizes of `shape` to those of `other`, except along the axis `but`. Throws InvalidArgumentError when
+/// the ranks, or known sizes of another axis, differ.
 void merge_sizes(Shape& shape, const Shape& other, int but, const char* op) {
   bool agree = shape.rank() == other.rank();
   for (int i = 0; agree && i < shape.rank(); ++i) {
@@ -41,7 +42,7 @@ Tensor view_at(const Tensor& tensor, int axis, std::int64_t i) {
   return detail::make_view(tensor, shape, strides, i * *dropped);
 }
 
-/// The shape of the inputs from the `first` on, one behind the other along the call's axis.
+/// The shape of the concatenation, along the axis of the call, of the inputs from `first` on.
 Shape joined_shape(const Call& call, std::size_t first) {
   Shape shape = call.input(first).shape();
   const int axis = normalize_axis(call.attr<std::int64_t>("axis"), shape.rank());

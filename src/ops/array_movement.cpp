@@ -228,7 +228,8 @@ TAPESTRY_OP(expand_dims_op){{
           const Tensor& x = call.input(0);
           const std::uint32_t added = added_axes(call);
           Strides strides{};
-          // From the end, so that a new axis steps over what lies behind it, as in a row-major tensor.
+          // The loop starts at the end, so that the stride of a new axis spans the axes behind it, as in a row-major
+          // tensor.
           std::int64_t behind = 1;
           auto axis = static_cast<std::size_t>(x.rank());
           for (int i = spec.shape.rank() - 1; i >= 0; --i) {
@@ -313,7 +314,7 @@ TAPESTRY_OP(roll_op){{
       return {gather(x, mod(places - call.attr<std::int64_t>("shift"), n), axis_of(call))};
     },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-      const int axis = axis_of(call);  // what is rolled in reverse order is rolled back
+      const int axis = axis_of(call);  // a roll in reverse order undoes the roll
       return {flip(apply(call.op(), {flip(g, axis)}, call.attrs()), axis)};
     },
     .needs = needs_nothing,
@@ -347,7 +348,7 @@ TAPESTRY_OP(contiguous_op){{
     .needs = needs_nothing,
 }};
 
-/// From one accelerator to another, where that goes without the host.
+/// Copies from one accelerator to another without the host. Returns false if that cannot be done.
 bool copy_from_peer(Backend& backend, const Tensor& x, const Tensor& y) {
   Backend& there = backend_of(x.device());
   const Tensor from = there.contiguous(x);
@@ -355,7 +356,7 @@ bool copy_from_peer(Backend& backend, const Tensor& x, const Tensor& y) {
                                 static_cast<std::size_t>(x.size()) * size_of(x.dtype()));
 }
 
-/// A view by form only: what the dispatcher allocates for an op lies on the inputs' device, and this lies elsewhere.
+/// A view only in form: the dispatcher would allocate the output on the input's device.
 TAPESTRY_OP(device_copy_op){{
     .name = "DeviceCopy",
     .attrs = {{"device", AttrKind::device}},
@@ -430,7 +431,7 @@ Tensor expand_dims(In x, const Axes& axes, std::string_view name) {
 Tensor broadcast_to(In x, const Shape& shape, std::string_view name) {
   if (!has_source(shape)) return apply(broadcast_to_op, {x}, {{"shape", shape}}, name);
   const CallSiteScope site(x.where());
-  Shape whole = shape;  // a size that is nobody's keeps that of x
+  Shape whole = shape;  // an unknown size without a source stays that of x
   for (int i = 0, own = x->rank() - shape.rank(); i < shape.rank(); ++i, ++own)
     if (shape.sizes()[i] < 0 && !shape.source(i).tensor && own >= 0) whole.set(i, x->shape()[own]);
   return broadcast_like(x, fill_like(whole, 0, {x->dtype(), x->device()}, {}, {}, x.where()), name);
@@ -449,7 +450,7 @@ Tensor size(In x, std::int64_t axis, std::string_view name) {
 }
 
 Tensor cast(In x, DType dtype, std::string_view name) {
-  // A C++ number has the type that it was written in.
+  // The view of a C++ number is an ordinary tensor, without a weak type.
   const Tensor given = x.is_number() ? detail::make_view(x.tensor(), {}, {}) : x.tensor();
   if (bool(given) && given.dtype() == dtype) return given;
   return apply(cast_op, {In(given, x.where())}, {{"dtype", dtype}}, name);
@@ -463,7 +464,7 @@ Tensor Tensor::to(Device device, Where where) const {
 }
 
 Tensor Tensor::contiguous(Where where) const {
-  if (impl_ && !is_symbolic() && is_contiguous()) return *this;  // of a symbolic one only the plan knows
+  if (impl_ && !is_symbolic() && is_contiguous()) return *this;  // only the plan knows the strides of a symbolic tensor
   return apply(contiguous_op, {In(*this, where)});
 }
 

@@ -9,7 +9,7 @@ TAPESTRY_OP_FAMILY(check)
 namespace tapestry {
 namespace {
 
-/// "Inf", "NaN", "Inf and NaN", or nothing: what the elements are that are not finite. They are looked at on the host.
+/// The kinds of elements that are not finite: "Inf", "NaN", "Inf and NaN", or "". The elements are read on the host.
 std::string_view not_finite(const Tensor& x) {
   const Tensor host = detail::on_host(x);
   bool inf = false, nan = false;

@@ -6,7 +6,7 @@ TAPESTRY_OP_FAMILY(compare)
 namespace tapestry {
 namespace {
 
-/// A relation of two tensors: bool, and nothing flows back.
+/// A relation of two tensors. Its result is bool, and no gradient flows back.
 template <Binary f, TypeSet allowed>
 Op relation(const char* name) {
   return {

@@ -16,7 +16,7 @@ void require_image_and_filter(const Tensor& x, const Tensor& filter) {
   if (filter.rank() != 4) throw InvalidArgumentError(detail::join("filter must be 4-dimensional: ", filter.shape()));
 }
 
-/// The shape of what the call's window makes of an image.
+/// The shape of the convolution of an image with a filter by the attributes of a call.
 Shape convolved_shape(const Call& call, const Tensor& x, const Tensor& filter) {
   require_image_and_filter(x, filter);
   check_window_attrs(call);
@@ -58,8 +58,9 @@ Window2d conv_window(const Call& call, const Shape& image, const Shape& filter) 
   return window;
 }
 
-// A convolution is linear in the image and in the filter. So there are three ops, each the gradient of the others: the
-// convolution itself, and its gradients, which take, in place of the result, a tensor of its shape.
+// A convolution is linear in the image and in the filter, so there are three ops, each the gradient of the others: the
+// convolution, and its gradients with respect to the image and to the filter. The gradients take a tensor in the shape
+// of the convolution as their third input.
 Tensor backprop_input(const Call& call, const Tensor& x_like, const Tensor& filter, const Tensor& g);
 Tensor backprop_filter(const Call& call, const Tensor& x, const Tensor& filter_like, const Tensor& g);
 
@@ -137,7 +138,7 @@ Tensor backprop_filter(const Call& call, const Tensor& x, const Tensor& filter_l
   return apply(conv2d_backprop_filter_op, {x, filter_like, g}, call.attrs());
 }
 
-/// The attributes that the options of a convolution and of its transpose mean.
+/// The attributes for the options of a convolution or of its transpose.
 template <class Options>
 Attrs attrs_of(const Options& options) {
   if (options.groups < 1)
@@ -149,7 +150,7 @@ Attrs attrs_of(const Options& options) {
           {"groups", options.groups}};
 }
 
-/// How an axis of an image grows: to size * stride + beyond.
+/// A transposed convolution makes an axis of an image grow to size * stride + beyond.
 struct Growth {
   std::int64_t size, stride, beyond = 0;
 
@@ -179,7 +180,7 @@ Growth growth_along(int axis, const Shape& image, const Shape& filter, const Con
   return growth;
 }
 
-/// The image with as many pixels along an axis as the result has, whatever they are.
+/// A tensor that has the size of the result along an axis. Its elements do not matter.
 Tensor grown(const Tensor& image, int axis, const Growth& growth) {
   const Tensor y = repeat(image, growth.stride, axis);
   if (growth.beyond < 0) {
@@ -191,10 +192,10 @@ Tensor grown(const Tensor& image, int axis, const Growth& growth) {
   return pad(y, paddings);
 }
 
-/// A tensor of the result's shape, of which nothing else counts.
+/// A tensor in the shape of the result. Its elements do not matter.
 Tensor like_transposed(const Tensor& image, const Growth& height, const Growth& width, std::int64_t channels) {
   const auto first = range(0, 1);
-  if (height.size > 0 && width.size > 0)  // without memory of its own
+  if (height.size > 0 && width.size > 0)  // a view, which takes no memory
     return broadcast_to(image(all, first, first, first), {-1, height.result(), width.result(), channels});
   return broadcast_to(grown(grown(image(all, all, all, first), 1, height), 2, width), {-1, -1, -1, channels});
 }

@@ -62,8 +62,9 @@ TAPESTRY_OP(linspace_op){{
     .gradient = no_gradient,
 }};
 
-/// The shape of a FillLike: the attribute "shape", whose unknown sizes are, in order, those of the axes that "sizes_of"
-/// names by pairs (input, axis). The axis -1 takes what the other sizes leave of the input's elements.
+/// The shape of a FillLike is the attribute "shape". For each of its unknown sizes, in order, "sizes_of" has a pair
+/// (input, axis): the size is that of this axis. The axis -1 stands for the number of elements of the input divided by
+/// the other sizes.
 Shape shape_like_inputs(const Call& call) {
   Shape shape = call.attr<Shape>("shape");
   const Ints& sizes_of = call.attr<Ints>("sizes_of");
@@ -127,7 +128,7 @@ Tensor fill(const Shape& shape, double value, DType dtype, Device device, std::s
                    where)[0];
 }
 
-/// Whether `fill`, which takes a double, is exact.
+/// Whether `fill`, which takes a double, gets the number exactly.
 bool fits_double(const Tensor& number) {
   return is_floating(number.dtype()) || std::abs(number.item<double>()) <= 0x1p53;
 }

@@ -7,8 +7,8 @@
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/reduce.hpp"
 
-// einsum and tensordot, lowered to transpose, reshape, reduce_sum and matrix products. Each axis of an operand has a
-// label: the letter of the equation, or one of the characters below 'A' for the dimensions of an ellipsis, counted from
+// einsum and tensordot are lowered to transpose, reshape, reduce_sum and matrix products. Each axis of an operand has a
+// label: the letter of the equation, or, for a dimension of an ellipsis, a character below 'A'. The latter count from
 // the right, so that dimensions that broadcast together share a label.
 
 namespace tapestry {
@@ -63,7 +63,7 @@ class Parser {
     return labels;
   }
 
-  /// The labels of a term, the dots standing for the given number of dimensions.
+  /// The labels of a term in which the dots stand for the given number of dimensions.
   Labels expand(const std::string& term, int dots_rank) const {
     const std::size_t dots = term.find("...");
     Labels labels;
@@ -137,7 +137,7 @@ class Parser {
 
 // ---- One operand -------------------------------------------------------------------------------------------------------
 
-/// With the axes in the order of `order`, which has the same labels.
+/// The operand with its axes in the order of `order`, which has the same labels.
 Operand permuted(const Operand& x, const Labels& order, std::string_view name = {}) {
   if (x.labels == order) return {named(x.tensor, name), order};
   Ints perm;
@@ -145,7 +145,7 @@ Operand permuted(const Operand& x, const Labels& order, std::string_view name = 
   return {transpose(x.tensor, perm, name), order};
 }
 
-/// Of each label that occurs twice, the diagonal.
+/// Takes the diagonal along the axes of each label that occurs more than once.
 Operand without_repeats(Operand x) {
   for (std::size_t i = 0; i < x.labels.size();) {
     const char label = x.labels[i];
@@ -169,7 +169,7 @@ Operand without_repeats(Operand x) {
   return x;
 }
 
-/// Summed over all labels that are not in `needed`.
+/// The operand summed over all labels that are not in `needed`.
 Operand summed_to(const Operand& x, const Labels& needed) {
   Ints axes;
   Labels kept;
@@ -185,7 +185,7 @@ Operand summed_to(const Operand& x, const Labels& needed) {
 
 // ---- Two operands ------------------------------------------------------------------------------------------------------
 
-/// A shape with the `count` dimensions from `first` on as one.
+/// The shape with the `count` dimensions from `first` on merged into one.
 Shape merged(const Shape& shape, int first, int count) {
   Shape result;
   for (int i = 0; i < first; ++i) result.push_back(shape.sizes()[i]);
@@ -219,8 +219,8 @@ struct Roles {
   Labels product() const { return batch + outer_a + outer_b; }
 };
 
-/// An operand's tensor with its axes in the order of `order`; labels that it lacks become axes of size 1, left out
-/// where nothing stands before them.
+/// An operand's tensor with its axes in the order of `order`. Labels that it lacks become axes of size 1, but leading
+/// ones are left out.
 Tensor aligned(const Operand& x, const Labels& order) {
   Labels present;
   Ints missing;
@@ -235,7 +235,8 @@ Tensor aligned(const Operand& x, const Labels& order) {
   return missing.empty() ? tensor : expand_dims(tensor, missing);
 }
 
-/// Merges the last dimensions into two groups, the first of `rows` dimensions and the second of `columns`.
+/// Merges the last dimensions into two: first `rows` of them, then `columns`. If too many sizes are unknown, it returns
+/// x and sets `possible` to false.
 Tensor as_matrices(const Tensor& x, std::size_t rows, std::size_t columns, bool& possible) {
   if (rows == 1 && columns == 1) return x;
   const int r = static_cast<int>(rows), c = static_cast<int>(columns);
@@ -244,7 +245,7 @@ Tensor as_matrices(const Tensor& x, std::size_t rows, std::size_t columns, bool&
   return possible ? reshape(x, shape) : x;
 }
 
-/// Multiplies two operands and sums over what they share and nobody needs; the result's labels are `roles.product()`.
+/// Multiplies two operands and sums over the inner labels. The labels of the result are `roles.product()`.
 Tensor multiply_and_sum(const Operand& a, const Operand& b, const Roles& roles) {
   const Labels all = roles.product() + roles.inner;
   const Tensor product = aligned(a, all) * aligned(b, all);
@@ -277,7 +278,8 @@ Operand contract(const Operand& a, const Operand& b, const Labels& needed) {
   return {roles.inner.empty() ? multiply_and_sum(x, y, roles) : matrix_product(x, y, roles), roles.product()};
 }
 
-/// The equation of `tensordot`: letters for the axes of a, then for each axis of b its own or that of its partner.
+/// The equation of `tensordot`. Each axis of a has its own letter. An axis of b has the letter of its partner, or its
+/// own.
 std::string pairing(const Shape& a, const Shape& b, const ContractedAxes& axes) {
   const auto refuse = [&](const auto&... parts) {
     throw InvalidArgumentError(detail::join("tensordot: ", parts..., " of the shapes ", a, " and ", b));

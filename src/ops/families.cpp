@@ -2,7 +2,7 @@
 
 namespace tapestry::detail {
 
-// Each file of op definitions defines one of these, empty, so that a reference to it brings in the whole file.
+// Each file of op definitions defines one of these empty functions. A reference to it makes the linker take the file.
 void link_activation();
 void link_array_extend();
 void link_array_index();

@@ -8,15 +8,15 @@ TAPESTRY_OP_FAMILY(gather)
 namespace tapestry {
 namespace {
 
-/// An op whose gradient goes to its first input and reads nothing but the indices, its second one.
+/// The gradient of a gathering op reads only the elements of the second input, the indices.
 constexpr Needs needs_indices{2, 0};
 
 void append(Shape& shape, const Shape& other, int first, int last) {
   for (int i = first; i < last; ++i) shape.push_back(other.sizes()[i]);
 }
 
-// Each gathering op has a scattering one: with inputs (indices, updates, like) it adds the updates to zeros of the
-// shape of `like`. The one is the gradient of the other.
+// Each gathering op has a scattering op with the inputs (indices, updates, like), which adds the updates to zeros in
+// the shape of `like`. Each of the two is the gradient of the other.
 
 Specs scattered(const Call& call, const Shape& updates) {
   require_type(call.input(0), index_types, "Tindices");
@@ -74,7 +74,7 @@ TAPESTRY_OP(gather_op){{
 
 // ---- gather_nd ----------------------------------------------------------------------------------------------------
 
-/// The indices' shape without its last axis, of size k, then x's without its first k.
+/// The indices' shape without its last axis, of size k, followed by x's shape without its first k axes.
 Shape gathered_nd_shape(const Tensor& x, const Tensor& indices) {
   if (indices.rank() == 0) throw InvalidArgumentError("indices must be at least a vector, but is a scalar");
   const std::int64_t depth = indices.shape().sizes().back();

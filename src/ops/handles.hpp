@@ -2,8 +2,8 @@
 
 #include "tapestry/op.hpp"
 
-/// The ops that the parts above make nodes of, or know by what they compute. A part that asks only how an op treats its
-/// elements reads the properties of its entry instead.
+/// Handles on the ops that other components add to graphs, or recognize. A component that only needs to know how an op
+/// treats its elements reads the properties of its entry instead.
 
 namespace tapestry::ops {
 

@@ -25,7 +25,7 @@ TAPESTRY_OP(sum_like_op){{
             kept.set(i, i < leading ? 1 : y.shape().sizes()[i - leading]);
             if (kept.sizes()[i] != x.shape().sizes()[i]) axes |= 1U << i;
           }
-          // A sum of one number is that number, as where no op is needed: 0 + -0 would be 0.
+          // Without axes the elements are copied, because a sum would turn -0 into 0.
           if (axes == 0) return backend.copy(x, view_as(y, kept));
           backend.reduce(Reduce::sum, x, axes, view_as(y, kept));
         },
@@ -82,8 +82,7 @@ TAPESTRY_OP(size_like_op){{
     },
     .forward =
         [](Backend& backend, const Call& call) {
-          // Nothing divided by nothing is 0: there is no element to which the quotient could
-          // matter.
+          // The quotient of two empty tensors is 0: there is no element to which it could matter.
           const std::int64_t like = std::max<std::int64_t>(call.input(1).size(), 1);
           backend.fill(static_cast<double>(call.input(0).size()) / static_cast<double>(like), call.output());
         },

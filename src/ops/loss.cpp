@@ -71,7 +71,7 @@ TAPESTRY_OP(softmax_cross_entropy_op){
      .precision = Precision::full,
      .outputs = 2}};
 
-/// The labels must be classes. They are few, so they are looked at on the host.
+/// Throws InvalidArgumentError unless the labels are in [0, classes). They are few, so they are read on the host.
 void check_labels(const Tensor& labels, std::int64_t classes) {
   const Tensor host = detail::on_host(labels);
   detail::visit_dtype(host.dtype(), [&]<class T>() {
@@ -101,7 +101,8 @@ void sparse_softmax_cross_entropy_forward(Backend& backend, const Call& call) {
   backend.softmax_grad(log_p, minus_one_hot, true, backprop);
 }
 
-/// TensorFlow's text names an attribute; what follows says which argument is meant, and what it should be.
+/// Checks the type of the labels. TensorFlow's text names an attribute; the text behind it says which argument is
+/// meant, and what it should be.
 void require_classes(const Tensor& labels, const Tensor& logits) {
   try {
     require_type(labels, index_types, "Tlabels");
@@ -112,7 +113,7 @@ void require_classes(const Tensor& labels, const Tensor& logits) {
   }
 }
 
-/// Ones at the labels, in the shape and dtype of a tensor whose last axis counts the classes.
+/// One-hot labels in the shape and dtype of `like`, whose last axis is the classes.
 Tensor one_hot_like(const Tensor& labels, const Tensor& like) {
   const Tensor classes = cumsum(ones_like(like).cast(labels.dtype()), -1, {.exclusive = true});
   return equal(expand_dims(labels, -1), classes).cast(like.dtype());
@@ -136,7 +137,7 @@ TAPESTRY_OP(sparse_softmax_cross_entropy_op){
        const Tensor& backprop = call.output(1);
        Tensor sum;
        if (g[0]) sum = expand_dims(g[0], -1) * backprop;
-       if (g[1]) {  // through backprop = p - one_hot(labels), which spares the logits from being kept
+       if (g[1]) {  // through backprop = p - one_hot(labels), so that the logits need not be kept
          const Tensor p = backprop + one_hot_like(call.input(1), backprop), weighted = g[1] * p;
          const Tensor part = weighted - p * reduce_sum(weighted, -1, {.keep_dims = true});
          sum = sum ? sum + part : part;
@@ -150,7 +151,7 @@ TAPESTRY_OP(sparse_softmax_cross_entropy_op){
 }  // namespace
 
 Tensor softmax_cross_entropy(In labels, In logits, std::string_view name) {
-  // Before whole numbers become floats, in which form one would look for what is wrong in the shape.
+  // This is checked before whole numbers become floats, so that the error names the dtype that was given.
   const DType dtype = labels->dtype();
   if (dtype != DType::unknown && !is_floating(dtype) && !shapes_agree(logits->shape(), labels->shape())) {
     const CallSiteScope site(labels.where());

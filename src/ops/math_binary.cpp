@@ -29,7 +29,7 @@ Op binary_op(const char* name, Promotion promotion, Needs needs, Precision preci
   };
 }
 
-/// Where the exponent is 0 the power is constant, also at base 0, where b * a^(b - 1) is 0 * inf.
+/// The derivative of a^b with respect to a. It is 0 where b is 0, also at a = 0, where b * a^(b - 1) would be 0 * inf.
 Tensor power_slope(const Tensor& a, const Tensor& b) { return b * power(a, where(equal(b, 0.0), 1.0, b - 1.0)); }
 
 /// log(a) where a is positive and 0 elsewhere.

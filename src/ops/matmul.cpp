@@ -37,8 +37,7 @@ const Attrs& product_attrs(const MatMulOptions& options) {
 
 // ---- infer -------------------------------------------------------------------------------------------------------------
 
-/// The shape of an operand as the user has it: of a vector that became a matrix on the line of the product, the
-/// vector's.
+/// The shape of an operand as the user gave it: the vector's if a vector became a matrix on the line of the product.
 Shape shape_before(const Tensor& x, Where product) {
   const Operation maker = x.op();
   if (!maker || &maker.call().op() != &ops::expand_dims || !product || !maker.where()) return x.shape();
@@ -46,7 +45,7 @@ Shape shape_before(const Tensor& x, Where product) {
   return by_product ? maker.input(0).shape() : x.shape();
 }
 
-/// The operands of a product as the user has them, for errors.
+/// The operands of a product as the user gave them, for errors.
 struct Operands {
   const Tensor &a, &b;
   MatMulOptions options;
@@ -56,7 +55,7 @@ struct Operands {
       : Operands(call.input(0), call.input(1), transposed(call), call.where()) {}
   Operands(const Tensor& x, const Tensor& y, const MatMulOptions& o, Where w) : a(x), b(y), options(o), where(w) {}
 
-  /// "[2,3]", or, of a matrix that is used transposed, "[3,2]^T".
+  /// "[2,3]", or "[3,2]^T" for a matrix that is used transposed.
   std::string text_a() const { return to_string(shape_before(a, where)) + (options.transpose_a ? "^T" : ""); }
   std::string text_b() const { return to_string(shape_before(b, where)) + (options.transpose_b ? "^T" : ""); }
 };
@@ -68,7 +67,7 @@ std::string input_shapes(const Operands& operands, std::string_view name, std::s
 
 [[noreturn]] void refuse_sizes(const Operands& operands, std::string_view name, std::string_view op,
                                std::int64_t inner_a, std::int64_t inner_b) {
-  // TensorFlow words it one way while a graph is built and another way when values are there.
+  // TensorFlow's text for the operands of a graph differs from that for operands with values.
   if (operands.a.is_symbolic() || operands.b.is_symbolic())
     throw InvalidArgumentError(detail::join("Dimensions must be equal, but are ", inner_a, " and ", inner_b,
                                             input_shapes(operands, name, op)));
@@ -76,7 +75,7 @@ std::string input_shapes(const Operands& operands, std::string_view name, std::s
       detail::join("Matrix size-incompatible: In[0]: ", operands.text_a(), ", In[1]: ", operands.text_b()));
 }
 
-/// [..., m, n] of the product, the batch dimensions given.
+/// The dtype and the shape [..., m, n] of the product with the given batch dimensions.
 Spec product_spec(const Call& call, Shape batch) {
   const Tensor &a = call.input(0), &b = call.input(1);
   require_type(a, number_types);
@@ -107,8 +106,8 @@ Shape common_batch(const Call& call) {
 
 // ---- forward -----------------------------------------------------------------------------------------------------------
 
-/// A view of matrices [..., r, c] with the given batch dimensions in front, to which its own broadcast; where it has
-/// more of them, those are 1.
+/// A view of the matrices x [..., r, c], broadcast to the given batch dimensions. If x has more batch dimensions than
+/// these, the first ones must be 1 and are dropped.
 Tensor with_batch(const Tensor& x, const Shape& batch) {
   Shape shape = batch;
   for (int i = x.rank() - 2; i < x.rank(); ++i) shape.push_back(x.shape().sizes()[i]);
@@ -137,7 +136,7 @@ void batch_product(Backend& backend, const Call& call) {
 
 /// All rows of x as one matrix.
 Tensor rows(const Tensor& x) { return reshape(x, {-1, x.shape().back()}); }
-/// Of a matrix without columns nothing tells how many rows it has.
+/// Whether x has columns. Without any, `rows` cannot infer how many rows there are.
 bool has_columns(const Tensor& x) { return x.shape().sizes().back() != 0; }
 
 Tensors product_gradients(const Call& call, const Tensor& g) {
@@ -147,7 +146,7 @@ Tensors product_gradients(const Call& call, const Tensor& g) {
     return ta ? matmul(b, g, {tb, true}) : matmul(g, b, {false, !tb});
   };
   const auto gradient_b = [&, ta = transpose_a, tb = transpose_b] {
-    // A matrix that multiplies a whole batch: its gradient is one product, not a batch of products to be summed.
+    // b is one matrix for a whole batch: its gradient is one product, not the sum of a batch of products.
     if (a.rank() > 2 && b.rank() == 2 && !ta && has_columns(a) && has_columns(g))
       return tb ? matmul(rows(g), rows(a), {true, false}) : matmul(rows(a), rows(g), {true, false});
     return tb ? matmul(g, a, {true, ta}) : matmul(a, g, {!ta, false});
@@ -191,7 +190,7 @@ TAPESTRY_OP(batch_matmul_op){{.name = "BatchMatMulV2",
                               .precision = Precision::low,
                               .broadcasts = true}};
 
-/// Throws, with the shapes that the user sees, for a vector that does not fit the other operand.
+/// Throws InvalidArgumentError, with the shapes that the user gave, for a vector that does not fit the other operand.
 void require_product(const In& a, const In& b, const MatMulOptions& options, std::string_view name) {
   blaming(matmul_op.name, CallSiteScope::current(), [&] {
     const Operands operands(a, b, options, {});

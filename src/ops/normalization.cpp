@@ -19,7 +19,7 @@ Shape one_per_row(Shape shape) {
 Tensor row_mean(const Tensor& x) { return reduce_mean(x, -1, {.keep_dims = true}); }
 Tensor row_sum(const Tensor& x) { return reduce_sum(x, -1, {.keep_dims = true}); }
 
-/// A parameter of one number, or of one per element of a row, as the latter.
+/// A parameter of one element, or of one for each element of a row, broadcast to one for each element of a row.
 Tensor per_element(const Tensor& parameter, const Tensor& x) {
   return view_broadcast(parameter, Shape{x.shape().sizes().back()});
 }
@@ -58,7 +58,7 @@ TAPESTRY_OP(layer_norm_grad_op){
        const Tensor n = (x - mean) * rstd, h = g * scale;
        Tensor of_n, of_scale, of_rstd, of_g;
        if (u[0]) {
-         // dx is linear in h, by a symmetric matrix: rstd times this one.
+         // dx = rstd * project(h), where `project` is linear and symmetric.
          const auto project = [&](const Tensor& v) { return v - row_mean(v) - n * row_mean(v * n); };
          const Tensor of_h = rstd * project(u[0]);
          of_scale = of_h * g;
@@ -118,8 +118,8 @@ TAPESTRY_OP(layer_norm_op){
      .broadcasts = true,
      .outputs = 3}};
 
-/// Whether it is certain that the parameter broadcasts to the shape of x, of which sizes may be unknown. Throws when it
-/// does not.
+/// Whether the parameter certainly broadcasts to the shape of x, whose sizes may be unknown. Throws
+/// InvalidArgumentError when it does not.
 bool require_broadcast_to(const Tensor& parameter, const Tensor& x, std::string_view what) {
   bool fits = parameter.rank() <= x.rank(), is_certain = true;
   for (int i = 1; fits && i <= parameter.rank(); ++i) {
@@ -133,8 +133,7 @@ bool require_broadcast_to(const Tensor& parameter, const Tensor& x, std::string_
   return is_certain;
 }
 
-/// Of a result that must have the shape of x: the result, or, where that is not certain, one that is refused unless it
-/// has.
+/// The result if it certainly has the shape of x. Otherwise an op on it, which throws if it has another shape.
 Tensor of_shape(const Tensor& x, const Tensor& result, bool is_certain) {
   return is_certain ? result : broadcast_like(result, x);
 }

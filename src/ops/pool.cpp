@@ -22,7 +22,7 @@ Shape pooled_shape(const Call& call) {
   const Shape shape = window_output(call, x.shape(), pool_size(call));
   if (x.shape().is_known()) {
     const Window2d window = pool_window(call);
-    // A window that lies in the padding altogether has no elements to choose from.
+    // A window that is entirely in the padding has no elements to choose from.
     if (std::max(window.pad_top, window.pad_bottom) >= window.height ||
         std::max(window.pad_left, window.pad_right) >= window.width)
       throw InvalidArgumentError("The padding must be smaller than the window");
@@ -32,7 +32,7 @@ Shape pooled_shape(const Call& call) {
 
 Specs infer_pool(const Call& call) { return {{call.input(0).dtype(), pooled_shape(call)}}; }
 
-/// A gradient is like the first input; the others are like that one pooled.
+/// The gradient has the dtype and shape of the first input. The other inputs have the shape of that input, pooled.
 Specs infer_pool_gradient(const Call& call) {
   const Shape pooled = pooled_shape(call);
   for (std::size_t i = 1; i < call.inputs().size(); ++i) require_same_shape(call.input(i).shape(), pooled);
@@ -81,7 +81,8 @@ Tensor average_backward(const Call& call, const Tensor& x_like, const Tensor& g)
 
 // ---- Maximum -----------------------------------------------------------------------------------------------------------
 
-/// Along one axis: the outputs whose window element at `offset` lies within the image, and where it lies for the first.
+/// The outputs, along one axis, whose window element at `offset` is within the image, and the position of that element
+/// for the first of them.
 struct Overlap {
   std::int64_t first_output = 0, outputs = 0, first_input = 0;
 };
@@ -93,8 +94,8 @@ Overlap overlap(std::int64_t offset, std::int64_t stride, std::int64_t pad, std:
   return {first, std::max<std::int64_t>(last - first + 1, 0), first * stride + shift};
 }
 
-/// The elements of a window that may lie within the image for some output, along one axis: [first, last). The window
-/// may be much larger than the image.
+/// The elements [first, last) of a window, along one axis, that may be within the image for some output. The window may
+/// be much larger than the image.
 struct Offsets {
   std::int64_t first, last;
 };
@@ -103,7 +104,7 @@ Offsets offsets(std::int64_t window, std::int64_t pad, std::int64_t inputs, std:
   return {std::max<std::int64_t>(pad - outputs_reach, 0), std::min(window, pad + inputs)};
 }
 
-/// A view of the elements of an image that one element of the window meets.
+/// A view of the elements of an image that one element of the window covers, for all outputs of the overlaps.
 Tensor met_by(const Tensor& image, const Overlap& y, const Overlap& x, const Window2d& window) {
   const auto s = image.strides();
   const std::array<std::int64_t, Shape::max_rank> strides{s[0], s[1] * window.stride_y, s[2] * window.stride_x, s[3]};
@@ -111,13 +112,13 @@ Tensor met_by(const Tensor& image, const Overlap& y, const Overlap& x, const Win
                            y.first_input * s[1] + x.first_input * s[2]);
 }
 
-/// Of each window of `values` the element that stands where x has its first maximum: the transpose of MaxPoolGrad. It
-/// goes through the window element by element, all outputs at once.
+/// Picks from each window of `values` the element at the first maximum of x. This is the transpose of MaxPoolGrad. The
+/// loop is over the elements of the window, for all outputs at once.
 void pick_at_maxima(Backend& backend, const Call& call) {
   const Tensor &x = call.input(0), &y = call.input(1), &values = call.input(2), &picked = call.output();
   const Window2d window = pool_window(call);
   const auto make = [&](DType dtype, const Shape& shape) { return detail::make_tensor(dtype, shape, x.device()); };
-  const Tensor open = make(boolean, y.shape());  // whose maximum has not been met yet
+  const Tensor open = make(boolean, y.shape());  // the outputs whose maximum has not been found yet
   backend.fill(1, open);
   backend.fill(0, picked);
   const Offsets down =
@@ -160,7 +161,7 @@ TAPESTRY_OP(max_pool_op){{.name = "MaxPool",
                           },
                           .promotion = floating_type}};
 
-// The inputs x and y only say where the maxima are, so the gradient is that of a linear function of the third.
+// The inputs x and y only give the positions of the maxima, so the op is linear in the third input.
 TAPESTRY_OP(max_pool_grad_grad_op){
     {.name = "MaxPoolGradGrad",
      .attrs = pool_attrs(),

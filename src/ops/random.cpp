@@ -31,7 +31,7 @@ Stream& stream() {
   return instance;
 }
 
-/// Takes `count` numbers out of the stream; returns the place of the first.
+/// Reserves `count` numbers of the stream. Returns the position of the first.
 State take(std::int64_t count) {
   const std::lock_guard lock(stream().mutex);
   const State first = stream().state;
@@ -46,7 +46,7 @@ void draw(Backend& backend, Distribution f, double a, double b, const Tensor& y)
 
 // ---- Ops ---------------------------------------------------------------------------------------------------------------
 
-/// The least number of a dtype, and the first behind its greatest whole one.
+/// The least and the greatest bound that a uniform distribution may have in a dtype.
 std::pair<double, double> bounds_of(DType dtype) {
   if (dtype == int32) return {-0x1p31, 0x1p31};
   if (dtype == int64) return {-0x1p53, 0x1p53};  // exact as a double, which the kernels take
@@ -56,7 +56,7 @@ std::pair<double, double> bounds_of(DType dtype) {
   return {-most, most};
 }
 
-/// Throws InvalidArgumentError unless there is a distribution with the two numbers, of which some need only the first.
+/// Throws InvalidArgumentError unless the distribution may have these two numbers. Some have only the first.
 void check_distribution(Distribution f, DType dtype, double a, double b) {
   if (f == Distribution::bernoulli) {
     if (!(a >= 0 && a <= 1)) throw InvalidArgumentError(detail::join("A probability must be in [0, 1], but is ", a));
@@ -81,7 +81,7 @@ Specs infer_random(const Call& call, TypeSet allowed) {
 
 double second_number(const Call& call, std::string_view attr) { return attr.empty() ? 0 : call.attr<double>(attr); }
 
-/// A random op: its name, its distribution, the attributes that are the distribution's two numbers.
+/// A random op. `a` and `b` name the attributes of the distribution's two numbers; `b` may be empty.
 template <Distribution f>
 Op random_op(const char* name, TypeSet allowed, std::string_view a, std::string_view b) {
   std::vector<OpAttr> attrs{{"shape", AttrKind::shape, optional},
@@ -113,7 +113,7 @@ TAPESTRY_OP(uniform_op)(random_op<Distribution::uniform>("RandomUniform", float_
 TAPESTRY_OP(uniform_int_op)(random_op<Distribution::uniform>("RandomUniformInt", index_types, "minval", "maxval"));
 TAPESTRY_OP(bernoulli_op)(random_op<Distribution::bernoulli>("RandomBernoulli", float_types, "probability", {}));
 
-/// The order of random keys; two of the 2^53 keys that are equal keep their order, which is too rare to matter.
+/// Sorts random keys. Two equal keys, among 2^53 possible ones, keep their order, which is too rare to matter.
 TAPESTRY_OP(permutation_op){{.name = "RandomPermutation",
                              .attrs = {{"n", AttrKind::number, optional}, {"device", AttrKind::device, optional}},
                              .infer = [](const Call& call) -> Specs {
@@ -144,8 +144,8 @@ Specs infer_multinomial(const Call& call) {
   return {{int64, {logits.shape().sizes()[0], samples}}};
 }
 
-/// Inverts the distribution function: draws the first class up to which the probabilities add up to more than a number
-/// between 0 and their sum.
+/// Inverts the distribution function: draws a number between 0 and the sum of the probabilities, and takes the first
+/// class up to which the probabilities add up to more.
 void draw_classes(Backend& backend, const Call& call) {
   const Tensor &logits = call.input(0), &y = call.output();
   const std::int64_t rows = y.shape().sizes()[0], samples = y.shape().sizes()[1], classes = logits.shape().sizes()[1];
@@ -157,7 +157,7 @@ void draw_classes(Backend& backend, const Call& call) {
   backend.softmax(exact, false, probabilities);
   backend.scan(Scan::sum, probabilities, 1, false, false, sums);
   draw(backend, Distribution::uniform, 0, 1, uniform);
-  // Less than the last sum, which may differ from 1 by its rounding: a uniform number is at most 1 - 2^-53.
+  // `height` is less than the last sum, which may differ from 1 by rounding: a uniform number is at most 1 - 2^-53.
   backend.binary(Binary::multiply, uniform, view_part(sums, 1, classes - 1, 1), 0, height);
   const Tensor above = make(boolean, {rows, samples, classes});
   backend.binary(Binary::greater, view_as(sums, {rows, 1, classes}), view_as(height, {rows, samples, 1}), 0, above);
@@ -172,7 +172,7 @@ TAPESTRY_OP(multinomial_op){{.name = "Multinomial",
                              .promotion = floating_type,
                              .stateful = true}};
 
-/// A random op by the shape of its result, of the distribution with these two numbers.
+/// Applies a random op with a result of this shape. `a` and `b` are the numbers of its distribution; `b` may be empty.
 Tensor draw_of(const Op& op, const Shape& shape, DType dtype, Device device, const Attr& a, const Attr& b,
                std::string_view name, Where where) {
   const bool one = b.name.empty();

@@ -35,12 +35,13 @@ void reduce(Backend& backend, const Call& call) {
   backend.reduce(f, call.input(0), axes_mask(call, call.input(0).rank()), call.output());
 }
 
-/// A tensor of a reduction's result shape, ready to broadcast against the input: with its axes as 1.
+/// A tensor in the shape of a reduction's result, with size 1 along the reduced axes, so that it broadcasts to the
+/// input.
 Tensor with_axes(const Call& call, const Tensor& result) {
   const Ints* axes = call.attrs().find<Ints>("axis");
   // A scalar broadcasts as it is.
   if (!axes || keeps_dims(call)) return result;
-  // The axes count along the input, from whose end negative ones must be taken.
+  // Negative axes count from the end of the input's axes, not of the result's.
   Ints list;
   for (const std::int64_t axis : *axes) list.push_back(normalize_axis(axis, call.input(0).rank()));
   return expand_dims(result, list);
@@ -77,8 +78,10 @@ Tensors extreme_gradient(const Call& call, const Tensor& g) {
   return {extreme * with_axes(call, g / count)};
 }
 
-/// The product of all others along the axes, without a division that zeros would spoil: along each axis what lies
-/// before times what lies behind, from the last axis back to the first over the products so far.
+/// The derivative by an element is the product of all others along the axes. Zeros would spoil a division, so it is
+/// computed along one axis after the other, from the last to the first, as the product of the factors before the
+/// element times that of the factors behind it. The factors of an axis, `products[axis]`, are products along the axes
+/// before it.
 Tensors product_gradient(const Call& call, const Tensor& g) {
   const int rank = call.input(0).rank();
   const std::uint32_t axes = axes_mask(call, rank);

@@ -33,14 +33,14 @@ Op scan_op(const char* name, const Gradient& gradient, Needs needs) {
   };
 }
 
-/// Sums along the axis of a call, from the other end than the call's own.
+/// The cumulative sum along the axis of a call, in the opposite direction.
 Tensor sum_back(const Call& call, const Tensor& x) {
   const auto [exclusive, reverse] = scan_options(call);
   return cumsum(x, call.attr<std::int64_t>("axis"), {exclusive, !reverse});
 }
 
-/// For an element that is not 0 the derivative of each product is the product divided by the element. For one that is,
-/// it is the product of the others: of those that are not 0, where it is the only 0 so far, and 0 elsewhere.
+/// The derivative of a product by an element that is not 0 is the product divided by the element. By an element that is
+/// 0 it is the product of the other factors, which is 0 if another one is 0.
 Tensor cumprod_gradient(const Call& call, const Tensor& g) {
   const Tensor& x = call.input(0);
   const auto axis = call.attr<std::int64_t>("axis");

@@ -29,7 +29,7 @@ void run_softmax_grad(Backend& backend, const Call& call) {
   backend.softmax_grad(call.input(0), call.input(1), logarithm, call.output());
 }
 
-/// Of an output and its gradient, which are alike.
+/// `infer` of an op on an output and its gradient, which have the same shape.
 Specs infer_softmax_grad(const Call& call) {
   require_same_shape(call.input(1).shape(), call.input(0).shape());
   return same_shape_of<float_types>(call);

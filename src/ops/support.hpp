@@ -13,8 +13,8 @@
 #include "dispatch/recorder.hpp"
 #include "tapestry/ops/arguments.hpp"
 
-/// The anchor of a file of op definitions, without which the linker would leave it in the static library; it is called
-/// in families.cpp.
+/// Defines the function that families.cpp calls, so that the linker takes a file of op definitions out of the static
+/// library.
 #define TAPESTRY_OP_FAMILY(family) \
   namespace tapestry::detail {     \
   void link_##family() {}          \
@@ -24,7 +24,7 @@ namespace tapestry {
 
 // ---- Element types ------------------------------------------------------------------------------------------------
 
-/// A set of element types: bit i is the DType of that number.
+/// A set of element types: bit i stands for the DType with the number i.
 using TypeSet = std::uint32_t;
 
 constexpr TypeSet types(std::same_as<DType> auto... each) { return ((1U << static_cast<unsigned>(each)) | ... | 0U); }
@@ -78,15 +78,15 @@ void require_broadcast(const Shape& from, const Shape& to);
 /// Throws InvalidArgumentError unless the shapes are the same, as far as they are known.
 void require_same_shape(const Shape& actual, const Shape& expected);
 
-/// A shape whose sizes were changed one by one, with the check that the number of elements fits 64 bits.
+/// Checks that the number of elements of a shape, whose sizes were set one by one, fits 64 bits.
 inline Shape checked(const Shape& shape) { return Shape(shape.sizes()); }
 
 /// Sums and products of sizes. Throw InvalidArgumentError when the result does not fit 64 bits.
 std::int64_t add_sizes(std::int64_t a, std::int64_t b);
 std::int64_t multiply_sizes(std::int64_t a, std::int64_t b);
 
-/// The shape of `reshape`, with the size that was left open filled in when the input's size, `total`, is not -1. Throws
-/// InvalidArgumentError when they do not fit.
+/// The shape of the result of `reshape`. A size of -1 is inferred from `total`, the number of the input's elements,
+/// unless that is unknown, -1, as well. Throws InvalidArgumentError when they do not fit.
 Shape reshaped(std::int64_t total, Shape shape);
 
 // ---- forward ------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ inline constexpr ElementwiseForward<f> binary{};
 template <Ternary f>
 inline constexpr ElementwiseForward<f> ternary{};
 
-/// The same for a function that `choose(call)` tells: `elementwise([](const Call& call) -> Elementwise {...})`.
+/// The same for a function that `choose(call)` returns: `elementwise([](const Call& call) -> Elementwise {...})`.
 template <class Choose>
 struct ChosenForward {
   void operator()(Backend& backend, const Call& call) const { run(elementwise(call), backend, call); }
@@ -125,7 +125,7 @@ constexpr ChosenForward<Choose> elementwise(Choose) {
 
 /// A view of a contiguous tensor in another shape of the same size.
 Tensor view_as(const Tensor& contiguous, const Shape& shape);
-/// The part of a tensor from `begin` on along one axis, as a view.
+/// A view of the `size` elements of a tensor from `begin` on along one axis.
 Tensor view_part(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t size);
 /// The product of the sizes first ... last - 1.
 std::int64_t size_between(const Shape& shape, int first, int last);
@@ -149,7 +149,7 @@ constexpr bool has_axis(std::uint32_t mask, int axis) { return (mask >> axis & 1
 
 // ---- gradient -----------------------------------------------------------------------------------------------------
 
-/// The gradients that somebody asks for, from one function each: `return wanted(call, [&] { return g * b; }, ...)`.
+/// The gradients that are asked for, by one function each: `return wanted(call, [&] { return g * b; }, ...)`.
 template <std::invocable... Each>
 Tensors wanted(const Call& call, Each... each) {
   Tensors gradients;
@@ -157,23 +157,23 @@ Tensors wanted(const Call& call, Each... each) {
   return gradients;
 }
 
-/// A tensor of one value whose shape has unknown sizes: those of tensors of a graph. Ops that take the shape of their
-/// result from a tensor read it there. At most one size may be nobody's: then it is what the others leave of the
-/// elements of `rest`; without `rest` that throws InvalidArgumentError.
+/// A tensor filled with a value, in a shape with unknown sizes, which are those of other tensors of a graph. Ops that
+/// take the shape of their result from a tensor take it from this one. One unknown size may have no source: it is
+/// inferred from the number of elements of `rest`. Without `rest` it throws InvalidArgumentError.
 Tensor fill_like(const Shape& shape, double value, const TensorOptions& options, const Tensor& rest,
                  std::string_view name, Where where);
 
 // ---- Composed functions: those that call ops instead of being one -------------------------------------------------
 
-/// The attribute of a node that stands for a composed function while the ranks are unknown that decide what it does:
-/// when they are fed, the function is called again.
+/// The attribute of a node that replaces a composed function while ranks are unknown on which it depends. The function
+/// is called again when the ranks are known.
 Attrs redo_later(std::function<Tensors(const Tensors&)> function);
 
 /// The tensor in float32, unless it has a float type already.
 Tensor as_floats(const Tensor& x);
 /// The result under the name that the caller asked for, if any.
 Tensor named(const Tensor& result, std::string_view name);
-/// With the last two axes exchanged.
+/// x with its last two axes exchanged.
 Tensor matrix_transpose(const Tensor& x);
 
 }  // namespace tapestry

@@ -6,7 +6,7 @@ namespace tapestry {
 
 /// The gradient of an op of one input, from its input, its output and the gradient that arrives.
 using ChainRule = Tensor (*)(const Tensor& x, const Tensor& y, const Tensor& g);
-/// The function out of public ops.
+/// The function as a composition of public ops.
 using UnaryComposition = Tensor (*)(const Tensor& x);
 
 /// An elementwise op of one input.

@@ -9,7 +9,7 @@ struct Sweep {
   std::int64_t before = 0, after = 0;
   bool same = false;
 
-  /// From the first element of the window to the last one.
+  /// The number of pixels from the first element of the window to the last one.
   std::int64_t reach() const { return add_sizes(multiply_sizes(window - 1, dilation), 1); }
 
   std::int64_t padded() const { return add_sizes(add_sizes(image, before), after); }
@@ -21,7 +21,7 @@ struct Sweep {
     return room < 0 ? room : room / stride + 1;
   }
 
-  /// Distributes the padding of "SAME", the odd one behind.
+  /// Distributes the padding of "SAME"; the odd pixel goes behind the image.
   void pad_same() {
     const std::int64_t total = std::max<std::int64_t>(reach() - (image - (outputs() - 1) * stride), 0);
     before = total / 2;

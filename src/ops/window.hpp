@@ -17,12 +17,12 @@ std::vector<OpAttr> pool_attrs();
 /// Throws InvalidArgumentError unless the window's attributes have the form that the functions below expect.
 void check_window_attrs(const Call& call);
 
-/// The sizes and paddings that the attributes "strides", "dilations", "padding" and "explicit_paddings" of a call mean
-/// for a window of that size over an image of a known shape.
+/// The window of a call, of the given size, over an image of a known shape. The attributes "strides", "dilations",
+/// "padding" and "explicit_paddings" give the rest.
 Window2d window_of(const Call& call, const Shape& image, const Size2d& window);
 
-/// The shape of the result, of which sizes may be unknown; the channels are the image's. Throws InvalidArgumentError
-/// when the window does not fit into the image.
+/// The shape of the result, with the image's channels; sizes may be unknown. Throws InvalidArgumentError when the
+/// window does not fit into the image.
 Shape window_output(const Call& call, const Shape& image, const Size2d& window);
 
 }  // namespace tapestry
