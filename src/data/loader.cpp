@@ -26,7 +26,7 @@ class RowLoader::Epoch {
   }
   Epoch(const Epoch&) = delete;
   Epoch& operator=(const Epoch&) = delete;
-  /// A loop that is left early, by a break or by what is thrown, ends its epoch.
+  /// A loop that is left early, by a break or an exception, ends its epoch.
   ~Epoch() {
     if (!is_running()) return;
     position_->running = nullptr;
@@ -35,7 +35,7 @@ class RowLoader::Epoch {
 
   std::int64_t left() const { return left_; }
   Tensors next() {
-    const std::int64_t left = std::exchange(left_, 0);  // what throws ends the epoch
+    const std::int64_t left = std::exchange(left_, 0);  // an exception ends the epoch
     Tensors batch = prefetcher_ ? prefetcher_->next() : make();
     left_ = left - 1;
     if (is_running() && ++position_->batch == size_) {
@@ -46,7 +46,7 @@ class RowLoader::Epoch {
   }
 
  private:
-  /// Whether the loader's position is that of this epoch: another one may have been started, or a state loaded.
+  /// Whether this epoch owns the loader's position: another one may have been started, or a state loaded.
   bool is_running() const { return position_->running == this; }
   Tensors make() {
     const ExecuteNow now;

@@ -11,8 +11,8 @@
 
 namespace tapestry::data {
 
-/// Makes things on a thread of its own, in order, before they are asked for: at most `ahead` of them wait. The thread
-/// ends with this, and where making one throws.
+/// Makes items on a thread of its own, in order, before they are asked for. At most `ahead` finished items wait. The
+/// thread ends with this object, or when making an item throws.
 template <class T>
 class Prefetcher {
  public:
@@ -22,7 +22,8 @@ class Prefetcher {
         room_(static_cast<std::size_t>(ahead)),
         thread_([this, count](const std::stop_token& stop) { run(stop, count); }) {}
 
-  /// Waits for the next one, and throws what making it threw. May be called `count` times, until it has thrown.
+  /// Waits for the next item, and throws what making it threw. May be called `count` times, but not after it has
+  /// thrown.
   T next() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !ready_.empty(); });

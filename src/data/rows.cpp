@@ -37,8 +37,8 @@ Tensor shuffled_rows(std::int64_t n, std::uint64_t seed, std::int64_t epoch) {
   Tensor order = detail::make_tensor(int64, {n}, cpu());
   auto* rows = detail::mutable_data<std::int64_t>(order);
   std::iota(rows, rows + n, 0);
-  // Fisher and Yates' shuffle; std::shuffle gives another order with every standard library. tp::random draws from
-  // counters whose last word is 0, so these are other numbers than its own for the same seed.
+  // This is Fisher and Yates' shuffle; std::shuffle gives another order with every standard library. tp::random draws
+  // from counters whose last word is 0, and the last word here is 1, so that the same seed gives other numbers.
   const Word low = static_cast<Word>(seed), high = static_cast<Word>(seed >> 32);
   for (std::int64_t i = n; i > 1; --i) {
     const philox::Block counter{{static_cast<Word>(i), static_cast<Word>(i >> 32), static_cast<Word>(epoch), 1}};

@@ -23,11 +23,12 @@ Shape projection_shape(std::int64_t features, std::int64_t heads, Where where) {
   return {3 * features, features};
 }
 
-/// [batch, time, features] as [batch, heads, time, features / heads], whatever is known of batch and time.
+/// [batch, time, features] as [batch, heads, time, features / heads]; batch and time may be unknown.
 Tensor to_heads(const Tensor& x, std::int64_t heads) { return stack(split(x, heads, -1), 1); }
 Tensor from_heads(const Tensor& x) { return concat(unstack(x, 1), -1); }
 
-/// [queries, keys], of two tensors [batch, heads, time, features]: whether a key's place is not behind the query's.
+/// The mask [queries, keys] of two tensors [batch, heads, time, features]: whether a key's position is at most the
+/// query's.
 Tensor causal_mask(const Tensor& query, const Tensor& key) {
   return less_equal(expand_dims(positions_along(key, 2), 0), expand_dims(positions_along(query, 2), 1));
 }

@@ -8,7 +8,8 @@
 
 namespace tapestry::nn {
 
-/// y + bias, if there is one; in the scope of an Autocast in the type of its products, in which y is.
+/// y + bias, or y without a bias. In the scope of an Autocast the sum has the type of the product y, unless y has fewer
+/// than two axes.
 inline Tensor with_bias(const Tensor& y, const Tensor& bias) {
   if (!bias) return y;
   return Autocast::current() == float32 || y.rank() < 2 ? y + bias : bias_add(y, bias);

@@ -32,7 +32,7 @@ Shape transposed_weight_shape(std::int64_t in, std::int64_t out, Size2d window, 
   return {in, out / groups, window.height, window.width};
 }
 
-/// What PyTorch's layers start from.
+/// The bound of the initial weights and biases, that of PyTorch's layers.
 double bound_of(const Shape& weight) {
   return 1 /
          std::sqrt(static_cast<double>(weight[1]) * static_cast<double>(weight[2]) * static_cast<double>(weight[3]));

@@ -10,7 +10,7 @@
 namespace tapestry::nn {
 namespace {
 
-/// What PyTorch's Linear starts from, kaiming_uniform with a = sqrt(5): its bias has the same bound.
+/// The bound of the initial weights and biases, that of PyTorch's Linear: kaiming_uniform with a = sqrt(5).
 double bound_of(std::int64_t in) { return 1 / std::sqrt(static_cast<double>(in)); }
 
 Tensor initial_weight(std::int64_t in, std::int64_t out, Where where) {

@@ -13,8 +13,8 @@ namespace {
 
 using Substitutes = std::unordered_map<const Variable::Cell*, Tensor>;
 
-/// While it lives, reads of some Variables give other values. Recorders around it see the ops, and the other reads; for
-/// them those values are tensors like any others, and no reads.
+/// While it lives, reads of some Variables give other values. The recorders around it see the ops and the reads of
+/// other Variables, but not those reads: the values are ordinary tensors to them.
 class Substitution final : public Recorder {
  public:
   explicit Substitution(Substitutes values)

@@ -4,7 +4,7 @@
 
 namespace tapestry::nn {
 
-// What the layers start from: computed at once, whatever graph is open, and seen by no tape.
+// Initial values of layers. They are computed at once, even while a graph is open, and no tape sees them.
 
 /// Numbers in [-bound, bound).
 Tensor uniform_within(double bound, const Shape& shape, DType dtype = float32);

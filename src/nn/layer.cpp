@@ -8,9 +8,9 @@
 namespace tapestry::nn {
 namespace {
 
-/// This thread's; nullptr when nobody observes.
+/// This thread's observer; nullptr if there is none.
 thread_local LayerObserver* current_observer = nullptr;
-/// This thread's innermost.
+/// This thread's innermost call; nullptr outside all.
 thread_local const LayerCall* current_call = nullptr;
 
 }  // namespace

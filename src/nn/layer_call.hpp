@@ -5,7 +5,7 @@
 
 namespace tapestry::nn {
 
-/// Whoever wants to know what the layers of the library give: the summary.
+/// An observer of the results of the library's layers, such as the summary.
 class LayerObserver {
  public:
   LayerObserver();
@@ -19,9 +19,9 @@ class LayerObserver {
   LayerObserver* saved_;
 };
 
-/// One call of a layer of the library: while it lives, ops are said to be called from the user's line, and their nodes
-/// have names in a scope: the layer's path from the layer in whose call it is called, "1.b", or its type if it has
-/// none.
+/// One call of a layer of the library. While it lives, the user's line is the call site of ops, and their nodes have
+/// names in a scope. The scope is the path of the layer from the layer that calls it, "1.b", or its type if it has no
+/// path.
 class LayerCall {
  public:
   LayerCall(const Module& layer, Where where);
@@ -29,7 +29,7 @@ class LayerCall {
   LayerCall(const LayerCall&) = delete;
   LayerCall& operator=(const LayerCall&) = delete;
 
-  /// The result, which observers are told of.
+  /// Tells the observer of the result, and returns it.
   Tensor gives(const Tensor& result) const;
 
  private:

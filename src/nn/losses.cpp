@@ -24,7 +24,7 @@ Tensor reduced(const Tensor& elements, Reduction reduction) {
   return reduce_mean(reduce_sum(elements, within_example));
 }
 
-/// A loss of elements that are made of targets and predictions of one shape.
+/// A loss that is computed element by element from targets and predictions of one shape.
 template <class F>
 Tensor elementwise(std::string_view name, const In& targets, const In& predictions, Reduction reduction, F element) {
   return blaming(name, predictions.where(), [&] {
@@ -37,7 +37,7 @@ Tensor elementwise(std::string_view name, const In& targets, const In& predictio
 
 std::string text_of(const Tensor& x) { return to_string(x.dtype()) + to_string(x.shape()); }
 
-/// The shape of labels: that of the scores without the classes.
+/// The shape of labels: that of the scores without the last axis, the classes.
 Shape shape_of_labels(const Tensor& scores) {
   const auto sizes = scores.shape().sizes();
   return Shape(sizes.first(sizes.size() - 1));
@@ -47,7 +47,7 @@ bool are_labels(const Tensor& targets, const Tensor& scores) {
   return (targets.dtype() == int32 || targets.dtype() == int64) && agree(targets.shape(), shape_of_labels(scores));
 }
 
-/// Whether anything can be said of targets for these scores; the ops refuse scores without classes.
+/// Whether targets can be checked against these scores. The ops refuse scores without an axis of classes.
 bool have_classes(const Tensor& scores) { return scores.shape().has_rank() && scores.rank() > 0; }
 
 void require_labels_or_distributions(const Tensor& targets, const Tensor& logits) {
@@ -72,10 +72,10 @@ void check_class_weights(const Tensor& weights, const Tensor& scores) {
         join("class_weights must be [classes] = ", Shape{classes}, ", but are ", weights.shape()));
 }
 
-/// Labels as the losses of classes take them: which ones count, and how much.
+/// The labels of a classification loss: which ones count, and with what weight.
 class Labels {
  public:
-  Tensor classes;  ///< of the ignored labels class 0
+  Tensor classes;  ///< class 0 for ignored labels
 
   Labels(const Tensor& labels, const Tensor& class_weights, std::optional<std::int64_t> ignored)
       : classes(labels), class_weights_(class_weights) {
@@ -87,7 +87,7 @@ class Labels {
   /// The elements, 0 where the label is ignored.
   Tensor kept(const Tensor& elements) const { return counts_ ? where(counts_, elements, 0) : elements; }
 
-  /// The elements, each times what its label counts.
+  /// The elements, each times the weight of its label; 0 where the label is ignored.
   Tensor weighted(const Tensor& elements) const {
     return kept(class_weights_ ? elements * gather(class_weights_, classes) : elements);
   }

@@ -17,7 +17,7 @@ namespace {
 
 using detail::join;
 
-/// To read them: listing the fields takes their addresses and changes nothing.
+/// The fields of a module, for reading. Listing them takes their addresses and changes nothing.
 std::vector<Field> fields_of(const Module& module) { return const_cast<Module&>(module).fields().list(); }
 
 [[noreturn]] void throw_unnamed(const std::string& which, const Module& module, Where where) {
@@ -27,7 +27,8 @@ std::vector<Field> fields_of(const Module& module) { return const_cast<Module&>(
       where);
 }
 
-/// Throws when a part that holds modules has not named them. What holds none need not say so.
+/// Throws FailedPreconditionError for a part that holds modules and has not named its parts. A part without modules
+/// need not name any.
 void check_parts(const std::vector<Field>& fields, const std::string& prefix, Where where) {
   for (const Field& field : fields) {
     Module* const* part = std::get_if<Module*>(&field.part);
@@ -39,7 +40,8 @@ void check_parts(const std::vector<Field>& fields, const std::string& prefix, Wh
   }
 }
 
-/// For what would silently do nothing, or not all, when classes have named no parts.
+/// The fields, for functions that would silently leave out parts that a class has not named. Throws
+/// FailedPreconditionError for such a class.
 std::vector<Field> named_fields_of(const Module& module, Where where = {}) {
   const Fields fields = const_cast<Module&>(module).fields();
   if (!fields.are_named()) throw_unnamed("", module, where);
@@ -82,7 +84,7 @@ void set_value(const Field& leaf, const Tensor& value) {
 
 std::string text_of(const Tensor& tensor) { return to_string(tensor.dtype()) + to_string(tensor.shape()); }
 
-/// What is wrong with a value for the place of another; empty when it fits.
+/// What is wrong with a value that is to replace another one; empty when it fits.
 std::string misfit(const std::string& name, const Tensor& place, const Tensor& value) {
   if (!value || value.is_symbolic()) return join("\n  '", name, "' has no value");
   const bool loses = is_floating(value.dtype()) && !is_floating(place.dtype());
@@ -233,7 +235,7 @@ std::string type_name(const Module& module) {
   const std::unique_ptr<char, void (*)(void*)> readable(
       abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, &status), std::free);
   const std::string name = readable ? readable.get() : typeid(module).name();
-  // What follows the last colon outside of template arguments, without its own.
+  // The name begins behind the last colon that is outside template arguments, and ends before its own arguments.
   std::size_t begin = name.size();
   int depth = 0;
   for (; begin > 0 && (depth > 0 || name[begin - 1] != ':'); --begin)

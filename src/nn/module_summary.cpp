@@ -33,7 +33,7 @@ std::string grouped(std::int64_t number) {
   return digits;
 }
 
-/// How many numbers each module learns by itself, without the modules in it.
+/// The number of elements of each module's own parameters, without those of the modules in it.
 std::map<std::string, std::int64_t> own_parameters(const Module& module) {
   std::map<std::string, std::int64_t> counts;
   for (const auto& [name, part] : module.named_modules()) counts[name] = 0;

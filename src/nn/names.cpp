@@ -14,16 +14,16 @@ using detail::join;
 
 namespace {
 
-/// Whether modules of this thread have been made, copied or moved since their names were found.
+/// Whether this thread has made, copied, moved, destroyed or adopted modules since it last found their names.
 thread_local bool names_are_old = false;
 
 /// Recursive, because a module's `fields` may make modules.
 std::recursive_mutex& list_mutex() {
-  static auto& mutex = *new std::recursive_mutex;  // modules of static storage outlive what is destroyed at exit
+  static auto& mutex = *new std::recursive_mutex;  // never destroyed: modules in static variables are destroyed late
   return mutex;
 }
 
-/// The longest path of each module and each Variable that modules have: seen from a part it is shorter.
+/// The longest path of each module and each Variable of a module, which is the one from the outermost module.
 class Paths {
  public:
   void add_parts_of(Module& module, const std::string& prefix = {}) {
@@ -49,7 +49,7 @@ class Paths {
 
 }  // namespace
 
-/// The modules that are there, of all threads.
+/// The list of the modules that exist, of all threads.
 struct ModuleList {
   static inline NamedParts* first = nullptr;
 
@@ -179,7 +179,7 @@ std::string path_of(const Module& module) {
 }
 
 void name_module(Error& error, const Module& module, std::initializer_list<Tensor> inputs) {
-  static thread_local std::string last_message;  // what has passed here already comes from a module in this one
+  static thread_local std::string last_message;  // an error that has passed here already names the innermost module
   if (error.message() == last_message) return;
   std::string name = path_of(module), shapes;
   if (!name.empty()) name += ": ";
@@ -190,7 +190,7 @@ void name_module(Error& error, const Module& module, std::initializer_list<Tenso
   Error named(error.code(), join(name, " got ", shapes, ": ", error.message()));
   named.locate(error.op(), error.where());
   last_message = named.message();
-  error = named;  // its base: the exception stays of its own class
+  error = named;  // assigns the base only: the exception keeps its class
 }
 
 }  // namespace tapestry::nn

@@ -8,24 +8,24 @@
 
 namespace tapestry::nn {
 
-/// Gives the modules of this thread, and their Variables, their paths from the outermost module that is there: "1.b",
-/// "1.b.weight". Costs nothing unless modules have been made since.
+/// Sets the paths of this thread's modules and of their Variables, which begin at the outermost module: "1.b",
+/// "1.b.weight". Costs nothing unless this thread's modules have changed since the last call.
 void update_names();
 
-/// The module belongs to this thread from now on: its paths are found here.
+/// Makes this thread the one that uses the module and finds its paths.
 void adopt(const Module& module);
 
-/// Whether any module lies in the memory of this one, which has that many bytes.
+/// Whether the `bytes` bytes of this module contain a module that has named its parts.
 bool holds_modules(const Module& module, std::size_t bytes);
 
-/// The module's path from the outermost one; "" of that itself, and of one that nothing is known of.
+/// The path of the module from the outermost one; "" for the outermost one itself and for a module that is not listed.
 std::string path_of(const Module& module);
 
-/// Puts in front of an error's message in which module it happened: "1.b: Dense(8, 9) got [2,5]: ". Of nested modules
-/// only the innermost is named.
+/// Puts the module in which an error happened in front of the error's message: "1.b: Dense(8, 9) got [2,5]: ". Only the
+/// innermost of nested modules is named.
 void name_module(Error& error, const Module& module, std::initializer_list<Tensor> inputs);
 
-/// Calls f, in a call of a module on the inputs, whose name errors get.
+/// Calls f as the call of a module on the inputs. Errors get the module's name.
 template <class F>
 auto naming(const Module& module, std::initializer_list<Tensor> inputs, F f) {
   try {

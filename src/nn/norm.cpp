@@ -42,7 +42,7 @@ Tensor BatchNorm::forward(const Tensor& x) const {
 void BatchNorm::learn(const Tensor& x, const Tensor& mean, const Tensor& variance) const {
   const double old_part = 1 - options_.momentum, new_part = options_.momentum;
   const Tensor count = size_like(x, mean);
-  // Of one value, in a graph that does not know it, the variance counts as 0.
+  // If a graph does not know that there is only one value per channel, the variance is 0.
   const Tensor unbiased = variance * (count / maximum(count - 1, 1));
   Variable running[] = {running_mean, running_var}, batches = num_batches_tracked;
   running[0].assign(old_part * running[0] + new_part * mean);

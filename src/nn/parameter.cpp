@@ -9,7 +9,7 @@
 namespace tapestry::nn {
 namespace {
 
-/// A Variable of its own with the value that the other one has now, whatever records or traces.
+/// A new Variable with the current value of the other one, even while a tape records or a graph is open.
 Variable copy_of(const Variable& other) {
   const auto& cell = other.cell();
   if (!cell) return other;  // has been moved from
@@ -19,8 +19,9 @@ Variable copy_of(const Variable& other) {
   return copy;
 }
 
-/// A Variable that asks its modules for its name. An open graph gets it, and a name for it, when it is first read,
-/// since its module is not there yet; unless the graph has to compute the initial value.
+/// The cell of a Variable that asks its module for its name. The module is not there yet, so an open graph gets the
+/// Variable, and a name for it, at its first read. Only a Variable whose initial value the graph has to compute is
+/// declared at once.
 std::shared_ptr<Variable::Cell> cell_of(const Init& initial_value, const VariableOptions& options, Where where) {
   std::optional<ExecuteNow> now;
   if (open_sink() && !initial_value.is_empty_tensor() && !initial_value.tensor({}, where).is_symbolic()) now.emplace();

@@ -22,7 +22,8 @@ void require_sequence(const Tensor& x, std::string_view what, Where where) {
                                where);
 }
 
-/// 0, 1, ... along the time axis of x, int64 [time]. Counted in int64: a half type has no whole numbers above 2048.
+/// 0, 1, ... along the time axis of x, int64 [time]. They are counted in int64 because a half type cannot count beyond
+/// 2048.
 Tensor times(const Tensor& x) { return positions_along(ones_like(x).cast(int64), 1) - 1; }
 
 }  // namespace

@@ -33,7 +33,7 @@ Tensor affine(const Tensor& x, const Parameter& weight, const std::optional<Para
   return with_bias(matmul(x, weight, {.transpose_b = true}), bias);
 }
 
-/// The tensors at one place of each list.
+/// The tensors at one index of each list.
 Tensors column(const std::vector<Tensors>& rows, std::size_t place) {
   Tensors found;
   for (const Tensors& row : rows) found.push_back(row[place]);
@@ -82,11 +82,11 @@ void Recurrent::check(const Tensor& x, const Tensors& initial) const {
           join("The state must be [layers, batch, hidden] = ", expected, ", but its shape is ", state.shape()));
 }
 
-/// The states after each step of the weights at one place of `layers`, in the order of the steps.
+/// The states of `layers[place]` after each step, in the order in which the steps are computed.
 std::vector<Tensors> Recurrent::run_direction(std::size_t place, const Tensor& x, const Tensors& initial,
                                               const Cell& cell) const {
   const Weights& weights = layers[place];
-  // The part of all steps that does not wait for the step before is one product.
+  // The products with the inputs do not depend on earlier steps, so all steps share one product.
   std::vector<Tensor> inputs = unstack(affine(x, weights.weight_ih, weights.bias_ih), options_.batch_first ? 1 : 0);
   const bool from_the_end = place % directions() == 1;
   if (from_the_end) std::reverse(inputs.begin(), inputs.end());

@@ -67,7 +67,7 @@ void GradientAccumulation::apply_gradients(Optimizer& optimizer, const TensorLis
                                     "names ", sums.size(), " of them"),
                                where);
 
-  // By selections, not by branches: in a graph nothing is known of the values.
+  // This selects values and does not branch on them, because in a graph they are not known.
   const Tensor count = pending_ + 1, is_last = equal(count, batches_);
   std::vector<Tensor> totals, means;
   for (std::size_t i = 0; i < list.size(); ++i) {

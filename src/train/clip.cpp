@@ -36,7 +36,7 @@ Tensor norm_of(const Tensors& tensors) {
 Tensor clip_by_norm(In x, double clip_norm) {
   check_limit(clip_norm, x.where());
   const CallSiteScope site(x.where());
-  // In this order, and not x * (clip_norm / norm): infinite elements become NaN and the others 0, as in TensorFlow.
+  // The product comes before the division, as in TensorFlow. Infinite elements become NaN and the others 0.
   return divide(multiply(x, clip_norm), maximum(root(reduce_sum(square(x))), clip_norm));
 }
 

@@ -25,7 +25,8 @@ std::int64_t elements_of(const std::vector<Variable>& variables) {
 
 }  // namespace
 
-/// The line search: a length along the direction at which the loss has fallen enough and its slope is small enough.
+/// The line search finds a length along the direction at which the loss has fallen enough and its slope is small
+/// enough.
 class LBFGS::Search {
  public:
   static constexpr double sufficient_decrease = 1e-4, curvature = 0.9;
@@ -59,7 +60,8 @@ class LBFGS::Search {
   }
   bool is_flat(const Point& p) const { return std::abs(p.slope) <= -curvature * start_.slope; }
 
-  /// Between a point that has fallen enough, and is the lowest of those, and one behind which there is a minimum.
+  /// Searches between `low`, the lowest point so far at which the loss has fallen enough, and `high`. A minimum is
+  /// between them.
   Point zoom(Point low, Point high) {
     while (used_ < most_evaluations && std::abs(high.length - low.length) * std::abs(low.slope) > 1e-16) {
       const Point now = evaluate(between(low, high));
@@ -74,7 +76,8 @@ class LBFGS::Search {
     return low;
   }
 
-  /// The minimum of the cubic through both points, kept away from them; their middle where there is none.
+  /// The minimum of the cubic through both points, at least a tenth of their distance away from each; their middle if
+  /// there is none; a tenth of the distance from a if b is not finite.
   static double between(const Point& a, const Point& b) {
     const double width = b.length - a.length, middle = a.length + width / 2;
     if (!std::isfinite(b.loss) || !std::isfinite(b.slope)) return a.length + width / 10;
@@ -127,7 +130,8 @@ void LBFGS::set(const Tensor& flat) {
   }
 }
 
-/// The loss, and its gradient by all Variables, [n]. Where the loss does not depend on one of them, that is 0.
+/// The loss, and its gradient with respect to all Variables, [n]. The gradient of a Variable on which the loss does not
+/// depend is 0.
 std::pair<Tensor, Tensor> LBFGS::evaluate(const Optimizer::Loss& loss, Where where) {
   ++evaluations_;
   GradientTape tape({.watch_accessed_variables = false});
@@ -150,14 +154,14 @@ std::pair<Tensor, Tensor> LBFGS::evaluate(const Optimizer::Loss& loss, Where whe
 
 void LBFGS::remember(const Tensor& change, const Tensor& gradient_change) {
   const double product = dot(change, gradient_change);
-  // Only pairs with a positive product keep the estimate positive definite; the line search gives them but for
-  // rounding.
+  // Only pairs with a positive product keep the estimate positive definite. The line search gives such pairs, except
+  // for rounding.
   if (!(product > 1e-10 * dot(gradient_change, gradient_change))) return;
   if (pairs_.size() == static_cast<std::size_t>(options_.history)) pairs_.pop_front();
   pairs_.push_back({change, gradient_change, product});
 }
 
-/// Minus the estimate of the inverse Hessian times the gradient: the loop over the pairs back and forth.
+/// Minus the estimate of the inverse Hessian times the gradient, by the two-loop recursion over the pairs.
 Tensor LBFGS::direction(const Tensor& gradient) const {
   Tensor d = -gradient;
   std::vector<double> factors(pairs_.size());
@@ -206,7 +210,8 @@ void LBFGS::run(const Optimizer::Loss& loss, double value, Tensor gradient, Wher
       d = -gradient;
       slope = dot(gradient, d);
     }
-    // Of the very first direction only the sign of its length is known.
+    // Without pairs the scale of the direction is not known: the 1-norm of the first trial step is at most the learning
+    // rate.
     const double length =
         options_.learning_rate * (pairs_.empty() ? std::min(1.0, 1 / reduce_sum(abs(gradient)).item<double>()) : 1.0);
     const Tensor here = flat_values();

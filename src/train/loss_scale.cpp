@@ -11,7 +11,8 @@
 namespace tapestry::train {
 namespace {
 
-/// Whether no element of any of them is infinite or NaN, on the CPU; empty tensors are left out.
+/// Whether all elements of the gradients are finite: a bool scalar, on the CPU unless it is symbolic. Empty Tensors are
+/// left out.
 Tensor all_finite(const Tensors& gradients) {
   Tensor finite;
   for (const Tensor& each : gradients) {
@@ -44,7 +45,7 @@ LossScale::LossScale(const LossScaleOptions& options, Where where)
 
 Tensor LossScale::scale(In loss) const {
   const CallSiteScope site(loss.where());
-  // Beside a symbolic tensor the Variable is read in its graph.
+  // A Variable beside a symbolic tensor is read in that tensor's graph.
   return loss->is_symbolic() ? multiply(loss, scale_) : multiply(loss, scale_.value().to(loss->device()));
 }
 
@@ -69,7 +70,8 @@ Operation LossScale::apply_gradients(Optimizer& optimizer, const TensorList& gra
   return adapt(finite, step, where);
 }
 
-/// By selections, not by branches: in a graph nothing is known of the values.
+/// Sets the scale and the count of good steps. It selects values and does not branch on them, because in a graph they
+/// are not known.
 Operation LossScale::adapt(const Tensor& finite, const Operation& after, Where where) {
   std::optional<Graph::Scope> graph;
   if (after && !open_sink()) graph.emplace(after.graph());

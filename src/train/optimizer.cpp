@@ -22,7 +22,7 @@ void require_symbolic(const Tensor& loss, Where where) {
         "`loss` passed to Optimizer.compute_gradients should be a function when eager execution is enabled.", where);
 }
 
-/// The graph that the gradients belong to, or the condition; empty when they have values.
+/// The graph of the condition or of the gradients, or the open graph; nullptr if all have values and no graph is open.
 std::shared_ptr<detail::GraphState> graph_for(const GradientsAndVariables& gradients, const Tensor& condition) {
   if (bool(condition) && condition.is_symbolic()) return detail::graph_of(condition);
   for (const auto& [gradient, variable] : gradients)
@@ -47,7 +47,7 @@ void check_gradient(const Tensor& gradient, const Variable& variable, Where wher
     throw InvalidArgumentError(detail::join("Variable '", variable.name(), "' is ", to_string(variable.dtype()),
                                             variable.shape(), "; an optimizer updates float types only"),
                                where);
-  // Where a graph's gradient is computed is decided later, when the graph is placed.
+  // The device of a symbolic gradient is chosen later, when the graph is placed.
   const bool is_there = gradient.is_symbolic() || gradient.device() == variable.device();
   if (gradient.dtype() == variable.dtype() && can_be(gradient.shape(), variable.shape()) && is_there) return;
   throw InvalidArgumentError(
@@ -104,7 +104,8 @@ Tensors Optimizer::updated(const Tensor&, const Tensor&, const Tensors&, const S
       "The optimizer ", name_, " does not say what a step makes of a Variable: ", "its class must override `updated`"));
 }
 
-/// What `updated` gives, if it is what it should be.
+/// What `updated` gives. Throws InvalidArgumentError for a wrong number of tensors, or one that does not fit the
+/// Variable.
 Tensors Optimizer::checked_update(const Variable& variable, const Tensor& value, const Tensor& gradient,
                                   const Tensors& slots, const Step& step, Where where) const {
   Tensors next = updated(value, gradient, slots, step);
@@ -251,9 +252,9 @@ Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, con
   return {};
 }
 
-/// Updates that are made of ops: all values are computed before the first one is stored.
+/// Makes updates that are composed of ops. All values are computed before the first one is stored.
 void Optimizer::apply_composed(const std::vector<Job>& jobs, double rate, std::int64_t step, Where where) {
-  // A Variable that comes twice has its second update made of what the first one gives.
+  // The second update of a Variable that comes twice starts from the result of the first.
   std::unordered_map<const Variable::Cell*, Tensor> values;
   std::vector<std::pair<Variable, Tensor>> in_order;
   for (const Job& job : jobs) {
@@ -277,7 +278,7 @@ void Optimizer::apply_composed(const std::vector<Job>& jobs, double rate, std::i
 
 Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndVariables& gradients,
                                   const ApplyOptions& options, Where where) {
-  // An optimizer may go before the graph that it has made.
+  // The function does not capture the optimizer, which may be destroyed before the graph.
   const auto numbers = [rule = rule_](const Tensors& steps) -> Tensors {
     const auto before = steps[0].item<std::int64_t>();
     const Numbers p = rule->numbers(rule->learning_rate(before), before + 1);
@@ -306,7 +307,7 @@ Operation Optimizer::add_to_graph(detail::GraphState& graph, const GradientsAndV
   return detail::add_training_step(graph, step);
 }
 
-/// An update made of ops, in a graph: everything is read before anything is assigned.
+/// Adds an update that is composed of ops to a graph. Everything is read before anything is assigned.
 Operation Optimizer::add_composed(const Tensor& gradient, const std::vector<Variable>& variables, const Tensor& numbers,
                                   const Tensor& only_if, Where where) const {
   const Graph::Scope scope(numbers.op().graph());

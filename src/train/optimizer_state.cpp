@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* iterations_key = "iterations";
 
-/// The value in the place and form of a Variable's.
+/// The value on the device of a Variable, with contiguous elements.
 Tensor value_for(const Variable& variable, const Tensor& value) { return value.to(variable.device()).contiguous(); }
 
 void check_fits(const std::string& key, const Tensor& value, const Variable& variable, Where where) {
@@ -31,13 +31,14 @@ std::string Optimizer::new_key(const std::string& name) const {
   return key;
 }
 
-/// The name under which a state has the slots of a Variable: its key, or, in states of older versions, the name that it
-/// was given, with its number among those of that name. `before`: how many of our Variables were updated before it.
+/// The name under which a state has the slots of a Variable. This is its key, or, in states of older versions, the name
+/// that it was given, with its number among the Variables of that name. `before` is the number of Variables that this
+/// optimizer updated before it.
 std::string Optimizer::key_in(const StateDict& state, const std::string& key, const Variable& variable,
                               std::size_t before) const {
   if (slots_.empty() || state.contains(key + "." + slots_[0].name)) return key;
   for (const auto& [name, value] : state)
-    if (name.find('.') != name.rfind('.')) return key;  // it has paths: it is a new one
+    if (name.find('.') != name.rfind('.')) return key;  // it has paths, so it is not of an older version
   const std::string& given = variable.cell()->given_name;
   const auto same = std::count_if(states_.begin(), states_.begin() + static_cast<std::ptrdiff_t>(before),
                                   [&](const State& each) { return each.variable.cell()->given_name == given; });
@@ -73,7 +74,7 @@ void Optimizer::check_state(const StateDict& state, Where where) const {
     const bool known = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& s) { return s.name == slot_name; });
     if (key != iterations_key && (!known || !value))
       throw InvalidArgumentError(detail::join("'", key, "' is no state of the optimizer ", name_), where);
-    // Half of a Variable's slots would be a state in which no optimizer can be.
+    // No optimizer has only some of a Variable's slots.
     for (const Slot& slot : slots_)
       if (known && !state.contains(key.substr(0, dot + 1) + slot.name))
         throw InvalidArgumentError(detail::join("The state of the optimizer ", name_, " has '", key, "' but no '",

@@ -7,7 +7,8 @@
 
 namespace tapestry::train {
 
-/// What an optimizer remembers: a Variable of no graph, even when it is made while one is open.
+/// A Variable for state that training keeps, such as that of an optimizer. It is in no graph, even if one is open when
+/// it is made.
 inline Variable own_variable(const std::string& name, const Tensor& value) {
   const ExecuteNow now;
   return Variable(value, {.name = name, .trainable = false});
