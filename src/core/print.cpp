@@ -233,7 +233,7 @@ class Layout {
   Layout(const Shape& shape, const PrintOptions& options)
       : shape_(shape), options_(options), summarised_(shape.size() > options.threshold) {}
 
-  /// The elements that are shown, in the order in which `text` wants their words.
+  /// The elements that are shown, in the order in which `text` takes their words.
   template <class T>
   std::vector<T> shown(const T* data, std::span<const std::int64_t> strides) const {
     std::vector<T> values;

@@ -204,7 +204,7 @@ void perform(Call& call, Sink* sink) {
       autocast_inputs(op, inputs, call.where());
     const bool alike = are_alike(op, inputs);
     if (sink && has_unknown_type(inputs)) return add_to_graph(*sink, call);
-    // A graph places its constants later.
+    // The placement of a graph chooses the devices of its constants later.
     if (!alike) promote_inputs(op, inputs, sink ? cpu() : device_of_tensors(inputs), call.where());
     if (sink) return add_to_graph(*sink, call);
     const Device device = current_wish && !current_sink ? wished_device(call, inputs)

@@ -58,7 +58,7 @@ Shape joined_shape(const Call& call, std::size_t first) {
 
 // ---- concat -------------------------------------------------------------------------------------------------------
 
-/// g cut into pieces of the shapes of the other inputs.
+/// Splits g into tensors of the other inputs' shapes.
 TAPESTRY_OP(concat_grad_op){{
     .name = "ConcatGrad",
     .attrs = {{"axis", AttrKind::number}},

@@ -38,11 +38,11 @@ Tensor log_of_positive(const Tensor& a) { return log(where(greater(a, 0.0), a, 1
 }  // namespace
 
 /// One line per op: its function, its name in functors.hpp, TensorFlow's name, what the gradient reads, and the
-/// gradients of a and b from a, b, y and g. Of all numbers:
+/// gradients of a and b from a, b, y and g. This macro is for ops on all numbers:
 #define TAPESTRY_NUMBER_BINARY(function, functor, name_in_tensorflow, reads, gradient_a, gradient_b)          \
   TAPESTRY_BINARY(function, functor, name_in_tensorflow, number_types, common_type, reads, given, gradient_a, \
                   gradient_b)
-/// and of floats, to which everything else is promoted:
+/// This one is for ops on floats, to which everything else is promoted:
 #define TAPESTRY_FLOAT_BINARY(function, functor, name_in_tensorflow, reads, gradient_a, gradient_b)            \
   TAPESTRY_BINARY(function, functor, name_in_tensorflow, float_types, floating_type, reads, given, gradient_a, \
                   gradient_b)

@@ -30,14 +30,14 @@ Op unary_op(const char* name, Promotion promotion, Needs needs, Precision precis
 }
 
 /// One line per op: its function (also its name in functors.hpp), TensorFlow's name, what the gradient reads, the
-/// gradient from x, y and g, and, where TensorFlow has no such op, its composition from x. Of floats, to which
-/// everything else is promoted:
+/// gradient from x, y and g, and, where TensorFlow has no such op, its composition from x. This macro is for ops on
+/// floats, to which everything else is promoted:
 #define TAPESTRY_FLOAT_UNARY(function, name_in_tensorflow, reads, ...) \
   TAPESTRY_UNARY(function, name_in_tensorflow, float_types, floating_type, reads, given, __VA_ARGS__)
-/// the same for one that leaves the range of float16 easily, or loses much there:
+/// This one is for ops on floats that leave the range of float16 easily, or lose much there:
 #define TAPESTRY_FULL_UNARY(function, name_in_tensorflow, reads, ...) \
   TAPESTRY_UNARY(function, name_in_tensorflow, float_types, floating_type, reads, full, __VA_ARGS__)
-/// and of all numbers:
+/// This one is for ops on all numbers:
 #define TAPESTRY_NUMBER_UNARY(function, name_in_tensorflow, reads, ...) \
   TAPESTRY_UNARY(function, name_in_tensorflow, number_types, no_promotion, reads, given, __VA_ARGS__)
 
