@@ -11,9 +11,9 @@ namespace {
 using detail::GraphState;
 using detail::Node;
 
-/// Copies what outputs need into another graph, each operation behind its inputs. A compiler chooses in which order it
-/// evaluates the arguments of a call, and so in which order a composition makes its nodes; in the copy the order, and
-/// with it the names, follow from the outputs alone, so that the same graph makes the same file.
+/// Copies what outputs need into another graph, each operation after its inputs. The compiler chooses the order in
+/// which a call's arguments are evaluated, and with it the order in which a composition makes its nodes. The order in
+/// the copy, and so the names, depend on the outputs alone: the same graph gives the same file with every compiler.
 class OrderedCopy {
  public:
   explicit OrderedCopy(GraphState& to) : to_(to) {}
@@ -48,7 +48,7 @@ Tensors add_inputs(GraphState& graph, const Node& node) {
 }  // namespace
 
 ComposedGraph compose(const Node& node) {
-  // What is open on this thread has nothing to do with the file.
+  // Recorders and autocasting of this thread must not affect the file.
   const PauseRecording pause;
   const Autocast none(float32);
   const CallSiteScope site(node.where());

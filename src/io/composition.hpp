@@ -4,10 +4,10 @@
 
 namespace tapestry::io {
 
-/// What an op's composition makes of tensors like a node's inputs: a graph of its own.
+/// The composition of a node's op, traced into a graph of its own.
 struct ComposedGraph {
   std::shared_ptr<detail::GraphState> graph;
-  Tensors inputs;   ///< placeholders, which come first in the graph
+  Tensors inputs;   ///< placeholders like the node's inputs: the first nodes of the graph
   Tensors outputs;  ///< as many as the node has
 };
 

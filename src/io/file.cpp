@@ -22,14 +22,14 @@ namespace fs = std::filesystem;
   throw FailedPreconditionError(message, where);
 }
 
-/// A new file beside `path` that disappears again unless it is given the name `path`.
+/// A new file beside `path`. The destructor removes it unless `take_name` has given it the name `path`.
 class TemporaryFile {
  public:
   TemporaryFile(const fs::path& path, Where where) : path_(path), where_(where) {
     static std::atomic<int> counter{0};
     name_ = path;
     name_ += detail::join(temporary_ending, ::getpid(), '-', counter.fetch_add(1));
-    // Not through std::ofstream, which keeps the reason of a failure to itself.
+    // std::ofstream would not tell why it failed.
     descriptor_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0) refuse(path_, errno, where_);
   }
@@ -66,7 +66,7 @@ class TemporaryFile {
   bool named_ = false;
 };
 
-/// Makes a new name in a folder survive a power failure. Not every file system can; then there is nothing to be done.
+/// Makes the name of a new file survive a power failure. Errors are ignored: not every file system can sync a folder.
 void sync_folder(const fs::path& file) {
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -10,24 +10,24 @@
 
 namespace tapestry::io {
 
-/// Bytes that somebody else keeps.
+/// Bytes that are owned elsewhere.
 using Chunk = std::span<const std::byte>;
 
-/// Whether a file survives even a power failure. That takes as long as the disk does to answer: milliseconds.
+/// Whether a written file must survive a power failure. The call then waits for the disk, which takes milliseconds.
 enum class Durable : bool { no, yes };
 
-/// Stands behind the name of a file that is being written. A writer that is killed leaves one.
+/// Follows the file's name in the name of its temporary file. A killed writer leaves such a file behind.
 inline constexpr std::string_view temporary_ending = ".tmp-";
 
-/// Writes a file so that nobody ever sees half of it: into a temporary file beside it, which then takes its name. The
-/// chunks lie one behind the other in the file.
+/// Writes the chunks, one after the other, to a temporary file beside `path`, and renames it to `path`, so that nobody
+/// ever sees half of the file.
 /// Throws NotFoundError when the folder does not exist, ResourceExhaustedError when the disk is full, and
-/// FailedPreconditionError when the place cannot be written for another reason; then the old file is as it was.
+/// FailedPreconditionError when the file cannot be written for another reason; an old file is then unchanged.
 void write_file(const std::filesystem::path& path, std::span<const Chunk> chunks, Where where,
                 Durable durable = Durable::no);
 void write_file(const std::filesystem::path& path, Chunk bytes, Where where);
 
-/// A regular file of which any part can be read.
+/// A regular file that can be read from any offset.
 class SourceFile {
  public:
   /// Throws NotFoundError when there is no regular file of that name, FailedPreconditionError when it may not be read.
@@ -39,8 +39,8 @@ class SourceFile {
   std::string name() const { return path_.string(); }
   Where where() const { return where_; }
   std::int64_t size() const { return size_; }
-  /// Fills `bytes` with what stands at the offset. Throws DataLossError when the file is too short for it, or has
-  /// become so.
+  /// Fills `bytes` with the file's bytes from the offset on. Throws DataLossError when the file is too short, even if
+  /// it was longer when it was opened, or when it cannot be read.
   void read(std::int64_t offset, std::span<std::byte> bytes) const;
 
  private:
@@ -50,7 +50,7 @@ class SourceFile {
   std::int64_t size_ = 0;
 };
 
-/// A part of a file as a stream. The part must lie within the file, and the file must outlive the stream.
+/// A range of a file's bytes as a stream. The range must be within the file, and the file must outlive the stream.
 class FileRange final : public ByteStream {
  public:
   FileRange(const SourceFile& file, std::string name, std::int64_t begin, std::int64_t end)

@@ -34,7 +34,7 @@ std::size_t InputFile::read(std::span<std::byte> bytes) {
   while (total < bytes.size()) {
     const auto room = static_cast<unsigned>(std::min<std::size_t>(bytes.size() - total, 1U << 30));
     const int count = gzread(handle(file_.get()), bytes.data() + total, room);
-    // zlib tells of data that stop early only after all that was there has been read.
+    // zlib reports data that stop early only after it has returned all of them.
     int code = Z_OK;
     std::string reason = gzerror(handle(file_.get()), &code);
     if (count < 0 || code == Z_BUF_ERROR) {

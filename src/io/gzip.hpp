@@ -7,7 +7,7 @@
 
 namespace tapestry::io {
 
-/// A file read from the front, unpacked on the way when it is a gzip file.
+/// A file that is read from its start, and decompressed if it is a gzip file.
 class InputFile final : public ByteStream {
  public:
   /// Throws NotFoundError when there is no regular file of that name, FailedPreconditionError when it may not be read.

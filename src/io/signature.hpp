@@ -5,9 +5,10 @@
 
 namespace tapestry::io {
 
-/// The graph of the tensors. Throws InvalidArgumentError unless there is an output and all are of one graph.
+/// The graph of the signature's tensors. Throws InvalidArgumentError when there is no output, or when the tensors are
+/// not all of one graph.
 Graph graph_of(const Signature& signature);
-/// What to throw for a placeholder that would never be fed.
+/// The error for a placeholder that would never be fed.
 InvalidArgumentError never_fed(const std::string& placeholder);
 
 }  // namespace tapestry::io

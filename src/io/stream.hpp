@@ -9,7 +9,7 @@
 
 namespace tapestry::io {
 
-/// Bytes that are read from the front: a file, as it is or unpacked on the way, or a part of one.
+/// Bytes that are read from their start: those of a file or of a range of it, as they are or decompressed.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
@@ -17,14 +17,14 @@ class ByteStream {
   ByteStream(const ByteStream&) = delete;
   ByteStream& operator=(const ByteStream&) = delete;
 
-  /// What errors call it: a path, maybe with a part of that file.
+  /// The name in errors: a path, maybe followed by the name of a member or a tensor of that file.
   virtual std::string name() const = 0;
-  /// The place in the user's program that errors blame.
+  /// The call site that errors name.
   virtual Where where() const = 0;
-  /// More bytes than this cannot come out of it. A reader allocates nothing beyond, whatever a header claims.
+  /// An upper bound of the stream's length. A reader refuses a header that claims more, before it allocates anything.
   virtual std::int64_t most_bytes() const = 0;
-  /// Fills `bytes` as far as the stream goes and returns how many were read. Throws DataLossError when what is there is
-  /// damaged or stops early.
+  /// Fills `bytes`, or less at the end of the stream, and returns how many bytes were read. Throws DataLossError when
+  /// the data are damaged or stop early.
   virtual std::size_t read(std::span<std::byte> bytes) = 0;
 };
 

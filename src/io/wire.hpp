@@ -9,7 +9,8 @@
 
 namespace tapestry::io {
 
-/// A message inside another. (protozero's own way leaves an empty one out: but the shape of a scalar is one.)
+/// Adds a message inside another, even an empty one, such as the shape of a scalar. (protozero's own way leaves empty
+/// ones out.)
 template <class F>
 void add_message(protozero::pbf_writer& writer, protozero::pbf_tag_type tag, F fill) {
   std::string bytes;
@@ -21,8 +22,8 @@ void add_message(protozero::pbf_writer& writer, protozero::pbf_tag_type tag, F f
 /// TensorFlow's TensorShapeProto.
 void write_shape(protozero::pbf_writer& writer, const Shape& shape);
 
-/// protozero's reader for files that may lie: a field of another wire type than the one that is due throws
-/// protozero's exception, where protozero itself only asserts.
+/// protozero's reader for files that cannot be trusted: a field of an unexpected wire type throws protozero's
+/// exception, where protozero itself only asserts.
 class WireReader : public protozero::pbf_reader {
  public:
   using pbf_reader::pbf_reader;
