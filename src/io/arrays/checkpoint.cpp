@@ -59,7 +59,7 @@ std::vector<Found> list(const fs::path& dir) {
   return found;
 }
 
-/// Files whose writer was killed before they were whole.
+/// Removes the temporary files of writers that were killed.
 void remove_leftovers(const fs::path& dir) {
   std::error_code error;
   std::vector<fs::path> leftovers;
@@ -73,7 +73,7 @@ void remove_leftovers(const fs::path& dir) {
 
 std::string key_of(const std::string& part, const std::string& name) { return name.empty() ? part : part + "." + name; }
 
-/// The tensors of a part, without its name.
+/// The tensors of a part, by their names without that of the part.
 StateDict state_of(const std::string& part, const StateDict& tensors) {
   StateDict state;
   for (const auto& [key, tensor] : tensors) {
@@ -97,7 +97,7 @@ void restore_parts(const std::map<std::string, StateRef>& parts, const StateDict
     try {
       next[i].first.load_state_dict(next[i].second, where);
     } catch (...) {
-      // Also the one that has refused, which may have taken a part of its state.
+      // The part that has thrown is restored, too: it may have loaded some of its tensors.
       for (std::size_t k = 0; k <= i; ++k) before[k].first.load_state_dict(before[k].second, where);
       throw;
     }
@@ -160,7 +160,7 @@ std::optional<std::string> Checkpoint::latest(const std::string& dir) {
       const io::SafetensorsFile whole(each.path, {});
       return each.path.string();
     } catch (const Error&) {
-      // Damaged by others, or gone since the folder was read: an older one may do.
+      // The file is damaged, or was removed since the folder was read: the next older one may be whole.
     }
   }
   return {};

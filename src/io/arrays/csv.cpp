@@ -11,7 +11,7 @@
 namespace tapestry::data {
 namespace {
 
-/// The number that is the whole of a field.
+/// Parses a field. Returns false unless all of it is one number.
 template <class T>
 bool parse(std::string_view field, T& number) {
   if (field.starts_with('+') && !field.starts_with("+-")) field.remove_prefix(1);
@@ -37,7 +37,7 @@ bool all_parse(const CsvFields::Column& column) {
   return std::all_of(column.begin(), column.end(), [&](std::string_view f) { return !f.data() || parse(f, number); });
 }
 
-/// Makes columns of what their fields say.
+/// Makes the columns of a table from their fields.
 class ColumnMaker {
  public:
   ColumnMaker(const CsvFields& fields, const CsvOptions& options, const std::string& path, Where where)

@@ -42,7 +42,7 @@ class Splitter {
     while (!rest_.empty() && is_space(rest_[0])) rest_.remove_prefix(1);
   }
 
-  /// The fields up to the end of the line; none for a line without any.
+  /// Reads the fields of a line; none for a blank line.
   std::vector<std::string_view> read_row() {
     std::vector<std::string_view> row;
     skip_spaces();

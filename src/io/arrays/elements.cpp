@@ -17,7 +17,7 @@ T number_at(const std::byte* bytes) {
   return std::bit_cast<T>(own);
 }
 
-/// A byte that is anything but 0 or 1 must not become a bool as it is.
+/// A truth value in a file. A byte other than 0 and 1 must not be copied into a bool.
 struct Truth {
   std::uint8_t bits;
   explicit operator bool() const { return bits != 0; }
@@ -68,7 +68,7 @@ FileElements elements_of(char kind, std::size_t size) {
   }
 }
 
-/// Fills the tensor as far as the stream goes; returns how many bytes were read.
+/// Fills the tensor from the stream, as far as that goes, and returns how many bytes were read.
 std::int64_t fill(ByteStream& from, const FileElements& elements, const Tensor& tensor) {
   auto* to = detail::mutable_data<std::byte>(tensor);
   const std::int64_t count = tensor.size();
@@ -120,7 +120,7 @@ Tensor read_elements(ByteStream& from, const FileElements& elements, const Shape
   const std::int64_t count = fill(from, elements, tensor);
   if (count < bytes)
     refuse(from, " stops early: its shape ", shape, " needs ", bytes, " bytes of data, but there are ", count);
-  // Reaching the end also compares the checksum of what is packed.
+  // Reading the end of packed data also verifies their checksum.
   std::byte more{};
   if (from.read({&more, 1}) > 0)
     refuse(from, " goes on behind the ", bytes, " bytes of data that its shape ", shape, " needs");

@@ -11,30 +11,31 @@
 
 namespace tapestry::io {
 
-/// How a file stores its elements, and as which they are read: those of a type that we lack become the next wider one
-/// that holds all their values.
+/// How a file stores its elements, and the dtype as which they are read. A type that is no dtype becomes the next wider
+/// dtype that holds all its values.
 struct FileElements {
-  std::size_t size = 0;          ///< bytes of one in the file
-  DType dtype = DType::unknown;  ///< unknown: there is no such type, or none of ours holds its values
-  void (*convert)(const std::byte* from, std::int64_t count, void* to) = nullptr;  ///< absent: the bytes stay
+  std::size_t size = 0;          ///< bytes of one element in the file
+  DType dtype = DType::unknown;  ///< unknown: there is no such type, or no dtype holds its values
+  void (*convert)(const std::byte* from, std::int64_t count, void* to) = nullptr;  ///< null: the bytes are copied
 };
 
-/// The elements of a kind and size: 'b' truth values, 'i' and 'u' whole numbers with and without a sign, 'f' floats (as
-/// in NumPy's type strings), 'B' bfloat16.
+/// The elements of a kind and a size in bytes. The kinds are those of NumPy's type strings, 'b' for truth values, 'i'
+/// and 'u' for signed and unsigned integers and 'f' for floats, and 'B' for bfloat16.
 FileElements file_elements(char kind, std::size_t size, std::endian order = std::endian::little);
 
-/// The bytes of so many elements; -1 when they are no 63-bit number. A size of 0 does not excuse the others.
+/// The bytes of an array with these sizes. -1 when a size is negative, or when the bytes do not fit 63 bits, where each
+/// size of 0 counts as 1.
 std::int64_t claimed_bytes(std::span<const std::int64_t> sizes, std::size_t element_size);
 
-/// A tensor whose elements are all the rest of a stream. Throws DataLossError, before it allocates anything, when the
-/// stream cannot hold as many, and then when it ends early or goes on behind them.
+/// Reads a tensor whose elements are all the rest of a stream. Throws DataLossError when the stream cannot hold that
+/// many, before it allocates anything, and when the stream ends early or continues after them.
 Tensor read_elements(ByteStream& from, const FileElements& elements, const Shape& shape);
 
-/// The elements of a tensor that is to be saved, on the CPU, row-major and without gaps. `name` is what an error calls
-/// it. Throws InvalidArgumentError for an empty handle, FailedPreconditionError for a symbolic tensor.
+/// The tensor to save, on the CPU, row-major and contiguous. `name` is its name in errors. Throws InvalidArgumentError
+/// for an empty handle, FailedPreconditionError for a symbolic tensor.
 Tensor saved_form(const Tensor& tensor, std::string_view name, Where where);
 
-/// The memory of such a tensor, which lives as long as it does.
+/// The bytes of a tensor from `saved_form`, valid as long as the tensor lives.
 std::span<const std::byte> bytes_of(const Tensor& host);
 
 }  // namespace tapestry::io

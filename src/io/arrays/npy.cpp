@@ -29,7 +29,7 @@ struct Header {
   std::vector<std::int64_t> sizes;
 };
 
-/// Reads `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`: of Python only what NumPy writes.
+/// Parses `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`: only the syntax of Python that NumPy writes.
 class HeaderParser {
  public:
   HeaderParser(const ByteStream& from, std::string_view text) : from_(from), rest_(text) {}
@@ -152,7 +152,8 @@ FileElements elements_of(const ByteStream& from, const std::string& type) {
   return elements;
 }
 
-/// The row-major tensor whose elements lie in column-major order: those of the tensor with the sizes reversed.
+/// The row-major form of an array that is stored column-major. `reversed` has its elements as they are stored: it is
+/// row-major itself, with the sizes in reverse order.
 Tensor transposed(const Tensor& reversed, const Shape& shape) {
   std::array<std::int64_t, Shape::max_rank> strides{};
   std::int64_t stride = 1;

@@ -14,7 +14,7 @@ namespace tapestry::io {
 /// ranks that tensors do not have.
 Tensor read_npy(ByteStream& from);
 
-/// What stands in front of the elements of a tensor, in row-major order. `name` is what an error calls it. Throws
+/// All that precedes the elements of a row-major tensor. `name` is the tensor's name in errors. Throws
 /// UnimplementedError for bfloat16, which NumPy does not have.
 std::string npy_header(const Tensor& tensor, std::string_view name, Where where);
 

@@ -22,7 +22,7 @@ StateDict read_npz(const std::string& path, Where where) {
 
 void write_npz(const std::string& path, const StateDict& tensors, const NpzOptions& options, Where where) {
   io::ZipWriter archive;
-  // The archive is written at the end, from memory that the tensors and headers keep until then.
+  // The tensors and headers own the bytes that `archive.write` writes at the end.
   std::vector<Tensor> hosts;
   std::vector<std::string> headers;
   hosts.reserve(tensors.size());

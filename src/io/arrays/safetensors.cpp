@@ -46,7 +46,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, Where where)
   check_layout();
 }
 
-/// The tensors share no bytes and leave none out.
+/// Throws unless the tensors cover the data without gaps and overlaps, each with the bytes that its shape needs.
 void SafetensorsFile::check_layout() const {
   std::int64_t place = 0;
   for (const auto& [name, elements, shape, begin, end] : header_.entries) {
@@ -74,7 +74,7 @@ void write_safetensors(const std::filesystem::path& path, const StateDict& tenso
                        const std::map<std::string, std::string>& metadata, Where where, Durable durable) {
   std::vector<std::pair<std::string, Tensor>> hosts;
   for (const auto& [name, tensor] : tensors) hosts.emplace_back(name, saved_form(tensor, name, where));
-  // The widest elements come first, so that all lie at multiples of their size.
+  // The widest elements come first, so that the offset of each element is a multiple of its size.
   std::stable_sort(hosts.begin(), hosts.end(),
                    [](const auto& a, const auto& b) { return size_of(a.second.dtype()) > size_of(b.second.dtype()); });
   std::string header = safetensors_header(hosts, metadata, where);

@@ -22,22 +22,22 @@ struct SafetensorsHeader {
     std::string name;
     FileElements elements;
     Shape shape;
-    std::int64_t begin = 0, end = 0;  ///< the bytes, counted from the header's end
+    std::int64_t begin = 0, end = 0;  ///< the range of its bytes, counted from the header's end
   };
-  std::vector<Entry> entries;  ///< in the order of their bytes
+  std::vector<Entry> entries;  ///< in the order of the JSON; SafetensorsFile sorts them by their bytes
   std::map<std::string, std::string> metadata;
 };
 
-/// Reads the JSON. Throws DataLossError for anything but what the format allows: among others for a name that stands
-/// there twice; UnimplementedError for element types and ranks that tensors do not have. `file` is the name in errors.
+/// Parses the JSON. Throws DataLossError for what the format does not allow, such as a name that occurs twice, and
+/// UnimplementedError for element types and ranks that tensors do not have. `file` is the file's name in errors.
 SafetensorsHeader parse_safetensors_header(std::string_view text, const std::string& file, Where where);
 
-/// The JSON of the tensors, which lie in the order in which they are given. Throws InvalidArgumentError for names and
-/// metadata that are not UTF-8, and for the name that the format keeps for the metadata.
+/// The JSON for tensors whose elements follow each other in the given order. Throws InvalidArgumentError for names and
+/// metadata that are not UTF-8, and for the name that the format reserves for the metadata.
 std::string safetensors_header(const std::vector<std::pair<std::string, Tensor>>& tensors,
                                const std::map<std::string, std::string>& metadata, Where where);
 
-/// A file of which the header has been read and found to agree with the file's size.
+/// An open file. The constructor reads the header and checks it against the file's size.
 class SafetensorsFile {
  public:
   SafetensorsFile(const std::filesystem::path& path, Where where);

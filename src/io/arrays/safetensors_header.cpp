@@ -30,8 +30,8 @@ constexpr std::array<Type, 12> types{{{"BOOL", 'b', 1},
                                       {"F32", 'f', 4},
                                       {"F64", 'f', 8}}};
 
-/// Follows the parser, keeps each tensor as soon as it is whole, and has the parser forget it: so a hostile header
-/// costs no more memory than an honest one, and a name that comes twice is seen.
+/// The callback of the JSON parser. It stores each tensor as soon as its description is complete, and makes the parser
+/// discard that. So a hostile header costs no more memory than an honest one, and a name that occurs twice is noticed.
 class HeaderReader {
  public:
   HeaderReader(const std::string& file, Where where) : file_(file), where_(where) {}

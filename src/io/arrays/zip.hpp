@@ -1,7 +1,7 @@
 #pragma once
 
 // ZIP archives (PKWARE's APPNOTE.TXT 6.3), as far as NumPy uses them for npz files: members that are stored or
-// deflated, of any size (ZIP64). Encryption, archives in several parts and other packings are refused.
+// deflated, of any size (ZIP64). Encryption, split archives and other compression methods are not supported.
 
 #include <deque>
 #include <filesystem>
@@ -17,19 +17,21 @@ class ZipReader {
  public:
   struct Member {
     std::string name;
-    std::int64_t header = 0;  ///< where its local header stands; then `begin` and `end`, where its packed bytes do
-    std::int64_t begin = 0, end = 0;
-    std::int64_t size = 0;  ///< of what comes out
+    std::int64_t header = 0;          ///< the offset of its local header
+    std::int64_t begin = 0, end = 0;  ///< the range of its packed bytes
+    std::int64_t size = 0;            ///< of its unpacked bytes
     std::uint32_t checksum = 0;
     bool deflated = false;
   };
 
-  /// Reads the directory. Throws NotFoundError when there is no such file, DataLossError when it is not an archive, or
-  /// contradicts itself: members outside of it, over each other, twice of one name, or that nothing could hold.
+  /// Reads the directory. Throws NotFoundError when there is no such file, UnimplementedError for an encrypted member
+  /// or another compression method, and DataLossError when the file is not an archive or contradicts itself: a member
+  /// is outside of it, overlaps another one, has the same name, or claims a size that its packed bytes cannot give.
   ZipReader(const std::filesystem::path& path, Where where);
 
   const std::vector<Member>& members() const { return members_; }
-  /// The bytes of a member. Its last ones come only if all have the right checksum. The reader must outlive the stream.
+  /// The unpacked bytes of a member. The read that reaches their end throws DataLossError if their checksum is wrong.
+  /// The reader must outlive the stream.
   std::unique_ptr<ByteStream> open(const Member& member) const;
 
  private:
@@ -46,10 +48,10 @@ class ZipReader {
 
 class ZipWriter {
  public:
-  /// Adds a member: the chunks, one behind the other, which must live until `write` unless they are deflated. Names are
-  /// at most 65535 bytes long.
+  /// Adds a member that consists of the chunks, one after the other. They must live until `write` unless they are
+  /// deflated. Names are at most 65535 bytes long.
   void add(const std::string& name, std::span<const Chunk> chunks, bool deflate);
-  /// Writes the archive by `write_file`, whose errors it throws.
+  /// Writes the archive by `write_file`, and throws its errors.
   void write(const std::filesystem::path& path, Where where);
 
  private:
@@ -57,7 +59,7 @@ class ZipWriter {
   void append(Chunk chunk);
 
   std::vector<Chunk> chunks_;
-  std::deque<std::vector<std::byte>> own_;  ///< what some of the chunks are made of
+  std::deque<std::vector<std::byte>> own_;  ///< the bytes of those chunks that the writer itself has made
   std::vector<std::byte> directory_;
   std::uint64_t size_ = 0, members_ = 0;
 };

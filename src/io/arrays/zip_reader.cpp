@@ -12,8 +12,8 @@ namespace {
 constexpr std::int64_t end_size = 22, long_end_size = 56, locator_size = 20, entry_size = 46, header_size = 30;
 constexpr std::int64_t longest_comment = 65535;
 
-/// The number of `size` bytes at an offset, the lowest byte first. The top bit of 8 bytes must not be set: as a size it
-/// would be negative, and no file is that large.
+/// The little-endian number of `size` bytes at an offset. One of 8 bytes with the top bit set becomes negative, which
+/// callers refuse: no file is that large.
 std::int64_t number(std::span<const std::byte> bytes, std::size_t offset, std::size_t size) {
   std::uint64_t value = 0;
   for (std::size_t i = size; i > 0; --i) value = value << 8 | std::to_integer<std::uint64_t>(bytes[offset + i - 1]);
@@ -28,7 +28,7 @@ std::string text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// The bytes that come out of a member.
+/// The unpacked bytes of a member.
 class MemberStream final : public ByteStream {
  public:
   MemberStream(const SourceFile& file, const ZipReader::Member& member)
@@ -104,7 +104,7 @@ class MemberStream final : public ByteStream {
 
 struct ZipReader::Directory {
   std::int64_t offset = 0, size = 0, members = 0;
-  std::int64_t end = 0;  ///< where what follows it begins
+  std::int64_t end = 0;  ///< the offset of the record that follows it
 };
 
 template <class... Parts>
@@ -113,7 +113,7 @@ void ZipReader::refuse(const Parts&... parts) const {
 }
 
 ZipReader::Directory ZipReader::find_directory() const {
-  // The last record of an archive ends with a comment of any length, so it is looked for from the end.
+  // The last record of an archive ends with a comment of unknown length, so it is searched for from the file's end.
   const std::int64_t tail = std::min(file_.size(), end_size + longest_comment), first = file_.size() - tail;
   std::vector<std::byte> bytes(static_cast<std::size_t>(tail));
   file_.read(first, bytes);
@@ -127,7 +127,7 @@ ZipReader::Directory ZipReader::find_directory() const {
 
   const auto record = std::span<const std::byte>(bytes).subspan(static_cast<std::size_t>(at));
   Directory found{number(record, 16, 4), number(record, 12, 4), number(record, 10, 2), first + at};
-  // Numbers that do not fit stand in a longer record, which a locator right in front of this one finds.
+  // Numbers that do not fit are in a longer record (ZIP64). Its offset is in a locator directly before this record.
   std::array<std::byte, locator_size> locator;
   if (found.end >= locator_size) {
     file_.read(found.end - locator_size, locator);
@@ -162,7 +162,7 @@ ZipReader::Member ZipReader::read_member(std::span<const std::byte> entry, std::
   member.size = number(entry, 24, 4);
   member.header = number(entry, 42, 4);
 
-  // Each number that is all ones stands in an extra field instead, in this order.
+  // A number that is all ones is replaced by one in an extra field (ZIP64), where they are in this order.
   auto extra = entry.subspan(entry_size + name_size, static_cast<std::size_t>(number(entry, 30, 2)));
   while (extra.size() >= 4) {
     const auto size = static_cast<std::size_t>(number(extra, 2, 2));
@@ -182,11 +182,11 @@ ZipReader::Member ZipReader::read_member(std::span<const std::byte> entry, std::
   // Deflate packs at most 258 bytes into two bits: 1032 to 1.
   if (member.size < 0 || (member.deflated ? member.size / 1032 > packed : member.size != packed))
     refuse(", member ", member.name, " claims ", member.size, " bytes, packed into ", packed);
-  member.end = packed;  // from its beginning, until that is known
+  member.end = packed;  // relative to `begin`, which is not known yet
   return member;
 }
 
-/// Finds the packed bytes behind the local headers, and checks that no two members share any.
+/// Finds the packed bytes, which follow the local headers, and checks that no two members overlap.
 void ZipReader::place_members(std::int64_t directory) {
   for (Member& member : members_) {
     std::array<std::byte, header_size> header;

@@ -74,9 +74,9 @@ void ZipWriter::add(const std::string& name, std::span<const Chunk> chunks, bool
   if (deflate) packed = deflated(chunks);
   const std::uint64_t packed_size = deflate ? packed.size() : size, header = size_;
 
-  // What a local header and an entry of the directory have in common, from the needed version (4.5 knows ZIP64) to the
-  // length of the name. Names are UTF-8 (flag 11); the time is the beginning of time, so that equal contents give equal
-  // files.
+  // The fields that a local header and an entry of the directory share, from the needed version (4.5 for ZIP64) to the
+  // length of the name. Bit 11 of the flags says that names are UTF-8. The time is always 1980-01-01, so that equal
+  // contents give equal files.
   const bool is_long = size >= all_ones || packed_size >= all_ones || header >= all_ones;
   const auto describe = [&](Record& record) {
     record.number(is_long ? 45 : 20, 2).number(1 << 11, 2).number(deflate ? 8 : 0, 2).number(0, 2).number(0x21, 2);
