@@ -1,4 +1,4 @@
-/// Graphviz' language.
+/// Graphs in DOT, the language of Graphviz.
 
 #include <map>
 
@@ -49,7 +49,7 @@ class DotWriter {
   }
 
  private:
-  /// Scopes within scopes are as deep as names are long; a stack of their own keeps the call stack flat.
+  /// Writes a scope and those inside it. Long names may nest them too deeply for recursion, so `open` is the stack.
   void write(const Scope& root, const std::string& root_path, const std::string& root_indent) {
     struct Open {
       const Scope* scope;

@@ -7,17 +7,17 @@
 
 namespace tapestry::io {
 
-/// How a node is drawn: in which of Graphviz' shapes and in which colour.
+/// How a node is drawn: its label, its shape (one of Graphviz's) and its colour.
 struct Look {
-  std::string label;  ///< the name without its scopes, and the op unless the name tells it
+  std::string label;  ///< the name without its scopes, and the op unless the name starts with it
   std::string_view shape = "box", colour = "#ffffff";
 };
 Look look_of(const detail::Node& node);
 
-/// What is written at an edge: the tensor's shape, as far as it is known.
+/// The label of an edge: the tensor's shape; empty for a resource and for an unknown rank.
 std::string edge_label(const Tensor& tensor);
 
-/// Text inside an SVG.
+/// Escapes text for an SVG.
 std::string escaped(std::string_view text);
 inline constexpr double letter_width = 6.2;  ///< on average, at a font size of 11
 

@@ -39,7 +39,7 @@ Bytes header(std::uint32_t width, std::uint32_t height, bool color) {
   return data;
 }
 
-/// The rows, each behind the number of its filter: 0, none, which suits the flat colours of plots best.
+/// The compressed rows. Each follows the number of its filter: 0, none, which suits the flat colours of plots best.
 Bytes packed_rows(const std::uint8_t* pixels, std::size_t rows, std::size_t row_bytes, Where where) {
   Bytes raw(rows * (row_bytes + 1));
   for (std::size_t y = 0; y < rows; ++y)

@@ -16,20 +16,20 @@ namespace {
 using detail::Node;
 
 constexpr double height = 26, between_layers = 46, between_nodes = 14, margin = 16;
-constexpr std::size_t most_points = 64;  ///< on the way of an edge
+constexpr std::size_t most_dummies = 64;  ///< of an edge
 
-/// A node of the graph, or a point where a long edge passes a layer.
-struct Place {
-  const Node* node = nullptr;
+/// A vertex of the layered drawing: a node of the graph, or a dummy where a long edge passes a layer.
+struct Vertex {
+  const Node* node = nullptr;  ///< nullptr: a dummy
   Look look{};
   std::size_t layer = 0;
-  double width = 0;              ///< 0: a point
-  double along = 0, across = 0;  ///< the centre: in the direction of the layers, and in the layer
+  double width = 0;              ///< 0 for a dummy
+  double along = 0, across = 0;  ///< the centre: in the direction from layer to layer, and within the layer
   std::vector<std::size_t> before{}, behind{};
 };
 
 struct Line {
-  std::vector<std::size_t> places;  ///< from the producer over the points to the consumer
+  std::vector<std::size_t> vertices;  ///< from the producer over the dummies to the consumer
   bool control;
   std::string label;
 };
@@ -37,7 +37,7 @@ struct Line {
 class Layout {
  public:
   Layout(const detail::GraphState& graph, bool to_right) : graph_(graph), to_right_(to_right) {
-    place_in_layers();
+    assign_layers();
     connect();
     order();
     spread();
@@ -45,7 +45,7 @@ class Layout {
 
   std::string svg() const {
     double right = 0, bottom = 0;
-    for (const Place& each : places_) {
+    for (const Vertex& each : vertices_) {
       right = std::max(right, x(each) + each.width / 2);
       bottom = std::max(bottom, y(each) + height / 2);
     }
@@ -57,18 +57,18 @@ class Layout {
         "orient=\"auto\"><path d=\"M0,0 L8,4 L0,8 z\" fill=\"#666\"/></marker></defs>\n"
         "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
     for (const Line& each : lines_) text += drawn(each);
-    for (const Place& each : places_)
+    for (const Vertex& each : vertices_)
       if (each.node) text += drawn(each);
     return text + "</svg>\n";
   }
 
  private:
   static std::string number(double value) { return std::to_string(std::lround(value)); }
-  double x(const Place& place) const { return to_right_ ? place.along : place.across; }
-  double y(const Place& place) const { return to_right_ ? place.across : place.along; }
-  double length_along(const Place& place) const { return to_right_ ? place.width : place.node ? height : 0; }
-  double length_across(const Place& place) const {
-    return to_right_ ? (place.node ? height : 4) : std::max(place.width, 4.0);
+  double x(const Vertex& vertex) const { return to_right_ ? vertex.along : vertex.across; }
+  double y(const Vertex& vertex) const { return to_right_ ? vertex.across : vertex.along; }
+  double length_along(const Vertex& vertex) const { return to_right_ ? vertex.width : vertex.node ? height : 0; }
+  double length_across(const Vertex& vertex) const {
+    return to_right_ ? (vertex.node ? height : 4) : std::max(vertex.width, 4.0);
   }
 
   template <class F>
@@ -77,25 +77,27 @@ class Layout {
     for (const Node* control : node.control_inputs) f(*control);
   }
 
-  /// Each node behind all that it needs; leaves, and what is only read of one, just before the first that uses it.
-  void place_in_layers() {
+  /// Assigns each node to a layer after those of its inputs. A leaf, and a chain of nodes with one input each that
+  /// begins at a leaf, moves to the layers just before its first use.
+  void assign_layers() {
     std::vector<char> leads(graph_.size());
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& node = graph_.node(i);
-      Place& place = places_.emplace_back(Place{.node = &node, .look = look_of(node)});
-      place.width = std::max(34.0, static_cast<double>(place.look.label.size()) * letter_width + 16);
+      Vertex& vertex = vertices_.emplace_back(Vertex{.node = &node, .look = look_of(node)});
+      vertex.width = std::max(34.0, static_cast<double>(vertex.look.label.size()) * letter_width + 16);
       std::size_t inputs = 0;
       leads[i] = 1;
       for_inputs(node, [&](const Node& from) {
-        place.layer = std::max(place.layer, places_[from.index].layer + 1);
+        vertex.layer = std::max(vertex.layer, vertices_[from.index].layer + 1);
         leads[i] = leads[i] && leads[from.index] && ++inputs == 1;
       });
     }
     std::vector<std::size_t> first_use(graph_.size(), SIZE_MAX);
     for (std::size_t i = graph_.size(); i-- > 0;) {
-      if (leads[i] && first_use[i] != SIZE_MAX) places_[i].layer = first_use[i] - 1;
-      for_inputs(graph_.node(i),
-                 [&](const Node& from) { first_use[from.index] = std::min(first_use[from.index], places_[i].layer); });
+      if (leads[i] && first_use[i] != SIZE_MAX) vertices_[i].layer = first_use[i] - 1;
+      for_inputs(graph_.node(i), [&](const Node& from) {
+        first_use[from.index] = std::min(first_use[from.index], vertices_[i].layer);
+      });
     }
   }
 
@@ -110,40 +112,41 @@ class Layout {
 
   void add_line(std::size_t from, std::size_t to, bool control, const std::string& label) {
     Line line{{from}, control, label};
-    const std::size_t first = places_[from].layer + 1, last = places_[to].layer;
-    // A very long edge goes straight: its points would be more than the graph has nodes.
-    for (std::size_t layer = first; layer < last && last - first <= most_points; ++layer) {
-      line.places.push_back(places_.size());
-      places_.push_back({.layer = layer});
+    const std::size_t first = vertices_[from].layer + 1, last = vertices_[to].layer;
+    // A very long edge is drawn straight: dummies for many of them could outnumber the nodes by far.
+    for (std::size_t layer = first; layer < last && last - first <= most_dummies; ++layer) {
+      line.vertices.push_back(vertices_.size());
+      vertices_.push_back({.layer = layer});
     }
-    line.places.push_back(to);
-    for (std::size_t i = 1; i < line.places.size(); ++i) {
-      places_[line.places[i - 1]].behind.push_back(line.places[i]);
-      places_[line.places[i]].before.push_back(line.places[i - 1]);
+    line.vertices.push_back(to);
+    for (std::size_t i = 1; i < line.vertices.size(); ++i) {
+      vertices_[line.vertices[i - 1]].behind.push_back(line.vertices[i]);
+      vertices_[line.vertices[i]].before.push_back(line.vertices[i - 1]);
     }
     lines_.push_back(std::move(line));
   }
 
-  /// Sorts each layer by the mean place of the neighbours in the layer before or behind, there and back.
+  /// Sorts each layer by the mean positions of its vertices' neighbours: those in the previous layer on the way
+  /// forwards through the layers, those in the next layer on the way back.
   void order() {
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-      layers_.resize(std::max(layers_.size(), places_[i].layer + 1));
-      layers_[places_[i].layer].push_back(i);
+    for (std::size_t i = 0; i < vertices_.size(); ++i) {
+      layers_.resize(std::max(layers_.size(), vertices_[i].layer + 1));
+      layers_[vertices_[i].layer].push_back(i);
     }
-    std::vector<double> position(places_.size());
+    std::vector<double> position(vertices_.size());
     const auto number_layer = [&](const std::vector<std::size_t>& layer) {
       for (std::size_t i = 0; i < layer.size(); ++i) position[layer[i]] = static_cast<double>(i);
     };
     for (const auto& layer : layers_) number_layer(layer);
-    std::vector<double> wish(places_.size());
-    const auto sort = [&](std::vector<std::size_t>& layer, std::vector<std::size_t> Place::*side) {
-      for (const std::size_t i : layer) wish[i] = mean(places_[i].*side, position, position[i]);
+    std::vector<double> wish(vertices_.size());
+    const auto sort = [&](std::vector<std::size_t>& layer, std::vector<std::size_t> Vertex::*side) {
+      for (const std::size_t i : layer) wish[i] = mean(vertices_[i].*side, position, position[i]);
       std::stable_sort(layer.begin(), layer.end(), [&](std::size_t a, std::size_t b) { return wish[a] < wish[b]; });
       number_layer(layer);
     };
     for (int round = 0; round < 4; ++round) {
-      for (std::size_t i = 1; i < layers_.size(); ++i) sort(layers_[i], &Place::before);
-      for (std::size_t i = layers_.size(); i-- > 1;) sort(layers_[i - 1], &Place::behind);
+      for (std::size_t i = 1; i < layers_.size(); ++i) sort(layers_[i], &Vertex::before);
+      for (std::size_t i = layers_.size(); i-- > 1;) sort(layers_[i - 1], &Vertex::behind);
     }
   }
 
@@ -158,49 +161,49 @@ class Layout {
     double along = margin;
     for (const auto& layer : layers_) {
       double widest = 0;
-      for (const std::size_t i : layer) widest = std::max(widest, length_along(places_[i]));
-      for (const std::size_t i : layer) places_[i].along = along + widest / 2;
+      for (const std::size_t i : layer) widest = std::max(widest, length_along(vertices_[i]));
+      for (const std::size_t i : layer) vertices_[i].along = along + widest / 2;
       along += widest + between_layers;
     }
-    std::vector<double> across(places_.size());
+    std::vector<double> across(vertices_.size());
     for (int round = 0; round < 6; ++round)
       for (std::size_t k = 0; k < layers_.size(); ++k) {
         const bool forward = round % 2 == 0;
-        shift(layers_[forward ? k : layers_.size() - 1 - k], forward ? &Place::before : &Place::behind, across);
+        shift(layers_[forward ? k : layers_.size() - 1 - k], forward ? &Vertex::before : &Vertex::behind, across);
       }
     double lowest = std::numeric_limits<double>::max();
-    for (std::size_t i = 0; i < places_.size(); ++i)
-      lowest = std::min(lowest, across[i] - length_across(places_[i]) / 2);
-    for (std::size_t i = 0; i < places_.size(); ++i) places_[i].across = across[i] - lowest + margin;
+    for (std::size_t i = 0; i < vertices_.size(); ++i)
+      lowest = std::min(lowest, across[i] - length_across(vertices_[i]) / 2);
+    for (std::size_t i = 0; i < vertices_.size(); ++i) vertices_[i].across = across[i] - lowest + margin;
   }
 
-  /// Moves the places of a layer towards their neighbours, in their order and without touching: once pushed from the
-  /// front, once from the back, and the mean of both, which keeps the order and the distances.
-  void shift(const std::vector<std::size_t>& layer, std::vector<std::size_t> Place::*side,
+  /// Moves the vertices of a layer to the mean positions of their neighbours, as far as their order and gaps allow:
+  /// they are pushed apart once from the front and once from the back. The mean of both keeps the order and the gaps.
+  void shift(const std::vector<std::size_t>& layer, std::vector<std::size_t> Vertex::*side,
              std::vector<double>& across) {
     std::vector<double> pushed(layer.size()), pulled(layer.size());
     const auto gap = [&](std::size_t a, std::size_t b) {
-      return (length_across(places_[layer[a]]) + length_across(places_[layer[b]])) / 2 + between_nodes;
+      return (length_across(vertices_[layer[a]]) + length_across(vertices_[layer[b]])) / 2 + between_nodes;
     };
     for (std::size_t i = 0; i < layer.size(); ++i) {
-      pushed[i] = mean(places_[layer[i]].*side, across, across[layer[i]]);
+      pushed[i] = mean(vertices_[layer[i]].*side, across, across[layer[i]]);
       if (i > 0) pushed[i] = std::max(pushed[i], pushed[i - 1] + gap(i - 1, i));
     }
     for (std::size_t i = layer.size(); i-- > 0;) {
-      pulled[i] = mean(places_[layer[i]].*side, across, across[layer[i]]);
+      pulled[i] = mean(vertices_[layer[i]].*side, across, across[layer[i]]);
       if (i + 1 < layer.size()) pulled[i] = std::min(pulled[i], pulled[i + 1] - gap(i, i + 1));
     }
     for (std::size_t i = 0; i < layer.size(); ++i) across[layer[i]] = (pushed[i] + pulled[i]) / 2;
   }
 
-  std::string drawn(const Place& place) const {
-    const bool round = place.look.shape != "box";
-    return detail::join("<g><title>", escaped(place.node->name()), " (", escaped(place.node->type()),
-                        ")</title><rect x=\"", number(x(place) - place.width / 2), "\" y=\"",
-                        number(y(place) - height / 2), "\" width=\"", number(place.width), "\" height=\"",
-                        number(height), "\" rx=\"", round ? "13" : "4", "\" fill=\"", place.look.colour,
-                        "\" stroke=\"#888\"/><text x=\"", number(x(place)), "\" y=\"", number(y(place) + 4),
-                        "\" text-anchor=\"middle\">", escaped(place.look.label), "</text></g>\n");
+  std::string drawn(const Vertex& vertex) const {
+    const bool round = vertex.look.shape != "box";
+    return detail::join("<g><title>", escaped(vertex.node->name()), " (", escaped(vertex.node->type()),
+                        ")</title><rect x=\"", number(x(vertex) - vertex.width / 2), "\" y=\"",
+                        number(y(vertex) - height / 2), "\" width=\"", number(vertex.width), "\" height=\"",
+                        number(height), "\" rx=\"", round ? "13" : "4", "\" fill=\"", vertex.look.colour,
+                        "\" stroke=\"#888\"/><text x=\"", number(x(vertex)), "\" y=\"", number(y(vertex) + 4),
+                        "\" text-anchor=\"middle\">", escaped(vertex.look.label), "</text></g>\n");
   }
 
   std::string point(double along, double across) const {
@@ -208,11 +211,11 @@ class Layout {
   }
 
   std::string drawn(const Line& line) const {
-    const Place& from = places_[line.places.front()];
+    const Vertex& from = vertices_[line.vertices.front()];
     double along = from.along + length_along(from) / 2, across = from.across;
     std::string path = "M" + point(along, across);
-    for (std::size_t i = 1; i < line.places.size(); ++i) {
-      const Place& to = places_[line.places[i]];
+    for (std::size_t i = 1; i < line.vertices.size(); ++i) {
+      const Vertex& to = vertices_[line.vertices[i]];
       const double end = to.along - length_along(to) / 2, middle = (along + end) / 2;
       path += " C" + point(middle, across) + " " + point(middle, to.across) + " " + point(end, to.across);
       along = end;
@@ -232,7 +235,7 @@ class Layout {
 
   const detail::GraphState& graph_;
   bool to_right_;
-  std::vector<Place> places_;  ///< the nodes first, in the graph's order
+  std::vector<Vertex> vertices_;  ///< the nodes first, in the graph's order
   std::vector<Line> lines_;
   std::vector<std::vector<std::size_t>> layers_;
 };
