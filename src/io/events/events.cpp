@@ -38,7 +38,7 @@ void append_number(std::string& out, auto number) {
   out.append(bytes.data(), bytes.size());
 }
 
-/// u64 length, its masked CRC, the data, their masked CRC.
+/// Appends a record: the length (u64), its masked CRC, the data, and their masked CRC.
 void append_record(std::string& out, std::string_view data) {
   std::string length;
   append_number(length, static_cast<std::uint64_t>(data.size()));
@@ -173,7 +173,7 @@ struct FileWriter::State {
     if (descriptor < 0) throw FailedPreconditionError("The FileWriter is closed", where);
   }
 
-  /// What could not be written stays in the buffer.
+  /// Writes the buffer to the file. Bytes that could not be written stay in the buffer.
   void write_buffer(Where where) {
     while (!buffer.empty()) {
       const ::ssize_t count = ::write(descriptor, buffer.data(), buffer.size());
@@ -183,7 +183,7 @@ struct FileWriter::State {
     written = now();
   }
 
-  /// An event with one field that is a message.
+  /// Adds an event with one field that is a message.
   void add(std::uint32_t field, std::string_view message, std::int64_t step, Where where) {
     std::string event;
     pbf_writer writer(event);
@@ -197,7 +197,7 @@ struct FileWriter::State {
     if (time - written > most_seconds_unwritten) write_buffer(where);
   }
 
-  /// A summary of one value; `write` writes the value.
+  /// Adds a summary of one value; `write` writes the value.
   void add_value(std::string_view tag, std::int64_t step, Where where, auto write) {
     std::string summary;
     pbf_writer writer(summary);
@@ -227,7 +227,7 @@ FileWriter::~FileWriter() {
   try {
     close({});
   } catch (const Error&) {
-    // A destructor has nobody to tell; who wants to know calls `close`.
+    // A destructor cannot report the error; `close` does.
   }
 }
 FileWriter::FileWriter(FileWriter&&) noexcept = default;

@@ -128,7 +128,7 @@ class TraceWriter {
                      ",\"step\":", i, "}"));
   }
 
-  /// How much of the arena holds something while a step runs.
+  /// Adds how many bytes of the device's arena are in use while a step runs.
   void add_memory(std::size_t i, Device device) {
     std::int64_t bytes = 0;
     for (const Place& place : metadata_.plan.places)
