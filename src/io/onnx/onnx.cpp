@@ -27,16 +27,16 @@ using io::OnnxWriter;
 using protozero::pbf_writer;
 using Tensors = std::map<std::string, Tensor>;
 
-/// Opset 18 is that of version 8 of the format.
+/// Opset 18 belongs to version 8 of the format.
 constexpr std::int64_t format_version = 8, opset_version = 18;
-/// What protobuf reads at most.
+/// The size of the largest message that protobuf reads.
 constexpr std::size_t most_bytes = (std::size_t{1} << 31) - 1;
 
 class Model {
  public:
   explicit Model(const Signature& signature) : signature_(signature), writer_(bytes_), graph_(writer_) {}
 
-  /// A GraphProto.
+  /// Encodes the GraphProto.
   std::string encode() {
     writer_.add_string(2, "tapestry");
     take_names();
@@ -83,7 +83,7 @@ class Model {
     }
   }
 
-  /// What runs behind a change of a Variable would have seen other values than those of now.
+  /// Throws if a needed node changes a Variable or runs after a change: the file has the Variables' present values.
   void check_changes() {
     Nodes seen = needed_;
     std::vector<const Node*> pending(seen.begin(), seen.end());
@@ -122,7 +122,7 @@ class Model {
     write_composition(writer);
   }
 
-  /// Writes what the composition of the node's op gives in its place.
+  /// Writes the composition of the node's op in place of the node.
   void write_composition(OnnxWriter& writer) {
     const Node& node = writer.node();
     const io::ComposedGraph& composed = compositions_.emplace_back(io::compose(node));
@@ -151,7 +151,7 @@ class Model {
     graph_.name(node.output(), unique);
   }
 
-  /// ValueInfoProtos.
+  /// Writes ValueInfoProtos.
   template <class SizeName>
   void write_values(protozero::pbf_tag_type tag, const Tensors& tensors, SizeName size_name) {
     for (const auto& [name, tensor] : tensors)
@@ -179,7 +179,7 @@ class Model {
   pbf_writer writer_;
   OnnxGraph graph_;
   Nodes needed_;
-  std::deque<io::ComposedGraph> compositions_;  ///< whose nodes have values in the file
+  std::deque<io::ComposedGraph> compositions_;  ///< kept, as `graph_` knows values by their nodes
 };
 
 std::string encode(const Signature& signature) {

@@ -11,19 +11,20 @@ namespace {
 
 using detail::Node;
 
-// ---- What a formula says --------------------------------------------------------------------------------------------
+// ---- Formulas -------------------------------------------------------------------------------------------------------
 
-/// A line for each op: its name; the types of its first input (or of its output, if it has none): "any", "number"
-/// (int32, int64 and floats), "whole", "real", or "single" (float32); with "+x" the attribute that must be there, and
-/// not false; and the formula. The first line that fits is the rule.
+/// A rule is a line: the op's name; the types that its first input may have (its output, if it has no inputs): "any",
+/// "number" (int32, int64 and floats), "whole" (int32, int64), "real" (floats) or "single" (float32); optionally "+x",
+/// an attribute that must be present and not false; and the formula. The first rule that fits is used.
 ///
-/// A formula names ONNX's ops; "F[x=1](a, b)" is one with an attribute and inputs. a, b, c, d and e are the inputs of
-/// our op and * all of them. @x is our attribute x, or one that is computed below: as a constant of int64, or of the
-/// type of a; in brackets as an attribute, where @T is the code of the output's type and @x/0 is 0 if there is no x.
-/// ?F(a, @x) is a if there is no x. 1 is a constant of the type of a, 1:b of that of b, 1:int one of int64, and {1, 2}
-/// a vector of int64. Definitions that end in ; come first, one expression for each output last, with | between them.
+/// A formula is made of ONNX's ops: "F[x=1](a, b)" is F with an attribute and two inputs. a, b, c, d and e are our op's
+/// inputs, * is all of them. @x is our attribute x, or one that is computed below: as an input, a constant of the type
+/// of a if it is a real number, and of int64 otherwise; in brackets, an attribute. There, @T is the code of the
+/// output's type, and @x/0 is 0 if x is absent. ?F(a, @x) is a if x is absent. 1 is a constant of the type of a, 1:b of
+/// that of b, 1:int of int64; {1, 2} is a vector of int64. Definitions that end in ";" come first, then an expression
+/// for each output, with "|" between them.
 ///
-/// An op without a line is ONNX's function of the same name where there is one, and otherwise its composition.
+/// An op without a rule is written as ONNX's op of the same name if there is one, and otherwise as its composition.
 constexpr std::string_view formulas = R"(
 Neg number Neg(a)
 Abs number Abs(a)
@@ -192,7 +193,7 @@ Multinomial single Multinomial[dtype=@T,sample_size=@num_samples](a)
 Multinomial real Multinomial[dtype=@T,sample_size=@num_samples](Cast[to=1](a))
 )";
 
-/// Functions of floats that ONNX has under TensorFlow's name.
+/// Functions of floats that have the same name in ONNX as in TensorFlow.
 constexpr std::string_view same_functions =
     " Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Elu Erf Exp Floor Log Reciprocal Sigmoid Sin Sinh Softplus "
     "Softsign Sqrt Tan Tanh ";
@@ -210,7 +211,7 @@ bool has_flag(const OnnxWriter& w, std::string_view name) {
   return value && (!std::holds_alternative<bool>(*value) || std::get<bool>(*value));
 }
 
-/// Takes the first word of a text.
+/// Removes the first word of a text and returns it.
 std::string_view take_word(std::string_view& text) {
   const std::string_view word = text.substr(0, text.find_first_of(" \n"));
   text.remove_prefix(std::min(word.size() + 1, text.size()));
@@ -234,7 +235,7 @@ void require_bfloat16(const OnnxWriter& w, std::string_view formula) {
   }
 }
 
-/// The formula for a node; nothing where there is none. `known` tells whether there is one for other types.
+/// The formula for a node; nothing if there is none. `known` is set to whether there is one, maybe for other types.
 std::optional<std::string> formula_of(const OnnxWriter& w, bool& known) {
   const Node& node = w.node();
   const DType dtype = node.inputs().empty() ? node.output().dtype() : node.input(0).dtype();
@@ -248,7 +249,7 @@ std::optional<std::string> formula_of(const OnnxWriter& w, bool& known) {
   for (std::size_t at = 0; (at = formulas.find(start, at)) != std::string_view::npos; ++at) {
     known = true;
     std::string_view line = formulas.substr(at + start.size());
-    // What begins with a space goes on.
+    // A line that begins with a space continues the rule.
     std::size_t end = line.find('\n');
     while (end + 1 < line.size() && line[end + 1] == ' ') end = line.find('\n', end + 1);
     line = line.substr(0, end);
@@ -267,7 +268,7 @@ int axis_of(const OnnxWriter& w, std::size_t input = 0) {
   return normalize_axis(w.node().attr<std::int64_t>("axis"), w.shape(input).rank());
 }
 
-/// first, first + 1, ... before last
+/// first, first + 1, ..., last - 1
 Ints range(std::int64_t first, std::int64_t last) {
   Ints list;
   for (; first < last; ++first) list.push_back(first);
@@ -288,30 +289,30 @@ void compute_product(OnnxWriter& w) {
   }
 }
 
-/// Below 0 stands for all diagonals.
+/// A negative number stands for all diagonals.
 void compute_band(OnnxWriter& w) {
   const auto above = w.node().attr<std::int64_t>("num_upper"), below = w.node().attr<std::int64_t>("num_lower");
   if (above >= 0) w.set("above", above);
   if (below >= 0) w.set("below", -below);
 }
 
-/// The two axes of the matrices are brought to the front, and back behind the others.
+/// Permutations that move the two axes of the matrices to the front, and back to the end.
 void compute_diagonal(OnnxWriter& w) {
   const int last = w.shape().rank() - 1;
   w.set("front", joined({last - 1, last}, range(0, last - 1)));
   w.set("back", joined(range(2, last + 1), {0, 1}));
-  w.set("before", joined({last - 1}, range(0, last - 1)));  // of a diagonal
+  w.set("before", joined({last - 1}, range(0, last - 1)));  // the same for the axis of a diagonal
   w.set("behind", joined(range(1, last), {0}));
 }
 
 void compute_broadcast(OnnxWriter& w) {
   Shape sizes = w.node().attr<Shape>("shape");
   for (int i = 0; i < sizes.rank(); ++i)
-    if (sizes.sizes()[i] < 0) sizes.set(i, 1);  // which keeps what is there
+    if (sizes.sizes()[i] < 0) sizes.set(i, 1);  // Expand then keeps the input's size
   w.set("sizes", sizes);
 }
 
-/// Which axes are summed is found when the model runs, as sizes that are not known yet may turn out to be 1.
+/// The summed axes are found when the model runs, as sizes that are not known yet may turn out to be 1.
 void compute_sum_like(OnnxWriter& w) {
   w.set("added", Ints(static_cast<std::size_t>(w.shape(0).rank() - w.shape(1).rank()), 1));
 }
@@ -322,17 +323,17 @@ void compute_reverse(OnnxWriter& w) {
   w.set("first", Ints(count, -furthest));
 }
 
-/// The part that an index expression names: its five masks are bits, one for each entry.
+/// The arguments of Slice, Squeeze and Unsqueeze for an index expression. Its five masks have one bit for each entry.
 void compute_indexed_part(OnnxWriter& w, int rank) {
   enum Mask : std::uint8_t { no_begin, no_end, ellipsis, new_axis, number };
   const Ints &begin = w.node().attr<Ints>("begin"), &end = w.node().attr<Ints>("end"),
              &strides = w.node().attr<Ints>("strides"), &masks = w.node().attr<Ints>("masks");
   const auto has = [&](Mask mask, std::size_t i) { return (masks[mask] >> i & 1) != 0; };
-  int passed = rank;  // by the ellipsis
+  int passed = rank;  // the number of axes that the ellipsis stands for
   for (std::size_t i = 0; i < begin.size(); ++i) passed -= !has(ellipsis, i) && !has(new_axis, i);
 
   Ints starts, ends, axes, steps, dropped, added;
-  std::int64_t axis = 0, place = 0;  // in the tensor, and in the part
+  std::int64_t axis = 0, place = 0;  // the next axis of the tensor, and of the result
   for (std::size_t i = 0; i < begin.size(); ++i) {
     if (has(ellipsis, i)) {
       axis += passed;
@@ -365,7 +366,7 @@ void compute_indexed_part(OnnxWriter& w, int rank) {
   w.set("steps", steps);
 }
 
-/// The part that the attributes name: those of our Slice, or an index expression's.
+/// The same for the attributes of our Slice, or for those of an index expression.
 void compute_part_of(OnnxWriter& w, const Shape& shape) {
   const int rank = shape.rank();
   const Ints* sizes = w.node().attrs().find<Ints>("size");
@@ -414,7 +415,7 @@ void compute_pads(OnnxWriter& w) {
   w.set("pads", joined(before, after));
 }
 
-/// The axis of the segments is brought to the front, in the updates all axes that the indices stand for.
+/// Permutations that move the axis of the segments (in the updates, the axes of the indices) to the front, and back.
 void compute_segments(OnnxWriter& w) {
   const int axis = axis_of(w, 2), rank = w.shape(2).rank(), depth = w.shape(0).rank();
   w.set("front", joined(joined({axis}, range(0, axis)), range(axis + 1, rank)));
@@ -423,7 +424,7 @@ void compute_segments(OnnxWriter& w) {
   w.set("back", joined(joined(range(1, axis + 1), {0}), range(axis + 1, rank)));
 }
 
-/// How a window moves over our first input, an image, as ONNX says it for images that are NCHW.
+/// The attributes of a window over our first input, an image, as ONNX has them for NCHW images.
 void compute_window(OnnxWriter& w) {
   const Node& node = w.node();
   const Ints& strides = node.attr<Ints>("strides");
@@ -446,12 +447,12 @@ void compute_window(OnnxWriter& w) {
       if (window[i] < 0 || (size < 0 && stride > 1 && dilation > 1))
         w.refuse("its padding depends on a size that is not known yet");
       known &= size >= 0 || stride == 1;
-      // What the last window needs beyond the image; with stride 1 that is the same for every size.
+      // The padding that the last window needs; with stride 1 it does not depend on the size of the image.
       const std::int64_t total = std::max<std::int64_t>(reach - (stride > 1 ? (size - 1) % stride + 1 : 1), 0);
       pads[i] = total / 2;
       pads[i + 2] = total - total / 2;
     }
-    // What no window reaches.
+    // The pixels that no window reaches.
     if (size >= 0 && window[i] >= 0) rest.push_back((size + pads[i] + pads[i + 2] - reach) % stride);
   }
   w.set("steps", Ints{strides[1], strides[2]});
@@ -506,7 +507,7 @@ void write_concat_grad(OnnxWriter& w) {
   w.finish(w.ops("Split", {w.in(), w.op("Concat", sizes, {{"axis", 0}})}, {{"axis", axis}}, sizes.size()));
 }
 
-/// The sizes are those of the inputs' axes; one may be what the others leave of an input's elements.
+/// An unknown size is that of an input's axis. One may instead be an input's number of elements over all other sizes.
 void write_fill_like(OnnxWriter& w) {
   const Ints& sizes_of = w.node().attr<Ints>("sizes_of");
   std::vector<std::string> sizes;

@@ -26,7 +26,7 @@ std::int64_t onnx_type(DType dtype) {
 
 namespace {
 
-/// An AttributeProto.
+/// Writes an AttributeProto.
 void write_field(pbf_writer& writer, const OnnxField& field) {
   enum Type : int { type_float = 1, type_int = 2, type_string = 3, type_ints = 7 };
   writer.add_string(1, field.first.data(), field.first.size());
@@ -110,12 +110,12 @@ std::string OnnxWriter::ints(const std::vector<std::int64_t>& values) {
 }
 
 void OnnxWriter::finish(const std::vector<std::string>& results) {
-  // The values of the outputs take the node's own name.
+  // The values of the outputs are named after the node.
   std::unordered_map<std::string, std::string> renamed;
   for (const OnnxNode& each : nodes_)
     for (const std::string& output : each.outputs) renamed.emplace(output, output);
   for (std::size_t i = 0; i < results.size(); ++i) {
-    if (results[i].empty() || graph_.has(node_.output(i))) continue;  // nobody needs it, or it is fed
+    if (results[i].empty() || graph_.has(node_.output(i))) continue;  // it is not used, or it is fed
     const auto own = renamed.find(results[i]);
     if (own != renamed.end() && own->second == own->first)
       own->second = graph_.unique(i == 0 ? node_.name() : detail::join(node_.name(), ':', i));
@@ -144,7 +144,7 @@ const AttrValue* OnnxWriter::find(std::string_view name) const {
 std::optional<AttrValue> OnnxWriter::attr(std::string_view name) const {
   const AttrValue* given = find(name);
   std::optional<AttrValue> value = given ? *given : attr_or_implied(node_, name);
-  if (value && name == "perm")  // ONNX counts from the front only
+  if (value && name == "perm")  // ONNX takes no negative axes here
     for (std::int64_t& axis : std::get<Ints>(*value)) axis = normalize_axis(axis, shape().rank());
   return value;
 }
@@ -153,7 +153,7 @@ std::optional<AttrValue> OnnxWriter::attr(std::string_view name) const {
 
 namespace {
 
-/// Writes what a formula says (see onnx_rules.cpp). Formulas are our own: they are not checked.
+/// Parses a formula (see onnx_rules.cpp) and adds its nodes. The library's formulas are trusted, and not checked.
 class Formula {
  public:
   Formula(OnnxWriter& writer, std::string_view text) : writer_(writer), rest_(text) {}
@@ -174,7 +174,7 @@ class Formula {
   Formula(const Formula& whole, std::string_view part)
       : writer_(whole.writer_), rest_(part), defined_(whole.defined_) {}
 
-  /// "x = F(a)", or "x, y = F(a)" for an op of several outputs.
+  /// Parses "x = F(a)", or "x, y = F(a)" for an op of several outputs.
   void define(std::string_view statement) {
     const std::size_t middle = statement.find(" = ");
     Formula value(*this, statement.substr(middle + 3)), names(*this, statement.substr(0, middle));
@@ -225,7 +225,7 @@ class Formula {
     return writer_.ops(op, std::move(inputs), std::move(fields), outputs);
   }
 
-  /// "name=value"; nothing where the value is that of an attribute that there is not.
+  /// Parses "name=value". Returns nothing if the value is that of an absent attribute.
   std::optional<OnnxField> field() {
     const std::string_view name = word();
     take('=');
@@ -246,7 +246,7 @@ class Formula {
     return OnnxField{name, numbers(*value)};
   }
 
-  /// An attribute as a constant; an empty name where there is none.
+  /// Parses "@x" and adds the attribute as a constant; an empty name if it is absent.
   std::string attribute() {
     take('@');
     const std::optional<AttrValue> value = writer_.attr(word());
@@ -274,7 +274,7 @@ class Formula {
     return values;
   }
 
-  /// "0.5", or, with the type of the second input or of whole numbers, "0.5:b" and "0:int".
+  /// Parses a constant: "0.5" has the type of the first input, "0.5:b" that of the second; "0:int" is an int64.
   std::string constant() {
     const double value = number();
     if (!take(':')) return writer_.number(value, element_type());
@@ -305,7 +305,7 @@ class Formula {
     return found;
   }
 
-  /// The next character that is no space.
+  /// Skips spaces and returns the next character, or '\0' at the end.
   char peek() {
     rest_.remove_prefix(std::min(rest_.find_first_not_of(" \n"), rest_.size()));
     return rest_.empty() ? '\0' : rest_.front();

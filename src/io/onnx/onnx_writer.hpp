@@ -15,14 +15,14 @@
 
 #include "graph/graph_state.hpp"
 
-/// Graphs as ONNX writes them: nodes whose inputs and outputs are values with names, and constants, "initializers".
+/// Writes graphs of ONNX: nodes whose inputs and outputs are named values, and constants, called initializers.
 
 namespace tapestry::io {
 
-/// ONNX's TensorProto.DataType. Throws UnimplementedError for what has no elements.
+/// ONNX's TensorProto.DataType. Throws UnimplementedError for DType::unknown and DType::resource.
 std::int64_t onnx_type(DType dtype);
 
-/// An attribute of a node of the file; a word is a name such as "add".
+/// An attribute of a node of the file. A string is a keyword such as "add".
 using OnnxField =
     std::pair<std::string_view, std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>>>;
 using OnnxFields = std::vector<OnnxField>;
@@ -33,18 +33,18 @@ struct OnnxNode {
   OnnxFields fields;
 };
 
-/// The nodes and initializers of a file, and how its values are named.
+/// Writes the nodes and initializers of a file, and knows the names of its values.
 class OnnxGraph {
  public:
   explicit OnnxGraph(protozero::pbf_writer& writer) : writer_(writer) {}
 
-  /// The name itself, or with a number behind it, taken from now on.
+  /// Reserves and returns a name: the given one, with a number appended if that is taken.
   std::string unique(std::string_view name);
-  /// The value that stands for a tensor of our graph.
+  /// Names the value that stands for a tensor of our graph.
   void name(const Tensor& tensor, const std::string& value) { values_.insert_or_assign(key(tensor), value); }
   const std::string& value(const Tensor& tensor) const { return values_.at(key(tensor)); }
   bool has(const Tensor& tensor) const { return values_.contains(key(tensor)); }
-  /// That some node, or the model's user, needs the tensor.
+  /// Notes that a node, or an output of the model, uses the tensor.
   void note_use(const Tensor& tensor) { used_.insert(key(tensor)); }
   bool is_used(const Tensor& tensor) const { return used_.contains(key(tensor)); }
 
@@ -61,7 +61,7 @@ class OnnxGraph {
   std::set<Key> used_;
 };
 
-/// Writes one node of our graph as ONNX's. All functions give the names of values.
+/// Writes one node of our graph as nodes of ONNX. Functions that return strings return the names of values.
 class OnnxWriter {
  public:
   OnnxWriter(const detail::Node& node, OnnxGraph& graph) : node_(node), graph_(graph) {}
@@ -71,7 +71,7 @@ class OnnxWriter {
   std::string in(std::size_t i = 0) const { return graph_.value(node_.input(i)); }
   bool is_used(std::size_t output) const { return graph_.is_used(node_.output(output)); }
 
-  /// Adds a node of one output, or of several.
+  /// Adds a node with one output, or with several.
   std::string op(std::string_view type, std::vector<std::string> inputs, OnnxFields fields = {});
   std::vector<std::string> ops(std::string_view type, std::vector<std::string> inputs, OnnxFields fields,
                                std::size_t outputs);
@@ -80,20 +80,21 @@ class OnnxWriter {
   /// A vector of int64.
   std::string ints(const std::vector<std::int64_t>& values);
 
-  /// An attribute for formulas beside our node's own.
+  /// Adds an attribute for formulas to those of our node.
   void set(std::string_view name, AttrValue value) { added_.push_back({name, std::move(value)}); }
   /// An added attribute, or our node's own; nullptr where there is none.
   const AttrValue* find(std::string_view name) const;
-  /// The same, or what its absence means, as far as that is known.
+  /// The same, or the value that an absent attribute stands for, if that is known.
   std::optional<AttrValue> attr(std::string_view name) const;
 
-  /// What a formula of onnx_rules.cpp gives; an empty name for an output that nothing uses.
+  /// Adds the nodes of a formula (see onnx_rules.cpp). Returns one value for each output of our node; an empty name for
+  /// an output that is not used.
   std::vector<std::string> formula(std::string_view text);
 
-  /// The nodes that have been added compute the outputs, whose values these are.
+  /// Writes the added nodes to the file. `results`: the values of our node's outputs.
   void finish(const std::vector<std::string>& results);
 
-  /// Throws the UnimplementedError of the node.
+  /// Throws an UnimplementedError that names the node.
   [[noreturn]] void refuse(std::string_view reason) const;
 
  private:
@@ -103,8 +104,8 @@ class OnnxWriter {
   std::vector<Attr> added_;
 };
 
-/// Writes a node that is no leaf and changes no Variable by what ONNX has of its kind. Returns why not where it has
-/// nothing; throws UnimplementedError where that cannot say it.
+/// Writes a node in ONNX's ops. The node is no leaf and changes no Variable. Returns the reason if ONNX has no ops for
+/// it; throws UnimplementedError if ONNX's ops cannot express this node.
 std::optional<std::string> write_onnx(OnnxWriter& writer);
 
 }  // namespace tapestry::io
