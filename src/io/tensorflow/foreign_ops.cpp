@@ -13,14 +13,14 @@
 namespace tapestry::io {
 namespace {
 
-/// More than the lists of indices of any real graph have.
+/// More elements than a list of indices of any real graph has.
 constexpr std::int64_t most_numbers = 1 << 24;
-/// Nor do lists that are joined of several, or images, reach beyond this place.
+/// Longer than any list that a real graph stitches together, and than a side of any image.
 constexpr std::int64_t most_places = 1 << 20;
-/// Nor are images cut into more blocks.
+/// More than any block size of a real graph.
 constexpr std::int64_t most_blocks = 1 << 12;
 
-/// Throws InvalidArgumentError when it is too large for a size.
+/// a * b. Throws InvalidArgumentError when it is too large for a size.
 std::int64_t product(std::int64_t a, std::int64_t b) { return Shape{a, b}.size(); }
 
 // ---- Conditions -----------------------------------------------------------------------------------------------------
@@ -31,12 +31,12 @@ bool lacks_rank(const NodeReader&, const Tensors& inputs) {
 bool lacks_any_size(const NodeReader&, const Tensors& inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return bool(x) && !x.shape().is_known(); });
 }
-/// Of images, whose number does not matter.
+/// For images: their number does not matter.
 bool lacks_image_sizes(const NodeReader&, const Tensors& inputs) {
   const Shape& shape = inputs[0].shape();
   return shape.rank() != 4 ? !shape.has_rank() : shape.sizes()[1] < 0 || shape.sizes()[2] < 0 || shape.sizes()[3] < 0;
 }
-/// What may be fed otherwise than the default is.
+/// For a placeholder with a default: another tensor may be fed, so it is read only when the feeds are known.
 bool always(const NodeReader&, const Tensors&) { return true; }
 
 [[noreturn]] void lack(const ForeignNode& n, std::string_view what) {
@@ -67,7 +67,7 @@ Tensor vector_of(const std::vector<std::int64_t>& numbers, DType dtype) {
   return value;
 }
 
-/// Constants as the outputs of a node.
+/// Adds constants as the outputs of a node.
 Tensors constant_nodes(const ForeignNode& n, const std::vector<Tensor>& values) {
   Tensors outputs(values.size());
   for (std::size_t i = values.size(); i-- > 0;)
@@ -115,7 +115,7 @@ Tensors read_broadcast_args(const ForeignNode& n) {
   return {constant_node(vector_of(both.to_vector(), n.node.constant(0).dtype()), n.name(), n.where)};
 }
 
-/// The axes that the gradients of what was broadcast are summed over.
+/// The axes over which the gradients of broadcast operands are summed.
 Tensors read_broadcast_gradient_args(const ForeignNode& n) {
   const Shape shapes[] = {n.shape(0), n.shape(1)};
   const int rank = broadcast_shapes(shapes[0], shapes[1]).rank();
@@ -131,7 +131,7 @@ Tensors read_broadcast_gradient_args(const ForeignNode& n) {
   return constant_nodes(n, axes);
 }
 
-/// Where each of several tensors begins in what `concat` makes of them: by their shapes.
+/// The offset of each tensor in the result of `concat`, from the tensors' shapes.
 Tensors read_concat_offset(const ForeignNode& n) {
   if (n.inputs.size() < 2) n.node.refuse("it has no shapes");
   const std::size_t rank = n.numbers(1).size();
@@ -149,7 +149,7 @@ Tensors read_concat_offset(const ForeignNode& n) {
   return constant_nodes(n, values);
 }
 
-/// One list out of several, by the places of their elements.
+/// Merges several lists into one, by the positions of their elements.
 Tensors read_dynamic_stitch(const ForeignNode& n) {
   const std::size_t count = n.inputs.size() / 2;
   if (n.inputs.size() != 2 * count) n.node.refuse("it has an odd number of inputs");
@@ -197,7 +197,7 @@ Tensors read_l2_loss(const ForeignNode& n) {
   return n.composed([&] { return reduce_sum(square(n.in(0))) * 0.5; });
 }
 
-/// TensorFlow 1's: a condition that is a vector chooses rows.
+/// The op of TensorFlow 1: a condition that is a vector selects rows.
 Tensors read_select(const ForeignNode& n) {
   const Tensor &condition = n.in(0), &a = n.in(1), &b = n.in(2);
   if (condition.dtype() != boolean || a.dtype() != b.dtype()) n.node.refuse("its inputs have wrong types");
@@ -218,7 +218,7 @@ Tensors read_identities(const ForeignNode& n) {
 
 Tensors read_default(const ForeignNode& n) { return {identity(n.in(0), n.name())}; }
 
-// ---- Parts, joints --------------------------------------------------------------------------------------------------
+// ---- Slices, joins --------------------------------------------------------------------------------------------------
 
 std::vector<Padding> paddings_of(const ForeignNode& n, std::size_t input = 1) {
   const Tensor value = n.node.constant(input);
@@ -264,7 +264,7 @@ bool has_batches(const NodeDef& def) {
   return count && *count != 0;
 }
 
-/// Of each row by the indices of that row.
+/// Gathers from each row by the indices of that row.
 Tensors read_batch_gather(const ForeignNode& n) {
   const Tensor &x = n.in(0), &indices = n.in(1);
   const int batches = normalize_axis(n.node.attr<std::int64_t>("batch_dims"), indices.shape().rank() + 1);
@@ -294,14 +294,14 @@ Tensors read_einsum(const ForeignNode& n) {
   return n.composed([&] { return einsum(equation, InList(n.inputs, n.where)); });
 }
 
-/// Between blocks of channels and blocks of pixels.
+/// Moves blocks of channels to blocks of pixels (DepthToSpace), or back (SpaceToDepth).
 Tensors read_depth_to_space(const ForeignNode& n) {
   require_nhwc(n);
   require_images(n);
   const auto block = n.node.attr<std::int64_t>("block_size");
   const Shape& shape = n.in(0).shape();
   const bool to_space = n.node.def().op == "DepthToSpace";
-  // Then no product of sizes and blocks is too large for a size.
+  // With block sizes up to this one, no product of sizes below overflows.
   const std::int64_t largest =
       to_space ? std::min(shape.sizes()[3], most_blocks) : std::min(shape.sizes()[1], shape.sizes()[2]);
   if (block < 1 || block > largest) n.node.refuse(detail::join("its block size is ", block, " for ", shape));
@@ -317,7 +317,8 @@ Tensors read_depth_to_space(const ForeignNode& n) {
   });
 }
 
-/// Between blocks of pixels and the images of a batch, as TensorFlow spreads out convolutions with dilations.
+/// Moves blocks of pixels to images of the batch (SpaceToBatchND), or back (BatchToSpaceND). TensorFlow writes dilated
+/// convolutions by these.
 Tensors read_space_to_batch(const ForeignNode& n) {
   const Tensor& x = n.in(0);
   const std::vector<std::int64_t> blocks = n.numbers(1);
@@ -356,7 +357,7 @@ Tensors read_bias_gradient(const ForeignNode& n) {
 
 // ---- Images ---------------------------------------------------------------------------------------------------------
 
-/// Something of a shape for ops that look at no more than that.
+/// A tensor of zeros for ops that only use its shape.
 Tensor shape_only(const ForeignNode& n, const Shape& shape, DType dtype) {
   return broadcast_to(constant_node(detail::make_scalar(0, dtype), "zero", n.where), shape);
 }
@@ -380,7 +381,7 @@ Tensors read_depthwise(const ForeignNode& n) {
 }
 bool lacks_filter_sizes(const NodeReader&, const Tensors& inputs) { return !inputs[1].shape().is_known(); }
 
-/// The gradients of a convolution; that for the image is also a layer, the transposed convolution.
+/// The gradients of a convolution. The gradient for the image is also a layer, the transposed convolution.
 Tensors read_conv_gradient(const ForeignNode& n) {
   const bool of_image = n.node.def().op == "Conv2DBackpropInput";
   const std::size_t sized = of_image ? 0 : 1;
@@ -466,7 +467,7 @@ Tensors read_resize(const ForeignNode& n) {
   return n.composed([&] {
     Tensor x = n.in(0);
     if (!nearest) x = x.cast(float32);
-    // TensorFlow's order: along the rows first.
+    // The width comes first, as in TensorFlow.
     for (const int axis : {2, 1}) {
       const std::int64_t from = x.shape().sizes()[axis], to = sizes[static_cast<std::size_t>(axis - 1)];
       if (from < 1 || to < 1 || to > most_places) n.node.refuse(detail::join("it makes the size ", to, " of ", from));

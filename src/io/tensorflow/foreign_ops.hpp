@@ -8,21 +8,21 @@
 
 namespace tapestry::io {
 
-/// A node that is being read: what the file says of it, and the tensors that are its inputs, TensorFlow's in its order.
+/// A node that is being read, with the tensors that are its inputs, in TensorFlow's order.
 struct ForeignNode {
   const NodeReader& node;
   const Tensors& inputs;
   Where where;
 
   const std::string& name() const { return node.def().name; }
-  /// An input that is no constant's value alone.
+  /// An input as a tensor; it must not be a constant that only serves as an attribute.
   const Tensor& in(std::size_t i) const { return inputs[i]; }
-  /// The elements of a value: a scalar or a vector of whole numbers. Throws InvalidArgumentError for others.
+  /// The elements of an input's value, an integer scalar or vector. Throws InvalidArgumentError for others.
   std::vector<std::int64_t> numbers(std::size_t i) const;
   std::int64_t number(std::size_t i) const;
-  /// The value of an input that is a shape, with all sizes; throws where one is negative.
+  /// The value of an input as a shape. Throws InvalidArgumentError when a size is negative.
   Shape shape(std::size_t i) const;
-  /// What `f()` computes of several ops, whose names are in the node's scope, as an operation of the node's name.
+  /// The result of `f()` as an operation with the node's name. The ops that `f()` adds have names in the node's scope.
   template <class F>
   Tensors composed(F f) const {
     return {named([&] {
@@ -35,14 +35,14 @@ struct ForeignNode {
   Tensor named(const Tensor& result) const;
 };
 
-/// An op of TensorFlow's that we have no op like, but several that together do the same.
+/// An op of TensorFlow that is read by a function, not by a rule: mostly as several of our ops.
 struct ForeignOp {
   std::string_view name;
   int inputs;                                        ///< how many; -1: any number, from 1 on
   std::vector<std::size_t> values = {};              ///< the inputs whose values are needed to read it
-  bool all_values = false;                           ///< whether these are all inputs
-  std::vector<std::size_t> values_if_constant = {};  ///< and those that make it simpler
-  bool (*applies)(const NodeDef&) = nullptr;         ///< whether a node is one that our op cannot do; nullptr: always
+  bool all_values = false;                           ///< the values of all inputs are needed
+  std::vector<std::size_t> values_if_constant = {};  ///< inputs whose values are used if they are constants
+  bool (*applies)(const NodeDef&) = nullptr;         ///< whether `read` reads the node, not a rule; nullptr: always
   bool (*lacks_sizes)(const NodeReader&, const Tensors&) = nullptr;
   Tensors (*read)(const ForeignNode&) = nullptr;
 };

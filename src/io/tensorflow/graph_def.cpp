@@ -45,7 +45,7 @@ constexpr std::array<Pair, 9> type_codes{{{boolean, {10}},
                                           {float64, {2}},
                                           {DType::resource, resource_type}}};
 
-/// So many elements may a file leave out because they repeat the one before; more are an attack or an error.
+/// How many elements a file may leave out because they repeat the one before. More are an attack or an error.
 constexpr std::int64_t most_repeated_elements = std::int64_t{1} << 24;
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ bool repeats_one_element(const Tensor& tensor) {
   return tensor.size() > 1;
 }
 
-/// The number that stands for all elements, in the field of its type.
+/// Writes one number for all elements, in the field of its type.
 void write_repeated(pbf_writer& writer, const Tensor& tensor) {
   const Tensor element = detail::make_view(tensor, {}, {});
   detail::visit_dtype(tensor.dtype(), [&]<class T>() {
@@ -78,7 +78,7 @@ void write_repeated(pbf_writer& writer, const Tensor& tensor) {
 void write_tensor(pbf_writer& writer, const TensorDef& tensor) {
   writer.add_enum(1, tensor.type.value);
   add_message(writer, 2, [&](pbf_writer& shape) { write_shape(shape, tensor.value.shape()); });
-  // What a file says with one number may be larger than any memory.
+  // A tensor that repeats one element may be larger than any memory; the file has the element once.
   if (repeats_one_element(tensor.value)) return write_repeated(writer, tensor.value);
   const Tensor host = detail::on_host(tensor.value);
   const std::size_t bytes = static_cast<std::size_t>(host.size()) * size_of(host.dtype());
@@ -134,7 +134,7 @@ std::string text_of(WireReader& reader) {
   return {view.data(), view.size()};
 }
 
-/// A repeated field of numbers, packed or not.
+/// Reads a repeated field of numbers, packed or not.
 template <class T, class One, class Packed>
 void read_numbers(WireReader& reader, std::vector<T>& numbers, One one, Packed packed) {
   if (reader.wire_type() != protozero::pbf_wire_type::length_delimited) {
@@ -171,7 +171,7 @@ Shape read_shape(WireReader reader) {
   return unknown ? Shape::unknown_rank() : Shape(shape.sizes());
 }
 
-/// The elements of a TensorProto: raw bytes, or numbers of which the last stands for all that follow.
+/// Reads a TensorProto. Its elements are raw bytes, or numbers, the last of which stands for all that are missing.
 class TensorReader {
  public:
   /// `repeats`: how many elements the rest of the file may still leave out.
@@ -195,7 +195,7 @@ class TensorReader {
     const std::size_t given = dtype == float32 ? floats_.size() : dtype == float64 ? doubles_.size() : ints_.size();
     if (given > static_cast<std::size_t>(count))
       throw DataLossError(detail::join("A tensor of shape ", shape_, " has ", given, " elements"));
-    // One element for all takes the memory of one.
+    // A tensor that repeats one element takes the memory of one: its strides are 0.
     if (given <= 1 && count > 1) {
       constexpr std::array<std::int64_t, Shape::max_rank> no_strides{};
       return {type_, detail::make_view(from_numbers(dtype, {}), shape_,
@@ -246,7 +246,7 @@ class TensorReader {
     return tensor;
   }
 
-  /// The numbers whose bits were given.
+  /// The float16 or bfloat16 numbers with the given bits.
   template <class T>
   std::vector<T> halves() const {
     std::vector<T> numbers;

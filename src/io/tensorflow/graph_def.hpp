@@ -9,7 +9,7 @@
 
 #include "tapestry/graph.hpp"
 
-/// GraphDef, TensorFlow's format of a graph, as plain values, and its two spellings: protobuf's wire format (.pb) and
+/// GraphDef, TensorFlow's format of a graph, as plain values, and its two encodings: protobuf's wire format (.pb) and
 /// protobuf's text format (.pbtxt).
 
 namespace tapestry::io {
@@ -20,13 +20,13 @@ struct TypeCode {
   friend bool operator==(TypeCode, TypeCode) = default;
 };
 inline constexpr TypeCode resource_type{20};
-/// DType::unknown becomes 0, TensorFlow's DT_INVALID, and back.
+/// DType::unknown becomes 0, TensorFlow's DT_INVALID.
 TypeCode code_of(DType dtype);
-/// DType::unknown for a type that Tapestry lacks. A reference type is what it refers to.
+/// DType::unknown for a type that Tapestry lacks. A reference type gives the type that it refers to.
 DType dtype_of(TypeCode type);
 constexpr TypeCode reference_to(TypeCode type) { return {type.value + 100}; }
 
-/// The value of a Const. Empty when its type is one that Tapestry lacks.
+/// The value of a Const. `value` is empty when Tapestry lacks the type.
 struct TensorDef {
   TypeCode type;
   Tensor value{};
@@ -58,13 +58,13 @@ struct GraphDef {
 
 /// The bytes of a .pb file. The same graph gives the same bytes.
 std::string encode(const GraphDef& graph);
-/// Throws DataLossError for bytes that are no GraphDef, and InvalidArgumentError for tensors that claim more elements
-/// than the bytes are worth; ResourceExhaustedError for more nodes, and for larger tensors, than the limits allow.
-/// Takes memory in proportion to the bytes.
+/// Throws DataLossError for bytes that are no GraphDef, InvalidArgumentError for tensors that claim far more elements
+/// than they list, and ResourceExhaustedError for more nodes than the limits allow. Takes memory in proportion to the
+/// bytes, and for at most 2^24 elements that the bytes do not list.
 GraphDef decode(std::string_view bytes, const GraphLimits& limits = GraphLimits::none());
 
-/// A .pb file as a .pbtxt file and back. `from_text` throws DataLossError, with the line, for what is no text of a
-/// GraphDef; fields that it does not know are passed over.
+/// The bytes of a .pb file as the text of a .pbtxt file, and back. `from_text` throws DataLossError, with the line, for
+/// text that is no GraphDef; it skips unknown fields.
 std::string to_text(std::string_view bytes);
 std::string from_text(std::string_view text);
 

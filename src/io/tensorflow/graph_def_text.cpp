@@ -1,5 +1,5 @@
-/// Protobuf's text format, by a table of the messages: the text is turned into the wire format and back, so that only
-/// one place knows what a GraphDef means.
+/// Protobuf's text format, by a table of the messages. The text is converted to the wire format and back, so that only
+/// graph_def.cpp knows what a GraphDef means.
 
 #include <algorithm>
 #include <array>
@@ -260,7 +260,7 @@ class Parser {
     return text_.substr(start, place_ - start);
   }
 
-  /// The strings that stand one behind the other are one.
+  /// Reads a string. Adjacent strings are one.
   std::string string() {
     std::string value;
     while (peek() == '"' || peek() == '\'') {
@@ -296,7 +296,7 @@ class Parser {
     refuse("a string has a bad escape");
   }
 
-  /// The fields up to the closing bracket, as wire format.
+  /// Parses the fields up to the closing bracket, and appends them to `bytes` in the wire format.
   void parse(const Message& message, std::string& bytes, int depth, char close) {
     pbf_writer writer(bytes);
     while (true) {
@@ -375,7 +375,7 @@ class Parser {
     return number;
   }
 
-  /// Passes over the value of a field that is unknown.
+  /// Skips the value of an unknown field.
   void skip(int depth) {
     if (depth > 64) refuse("messages are nested too deeply");
     if (peek() == '"' || peek() == '\'') {

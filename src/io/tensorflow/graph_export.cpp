@@ -117,7 +117,7 @@ class DirectWriter {
     return attr_def(*value);
   }
 
-  /// TensorFlow's numbers are floats: a hint keeps what that would round.
+  /// TensorFlow's real attributes are floats: a hint keeps a number that a float would round.
   void add_reals() {
     for (const Attr& each : node_.attrs())
       if (const auto* real = std::get_if<double>(&each.value); real && static_cast<float>(*real) != *real)
@@ -162,7 +162,7 @@ class Exporter {
   }
 
  private:
-  // ---- Frozen: only what computes, with the values of now ----
+  // ---- Frozen: the present values of Variables, and no changes of them ----
 
   void drop_changes() {
     std::vector<std::size_t> uses(graph_.size()), dropped_uses(graph_.size());
@@ -178,7 +178,7 @@ class Exporter {
         if (!kept_[input.index]) kept_[i] = 0;
       });
     }
-    // The leaves that served those alone are not needed any more; what is computed may be what somebody wants.
+    // Leaves that only dropped nodes use are dropped as well. A computed node stays: it may be a wanted result.
     const auto is_leaf = [](const Node& node) { return node.inputs().empty() || &node.op() == &learning_rate_op; };
     for (std::size_t i = graph_.size(); i-- > 0;) {
       const Node& node = graph_.node(i);
@@ -190,7 +190,7 @@ class Exporter {
 
   // ---- Variables ----
 
-  /// The initial value in the file is the value of now, so that running the initializer gives this very state.
+  /// Makes the present values the initial ones of the file, so that running its initializers restores this state.
   void find_initial_values() {
     std::vector<int> uses(graph_.size());
     for (std::size_t i = 0; i < graph_.size(); ++i)
@@ -229,7 +229,7 @@ class Exporter {
     if (entry && !entry->initializer) write_added_initializer(node, variable);
   }
 
-  /// A Variable that was made outside the graph has no initializer in it.
+  /// Adds an initializer for a Variable that was made outside the graph, which therefore has none for it.
   void write_added_initializer(const Node& handle, const Variable& variable) {
     NodeWriter writer(handle, file_, names_);
     const Value value = writer.constant("initial_value", variable.cell()->load());
@@ -250,7 +250,8 @@ class Exporter {
     return {{"T", code_of(dtype)}, {"_class", class_of(handle)}, {"use_locking", true}, {"validate_shape", true}};
   }
 
-  /// The graph's own "init" initializes all that the file has, such as what belongs to an optimizer.
+  /// Writes a node "init" that runs all initializers, including the added ones. The graph's own node of this name is
+  /// extended instead if it runs the graph's initializers.
   void write_init() {
     NodeDef init{.name = "init", .op = "NoOp"};
     for (const GraphVariable& each : graph_.variables())
@@ -332,7 +333,7 @@ class Exporter {
     writer.finish_expanded(writer.result);
   }
 
-  /// Writes what the composition of the op gives, as nodes in the node's scope.
+  /// Writes the composition of the node's op, as nodes in the node's scope.
   void write_composition(NodeWriter& writer) {
     const ComposedGraph composed = compose(writer.node());
     GraphDef file = std::exchange(file_, {});
@@ -344,7 +345,7 @@ class Exporter {
     writer.add_inner(std::move(file.nodes), composed.inputs, composed.outputs);
   }
 
-  /// As the file had it that it is from.
+  /// Writes the node as the file that it was read from had it.
   static void write_kept(NodeWriter& writer, const NodeDef& def) {
     FieldList fields;
     for (const auto& [name, value] : def.attrs)
@@ -366,7 +367,7 @@ class Exporter {
         refuse(node, "its dtype is not known yet; give the placeholders it depends on a dtype and a shape");
   }
 
-  /// The nodes from `first` on stand for this one.
+  /// Adds the colocation of a node to the nodes of the file from `first` on, which were written for it.
   void add_colocation(const Node& node, std::size_t first) {
     const Node* other = graph_.find(node.colocation);
     if (!other || !kept_[other->index]) return;
@@ -381,14 +382,14 @@ class Exporter {
     own->attrs.insert_or_assign("_output_shapes", std::move(shapes));
   }
 
-  /// One shape for each output that TensorFlow's op has, which need not be ours.
+  /// One shape for each output of TensorFlow's op. These outputs need not be those of our op.
   std::vector<Shape> written_shapes(const Node& node) const {
     const bool resource = style_ == VariableStyle::resource;
-    // Of the numbers of an optimizer only the learning rate is written in their place.
+    // The node of an optimizer's numbers is written as the learning rate alone.
     if (updates_.is_rate(node)) return {Shape()};
-    // A handle is a scalar; what stands for it in the other styles is the Variable, or its value.
+    // A handle is a scalar. The other styles have the Variable, or its value, instead.
     if (&node.op() == &var_handle_op) return {resource ? Shape() : variable_of(node).shape()};
-    // A change of a reference gives the reference.
+    // An op that changes a reference returns the reference.
     if (changes_state(node)) return resource ? std::vector<Shape>() : std::vector{variable_of(node).shape()};
     std::vector<Shape> shapes;
     for (const Tensor& each : node.outputs()) shapes.push_back(each.shape());
@@ -402,8 +403,8 @@ class Exporter {
   std::unordered_set<std::string> names_;
   std::vector<char> kept_;
   UpdateWriter updates_;
-  std::unordered_map<const Node*, Tensor> replaced_constants_;  ///< of initial values
-  std::unordered_map<const Node*, Tensor> saved_values_;        ///< of initializers whose value is computed
+  std::unordered_map<const Node*, Tensor> replaced_constants_;  ///< values for constants that are initial values
+  std::unordered_map<const Node*, Tensor> saved_values_;        ///< values for initializers whose own one is computed
   std::vector<std::string> added_initializers_;
 };
 

@@ -5,12 +5,11 @@
 
 namespace tapestry::io {
 
-/// The graph in TensorFlow's ops. Throws UnimplementedError, with the op and the line that made the node, for what
-/// TensorFlow cannot say, and FailedPreconditionError for a Variable without a value where the style needs one.
+/// The graph in TensorFlow's ops. Throws UnimplementedError, with the op and the call site of the node, for what
+/// TensorFlow cannot express, and FailedPreconditionError for a Variable without a value where the style needs one.
 GraphDef export_graph(const detail::GraphState& graph, const SaveOptions& options);
 
-/// The graph as it is, node by node, for those who look at it: ops that TensorFlow lacks keep their names, and types
-/// may be unknown.
+/// The graph as it is, node by node, for display: ops that TensorFlow lacks keep their names, and types may be unknown.
 GraphDef describe_graph(const detail::GraphState& graph);
 
 }  // namespace tapestry::io

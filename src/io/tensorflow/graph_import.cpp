@@ -32,14 +32,14 @@ bool is_variable(const NodeDef& def) {
   return def.op == "VarHandleOp" || def.op == "VariableV2" || def.op == "Variable";
 }
 
-/// A node of the file with what it refers to.
+/// A node of the file with the nodes that it refers to.
 struct Entry {
   const NodeDef* def = nullptr;
   std::vector<Source> inputs{}, hinted{};
   std::vector<const NodeDef*> controls{};
   bool needed = false;
   Tensors outputs{};
-  Node* node = nullptr;  ///< its own in our graph
+  Node* node = nullptr;  ///< the node of that name in our graph
 };
 
 /// The rule of an optimizer's update, or nullptr. Several of ours may be written as one of TensorFlow's.
@@ -66,7 +66,7 @@ const NodeDef* rate_of(const Entry& entry) {
   return nullptr;
 }
 
-/// Whether an input of an update becomes a part of our node's numbers. TensorFlow's epsilon is a constant.
+/// Whether an input of an update becomes one of our node's numbers. Epsilon does: TensorFlow's own is a constant.
 bool is_number(const UpdateRule& rule, std::size_t input) {
   if (input >= rule.arguments.size()) return false;
   const UpdateRule::Argument& each = rule.arguments[input];
@@ -90,7 +90,7 @@ class FileGraph {
 
   Entry& entry(const NodeDef* def) { return entries_[index_.at(def->name)]; }
 
-  /// All nodes, each behind what it needs; otherwise in the file's order.
+  /// All nodes, each after those that it needs; otherwise in the file's order.
   std::vector<Entry*> in_order() {
     std::vector<std::size_t> waits(entries_.size());
     std::vector<std::vector<std::size_t>> users(entries_.size());
@@ -118,18 +118,18 @@ class FileGraph {
     return order;
   }
 
-  /// Marks what our graph is to have: the nodes that nobody uses, and what those use as tensors.
+  /// Marks the nodes that our graph needs: those that no node uses, and the inputs and control inputs of marked nodes.
   void mark(const std::vector<Entry*>& order) {
     std::vector<char> used(entries_.size());
     for (const Entry& each : entries_) for_all(each, [&](const NodeDef* needed) { used[index_.at(needed->name)] = 1; });
-    // TensorFlow has a question beside each resource Variable, whether it has a value, which hardly anybody asks.
+    // TensorFlow adds a VarIsInitializedOp to each resource Variable, and rarely runs it.
     for (std::size_t i = 0; i < entries_.size(); ++i)
       entries_[i].needed = used[i] == 0 && entries_[i].def->op != "VarIsInitializedOp";
     for (auto each = order.rbegin(); each != order.rend(); ++each) {
       if (!(*each)->needed) continue;
       for (const Source& input : used_inputs(**each)) entry(input.node).needed = true;
       for (const NodeDef* control : (*each)->controls) entry(control).needed = true;
-      // What gives an update its numbers becomes another node, which waits for the same.
+      // An update's learning rate becomes another node, with the same control inputs.
       if (const NodeDef* rate = rate_of(**each))
         for (const NodeDef* control : entry(rate).controls) entry(control).needed = true;
     }
@@ -176,7 +176,7 @@ class FileGraph {
     for (const NodeDef* each : entry.controls) f(each);
   }
 
-  /// The inputs that our node has, too; not the constants that become attributes, nor what an expansion is made of.
+  /// The inputs that our node has, too: neither constants that become attributes, nor the inner nodes of an expansion.
   static std::vector<Source> used_inputs(const Entry& entry) {
     const NodeReader reader(*entry.def, entry.inputs);
     if (reader.find<std::string>(hint_op)) return entry.hinted;
@@ -186,7 +186,7 @@ class FileGraph {
     if (update) {
       for (std::size_t i = 0; i < left_out.size(); ++i) left_out[i] = is_number(*update, i);
     } else if (is_readable(*entry.def) && !may_need_sizes(*entry.def)) {
-      // A node that may be kept as it is keeps all its inputs.
+      // A node that may become a KeptNode keeps all its inputs.
       const std::vector<std::size_t> values = value_inputs(reader);
       if (std::all_of(values.begin(), values.end(), [&](std::size_t i) { return reader.is_constant(i); }))
         for (const std::size_t i : values) left_out[i] = 1;
@@ -222,7 +222,7 @@ class Importer {
  private:
   GraphState& state() { return *graph_.state(); }
 
-  /// Throws, once for all of them, for ops that we lack.
+  /// Throws one error that names all ops that we lack.
   static void require_ops(const std::vector<Entry*>& order) {
     std::map<std::string_view, std::vector<const NodeDef*>> lacking;
     for (const Entry* each : order)
@@ -252,7 +252,7 @@ class Importer {
       const detail::OptionsScope scopes(graph_.state(), options);
       const std::size_t first = state().size();
       entry.outputs = outputs_of(entry);
-      // What was made beside the operation proper serves that.
+      // The last node is the operation itself; the others serve it.
       if (state().size() > first) entry.node = &state().node(state().size() - 1);
       if (entry.node && entry.node->name() != def.name)
         throw InvalidArgumentError(detail::join("Node '", def.name, "': another name is the same but for its case"));
@@ -296,7 +296,7 @@ class Importer {
 
   // ---- Ops ----
 
-  /// Reads a node, or keeps it as it is while something that it needs is not known.
+  /// Reads a node, or keeps it as it is if values or sizes that it needs are not known.
   Tensors read_or_keep(const Entry& entry, const NodeReader& reader) {
     Tensors inputs, values(entry.inputs.size());
     for (const Source& each : entry.inputs)
@@ -435,7 +435,7 @@ class Importer {
     }
   }
 
-  /// The numbers of updates that share their learning rate are one node of its name.
+  /// The tensor of these numbers, which all updates with the same learning rate share; empty before it is made.
   Tensor& numbers_of(const Entry& rate, const std::vector<double>& numbers) { return numbers_[{rate.def, numbers}]; }
   std::string name_of_numbers(const Entry& rate) {
     return state().find(rate.def->name) ? graph_.unique_name(rate.def->name) : rate.def->name;
@@ -452,7 +452,7 @@ class Importer {
     return known = node(const_op, {}, {{"dtype", float64}, {"value", value}}, name_of_numbers(rate))[0];
   }
 
-  /// As our own optimizer makes them, of the steps that a Variable counts.
+  /// Adam's numbers as our own optimizer computes them, from a Variable that counts the steps.
   Tensor adam_numbers_by_counter(const Entry& rate, const NodeReader& reader, const Source& counter,
                                  const std::vector<double>& parts) {
     const auto found = variables_.find(counter.node);
@@ -475,7 +475,8 @@ class Importer {
     return known = node(learning_rate_op, {handle_of(variable)}, attrs, name_of_numbers(rate))[0];
   }
 
-  /// TensorFlow's own: the powers of the betas are tensors, and epsilon is not corrected.
+  /// Adam's numbers of a file of TensorFlow's own: the powers of the betas are tensors, and epsilon is a constant,
+  /// which our op needs divided by sqrt(1 - beta2^step) (see UpdateRule).
   Tensor adam_numbers_by_powers(const Entry& entry, const NodeReader& reader, const std::vector<double>& parts) {
     const UpdateRule& rule = *update_rule(reader);
     const auto scalar = [&](std::size_t input) {
@@ -505,7 +506,7 @@ class Importer {
   Tensor tensor_of(const Source& source) {
     Entry& entry = file_.entry(source.node);
     if (const auto found = variables_.find(source.node); found != variables_.end()) {
-      // TensorFlow 1 reads a reference where a value is due.
+      // TensorFlow 1 reads a reference where a value is expected.
       return state().read(found->second, where_);
     }
     if (static_cast<std::size_t>(source.output) >= entry.outputs.size())

@@ -5,10 +5,10 @@
 
 namespace tapestry::io {
 
-/// The graph of a file. The nodes are made in an order in which they could run, whatever the file's order; constants
-/// that only say what our ops have as attributes, and the insides of what was written as several nodes, are not made.
-/// Throws UnimplementedError for an op, with its node, that Tapestry lacks, and InvalidArgumentError for a graph that
-/// makes no sense. The graph has the limits.
+/// The graph of a file. Its nodes are in topological order, whatever the file's order. Constants that only hold what
+/// our ops have as attributes are left out, and so are the inner nodes of an op that was written as several nodes.
+/// Throws UnimplementedError, with the node, for an op that Tapestry lacks, and InvalidArgumentError for a graph that
+/// contradicts itself. The graph has the limits.
 Graph import_graph(const GraphDef& file, const GraphLimits& limits, Where where);
 
 }  // namespace tapestry::io

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t most_outputs = 1 << 16;
 
-/// What stands in a graph for an op that is read later.
+/// The op of a node that is read later. It has the name of TensorFlow's op.
 const Op& kept_op(const std::string& name, bool stateful) {
   static std::mutex& mutex = *new std::mutex;
   static auto& ops = *new std::map<std::string, Op>;
@@ -30,12 +30,12 @@ bool is_random(const std::string& op) {
 }
 
 bool is_index(DType dtype) { return dtype == int32 || dtype == int64; }
-/// Whether among the values that an op takes for attributes are others than whole numbers.
+/// Whether an op takes other values than integers for attributes.
 bool takes_reals(const std::string& op) { return op == "Range" || op == "Fill" || op == "PadV2"; }
 
 // ---- What is known of the outputs -----------------------------------------------------------------------------------
 
-/// Tells the dtypes and shapes of the outputs of a node, as far as its inputs and what is known of their values allow.
+/// Infers the dtypes and shapes of a node's outputs, as far as its inputs and their known values allow.
 class Outlook {
  public:
   Outlook(const NodeReader& reader, const Tensors& inputs, const detail::KnownValues& known)
@@ -70,7 +70,7 @@ class Outlook {
   const Shape& shape(std::size_t i) const { return in(i).shape(); }
   int rank(std::size_t i) const { return shape(i).rank(); }
 
-  /// A shape of that many unknown sizes, if that may be.
+  /// A shape of that many unknown sizes; one of unknown rank if there cannot be so many.
   static Shape open(int rank) {
     if (rank < 0 || rank > Shape::max_rank) return Shape::unknown_rank();
     return Shape(std::vector<std::int64_t>(static_cast<std::size_t>(rank), -1));
@@ -83,7 +83,7 @@ class Outlook {
     return rest;
   }
 
-  /// The numbers of a list, -1 for those that are not known; nothing when not even their count is.
+  /// The numbers of an input that is a list, -1 for unknown ones; nothing when even their count is unknown.
   std::optional<std::vector<std::int64_t>> list(std::size_t i) const {
     const Tensor value = reader_.is_constant(i) ? reader_.constant(i) : known_.find(in(i));
     const Tensor& input = value ? value : in(i);
@@ -170,7 +170,7 @@ class Outlook {
     return result;
   }
 
-  /// How many axes an index expression leaves does not depend on where it begins and ends.
+  /// The shape of an index expression. Its rank does not depend on where the expression begins and ends.
   Shape region() const {
     const std::vector<std::int64_t> none;
     const auto count = list(1);
@@ -215,7 +215,7 @@ class Outlook {
     return result;
   }
 
-  /// The size of each letter behind the arrow, where some operand tells it.
+  /// The size of each letter after the arrow, if some operand tells it.
   Shape contracted() const {
     const std::string& equation = reader_.attr<std::string>("equation");
     const std::size_t arrow = equation.find("->");

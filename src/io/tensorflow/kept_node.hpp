@@ -7,9 +7,10 @@
 
 namespace tapestry::io {
 
-/// A node that cannot be read before it is known what is fed, because a shape or the like is computed: as the file has
-/// it, until a session copies it for shapes that are fed and calls this with its inputs, those that `value_inputs`
-/// names by their values. It then adds what the node stands for and returns the outputs.
+/// A node that cannot be read before the fed shapes are known, because its attributes or the sizes of its inputs depend
+/// on them. The graph keeps it as the file has it. A session that copies the graph for the fed shapes calls this with
+/// the node's inputs, where those that `value_inputs` names are values. The call adds the ops that the node stands for
+/// and returns its outputs.
 struct KeptNode {
   NodeDef def;
   Specs specs;  ///< of the outputs, as far as the file tells
@@ -18,11 +19,11 @@ struct KeptNode {
   Tensors operator()(const Tensors& inputs) const;
 };
 
-/// Adds such a node to the graph, with all inputs of TensorFlow's op. `known`: of the graph so far.
+/// Adds such a node to the graph, with all inputs of TensorFlow's op. `known`: the known values of the graph so far.
 detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs,
                         const detail::KnownValues& known, Where where);
 
-/// What a node of a graph was kept as, or nullptr.
+/// The KeptNode of a node that `keep_node` has added; nullptr for any other node.
 const KeptNode* kept_node(const detail::Node& node);
 
 }  // namespace tapestry::io

@@ -11,7 +11,7 @@ using Kind = AttrKind;
 
 namespace {
 
-/// A constant that repeats one element costs a file nothing, but a list of its elements costs memory.
+/// The limit of a list. A constant that repeats one element is small in a file, but the list of its elements is not.
 constexpr std::int64_t most_listed = std::int64_t{1} << 20;
 
 bool may_lack_inputs(const OpRule& rule) { return rule.inputs == 0 || rule.inputs == none_or_one; }
@@ -191,7 +191,7 @@ std::optional<AttrValue> NodeReader::from_field(const FieldRule& rule, const OpA
       return as.template operator()<std::string>();
     case Kind::numbers: {
       const Ints list(as.template operator()<ListDef>().ints);
-      // TensorFlow's empty list stands for what we leave out.
+      // An empty list of TensorFlow's is an absent attribute of ours.
       if (list.empty() && target.optional && target.name == "axis") return {};
       return list;
     }
@@ -264,7 +264,7 @@ Attrs NodeReader::direct_attrs(const OpRule& rule) const {
             if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, bool> ||
                           std::is_same_v<T, std::int64_t>) {
               const T* value = std::get_if<T>(&given->second);
-              // Seeds are ours to choose: the random numbers of two libraries differ anyway.
+              // Seeds are ignored: the random numbers of two libraries differ anyway.
               return (value && *value == due) || each.name.starts_with("seed");
             } else {
               return true;
@@ -294,11 +294,11 @@ Attrs NodeReader::checked(const OpRule& rule, std::vector<Attr> attrs) const {
       refuse(detail::join("it does not tell its '", each.name, "'"));
     }
   }
-  // Without an input nothing tells a size that is left open.
+  // Without an input, no size may be unknown.
   if (const auto shape = find("shape"); shape != attrs.end() && may_lack_inputs(rule))
     if (const auto* sizes = std::get_if<Shape>(&shape->value); sizes && !sizes->is_known())
       refuse(detail::join("its shape is ", *sizes));
-  // The lists of an index expression belong together.
+  // The lists of an index expression must have the same length.
   if (const auto strides = find("strides"); strides != attrs.end() && find("masks") != attrs.end()) {
     const auto size = [&](std::string_view name) {
       const auto list = find(name);

@@ -6,17 +6,17 @@
 
 namespace tapestry::io {
 
-/// Finds a node of the file and the number of its output by the name of an input: "n", "n:k".
+/// What the name of an input, "n" or "n:k", refers to: a node of the file and the number of its output.
 struct Source {
   const NodeDef* node = nullptr;
   std::int64_t output = 0;
 };
 
-/// What a node of the file says, checked: every function throws InvalidArgumentError where the node lies.
+/// Reads a node of the file, and checks it: every function throws InvalidArgumentError when the node is not valid.
 class NodeReader {
  public:
-  /// `data_inputs`: without the control inputs. `known_values`: those of some of them, which need not be constants of
-  /// the file then; empty handles, or none, for the others.
+  /// `data_inputs`: without the control inputs. `known_values[i]`: the value of input i, which then need not be a
+  /// constant of the file; an empty handle, or no element, if it is not known.
   NodeReader(const NodeDef& def, const std::vector<Source>& data_inputs, Tensors known_values = {})
       : def_(def), inputs_(data_inputs), values_(std::move(known_values)) {}
 
@@ -44,24 +44,24 @@ class NodeReader {
 
   /// The value of an input, which must be known.
   Tensor constant(std::size_t input) const;
-  /// Whether it is known, or to be found out from the file.
+  /// Whether the value of an input is known, or is a constant of the file.
   bool is_constant(std::size_t input) const;
 
-  /// The elements of a value that lists sizes, axes or indices; one that is longer than any real graph's throws.
+  /// The elements of a value that lists sizes, axes or indices. Throws for a longer list than any real graph has.
   std::vector<std::int64_t> listed(const Tensor& value) const;
 
-  /// What the hints say the node was, or nullptr.
+  /// The rule of the op that the hints name, or nullptr.
   const OpRule* hinted() const;
-  /// The attributes of our op, by the hints or by the rule.
+  /// The attributes of our op: from the hints, or from TensorFlow's op by the rule.
   Attrs hinted_attrs(const OpRule& rule) const;
   Attrs direct_attrs(const OpRule& rule) const;
-  /// The numbers of our op's inputs among TensorFlow's.
+  /// For each input of our op, its number among TensorFlow's inputs.
   std::vector<std::size_t> direct_inputs(const OpRule& rule) const;
   /// The numbers of TensorFlow's inputs that become our attributes.
   std::vector<std::size_t> attribute_inputs(const OpRule& rule) const;
 
   [[noreturn]] void refuse(const std::string& problem) const;
-  /// Calls f, whose errors get the node's name where they lack it.
+  /// Calls f, and adds the node's name to its errors if they lack it.
   template <class F>
   auto blaming(F f) const {
     try {
@@ -80,10 +80,10 @@ class NodeReader {
 
  private:
   AttrValue from_constant(const InputRule& rule, std::size_t input, const OpAttr& target) const;
-  /// The number that an attribute of ours was, of which TensorFlow's keeps but the digits of a float.
+  /// The exact value of a real attribute of ours, from its hint: TensorFlow's attribute is only a float.
   std::optional<double> exact_number(std::string_view attr) const;
   double number_of(const TensorDef& tensor, std::string_view name) const;
-  /// The value of an attribute whose type is told by the file alone.
+  /// The value of an attribute whose type only the file tells.
   AttrValue any_value(const AttrDef& value, std::string_view name) const;
   std::optional<AttrValue> from_field(const FieldRule& rule, const OpAttr& target) const;
   Attrs checked(const OpRule& rule, std::vector<Attr> attrs) const;

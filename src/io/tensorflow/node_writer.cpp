@@ -70,7 +70,7 @@ NodeDef& NodeWriter::add(std::string_view type, std::string_view label) {
 }
 
 void NodeWriter::add_inner(std::vector<NodeDef> nodes, const Tensors& inputs, const Tensors& outputs) {
-  std::unordered_map<std::string, std::string> names;  // by that in the other graph
+  std::unordered_map<std::string, std::string> names;  // by the name in the other graph
   for (std::size_t i = 0; i < inputs.size(); ++i) names.emplace(endpoint_name(inputs[i]), in(i).name);
   const auto renamed = [&](const std::string& name) {
     const std::size_t begin = name.starts_with('^') ? 1 : 0, end = std::min(name.find(':'), name.size());
@@ -86,7 +86,7 @@ void NodeWriter::add_inner(std::vector<NodeDef> nodes, const Tensors& inputs, co
     file_.nodes.push_back(std::move(each));
   }
   for (const Tensor& each : outputs) result.push_back({renamed(endpoint_name(each)), each.dtype()});
-  // The last node is to be the result.
+  // The last node must be the result: `finish_expanded` renames it.
   if (result.size() == 1 && (nodes.empty() || file_.nodes.back().name != result[0].name))
     result = {op("Identity", {result[0]})};
 }
@@ -96,7 +96,7 @@ Value NodeWriter::op(std::string_view type, const std::vector<Value>& inputs, DT
   NodeDef& def = add(type, label);
   for (const Value& each : inputs) def.inputs.push_back(each.name);
   def.attrs = std::move(fields);
-  // TensorFlow's ops have an attribute "T" but for these, which name their types otherwise.
+  // TensorFlow's ops have an attribute "T", except for these, which name their types otherwise.
   if (type != "Range" && type != "GatherV2" && type != "Cast") def.attrs.try_emplace("T", code_of(inputs[0].dtype));
   return {def.name, dtype};
 }
@@ -183,7 +183,7 @@ void NodeWriter::finish_expanded(const std::vector<Value>& outputs) {
     add_controls(last.inputs);
   }
   NodeDef& last = file_.nodes.back();
-  // It may have been written with hints itself.
+  // The last node may have hints of its own.
   std::erase_if(last.attrs, [](const auto& attr) { return attr.first.starts_with("_tapestry"); });
   last.attrs.emplace(hint_op, node_.type());
   ListDef inputs;

@@ -23,7 +23,7 @@ class NodeWriter {
       : node_(node), file_(file), names_(names) {}
 
   const detail::Node& node() const { return node_; }
-  /// The node's inputs, and what is known of them.
+  /// The node's inputs, and their shapes.
   Value in(std::size_t i) const;
   const Shape& shape(std::size_t i) const { return node_.input(i).shape(); }
 
@@ -34,7 +34,8 @@ class NodeWriter {
   Value op(std::string_view type, const std::vector<Value>& inputs, FieldList fields = {}) {
     return op(type, inputs, inputs[0].dtype, std::move(fields));
   }
-  /// One that reads or changes a Variable, and so waits for what the node waits for; all attributes are given.
+  /// Adds a node that reads or changes a Variable, and so has the control inputs of our node. `fields` are all its
+  /// attributes.
   Value stateful_op(std::string_view type, const std::vector<Value>& inputs, DType dtype, FieldList fields);
   Value constant(std::string_view label, const Tensor& value);
   Value number(double value, DType dtype);
@@ -51,17 +52,18 @@ class NodeWriter {
   /// The size of an axis of input `i`: a constant where it is known. An int64 scalar.
   Value size(std::size_t i, int axis);
 
-  /// Adds the nodes of another graph, whose placeholders stand for the node's inputs, and lets its outputs be the
-  /// result.
+  /// Adds the nodes of another graph, whose placeholders `inputs` stand for the node's inputs, and sets `result` to its
+  /// outputs.
   void add_inner(std::vector<NodeDef> nodes, const Tensors& inputs, const Tensors& outputs);
 
-  /// The node itself, under its own name.
+  /// Adds the node itself, under its own name.
   void finish(std::string_view type, const std::vector<std::string>& inputs, FieldList fields);
-  /// The node is what these nodes compute, of which the last one takes its name.
+  /// Ends the expansion of the node into several. The last of these, or an IdentityN of several outputs, takes the
+  /// node's name and gets the hints.
   void finish_expanded(const std::vector<Value>& outputs);
-  /// What changes a Variable waits for these operations, too.
+  /// Makes the node, and those that `stateful_op` adds, wait for these operations, too.
   void wait_for(const std::vector<std::string>& operations) { awaited_ = operations; }
-  /// For `expand`, or by `add_inner`: what the node's outputs are.
+  /// The node's outputs, which `expand` functions or `add_inner` set.
   std::vector<Value> result;
 
  private:
@@ -77,7 +79,7 @@ class NodeWriter {
 
 /// "n" or "n:k".
 std::string endpoint_name(const Tensor& tensor);
-/// The input "^n" for each node of that name, unless it is there as a tensor.
+/// Adds the input "^n" for each name n, unless the node is an input already.
 void add_control_inputs(const std::vector<std::string>& names, std::vector<std::string>& inputs);
 std::vector<std::string> names_of(const std::vector<detail::Node*>& nodes);
 /// An attribute of ours as one of the file's.

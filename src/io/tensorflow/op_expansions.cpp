@@ -14,8 +14,8 @@ namespace {
 using detail::Node;
 using Numbers = std::vector<std::int64_t>;
 
-// Compilers evaluate the arguments of a call in different orders, but not a list in braces: of two operations that are
-// arguments of one call, one gets its name beforehand, so that the same graph makes the same file.
+// Compilers evaluate the arguments of a call in different orders, but a braced list always from left to right. So at
+// most one argument of a call adds operations here, and the same graph gives the same file.
 
 Value binary(NodeWriter& w, std::string_view op, const Value& a, const Value& b) { return w.op(op, {a, b}); }
 Value mul(NodeWriter& w, const Value& a, const Value& b) { return binary(w, "Mul", a, b); }
@@ -38,7 +38,7 @@ int axis_of(const NodeWriter& w, std::size_t input) {
   return normalize_axis(w.node().attr<std::int64_t>("axis"), w.node().input(input).shape().rank());
 }
 
-/// The axes with `axis` as the last one, and the way back, which is the same.
+/// The permutation that swaps `axis` with the last axis. It is its own inverse.
 Numbers exchange_with_last(int axis, int rank) {
   Numbers perm(static_cast<std::size_t>(rank));
   std::iota(perm.begin(), perm.end(), 0);
@@ -112,7 +112,7 @@ void expand_cross_entropy(NodeWriter& w) {
 // ---- Shapes ---------------------------------------------------------------------------------------------------------
 
 void expand_sum_like(NodeWriter& w) {
-  // TensorFlow cannot differentiate sums over axes that are int64.
+  // TensorFlow cannot differentiate a Sum whose axes are int64.
   const Value x = w.in(0), to = w.shape_of(w.in(1), int32), from = w.shape_of(x, int32);
   const Value axes = w.op("BroadcastGradientArgs", {to, from});
   const Value sum = w.op("Sum", {x, axes}, {{"Tidx", code_of(int32)}, {"keep_dims", false}});
@@ -134,7 +134,7 @@ void expand_size_like(NodeWriter& w) {
 }
 
 void expand_broadcast_to(NodeWriter& w) {
-  // -1 keeps a size: of the sizes that broadcast together, the others decide where these are 1.
+  // -1 keeps the size of the input. So does a 1, as BroadcastArgs broadcasts it together with this size.
   Shape target = w.node().attr<Shape>("shape");
   for (int i = 0; i < target.rank(); ++i) target.set(i, std::max<std::int64_t>(target.sizes()[i], 1));
   const Value shape = w.op("BroadcastArgs", {w.shape_of(w.in(0)), w.cast(w.ints("shape", target.to_vector()), int64)});
@@ -164,7 +164,7 @@ void expand_fill(NodeWriter& w) {
       w.op("Fill", {dims, value}, value.dtype, {{"T", code_of(value.dtype)}, {"index_type", code_of(dims.dtype)}})};
 }
 
-/// The sizes are those of the inputs' axes; one may be what the others leave of an input's elements (see FillLike).
+/// An unknown size is that of an input's axis. One may instead be an input's number of elements over all other sizes.
 void expand_fill_like(NodeWriter& w) {
   const Ints& sizes_of = w.node().attr<Ints>("sizes_of");
   std::vector<Value> sizes;
@@ -204,7 +204,7 @@ void expand_to_constant(NodeWriter& w) {
   w.result = {w.constant("value", call.output())};
 }
 
-// ---- Parts ----------------------------------------------------------------------------------------------------------
+// ---- Slices ---------------------------------------------------------------------------------------------------------
 
 void expand_concat_grad(NodeWriter& w) {
   const int axis = axis_of(w, 0);
@@ -280,7 +280,7 @@ void expand_slice_grad(NodeWriter& w) {
 
 namespace {
 
-/// The shape of `x` with one number behind each of its sizes ("multiples"), or before them.
+/// The shape of `x` with one of the numbers after each of its sizes, or before each.
 Value interleaved(NodeWriter& w, const Numbers& numbers, const Value& x, bool numbers_first) {
   const Value own = w.cast(w.ints("multiples", numbers), int64), shape = w.shape_of(x);
   const Value pairs = w.op("Pack", numbers_first ? std::vector{own, shape} : std::vector{shape, own},
@@ -288,7 +288,7 @@ Value interleaved(NodeWriter& w, const Numbers& numbers, const Value& x, bool nu
   return w.reshape(pairs, w.ints("shape", {-1}));
 }
 
-/// How often each element (`repeat`) is there along each axis.
+/// How often `repeat` repeats each element along each axis.
 Numbers repeats_of(const NodeWriter& w, std::size_t input) {
   Numbers numbers(static_cast<std::size_t>(w.shape(input).rank()), 1);
   numbers[static_cast<std::size_t>(axis_of(w, input))] = w.node().attr<std::int64_t>("repeats");
@@ -335,7 +335,7 @@ void expand_pad_grad(NodeWriter& w) {
 
 void expand_segment_sum(NodeWriter& w) {
   const int axis = axis_of(w, 2), count = w.shape(0).rank(), rank = w.shape(1).rank();
-  // The axes of the indices first, then those before them, then those behind.
+  // The axes of the indices come first, then those before them, then those after them.
   Numbers to_front, back;
   for (int i = 0; i < count; ++i) to_front.push_back(axis + i);
   for (int i = 0; i < rank; ++i)
@@ -368,7 +368,7 @@ void expand_take_along(NodeWriter& w) {
 }
 
 void expand_put_along(NodeWriter& w) {
-  // The updates, each on a row of its own with its place in it, summed.
+  // Each update becomes a row that is 0 except at its index; the rows are summed.
   const int axis = axis_of(w, 2), last = w.shape(2).rank() - 1;
   Value indices = w.in(0), updates = w.in(1);
   const Numbers perm = exchange_with_last(axis, last + 1);
@@ -389,7 +389,7 @@ void expand_put_along(NodeWriter& w) {
 void expand_top_k(NodeWriter& w) {
   const AttrValue* largest = w.node().attrs().find("largest");
   const bool ascending = largest && !std::get<bool>(*largest);
-  // What orders the other way round: -x of floats, and ~x of whole numbers, which never overflows.
+  // These reverse the order: -x for floats, and ~x, which never overflows, for integers.
   const char* reverse = is_floating(w.in(0).dtype) ? "Neg" : "Invert";
   const Value x = ascending ? w.op(reverse, {w.in(0)}) : w.in(0);
   const auto known = attr_or_implied(w.node(), "k");
@@ -410,7 +410,7 @@ FieldList window_fields(const Node& node, std::initializer_list<std::string_view
   return fields;
 }
 
-/// Whether TensorFlow has an op of its own for a convolution in groups, which it runs wherever it runs others.
+/// Whether a grouped convolution is a DepthwiseConv2dNative, which TensorFlow runs wherever it runs other convolutions.
 bool is_depthwise(const Node& node) {
   const Shape& filter = node.input(1).shape();
   const auto square = [&](std::string_view name) {
@@ -443,7 +443,7 @@ void add_conv(NodeWriter& w, const std::vector<Value>& inputs) {
   w.result = {w.op(w.node().type(), inputs, dtype, fields)};
 }
 
-/// Of one input the shape alone counts.
+/// TensorFlow's op takes the shape of the input `like` in its place.
 void add_conv_grad(NodeWriter& w, std::size_t like) {
   std::vector<Value> inputs = all_inputs(w);
   inputs[like] = w.shape_of(inputs[like], int32);
@@ -482,7 +482,7 @@ Value draw(NodeWriter& w, std::string_view op) {
       {{"T", code_of(shape.dtype)}, {"dtype", code_of(dtype)}, {"seed", std::int64_t{0}}, {"seed2", std::int64_t{0}}});
 }
 
-/// TensorFlow's numbers, scaled and moved.
+/// TensorFlow's random numbers, scaled and shifted.
 void draw_scaled(NodeWriter& w, double scale, double offset) {
   const Value numbers = draw(w, w.node().type());
   const Value scaled = mul(w, scale, numbers);

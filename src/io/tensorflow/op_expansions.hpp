@@ -2,8 +2,8 @@
 
 #include "io/tensorflow/node_writer.hpp"
 
-/// The ops that TensorFlow has only under conditions, or not at all: the conditions, and what is written instead. Each
-/// of the `expand` functions puts the values of the node's outputs into `writer.result`.
+/// The ops that TensorFlow has only under conditions, or not at all: the conditions, and the `expand` functions, which
+/// write other ops instead. Each of them puts the values of the node's outputs into `writer.result`.
 
 namespace tapestry::io {
 

@@ -15,13 +15,14 @@ namespace {
 /// More outputs than any op of a real graph has.
 constexpr std::int64_t most_outputs = 1 << 16;
 
-/// The kernels trust that what goes together is of one type, which promotion sees to when a program builds a graph.
+/// Throws unless operands that belong together have one type. Kernels rely on that; type promotion ensures it only when
+/// a program builds a graph.
 void check_types(const Op& op, const NodeReader& reader, const Tensors& inputs) {
   DType common = DType::unknown, real = DType::unknown;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const DType dtype = inputs[i].dtype();
     if (dtype == DType::resource) reader.refuse("an input is a resource");
-    if ((op.shape_inputs >> std::min<std::size_t>(i, 31) & 1) != 0) continue;  // of which no element is read
+    if ((op.shape_inputs >> std::min<std::size_t>(i, 31) & 1) != 0) continue;  // only its shape is read
     const bool promoted = op.promotion.kind != Promotion::Kind::none && static_cast<int>(i) >= op.promotion.first;
     DType& due = promoted ? common : real;
     if (dtype == DType::unknown || (!promoted && !is_floating(dtype))) continue;
@@ -33,7 +34,7 @@ void check_types(const Op& op, const NodeReader& reader, const Tensors& inputs) 
     reader.refuse(detail::join("its inputs have the type ", to_string(common)));
 }
 
-/// The shapes tell in how many groups a convolution works.
+/// Sets the number of groups of a convolution, which its shapes tell.
 Attrs with_groups(const Tensors& inputs, const Attrs& attrs) {
   const Tensor &x = inputs[0], &filter = inputs[1];
   if (x.shape().rank() != 4 || filter.shape().rank() != 4 || x.shape().sizes()[3] < 1 || filter.shape().sizes()[2] < 1)
@@ -45,7 +46,7 @@ Attrs with_groups(const Tensors& inputs, const Attrs& attrs) {
   return Attrs(list);
 }
 
-/// A lying number of outputs must not cost memory.
+/// Throws for a wrong or too large number of outputs, before it costs memory.
 void check_outputs(const NodeReader& reader, const Tensors& inputs, const Attrs& attrs) {
   const std::string& op = reader.def().op;
   std::int64_t count = 0;
@@ -65,7 +66,7 @@ Tensors read_direct(const NodeReader& reader, const OpRule& rule, const Tensors&
   Attrs attrs = reader.direct_attrs(rule);
   if (reader.def().op == "Conv2D") attrs = with_groups(inputs, attrs);
   check_outputs(reader, inputs, attrs);
-  // Our op has one type of result where TensorFlow's has a choice of two.
+  // TensorFlow's op may return int32 or int64, ours only returns int64.
   for (const FieldRule& field : rule.fields) {
     if (field.source != FieldRule::Source::output_type) continue;
     const DType due = dtype_of(reader.attr_or<TypeCode>(field.name, std::get<TypeCode>(field.value)));

@@ -7,23 +7,25 @@
 
 namespace tapestry::io {
 
-/// Whether there is something that does what a node's op does.
+/// Whether the op of a node can be read, by a rule or as a ForeignOp.
 bool is_readable(const NodeDef& def);
 
-/// The numbers of a node's inputs whose values it takes for attributes: shapes, axes and the like. Throws
+/// The numbers of a node's inputs whose values become attributes: shapes, axes and the like. Throws
 /// InvalidArgumentError for a node with a wrong number of inputs.
 std::vector<std::size_t> value_inputs(const NodeReader& reader);
 
-/// Whether an op may be read only when sizes of its inputs are known; and whether these are not known for a node.
-/// `inputs`: TensorFlow's, in its order; empty handles for constants that serve as attributes alone.
+/// Whether some nodes of this op can be read only when sizes of their inputs are known.
 bool may_need_sizes(const NodeDef& def);
+/// Whether sizes that the node needs to be read are not known. `inputs`: TensorFlow's, in its order; empty handles for
+/// constants that only serve as attributes.
 bool lacks_sizes(const NodeReader& reader, const Tensors& inputs);
 
-/// Adds what a node of a readable op stands for to the open graph, all values and sizes that it needs being known, and
-/// returns its outputs. The last of the operations has the node's name.
+/// Adds the ops that a node stands for to the open graph, and returns its outputs. The node's op must be readable, and
+/// all values and sizes that it needs must be known. The last of the operations has the node's name.
 Tensors read_op(const NodeReader& reader, const Tensors& inputs, Where where);
 
-/// Adds an op of ours whose inputs must be of the types that it wants; by default with the node's name.
+/// Adds an op of ours, by default with the node's name. Throws InvalidArgumentError for a wrong number of inputs, and
+/// for types that the op does not take.
 Tensors make_op(const OpRule& rule, const NodeReader& reader, const Tensors& inputs, const Attrs& attrs, Where where,
                 const std::string& name = {});
 Tensors add_op(const Op& op, const Tensors& inputs, const Attrs& attrs, const std::string& name, Where where);

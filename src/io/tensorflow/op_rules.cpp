@@ -37,7 +37,7 @@ InputRule real(std::string_view attr, std::string_view label) {
 FieldRule type_of(int input, std::string_view name = "T") {
   return {.name = name, .source = Source::input_type, .index = input};
 }
-/// The type of an output; `otherwise`: where it is not given.
+/// The type of an output; `otherwise` is the default.
 FieldRule result_type(std::string_view name, DType otherwise) {
   return {.name = name, .source = Source::output_type, .value = code_of(otherwise)};
 }
@@ -63,7 +63,7 @@ OpRule plain(std::string_view op, int inputs) {
   for (int i = 0; i < inputs; ++i) rule.input_rules.push_back(in(i));
   return rule;
 }
-/// The same where TensorFlow's op does not broadcast.
+/// The same for an op of TensorFlow's that does not broadcast.
 OpRule plain_unless_broadcast(std::string_view op) {
   OpRule rule = plain(op, 2);
   rule.is_direct = have_one_shape;
@@ -264,7 +264,7 @@ std::vector<OpRule> make_rules() {
        .tensorflow = "Roll",
        .input_rules = {in(0), scalar("shift", "shift", "Tshift"), scalar("axis", "axis", "Taxis")},
        .fields = {type_of(0)}});
-  // Gradients of a program's own are no part of a file: what flows forward is the value.
+  // A file cannot hold a program's own gradients: only the forward value is written.
   for (const std::string_view op : {"CustomGradient", "Recompute", "OptimizationBarrier"})
     add({.op = op, .inputs = any_number, .tensorflow = "Identity", .input_rules = {in(0)}, .fields = {type_of(0)}});
   add(expanded("SumLike", 2, expand_sum_like));
@@ -290,7 +290,7 @@ std::vector<OpRule> make_rules() {
   add(expanded("Range", 0, expand_to_constant));
   add(expanded("LinSpace", 0, expand_to_constant));
 
-  // ---- Parts, joints
+  // ---- Slices, joins
   add({.op = "ConcatV2",
        .inputs = any_number,
        .tensorflow = "ConcatV2",
@@ -403,7 +403,7 @@ std::vector<OpRule> make_rules() {
   return rules;
 }
 
-/// Names under which TensorFlow's older and newer graphs have the same ops.
+/// Other names that older and newer graphs of TensorFlow have for the same ops.
 struct Alias {
   std::string_view tensorflow, op;
 };
@@ -432,7 +432,7 @@ const std::vector<OpRule>& op_rules() {
 
 // ---- Ops that the table lacks ---------------------------------------------------------------------------------------
 
-/// Whether an op can be a node of a file as its entry says: it keeps nothing that only a program has.
+/// Whether an op can be written by its entry alone: it is no state op, and has no attributes that only a program has.
 bool is_plain(const Op& op) {
   return !is_state_op(op.name) && std::none_of(op.attrs.begin(), op.attrs.end(), [](const OpAttr& each) {
     return each.kind == AttrKind::function || each.kind == AttrKind::tensor || each.kind == AttrKind::variables ||
@@ -440,7 +440,7 @@ bool is_plain(const Op& op) {
   });
 }
 
-/// TensorFlow's op of that name, with "T" and our attributes; or, where there is a composition, none.
+/// The rule of an op that is not in the table (see `rule_of`).
 OpRule rule_by_entry(const Op& op) {
   const std::optional<int> inputs = input_count(op);
   OpRule rule{.op = op.name, .inputs = inputs.value_or(any_number), .entry = &op, .by_entry = true};

@@ -7,7 +7,7 @@
 #include "core/make_tensor.hpp"
 #include "tapestry/ops.hpp"
 
-// In single precision, as TensorFlow has it, so that the same pixels are taken.
+// Positions are computed in single precision, as in TensorFlow, so that the same pixels are taken.
 
 namespace tapestry::io {
 namespace {

@@ -19,12 +19,12 @@ using io::add_message;
 using protozero::pbf_writer;
 using Tensors = std::map<std::string, Tensor>;
 
-/// "x:1", "^x", and "x" for "x:0", as the nodes of a file name their inputs.
+/// The name as the nodes of a file have it among their inputs: "x" for "x:0"; others, such as "x:1" or "^x", stay.
 std::string_view endpoint(std::string_view name) {
   return name.substr(0, name.size() - (name.ends_with(":0") ? 2 : 0));
 }
 
-/// The nodes behind some endpoints, in the order of the file, without looking behind others.
+/// The nodes that compute some endpoints, in the order of the file. The search ends before the endpoints in `stops`.
 std::vector<const io::NodeDef*> nodes_behind(const std::set<std::string, std::less<>>& ends, const io::GraphDef& file,
                                              const std::set<std::string, std::less<>>& stops) {
   std::unordered_map<std::string_view, const io::NodeDef*> by_name;
@@ -55,7 +55,7 @@ std::set<std::string, std::less<>> endpoints_of(const Tensors& tensors) {
   return names;
 }
 
-/// Throws for what the file leaves out.
+/// Throws if the file has left out a tensor of the signature.
 void check_whole(const Signature& signature, const io::GraphDef& file) {
   std::set<std::string_view> names;
   for (const io::NodeDef& node : file.nodes) names.insert(node.name);
@@ -68,7 +68,7 @@ void check_whole(const Signature& signature, const io::GraphDef& file) {
             tensor.op().where());
 }
 
-/// The part of the file that the signature needs. Throws for a placeholder that would never be fed.
+/// The subgraph of the file that the signature needs. Throws for a placeholder that would never be fed.
 io::GraphDef part_for(const Signature& signature, const io::GraphDef& file) {
   check_whole(signature, file);
   std::set<std::string, std::less<>> ends = endpoints_of(signature.outputs);

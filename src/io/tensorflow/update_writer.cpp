@@ -24,7 +24,7 @@ const Node& rate_of(const Node& update) { return *endpoint_of(update.input(updat
       node.where());
 }
 
-/// The numbers of an optimizer's formula, by the number of steps made before.
+/// The numbers of an optimizer's formula, as a function of the number of steps done before.
 class Formula {
  public:
   explicit Formula(const Node& rate) : rate_(rate) {
@@ -45,10 +45,10 @@ class Formula {
     return present;
   }
 
-  /// What Adam's numbers are made of.
+  /// The five numbers from which Adam's are computed (see UpdateRule).
   Numbers adam_parts() const {
     if (!constant_.empty()) refuse(rate_, "nobody counts the steps of Adam");
-    // By then nothing is left of beta1^step.
+    // By then beta1^step and beta2^step are too small to change the numbers.
     constexpr std::int64_t far = std::int64_t{1} << 52;
     const Numbers late = at(far);
     Numbers parts{late[0], late[1], late[3], late[6], late[7]};
@@ -105,7 +105,7 @@ void UpdateWriter::write_rate(NodeWriter& writer) {
   writer.finish("Const", {}, {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}});
 }
 
-/// The powers of the betas, in double precision, by the number of steps that the optimizer's Variable has counted.
+/// Writes the powers of the betas and epsilon, in double precision, as functions of the Variable that counts the steps.
 void UpdateWriter::write_adam_step(NodeWriter& writer, Rate& rate) const {
   const Node& node = writer.node();
   rate.counter = endpoint_name(node.input(0));
@@ -120,13 +120,13 @@ void UpdateWriter::write_adam_step(NodeWriter& writer, Rate& rate) const {
   rate.from_step = {power(rate.numbers[1], "beta1_power"), left, epsilon};
 }
 
-/// The value of a Variable, read where the node stands in the order of the program.
+/// Reads a Variable after the control inputs of the node, and so in the order of the program.
 Value UpdateWriter::read(NodeWriter& writer, const std::string& handle, DType dtype) const {
   return writer.stateful_op(resource_ ? "ReadVariableOp" : "Identity", {{handle, dtype}}, dtype,
                             {{resource_ ? "dtype" : "T", code_of(dtype)}});
 }
 
-/// The gradient as the update takes it: with the decay, or once that is done.
+/// The gradient for the update. The decay is added to it; that of AdamW is subtracted from the Variable before.
 Value UpdateWriter::decayed_gradient(NodeWriter& writer, double decay) const {
   const Node& node = writer.node();
   Value gradient = writer.in(node.inputs().size() - 1);
@@ -150,8 +150,8 @@ void UpdateWriter::write_update(NodeWriter& writer) const {
   const UpdateRule& rule = *update_rule_of(node.type());
   const Rate& rate = rates_.at(&rate_of(node));
   const DType dtype = node.inputs().back().dtype();
-  // A reference that was read is the Variable itself: it must not change while other gradients are made of it. And the
-  // decay of AdamW needs no gradient, but must not come before those that do.
+  // Reading a reference gives the Variable itself, which must not change before all gradients are computed. Nor may the
+  // decay of AdamW, which needs no gradient, come before that.
   if (!resource_ || rule.decays_variable) writer.wait_for(rate.gradients);
   std::vector<std::string> inputs;
   for (const UpdateRule::Argument& each : rule.arguments) {

@@ -11,28 +11,28 @@ namespace tapestry::io {
 bool is_update(const detail::Node& node);
 /// The Variable that a node reads or changes.
 const Variable& variable_of(const detail::Node& node);
-/// TensorFlow's attribute "_class" of a node that has to be where a Variable is.
+/// TensorFlow's attribute "_class" of a node that is colocated with a Variable or another node.
 AttrDef class_of(const detail::Node& handle);
 
-/// Writes the steps of optimizers: TensorFlow's op of the same formula, and in front of it what this one lacks.
+/// Writes the updates of optimizers: TensorFlow's op of the same formula, and before it ops for what that one lacks.
 class UpdateWriter {
  public:
   explicit UpdateWriter(VariableStyle style) : resource_(style == VariableStyle::resource) {}
 
-  /// Takes note of the node that gives an update its numbers. The first update that is told decides on the type in
-  /// which the learning rate is written.
+  /// Notes the node that gives an update its numbers. The learning rate is written in the type of the first update that
+  /// is noted for it.
   void note(const detail::Node& update);
   bool is_rate(const detail::Node& node) const { return rates_.contains(&node); }
   void write_rate(NodeWriter& writer);
   void write_update(NodeWriter& writer) const;
 
  private:
-  /// What the file has of an optimizer.
+  /// What is written for an optimizer.
   struct Rate {
     DType dtype = DType::unknown;
     bool is_adam = false;
-    std::vector<double> numbers{};         ///< as UpdateRule says
-    std::vector<std::string> gradients{};  ///< the operations that make those of this step
+    std::vector<double> numbers{};         ///< in the order of UpdateRule
+    std::vector<std::string> gradients{};  ///< the operations that compute the gradients of its updates
     std::string counter{};                 ///< Adam's: the Variable that counts the steps
     std::vector<Value> from_step{};        ///< Adam's: beta1^step, beta2^step, epsilon sqrt(1 - beta2^step); float64
   };

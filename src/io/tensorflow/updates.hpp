@@ -6,27 +6,27 @@
 
 namespace tapestry::io {
 
-/// How TensorFlow's op of an optimizer takes what our op has: its handles (the Variable, then its slots), the numbers
-/// of the formula, and the gradient. Adam and AdamW are told by the five numbers that theirs are made of: the learning
-/// rate, beta1, beta2, epsilon and the decay.
+/// The arguments of TensorFlow's op for an optimizer, taken from those of our op: its handles (the Variable, then its
+/// slots), the numbers of the formula, and the gradient. For Adam and AdamW, the numbers are the five from which our
+/// op's are computed: the learning rate, beta1, beta2, epsilon and the decay.
 ///
-/// TensorFlow's ops know no decay: it is written in front of them. Its Adam adds epsilon to sqrt(v) before the
-/// correction by sqrt(1 - beta2^step), ours after it: an epsilon that is multiplied by this number is the same.
+/// TensorFlow's ops have no decay: other ops before them apply it. TensorFlow's Adam adds epsilon to sqrt(v) before the
+/// correction by sqrt(1 - beta2^step), ours after it. The file therefore has epsilon multiplied by this number.
 struct UpdateRule {
   enum class Part : std::uint8_t { handle, number, from_step, gradient };
   struct Argument {
     Part part;
     int index = 0;
-    std::string_view label = {};  ///< a number's constant is "<node>/<label>"; the first is the learning rate's own
+    std::string_view label = {};  ///< a number's constant is "<node>/<label>"; the learning rate is a node of its own
   };
-  /// What follows from the step: beta1^step, beta2^step, epsilon sqrt(1 - beta2^step).
+  /// The numbers that depend on the step: beta1^step, beta2^step, epsilon sqrt(1 - beta2^step).
   enum FromStep { beta1_power, beta2_power, epsilon };
 
   std::string_view op, resource, reference;
   bool nesterov;
-  int numbers;  ///< the last of them is the weight decay
+  int numbers;  ///< how many; the last one is the weight decay
   std::span<const Argument> arguments;
-  bool decays_variable = false;  ///< the Variable itself, and not by the gradient
+  bool decays_variable = false;  ///< the decay changes the Variable itself, not the gradient
 
   bool is_adam() const { return resource == "ResourceApplyAdam"; }
 };
