@@ -14,7 +14,7 @@ constinit thread_local const Deadline* node_deadline = nullptr;
 std::string name_of(const Call& node) { return join("Node '", node.name(), "' (op: '", node.type(), "')"); }
 
 /// The bytes of a tensor, 0 while they are not known. A view may have more than anybody could count.
-std::int64_t bytes_of(const Spec& spec) {
+std::int64_t known_bytes(const Spec& spec) {
   std::int64_t bytes = 0;
   const auto element = static_cast<std::int64_t>(size_of(spec.dtype));
   if (spec.shape.is_known() && __builtin_mul_overflow(spec.shape.size(), element, &bytes))
@@ -42,7 +42,7 @@ void Budget::take_node(const Call& node, const Specs& outputs, std::size_t nodes
   if (&node.op() != &const_op) return;
   // What repeats one element takes the memory of that.
   const Tensor& value = node.attr<Tensor>("value");
-  const std::int64_t bytes = value.is_contiguous() ? bytes_of(value.spec()) : 0;
+  const std::int64_t bytes = value.is_contiguous() ? known_bytes(value.spec()) : 0;
   if (bytes > limits_.bytes - constant_bytes_)
     throw ResourceExhaustedError(join(name_of(node), " makes the graph's constants take ", constant_bytes_, " + ",
                                       bytes, " bytes, which may take ", limits_.bytes, " (GraphLimits::bytes)"));
@@ -51,7 +51,7 @@ void Budget::take_node(const Call& node, const Specs& outputs, std::size_t nodes
 
 void Budget::require_tensor(const Call& node, const Spec& spec) const {
   const Shape shape(spec.shape.sizes());  // throws when nobody could count its elements
-  const std::int64_t bytes = bytes_of(spec), elements = shape.num_elements();
+  const std::int64_t bytes = known_bytes(spec), elements = shape.num_elements();
   if (elements > limits_.elements)
     throw ResourceExhaustedError(join(name_of(node), " has a tensor of shape ", shape, " with ", elements,
                                       " elements, which may have ", limits_.elements, " (GraphLimits::elements)"));

@@ -166,6 +166,8 @@ struct Endpoint {
   std::int32_t output = 0;
 };
 Endpoint endpoint_of(const Tensor& tensor);
+/// The node of a symbolic tensor.
+inline Node& producer_of(const Tensor& tensor) { return *endpoint_of(tensor).node; }
 /// The graph of a symbolic tensor, held; throws FailedPreconditionError when it is gone or the tensor is eager.
 std::shared_ptr<GraphState> graph_of(const Tensor& tensor);
 inline Node& node_of(const Operation& operation) {

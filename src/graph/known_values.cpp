@@ -13,7 +13,7 @@ namespace {
 /// Enough for shapes and indices; what takes time to compute is left to the run.
 constexpr std::int64_t most_elements = 1 << 10;
 
-bool is_small(const Tensor& tensor) {
+bool has_few_elements(const Tensor& tensor) {
   return size_of(tensor.dtype()) > 0 && tensor.shape().is_known() && tensor.size() <= most_elements;
 }
 
@@ -58,7 +58,7 @@ void KnownValues::note(const Node& node) {
   const Op& op = node.op();
   const bool computes = op.forward || op.view || op.cpu;
   if (op.stateful || !computes || &op == &const_op || &op == &placeholder_op || node.outputs().empty() ||
-      !std::all_of(node.outputs().begin(), node.outputs().end(), is_small))
+      !std::all_of(node.outputs().begin(), node.outputs().end(), has_few_elements))
     return;
   if (&op == &ops::shape) {
     const Shape& sizes = node.input(0).shape();
@@ -75,7 +75,7 @@ void KnownValues::note(const Node& node) {
     const Tensor& input = node.input(i);
     const bool reads_value = !reads_shape_only(op, i);
     const Tensor value = reads_value ? find(input) : input;
-    if (reads_value && (!value || !is_small(value) || !value.device().is_cpu())) return;
+    if (reads_value && (!value || !has_few_elements(value) || !value.device().is_cpu())) return;
     complete = complete && (reads_value ? is_complete(value) || moves_elements(node, i) : input.shape().is_known());
     inputs.push_back(value);
   }

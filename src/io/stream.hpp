@@ -28,4 +28,10 @@ class ByteStream {
   virtual std::size_t read(std::span<std::byte> bytes) = 0;
 };
 
+/// Throws DataLossError with the stream's name followed by the parts of a message.
+template <class... Parts>
+[[noreturn]] void refuse(const ByteStream& stream, const Parts&... parts) {
+  throw DataLossError(detail::join(stream.name(), parts...), stream.where());
+}
+
 }  // namespace tapestry::io

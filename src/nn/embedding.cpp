@@ -6,7 +6,7 @@
 namespace tapestry::nn {
 namespace {
 
-Tensor initial_weight(std::int64_t count, std::int64_t features, Where where) {
+Tensor initial_table(std::int64_t count, std::int64_t features, Where where) {
   require_positive(count, "Embedding", "count", where);
   require_positive(features, "Embedding", "features", where);
   return normal_with(1, {count, features});
@@ -15,7 +15,7 @@ Tensor initial_weight(std::int64_t count, std::int64_t features, Where where) {
 }  // namespace
 
 Embedding::Embedding(std::int64_t count, std::int64_t features, Where where)
-    : weight(initial_weight(count, features, where), "weight") {}
+    : weight(initial_table(count, features, where), "weight") {}
 
 std::string Embedding::size_text() const { return detail::join(weight.shape()[0], ", ", weight.shape()[1]); }
 

@@ -23,6 +23,8 @@ std::recursive_mutex& list_mutex() {
   return mutex;
 }
 
+}  // namespace
+
 /// The longest path of each module and each Variable of a module, which is the one from the outermost module.
 class Paths {
  public:
@@ -46,8 +48,6 @@ class Paths {
     if (path.size() > place.size()) place = path;
   }
 };
-
-}  // namespace
 
 /// The list of the modules that exist, of all threads.
 struct ModuleList {

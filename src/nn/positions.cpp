@@ -10,7 +10,7 @@
 namespace tapestry::nn {
 namespace {
 
-Tensor initial_weight(std::int64_t count, std::int64_t features, Where where) {
+Tensor initial_positions(std::int64_t count, std::int64_t features, Where where) {
   require_positive(count, "PositionEmbedding", "count", where);
   require_positive(features, "PositionEmbedding", "features", where);
   return normal_with(0.02, {count, features});
@@ -36,7 +36,7 @@ Tensor positions_along(const Tensor& x, int axis) {
 }
 
 PositionEmbedding::PositionEmbedding(std::int64_t count, std::int64_t features, Where where)
-    : weight(initial_weight(count, features, where), "weight") {}
+    : weight(initial_positions(count, features, where), "weight") {}
 
 std::string PositionEmbedding::size_text() const { return detail::join(weight.shape()[0], ", ", weight.shape()[1]); }
 

@@ -12,8 +12,6 @@ namespace tapestry {
 namespace {
 
 std::int64_t row_count(const Shape& shape) { return shape.sizes()[shape.rank() - 2]; }
-Shape batch_of(const Shape& shape) { return Shape(std::span(shape.sizes().begin(), shape.sizes().end() - 2)); }
-
 void require_square(const Tensor& x) {
   require_type(x, float_types);
   require_rank_at_least(x, 2);

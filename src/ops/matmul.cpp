@@ -93,8 +93,6 @@ Spec product_spec(const Call& call, Shape batch) {
   return {a.dtype(), batch};
 }
 
-Shape batch_of(const Shape& shape) { return Shape(std::span(shape.sizes().begin(), shape.sizes().end() - 2)); }
-
 Shape common_batch(const Call& call) {
   const Shape &a = call.input(0).shape(), &b = call.input(1).shape();
   try {

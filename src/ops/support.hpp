@@ -3,6 +3,7 @@
 // What the op families share: forward functions, checks for `infer`, and helpers for gradients.
 
 #include <concepts>
+#include <span>
 #include <string>
 
 #include "backend/backend.hpp"
@@ -47,6 +48,9 @@ inline void require_type(const Tensor& input, TypeSet allowed, std::string_view 
 }
 /// Throws InvalidArgumentError unless the input has at least that many dimensions.
 void require_rank_at_least(const Tensor& input, int rank);
+
+/// The batch dimensions of a shape of matrices: all but the last two.
+inline Shape batch_of(const Shape& shape) { return Shape(std::span(shape.sizes().begin(), shape.sizes().end() - 2)); }
 
 // ---- infer --------------------------------------------------------------------------------------------------------
 

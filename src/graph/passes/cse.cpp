@@ -12,7 +12,7 @@ namespace {
 /// Constants up to this size are compared by their elements, others by their memory.
 constexpr std::size_t small_bytes = 1024;
 
-std::string_view bytes_of(const Tensor& value) {
+std::string_view contents_of(const Tensor& value) {
   return {static_cast<const char*>(value.impl().data), static_cast<std::size_t>(value.size()) * size_of(value.dtype())};
 }
 bool is_small(const Tensor& value) {
@@ -21,7 +21,7 @@ bool is_small(const Tensor& value) {
 }
 
 bool same_value(const Tensor& a, const Tensor& b) {
-  return a.is(b) || (a.spec() == b.spec() && is_small(a) && is_small(b) && bytes_of(a) == bytes_of(b));
+  return a.is(b) || (a.spec() == b.spec() && is_small(a) && is_small(b) && contents_of(a) == contents_of(b));
 }
 
 /// As text, too, because 0 and -0 are equal numbers.
@@ -46,7 +46,7 @@ class Merger {
     if (&node.op() != &const_op) {
       mix(std::hash<std::string>()(to_string(node.attrs())));
     } else if (const Tensor& value = node.attr<Tensor>("value"); is_small(value)) {
-      mix(std::hash<std::string_view>()(bytes_of(value)));
+      mix(std::hash<std::string_view>()(contents_of(value)));
     }
     return hash;
   }

@@ -27,8 +27,6 @@ const Op& fused_op() {
   return op;
 }
 
-Node* producer(const Tensor& tensor) { return endpoint_of(tensor).node; }
-
 /// Integer functions that are undefined for some operands: their error names the op's own place.
 bool may_throw(const ElementFunction& function, DType dtype) {
   const Binary* f = std::get_if<Binary>(&function);
@@ -38,7 +36,7 @@ bool may_throw(const ElementFunction& function, DType dtype) {
 /// A large transposed operand is read in small squares by its own kernel, but by whole rows in a program.
 bool is_transposed(const Tensor& tensor) {
   constexpr std::int64_t small = 4096;
-  const Node& node = *producer(tensor);
+  const Node& node = producer_of(tensor);
   if (&node.op() != &ops::transpose || tensor.shape().num_elements() <= small) return false;
   const AttrValue* perm = node.attrs().find("perm");
   return !perm || normalize_axis(std::get<Ints>(*perm).back(), tensor.rank()) != tensor.rank() - 1;
@@ -68,7 +66,7 @@ class Groups {
   /// or not.
   template <class F>
   void for_each_need(const Node& node, F each) const {
-    for (const Tensor& input : node.inputs()) each(*producer(input));
+    for (const Tensor& input : node.inputs()) each(producer_of(input));
     for (const Node* control : node.control_inputs) each(*control);
     if (const Node* before = before_[node.index]) each(*before);
   }
@@ -80,7 +78,7 @@ class Groups {
     group_[node.index] = static_cast<std::int32_t>(members_.size());
     members_.push_back({&node});
     for (const Tensor& input : node.inputs()) {
-      const Node& other = *producer(input);
+      const Node& other = producer_of(input);
       const bool fits = of(other) != alone && other.output().shape() == node.output().shape() &&
                         other.output().device() == node.output().device() && other.device == node.device;
       if (fits) merge(of(other), of(node));
@@ -107,7 +105,7 @@ class Groups {
     std::vector<std::int64_t> inputs;
     for (const Node* node : all)
       for (const Tensor& input : node->inputs())
-        if (!inside(*producer(input))) inputs.push_back(input.id());
+        if (!inside(producer_of(input))) inputs.push_back(input.id());
     std::sort(inputs.begin(), inputs.end());
     inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
     return inputs.size() + all.size() > static_cast<std::size_t>(Program::max_operands);
@@ -225,11 +223,11 @@ class Fuser {
  public:
   explicit Fuser(const PlanGraph& plan)
       : plan_(plan), graph_(*plan.graph), groups_(graph_), rewrite_(plan), used_(graph_.size()), done_(graph_.size()) {
-    for (const Tensor& fetch : plan.fetches) used_[producer(fetch)->index] = 1;
+    for (const Tensor& fetch : plan.fetches) used_[producer_of(fetch).index] = 1;
     for (const Node* operation : plan.operations) used_[operation->index] = 1;
     for (std::size_t i = 0; i < graph_.size(); ++i)
       for (const Tensor& input : graph_.node(i).inputs())
-        if (const Node& from = *producer(input);
+        if (const Node& from = producer_of(input);
             groups_.of(from) == Groups::alone || groups_.of(from) != groups_.of(graph_.node(i)))
           used_[from.index] = 1;
   }

@@ -13,15 +13,13 @@
 namespace tapestry::detail {
 namespace {
 
-const Node& producer(const Tensor& tensor) { return *endpoint_of(tensor).node; }
-
 bool only_reshapes(const Node& node) { return node.op().movement == Movement::reshapes; }
 
 /// Whether the elements certainly lie in row-major order. Sums depend on that by their roundings, so that what is dense
 /// must not be replaced by what may not be. What is fed or read from a Variable is dense: the executable sees to it.
 bool is_dense(Tensor tensor) {
   for (;;) {
-    const Node& node = producer(tensor);
+    const Node& node = producer_of(tensor);
     if (const Tensor value = constant_value(tensor)) return value.is_contiguous();
     if (!node.op().view || &node.op() == &read_variable_op || node.op().view_copies) return true;
     if (node.op().movement != Movement::keeps && !only_reshapes(node)) return false;
@@ -109,7 +107,7 @@ class Simplifier {
   Tensor cast(const Node& node, const Tensors& inputs) {
     const DType to = node.output().dtype();
     Tensor x = inputs[0];
-    if (const Node& inner = producer(x);
+    if (const Node& inner = producer_of(x);
         &inner.op() == &ops::cast && inner.input(0).dtype() == to && holds_all(x.dtype(), to))
       x = inner.input(0);
     return x.dtype() == to && is_dense(x) ? x : Tensor();
@@ -118,7 +116,7 @@ class Simplifier {
   Tensor reshape(const Node& node, const Tensors& inputs) {
     const Shape& shape = node.output().shape();
     Tensor x = inputs[0];
-    while (only_reshapes(producer(x))) x = producer(x).input(0);
+    while (only_reshapes(producer_of(x))) x = producer_of(x).input(0);
     if (!is_dense(x)) return {};
     if (x.shape() == shape) return x;
     if (&node.op() == &ops::reshape && x.is(inputs[0])) return {};
@@ -128,7 +126,7 @@ class Simplifier {
   Tensor transpose(const Node& node, const Tensors& inputs) {
     Ints perm = permutation_of(node);
     Tensor x = inputs[0];
-    const Node& inner = producer(x);
+    const Node& inner = producer_of(x);
     const bool twice = &inner.op() == &node.op();
     if (twice) {
       const Ints before = permutation_of(inner);
@@ -175,9 +173,9 @@ class Simplifier {
 
   Tensor find_uniform(Tensor tensor) {
     if (tensor.size() == 0 || !tensor.device().is_cpu() || size_of(tensor.dtype()) == 0) return {};
-    while (only_reshapes(producer(tensor)) || producer(tensor).op().movement == Movement::repeats)
-      tensor = producer(tensor).input(0);
-    const Node& node = producer(tensor);
+    while (only_reshapes(producer_of(tensor)) || producer_of(tensor).op().movement == Movement::repeats)
+      tensor = producer_of(tensor).input(0);
+    const Node& node = producer_of(tensor);
     if (const Tensor value = constant_value(tensor)) return only_element(value);
     double number = 0;
     if (&node.op() == &ops::fill) {

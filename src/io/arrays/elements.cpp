@@ -89,11 +89,6 @@ std::int64_t fill(ByteStream& from, const FileElements& elements, const Tensor& 
   return total;
 }
 
-template <class... Parts>
-[[noreturn]] void refuse(const ByteStream& stream, const Parts&... parts) {
-  throw DataLossError(detail::join(stream.name(), parts...), stream.where());
-}
-
 }  // namespace
 
 FileElements file_elements(char kind, std::size_t size, std::endian order) {

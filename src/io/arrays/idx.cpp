@@ -36,27 +36,22 @@ std::int64_t size_at(const std::byte* bytes) {
   return size;
 }
 
-template <class... Parts>
-[[noreturn]] void refuse(const io::ByteStream& file, const Parts&... parts) {
-  throw DataLossError(detail::join(file.name(), parts...), file.where());
-}
-
 }  // namespace
 
 Tensor read_idx(const std::string& path, Where where) {
   io::InputFile file(path, where);
   std::array<std::byte, 4> magic{};
-  if (file.read(magic) < magic.size()) refuse(file, " is not an IDX file: it has fewer than 4 bytes");
+  if (file.read(magic) < magic.size()) io::refuse(file, " is not an IDX file: it has fewer than 4 bytes");
   const io::FileElements elements = elements_of_code(std::to_integer<int>(magic[2]));
   const int rank = std::to_integer<int>(magic[3]);
   if (magic[0] != std::byte{0} || magic[1] != std::byte{0} || elements.size == 0 || rank > Shape::max_rank)
-    refuse(file, " is not an IDX file: it starts with the bytes ", std::to_integer<int>(magic[0]), ' ',
-           std::to_integer<int>(magic[1]), ' ', std::to_integer<int>(magic[2]), ' ', rank,
-           ", but 0, 0, a type (8, 9, 11, 12, 13 or 14) and a rank of at most ", Shape::max_rank, " are due");
+    io::refuse(file, " is not an IDX file: it starts with the bytes ", std::to_integer<int>(magic[0]), ' ',
+               std::to_integer<int>(magic[1]), ' ', std::to_integer<int>(magic[2]), ' ', rank,
+               ", but 0, 0, a type (8, 9, 11, 12, 13 or 14) and a rank of at most ", Shape::max_rank, " are due");
 
   std::array<std::byte, 4 * Shape::max_rank> sizes{};
   const std::span given(sizes.data(), static_cast<std::size_t>(rank) * 4);
-  if (file.read(given) < given.size()) refuse(file, " stops within the sizes of its ", rank, " dimensions");
+  if (file.read(given) < given.size()) io::refuse(file, " stops within the sizes of its ", rank, " dimensions");
   Shape shape;
   for (int axis = 0; axis < rank; ++axis) shape.push_back(size_at(sizes.data() + 4 * axis));
   return io::read_elements(file, elements, shape);

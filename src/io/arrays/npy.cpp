@@ -16,12 +16,7 @@ namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
 /// NumPy's own headers are shorter than 200 bytes; those of structured types, which we do not read, may be longer.
-constexpr std::size_t longest_header = 1 << 16;
-
-template <class... Parts>
-[[noreturn]] void refuse(const ByteStream& from, const Parts&... parts) {
-  throw DataLossError(detail::join(from.name(), parts...), from.where());
-}
+constexpr std::size_t longest_npy_header = 1 << 16;
 
 struct Header {
   std::string type;  ///< "<f4"
@@ -133,7 +128,7 @@ Header read_header(ByteStream& from) {
   std::size_t size = 0;
   const std::string digits = read_text(from, version == 1 ? 2 : 4);
   for (std::size_t i = digits.size(); i > 0; --i) size = size << 8 | static_cast<unsigned char>(digits[i - 1]);
-  if (size > longest_header) refuse(from, " claims a header of ", size, " bytes");
+  if (size > longest_npy_header) refuse(from, " claims a header of ", size, " bytes");
   return HeaderParser(from, read_text(from, size)).run();
 }
 

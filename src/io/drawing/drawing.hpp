@@ -20,6 +20,7 @@ std::string edge_label(const Tensor& tensor);
 /// Escapes text for an SVG.
 std::string escaped(std::string_view text);
 inline constexpr double letter_width = 6.2;  ///< on average, at a font size of 11
+inline constexpr double margin = 16;         ///< around a picture
 
 /// Throws InvalidArgumentError unless the direction is "LR" or "TB".
 void check_direction(const DrawOptions& options, Where where);

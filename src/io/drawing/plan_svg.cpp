@@ -13,7 +13,7 @@ namespace tapestry {
 namespace io {
 namespace {
 
-constexpr double step_width = 28, plot_height = 320, left = 90, top = 30, gap = 70, margin = 16;
+constexpr double step_width = 28, plot_height = 320, left = 90, top = 30, between_plots = 70;
 
 std::string number(double value) { return std::to_string(std::lround(value)); }
 
@@ -61,12 +61,12 @@ std::string drawn(const ExecutionPlan& plan, const ExecutionPlan::Arena& arena, 
 
 std::string memory_svg(const ExecutionPlan& plan) {
   const double width = left + step_width * static_cast<double>(plan.steps.size()) + margin;
-  const double height = top + (plot_height + gap) * static_cast<double>(plan.arenas.size());
+  const double height = top + (plot_height + between_plots) * static_cast<double>(plan.arenas.size());
   std::string text;
   double y = top;
   for (const ExecutionPlan::Arena& arena : plan.arenas) {
     text += drawn(plan, arena, y);
-    y += plot_height + gap;
+    y += plot_height + between_plots;
   }
   return detail::join("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", number(std::max(width, 400.0)),
                       "\" height=\"", number(height),

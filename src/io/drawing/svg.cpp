@@ -15,7 +15,7 @@ namespace {
 
 using detail::Node;
 
-constexpr double height = 26, between_layers = 46, between_nodes = 14, margin = 16;
+constexpr double height = 26, between_layers = 46, between_nodes = 14;
 constexpr std::size_t most_dummies = 64;  ///< of an edge
 
 /// A vertex of the layered drawing: a node of the graph, or a dummy where a long edge passes a layer.

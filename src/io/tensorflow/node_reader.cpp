@@ -7,8 +7,6 @@
 
 namespace tapestry::io {
 
-using Kind = AttrKind;
-
 namespace {
 
 /// The limit of a list. A constant that repeats one element is small in a file, but the list of its elements is not.
@@ -72,33 +70,33 @@ Attrs NodeReader::hinted_attrs(const OpRule& rule) const {
     const std::string name = std::string(hint_prefix) + std::string(each.name);
     if (def_.attrs.find(name) == def_.attrs.end()) continue;
     switch (each.kind) {
-      case Kind::flag:
+      case AttrKind::flag:
         attrs.push_back({each.name, attr<bool>(name)});
         break;
-      case Kind::number:
+      case AttrKind::number:
         attrs.push_back({each.name, attr<std::int64_t>(name)});
         break;
-      case Kind::real:
+      case AttrKind::real:
         attrs.push_back({each.name, *exact_number(each.name)});
         break;
-      case Kind::type:
+      case AttrKind::type:
         attrs.push_back({each.name, type(name)});
         break;
-      case Kind::device:
+      case AttrKind::device:
         attrs.push_back({each.name, Device(attr<std::string>(name))});
         break;
-      case Kind::numbers: {
+      case AttrKind::numbers: {
         const std::vector<std::int64_t>& list = attr<ListDef>(name).ints;
         attrs.push_back({each.name, Ints(list)});
         break;
       }
-      case Kind::shape:
+      case AttrKind::shape:
         attrs.push_back({each.name, attr<Shape>(name)});
         break;
-      case Kind::text:
+      case AttrKind::text:
         attrs.push_back({each.name, attr<std::string>(name)});
         break;
-      case Kind::any:
+      case AttrKind::any:
         attrs.push_back({each.name, any_value(def_.attrs.at(name), name)});
         break;
       default:
@@ -160,11 +158,11 @@ AttrValue NodeReader::from_constant(const InputRule& rule, std::size_t input, co
   if (value.dtype() != int32 && value.dtype() != int64) bad();
   if (pairs ? value.rank() != 2 || value.shape().sizes()[1] != 2 : value.rank() > 1) bad();
   const std::vector<std::int64_t> numbers = listed(value);
-  if (target.kind == Kind::number) {
+  if (target.kind == AttrKind::number) {
     if (numbers.size() != 1) bad();
     return numbers[0];
   }
-  if (target.kind == Kind::shape) return Shape(numbers);
+  if (target.kind == AttrKind::shape) return Shape(numbers);
   return Ints(numbers);
 }
 
@@ -178,28 +176,28 @@ std::optional<AttrValue> NodeReader::from_field(const FieldRule& rule, const OpA
     return *typed;
   };
   switch (target.kind) {
-    case Kind::flag:
+    case AttrKind::flag:
       return as.template operator()<bool>();
-    case Kind::number:
+    case AttrKind::number:
       return as.template operator()<std::int64_t>();
-    case Kind::real:
+    case AttrKind::real:
       if (const auto exact = exact_number(rule.attr)) return *exact;
       return static_cast<double>(as.template operator()<float>());
-    case Kind::type:
+    case AttrKind::type:
       return type(rule.name);
-    case Kind::text:
+    case AttrKind::text:
       return as.template operator()<std::string>();
-    case Kind::numbers: {
+    case AttrKind::numbers: {
       const Ints list(as.template operator()<ListDef>().ints);
       // An empty list of TensorFlow's is an absent attribute of ours.
       if (list.empty() && target.optional && target.name == "axis") return {};
       return list;
     }
-    case Kind::shape:
+    case AttrKind::shape:
       return as.template operator()<Shape>();
-    case Kind::device:
+    case AttrKind::device:
       return Device(as.template operator()<std::string>());
-    case Kind::any:
+    case AttrKind::any:
       return any_value(value, rule.name);
     default:
       refuse(detail::join("its '", rule.name, "' is no part of a file"));
