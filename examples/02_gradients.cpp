@@ -1,4 +1,4 @@
-// The four partial derivatives of e = a b + c log(d), from one walk back over the tape.
+// The four partial derivatives of e = a b + c log(d), from one backward walk over the tape.
 #include <iostream>
 
 #include <tapestry/tapestry.hpp>

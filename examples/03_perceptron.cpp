@@ -1,5 +1,5 @@
 // The cross-entropy of a perceptron that has not learnt yet, on two clouds of points. The weights are whole numbers and
-// the points are not: the ops bring them together.
+// the points are floats: the ops promote the weights.
 #include <iostream>
 
 #include <tapestry/tapestry.hpp>

@@ -1,6 +1,7 @@
-// A multi-layer perceptron with three hidden layers (2-4-8-2 units, then two outputs) learns to tell two classes of
-// points apart that no straight line divides: eagerly, and once more as a traced graph, with the same losses. Draws the
-// decision boundary and the loss curve as PNG files, writes what TensorBoard shows, and the network for TensorFlow.
+// A multi-layer perceptron with three hidden layers (2-4-8-2 units, then two outputs) learns to separate two classes of
+// points that no straight line separates: eagerly, and again as a traced graph, with the same losses. The program draws
+// the decision boundary and the loss curve as PNG files, and writes event files for TensorBoard and the network for
+// TensorFlow.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -43,13 +44,13 @@ struct Network {
     return signal;
   }
 
-  /// The cross-entropy between what the network says of the points and their classes [n,2].
+  /// The cross-entropy between the network's output for the points and their classes [n,2].
   tp::Tensor loss(const tp::Tensor& points, const tp::Tensor& classes) const {
     return tp::negative(tp::reduce_sum(tp::reduce_sum(tp::multiply(classes, tp::log((*this)(points))), 1)));
   }
 };
 
-/// What a training has shown: the loss before each step, the first layer's weights from time to time.
+/// The course of a training: the loss before each step, and the first layer's weights every `weights_every` steps.
 struct Course {
   static constexpr int weights_every = 100;
   std::vector<double> losses;
@@ -96,7 +97,7 @@ void write_network(const std::filesystem::path& folder, const Network& network) 
 
 void draw_boundary(const std::filesystem::path& path, const Network& network, const tp::Tensor& blue_points,
                    const tp::Tensor& red_points) {
-  // All cells of the picture are classified at once; each stands for its middle.
+  // All cells of the picture are classified at once, each by its middle.
   const int cells = 200;
   const double half = 2.0 / cells;
   auto middles = tp::linspace(-2 + half, 2 - half, cells, {.dtype = tp::float64});

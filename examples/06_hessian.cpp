@@ -1,5 +1,5 @@
-// Newton's method on Rosenbrock's function, whose minimum lies at (1, 1) in a bent valley where gradient descent
-// crawls. A tape can record what another tape computes, so second derivatives need nothing more than first ones.
+// Newton's method on Rosenbrock's function, which has its minimum at (1, 1), in a curved valley where gradient descent
+// is slow. A tape can record what another tape computes, so second derivatives need nothing more than first ones.
 #include <iostream>
 
 #include <tapestry/tapestry.hpp>

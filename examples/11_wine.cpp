@@ -11,13 +11,13 @@ namespace {
 
 /// The measurements [n,11] and the marks [n,1].
 tp::data::Dataset read_wines(const std::string& path) {
-  // It was published with semicolons and a line of names; copies with commas and without names go round.
+  // The published file has semicolons and a line of names; some copies have commas and no names.
   const bool published = tp::data::read_text(path).find(';') != std::string::npos;
   const auto table = tp::data::read_csv(path, {.header = published, .separator = published ? ';' : ','}).matrix();
   return {table(tp::all, tp::range(0, 11)), table(tp::all, tp::range(11, 12))};
 }
 
-/// How far off the predictions are, on average, in marks.
+/// The mean absolute error of the predictions, in marks.
 double error(const tp::Tensor& marks, const tp::Tensor& predictions) {
   return tp::losses::l1(marks, predictions).item<double>();
 }
@@ -38,8 +38,8 @@ int main(int count, char** arguments) {
         "It is part of P. Cortez and others' Wine Quality data (2009), https://archive.ics.uci.edu/dataset/186."));
     const auto [train, validation] = tp::data::split(wines, 0.2, {.seed = start});
 
-    // Columns of mean 0 and variance 1. What is subtracted and divided by comes from the wines to learn from alone: the
-    // others must stay unseen.
+    // The columns get mean 0 and variance 1. Mean and deviation are those of the training wines alone: the others must
+    // stay unseen.
     const auto [mean, variance] = tp::moments(train.x, {0});
     const auto standardised = [mean = mean, deviation = tp::sqrt(variance)](const tp::Tensor& x) {
       return (x - mean) / deviation;

@@ -58,7 +58,7 @@ int main(int count, char** arguments) {
     tp::random::seed(static_cast<std::uint64_t>(seed));
     const Network network;
     tp::data::Loader batches(train, {.batch = 64, .shuffle = true, .seed = static_cast<std::uint64_t>(seed)});
-    // The rate sinks to 0 along half a cosine wave, so that the last steps settle what the first ones found.
+    // The rate falls to 0 along half a cosine wave, so that the last steps only refine the weights.
     tp::train::AdamOptimizer optimizer(tp::train::CosineDecay(0.002, epochs * batches.size()));
     for (int epoch = 1; epoch <= epochs; ++epoch) {
       train_once(network, batches, optimizer, "epoch " + std::to_string(epoch));

@@ -9,7 +9,7 @@
 
 namespace {
 
-/// A convolution with what belongs to it: [n,h,w,in] to [n,h/2,w/2,out].
+/// A convolution with normalization, activation and pooling: [n,h,w,in] to [n,h/2,w/2,out].
 tp::nn::Sequential convolution(std::int64_t in, std::int64_t out) {
   return tp::nn::Sequential{tp::nn::Conv2D(in, out, 3, {.padding = 1}), tp::nn::BatchNorm(out), tp::nn::ReLU(),
                             tp::nn::MaxPool2D(2)};

@@ -23,7 +23,7 @@ class Alphabet {
   }
   std::int64_t size() const { return static_cast<std::int64_t>(letters_.size()); }
   char letter(std::int64_t number) const { return letters_.at(static_cast<std::size_t>(number)); }
-  /// int64 [text.size()]. Throws InvalidArgumentError for a letter that is none of them.
+  /// int64 [text.size()]. Throws InvalidArgumentError for a letter that is not in the alphabet.
   tp::Tensor numbers(const std::string& text) const {
     std::vector<std::int64_t> numbers;
     numbers.reserve(text.size());
@@ -48,7 +48,8 @@ struct Model : tp::nn::Module {
 
   Model(std::int64_t letters, std::int64_t units) : embedding(letters, 64), lstm(64, units), logits(units, letters) {}
 
-  /// What follows each of the letters [batch,time]: logits [batch,time,letters]. Goes on from a state.
+  /// Logits [batch,time,letters] of the letter that follows each of the letters [batch,time]. The LSTM starts from the
+  /// given state.
   std::pair<tp::Tensor, tp::nn::LSTMState> operator()(const tp::Tensor& letters,
                                                       const tp::nn::LSTMState& state = {}) const {
     auto [output, next] = lstm(embedding(letters), state);
@@ -56,15 +57,15 @@ struct Model : tp::nn::Module {
   }
 };
 
-/// Pieces of the text, and the same pieces one letter further on: what is to be predicted.
+/// Pieces of the text, and as targets the same pieces one letter further on.
 tp::data::Dataset pieces(const tp::Tensor& letters) {
   const std::int64_t end = (letters.size() - 1) / piece_length * piece_length;
   return {tp::reshape(letters(tp::range(0, end)), {-1, piece_length}),
           tp::reshape(letters(tp::range(1, end + 1)), {-1, piece_length})};
 }
 
-/// Goes on with a text. Each letter is drawn with the probability that the model gives it; a temperature below 1
-/// prefers likely ones.
+/// Continues a text. Each letter is drawn with the probability that the model gives it; a temperature below 1 favours
+/// likely letters.
 std::string continuation(const Model& model, const Alphabet& alphabet, std::string text, int length,
                          double temperature) {
   auto [logits, state] = model(tp::expand_dims(alphabet.numbers(text), 0));
@@ -111,7 +112,8 @@ int main(int count, char** arguments) {
         [&](const tp::Tensor& x, const tp::Tensor& y) {
           tp::GradientTape tape;
           auto loss = loss_of(x, y);
-          // A long chain of steps in time now and then makes a huge gradient; its direction is kept, its length is not.
+          // A long chain of time steps sometimes makes a huge gradient; clipping keeps its direction and limits its
+          // length.
           auto [gradients, norm] = tp::clip_by_global_norm(tape.gradient(loss, model.parameters()), 1);
           optimizer.apply_gradients(gradients, model.parameters());
           return loss;

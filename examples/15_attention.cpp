@@ -1,5 +1,5 @@
-// Sorting by attention: a transformer reads eight digits at once and says, for each place, which digit stands there
-// when they are sorted. No place can know that from its own digit alone: it must look at all the others.
+// Sorting by attention: a transformer reads eight digits at once and predicts, for each position, the digit at that
+// position of the sorted list. A position cannot know this from its own digit alone: it must look at all the others.
 #include <cstdio>
 #include <iostream>
 
@@ -15,8 +15,8 @@ struct Sorter : tp::nn::Module {
   tp::nn::Dense logits{features, digits};
   TAPESTRY_FIELDS(digit, place, first, second, norm, logits)
 
-  /// Digits [batch,length] (int64) to logits [batch,length,digits]. Attention by itself does not know the order of what
-  /// it sees; what is added to each digit tells it the place.
+  /// Digits [batch,length] (int64) to logits [batch,length,digits]. Attention by itself does not know the order of its
+  /// inputs; the embedding that is added to each digit tells its position.
   tp::Tensor operator()(const tp::Tensor& x) const {
     return logits(norm(second(first(digit(x) + place(tp::arange(0, length))))));
   }

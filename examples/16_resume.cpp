@@ -1,4 +1,5 @@
-// A training that can be killed at any moment: its checkpoints hold all that it takes to go on with the same bits.
+// A training that can be killed at any moment: its checkpoints hold everything that is needed to resume with the same
+// bits.
 #include <filesystem>
 #include <iostream>
 
@@ -6,8 +7,8 @@
 
 #include "support/flags.hpp"
 
-/// Trains until `last_step`, from the newest checkpoint in the folder if there is one; gives the weights. Each call
-/// makes everything anew, as if it were a program of its own.
+/// Trains until `last_step`, from the newest checkpoint in the folder if there is one, and returns the weights. Each
+/// call makes everything anew, like a separate program.
 tp::StateDict train(const std::string& folder, std::int64_t last_step) {
   tp::random::seed(1);
   auto points = tp::random::uniform({256, 2}, {.low = -1, .high = 1});
@@ -17,7 +18,7 @@ tp::StateDict train(const std::string& folder, std::int64_t last_step) {
   tp::train::AdamOptimizer optimizer(tp::train::CosineDecay(0.01, 200));
   std::int64_t step = 0;
 
-  // The place in the stream of random numbers, from which Dropout draws, is saved, too.
+  // The checkpoint also saves the position in the stream of random numbers, from which Dropout draws.
   const tp::Checkpoint checkpoint{.model = &net, .optimizer = &optimizer, .step = &step, .loader = &loader, .keep = 2};
   if (tp::Checkpoint::latest(folder)) checkpoint.restore(folder);
   std::cout << "from step " << step;
@@ -42,7 +43,7 @@ int main(int count, char** arguments) {
     for (const std::string& folder : {unbroken, broken}) std::filesystem::remove_all(folder);
 
     const auto whole = train(unbroken, 200);
-    train(broken, 100);  // What it has done since its last checkpoint is lost.
+    train(broken, 100);  // The steps since its last checkpoint are lost.
     const auto resumed = train(broken, 200);
 
     bool same = true;

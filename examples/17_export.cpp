@@ -1,5 +1,5 @@
-// A trained model as a file for others: TensorFlow's GraphDef and SavedModel, and ONNX. The GraphDef is read back and
-// run, without the program that made the model.
+// A trained model as a file for other programs: TensorFlow's GraphDef and SavedModel, and ONNX. The GraphDef is read
+// back and run, without the code that made the model.
 #include <filesystem>
 #include <iostream>
 
@@ -31,7 +31,7 @@ int main(int count, char** arguments) {
     const auto points = tp::random::uniform({500, 2}, {.low = -1, .high = 1});
     const auto net = trained_on(points);
 
-    // The part that others want, as a graph: no training, any number of points.
+    // The prediction alone as a graph, for any number of points.
     const auto predict = tp::trace([&](const tp::Tensor& x) { return tp::softmax(net(x), "scores"); },
                                    {tp::spec(tp::float32, {-1, 2}, "points")});
 
@@ -52,7 +52,7 @@ int main(int count, char** arguments) {
   });
 }
 
-// What Python needs to run them:
+// The Python code that runs them:
 //   tf.saved_model.load("models/circle/1").signatures["serving_default"](points=tf.constant([[0.1, 0.2]]))["scores"]
 //   onnxruntime.InferenceSession("models/circle.onnx").run(["scores"], {"points": np.array([[0.1, 0.2]], np.float32)})
 

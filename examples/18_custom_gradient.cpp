@@ -1,10 +1,10 @@
-// Gradients of one's own, where those of the formula are of no use.
+// Custom gradients, for formulas whose own gradients are useless.
 #include <iostream>
 
 #include <tapestry/tapestry.hpp>
 
-// log(1 + exp(x)): for large x the chain rule multiplies infinity with 0. The derivative, 1 - 1 / (1 + exp(x)), has a
-// value everywhere.
+// log(1 + exp(x)): for large x the chain rule multiplies infinity by 0. The derivative, 1 - 1 / (1 + exp(x)), is finite
+// everywhere.
 tp::Tensor naive(const tp::Tensor& x) { return tp::log(1.0 + tp::exp(x)); }
 
 const auto log1pexp = tp::custom_gradient([](const tp::Tensor& x) -> tp::CustomGradient {
@@ -12,8 +12,8 @@ const auto log1pexp = tp::custom_gradient([](const tp::Tensor& x) -> tp::CustomG
   return {tp::log(1.0 + e), [=](const tp::Tensor& g) -> tp::Tensors { return {g * (1.0 - 1.0 / (1.0 + e))}; }};
 });
 
-// Rounding has the derivative 0 nearly everywhere, so that nothing could be learnt through it. The straight-through
-// estimator acts, backwards only, as if nothing had been rounded. (Y. Bengio and others, 2013.)
+// Rounding has the derivative 0 nearly everywhere, so nothing can be learnt through it. The straight-through estimator
+// treats it as the identity in the backward walk. (Y. Bengio and others, 2013.)
 const auto rounded = tp::custom_gradient([](const tp::Tensor& x) -> tp::CustomGradient {
   return {tp::round(x), [](const tp::Tensor& g) -> tp::Tensors { return {g}; }};
 });

@@ -1,5 +1,5 @@
-// An op of one's own, made outside the library: its shape, its kernel and its gradient. From then on it is like any
-// other: tapes record it, its derivative has a derivative, and what it refuses is shown with the line of the call.
+// An op of one's own, defined outside the library: its shape, its kernel and its gradient. It is then like any other
+// op: tapes record it, its derivative has a derivative, and its errors name the line of the call.
 #include <iostream>
 
 #include <tapestry/tapestry.hpp>

@@ -1,4 +1,4 @@
-// Values to and from xtensor: an expression is evaluated once, and a view of a tensor costs nothing.
+// Conversion from and to xtensor: an expression is evaluated once, and a view of a tensor copies nothing.
 #include <iostream>
 
 #include <tapestry/tapestry.hpp>

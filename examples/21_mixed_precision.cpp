@@ -1,5 +1,5 @@
 // Mixed precision: the same network learns handwritten digits in float32, and with its products of matrices in float16
-// or bfloat16 while its weights stay float32. Both losses are to fall alike.
+// or bfloat16 while its weights stay float32. All losses should fall alike.
 #include <cmath>
 #include <iostream>
 

@@ -70,7 +70,7 @@ constexpr Banner font[] = {
 };
 // clang-format on
 
-/// Whether a character has ink at a place; a character that the font lacks has none.
+/// Whether a character has ink at that column and row; a character that the font lacks has none.
 bool has_ink(char character, int column, int row) {
   for (const Banner& banner : font) {
     const std::size_t index = banner.characters.find(character);

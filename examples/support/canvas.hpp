@@ -22,7 +22,7 @@ class Canvas {
   void disc(double x, double y, double radius, Color color);
   void line(double x0, double y0, double x1, double y1, double width, Color color);
 
-  /// Writes in letters 14 pixels high, the top of them at `top`. The font has digits, small letters and -+.,:=%()/.
+  /// Writes in letters 14 pixels high, whose upper edge is at `top`. The font has digits, small letters and -+.,:=%()/.
   void text(double left, double top, std::string_view text, Color color);
   static double text_width(std::string_view text);
 

@@ -17,11 +17,11 @@ class Flag {
   friend void parse_flags(int, char**, const std::string&, std::initializer_list<Flag>);
 
   std::string name_, help_, default_;
-  std::function<bool(const std::string&)> set_;  ///< false: the text is no such value
+  std::function<bool(const std::string&)> set_;  ///< returns false when the text is not a valid value
 };
 
-/// Sets the flags' variables from the command line. `--help` prints what there is and ends the program; anything that
-/// is not understood is named, and ends it with status 2.
+/// Sets the flags' variables from the command line. `--help` prints the flags and ends the program; an invalid argument
+/// is named, and ends the program with status 2.
 void parse_flags(int count, char** arguments, const std::string& about, std::initializer_list<Flag> flags);
 
 /// Runs an example's body; an exception is printed and becomes exit status 1.

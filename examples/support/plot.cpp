@@ -9,8 +9,7 @@
 namespace support {
 namespace {
 
-/// Round numbers inside an axis, about six of them: 1, 2 or 5 times a power of ten apart; on a logarithmic axis the
-/// powers.
+/// About six round numbers on an axis, 1, 2 or 5 times a power of ten apart; on a logarithmic axis, the powers of ten.
 std::vector<double> ticks(const Axis& axis) {
   std::vector<double> places;
   if (axis.logarithmic) {
@@ -35,7 +34,7 @@ std::string tick_label(double value) {
   return text.data();
 }
 
-/// Where a value stands between the ends of an axis, from 0 to 1.
+/// The position of a value on an axis: 0 at its low end, 1 at its high end.
 double position(const Axis& axis, double value) {
   if (!axis.logarithmic) return (value - axis.low) / (axis.high - axis.low);
   return std::log(value / axis.low) / std::log(axis.high / axis.low);

@@ -6,18 +6,17 @@
 
 namespace support {
 
-/// How far long work has come, how many parts are done in a second, and the time that is left: a bar that is redrawn on
-/// a terminal, a line every five seconds where the output goes elsewhere. Writes to the standard error output, so that
-/// the program's own output stays clean.
+/// Shows the progress of long work, the items per second and the time left: as a bar on a terminal, elsewhere as a line
+/// every five seconds. It writes to the standard error output, so that the program's own output stays clean.
 class Progress {
  public:
   Progress(std::string label, std::int64_t total);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  /// Takes the bar away again.
+  /// Removes the bar.
   ~Progress();
 
-  /// One of the `total` parts is done. The note, such as the loss, is shown beside the bar.
+  /// Counts one of the `total` items as done. The note, such as the loss, is shown beside the bar.
   void advance(const std::string& note = {});
 
  private:
