@@ -1,4 +1,4 @@
-// The suite on libtorch. One file, because its headers take 20 s and 1.2 GB to compile.
+// The suite on libtorch, in one file, because libtorch's headers take 20 s and 1.2 GB to compile.
 #include <memory>
 #include <sstream>
 
@@ -100,7 +100,7 @@ Tensor to_nhwc(const Tensor& x) { return x.permute({0, 2, 3, 1}).contiguous(); }
 Tensor to_oihw(const Tensor& filter) { return filter.permute({3, 2, 0, 1}).contiguous(); }
 Tensor to_hwio(const Tensor& filter) { return filter.permute({2, 3, 1, 0}).contiguous(); }
 
-/// The rows of a dense layer's weights behind [7, 7, 32] pixels in the order of [32, 7, 7], and back.
+/// Reorders the rows of a dense layer's weights from those of [7, 7, 32] pixels to those of [32, 7, 7], and back.
 Tensor rows_to_chw(const Tensor& w) {
   return w.reshape({7, 7, 32, -1}).permute({2, 0, 1, 3}).reshape({7 * 7 * 32, -1});
 }
@@ -145,14 +145,15 @@ Workload cnn_step() {
 
 // ---- Single functions
 
-/// y = f(inputs), without a record, or with the gradients of all inputs when there is a seed: dy, or ones for a scalar.
+/// A function with its inputs and its results: y = f(inputs) and, in `gradient`, the gradients of all inputs. The seed
+/// is dy, or empty for a scalar y.
 struct Function {
   std::vector<Tensor> inputs;
   std::function<Tensor(const std::vector<Tensor>&)> f;
   Tensor seed, y;
   std::vector<Tensor> gradients;
 };
-/// What makes y and the gradients those of Tapestry, whose images and filters have other orders of axes.
+/// Converts y and the gradients to Tapestry's layout, whose images and filters have other orders of axes.
 using Layouts = std::vector<Tensor (*)(const Tensor&)>;
 Tensor as_it_is(const Tensor& x) { return x; }
 
@@ -290,7 +291,7 @@ std::vector<bench::MemoryBenchmark> memory_benchmarks() {
           {"h/chain_gradient", [] { return chain_gradient(chain_size); }, [] { return chain_gradient(64); }}};
 }
 
-/// What `at::show_config` says after "key: ", or what the environment sets.
+/// The value of an environment variable, or `otherwise` if it is not set.
 std::string setting(const char* variable, const std::string& otherwise) {
   const char* value = std::getenv(variable);
   return value ? value : otherwise;

@@ -108,7 +108,7 @@ Workload sgd_step(std::int64_t width, std::int64_t batch, Mode mode) {
   return training(state, loss, mode);
 }
 
-/// A network for digits: two convolutions, each behind it a pooling by 2, and two dense layers.
+/// A network for digits: two convolutions, each followed by a pooling by 2, and two dense layers.
 Workload cnn_step(Mode mode) {
   const std::int64_t batch = 64;
   auto state = std::make_shared<Training>(std::vector<bench::Layer>{});
@@ -133,7 +133,7 @@ Workload cnn_step(Mode mode) {
 
 // ---- Single functions
 
-/// A function of the inputs, and what it gave: y alone, or y and the gradients of the inputs.
+/// The inputs of a function and its results: y alone, or y and the gradients of the inputs.
 struct Function {
   std::vector<Tensor> inputs, results;
 };
@@ -152,7 +152,7 @@ Workload function(const std::vector<Tensor>& inputs, const Compute& compute, Mod
     run = [state, callable = tp::Session(traced.graph()).make_callable(fetches, traced.inputs()),
            values = std::vector<tp::Value>(inputs.begin(), inputs.end())] {
       state->results = callable.call(values);
-      // What is fetched may be a view of what was fed; an eager workload that asks for a copy has made one.
+      // A fetched tensor may be a view of a fed one, where the eager workload has made a copy.
       for (Tensor& result : state->results) result = result.contiguous();
     };
   }
@@ -171,7 +171,7 @@ Workload forward(const std::vector<Tensor>& inputs, Tensor (*f)(Inputs), Mode mo
       inputs, [f](Inputs in) { return std::vector<Tensor>{f(in)}; }, mode);
 }
 
-/// With the gradients of all inputs from the seed (dy, or empty for ones).
+/// y = f(inputs) and the gradients of all inputs. The seed is dy, or empty for ones.
 Workload gradient(const std::vector<Tensor>& inputs, const Tensor& seed, Tensor (*f)(Inputs), Mode mode) {
   const Compute compute = [f, seed](Inputs in) {
     tp::GradientTape tape;
@@ -251,7 +251,7 @@ constexpr std::int64_t side = 4096, chain_size = std::int64_t{1} << 24;
 
 Workload on_square(Tensor (*f)(Inputs), Mode mode) { return forward({matrix(side, side)}, f, mode); }
 
-/// What runs in both modes.
+/// The workloads that run in both modes.
 const std::vector<std::pair<std::string, std::function<Workload(Mode)>>>& workloads() {
   static const std::vector<std::pair<std::string, std::function<Workload(Mode)>>> list{
       {"a/mlp_step", mlp_step},

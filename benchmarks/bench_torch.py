@@ -75,7 +75,7 @@ class Suite:
         return step, lambda: [last['loss'], *(shown() if shown else parameters)]
 
     def adam(self, parameters):
-        # On the device, so that a CUDA graph can hold it.
+        # Its state is on the device, so that a CUDA graph can contain the step.
         on_gpu = self.device.type == 'cuda'
         return torch.optim.Adam(parameters, 0.001, eps=1e-4, fused=on_gpu, capturable=on_gpu)
 
@@ -214,7 +214,7 @@ def seconds(step, synchronize, samples=9, least=0.1):
 
 
 def digest(values):
-    """As in harness.cpp: a large result as every so-many-th number, and the sum of the absolute values of all."""
+    """As in harness.cpp: every n-th number of a large result, and the sum of the absolute values of all numbers."""
     if len(values) <= 4096:
         return [values.tolist()]
     return [values[::len(values) // 4096 | 1].tolist(), [float(np.abs(values.astype(np.float64)).sum())]]

@@ -35,7 +35,7 @@ class Row:
     limit: float = 0
     unit: str = 's'
     parallel: bool = True  # whether the number of threads matters
-    session: bool = False  # of Tapestry's figure only: as a graph in a Session, which must not be slower than eager
+    session: bool = False  # Tapestry runs the workload in a Session, which must not be slower than eager
 
     def name_in(self, program):
         return self.name + '_session' if self.session and program.has_sessions else self.name
@@ -86,7 +86,7 @@ HELLO = [
 ]
 
 
-noise = 0.05  # two runs of the same differ by so much
+noise = 0.05  # by which two runs of the same workload differ
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Result:
     threads: int
     ours: list = field(default_factory=list)
     peer: list = field(default_factory=list)
-    eager: list = field(default_factory=list)  # of a Session: the same workload without, measured in turns with ours
+    eager: list = field(default_factory=list)  # for a Session: the eager workload, measured in turns with ours
 
     def against_eager(self):
         return statistics.median(self.eager) / statistics.median(self.ours) if self.eager else None
@@ -134,8 +134,8 @@ class Program:
         return done.stdout
 
     def time(self, names, threads):
-        """Seconds of one operation, for each name: several samples, of all names in turns. First it runs for half a
-        second: while a process gets its memory from the system, large workloads take up to ten times as long."""
+        """Seconds of one operation, for each name: several samples, of all names in turns. Each workload first runs for
+        half a second: while a process gets its memory from the system, large workloads take up to ten times as long."""
         report = json.loads(self.run(threads, f'--benchmark_filter=^({"|".join(names)})/', '--benchmark_format=json',
                                      '--benchmark_min_time=0.1', '--benchmark_min_warmup_time=0.5',
                                      '--benchmark_repetitions=3', '--benchmark_enable_random_interleaving=true'))
@@ -145,7 +145,7 @@ class Program:
                 for name in names]
 
     def memory(self, name):
-        """Bytes, in a process of its own; memory that malloc keeps would count against the peer."""
+        """Peak memory in bytes, in a separate process; memory that malloc keeps would count against the peer."""
         return json.loads(self.run(1, f'--memory={name}', keep_memory=False))['bytes']
 
     def results(self):
@@ -156,16 +156,16 @@ class Program:
 
 
 def plain_environment(_threads=1, _keep_memory=True):
-    """Tapestry has to put itself right: nothing of the peer's settings reaches it."""
+    """The environment without the peer's settings: Tapestry has to configure itself."""
     tuned = ('OMP_', 'OPENBLAS_', 'MKL_', 'ATEN_', 'GLIBC_TUNABLES', 'MALLOC_')
     return {key: value for key, value in os.environ.items() if not key.startswith(tuned)}
 
 
 def tuned_environment(threads, keep_memory):
-    """What makes libtorch fastest: OpenBLAS's and its own kernels for this processor, even where they do not recognise
-    it; memory that is kept instead of given back after every large tensor; and with several threads OpenBLAS on the
-    OpenMP threads that libtorch uses anyway, each on a core of its own. Two pools of threads would get into each other's
-    way."""
+    """The environment in which libtorch is fastest: OpenBLAS's and its own kernels for this processor, even where they
+    do not recognise it; memory that is kept instead of released after every large tensor; and, with several threads,
+    OpenBLAS on the OpenMP threads that libtorch uses anyway, each bound to a core. Two pools of threads would disturb
+    each other."""
     environment = plain_environment()
     flags = cpu_flags()
     if 'avx512f' in flags:
@@ -225,7 +225,7 @@ def measure(build, command, environment=None, folder=None):
 
 
 def library_size(program):
-    """Bytes of the libraries of that project that the program loads, stripped."""
+    """Bytes of the project's libraries that the program loads, stripped."""
     loaded = subprocess.run(['ldd', program.hello], check=True, stdout=subprocess.PIPE, text=True).stdout
     paths = re.findall(r'lib(?:tapestry|torch\w*|c10)\S* => (\S+)', loaded)
     with tempfile.NamedTemporaryFile() as stripped:
@@ -301,7 +301,7 @@ def configuration(program):
 
 
 def write_markdown(path, text):
-    """Replaces what stands between the marks in the file."""
+    """Replaces the text between the marks in the file."""
     begin, end = '<!-- figures -->', '<!-- end of figures -->'
     page = path.read_text()
     if begin not in page or end not in page:

@@ -3,9 +3,9 @@
 
 usage: compare_gpu.py BUILD_DIR [--device NAME] [--rounds N] [--only REGEX] [--json FILE] [--markdown FILE]
 
-BUILD_DIR holds benchmarks/bench_tapestry and benchmarks/cuda_limits. PyTorch is that of the python3 that runs this;
-without it Tapestry's figures stand alone. Both compute the same, which is checked first. Each round starts each program
-once; the table shows medians.
+BUILD_DIR holds benchmarks/bench_tapestry and benchmarks/cuda_limits. The script uses the PyTorch of the python3 that
+runs it; without it Tapestry's figures stand alone. Both compute the same, which is checked first. Each round starts
+each program once; the table shows medians.
 """
 
 import argparse
@@ -28,7 +28,7 @@ class Row:
     text: str
     ratio: float = 0  # the goal against `peers`
     peers: tuple = ()
-    bytes: float = 0  # that one run has to read and write; the goal is 85 % of the copy's bandwidth
+    bytes: float = 0  # which one run has to read and write; the goal is 85 % of the copy's bandwidth
     product: bool = False  # the goal is 95 % of cuBLAS
 
 
@@ -88,14 +88,14 @@ class Torch:
 
 
 class Fixed:
-    """What `check` asks for results."""
+    """Given results, for `check`."""
 
     def __init__(self, results):
         self.results = lambda: results
 
 
 def reached(row, ours, theirs, limits):
-    """(how it stands, whether that is the goal); ('', None) when there is nothing to compare with."""
+    """(the figure as text, whether it reaches the goal); ('', None) when there is nothing to compare with."""
     if row.product and row.name in limits:
         part = limits[row.name] / ours
         return f'{part:.0%} of cuBLAS', part >= 0.95

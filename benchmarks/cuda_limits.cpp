@@ -1,4 +1,4 @@
-// What a GPU can do at most: the bandwidth of its memory, and products of float32 matrices by cuBLAS called directly.
+// The limits of a GPU: the bandwidth of its memory, and the time of float32 matrix products by cuBLAS, called directly.
 // Prints JSON.
 #include <algorithm>
 #include <cstdio>
@@ -43,7 +43,7 @@ double seconds(const Run& run, int runs) {
 float* memory(std::size_t count) {
   void* data = nullptr;
   check(cudaMalloc(&data, count * sizeof(float)));
-  // Numbers that are not 0: on zeros a product is faster than on data.
+  // The numbers are not 0, because a product of zeros is faster than one of data.
   const std::vector<float> values(count, 0.37F);
   check(cudaMemcpy(data, values.data(), count * sizeof(float), cudaMemcpyHostToDevice));
   return static_cast<float*>(data);

@@ -18,11 +18,11 @@
 namespace bench {
 namespace {
 
-/// Knuth's MMIX generator, of which the upper bits are good enough for test data.
+/// Knuth's MMIX generator; its upper bits are good enough for test data.
 class Generator {
  public:
   explicit Generator(unsigned seed) : state_(seed) { next(); }
-  /// In [0, 2^24): what a float can hold.
+  /// In [0, 2^24), so that a float holds it exactly.
   std::uint32_t next() {
     state_ = state_ * 6364136223846793005U + 1442695040888963407U;
     return static_cast<std::uint32_t>(state_ >> 40);
@@ -70,7 +70,7 @@ void run_once(const Workload& workload) {
 
 // ---- Time
 
-/// That many runs in a row and the wait for the device, as one: a program that trains does not wait after each step.
+/// Several runs and one wait for the device, as a single run: a program that trains does not wait after each step.
 Workload queued(const Workload& workload, const std::function<void()>& synchronize) {
   constexpr int runs = 20;
   Workload all = workload;
@@ -83,7 +83,7 @@ Workload queued(const Workload& workload, const std::function<void()>& synchroni
   return all;
 }
 
-/// Google Benchmark calls this several times to find the number of iterations: the workload stays in between.
+/// Google Benchmark calls this several times to find the number of iterations; the workload is kept between the calls.
 void time(benchmark::State& state, const Library& library, bool on_device, const Benchmark& benchmark) {
   static std::string current;
   static Workload workload;
@@ -106,7 +106,7 @@ void time(benchmark::State& state, const Library& library, bool on_device, const
 
 // ---- Results
 
-/// A large result as every so-many-th number, and the sum of the absolute values of all.
+/// Every n-th number of a large result, and the sum of the absolute values of all numbers; a small result as it is.
 std::vector<Numbers> digest(const Numbers& values) {
   constexpr std::size_t most = 4096;
   if (values.size() <= most) return {values};
@@ -145,7 +145,7 @@ void write_results(const Library& library, const std::string& path) {
 
 // ---- Memory
 
-/// A line of /proc/self/status, in bytes: VmRSS is what the process occupies now, VmHWM the most it ever did.
+/// A line of /proc/self/status, in bytes: VmRSS is the memory of the process now, VmHWM its peak.
 std::int64_t memory(const std::string& field) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -164,7 +164,7 @@ void print_memory(const Library& library, const std::string& name) {
     const Workload workload = benchmark.make();
     malloc_trim(0);
     const std::int64_t before = memory("VmRSS");
-    std::ofstream("/proc/self/clear_refs") << "5";  // VmHWM starts again from VmRSS
+    std::ofstream("/proc/self/clear_refs") << "5";  // sets VmHWM to VmRSS
     if (library.start_counting) library.start_counting();
     for (int i = 0; i < 3; ++i) run_once(workload);
     std::cout << "{\"name\": \"" << name << "\", \"bytes\": " << memory("VmHWM") - before;
@@ -177,7 +177,7 @@ void print_memory(const Library& library, const std::string& name) {
 
 // ---- The program
 
-/// The value of `--name=value`, which is taken out of the arguments.
+/// The value of `--name=value`, which is removed from the arguments.
 std::optional<std::string> take_option(int& argc, char** argv, const std::string& name) {
   const std::string prefix = "--" + name + '=';
   for (int i = 1; i < argc; ++i) {
@@ -190,7 +190,7 @@ std::optional<std::string> take_option(int& argc, char** argv, const std::string
   return std::nullopt;
 }
 
-/// The processor that OpenBLAS takes its kernels for, if the program has OpenBLAS in it.
+/// The processor whose kernels OpenBLAS uses; "none" if the program does not contain OpenBLAS.
 std::string openblas_kernels() {
   void* symbol = dlsym(RTLD_DEFAULT, "openblas_get_corename");
   return symbol ? reinterpret_cast<const char* (*)()>(symbol)() : "none";

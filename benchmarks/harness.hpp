@@ -1,7 +1,7 @@
 #pragma once
 
-// What the programs of the suite share: one per library, with the same workloads under the same names. This header is
-// C++17, which is what libtorch is built for, and names neither library.
+// The common code of the programs of the suite: one per library, with the same workloads under the same names. This
+// header is C++17, for which libtorch is built, and names neither library.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -26,19 +26,19 @@ struct Layer {
 /// The layers of a network of these widths, from its input to its output.
 std::vector<Layer> layers(const std::vector<std::int64_t>& widths);
 
-/// Larger than usual: otherwise Adam makes a whole step of what is nothing but rounding in a gradient near 0, and
-/// results could not be compared.
+/// Larger than usual: otherwise Adam would make a whole step of the rounding error of a gradient near 0, and results
+/// could not be compared.
 inline constexpr double adam_epsilon = 1e-4;
 
 /// Something to time, with its inputs.
 struct Workload {
   std::function<void()> run;
-  /// What the last run computed, to be compared between the programs: values, gradients, parameters.
+  /// The results of the last run, for comparison between the programs: values, gradients, parameters.
   std::function<std::vector<Numbers>()> results;
-  /// Around each run, and not timed.
+  /// Called around each run, and not timed.
   std::function<void()> before = [] {};
   std::function<void()> after = [] {};
-  /// The reported time is that of one of so many equal operations in a run.
+  /// The number of equal operations in a run; the reported time is that of one.
   int operations = 1;
 };
 
@@ -47,8 +47,8 @@ struct Benchmark {
   std::function<Workload()> make;
 };
 
-/// A workload whose peak memory is of interest. The small one is the same code on little data: it runs first, so that
-/// what the code itself occupies is not counted.
+/// A workload whose peak memory is measured. The small one is the same code on little data: it runs first, so that the
+/// memory of the code itself is not counted.
 struct MemoryBenchmark {
   std::string name;
   std::function<Workload()> make;
@@ -61,15 +61,16 @@ struct Library {
   std::function<void(int)> set_threads;
   std::vector<Benchmark> benchmarks;
   std::vector<MemoryBenchmark> memory_benchmarks;
-  /// For a library that counts the bytes of its tensors: starts to count, and the most there were at one time since.
+  /// For a library that counts the bytes of its tensors: starts counting, and returns the peak since then.
   std::function<void()> start_counting = nullptr;
   std::function<std::int64_t()> peak_bytes = nullptr;
-  /// For a library with GPUs: makes workloads from now on for a device, and waits until it has done everything.
+  /// For a library with GPUs: selects the device of the workloads that are made next, and waits until the device is
+  /// done.
   std::function<void(const std::string& device)> use_device = nullptr;
   std::function<void()> synchronize = nullptr;
 };
 
-/// The program: without options of its own it times the workloads by Google Benchmark, whose options it takes.
+/// The program: it times the workloads by Google Benchmark, whose options it takes. Its own options are:
 ///
 ///     --threads=N      the library's threads
 ///     --device=NAME    workloads on that device instead of the processor; runs are timed many at once, with the wait

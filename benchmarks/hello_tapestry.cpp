@@ -1,4 +1,4 @@
-// The smallest program that differentiates something: what a user's first program costs.
+// The smallest program that differentiates something, to measure the cost of a user's first program.
 #include <iostream>
 
 #include <tapestry/tapestry.hpp>

@@ -1,6 +1,6 @@
 // measure COMMAND ARGUMENT...: runs a program without its output and prints its time and peak memory as one line of
-// JSON. A program of its own because the system counts to a child the memory of the process that started it, which for
-// a script would be more than a small program needs.
+// JSON. It is a separate program because the system counts the memory of a parent to its child, and a script has more
+// memory than a small program needs.
 #include <chrono>
 #include <cstdio>
 
