@@ -1,6 +1,7 @@
 #include "autodiff/backward.hpp"
 
 #include "backend/backend.hpp"
+#include "core/locate.hpp"
 #include "dispatch/recorder.hpp"
 #include "tapestry/autocast.hpp"
 #include "tapestry/ops.hpp"
@@ -93,7 +94,7 @@ void Backward::pass(RecordedCall& record) {
 
   const CallSiteScope blame(call.where());
   const Op& op = call.op();
-  try {
+  locating(op.name, call.where(), [&] {
     if (!op.gradient)
       throw LookupError(
           detail::join("No gradient defined for operation '", call.name(), "' (op type: ", call.type(), ")"));
@@ -110,10 +111,7 @@ void Backward::pass(RecordedCall& record) {
     for (std::size_t i = 0; i < gradients.size(); ++i)
       if (bool(gradients[i]) && is_live(record.inputs[i]))
         accumulate(record.inputs[i], fit(call, i, std::move(gradients[i])));
-  } catch (Error& error) {
-    error.locate(op.name, call.where());
-    throw;
-  }
+  });
 }
 
 }  // namespace tapestry

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 #include "tapestry/tensor.hpp"
 
@@ -97,13 +98,10 @@ class InitFlattener {
 };
 
 Tensor Init::tensor(std::optional<DType> dtype, Where where) const {
-  try {
+  return locating({}, where, [&] {
     if (kind_ == Kind::tensor && tensor_.dtype() == dtype.value_or(tensor_.dtype())) return tensor_;
     return InitFlattener::flatten(*this, dtype);
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  });
 }
 
 Tensor tensor(const Init& value, const Shape& shape, Where where) {

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 
 namespace tapestry::random {
@@ -36,15 +37,12 @@ struct NumpyLegacy::Stream {
 
   template <class Draw>
   static Tensor fill(const Shape& shape, const Draw& draw, Where where) {
-    try {
+    return locating({}, where, [&] {
       Tensor tensor = detail::make_tensor(float64, shape, cpu());
       auto* values = detail::mutable_data<double>(tensor);
       for (std::int64_t i = 0; i < tensor.size(); ++i) values[i] = draw();
       return tensor;
-    } catch (Error& error) {
-      error.locate({}, where);
-      throw;
-    }
+    });
   }
 
   std::mt19937 twister;

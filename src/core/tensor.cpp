@@ -4,6 +4,7 @@
 #include <limits>
 #include <new>
 
+#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 #include "core/pool.hpp"
 
@@ -119,7 +120,7 @@ Tensor make_scalar(double value, DType dtype) {
 }  // namespace detail
 
 void Tensor::copy_out(void* out, std::int64_t count, DType to, std::string_view what, Where where) const {
-  try {
+  locating({}, where, [&] {
     if (is_symbolic())
       throw FailedPreconditionError(
           detail::join(what, "() needs a value, and this tensor of shape ", shape(), " has none until a graph runs"));
@@ -135,10 +136,7 @@ void Tensor::copy_out(void* out, std::int64_t count, DType to, std::string_view 
         for (std::int64_t i = 0; i < total; ++i) static_cast<To*>(out)[i] = detail::convert<To>(from[i]);
       });
     });
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  });
 }
 
 void Tensor::refuse_rank(Where where) const {

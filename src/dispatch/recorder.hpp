@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/locate.hpp"
 #include "tapestry/op.hpp"
 
 namespace tapestry {
@@ -142,12 +143,7 @@ class CallSiteScope {
 template <class F>
 auto blaming(std::string_view op, Where where, F f) {
   const CallSiteScope site(where);
-  try {
-    return f();
-  } catch (Error& error) {
-    error.locate(op, where);
-    throw;
-  }
+  return locating(op, where, [&] { return f(); });
 }
 
 }  // namespace tapestry

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "backend/backend.hpp"
+#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 
 namespace tapestry::detail {
@@ -148,7 +149,7 @@ void Executable::run_measured(RunTimes& times, const Deadline* deadline) {
 
 void Executable::run_step(Step& step, const Deadline* deadline) {
   Call& call = step.call;
-  try {
+  locating(call.type(), call.where(), [&] {
     switch (step.kind) {
       case Step::Kind::kernel:
         call.op().forward(*step.backend, call);
@@ -167,10 +168,7 @@ void Executable::run_step(Step& step, const Deadline* deadline) {
       case Step::Kind::receive:
         set(root(step.root), rendezvous_->receive(call.attr<std::string>("key"), deadline));
     }
-  } catch (Error& error) {
-    error.locate(call.type(), call.where());
-    throw;
-  }
+  });
 }
 
 /// A Variable that nobody reads any longer can be changed in place.

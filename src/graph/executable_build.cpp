@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "backend/backend.hpp"
+#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/declaration.hpp"
 #include "graph/arena.hpp"
@@ -112,7 +113,7 @@ class Executable::Builder {
 
   void add(const Node& node) {
     const Op& op = node.op();
-    try {
+    locating(op.name, node.where(), [&] {
       if (&op == &no_op_op) return;
       // A placeholder that is not fed stands for a tensor of which only the shape is read.
       if (&op == &var_handle_op || &op == &placeholder_op) {
@@ -124,10 +125,7 @@ class Executable::Builder {
       } else if (!op.view || op.stateful || !add_view(node)) {
         add_step(node);
       }
-    } catch (Error& error) {
-      error.locate(op.name, node.where());
-      throw;
-    }
+    });
   }
 
   Call call_of(const Node& node) const {

@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "autodiff/backward.hpp"
+#include "core/locate.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/state_ops.hpp"
 #include "tapestry/ops.hpp"
@@ -185,7 +186,7 @@ void check_arguments(const Tensors& targets, const GradientOptions& options) {
 std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Source>& sources,
                               const GradientOptions& options) {
   const CallSiteScope site(targets.where());
-  try {
+  return locating({}, targets.where(), [&] {
     check_arguments(targets.tensors(), options);
     const std::shared_ptr<GraphState> graph = detail::graph_of(targets.tensors()[0]);
     std::optional<Graph::Scope> open;
@@ -196,10 +197,7 @@ std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Sourc
     Tensors inside;
     for (const Tensor& target : targets.tensors()) inside.push_back(graph->captured(target, targets.where()));
     return GraphGradients(graph, inside, options).compute(sources);
-  } catch (Error& error) {
-    error.locate({}, targets.where());
-    throw;
-  }
+  });
 }
 
 }  // namespace tapestry

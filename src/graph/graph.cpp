@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/locate.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/state_ops.hpp"
 
@@ -25,14 +26,11 @@ std::shared_ptr<GraphState>& implicit_graph() {
 Node& add_leaf(const Op& op, Attrs attrs, std::string_view name, Where where) {
   const std::shared_ptr<GraphState> graph = default_graph().state();
   const std::lock_guard lock(graph->mutex());
-  try {
+  return locating({}, where, [&]() -> Node& {
     Call call(op, {}, std::move(attrs), where, name);
     const Specs specs = op.infer(call);
     return graph->add_in_scopes(std::move(call), specs);
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  });
 }
 
 /// "x:0" in its two parts; the second is -1 when there is none.
@@ -181,15 +179,12 @@ Operation Graph::create_op(std::string_view type, const InList& inputs, const Cr
   const Op* op = find_op(type);
   if (!op) throw NotFoundError(detail::join("Unrecognized Op name ", type), inputs.where());
   const std::lock_guard lock(state_->mutex());
-  try {
+  return locating(op->name, inputs.where(), [&] {
     state_->require_open(inputs.where());
     Call call(*op, inputs.tensors(), options.attrs, inputs.where(), options.name);
     state_->add(call);
     return operation_of(state_->node(state_->size() - 1));
-  } catch (Error& error) {
-    error.locate(op->name, inputs.where());
-    throw;
-  }
+  });
 }
 
 void Graph::finalize() { state_->finalize(); }
@@ -265,12 +260,7 @@ GraphLimits Graph::limits() const {
 
 void Graph::set_limits(const GraphLimits& limits, Where where) const {
   const std::lock_guard lock(state_->mutex());
-  try {
-    state_->budget().set_limits(limits);
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  locating({}, where, [&] { state_->budget().set_limits(limits); });
 }
 
 Graph default_graph() { return Graph(detail::scopes().graph ? detail::scopes().graph : implicit_graph()); }
@@ -401,12 +391,7 @@ struct DeviceScope::State final : DeviceWish {
 };
 
 DeviceScope::DeviceScope(std::string_view name, Where where) : state_(new State) {
-  try {
-    state_->asked = detail::merge_device_names(detail::scopes().device, name);
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  locating({}, where, [&] { state_->asked = detail::merge_device_names(detail::scopes().device, name); });
   state_->outer = std::exchange(detail::scopes().device, state_->asked);
   state_->outer_wish = std::exchange(device_wish(), state_.get());
 }

@@ -1,6 +1,7 @@
 #include <unordered_map>
 
 #include "autodiff/recorded_tape.hpp"
+#include "core/locate.hpp"
 #include "graph/graph_state.hpp"
 #include "ops/handles.hpp"
 
@@ -65,7 +66,7 @@ class Lift {
 
   void copy(const RecordedCall& record) {
     const Call& call = record.call;
-    try {
+    locating(call.type(), call.where(), [&] {
       if (!find_op(call.type()))
         throw UnimplementedError("A function with a gradient of its own cannot become part of a graph");
       Tensors inputs;
@@ -74,10 +75,7 @@ class Lift {
       const Specs specs = call.op().infer(node);
       const Tensors outputs = graph_->add_node(std::move(node), specs, {}).outputs();
       for (std::size_t i = 0; i < outputs.size(); ++i) known_.emplace(call.output(i).id(), outputs[i]);
-    } catch (Error& error) {
-      error.locate(call.type(), call.where());
-      throw;
-    }
+    });
   }
 
   void add_output(std::size_t i) {
@@ -98,12 +96,7 @@ class Lift {
 }  // namespace
 
 Graph GradientTape::to_graph(const ToGraphOptions& options, Where where) const {
-  try {
-    return Lift(*this, options, where).run();
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  return locating({}, where, [&] { return Lift(*this, options, where).run(); });
 }
 
 }  // namespace tapestry

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 #include "graph/explain.hpp"
 #include "graph/partitioned.hpp"
@@ -145,25 +146,19 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   Tensors run(const std::vector<Fetch>& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata,
               Where where) {
-    try {
+    return locating({}, where, [&] {
       auto [prepared, values] = prepare(fetches, feeds, where);
       return run(prepared, values, options, metadata);
-    } catch (Error& error) {
-      error.locate({}, where);
-      throw;
-    }
+    });
   }
 
   Explanation explain(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) {
-    try {
+    return locating({}, where, [&] {
       auto [prepared, values] = prepare(fetches, feeds, where);
       for (const Tensor& value : values) prepared.request.fed.push_back(value.spec());
       const std::lock_guard lock(graph_.state()->mutex());
       return detail::explain(*graph_.state(), prepared.request, options_);
-    } catch (Error& error) {
-      error.locate({}, where);
-      throw;
-    }
+    });
   }
 
   Tensor feed_key(const Feed::Key& key, Where where) const {
@@ -352,20 +347,17 @@ struct Session::Callable::State {
 Session::Callable::Callable(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches,
                             const std::vector<Tensor>& feeds, const std::vector<Operation>& targets, Where where)
     : state_(new State{.session = std::move(session), .keys = {}}) {
-  try {
+  locating({}, where, [&] {
     for (const Tensor& feed : feeds) state_->keys.push_back(state_->session->feed_key(feed, where));
     state_->prepared = state_->session->prepare(fetches, targets, state_->keys);
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  });
 }
 
 Tensors Session::Callable::call(std::span<const Value> values, Where where) const {
   const std::lock_guard lock(state_->mutex);
   Tensors& fed = state_->values;
   fed.clear();  // what a call that failed has left
-  try {
+  return locating({}, where, [&] {
     if (values.size() != state_->keys.size())
       throw InvalidArgumentError(
           detail::join("The callable takes ", state_->keys.size(), " values, not ", values.size()));
@@ -373,10 +365,7 @@ Tensors Session::Callable::call(std::span<const Value> values, Where where) cons
     Tensors results = state_->session->run(state_->prepared, fed);
     fed.clear();
     return results;
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  });
 }
 
 Session::Callable Session::make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
@@ -508,13 +497,10 @@ struct Session::PartialRun::State {
 Session::PartialRun::PartialRun(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches,
                                 const std::vector<Tensor>& feeds, Where where)
     : state_(new State{.session = std::move(session), .feeds = {}, .promised = {}}) {
-  try {
+  locating({}, where, [&] {
     for (const Tensor& feed : feeds) state_->feeds.push_back(state_->session->feed_key(feed, where));
     state_->promised = state_->session->request_for(fetches);
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  });
 }
 
 Session::PartialRun Session::partial_run_setup(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
@@ -524,12 +510,7 @@ Session::PartialRun Session::partial_run_setup(const std::vector<Fetch>& fetches
 
 std::vector<Tensor> Session::PartialRun::run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) {
   const std::lock_guard lock(state_->mutex);
-  try {
-    return state_->run(fetches, feeds, where);
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  return locating({}, where, [&] { return state_->run(fetches, feeds, where); });
 }
 
 // ---- The default session --------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/backend.hpp"
+#include "core/locate.hpp"
 #include "graph/known_values.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
@@ -59,13 +60,10 @@ class Specializer {
   void copy(const Node& node) {
     const GraphState& to = *rewrite_.graph();
     const std::size_t first = to.size();
-    try {
+    locating(node.type(), node.where(), [&] {
       rewrite_.build(node, [&] { return copy_outputs(node, rewrite_.inputs_of(node)); });
       for (std::size_t i = first; gives_value_[node.index] && i < to.size(); ++i) known_.note(to.node(i));
-    } catch (Error& error) {
-      error.locate(node.type(), node.where());
-      throw;
-    }
+    });
   }
 
   Tensors copy_outputs(const Node& node, const Tensors& inputs) {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 
+#include "core/locate.hpp"
 #include "graph/graph_state.hpp"
 
 namespace tapestry::detail {
@@ -94,7 +95,7 @@ FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs
                        .inputs = {},
                        .outputs = {},
                        .run = {}}) {
-  try {
+  locating({}, where, [&] {
     {
       // As in TensorFlow, what is traced is in the scope of the caller's device.
       const OptionsScope scope(state_->graph.state(), {.device = scopes().device});
@@ -115,10 +116,7 @@ FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs
                             {.disabled_passes = options.disabled_passes, .most_plans = options.most_plans});
       state_->run.emplace(session.make_callable(fetches, state_->inputs, targets, where));
     }
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  });
 }
 
 Tensors FlatTrace::call(std::span<Value> arguments, Where where) const {

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "autodiff/variable_cell.hpp"
+#include "core/locate.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
 #include "graph/state_ops.hpp"
@@ -76,12 +77,7 @@ class Placer {
 
   /// The device that the program asked for; nothing where it did not name any.
   std::optional<Device> asked_for(const Node& node) const {
-    try {
-      return device_asked_for(node.device, options_.soft, node.name());
-    } catch (Error& error) {
-      error.locate({}, node.where());
-      throw;
-    }
+    return locating({}, node.where(), [&] { return device_asked_for(node.device, options_.soft, node.name()); });
   }
 
   static bool is_device_copy(const Node& node) { return &node.op() == &ops::device_copy; }

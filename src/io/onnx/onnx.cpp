@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 
+#include "core/locate.hpp"
 #include "graph/state_ops.hpp"
 #include "io/composition.hpp"
 #include "io/file.hpp"
@@ -195,16 +196,13 @@ std::string encode(const Signature& signature) {
 }  // namespace
 
 void save(const std::string& path, const Signature& signature, Where where) {
-  try {
+  locating({}, where, [&] {
     const Graph graph = io::graph_of(signature);
     const std::lock_guard lock(graph.state()->mutex());
     const std::string bytes = encode(signature);
     if (bytes.size() > most_bytes) throw UnimplementedError("An ONNX file is at most 2 GiB large");
     io::write_file(path, std::as_bytes(std::span(bytes)), where);
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  });
 }
 
 }  // namespace tapestry::onnx

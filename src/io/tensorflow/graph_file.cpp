@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/locate.hpp"
 #include "io/file.hpp"
 #include "io/tensorflow/graph_export.hpp"
 #include "io/tensorflow/graph_import.hpp"
@@ -23,12 +24,7 @@ std::string read_bytes(const std::filesystem::path& path, Where where) {
 }  // namespace
 
 std::string Graph::as_graph_def(const SaveOptions& options, Where where) const {
-  try {
-    return io::encode(io::export_graph(*state_, options));
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  return locating({}, where, [&] { return io::encode(io::export_graph(*state_, options)); });
 }
 
 void Graph::save(const std::string& path, const SaveOptions& options, Where where) const {
@@ -38,13 +34,10 @@ void Graph::save(const std::string& path, const SaveOptions& options, Where wher
 }
 
 Graph Graph::from_graph_def(std::string_view bytes, const GraphLimits& limits, Where where) {
-  try {
+  return locating({}, where, [&] {
     Graph().set_limits(limits);  // throws for negative ones
     return io::import_graph(io::decode(bytes, limits), limits, where);
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  });
 }
 
 Graph Graph::load(const std::string& path, const GraphLimits& limits, Where where) {

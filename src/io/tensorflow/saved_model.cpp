@@ -7,6 +7,7 @@
 #include <system_error>
 #include <unordered_map>
 
+#include "core/locate.hpp"
 #include "io/file.hpp"
 #include "io/signature.hpp"
 #include "io/tensorflow/graph_export.hpp"
@@ -115,17 +116,14 @@ std::string encode(const io::GraphDef& graph, const Signature& signature) {
 }  // namespace
 
 void save(const std::string& folder, const Signature& signature, Where where) {
-  try {
+  locating({}, where, [&] {
     const Graph graph = io::graph_of(signature);
     const io::GraphDef file = io::export_graph(*graph.state(), {.variables = VariableStyle::frozen});
     const std::string bytes = encode(part_for(signature, file), signature);
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     io::write_file(std::filesystem::path(folder) / "saved_model.pb", std::as_bytes(std::span(bytes)), where);
-  } catch (Error& error) {
-    error.locate({}, where);
-    throw;
-  }
+  });
 }
 
 }  // namespace tapestry::saved_model
