@@ -105,18 +105,18 @@ TEST_CASE("explain: what waits for the feeds, and what is refused") {
 namespace {
 
 /// Checks that no two tensors share bytes while both live; returns how many lie in the arena.
-std::size_t check_places(const ExecutionPlan& plan) {
+std::size_t check_buffers(const ExecutionPlan& plan) {
   REQUIRE(plan.arenas.size() == 1);
   CHECK(plan.arenas[0].bytes < plan.arenas[0].bytes_without_reuse);
   std::size_t in_arena = 0;
-  for (const auto& a : plan.places) {
+  for (const auto& a : plan.buffers) {
     CHECK(a.first_step <= a.last_step);
     CHECK(a.last_step < plan.steps.size());
     if (a.memory != ExecutionPlan::Memory::arena) continue;
     ++in_arena;
     CHECK(a.offset % 64 == 0);
     CHECK(a.offset + a.bytes <= plan.arenas[0].bytes);
-    for (const auto& b : plan.places) {
+    for (const auto& b : plan.buffers) {
       if (&a == &b || b.memory != ExecutionPlan::Memory::arena) continue;
       CAPTURE(a.tensor);
       CAPTURE(b.tensor);
@@ -163,7 +163,7 @@ TEST_CASE("making a plan is seen by no tape and no open graph, and sees no scope
 
 TEST_CASE("the memory plan: no two tensors share bytes while both live") {
   Network network({.disabled_passes = {"fuse"}});
-  CHECK(check_places(network.session.explain(network.fetches(), network.feeds(50)).plan) > 3);
+  CHECK(check_buffers(network.session.explain(network.fetches(), network.feeds(50)).plan) > 3);
 }
 
 TEST_CASE("the memory plan: what runs side by side lives at the same time") {
@@ -175,13 +175,13 @@ TEST_CASE("the memory plan: what runs side by side lives at the same time") {
   const auto sum = branch(1) + branch(2) + branch(3);
   Session session(graph);
   const ExecutionPlan plan = session.explain(sum, {{x, value}}).plan;
-  CHECK(check_places(plan) > 6);
+  CHECK(check_buffers(plan) > 6);
   std::vector<std::size_t> together;
   for (const ExecutionPlan::Step& step : plan.steps) together.push_back(step.together);
   CHECK(std::count(together.begin(), together.end(), 3) == 2);
-  for (const auto& place : plan.places)
-    if (plan.steps[place.first_step].together == 3 && place.memory == ExecutionPlan::Memory::arena)
-      CHECK(place.last_step >= place.first_step + 2);
+  for (const auto& buffer : plan.buffers)
+    if (plan.steps[buffer.first_step].together == 3 && buffer.memory == ExecutionPlan::Memory::arena)
+      CHECK(buffer.last_step >= buffer.first_step + 2);
 }
 
 TEST_CASE("one picture for each stage, and one of the memory") {

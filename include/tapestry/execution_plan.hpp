@@ -12,80 +12,107 @@ namespace tapestry {
 /// @addtogroup graphs
 /// @{
 
-/// What a session does for some fetches: its steps in their order, and where their tensors lie.
+/// The plan by which a session computes some fetches: the steps in their order, and the memory of their tensors.
 struct ExecutionPlan {
-  /// One operation, or several that have been fused into one.
+  /// One operation, or several operations that are fused into one.
   struct Step {
-    std::string name;          ///< of the operation
-    std::string type;          ///< the op's name
-    Device device;             ///< where it runs
-    std::size_t together = 1;  ///< how many steps, from this one on, run side by side
-    bool replayed = false;     ///< of a run: whether the device did it from a recording
-    /// Why not: "draws random numbers"; "" where it was, and on devices that cannot record.
+    /// The name of the operation.
+    std::string name;
+    /// The name of the op, such as "MatMul".
+    std::string type;
+    /// The device on which the step runs.
+    Device device;
+    /// The number of steps, starting with this one, that run side by side.
+    std::size_t together = 1;
+    /// Whether the device replayed the step from a recording in the last run.
+    bool replayed = false;
+    /// Why the step was not replayed, such as "draws random numbers". Empty for a step that was replayed, and on
+    /// devices that cannot record.
     std::string why_executed = {};
   };
-  /// Whose memory a tensor lies in.
+
+  /// Who owns the memory of a tensor.
   enum class Memory : std::uint8_t {
-    arena,    ///< at an offset in the arena of its device
-    fetched,  ///< its own: it is handed to the caller
-    bound,    ///< somebody else's: what is fed, or a Variable's value
-  };
-  /// The memory that a tensor has, and when.
-  struct Place {
-    std::string tensor;             ///< "hidden/MatMul:0"; views of it lie there, too
-    Spec spec;                      ///< dtype and shape
-    Device device;                  ///< on which it lies
-    Memory memory = Memory::arena;  ///< in which memory
-    std::int64_t bytes = 0;         ///< its size
-    std::int64_t offset = 0;        ///< in the arena
-    std::size_t first_step = 0;     ///< from which on it has this place
-    std::size_t last_step = 0;      ///< up to which it has it
-  };
-  /// The memory of all tensors of a device that live during a run only.
-  struct Arena {
-    Device device;                         ///< whose memory it is
-    std::int64_t bytes = 0;                ///< its size
-    std::int64_t bytes_without_reuse = 0;  ///< what its tensors would need side by side
+    arena,    ///< the plan: the tensor is in the arena of its device
+    fetched,  ///< the tensor itself: it is returned to the caller
+    bound,    ///< the caller, who feeds the tensor, or the Variable whose value it is
   };
 
-  std::vector<Step> steps;    ///< in the order in which they run
-  std::vector<Place> places;  ///< in the order in which they are first used
-  std::vector<Arena> arenas;  ///< one for each device that has steps with results
+  /// The memory of a tensor and of all views of it.
+  struct Buffer {
+    /// The name of the tensor, such as "hidden/MatMul:0".
+    std::string tensor;
+    /// The dtype and shape of the tensor.
+    Spec spec;
+    /// The device on which the buffer is.
+    Device device;
+    /// The owner of the memory.
+    Memory memory = Memory::arena;
+    /// The size of the tensor in bytes.
+    std::int64_t bytes = 0;
+    /// The offset in the arena, in bytes.
+    std::int64_t offset = 0;
+    /// The first step during which the buffer is in use.
+    std::size_t first_step = 0;
+    /// The last step during which the buffer is in use.
+    std::size_t last_step = 0;
+  };
+
+  /// The memory on one device that the plan's tensors share.
+  struct Arena {
+    /// The device on which the arena is.
+    Device device;
+    /// The size of the arena.
+    std::int64_t bytes = 0;
+    /// The size that the arena would have if no two tensors shared memory.
+    std::int64_t bytes_without_reuse = 0;
+  };
+
+  std::vector<Step> steps;      ///< in the order in which they run
+  std::vector<Buffer> buffers;  ///< in the order of their first use
+  std::vector<Arena> arenas;    ///< one for each device that needs one
 };
-/// A table of the steps and one of the places.
+/// Prints a table of the steps and a table of the buffers.
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, const ExecutionPlan& plan);
 
-/// How a session comes from a graph to the plan for some fetches. Printed, it is the graph after each stage, and the
-/// plan.
+/// How a session gets from a graph to the plan for some fetches. `operator<<` prints the graph after each stage, and
+/// the plan.
 struct TAPESTRY_API Explanation {
   /// The graph after one of the stages.
   struct Stage {
-    std::string name;  ///< of the stage
-    Graph graph;       ///< as it is then
+    std::string name;  ///< the name of the stage
+    Graph graph;       ///< the graph after the stage
   };
-  /// "requested": what the fetches need; "specialized": with the dtypes and shapes that are fed; "place": on devices;
-  /// then one for each pass of the optimisation that is not disabled, by its name; of a graph on several devices, each
-  /// one's: "part-0", ...
-  std::vector<Stage> stages;
-  ExecutionPlan plan;  ///< what comes out
 
-  /// Draws each stage, and the arenas over time, into a folder that is made if need be: "0-requested.svg",
-  /// ..., and "N-memory.svg" as the last. Throws FailedPreconditionError when they cannot be written.
+  /// The stages, in this order:
+  ///  - "requested": the operations that the fetches need;
+  ///  - "specialized": the same with the dtypes and shapes of the fed values;
+  ///  - "place": the same with a device for each operation;
+  ///  - one stage for each optimisation pass that is not disabled, under the name of the pass;
+  ///  - "part-0", "part-1", ... when the graph uses several devices: the operations of each of them.
+  std::vector<Stage> stages;
+  /// The resulting plan.
+  ExecutionPlan plan;
+
+  /// Draws each stage, and the use of the arenas over time, as "0-requested.svg", ..., "N-memory.svg" in a folder,
+  /// which is created if necessary. Throws FailedPreconditionError when the files cannot be written.
   void write_svg(const std::string& folder, const DrawOptions& options = {}, Where where = Where::here()) const;
 };
-/// The operations of each stage, then the plan.
+/// Prints the operations of each stage, then the plan.
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Explanation& explanation);
 
-/// What a run tells about itself.
+/// Whether a run measures its steps.
 enum class TraceLevel : std::uint8_t {
-  none,  ///< no times: the run is as fast as any
-  full,  ///< every step is measured, and none runs beside another of its device
+  none,  ///< no times; the run is not slowed down
+  full,  ///< every step is measured, and no two steps of a device run at the same time
 };
+
 /// How a single run is done.
 struct RunOptions {
-  TraceLevel trace_level = TraceLevel::none;  ///< whether steps are measured
-  /// After so many milliseconds the run throws DeadlineExceededError; 0: never. A step that has begun is not
-  /// interrupted, and what has changed Variables until then stays.
+  /// Whether steps are measured.
+  TraceLevel trace_level = TraceLevel::none;
+  /// The run throws DeadlineExceededError after this many milliseconds; 0 means never. A step that has begun is not
+  /// interrupted, and changes of Variables that have been made by then stay.
   std::int64_t timeout_in_ms = 0;
 };
 
@@ -95,13 +122,17 @@ struct TAPESTRY_API RunMetadata {
   struct Time {
     std::int64_t start = 0;     ///< in nanoseconds since the start of the run
     std::int64_t duration = 0;  ///< in nanoseconds
-    int thread = 0;             ///< 0 is the caller's
+    int thread = 0;             ///< 0 is the caller's thread
   };
 
-  Graph graph;              ///< after the optimisation
-  ExecutionPlan plan;       ///< by which it ran
-  std::vector<Time> times;  ///< of the plan's steps; empty unless they were asked for
-  std::int64_t start = 0;   ///< of the run, in microseconds since 1970
+  /// The graph after the optimisation.
+  Graph graph;
+  /// The plan that was run.
+  ExecutionPlan plan;
+  /// The times of the plan's steps; empty unless `RunOptions::trace_level` asked for them.
+  std::vector<Time> times;
+  /// The start of the run, in microseconds since 1970.
+  std::int64_t start = 0;
 
   /// Writes the times, and the memory in use, for chrome://tracing and https://ui.perfetto.dev. Throws
   /// FailedPreconditionError when there are no times, and the errors of `Graph::save`.

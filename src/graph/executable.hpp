@@ -54,7 +54,7 @@ class Executable {
   /// DeadlineExceededError when the deadline, if there is one, passes before the last step.
   Tensors run(const Tensors& feeds, RunTimes* times = nullptr, const Deadline* deadline = nullptr);
 
-  /// The steps and the places of their tensors; which steps were replayed in the last run.
+  /// The steps and the buffers of their tensors; which steps were replayed in the last run.
   ExecutionPlan description() const;
   /// Whether the Variables are still on the devices that the plan was made for.
   bool is_placed() const;

@@ -352,19 +352,19 @@ ExecutionPlan Executable::description() const {
                         : root.memory == Memory::bound ? ExecutionPlan::Memory::bound
                                                        : ExecutionPlan::Memory::fetched;
     const auto bytes = static_cast<std::int64_t>(root.bytes), offset = static_cast<std::int64_t>(root.offset);
-    plan.places.push_back({.tensor = root.source.name(),
-                           .spec = root.source.spec(),
-                           .device = root.device,
-                           .memory = memory,
-                           .bytes = bytes,
-                           .offset = offset,
-                           .first_step = root.first_step,
-                           .last_step = root.last_step});
+    plan.buffers.push_back({.tensor = root.source.name(),
+                            .spec = root.source.spec(),
+                            .device = root.device,
+                            .memory = memory,
+                            .bytes = bytes,
+                            .offset = offset,
+                            .first_step = root.first_step,
+                            .last_step = root.last_step});
     for (ExecutionPlan::Arena& arena : plan.arenas)
       if (root.lies_in_arena() && arena.device == root.device)
         arena.bytes_without_reuse += static_cast<std::int64_t>(room_for(room_on(root.device, root.bytes)));
   }
-  std::stable_sort(plan.places.begin(), plan.places.end(),
+  std::stable_sort(plan.buffers.begin(), plan.buffers.end(),
                    [](const auto& a, const auto& b) { return a.first_step < b.first_step; });
   return plan;
 }

@@ -98,12 +98,12 @@ std::ostream& operator<<(std::ostream& out, const ExecutionPlan& plan) {
         << size_text(arena.bytes_without_reuse) << " without reuse";
   out << (plan.arenas.empty() ? " no arena\n" : "\n");
   rows = {{"tensor", "bytes", "offset", "steps"}};
-  for (const ExecutionPlan::Place& place : plan.places) {
-    const std::string offset = place.memory == ExecutionPlan::Memory::arena     ? std::to_string(place.offset)
-                               : place.memory == ExecutionPlan::Memory::fetched ? "fetched"
-                                                                                : "bound";
+  for (const ExecutionPlan::Buffer& buffer : plan.buffers) {
+    const std::string offset = buffer.memory == ExecutionPlan::Memory::arena     ? std::to_string(buffer.offset)
+                               : buffer.memory == ExecutionPlan::Memory::fetched ? "fetched"
+                                                                                 : "bound";
     rows.push_back(
-        {place.tensor, std::to_string(place.bytes), offset, detail::join(place.first_step, "-", place.last_step)});
+        {buffer.tensor, std::to_string(buffer.bytes), offset, detail::join(buffer.first_step, "-", buffer.last_step)});
   }
   if (rows.size() > 1) print_table(out, rows, 2 | 4);
   return out;

@@ -114,13 +114,13 @@ ExecutionPlan Partitioned::description() const {
   ExecutionPlan whole;
   for (const std::unique_ptr<Runner>& runner : runners_) {
     ExecutionPlan plan = runner->executable.description();
-    for (ExecutionPlan::Place& place : plan.places) {
-      place.first_step += whole.steps.size();
-      place.last_step += whole.steps.size();
+    for (ExecutionPlan::Buffer& buffer : plan.buffers) {
+      buffer.first_step += whole.steps.size();
+      buffer.last_step += whole.steps.size();
     }
     const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
     append(whole.steps, plan.steps);
-    append(whole.places, plan.places);
+    append(whole.buffers, plan.buffers);
     append(whole.arenas, plan.arenas);
   }
   return whole;

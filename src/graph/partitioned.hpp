@@ -26,7 +26,7 @@ class Partitioned {
 
   /// What is run, as one graph.
   const Graph& graph() const { return graph_; }
-  /// The steps of all parts, and the places of their tensors.
+  /// The steps of all parts, and the buffers of their tensors.
   ExecutionPlan description() const;
   /// Whether the Variables are still on the devices that the plan was made for.
   bool is_placed() const;

@@ -35,18 +35,18 @@ std::string drawn(const ExecutionPlan& plan, const ExecutionPlan::Arena& arena, 
       detail::join("<rect x=\"", number(left), "\" y=\"", number(y), "\" width=\"", number(width), "\" height=\"",
                    number(plot_height), "\" fill=\"none\" stroke=\"#888\"/>\n");
   std::size_t colour = 0;
-  for (const ExecutionPlan::Place& place : plan.places) {
-    if (place.memory != ExecutionPlan::Memory::arena || place.device != arena.device) continue;
-    const double x = left + step_width * static_cast<double>(place.first_step);
-    const double wide = step_width * static_cast<double>(place.last_step - place.first_step + 1);
-    const double high = std::max(scale * static_cast<double>(place.bytes), 1.0);
-    const double above = bottom - scale * static_cast<double>(place.offset) - high;
-    text += detail::join("<g><title>", escaped(place.tensor), ": ", place.bytes, " bytes at ", place.offset, ", steps ",
-                         place.first_step, " to ", place.last_step, "</title><rect x=\"", number(x), "\" y=\"",
-                         number(above), "\" width=\"", number(wide), "\" height=\"", number(high), "\" fill=\"",
-                         colours[colour++ % colours.size()], "\" stroke=\"#888\"/>");
+  for (const ExecutionPlan::Buffer& buffer : plan.buffers) {
+    if (buffer.memory != ExecutionPlan::Memory::arena || buffer.device != arena.device) continue;
+    const double x = left + step_width * static_cast<double>(buffer.first_step);
+    const double wide = step_width * static_cast<double>(buffer.last_step - buffer.first_step + 1);
+    const double high = std::max(scale * static_cast<double>(buffer.bytes), 1.0);
+    const double above = bottom - scale * static_cast<double>(buffer.offset) - high;
+    text += detail::join("<g><title>", escaped(buffer.tensor), ": ", buffer.bytes, " bytes at ", buffer.offset,
+                         ", steps ", buffer.first_step, " to ", buffer.last_step, "</title><rect x=\"", number(x),
+                         "\" y=\"", number(above), "\" width=\"", number(wide), "\" height=\"", number(high),
+                         "\" fill=\"", colours[colour++ % colours.size()], "\" stroke=\"#888\"/>");
     const auto letters = static_cast<std::size_t>(std::max(wide - 6, 0.0) / letter_width);
-    const std::string name = place.tensor.substr(place.tensor.rfind('/') + 1);
+    const std::string name = buffer.tensor.substr(buffer.tensor.rfind('/') + 1);
     if (high >= 12 && letters >= 3)
       text += detail::join("<text x=\"", number(x + 3), "\" y=\"", number(above + high / 2 + 4), "\">",
                            escaped(name.size() <= letters ? name : name.substr(0, letters - 2) + ".."), "</text>");

@@ -14,28 +14,28 @@ namespace io {
 namespace {
 
 using protozero::pbf_writer;
-using Place = ExecutionPlan::Place;
+using Buffer = ExecutionPlan::Buffer;
 
-bool is_result_of(const Place& place, const std::string& step) {
-  return place.tensor.size() > step.size() && place.tensor.starts_with(step) && place.tensor[step.size()] == ':';
+bool is_result_of(const Buffer& buffer, const std::string& step) {
+  return buffer.tensor.size() > step.size() && buffer.tensor.starts_with(step) && buffer.tensor[step.size()] == ':';
 }
 
 /// NodeOutput: which output, its dtype and shape, and its bytes.
-void write_output(pbf_writer& node, const Place& place, const std::string& step) {
+void write_output(pbf_writer& node, const Buffer& buffer, const std::string& step) {
   pbf_writer output(node, 7);
   int slot = 0;
-  std::from_chars(place.tensor.data() + step.size() + 1, place.tensor.data() + place.tensor.size(), slot);
+  std::from_chars(buffer.tensor.data() + step.size() + 1, buffer.tensor.data() + buffer.tensor.size(), slot);
   output.add_int32(1, slot);
   pbf_writer description(output, 3);
-  description.add_enum(1, code_of(place.spec.dtype).value);
+  description.add_enum(1, code_of(buffer.spec.dtype).value);
   {
     pbf_writer shape(description, 2);
-    for (const std::int64_t size : place.spec.shape.sizes()) pbf_writer(shape, 2).add_int64(1, size);
+    for (const std::int64_t size : buffer.spec.shape.sizes()) pbf_writer(shape, 2).add_int64(1, size);
   }
   pbf_writer allocation(description, 4);
-  allocation.add_int64(1, place.bytes);
-  allocation.add_int64(2, place.bytes);
-  allocation.add_string(3, to_string(place.device));
+  allocation.add_int64(1, buffer.bytes);
+  allocation.add_int64(2, buffer.bytes);
+  allocation.add_string(3, to_string(buffer.device));
 }
 
 /// NodeExecStats of a step.
@@ -51,16 +51,16 @@ void write_step(pbf_writer& device, const RunMetadata& metadata, std::size_t ind
   node.add_int64(4, micros);
   node.add_int64(5, micros);
   std::int64_t bytes = 0;
-  for (const Place& place : metadata.plan.places)
-    if (is_result_of(place, step.name)) bytes += place.bytes;
+  for (const Buffer& buffer : metadata.plan.buffers)
+    if (is_result_of(buffer, step.name)) bytes += buffer.bytes;
   if (bytes > 0) {
     pbf_writer memory(node, 6);
     memory.add_string(1, to_string(step.device));
     memory.add_int64(2, bytes);
     memory.add_int64(3, bytes);
   }
-  for (const Place& place : metadata.plan.places)
-    if (is_result_of(place, step.name)) write_output(node, place, step.name);
+  for (const Buffer& buffer : metadata.plan.buffers)
+    if (is_result_of(buffer, step.name)) write_output(node, buffer, step.name);
   node.add_string(8, detail::join(step.name, " = ", step.type));
   node.add_uint32(10, static_cast<std::uint32_t>(time.thread));
 }
@@ -131,10 +131,10 @@ class TraceWriter {
   /// Adds how many bytes of the device's arena are in use while a step runs.
   void add_memory(std::size_t i, Device device) {
     std::int64_t bytes = 0;
-    for (const Place& place : metadata_.plan.places)
-      if (place.memory == ExecutionPlan::Memory::arena && place.device == device && place.first_step <= i &&
-          i <= place.last_step)
-        bytes += place.bytes;
+    for (const Buffer& buffer : metadata_.plan.buffers)
+      if (buffer.memory == ExecutionPlan::Memory::arena && buffer.device == device && buffer.first_step <= i &&
+          i <= buffer.last_step)
+        bytes += buffer.bytes;
     add(detail::join("\"ph\":\"C\",\"name\":\"arena\",\"pid\":", process_of(device),
                      ",\"ts\":", micros(metadata_.times[i].start), ",\"args\":{\"bytes\":", bytes, "}"));
   }
