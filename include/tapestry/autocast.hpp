@@ -8,9 +8,10 @@ namespace tapestry {
 /// @addtogroup train
 /// @{
 
-/// While it lives, ops of this thread run in the element type that suits them, as in PyTorch's autocast: products of
-/// matrices and convolutions in float16 or bfloat16; what leaves the range of float16 easily or adds up much (exp, log,
-/// power, sums, softmax, losses, layer_norm) in float32; all others in the type of their inputs.
+/// While an Autocast object exists, each op of its thread runs in the element type that suits it, as in PyTorch's
+/// autocast. Matrix products and convolutions run in float16 or bfloat16. Ops that easily leave the range of float16,
+/// or that add up many numbers (exp, log, power, sums, softmax, losses, layer_norm), run in float32. All other ops run
+/// in the type of their inputs.
 ///
 ///     tp::Tensor loss;
 ///     {
@@ -19,12 +20,14 @@ namespace tapestry {
 ///     }
 ///     auto gradients = tape.gradient(loss, net.parameters());
 ///
-/// Variables stay what they are: float32 ones are cast where they are used, and their gradients are float32. Inputs of
-/// float64 and of whole numbers are left alone, with the ops that read them. The casts are ops like others: tapes
-/// differentiate them, and traces keep them, so that the scope belongs around the forward pass, inside the function
-/// that is traced. Gradients are computed in the types of the forward pass, whether the scope still lives or not.
+/// Variables keep their type: float32 ones are cast where they are used, and their gradients are float32. Integer
+/// inputs are never cast. An op that has a float64 input runs as it would without the scope.
 ///
-/// Scopes nest: the innermost counts, and one of float32 turns the others off.
+/// The casts are ops like others: tapes differentiate them, and traces record them. So the scope belongs around the
+/// forward pass, inside the function that is traced. Gradients are computed in the types of the forward pass, whether
+/// or not the scope still exists.
+///
+/// Scopes nest: the innermost one counts, and a float32 scope turns the others off.
 class TAPESTRY_API Autocast {
  public:
   /// Throws InvalidArgumentError unless the type is float16, bfloat16 or float32.
@@ -33,7 +36,7 @@ class TAPESTRY_API Autocast {
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
-  /// The type of this thread's innermost scope; float32 outside of all.
+  /// The type of this thread's innermost scope; float32 when there is none.
   static DType current();
 
  private:

@@ -16,13 +16,13 @@ namespace tapestry {
 /// @addtogroup keeping
 /// @{
 
-/// A reference on something with a state: a module, an optimizer, a Loader, any type with `state_dict()` and
-/// `load_state_dict(StateDict)`; a Variable; a number. What it refers to must outlive it.
+/// A reference to an object that has a state: a module, an optimizer, a Loader, or any other type with `state_dict()`
+/// and `load_state_dict(StateDict)`; a Variable; or a number. The object must outlive the reference.
 class TAPESTRY_API StateRef {
  public:
-  /// On nothing: a part that a checkpoint does not have.
+  /// Refers to nothing: the checkpoint does not have this part.
   StateRef() = default;
-  /// On an object, whose state has the names that it gives.
+  /// Refers to an object with `state_dict()` and `load_state_dict(StateDict)`.
   template <Stateful T>
   StateRef(T* object)  // NOLINT(google-explicit-constructor): written as `.model = &net`
       : get_([object] { return StateDict(object->state_dict()); }), set_([object](const StateDict& state, Where where) {
@@ -32,22 +32,22 @@ class TAPESTRY_API StateRef {
             object->load_state_dict(state);
           }
         }) {}
-  /// On a number, which is saved as a float64 or int64 scalar.
+  /// Refers to a number, which is saved as a float64 or int64 scalar.
   template <class T>
   requires std::is_arithmetic_v<T> StateRef(T* number)  // NOLINT(google-explicit-constructor)
       : get_([number] { return of_number(static_cast<Number<T>>(*number)); }),
         set_([number](const StateDict& state, Where where) {
           *number = static_cast<T>(single(state, dtype_of<Number<T>>(), where).template item<Number<T>>());
         }) {}
-  /// On a Variable, whose value is assigned when its state is loaded.
+  /// Refers to a Variable. Loading a state assigns its value.
   StateRef(Variable* variable);  // NOLINT(google-explicit-constructor)
 
-  /// Whether it refers to anything; without that it has no state.
+  /// Whether it refers to an object. The other functions need one.
   explicit operator bool() const { return static_cast<bool>(get_); }
-  /// The state; that of a Variable or a number is one tensor with the name "".
+  /// The state of the object. For a Variable or a number it is one tensor with the name "".
   StateDict state_dict() const { return get_(); }
-  /// Puts what it refers to into that state. Throws what the object throws; InvalidArgumentError for a state that is
-  /// not one tensor of the right dtype, of a Variable or a number.
+  /// Loads a state into the object. Throws what the object throws. For a Variable or a number, throws
+  /// InvalidArgumentError unless the state is one tensor of the right dtype.
   void load_state_dict(const StateDict& state, Where where) const { set_(state, where); }
 
  private:
@@ -57,44 +57,52 @@ class TAPESTRY_API StateRef {
   static StateDict of_number(T number) {
     return {{"", tensor(std::vector<T>{number}, Shape{})}};
   }
-  /// The only tensor of a state. Throws InvalidArgumentError unless it is one, of that dtype.
+  /// The only tensor of a state. Throws InvalidArgumentError unless the state is one tensor of that dtype.
   static const Tensor& single(const StateDict& state, DType dtype, Where where);
 
   std::function<StateDict()> get_;
   std::function<void(const StateDict&, Where)> set_;
 };
 
-/// What it takes to go on with a training exactly where it was:
+/// Everything that is needed to continue a training exactly where it stopped:
 ///
 ///     tp::Checkpoint checkpoint{.model = &net, .optimizer = &opt, .step = &step, .loader = &loader};
 ///     if (tp::Checkpoint::latest(dir)) checkpoint.restore(dir);
 ///     ... checkpoint.save(dir);
 ///
-/// Each `save` makes a new file in the folder, "checkpoint-17.safetensors", numbered in the order in which they were
-/// written. It holds the tensors of all parts, "model.hidden.weight", "optimizer.iterations", "step", "random.seed",
-/// and can be opened with `tp::load`, or in Python. One program at a time may write into a folder; any number may read.
+/// Each `save` writes a new file into the folder, such as "checkpoint-17.safetensors", with the next number. The file
+/// holds the tensors of all parts under names such as "model.hidden.weight", "optimizer.iterations", "step" and
+/// "random.seed". It can be opened with `tp::load`, or in Python. One program at a time may write into a folder; any
+/// number may read.
 struct TAPESTRY_API Checkpoint {
-  StateRef model = {};                        ///< "model" in the file, as for the other parts
-  StateRef optimizer = {};                    ///< with its slots and number of steps
-  StateRef step = {};                         ///< the program's own count
-  StateRef loader = {};                       ///< the place in the data
-  std::map<std::string, StateRef> more = {};  ///< further parts by their names, which have no dots
-  bool random = true;                         ///< the place in the stream of `tp::random`, too
-  int keep = 5;                               ///< so many of the newest stay in the folder; 0: all
+  /// The model.
+  StateRef model = {};
+  /// The optimizer, with its slots and its number of steps.
+  StateRef optimizer = {};
+  /// The program's own count of steps.
+  StateRef step = {};
+  /// The loader, with its position in the data.
+  StateRef loader = {};
+  /// Further parts by their names, which must not contain dots.
+  std::map<std::string, StateRef> more = {};
+  /// Whether to save and restore the position in the stream of `tp::random`, too.
+  bool random = true;
+  /// How many of the newest checkpoints stay in the folder; 0 keeps all.
+  int keep = 5;
 
-  /// Writes a checkpoint and returns its path; makes the folder if there is none. A file has its name only once it is
-  /// whole and on the disk, so that neither a crash nor a power failure leaves a damaged one. Older checkpoints than
-  /// `keep` says are removed, and so is what crashed writers have left behind.
-  /// Throws what `tp::save` throws, and InvalidArgumentError for a part that has a part's name or a dot in its name.
+  /// Writes a checkpoint and returns its path. The folder is created if necessary. The file gets its name only when it
+  /// is complete and on the disk, so that neither a crash nor a power failure leaves a damaged checkpoint. Removes the
+  /// older checkpoints that exceed `keep`, and incomplete files of writers that have crashed. Throws what `tp::save`
+  /// throws, and InvalidArgumentError when a name in `more` is empty, contains a dot, or is that of another part.
   std::string save(const std::string& dir, Where where = Where::here()) const;
 
-  /// Puts all parts that this checkpoint has into the state of the newest whole file of a folder, or of a file, and
-  /// returns its path. Parts that only the file has are left alone. Throws NotFoundError when there is no checkpoint;
-  /// DataLossError when the file that was named is damaged; InvalidArgumentError when it lacks a part, or a part
-  /// refuses its state. Then the parts have the states that they had.
+  /// Loads all parts that this object refers to from the newest complete file of a folder, or from a given file, and
+  /// returns the file's path. Further parts in the file are ignored. Throws NotFoundError when there is no checkpoint,
+  /// DataLossError when the given file is damaged, and InvalidArgumentError when the file lacks a part, or a part
+  /// refuses its state. After an error all parts have the states that they had before.
   std::string restore(const std::string& dir, Where where = Where::here()) const;
 
-  /// The newest file of a folder that is whole; nothing when there is none, or no folder.
+  /// The path of the newest complete checkpoint in a folder; nothing when there is none, or when there is no folder.
   static std::optional<std::string> latest(const std::string& dir);
 
  private:

@@ -17,7 +17,7 @@ namespace tapestry {
 
 /// Element types.
 enum class DType : std::uint8_t {
-  unknown,   ///< of an untyped placeholder until it is fed
+  unknown,   ///< the type of an untyped placeholder until it is fed
   boolean,   ///< bool, one byte
   uint8,     ///< std::uint8_t
   int32,     ///< std::int32_t
@@ -26,7 +26,7 @@ enum class DType : std::uint8_t {
   bfloat16,  ///< tp::bfloat16_t
   float32,   ///< float
   float64,   ///< double
-  resource,  ///< of a graph's handle on a Variable, which has no elements
+  resource,  ///< the type of a graph's handle to a Variable, which has no elements
 };
 
 /// Short names: `tp::float32`.
@@ -41,27 +41,27 @@ inline constexpr DType float32 = DType::float32;
 inline constexpr DType float64 = DType::float64;
 /// @}
 
-/// "float32", "bool": NumPy's names.
+/// NumPy's name: "float32", "bool".
 TAPESTRY_API std::string to_string(DType dtype);
 /// Prints NumPy's name.
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, DType dtype);
-/// "float", "double", "half", "int32", "bool": the names in TensorFlow's messages.
+/// The name in TensorFlow's messages: "float", "double", "half", "int32", "bool".
 TAPESTRY_API std::string_view tensorflow_name(DType dtype);
 
-/// Bytes of one element.
+/// The size of one element in bytes.
 constexpr std::size_t size_of(DType dtype) {
   constexpr std::size_t sizes[] = {0, 1, 1, 4, 8, 2, 2, 4, 8, 0};
   return sizes[static_cast<std::size_t>(dtype)];
 }
-/// float16, bfloat16, float32 or float64.
+/// Whether the type is float16, bfloat16, float32 or float64.
 constexpr bool is_floating(DType dtype) { return dtype >= DType::float16 && dtype <= DType::float64; }
-/// float16 or bfloat16: types to store numbers in, which are computed in float32.
+/// Whether the type is float16 or bfloat16. These types store numbers; computations with them are done in float32.
 constexpr bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
-/// uint8, int32 or int64.
+/// Whether the type is uint8, int32 or int64.
 constexpr bool is_integer(DType dtype) { return dtype >= DType::uint8 && dtype <= DType::int64; }
 
-/// PyTorch's result_type for two tensors: bool < integers < floats, and the wider of two of a kind; of float16 and
-/// bfloat16, neither of which holds all numbers of the other, float32.
+/// The common type of two tensors, as PyTorch's result_type: bool < integers < floats, and the wider of two types of a
+/// kind. float16 and bfloat16 have the common type float32, because neither holds all numbers of the other.
 constexpr DType promote(DType a, DType b) {
   if (is_half(a) && is_half(b) && a != b) return DType::float32;
   return a > b ? a : b;
@@ -91,7 +91,7 @@ constexpr DType dtype_of() {
 
 namespace detail {
 
-/// Whether a C++ type is one of numbers.
+/// Whether a C++ type is a type of numbers.
 template <class T>
 inline constexpr bool is_number = std::is_arithmetic_v<T> || is_float16<T>;
 

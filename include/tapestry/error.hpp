@@ -11,18 +11,18 @@ namespace tapestry {
 /// @addtogroup errors
 /// @{
 
-/// A place in the user's program. std::source_location is missing from clang 14, hence the builtins.
+/// A position in the user's source code. It uses builtins, because clang 14 lacks std::source_location.
 struct Where {
-  const char* file = nullptr;  ///< as the compiler was given it; nullptr when the place is not known
-  int line = 0;                ///< from 1
+  const char* file = nullptr;  ///< the path that the compiler was given; nullptr when the position is not known
+  int line = 0;                ///< the line, from 1
 
-  /// As the default value of a parameter: the place of the call.
+  /// The call site, when this is the default value of a parameter.
   static constexpr Where here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
-  /// Whether the place is known.
+  /// Whether the position is known.
   explicit constexpr operator bool() const { return file != nullptr; }
 };
 
-/// "train.cpp:41": the file's name without its folders, and the line.
+/// The file's name without its folders, and the line: "train.cpp:41".
 TAPESTRY_API std::string to_string(Where where);
 
 /// TensorFlow's canonical error codes, with its numbers.
@@ -32,32 +32,32 @@ enum class Code {
   not_found = 5,            ///< no file, op, attribute or slot of that name
   resource_exhausted = 8,   ///< no memory, threads or disk space left
   failed_precondition = 9,  ///< not in this state: no value yet, closed, finalized
-  out_of_range = 11,        ///< no element at that place
+  out_of_range = 11,        ///< no element at that position
   unimplemented = 12,       ///< Tapestry, or the format of a file, lacks it
-  internal = 13,            ///< a mistake of the library
+  internal = 13,            ///< a bug in the library
   data_loss = 15,           ///< a damaged file
   lookup = 100,             ///< Python's LookupError, which TensorFlow raises for an op without a gradient
 };
 
-/// Everything that the library throws. `what()` reads "message [Op:AddV2] at train.cpp:41"; the op and the place are
-/// left out where they are not known.
+/// The base class of everything that the library throws. `what()` reads "message [Op:AddV2] at train.cpp:41"; the op
+/// and the position are left out when they are not known.
 class TAPESTRY_API Error : public std::runtime_error {
  public:
-  /// Without op and place: see `locate`.
+  /// An error without op and position; `locate` adds them.
   Error(Code code, std::string message);
 
-  /// Which of the classes below it is, as a number.
+  /// The code, which tells which of the classes below this error is.
   Code code() const { return code_; }
-  /// What happened, without op and place.
+  /// The message without op and position.
   const std::string& message() const { return message_; }
-  /// The innermost op in which it happened, "AddV2"; "" when it was in none.
+  /// The innermost op in which the error occurred, such as "AddV2"; "" when it occurred in none.
   const std::string& op() const { return op_; }
-  /// The user's line.
+  /// The call site in the user's program.
   Where where() const { return where_; }
-  /// Message, op and place in one line.
+  /// Message, op and position in one line.
   const char* what() const noexcept override { return text_.c_str(); }
 
-  /// Adds the op and the place, each only where none is known yet: the innermost op is the one to name.
+  /// Adds the op and the position. Those that are known already stay, so that the error names the innermost op.
   void locate(std::string_view op, Where where);
 
  private:
@@ -68,15 +68,15 @@ class TAPESTRY_API Error : public std::runtime_error {
   Where where_;
 };
 
-/// What the errors below are made of: one class for each code, to be caught by its name.
+/// The base of the classes below. There is one class for each code.
 template <Code code_value>
 class ErrorWithCode : public Error {
  public:
-  /// Without op and place, which `locate` adds.
+  /// An error without op and position; `locate` adds them.
   explicit ErrorWithCode(std::string message) : Error(code_value, std::move(message)) {}
-  /// With the user's line.
+  /// An error at a call site.
   ErrorWithCode(std::string message, Where where) : ErrorWithCode(std::move(message), {}, where) {}
-  /// With the op, too.
+  /// An error in an op, at a call site.
   ErrorWithCode(std::string message, std::string_view op, Where where) : Error(code_value, std::move(message)) {
     locate(op, where);
   }
@@ -86,8 +86,7 @@ class ErrorWithCode : public Error {
 class TAPESTRY_API InvalidArgumentError : public ErrorWithCode<Code::invalid_argument> {
   using ErrorWithCode::ErrorWithCode;
 };
-/// Something is not in the state that this needs: a Variable without a value, a closed session, a file that cannot be
-/// written.
+/// Something is not in the required state: a Variable has no value, a session is closed, a file cannot be written.
 class TAPESTRY_API FailedPreconditionError : public ErrorWithCode<Code::failed_precondition> {
   using ErrorWithCode::ErrorWithCode;
 };
@@ -99,15 +98,15 @@ class TAPESTRY_API NotFoundError : public ErrorWithCode<Code::not_found> {
 class TAPESTRY_API LookupError : public ErrorWithCode<Code::lookup> {
   using ErrorWithCode::ErrorWithCode;
 };
-/// There is no element at that place.
+/// There is no element at that position.
 class TAPESTRY_API OutOfRangeError : public ErrorWithCode<Code::out_of_range> {
   using ErrorWithCode::ErrorWithCode;
 };
-/// A run took longer than its `timeout_in_ms`.
+/// A run took longer than its `timeout_in_ms`, or loading or running a graph took longer than its GraphLimits allow.
 class TAPESTRY_API DeadlineExceededError : public ErrorWithCode<Code::deadline_exceeded> {
   using ErrorWithCode::ErrorWithCode;
 };
-/// The library, or the format of a file, lacks what it would take.
+/// The library, or the format of a file, does not support something.
 class TAPESTRY_API UnimplementedError : public ErrorWithCode<Code::unimplemented> {
   using ErrorWithCode::ErrorWithCode;
 };
@@ -119,20 +118,20 @@ class TAPESTRY_API ResourceExhaustedError : public ErrorWithCode<Code::resource_
 class TAPESTRY_API DataLossError : public ErrorWithCode<Code::data_loss> {
   using ErrorWithCode::ErrorWithCode;
 };
-/// A mistake of the library itself.
+/// The library has a bug.
 class TAPESTRY_API InternalError : public ErrorWithCode<Code::internal> {
   using ErrorWithCode::ErrorWithCode;
 };
 
 namespace detail {
 
-/// Joins what `operator<<` or `to_string` makes of each part: `join("axis ", axis, " is out of range")`.
+/// Concatenates the parts, each as a string or as `to_string` converts it: `join("axis ", axis, " is out of range")`.
 template <class... Parts>
 std::string join(const Parts&... parts) {
   std::string text;
   auto append = [&text](const auto& part) {
     using Part = std::remove_cvref_t<decltype(part)>;
-    // A std::string takes whatever converts to a number as one character.
+    // A type that converts to a number must not be appended: std::string would take the number for a character.
     if constexpr (requires { text += part; } &&
                   (!std::is_convertible_v<const Part&, long> || std::is_same_v<Part, char>)) {
       text += part;

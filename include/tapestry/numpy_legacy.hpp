@@ -11,28 +11,29 @@ namespace tapestry::random {
 /// @addtogroup random
 /// @{
 
-/// The stream of numbers that `numpy.random.seed(seed)` starts, bit for bit, for programs that must repeat what one in
-/// Python does: the Mersenne Twister (Matsumoto, Nishimura 1998) and Marsaglia's polar method (1964). float64 on the
-/// CPU.
+/// The stream of random numbers that `numpy.random.seed(seed)` starts, bit for bit, for programs that must repeat the
+/// results of a Python program. It uses the Mersenne Twister (Matsumoto, Nishimura 1998) and Marsaglia's polar method
+/// (1964). Its tensors are float64 on the CPU.
 class TAPESTRY_API NumpyLegacy {
  public:
-  /// At the start of the stream of that seed.
+  /// Starts the stream of that seed.
   explicit NumpyLegacy(std::uint32_t seed);
-  /// A stream moves, and is not copied.
+  /// A stream can be moved, but not copied.
   /// @{
   NumpyLegacy(NumpyLegacy&&) noexcept;
   NumpyLegacy& operator=(NumpyLegacy&&) noexcept;
   /// @}
   ~NumpyLegacy();
 
-  /// numpy.random.rand: numbers spread evenly over [0, 1).
+  /// Uniformly distributed numbers in [0, 1): numpy.random.rand.
   Tensor rand(const Shape& shape, Where where = Where::here());
-  /// numpy.random.randn: normally distributed numbers of mean 0 and variance 1.
+  /// Normally distributed numbers of mean 0 and variance 1: numpy.random.randn.
   Tensor randn(const Shape& shape, Where where = Where::here());
 
-  /// The place in the stream, for checkpoints.
+  /// The position in the stream, for checkpoints.
   StateDict state_dict() const;
-  /// Throws InvalidArgumentError when this is not what `state_dict` gives; then nothing has changed.
+  /// Restores a position that `state_dict` has returned. Throws InvalidArgumentError for any other state; then nothing
+  /// has changed.
   void load_state_dict(const StateDict& state, Where where = Where::here());
 
  private:

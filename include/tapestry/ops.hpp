@@ -1,7 +1,7 @@
 #pragma once
 
-// The vocabulary, by family. Every op takes an optional last argument, the name of its node in a graph, and remembers
-// the place where it was called.
+// All operations, by family. Each takes an optional last argument, the name of its node in a graph, and remembers its
+// call site.
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/check.hpp"
 #include "tapestry/ops/creation.hpp"

@@ -11,36 +11,37 @@ namespace tapestry {
 /// @addtogroup keeping
 /// @{
 
-/// Whatever gives its state away as tensors and takes it back: modules, optimizers, loaders, and the user's own types.
+/// A type that returns its state as tensors and can be set to such a state: modules, optimizers, loaders, and the
+/// user's own types.
 template <class T>
 concept Stateful = requires(const T& from, T& to, const StateDict& tensors) {
   { from.state_dict() } -> std::convertible_to<StateDict>;
   to.load_state_dict(tensors);
 };
 
-/// What a file says beside its tensors.
+/// Texts that a file holds in addition to its tensors, by their keys.
 using Metadata = std::map<std::string, std::string>;
 
-/// Writes tensors to a file that Python opens, too. The ending of its name says which kind: ".safetensors", of Hugging
-/// Face's library of that name, or ".npz", NumPy's. Only the first can hold metadata; programs that want to know who
-/// has written a file look there for the key "format", which is "pt" for PyTorch's names and shapes.
+/// Writes tensors to a file that can also be opened in Python. The ending of its name selects the format:
+/// ".safetensors", of Hugging Face's library of that name, or ".npz", NumPy's. Only safetensors files can hold
+/// metadata. Their key "format" tells programs who has written the file; it is "pt" for PyTorch's names and shapes.
 ///
-/// Nobody ever sees half of the file; equal tensors give equal files. Throws InvalidArgumentError for another ending,
-/// metadata in an npz file, a name that is not UTF-8, or an empty tensor; FailedPreconditionError for a symbolic one;
-/// NotFoundError when the folder does not exist; ResourceExhaustedError when the disk is full.
+/// No other program ever sees an incomplete file. Equal tensors give equal files. Throws InvalidArgumentError for
+/// another ending, metadata in an npz file, a name that is not UTF-8, or an empty tensor; FailedPreconditionError for a
+/// symbolic tensor; NotFoundError when the folder does not exist; ResourceExhaustedError when the disk is full.
 TAPESTRY_API void save(const std::string& path, const StateDict& tensors, const Metadata& metadata = {},
                        Where where = Where::here());
 
-/// Puts all tensors of a file in the place of what `tensors` held: those that `save` has written, or another program.
-/// Element types that tensors do not have become the next wider one that holds all their values, such as int32 for
-/// int8 and uint16.
+/// Replaces the contents of `tensors` by all tensors of a file, which `save` or another program has written. An element
+/// type that tensors do not have becomes the next wider one that holds all its values, such as int32 for int8 and
+/// uint16.
 ///
-/// Throws NotFoundError when there is no such file; DataLossError when it is damaged, stops early or contradicts
-/// itself; UnimplementedError when a tensor's elements or dimensions are none that tensors have; InvalidArgumentError
-/// for another ending. Then nothing has changed.
+/// Throws NotFoundError when there is no such file; DataLossError when it is damaged, truncated or inconsistent;
+/// UnimplementedError when tensors cannot have the element type or the number of dimensions; InvalidArgumentError for
+/// another ending. Then nothing has changed.
 TAPESTRY_API void load(const std::string& path, StateDict& tensors, Where where = Where::here());
 
-/// The metadata of a safetensors file. Errors as those of `load`; InvalidArgumentError for an npz file.
+/// The metadata of a safetensors file. Throws what `load` throws, and InvalidArgumentError for an npz file.
 TAPESTRY_API Metadata load_metadata(const std::string& path, Where where = Where::here());
 
 /// The same for the state of a module, an optimizer, or anything else that has one.

@@ -25,18 +25,18 @@ namespace tapestry {
 /// @addtogroup tensors
 /// @{
 
-/// A list of axes, a permutation, paddings: whatever an op is told in whole numbers, in braces or a std::vector.
+/// A list of integers, such as axes or a permutation, given in braces or as a std::vector.
 using Ints = SmallVector<std::int64_t, 8>;
 
 namespace detail {
 
-/// The axis of a symbolic tensor whose size is known only when the graph runs.
+/// An axis of a symbolic tensor, the size of which is known only when the graph runs.
 struct UnknownSize {
   Intrusive<Origin> tensor;
   int axis = 0;
 };
 
-/// Whose the unknown sizes of a shape are. Shared by the copies of a shape.
+/// The tensors to which the unknown sizes of a shape belong. Copies of a shape share this object.
 struct UnknownSizes {
   ReferenceCount references;
   std::array<UnknownSize, 8> axes;
@@ -45,23 +45,23 @@ struct UnknownSizes {
 
 }  // namespace detail
 
-/// The size of a dimension: a whole number, or, in a graph, the size of a tensor that is known only when the graph
-/// runs. The latter may stand in a shape, `zeros({x.shape()[0], 2})`. Used as a number it throws
+/// The size of a dimension: an integer, or, in a graph, the size of a tensor that is known only when the graph runs. A
+/// size that is not known yet can be used in a shape, `zeros({x.shape()[0], 2})`. Used as a number, it throws
 /// FailedPreconditionError, which names the tensor and the line.
 class TAPESTRY_API Dimension {
  public:
-  /// The number.
+  /// The size as a number.
   operator std::int64_t() const {  // NOLINT(google-explicit-constructor): a size is a number
     if (size_ < 0) [[unlikely]]
       refuse();
     return size_;
   }
-  /// The number as another type, by a cast.
+  /// The size as a number of another type, by an explicit cast.
   template <class T>
   requires(std::is_arithmetic_v<T> && !std::same_as<T, std::int64_t>) explicit operator T() const {
     return static_cast<T>(std::int64_t{*this});
   }
-  /// Whether it is a number by now.
+  /// Whether the size is known.
   bool is_known() const { return size_ >= 0; }
 
  private:
@@ -70,17 +70,17 @@ class TAPESTRY_API Dimension {
   [[noreturn]] void refuse() const;
 
   std::int64_t size_;
-  detail::UnknownSize source_;  ///< where it is unknown and some tensor's
+  detail::UnknownSize source_;  ///< the tensor to which an unknown size belongs, if any
   Where where_;
 };
-/// The number, or "?".
+/// The number, or "?" for an unknown size.
 TAPESTRY_API std::string to_string(const Dimension& size);
 /// Prints what `to_string` gives.
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Dimension& size);
 
-/// The sizes of a tensor's dimensions, row-major, outermost first; `{}` is a scalar's. At most 8 dimensions. A size may
-/// be unknown, on symbolic tensors and in specs, where it is written as -1. The unknown sizes of a tensor in a graph
-/// remember whose they are: in a shape that is made of them they are that tensor's when the graph runs.
+/// The sizes of a tensor's dimensions, from the outermost to the innermost; `{}` is the shape of a scalar. There are at
+/// most 8 dimensions. Symbolic tensors and specs may have unknown sizes, written as -1. An unknown size of a tensor in
+/// a graph remembers that tensor: in a shape that is made of it, it becomes the tensor's size when the graph runs.
 class TAPESTRY_API Shape {
  public:
   /// The most dimensions that a tensor can have.
@@ -89,13 +89,13 @@ class TAPESTRY_API Shape {
   /// A size in braces: a number, -1 for an unknown one, or the size of a tensor.
   class Size {
    public:
-    /// A number: at least 0, or -1.
+    /// A number: at least 0, or -1 for an unknown size.
     template <class T>
     requires((std::integral<T> && !std::same_as<T, bool>) || std::is_enum_v<T>)
         Size(T size)  // NOLINT: a size in braces
         : size_(static_cast<std::int64_t>(size)) {
       if constexpr (std::is_unsigned_v<T> && sizeof(T) == 8)
-        if (size_ < 0) size_ = std::numeric_limits<std::int64_t>::max();  // no memory holds either
+        if (size_ < 0) size_ = std::numeric_limits<std::int64_t>::max();  // both exceed any memory
     }
     /// The size of a tensor, known or not.
     Size(const Dimension& size) : size_(size.size_), source_(size.source_) {}  // NOLINT: a size in braces
@@ -105,10 +105,10 @@ class TAPESTRY_API Shape {
     std::int64_t size_;
     detail::UnknownSize source_;
   };
-  /// An axis, which may count from the end, and the line where it was written.
+  /// An axis and its call site. A negative axis counts from the end.
   class Axis {
    public:
-    /// At the place where it is written.
+    /// An axis at its call site.
     template <std::integral T>
     Axis(T axis, Where where = Where::here())  // NOLINT(google-explicit-constructor): what stands in brackets
         : axis_(static_cast<std::int64_t>(axis)), where_(where) {}
@@ -118,16 +118,26 @@ class TAPESTRY_API Shape {
     std::int64_t axis_;
     Where where_;
   };
-  /// Goes through the sizes.
+  /// An iterator over the sizes.
   class Iterator {
    public:
-    using value_type = Dimension;                                                   ///< for the standard library
-    using difference_type = std::ptrdiff_t;                                         ///< for the standard library
-    Iterator() = default;                                                           ///< of no shape
-    Dimension operator*() const;                                                    ///< the size
-    Iterator& operator++() { return ++axis_, *this; }                               ///< the next one
-    Iterator operator++(int) { return std::exchange(*this, {shape_, axis_ + 1}); }  ///< the next one
-    bool operator==(const Iterator& other) const { return axis_ == other.axis_; }   ///< of the same shape
+    /// For the standard library.
+    /// @{
+    using value_type = Dimension;
+    using difference_type = std::ptrdiff_t;
+    /// @}
+
+    /// An iterator over no shape.
+    Iterator() = default;
+    /// The current size.
+    Dimension operator*() const;
+    /// Advances to the next size.
+    /// @{
+    Iterator& operator++() { return ++axis_, *this; }
+    Iterator operator++(int) { return std::exchange(*this, {shape_, axis_ + 1}); }
+    /// @}
+    /// Whether two iterators over one shape are at the same axis.
+    bool operator==(const Iterator& other) const { return axis_ == other.axis_; }
 
    private:
     friend class Shape;
@@ -136,10 +146,11 @@ class TAPESTRY_API Shape {
     int axis_ = 0;
   };
 
-  /// A scalar's.
+  /// The shape of a scalar.
   constexpr Shape() = default;
-  /// Throws InvalidArgumentError above 8 dimensions, for a size below -1, and when the product of the sizes does not
-  /// fit 64 bits (a size of 0 does not excuse the others, as in NumPy).
+  /// A shape with the given sizes. Throws InvalidArgumentError for more than 8 dimensions, for a size below -1, and
+  /// when the product of the sizes does not fit 64 bits. As in NumPy, the sizes that are not 0 must fit even if another
+  /// one is 0.
   /// @{
   Shape(std::initializer_list<Size> sizes, Where where = Where::here());
   Shape(const std::vector<std::int64_t>& sizes, Where where = Where::here())  // NOLINT(google-explicit-constructor)
@@ -148,19 +159,19 @@ class TAPESTRY_API Shape {
   Shape(const Ints& sizes) : Shape(std::span<const std::int64_t>(sizes)) {}  // NOLINT(google-explicit-constructor)
   /// @}
 
-  /// Of an untyped placeholder not even the number of dimensions is known.
+  /// A shape whose number of dimensions is unknown, as that of an untyped placeholder.
   static Shape unknown_rank();
   /// Whether the number of dimensions is known.
   bool has_rank() const { return rank_ >= 0; }
 
-  /// Number of dimensions; -1 when it is unknown.
+  /// The number of dimensions; -1 when it is unknown.
   int rank() const { return rank_; }
-  /// Product of the sizes. Throws FailedPreconditionError when one of them is unknown.
+  /// The product of the sizes. Throws FailedPreconditionError when one of them is unknown.
   std::int64_t size(Where where = Where::here()) const;
   /// Whether the number of dimensions and all sizes are known.
   bool is_known() const;
 
-  /// The size of an axis; a negative one counts from the end. Throws InvalidArgumentError when there is no such axis.
+  /// The size of an axis. A negative axis counts from the end. Throws InvalidArgumentError when there is no such axis.
   /// @{
   Dimension operator[](Axis axis) const;
   Dimension dim(Axis axis) const { return (*this)[axis]; }
@@ -170,7 +181,7 @@ class TAPESTRY_API Shape {
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, std::max(rank_, 0)}; }
   /// @}
-  /// The first and the last size. Throw InvalidArgumentError for a scalar's shape.
+  /// The first and the last size. They throw InvalidArgumentError for a scalar's shape.
   /// @{
   Dimension front(Where where = Where::here()) const { return (*this)[{0, where}]; }
   Dimension back(Where where = Where::here()) const { return (*this)[{-1, where}]; }
@@ -178,26 +189,27 @@ class TAPESTRY_API Shape {
   /// The sizes as a list. Throws FailedPreconditionError when one of them is unknown.
   std::vector<std::int64_t> to_vector(Where where = Where::here()) const;
 
-  /// Adds a dimension behind the others. Throws InvalidArgumentError for a ninth one.
+  /// Appends a dimension. Throws InvalidArgumentError for a ninth one.
   void push_back(const Size& size);
   /// Changes the size of dimension i, 0 <= i < rank.
   void set(int i, const Size& size);
-  /// Adds a dimension before dimension i. Throws InvalidArgumentError for a ninth one.
+  /// Inserts a dimension before dimension i. Throws InvalidArgumentError for a ninth one.
   void insert(int i, const Size& size);
   /// Removes dimension i, 0 <= i < rank.
   void erase(int i);
 
-  /// For ops, which have to work when sizes are unknown: the sizes, and their product, with -1 for what is unknown.
+  /// The sizes, and their product, with -1 for an unknown number. They are for ops, which must work with unknown sizes.
   /// @{
   std::span<const std::int64_t> sizes() const { return {sizes_.data(), static_cast<std::size_t>(std::max(rank_, 0))}; }
   std::int64_t num_elements() const;
   /// @}
-  /// For graphs: whose the size of dimension i is; without a tensor where nobody knows, or where it is a number.
+  /// For graphs: the tensor and axis to which the size of dimension i belongs. The tensor is empty for a known size,
+  /// and for an unknown size that belongs to no tensor.
   detail::UnknownSize source(int i) const;
-  /// For graphs: lets all unknown sizes be those of a tensor's axes.
+  /// For graphs: makes all unknown sizes belong to the same axes of a tensor.
   void set_source(const detail::Intrusive<detail::Origin>& tensor);
 
-  /// The same number of dimensions and the same sizes; unknown ones equal only unknown ones.
+  /// Whether both have the same number of dimensions and the same sizes. An unknown size equals only an unknown one.
   friend bool operator==(const Shape& a, const Shape& b) {
     return a.rank_ == b.rank_ && std::ranges::equal(a.sizes(), b.sizes());
   }
@@ -208,7 +220,7 @@ class TAPESTRY_API Shape {
 
   std::array<std::int64_t, max_rank> sizes_{};
   int rank_ = 0;
-  detail::Intrusive<detail::UnknownSizes> unknown_;  ///< empty where no tensor is known whose the unknown sizes are
+  detail::Intrusive<detail::UnknownSizes> unknown_;  ///< empty when the unknown sizes belong to no tensor
 };
 
 /// @}
@@ -216,7 +228,7 @@ class TAPESTRY_API Shape {
 }  // namespace tapestry
 
 /// @cond
-// size() counts elements; a span of a shape must not take it for the number of dimensions.
+// Shape::size() counts elements; std::span must not take it for the number of dimensions.
 template <>
 inline constexpr bool std::ranges::disable_sized_range<tapestry::Shape> = true;
 /// @endcond
@@ -226,24 +238,25 @@ namespace tapestry {
 /// @addtogroup tensors
 /// @{
 
-/// "[2,3]", "[]", "[?,784]", "<unknown>": as in TensorFlow's messages.
+/// The shape as in TensorFlow's messages: "[2,3]", "[]", "[?,784]", "<unknown>".
 TAPESTRY_API std::string to_string(const Shape& shape);
 /// Prints what `to_string` gives.
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
-/// Whether a tensor of a shape that is known in part may turn out to have the other one, which is known.
+/// Whether a tensor of a partly unknown shape can have the known shape.
 TAPESTRY_API bool can_be(const Shape& shape, const Shape& known);
-/// Whether two shapes, both known in part, may turn out to be the same.
+/// Whether two partly unknown shapes can be the same.
 TAPESTRY_API bool agree(const Shape& a, const Shape& b);
 
-/// The axis as 0 ... rank-1; negative ones count from the end. Throws InvalidArgumentError when there is no such axis.
+/// Converts an axis to 0 ... rank-1. A negative axis counts from the end. Throws InvalidArgumentError when there is no
+/// such axis.
 TAPESTRY_API int normalize_axis(std::int64_t axis, int rank);
 
-/// The shape that two shapes broadcast to (NumPy's rules). A size of -1 stays unknown unless the other size decides it.
-/// Throws InvalidArgumentError, "Incompatible shapes: [2,3] vs. [4,3]".
+/// The shape to which two shapes broadcast by NumPy's rules. An unknown size stays unknown unless the other size
+/// determines it. Throws InvalidArgumentError, "Incompatible shapes: [2,3] vs. [4,3]".
 TAPESTRY_API Shape broadcast_shapes(const Shape& a, const Shape& b);
 
-/// The distance in elements between neighbours along each axis of a contiguous tensor.
+/// The strides of a contiguous tensor, in elements.
 TAPESTRY_API std::array<std::int64_t, Shape::max_rank> row_major_strides(const Shape& shape);
 
 /// @}

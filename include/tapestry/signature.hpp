@@ -10,10 +10,10 @@ namespace tapestry {
 /// @addtogroup models
 /// @{
 
-/// What a model takes and gives, under the names that its users know: tensors of one graph.
+/// The inputs and outputs of a model, which are tensors of one graph, under the names that its users know.
 struct Signature {
-  std::map<std::string, Tensor> inputs = {};   ///< placeholders
-  std::map<std::string, Tensor> outputs = {};  ///< what is computed of them
+  std::map<std::string, Tensor> inputs = {};   ///< the placeholders
+  std::map<std::string, Tensor> outputs = {};  ///< the results
 };
 
 /// @}

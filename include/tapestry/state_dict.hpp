@@ -10,7 +10,7 @@ namespace tapestry {
 /// @addtogroup keeping
 /// @{
 
-/// Tensors by their names, "hidden.weight": what a model, an optimizer or a file holds.
+/// Tensors by their names, such as "hidden.weight": the contents of a model, an optimizer or a file.
 using StateDict = std::map<std::string, Tensor>;
 
 /// @}

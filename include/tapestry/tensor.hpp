@@ -27,14 +27,14 @@ class Index;
 class Operation;
 class Tensor;
 
-/// What is known of a tensor before it has a value; -1 in the shape is a size known later.
+/// What is known of a tensor before it has a value. A size of -1 is known later.
 struct Spec {
-  DType dtype = DType::unknown;  ///< unknown: that of what is fed
-  Shape shape;                   ///< by default a scalar's
-  /// Equal dtypes and shapes; an unknown size equals only an unknown one.
+  DType dtype = DType::unknown;  ///< `unknown` stands for the dtype of the value that is fed
+  Shape shape;                   ///< by default the shape of a scalar
+  /// Whether dtypes and shapes are equal. An unknown size equals only an unknown one.
   friend bool operator==(const Spec&, const Spec&) = default;
 };
-/// What an op's `infer` gives: one for each output.
+/// The result of an op's `infer`: one Spec for each output.
 using Specs = SmallVector<Spec, 1>;
 
 namespace detail {
@@ -42,11 +42,12 @@ template <>
 inline constexpr bool is_relocatable<Tensor> = true;  // one pointer
 }  // namespace detail
 
-/// A list of tensors, such as an op's inputs; converts to and from std::vector<Tensor>.
+/// A list of tensors, such as an op's inputs. It converts to and from std::vector<Tensor>.
 using Tensors = SmallVector<Tensor, 2>;
 
-/// What C++ would compile to something that is not meant: `==` and `!=` of tensors (use `tp::equal` for elements,
-/// `a.is(b)` for identity), and `&&` and `||` (use `&` and `|` for elements, `bool(a) && bool(b)` for handles).
+/// These operators are deleted, because C++ would give them a meaning that is not intended: `==` and `!=` (use
+/// `tp::equal` for elements, `a.is(b)` for identity), `&&` and `||` (use `&` and `|` for elements, `bool(a) && bool(b)`
+/// for handles).
 /// @{
 template <class T>
 bool operator==(const Tensor&, const T&) = delete;       // use tp::equal(a, b) for elements, a.is(b) for identity
@@ -63,44 +64,49 @@ bool operator||(const T&, const Tensor&) = delete;       // use a | b for elemen
 bool operator||(const Tensor&, const Tensor&) = delete;  // use a | b for elements, bool(a) for handles
 /// @}
 
-/// A cheap handle on an immutable value of up to 8 dimensions. It is eager (it has data) or symbolic (it has only a
-/// dtype and a shape until a graph runs). An empty handle, `if (!t)`, is what TensorFlow calls None.
+/// A cheap handle to an immutable array of up to 8 dimensions. A tensor is either eager (it has data) or symbolic (it
+/// has only a dtype and a shape until a graph runs). An empty handle, `if (!t)`, corresponds to TensorFlow's None.
 class TAPESTRY_API Tensor {
  public:
   /// An empty handle.
   Tensor() = default;
-  Tensor(const Tensor&) = default;      ///< another handle on the same tensor
-  Tensor(Tensor&&) noexcept = default;  ///< the handle itself; the other one is empty then
-  /// Of names only: `x(0) = y` would put y into a handle that nobody has. `slice_update` is what is meant there.
+  /// Another handle to the same tensor.
+  Tensor(const Tensor&) = default;
+  /// The handle itself; the other one is empty afterwards.
+  Tensor(Tensor&&) noexcept = default;
+  /// Assigns the handle. Only named handles can be assigned: `x(0) = y` would assign a temporary handle and change no
+  /// tensor. To replace elements, use `slice_update`.
+  /// @{
   Tensor& operator=(const Tensor&) & = default;
-  Tensor& operator=(Tensor&&) & noexcept = default;  ///< the same for a handle that nobody needs any more
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  /// @}
   ~Tensor() = default;
 
-  /// Whether there is a tensor: false for an empty handle, which has no other property.
+  /// Whether there is a tensor. An empty handle has no other property.
   explicit operator bool() const { return static_cast<bool>(impl_); }
-  /// Whether both handles name the same tensor. For the elements there is `tp::equal`.
+  /// Whether both are handles to the same tensor. `tp::equal` compares the elements.
   bool is(const Tensor& other) const { return impl_.get() == other.impl_.get(); }
 
-  /// The sizes of the dimensions; of a symbolic tensor some may be unknown.
+  /// The sizes of the dimensions. Some sizes of a symbolic tensor may be unknown.
   const Shape& shape() const { return impl().shape; }
   /// The type of the elements.
   DType dtype() const { return impl().dtype; }
-  /// The device on which the elements are.
+  /// The device that holds the elements.
   Device device() const { return impl().device; }
-  /// Number of dimensions. Throws FailedPreconditionError when it is unknown, `!shape().has_rank()`.
+  /// The number of dimensions. Throws FailedPreconditionError when it is unknown, `!shape().has_rank()`.
   int rank(Where where = Where::here()) const {
     const int rank = impl().shape.rank();
     if (rank < 0) [[unlikely]]
       refuse_rank(where);
     return rank;
   }
-  /// Number of elements. Throws FailedPreconditionError when a size is unknown, `!shape().is_known()`.
+  /// The number of elements. Throws FailedPreconditionError when a size is unknown, `!shape().is_known()`.
   std::int64_t size(Where where = Where::here()) const { return impl().shape.size(where); }
   /// A number that no other tensor of the process has.
   std::int64_t id() const { return impl().id; }
-  /// Whether it stands for a value that exists only while a graph runs.
+  /// Whether the value exists only while a graph runs.
   bool is_symbolic() const { return !impl().storage; }
-  /// Dtype and shape together.
+  /// The dtype and the shape.
   Spec spec() const { return {dtype(), shape()}; }
 
   /// The value of a tensor of one element, converted to T. Throws InvalidArgumentError for any other size, and
@@ -121,48 +127,50 @@ class TAPESTRY_API Tensor {
       return to_vector<T>(dtype_of<T>(), where);
     }
   }
-  /// The elements themselves, row-major. Throws FailedPreconditionError unless the tensor is eager, on the CPU and
-  /// contiguous (see `contiguous`), and InvalidArgumentError when T is another element type. Valid while a handle
-  /// lives.
+  /// A pointer to the elements, in row-major order. It is valid while a handle exists. Throws FailedPreconditionError
+  /// unless the tensor is eager, on the CPU and contiguous (see `contiguous`), and InvalidArgumentError when T is not
+  /// its element type.
   template <class T>
   const T* data(Where where = Where::here()) const {
     return static_cast<const T*>(host_data(dtype_of<T>(), where));
   }
 
-  /// This tensor on another device; itself when it is there already. Recorded, as every op.
+  /// This tensor on another device, or this tensor itself if it is already there. Tapes and graphs record the move.
   Tensor to(Device device, Where where = Where::here()) const;
-  /// This tensor with another element type; itself when it has it already. Floats are truncated towards zero.
+  /// This tensor with another element type, or this tensor itself if it already has it. Floats that become integers are
+  /// truncated towards zero.
   Tensor cast(DType dtype, Where where = Where::here()) const;
-  /// This tensor with its elements in row-major order without gaps: a copy for a transposed or sliced view.
+  /// This tensor with its elements in row-major order without gaps: a copy if it is, for example, a transposed or
+  /// sliced view.
   Tensor contiguous(Where where = Where::here()) const;
-  /// Whether the elements lie in row-major order without gaps.
+  /// Whether the elements are stored in row-major order without gaps.
   bool is_contiguous() const { return impl().contiguous; }
-  /// Distances between neighbours along each axis, in elements; 0 along a broadcast axis.
+  /// The distance between neighbours along each axis, in elements; 0 along a broadcast axis.
   std::span<const std::int64_t> strides() const {
     return {impl().strides.data(), static_cast<std::size_t>(impl().shape.rank())};
   }
 
-  /// NumPy's basic indexing: whole numbers, `tp::all`, `tp::range`, `tp::newaxis`, `tp::ellipsis`. A view.
+  /// NumPy's basic indexing: integers, `tp::all`, `tp::range`, `tp::newaxis`, `tp::ellipsis`. The result is a view.
   template <class... Indices>
   requires(std::constructible_from<Index, Indices>&&...) Tensor operator()(Index first, Indices... rest) const;
 
-  /// "float32[64,784] cpu min -0.42 max 2.8 mean 0.13", and how many are NaN, if any.
+  /// A summary of the tensor, "float32[64,784] cpu min -0.42 max 2.8 mean 0.13", and how many elements are NaN, if any.
   std::string describe() const;
 
-  /// The operation whose output this is in a graph; an empty handle for an eager tensor.
+  /// The operation of a graph that has this tensor as an output; an empty handle for an eager tensor.
   Operation op() const;
-  /// "u:0", the operation's name and which of its outputs; "" for an eager tensor.
+  /// The name of the operation and the number of the output, "u:0"; "" for an eager tensor.
   std::string name() const;
-  /// The operations that have this tensor of a graph among their inputs.
+  /// The operations of a graph that have this tensor as an input.
   std::vector<Operation> consumers() const;
-  /// The value, by the thread's default session, or, where there is none, by a session of the graph's own. An eager
-  /// tensor gives itself.
+  /// The value, computed by the thread's default session if it is one of this graph, otherwise by a new session. An
+  /// eager tensor is its own value.
   /// @{
   Tensor eval(Where where = Where::here()) const;
   Tensor eval(const Feeds& feeds, Where where = Where::here()) const;
   /// @}
 
-  /// For backends and the dispatcher only: the implementation, which must not be empty.
+  /// For backends and the dispatcher only: the implementation. The handle must not be empty.
   /// @{
   detail::TensorImpl& impl() const {
     if (!impl_) [[unlikely]]
@@ -174,7 +182,7 @@ class TAPESTRY_API Tensor {
 
  private:
   void copy_out(void* out, std::int64_t count, DType to, std::string_view what, Where where) const;
-  /// The elements as the dtype, whose values a T holds.
+  /// The elements, converted to the dtype, which T represents.
   template <class T>
   std::vector<T> to_vector(DType dtype, Where where) const {
     std::vector<T> values;
@@ -196,29 +204,29 @@ class TAPESTRY_API Tensor {
 /// Prints the elements as NumPy does: `[ 2 -1]`.
 TAPESTRY_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
-/// As numpy.set_printoptions.
+/// How tensors are printed, as in numpy.set_printoptions.
 struct PrintOptions {
-  int precision = 8;      ///< digits after the point, at most
-  int threshold = 1000;   ///< more elements than this are summarised with `...`
-  int edge_items = 3;     ///< elements shown at each end of a summarised axis
-  int line_width = 75;    ///< characters
+  int precision = 8;      ///< the largest number of digits after the point
+  int threshold = 1000;   ///< the largest number of elements that is printed in full; larger tensors show `...`
+  int edge_items = 3;     ///< the number of elements shown at each end of a shortened axis
+  int line_width = 75;    ///< the number of characters in a line
   bool suppress = false;  ///< never use the scientific notation
 };
-/// How tensors are printed from now on, by all threads. Throws InvalidArgumentError for a negative number, or when
+/// Sets how tensors are printed from now on, by all threads. Throws InvalidArgumentError for a negative number, or when
 /// `edge_items` or `line_width` is 0.
 TAPESTRY_API void set_print_options(const PrintOptions& options, Where where = Where::here());
-/// The options of now.
+/// The current options.
 TAPESTRY_API PrintOptions print_options();
 
 namespace detail {
 [[noreturn]] TAPESTRY_API void refuse_literal(std::uint64_t number);
 }
 
-/// A literal: a number, a tensor, a container or a nested list of them. Literals follow TensorFlow: 1 is int32, 1.0 is
-/// float32 and true is bool; a container keeps its element type, and of a mixed list the widest type wins.
+/// A literal: a number, a tensor, a container or a nested list of these. As in TensorFlow, 1 is int32, 1.0 is float32
+/// and true is bool. A container keeps its element type, and a mixed list takes the widest type in it.
 class TAPESTRY_API Init {
  public:
-  /// Of a number. Throws InvalidArgumentError when it does not fit int64.
+  /// From a number. Throws InvalidArgumentError when it does not fit int64.
   template <class T>
   requires detail::is_number<T> Init(
       T number) {  // NOLINT(google-explicit-constructor): a literal stands for its tensor
@@ -238,25 +246,25 @@ class TAPESTRY_API Init {
         if (whole_ < 0) detail::refuse_literal(number);
     }
   }
-  /// Of a tensor's size: the number.
+  /// From a tensor's size, as a number.
   Init(const Dimension& size) : Init(std::int64_t{size}) {}  // NOLINT
-  /// Of a tensor: itself, unless another element type is wanted.
+  /// From a tensor. It stays the same tensor unless another element type is asked for.
   Init(const Tensor& tensor) : kind_(Kind::tensor), tensor_(tensor) {}  // NOLINT
-  /// Of a list in braces: a new first dimension.
+  /// From a list in braces, which adds a first dimension.
   Init(std::initializer_list<Init> items);  // NOLINT
-  /// Of the elements of a container, a tensor [n].
+  /// From a container of numbers, which becomes a tensor [n].
   template <std::ranges::contiguous_range R>
   requires(detail::is_number<std::ranges::range_value_t<R>> && !std::convertible_to<R, std::string_view>)
       Init(const R& items)
       : Init(copy_of(std::ranges::data(items), static_cast<std::int64_t>(std::ranges::size(items)))) {}
-  /// The same for the container whose elements have no addresses.
+  /// The same for std::vector<bool>, whose elements have no addresses.
   Init(const std::vector<bool>& items);  // NOLINT
-  /// Of a container of rows, which are literals of one shape.
+  /// From a container of rows, which must be literals of one shape.
   template <std::ranges::forward_range R>
   requires(!detail::is_number<std::ranges::range_value_t<R>>) Init(const R& rows)  // NOLINT: a container of rows
       : kind_(Kind::list), items_(std::ranges::begin(rows), std::ranges::end(rows)) {}
 
-  /// Whether the literal is a tensor, and whether that is an empty handle.
+  /// Whether the literal is a tensor, and whether it is an empty one.
   /// @{
   bool is_tensor() const { return kind_ == Kind::tensor; }
   bool is_empty_tensor() const { return is_tensor() && !tensor_; }
@@ -282,10 +290,10 @@ class TAPESTRY_API Init {
   std::vector<Init> items_;
 };
 
-/// A tensor of a literal, by default on the CPU, optionally with another element type T or in another shape of the same
-/// size. Throws InvalidArgumentError when the shape has another size, when the rows of a list differ in shape, and when
-/// a whole number does not fit T. (`Place` is a template parameter so that braces behind the value, `{}` and `{0}` too,
-/// can only be a shape.)
+/// The tensor of a literal, optionally with another element type T, and with another shape of the same size. A literal
+/// that is not a tensor becomes one on the CPU. Throws InvalidArgumentError when the shape has another size, when the
+/// rows of a list differ in shape, and when an integer does not fit T. (`Place` is a template parameter so that braces
+/// after the value, `{}` and `{0}` too, can only be a shape.)
 /// @{
 template <std::same_as<Where> Place = Where>
 Tensor tensor(const Init& value, Place where = Place::here()) {
@@ -305,27 +313,27 @@ Tensor tensor(const Init& value, const Shape& shape, Where where = Where::here()
 struct AllIndex {};       ///< the type of `tp::all`
 struct EllipsisIndex {};  ///< the type of `tp::ellipsis`
 struct NewAxisIndex {};   ///< the type of `tp::newaxis`
-/// What `tp::range` makes.
+/// The result of `tp::range`.
 struct RangeIndex {
-  std::optional<std::int64_t> start;  ///< the first place; negative ones count from the end
-  std::optional<std::int64_t> stop;   ///< the place before which it ends
-  std::int64_t step = 1;              ///< from one place to the next; negative ones go backwards
+  std::optional<std::int64_t> start;  ///< the first index; a negative one counts from the end
+  std::optional<std::int64_t> stop;   ///< the index before which the range ends; a negative one counts from the end
+  std::int64_t step = 1;              ///< the distance of two indices; a negative one goes backwards
 };
 
 inline constexpr AllIndex all{};            ///< Python's `:`
 inline constexpr EllipsisIndex ellipsis{};  ///< Python's `...`
 inline constexpr NewAxisIndex newaxis{};    ///< numpy.newaxis
-/// Python's `start:stop:step`; std::nullopt stands for a missing bound.
+/// Python's `start:stop:step`. std::nullopt stands for a missing bound.
 constexpr RangeIndex range(std::optional<std::int64_t> start, std::optional<std::int64_t> stop, std::int64_t step = 1) {
   return {start, stop, step};
 }
 /// Python's `:stop`.
 constexpr RangeIndex range(std::int64_t stop) { return {std::nullopt, stop, 1}; }
 
-/// One index of `x(...)`, with the place where it was written.
+/// One index of `x(...)`, with its call site.
 class TAPESTRY_API Index {
  public:
-  /// Which of Python's forms it is.
+  /// Which of Python's forms the index has.
   enum class Kind : std::uint8_t {
     number,    ///< `2`
     range,     ///< `1:3`, with a step
@@ -334,7 +342,7 @@ class TAPESTRY_API Index {
     new_axis,  ///< None
   };
 
-  /// Whole numbers take one place along the axis, which disappears; the others are as in NumPy.
+  /// An integer selects one position along the axis, which disappears. The other forms are as in NumPy.
   /// @{
   template <std::integral T>
   Index(T i, Where at = Where::here()) : kind(Kind::number), where(at) {  // NOLINT
@@ -347,16 +355,16 @@ class TAPESTRY_API Index {
   Index(NewAxisIndex, Where at = Where::here()) : kind(Kind::new_axis), where(at) {}         // NOLINT
   /// @}
 
-  Kind kind;         ///< says whether `range` counts
-  RangeIndex range;  ///< of a number its `start`
-  Where where;       ///< the user's line
+  Kind kind;         ///< the form of the index
+  RangeIndex range;  ///< the bounds of a range; the `start` of a number is the number
+  Where where;       ///< the call site
 };
 
 namespace detail {
 TAPESTRY_API Tensor index(const Tensor& x, std::initializer_list<Index> indices);
 }
 
-// `first` is converted where the caller wrote it, and so knows that place.
+// The caller converts `first`, so that it knows the call site.
 template <class... Indices>
 requires(std::constructible_from<Index, Indices>&&...) Tensor Tensor::operator()(Index first, Indices... rest) const {
   return detail::index(*this, {first, Index(rest)...});

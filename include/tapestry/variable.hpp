@@ -13,75 +13,81 @@ namespace tapestry {
 /// @addtogroup tape
 /// @{
 
-/// What a Variable is besides its value.
+/// The properties of a Variable besides its value.
 struct VariableOptions {
-  std::string name = "Variable";  ///< in errors, checkpoints and graphs
-  bool trainable = true;          ///< tapes watch it by themselves, and optimizers update it when none is named
-  DType dtype = DType::unknown;   ///< unknown: the initial value's
+  /// The name in errors, checkpoints and graphs.
+  std::string name = "Variable";
+  /// Whether tapes watch the Variable by themselves, and optimizers update it when they are given no list.
+  bool trainable = true;
+  /// The element type; `unknown` stands for that of the initial value.
+  DType dtype = DType::unknown;
 };
 
 class Value;
 
-/// A named, mutable cell that holds a tensor. Copies of a Variable are handles on the same cell. A value that was read
-/// never changes: an assignment gives the cell another one.
+/// A named, mutable cell that holds a tensor. Copies of a Variable are handles to the same cell. A value that was read
+/// never changes: an assignment puts another tensor into the cell.
 class TAPESTRY_API Variable {
  public:
-  /// Throws InvalidArgumentError for an empty Tensor, and for one whose dtype or shape is not known. A symbolic initial
-  /// value is assigned when the initializer runs.
+  /// Throws InvalidArgumentError for an empty Tensor, and for one of unknown dtype or shape. A symbolic initial value
+  /// is assigned when the initializer runs.
   explicit Variable(const Init& initial_value, const VariableOptions& options = {}, Where where = Where::here());
-  /// A nested list; but `Variable w{tensor}` holds the tensor, not a list of one.
+  /// A Variable with a nested list as its initial value. `Variable w{tensor}` holds the tensor, not a list of one
+  /// tensor.
   explicit Variable(std::initializer_list<Init> initial_value, const VariableOptions& options = {},
                     Where where = Where::here())
       : Variable(initial_value.size() == 1 && initial_value.begin()->is_tensor() ? *initial_value.begin()
                                                                                  : Init(initial_value),
                  options, where) {}
 
-  /// The current value. Tapes that watch Variables see the read. In a graph built by hand all reads are one, but for
-  /// those in a scope of `control_dependencies`: each of them is a read of its own, which sees what the operations of
-  /// the scope have assigned. (`read_value` is TensorFlow's name.)
+  /// The current value. Tapes that watch Variables record the read. In a graph built by hand, all reads of a Variable
+  /// are one operation, except those in a scope of `control_dependencies`: each of these is an operation of its own,
+  /// which sees what the operations of the scope have assigned. (`read_value` is TensorFlow's name.)
   /// @{
   Tensor value() const;
   Tensor read_value() const { return value(); }
   operator Tensor() const { return value(); }  // NOLINT(google-explicit-constructor): reading is what a Variable is for
   /// @}
-  /// The part of the value that the indices name: see Tensor::operator().
+  /// The indexed part of the value: see Tensor::operator().
   template <class... Indices>
   requires(std::constructible_from<Index, Indices>&&...) Tensor operator()(Index first, Indices... rest) const {
     return value()(first, rest...);
   }
 
-  /// The value, in a graph, once the initializer has run: for the initial value of another Variable.
+  /// In a graph, the value after the initializer has run. The initial value of another Variable can depend on it.
   Tensor initialized_value(Where where = Where::here()) const;
-  /// The operation that assigns the initial value in a graph; an empty handle outside.
+  /// The operation of the default graph that assigns the initial value; an empty handle if there is none.
   Operation initializer() const;
 
-  /// Each sets the cell's value and returns the new one; a const handle is a handle all the same. The dtype and shape
-  /// stay: anything else throws InvalidArgumentError and changes nothing. A literal takes the Variable's dtype, in
-  /// which a whole number must fit; a tensor of another dtype is converted as by `cast`. Floats never become whole
-  /// numbers.
+  /// Set the cell's value and return the new one. They are const, because a const Variable is still a handle to the
+  /// same cell. A tensor of another dtype is converted as by `cast`, and a literal takes the Variable's dtype, in which
+  /// an integer must fit. Throw InvalidArgumentError for another shape, when a float would become an integer, and for
+  /// sums of bools, and FailedPreconditionError for an empty Tensor; then nothing has changed.
   /// @{
   Tensor assign(const Value& value) const;
   Tensor assign_add(const Value& delta) const;
   Tensor assign_sub(const Value& delta) const;
   /// @}
 
-  /// As it was given, several Variables may have the same; of a module's Parameter its path, "hidden.weight".
+  /// The name that was given, which several Variables may share. For a module's Parameter it is the path,
+  /// "hidden.weight".
   const std::string& name() const;
-  /// Those of the value, also while there is none yet.
+  /// The shape, dtype and device of the value, even if there is no value yet.
   /// @{
   const Shape& shape() const;
   DType dtype() const;
   Device device() const;
   /// @}
-  /// Whether tapes watch it by themselves, and optimizers update it when none is named.
+  /// Whether tapes watch the Variable by themselves, and optimizers update it when they are given no list.
   bool trainable() const;
-  /// Whether both handles name the same cell.
+  /// Whether both are handles to the same cell.
   bool is(const Variable& other) const { return cell_ == other.cell_; }
 
   struct Cell;
-  /// For tapes, optimizers and graphs.
+  /// For tapes, optimizers and graphs: the cell.
   const std::shared_ptr<Cell>& cell() const { return cell_; }
-  /// For them, too: a handle on a cell. (A template, because the literal in `Variable(0)` is a null pointer as well.)
+  /// For tapes, optimizers and graphs: a handle to a cell. (It is a template, because the literal in `Variable(0)` is a
+  /// null pointer, too.)
   template <std::same_as<std::shared_ptr<Cell>> Pointer>
   explicit Variable(Pointer cell) : cell_(std::move(cell)) {}
 
@@ -89,18 +95,18 @@ class TAPESTRY_API Variable {
   std::shared_ptr<Cell> cell_;
 };
 
-/// What is assigned, fed, or given to a traced function, with the place where it was written: a tensor, a Variable
-/// (which is read), or a literal, which takes the dtype that is wanted there.
+/// A value that is assigned, fed, or passed to a traced function, with its call site: a tensor, a Variable (which is
+/// read), or a literal (which takes the dtype that the receiver needs).
 class Value : public Init {
  public:
-  /// A list in braces.
+  /// From a list in braces.
   Value(std::initializer_list<Init> items, Where where = Where::here()) : Init(items), where_(where) {}
-  /// A tensor, a Variable, a number, or a container.
+  /// From a tensor, a Variable, a number, or a container.
   template <class T>
   Value(const T& value, Where where = Where::here())  // NOLINT(google-explicit-constructor): it stands for its tensor
       : Init(checked(value)), where_(where) {}
 
-  /// The user's line.
+  /// The call site in the user's program.
   Where where() const { return where_; }
 
  private:

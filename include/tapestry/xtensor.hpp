@@ -1,16 +1,17 @@
 #pragma once
 
-// The bridge between tensors and xtensor: the only header of Tapestry that includes xtensor, and not part of
+// The bridge between tensors and xtensor. It is the only header of Tapestry that includes xtensor, and is not part of
 // tapestry.hpp.
 
 #include <xtensor/xtensor_config.hpp>
-// Before any other header of xtensor:
+// These must come before any other header of xtensor:
 #include <xtensor/xexpression_traits.hpp>
 #include <xtensor/xstorage.hpp>
 
 // xtensor up to 0.24 chooses the result type of xt::eval by partial specialisations that g++ from C++17 on matches more
-// widely than meant: a value of an xarray becomes an xtensor of rank 4, and what reads it runs out of its memory.
-// xtensor guards against this for C++17 only. Full specialisations for the two dynamic shapes come first in every mode.
+// widely than intended: a value of an xarray becomes an xtensor of rank 4, and what reads it accesses memory out of
+// bounds. xtensor guards against this in C++17 only. The full specialisations here for the two dynamic shapes come
+// first in every mode.
 #if defined(__GNUC__) && !defined(__clang__) && __cplusplus > 201703L && XTENSOR_VERSION_MAJOR == 0 && \
     XTENSOR_VERSION_MINOR <= 24
 namespace xt::detail {
@@ -47,15 +48,15 @@ namespace tapestry {
 
 namespace detail {
 
-// Both stand in internal headers, too.
+// These are declared in internal headers, too.
 TAPESTRY_API Tensor make_tensor(DType dtype, const Shape& shape, Device device);
 TAPESTRY_API Tensor on_host(const Tensor& tensor);
 
 }  // namespace detail
 
-/// A tensor of the values of any xtensor expression, which is evaluated once, into the tensor's own memory. The element
-/// type must be one of Tapestry's: bool, uint8_t, int32_t, int64_t, float or double. Throws InvalidArgumentError above
-/// 8 dimensions.
+/// A tensor with the values of any xtensor expression, which is evaluated once, directly into the tensor's memory. The
+/// element type must be one of Tapestry's: bool, uint8_t, int32_t, int64_t, float or double. Throws
+/// InvalidArgumentError for more than 8 dimensions.
 template <class E>
 Tensor from_xt(const xt::xexpression<E>& expression, Where where = Where::here()) {
   using T = std::remove_cv_t<typename E::value_type>;
@@ -70,9 +71,9 @@ Tensor from_xt(const xt::xexpression<E>& expression, Where where = Where::here()
   return tensor;
 }
 
-/// A tensor's elements as a read-only xarray adaptor of its memory, which it keeps alive. Nothing is copied, but a view
-/// whose elements are not in row-major order. Throws InvalidArgumentError when T is not the tensor's element type or
-/// the tensor is not on the CPU, FailedPreconditionError when it has no value yet.
+/// A read-only xarray adaptor of a tensor's memory, which it keeps alive. Nothing is copied, except a view whose
+/// elements are not in row-major order. Throws InvalidArgumentError when T is not the tensor's element type or the
+/// tensor is not on the CPU, and FailedPreconditionError when it has no value yet.
 template <class T>
 auto as_xt(const Tensor& tensor, Where where = Where::here()) {
   if (tensor.dtype() != dtype_of<T>())
@@ -83,7 +84,7 @@ auto as_xt(const Tensor& tensor, Where where = Where::here()) {
                                             "; bring it to the CPU with .to(tp::cpu())"),
                                where);
   if (tensor.is_symbolic()) throw FailedPreconditionError("as_xt() of a symbolic tensor, which has no value", where);
-  // xtensor keeps a pointer of the standard library with the elements; this one keeps the tensor.
+  // xtensor stores a smart pointer with the elements. This one keeps the tensor alive.
   auto owner = std::make_shared<const Tensor>(detail::on_host(tensor));
   const xt::dynamic_shape<std::size_t> shape(tensor.shape().sizes().begin(), tensor.shape().sizes().end());
   const T* elements = owner->template data<T>(where);

@@ -18,8 +18,8 @@ class Tensor;
 
 namespace detail {
 
-/// A reference count. Atomic operations cost more than everything else that copying a handle does; as in libstdc++'s
-/// shared_ptr, a process that has never started a second thread goes without.
+/// A reference count. An atomic operation costs more than the rest of copying a handle, so a process that has never
+/// started a second thread does without, as in libstdc++'s shared_ptr.
 class ReferenceCount {
  public:
   void increment() {
@@ -29,10 +29,10 @@ class ReferenceCount {
       count_.fetch_add(1, std::memory_order_relaxed);
     }
   }
-  /// Whether that was the last reference.
+  /// Returns whether that was the last reference.
   bool decrement() {
     const std::uint32_t before = count_.load(std::memory_order_acquire);
-    // The last owner needs no atomic subtraction: nobody else can hold or make a reference.
+    // The last owner needs no atomic subtraction, because nobody else has a reference that could be copied.
     if (before == 1) return true;
     if (is_single_threaded()) {
       count_.store(before - 1, std::memory_order_relaxed);
@@ -84,16 +84,16 @@ class Intrusive {
   T* object_ = nullptr;
 };
 
-/// Where a symbolic tensor comes from: an output of an operation in a graph.
+/// The origin of a symbolic tensor: an output of an operation in a graph.
 struct TAPESTRY_API Origin {
   ReferenceCount references;
 
   virtual ~Origin() = default;
-  /// The graph, to which ops on the tensor are added. Throws FailedPreconditionError when it is gone.
+  /// The graph, to which ops on the tensor are added. Throws FailedPreconditionError when the graph is gone.
   virtual Sink& sink() = 0;
   /// The tensor itself. Throws FailedPreconditionError when the graph is gone.
   virtual Tensor tensor() const = 0;
-  /// What to say of the tensor in a message, also when the graph is gone.
+  /// A description of the tensor for messages. It works also when the graph is gone.
   virtual std::string describe() const = 0;
   static void destroy(Origin* origin) noexcept { delete origin; }
 };

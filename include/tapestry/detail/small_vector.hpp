@@ -14,13 +14,14 @@
 namespace tapestry {
 
 namespace detail {
-/// Whether an object may move by its bytes alone, without its constructors: true of a handle that nothing points to.
+/// Whether an object can be moved by copying its bytes, without a constructor. This is true of a handle that nothing
+/// points to.
 template <class T>
 inline constexpr bool is_relocatable = std::is_trivially_copyable_v<T>;
 }  // namespace detail
 
-/// A vector whose first N elements live inside the object: the lists of an op's inputs, outputs and axes are short, and
-/// a heap block for each would cost more than the rest of recording the op.
+/// A vector that stores up to N elements inside the object. The lists of an op's inputs, outputs and axes are short,
+/// and a heap block for each would cost more than the rest of recording the op.
 template <class T, std::size_t N>
 class SmallVector {
  public:
@@ -78,7 +79,7 @@ class SmallVector {
   template <class... Args>
   T& emplace_back(Args&&... args) {
     if (size_ == capacity_) {
-      // The new element is made first: an argument may refer into the block that reserve() frees.
+      // The new element is constructed first, because an argument may refer to the memory block that reserve() frees.
       T item(std::forward<Args>(args)...);
       reserve(std::size_t{capacity_} * 2);
       return *std::construct_at(data_ + size_++, std::move(item));
@@ -133,21 +134,21 @@ class SmallVector {
  private:
   T* inline_data() { return reinterpret_cast<T*>(storage_); }
 
-  /// Leaves the vector empty, with its inline room.
+  /// Leaves the vector empty, with its inline storage.
   void release() {
     clear();
     if (data_ != inline_data()) std::allocator<T>().deallocate(data_, capacity_);
     data_ = inline_data();
     capacity_ = N;
   }
-  /// Moves the other's elements in; this one is empty and inline.
+  /// Takes over the elements of another vector. This vector must be empty, with its inline storage.
   void take(SmallVector& other) {
     if (other.data_ != other.inline_data()) {
       data_ = std::exchange(other.data_, other.inline_data());
       capacity_ = std::exchange(other.capacity_, N);
       size_ = std::exchange(other.size_, 0);
     } else if constexpr (detail::is_relocatable<T>) {
-      // All of the room: a size that the compiler knows is worth more than bytes left out.
+      // The whole storage is copied: a size that is known at compile time is faster than fewer bytes.
       std::memcpy(storage_, other.storage_, sizeof storage_);
       size_ = std::exchange(other.size_, 0);
     } else {

@@ -13,16 +13,16 @@
 namespace tapestry {
 namespace detail {
 
-/// Where the bytes of tensors come from and go to; every backend is one.
+/// Allocates and frees the memory of tensors. Every backend is an Allocator.
 class TAPESTRY_API Allocator {
  public:
   virtual ~Allocator() = default;
-  /// `bytes` > 0 of memory, aligned to 64 bytes. Throws ResourceExhaustedError.
+  /// Allocates `bytes` > 0 bytes, aligned to 64 bytes. Throws ResourceExhaustedError.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* data, std::size_t bytes) noexcept = 0;
 };
 
-/// A block of memory that tensors share. Blocks of up to `inline_bytes` on the CPU lie behind the header itself.
+/// A memory block that tensors share. On the CPU, a block of up to `inline_bytes` is stored directly after this header.
 struct alignas(64) Storage {
   static constexpr std::size_t inline_bytes = 448;
 
@@ -30,9 +30,9 @@ struct alignas(64) Storage {
   Device device;
   std::size_t bytes = 0;
   void* data = nullptr;
-  Allocator* allocator = nullptr;  ///< nullptr: the data lie behind the header
+  Allocator* allocator = nullptr;  ///< nullptr when the data is stored after the header
 
-  /// Memory on a device for tensors of that many bytes. Throws ResourceExhaustedError.
+  /// Allocates memory for tensors on a device. Throws ResourceExhaustedError.
   TAPESTRY_API static Intrusive<Storage> make(Device device, std::size_t bytes);
   TAPESTRY_API static void destroy(Storage* storage) noexcept;
 };
@@ -44,14 +44,19 @@ struct TensorImpl {
   ReferenceCount references;
   DType dtype = DType::unknown;
   bool contiguous = true;
-  bool weak = false;  ///< a C++ number among an op's arguments, whose type gives way to that of the tensors beside it
+  /// Whether this is a C++ number among an op's arguments. Its type gives way to the type of the tensors beside it.
+  bool weak = false;
   Device device;
   std::int64_t id = 0;
-  void* data = nullptr;        ///< first element, in the storage
-  Intrusive<Storage> storage;  ///< empty on a symbolic tensor
-  Intrusive<Origin> origin;    ///< of a symbolic tensor in a graph
+  /// The first element, in the storage.
+  void* data = nullptr;
+  /// Empty for a symbolic tensor.
+  Intrusive<Storage> storage;
+  /// The origin of a symbolic tensor in a graph.
+  Intrusive<Origin> origin;
   Shape shape;
-  std::array<std::int64_t, Shape::max_rank> strides;  ///< in elements; only the first rank() are set
+  /// In elements. Only the first rank() strides are set.
+  std::array<std::int64_t, Shape::max_rank> strides;
 };
 
 [[noreturn]] TAPESTRY_API void throw_empty_tensor();
