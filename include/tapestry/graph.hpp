@@ -18,16 +18,16 @@ namespace tapestry {
 /// @addtogroup graphs
 /// @{
 
-/// How an operation is called, and its arguments that are no tensors.
+/// The name of an operation, and its arguments that are not tensors.
 struct CreateOpOptions {
-  std::string name = {};  ///< by default the op's
-  Attrs attrs = {};       ///< those that the op asks for
+  std::string name = {};  ///< by default the op's name
+  Attrs attrs = {};       ///< the op's attributes
 };
 
 /// The names of TensorFlow's collections.
 namespace graph_keys {
-/// What belongs into a collection says TensorFlow's convention. The steps of optimizers get into `train_op` by
-/// themselves, nothing does into the others.
+/// TensorFlow's conventions tell what belongs into each collection. The library adds only the steps of optimizers, to
+/// `train_op`.
 /// @{
 inline constexpr std::string_view global_variables = "variables";
 inline constexpr std::string_view trainable_variables = "trainable_variables";
@@ -37,35 +37,42 @@ inline constexpr std::string_view summaries = "summaries";
 /// @}
 }  // namespace graph_keys
 
-/// What a file says of Variables.
+/// How a file represents Variables.
 enum class VariableStyle : std::uint8_t {
-  resource,   ///< TensorFlow 2's: VarHandleOp, ReadVariableOp; the file's initializers assign the values of now
-  reference,  ///< TensorFlow 1's: VariableV2, Assign, Identity; the same
-  frozen,     ///< constants with the values of now, and nothing that changes them
+  /// As in TensorFlow 2: VarHandleOp, ReadVariableOp. The initializers in the file assign the current values.
+  resource,
+  /// As in TensorFlow 1: VariableV2, Assign, Identity. The initializers in the file assign the current values.
+  reference,
+  /// As constants with the current values, without the operations that change Variables.
+  frozen,
 };
 
 /// How `Graph::save` writes a graph.
 struct SaveOptions {
-  VariableStyle variables = VariableStyle::resource;  ///< what Variables become
-  bool output_shapes = false;                         ///< write the shapes of all outputs, which TensorBoard shows
+  VariableStyle variables = VariableStyle::resource;  ///< how Variables are represented
+  bool output_shapes = false;                         ///< whether to write the shapes of all outputs, for TensorBoard
 };
 
-/// What a graph and its runs may cost. A graph from a file has these limits unless `Graph::load` is told others; one
-/// that a program builds has none unless `Graph::set_limits` gives it some. What would exceed a limit throws
-/// ResourceExhaustedError, or DeadlineExceededError for the time, which name the limit, the value and the operation,
-/// and is not begun.
+/// Limits for a graph and its runs. A graph from a file has these limits unless `Graph::load` is given others. A graph
+/// that a program builds has none unless `Graph::set_limits` sets some. Work that would exceed a limit is not begun: it
+/// throws ResourceExhaustedError. What takes too long throws DeadlineExceededError. Both errors name the limit, the
+/// value and the operation.
 struct GraphLimits {
-  std::int64_t bytes = std::int64_t{8} << 30;  ///< of the memory that a run takes for its tensors, constants included
-  std::int64_t elements = std::int64_t{1} << 31;  ///< of a single tensor
-  std::int64_t nodes = std::int64_t{1} << 20;     ///< of the graph, and of each graph that is made of it for a run
-  std::int64_t time_in_ms = 10 * 60 * 1000;       ///< for loading, and for each run with its planning; from 1 on
+  /// The memory of a run for its tensors, including constants, in bytes.
+  std::int64_t bytes = std::int64_t{8} << 30;
+  /// The elements of a single tensor.
+  std::int64_t elements = std::int64_t{1} << 31;
+  /// The nodes of the graph, and of each graph that is derived from it for a run.
+  std::int64_t nodes = std::int64_t{1} << 20;
+  /// The time for loading the graph, and for each run with its planning, in milliseconds; at least 1.
+  std::int64_t time_in_ms = 10 * 60 * 1000;
 
   /// No limits.
   static constexpr GraphLimits none() {
     constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
     return {.bytes = any, .elements = any, .nodes = any, .time_in_ms = any};
   }
-  /// The same limits.
+  /// Whether all limits are equal.
   friend bool operator==(const GraphLimits&, const GraphLimits&) = default;
 };
 
@@ -74,8 +81,9 @@ struct DrawOptions {
   std::string_view rankdir = "LR";  ///< "LR": from left to right; "TB": from top to bottom
 };
 
-/// Operations and the tensors between them, made once and run often by a Session. A handle: copies name the same graph,
-/// which lives as long as a handle, an Operation or a Session of it. A graph may grow while sessions run it.
+/// A graph of operations and the tensors between them. It is built once, and run many times by a Session. This class is
+/// a handle: copies refer to the same graph, which exists as long as there is a handle to it, an Operation of it, or a
+/// Session of it. A graph may grow while sessions run it.
 ///
 ///     tp::Graph graph;
 ///     auto scope = graph.as_default();
@@ -85,27 +93,27 @@ class TAPESTRY_API Graph {
  public:
   /// A new, empty graph.
   Graph();
-  /// A handle on a graph, for what works on its nodes.
+  /// For the library: a handle to an existing graph.
   explicit Graph(std::shared_ptr<detail::GraphState> state) : state_(std::move(state)) {}
 
   class Scope;
-  /// While the scope lives, ops of this thread become operations of this graph: those that read a symbolic tensor or a
-  /// Variable, create a tensor, or draw random numbers. What has only values, such as the result of a run, is computed
-  /// at once. Scopes nest.
+  /// While the scope exists, ops of this thread become operations of this graph if they read a symbolic tensor or a
+  /// Variable, create a tensor, or draw random numbers. An op that reads only values, such as the results of a run, is
+  /// executed at once. Scopes nest.
   [[nodiscard]] Scope as_default() const;
-  /// The same from now on, until another graph is made the default.
+  /// The same without a scope: it holds until another graph becomes the default.
   void make_default() const;
 
-  /// All operations in the order in which they were made, placeholders and Variables included.
+  /// All operations in the order of their creation, including placeholders and Variables.
   std::vector<Operation> operations() const;
-  /// Those in the graph, in the order in which they were made or first used.
+  /// The placeholders or Variables of the graph, in the order of their creation or first use.
   /// @{
   std::vector<Tensor> placeholders() const;
   std::vector<Variable> variables() const;
   /// @}
 
-  /// The operation, or the output "name:0", of that name. Throws LookupError for an unknown name, InvalidArgumentError
-  /// for one that cannot be a name, with TensorFlow's texts.
+  /// The operation "name", or the output "name:0". Throws LookupError for an unknown name, and InvalidArgumentError for
+  /// one that cannot be a name, with TensorFlow's texts.
   /// @{
   Operation get_operation_by_name(std::string_view name, Where where = Where::here()) const;
   Tensor get_tensor_by_name(std::string_view name, Where where = Where::here()) const;
@@ -113,74 +121,78 @@ class TAPESTRY_API Graph {
   /// Whether there is an operation of that name.
   bool has_operation(std::string_view name) const;
 
-  /// Adds an operation of a registered op. Throws NotFoundError, "Unrecognized Op name X".
+  /// Adds an operation of a registered op. Throws NotFoundError, "Unrecognized Op name X", for an unknown op.
   Operation create_op(std::string_view type, const InList& inputs, const CreateOpOptions& options = {}) const;
 
-  /// From now on, adding anything throws FailedPreconditionError.
+  /// Forbids changes: from now on, adding anything throws FailedPreconditionError.
   void finalize();
   /// Whether `finalize` has been called.
   bool finalized() const;
-  /// Grows with every operation.
+  /// A number that grows with every operation that is added.
   std::int64_t version() const;
-  /// A name that no operation of the graph has, made of this one: "x", "x_1", "x_2". It is then taken.
+  /// Reserves a name that no operation of the graph has: "x", or "x_1", "x_2", ... if "x" is taken.
   std::string unique_name(std::string_view name) const;
 
-  /// From now on, feeding the tensor, or fetching the operation or one of its outputs, throws InvalidArgumentError.
+  /// Forbid feeds or fetches: from now on, feeding the tensor, or fetching the operation or one of its outputs, throws
+  /// InvalidArgumentError.
   /// @{
   void prevent_feeding(const Tensor& tensor) const;
   void prevent_fetching(const Operation& operation) const;
   /// @}
-  /// Whether it may be fed, or fetched.
+  /// Whether the tensor may be fed, or the operation fetched.
   /// @{
   bool is_feedable(const Tensor& tensor) const;
   bool is_fetchable(const Operation& operation) const;
   /// @}
 
-  /// Puts something into a named list that belongs to the graph; see `graph_keys`.
+  /// Adds an operation or a tensor to a named list of the graph, a collection; see `graph_keys`.
   /// @{
   void add_to_collection(std::string_view name, const Operation& operation) const;
   void add_to_collection(std::string_view name, const Tensor& tensor) const;
   /// @}
-  /// What has been put into the list of that name, operations or tensors, in order.
+  /// The operations, or the tensors, of a collection, in the order in which they were added.
   /// @{
   std::vector<Operation> get_collection(std::string_view name) const;
   std::vector<Tensor> get_collection_tensors(std::string_view name) const;
   /// @}
-  /// The names of the lists, sorted.
+  /// The names of the collections, sorted.
   std::vector<std::string> get_all_collection_keys() const;
 
-  /// Writes the graph as TensorFlow's GraphDef: as text when the name ends in ".pbtxt", else in the binary form. The
-  /// file appears whole or not at all, and the same graph gives the same bytes. Ops that TensorFlow lacks are written
-  /// as several of its own. Throws UnimplementedError, with the op and the line that made it, for what TensorFlow
-  /// cannot say, FailedPreconditionError for a Variable without a value, and NotFoundError when the folder does not
-  /// exist.
+  /// Writes the graph as TensorFlow's GraphDef: as text if the name ends in ".pbtxt", otherwise in the binary form. The
+  /// file is written completely or not at all, and equal graphs give equal bytes. An op that TensorFlow lacks is
+  /// written as several of TensorFlow's ops. Throws UnimplementedError, with the op and the line that created it, for
+  /// what TensorFlow cannot express, FailedPreconditionError for a Variable without a value, and NotFoundError when the
+  /// folder does not exist.
   void save(const std::string& path, const SaveOptions& options = {}, Where where = Where::here()) const;
-  /// The bytes of the binary form.
+  /// The graph as the bytes of the binary form.
   std::string as_graph_def(const SaveOptions& options = {}, Where where = Where::here()) const;
-  /// A graph from a file that `save` or TensorFlow has written; a graph that `save` has written computes the same bits.
-  /// Variables get the values of their initializers where those are constants. Throws NotFoundError when there is no
-  /// such file, DataLossError when it is damaged, UnimplementedError for ops, with their nodes, that Tapestry lacks,
-  /// and InvalidArgumentError for a graph that makes no sense. Sizes, axes and the like that the graph computes from
-  /// the shapes of tensors are known when a Session runs it; such nodes have types and shapes as far as the file tells.
-  /// The graph keeps the limits, within which it is loaded and run.
+  /// Reads a graph from a file that `save` or TensorFlow has written. A graph from `save` computes the same bits as
+  /// before. Variables get the values of their initializers if these are constants. Throws NotFoundError when there is
+  /// no such file, DataLossError when it is damaged, UnimplementedError for ops that Tapestry lacks (with their nodes),
+  /// and InvalidArgumentError for an inconsistent graph.
+  ///
+  /// Some graphs compute sizes, axes and the like from the shapes of tensors. These become known when a Session runs
+  /// the graph; until then, the nodes that depend on them have only the types and shapes that follow from the file. The
+  /// graph is loaded within the limits, and keeps them.
   static Graph load(const std::string& path, const GraphLimits& limits = {}, Where where = Where::here());
-  /// The same from the bytes of the binary form.
+  /// Reads a graph from the bytes of the binary form.
   static Graph from_graph_def(std::string_view bytes, const GraphLimits& limits = {}, Where where = Where::here());
 
-  /// What the graph and its runs may cost.
+  /// The limits of the graph and its runs.
   GraphLimits limits() const;
-  /// Gives the graph other limits, which hold for what is added, and for the plans that are made, from now on. Not
-  /// while a session runs it. Throws InvalidArgumentError for a negative one.
+  /// Sets other limits for the graph. They apply to operations that are added, and to plans that are made, from now on.
+  /// No session may be running the graph meanwhile. Throws InvalidArgumentError for a negative limit, or for a time
+  /// below 1 ms.
   void set_limits(const GraphLimits& limits, Where where = Where::here()) const;
 
-  /// The graph in Graphviz' language, with a cluster for each name scope.
+  /// The graph in the language of Graphviz, with a cluster for each name scope.
   std::string to_dot(const DrawOptions& options = {}, Where where = Where::here()) const;
-  /// The graph as a picture.
+  /// The graph as an SVG picture.
   std::string to_svg(const DrawOptions& options = {}, Where where = Where::here()) const;
 
-  /// Whether both handles name the same graph.
+  /// Whether both are handles to the same graph.
   bool is(const Graph& other) const { return state_ == other.state_; }
-  /// For what works on the nodes of the graph.
+  /// For the library: the graph behind the handle.
   const std::shared_ptr<detail::GraphState>& state() const { return state_; }
 
  private:
@@ -189,46 +201,46 @@ class TAPESTRY_API Graph {
 
 /// This thread's innermost open graph, or the implicit one that every thread has.
 TAPESTRY_API Graph default_graph();
-/// Gives this thread a fresh implicit graph. Throws FailedPreconditionError inside a scope.
+/// Gives this thread a new implicit graph. Throws FailedPreconditionError inside a scope.
 TAPESTRY_API void reset_default_graph(Where where = Where::here());
 
-/// A tensor that is fed when the graph runs. Without arguments its dtype and shape are those of what is fed. Belongs to
-/// the default graph.
+/// A tensor of the default graph that is fed when the graph runs. Without arguments, it has the dtype and shape of the
+/// value that is fed.
 /// @{
 TAPESTRY_API Tensor placeholder(Where where = Where::here());
 TAPESTRY_API Tensor placeholder(DType dtype, const Shape& shape, std::string_view name = {},
                                 Where where = Where::here());
-// `Place` is a template parameter so that braces behind the dtype can only be a shape.
+// `Place` is a template parameter so that braces after the dtype can only be a shape.
 template <std::same_as<Where> Place = Where>
 Tensor placeholder(DType dtype, Place where = Place::here()) {
   return placeholder(dtype, Shape::unknown_rank(), {}, where);
 }
 /// @}
-/// A value that is part of the default graph.
+/// A constant in the default graph.
 TAPESTRY_API Tensor constant(const Init& value, std::string_view name = {}, Where where = Where::here());
-/// An operation that does nothing but wait for its control inputs.
+/// An operation that only waits for its control inputs.
 TAPESTRY_API Operation no_op(std::string_view name = {}, Where where = Where::here());
-/// An operation that waits for all of these.
+/// An operation that only waits for the given operations.
 TAPESTRY_API Operation group(const std::vector<Operation>& operations, std::string_view name = {},
                              Where where = Where::here());
 
-/// An operation that gives all Variables of the default graph their initial values; named "init".
+/// An operation, named "init", that assigns their initial values to all Variables of the default graph.
 TAPESTRY_API Operation global_variables_initializer(Where where = Where::here());
-/// The same for these Variables.
+/// The same for the given Variables.
 TAPESTRY_API Operation variables_initializer(const std::vector<Variable>& variables, std::string_view name = "init",
                                              Where where = Where::here());
 
-/// Whether a value was assigned: one made from a symbolic initial value has none before its initializer has run.
+/// Whether the Variable has a value. With a symbolic initial value it has none before its initializer has run.
 TAPESTRY_API bool is_variable_initialized(const Variable& variable);
 /// The names of the Variables of the default graph that have no value yet.
 TAPESTRY_API std::vector<std::string> report_uninitialized_variables();
 
-/// Adds the operations that compute the gradient of the sum of the targets' elements with respect to each source, under
-/// the name scope "gradients". An unconnected source gives an empty Tensor, unless the options ask for zeros. Throws
-/// LookupError for an op without a gradient on the way, and FailedPreconditionError for an eager target.
+/// Adds operations, in the name scope "gradients", that compute the gradient of the sum of the targets' elements with
+/// respect to each source. The gradient of an unconnected source is an empty Tensor, unless the options ask for zeros.
+/// Throws LookupError when an op on the way has no gradient, and FailedPreconditionError for an eager target.
 ///
-/// Of one Tensor or Variable, a list or a container it gives a std::vector; of several arguments what
-/// `GradientTape::gradient` gives.
+/// For one Tensor or Variable, or for a list or container of them, the result is a std::vector. For several arguments
+/// it has the form of `GradientTape::gradient`.
 /// @{
 TAPESTRY_API std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Source>& sources,
                                            const GradientOptions& options = {});
@@ -248,12 +260,12 @@ auto gradients(const TensorList& targets, const First& first, const Second& seco
 }
 /// @}
 
-// ---- Scopes: each holds while the object lives, for the operations that this thread adds to graphs ------------------
+// ---- Scopes: each one applies, while it exists, to the operations that this thread adds to graphs -------------------
 
-/// What `Graph::as_default` returns.
+/// The result of `Graph::as_default`.
 class TAPESTRY_API Graph::Scope {
  public:
-  /// Opens the graph.
+  /// Makes the graph the default of this thread.
   explicit Scope(const Graph& graph);
   ~Scope();
   Scope(const Scope&) = delete;
@@ -264,32 +276,33 @@ class TAPESTRY_API Graph::Scope {
   std::unique_ptr<Saved> saved_;
 };
 
-/// What `name_scope` returns.
+/// The result of `name_scope`.
 class TAPESTRY_API NameScope {
  public:
-  /// As `name_scope`.
+  /// The same as `name_scope`.
   NameScope(std::string_view name, Where where);
   ~NameScope();
   NameScope(const NameScope&) = delete;
   NameScope& operator=(const NameScope&) = delete;
-  /// "outer/inner/"
+  /// The prefix of names in this scope, such as "outer/inner/".
   const std::string& name() const { return name_; }
 
  private:
   std::string name_, saved_;
 };
-/// Names become "scope/name". A scope of a name that is taken becomes "scope_1"; a name that ends in '/' re-enters that
-/// very scope, and an empty one leaves all scopes. Throws InvalidArgumentError, "'%' is not a valid scope name".
+/// Opens a scope in which names of operations become "scope/name". If the name of the scope is taken, it becomes
+/// "scope_1". A name that ends in '/' re-enters exactly that scope, and an empty name leaves all scopes. Throws
+/// InvalidArgumentError, "'%' is not a valid scope name".
 [[nodiscard]] inline NameScope name_scope(std::string_view name, Where where = Where::here()) {
   return NameScope(name, where);
 }
 
-/// Operations, or the operations of tensors; what is eager does not count.
+/// A list of operations, or of tensors, which stand for their operations. Eager tensors are ignored.
 class TAPESTRY_API ControlInputs {
  public:
-  /// None: leaves all scopes.
+  /// An empty list, which leaves all scopes.
   ControlInputs() = default;
-  /// A list of one kind.
+  /// A list of operations, or a list of tensors.
   /// @{
   ControlInputs(std::initializer_list<Operation> operations) : operations_(operations) {}
   ControlInputs(const std::vector<Operation>& operations) : operations_(operations) {}  // NOLINT
@@ -297,17 +310,17 @@ class TAPESTRY_API ControlInputs {
   ControlInputs(const std::vector<Tensor>& tensors);  // NOLINT(google-explicit-constructor)
   /// @}
 
-  /// What has to run before.
+  /// The operations in the list.
   const std::vector<Operation>& operations() const { return operations_; }
 
  private:
   std::vector<Operation> operations_;
 };
 
-/// What `control_dependencies` returns.
+/// The result of `control_dependencies`.
 class TAPESTRY_API ControlScope {
  public:
-  /// As `control_dependencies`.
+  /// The same as `control_dependencies`.
   explicit ControlScope(const ControlInputs& inputs);
   ~ControlScope();
   ControlScope(const ControlScope&) = delete;
@@ -316,13 +329,14 @@ class TAPESTRY_API ControlScope {
  private:
   std::vector<Operation> saved_;
 };
-/// New operations run after these, too. Scopes add up; an empty list leaves all of them.
+/// Opens a scope in which new operations run after the given ones. Nested scopes add up. An empty list leaves all of
+/// them.
 [[nodiscard]] inline ControlScope control_dependencies(const ControlInputs& inputs) { return ControlScope(inputs); }
 
-/// What `device` returns.
+/// The result of `device`.
 class TAPESTRY_API DeviceScope {
  public:
-  /// As `device`.
+  /// The same as `device`.
   DeviceScope(std::string_view name, Where where);
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
@@ -332,10 +346,10 @@ class TAPESTRY_API DeviceScope {
   struct State;
   std::unique_ptr<State> state_;
 };
-/// New operations of a graph ask for that device: "/device:GPU:0", "/job:ps". Outside of graphs ops run there: their
-/// inputs are moved, and what they make, and new Variables, lie there; `.to` goes where it says. What a function does
-/// that is traced in the scope is in it. Scopes merge, the inner one's parts win. Throws InvalidArgumentError for what
-/// is no name of a device.
+/// Opens a scope for a device, such as "/device:GPU:0" or "/job:ps". New operations of a graph ask for the device. Ops
+/// that are executed at once run on it: their inputs are moved there, and their results, and new Variables, are stored
+/// there; only `.to` keeps its own target. A function that is traced inside the scope belongs to it. Nested scopes
+/// merge, and the inner one's components win. Throws InvalidArgumentError for a string that is not a device name.
 /// @{
 [[nodiscard]] inline DeviceScope device(std::string_view name, Where where = Where::here()) {
   return DeviceScope(name, where);
@@ -348,29 +362,29 @@ class TAPESTRY_API DeviceScope {
 }
 /// @}
 
-/// What `colocate_with` returns.
+/// The result of `colocate_with`.
 class TAPESTRY_API ColocationScope {
  public:
-  /// As `colocate_with`.
+  /// The same as `colocate_with`.
   explicit ColocationScope(const Operation& operation);
   ~ColocationScope();
   ColocationScope(const ColocationScope&) = delete;
   ColocationScope& operator=(const ColocationScope&) = delete;
 
  private:
-  std::string colocation_, device_;  ///< of the scopes around it
+  std::string colocation_, device_;  ///< those of the scopes around this one
 };
-/// New operations run where this one runs, whatever device scopes are around them. Files say it as TensorFlow does, by
-/// `_class`. What is eager asks for nothing.
+/// Opens a scope in which new operations run on the device of the given operation, regardless of the device scopes
+/// around it. Files express this by TensorFlow's attribute `_class`. For an eager tensor the scope has no effect.
 /// @{
 [[nodiscard]] inline ColocationScope colocate_with(const Operation& operation) { return ColocationScope(operation); }
 [[nodiscard]] inline ColocationScope colocate_with(const Tensor& tensor) { return ColocationScope(tensor.op()); }
 /// @}
 
-/// What `gradient_override_map` returns.
+/// The result of `gradient_override_map`.
 class TAPESTRY_API GradientOverrides {
  public:
-  /// As `gradient_override_map`.
+  /// The same as `gradient_override_map`.
   GradientOverrides(const std::map<std::string, Gradient>& gradients, Where where);
   ~GradientOverrides();
   GradientOverrides(const GradientOverrides&) = delete;
@@ -379,8 +393,9 @@ class TAPESTRY_API GradientOverrides {
  private:
   std::map<std::string, Gradient> saved_;
 };
-/// `gradients` takes these functions for new operations of the named types, such as "Relu", instead of what is
-/// registered for the op. Scopes add up, the inner one wins. Throws NotFoundError, "Unrecognized Op name X".
+/// Opens a scope in which new operations of the named types, such as "Relu", get other gradients: `gradients` uses the
+/// given functions instead of the registered ones. Nested scopes add up, and the inner one wins. Throws NotFoundError,
+/// "Unrecognized Op name X", for an unknown type.
 [[nodiscard]] inline GradientOverrides gradient_override_map(const std::map<std::string, Gradient>& gradients,
                                                              Where where = Where::here()) {
   return GradientOverrides(gradients, where);

@@ -26,29 +26,29 @@ namespace detail {
 class GraphState;
 }
 
-/// A function kept inside an attribute: the gradient of `custom_gradient`, the body of `recompute`.
+/// A function as the value of an attribute: the gradient of `custom_gradient`, or the body of `recompute`.
 using Closure = std::shared_ptr<const std::function<Tensors(const Tensors&)>>;
 
-/// Variables inside an attribute, of the ops that read and change them.
+/// Variables as the value of an attribute, for ops that read or change them.
 using VariablesRef = std::shared_ptr<const std::vector<Variable>>;
 
-/// Several elementwise functions inside an attribute, of the op that stands in a plan for the ops of a graph.
+/// Several elementwise functions as the value of an attribute, for the op that replaces fused ops in a plan.
 using ProgramRef = std::shared_ptr<const Program>;
 
 /// The value of an op's attribute.
 using AttrValue = std::variant<bool, std::int64_t, double, DType, Device, Ints, Shape, std::string, Closure, Tensor,
                                VariablesRef, ProgramRef>;
 
-/// An argument of an op that is no tensor: `{"axis", 1}`.
+/// An argument of an op that is not a tensor: `{"axis", 1}`.
 struct Attr {
-  std::string_view name;  ///< lives for ever: a literal, or interned
-  AttrValue value;        ///< of one of the types of AttrValue
+  std::string_view name;  ///< a literal or an interned string, which is never freed
+  AttrValue value;        ///< the value
 };
 
-/// An op's attributes: a short immutable list of named values, shared by its copies.
+/// An op's attributes: a short immutable list of named values. Copies share it.
 class TAPESTRY_API Attrs {
  public:
-  /// None.
+  /// No attributes.
   Attrs() = default;
   /// Attributes in this order.
   /// @{
@@ -56,14 +56,14 @@ class TAPESTRY_API Attrs {
   explicit Attrs(const std::vector<Attr>& items);
   /// @}
 
-  /// The value of an attribute; throws NotFoundError when there is none of that name and type.
+  /// The value of an attribute. Throws NotFoundError when there is no attribute of that name and type.
   template <class T>
   const T& get(std::string_view name) const {
     const T* value = find<T>(name);
     if (!value) throw_missing(name);
     return *value;
   }
-  /// The same, or nullptr when there is no attribute of that name; still throws when its type is another one.
+  /// The same, but nullptr when there is no attribute of that name. Throws NotFoundError when it has another type.
   template <class T>
   const T* find(std::string_view name) const {
     const AttrValue* value = find(name);
@@ -71,26 +71,27 @@ class TAPESTRY_API Attrs {
     if (value && !typed) throw_missing(name);
     return typed;
   }
-  /// The value of an attribute of any type, or nullptr when there is none of that name.
+  /// The value of an attribute of any type, or nullptr when there is no attribute of that name.
   const AttrValue* find(std::string_view name) const;
   /// The attributes in the order in which they were given.
   /// @{
   const Attr* begin() const { return list_ ? list_->data() : nullptr; }
   const Attr* end() const { return list_ ? list_->data() + list_->size() : nullptr; }
   /// @}
-  /// Whether there are none.
+  /// Whether there are no attributes.
   bool empty() const { return !list_; }
-  /// The same names with the same values in the same order; tensors are the same only as handles on one tensor.
+  /// Whether both have the same names with the same values in the same order. Two tensors are the same value only if
+  /// they are handles to one tensor.
   friend bool operator==(const Attrs& a, const Attrs& b);
 
  private:
   [[noreturn]] static void throw_missing(std::string_view name);
   std::shared_ptr<const SmallVector<Attr, 2>> list_;
 };
-/// "transpose_a=true, axis=[0,1]"
+/// Names and values as text: "transpose_a=true, axis=[0,1]".
 TAPESTRY_API std::string to_string(const Attrs& attrs);
 
-/// The type of an attribute's value: the types of AttrValue, in their order.
+/// The type of an attribute's value. The types are those of AttrValue, in the same order.
 enum class AttrKind : std::uint8_t {
   flag,       ///< bool
   number,     ///< std::int64_t
@@ -104,94 +105,103 @@ enum class AttrKind : std::uint8_t {
   tensor,     ///< Tensor
   variables,  ///< VariablesRef
   program,    ///< ProgramRef
-  any,        ///< not told
+  any,        ///< any of these types
 };
 
-/// The declaration of an attribute that an op may have. The door, graphs in TensorFlow's format and ONNX read it.
+/// The declaration of an attribute that an op may have. `apply_op` and the reader of TensorFlow's files check the
+/// attributes that they are given against it.
 struct OpAttr {
-  /// A name alone, as in `.attrs = {"axis"}`: of any kind, and optional.
+  /// An optional attribute of any kind, as in `.attrs = {"axis"}`.
   /// @{
   constexpr OpAttr(const char* known_name) : name(known_name) {}       // NOLINT(google-explicit-constructor)
   constexpr OpAttr(std::string_view known_name) : name(known_name) {}  // NOLINT(google-explicit-constructor)
   /// @}
-  /// An attribute of that kind, by default one that must be given.
+  /// An attribute of one kind, which by default is required.
   constexpr OpAttr(std::string_view known_name, AttrKind its_kind, bool may_lack = false, int elements = -1,
                    bool is_small = false)
       : name(known_name), kind(its_kind), optional(may_lack), count(elements), small(is_small) {}
 
-  std::string_view name;          ///< lives for ever, as a literal does
-  AttrKind kind = AttrKind::any;  ///< the type of its value
-  bool optional = true;           ///< whether a call may lack it
-  int count = -1;                 ///< how many elements a list must have; -1: any number
-  bool small = false;             ///< whether elements must fit 32 bits, so that sums and products of some fit 64
+  /// The name: a literal, or another string that is never freed.
+  std::string_view name;
+  /// The type of the value.
+  AttrKind kind = AttrKind::any;
+  /// Whether a call may lack the attribute.
+  bool optional = true;
+  /// The number of elements that a list must have; -1 for any number.
+  int count = -1;
+  /// Whether each element must fit 32 bits, so that sums and products of a few elements fit 64 bits.
+  bool small = false;
 };
 
-/// How an op brings its inputs to one element type before `infer` sees them. Every change is a Cast op of its own.
+/// How an op converts its inputs to one element type before `infer` sees them. Every conversion of a tensor is a Cast
+/// op of its own.
 struct Promotion {
-  /// What the inputs become.
+  /// The type to which inputs are converted.
   enum class Kind : std::uint8_t {
-    none,      ///< they stay as they are
-    common,    ///< of the widest type among them
-    floating,  ///< the same, and whole numbers and bools become float32
+    none,      ///< the inputs keep their types
+    common,    ///< the widest type among them
+    floating,  ///< the same, but float32 instead of integers and bools
   };
-  Kind kind = Kind::none;  ///< of the inputs from `first` on
-  int first = 0;           ///< the inputs before this one keep their types (the condition of `where`)
+  Kind kind = Kind::none;  ///< how the inputs from `first` on are converted
+  int first = 0;           ///< the inputs before this one keep their types, such as the condition of `where`
 };
-/// The inputs keep their types; a C++ number becomes the tensor that `tp::tensor` makes of it.
+/// The inputs keep their types. A C++ number becomes the tensor that `tp::tensor` makes of it.
 inline constexpr Promotion no_promotion{};
-/// All inputs get the widest type among them, as PyTorch's result_type has it.
+/// All inputs get the widest type among them, as by PyTorch's result_type.
 inline constexpr Promotion common_type{Promotion::Kind::common};
-/// As `common_type`; whole numbers and bools become float32.
+/// As `common_type`, but integers and bools become float32.
 inline constexpr Promotion floating_type{Promotion::Kind::floating};
 
-/// Which inputs and outputs (bits 0, 1, ...) the gradient reads the elements of. Of the others it may read dtype and
-/// shape only, and a tape lets their memory go.
+/// The inputs and outputs (bits 0, 1, ...; bit 31 for all from 31 on) whose elements the gradient reads. It may read
+/// only the dtype and shape of the others, and tapes release their memory.
 struct Needs {
   std::uint32_t inputs = ~0U;   ///< by default all
   std::uint32_t outputs = ~0U;  ///< by default all
 };
-/// No elements, those of all inputs, those of all outputs.
+/// The gradient reads no elements, those of all inputs, or those of all outputs.
 /// @{
 inline constexpr Needs needs_nothing{0, 0};
 inline constexpr Needs needs_inputs{~0U, 0};
 inline constexpr Needs needs_outputs{0, ~0U};
 /// @}
 
-/// What an op does with the elements of its inputs when it only moves them. Who reasons about a graph asks for it.
+/// How an op moves the elements of its inputs, if it does nothing else. The optimisation of graphs uses this.
 enum class Movement : std::uint8_t {
-  none,      ///< it computes new elements, or looks at those it has
+  none,      ///< the op computes new elements, or depends on the values of elements
   keeps,     ///< the output is the first input itself, in the same layout
-  reshapes,  ///< the elements of the first input in their order, in another shape
-  repeats,   ///< the first input, broadcast to another shape
-  moves,     ///< elements of the first input, all or some of them, in other places
-  joins,     ///< the elements of all inputs, in other places
+  reshapes,  ///< the output has the elements of the first input, in the same order and another shape
+  repeats,   ///< the output is the first input, broadcast to another shape
+  moves,     ///< the output has elements of the first input, all or some of them, at other positions
+  joins,     ///< the output has the elements of all inputs, at other positions
 };
 
-/// In which float type an op runs inside the scope of an `Autocast`.
+/// The float type in which an op runs inside the scope of an `Autocast`.
 enum class Precision : std::uint8_t {
-  given,  ///< that of its inputs
-  low,    ///< the scope's: products of matrices, which gain most by it
-  full,   ///< float32: what leaves the range of float16 easily, or adds up much
+  given,  ///< the type of its inputs
+  low,    ///< the type of the scope: for matrix products and convolutions, which gain most by it
+  full,   ///< float32: for ops that easily leave the range of float16, or that add up many numbers
 };
 
-/// Nothing flows back through the op: comparisons, argmax, shapes.
+/// The gradient of an op through which no gradient flows, such as comparisons, argmax and shapes.
 struct NoGradient {};
-inline constexpr NoGradient no_gradient{};  ///< to be written as an op's `gradient`
-/// The op's gradient exists in mathematics and is not written: asking for it throws LookupError with the op's name.
+inline constexpr NoGradient no_gradient{};  ///< for an op's member `gradient`
+/// Marks an op whose gradient exists in mathematics, but is not implemented. Asking for it throws LookupError with the
+/// op's name.
 struct NotDifferentiableYet {};
-inline constexpr NotDifferentiableYet not_differentiable_yet{};  ///< the default
+inline constexpr NotDifferentiableYet not_differentiable_yet{};  ///< the default of an op's member `gradient`
 
-/// The gradient of an op: from the gradients of its outputs (empty handles where nothing flows) to those of its inputs
-/// (empty handles where none is), one each. It is a composition of public ops and never touches elements, so
-/// derivatives of any order, and gradients as graphs, come by themselves. An op of one output may take its gradient as
-/// a Tensor.
+/// The gradient of an op: a function from the gradients of its outputs (empty handles where nothing flows) to the
+/// gradients of its inputs (empty handles for inputs without a gradient), one for each. It is a composition of public
+/// ops and never accesses elements, so derivatives of any order, and gradients as graphs, need nothing else. The
+/// function of an op with one output may take one Tensor instead of a list.
 class Gradient {
  public:
-  /// Throws LookupError when it is asked for.
+  /// A gradient that is not implemented: asking for it throws LookupError.
   Gradient(NotDifferentiableYet = {}) {}  // NOLINT(google-explicit-constructor)
-  /// Nothing flows back.
+  /// No gradient flows.
   Gradient(NoGradient) : flows_(false) {}  // NOLINT(google-explicit-constructor)
-  /// A function of the call and of the gradients of its outputs (of the one output), which gives those of its inputs.
+  /// A function of the call and of the gradients of its outputs (or of its only output), which returns the gradients of
+  /// its inputs.
   template <class F>
   requires(std::is_invocable_v<F, const Call&, const Tensor&> || std::is_invocable_v<F, const Call&, const Tensors&>)
       Gradient(F f) {  // NOLINT(google-explicit-constructor): written as a lambda in an op's definition
@@ -214,12 +224,13 @@ class Gradient {
   bool flows_ = true;
 };
 
-/// How an op computes its outputs, which are allocated, by the backend's kernel families.
+/// How an op computes its outputs with the kernels of a backend. The outputs are already allocated.
 class TAPESTRY_API Forward {
  public:
-  /// No function: of an op that has a `view` or a `cpu` instead.
+  /// No function: the op has a `view` or a `cpu` instead.
   Forward() = default;
-  /// A function of one elementwise function of its backend says which by `F::elementwise(call)`.
+  /// The function that computes the outputs. If it calls one elementwise function of the backend and nothing else,
+  /// `F::elementwise(call)` tells which one.
   template <class F>
   requires std::is_invocable_v<const F&, Backend&, const Call&> Forward(F f)  // NOLINT: written in an op's definition
       : run_(std::move(f)) {
@@ -230,10 +241,9 @@ class TAPESTRY_API Forward {
   explicit operator bool() const { return static_cast<bool>(run_); }
   /// Writes the outputs of the call.
   void operator()(Backend& backend, const Call& call) const { run_(backend, call); }
-  /// Whether each element of the one output is a function of one element of each input, which a plan may compute
-  /// together with those of other ops.
+  /// Whether each element of the only output is a function of one element of each input. Plans can fuse such ops.
   bool is_elementwise() const { return elementwise_ != nullptr; }
-  /// The function of a call.
+  /// The elementwise function of a call.
   Elementwise elementwise(const Call& call) const;
 
  private:
@@ -241,60 +251,77 @@ class TAPESTRY_API Forward {
   Elementwise (*elementwise_)(const Call&) = nullptr;
 };
 
-/// An operation: a constant, written once, that serves eager execution, the tape and the graph on every device.
+/// The definition of an op: a constant that serves eager execution, tapes and graphs on every device.
 struct Op {
-  std::string name;                ///< TensorFlow's
-  std::vector<OpAttr> attrs = {};  ///< all attributes that it may have
-  /// Checks the inputs and attributes and tells dtype and shape of every output; the only shape code of an op. It must
-  /// work when sizes are unknown.
+  /// The name, which is TensorFlow's if TensorFlow has the op.
+  std::string name;
+  /// All attributes that the op may have.
+  std::vector<OpAttr> attrs = {};
+  /// Checks the inputs and attributes, and returns the dtype and shape of every output. It is the only shape code of an
+  /// op, and must work when sizes are unknown.
   std::function<Specs(const Call&)> infer = {};
-  Forward forward = {};  ///< computes the outputs, on any device
-  /// Instead of `forward`, for an op whose output shares its input's memory. It may look at shapes and strides only: in
-  /// a plan it is called once, before there is memory.
+
+  // Exactly one of `forward`, `view` and `cpu` computes the outputs.
+
+  /// Computes the outputs, on any device.
+  Forward forward = {};
+  /// Returns the output of an op whose output shares its input's memory. It must read shapes and strides only: in a
+  /// plan it is called once, before there is memory.
   std::function<Tensor(const Call&, const Spec&)> view = {};
-  bool view_copies = false;  ///< `view` copies an input that is not contiguous; a plan does that beforehand
-  /// Instead of `forward`, for ops from outside the library: computes on the host. The inputs are contiguous; the
-  /// outputs are written through `call.output_data<T>(i)`.
+  /// Whether `view` copies an input that is not contiguous. A plan copies it beforehand.
+  bool view_copies = false;
+  /// Computes the outputs on the host, for ops from outside the library. The inputs are contiguous; the outputs are
+  /// written through `call.output_data<T>(i)`.
   std::function<void(const Call&)> cpu = {};
-  /// What the op computes, by public ops: from the inputs and attributes of a call to the outputs. A file gets it where
-  /// its format has no such op. It equals the op but for rounding, and so does its gradient.
+
+  /// Computes the outputs of a call from its inputs and attributes by public ops. It is written to files whose format
+  /// has no such op. Its results and its gradient equal those of the op but for rounding.
   std::function<Tensors(const Call&)> composition = {};
-  Gradient gradient = {};                  ///< by default one that is not written yet
-  Promotion promotion = no_promotion;      ///< of the inputs, before `infer`
-  Needs needs = {};                        ///< what the gradient reads
-  Precision precision = Precision::given;  ///< inside the scope of an `Autocast`
-  /// The inputs (bits 0, 1, ...; the last for all from 31 on) of which the op itself reads dtype and shape only. They
-  /// need no value: what `sum_like` and its kin are given by a gradient has often let its memory go.
+  /// The gradient, by default one that is not implemented.
+  Gradient gradient = {};
+  /// The conversion of the inputs before `infer`.
+  Promotion promotion = no_promotion;
+  /// The inputs and outputs that the gradient reads.
+  Needs needs = {};
+  /// The float type inside the scope of an `Autocast`.
+  Precision precision = Precision::given;
+  /// The inputs (bits 0, 1, ...; bit 31 for all from 31 on) of which the op itself reads only dtype and shape. They
+  /// need no value: gradients often pass tensors without memory to ops such as `sum_like`.
   std::uint32_t shape_inputs = 0;
-  bool broadcasts = false;             ///< the gradient of an input that was broadcast is summed to the input's shape
-  Movement movement = Movement::none;  ///< whether elements are only moved
-  int outputs = 1;                     ///< how many; -1 when that depends on the inputs or attributes
-  bool stateful = false;  ///< two calls with equal inputs may differ (random numbers), or the op changes a Variable
-  /// About how many nanoseconds a call keeps one core busy while the others have nothing to do; 0, as by default, when
-  /// that is little or when the kernel splits its work. A plan runs such calls side by side, which `cpu` must bear.
+  /// Whether the gradient of an input that was broadcast is summed to the input's shape.
+  bool broadcasts = false;
+  /// Whether the op only moves elements, and how.
+  Movement movement = Movement::none;
+  /// The number of outputs; -1 when it depends on the inputs or attributes.
+  int outputs = 1;
+  /// Whether two calls with equal inputs may differ (random numbers), or the op changes a Variable.
+  bool stateful = false;
+  /// Estimates for how many nanoseconds a call keeps one core busy while the others have nothing to do. It is 0, as by
+  /// default, when that is short or when the kernel splits its work. A plan runs such calls side by side, so `cpu` must
+  /// be thread-safe if there is an estimate.
   std::function<double(const Call&)> busy = {};
 };
 
-/// One application of an op. A tape is a list of calls; a node of a graph is a call with a name.
+/// One application of an op. A tape is a list of calls, and a node of a graph is a call.
 class TAPESTRY_API Call {
  public:
-  /// An application that has not happened: there are no outputs yet. The op must outlive it.
+  /// An application that has not been executed, so that it has no outputs yet. The op must outlive it.
   Call(const Op& op, Tensors inputs, Attrs attrs, Where where, std::string_view name = {})
       : op_(&op), inputs_(std::move(inputs)), attrs_(std::move(attrs)), where_(where) {
     if (!name.empty()) name_ = std::make_shared<const std::string>(name);
   }
 
-  /// What is applied.
+  /// The op that is applied.
   const Op& op() const { return *op_; }
   /// The op's name: "MatMul".
   const std::string& type() const { return op_->name; }
-  /// What the caller named this application; by default the op's name.
+  /// The name that the caller gave this application; by default the op's name.
   const std::string& name() const { return name_ ? *name_ : op_->name; }
-  /// As the op reads them: promoted, on one device.
+  /// The inputs as the op reads them: promoted, on one device.
   const Tensors& inputs() const { return inputs_; }
-  /// The results, as many as the op has.
+  /// The outputs.
   const Tensors& outputs() const { return outputs_; }
-  /// Throws InvalidArgumentError when there are fewer inputs.
+  /// Input i. Throws InvalidArgumentError when there are fewer inputs.
   const Tensor& input(std::size_t i) const {
     if (i >= inputs_.size()) [[unlikely]]
       throw_missing_input(i);
@@ -302,20 +329,20 @@ class TAPESTRY_API Call {
   }
   /// Output i, which must exist.
   const Tensor& output(std::size_t i = 0) const { return outputs_[i]; }
-  /// The op's arguments that are no tensors.
+  /// The arguments that are not tensors.
   const Attrs& attrs() const { return attrs_; }
-  /// The value of an attribute; throws NotFoundError when there is none of that name and type.
+  /// The value of an attribute. Throws NotFoundError when there is no attribute of that name and type.
   template <class T>
   const T& attr(std::string_view name) const {
     return attrs_.get<T>(name);
   }
-  /// The user's line.
+  /// The call site in the user's program.
   Where where() const { return where_; }
-  /// For an op's gradient: whether anybody asks for the gradient of that input. A costly one that nobody asks for is
-  /// better left out, as an empty handle.
+  /// For an op's gradient: whether the gradient of input i is used. For one that is not used, the op may return an
+  /// empty handle, which saves time if it is costly.
   bool wants_gradient(std::size_t i) const { return i >= 32 || (unwanted_gradients_ >> i & 1) == 0; }
 
-  /// For an op's `cpu` function: the elements of an output, to be written.
+  /// For an op's `cpu` function: the elements of an output, which it writes.
   template <class T>
   T* output_data(std::size_t i = 0) const {
     return const_cast<T*>(outputs_[i].data<T>(where_));
@@ -344,58 +371,59 @@ class TAPESTRY_API Call {
 class Feeds;
 class Graph;
 
-/// A handle on an application of an op: on a node of a graph, which it keeps alive, or, in a gradient function, on the
-/// call that is being differentiated.
+/// A handle to an application of an op: to a node of a graph, which it keeps alive, or, in a gradient function, to the
+/// call that is differentiated.
 class TAPESTRY_API Operation {
  public:
   /// An empty handle.
   Operation() = default;
-  /// On a call, which must outlive it.
+  /// A handle to a call, which must outlive it.
   Operation(const Call& call) : call_(&call) {}  // NOLINT(google-explicit-constructor): a view of it
-  /// On a node of a graph: for graphs.
+  /// For graphs: a handle to a node.
   Operation(const Call& node, std::shared_ptr<detail::GraphState> graph) : call_(&node), graph_(std::move(graph)) {}
 
-  /// Whether there is an operation: false for an empty handle, whose properties throw FailedPreconditionError.
+  /// Whether there is an operation. The properties of an empty handle throw FailedPreconditionError.
   explicit operator bool() const { return call_ != nullptr; }
-  /// Whether both handles name the same operation.
+  /// Whether both are handles to the same operation.
   bool is(const Operation& other) const { return call_ == other.call_; }
 
-  /// "hidden/MatMul": unique within its graph.
+  /// The name, "hidden/MatMul", which is unique within the graph.
   const std::string& name() const { return call().name(); }
   /// The op's name: "MatMul".
   const std::string& type() const { return call().type(); }
-  /// The tensors that it reads.
+  /// The tensors that the operation reads.
   const Tensors& inputs() const { return call().inputs(); }
-  /// The tensors that it makes.
+  /// The tensors that the operation computes.
   const Tensors& outputs() const { return call().outputs(); }
-  /// One of them; throws InvalidArgumentError when there are not that many.
+  /// One of the inputs or outputs. Throw InvalidArgumentError when there are not that many.
   /// @{
   const Tensor& input(std::size_t i) const;
   const Tensor& output(std::size_t i = 0) const;
   /// @}
-  /// The op's arguments that are no tensors.
+  /// The arguments that are not tensors.
   const Attrs& attrs() const { return call().attrs(); }
-  /// The value of an attribute; throws NotFoundError when there is none of that name and type.
+  /// The value of an attribute. Throws NotFoundError when there is no attribute of that name and type.
   template <class T>
   const T& attr(std::string_view name) const {
     return call().attr<T>(name);
   }
-  /// The user's line that made it.
+  /// The call site that created the operation.
   Where where() const { return call().where(); }
 
-  /// The operations that have to run before this one although it does not use their outputs.
+  /// The operations that must run before this one although it does not use their outputs.
   std::vector<Operation> control_inputs() const;
-  /// The device that was asked for, "/device:GPU:0"; "" where none was.
+  /// The device that was asked for, such as "/device:GPU:0"; "" if none was.
   std::string device() const;
-  /// The graph that it is in; throws FailedPreconditionError when it is in none.
+  /// The graph of the operation. Throws FailedPreconditionError when it is in none.
   Graph graph() const;
-  /// Runs it and what it needs, by the thread's default session, or by a session of the graph's own.
+  /// Runs the operation and everything that it needs, by the thread's default session if it is one of this graph,
+  /// otherwise by a new session.
   /// @{
   void run(Where where = Where::here()) const;
   void run(const Feeds& feeds, Where where = Where::here()) const;
   /// @}
 
-  /// For graphs. Throws FailedPreconditionError for an empty handle.
+  /// For graphs: the call. Throws FailedPreconditionError for an empty handle.
   const Call& call() const;
 
  private:
@@ -403,16 +431,17 @@ class TAPESTRY_API Operation {
   std::shared_ptr<detail::GraphState> graph_;
 };
 
-/// An argument of an op, with the place where it was written: a tensor, a Variable (which is read), a C++ number (which
-/// takes the dtype of the other arguments), or a literal in braces or a container (a tensor as `tp::tensor` makes it);
-/// `{}` is an empty Tensor. Always a parameter by value; never kept.
-/// `tensor()` of a float number is float64, so that it loses no digit on its way to the dtype that it takes; ops to
-/// which it is passed on take it for the number that it is.
+/// An argument of an op, with its call site: a tensor, a Variable (which is read), a C++ number (which takes the dtype
+/// of the other arguments), or a literal in braces or a container (which becomes a tensor as by `tp::tensor`); `{}` is
+/// an empty Tensor. It is always a parameter by value, and is never stored.
+///
+/// `tensor()` of a float number is float64, so that the number loses no digit before it takes its dtype. An op to which
+/// this tensor is passed on still treats it as a number.
 class TAPESTRY_API In {
  public:
   /// An empty Tensor.
   In() = default;
-  /// At the place where it is written, which the default arguments know.
+  /// An argument at its call site, which the default arguments know.
   /// @{
   In(const Tensor& tensor, const char* file = __builtin_FILE(), int line = __builtin_LINE())  // NOLINT
       : tensor_(&tensor), where_{file, line} {}
@@ -433,40 +462,41 @@ class TAPESTRY_API In {
                                                       int line = __builtin_LINE())  // NOLINT
       : In(Init(items), Where{file, line}) {}
   /// @}
-  /// With the place of somebody else, for functions that pass an argument on.
+  /// A tensor with another call site, for functions that pass an argument on.
   In(const Tensor& tensor, Where where) : tensor_(&tensor), where_(where) {}
 
-  /// The argument as a tensor, of a Variable its value, of a number one without dimensions.
+  /// The argument as a tensor: the value of a Variable, or a number as a tensor without dimensions.
   /// @{
   const Tensor& tensor() const { return tensor_ ? *tensor_ : own_; }
   const Tensor* operator->() const { return &tensor(); }
   operator const Tensor&() const { return tensor(); }  // NOLINT(google-explicit-constructor)
   /// @}
-  /// The argument with another element type. A number or a list of numbers has all its digits there.
+  /// The argument with another element type. A number or a list of numbers is converted as it was written, without loss
+  /// of digits on the way.
   Tensor as(DType dtype) const { return (bool(wide_) && dtype == float64 ? wide_ : tensor()).cast(dtype, where_); }
   /// Whether a C++ number was given.
   bool is_number() const { return bool(tensor()) && tensor().impl().weak; }
-  /// Whether a list of floats was given, which has more digits than its tensor.
+  /// Whether a list of floats was given, which has more digits than its float32 tensor.
   bool is_list() const { return static_cast<bool>(wide_); }
   /// The Variable that was given, or nullptr.
   const Variable* variable() const { return variable_; }
-  /// The user's line.
+  /// The call site in the user's program.
   Where where() const { return where_; }
 
  private:
   In(const Init& literal, Where where);
 
-  const Tensor* tensor_ = nullptr;  ///< the caller's; nullptr: own_
+  const Tensor* tensor_ = nullptr;  ///< the caller's tensor; nullptr: own_
   Tensor own_;
-  Tensor wide_;  ///< of a list of floats the float64 that were written
+  Tensor wide_;  ///< a list of floats as float64
   const Variable* variable_ = nullptr;
   Where where_;
 };
 
-/// A list argument of an op, such as what `concat` joins, with the place where it was written.
+/// A list of tensors as an argument of an op, such as `concat`, with its call site.
 class TAPESTRY_API InList {
  public:
-  /// At the place where it is written.
+  /// A list at its call site.
   /// @{
   InList(std::initializer_list<Tensor> tensors, Where where = Where::here())  // NOLINT
       : tensors_(tensors), where_(where) {}
@@ -478,9 +508,9 @@ class TAPESTRY_API InList {
   InList(const Tensors& tensors, Where where = Where::here()) : tensors_(tensors), where_(where) {}  // NOLINT
   /// @}
 
-  /// What the list holds.
+  /// The tensors in the list.
   const Tensors& tensors() const { return tensors_; }
-  /// The user's line.
+  /// The call site in the user's program.
   Where where() const { return where_; }
 
  private:
@@ -488,31 +518,34 @@ class TAPESTRY_API InList {
   Where where_;
 };
 
-/// Applies an op: the one door through which everything executes. Promotes and checks the inputs, infers, allocates,
-/// runs the op on its device and tells this thread's tapes and traces.
+/// Applies an op. Everything that is executed or recorded goes through `apply` or `apply_all`: they promote and check
+/// the inputs, infer and allocate the outputs, run the op on its device, and inform the tapes and traces of this
+/// thread.
 TAPESTRY_API Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs = {},
                           std::string_view name = {});
-/// The same for an op of a variable number of inputs, of several outputs, or of none.
+/// The same for an op with a variable number of inputs, with several outputs, or with none.
 TAPESTRY_API Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::string_view name,
                                Where where);
 
-/// Adds an op to the registry and returns the registered one, which lives for ever. Throws InvalidArgumentError when it
-/// lacks a name, `infer`, or exactly one of `forward`, `view` and `cpu`, and when the name is taken.
+/// Adds an op to the registry and returns the registered op, which is never destroyed. Throws InvalidArgumentError when
+/// the op lacks a name or `infer`, when it does not have exactly one of `forward`, `view` and `cpu`, and when the name
+/// is taken.
 TAPESTRY_API const Op& register_op(Op op, Where where = Where::here());
-/// Gives a registered op its gradient, in place of the one it was defined with. Throws NotFoundError when there is no
-/// such op, and LookupError the second time.
+/// Replaces the gradient of a registered op. Throws NotFoundError when there is no such op, and LookupError when its
+/// gradient has been replaced before.
 TAPESTRY_API void register_gradient(std::string_view op, Gradient gradient, Where where = Where::here());
-/// Applies a registered op by its name. Throws NotFoundError, "Unrecognized Op name X", and InvalidArgumentError for an
-/// attribute that is not among those of the op.
+/// Applies a registered op by its name, and returns its first output. Throws NotFoundError, "Unrecognized Op name X",
+/// InvalidArgumentError for an attribute that the op does not have, and NotFoundError for an attribute that is missing
+/// or of another type.
 TAPESTRY_API Tensor apply_op(std::string_view op, const InList& inputs, const Attrs& attrs = {},
                              std::string_view name = {});
 
 /// The registered op of that name, or nullptr.
 TAPESTRY_API const Op* find_op(std::string_view name);
-/// All registered ops, by name.
+/// All registered ops, sorted by name.
 TAPESTRY_API std::vector<const Op*> registered_ops();
 
-/// `infer` of an op whose one output is like its first input.
+/// An `infer` for ops with one output, which has the dtype and shape of the first input.
 TAPESTRY_API Specs same_shape(const Call& call);
 
 /// @}

@@ -19,18 +19,18 @@ namespace tapestry {
 /// @addtogroup graphs
 /// @{
 
-/// What is fed: a tensor of the graph (itself or its name, "x:0"), and the value that it has in this run.
+/// A tensor of the graph (itself or its name, "x:0"), and the value that it has in a run.
 struct Feed {
-  /// A tensor of the graph, itself or by its name.
+  /// A tensor of the graph, or its name.
   class Key {
    public:
-    /// One of the two.
+    /// From a tensor, or from a name.
     /// @{
     Key(const Tensor& tensor) : tensor_(tensor) {}  // NOLINT(google-explicit-constructor)
     Key(std::string_view name) : name_(name) {}     // NOLINT(google-explicit-constructor)
     Key(const char* name) : name_(name) {}          // NOLINT(google-explicit-constructor)
     Key(const std::string& name) : name_(name) {}   // NOLINT(google-explicit-constructor)
-    /// Does not compile: neither.
+    /// Does not compile: the argument is neither a tensor nor a name.
     template <class T>
     requires(!std::convertible_to<const T&, Tensor> && !std::convertible_to<const T&, std::string_view>)
         Key(const T&) {  // NOLINT(google-explicit-constructor)
@@ -38,9 +38,9 @@ struct Feed {
       static_assert(good, "What is fed is a tp::Tensor of the graph, or its name.");
     }
     /// @}
-    /// The tensor; an empty handle where a name was given.
+    /// The tensor; an empty handle if a name was given.
     const Tensor& tensor() const { return tensor_; }
-    /// The name; "" where a tensor was given.
+    /// The name; "" if a tensor was given.
     const std::string& name() const { return name_; }
 
    private:
@@ -48,16 +48,16 @@ struct Feed {
     std::string name_;
   };
 
-  Key key;      ///< what is fed
+  Key key;      ///< the tensor that is fed
   Value value;  ///< its value: a tensor, a Variable or a literal
 };
 
 /// The feeds of a run: `{{x, {1, 2}}, {"y:0", 3.0}}`.
 class Feeds {
  public:
-  /// None.
+  /// No feeds.
   Feeds() = default;
-  /// A list, or values by the tensors' names.
+  /// A list of feeds, or values by the names of the tensors.
   /// @{
   Feeds(std::initializer_list<Feed> feeds) : feeds_(feeds) {}
   Feeds(const std::vector<Feed>& feeds) : feeds_(feeds) {}  // NOLINT(google-explicit-constructor)
@@ -65,24 +65,24 @@ class Feeds {
     for (const auto& [name, value] : feeds) feeds_.push_back({name, value});
   }
   /// @}
-  /// One more.
+  /// Adds a feed.
   void add(const Feed::Key& key, const Value& value) { feeds_.push_back({key, value}); }
   /// The feeds in order.
   /// @{
   auto begin() const { return feeds_.begin(); }
   auto end() const { return feeds_.end(); }
   /// @}
-  /// Number of feeds.
+  /// The number of feeds.
   std::size_t size() const { return feeds_.size(); }
 
  private:
   std::vector<Feed> feeds_;
 };
 
-/// One thing to fetch: a tensor, a Variable, an operation (which gives an empty Tensor), or a name of one.
+/// One thing to fetch: a tensor, a Variable, an operation (whose result is an empty Tensor), or a name.
 class TAPESTRY_API Fetch {
  public:
-  /// One of these.
+  /// From a tensor, an operation, a Variable, or the name of a tensor or operation.
   /// @{
   Fetch(const Tensor& tensor) : tensor_(tensor), kind_(Kind::tensor) {}                 // NOLINT
   Fetch(const Operation& operation) : operation_(operation), kind_(Kind::operation) {}  // NOLINT
@@ -103,7 +103,7 @@ class TAPESTRY_API Fetch {
   Kind kind_;
 };
 
-/// What converts to a Fetch: one thing, not a structure of several.
+/// A type that converts to a Fetch: one thing, and not a structure of several.
 template <class T>
 concept Fetchable = std::convertible_to<const T&, Fetch>;
 
@@ -125,40 +125,46 @@ inline constexpr bool is_fetches<std::pair<A, B>> = is_fetches<A>&& is_fetches<B
 
 }  // namespace detail
 
-/// What a session does with a graph before it runs it.
+/// How a session plans and runs a graph.
 struct SessionOptions {
-  bool optimize = true;                           ///< false: every operation runs as it stands in the graph
-  std::vector<std::string> disabled_passes = {};  ///< of the optimisation: "fold", "fuse", ...
-  bool allow_soft_placement = false;              ///< what asks for a device that is not there runs on the CPU
-  bool log_device_placement = false;              ///< writes the device of each operation to std::clog
-  /// How many plans are kept; the one that has not run for the longest time goes first. A callable keeps its own.
+  /// Whether the graph is optimised. Otherwise every operation runs as it is in the graph.
+  bool optimize = true;
+  /// Passes of the optimisation that are left out: "fold", "fuse", ...
+  std::vector<std::string> disabled_passes = {};
+  /// Whether operations that ask for a missing device run on the CPU.
+  bool allow_soft_placement = false;
+  /// Whether to write the device of each operation to std::clog.
+  bool log_device_placement = false;
+  /// The number of plans that are kept. The one that has not been used for the longest time is dropped first. A
+  /// callable keeps its own plan.
   std::size_t most_plans = 64;
-  /// What a GPU does in every run alike is recorded in the second and started as a whole from then on; the plan in a
-  /// RunMetadata tells which steps were. Results are the same bits.
+  /// Whether a GPU replays recordings. The steps that it does in the same way in every run are recorded in the second
+  /// run, and started as a whole from then on; the plan in a RunMetadata tells which steps were replayed. The results
+  /// are the same bits.
   bool replay = true;
 };
 
 class SessionState;
 
-/// Runs parts of a graph. Only what the fetches need is computed, each operation once. The first run of the same
-/// fetches with feeds of the same dtypes and shapes makes a plan, which later runs use; so many are kept as the options
-/// say. `run` may be called from several threads.
+/// Runs parts of a graph. A run computes only what the fetches need, and runs each operation once. The first run with
+/// given fetches, and feeds of given dtypes and shapes, makes a plan, which later runs reuse;
+/// SessionOptions::most_plans limits the number of plans. `run` may be called from several threads.
 class TAPESTRY_API Session {
  public:
-  /// A session of the default graph.
+  /// A session for the default graph.
   explicit Session(const SessionOptions& options = {}, Where where = Where::here());
-  /// A session of this graph.
+  /// A session for a graph.
   explicit Session(const Graph& graph, const SessionOptions& options = {}, Where where = Where::here());
   ~Session();
-  /// A session moves, and is not copied.
+  /// A session can be moved, but not copied.
   /// @{
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
   /// @}
 
-  /// Computes the fetches: a tensor, an operation, a Variable or a name gives a Tensor (empty for an operation); a
-  /// std::vector, std::array, std::tuple, std::pair or std::map of fetches, nested as you like, one of the same
-  /// structure.
+  /// Computes the fetches. The result of a tensor, a Variable or a name is a Tensor, and that of an operation an empty
+  /// Tensor. A std::vector, std::array, std::tuple, std::pair or std::map of fetches, which may be nested, gives the
+  /// same structure of results.
   /// @{
   template <class T>
   auto run(const T& fetches, const Feeds& feeds = {}, Where where = Where::here()) const;
@@ -167,20 +173,20 @@ class TAPESTRY_API Session {
     return run_all(std::vector<Fetch>(fetches), feeds, {}, nullptr, where);
   }
   /// @}
-  /// The same, and tells what was run and, if the options ask for it, when.
+  /// The same, and reports in `metadata` what was run and, if the options ask for it, when.
   template <class T>
   auto run(const T& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata,
            Where where = Where::here()) const;
 
-  /// What `run` would do for these fetches and feeds: the graph after each stage on its way to a plan, and the plan.
-  /// Computes nothing but what does not depend on the feeds.
+  /// Explains what `run` would do for these fetches and feeds: the graph after each stage of planning, and the plan. It
+  /// computes only values that do not depend on the feeds.
   template <class T>
   Explanation explain(const T& fetches, const Feeds& feeds = {}, Where where = Where::here()) const;
 
   class Callable;
   class TensorCallable;
-  /// The fetches as a function of the values of some tensors, with the least work per call. Of one fetch it gives a
-  /// Tensor, of a list Tensors.
+  /// A function from the values of the feeds to the fetches, with the least work per call. It returns a Tensor for one
+  /// fetch, and Tensors for a list.
   /// @{
   template <class T>
   TensorCallable make_callable(const T& fetch, const std::vector<Tensor>& feeds = {},
@@ -193,24 +199,24 @@ class TAPESTRY_API Session {
   Callable make_callable(const std::vector<T>& fetches, const std::vector<Tensor>& feeds = {},
                          Where where = Where::here()) const;
   /// @}
-  /// The targets are run for their effect and give no result.
+  /// The same with targets, which are run for their effect and have no result.
   Callable make_callable(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
                          const std::vector<Operation>& targets, Where where = Where::here()) const;
 
   class PartialRun;
-  /// The start of a run in several parts: what it will fetch, and what will be fed to it.
+  /// Prepares a run in several parts, from all that the parts will fetch and feed.
   PartialRun partial_run_setup(const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds = {},
                                Where where = Where::here()) const;
 
   class Scope;
-  /// While the scope lives, `Tensor::eval` and `Operation::run` of this thread use this session.
+  /// While the scope exists, `Tensor::eval` and `Operation::run` of this thread use this session.
   [[nodiscard]] Scope as_default() const;
-  /// Later runs throw FailedPreconditionError.
+  /// Closes the session: later runs throw FailedPreconditionError.
   void close();
-  /// The graph of which it runs parts.
+  /// The graph of the session.
   Graph graph() const;
 
-  /// For the templates.
+  /// For the templates: `run` and `explain` of a flat list.
   /// @{
   std::vector<Tensor> run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, const RunOptions& options,
                               RunMetadata* metadata, Where where) const;
@@ -221,7 +227,7 @@ class TAPESTRY_API Session {
   std::shared_ptr<SessionState> state_;
 };
 
-/// What `Session::as_default` returns.
+/// The result of `Session::as_default`.
 class TAPESTRY_API Session::Scope {
  public:
   ~Scope();
@@ -235,10 +241,11 @@ class TAPESTRY_API Session::Scope {
   std::shared_ptr<SessionState> saved_;
 };
 
-/// What `Session::make_callable` makes of a list.
+/// The result of `Session::make_callable` for a list of fetches.
 class TAPESTRY_API Session::Callable {
  public:
-  /// The fetches in their order, from the values of the feeds in theirs: tensors, Variables or literals.
+  /// Computes the fetches, in their order. The arguments are the values of the feeds, in the order of the feeds:
+  /// tensors, Variables or literals.
   /// @{
   Tensors operator()(Where where = Where::here()) const { return call({}, where); }
   template <class... Rest>
@@ -258,10 +265,11 @@ class TAPESTRY_API Session::Callable {
   std::shared_ptr<State> state_;
 };
 
-/// What `Session::make_callable` makes of one fetch.
+/// The result of `Session::make_callable` for one fetch.
 class Session::TensorCallable {
  public:
-  /// The fetch, from the values of the feeds in their order: tensors, Variables or literals.
+  /// Computes the fetch. The arguments are the values of the feeds, in the order of the feeds: tensors, Variables or
+  /// literals.
   /// @{
   Tensor operator()(Where where = Where::here()) const { return callable_(where)[0]; }
   template <class... Rest>
@@ -276,19 +284,20 @@ class Session::TensorCallable {
   Callable callable_;
 };
 
-/// A run that goes on as its feeds become known. Each operation runs once in all, so that a later part goes on with the
-/// random numbers and the values of Variables that an earlier one saw.
+/// A run in several parts, which continues as its feeds become known. Each operation runs once in all parts together,
+/// so that a later part uses the random numbers and the values of Variables that an earlier one has read.
 ///
 ///     auto run = session.partial_run_setup({p, train_op}, {x, y});
 ///     auto prediction = run.run(p, {{x, points}});
 ///     run.run(train_op, {{y, labels_for(prediction)}});
 class TAPESTRY_API Session::PartialRun {
  public:
-  /// The fetches, as `Session::run` gives them, from these feeds and those of earlier parts. Each feed and each fetch
-  /// of the setup may be named once. A part that throws leaves the run as it was, but for what changed Variables.
+  /// Computes fetches from these feeds and those of earlier parts. The result is that of `Session::run`. Each feed and
+  /// each fetch of the setup may be used once. A part that throws leaves the run as it was, except for changes of
+  /// Variables.
   template <class T>
   auto run(const T& fetches, const Feeds& feeds = {}, Where where = Where::here());
-  /// For the template.
+  /// For the template: `run` of a flat list.
   std::vector<Tensor> run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where);
 
  private:
@@ -306,7 +315,7 @@ inline Session::Callable Session::make_callable(std::initializer_list<Fetch> fet
 
 namespace detail {
 
-// A structure of fetches is flattened, run, and filled with the results in the same order.
+// A structure of fetches is flattened and run. Then a structure of the same form is filled with the results, in order.
 
 template <class T>
 struct Structure;  // collect(fetches, out) appends; fill(fetches, values, next) takes as many results
@@ -363,7 +372,7 @@ struct Structure<std::tuple<T...>> {
   static auto fill(const std::tuple<T...>& items, const std::vector<Tensor>& values, std::size_t& next) {
     return std::apply(
         [&](const auto&... each) {
-          // Braces: the elements must be filled from left to right.
+          // Braces make sure that the elements are filled from left to right.
           return std::tuple<decltype(Structure<std::remove_cvref_t<decltype(each)>>::fill(each, values, next))...>{
               Structure<std::remove_cvref_t<decltype(each)>>::fill(each, values, next)...};
         },
@@ -393,7 +402,7 @@ constexpr bool are_fetches() {
   return good;
 }
 
-/// The results of a structure of fetches, which `run` computes as a flat list.
+/// The results of a structure of fetches. `run` computes them for a flat list.
 template <class T, class Run>
 auto run_structure(const T& fetches, const Run& run) {
   if constexpr (are_fetches<T>()) {

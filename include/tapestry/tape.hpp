@@ -22,22 +22,22 @@ namespace tapestry {
 
 /// What a tape records, and how often it can be used.
 struct TapeOptions {
-  bool persistent = false;               ///< `gradient` may be called more than once
-  bool watch_accessed_variables = true;  ///< trainable Variables are watched when they are read
+  bool persistent = false;               ///< whether `gradient` may be called more than once
+  bool watch_accessed_variables = true;  ///< whether trainable Variables are watched when they are read
 };
 
-/// What the gradient is of a source that the target does not depend on.
+/// The gradient of a source on which the target does not depend.
 enum class Unconnected {
   none,  ///< an empty Tensor
   zero,  ///< zeros of the source's shape
 };
 
-/// One tensor or several, with the place where they were written.
+/// One tensor or several, with their call site.
 class TAPESTRY_API TensorList {
  public:
-  /// None.
+  /// No tensors.
   TensorList() = default;
-  /// At the place where it is written.
+  /// A tensor or a list at its call site.
   /// @{
   TensorList(const Tensor& tensor, Where where = Where::here()) : tensors_{tensor}, where_(where) {}  // NOLINT
   TensorList(const std::vector<Tensor>& tensors, Where where = Where::here())                         // NOLINT
@@ -49,9 +49,9 @@ class TAPESTRY_API TensorList {
       : tensors_(tensors.begin(), tensors.end()), where_(where) {}
   /// @}
 
-  /// What the list holds.
+  /// The tensors in the list.
   const Tensors& tensors() const { return tensors_; }
-  /// The user's line.
+  /// The call site in the user's program.
   Where where() const { return where_; }
 
  private:
@@ -59,18 +59,19 @@ class TAPESTRY_API TensorList {
   Where where_;
 };
 
-/// What a gradient is taken with respect to: a tensor, or a Variable (all its values that the tape saw).
+/// The source of a gradient, with respect to which it is taken: a tensor, or a Variable (that is, all values of it that
+/// the tape has seen).
 class TAPESTRY_API Source {
  public:
-  /// One of the two.
+  /// From a tensor, or from a Variable.
   /// @{
   Source(const Tensor& tensor) : tensor_(tensor) {}                        // NOLINT
   Source(const Variable& variable) : tensor_(), cell_(variable.cell()) {}  // NOLINT
   /// @}
 
-  /// The tensor, or an empty handle.
+  /// The tensor; an empty handle for a Variable.
   const Tensor& tensor() const { return tensor_; }
-  /// The Variable's cell, or nullptr.
+  /// The Variable's cell; nullptr for a tensor.
   const std::shared_ptr<Variable::Cell>& cell() const { return cell_; }
 
  private:
@@ -78,10 +79,10 @@ class TAPESTRY_API Source {
   std::shared_ptr<Variable::Cell> cell_;
 };
 
-/// What converts to a Source: a Tensor, a Variable, a Parameter.
+/// A type that converts to a Source: a Tensor, a Variable, a Parameter.
 template <class T>
 concept GradientSource = std::convertible_to<const T&, Source>;
-/// A container of them, such as `net.parameters()`.
+/// A container of sources, such as `net.parameters()`.
 template <class T>
 concept GradientSources = std::ranges::forward_range<T> && GradientSource<std::ranges::range_value_t<T>>;
 
@@ -96,7 +97,7 @@ constexpr bool are_sources() {
   return good;
 }
 
-/// Sources and containers of them as one list.
+/// Joins sources and containers of sources into one list.
 template <class... T>
 std::vector<Source> all_sources(const T&... sources) {
   std::vector<Source> all;
@@ -111,7 +112,7 @@ std::vector<Source> all_sources(const T&... sources) {
   return all;
 }
 
-/// The gradients of a source, or of a container of them, which are the next ones.
+/// Takes the next gradients: one for a source, or as many as a container of sources has.
 template <class T>
 auto next_gradients(const T& sources, std::vector<Tensor>::iterator& next) {
   if constexpr (GradientSource<T>) {
@@ -123,12 +124,12 @@ auto next_gradients(const T& sources, std::vector<Tensor>::iterator& next) {
   }
 }
 
-/// The gradients of `all_sources` in the form of the sources: a std::array of Tensors where each is one, otherwise a
-/// std::tuple of Tensors and std::vectors.
+/// Brings the gradients of `all_sources` into the form of the sources: a std::array of Tensors if there is no container
+/// among them, otherwise a std::tuple of Tensors and std::vectors.
 template <class... T>
 auto in_form_of(std::vector<Tensor> gradients, const T&... sources) {
   auto next = gradients.begin();
-  // Braces: the elements are filled from left to right.
+  // Braces make sure that the elements are filled from left to right.
   if constexpr ((GradientSource<T> && ...)) {
     return std::array<Tensor, sizeof...(T)>{next_gradients(sources, next)...};
   } else {
@@ -138,37 +139,40 @@ auto in_form_of(std::vector<Tensor> gradients, const T&... sources) {
 
 }  // namespace detail
 
-/// What a gradient starts from, where it ends, and what it is where nothing flows.
+/// Where the computation of gradients starts and ends, and the gradient of unconnected sources.
 struct GradientOptions {
-  /// The gradients that flow into the targets, one each and of their shapes; by default ones.
+  /// The gradients with respect to the targets, one for each and of its shape; by default ones.
   TensorList output_gradients = {};
-  Unconnected unconnected = Unconnected::none;  ///< what the gradient is of a source that no target depends on
-  /// Taken for constants: no gradient flows on into the ops that made them.
+  /// The gradient of a source on which no target depends.
+  Unconnected unconnected = Unconnected::none;
+  /// Tensors that are treated as constants: no gradient flows into the ops that computed them.
   TensorList stop_gradients = {};
 };
 
-/// Which part of a tape becomes a graph.
+/// The part of a tape that becomes a graph.
 struct ToGraphOptions {
-  std::vector<Tensor> inputs = {};      ///< become placeholders
-  std::vector<Tensor> outputs = {};     ///< become the collection "outputs"
-  std::vector<std::string> names = {};  ///< of the placeholders, and after them of the outputs
+  std::vector<Tensor> inputs = {};      ///< the tensors that become placeholders
+  std::vector<Tensor> outputs = {};     ///< the tensors that become the collection "outputs"
+  std::vector<std::string> names = {};  ///< names for the placeholders, and after them for the outputs
 };
 
-/// Records the ops of this thread while it lives, to differentiate what they computed. Only ops that depend on
-/// something watched are kept, and of their tensors only what the gradients need.
+/// Records ops of this thread while it exists, so that their results can be differentiated. It keeps only ops that
+/// depend on something watched, and of their tensors only what the gradients need.
 ///
-/// Tapes nest: what an inner tape's `gradient` computes is recorded by the outer ones, so derivatives of any order need
-/// nothing else. Recording, differentiating and freeing are loops: a chain of a million ops needs no deep stack. A tape
-/// belongs to the thread that made it: there it must end, and on another one it throws FailedPreconditionError.
+/// Tapes nest: an outer tape records what an inner tape's `gradient` computes, so that derivatives of any order need
+/// nothing else. Recording, differentiating and destroying are loops: a chain of a million ops needs no deep stack.
+/// While a tape records, it belongs to the thread that created it: it must be destroyed there, and its functions throw
+/// FailedPreconditionError on any other thread.
 class TAPESTRY_API GradientTape {
  public:
-  /// Records from here on.
+  /// Starts to record.
   explicit GradientTape(const TapeOptions& options = {});
   ~GradientTape();
   GradientTape(const GradientTape&) = delete;
   GradientTape& operator=(const GradientTape&) = delete;
 
-  /// From now on, ops that use these are recorded. Throws InvalidArgumentError for a dtype that has no gradients.
+  /// Watches tensors or Variables: from now on, ops that depend on them are recorded. Throws InvalidArgumentError for a
+  /// dtype that has no gradients.
   /// @{
   void watch(const Tensor& tensor, Where where = Where::here());
   void watch(const Variable& variable, Where where = Where::here());
@@ -186,14 +190,14 @@ class TAPESTRY_API GradientTape {
   }
   /// @}
 
-  /// The derivative of the sum of the targets' elements with respect to each source, of its shape. An unconnected
-  /// source gives an empty Tensor, unless the options ask for zeros. A tape that is not persistent stops recording
-  /// here, lets its records go as it walks them, and throws FailedPreconditionError the next time. Throws LookupError
-  /// for an op without a gradient on the way.
+  /// The derivative of the sum of the targets' elements with respect to each source, of the shape of the source. The
+  /// gradient of an unconnected source is an empty Tensor, unless the options ask for zeros. A tape that is not
+  /// persistent stops recording here, releases its records while it walks through them, and throws
+  /// FailedPreconditionError the next time. Throws LookupError when an op on the way has no gradient.
   ///
-  /// Of one Tensor or Variable it gives a Tensor, of a list or a container a std::vector, and of several arguments one
-  /// of these for each: as a std::array if all are Tensors, else as a std::tuple,
-  /// `auto [gradients, dx] = tape.gradient(loss, net.parameters(), x)`.
+  /// The result for one Tensor or Variable is a Tensor, and for a list or container a std::vector. For several
+  /// arguments it has one of these for each: in a std::array if all are Tensors, otherwise in a std::tuple, `auto
+  /// [gradients, dx] = tape.gradient(loss, net.parameters(), x)`.
   /// @{
   template <class T>
   auto gradient(const TensorList& targets, const T& source, const GradientOptions& options = {}) {
@@ -216,7 +220,7 @@ class TAPESTRY_API GradientTape {
                                 rest...);
   }
   /// @}
-  /// Does not compile: the target is no tensor.
+  /// Does not compile: the target is not a tensor.
   template <class Target, class... Rest>
   requires(!std::convertible_to<const Target&, TensorList>) Tensor gradient(const Target&, const Rest&...) {
     constexpr bool good = std::convertible_to<const Target&, TensorList>;
@@ -224,30 +228,32 @@ class TAPESTRY_API GradientTape {
     return {};
   }
 
-  /// All first derivatives: the result's shape is the target's, then the source's. One backward walk per element of the
-  /// target.
+  /// All first derivatives. The shape of the result is the target's shape, then the source's. This needs one backward
+  /// pass for each element of the target.
   Tensor jacobian(const TensorList& target, const Source& source);
-  /// For a target [b, ...] whose row i depends on row i of the source [b, ...] only: the jacobian of each row, of shape
-  /// [b, target's rest, source's rest]. One backward walk per element of a target's row.
+  /// The jacobian of each row, for a target [b, ...] whose row i depends only on row i of the source [b, ...]. The
+  /// shape of the result is [b, target's rest, source's rest]. This needs one backward pass for each element of a row
+  /// of the target.
   Tensor batch_jacobian(const TensorList& target, const Source& source);
 
-  /// What the tape has recorded between the inputs and the outputs, as a graph. Variables are in it by reference, other
-  /// tensors as constants. Throws InvalidArgumentError for an output that the tape knows nothing of, and
-  /// FailedPreconditionError for a tensor whose memory the tape has let go because no gradient needs it: it must be an
-  /// input.
+  /// What the tape has recorded between the inputs and the outputs, as a graph. The graph refers to Variables, and has
+  /// other tensors as constants. Throws InvalidArgumentError for an output that the tape has not recorded. Throws
+  /// FailedPreconditionError when it needs a tensor whose memory the tape has released because no gradient needs it;
+  /// such a tensor must be an input.
   Graph to_graph(const ToGraphOptions& options, Where where = Where::here()) const;
 
   class Pause;
-  /// Lets the tape sleep until the returned object goes. Throws FailedPreconditionError when it is not recording.
+  /// Pauses the recording until the returned object is destroyed. Throws FailedPreconditionError when the tape is not
+  /// recording.
   [[nodiscard]] Pause stop_recording(Where where = Where::here());
-  /// Forgets everything that was recorded and watched, and records on.
+  /// Forgets everything that was recorded and watched, and goes on recording.
   void reset(Where where = Where::here());
 
-  /// The Variables that it watches, in the order in which it met them.
+  /// The Variables that the tape watches, in the order of their first reads.
   std::vector<Variable> watched_variables() const;
-  /// Number of recorded ops.
+  /// The number of recorded ops.
   std::size_t size() const;
-  /// Bytes of tensor data that the records keep alive.
+  /// The bytes of tensor data that the records keep alive.
   std::size_t bytes() const;
 
  private:
@@ -259,7 +265,7 @@ class TAPESTRY_API GradientTape {
   std::unique_ptr<Record> record_;
 };
 
-/// While it lives, its tape records nothing.
+/// The result of `stop_recording`: while it exists, its tape records nothing.
 class TAPESTRY_API GradientTape::Pause {
  public:
   ~Pause();
@@ -275,7 +281,7 @@ class TAPESTRY_API GradientTape::Pause {
 
 // ---- Functional forms ---------------------------------------------------------------------------------------------
 
-// Errors name the line where the form is made, `grad(f)`.
+// Errors name the line that calls `grad(f)` and similar functions.
 
 namespace detail {
 
@@ -335,37 +341,38 @@ class Grad {
 
 }  // namespace detail
 
-/// `value_and_grad(f)(x)` is the pair of f(x) and its gradient with respect to x; with several arguments, Tensors,
-/// Variables or containers of them, the second is what `GradientTape::gradient` gives. f returns one Tensor.
+/// `value_and_grad(f)(x)` is the pair of f(x) and its gradient with respect to x. For several arguments, which are
+/// Tensors, Variables or containers of them, the second element is the result of `GradientTape::gradient`. f returns
+/// one Tensor.
 template <class F>
 auto value_and_grad(F f, Where where = Where::here()) {
   return detail::ValueAndGrad<F>(std::move(f), where);
 }
 
-/// `grad(f)(x)` is the gradient of f at x; with several arguments, what `GradientTape::gradient` gives.
+/// `grad(f)(x)` is the gradient of f at x. For several arguments it is the result of `GradientTape::gradient`.
 template <class F>
 auto grad(F f, Where where = Where::here()) {
   return detail::Grad<F>(std::move(f), where);
 }
 
-/// A function of one tensor that gives one, made of ops.
+/// A function from one tensor to one tensor, made of ops.
 using TensorFunction = std::function<Tensor(const Tensor&)>;
 
-/// `hessian(f)(x)`: the second derivatives of a scalar function, of x's shape twice.
+/// `hessian(f)(x)` is the matrix of second derivatives of a scalar function. Its shape is x's shape twice.
 TAPESTRY_API TensorFunction hessian(TensorFunction f, Where where = Where::here());
 
-/// f(x) and the pullback: the function from a gradient of f(x) to the gradient of x.
+/// f(x), and the pullback: a function from a gradient with respect to f(x) to the gradient with respect to x.
 TAPESTRY_API std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& x,
                                                    Where where = Where::here());
-/// f(x) and v^T J, the derivative's transpose applied to v, which has f(x)'s shape.
+/// f(x), and v^T J: the transposed derivative applied to v, which has the shape of f(x).
 TAPESTRY_API std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& x, const Tensor& v,
                                            Where where = Where::here());
-/// f(x) and J v, the derivative in the direction v, which has x's shape: two backward walks, by the identity that the
-/// pullback's own pullback is the push-forward (J. Townsend, "A new trick for calculating Jacobian vector products",
-/// 2017).
+/// f(x), and J v: the derivative in the direction v, which has the shape of x. It takes two backward passes, because
+/// the pullback of the pullback is the push-forward (J. Townsend, "A new trick for calculating Jacobian vector
+/// products", 2017).
 TAPESTRY_API std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Tensor& v,
                                            Where where = Where::here());
-/// The same as a function of x and v.
+/// The same as functions of x and v.
 /// @{
 inline auto vjp(TensorFunction f, Where where = Where::here()) {
   return [f = std::move(f), where](const Tensor& x, const Tensor& v) { return vjp(f, x, v, where); };
@@ -375,7 +382,7 @@ inline auto jvp(TensorFunction f, Where where = Where::here()) {
 }
 /// @}
 
-/// Do not compile: f is no such function.
+/// Do not compile: f is not a function from one tensor to one tensor.
 /// @{
 template <class F>
 requires(!std::convertible_to<const F&, TensorFunction>) TensorFunction hessian(const F&) {
@@ -397,11 +404,12 @@ requires(!std::convertible_to<const F&, TensorFunction>) auto jvp(const F&, cons
 }
 /// @}
 
-/// What the function given to `custom_gradient` returns: its value, and the gradients of its arguments, one each, from
-/// the gradient of the value.
+/// The result of a function that is given to `custom_gradient`.
 struct CustomGradient {
-  Tensor value;                                    ///< f(x, ...)
-  std::function<Tensors(const Tensor&)> gradient;  ///< of one tensor of the value's shape
+  /// The value of the function.
+  Tensor value;
+  /// Computes the gradients of the arguments, one for each, from the gradient of the value.
+  std::function<Tensors(const Tensor&)> gradient;
 };
 
 namespace detail {
@@ -416,7 +424,7 @@ decltype(auto) spread(const F& f, const Tensors& xs, std::index_sequence<I...>) 
 }
 }  // namespace detail
 
-/// A function with a gradient of its own:
+/// Gives a function a gradient of its own:
 ///
 ///     auto log1pexp = tp::custom_gradient([](const tp::Tensor& x) -> tp::CustomGradient {
 ///       auto e = tp::exp(x);
@@ -435,9 +443,9 @@ auto custom_gradient(F f, Where where = Where::here()) {
   };
 }
 
-/// f, of which a tape keeps nothing but the arguments and the Variables that f reads: the backward pass computes f
-/// again, from the same values and random numbers. Trades time for memory. A tensor that f captures counts as a
-/// constant: what is to have a gradient must be an argument or a Variable. (T. Chen et al., "Training deep nets with
+/// A function that computes f, and that trades time for memory: a tape keeps only the arguments and the Variables that
+/// f reads, and the backward pass computes f again, from the same values and random numbers. A tensor that f captures
+/// is a constant: what needs a gradient must be an argument or a Variable. (T. Chen et al., "Training deep nets with
 /// sublinear memory cost", 2016.)
 template <class F>
 auto recompute(F f, Where where = Where::here()) {

@@ -21,13 +21,14 @@ namespace tapestry {
 /// @addtogroup graphs
 /// @{
 
-/// An argument of a function that is traced; -1 is a size known at each call.
+/// An argument of a traced function. A size of -1 is known only at each call.
 struct TensorSpec {
-  DType dtype = DType::unknown;  ///< unknown: that of the argument at each call
-  Shape shape;                   ///< by default a scalar's
-  std::string name = {};         ///< of the placeholder
+  DType dtype = DType::unknown;  ///< `unknown` stands for the dtype of the argument at each call
+  Shape shape;                   ///< by default the shape of a scalar
+  std::string name = {};         ///< the name of the placeholder
 };
-/// Dtype, shape and name of an argument, for `trace` and `nn::summary`: in words, or those of a tensor or a Variable.
+/// Dtype, shape and name of an argument, for `trace` and `nn::summary`. Dtype and shape are given, or are those of a
+/// tensor or a Variable.
 /// @{
 inline TensorSpec spec(DType dtype, const Shape& shape, std::string_view name = {}) {
   return {dtype, shape, std::string(name)};
@@ -42,18 +43,20 @@ inline TensorSpec spec(const Variable& like, std::string_view name = {}) {
 
 /// How a traced function runs.
 struct TraceOptions {
-  /// How many plans are kept, one for each combination of shapes (of a `function`: how many traces); the one that has
-  /// not run for the longest time goes first.
+  /// The number of plans that are kept, one for each combination of shapes (for a `function`, the number of traces).
+  /// The one that has not been used for the longest time is dropped first.
   std::size_t most_plans = 64;
-  std::vector<std::string> disabled_passes = {};  ///< of the optimisation: "fold", "fuse", ...
+  /// Passes of the optimisation that are left out: "fold", "fuse", ...
+  std::vector<std::string> disabled_passes = {};
 };
 
-/// The arguments of a traced function that takes a list, with the place where they were written.
+/// The arguments of a traced function that takes a list, with their call site.
 class Values {
  public:
-  /// A list in braces, such as `{x, 1.0}`.
+  /// From a list in braces, such as `{x, 1.0}`.
   Values(std::initializer_list<Value> list, Where where = Where::here()) : list_(list), where_(where) {}
-  /// Tensors or Variables in a container, such as a std::vector; or one argument: a tensor, a Variable or a literal.
+  /// From a container of tensors or Variables, such as a std::vector; or from one argument: a tensor, a Variable or a
+  /// literal.
   template <class T>
   Values(const T& list, Where where = Where::here()) : where_(where) {  // NOLINT(google-explicit-constructor)
     if constexpr (requires { requires std::convertible_to<std::ranges::range_reference_t<const T>, Tensor>; }) {
@@ -63,9 +66,9 @@ class Values {
     }
   }
 
-  /// One for each argument.
+  /// The arguments.
   const std::vector<Value>& list() const { return list_; }
-  /// The user's line.
+  /// The call site in the user's program.
   Where where() const { return where_; }
 
  private:
@@ -82,7 +85,7 @@ class TAPESTRY_API FlatTrace {
  public:
   FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs, const TraceOptions& options, Where where);
 
-  /// Converts the arguments to what the specs say, where they are.
+  /// Converts the arguments in place to what the specs say, and calls the function.
   Tensors call(std::span<Value> arguments, Where where) const;
   Graph graph() const;
   const Tensors& inputs() const;
@@ -105,8 +108,8 @@ class TAPESTRY_API FlatTraces {
   std::shared_ptr<State> state_;
 };
 
-// What a function returns, as a list and back: a Tensor, a std::vector or std::array, std::pair or std::tuple of
-// Tensors, or nothing.
+// Conversion of the result of a function to a list and back. The result is a Tensor, a std::vector, std::array,
+// std::pair or std::tuple of Tensors, or nothing.
 
 template <class T>
 inline constexpr bool is_result = std::convertible_to<T, Tensor>;
@@ -172,8 +175,8 @@ struct Unflatten<std::pair<A, B>> {
   static std::pair<A, B> from(const Tensors& list) { return {list[0], list[1]}; }
 };
 
-/// How many Tensors a function takes: the first number up to 16 that it can be called with. A function made of another
-/// one, such as `grad(f)`, takes what that one takes.
+/// The number of Tensors that a function takes: the smallest number up to 16 with which it can be called. A function
+/// that is made of another one, such as `grad(f)`, takes what that one takes.
 template <class F, std::size_t... I>
 constexpr bool takes(std::index_sequence<I...>) {
   return std::is_invocable_v<F&, decltype((static_cast<void>(I), std::declval<const Tensor&>()))...>;
@@ -212,7 +215,7 @@ decltype(auto) call_with(F& f, const Tensors& arguments) {
   }
 }
 
-// What makes a function fit for a trace, each said by itself.
+// The requirements on a traced function, each with a message of its own.
 
 template <class F>
 constexpr bool takes_tensors() {
@@ -247,13 +250,13 @@ FlatFunction flat(F f) {
   };
 }
 
-/// The call of a traced function with so many arguments. Errors name the caller's line.
+/// The call of a traced function with a fixed number of arguments. Errors name the caller's line.
 template <class Result, class Traces, class... Arguments>
 class TracedCall {
  public:
   using MadeOf = Result(std::conditional_t<true, const Tensor&, Arguments>...);
 
-  /// What the function returns for these arguments: tensors, Variables or literals. Throws InvalidArgumentError when a
+  /// The result of the function for these arguments: tensors, Variables or literals. Throws InvalidArgumentError when a
   /// shape does not fit its spec, and for a dtype or a literal that the spec's dtype would narrow.
   template <std::same_as<Where> Place = Where>
   Result operator()(Arguments... arguments, Place where = Place::here()) const {
@@ -279,9 +282,9 @@ class TracedCall<Result, Traces, Values> {
  public:
   using MadeOf = Result(const std::vector<Tensor>&);
 
-  /// What the function returns for these arguments, in one list or each by itself. Throws InvalidArgumentError when
-  /// their number is not that of the specs, when a shape does not fit its spec, and for a dtype or a literal that the
-  /// spec's dtype would narrow.
+  /// The result of the function for these arguments, which are given in one list or separately. Throws
+  /// InvalidArgumentError when their number is not that of the specs, when a shape does not fit its spec, and for a
+  /// dtype or a literal that the spec's dtype would narrow.
   /// @{
   Result operator()(Where where = Where::here()) const { return call({}, where); }
   Result operator()(const Values& arguments) const { return call(arguments.list(), arguments.where()); }
@@ -301,7 +304,7 @@ class TracedCall<Result, Traces, Values> {
   }
 };
 
-/// Traced or Function, for a function like F.
+/// The type of Traced or Function for a function of type F.
 template <std::size_t>
 using ValueAt = Value;
 template <template <class, class...> class Kind, class F, std::size_t... I>
@@ -321,18 +324,18 @@ using TracedAs = typename decltype(traced_type<Kind, F>())::type;
 
 }  // namespace detail
 
-/// A function that has been traced: calling it runs its graph, with everything that the function does to Variables, in
-/// the order of the program. Inside another trace, and while a GradientTape records, the function itself is called, so
-/// that what is around it sees all ops.
+/// A function that has been traced. Calling it runs its graph, including everything that the function does to
+/// Variables, in the order of the program. Inside another trace, and while a GradientTape records, it calls the
+/// function itself, so that the trace or the tape around it sees all ops.
 template <class Result, class... Arguments>
 class Traced : public detail::TracedCall<Result, detail::FlatTrace, Arguments...> {
  public:
-  /// For `trace`, which makes it.
+  /// For `trace`.
   explicit Traced(detail::FlatTrace trace) : Traced::TracedCall(std::move(trace)) {}
 
-  /// What the function did.
+  /// The graph of what the function did.
   Graph graph() const { return this->traces_.graph(); }
-  /// The placeholders, and what the function returned, in order.
+  /// The placeholders, and the results of the function, in order.
   /// @{
   const Tensor& input(std::size_t i = 0) const { return this->traces_.inputs()[i]; }
   const Tensor& output(std::size_t i = 0) const { return this->traces_.outputs()[i]; }
@@ -341,8 +344,8 @@ class Traced : public detail::TracedCall<Result, detail::FlatTrace, Arguments...
   /// @}
 };
 
-/// Runs the function once on symbolic arguments and keeps the graph of what it did. The function takes Tensors (or one
-/// std::vector of them) and returns a Tensor, a std::vector, std::array, std::pair or std::tuple of Tensors, or
+/// Calls a function once with symbolic arguments and keeps the graph of what it does. The function takes Tensors (or
+/// one std::vector of them) and returns a Tensor, a std::vector, std::array, std::pair or std::tuple of Tensors, or
 /// nothing. Variables are captured by reference; other eager tensors become constants.
 template <class F>
 auto trace(F f, const std::vector<TensorSpec>& specs, const TraceOptions& options = {}, Where where = Where::here()) {
@@ -362,13 +365,13 @@ requires(!std::convertible_to<F, In>) auto trace(F) {
 template <class Result, class... Arguments>
 class Function : public detail::TracedCall<Result, detail::FlatTraces, Arguments...> {
  public:
-  /// For `function`, which makes it.
+  /// For `function`.
   explicit Function(detail::FlatTraces traces) : Function::TracedCall(std::move(traces)) {}
 
-  /// Number of traces that are kept.
+  /// The number of traces that are kept.
   std::size_t trace_count() const { return this->traces_.size(); }
 };
-/// Traces f when it is called. It takes and returns what `trace` says.
+/// Makes a Function of f, which may take and return what `trace` allows.
 template <class F>
 auto function(F f, const TraceOptions& options = {}) {
   if constexpr (detail::takes_tensors<F>())
