@@ -12,26 +12,26 @@ namespace tapestry {
 /// @addtogroup ops
 /// @{
 
-/// What the op is to be called in a graph, given in place of arguments that have defaults: `reduce_sum(x, "loss")`.
+/// The name of an operation in a graph. It may take the place of arguments that have defaults: `reduce_sum(x, "loss")`.
 template <class T>
 concept NodeName = std::convertible_to<const T&, std::string_view>;
 
-/// A whole number, which a `bool` is not.
+/// An integer type other than `bool`.
 template <class T>
 concept AxisNumber = std::integral<T> && !std::same_as<T, bool>;
 
-/// Of what element type a new tensor is and where it lives; `unknown` is the creating function's default.
+/// The element type and device of a new tensor.
 struct TensorOptions {
-  DType dtype = DType::unknown;  ///< of the elements
-  Device device = cpu();         ///< where they are
+  DType dtype = DType::unknown;  ///< the element type; `unknown` stands for the default of the creating function
+  Device device = cpu();         ///< the device
 };
 
-/// The axes that a function works along: one, a list, or, by default, all. Negative ones count from the end.
+/// The axes along which a function works: one axis, a list, or, by default, all axes. Negative axes count from the end.
 class Axes {
  public:
   /// All axes.
   Axes() = default;
-  /// One axis, or the axes of a list, which may be empty: none.
+  /// One axis, or the axes in a list. An empty list means no axis.
   /// @{
   template <AxisNumber T>
   Axes(T axis) : list_{static_cast<std::int64_t>(axis)}, all_(false) {}         // NOLINT: a number is an axis
@@ -40,9 +40,9 @@ class Axes {
   Axes(const Ints& axes) : list_(axes), all_(false) {}                          // NOLINT
   /// @}
 
-  /// Whether none was named.
+  /// Whether all axes are meant.
   bool all() const { return all_; }
-  /// The axes as they were given; empty when all are meant.
+  /// The axes as they were given; empty when all axes are meant.
   const Ints& list() const { return list_; }
 
  private:

@@ -5,11 +5,12 @@
 namespace tapestry {
 
 /// @addtogroup creation
-/// New tensors. They are float32 on the CPU unless the options say otherwise: `zeros({2, 3}, {.dtype = float64})`. A
-/// negative size throws InvalidArgumentError, and more memory than there is ResourceExhaustedError.
+/// New tensors. They are float32 on the CPU unless the options say otherwise: `zeros({2, 3}, {.dtype = float64})`. The
+/// functions throw InvalidArgumentError for a negative size, and ResourceExhaustedError when there is not enough
+/// memory.
 /// @{
 
-/// Tensors of the given shape, all elements 0, or all 1.
+/// Tensors of the given shape, with all elements 0 or 1.
 /// @{
 TAPESTRY_API Tensor zeros(const Shape& shape, const TensorOptions& options = {}, std::string_view name = {},
                           Where where = Where::here());
@@ -22,22 +23,22 @@ inline Tensor ones(const Shape& shape, const NodeName auto& name, Where where = 
   return ones(shape, {}, name, where);
 }
 /// @}
-/// A tensor of the given shape whose elements are all `value`: a number, or a tensor that broadcasts to the shape. The
-/// dtype is the value's (1 is int32, 1.0 is float32) unless the options say otherwise.
+/// A tensor of the given shape, filled with `value`: a number, or a tensor that broadcasts to the shape. The dtype is
+/// that of the value (1 is int32, 1.0 is float32) unless the options say otherwise.
 TAPESTRY_API Tensor full(const Shape& shape, In value, const TensorOptions& options = {}, std::string_view name = {});
 /// The same in the value's dtype on the CPU, with a name.
 inline Tensor full(const Shape& shape, In value, const NodeName auto& name) { return full(shape, value, {}, name); }
 
-/// A tensor like x whose elements are all 0, or all 1.
+/// A tensor of the shape, dtype and device of x, with all elements 0 or 1.
 /// @{
 TAPESTRY_API Tensor zeros_like(In x, std::string_view name = {});
 TAPESTRY_API Tensor ones_like(In x, std::string_view name = {});
 /// @}
 
-/// The matrix [rows, columns] with ones on its main diagonal and zeros elsewhere; square by default.
+/// The matrix [rows, columns] with ones on its main diagonal and zeros elsewhere.
 TAPESTRY_API Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options = {},
                         std::string_view name = {}, Where where = Where::here());
-/// The square matrix [size, size] of this kind.
+/// The square matrix [size, size] with ones on its main diagonal and zeros elsewhere.
 inline Tensor eye(std::int64_t size, const TensorOptions& options = {}, std::string_view name = {},
                   Where where = Where::here()) {
   return eye(size, size, options, name, where);
@@ -48,7 +49,8 @@ namespace detail {
 template <class T>
 concept Number = std::is_arithmetic_v<T> || std::same_as<T, Dimension>;
 
-/// The dtype of `arange`: float32 as soon as one bound is a float, int64 when one is a 64-bit number, else int32.
+/// The dtype of `arange`: float32 if an argument is a float, otherwise int64 if an argument has 64 bits, otherwise
+/// int32.
 template <Number... T>
 constexpr DType arange_type() {
   if ((std::floating_point<T> || ...)) return float32;
@@ -59,9 +61,10 @@ TAPESTRY_API Tensor arange(double start, double stop, double step, TensorOptions
 
 }  // namespace detail
 
-/// The numbers start, start + step, ... before stop, as numpy.arange: of shape [ceil((stop - start) / step)], which is
-/// empty when the step leads away from stop. Without floats among the arguments the dtype is int32 (int64 for 64-bit
-/// arguments), otherwise float32. Bounds are exact up to 2^53. Throws InvalidArgumentError for a step of 0.
+/// The numbers start, start + step, ... before stop, as in numpy.arange. The shape is [ceil((stop - start) / step)],
+/// and the tensor is empty when the step leads away from stop. The dtype is float32 if an argument is a float,
+/// otherwise int64 if an argument has 64 bits, otherwise int32. Bounds are exact up to 2^53. Throws
+/// InvalidArgumentError for a step of 0.
 template <detail::Number T, detail::Number U, detail::Number V>
 Tensor arange(T start, U stop, V step, const TensorOptions& options = {}, std::string_view name = {},
               Where where = Where::here()) {
@@ -75,7 +78,7 @@ Tensor arange(T start, U stop, const TensorOptions& options = {}, std::string_vi
   return detail::arange(static_cast<double>(start), static_cast<double>(stop), 1, options, detail::arange_type<T, U>(),
                         name, where);
 }
-/// The same from 0 in steps of 1.
+/// The same, from 0 in steps of 1.
 template <detail::Number T>
 Tensor arange(T stop, const TensorOptions& options = {}, std::string_view name = {}, Where where = Where::here()) {
   return detail::arange(0, static_cast<double>(stop), 1, options, detail::arange_type<T>(), name, where);
@@ -85,8 +88,8 @@ Tensor arange(T stop, const TensorOptions& options = {}, std::string_view name =
 TAPESTRY_API Tensor linspace(double start, double stop, std::int64_t count = 50, const TensorOptions& options = {},
                              std::string_view name = {}, Where where = Where::here());
 
-/// For labels of shape [...] (whole numbers): the tensor [..., depth] with 1 at each label's place and 0 elsewhere. A
-/// label outside [0, depth) gives a row of zeros.
+/// The one-hot rows of integer labels: labels [...] give [..., depth], with 1 at the index that is the label, and 0
+/// elsewhere. A label outside [0, depth) gives a row of zeros.
 TAPESTRY_API Tensor one_hot(In labels, std::int64_t depth, DType dtype = float32, std::string_view name = {});
 /// The same in float32, with a name.
 inline Tensor one_hot(In labels, std::int64_t depth, const NodeName auto& name) {

@@ -8,64 +8,65 @@
 namespace tapestry {
 
 /// @addtogroup nn_ops
-/// What neural networks are made of, in all float types; whole numbers become float32. Images are NHWC: [batch,
-/// height, width, channels].
+/// Functions for neural networks, in all float types; integers become float32. Images are NHWC: [batch, height, width,
+/// channels].
 /// @{
 
 // ---- Softmax and losses
 
-/// exp(x) / sum(exp(x)) along an axis, without overflow: positive and summing to 1.
+/// exp(x) / sum(exp(x)) along an axis, without overflow. The elements are positive, and their sum is 1.
 TAPESTRY_API Tensor softmax(In x, std::int64_t axis = -1, std::string_view name = {});
-/// Along the last axis, with a name.
+/// The same along the last axis, with a name.
 inline Tensor softmax(In x, const NodeName auto& name) { return softmax(x, -1, name); }
 /// log(softmax(x)) without loss of digits.
 TAPESTRY_API Tensor log_softmax(In x, std::int64_t axis = -1, std::string_view name = {});
-/// Along the last axis, with a name.
+/// The same along the last axis, with a name.
 inline Tensor log_softmax(In x, const NodeName auto& name) { return log_softmax(x, -1, name); }
 
-// The losses take the labels first, in TensorFlow's order, and give one number per example: their mean is
+// The losses take the labels first, in TensorFlow's order, and return one number for each example. The mean is
 // `reduce_mean(softmax_cross_entropy(labels, logits))`.
 
-/// -sum(labels * log_softmax(logits)) over the last axis: [..., classes] twice gives [...]. The labels are
-/// distributions over the classes, such as one-hot rows; they need not sum to 1.
+/// -sum(labels * log_softmax(logits)) over the last axis: labels and logits [..., classes] give [...]. The labels are
+/// distributions over the classes, such as one-hot rows; their sums need not be 1.
 TAPESTRY_API Tensor softmax_cross_entropy(In labels, In logits, std::string_view name = {});
 /// -log_softmax(logits) at the label: labels [...] (int32 or int64) and logits [..., classes] give [...]. Throws
 /// InvalidArgumentError for a label outside [0, classes).
 TAPESTRY_API Tensor sparse_softmax_cross_entropy(In labels, In logits, std::string_view name = {});
-/// -(labels * log(p) + (1 - labels) * log(1 - p)) with p = sigmoid(logits), accurate for logits of any size. Of one
-/// shape, element by element.
+/// -(labels * log(p) + (1 - labels) * log(1 - p)) with p = sigmoid(logits), element by element, and accurate for logits
+/// of any size. Labels and logits have the same shape.
 TAPESTRY_API Tensor sigmoid_cross_entropy(In labels, In logits, std::string_view name = {});
 
 // ---- Convolution and pooling
 
-/// A size, stride or dilation of a window over an image: one number for both directions, or {vertical, horizontal}.
+/// The size, stride or dilation of a window over an image: one number for both directions, or {vertical, horizontal}.
 struct Size2d {
   std::int64_t height;  ///< vertical, in rows
   std::int64_t width;   ///< horizontal, in columns
-  /// The same in both directions.
+  /// One number for both directions.
   template <AxisNumber T>
   constexpr Size2d(T both) : height(static_cast<std::int64_t>(both)), width(height) {}  // NOLINT: one for both
-  /// Height, then width.
+  /// The height, then the width.
   constexpr Size2d(std::int64_t vertical, std::int64_t horizontal) : height(vertical), width(horizontal) {}
 };
 
-/// What a window finds outside an image: nothing ("VALID": windows lie within the image), as much as makes the output
-/// ceil(input / stride) ("SAME": the odd row goes to the bottom, the odd column to the right), or explicit widths.
+/// The border of a convolution or a pooling: none ("VALID": windows stay within the image), as much as gives the output
+/// the size ceil(input / stride) ("SAME": an odd row goes to the bottom, an odd column to the right), or explicit
+/// widths.
 class TAPESTRY_API Padding2d {
  public:
   /// "VALID" or "SAME"; throws InvalidArgumentError for anything else.
   Padding2d(const char* scheme, Where where = Where::here());  // NOLINT(google-explicit-constructor): its name
-  /// So many rows and columns of zeros on each side.
+  /// A border of the same width on all sides.
   template <AxisNumber T>
   Padding2d(T all_sides)  // NOLINT(google-explicit-constructor): one number for all sides
       : Padding2d(all_sides, all_sides, all_sides, all_sides) {}
-  /// So many rows above and below the image, and columns on its left and right.
+  /// The numbers of rows above and below the image, and of columns on its left and right.
   Padding2d(std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right)
       : scheme_("EXPLICIT"), widths_{0, 0, top, bottom, left, right, 0, 0} {}
 
   /// "SAME", "VALID" or "EXPLICIT".
   const std::string& scheme() const { return scheme_; }
-  /// TensorFlow's `explicit_paddings`: two numbers for each of the four axes; empty unless explicit.
+  /// TensorFlow's `explicit_paddings`: two numbers for each of the four axes; empty for "SAME" and "VALID".
   const Ints& widths() const { return widths_; }
 
  private:
@@ -73,49 +74,59 @@ class TAPESTRY_API Padding2d {
   Ints widths_;
 };
 
-/// How the filter goes over the image.
+/// How the filter moves over the image.
 struct Conv2dOptions {
-  Size2d strides = 1;           ///< from one place of the filter to the next
-  Padding2d padding = "VALID";  ///< zeros around the image
-  Size2d dilations = 1;         ///< distance of neighbouring elements of the filter in the image
-  std::int64_t groups = 1;      ///< input and output channels are cut into that many parts, convolved separately
+  /// The distance between neighbouring positions of the filter.
+  Size2d strides = 1;
+  /// The border of zeros around the image.
+  Padding2d padding = "VALID";
+  /// The distance in the image between neighbouring elements of the filter.
+  Size2d dilations = 1;
+  /// The number of groups into which input and output channels are divided. Each group is convolved separately.
+  std::int64_t groups = 1;
 };
 /// Cross-correlation, TensorFlow's conv2d: x [batch, height, width, in] with a filter [height, width, in / groups, out]
 /// gives [batch, out height, out width, out]. Throws InvalidArgumentError when channels do not fit, and when the filter
 /// is larger than the image.
 TAPESTRY_API Tensor conv2d(In x, In filter, const Conv2dOptions& options = {}, std::string_view name = {});
-/// The same with a name and the defaults.
+/// The same with default options and a name.
 inline Tensor conv2d(In x, In filter, const NodeName auto& name) { return conv2d(x, filter, {}, name); }
 
-/// How the filter goes over the result.
+/// How the filter moves over the result.
 struct Conv2dTransposeOptions {
-  Size2d strides = 1;           ///< from one place of the filter in the result to the next
-  Padding2d padding = "VALID";  ///< that of the convolution; here it is what is cut off the result
-  Size2d output_padding = 0;    ///< rows below and columns to the right that no window need reach; less than a stride
-  Size2d dilations = 1;         ///< distance of neighbouring elements of the filter in the result
-  std::int64_t groups = 1;      ///< input and output channels are cut into that many parts, treated separately
+  /// The distance in the result between neighbouring positions of the filter.
+  Size2d strides = 1;
+  /// The border of the convolution, which here is cut off the result.
+  Padding2d padding = "VALID";
+  /// Additional rows below and columns on the right of the result, which no window needs to reach. It must be less than
+  /// the stride.
+  Size2d output_padding = 0;
+  /// The distance in the result between neighbouring elements of the filter.
+  Size2d dilations = 1;
+  /// The number of groups into which input and output channels are divided. Each group is treated separately.
+  std::int64_t groups = 1;
 };
-/// The transpose of `conv2d`, by which images grow: each element of x [batch, height, width, in] adds its multiple of
-/// the filter [height, width, out / groups, in] to the result, a stride further on than its neighbour. The result,
-/// [batch, out height, out width, out], is an image of which `conv2d` by the same filter and options makes one of x's
-/// size: out height is (height - 1) * stride + (window - 1) * dilation + 1 + output_padding without what the padding
-/// cuts off, or, for "SAME", height * stride. Throws InvalidArgumentError when channels do not fit, when nothing is
-/// left, and when the filter's sizes are not known.
+/// The transpose of `conv2d`, which enlarges images: each element of x [batch, height, width, in] adds a multiple of
+/// the filter [height, width, out / groups, in] to the result. Neighbouring elements add theirs at a distance of one
+/// stride. The result, [batch, out height, out width, out], is an image from which `conv2d` with the same filter and
+/// options makes one of x's size. The out height is (height - 1) * stride + (window - 1) * dilation + 1 +
+/// output_padding minus the padding, or, for "SAME", height * stride. Throws InvalidArgumentError when channels do not
+/// fit, when the result has no rows or columns left, and when the sizes of the filter are not known.
 TAPESTRY_API Tensor conv2d_transpose(In x, In filter, const Conv2dTransposeOptions& options = {},
                                      std::string_view name = {});
-/// The same with a name and the defaults.
+/// The same with default options and a name.
 inline Tensor conv2d_transpose(In x, In filter, const NodeName auto& name) {
   return conv2d_transpose(x, filter, {}, name);
 }
 
-/// How the window goes over the image.
+/// How the window moves over the image.
 struct Pool2dOptions {
-  Size2d window = 2;            ///< its size
-  Size2d strides = 0;           ///< 0: the window's size, so that windows tile the image
+  Size2d window = 2;            ///< the size of the window
+  Size2d strides = 0;           ///< by default 0, the window's size, so that windows do not overlap
   Padding2d padding = "VALID";  ///< explicit widths must be smaller than the window
 };
-/// The largest element, or the mean, of each window of each channel. The border never wins a maximum and does not count
-/// in a mean. Of several largest elements the first gets the gradient.
+/// The largest element, or the mean, of each window in each channel. The border has no part in the maximum or in the
+/// mean. If several elements are the largest, the first gets the gradient.
 /// @{
 TAPESTRY_API Tensor max_pool2d(In x, const Pool2dOptions& options = {}, std::string_view name = {});
 inline Tensor max_pool2d(In x, const NodeName auto& name) { return max_pool2d(x, {}, name); }
@@ -125,18 +136,18 @@ inline Tensor avg_pool2d(In x, const NodeName auto& name) { return avg_pool2d(x,
 
 // ---- Normalization
 
-/// What `moments` gives.
+/// The result of `moments`.
 struct Moments {
-  Tensor mean;      ///< of the dtype that `reduce_mean` gives
-  Tensor variance;  ///< the population's: divided by the number of elements
+  Tensor mean;      ///< of the same dtype as the result of `reduce_mean`
+  Tensor variance;  ///< the variance of the population: divided by the number of elements
 };
-/// Mean and variance along axes: what `batch_norm` takes while training is `moments(x, {0, 1, 2})` for images and
+/// Mean and variance along axes. While training, `batch_norm` is called with `moments(x, {0, 1, 2})` for images and
 /// `moments(x, 0)` for rows.
 TAPESTRY_API Moments moments(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                              std::string_view name = {});
 
-/// (x - mean) / sqrt(variance + epsilon) * scale + offset, TensorFlow's batch_normalization: the tensors broadcast to
-/// x, usually [channels] each. An empty Tensor as offset or scale leaves it out.
+/// (x - mean) / sqrt(variance + epsilon) * scale + offset: TensorFlow's batch_normalization. The tensors broadcast to
+/// x; usually they are [channels] each. An empty Tensor as offset or scale leaves it out.
 TAPESTRY_API Tensor batch_norm(In x, In mean, In variance, In offset, In scale, double epsilon = 1e-3,
                                std::string_view name = {});
 /// The same with a name and an epsilon of 1e-3.
@@ -144,26 +155,27 @@ inline Tensor batch_norm(In x, In mean, In variance, In offset, In scale, const 
   return batch_norm(x, mean, variance, offset, scale, 1e-3, name);
 }
 
-/// What `layer_norm` can be told.
+/// The parameter of `layer_norm`.
 struct LayerNormOptions {
-  double epsilon = 1e-5;  ///< added to the variance
+  double epsilon = 1e-5;  ///< a number that is added to the variance
 };
-/// x normalized to mean 0 and variance 1 along its last axis, then times scale plus offset, which broadcast to x
-/// (usually [features] each); Ba, Kiros and Hinton 2016. An empty Tensor as scale or offset leaves it out.
+/// x normalized to mean 0 and variance 1 along its last axis, then multiplied by scale, plus offset (Ba, Kiros and
+/// Hinton 2016). Scale and offset broadcast to x; usually they are [features] each. An empty Tensor as scale or offset
+/// leaves it out.
 TAPESTRY_API Tensor layer_norm(In x, In scale, In offset, const LayerNormOptions& options = {},
                                std::string_view name = {});
-/// The same with a name and the defaults.
+/// The same with default options and a name.
 inline Tensor layer_norm(In x, In scale, In offset, const NodeName auto& name) {
   return layer_norm(x, scale, offset, {}, name);
 }
 
 // ---- Layers
 
-/// x with each element set to 0 with probability `rate`, and the others divided by 1 - rate, so that means stay; x
-/// itself for a rate of 0. Draws from the global random stream. Throws InvalidArgumentError unless 0 <= rate < 1.
+/// x with each element set to 0 with probability `rate`, and the others divided by 1 - rate, which keeps the mean. For
+/// a rate of 0 it is x itself. Draws from the global random stream. Throws InvalidArgumentError unless 0 <= rate < 1.
 TAPESTRY_API Tensor dropout(In x, double rate, std::string_view name = {});
-/// The rows of params [rows, ...] at the ids (int32 or int64): the result's shape is that of ids, then [...]. Throws
-/// InvalidArgumentError for an id outside [0, rows).
+/// The rows of params [rows, ...] at the ids (int32 or int64). The shape of the result is that of ids, then [...].
+/// Throws InvalidArgumentError for an id outside [0, rows).
 TAPESTRY_API Tensor embedding_lookup(In params, In ids, std::string_view name = {});
 /// x [..., channels] plus a bias [channels].
 TAPESTRY_API Tensor bias_add(In x, In bias, std::string_view name = {});

@@ -5,56 +5,59 @@
 namespace tapestry {
 
 /// @addtogroup reduce
-/// Functions along axes. `reduce_sum(x)` takes all axes, `reduce_sum(x, 1)` and `reduce_sum(x, {0, 1})` those named,
-/// and an explicit empty list none. Negative axes count from the end; an axis that x does not have, or one named twice,
-/// throws InvalidArgumentError. The axes disappear from the shape, or stay as 1 with `{.keep_dims = true}`.
+/// Functions along axes. `reduce_sum(x)` takes all axes, `reduce_sum(x, 1)` and `reduce_sum(x, {0, 1})` take the given
+/// ones, and an explicit empty list takes none. Negative axes count from the end. The functions throw
+/// InvalidArgumentError for an axis that x does not have, and for one that is given twice. The axes disappear from the
+/// shape, or, with `{.keep_dims = true}`, stay with size 1.
 /// @{
 
-/// What becomes of the axes that a function works along.
+/// What happens to the axes along which a function works.
 struct ReduceOptions {
-  bool keep_dims = false;  ///< they stay, of size 1
+  bool keep_dims = false;  ///< whether they stay, with size 1
 };
 
-/// Sums; over nothing 0. Any dtype but bool, which it keeps.
+/// The sums of elements; 0 over no elements. Any dtype but bool, which the result keeps.
 TAPESTRY_API Tensor reduce_sum(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                std::string_view name = {});
-/// Means; over nothing NaN. Whole numbers and bools become float32.
+/// The means of elements; NaN over no elements. Integers and bools become float32.
 TAPESTRY_API Tensor reduce_mean(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                 std::string_view name = {});
-/// Products; over nothing 1. Any dtype but bool.
+/// The products of elements; 1 over no elements. Any dtype but bool.
 TAPESTRY_API Tensor reduce_prod(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                 std::string_view name = {});
-/// Largest elements; NaN if there is one, and over nothing the dtype's lowest value. Equal ones share the gradient.
+/// The largest elements; NaN if there is a NaN, and the dtype's lowest value over no elements. Elements that are
+/// equally large share the gradient.
 TAPESTRY_API Tensor reduce_max(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                std::string_view name = {});
-/// Smallest elements; NaN if there is one, and over nothing the dtype's highest value. Equal ones share the gradient.
+/// The smallest elements; NaN if there is a NaN, and the dtype's highest value over no elements. Elements that are
+/// equally small share the gradient.
 TAPESTRY_API Tensor reduce_min(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                std::string_view name = {});
-/// Whether any, or all, are true. Of bools only.
+/// Whether any element, or all elements, are true. Bools only.
 /// @{
 TAPESTRY_API Tensor reduce_any(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                std::string_view name = {});
 TAPESTRY_API Tensor reduce_all(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                std::string_view name = {});
 /// @}
-/// log(sum(exp(x))), without overflow: the maximum is taken out first.
+/// log(sum(exp(x))), without overflow: the maximum is subtracted first.
 TAPESTRY_API Tensor reduce_logsumexp(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                      std::string_view name = {});
-/// The population's variance (divided by the number of elements), in two passes: TensorFlow's reduce_variance.
+/// The variance of the population (divided by the number of elements), in two passes: TensorFlow's reduce_variance.
 TAPESTRY_API Tensor variance(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                              std::string_view name = {});
 
-/// Position (int64) of the first largest or smallest element along an axis, which disappears; of the first NaN, if any.
-/// Throws InvalidArgumentError for an empty axis.
+/// The position (int64) of the first of the largest or smallest elements along an axis, or of the first NaN, if any.
+/// The axis disappears. Throws InvalidArgumentError for an empty axis.
 /// @{
 TAPESTRY_API Tensor argmax(In x, std::int64_t axis = 0, std::string_view name = {});
 TAPESTRY_API Tensor argmin(In x, std::int64_t axis = 0, std::string_view name = {});
 /// @}
 
-/// Which elements a running sum or product takes in.
+/// The elements that a running sum or product includes.
 struct ScanOptions {
-  bool exclusive = false;  ///< element i is left out of result i
-  bool reverse = false;    ///< from the end
+  bool exclusive = false;  ///< whether to leave element i out of result i
+  bool reverse = false;    ///< whether to start from the end
 };
 
 /// Running sums, or products, along an axis: element i of the result is x[0] + ... + x[i]. Any dtype but bool.
@@ -64,7 +67,7 @@ TAPESTRY_API Tensor cumsum(In x, std::int64_t axis = 0, const ScanOptions& optio
 TAPESTRY_API Tensor cumprod(In x, std::int64_t axis = 0, const ScanOptions& options = {}, std::string_view name = {});
 /// @}
 
-/// The same with a name and default options.
+/// The same with default options and a name.
 /// @{
 inline Tensor reduce_sum(In x, const NodeName auto& name) { return reduce_sum(x, {}, {}, name); }
 inline Tensor reduce_mean(In x, const NodeName auto& name) { return reduce_mean(x, {}, {}, name); }
