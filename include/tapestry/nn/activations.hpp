@@ -7,7 +7,8 @@
 namespace tapestry::nn {
 
 /// @addtogroup layers
-/// The activation functions as layers, for Sequential. The functions are simpler in a module of one's own: `tp::relu`.
+/// The activation functions as layers, for Sequential. In a module of one's own, a function such as `tp::relu` is
+/// simpler.
 /// @{
 
 /// x itself.
@@ -76,7 +77,7 @@ class TAPESTRY_API Softplus : public Layer {
 /// x * Phi(x): see `tp::gelu`.
 class TAPESTRY_API GELU : public Layer {
  public:
-  /// `approximate` takes the form with tanh.
+  /// `approximate` selects the form with tanh.
   explicit GELU(bool approximate = false) : approximate_(approximate) {}
   TAPESTRY_FIELDS()
 
@@ -85,10 +86,10 @@ class TAPESTRY_API GELU : public Layer {
   bool approximate_;
 };
 
-/// The slope below 0 is PyTorch's 0.01 by default, and not the 0.2 of `tp::leaky_relu`, which is TensorFlow's.
+/// x where it is positive, slope * x elsewhere: see `tp::leaky_relu`.
 class TAPESTRY_API LeakyReLU : public Layer {
  public:
-  /// x where it is positive, slope * x elsewhere.
+  /// The default slope is PyTorch's 0.01, and not the 0.2 of `tp::leaky_relu`, which is TensorFlow's.
   explicit LeakyReLU(double slope = 0.01) : slope_(slope) {}
   TAPESTRY_FIELDS()
 

@@ -6,22 +6,27 @@
 namespace tapestry::nn {
 
 /// @addtogroup layers
-/// Images are NHWC, [batch, height, width, channels], as for all ops of the library; those of PyTorch, NCHW, become so
-/// by `tp::transpose(x, {0, 2, 3, 1})`. Weights have PyTorch's layout all the same.
+/// Images are NHWC, [batch, height, width, channels], as for all ops of the library. PyTorch's images are NCHW;
+/// `tp::transpose(x, {0, 2, 3, 1})` converts them. Weights have PyTorch's layout nevertheless.
 /// @{
 
-/// How the window goes over the image, and what is learnt.
+/// How the window moves over the image, and whether there is a bias.
 struct Conv2DOptions {
-  Size2d stride = 1;            ///< from one place of the window to the next
-  Padding2d padding = "VALID";  ///< PyTorch's number, 1, or "SAME"
-  Size2d dilation = 1;          ///< distance of neighbouring elements of the window in the image
-  std::int64_t groups = 1;      ///< input and output channels are cut into that many parts, convolved separately
-  bool bias = true;             ///< a number is added to each output channel
+  /// The distance between neighbouring positions of the window.
+  Size2d stride = 1;
+  /// The border of zeros: PyTorch's number, such as 1, or "SAME".
+  Padding2d padding = "VALID";
+  /// The distance in the image between neighbouring elements of the window.
+  Size2d dilation = 1;
+  /// The number of groups into which input and output channels are divided. Each group is convolved separately.
+  std::int64_t groups = 1;
+  /// Whether a number is added to each output channel.
+  bool bias = true;
 };
 
-/// Cross-correlation, `tp::conv2d`: [batch, height, width, in] gives [batch, out height, out width, out]. PyTorch's
-/// Conv2d in the weight's shape, names and initial values, which are uniform in [-b, b), b = 1 / sqrt(in / groups *
-/// window).
+/// Cross-correlation, `tp::conv2d`: [batch, height, width, in] gives [batch, out height, out width, out]. It equals
+/// PyTorch's Conv2d in the weight's shape, names and initial values, which are uniform in [-b, b), b = 1 / sqrt(in /
+/// groups * window).
 class TAPESTRY_API Conv2D : public Layer {
  public:
   /// Throws InvalidArgumentError for a size below 1, and when the groups do not divide the channels.
@@ -31,26 +36,34 @@ class TAPESTRY_API Conv2D : public Layer {
   Parameter weight;               ///< [out, in / groups, height, width]
   std::optional<Parameter> bias;  ///< [out]
   TAPESTRY_FIELDS(weight, bias)
-  std::string size_text() const override;  ///< "1, 8, {3, 3}": channels and window
+  /// The channels and the window, such as "1, 8, {3, 3}".
+  std::string size_text() const override;
 
  private:
   Tensor forward(const Tensor& x) const override;
   Conv2DOptions options_;
 };
 
-/// How the window goes over the result, and what is learnt.
+/// How the window moves over the result, and whether there is a bias.
 struct ConvTranspose2DOptions {
-  Size2d stride = 1;            ///< from one place of the window in the result to the next
-  Padding2d padding = "VALID";  ///< PyTorch's number, 1, or "SAME": the image grows by the stride
-  Size2d output_padding = 0;    ///< rows below and columns to the right
-  Size2d dilation = 1;          ///< distance of neighbouring elements of the window in the result
-  std::int64_t groups = 1;      ///< input and output channels are cut into that many parts, treated separately
-  bool bias = true;             ///< a number is added to each output channel
+  /// The distance in the result between neighbouring positions of the window.
+  Size2d stride = 1;
+  /// The border that is cut off the result: PyTorch's number, such as 1, or "SAME", with which the image grows by the
+  /// stride.
+  Padding2d padding = "VALID";
+  /// Additional rows below and columns on the right.
+  Size2d output_padding = 0;
+  /// The distance in the result between neighbouring elements of the window.
+  Size2d dilation = 1;
+  /// The number of groups into which input and output channels are divided. Each group is treated separately.
+  std::int64_t groups = 1;
+  /// Whether a number is added to each output channel.
+  bool bias = true;
 };
 
-/// The transpose of a convolution, `tp::conv2d_transpose`, by which images grow: [batch, height, width, in] gives
-/// [batch, out height, out width, out]. PyTorch's ConvTranspose2d in the weight's shape, names and initial values,
-/// which are uniform in [-b, b), b = 1 / sqrt(out / groups * window).
+/// The transpose of a convolution, `tp::conv2d_transpose`, which enlarges images: [batch, height, width, in] gives
+/// [batch, out height, out width, out]. It equals PyTorch's ConvTranspose2d in the weight's shape, names and initial
+/// values, which are uniform in [-b, b), b = 1 / sqrt(out / groups * window).
 class TAPESTRY_API ConvTranspose2D : public Layer {
  public:
   /// Throws InvalidArgumentError for a size below 1, and when the groups do not divide the channels.
@@ -60,23 +73,24 @@ class TAPESTRY_API ConvTranspose2D : public Layer {
   Parameter weight;               ///< [in, out / groups, height, width]
   std::optional<Parameter> bias;  ///< [out]
   TAPESTRY_FIELDS(weight, bias)
-  std::string size_text() const override;  ///< "8, 1, {3, 3}": channels and window
+  /// The channels and the window, such as "8, 1, {3, 3}".
+  std::string size_text() const override;
 
  private:
   Tensor forward(const Tensor& x) const override;
   ConvTranspose2DOptions options_;
 };
 
-/// How the window goes over the image.
+/// How the window moves over the image.
 struct Pool2DOptions {
-  Size2d stride = 0;            ///< 0: the window's size, so that windows tile the image
-  Padding2d padding = "VALID";  ///< PyTorch's number, 1, or "SAME"
+  Size2d stride = 0;            ///< by default 0, the window's size, so that windows do not overlap
+  Padding2d padding = "VALID";  ///< PyTorch's number, such as 1, or "SAME"
 };
 
-/// The largest element of each window of each channel: PyTorch's MaxPool2d.
+/// The largest element of each window in each channel: PyTorch's MaxPool2d.
 class TAPESTRY_API MaxPool2D : public Layer {
  public:
-  /// Of windows of that size, {height, width} or one number for both.
+  /// The window is {height, width}, or one number for both.
   explicit MaxPool2D(Size2d window, const Pool2DOptions& options = {}) : window_(window), options_(options) {}
   TAPESTRY_FIELDS()
 
@@ -86,11 +100,11 @@ class TAPESTRY_API MaxPool2D : public Layer {
   Pool2DOptions options_;
 };
 
-/// The mean of each window of each channel. The border does not count: PyTorch's AvgPool2d with count_include_pad =
+/// The mean of each window in each channel. The border does not count: PyTorch's AvgPool2d with count_include_pad =
 /// false.
 class TAPESTRY_API AvgPool2D : public Layer {
  public:
-  /// Of windows of that size, {height, width} or one number for both.
+  /// The window is {height, width}, or one number for both.
   explicit AvgPool2D(Size2d window, const Pool2DOptions& options = {}) : window_(window), options_(options) {}
   TAPESTRY_FIELDS()
 
@@ -101,7 +115,7 @@ class TAPESTRY_API AvgPool2D : public Layer {
 };
 
 /// The mean of each channel over the whole image: [batch, height, width, channels] gives [batch, channels]. Keras'
-/// GlobalAveragePooling2D; PyTorch's AdaptiveAvgPool2d(1) and Flatten.
+/// GlobalAveragePooling2D; PyTorch's AdaptiveAvgPool2d(1) followed by Flatten.
 class TAPESTRY_API GlobalAvgPool2D : public Layer {
  public:
   TAPESTRY_FIELDS()

@@ -7,13 +7,13 @@ namespace tapestry::nn {
 /// @addtogroup layers
 /// @{
 
-/// What is learnt besides the weight.
+/// Whether a Dense layer has a bias.
 struct DenseOptions {
-  bool bias = true;  ///< a number is added to each output
+  bool bias = true;  ///< whether a number is added to each output
 };
 
-/// x weight^T + bias for the rows of x: [..., in] gives [..., out]. PyTorch's Linear in shapes, names and initial
-/// values, which are uniform in [-1/sqrt(in), 1/sqrt(in)).
+/// x weight^T + bias for the rows of x: [..., in] gives [..., out]. It equals PyTorch's Linear in shapes, names and
+/// initial values, which are uniform in [-1/sqrt(in), 1/sqrt(in)).
 class TAPESTRY_API Dense : public Layer {
  public:
   /// Throws InvalidArgumentError for a size below 1.
@@ -22,23 +22,24 @@ class TAPESTRY_API Dense : public Layer {
   Parameter weight;               ///< [out, in]
   std::optional<Parameter> bias;  ///< [out]
   TAPESTRY_FIELDS(weight, bias)
-  std::string size_text() const override;  ///< "8, 9" of a Dense(8, 9)
+  /// The sizes, such as "8, 9" of a Dense(8, 9).
+  std::string size_text() const override;
 
  private:
   Tensor forward(const Tensor& x) const override;
 };
 
-/// The order in which the elements of an example come.
+/// The order of the elements of an example.
 struct FlattenOptions {
-  /// An image [batch, height, width, channels] becomes the row that PyTorch makes of it, all of one channel after the
-  /// other, so that the weights of a Dense layer behind it are PyTorch's.
+  /// Whether an image [batch, height, width, channels] becomes the row that PyTorch makes of it, with the elements of
+  /// one channel after the other. Then the weights of a Dense layer after it are those of PyTorch.
   bool channels_first = false;
 };
 
 /// One row for each example: [batch, ...] gives [batch, product of the other sizes], which must be known.
 class TAPESTRY_API Flatten : public Layer {
  public:
-  /// By default the elements stay in their order.
+  /// By default, the order of the elements does not change.
   explicit Flatten(const FlattenOptions& options = {}) : options_(options) {}
   TAPESTRY_FIELDS()
 

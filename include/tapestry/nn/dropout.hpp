@@ -7,7 +7,7 @@ namespace tapestry::nn {
 /// @addtogroup layers
 /// @{
 
-/// Each element is, in training mode, set to 0 with probability `rate`, and the others are divided by 1 - rate; in
+/// In training mode, each element is set to 0 with probability `rate`, and the others are divided by 1 - rate. In
 /// evaluation mode nothing happens. (N. Srivastava et al., "Dropout", 2014.)
 class TAPESTRY_API Dropout : public Layer {
  public:

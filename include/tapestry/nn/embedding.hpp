@@ -7,9 +7,9 @@ namespace tapestry::nn {
 /// @addtogroup layers
 /// @{
 
-/// A learnt row for each of `count` things: ids [...] (int32 or int64) give [..., features]. PyTorch's Embedding in
-/// shape, name and initial values, which are normal with deviation 1. Throws InvalidArgumentError for an id outside [0,
-/// count).
+/// A trainable row for each of `count` ids: ids [...] (int32 or int64) give [..., features]. It equals PyTorch's
+/// Embedding in shape, name and initial values, which are normal with deviation 1. Throws InvalidArgumentError for an
+/// id outside [0, count).
 class TAPESTRY_API Embedding : public Layer {
  public:
   /// Throws InvalidArgumentError for a size below 1.
@@ -17,7 +17,8 @@ class TAPESTRY_API Embedding : public Layer {
 
   Parameter weight;  ///< [count, features]
   TAPESTRY_FIELDS(weight)
-  std::string size_text() const override;  ///< "65, 32": count and features
+  /// The count and the features, such as "65, 32".
+  std::string size_text() const override;
 
  private:
   Tensor forward(const Tensor& ids) const override;

@@ -10,7 +10,7 @@
 namespace tapestry::nn {
 
 namespace detail {
-/// Calls f while the Variables of the module have other values for all who read them on this thread.
+/// Calls f. Meanwhile the Variables of the module have other values for all reads on this thread.
 TAPESTRY_API void with_values(const Module& module, const StateDict& values, const std::function<void()>& f,
                               Where where);
 TAPESTRY_API StateDict by_names(const Module& module, const std::vector<Tensor>& parameters, Where where);
@@ -19,19 +19,20 @@ TAPESTRY_API StateDict by_names(const Module& module, const std::vector<Tensor>&
 /// @addtogroup nn
 /// @{
 
-/// Other values for the Variables of a module, and the user's line.
+/// Other values for the Variables of a module, with their call site.
 class TAPESTRY_API Values {
  public:
-  /// By the names of `state_dict`; those that are not there keep their own.
+  /// Values by the names of `state_dict`. Variables that are not in the list keep their own values.
   Values(StateDict values, Where where = Where::here())  // NOLINT(google-explicit-constructor)
       : named_(std::move(values)), where_(where) {}
-  /// Of all `parameters()`, in their order.
+  /// Values of all `parameters()`, in their order.
   Values(std::vector<Tensor> parameters, Where where = Where::here())  // NOLINT(google-explicit-constructor)
       : parameters_(std::move(parameters)), is_list_(true), where_(where) {}
 
-  /// By names. Throws InvalidArgumentError when a list has another length than the parameters.
+  /// The values by their names in a module. Throws InvalidArgumentError when a list does not have one value for each
+  /// parameter.
   StateDict of(const Module& module) const { return is_list_ ? detail::by_names(module, parameters_, where_) : named_; }
-  /// Where the values were given.
+  /// The call site in the user's program.
   Where where() const { return where_; }
 
  private:
@@ -41,16 +42,16 @@ class TAPESTRY_API Values {
   Where where_;
 };
 
-/// What a module gives when its Variables have other values, which may be symbolic, and by which the result can be
-/// differentiated: for learning to learn, for ensembles, for derivatives by parameters in functional form.
+/// Calls a module as if its Variables had other values. These may be symbolic, and the result can be differentiated by
+/// them: for meta-learning, for ensembles, and for derivatives by parameters in functional form.
 ///
 ///     std::vector<tp::Tensor> moved;                            // one step of gradient descent, to be differentiated
 ///     for (std::size_t i = 0; i < w.size(); ++i) moved.push_back(w[i] - 0.1 * gradients[i]);
 ///     auto y = tp::nn::functional_call(net, moved, x);
 ///
-/// The module itself stays as it is, but for what it assigns, such as the running means of a BatchNorm. A tape inside
-/// of the module's own function sees the Variables with their own values. Throws InvalidArgumentError for a name that
-/// the module does not have, a constant (which is no Variable), and a value of another dtype or shape.
+/// The module itself does not change, except for what it assigns, such as the running means of a BatchNorm. A tape
+/// inside the module's own function sees the Variables with their own values. Throws InvalidArgumentError for a name
+/// that the module does not have, for a constant (which is not a Variable), and for a value of another dtype or shape.
 template <std::derived_from<Module> M, class... Arguments>
 auto functional_call(const M& module, const Values& values, Arguments&&... arguments) {
   using Result = std::remove_cvref_t<decltype(module(std::forward<Arguments>(arguments)...))>;

@@ -8,12 +8,12 @@ namespace tapestry::nn {
 /// @addtogroup layers
 /// @{
 
-/// A module that makes one tensor of another; what it does is `forward`. Calling it adds, to an open graph, a name
-/// scope: its path, "1.b", or the class's name when it is in no module. Errors name the layer and the caller's line:
-/// "1.b: Dense(8, 9) got [2,5]: ...".
+/// A module that makes one tensor from another, by its function `forward`. In an open graph, a call has a name scope:
+/// the path of the layer, "1.b", or the name of its class if it is in no module. Errors name the layer and the caller's
+/// line: "1.b: Dense(8, 9) got [2,5]: ...".
 class TAPESTRY_API Layer : public Module {
  public:
-  /// What the layer makes of x.
+  /// Applies the layer to x.
   Tensor operator()(In x) const;
 
  private:

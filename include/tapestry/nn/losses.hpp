@@ -7,23 +7,24 @@
 namespace tapestry::losses {
 
 /// @addtogroup losses
-/// How far predictions are from what they should be. The targets come first, as for the ops `tp::softmax_cross_entropy`
-/// and its kin. Unless told otherwise a loss is the mean over its elements, a scalar, as in PyTorch, whose losses of
-/// the same names these are. Targets and predictions must have the same shape, where nothing else is said: unlike
-/// operators, losses do not broadcast, for [n] against [n,1] would be n^2 differences. Anything else throws
-/// InvalidArgumentError.
+/// The difference between predictions and targets. The targets come first, as for the op `tp::softmax_cross_entropy`
+/// and similar ops. By default a loss is the mean over its elements, a scalar. These are PyTorch's losses of the same
+/// names, except where noted.
+///
+/// Unless a function says otherwise, targets and predictions must have the same shape; another shape throws
+/// InvalidArgumentError. Unlike operators, losses do not broadcast, because [n] and [n,1] would give n^2 differences.
 /// @{
 
-/// What becomes of the elements of a loss.
+/// How the elements of a loss are reduced.
 enum class Reduction {
   mean,        ///< their mean, a scalar
   sum,         ///< their sum, a scalar
   none,        ///< the elements themselves
-  batch_mean,  ///< the sum, divided by the size of the first axis
+  batch_mean,  ///< their sum, divided by the size of the first axis
 };
-/// For losses that have no other options.
+/// The options of losses that have no others.
 struct LossOptions {
-  Reduction reduction = Reduction::mean;  ///< of the elements
+  Reduction reduction = Reduction::mean;  ///< how the elements are reduced
 };
 
 // ---- Numbers
@@ -33,70 +34,74 @@ TAPESTRY_API Tensor mse(In targets, In predictions, const LossOptions& options =
 /// |prediction - target|
 TAPESTRY_API Tensor l1(In targets, In predictions, const LossOptions& options = {});
 
-/// Up to which difference `huber` squares.
+/// The options of `huber`.
 struct HuberOptions {
-  double delta = 1;                       ///< positive
-  Reduction reduction = Reduction::mean;  ///< of the elements
+  double delta = 1;                       ///< the largest difference that is squared; positive
+  Reduction reduction = Reduction::mean;  ///< how the elements are reduced
 };
 /// With d = |prediction - target|: d^2 / 2 up to delta, and delta (d - delta / 2) beyond. (P. Huber, "Robust estimation
-/// of a location parameter", 1964.) PyTorch's smooth_l1_loss of a beta is this with delta = beta, divided by beta; they
-/// are the same for 1, the default of both.
+/// of a location parameter", 1964.) PyTorch's smooth_l1_loss of a beta is this with delta = beta, divided by beta. For
+/// 1, the default of both, they are equal.
 TAPESTRY_API Tensor huber(In targets, In predictions, const HuberOptions& options = {});
 
 // ---- Classes
 
-/// How sure the targets are.
+/// The options of `cross_entropy`.
 struct CrossEntropyOptions {
-  double label_smoothing = 0;  ///< this part of each target is spread evenly over the classes; in [0, 1]
-  /// [classes]: what each class counts; empty: 1. An element is the sum over the classes of weight * target *
-  /// -log(p). Of labels, the mean is divided by the sum of the labels' weights, as PyTorch has it, not by their number.
+  /// The fraction of each target that is spread evenly over the classes; in [0, 1].
+  double label_smoothing = 0;
+  /// The weight of each class, [classes]; empty: 1. An element of the loss is the sum over the classes of weight *
+  /// target * -log(p). For labels, the mean is divided by the sum of the weights of the labels, as in PyTorch, and not
+  /// by their number.
   Tensor class_weights = {};
-  /// Labels with this number, which need be none of a class, give 0 and do not count in the mean, which of such labels
-  /// alone is NaN. PyTorch's default is -100; here every label counts by default. Not for distributions.
+  /// A label that is ignored: its element is 0 and does not count in the mean, which is NaN if there are no other
+  /// labels. It need not be a class. PyTorch's default is -100; here every label counts by default. It cannot be used
+  /// with distributions.
   std::optional<std::int64_t> ignore_index = {};
-  Reduction reduction = Reduction::mean;  ///< of the elements
+  /// How the elements are reduced.
+  Reduction reduction = Reduction::mean;
 };
-/// -sum(target * log_softmax(logits)) over the classes, which are the last axis of the logits. The targets are either
-/// labels, int32 or int64 [...], for logits [..., classes], or distributions, floats [..., classes]. One element for
+/// -sum(target * log_softmax(logits)) over the classes, which are the last axis of the logits [..., classes]. The
+/// targets are either labels, int32 or int64 [...], or distributions, floats [..., classes]. There is one element for
 /// each example.
 TAPESTRY_API Tensor cross_entropy(In targets, In logits, const CrossEntropyOptions& options = {});
 
-/// Which labels count, and how much.
+/// The options of `nll`.
 struct NLLOptions {
   Tensor class_weights = {};                      ///< as in CrossEntropyOptions
   std::optional<std::int64_t> ignore_index = {};  ///< as in CrossEntropyOptions
-  Reduction reduction = Reduction::mean;          ///< of the elements
+  Reduction reduction = Reduction::mean;          ///< how the elements are reduced
 };
 /// -log_probabilities at the labels: labels [...] (int32 or int64) and log_probabilities [..., classes].
 TAPESTRY_API Tensor nll(In labels, In log_probabilities, const NLLOptions& options = {});
 
-/// How much targets of 1 count.
+/// The options of `binary_cross_entropy_with_logits`.
 struct BinaryCrossEntropyOptions {
-  /// What a target of 1 counts, beside a target of 0, which counts 1: it broadcasts to the targets, such as a number
-  /// for each of their last axis. Empty: 1.
+  /// The weight of a target of 1, relative to a target of 0; empty: 1. It broadcasts to the targets: it may be, for
+  /// example, a number for each element of their last axis.
   Tensor pos_weight = {};
-  Reduction reduction = Reduction::mean;  ///< of the elements
+  /// How the elements are reduced.
+  Reduction reduction = Reduction::mean;
 };
 /// -(pos_weight target log(p) + (1 - target) log(1 - p)) with p = sigmoid(logit), for targets in [0, 1].
 TAPESTRY_API Tensor binary_cross_entropy_with_logits(In targets, In logits,
                                                      const BinaryCrossEntropyOptions& options = {});
-/// target (log(target) - log_prediction), element by element, for targets that are probabilities; the divergence of
+/// target (log(target) - log_prediction), element by element, for targets that are probabilities. The divergence of
 /// distributions is this with Reduction::batch_mean.
 TAPESTRY_API Tensor kl_divergence(In targets, In log_predictions, const LossOptions& options = {});
-/// max(0, 1 - target * prediction), for targets -1 and 1: a support vector machine's. (Not in PyTorch.)
+/// max(0, 1 - target * prediction), for targets -1 and 1: the loss of support vector machines. (Not in PyTorch.)
 TAPESTRY_API Tensor hinge(In targets, In predictions, const LossOptions& options = {});
 
 // ---- Directions
 
-/// The cosine of the angle between vectors along the last axis: [..., n] twice gives [...]. The product of the lengths,
-/// by which the dot product is divided, counts as 1e-8 where it is less. Not a loss itself, but what `cosine_embedding`
-/// is made of.
+/// The cosine of the angle between vectors along the last axis: a and b [..., n] give [...]. The dot product is divided
+/// by the product of the lengths, or by 1e-8 where that is less. This is not a loss itself; `cosine_embedding` uses it.
 TAPESTRY_API Tensor cosine_similarity(In a, In b);
 
-/// How far apart vectors have to be.
+/// The options of `cosine_embedding`.
 struct CosineEmbeddingOptions {
-  double margin = 0;                      ///< in [-1, 1]
-  Reduction reduction = Reduction::mean;  ///< of the elements
+  double margin = 0;                      ///< the cosine below which different vectors have no loss; in [-1, 1]
+  Reduction reduction = Reduction::mean;  ///< how the elements are reduced
 };
 /// 1 - cosine where the target is 1, and max(0, cosine - margin) where it is -1: targets [...] and vectors [..., n].
 TAPESTRY_API Tensor cosine_embedding(In targets, In a, In b, const CosineEmbeddingOptions& options = {});

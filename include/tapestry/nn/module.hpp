@@ -24,20 +24,24 @@ class Module;
 
 /// A part of a module and its name.
 struct Field {
-  std::string name;                                ///< "hidden", "layers.0"
-  std::variant<Variable*, Tensor*, Module*> part;  ///< what it is
-  bool is_parameter = false;                       ///< a Parameter, whether it is frozen or not
-  std::size_t bytes = 0;                           ///< sizeof a module's class, as far as that is known
+  /// The name: "hidden", "layers.0".
+  std::string name;
+  /// The part.
+  std::variant<Variable*, Tensor*, Module*> part;
+  /// Whether the part is a Parameter, frozen or not.
+  bool is_parameter = false;
+  /// The sizeof of the class of a module, if it is known.
+  std::size_t bytes = 0;
 };
 
-/// The parts of a module, in order. A list of parts is named by their places, "layers.0"; an std::optional without a
-/// value and an empty Tensor are left out.
+/// The parts of a module, in order. The parts in a list are named by their indices, "layers.0". An std::optional
+/// without a value and an empty Tensor are left out.
 class TAPESTRY_API Fields {
  public:
-  /// None.
+  /// No parts.
   Fields() = default;
 
-  /// The parts under the names of a list such as "hidden, logits", which TAPESTRY_FIELDS makes.
+  /// The parts, under the names in a text such as "hidden, logits". TAPESTRY_FIELDS calls this.
   template <class... Parts>
   static Fields named([[maybe_unused]] std::string_view names, Parts&... parts) {
     Fields fields;
@@ -53,7 +57,7 @@ class TAPESTRY_API Fields {
     return fields;
   }
 
-  /// One more part. A constant is saved with the module; a trace takes the value that it has then.
+  /// Adds a part. A constant is saved with the module; a trace captures its current value.
   /// @{
   void add(const std::string& name, Parameter& parameter) { add_field(name, &parameter, true); }
   void add(const std::string& name, Buffer& buffer) { add_field(name, &buffer); }
@@ -84,7 +88,7 @@ class TAPESTRY_API Fields {
 
   /// The parts in order.
   std::vector<Field> list() const { return list_; }
-  /// Whether a class has named its parts, even if they are none; the default of Module::fields has not.
+  /// Whether the class has named its parts, even if there are none. The default of Module::fields has not.
   bool are_named() const { return are_named_; }
 
  private:
@@ -107,14 +111,15 @@ class TAPESTRY_API Fields {
   bool are_named_ = true;
 };
 
-/// Tells the library that a module is there whose parts have names: a member that TAPESTRY_FIELDS adds to the class.
-/// Errors, graphs and optimizers name layers and parameters by their paths from the outermost module, "hidden.weight";
-/// a layer alone does not know its path, and the modules that are there do.
+/// Registers a module that has named its parts. TAPESTRY_FIELDS adds a member of this type to the class. Errors, graphs
+/// and optimizers name layers and parameters by their paths from the outermost module, "hidden.weight". A layer does
+/// not know its path; the library finds it from the registered modules.
 class TAPESTRY_API NamedParts {
  public:
-  /// Of the module in which it is a member.
+  /// Registers the module that has this as a member.
   explicit NamedParts(Module* module);
-  /// Of the module into which the other one's is copied or moved. What has been moved from is no longer asked.
+  /// Registers the module into which the other one's module is copied or moved. A module that has been moved from is no
+  /// longer asked for its parts.
   /// @{
   NamedParts(const NamedParts& other);
   NamedParts(NamedParts&& other) noexcept;
@@ -129,15 +134,19 @@ class TAPESTRY_API NamedParts {
   void leave() noexcept;
   Module& module() const;
 
-  std::ptrdiff_t offset_;                           ///< of the module from here, in bytes: copies are at another place
-  std::thread::id thread_;                          ///< that uses the module: no other one may look at its parts
-  std::string path_;                                ///< of the module, when it was looked for last
-  NamedParts *before_ = nullptr, *next_ = nullptr;  ///< in the list of all
+  /// The offset of the module from this object, in bytes. It is the same in copies, which have other addresses.
+  std::ptrdiff_t offset_;
+  /// The thread that uses the module. No other thread may access its parts.
+  std::thread::id thread_;
+  /// The path of the module when the paths were last determined.
+  std::string path_;
+  /// The neighbours in the list of all registered modules.
+  NamedParts *before_ = nullptr, *next_ = nullptr;
   bool is_listed_ = false;
 };
 
-/// The base of everything that holds parameters. A module is a value: its parts are members, named once, and copying it
-/// copies their values.
+/// The base class of everything that has parameters. A module is a value: its parts are members, which are named once,
+/// and copying it copies their values.
 ///
 ///     struct Net : tp::nn::Module {
 ///       tp::nn::Dense hidden{784, 128}, logits{128, 10};
@@ -150,48 +159,52 @@ class TAPESTRY_API Module {
  public:
   virtual ~Module() = default;
 
-  /// The module's own parts; TAPESTRY_FIELDS writes this function. Without it nothing of a module is trained or saved.
+  /// The module's own parts. TAPESTRY_FIELDS defines this function. Without it, nothing in a module is trained or
+  /// saved.
   virtual Fields fields();
-  /// What errors say of the module behind its class's name: "8, 9" of a Dense(8, 9). By default nothing.
+  /// The text that errors show after the name of the class, such as "8, 9" of a Dense(8, 9). By default it is empty.
   virtual std::string size_text() const { return {}; }
 
-  /// Handles on all parameters that are not frozen, those of parts included, in the order of the fields. Throws
-  /// FailedPreconditionError when the class, or that of a part that holds modules, has not named its parts, by
-  /// TAPESTRY_FIELDS; a module without any says TAPESTRY_FIELDS().
+  /// Handles to all parameters that are not frozen, including those of parts, in the order of the fields. Throws
+  /// FailedPreconditionError when the class, or that of a part that holds modules, has not named its parts by
+  /// TAPESTRY_FIELDS. A module without parts writes TAPESTRY_FIELDS().
   std::vector<Variable> parameters() const;
   /// The same with their names, "hidden.weight".
   std::vector<std::pair<std::string, Variable>> named_parameters() const;
-  /// The buffers and constants with their names and values.
+  /// The buffers, constants and frozen parameters, with their names and values.
   std::vector<std::pair<std::string, Tensor>> named_buffers() const;
-  /// This module, under the name "", and all modules in it, each before its parts.
+  /// This module, with the name "", and all modules in it. Each one comes before its parts.
   std::vector<std::pair<std::string, const Module*>> named_modules() const;
-  /// How many numbers the parameters are.
+  /// The number of elements of all parameters that are not frozen.
   std::int64_t parameter_count() const;
 
-  /// The values of all parameters, buffers and constants. They are values: training on does not change them. Throws
-  /// FailedPreconditionError when the class has not named its parts, and so does `load_state_dict`.
+  /// The values of all parameters, buffers and constants. Further training does not change these tensors. Throws
+  /// FailedPreconditionError when the class has not named its parts.
   StateDict state_dict() const;
-  /// Sets all values. Those of another type are converted, but floats never to whole numbers. Throws
-  /// InvalidArgumentError, with all that is wrong, when the state lacks an entry, has one too many, or one does not fit
-  /// in shape or type; then nothing has changed.
+  /// Sets all values. Values of another type are converted, but floats are never converted to integers. Throws
+  /// FailedPreconditionError when the class has not named its parts. Throws InvalidArgumentError, with a list of all
+  /// problems, when the state lacks an entry, has one too many, or has one of the wrong shape or type; then nothing has
+  /// changed.
   void load_state_dict(const StateDict& state, Where where = Where::here());
 
   /// Moves all Variables and constants to a device. Optimizers and handles keep their Variables.
   void to(Device device);
-  /// Gives all that is of a float type that one instead. The Variables become new ones, which handles from before,
-  /// and optimizers and traces with them, do not know. Throws InvalidArgumentError for another type.
+  /// Converts all Variables and constants of a float type to another float type. The converted Variables are new ones:
+  /// earlier handles, optimizers and traces still refer to the old ones. Throws InvalidArgumentError for a type that is
+  /// not a float type.
   void to(DType dtype, Where where = Where::here());
 
-  /// Whether Dropout drops and BatchNorm learns its statistics, here and in all parts: true at first. A trace keeps
-  /// the mode that it was made in.
+  /// Turns the training mode on or off, here and in all parts. In training mode, Dropout drops elements, and BatchNorm
+  /// learns its statistics. It is on at first. A trace keeps the mode in which it was made.
   void train(bool on = true);
-  /// The same as `train(false)`: for everything but training.
+  /// The same as `train(false)`, for everything but training.
   void eval() { train(false); }
-  /// The mode of this module.
+  /// Whether this module is in training mode.
   bool training() const { return training_; }
 
-  /// Whether the parameters, here and in all parts, are learnt: those that are frozen are none of `parameters()`, tapes
-  /// do not watch them by themselves, and `minimize` without a list leaves them as they are. They are saved as ever.
+  /// Freeze the parameters, here and in all parts, or make them trainable again. Frozen parameters are not among
+  /// `parameters()`, tapes do not watch them by themselves, and `minimize` without a list does not change them. They
+  /// are still saved.
   /// @{
   void freeze(bool on = true);
   void unfreeze() { freeze(false); }
@@ -199,8 +212,8 @@ class TAPESTRY_API Module {
 
  protected:
   Module() = default;
-  /// For derived classes: a module is copied with its parts. Assigning sets the values of Variables and keeps their
-  /// cells.
+  /// For derived classes: a module is copied with its parts. Assigning a module sets the values of its Variables and
+  /// keeps their cells.
   /// @{
   Module(const Module&) = default;
   Module(Module&&) noexcept = default;
@@ -212,7 +225,7 @@ class TAPESTRY_API Module {
   bool training_ = true;
 };
 
-/// "Dense": the name of the module's class, without namespaces.
+/// The name of the module's class without namespaces, such as "Dense".
 TAPESTRY_API std::string type_name(const Module& module);
 
 /// @}
@@ -220,8 +233,8 @@ TAPESTRY_API std::string type_name(const Module& module);
 }  // namespace tapestry::nn
 
 /// @ingroup nn
-/// Names the parts of a tapestry::nn::Module, once, behind their declaration. A class derived from another module names
-/// that one's parts as well. TAPESTRY_FIELDS() says that there are none.
+/// Names the parts of a tapestry::nn::Module, once, after their declaration. A class that is derived from another
+/// module names the parts of that module, too. TAPESTRY_FIELDS() means that there are none.
 #define TAPESTRY_FIELDS(...)                                                       \
   ::tapestry::nn::Fields fields() override {                                       \
     return ::tapestry::nn::Fields::named(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); \

@@ -15,9 +15,9 @@ TAPESTRY_API std::string summary(const Module& module, const std::vector<TensorS
                                  const std::function<void(const Tensors&)>& call);
 }
 
-/// A table of the modules that have parameters or do the work: name, class, shape of the last result, number of
-/// parameters; and the sums. The shapes are found by calling the module on symbolic tensors, in a graph that is thrown
-/// away; a layer that is never called has none.
+/// A table of the modules that have parameters or compute something: name, class, shape of the last result, number of
+/// parameters, and the sums. The shapes are found by calling the module with symbolic tensors in a temporary graph; a
+/// layer that is never called has none.
 ///
 ///     std::cout << tp::nn::summary(net, tp::spec(tp::float32, {-1, 784}));
 template <std::derived_from<Module> M, std::same_as<TensorSpec>... Inputs>

@@ -9,21 +9,22 @@ namespace tapestry::nn {
 /// @addtogroup nn
 /// @{
 
-/// A Variable that belongs to a module. Copies of a Variable are handles on one cell; a copy of this is a cell of its
-/// own with the same value, and that is why modules can be copied as values. (The memory is shared until one of the two
-/// changes.) `tp::Variable w = net.weight` is a handle, as ever; `auto w = net.weight` is a copy.
+/// A Variable that belongs to a module. Copies of a Variable are handles to one cell, but a copy of a ModuleVariable
+/// has a cell of its own with the same value. So modules can be copied as values. (The memory is shared until one of
+/// the two changes.) `tp::Variable w = net.weight` is a handle as usual; `auto w = net.weight` is a copy.
 ///
-/// Assigning one to another sets the value and keeps the cell, so that traces and optimizers that know the cell see the
-/// new value; only where dtype or shape differ the cell becomes a new one. Moving hands the cell over.
+/// Assigning a ModuleVariable to another one sets the value and keeps the cell, so that traces and optimizers that use
+/// the cell see the new value. The cell is replaced only if the two differ in dtype or shape, or in whether they are
+/// trainable. Moving hands the cell over.
 class TAPESTRY_API ModuleVariable : public Variable {
  public:
-  /// A cell of its own, with the same value.
+  /// Creates a new cell with the same value.
   ModuleVariable(const ModuleVariable& other);
-  /// The cell itself.
+  /// Takes over the cell.
   ModuleVariable(ModuleVariable&&) noexcept = default;
-  /// The value, into the cell that is here.
+  /// Sets the value of this cell.
   ModuleVariable& operator=(const ModuleVariable& other);
-  /// The cell itself, in place of the one that was here.
+  /// Replaces this cell by the other one.
   ModuleVariable& operator=(ModuleVariable&&) noexcept = default;
   ~ModuleVariable() = default;
 
@@ -31,17 +32,18 @@ class TAPESTRY_API ModuleVariable : public Variable {
   using Variable::Variable;
 };
 
-/// What a module learns.
+/// A Variable of a module that is trained.
 class TAPESTRY_API Parameter : public ModuleVariable {
  public:
-  /// The name is that of the Variable, in errors and graphs; in the module the member has one of its own.
+  /// `name` is the name of the Variable in errors and graphs while it is not a part of a module. In a module, the
+  /// member's path is its name.
   explicit Parameter(const Init& initial_value, std::string name = "parameter", Where where = Where::here());
 };
 
-/// What a module keeps beside its parameters and saves with them, but does not learn by gradients: running statistics.
+/// A Variable of a module that is saved with the parameters, but not trained by gradients, such as running statistics.
 class TAPESTRY_API Buffer : public ModuleVariable {
  public:
-  /// As a Parameter, but not trainable.
+  /// The same as for a Parameter, but not trainable.
   explicit Buffer(const Init& initial_value, std::string name = "buffer", Where where = Where::here());
 };
 

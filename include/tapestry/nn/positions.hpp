@@ -7,8 +7,8 @@ namespace tapestry::nn {
 /// @addtogroup layers
 /// @{
 
-/// A learnt row for each place of a sequence, added to what stands there: [batch, time, features] keeps its shape, for
-/// any time up to `count`. The initial values are normal with deviation 0.02, as in BERT and GPT-2.
+/// Adds a trainable row for each position of a sequence to the elements at that position: [batch, time, features] keeps
+/// its shape, for any time up to `count`. The initial values are normal with deviation 0.02, as in BERT and GPT-2.
 class TAPESTRY_API PositionEmbedding : public Layer {
  public:
   /// Throws InvalidArgumentError for a size below 1.
@@ -16,17 +16,18 @@ class TAPESTRY_API PositionEmbedding : public Layer {
 
   Parameter weight;  ///< [count, features]
   TAPESTRY_FIELDS(weight)
-  std::string size_text() const override;  ///< "16, 8": count and features
+  /// The count and the features, such as "16, 8".
+  std::string size_text() const override;
 
  private:
-  /// Throws InvalidArgumentError for other features, and for a time above `count`; where a trace does not know it, the
-  /// run throws.
+  /// Throws InvalidArgumentError for another number of features, and for a time above `count`. If a trace does not know
+  /// the time, the run throws.
   Tensor forward(const Tensor& x) const override;
 };
 
-/// sin(t / p) and cos(t / p) of each place t, added to what stands there, with the periods p = 10000^(2 i / features):
-/// [batch, time, features] keeps its shape. Feature 2 i is the sine, feature 2 i + 1 the cosine. Nothing is learnt. (A.
-/// Vaswani et al., "Attention is all you need", 2017.)
+/// Adds sin(t / p) and cos(t / p) for each position t to the elements at that position, with the periods p = 10000^(2 i
+/// / features): [batch, time, features] keeps its shape. The sine is added to feature 2 i, and the cosine to feature 2
+/// i + 1. Nothing is trained. (A. Vaswani et al., "Attention is all you need", 2017.)
 class TAPESTRY_API SinusoidalPositions : public Layer {
  public:
   TAPESTRY_FIELDS()
@@ -36,12 +37,12 @@ class TAPESTRY_API SinusoidalPositions : public Layer {
   Tensor forward(const Tensor& x) const override;
 };
 
-/// Which places a query may see, for a MultiHeadAttention or TransformerBlock: those up to its own. [time, time] bool
-/// for x [batch, time, features], whatever is known of time.
+/// A mask for a MultiHeadAttention or TransformerBlock with which each query sees the positions up to its own. It is
+/// [time, time] bool for x [batch, time, features]. Sizes need not be known.
 TAPESTRY_API Tensor causal_mask(In x);
-/// Which places of x [batch, time, features] are filled, for sequences of these lengths (int32 or int64 [batch], each
-/// at least 1), whatever is known of batch and time: [batch, 1, 1, time] bool, as attention takes it.
-/// `tp::logical_and` makes one of this and a causal mask.
+/// A mask of the positions of x [batch, time, features] that are in use, for sequences of the given lengths (int32 or
+/// int64 [batch], each at least 1). It is [batch, 1, 1, time] bool, as attention takes it. Batch and time need not be
+/// known. `tp::logical_and` combines it with a causal mask.
 TAPESTRY_API Tensor padding_mask(In lengths, In x);
 
 /// @}

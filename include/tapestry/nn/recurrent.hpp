@@ -10,48 +10,56 @@ namespace tapestry::nn {
 /// @addtogroup layers
 /// Recurrent networks over sequences [batch, time, in], or [time, batch, in] with `{.batch_first = false}`, which is
 /// PyTorch's default. The number of time steps must be known when a trace is made; the batch need not be. Names,
-/// shapes, order of the gates and initial values (uniform in [-1/sqrt(hidden), 1/sqrt(hidden))) are PyTorch's.
+/// shapes, the order of the gates and the initial values (uniform in [-1/sqrt(hidden), 1/sqrt(hidden))) are those of
+/// PyTorch.
 /// @{
 
 /// How RNN, LSTM and GRU are built.
 struct RecurrentOptions {
-  std::int64_t layers = 1;  ///< one above the other: each reads the outputs of the one below
-  bool bias = true;         ///< of both products
-  bool batch_first = true;  ///< sequences are [batch, time, in], otherwise [time, batch, in]
-  /// Each layer reads its sequence a second time from the end, with weights of its own, and gives both outputs side by
-  /// side: [..., 2 * hidden].
+  /// The number of layers. Each layer reads the outputs of the one below.
+  std::int64_t layers = 1;
+  /// Whether both products have a bias.
+  bool bias = true;
+  /// Whether sequences are [batch, time, in] instead of [time, batch, in].
+  bool batch_first = true;
+  /// Whether each layer reads its sequence a second time from the end, with other weights, and returns both outputs
+  /// side by side, [..., 2 * hidden].
   bool bidirectional = false;
-  double dropout = 0;  ///< in training mode, of the outputs of each layer but the last
+  /// The dropout rate in training mode of the outputs of each layer but the last.
+  double dropout = 0;
 };
 
-/// What RNN, LSTM and GRU have in common: their weights, and the loop over time.
+/// The base of RNN, LSTM and GRU: their weights, and the loop over time.
 class TAPESTRY_API Recurrent : public Module {
  public:
-  /// The weights of one layer, or of one direction of it, for as many gates as its cell has.
+  /// The weights of one layer, or of one direction of a layer. The cell determines the number of gates.
   struct Weights {
-    Parameter weight_ih;               ///< [gates * hidden, in], or what the layer below gives
+    Parameter weight_ih;               ///< [gates * hidden, in], or, above the first layer, the size of the layer below
     Parameter weight_hh;               ///< [gates * hidden, hidden]
     std::optional<Parameter> bias_ih;  ///< [gates * hidden]
     std::optional<Parameter> bias_hh;  ///< [gates * hidden]
   };
-  std::vector<Weights> layers;  ///< from the one that reads x upwards; in both directions forward and back by turns
+  /// The weights of all layers, from the first to the last. With two directions, each layer has its forward weights,
+  /// then its backward weights.
+  std::vector<Weights> layers;
   /// "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_ih_l0_reverse", ..., "weight_ih_l1", ...
   Fields fields() override;
-  std::string size_text() const override;  ///< "8, 16": in and hidden
+  /// The sizes in and hidden, such as "8, 16".
+  std::string size_text() const override;
 
  protected:
-  /// One step: from x weight_ih^T + bias_ih, from h weight_hh^T + bias_hh, each [batch, gates * hidden], and from the
-  /// state, whose first tensor is h, to the next state.
+  /// One step: computes the next state from x weight_ih^T + bias_ih and h weight_hh^T + bias_hh, each [batch, gates *
+  /// hidden], and from the state, whose first tensor is h.
   using Cell = std::function<Tensors(const Tensor& from_input, const Tensor& from_hidden, const Tensors& state)>;
-  /// What `run` gives.
+  /// The result of `run`.
   struct Sequence {
-    Tensor output;  ///< h of the last layer at each time
-    Tensors state;  ///< the last of each layer and direction, [layers, batch, hidden]
+    Tensor output;  ///< h of the last layer at each time step
+    Tensors state;  ///< the last state of each layer and direction, [layers, batch, hidden] each
   };
 
-  /// Throws InvalidArgumentError for a size, or a number of layers, below 1.
+  /// Throws InvalidArgumentError for a size or a number of layers below 1.
   Recurrent(std::int64_t in, std::int64_t hidden, std::int64_t gates, const RecurrentOptions& options, Where where);
-  /// `initial` are as many tensors as a state has; empty ones stand for zeros.
+  /// Runs all layers. `initial` has as many tensors as a state; empty ones stand for zeros.
   Sequence run(In x, const Tensors& initial, const Cell& cell) const;
 
  private:
@@ -65,23 +73,23 @@ class TAPESTRY_API Recurrent : public Module {
   NamedParts named_parts_{this};
 };
 
-// In both directions `hidden` is twice as much in what follows, and there are twice as many states, those of one layer
-// next to each other; the one that reads from the end has its last state at time 0.
+// With two directions, `hidden` is doubled in the outputs below, and there are twice as many states. The two states of
+// a layer are next to each other; the backward one is the state after time 0.
 
-/// What RNN and GRU give.
+/// The result of RNN and GRU.
 struct RNNResult {
   Tensor output;  ///< [batch, time, hidden], or [time, batch, hidden]
-  Tensor state;   ///< [layers, batch, hidden], h after the last step
+  Tensor state;   ///< h after the last step, [layers, batch, hidden]
 };
 
-/// What an RNN does to the sum of the two products.
+/// The function that an RNN applies to the sum of the two products.
 enum class Nonlinearity {
   tanh,  ///< `tp::tanh`
   relu,  ///< `tp::relu`
 };
 
-/// h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or with relu: PyTorch's RNN. (J. Elman, "Finding structure in time",
-/// 1990.)
+/// h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or with relu instead of tanh. PyTorch's RNN. (J. Elman, "Finding structure
+/// in time", 1990.)
 class TAPESTRY_API RNN : public Recurrent {
  public:
   /// Throws InvalidArgumentError for a size below 1.
@@ -95,8 +103,8 @@ class TAPESTRY_API RNN : public Recurrent {
   Nonlinearity nonlinearity_;
 };
 
-/// r = sigmoid(...), z = sigmoid(...), n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h' = (1 - z) n + z h; the rows of
-/// the weights are those of r, z and n. PyTorch's GRU. (K. Cho et al., "Learning phrase representations using RNN
+/// r = sigmoid(...), z = sigmoid(...), n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h' = (1 - z) n + z h. The rows of
+/// the weights are in the order r, z, n. PyTorch's GRU. (K. Cho et al., "Learning phrase representations using RNN
 /// encoder-decoder", 2014.)
 class TAPESTRY_API GRU : public Recurrent {
  public:
@@ -107,19 +115,19 @@ class TAPESTRY_API GRU : public Recurrent {
   RNNResult operator()(In x, In state = {}) const;
 };
 
-/// What an LSTM remembers, [layers, batch, hidden] each.
+/// The state of an LSTM, [layers, batch, hidden] each.
 struct LSTMState {
   Tensor h;  ///< the output of the last step
-  Tensor c;  ///< the cell's memory
+  Tensor c;  ///< the memory of the cell
 };
-/// What an LSTM gives.
+/// The result of an LSTM.
 struct LSTMResult {
   Tensor output;    ///< [batch, time, hidden], or [time, batch, hidden]
-  LSTMState state;  ///< after the last step
+  LSTMState state;  ///< the state after the last step
 };
 
-/// i, f, o = sigmoid(...), g = tanh(...), c' = f c + i g, h' = o tanh(c'); the rows of the weights are those of i, f, g
-/// and o. PyTorch's LSTM. (S. Hochreiter, J. Schmidhuber, "Long short-term memory", 1997.)
+/// i, f, o = sigmoid(...), g = tanh(...), c' = f c + i g, h' = o tanh(c'). The rows of the weights are in the order i,
+/// f, g, o. PyTorch's LSTM. (S. Hochreiter, J. Schmidhuber, "Long short-term memory", 1997.)
 class TAPESTRY_API LSTM : public Recurrent {
  public:
   /// Throws InvalidArgumentError for a size below 1.

@@ -11,14 +11,14 @@ namespace tapestry::nn {
 /// @addtogroup layers
 /// @{
 
-/// A module that is called with one tensor and gives one: a layer, or a module of one's own. (That it can be copied is
-/// not asked here: of Sequential itself the answer would hang on this very question.)
+/// A module that is called with one tensor and returns one: a layer, or a module of one's own. (The concept does not
+/// require that it can be copied: for Sequential itself, the answer would depend on this concept.)
 template <class M>
 concept OneToOne = std::derived_from<M, Module> && requires(const M& module, const Tensor& x) {
   { module(x) } -> std::convertible_to<Tensor>;
 };
 
-/// A function that makes one tensor of one: a lambda, or an op such as `tp::relu`, whose last argument is a name.
+/// A function from one tensor to one tensor: a lambda, or an op such as `tp::relu`, whose last argument is a name.
 template <class F>
 concept TensorToTensor = requires(const F& f, const Tensor& x) {
   { f(x) } -> std::convertible_to<Tensor>;
@@ -27,11 +27,14 @@ concept TensorToTensor = requires(const F& f, const Tensor& x) {
   { f(x, std::string_view()) } -> std::convertible_to<Tensor>;
 };
 
-/// A function of one tensor as a layer: `Sequential{Dense(2, 3), tp::relu, [](const tp::Tensor& x) { return x * 2.0;
-/// }}`. What the function captures is not among the parameters, and copies of the layer share it.
+/// A layer that applies a function of one tensor:
+///
+///     Sequential{Dense(2, 3), tp::relu, [](const tp::Tensor& x) { return x * 2.0; }}
+///
+/// Tensors that the function captures are not parameters, and copies of the layer share them.
 class TAPESTRY_API Lambda : public Layer {
  public:
-  /// Keeps the function.
+  /// A layer that applies f.
   template <TensorToTensor F>
   explicit Lambda(F f) {
     if constexpr (std::invocable<const F&, const Tensor&>) {
@@ -46,17 +49,18 @@ class TAPESTRY_API Lambda : public Layer {
   std::function<Tensor(const Tensor&)> f_;
 };
 
-/// Modules one behind the other, held by value. Their names are their places, "0.weight", as in PyTorch.
+/// Modules that are applied one after the other. Sequential holds them by value. Their names are their indices,
+/// "0.weight", as in PyTorch.
 ///
 ///     tp::nn::Sequential net{tp::nn::Dense(784, 128), tp::nn::ReLU(), tp::nn::Dense(128, 10)};
 ///
-/// A function of one tensor becomes a Lambda. An empty Sequential gives back what it gets. (A Sequential of one
-/// Sequential, in braces or parentheses, is its copy.)
+/// A function of one tensor becomes a Lambda. An empty Sequential returns its argument. (A Sequential of one
+/// Sequential, in braces or parentheses, is a copy of it.)
 class TAPESTRY_API Sequential : public Layer {
  public:
   /// No modules yet.
   Sequential() = default;
-  /// These modules and functions, in order.
+  /// The given modules and functions, in order.
   template <class First, class... Rest>
   explicit Sequential(First first, Rest... rest) {
     add(std::move(first));
@@ -66,12 +70,12 @@ class TAPESTRY_API Sequential : public Layer {
   Sequential(const Sequential& other);
   /// Takes the modules over.
   Sequential(Sequential&&) noexcept = default;
-  /// Assigns module by module; one of another class is replaced by a copy.
+  /// Assigns module by module. A module of another class is replaced by a copy.
   Sequential& operator=(const Sequential& other);
   /// Takes the modules over.
   Sequential& operator=(Sequential&&) noexcept = default;
 
-  /// Puts a module or a function behind the others.
+  /// Appends a module or a function.
   template <class M>
   Sequential& add(M module) {
     constexpr bool is_module = OneToOne<M>, is_function = !is_module && TensorToTensor<M>;
@@ -86,9 +90,9 @@ class TAPESTRY_API Sequential : public Layer {
     }
     return *this;
   }
-  /// Number of modules.
+  /// The number of modules.
   std::size_t size() const { return stages_.size(); }
-  /// The module at a place: `net.at<tp::nn::Dense>(0).weight`. Throws OutOfRangeError when there is none, and
+  /// The module at an index: `net.at<tp::nn::Dense>(0).weight`. Throws OutOfRangeError when there is none, and
   /// InvalidArgumentError when it is of another class.
   template <std::derived_from<Module> M>
   M& at(std::size_t place, Where where = Where::here()) {
