@@ -17,35 +17,41 @@ namespace tapestry::data {
 /// @addtogroup data
 /// @{
 
-/// Rows of a data set: row i of `x` belongs to row i of `y`.
+/// Some rows of a data set: row i of `x` belongs to row i of `y`.
 struct Batch {
-  Tensor x;  ///< [batch, ...]
-  Tensor y;  ///< [batch, ...]
+  Tensor x;  ///< the examples, [batch, ...]
+  Tensor y;  ///< the targets, [batch, ...]
 };
 
 /// How a loader makes batches, which are of the type B.
 template <class B>
 struct BasicLoaderOptions {
-  std::int64_t batch = 32;  ///< rows in a batch
-  bool shuffle = false;     ///< a new order in every epoch
-  std::uint64_t seed = 0;   ///< of the orders: epoch k of a seed has the same order on every machine
-  bool drop_last = false;   ///< leave out the last batch of an epoch when it is smaller than the others
-  /// Applied to each batch: scaling, noise, flips. It must give a batch of its own and leave the one that it gets.
+  /// The number of rows in a batch.
+  std::int64_t batch = 32;
+  /// Whether every epoch has a new random order.
+  bool shuffle = false;
+  /// The seed of the orders. The order of an epoch depends only on the seed and the number of the epoch, so that it is
+  /// the same on every machine.
+  std::uint64_t seed = 0;
+  /// Whether to leave out the last batch of an epoch if it is smaller than the others.
+  bool drop_last = false;
+  /// A function that is applied to each batch: scaling, noise, flips. It must return a new batch and leave its argument
+  /// unchanged.
   std::function<B(const B&)> transform = {};
-  /// So many batches are made ready beforehand, by a thread of the epoch's own; 0: each when its turn comes. Worth it
-  /// when a transform costs time. Draws of `tp::random` in a prefetched transform mix with those of the loop in an
-  /// order that chance decides, so that a run with them cannot be repeated.
+  /// The number of batches that are prepared in advance, by a thread of the epoch's own; 0 prepares each batch when it
+  /// is needed. This pays when a transform takes time. If a prefetched transform draws from `tp::random`, its draws mix
+  /// with those of the loop in a random order, so that the run cannot be repeated.
   std::int64_t prefetch = 0;
 };
-/// Those of a Loader.
+/// The options of a Loader.
 using LoaderOptions = BasicLoaderOptions<Batch>;
 
-/// What all loaders have in common: the batches of some arrays with equally many rows, epoch after epoch.
+/// The base of all loaders: it makes batches of some arrays with equally many rows, epoch after epoch.
 class TAPESTRY_API RowLoader {
  public:
-  struct End {};  ///< behind the last batch
+  struct End {};  ///< the type of `end`
 
-  /// Copies stand at the same place, and go on by themselves.
+  /// A copy starts at the same position, and then advances independently.
   /// @{
   RowLoader(const RowLoader& other);
   RowLoader(RowLoader&&) noexcept = default;
@@ -54,78 +60,81 @@ class TAPESTRY_API RowLoader {
   ~RowLoader() = default;
   /// @}
 
-  /// The end of every loop.
+  /// The end of a loop over an epoch.
   End end() const { return {}; }
 
-  /// Number of batches in an epoch.
+  /// The number of batches in an epoch.
   std::int64_t size() const;
-  /// Number of epochs of which the last batch has been handed out, or that have been left early.
+  /// The number of epochs that have ended: their last batch has been handed out, or their loop has been left early.
   std::int64_t epoch() const { return position_->epoch + (position_->left ? 1 : 0); }
 
-  /// The position: "epoch" and "batch", the number of batches of that epoch that have been handed out (int64). Behind a
-  /// loop that was left early it is still the place where that was: a training that is stopped and saved there goes on
-  /// with the batches that it has not seen, while the next loop of this loader starts an epoch.
+  /// The position: "epoch" and "batch", the number of batches of that epoch that have been handed out (int64). After a
+  /// loop that was left early, it is still the position at which the loop was left: a training that is stopped and
+  /// saved there continues with the batches that it has not seen, whereas the next loop of this loader starts a new
+  /// epoch.
   StateDict state_dict() const;
-  /// Throws InvalidArgumentError when these are not the tensors that `state_dict` gives, or the epochs are too short.
+  /// Restores a position. Throws InvalidArgumentError unless these are the tensors of a `state_dict`, and the position
+  /// exists in this loader's epochs.
   void load_state_dict(const StateDict& state, Where where = Where::here());
 
  protected:
-  /// For the classes of loaders: options whose batches are lists. Throws what those say.
+  /// For derived classes. In the options, batches are lists of tensors. Throws what the derived classes document.
   RowLoader(Tensors arrays, BasicLoaderOptions<Tensors> options, Where where);
 
-  /// The batches of one epoch, of which a loop takes one after the other. Its end, wherever that is, ends the epoch.
+  /// The batches of one epoch. Destroying the object ends the epoch, even if batches are left.
   class Epoch;
-  /// The next epoch, or the rest of the one that `load_state_dict` has left open.
+  /// Starts the next epoch, or continues the one that `load_state_dict` has restored.
   std::shared_ptr<Epoch> start();
-  /// The next batch of an epoch; makes the handle empty when there is none.
+  /// The next batch of an epoch. When there is none, it makes the handle empty.
   static Tensors next(std::shared_ptr<Epoch>& epoch);
 
  private:
   struct Position {
     std::int64_t epoch = 0, batch = 0;
-    bool restored = false;           ///< the next loop does not start an epoch
-    bool left = false;               ///< the loop that was here has ended early
-    const Epoch* running = nullptr;  ///< the last one that was started, while it lasts
+    bool restored = false;           ///< the next loop continues the epoch
+    bool left = false;               ///< the last loop has ended early
+    const Epoch* running = nullptr;  ///< the epoch that was started last, while it exists
   };
 
   Tensors arrays_;
   BasicLoaderOptions<Tensors> options_;
-  std::shared_ptr<Position> position_;  ///< shared with the epochs, which may end later than the loader
+  std::shared_ptr<Position> position_;  ///< shared with the epochs, which may outlive the loader
 };
 
-/// A RowLoader with batches of the type B, made of lists by `B{list[0], list[1], ...}`.
+/// A RowLoader with batches of the type B, which are made from lists of tensors by `B{list[0], list[1], ...}`.
 template <class B, std::size_t size_of_batch>
 class BasicLoader : public RowLoader {
  public:
-  using Batch = B;  ///< what the loop gets
+  using Batch = B;  ///< the type of a batch
 
-  /// Copies of an iterator stand at the same place and move together only until one of them is advanced: use one.
+  /// An iterator over the batches of an epoch. Copies share the epoch, so that advancing one of them invalidates the
+  /// others.
   class Iterator {
    public:
-    /// The batch at this place.
+    /// The current batch.
     const B& operator*() const { return batch_; }
-    /// Goes on to the next batch; throws what a transform throws.
+    /// Advances to the next batch. Throws what a transform throws.
     Iterator& operator++() {
       const Tensors list = next(epoch_);
       batch_ = epoch_ ? batch_of(list) : B{};
       return *this;
     }
-    /// Whether the last batch lies behind it.
+    /// Whether the iterator is past the last batch.
     friend bool operator==(const Iterator& i, End) { return !i.epoch_; }
 
    private:
     friend class BasicLoader;
     explicit Iterator(std::shared_ptr<Epoch> epoch) : epoch_(std::move(epoch)) { ++*this; }
 
-    std::shared_ptr<Epoch> epoch_;  ///< empty behind the last batch
+    std::shared_ptr<Epoch> epoch_;  ///< empty past the last batch
     B batch_;
   };
 
-  /// Starts the next epoch, or goes on with the one that `load_state_dict` has left open.
+  /// Starts the next epoch, or continues the one that `load_state_dict` has restored.
   Iterator begin() { return Iterator(start()); }
 
  protected:
-  /// As that of a RowLoader.
+  /// The same as for a RowLoader.
   BasicLoader(Tensors arrays, const BasicLoaderOptions<B>& options, Where where)
       : RowLoader(std::move(arrays),
                   {.batch = options.batch,
@@ -154,24 +163,24 @@ class BasicLoader : public RowLoader {
   }
 };
 
-/// The batches of a data set, in memory. Every loop over a Loader is one epoch:
+/// The batches of a data set in memory. Every loop over a Loader is one epoch:
 ///
 ///     for (auto [x, y] : loader) ...
 ///
-/// A batch is a view of the data set's rows, or one gather of them when they are shuffled; never a copy row by row.
-/// What a transform throws comes out of the loop. Left early, a loop ends its epoch.
+/// A batch is a view of the data set's rows, or, if they are shuffled, the result of one gather. It is never copied row
+/// by row. The loop throws what a transform throws. A loop that is left early ends its epoch.
 ///
-/// The position is part of the state, for checkpoints. After `load_state_dict` the next loop goes on behind the batch
-/// that had been handed out last when the state was taken:
+/// The position is part of the state, for checkpoints. After `load_state_dict`, the next loop starts after the last
+/// batch that had been handed out when the state was taken:
 ///
 ///     while (loader.epoch() < 10)
 ///       for (auto [x, y] : loader) ...
 class TAPESTRY_API Loader : public BasicLoader<Batch, 2> {
  public:
-  /// Throws InvalidArgumentError for a batch below 1, a negative prefetch, scalars, and when x and y are not equally
-  /// long.
+  /// Throws InvalidArgumentError for a batch below 1, a negative prefetch, scalars, and when x and y have different
+  /// numbers of rows.
   explicit Loader(Dataset dataset, const LoaderOptions& options = {}, Where where = Where::here());
-  /// Does not compile: no data set.
+  /// Does not compile: the argument is not a data set.
   template <class T>
   requires(!std::convertible_to<const T&, Dataset> &&
            !std::derived_from<T, Loader>) explicit Loader(const T&, const LoaderOptions& options = {})
@@ -182,24 +191,24 @@ class TAPESTRY_API Loader : public BasicLoader<Batch, 2> {
         "A Loader takes a tp::data::Dataset: x and y, two tp::Tensors in braces, row i of one for row i of the other.");
   }
 
-  /// All rows, in their own order.
+  /// All rows, in their original order.
   const Dataset& dataset() const { return dataset_; }
 
  private:
   Dataset dataset_;
 };
 
-/// The same for any number of arrays, whose rows belong together:
+/// The same for any number of arrays. Row i of one belongs to row i of the others:
 ///
 ///     tp::data::TupleLoader loader({ids, mask, labels}, {.batch = 32, .shuffle = true});
 ///     for (auto [ids, mask, labels] : loader) ...
 ///
-/// A transform gets and gives a std::array of as many tensors.
+/// A transform takes and returns a std::array of as many tensors.
 template <std::size_t count>
 class TupleLoader : public BasicLoader<std::array<Tensor, count>, count> {
  public:
-  /// Throws InvalidArgumentError for a batch below 1, a negative prefetch, scalars, and when the arrays are not equally
-  /// long.
+  /// Throws InvalidArgumentError for a batch below 1, a negative prefetch, scalars, and when the arrays have different
+  /// numbers of rows.
   explicit TupleLoader(const Tensor (&arrays)[count], const BasicLoaderOptions<std::array<Tensor, count>>& options = {},
                        Where where = Where::here())
       : BasicLoader<std::array<Tensor, count>, count>(list_of_all(arrays), options, where) {}

@@ -9,14 +9,14 @@ namespace tapestry::train {
 /// @addtogroup optimizers
 /// @{
 
-/// What counts as getting better.
+/// What counts as an improvement, and how long to wait for one.
 struct EarlyStoppingOptions {
-  std::int64_t patience = 5;  ///< so many values in a row that are no better than the best one end it, >= 1
-  double min_delta = 0;       ///< a value is better only by more than this, >= 0
-  bool maximize = false;      ///< whether larger is better, as for an accuracy
+  std::int64_t patience = 5;  ///< the number of values in a row without an improvement after which to stop, >= 1
+  double min_delta = 0;       ///< an improvement must be larger than this, >= 0
+  bool maximize = false;      ///< whether larger values are better, as for an accuracy
 };
 
-/// Says when a value, mostly the loss on data set aside, has stopped getting better:
+/// Tells when a value, usually the loss on validation data, no longer improves:
 ///
 ///     tp::train::EarlyStopping stopping({.patience = 3});
 ///     while (!stopping.update(validation_loss()))
@@ -26,19 +26,19 @@ class TAPESTRY_API EarlyStopping {
   /// Throws InvalidArgumentError for options out of their range.
   explicit EarlyStopping(const EarlyStoppingOptions& options = {}, Where where = Where::here());
 
-  /// Takes the next value in, and returns whether to stop: `patience` values in a row were no better than the
-  /// best one. A NaN is never better.
+  /// Adds the next value and returns whether to stop, because `patience` values in a row were not better than the best
+  /// one. A NaN is never better.
   bool update(double value);
   /// Whether the last value was the best one so far.
   bool is_best() const { return updates_ > 0 && updates_ == best_update_; }
-  /// The best value so far; before the first one, infinity or its negative.
+  /// The best value so far. Before the first one, it is infinity, or, with `maximize`, minus infinity.
   double best() const { return best_; }
-  /// Which update gave it, from 1; 0 before the first.
+  /// The number of the update with the best value, from 1; 0 before the first update.
   std::int64_t best_update() const { return best_update_; }
 
   /// "best", "best_update" and "updates", for checkpoints.
   StateDict state_dict() const;
-  /// Throws InvalidArgumentError when these are not the tensors that `state_dict` gives.
+  /// Restores such a state. Throws InvalidArgumentError unless these are the tensors of a `state_dict`.
   void load_state_dict(const StateDict& state, Where where = Where::here());
 
  private:

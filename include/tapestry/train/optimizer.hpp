@@ -25,25 +25,28 @@ namespace train {
 /// @addtogroup optimizers
 /// @{
 
-/// Gradients, each with the Variable that it is of.
+/// Gradients, each with its Variable.
 using GradientsAndVariables = std::vector<std::pair<Tensor, Variable>>;
 
 /// What else happens in a step.
 struct ApplyOptions {
-  std::optional<Variable> global_step = {};  ///< a scalar of a number type, to which 1 is added after the updates
-  Tensor only_if = {};  ///< a bool scalar: where it is false, the step is not made, and nothing changes; empty: always
+  /// A scalar of a number type. It is increased by 1 after the updates.
+  std::optional<Variable> global_step = {};
+  /// A bool scalar. If it is false, the step is not made, and nothing changes. If it is empty, the step is always made.
+  Tensor only_if = {};
 };
 
-/// Changes Variables so that a loss falls: the part that all optimizers have in common.
+/// The base class of all optimizers, which change Variables so that a loss decreases.
 ///
 ///     tp::train::AdamOptimizer opt(0.001);
 ///     for (int i = 0; i < 1000; ++i) opt.minimize([&] { return loss(); });
 ///
-/// What an optimizer remembers of a Variable are its slots, Variables of the same shape, made when it is first updated.
-/// An optimizer keeps the Variables alive that it has slots of. It belongs to one thread at a time.
+/// The state that an optimizer keeps for a Variable is in slots: Variables of the same shape, which are created when
+/// the Variable is first updated. An optimizer keeps the Variables alive for which it has slots. It belongs to one
+/// thread at a time.
 ///
-/// An optimizer of one's own derives from this class and says in `updated` what a step makes of a Variable; minimizing,
-/// slots, checkpoints, traces and graphs come from here:
+/// An optimizer of one's own derives from this class, and computes in `updated` what a step makes of a Variable. This
+/// class adds minimizing, slots, checkpoints, traces and graphs:
 ///
 ///     class Lion final : public tp::train::Optimizer {
 ///      public:
@@ -58,10 +61,10 @@ struct ApplyOptions {
 ///     };
 class TAPESTRY_API Optimizer {
  public:
-  /// Computes the loss, and reads the Variables while it does: a function without arguments that returns a Tensor.
+  /// A function without arguments that reads the Variables, computes the loss, and returns it as a Tensor.
   class Loss : public std::function<Tensor()> {
    public:
-    /// Of a lambda, mostly.
+    /// From a function, usually a lambda.
     template <class F>
     requires(!std::convertible_to<const F&, Tensor>) Loss(F f)  // NOLINT(google-explicit-constructor): it stands for it
         : std::function<Tensor()>(checked(std::move(f))) {}
@@ -83,9 +86,9 @@ class TAPESTRY_API Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Computes the loss and its gradients and applies them; returns the loss, as it was before the update. Without
-  /// Variables, all trainable ones that the loss reads are meant. Throws InvalidArgumentError when there is nothing to
-  /// optimize, or when the loss depends on none of the Variables.
+  /// Computes the loss and its gradients, applies them, and returns the loss before the update. Without Variables, it
+  /// uses all trainable ones that the loss reads. Throws InvalidArgumentError when there are no Variables, or when the
+  /// loss depends on none of them.
   /// @{
   Tensor minimize(const Loss& loss, const ApplyOptions& options = {}, Where where = Where::here());
   Tensor minimize(const Loss& loss, const std::vector<Variable>& variables, const ApplyOptions& options = {},
@@ -95,7 +98,7 @@ class TAPESTRY_API Optimizer {
     return minimize(loss, std::vector<Variable>(variables), options, where);
   }
   /// @}
-  /// Does not compile: what is to be optimized is no list of Variables.
+  /// Does not compile: the argument is not a list of Variables.
   template <class T>
   requires(!std::convertible_to<const T&, std::vector<Variable>> && !std::convertible_to<const T&, ApplyOptions>) Tensor
       minimize(const Loss& loss, const T&) {
@@ -104,9 +107,9 @@ class TAPESTRY_API Optimizer {
     return minimize(loss);
   }
 
-  /// The gradients of the loss (of the sum of its elements, if it has several), each with its Variable; empty where the
-  /// loss does not depend on it. Without Variables, of all trainable ones that the loss reads, in the order of their
-  /// first reads. A Variable that is named is watched even if it is not trainable.
+  /// The gradients of the loss (of the sum of its elements, if it has several), each with its Variable. A gradient is
+  /// empty if the loss does not depend on the Variable. Without Variables, it uses all trainable ones that the loss
+  /// reads, in the order of their first reads. A Variable in the list is watched even if it is not trainable.
   /// @{
   GradientsAndVariables compute_gradients(const Loss& loss, Where where = Where::here());
   GradientsAndVariables compute_gradients(const Loss& loss, const std::vector<Variable>& variables,
@@ -114,8 +117,8 @@ class TAPESTRY_API Optimizer {
   /// @}
 
   /// The same for a loss in a graph: adds the operations that compute the gradients and make a step, and returns the
-  /// one to run. Without Variables, all trainable ones of the graph are meant. An eager loss, which has lost its
-  /// history, throws InvalidArgumentError.
+  /// operation that must be run for a step. Without Variables, it uses all trainable ones of the graph. Throws
+  /// InvalidArgumentError for an eager loss, whose history is not known.
   /// @{
   Operation minimize(const Tensor& loss, const std::vector<Variable>& variables = {}, const ApplyOptions& options = {},
                      Where where = Where::here());
@@ -127,82 +130,85 @@ class TAPESTRY_API Optimizer {
     return minimize(loss, std::vector<Variable>{}, options, where);
   }
   /// @}
-  /// The first half of that: adds the operations that compute the gradients.
+  /// The first half of this: adds the operations that compute the gradients.
   GradientsAndVariables compute_gradients(const Tensor& loss, const std::vector<Variable>& variables = {},
                                           Where where = Where::here());
 
-  /// Makes one step. Pairs with an empty gradient are skipped; a Variable that is given twice is updated twice, one
+  /// Makes one step. Pairs with an empty gradient are skipped. A Variable that is given twice is updated twice, one
   /// after the other, as in TensorFlow. Throws InvalidArgumentError when no pair has a gradient, when a gradient does
-  /// not have its Variable's dtype, shape and device, and when the learning rate is no number >= 0; then nothing has
+  /// not have its Variable's dtype, shape and device, and when the learning rate is not a number >= 0; then nothing has
   /// changed.
-  /// Symbolic gradients, and any inside the scope of a graph, become part of the graph: the step is made when the
-  /// operation that is returned runs. Of eager ones the returned handle is empty.
+  ///
+  /// Symbolic gradients, and any gradients in the scope of a graph, become part of the graph: the step is made when the
+  /// returned operation runs. For eager gradients the returned handle is empty.
   Operation apply_gradients(const GradientsAndVariables& gradients, const ApplyOptions& options = {},
                             Where where = Where::here());
   /// The same with the gradients in one list and their Variables in another of the same length.
   Operation apply_gradients(const TensorList& gradients, const std::vector<Variable>& variables,
                             const ApplyOptions& options = {}, Where where = Where::here());
 
-  /// "Adam": the name scope of its operations in a graph.
+  /// The name, such as "Adam", which is the name scope of the optimizer's operations in a graph.
   const std::string& name() const { return name_; }
-  /// Number of steps made.
+  /// The number of steps that have been made.
   std::int64_t iterations() const;
-  /// The rate of the next step.
+  /// The learning rate of the next step.
   double learning_rate() const { return rule_->learning_rate(iterations()); }
-  /// From the next step on; the steps in graphs, too.
+  /// Sets the learning rate of all steps from the next one on, including those in graphs.
   void set_learning_rate(LearningRate rate) { rule_->learning_rate = std::move(rate); }
 
-  /// What the optimizer remembers of a Variable: `opt.get_slot(w, "momentum")`. Throws NotFoundError when it has no
-  /// such slot, or has not updated the Variable yet.
+  /// A slot of a Variable: `opt.get_slot(w, "momentum")`. Throws NotFoundError when there is no such slot, or when the
+  /// optimizer has not updated the Variable yet.
   Variable get_slot(const Variable& variable, std::string_view slot, Where where = Where::here()) const;
-  /// What it remembers of every Variable: "m", "v".
+  /// The names of the slots that every Variable has, such as "m", "v".
   std::vector<std::string> get_slot_names() const;
-  /// All that the optimizer remembers: the number of steps, then the slots.
+  /// All state of the optimizer: the number of steps, then the slots.
   std::vector<Variable> variables() const;
 
-  /// The same by names, for checkpoints: "iterations", and "w.momentum" for the slot "momentum" of the Variable "w", or
-  /// "hidden.weight.momentum" of a module's parameter. Of several Variables of one name the second is called "w#2"
-  /// here, in the order of their first updates. The learning rate is no state: a schedule is a function of the number
-  /// of steps, and belongs to the program.
+  /// All state by names, for checkpoints: "iterations", and "w.momentum" for the slot "momentum" of the Variable "w",
+  /// or "hidden.weight.momentum" for a module's parameter. The second of several Variables of the name "w", in the
+  /// order of their first updates, is called "w#2" here. The learning rate is not part of the state: a schedule is a
+  /// function of the number of steps, and belongs to the program.
   StateDict state_dict() const;
-  /// Puts the optimizer where another of its kind was when it gave its state. The slots of a Variable that this one has
-  /// not updated yet wait for its first update, which throws InvalidArgumentError when the Variable has another dtype
-  /// or shape. Slots that the state does not name start anew. In states that were saved before modules named their
-  /// parameters by paths, "weight" and "weight#2" are found by the order of first updates. Throws InvalidArgumentError
-  /// when "iterations" is missing, a tensor is none that such an optimizer has, or does not fit its Variable; then
-  /// nothing has changed.
+  /// Restores the state of an optimizer of the same kind. The slots of a Variable that this optimizer has not updated
+  /// yet are kept until its first update, which throws InvalidArgumentError when the Variable has another dtype or
+  /// shape. Slots that the state does not have start anew. In states that were saved before modules named their
+  /// parameters by paths, "weight" and "weight#2" are matched by the order of first updates. Throws
+  /// InvalidArgumentError when "iterations" is missing, and for a tensor that such an optimizer does not have or that
+  /// does not fit its Variable; then nothing has changed.
   void load_state_dict(const StateDict& state, Where where = Where::here());
 
  protected:
-  /// What a formula remembers of a Variable.
+  /// A slot that the optimizer has for each Variable.
   struct Slot {
-    std::string name;          ///< for `get_slot`
-    double initial_value = 0;  ///< of all elements
+    std::string name;          ///< the name for `get_slot`
+    double initial_value = 0;  ///< the initial value of all elements
   };
-  /// The numbers of an update's formula.
+  /// The numbers in the formula of an update.
   using Numbers = SmallVector<double, 8>;
 
-  /// The formula's numbers for one step; the first is number 1.
+  /// Computes the numbers of the formula for one step. The number of the first step is 1.
   using NumbersOf = std::function<Numbers(double learning_rate, std::int64_t step)>;
 
-  /// What an update knows besides the gradient: scalars of the Variable's dtype, symbolic in a graph.
+  /// The arguments of an update besides the gradient: scalars of the Variable's dtype, which are symbolic in a graph.
   struct Step {
-    Tensor learning_rate;  ///< of this step
-    Tensor number;         ///< of this step, from 1
+    Tensor learning_rate;  ///< the learning rate of this step
+    Tensor number;         ///< the number of this step, from 1
   };
 
-  /// For an optimizer of one's own. Throws InvalidArgumentError for two slots of one name, or one without a name.
+  /// For an optimizer of one's own. Throws InvalidArgumentError for a slot without a name or with a dot in its name,
+  /// and for two slots of one name.
   Optimizer(std::string name, LearningRate learning_rate, std::vector<Slot> slots, Where where = Where::here());
-  /// What a step makes of a Variable: its new value, then the new values of its slots, in their order. It is made of
-  /// ops, and changes nothing by itself. In a trace it is called once, and becomes part of the graph. Throwing makes
-  /// the whole step void, and so does a value of another dtype or shape (InvalidArgumentError).
+  /// Computes what a step makes of a Variable: its new value, then the new values of its slots, in their order. It must
+  /// be made of ops, and must not change anything itself. In a trace it is called once, and becomes part of the graph.
+  /// If it throws, the step is not made. If it returns a value of another dtype or shape, the step throws
+  /// InvalidArgumentError.
   virtual Tensors updated(const Tensor& value, const Tensor& gradient, const Tensors& slots, const Step& step) const;
 
-  /// For the optimizers of the library, whose formulas are kernels.
+  /// For the optimizers of the library. Their formulas are kernels.
   Optimizer(std::string name, Update formula, LearningRate learning_rate, std::vector<Slot> slots, NumbersOf numbers);
 
  private:
-  /// What the steps that an optimizer has added to graphs need of it.
+  /// The data that steps in graphs share with the optimizer.
   struct Rule {
     LearningRate learning_rate;
     NumbersOf numbers;
@@ -214,7 +220,7 @@ class TAPESTRY_API Optimizer {
   };
   struct Job {
     Tensor gradient;
-    SmallVector<Variable, 3> variables;  ///< the one to update, and its slots
+    SmallVector<Variable, 3> variables;  ///< the Variable to update, and its slots
   };
   struct Evaluation {
     Tensor loss;
@@ -238,13 +244,13 @@ class TAPESTRY_API Optimizer {
                          Where where);
 
   std::string name_;
-  std::optional<Update> formula_;  ///< nothing: `updated` says it
+  std::optional<Update> formula_;  ///< nothing when `updated` computes the update
   std::shared_ptr<Rule> rule_;
   std::vector<Slot> slots_;
   Variable iterations_;
   std::vector<State> states_;  ///< in the order of the first updates
   std::unordered_map<const Variable::Cell*, std::size_t> state_of_;
-  StateDict waiting_;  ///< given to `load_state_dict`, for Variables that have not come yet
+  StateDict waiting_;  ///< the state from `load_state_dict` of Variables that have not been updated yet
 };
 
 /// @}

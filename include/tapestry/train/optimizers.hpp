@@ -5,13 +5,13 @@
 namespace tapestry::train {
 
 /// @addtogroup optimizers
-/// Names and default values are TensorFlow 1's. v is the Variable, g its gradient, lr the learning rate; the other
-/// letters are slots, which start at 0 unless told otherwise. `weight_decay` is PyTorch's: weight_decay * v is added to
-/// g. Where TensorFlow and PyTorch differ, it is said which one is followed. Options out of their range throw
-/// InvalidArgumentError.
+/// Names and default values are those of TensorFlow 1. v is the Variable, g its gradient, lr the learning rate; the
+/// other letters are slots, which start at 0 except where noted. `weight_decay` is PyTorch's: weight_decay * v is added
+/// to g. Where TensorFlow and PyTorch differ, the documentation says which one is followed. Options out of their range
+/// throw InvalidArgumentError.
 /// @{
 
-/// The numbers of GradientDescentOptimizer.
+/// The options of GradientDescentOptimizer.
 struct GradientDescentOptions {
   double weight_decay = 0;  ///< PyTorch's, >= 0
 };
@@ -19,102 +19,102 @@ struct GradientDescentOptions {
 /// v -= lr * g
 class TAPESTRY_API GradientDescentOptimizer final : public Optimizer {
  public:
-  /// With a constant rate, or a schedule.
+  /// The learning rate is a number or a schedule.
   explicit GradientDescentOptimizer(LearningRate learning_rate, const GradientDescentOptions& options = {},
                                     Where where = Where::here());
 };
 
-/// The numbers of MomentumOptimizer.
+/// The options of MomentumOptimizer.
 struct MomentumOptions {
-  bool use_nesterov = false;  ///< looks ahead
+  bool use_nesterov = false;  ///< whether to use Nesterov's momentum
   double weight_decay = 0;    ///< PyTorch's, >= 0
 };
 
 /// m = momentum * m + g, then v -= lr * m, or with Nesterov's momentum v -= lr * (g + momentum * m). Slot: "momentum".
 ///
-/// As TensorFlow and PyTorch (without dampening). Sutskever et al. ("On the importance of initialization and momentum
-/// in deep learning", 2013) have lr inside m, which differs only when the rate changes.
+/// As in TensorFlow and PyTorch (without dampening). Sutskever et al. ("On the importance of initialization and
+/// momentum in deep learning", 2013) have lr inside m, which differs only when the rate changes.
 class TAPESTRY_API MomentumOptimizer final : public Optimizer {
  public:
-  /// With a constant rate, or a schedule; a momentum of 0.9 is usual, and a negative one an error.
+  /// The learning rate is a number or a schedule. A momentum of 0.9 is usual, and a negative one is an error.
   MomentumOptimizer(LearningRate learning_rate, double momentum, const MomentumOptions& options = {},
                     Where where = Where::here());
 };
 
-/// The numbers of AdamOptimizer.
+/// The options of AdamOptimizer.
 struct AdamOptions {
   double beta1 = 0.9;       ///< decay of m, in [0, 1)
   double beta2 = 0.999;     ///< decay of s, in [0, 1)
-  double epsilon = 1e-8;    ///< against division by 0
+  double epsilon = 1e-8;    ///< prevents division by 0
   double weight_decay = 0;  ///< PyTorch's, >= 0
 };
 
 /// m = beta1 * m + (1 - beta1) * g, s = beta2 * s + (1 - beta2) * g^2, and in step number t
 /// v -= lr * (m / (1 - beta1^t)) / (sqrt(s / (1 - beta2^t)) + epsilon). Slots: "m", "v" (for s).
 ///
-/// Algorithm 1 of D. Kingma, J. Ba, "Adam: a method for stochastic optimization", 2015, as PyTorch. TensorFlow adds
-/// epsilon to sqrt(s) before the correction by 1 - beta2^t, so that there it counts for more in the first steps. t
-/// counts the steps of the optimizer, as in TensorFlow, not those of one Variable.
+/// Algorithm 1 of D. Kingma, J. Ba, "Adam: a method for stochastic optimization", 2015, as in PyTorch. TensorFlow adds
+/// epsilon to sqrt(s) before the correction by 1 - beta2^t, so that it has more effect in the first steps. t counts the
+/// steps of the optimizer, as in TensorFlow, and not those of one Variable.
 class TAPESTRY_API AdamOptimizer final : public Optimizer {
  public:
-  /// With a constant rate, or a schedule.
+  /// The learning rate is a number or a schedule.
   explicit AdamOptimizer(LearningRate learning_rate = 0.001, const AdamOptions& options = {},
                          Where where = Where::here());
 };
 
-/// The numbers of AdamWOptimizer.
+/// The options of AdamWOptimizer.
 struct AdamWOptions {
   double beta1 = 0.9;          ///< decay of m, in [0, 1)
   double beta2 = 0.999;        ///< decay of s, in [0, 1)
-  double epsilon = 1e-8;       ///< against division by 0
+  double epsilon = 1e-8;       ///< prevents division by 0
   double weight_decay = 0.01;  ///< decoupled, >= 0
 };
 
-/// v -= lr * weight_decay * v, then as AdamOptimizer, whose m and s do not see the decay. Slots: "m", "v".
+/// v -= lr * weight_decay * v, then as in AdamOptimizer; the decay has no effect on m and s. Slots: "m", "v".
 ///
-/// Algorithm 2 of I. Loshchilov, F. Hutter, "Decoupled weight decay regularization", 2019, as PyTorch (whose default
-/// decay this is) and Keras, in which the decay is multiplied by the learning rate and not only by its schedule.
+/// Algorithm 2 of I. Loshchilov, F. Hutter, "Decoupled weight decay regularization", 2019, as in PyTorch (whose default
+/// decay this is) and Keras: the decay is multiplied by the learning rate, and not only by its schedule.
 class TAPESTRY_API AdamWOptimizer final : public Optimizer {
  public:
-  /// With a constant rate, or a schedule.
+  /// The learning rate is a number or a schedule.
   explicit AdamWOptimizer(LearningRate learning_rate = 0.001, const AdamWOptions& options = {},
                           Where where = Where::here());
 };
 
-/// The numbers of RMSPropOptimizer.
+/// The options of RMSPropOptimizer.
 struct RMSPropOptions {
-  double decay = 0.9;       ///< of s, in [0, 1)
-  double momentum = 0;      ///< >= 0
-  double epsilon = 1e-10;   ///< against division by 0
+  double decay = 0.9;       ///< decay of s, in [0, 1)
+  double momentum = 0;      ///< decay of m, >= 0
+  double epsilon = 1e-10;   ///< prevents division by 0
   double weight_decay = 0;  ///< PyTorch's, >= 0
 };
 
 /// s = decay * s + (1 - decay) * g^2, m = momentum * m + lr * g / sqrt(s + epsilon), v -= m. Slots: "rms" (s, which
 /// starts at 1), "momentum" (m).
 ///
-/// T. Tieleman, G. Hinton, "Lecture 6.5: RMSProp", 2012, as TensorFlow 1. PyTorch starts s at 0, adds epsilon (1e-8) to
-/// the square root, has decay 0.99, and lr outside m.
+/// T. Tieleman, G. Hinton, "Lecture 6.5: RMSProp", 2012, as in TensorFlow 1. PyTorch starts s at 0, adds epsilon (1e-8)
+/// to the square root, and has decay 0.99, and lr outside m.
 class TAPESTRY_API RMSPropOptimizer final : public Optimizer {
  public:
-  /// With a constant rate, or a schedule.
+  /// The learning rate is a number or a schedule.
   explicit RMSPropOptimizer(LearningRate learning_rate, const RMSPropOptions& options = {},
                             Where where = Where::here());
 };
 
-/// The numbers of AdagradOptimizer.
+/// The options of AdagradOptimizer.
 struct AdagradOptions {
-  double initial_accumulator_value = 0.1;  ///< of s, >= 0
-  double epsilon = 1e-7;                   ///< against division by 0
+  double initial_accumulator_value = 0.1;  ///< initial value of s, >= 0
+  double epsilon = 1e-7;                   ///< prevents division by 0
   double weight_decay = 0;                 ///< PyTorch's, >= 0
 };
 
 /// s += g^2, v -= lr * g / (sqrt(s) + epsilon). Slot: "accumulator" (s, which starts at initial_accumulator_value).
 ///
 /// J. Duchi, E. Hazan, Y. Singer, "Adaptive subgradient methods for online learning and stochastic optimization", 2011,
-/// as TensorFlow 2. TensorFlow 1 has no epsilon; PyTorch starts s at 0 and has epsilon 1e-10.
+/// as in TensorFlow 2. TensorFlow 1 has no epsilon; PyTorch starts s at 0 and has epsilon 1e-10.
 class TAPESTRY_API AdagradOptimizer final : public Optimizer {
  public:
-  /// With a constant rate, or a schedule.
+  /// The learning rate is a number or a schedule.
   explicit AdagradOptimizer(LearningRate learning_rate, const AdagradOptions& options = {},
                             Where where = Where::here());
 };

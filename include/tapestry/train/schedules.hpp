@@ -11,11 +11,11 @@
 namespace tapestry::train {
 
 /// @addtogroup schedules
-/// The schedules are values; arguments that make no sense throw InvalidArgumentError.
+/// Schedules are values. Their constructors throw InvalidArgumentError for invalid arguments.
 /// @{
 
-/// How large an optimizer's steps are: a number, which is the constant schedule, or a function from the number of steps
-/// made before (0 for the first) to a number, such as those below.
+/// The learning rate of an optimizer: a number, which is a constant schedule, or a function from the number of steps
+/// that have been made (0 for the first step) to a number, such as those below.
 class TAPESTRY_API LearningRate {
  public:
   /// A constant. Throws InvalidArgumentError for a negative, infinite or NaN rate.
@@ -39,11 +39,11 @@ class TAPESTRY_API LearningRate {
   std::function<double(std::int64_t)> schedule_;
 };
 
-/// values[i] from after boundaries[i - 1] up to and including boundaries[i]; the last value from there on: TensorFlow's
-/// PiecewiseConstantDecay.
+/// values[i] for steps above boundaries[i - 1] up to and including boundaries[i], and the last value after the last
+/// boundary: TensorFlow's PiecewiseConstantDecay.
 class TAPESTRY_API PiecewiseConstantDecay {
  public:
-  /// Boundaries grow strictly; there is one value more than boundaries.
+  /// Boundaries must increase strictly, and there must be one value more than boundaries.
   PiecewiseConstantDecay(std::vector<std::int64_t> boundaries, std::vector<double> values, Where where = Where::here());
   /// The rate after that many steps.
   double operator()(std::int64_t step) const;
@@ -53,16 +53,16 @@ class TAPESTRY_API PiecewiseConstantDecay {
   std::vector<double> values_;
 };
 
-/// How the exponent grows.
+/// How the exponent of an ExponentialDecay grows.
 struct ExponentialDecayOptions {
-  bool staircase = false;  ///< the exponent is rounded down: a step every `decay_steps`
+  bool staircase = false;  ///< whether the exponent is rounded down, so that the rate changes every `decay_steps` steps
 };
 
 /// initial_rate * decay_rate ^ (step / decay_steps): TensorFlow's ExponentialDecay. With the staircase it is PyTorch's
 /// StepLR(step_size = decay_steps, gamma = decay_rate).
 class TAPESTRY_API ExponentialDecay {
  public:
-  /// `decay_steps` and `decay_rate` are positive.
+  /// `decay_steps` and `decay_rate` must be positive.
   ExponentialDecay(double initial_rate, std::int64_t decay_steps, double decay_rate,
                    const ExponentialDecayOptions& options = {}, Where where = Where::here());
   /// The rate after that many steps.
@@ -74,17 +74,17 @@ class TAPESTRY_API ExponentialDecay {
   bool staircase_;
 };
 
-/// How low the wave ends.
+/// The end of a CosineDecay.
 struct CosineDecayOptions {
   double alpha = 0;  ///< the lowest rate, as a fraction of the initial one
 };
 
 /// initial_rate * ((1 - alpha) * (1 + cos(pi * min(step / decay_steps, 1))) / 2 + alpha): half a cosine wave, then
-/// flat. TensorFlow's CosineDecay, PyTorch's CosineAnnealingLR. (I. Loshchilov, F. Hutter, "SGDR: Stochastic gradient
-/// descent with warm restarts", 2017.)
+/// constant. TensorFlow's CosineDecay, PyTorch's CosineAnnealingLR. (I. Loshchilov, F. Hutter, "SGDR: Stochastic
+/// gradient descent with warm restarts", 2017.)
 class TAPESTRY_API CosineDecay {
  public:
-  /// `decay_steps` is positive, alpha in [0, 1].
+  /// `decay_steps` must be positive, and alpha in [0, 1].
   CosineDecay(double initial_rate, std::int64_t decay_steps, const CosineDecayOptions& options = {},
               Where where = Where::here());
   /// The rate after that many steps.
@@ -95,17 +95,17 @@ class TAPESTRY_API CosineDecay {
   std::int64_t decay_steps_;
 };
 
-/// How low the warm-up starts.
+/// The start of a LinearWarmup.
 struct LinearWarmupOptions {
   double start_factor = 0;  ///< the first rate, as a fraction of the one after the warm-up
 };
 
-/// Another schedule (or number) after a warm-up: for `warmup_steps` steps the rate grows in equal parts from
-/// start_factor * after(0) to after(0), then it is after(step - warmup_steps). PyTorch's LinearLR followed by another
-/// scheduler. (P. Goyal et al., "Accurate, large minibatch SGD: training ImageNet in 1 hour", 2017, section 2.2.)
+/// A warm-up before another schedule (or number). For `warmup_steps` steps the rate grows linearly from start_factor *
+/// after(0) to after(0), then it is after(step - warmup_steps). PyTorch's LinearLR followed by another scheduler. (P.
+/// Goyal et al., "Accurate, large minibatch SGD: training ImageNet in 1 hour", 2017, section 2.2.)
 class TAPESTRY_API LinearWarmup {
  public:
-  /// `warmup_steps` is positive, start_factor in [0, 1].
+  /// `warmup_steps` must be positive, and start_factor in [0, 1].
   LinearWarmup(LearningRate after, std::int64_t warmup_steps, const LinearWarmupOptions& options = {},
                Where where = Where::here());
   /// The rate after that many steps.
