@@ -1,5 +1,5 @@
-/// What a backend does that has nothing better of its own: it starts one call after another, and computes what it has
-/// no kernels for in float32.
+/// The interface's own definitions of the families. They run several calls one after another, and compute in float32
+/// what a backend has no kernels for.
 
 #include "backend/backend.hpp"
 
@@ -58,18 +58,18 @@ double busy_with_product(const Tensor& a, bool transpose_a, const Tensor& y) {
 
 // ---- Half types ---------------------------------------------------------------------------------------------------
 //
-// float16 and bfloat16 are types to store numbers in: a family that has no kernels for them computes in float32, and
-// its results are rounded once. These are the interface's own definitions of the families, for such tensors alone.
+// float16 and bfloat16 are storage types. A backend without kernels for them calls these definitions, which compute in
+// float32 and round each result once.
 
 namespace {
 
-/// One call of a family with float32 in the place of the half types. What has another type stays what it is.
+/// One call of a family, with float32 tensors in place of those of half types. Tensors of other types stay as they are.
 class Widened {
  public:
   explicit Widened(Backend& backend) : backend_(backend) {}
   Backend* operator->() const { return &backend_; }
 
-  /// An input. What it repeats by strides of 0 is converted once.
+  /// An input. Elements that it repeats by strides of 0 are converted once.
   Tensor read(const Tensor& x) {
     if (!is_half(x.dtype())) return x;
     Shape shape = x.shape();
@@ -83,7 +83,7 @@ class Widened {
       if (shape.sizes()[i] != x.shape().sizes()[i]) strides[static_cast<std::size_t>(i)] = 0;
     return detail::make_view(wide, x.shape(), {strides.data(), static_cast<std::size_t>(x.rank())});
   }
-  /// An output, which `round` writes.
+  /// An output. `round` copies it to y.
   Tensor write(const Tensor& y) {
     if (!is_half(y.dtype())) return y;
     results_.push_back({detail::make_tensor(float32, y.shape(), y.device()), y});
@@ -108,7 +108,7 @@ class Widened {
   SmallVector<Result, 3> results_;
 };
 
-/// The largest number of a half type in [low, high), as far as there is one.
+/// The largest number of a half type in [low, high), or `low` rounded to that type if there is none.
 template <class T>
 float last_below(double low, double high) {
   T number(high);
@@ -268,7 +268,7 @@ void Backend::random(Distribution f, std::uint64_t key, std::uint64_t offset, do
   Widened wide(*this);
   const Tensor numbers = wide.write(y);
   wide->random(f, key, offset, a, b, numbers);
-  if (f == Distribution::uniform) {  // of which none may be rounded up to b
+  if (f == Distribution::uniform) {  // no number may be rounded up to b
     const float last = y.dtype() == float16 ? last_below<float16_t>(a, b) : last_below<bfloat16_t>(a, b);
     wide->binary(Binary::minimum, numbers, scalar(*this, last, y.device()), 0, numbers);
   }

@@ -22,7 +22,7 @@ enum class Linalg : std::uint8_t { cholesky, solve, inverse, svd, triangular_sol
 enum class Distribution : std::uint8_t { uniform, normal, truncated_normal, bernoulli };
 enum class PoolKind : std::uint8_t { max, average };
 
-/// What an optimizer's update does to a variable in one pass; the formulas stand in functors.hpp.
+/// An optimizer's update of a variable in one pass. The formulas are in functors.hpp.
 enum class Update : std::uint8_t { gradient_descent, momentum, nesterov, adam, adamw, rmsprop, adagrad };
 
 /// Sizes of a two-dimensional convolution or pooling over NHWC images; filters are [height, width, in / groups, out].
@@ -34,59 +34,61 @@ struct Window2d {
   std::int64_t groups = 1;
 };
 
-/// A product of two matrices with that many multiplications is split; a smaller one is the work of one core.
+/// The CPU splits a product of two matrices with at least this many multiplications; most smaller ones run on one core.
 inline constexpr double large_product = 3e6;
-/// About how many nanoseconds the product y of the matrix a and another one keeps one core busy; 0 when it is split.
+/// Roughly how many nanoseconds the product `y` of `a` and another matrix keeps one core busy; 0 when it is split, and
+/// when y is a row or a column.
 double busy_with_product(const Tensor& a, bool transpose_a, const Tensor& y);
 
-/// Work of a device that can be done again: the kernels that were started while it was recorded, on the same memory.
+/// A recorded sequence of kernels, which a device can run again on the same memory.
 class TAPESTRY_API Recording {
  public:
   Recording() = default;
   virtual ~Recording() = default;
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
-  /// Starts the work, behind all that the device has been given to do. Whoever made the recording sees to it that the
-  /// memory is still there; what the kernels needed for themselves is the recording's own.
+  /// Queues the kernels behind the device's earlier work. The owner of the recording keeps the memory of inputs and
+  /// outputs alive; the recording owns the kernels' workspaces.
   virtual void replay() = 0;
 };
 
-/// What a family throws while it is recorded, if its work would not be the same another time: it must wait for the
-/// device to tell, or copies from the host. No Error: nobody has done anything wrong.
+/// A kernel family throws this while it is recorded if a replay could not repeat its work: because it waits for the
+/// device, or copies from or to the host. It is no Error, because nobody has made a mistake.
 struct TAPESTRY_API CannotRecord final : std::exception {
   const char* what() const noexcept override { return "this work of a device cannot be recorded"; }
 };
 
-/// A kind of device: its memory, and its kernel families. It knows no op. Ops have checked all shapes and
-/// dtypes before a family is called: inputs may be views with any strides, outputs (the last arguments, `y`) are
-/// contiguous, allocated, of the final shape, and never overlap an input unless a family says so. Sizes may be 0.
-/// Element types are all eight unless a family says so; "float types" are float16 and bfloat16, too. A family throws
-/// Error, or CannotRecord, never anything else.
+/// The memory and the kernel families of a kind of device, or of one CUDA device. It knows no ops. Ops check all shapes
+/// and dtypes before they call a family. Inputs may be views with any strides. Outputs (the last arguments, `y`) are
+/// contiguous, allocated and of the final shape, and overlap no input unless the family says so. Sizes may be 0. A
+/// family takes all eight element types unless it says otherwise; "float types" include float16 and bfloat16. A family
+/// throws Error or CannotRecord and nothing else.
 ///
-/// What a family computes of float16 and bfloat16 is computed in float32 and rounded once. A backend without kernels
-/// for them calls the definition that stands here (`Backend::gemm`, in backend.cpp), which converts by `copy` and calls
-/// the family again with float32; `fill`, `iota`, `copy`, `gather`, `gather_nd` and `take_along` it must have itself.
+/// A family computes float16 and bfloat16 in float32 and rounds once. A backend without kernels for them calls the
+/// interface's own definition (such as `Backend::gemm`, in backend.cpp), which converts by `copy` and calls the family
+/// again with float32. Every backend must have its own `fill`, `iota`, `copy`, `gather`, `gather_nd` and `take_along`
+/// for them.
 class TAPESTRY_API Backend : public detail::Allocator {
  public:
-  virtual std::string_view name() const = 0;  ///< "CPU", "GPU": TensorFlow's word
-  /// The devices that share this backend and its memory; a CUDA device has one of its own.
+  virtual std::string_view name() const = 0;  ///< TensorFlow's name of the kind: "CPU", "GPU"
+  /// The number of devices that share this backend and its memory. Each CUDA device has a backend of its own.
   virtual int device_count() = 0;
 
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy_from_host(void* to, const void* from, std::size_t bytes) = 0;
-  /// Waits until everything that was started is done.
+  /// Waits until all started work is done.
   virtual void synchronize() = 0;
-  /// Runs `task(i)` for i in [0, count): calls of kernels, each of which would leave most of the device idle, in any
-  /// order or at once. What a task throws is thrown when all have ended.
+  /// Runs `task(i)` for i in [0, count), in any order or concurrently. Each task calls kernels that alone would leave
+  /// most of the device idle. If a task throws, its exception is thrown when no task is running any more.
   virtual void run_side_by_side(std::int64_t count, const std::function<void(std::int64_t)>& task);
-  /// Whether `record` may return something.
+  /// Whether `record` may return a recording.
   virtual bool can_record() { return false; }
-  /// Calls `work`. What it starts on this device is not done, but recorded, to be done by `Recording::replay`; memory
-  /// that it gives back stays as it is until then. Nothing when the device could not record it: nothing has been done.
-  /// What `work` throws ends the recording, which is lost.
+  /// Calls `work`, and records what it starts on this device instead of running it. Memory that `work` frees stays
+  /// allocated at least until the first replay. Returns nullptr, and has run nothing, when the device cannot record the
+  /// work. An exception of `work` discards the recording.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& work);
-  /// Copies from the memory of another device, in the order of the work of both and without waiting for it. Returns
-  /// false when there is no such way.
+  /// Copies from the memory of another device, in order with the work of both devices and without waiting for it.
+  /// Returns false when this backend cannot.
   virtual bool copy_from_peer(Backend& peer, void* to, const void* from, std::size_t bytes);
   virtual MemoryStats memory_stats() = 0;
   virtual void reset_peak_memory() = 0;
@@ -96,27 +98,27 @@ class TAPESTRY_API Backend : public detail::Allocator {
   virtual void fill(double value, const Tensor& y) = 0;
   /// y = start + i * step in y's dtype, for the i-th element.
   virtual void iota(double start, double step, const Tensor& y) = 0;
-  /// y = x, converted to y's dtype (floats towards zero, to bool: x != 0) and broadcast to y's shape. y may be a
-  /// strided view.
+  /// y = x, converted to y's dtype (floats to integers towards zero; to bool: x != 0) and broadcast to y's shape. y may
+  /// be a strided view.
   virtual void copy(const Tensor& x, const Tensor& y) = 0;
-  /// The elements in row-major order without gaps: x itself where they lie so, or a copy that no tape sees.
+  /// The elements in row-major order without gaps: x itself if it is contiguous, else a copy that no tape sees.
   Tensor contiguous(const Tensor& x);
-  /// The same as a copy, which may be changed.
+  /// A contiguous copy, which may be changed and which no tape sees.
   Tensor contiguous_copy(const Tensor& x);
-  /// y = f(x; alpha), of one shape and dtype (but see `result_dtype` in functors.hpp: predicates write bool).
+  /// y = f(x; alpha), of one shape and dtype; predicates write bool.
   virtual void unary(Unary f, const Tensor& x, double alpha, const Tensor& y) = 0;
   /// y = f(a, b; alpha), a and b of one dtype, broadcast to y's shape. y may be a itself.
   virtual void binary(Binary f, const Tensor& a, const Tensor& b, double alpha, const Tensor& y) = 0;
   /// y = f(a, b, c), broadcast to y's shape; for Ternary::select a is bool, all others are of y's dtype.
   virtual void ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y) = 0;
-  /// Several of these and of `copy` together; the inputs are broadcast to the outputs, which are of one shape. By
-  /// default each instruction is a call of its family, with the same bits.
+  /// Runs several of these functions and of `copy` together. The inputs are broadcast to the outputs, which have one
+  /// shape. By default each instruction calls its family; the bits are the same.
   virtual void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 
-  /// y = x reduced along the axes whose bit is set in `axes`; y's shape has those axes left out or as 1. Over nothing:
-  /// sum 0, prod 1, mean NaN, max and min the lowest and highest value (-inf, inf), any_true false, all_true true. NaN
-  /// travels through max and min. Float sums are split the same way for any number of threads. any_true, all_true: bool
-  /// only.
+  /// y = x reduced along the axes whose bit is set in `axes`. y's shape omits these axes or has 1 there. Over no
+  /// elements, sum is 0, prod 1, mean NaN, max and min the lowest and the highest value (-inf, inf), any_true false and
+  /// all_true true. max and min propagate NaN. Float sums are split the same way for any number of threads. any_true
+  /// and all_true take bool only.
   virtual void reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) = 0;
   /// y[i] = x[0] op ... op x[i] along an axis; exclusive: without x[i]; reverse: from the end.
   virtual void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) = 0;
@@ -127,12 +129,14 @@ class TAPESTRY_API Backend : public detail::Allocator {
   /// int64.
   virtual void top_k(const Tensor& x, std::int64_t k, bool largest, const Tensor& values, const Tensor& indices) = 0;
 
-  /// y = op(a) op(b), op = transpose where asked; a and b have y's batch dimensions, or broadcast to them by stride 0.
-  /// The last two dimensions are the matrices. Float types use BLAS, others a plain loop (not for bool).
+  /// y = op(a) op(b), where op transposes if asked. The last two dimensions are the matrices; a and b have y's batch
+  /// dimensions, or repeat their matrices along them by stride 0. Float types use BLAS, integers a plain loop. There is
+  /// no product of bools.
   virtual void gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) = 0;
-  /// The product of two matrices as the input number `product` of a program: outputs = program(..., op(a) op(b), ...).
-  /// `others` are the program's other inputs in their order. The product is written to the output number `into`, which
-  /// is like it, and read from there: the program writes that output only when it has read the product. Float types.
+  /// Runs a program whose input number `product` is a product of two matrices: outputs = program(..., op(a) op(b),
+  /// ...). `others` are the program's other inputs in their order. The product is stored in the output number `into`,
+  /// which has its shape and dtype, and read from there; the program writes that output only after it has read the
+  /// product. Float types.
   struct FusedProduct {
     bool transpose_a, transpose_b;
     std::size_t product, into;
@@ -160,12 +164,13 @@ class TAPESTRY_API Backend : public detail::Allocator {
   /// y = 0, then y[i, indices[i, j, ...], ...] += updates[i, j, ...].
   virtual void put_along_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) = 0;
 
-  /// Over the last axis, stable (the maximum is subtracted): softmax, or its logarithm. Float types.
+  /// Softmax over the last axis, or its logarithm. It is stable, because the maximum is subtracted. Float types.
   virtual void softmax(const Tensor& x, bool logarithm, const Tensor& y) = 0;
   /// dx = (g - sum(g * y)) * y, or for the logarithm g - exp(y) * sum(g), over the last axis.
   virtual void softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, const Tensor& dx) = 0;
   /// y = n * scale + offset, n = (x - mean) * rstd over the last axis, rstd = 1 / sqrt(variance + epsilon) (population
-  /// variance, two passes). mean and rstd have x's shape with the last axis 1, scale and offset that axis alone.
+  /// variance, two passes). mean and rstd have x's shape with 1 as the last size; scale and offset have the last axis
+  /// alone.
   virtual void normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
                          const Tensor& mean, const Tensor& rstd) = 0;
   /// The gradients of `normalize` from its mean and rstd. With h = g * scale, dx = rstd * (h - mean(h) - n * mean(h *
@@ -183,22 +188,23 @@ class TAPESTRY_API Backend : public detail::Allocator {
   virtual void pool2d_grad(PoolKind f, const Tensor& x, const Tensor& y, const Tensor& g, const Window2d& window,
                            const Tensor& dx) = 0;
 
-  /// Fills y from the Philox stream of `key`: element i from counter offset + i / 4, of float64 and whole numbers from
-  /// offset + i / 2; the same numbers on every device and for any number of threads. uniform: [a, b); normal: mean a,
-  /// deviation b; truncated_normal: redrawn beyond two deviations; bernoulli: 1 with probability a. Float types;
-  /// uniform also int32 and int64, in [a, b).
+  /// Fills y from the Philox stream of `key`. Element i comes from counter offset + i / 4, or offset + i / 2 for
+  /// float64 and integers. The numbers are the same on every device and for any number of threads. uniform is in
+  /// [a, b); normal has mean a and deviation b; truncated_normal is redrawn beyond two deviations; bernoulli is 1 with
+  /// probability a. Float types; uniform also int32 and int64.
   virtual void random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) = 0;
 
-  /// One optimizer step in one pass: reads the gradient, changes the variable and its slots in place. All of one float
-  /// dtype, contiguous. `numbers` are the update's in the order of its formula in functors.hpp: float64, on the host or
-  /// on the device.
+  /// Makes one optimizer step in one pass: reads the gradient, and changes the variable and its slots in place. All
+  /// are contiguous and of one float dtype. `numbers` are the update's numbers in the order of its formula in
+  /// functors.hpp: float64, on the host or on the device.
   virtual void update(Update f, const Tensor& numbers, const Tensor& gradient, std::span<const Tensor> slots,
                       const Tensor& variable) = 0;
 };
 
 /// The backend of a device; throws InvalidArgumentError when the device does not exist.
 Backend& backend_of(Device device);
-/// Adds a kind of device; its number is its place in the order of registration (CPU 0, GPU 1, ...). Lives for ever.
+/// Registers a kind of device and returns its number: the CPU is 0, the GPU 1, the first to be registered 2. The
+/// backend is never destroyed.
 int register_backend(std::unique_ptr<Backend> backend);
 
 std::unique_ptr<Backend> make_cpu_backend();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* plugin_file = "libtapestry_cuda.so";
 
-/// The file that this code lies in: libtapestry.so, or the program itself.
+/// The file that contains this code: libtapestry.so, or the program itself.
 std::filesystem::path this_file() {
   Dl_info info{};
   return dladdr(&library_mark, &info) != 0 && info.dli_fname ? info.dli_fname : "";

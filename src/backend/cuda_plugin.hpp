@@ -13,12 +13,15 @@ namespace tapestry {
 /// The CUDA devices of this process: one backend for each, in CUDA's order, or the reason why there is none.
 struct CudaDevices {
   std::vector<std::unique_ptr<Backend>> backends;
-  std::string status;  ///< one sentence without a full stop; behind "CUDA is not available: " when there is no device
-  std::string (*details)() = nullptr;  ///< what else to tell about the devices, as it is now; may open libraries
+  /// One sentence without a full stop. If there is no device, it is the reason, and `open_cuda` puts "CUDA is not
+  /// available: " before it.
+  std::string status;
+  std::string (*details)() = nullptr;  ///< tells more about the devices, as of now; may open libraries
 };
 
-/// What libtapestry_cuda.so exports as the C symbol `tapestry_cuda_plugin`. It is compiled by the library's own
-/// compiler from the same headers, and the first three members tell whether that is so. They keep their places.
+/// libtapestry_cuda.so exports this as the C symbol `tapestry_cuda_plugin`. The plugin must be compiled by the
+/// library's own compiler from the same headers. The first three members tell whether it was, so they keep their
+/// offsets.
 struct CudaPlugin {
   std::uint32_t bytes;    ///< of this structure
   std::uint32_t layout;   ///< `cuda_layout` of the plugin
@@ -28,7 +31,7 @@ struct CudaPlugin {
 };
 inline constexpr const char* cuda_plugin_symbol = "tapestry_cuda_plugin";
 
-/// Differs as soon as one of the structures that cross the border has another size.
+/// Differs as soon as one of the structures that the library and the plugin share has another size.
 inline constexpr std::uint32_t cuda_layout = [] {
   std::uint32_t sum = 0;
   for (const std::size_t bytes : {sizeof(detail::TensorImpl), sizeof(detail::Storage), sizeof(Program),
@@ -37,8 +40,8 @@ inline constexpr std::uint32_t cuda_layout = [] {
   return sum;
 }();
 
-/// Its address tells one copy of the library from another: a program that is linked with the static library would get a
-/// second one together with the plugin.
+/// Its address identifies a copy of the library. A program that is linked with the static library would get a second
+/// copy together with the plugin.
 TAPESTRY_API extern const char library_mark;
 
 }  // namespace tapestry

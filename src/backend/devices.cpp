@@ -31,7 +31,7 @@ Kinds& kinds() {
   return instance;
 }
 
-/// The backend of a kind that is not the GPU: those have one each (see cuda_devices).
+/// The backend of a kind other than the GPU, or nullptr. Each GPU has a backend of its own (see cuda_devices).
 Backend* backend_or_null(int kind) {
   return kind >= 0 && kind < max_kinds
              ? kinds().backends[static_cast<std::size_t>(kind)].load(std::memory_order_acquire)
@@ -59,7 +59,7 @@ int kind_of(std::string_view name) {
 
 }  // namespace
 
-// Accepts "cpu", "cuda:1", "/cpu:0", "/device:GPU:0" and the last part of "/job:ps/task:0/device:CPU:0".
+// Accepts "cpu", "cuda:1", "/cpu:0" and "/device:GPU:0". Of "/job:ps/task:0/device:CPU:0" it reads the last component.
 Device::Device(std::string_view name, Where where) {
   std::string_view text = name;
   text.remove_prefix(std::min(text.size(), text.find_last_of('/') + 1));

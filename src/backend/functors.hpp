@@ -2,8 +2,8 @@
 
 // The scalar mathematics of the elementwise families, written once for g++, clang, nvcc and NVRTC. A new function is
 // one line here; every backend builds its kernels from these lists. `x`, `a`, `b`, `c` are the operands and `p` is the
-// op's number (the slope of leaky_relu); `T` is the element type. The functions of `math::` are the backend's own: on
-// the CPU they are branch-free and vectorise, so that an element's bits do not depend on its place in the array.
+// op's number (the slope of leaky_relu); `T` is the element type. Each backend has its own functions in `math::`. On
+// the CPU, the bits of an element do not depend on its position in the array.
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@ namespace tapestry {
 /// For formulas and compositions.
 inline constexpr double pi = 3.14159265358979323846;
 
-/// X(name, formula, derivative hint for readers is in src/ops). Float types only.
+/// X(name, formula), for float types only. The derivatives are in src/ops.
 #define TAPESTRY_UNARY_FLOAT(X)                                                                             \
   X(reciprocal, T(1) / x)                                                                                   \
   X(sqrt, math::sqrt(x))                                                                                    \
@@ -74,8 +74,9 @@ inline constexpr double pi = 3.14159265358979323846;
   X(power, math::power(a, b))                              \
   X(relu_grad, b > T(0) ? a : T(0))
 
-/// Float types only. The `_grad` ones take the incoming gradient and the function's output (TensorFlow's SigmoidGrad
-/// and TanhGrad take them the other way round; so do the ops), or its input where the name says so.
+/// Float types only. A `_grad` function takes the incoming gradient as `a` and the function's output as `b`;
+/// softplus_grad and leaky_relu_grad take the function's input instead. TensorFlow's SigmoidGrad and TanhGrad, and our
+/// ops of these names, take the two in the other order.
 #define TAPESTRY_BINARY_FLOAT(X)                \
   X(divide, a / b)                              \
   X(divide_no_nan, b == T(0) ? T(0) : a / b)    \
@@ -101,7 +102,7 @@ inline constexpr double pi = 3.14159265358979323846;
   X(logical_and, a&& b)            \
   X(logical_or, a || b)
 
-/// clip: NaN stays NaN. select: `a` is bool, and the type is any.
+/// clip: NaN stays NaN. select: `a` is bool, `b` and `c` are of any type.
 #define TAPESTRY_TERNARY_NUMBER(X) X(clip, a < b ? b : (a > c ? c : a))
 #define TAPESTRY_TERNARY_SELECT(X) X(select, a ? b : c)
 
@@ -117,10 +118,10 @@ enum class Binary : std::uint8_t {
 enum class Ternary : std::uint8_t { TAPESTRY_TERNARY_NUMBER(TAPESTRY_NAME) TAPESTRY_TERNARY_SELECT(TAPESTRY_NAME) };
 #undef TAPESTRY_NAME
 
-/// The optimizers' updates of one element: variable `v`, gradient `g`, slots `s` and `t`, numbers `p`. Each writes v
-/// and its slots. `wd` is PyTorch's weight decay, which adds wd v to the gradient. What does not change from element to
-/// element comes as a number, computed in double: 1 - 0.999f, for one, is 13 millionths off. Each formula is the one
-/// that the optimizer's doc comment in tapestry/train/optimizers.hpp tells.
+/// X(name, number of slots, statements): the optimizers' updates of one element, from variable `v`, gradient `g`, slots
+/// `s` and `t`, and numbers `p`. Each writes v and its slots. `wd` is PyTorch's weight decay, which adds wd v to the
+/// gradient. Values that are the same for all elements are numbers, computed in double: 1 - 0.999f, for one, is 13
+/// millionths off. Each formula is the one in the optimizer's docstring in tapestry/train/optimizers.hpp.
 #define TAPESTRY_UPDATES(X)                                                                                            \
   /* p = {lr, wd} */                                                                                                   \
   X(gradient_descent, 0, v -= p[0] * (g + p[1] * v))                                                                   \

@@ -1,8 +1,8 @@
 #pragma once
 
 // The counter-based generator Philox4x32-10 (Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2,
-// 3, 2011), for every backend: g++, clang, nvcc and NVRTC. Any block of numbers is a function of its key and counter
-// alone, so that numbers do not depend on who draws them, nor in which order.
+// 3, 2011), for every backend: g++, clang, nvcc and NVRTC. A block of numbers is a function of its key and counter
+// alone, so the numbers depend neither on the thread that draws them nor on the order of the draws.
 
 #ifdef __CUDACC__
 #define TAPESTRY_PHILOX __host__ __device__ __forceinline__
@@ -17,7 +17,7 @@ using Word = unsigned int;
 using LongWord = unsigned long long;
 static_assert(sizeof(Word) == 4 && sizeof(LongWord) == 8);
 
-/// A counter, and then the block of four random words that stands there.
+/// A counter, or the block of four random words that `scramble` makes of it.
 struct Block {
   Word words[4];
 };
@@ -33,7 +33,7 @@ TAPESTRY_PHILOX Block scramble(Block c, Word k0, Word k1) {
   return c;
 }
 
-/// The words at a counter. `attempt` numbers the blocks of one counter, for whoever must draw again.
+/// The words at a counter. `attempt` selects one of the blocks of a counter, for callers that must draw again.
 TAPESTRY_PHILOX Block block(LongWord key, LongWord counter, Word attempt = 0) {
   return scramble(Block{{static_cast<Word>(counter), static_cast<Word>(counter >> 32), attempt, 0}},
                   static_cast<Word>(key), static_cast<Word>(key >> 32));

@@ -7,7 +7,7 @@
 
 namespace tapestry {
 
-/// "[1,2]", for errors: where the flat position stands in a tensor; "" in a scalar.
+/// The index of the element at a flat position, for error messages: "[1,2]", or "" in a scalar.
 inline std::string place_in(const Shape& shape, std::int64_t flat) {
   if (shape.rank() == 0) return "";
   std::string text;

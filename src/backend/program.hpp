@@ -25,7 +25,7 @@ inline int operands_of(const ElementFunction& function) {
   constexpr int counts[] = {1, 1, 2, 3};
   return counts[function.index()];
 }
-/// "exp": its name in functors.hpp.
+/// The function's name in functors.hpp, such as "exp", or "convert".
 TAPESTRY_API std::string to_string(const ElementFunction& function);
 
 /// What an elementwise op does with each element of its inputs.
@@ -35,14 +35,14 @@ struct Elementwise {
   double number = 0;                            ///< the op's number: the slope of leaky_relu
 };
 using Operands = std::array<const Tensor*, 3>;
-/// y = the function of the operands, by the family that has it.
+/// Computes y = function(x) by the family of the function.
 void run(Backend& backend, const ElementFunction& function, const Operands& x, double number, const Tensor& y);
 
-/// Several elementwise functions in a row, computed together: instead of a tensor in memory, what stands between them
-/// needs only a block in the cache at a time.
+/// Several elementwise functions that are computed together. An intermediate result needs only a block in the cache at
+/// a time, not a tensor in memory.
 ///
 /// The operands of the instructions are numbered: first the program's inputs, then its outputs, then registers, which
-/// serve several values one after the other. All results have the shape of the outputs, to which inputs are broadcast.
+/// may hold several values one after another. All results have the shape of the outputs; inputs are broadcast to it.
 struct Program {
   static constexpr int max_operands = 64;
   static constexpr int max_instructions = 64;
@@ -60,11 +60,11 @@ struct Program {
   int operands() const { return inputs + outputs + registers; }
   bool is_register(int operand) const { return operand >= inputs + outputs; }
 };
-/// The inputs of a program one of which is a product; the others in their order.
 using ProgramInputs = SmallVector<Tensor, Program::max_operands>;
+/// The inputs of a program: `others` in their order, with `product` inserted as number `place`.
 ProgramInputs with_product(std::span<const Tensor> others, std::size_t place, const Tensor& product);
 
-/// "y0 = multiply(x0, x1); r0 = tanh(y0)"
+/// The instructions as text: "y0 = multiply(x0, x1); r0 = tanh(y0)".
 std::string to_string(const Program& program);
 
 }  // namespace tapestry

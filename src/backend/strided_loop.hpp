@@ -13,21 +13,21 @@ namespace tapestry {
 
 using Strides = std::array<std::int64_t, Shape::max_rank>;
 
-/// The stride of an operand along axis i of a shape of `rank` axes that it is broadcast to: 0 where it is repeated.
+/// The stride of an operand along axis i of a shape of `rank` axes to which it is broadcast; 0 where it is repeated.
 inline std::int64_t broadcast_stride(const Shape& operand, const Strides& strides, int rank, int i) {
   const int own = i - rank + operand.rank();
   return own < 0 || operand.sizes()[own] == 1 ? 0 : strides[own];
 }
 
-/// A loop over the elements of up to `most` operands together, as every kernel that reads strides plans it: it begins
-/// as the axes of a shape to which the operands are broadcast, and `join_axes` leaves as few of them as possible.
+/// A nested loop over the elements of up to `most` operands. It begins with the axes of a shape to which the operands
+/// are broadcast; `join_axes` leaves as few of them as possible.
 template <std::size_t most>
 struct StridedLoop {
   struct Axis {
     std::int64_t size;
     std::array<std::int64_t, most> stride;  ///< of each operand, in elements; 0 where it is broadcast
   };
-  // Not cleared: room for the operands of a large program takes longer to clear than a small program takes to run.
+  // Not initialised: this would take longer than a small program takes to run.
   std::array<Axis, Shape::max_rank> axis;  ///< the outermost first
   int axes = 0, operands = 0;
 
@@ -48,7 +48,7 @@ struct StridedLoop {
     for (int i = 0; i < axes; ++i) count *= axis[i].size;
     return count;
   }
-  /// How far the elements of an operand are apart.
+  /// The distance, in elements, between an operand's lowest and highest addresses.
   std::int64_t span(int operand) const {
     std::int64_t sum = 0;
     for (int i = 0; i < axes; ++i) sum += (axis[i].size - 1) * std::abs(axis[i].stride[operand]);
@@ -57,14 +57,14 @@ struct StridedLoop {
   Axis& last() { return axis[axes - 1]; }
   const Axis& last() const { return axis[axes - 1]; }
 
-  /// Orders the axes by a distance, the farthest first; equals stay in their order.
+  /// Sorts the axes by a distance, the largest first. The sort is stable.
   template <class Distance>
   void sort_axes(const Distance& distance) {
     for (int i = 1; i < axes; ++i)
       for (int k = i; k > 0 && distance(axis[k - 1]) < distance(axis[k]); --k) std::swap(axis[k - 1], axis[k]);
   }
 
-  /// Drops the axes of one element, and makes one of neighbouring axes along which all operands go on without a gap.
+  /// Drops the axes of size 1, and merges adjacent axes along which all operands continue without a gap.
   void join_axes() {
     const int before = axes;
     axes = 0;
@@ -78,7 +78,7 @@ struct StridedLoop {
     }
   }
 
-  /// Adds outer axes of one element until there are so many axes.
+  /// Adds outer axes of size 1 until there are `count` axes.
   void pad_axes(int count) {
     for (; axes < count; ++axes) {
       std::copy_backward(axis.begin(), axis.begin() + axes, axis.begin() + axes + 1);
@@ -95,7 +95,7 @@ struct StridedLoop {
   }
 };
 
-/// A view of a tensor in a shape that it is broadcast to.
+/// A view of a tensor that is broadcast to a shape.
 Tensor view_broadcast(const Tensor& tensor, const Shape& shape);
 
 }  // namespace tapestry
