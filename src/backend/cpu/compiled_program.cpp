@@ -16,7 +16,7 @@
 namespace tapestry::host {
 namespace {
 
-/// What the code depends on, as bytes. Everything is float32.
+/// What the code of a program depends on, as bytes. All operands are float32, so their dtypes are left out.
 class Key {
  public:
   Key(const Program& program, std::uint64_t single) {
@@ -43,7 +43,7 @@ class Key {
   std::size_t size_ = 0;
 };
 
-/// Programs by their keys.
+/// Compiled programs by their keys.
 class Cache {
  public:
   std::shared_ptr<const CompiledProgram> find_or_compile(const Program& program, std::uint64_t single) {
@@ -54,7 +54,7 @@ class Cache {
     }
     std::shared_ptr<const CompiledProgram> made = compile(program, single);
     const std::unique_lock lock(mutex_);
-    if (programs_.size() >= most_programs) programs_.clear();  // whoever runs one holds it
+    if (programs_.size() >= most_programs) programs_.clear();  // a caller that runs one still holds it
     return programs_.try_emplace(std::string(key.bytes()), std::move(made)).first->second;
   }
 

@@ -10,15 +10,15 @@
 #include "backend/cpu/threads.hpp"
 #include "core/make_tensor.hpp"
 
-// A convolution as a product of matrices (for most of those 3 x 3 see winograd.cpp): a row of "patches" holds all that
-// one output position sees of the image, so that y = patches * filter. Only a tile of the patches exists at a time, in
-// the second-level cache.
+// A convolution is computed as a product of matrices (for most 3 x 3 ones see winograd.cpp). A row of the matrix
+// "patches" holds all elements of the image that one output position reads, so y = patches * filter. Only a tile of the
+// patches exists at a time, in the second-level cache.
 
 namespace tapestry::host {
 namespace {
 
-/// Calls row(offset in the image, or -1 outside it; offset in the patches; elements) for each stretch of one group's
-/// patches at the positions [begin, end) that lies side by side in the image.
+/// Calls row(offset in the image, or -1 outside it; offset in the patches; elements) for each segment of one group's
+/// patches, at the positions [begin, end), that is contiguous in the image.
 template <class Row>
 void for_stretches(const ConvGeometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end,
                    const Row& row) {
@@ -107,7 +107,7 @@ void convolve(const ConvGeometry& geometry, const T* x, const T* filter, T* y) {
   });
 }
 
-/// dx by adding up the gradients of the patches, an image per task.
+/// Computes dx as the sum of the gradients of the patches, one image per task.
 template <class T>
 void spread_gradient(const ConvGeometry& geometry, const T* g, const T* filter, T* dx) {
   const std::int64_t patch = geometry.patch(), out = geometry.out;
@@ -130,7 +130,8 @@ void spread_gradient(const ConvGeometry& geometry, const T* g, const T* filter, 
   });
 }
 
-/// With stride 1, dx is itself a convolution of g, by the filter turned round with its inputs and outputs exchanged.
+/// The window of the convolution that computes dx from g. There is one if the stride is 1; its filter is the original
+/// one rotated by 180 degrees, with inputs and outputs exchanged.
 Window2d turned(const Window2d& w) {
   Window2d result = w;
   result.pad_top = (w.height - 1) * w.dilation_y - w.pad_top;
@@ -153,7 +154,8 @@ Tensor turned_filter(const ConvGeometry& geometry, const T* filter) {
   return result;
 }
 
-/// dfilter in several parts, of which each sums its share of the positions; `parts` is [count, elements of a filter].
+/// Computes `count` partial sums of dfilter, each over its share of the positions. `parts` is [count, elements of a
+/// filter].
 template <class T>
 void filter_gradients(const ConvGeometry& geometry, const T* x, const T* g, T* parts, std::int64_t count) {
   const std::int64_t patch = geometry.patch(), out = geometry.out;
@@ -237,7 +239,7 @@ void CpuBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Wind
       if (winograd_grad_filter(*this, geometry, elements<T>(image), elements<T>(gradient), mutable_data<T>(dfilter)))
         return;
     }
-    // The number of parts follows from the shape alone, and so do the bits of their sum.
+    // The number of partial sums depends on the shape alone, and so do the bits of their sum.
     constexpr std::int64_t most = 8;
     const std::int64_t tiles = (geometry.positions() + geometry.tile<T>() - 1) / geometry.tile<T>();
     const std::int64_t count = std::min(most, tiles);

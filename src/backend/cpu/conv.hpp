@@ -7,7 +7,7 @@
 
 namespace tapestry::host {
 
-/// The sizes of a convolution, its image x [batch, height, width, in] and its result y [batch, rows, columns, out].
+/// The sizes of a convolution with the image x [batch, height, width, in] and the result y [batch, rows, columns, out].
 struct ConvGeometry {
   std::int64_t batch, height, width, in, rows, columns, out;
   Window2d window;
@@ -18,9 +18,9 @@ struct ConvGeometry {
   std::int64_t positions() const { return batch * rows * columns; }
   std::int64_t group_in() const { return in / window.groups; }
   std::int64_t group_out() const { return out / window.groups; }
-  /// Elements that one output element sees.
+  /// The number of elements that one output element reads.
   std::int64_t patch() const { return window.height * window.width * group_in(); }
-  /// Output positions whose patches fill half of a second-level cache.
+  /// The number of output positions whose patches fill half of a second-level cache, but at least 16.
   template <class T>
   std::int64_t tile() const {
     constexpr std::int64_t bytes = 1 << 20;
@@ -33,8 +33,8 @@ struct ConvGeometry {
   }
 };
 
-/// y of a 3 x 3 convolution of stride 1 by Winograd's method, in a quarter of the multiplications; false, and nothing
-/// done, where the method does not apply or does not pay.
+/// Computes y of a 3 x 3 convolution of stride 1 by Winograd's method, with a quarter of the multiplications. Returns
+/// false, and does nothing, where the method does not apply or does not pay.
 bool winograd(const ConvGeometry& geometry, const float* x, const float* filter, float* y);
 /// The same for the gradient of the filter.
 bool winograd_grad_filter(Backend& backend, const ConvGeometry& geometry, const float* x, const float* g,

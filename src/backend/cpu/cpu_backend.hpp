@@ -6,7 +6,7 @@
 
 namespace tapestry::host {
 
-/// The CPU: each family in the file of its name. Open to derivation: the toy device of the tests counts the calls.
+/// The backend of the CPU. Comments name the files of its families. The tests derive their toy device from this class.
 class CpuBackend : public Backend {
  public:
   // memory.cpp

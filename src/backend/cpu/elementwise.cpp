@@ -24,7 +24,8 @@ const TernaryTable& ternary_kernels() {
 
 namespace {
 
-/// Shape::size() of a known shape, which it need not check again: this is a tenth of a small op.
+/// The number of elements of a known shape. Shape::num_elements() would check that it is known, which takes a tenth of
+/// a small op.
 std::int64_t count(const detail::TensorImpl& x) {
   const int rank = x.shape.rank();
   if (rank == 0) return 1;
@@ -37,7 +38,7 @@ std::int64_t count(const detail::TensorImpl& x) {
   throw InvalidArgumentError(detail::join("This function is not defined for elements of type ", to_string(dtype)));
 }
 
-/// The loop of a function for the elements of a type, or for what they are computed in.
+/// The loop of a function for the type in which elements of `dtype` are computed.
 template <class Function>
 auto kernel(const auto& rows, Function f, DType dtype) {
   const auto row = rows[static_cast<std::size_t>(f)][static_cast<std::size_t>(computed_in(dtype))];
@@ -46,7 +47,7 @@ auto kernel(const auto& rows, Function f, DType dtype) {
   return row;
 }
 
-/// Integer functions that have no result for some second operands.
+/// Whether f is an integer function that has no result for some second operands.
 bool is_partial(Binary f, DType dtype) {
   return is_integer(dtype) && (f == Binary::floor_mod || f == Binary::floor_divide || f == Binary::power);
 }
@@ -61,9 +62,9 @@ void check_partial(Binary f, DType dtype, const void* b, std::int64_t n) {
   }
 }
 
-// The general cases stand apart from the simple ones, which then need no stack frame.
+// The general cases are functions of their own, so that the simple ones need no stack frame.
 
-/// Calls `compute`, which knows no half types, for pieces of all of y.
+/// Calls `compute`, which need not know half types, for pieces that make up all of y.
 template <class Compute>
 void by_pieces(const Tensor& y, std::span<const Tensor* const> inputs, const Compute& compute) {
   std::array<DType, max_inputs> types;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t task_elements = 32768;
 
-/// A contiguous tensor around one axis.
+/// The products of a tensor's sizes before and behind some of its axes.
 struct Lines {
   std::int64_t outer = 1, inner = 1;
 };
@@ -26,7 +26,7 @@ Lines lines_around(const Shape& shape, int axis, int axes = 1) {
   return lines;
 }
 
-/// Whole numbers in memory from the backend's cache, which costs less than the heap.
+/// An array of int64 in memory of the backend's allocator, which is faster than the heap.
 class Positions {
  public:
   explicit Positions(std::int64_t count) : memory_(detail::make_tensor(DType::int64, {count}, cpu())) {}
@@ -50,7 +50,7 @@ Positions whole_numbers(Backend& backend, const Tensor& indices) {
   return numbers;
 }
 
-/// The indices of an axis of that size.
+/// The indices into an axis of `size` elements. Throws InvalidArgumentError for an index outside of it.
 Positions checked(Backend& backend, const Tensor& indices, std::int64_t size) {
   Positions numbers = whole_numbers(backend, indices);
   for (std::size_t i = 0; i < numbers.size(); ++i)
@@ -60,7 +60,8 @@ Positions checked(Backend& backend, const Tensor& indices, std::int64_t size) {
   return numbers;
 }
 
-/// The coordinates in the last axis of `indices`, as positions in the leading dimensions of `shape`.
+/// The flat positions, in the leading dimensions of `shape`, of the coordinates in the last axis of `indices`. Throws
+/// InvalidArgumentError for coordinates outside of the shape.
 Positions checked_coordinates(Backend& backend, const Tensor& indices, const Shape& shape, std::string_view what) {
   const Positions numbers = whole_numbers(backend, indices);
   const auto depth = static_cast<std::size_t>(indices.shape().sizes().back());
@@ -105,7 +106,7 @@ void gather_slices(const Tensor& x, std::int64_t size, const Positions& position
                    }
                  });
   };
-  // A size that the compiler knows becomes one move.
+  // A copy whose size the compiler knows becomes one move.
   switch (bytes) {
     case 1:
       return copy_all([](std::byte* to, const std::byte* from) { std::memcpy(to, from, 1); });
@@ -134,8 +135,8 @@ void add(T& to, T from) {
 
 void clear(const Tensor& y) { std::memset(y.impl().data, 0, static_cast<std::size_t>(y.size()) * size_of(y.dtype())); }
 
-/// Calls body(outer, first column, columns) for pieces of the inner elements: whatever goes to one element of the
-/// output stays in one piece, and so in order. `rows` is the number of slices that are added.
+/// Calls body(outer, first column, columns) for ranges of the inner elements. All additions to one element of the
+/// output are in one range, and so in order. `rows` is the number of slices that are added.
 template <class Body>
 void for_columns(const Lines& lines, std::int64_t rows, const Body& body) {
   constexpr std::int64_t narrowest = 16;  // a cache line of floats
@@ -168,7 +169,7 @@ void add_slices(const Tensor& updates, std::int64_t size, const Positions& posit
   });
 }
 
-/// Number of elements of the leading axes.
+/// The number of elements of the leading axes.
 std::int64_t leading_size(const Shape& shape, std::int64_t axes) {
   std::int64_t size = 1;
   for (int i = 0; i < static_cast<int>(axes); ++i) size *= shape.sizes()[i];
@@ -204,7 +205,7 @@ void CpuBackend::scatter_nd_add(const Tensor& indices, const Tensor& updates, co
 }
 
 void CpuBackend::take_along(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) {
-  if (y.size() == 0) return;  // its other sizes may be huge
+  if (y.size() == 0) return;  // else there may be a huge number of empty rows
   const std::int64_t size = x.shape().sizes()[axis], length = indices.shape().sizes()[axis];
   const auto positions = checked(*this, indices, size);
   const Lines lines = lines_around(x.shape(), axis);

@@ -12,8 +12,8 @@ namespace tapestry::host {
 /// The type in which a kernel computes elements of a type.
 constexpr DType computed_in(DType dtype) { return is_half(dtype) ? float32 : dtype; }
 
-/// Calls `compute`, which knows no half types, for a piece of an elementwise function some of whose operands are of
-/// such a type: they pass through float32, a block in the first-level cache at a time.
+/// Calls `compute`, which knows no half types, for a piece of an elementwise function that has operands of such types.
+/// They pass through float32, one block in the first-level cache at a time.
 template <class Compute>
 void through_float32(const Piece& piece, std::span<const DType> inputs, DType result, const Compute& compute) {
   constexpr std::int64_t block = 512;

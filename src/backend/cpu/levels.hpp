@@ -1,8 +1,8 @@
 #pragma once
 
 // One kernel source, several instruction sets. Every file in kernels/ is compiled once per level of x86-64 (v2: SSE4.2,
-// v3: AVX2, v4: AVX-512; elsewhere once, as `portable`) with TAPESTRY_KERNEL_LEVEL naming the level, and the driver
-// picks a table of functions at start-up. A family needs three things, and no common list:
+// v3: AVX2, v4: AVX-512), or once as `portable` elsewhere. TAPESTRY_KERNEL_LEVEL is the name of the level. The CPU
+// backend picks a level's table of functions at its first use. A family needs three things, and no common list:
 //
 //   kernels/reduce.hpp   struct ReduceTable { void (*sum)(const float* x, std::int64_t n, float* y); };
 //                        TAPESTRY_KERNEL_TABLE(ReduceTable, reduce_table)       // declares it in each level's
@@ -17,20 +17,20 @@
 //                        }
 //
 // (A namespace-scope reference instead of the function would be unset in constructors of the user's global tensors.)
-// Tests may call `v3::reduce_table.sum` itself, up to `cpu_level()`.
+// Tests may call `v3::reduce_table.sum` directly, for levels up to `cpu_level()`.
 //
-// TRAP: whatever a kernel file defines or instantiates must lie in namespace TAPESTRY_KERNEL_LEVEL (best in an unnamed
-// namespace in it). An inline function or a template of std:: or of a common header becomes a weak symbol, of which the
-// linker keeps one copy for all levels, maybe one with instructions that the processor lacks. So kernels are plain
-// loops over pointers with __builtin_ functions, the C functions of libm, and kernels/math.hpp.
+// TRAP: whatever a kernel file defines or instantiates must be in namespace TAPESTRY_KERNEL_LEVEL (best in an unnamed
+// namespace in it). An inline function or a template of std:: or of a common header becomes a weak symbol. The linker
+// keeps one copy of it for all levels, which may have instructions that the processor lacks. So kernels are plain loops
+// over pointers with __builtin_ functions, the C functions of libm, and kernels/math.hpp.
 
 #include <cstdint>
 
 namespace tapestry::host {
 
-/// What this processor runs, lowered by the environment variable TAPESTRY_CPU_LEVEL ("v2", "v3", "v4"), which the tests
-/// use.
 enum class Level : std::uint8_t { portable, v2, v3, v4 };
+/// The highest level that this processor runs, or a lower one that the environment variable TAPESTRY_CPU_LEVEL names
+/// ("v2", "v3"). The tests use the variable.
 Level cpu_level();
 
 template <class Table>
@@ -61,9 +61,9 @@ const Table& pick_level(const Table& v2, const Table& v3, const Table& v4) {
 
 }  // namespace tapestry::host
 
-// Vectorise the next loop without asking whether y overlaps an operand: it may only be the operand itself.
+// Vectorises the next loop without checking whether y overlaps an operand. y may only be an operand itself.
 #ifdef __clang__
-#pragma clang diagnostic ignored "-Wpass-failed"  // which it says of the loops that call libm
+#pragma clang diagnostic ignored "-Wpass-failed"  // clang warns about the loops that call libm
 #define TAPESTRY_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define TAPESTRY_INDEPENDENT _Pragma("GCC ivdep")

@@ -1,4 +1,4 @@
-// The bridge comes first: it mends xtensor for C++20 before xtensor-blas includes it.
+// This header comes first, because it mends xtensor for C++20 before xtensor-blas includes it.
 // clang-format off
 #include "tapestry/xtensor.hpp"
 // clang-format on

@@ -16,7 +16,7 @@
 #include "backend/cpu/tiles.hpp"
 #include "core/make_tensor.hpp"
 
-// OpenBLAS chooses its kernels with these. They are no part of its interface, so they may be missing.
+// OpenBLAS chooses its kernels with these. They are not part of its interface, so they may be missing.
 extern "C" {
 __attribute__((weak)) void gotoblas_dynamic_quit();
 __attribute__((weak)) void gotoblas_dynamic_init();
@@ -25,8 +25,8 @@ __attribute__((weak)) void gotoblas_dynamic_init();
 namespace tapestry::host {
 namespace {
 
-/// OpenBLAS falls back to its SSE kernels on processors younger than itself, which costs a factor of five; then it is
-/// told which of its kernels the processor runs. Whoever sets OPENBLAS_CORETYPE is left alone.
+/// Tells OpenBLAS which of its kernels the processor runs. On processors newer than itself it falls back to its SSE
+/// kernels, which are five times slower. A user who sets OPENBLAS_CORETYPE keeps that choice.
 void choose_blas_kernels() {
   const std::string_view name = openblas_get_corename();
   const bool v4 = name == "SkylakeX" || name == "Cooperlake" || name == "Sapphirerapids" || name == "SapphireRapids";
@@ -70,11 +70,11 @@ struct Sizes {
   double work() const { return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
 };
 
-/// op(x): x[..., i, j] at i * row + j * column, in one of the two layouts that BLAS reads.
+/// op(x): x[..., i, j] is at i * row + j * column. For BLAS, this is one of the two layouts that it reads.
 struct Operand {
   const void* data;
   std::int64_t row, column;
-  std::array<std::int64_t, Shape::max_rank> batch;  ///< distances along the leading axes
+  std::array<std::int64_t, Shape::max_rank> batch;  ///< strides of the leading axes
   Tensor copy;                                      ///< of an input in any other layout; keeps `data` alive
 };
 
@@ -87,19 +87,19 @@ Operand read_in_place(const Tensor& x, bool transpose) {
   return operand;
 }
 
-/// The same of a copy, which it keeps.
+/// The operand of a copy, which it keeps alive.
 Operand copied(const Tensor& copy, bool transpose) {
   Operand operand = read_in_place(copy, transpose);
   operand.copy = copy;
   return operand;
 }
 
-/// Whether rows of `columns` neighbours lie in order and apart from each other.
+/// Whether a matrix is row-major: its rows are contiguous and do not overlap.
 bool by_rows(std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column) {
   return (column == 1 || columns == 1) && (row >= columns || rows == 1);
 }
 
-/// Whether BLAS reads a matrix of these distances, as it is or as the transpose of one.
+/// Whether BLAS reads a matrix with these strides, as it is or as a transposed one.
 bool is_readable(std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column) {
   return by_rows(rows, columns, row, column) || by_rows(columns, rows, column, row);
 }
@@ -107,7 +107,7 @@ bool is_readable(std::int64_t rows, std::int64_t columns, std::int64_t row, std:
 Operand read(Backend& backend, const Tensor& x, bool transpose, std::int64_t rows, std::int64_t columns) {
   Operand operand = read_in_place(x, transpose);
   if (is_readable(rows, columns, operand.row, operand.column)) return operand;
-  // What the batch repeats is copied once.
+  // Matrices that the batch repeats are copied once.
   Shape shape = x.shape();
   for (int i = 0; i < x.rank() - 2; ++i)
     if (operand.batch[static_cast<std::size_t>(i)] == 0) shape.set(i, 1);
@@ -119,7 +119,7 @@ Operand read(Backend& backend, const Tensor& x, bool transpose, std::int64_t row
   return operand;
 }
 
-/// The product of one pair of matrices, or a block of it.
+/// The product of one pair of matrices, or one block of it.
 template <class T>
 struct Product {
   const T *a, *b;
@@ -163,15 +163,16 @@ struct Product {
   }
 };
 
-/// How a product is cut: a function of its sizes alone.
+/// How a product is cut into blocks. This depends on its sizes alone.
 struct Tiling {
   std::int64_t rows, columns;  ///< of a block
   std::int64_t down, across;   ///< numbers of blocks
 };
 
 Tiling cut(const Sizes& sizes) {
-  // Each block packs its part of the operands anew, so blocks should be few, large and square: four as soon as that
-  // pays, more only beyond 1024 x 1024. The products with a vector are bound by reading the matrix.
+  // Each block packs its rows and columns of the operands anew, so blocks should be few, large and square: four as soon
+  // as that pays, more only to keep their sides below some 1024. A product with a vector is bound by reading the
+  // matrix.
   constexpr double vector_work = 131072;
   constexpr std::int64_t longest = 1024, unit = 16;
   const std::int64_t m = sizes.m, n = sizes.n;
@@ -188,7 +189,7 @@ Tiling cut(const Sizes& sizes) {
   return {rows, columns, (m + rows - 1) / rows, (n + columns - 1) / columns};
 }
 
-/// The kernel for a product whose inner sizes are known to the compiler, or nullptr.
+/// The kernel for a product whose k and n are known to the compiler, or nullptr.
 template <class T>
 TinyProduct<T> tiny_product(std::int64_t k, std::int64_t n) {
   const auto* sizes = std::begin(tiny_sizes);
@@ -204,11 +205,11 @@ TinyProduct<T> tiny_product(std::int64_t k, std::int64_t n) {
   }
 }
 
-/// What is done with each block of a product of two matrices as soon as it is there, while it is in the cache.
+/// A function that is called with each block of a product as soon as it is computed, while it is in the cache.
 using Then = FunctionRef<void(const Tile&)>;
 constexpr auto nothing = [](const Tile&) {};
 
-/// One product of a matrix without gaps and a tiny one; false where it is not that.
+/// Multiplies a contiguous matrix by a tiny one. Returns false where the operands are not that.
 template <class T>
 bool multiply_tiny(const Tensor& x, const Tensor& z, bool transpose_x, bool transpose_z, const Sizes& sizes,
                    const Tensor& y, Then then) {
@@ -239,15 +240,15 @@ std::int64_t batch_offset(const Shape& shape, const Operand& operand, std::int64
   return offset;
 }
 
-/// Whether a batch of that shape has one matrix throughout.
+/// Whether x has the same matrix throughout a batch of this shape.
 bool is_shared(const Shape& shape, const Operand& x) {
   for (int i = 0; i < shape.rank() - 2; ++i)
     if (shape.sizes()[i] != 1 && x.batch[static_cast<std::size_t>(i)] != 0) return false;
   return true;
 }
 
-/// Makes one tall product of a batch that multiplies a's matrices by the same one, if their rows follow one another at
-/// one distance; returns whether they do.
+/// Merges a batch that multiplies a's matrices by the same matrix into one tall product. Returns false, and changes
+/// nothing, unless all rows of a are one stride apart, in a layout that BLAS reads.
 bool merge_batch(const Shape& shape, Operand& a, Sizes& sizes) {
   std::int64_t rows = sizes.m, row = a.row;
   for (int i = shape.rank() - 3; i >= 0; --i) {
@@ -314,7 +315,7 @@ void multiply(Backend& backend, const Tensor& x, const Tensor& z, bool transpose
   });
 }
 
-/// With k = 1 the product is an elementwise one, a column times a row.
+/// Computes a product with k = 1 as an elementwise one, a column times a row.
 void multiply_outer(Backend& backend, const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,
                     const Tensor& y) {
   const auto as = [](const Tensor& x, bool transpose) {
@@ -330,7 +331,7 @@ void multiply_outer(Backend& backend, const Tensor& a, const Tensor& b, bool tra
   backend.binary(Binary::multiply, as(a, transpose_a), as(b, transpose_b), 0, y);
 }
 
-/// Whole numbers: a plain blocked loop.
+/// Multiplies integers by a plain blocked loop.
 void multiply_whole(Backend& backend, const Tensor& x, const Tensor& z, bool transpose_x, bool transpose_z,
                     const Sizes& sizes, const Tensor& y) {
   static const MatmulTable& table = TAPESTRY_PICK_LEVEL(matmul_table);
@@ -385,7 +386,7 @@ template void gemm_block(bool, bool, std::int64_t, std::int64_t, std::int64_t, c
 
 namespace {
 
-/// Whether the product is one for BLAS or the tiny kernels, which come in blocks.
+/// Whether BLAS or the tiny kernels compute the product; they work by blocks.
 bool is_blocked(const Sizes& sizes, DType dtype) {
   return sizes.k > 0 && is_floating(dtype) && (sizes.k > 1 || sizes.n <= std::end(tiny_sizes)[-1]);
 }

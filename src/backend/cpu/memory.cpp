@@ -34,13 +34,14 @@ constexpr bool caching = true;
 
 constexpr std::size_t alignment = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-/// Requests from here on are compared with the memory that the system has left: Linux promises more than it has, and
-/// would kill the process later.
+/// Requests of at least this size are compared with the memory that the system has left, because Linux promises more
+/// than it has and would kill the process later.
 constexpr std::size_t checked_bytes = std::size_t{64} << 20;
-/// What the allocator may hold beyond the most that tensors ever needed at one time.
+/// The allocator may hold what tensors needed at most at one time, an eighth of that, and this.
 constexpr std::int64_t slack_bytes = std::int64_t{16} << 20;
 
-/// Block sizes: multiples of 64 up to 512, then eight steps per power of two, so at most an eighth is wasted.
+/// The smallest size class that holds `bytes`. The classes are multiples of 64 up to 512, then eight per power of two,
+/// so that at most an eighth of a larger block is wasted.
 std::size_t size_class(std::size_t bytes) {
   if (bytes <= 512) return (bytes - 1) / 64;
   const auto power = static_cast<std::size_t>(std::bit_width(bytes - 1)) - 4;  // the step is 2^power
@@ -62,17 +63,18 @@ class SpinLock {
   std::atomic<bool> locked_{false};
 };
 
-/// A free block; the link lies in its first bytes.
+/// A free block, with the link in its first bytes.
 struct FreeBlock {
   FreeBlock* next;
 };
 
-/// Constant-initialised and never destroyed: tensors in static variables come earlier and go later.
+/// The free blocks of all classes. Constant-initialised and never destroyed, because tensors in static variables may be
+/// made before and freed after everything else.
 struct Cache {
   SpinLock lock;
   std::array<FreeBlock*, class_count> free{};
   MemoryStats stats;
-  std::int64_t demand = 0;  ///< the most ever in use, which resetting the peak does not forget
+  std::int64_t demand = 0;  ///< the most ever in use; resetting the peak does not lower it
   std::size_t largest = 0;  ///< no class above has a free block
 };
 constinit Cache cache;
@@ -98,7 +100,8 @@ void to_system(void* block, std::size_t bytes) {
     munmap(block, bytes);
 }
 
-/// Gives cached blocks back, the largest first, until at least `bytes` are. Returns how many were.
+/// Gives cached blocks back to the system, the largest first, until these are at least `bytes` or none is left. Returns
+/// how many bytes it has given back.
 std::int64_t release(std::int64_t bytes) {
   std::int64_t released = 0;
   while (released < bytes) {
@@ -119,7 +122,7 @@ std::int64_t release(std::int64_t bytes) {
   return released;
 }
 
-/// What the system could hand out now, in bytes, by /proc/meminfo; no limit where there is no such file.
+/// The bytes that the system could hand out now, from /proc/meminfo; the highest number where it does not say.
 std::int64_t system_bytes() {
   std::ifstream file("/proc/meminfo");
   std::string name, unit;
@@ -142,7 +145,7 @@ std::int64_t system_bytes() {
                                             " bytes are in use, and the system has ", system_bytes(), " left"));
 }
 
-/// A block that the cache does not have. First it gives back what would let it grow beyond the peak demand.
+/// A block from the system. First it gives back the cached memory with which the allocator would hold more than it may.
 void* fresh_block(std::size_t bytes, std::size_t size) {
   std::int64_t excess = 0;
   {

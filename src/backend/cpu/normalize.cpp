@@ -22,12 +22,13 @@ const RowKernels<T>& kernels() {
   }
 }
 
-/// Elements that a task has at least.
+/// The fewest elements of a task.
 constexpr std::int64_t task_elements = 16384;
 
 std::int64_t row_length(const Tensor& x) { return x.rank() > 0 ? x.shape().sizes().back() : 1; }
 
-/// body.template operator()<T>(first row, number of rows, elements of a row), on several threads, of a float tensor.
+/// Calls body.template operator()<T>(first row, number of rows, elements of a row) for all rows of a float tensor, on
+/// several threads.
 template <class Body>
 void for_rows(const Tensor& x, std::int64_t grain, const Body& body) {
   const std::int64_t n = row_length(x);
@@ -76,7 +77,7 @@ void CpuBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm, 
 void CpuBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
                            const Tensor& mean, const Tensor& rstd) {
   if (is_half(x.dtype())) return Backend::normalize(x, scale, offset, epsilon, y, mean, rstd);
-  if (x.size() == 0) {  // rows of nothing have no mean
+  if (x.size() == 0) {  // rows without elements have no mean
     fill(std::numeric_limits<double>::quiet_NaN(), mean);
     fill(std::numeric_limits<double>::quiet_NaN(), rstd);
     return;
@@ -98,7 +99,7 @@ void CpuBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Tens
   }
   const Tensor from = contiguous(x), weight = contiguous(scale), middle = contiguous(mean), factor = contiguous(rstd),
                gradient = contiguous(g);
-  // Each task sums its own rows: enough of them to make the sums of the tasks few, and few enough for accuracy.
+  // Each task sums its own rows: so many that there are few sums to add, and so few that the sums are accurate.
   const std::int64_t length = row_length(x), count = x.size() / length;
   const std::int64_t grain = std::clamp<std::int64_t>(4 * task_elements / length, 16, 256);
   const std::int64_t tasks = (count + grain - 1) / grain;

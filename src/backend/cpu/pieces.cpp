@@ -9,18 +9,18 @@
 namespace tapestry::host {
 namespace {
 
-/// Room for one operand's block; four of them fit the first-level cache.
+/// The size of an operand's block. Four of them fit the first-level cache.
 constexpr std::int64_t block_bytes = 8192;
-/// Rows of fewer neighbours than this are not worth a call each.
+/// Rows with fewer contiguous elements than this are not worth a call each.
 constexpr std::int64_t short_row = 64;
-/// Columns of a block when an input is transposed: enough for whole cache lines of y, and few, so that its rows are
-/// long.
+/// The columns of a block when an input is transposed: enough for whole cache lines of y, and so few that the block has
+/// many rows, along which the input's elements are close.
 constexpr std::int64_t transposed_columns = 32;
 
-/// y, then the inputs.
+/// The operands are y, then the inputs.
 using Loop = StridedLoop<max_inputs + 1>;
 
-/// The loop over y, its nearest neighbours last: at least two axes.
+/// The loop over y: at least two axes, the one with the smallest stride of y last.
 Loop plan(const Tensor& y, std::span<const Tensor* const> inputs) {
   Loop loop(y.shape());
   loop.add(y);
@@ -28,15 +28,15 @@ Loop plan(const Tensor& y, std::span<const Tensor* const> inputs) {
   if (!y.is_contiguous()) loop.sort_axes([](const Loop::Axis& axis) { return std::abs(axis.stride[0]); });
   loop.join_axes();
   loop.pad_axes(2);
-  if (loop.last().size == 1) loop.last().stride[0] = 1;  // the only element is its own neighbour
+  if (loop.last().size == 1) loop.last().stride[0] = 1;  // a single element counts as contiguous
   return loop;
 }
 
 /// How an elementwise loop over at least one element is cut into blocks of the last two axes, and which operands a
-/// block can use where they are.
+/// block can use in place.
 class Tiling {
  public:
-  /// A block while a loop goes through them.
+  /// The position of a block in a loop over the blocks.
   struct Position {
     std::array<std::int64_t, Shape::max_rank> index{};  ///< along each axis, counted in blocks
     std::array<std::byte*, max_inputs + 1> pointer;     ///< first element of each operand
@@ -67,7 +67,7 @@ class Tiling {
   std::int64_t count() const { return count_; }
   std::int64_t elements() const { return extent_[loop_.axes - 1] * extent_[loop_.axes - 2]; }
 
-  /// Tiling [begin, end): `each(position)` for every one of them.
+  /// Calls `each(position)` for the blocks [begin, end).
   template <class F>
   void run(std::int64_t begin, std::int64_t end, F&& each) const {
     Position at_block{.pointer = base_};
@@ -151,7 +151,8 @@ class Tiling {
     row_extent = std::min(rows().size, std::max<std::int64_t>(block_elements_ / column_extent, 1));
   }
 
-  /// Makes the axis along which an input's elements lie closest the rows of the tiling. False when it is the columns'.
+  /// Makes the axis along which an input's elements are closest the rows of the blocks. Returns false when it is the
+  /// columns.
   bool bring_near(int operand) {
     int nearest = loop_.axes - 1;
     const auto distance = [&](int i) { return std::abs(loop_.axis[i].stride[operand]); };
@@ -182,13 +183,13 @@ class Tiling {
 
   Move move(int operand) const { return movement_kernels().move(static_cast<std::size_t>(size_[operand])); }
 
-  /// An input's elements of the block, side by side.
+  /// Copies an input's elements of the block to `room`, without gaps.
   void gather(const Position& block, int operand, Extent size, Room& room) const {
     move(operand)(block.pointer[operand], rows().stride[operand], columns().stride[operand], room.bytes, size.columns,
                   1, size.rows, size.columns);
   }
 
-  /// The block of y becomes the elements at x.
+  /// Copies the elements at x to the block of y.
   void put(const std::byte* x, const Position& block, Extent size) const {
     const std::int64_t row = rows().stride[0], width = size.columns * size_[0];
     if (!stream_) {
@@ -203,15 +204,15 @@ class Tiling {
 
   Loop loop_;
   bool stream_ = false;
-  /// Whether also what could be computed in place is streamed. Where memory is read, too, a streamed block is waited
-  /// for, while the usual stores are written back during the next ones.
+  /// Whether blocks that could be computed in place are streamed, too. This pays only if little memory is read: a
+  /// streamed block is waited for, while ordinary stores are written back during the next blocks.
   bool stream_rows_ = false;
   std::int64_t block_elements_ = 0, count_ = 0;
   std::array<std::byte*, max_inputs + 1> base_{};
   std::array<std::int64_t, max_inputs + 1> size_{};  ///< bytes of an element
   std::array<bool, max_inputs + 1> in_place_{};
   std::array<std::int64_t, Shape::max_rank> extent_{};  ///< of a block along each axis
-  std::array<std::int64_t, Shape::max_rank> blocks_{};  ///< along each axis
+  std::array<std::int64_t, Shape::max_rank> blocks_{};  ///< number along each axis
 };
 
 void for_each_tile(const Tensor& y, std::span<const Tensor* const> inputs, const auto& each) {

@@ -38,7 +38,7 @@ struct Geometry {
       : batch(x[0]), height(x[1]), width(x[2]), channels(x[3]), rows(y[1]), columns(y[2]), window(w) {}
 };
 
-/// The elements of a window that lie in the image, along one axis: [first, last) of `size`.
+/// The elements of a window that are inside the image along one axis: [first, last) of `size`.
 struct Span {
   std::int64_t start, first, last;
 };
@@ -50,7 +50,7 @@ Span inside(std::int64_t index, std::int64_t stride, std::int64_t pad, std::int6
   return {start, first, std::max(first, std::min(steps(limit - start), size))};
 }
 
-/// Calls element(offset in x) for each element of the window at a position that lies in the image; returns their
+/// Calls element(offset in x) for each element of the window at a position that is inside the image. Returns their
 /// number.
 template <class Element>
 std::int64_t for_window(const Geometry& g, std::int64_t image, std::int64_t row, std::int64_t column,
@@ -72,7 +72,7 @@ void pool(PoolKind f, const Geometry& g, const T* x, T* y) {
   const BinaryRow divide = row_of<T>(Binary::divide);
   const T start = f == PoolKind::max ? -std::numeric_limits<T>::infinity() : T(0);
   constexpr std::int64_t task_elements = 16384;
-  // An image of nothing has windows all the same, in its padding.
+  // An empty image still has windows, in its padding.
   const std::int64_t seen = std::min(g.window.height, g.height) * std::min(g.window.width, g.width);
   const std::int64_t row_work = g.columns * g.channels * std::max<std::int64_t>(1, seen);
   parallel_for(
@@ -93,7 +93,7 @@ void pool(PoolKind f, const Geometry& g, const T* x, T* y) {
       });
 }
 
-/// Neighbouring windows share elements of dx, so a task is some channels of an image.
+/// Adjacent windows share elements of dx, so a task is some channels of a whole image.
 template <class T>
 void pool_grad(PoolKind f, const Geometry& g, const T* x, const T* y, const T* gradient, T* dx) {
   const BinaryRow add = row_of<T>(Binary::add), divide = row_of<T>(Binary::divide);

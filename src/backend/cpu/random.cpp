@@ -16,7 +16,7 @@ const RandomTable& kernels() {
   return table;
 }
 
-/// A multiple of the elements of any block.
+/// The elements of a task: a multiple of the elements of any block.
 constexpr std::int64_t task_elements = 8192;
 
 template <class T>

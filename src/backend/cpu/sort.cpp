@@ -11,7 +11,7 @@
 namespace tapestry::host {
 namespace {
 
-/// A number in the order of its type, with NaN as the largest and both zeros equal.
+/// A number whose order is that of the values, with NaN as the largest and both zeros equal.
 template <class T>
 std::uint64_t ordered(T value) {
   if constexpr (is_float16<T>) {
@@ -37,7 +37,7 @@ struct Entry {
   }
 };
 
-/// The first k of a row in order, written to values and positions.
+/// Writes the first k elements of a row, in order, to `values`, and their positions to `positions`.
 template <class T, class Index>
 void top_of_row(const T* row, std::int64_t n, std::int64_t k, bool largest, std::vector<Entry>& entries, T* values,
                 Index* positions) {

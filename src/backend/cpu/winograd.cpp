@@ -23,25 +23,25 @@ bool pays(const ConvGeometry& g) {
   constexpr std::int64_t fewest_channels = 16, most_channels = 256, fewest_tiles = 16;
   const bool applies = w.height == 3 && w.width == 3 && w.stride_y == 1 && w.stride_x == 1 && w.dilation_y == 1 &&
                        w.dilation_x == 1 && w.groups == 1;
-  // With few channels the transforms outweigh the products, with many the transformed filter leaves the caches.
+  // With few channels the transforms outweigh the products, with many the transformed filter does not fit the caches.
   return applies && std::min(g.in, g.out) >= fewest_channels && g.in + g.out <= most_channels &&
          g.positions() >= fewest_tiles * winograd_tile * winograd_tile;
 }
 
-/// Where the tiles of an image and of what it becomes stand.
+/// The tiles of a convolution's output, with the windows of the image that they read.
 class Tiling {
  public:
   explicit Tiling(const ConvGeometry& g)
       : g_(g), down_(parts(g.rows, winograd_tile)), across_(parts(g.columns, winograd_tile)) {}
 
   std::int64_t count() const { return g_.batch * down_ * across_; }
-  /// As many tiles as the second-level cache has room for.
+  /// The number of tiles for which the second-level cache has room.
   std::int64_t grain() const {
     constexpr std::int64_t cache_floats = 300000;
     return cache_floats / (winograd_products * (g_.in + g_.out));
   }
 
-  /// The transformed windows of some tiles: [36, tiles, in].
+  /// Computes the transformed windows of the tiles [begin, end), as [36, tiles, in].
   void read_windows(const float* x, std::int64_t begin, std::int64_t end, float* to) const {
     const std::int64_t plane = (end - begin) * g_.in;
     for (std::int64_t i = begin; i < end; ++i, to += g_.in) {
@@ -53,12 +53,12 @@ class Tiling {
       kernels().input(x, corner, g_.width * g_.in, g_.in, extent, to, plane);
     }
   }
-  /// Some tiles of y from their products [36, tiles, out].
+  /// Computes the tiles [begin, end) of y from their products [36, tiles, out].
   void write_tiles(const float* products, std::int64_t begin, std::int64_t end, float* y) const {
     for (std::int64_t i = begin; i < end; ++i, products += g_.out)
       kernels().output(products, (end - begin) * g_.out, g_.columns * g_.out, g_.out, extent(i), y + corner(i));
   }
-  /// The gradients of the products of some tiles, [36, tiles, out], from that of y.
+  /// Computes the gradients of the products of the tiles [begin, end), as [36, tiles, out], from the gradient g of y.
   void read_gradients(const float* g, std::int64_t begin, std::int64_t end, float* to) const {
     for (std::int64_t i = begin; i < end; ++i, to += g_.out)
       kernels().output_gradient(g + corner(i), g_.columns * g_.out, g_.out, extent(i), to, (end - begin) * g_.out);
@@ -114,7 +114,8 @@ bool winograd_grad_filter(Backend& backend, const ConvGeometry& g, const float* 
   if (!pays(g)) return false;
   const Tiling tiling(g);
   const std::int64_t size = winograd_products * g.in * g.out, tasks = parts(tiling.count(), tiling.grain());
-  // Each part sums its share of the tiles. Their number follows from the shape alone, and so do the bits of the result.
+  // Each partial sum is over a share of the tiles. The number of sums depends on the shape alone, and so do the bits of
+  // the result.
   constexpr std::int64_t most = 8;
   const std::int64_t share = parts(tasks, std::min(most, tasks)) * tiling.grain(), count = parts(tiling.count(), share);
   const Tensor sums = floats({count, size}), total = floats({size});
