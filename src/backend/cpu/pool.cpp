@@ -23,7 +23,7 @@ TakeGradient<T> take_gradient() {
   }
 }
 
-/// The loop of an elementwise function over neighbouring channels.
+/// The loop of an elementwise function over adjacent channels.
 template <class T>
 BinaryRow row_of(Binary f) {
   return binary_kernels().rows[static_cast<std::size_t>(f)][static_cast<std::size_t>(dtype_of<T>())];

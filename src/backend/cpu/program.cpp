@@ -16,23 +16,24 @@
 namespace tapestry::host {
 namespace {
 
-/// All blocks of a task together, which fit the first-level cache, where the instructions run one after the other.
+/// The size of all blocks of a task together, where the instructions run one after another. It fits the first-level
+/// cache.
 constexpr std::int64_t cache_bytes = 24 << 10;
-/// Results from this size on do not stay in the second-level cache. Then the next block's inputs are fetched while a
-/// block is computed, which takes longer.
+/// Results of at least this size do not stay in the second-level cache. The inputs of the next block are then
+/// prefetched while a block is computed.
 constexpr std::int64_t far_bytes = 4 << 20;
 constexpr std::int64_t line_bytes = 64;   ///< of the caches
 constexpr std::int64_t most_tasks = 256;  ///< enough for any number of threads to share evenly
 constexpr std::int64_t smallest_block = 128, largest_block = 512;
-/// Elements of a block of compiled code, which needs room for inputs that are gathered only; and results from which on
-/// it is worth looking for the code.
+/// The most elements of a block of compiled code, which needs memory only for inputs that are gathered; and the fewest
+/// elements of a result for which it is worth looking for the code.
 constexpr std::int64_t largest_compiled_block = 4096, smallest_compiled = 1024;
-/// For the blocks of one thread's task.
+/// The memory for the blocks of one thread's task.
 constexpr std::int64_t room_bytes = std::int64_t{64} << 10;
 constexpr std::size_t max_operands = Program::max_operands, max_instructions = Program::max_instructions;
 
-/// How the elements of the outputs, in their order, are cut into blocks, and where those of the inputs lie. The axes
-/// are as few as possible: those along which all inputs go on as the outputs do are one.
+/// How the elements of the outputs, in their order, are cut into blocks, and where those of the inputs are. Axes along
+/// which all inputs continue without a gap are merged.
 class Grid {
   using Loop = StridedLoop<max_operands>;
   using Axis = Loop::Axis;
@@ -47,7 +48,7 @@ class Grid {
     loop_.join_axes();
     loop_.pad_axes(2);
     const std::int64_t width = columns().size, height = rows().size;
-    // Of a long row equal parts, so that the last one is not a stub.
+    // A long row is cut into equal segments, so that the last one is not a stub.
     const std::int64_t parts = (width + block_elements - 1) / block_elements;
     extent_ = {1, (width + parts - 1) / parts};
     if (parts == 1) {
@@ -67,13 +68,13 @@ class Grid {
   std::int64_t row_stride(int input) const { return rows().stride[input]; }
   std::int64_t column_stride(int input) const { return columns().stride[input]; }
 
-  /// Whether a block's elements of an input can be read where they are: side by side, or one for all.
+  /// Whether an input's elements of a block can be read in place: they are contiguous, or one element is repeated.
   bool is_in_place(int input) const {
     const std::int64_t column = column_stride(input), row = row_stride(input);
     if (column != 0 && column != 1) return false;
     return extent_.rows == 1 || row == column * columns().size;
   }
-  /// Whether every block has the same elements of an input, or the first so many of them.
+  /// Whether every block reads the same elements of an input; a smaller block reads the first of them.
   bool is_same_everywhere(int input) const {
     for (int i = 0; i < loop_.axes - 1; ++i)
       if (loop_.axis[i].stride[input] != 0) return false;
@@ -82,11 +83,11 @@ class Grid {
 
   struct Block {
     Extent size;
-    std::int64_t first;                                  ///< element of the outputs
-    std::int64_t column;                                 ///< of the first
-    std::array<std::int64_t, max_operands> input_first;  ///< distance of an input's first element
+    std::int64_t first;                                  ///< its first element in the outputs
+    std::int64_t column;                                 ///< its first column
+    std::array<std::int64_t, max_operands> input_first;  ///< offset of each input's first element
   };
-  /// From the block before that of the index to that one: most are neighbours, which need no division.
+  /// Moves from the block before `index` to that of `index`. Most are in the same row, which needs no division.
   void advance(std::int64_t index, Block& block) const {
     const std::int64_t done = block.column + extent_.columns;
     if (done >= columns().size) return find(index, block);
@@ -114,7 +115,7 @@ class Grid {
     }
   }
 
-  /// Calls `each` for the blocks of a part of outputs that are matrices.
+  /// Calls `each` for the blocks of one tile of outputs that are matrices.
   template <class F>
   void for_each_block(const Tile& tile, std::int64_t width, F each) const {
     const bool whole_rows = tile.columns == width;
@@ -158,7 +159,7 @@ struct BoundInstruction {
   enum class Kind : std::uint8_t { unary, binary, ternary, convert };
   Kind kind;
   std::uint8_t result;
-  bool half;  ///< there are half types among the following
+  bool half;  ///< whether one of the following types is a half type
   DType result_type;
   std::array<DType, 3> types;  ///< of the operands
   std::array<std::uint8_t, 3> operands;
@@ -185,7 +186,7 @@ struct BoundInstruction {
   }
 
  private:
-  /// Without half types.
+  /// Computes a piece without half types.
   void compute(const Piece& p) const {
     if (kind == Kind::binary) return binary(p.input[0], p.step[0], p.input[1], p.step[1], p.y, p.n, number);
     if (kind == Kind::ternary)
@@ -193,15 +194,16 @@ struct BoundInstruction {
     unary(p.input[0], p.y, computed(p), number);
     repeat(p, size_of(computed_in(result_type)));
   }
-  /// Of one element that stands for all only one result is computed, and then repeated.
+  /// The number of results to compute: 1 for an operand that is one repeated element. `repeat` then copies the result.
   static std::int64_t computed(const Piece& piece) { return piece.step[0] == 1 ? piece.n : 1; }
   static void repeat(const Piece& piece, std::size_t size) {
     if (computed(piece) < piece.n) movement_kernels().fill(size)(piece.y, piece.y + size, piece.n - 1);
   }
 };
 
-/// `types`: of the program's operands.
-BoundInstruction bound_to_kernel(const Program::Instruction& instruction, const std::array<DType, max_operands>& types) {
+/// `types` are those of the program's operands.
+BoundInstruction bound_to_kernel(const Program::Instruction& instruction,
+                                 const std::array<DType, max_operands>& types) {
   BoundInstruction bound{};
   bound.operands = instruction.operands;
   bound.result = instruction.result;
@@ -231,14 +233,14 @@ BoundInstruction bound_to_kernel(const Program::Instruction& instruction, const 
   return bound;
 }
 
-/// A program with its tensors: runs its code, if it could be compiled, or else the kernels of the single ops.
+/// A program with its tensors. It runs the program's code if it could be compiled, else the kernels of the single ops.
 class Machine {
  public:
   Machine(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs)
       : Machine(program, inputs, outputs, outputs[0].size() >= smallest_compiled && may_be_compiled(program, inputs)) {}
 
   void run() const {
-    // What several instructions take is worth another thread sooner than one addition.
+    // Several instructions are worth another thread for fewer elements than one addition is.
     const std::int64_t elements = std::max<std::int64_t>(task_elements / static_cast<std::int64_t>(count_), 2048);
     const std::int64_t grain = std::max({elements / grid_.elements(), grid_.count() / most_tasks, std::int64_t{1}});
     parallel_for(grid_.count(), grain, [&](std::int64_t begin, std::int64_t end) { run_blocks(begin, end); });
@@ -246,10 +248,10 @@ class Machine {
 
   void run(const Tile& tile) const {
     const std::int64_t width = outputs_[0].shape().sizes().back();
-    if (tile.rows * tile.columns == outputs_[0].size()) return run();  // nobody else is at work on it
+    if (tile.rows * tile.columns == outputs_[0].size()) return run();  // no other thread works on it
     Workspace workspace(*this);
     grid_.for_each_block(tile, width, [&](const Grid::Block& block) {
-      if (tile.columns != width) workspace.gathered_rows = 0;  // other columns of a row that is the same everywhere
+      if (tile.columns != width) workspace.gathered_rows = 0;  // other columns of inputs that are the same everywhere
       run_block(block, workspace);
     });
     if (stream_) finish_streaming();
@@ -286,13 +288,13 @@ class Machine {
     const auto inputs = static_cast<std::int64_t>(inputs_.size());
     return std::min(room_bytes / (inputs * element_bytes_) / smallest_block * smallest_block, largest_compiled_block);
   }
-  /// Elements of a block whose instructions run one after the other, with room for all operands.
+  /// The elements of a block whose instructions run one after another, with memory for all operands.
   std::int64_t interpreted_block() const {
     return std::clamp(cache_bytes / (operands_ * element_bytes_) / smallest_block * smallest_block, smallest_block,
                       largest_block);
   }
 
-  /// Bit i: input i is one element that stands for all of a block.
+  /// Bit i says that input i is one element, which is repeated throughout a block.
   std::uint64_t single() const {
     std::uint64_t bits = 0;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -309,7 +311,7 @@ class Machine {
     return static_cast<std::int64_t>(largest);
   }
 
-  /// Room for the blocks of one thread's task.
+  /// The memory for the blocks of one thread's task.
   struct Workspace {
     explicit Workspace(const Machine& machine) {
       const std::int64_t stride = machine.block_elements_ * machine.element_bytes_;
@@ -360,7 +362,7 @@ class Machine {
     (stream ? code_->stream : code_->store)(operands.data(), n);
   }
 
-  /// Brings the inputs behind those of the block, where the next one mostly is, into the cache.
+  /// Prefetches the inputs' elements behind those of the block. Most of them belong to the next block.
   void fetch_behind(std::int64_t n, const Operands& operands) const {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       if (operands[i].stride == 0 || needs_room(static_cast<int>(i))) continue;
@@ -377,7 +379,7 @@ class Machine {
     return stream_ || operand >= inputs + static_cast<int>(outputs_.size());
   }
 
-  /// `gathered`: the rows of the inputs that are the same everywhere which are in their operands already.
+  /// `gathered` is the number of rows that have been gathered of the inputs that are the same everywhere.
   void find_inputs(const Grid::Block& block, std::int64_t gathered, Operands& operands) const {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const detail::TensorImpl& input = inputs_[i].impl();
@@ -392,18 +394,18 @@ class Machine {
     }
   }
 
-  /// The input's elements of a block side by side.
+  /// Copies an input's elements of a block to `to`, without gaps.
   void gather(const std::byte* first, int operand, std::size_t size, Grid::Extent extent, std::byte* to) const {
     const std::int64_t row = grid_.row_stride(operand), column = grid_.column_stride(operand);
     const std::int64_t rows = row == 0 ? 1 : extent.rows;
     movement_kernels().move(size)(first, row, column, to, extent.columns, 1, rows, extent.columns);
-    // One row for all: what is there is doubled until there is enough.
+    // A repeated row has been copied once. What is there is doubled until the block is full.
     const std::int64_t bytes = extent.rows * extent.columns * static_cast<std::int64_t>(size);
     for (std::int64_t done = rows * extent.columns * static_cast<std::int64_t>(size); done < bytes; done *= 2)
       std::memcpy(to + done, to, static_cast<std::size_t>(std::min(done, bytes - done)));
   }
 
-  /// `first`: the block's first element.
+  /// `first` is the block's first element.
   void find_outputs(std::int64_t first, Operands& operands) const {
     for (std::size_t i = 0; i < outputs_.size(); ++i) operands[inputs_.size() + i].data = address(outputs_[i], first);
   }

@@ -19,15 +19,15 @@ namespace {
 
 using Real = constants::math::Real<float>;
 
-/// Writes the code of one program, for the calling convention of x86-64's System V ABI. The functions are those of
-/// kernels/math.hpp, operation by operation, so that they round alike; only where AVX-512 has one instruction for
-/// several of them, which gives the same bits, that is taken: vscalefps multiplies by 2^n, rounding once also what
-/// becomes denormal.
+/// Writes the code of one program, for the System V calling convention of x86-64. The functions are those of
+/// kernels/math.hpp, operation by operation, so that they round alike. One AVX-512 instruction replaces several
+/// operations only where it gives the same bits: vscalefps multiplies by 2^n, and rounds once even where the result is
+/// denormal.
 class Compiler : public Xbyak::CodeGenerator {
  public:
   Compiler(const Program& program, std::uint64_t single)
       : CodeGenerator(most_bytes, Xbyak::DontSetProtectRWE), program_(program), single_(single) {
-    body(false, false);  // to see which constants there are
+    body(false, false);  // to count the uses of the constants
     reset();
     hold_constants();
     code_.store = function(false);
@@ -44,11 +44,11 @@ class Compiler : public Xbyak::CodeGenerator {
   using Zmm = Xbyak::Zmm;
   static constexpr std::size_t most_bytes = 1 << 18;  // of address space
   static constexpr int lanes = 16;
-  /// Comparisons. The last two hold for NaN.
+  /// Predicates of comparisons. The last two hold for NaN.
   static constexpr std::uint8_t equal = 0x00, less = 0x11, greater = 0x1e, unordered = 0x03, not_less_or_equal = 0x16;
 
-  // The first two are the arguments: the places, and the number of elements, of which so many are left. All registers
-  // that the code uses are its own by the calling convention.
+  // The first two are the arguments: the operands, and the number of elements, which counts those that are left. All
+  // registers that the code uses are caller-saved.
   const Xbyak::Reg64 &operands_ = rdi, &left_ = rsi, &offset_ = rcx, &address_ = rax;
   const Xbyak::Opmask &tail_ = k1, &chosen_ = k2;
 
@@ -119,7 +119,7 @@ class Compiler : public Xbyak::CodeGenerator {
     std::optional<Zmm> held;  ///< a register that has it in every lane
   };
 
-  /// Of the registers that no operand needs, the constants that are used most get one each.
+  /// The constants that are used most get one each of the registers that no operand needs.
   void hold_constants() {
     std::vector<Constant*> by_use;
     for (auto& each : constants_) by_use.push_back(&each.second);
@@ -142,11 +142,11 @@ class Compiler : public Xbyak::CodeGenerator {
 
   Constant& find(float value) {
     const auto [found, is_new] = constants_.try_emplace(std::bit_cast<std::uint32_t>(value));
-    if (is_new) found->second.held = scratch(0);  // while they are counted, any will do
+    if (is_new) found->second.held = scratch(0);  // while uses are counted, any register will do
     ++found->second.uses;
     return found->second;
   }
-  /// In a register; `room` is one that may be used.
+  /// A register that has the constant: its own, or else `room`, to which it is loaded.
   Zmm load(const Zmm& room, float value) {
     Constant& found = find(value);
     if (found.held) return *found.held;
@@ -157,7 +157,7 @@ class Compiler : public Xbyak::CodeGenerator {
     const Zmm from = load(to, value);
     if (from != to) vmovaps(to, from);
   }
-  /// As the last operand of an instruction, which can repeat it from memory.
+  /// The constant as the last operand of an instruction, which can broadcast it from memory.
   const Xbyak::Operand& constant(float value) {
     Constant& found = find(value);
     if (found.held) return *found.held;
@@ -265,7 +265,7 @@ class Compiler : public Xbyak::CodeGenerator {
     }
   }
 
-  /// y = a where that is NaN, x elsewhere.
+  /// y = a where a is NaN, x elsewhere.
   void replace_by_nan(const Zmm& y, const Zmm& x, const Zmm& a) {
     vcmpps(chosen_, a, a, unordered);
     vblendmps(y | chosen_, x, a);
@@ -275,7 +275,7 @@ class Compiler : public Xbyak::CodeGenerator {
   static constexpr float from_bits(std::uint32_t x) { return std::bit_cast<float>(x); }
   static constexpr float sign = -0.0f, not_sign = std::bit_cast<float>(0x7fffffffu);
 
-  /// x, or -x, = n ln(2) + r with |r| <= ln(2) / 2.
+  /// Splits x, or -x, into n ln(2) + r with |r| <= ln(2) / 2.
   void reduce(const Zmm& n, const Zmm& r, const Zmm& x, bool of_negative = false) {
     copy(n, Real::rounder);
     vmovaps(r, x);
@@ -291,7 +291,7 @@ class Compiler : public Xbyak::CodeGenerator {
     vfnmadd231ps(r, n, constant(Real::ln2_low));
   }
 
-  /// y = exp(r) - 1 for such an r.
+  /// y = exp(r) - 1 for an r of `reduce`.
   void small_expm1(const Zmm& y, const Zmm& r) {
     const Zmm square = scratch(10), low = scratch(11);
     vmulps(square, r, r);
@@ -315,7 +315,8 @@ class Compiler : public Xbyak::CodeGenerator {
   void exp(const Zmm& y, const Zmm& x) {
     const Zmm n = scratch(0), r = scratch(1);
     reduce(n, r, x);
-    // Out of range r is anything, but n alone decides, if only r is a number; it is NaN where x is.
+    // If x is out of range, r may be anything. vrangeps limits it to a number, so that n alone decides; n is NaN where
+    // x is.
     constexpr std::uint8_t least_magnitude = 2;
     vrangeps(r, r, constant(1), least_magnitude);
     scaled_exp(y, n, r);
@@ -324,7 +325,7 @@ class Compiler : public Xbyak::CodeGenerator {
   void sigmoid(const Zmm& y, const Zmm& x) {
     const Zmm e = scratch(1), s = scratch(2), n = scratch(3), r = scratch(4);
     vandps(e, x, constant(not_sign));
-    vminps(e, load(s, 105), e);  // of which exp(-x) is 0; NaN stays
+    vminps(e, load(s, 105), e);  // exp(-105) is 0; NaN stays
     reduce(n, r, e, true);
     scaled_exp(e, n, r);
     copy(s, 1);
@@ -346,7 +347,7 @@ class Compiler : public Xbyak::CodeGenerator {
     vfmadd213ps(e, half, s);
     vaddps(s, e, constant(1));
     vdivps(e, e, s);
-    vpternlogd(e, x, constant(sign), 0xd8);  // the sign's bit from x, the others from e
+    vpternlogd(e, x, constant(sign), 0xd8);  // the sign bit from x, the others from e
     vmovaps(y, e);
   }
 
@@ -363,7 +364,7 @@ class Compiler : public Xbyak::CodeGenerator {
     vmulps(y, t, s);
   }
 
-  /// x = 2^k m with m near 1, as `split`; then, with f = m - 1, as `log_of_parts`.
+  /// x = 2^k m with m near 1, as in `split`. The rest, with f = m - 1, is as in `log_of_parts`.
   void log(const Zmm& y, const Zmm& x) {
     const Zmm b = scratch(0), k = scratch(1), f = scratch(2), s = scratch(3), square = scratch(4), half_f2 = scratch(5),
               rest = scratch(6), low = scratch(7);

@@ -7,8 +7,8 @@
 
 namespace tapestry::host {
 
-/// Null where the program has a function that is not known there, and where the system gives no memory for code. All
-/// elements are float32. `single`: see `compiled`.
+/// Compiles a program whose elements are all float32. Null if the compiler does not know one of the functions, or if
+/// the system gives no memory for code. `single`: see `compiled`.
 std::shared_ptr<const CompiledProgram> compile(const Program& program, std::uint64_t single);
 
 }  // namespace tapestry::host

@@ -20,22 +20,22 @@ const ReduceTable& kernels() {
   return table;
 }
 
-/// Elements that one task reads at least: some ten microseconds.
+/// The fewest elements that one task reads; they take some ten microseconds.
 constexpr std::int64_t task_elements = 32768;
-/// Longer axes are reduced in chunks of this many elements (along memory) or rows (across it), and the results of the
-/// chunks in a further pass. The numbers are part of the result's bits.
+/// Longer axes are reduced in chunks of this many elements (along memory) or rows (across it), and a further pass
+/// reduces the results of the chunks. The bits of the result depend on these numbers.
 constexpr std::int64_t row_chunk = 32768, column_chunk = 256;
 
 struct Loop {
-  std::int64_t size, x, y;  ///< elements, and their distance in the input and in the result
+  std::int64_t size, x, y;  ///< number of elements, and the strides in the input and in the result
   bool reduced;
 };
 using LoopNest = SmallVector<Loop, Shape::max_rank + 2>;
 
-/// The axes of x, the nearest in memory last, and as few as possible. `first` moves to where reduced axes of negative
-/// strides begin in memory.
+/// The loops over x, as few as possible, the one with the smallest stride last. Reduced axes of negative stride are
+/// reversed, and `first` moves to where they begin in memory.
 LoopNest plan(const Tensor& x, std::uint32_t reduced, std::int64_t& first) {
-  Strides result{};  // repeated along what is reduced
+  Strides result{};  // 0 along the reduced axes
   std::int64_t next = 1;
   for (int i = x.rank() - 1; i >= 0; --i) {
     if ((reduced >> i & 1) != 0) continue;
@@ -51,7 +51,7 @@ LoopNest plan(const Tensor& x, std::uint32_t reduced, std::int64_t& first) {
     first += (size - 1) * stride[0];
     stride[0] = -stride[0];
   }
-  // An axis that x repeats counts as the farthest one: reducing it across memory reads the same row again and again.
+  // An axis of stride 0 counts as the farthest one: reducing it across memory reads the same row again and again.
   loop.sort_axes([](const auto& axis) {
     return axis.stride[0] == 0 ? std::numeric_limits<std::int64_t>::max() : std::abs(axis.stride[0]);
   });
@@ -74,7 +74,7 @@ class Position {
   std::int64_t x() const { return x_; }
   std::int64_t y() const { return y_; }
   std::int64_t index(std::size_t loop) const { return index_[loop]; }
-  /// Goes on by `count` positions, at most to the end of the last axis.
+  /// Advances by `count` positions, at most to the end of the last axis.
   void advance(std::int64_t count) {
     std::size_t i = loops_.size() - 1;
     for (move(i, count); i > 0 && index_[i] == loops_[i].size; --i) {
@@ -105,13 +105,14 @@ std::int64_t chunk_count(std::int64_t size, std::int64_t chunk) { return (size +
 /// What a pass reduces, and what it leaves.
 struct PassPlan {
   Loop loop;           ///< the loop to reduce
-  std::int64_t chunk;  ///< in chunks of that many elements
-  bool along;          ///< it is the nearest in memory
-  LoopNest left;       ///< the other axes, and the axis of the chunks if there are several
+  std::int64_t chunk;  ///< the number of its elements in a chunk
+  bool along;          ///< whether it is the innermost in memory
+  LoopNest left;       ///< the other loops, and the loop over the chunks if there are several
 };
 
 PassPlan next_pass(const LoopNest& loops) {
-  // Along memory where possible; otherwise the longest axis first, which leaves the least for the next pass.
+  // The innermost axis comes first if it is reduced; otherwise the longest one, which leaves the least for the next
+  // pass.
   const Loop& inner = loops.back();
   const auto shorter = [](const Loop& a, const Loop& b) { return a.size * a.reduced < b.size * b.reduced; };
   const Loop* chosen = inner.reduced ? &inner : std::max_element(loops.begin(), loops.end(), shorter);
@@ -138,7 +139,7 @@ class Pass {
         y_(static_cast<std::byte*>(y.impl().data)),
         divisor_(divisor) {}
 
-  /// `loops`: pass.left with the distances in the pass's output.
+  /// `loops` is pass.left with the strides of the pass's output.
   void run(const PassPlan& pass, LoopNest loops) const {
     const bool chunked = pass.loop.size > pass.chunk;
     if (pass.along) {
@@ -155,7 +156,7 @@ class Pass {
 
  private:
   void rows(const Loop& loop, std::int64_t chunk, const LoopNest& loops) const {
-    const std::size_t last = loops.size() - 1;  // if there are chunks, their axis
+    const std::size_t last = loops.size() - 1;  // if there are chunks, the loop over them
     const std::int64_t length = std::min(loop.size, chunk);
     const std::int64_t grain = std::max<std::int64_t>(1, task_elements / length);
     parallel_for(positions(loops), grain, [&](std::int64_t i, std::int64_t end) {
@@ -173,7 +174,7 @@ class Pass {
     });
   }
 
-  /// The last two of `loops` are the axis of the chunks and that of the tiles that `inner` is cut into.
+  /// The last two of `loops` go over the chunks and over the tiles that `inner` is cut into.
   void columns(const Loop& loop, std::int64_t chunk, const Loop& inner, const LoopNest& loops) const {
     const std::size_t last = loops.size() - 1;
     const std::int64_t unit = std::min(loop.size, chunk) * std::min(inner.size, column_limit);
@@ -249,7 +250,7 @@ Lines lines_along(const Shape& shape, int axis) {
   return lines;
 }
 
-/// body(outer, column, columns): up to `column_limit` neighbouring lines at a time.
+/// Calls body(outer, column, columns) for up to `column_limit` adjacent lines at a time.
 template <class Body>
 void for_tiles(const Lines& lines, const Body& body) {
   if (lines.outer * lines.length * lines.inner == 0) return;
@@ -264,7 +265,8 @@ void for_tiles(const Lines& lines, const Body& body) {
   });
 }
 
-/// Reduces the last or the first axes of a small tensor without gaps by one call, which saves the planning.
+/// Reduces the last or the first axes of a small contiguous tensor by one call, which saves the planning. Returns false
+/// for other tensors and axes.
 bool reduce_at_once(Reduce f, const Tensor& x, std::uint32_t reduced, const Tensor& y) {
   if (!x.is_contiguous() || x.size() > task_elements) return false;
   const int rank = x.rank();
@@ -289,7 +291,7 @@ void CpuBackend::reduce(Reduce f, const Tensor& x, std::uint32_t reduced, const 
   if (is_half(x.dtype())) return Backend::reduce(f, x, reduced, y);
   if (y.size() == 0) return;
   if (x.size() == 0) {
-    // An int's mean over nothing is the sum, 0: there is no better number.
+    // The mean of no integers is their sum, 0, because integers have no NaN.
     const bool nan = f == Reduce::mean && is_floating(x.dtype());
     reducer_of(f, x.dtype(), y.dtype()).rows(nullptr, 0, 1, y.size(), 0, y.impl().data, 1, nan ? 0 : 1);
     return;
@@ -310,7 +312,7 @@ void CpuBackend::reduce(Reduce f, const Tensor& x, std::uint32_t reduced, const 
   const DType partial = is_float32_sum(f, x.dtype()) ? DType::float64 : x.dtype();
   for (Tensor from = x; from.id() != y.id();) {
     const PassPlan pass = next_pass(loops);
-    // The axes as they stand in the input, and (with the result's distances) in the pass's output.
+    // `packed` has the strides of this pass's input and output. `left` has those of the next pass's input.
     LoopNest left = pass.left, packed = pass.left;
     const bool last = std::none_of(left.begin(), left.end(), [](const Loop& loop) { return loop.reduced; });
     Tensor to = y;

@@ -18,8 +18,8 @@ namespace tapestry {
 namespace host {
 namespace {
 
-/// Polls before a thread goes to sleep: some 10 µs, about what a futex needs to put it to sleep and wake it up again.
-/// Longer spinning takes processors from other programs, and from the thread that is waited for.
+/// The number of polls before a thread goes to sleep: some 10 µs, about what a futex needs to put it to sleep and wake
+/// it up again. Longer spinning takes processors from other programs, and from the thread that is waited for.
 constexpr int spins = 256;
 
 void relax() {
@@ -30,7 +30,7 @@ void relax() {
 #endif
 }
 
-/// Waits until `value` is no longer `old`; returns what it is.
+/// Waits until `value` is no longer `old`, and returns the new value.
 int wait_while(const std::atomic<int>& value, int old) {
   for (int i = 0; i < spins; ++i) {
     if (const int now = value.load(std::memory_order_acquire); now != old) return now;
@@ -53,7 +53,7 @@ std::atomic<int>& wanted_threads() {
 
 constinit thread_local bool inside_task __attribute__((tls_model("initial-exec"))) = false;
 
-/// One fork: tasks [0, count), dealt out in as many equal shares as there are threads. A thread works through its own
+/// One parallel loop: tasks [0, count), divided into as many equal shares as there are threads. A thread runs its own
 /// share first, so that a chain of ops finds its data in the same core's cache, and then helps with the others.
 class Job {
  public:
@@ -73,7 +73,8 @@ class Job {
     }
   }
 
-  /// Call when all threads have left. Of several exceptions the first task's is thrown, as a plain loop would.
+  /// Throws the exception of the first task that has thrown one, as a plain loop would. Call it when all threads have
+  /// left.
   void rethrow() const {
     if (error_) std::rethrow_exception(error_);
   }
@@ -101,17 +102,18 @@ class Job {
   std::int64_t count_;
   int shares_;
   FunctionRef<void(std::int64_t)> task_;
-  std::vector<std::atomic<std::int64_t>>& next_;  ///< one per cache line: the next task of each share
+  std::vector<std::atomic<std::int64_t>>& next_;  ///< the next task of each share, one per cache line
   std::mutex error_mutex_;
   std::exception_ptr error_;
   std::int64_t error_task_ = 0;
 };
 
-/// The threads besides the caller's. They wait for `generation_` to change, and may then pass the gate of the current
-/// job until the caller, who works too, finds nothing left and closes it. So a thread that wakes up late delays nobody.
+/// The threads other than the caller's. They wait for `generation_` to change, and then enter the current job through
+/// its gate. The caller works too, and closes the gate when no task is left. So a thread that wakes up late delays
+/// nobody.
 class Pool {
  public:
-  /// Runs the tasks, or returns false when another user's thread has the pool.
+  /// Runs the tasks, or returns false when another thread has the pool.
   bool run(std::int64_t count, int threads, FunctionRef<void(std::int64_t)> task) {
     const std::unique_lock owner(mutex_, std::try_to_lock);
     if (!owner) return false;
@@ -130,7 +132,7 @@ class Pool {
   }
 
  private:
-  static constexpr int open = 1, visitor = 2;  // of gate_: bit 0, and the number of workers inside in the other bits
+  static constexpr int open = 1, visitor = 2;  // gate_: bit 0 is `open`, the others count the workers inside
 
   void resize(int threads) {
     if (static_cast<int>(workers_.size()) + 1 == threads) return;
@@ -171,14 +173,14 @@ class Pool {
   std::mutex mutex_;  ///< held by the thread that has the pool
   std::vector<std::thread> workers_;
   std::vector<std::atomic<std::int64_t>> next_;
-  Job* job_ = nullptr;  ///< valid while the gate is open or someone is inside
+  Job* job_ = nullptr;  ///< valid while the gate is open or a worker is inside
   std::atomic<bool> stop_{false};
   alignas(64) std::atomic<int> generation_{0};
   alignas(64) std::atomic<int> gate_{0};
 };
 
-/// Never destroyed: at the end of the program the threads sleep on it. A child of fork() has no threads but this one,
-/// and maybe a mutex that was locked; it gets a pool of its own.
+/// Never destroyed, because at the end of the program the threads sleep on it. A child of fork() has only the thread
+/// that called it, and maybe a locked mutex, so it gets a pool of its own.
 Pool*& pool() {
   static Pool* instance = [] {
     pthread_atfork(nullptr, nullptr, [] { pool() = new Pool; });

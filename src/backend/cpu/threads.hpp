@@ -6,7 +6,7 @@
 
 namespace tapestry::host {
 
-/// A borrowed callable: no allocation, valid while the callable lives.
+/// A reference to a callable. It allocates nothing, and is valid while the callable lives.
 template <class Signature>
 class FunctionRef;
 template <class R, class... Args>
@@ -27,12 +27,12 @@ class FunctionRef<R(Args...)> {
   R (*call_)(void*, Args...);
 };
 
-/// Runs `task(i)` for i in [0, count), on the pool's threads and the caller's. The tasks are the same whatever the
-/// number of threads, so a caller who splits its work by shape alone has results that do not depend on it. Calls inside
-/// a task run in that task's thread. The first exception that a task throws is thrown here, when all have ended.
+/// Runs `task(i)` for i in [0, count), on the pool's threads and the caller's. The tasks are the same for any number of
+/// threads, and so are the results of a caller that splits its work by shape alone. Calls inside a task run in that
+/// task's thread. If tasks throw, the exception of the first one is thrown here when no task is running any more.
 void parallel_tasks(std::int64_t count, FunctionRef<void(std::int64_t)> task);
 
-/// Splits [0, count) into chunks of `grain` and runs `body(begin, end)` for each by `parallel_tasks`; a count of up to
+/// Splits [0, count) into chunks of `grain` and runs `body(begin, end)` for each by `parallel_tasks`. A count of up to
 /// one grain runs here at once.
 template <class F>
 void parallel_for(std::int64_t count, std::int64_t grain, F&& body) {
