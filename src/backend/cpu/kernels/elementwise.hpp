@@ -8,9 +8,9 @@
 
 namespace tapestry::host {
 
-// The loops of the elementwise families over n neighbours; y may be an operand itself. A `step` of an operand is 1, or
-// 0 for one element that stands for all. `p` is the op's number. The tables are indexed by function and by DType of the
-// operands (of y for Ternary::select); functions that a type does not have are null.
+// The loops of the elementwise families over n contiguous elements; y may be an operand itself. The `step` of an
+// operand is 1, or 0 where one element is repeated. `p` is the op's number. The tables are indexed by function and by
+// DType of the operands (of y for Ternary::select). A function that a type does not have is null.
 
 using UnaryRow = void (*)(const void* x, void* y, std::int64_t n, double p);
 using BinaryRow = void (*)(const void* a, std::int64_t a_step, const void* b, std::int64_t b_step, void* y,
@@ -28,7 +28,8 @@ struct UnaryTable {
 };
 struct BinaryTable {
   BinaryRow rows[binary_count][dtype_count];
-  /// Whether an integer that may not stand there is in b: 0 for floor_mod and floor_divide, a negative one for power.
+  /// Whether b contains an integer for which there is no result: 0 for floor_mod and floor_divide, a negative one for
+  /// power.
   bool (*contains_zero[dtype_count])(const void* b, std::int64_t n);
   bool (*contains_negative[dtype_count])(const void* b, std::int64_t n);
 };

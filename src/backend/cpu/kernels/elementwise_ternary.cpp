@@ -22,7 +22,7 @@ TAPESTRY_TERNARY_SELECT(TAPESTRY_FORMULA)
 template <class F, class A, class T, bool each_a, bool each_b, bool each_c>
 void loop(const A* a, const T* b, const T* c, T* y, std::int64_t n) {
   if (n == 0) return;
-  const A first_a = *a;  // read before y is written: y may be an operand, but then every element's
+  const A first_a = *a;  // y may only be an operand of step 1: the loop changes no repeated element
   const T first_b = *b, first_c = *c;
   TAPESTRY_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i)

@@ -30,7 +30,7 @@ void row(const void* from, void* to, std::int64_t n, double number) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<Result>(F::template apply<T>(x[i], p));
 }
 
-/// sin, cos and tan of a float: math.hpp has the usual angles, libm the huge ones.
+/// sin, cos and tan of floats: math.hpp computes those of usual angles, libm those of huge ones.
 template <class F>
 void trigonometric_row(const void* from, void* to, std::int64_t n, double) {
   constexpr std::int64_t block = 1024;

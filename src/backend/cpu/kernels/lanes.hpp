@@ -1,7 +1,7 @@
 #pragma once
 
-// Reductions with the same bits at every level: a row is summed in a fixed number of lanes, which a level holds in as
-// many of its own registers as it needs.
+// Reductions with the same bits at every level: a row is reduced in a fixed number of lanes, and each level holds them
+// in as many registers as it needs.
 
 #include <cstdint>
 
@@ -22,7 +22,7 @@ constexpr int registers = lane_bytes / register_bytes;
 template <class T>
 constexpr int lane_count = lane_bytes / static_cast<int>(sizeof(T));
 
-/// T's side by side. In memory they need no alignment: they come and go by `load` and `store`, not through pointers,
+/// A vector of T's. `load` and `store` copy it from and to memory of any alignment. Pointers to it would not do,
 /// because clang forgets a type's lower alignment where templates pass it on.
 template <class T, int bytes = register_bytes>
 struct Register {
@@ -46,7 +46,7 @@ struct Sum {
   }
 };
 
-/// NaN travels: one that came first stays, because no comparison with it holds.
+/// NaN propagates: b is taken if it is NaN, and an a that is NaN stays, because no comparison with it holds.
 struct Max {
   template <class V>
   [[gnu::always_inline]] static V combine(V a, V b) {
@@ -54,7 +54,8 @@ struct Max {
   }
 };
 
-/// The values in a register combined as a balanced tree: each with the one half the register away, and so on.
+/// Combines the values in a register as a balanced tree: first each value of the lower half with that of the upper
+/// half, and so on.
 template <class Op, class T, int bytes = register_bytes>
 [[gnu::always_inline]] inline T fold(const typename Register<T, bytes>::type& values) {
   if constexpr (bytes == sizeof(T)) {
@@ -74,7 +75,7 @@ template <class Op, class T>
   return fold<Op, T>(values[0]);
 }
 
-/// term(i), i < n, combined by Op: `vector(i)` gives a register of the terms from i on, `scalar(i)` one term. A short
+/// Combines term(i), i < n, by Op. `vector(i)` returns a register of the terms from i on, `scalar(i)` one term. A short
 /// row stays scalar.
 template <class Op, class T, class Vector, class Scalar>
 [[gnu::always_inline]] inline T reduce_lanes(std::int64_t n, T identity, Vector vector, Scalar scalar) {
@@ -102,7 +103,7 @@ template <class Op, class T, class Vector, class Scalar>
   return result;
 }
 
-/// Terms that a sum in floats takes before it goes on in doubles, for accuracy.
+/// The number of terms that a sum adds in T before it goes on in double, for accuracy.
 constexpr std::int64_t sum_block = 4096;
 
 /// The sum of term(i), i < n: `vector` and `scalar` as for `reduce_lanes`.

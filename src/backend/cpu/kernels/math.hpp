@@ -1,18 +1,18 @@
 #pragma once
 
 // The functions of functors.hpp on the CPU: branch-free plain C++ that GCC and clang turn into vector code. The
-// compiler fuses no multiplication with an addition by itself; where that pays it is written down, so that an element
-// has the same bits in a vector and in the tail of one, and on all processors that can fuse (v3 and v4). Mostly
-// within 2.5 units in the last place (tests/kernels_math_test.cpp holds the bounds); NaN, infinities, signed zeros and
-// denormals as in C's Annex F.
+// compiler is not allowed to fuse multiplications with additions; `multiply_add` fuses them where that pays. So an
+// element has the same bits in a vector and in the tail of one, and on all processors that can fuse (v3 and v4).
+// Results are mostly within 2.5 units in the last place (tests/kernels_math_test.cpp holds the bounds). NaN,
+// infinities, signed zeros and denormals are as in C's Annex F.
 //
 // The methods are the usual ones: additive range reduction (Cody and Waite, Software Manual for the Elementary
 // Functions, 1980), rounding by adding 1.5 * 2^52, the logarithm in s = f / (2 + f) (Ng, fdlibm, 1993). The polynomials
 // are minimax fits of the relative error by Remez's exchange; each is named with its interval and its error.
 //
-// In double: exp, log, tanh and their kin are written here; the trigonometric functions, erf and pow call libm. In
-// float: the former are computed in float, the rest through a short polynomial in double, which costs no case
-// distinctions.
+// exp, expm1, log, log1p, tanh, sigmoid and softplus are computed here in the type of the operand. Of the others, in
+// double the trigonometric functions, sinh, cosh, erf and pow call libm. In float erf is computed in float, and the
+// rest through short polynomials in double, which need no case distinctions.
 
 #include <cstdint>
 
@@ -85,7 +85,7 @@ template <class T>
 TAPESTRY_INLINE T copy_sign(T magnitude, T sign) {
   return from_bits<T>((bits(magnitude) & ~Real<T>::sign) | (bits(sign) & Real<T>::sign));
 }
-/// a * b + c, rounded once on a processor that can do that at once.
+/// a * b + c, rounded once on a processor with FMA.
 template <class T>
 TAPESTRY_INLINE T multiply_add(T a, T b, T c) {
 #if defined(__FMA__) || defined(__FP_FAST_FMA)
@@ -99,8 +99,8 @@ TAPESTRY_INLINE T multiply_add(T a, T b, T c) {
 #endif
 }
 
-/// c[0] + c[1] x + c[2] x^2 + ... by Estrin's scheme: the halves are independent, and so hide each other's latency. Of
-/// five coefficients the first half has two, which saves computing x^4.
+/// c[0] + c[1] x + c[2] x^2 + ... by Estrin's scheme: the halves are independent, and so hide each other's latency. The
+/// first half of five coefficients has two, which saves computing x^4.
 template <class T, int count, int begin = 0, int end = count>
 TAPESTRY_INLINE T polynomial(T x, const T (&c)[count]) {
   if constexpr (end - begin == 1) {
@@ -125,13 +125,13 @@ TAPESTRY_INLINE double round_half_even(double x) { return __builtin_rint(x); }
 
 // --- Exponentials -------------------------------------------------------------------------------------------------
 
-// Out of range the formulas below yield rubbish, which a last selection replaces: g++ turns that into one masked
-// instruction, where limiting x beforehand makes it split the whole function in cases.
+// Out of range, the formulas below yield garbage, which a last selection replaces. g++ turns that into one masked
+// instruction; if x were limited beforehand, g++ would split the whole function in cases.
 
 /// exp(x) = 2^n (1 + expm1_r).
 template <class T>
 struct Exponential {
-  T shifted;  ///< n in the lower bits; those that 2^n does not need are not 0
+  T shifted;  ///< n in the low bits; the bits above them are not 0
   T expm1_r;
 };
 template <class T>
@@ -148,8 +148,8 @@ template <class T>
 TAPESTRY_INLINE T exp_not_above(T x) {
   using R = Real<T>;
   const auto [shifted, expm1_r] = split_exponential(x);
-  // 2^n is multiplied into the exponent, which must not touch a NaN; a denormal result takes a detour, so that it is
-  // rounded once.
+  // Adding n to the exponent multiplies by 2^n, which must not touch a NaN. A denormal result is computed 2^detour
+  // times too large and then scaled, so that it is rounded once.
   const auto n = x == x ? bits(shifted) : typename R::Bits{0};
   const bool denormal = x < R::exp_normal;
   const auto scaled = bits(T(1) + expm1_r) + (n << R::mantissa_bits);
@@ -163,7 +163,7 @@ TAPESTRY_INLINE T exp(T x) {
   return x > Real<T>::exp_high ? Real<T>::infinity : exp_not_above(x);
 }
 
-/// expm1(x) / 2 for x in [expm1_low, exp_high], and without the sign of -0.
+/// expm1(x) / 2 for x in [expm1_low, exp_high]. It loses the sign of -0.
 template <class T>
 TAPESTRY_INLINE T half_expm1(T x) {
   const auto [shifted, expm1_r] = split_exponential(x);
@@ -217,7 +217,7 @@ TAPESTRY_INLINE ExponentAndMantissa<T> split(T x) {
   constexpr auto one = bits(T(1));
   const auto b = bits(x) + (one - R::sqrt_half);
   const auto exponent = b >> R::mantissa_bits;
-  // An integer below 2^mantissa_bits becomes a float by becoming its last digits.
+  // An integer below 2^mantissa_bits is converted by writing it to the mantissa of the float 2^mantissa_bits.
   const T k = from_bits<T>(exponent | bits(R::two_to_mantissa)) - (R::two_to_mantissa + T(R::bias));
   return {exponent, k, from_bits<T>((b & ((typename R::Bits{1} << R::mantissa_bits) - 1)) + R::sqrt_half)};
 }
@@ -249,13 +249,13 @@ TAPESTRY_INLINE T softplus(T x) {
 
 // --- float through double, double through libm --------------------------------------------------------------------
 
-/// The largest |x| for which sin, cos and tan of a float may be called: pi / 2 is known here to 86 bits. Beyond it the
-/// kernels call libm.
+/// The largest |x| for which sin, cos and tan of a float may be called here, because pi / 2 is known to 86 bits. Beyond
+/// it the kernels call libm.
 inline constexpr float trigonometric_limit = 0x1p20f;
 
 struct Angle {
   double sin, cos;
-  std::uint64_t quadrant;  ///< of which the angle is measured; the last two bits count
+  std::uint64_t quadrant;  ///< the angle is measured from it; the last two bits count
 };
 TAPESTRY_INLINE Angle angle(float x) {
   using R = Real<double>;
@@ -378,12 +378,12 @@ TAPESTRY_INLINE float erf(float x) {
 }
 TAPESTRY_INLINE double erf(double x) { return __builtin_erf(x); }
 
-/// Through exp(b log(a)) in double, which leaves the float correct but for ties.
+/// Computes exp(b log(a)) in double, which rounds correctly to float except near ties.
 TAPESTRY_INLINE float power(float a, float b) {
   const double y = exp(static_cast<double>(b) * log(static_cast<double>(abs(a))));
   const bool whole = floor(b) == b;  // infinities too
   const bool odd = whole && floor(b * 0.5f) != b * 0.5f;
-  const float magnitude = b == 0 || abs(a) == 1 ? 1.0f : static_cast<float>(y);  // also for a NaN on the other side...
+  const float magnitude = b == 0 || abs(a) == 1 ? 1.0f : static_cast<float>(y);  // also where the other operand is NaN
   const float signed_power = odd ? copy_sign(magnitude, a) : magnitude;
   const bool undefined = a < 0 && !whole && a != -Real<float>::infinity;
   return b == 0 || a == 1 ? 1.0f : (undefined || b != b ? Real<float>::nan : signed_power);
@@ -392,7 +392,7 @@ TAPESTRY_INLINE double power(double a, double b) { return __builtin_pow(a, b); }
 
 // --- Division with the sign of the divisor ------------------------------------------------------------------------
 
-/// For floats as TensorFlow: the remainder has the divisor's sign.
+/// For floats, as in TensorFlow: the remainder has the sign of the divisor.
 TAPESTRY_INLINE float floor_mod(float a, float b) {
   const float r = __builtin_fmodf(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
@@ -404,7 +404,7 @@ TAPESTRY_INLINE double floor_mod(double a, double b) {
 TAPESTRY_INLINE float floor_divide(float a, float b) { return floor(a / b); }
 TAPESTRY_INLINE double floor_divide(double a, double b) { return floor(a / b); }
 
-/// For integers; the driver has refused b = 0, which must not trap here all the same. The kernels are compiled with
+/// For integers. The caller has refused b = 0, which must not trap here all the same. The kernels are compiled with
 /// -fwrapv, but the processor's division traps for the smallest number by -1.
 template <class T>
 TAPESTRY_INLINE T floor_divide(T a, T b) {
@@ -420,7 +420,7 @@ TAPESTRY_INLINE T floor_mod(T a, T b) {
   return static_cast<T>(r != T(0) && (r < T(0)) != (b < T(0)) ? r + b : r);
 }
 
-/// By squaring, modulo the type's size; the driver has refused negative exponents.
+/// For integers, by squaring, modulo the type's size. The caller has refused negative exponents.
 template <class T>
 TAPESTRY_INLINE T power(T a, T b) {
   T result = T(1);

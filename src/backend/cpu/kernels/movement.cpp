@@ -31,9 +31,9 @@ struct Element<8> {
 // --- Transposition of small squares in registers -------------------------------------------------------------------
 
 using Row4 [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = std::uint32_t;
-using Row8 [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = std::uint64_t;  // also of pairs of 4 bytes
+using Row8 [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = std::uint64_t;  // also for pairs of 4 bytes
 
-/// Of two rows the lower (high = false) or upper halves of each 16 bytes, alternating.
+/// Interleaves the lower (high = false) or upper halves of each 16 bytes of two rows.
 template <bool high>
 TAPESTRY_INLINE void interleave(const Row4& a, const Row4& b, Row4& y) {
   if constexpr (high)
@@ -56,7 +56,7 @@ TAPESTRY_INLINE void join_halves(const Row8& a, const Row8& b, void* y) {
     *static_cast<Row8*>(y) = __builtin_shufflevector(a, b, 0, 1, 4, 5);
 }
 
-/// 8 x 8: pairs, then fours, then halves.
+/// 8 x 8 elements of 4 bytes: pairs, then fours, then halves.
 TAPESTRY_INLINE void transpose_square(const std::uint32_t* x, std::int64_t x_stride, std::uint32_t* y,
                                       std::int64_t y_stride) {
   Row4 row[8], pairs[8];
@@ -79,7 +79,7 @@ TAPESTRY_INLINE void transpose_square(const std::uint32_t* x, std::int64_t x_str
   }
 }
 
-/// 4 x 4.
+/// 4 x 4 elements of 8 bytes.
 TAPESTRY_INLINE void transpose_square(const std::uint64_t* x, std::int64_t x_stride, std::uint64_t* y,
                                       std::int64_t y_stride) {
   Row8 row[4], pairs[4];
@@ -94,7 +94,7 @@ TAPESTRY_INLINE void transpose_square(const std::uint64_t* x, std::int64_t x_str
   }
 }
 
-/// 8 x 8, of smaller elements.
+/// 8 x 8 smaller elements.
 template <class T>
 TAPESTRY_INLINE void transpose_square(const T* x, std::int64_t x_stride, T* y, std::int64_t y_stride) {
   for (int r = 0; r < 8; ++r)
@@ -111,7 +111,7 @@ void transpose(const T* x, std::int64_t x_stride, T* y, std::int64_t y_stride, s
       for (std::int64_t r = first_row; r < end_row; ++r) y[c * y_stride + r] = x[r * x_stride + c];
   };
   const std::int64_t square_rows = rows / side * side, square_columns = columns / side * side;
-  // Two squares of neighbouring columns at a time use the whole of a cache line of x.
+  // The inner loop goes along the rows of x, so that consecutive squares use the whole of its cache lines.
   for (std::int64_t r = 0; r < square_rows; r += side)
     for (std::int64_t c = 0; c < square_columns; c += side)
       transpose_square(x + r * x_stride + c, x_stride, y + c * y_stride + r, y_stride);
@@ -121,7 +121,7 @@ void transpose(const T* x, std::int64_t x_stride, T* y, std::int64_t y_stride, s
 
 // --- Moving and filling --------------------------------------------------------------------------------------------
 
-/// y[r * columns + c] = row[c]: what stands there is doubled until it is enough, for the rows may be short.
+/// y[r * columns + c] = row[c]. What is there is doubled until y is full, because the rows may be short.
 template <class T>
 void repeat(const T* row, T* y, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t c = 0; c < columns; ++c) y[c] = row[c];
@@ -240,7 +240,7 @@ template <class From, class To>
   for (std::int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
 }
 
-/// Through another type that holds all the numbers, where that spares a kernel.
+/// Casts through another type that holds all numbers of `From`, which saves a kernel.
 template <class From, class Via, class To>
 void cast_through(const void* from, void* to, std::int64_t n) {
   constexpr std::int64_t block = 512;

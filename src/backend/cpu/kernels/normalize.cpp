@@ -28,8 +28,8 @@ template <class T>
       n, [x, y](int64_t i) { return vector_at(x, i) * vector_at(y, i); }, [x, y](int64_t i) { return x[i] * y[i]; });
 }
 
-// Rows too short for the lanes: a batch of them at a time, an element of each in a lane. A loop that chooses by
-// `logarithm` or does several things at once stays scalar.
+// Rows too short for the lanes are computed in batches, one row in each lane. Each loop does one thing, because a loop
+// that chooses by `logarithm` or does several things at once stays scalar.
 
 constexpr int narrow = 16, batch = 64;
 

@@ -6,8 +6,8 @@
 
 namespace tapestry::host {
 
-/// One element of a window in the gradient of a maximum, over n channels. Where x is the maximum y, or NaN, it takes
-/// what is left of the window's gradient: that goes from `left` to dx.
+/// The gradient of a maximum at one element of a window, over n channels. Where x is the maximum y, or NaN, it takes
+/// what is left of the window's gradient: `left` is added to dx and becomes 0.
 template <class T>
 using TakeGradient = void (*)(const T* x, const T* y, T* left, T* dx, std::int64_t n);
 

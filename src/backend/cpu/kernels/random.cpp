@@ -12,7 +12,7 @@ using std::int64_t;
 using std::uint32_t;
 using std::uint64_t;
 
-/// Blocks that are made at a time.
+/// The number of blocks that are made at a time.
 constexpr int batch = 64;
 
 /// lanes[l][i]: number l of block i.
@@ -33,8 +33,8 @@ template <class T>
 struct SineCosine {
   T sine, cosine;
 };
-/// Of 2 pi u for u in [0, 1): within a quarter turn around a multiple of it by Taylor's series, which is exact to the
-/// last bits there.
+/// The sine and cosine of 2 pi u for u in [0, 1). They are computed within an eighth of a turn around a multiple of a
+/// quarter turn, where Taylor's series is exact to the last bits.
 template <class T>
 [[gnu::always_inline]] inline SineCosine<T> turn(T u) {
   constexpr T half_pi = static_cast<T>(1.57079632679489661923);
@@ -47,19 +47,19 @@ template <class T>
     c = T(1) - z * c * static_cast<T>(1.0 / (2 * i * (2 * i - 1)));
   }
   s *= x;
-  // quarter is 0 ... 4; odd ones exchange the two.
+  // quarter is 0 ... 4; an odd one exchanges sine and cosine.
   const bool odd = quarter == T(1) || quarter == T(3);
   const T sine = odd ? c : s, cosine = odd ? s : c;
   return {quarter == T(2) || quarter == T(3) ? -sine : sine, quarter == T(1) || quarter == T(2) ? -cosine : cosine};
 }
 
-/// Box and Muller 1958: neighbouring uniform numbers become independent normal ones.
+/// Box and Muller 1958: pairs of uniform numbers become pairs of independent normal ones.
 template <class T>
 [[gnu::always_inline]] inline void make_normal(Lanes<T>& values) {
   constexpr T unit = sizeof(T) == 4 ? T(0x1p-24) : T(0x1p-53);
   for (int l = 0; l < Lanes<T>::count; l += 2) {
     for (int i = 0; i < batch; ++i) {
-      const T radius = math::sqrt(T(-2) * math::log(values.lanes[l][i] + unit));  // of (0, 1]: never infinite
+      const T radius = math::sqrt(T(-2) * math::log(values.lanes[l][i] + unit));  // log of (0, 1] is finite
       const SineCosine<T> angle = turn(values.lanes[l + 1][i]);
       values.lanes[l][i] = radius * angle.cosine;
       values.lanes[l + 1][i] = radius * angle.sine;
@@ -129,7 +129,7 @@ void whole(uint64_t key, uint64_t counter, int64_t a, uint64_t range, T* y, int6
     const philox::Block block = philox::block(key, counter);
     for (int64_t l = 0; l < whole_per_block && i + l < n; ++l) {
       const uint64_t word = uint64_t{block.words[2 * l]} << 32 | block.words[2 * l + 1];
-      // The upper half of a product of 64 bits: its bias is range / 2^64.
+      // The upper half of a product of 128 bits has a bias of range / 2^64.
       const auto product = static_cast<unsigned __int128>(word) * range;
       y[i + l] = static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(product >> 64));
     }

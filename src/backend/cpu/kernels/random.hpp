@@ -6,20 +6,20 @@
 
 namespace tapestry::host {
 
-/// Distribution, whose header is too large for kernel files.
+/// The values of Distribution, whose header is too large for kernel files.
 enum class RandomKind : std::uint8_t { uniform, normal, truncated_normal, bernoulli };
 
-/// Fills y with `n` numbers from the blocks of `key` from `counter` on. `a` and `b` as for Backend::random; `top` is
-/// the largest number below b.
+/// Fills y with `n` numbers from the blocks of `key` from `counter` on. `a` and `b` are those of Backend::random; `top`
+/// is the largest number below b.
 template <class T>
 using RandomFloats = void (*)(RandomKind kind, std::uint64_t key, std::uint64_t counter, T a, T b, T top, T* y,
                               std::int64_t n);
-/// Uniform whole numbers from a on: a + i for i < range.
+/// Fills y with n uniform integers in [a, a + range).
 template <class T>
 using RandomWhole = void (*)(std::uint64_t key, std::uint64_t counter, std::int64_t a, std::uint64_t range, T* y,
                              std::int64_t n);
 
-/// Elements that one block of the generator makes.
+/// The number of elements that one block of the generator makes.
 template <class T>
 constexpr std::int64_t elements_per_block = sizeof(T) == 4 ? 4 : 2;
 constexpr std::int64_t whole_per_block = 2;

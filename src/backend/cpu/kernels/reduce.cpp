@@ -23,7 +23,7 @@ struct Min {
   }
 };
 
-/// Of bools, as bytes of 0 and 1.
+/// The "and" of bools, as bytes of 0 and 1.
 struct And {
   template <class V>
   [[gnu::always_inline]] static V combine(V a, V b) {
@@ -57,7 +57,7 @@ constexpr T identity = __is_same(Op, Max)   ? smallest<T>()
                        : __is_same(Op, Sum) ? T(0)
                                             : T(1);
 
-/// The type that sums longer than a block are added in.
+/// The type in which scans, and the results of blocks, are accumulated.
 template <class Op, class T>
 struct WideOf {
   using type = T;
@@ -85,10 +85,10 @@ template <class Op, class Out, class Wide>
   return static_cast<Out>(total);
 }
 
-/// Elements that are brought together where they do not lie so.
+/// The number of elements of a block. They are gathered if they are not contiguous.
 constexpr int64_t block = sum_block;
 
-/// Not inlined: one copy per type of these loops, which are seldom needed, instead of one per reduction.
+/// Not inlined: one copy per type of these rarely used loops, instead of one per reduction.
 template <class T>
 [[gnu::noinline]] void gather(const T* x, int64_t count, int64_t stride, T* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = x[i * stride];
@@ -98,7 +98,7 @@ template <class T>
   for (int64_t i = 0; i < count; ++i) y[i * stride] = from[i];
 }
 
-/// Where `count` elements at distance `stride` lie side by side: there, or in the buffer.
+/// A contiguous array of `count` elements at distance `stride`: x itself, or the buffer, to which they are copied.
 template <class T>
 [[gnu::always_inline]] inline const T* side_by_side(const T* x, int64_t count, int64_t stride, T* buffer) {
   if (stride == 1) return x;
@@ -109,7 +109,7 @@ template <class T>
 template <class Op, class T>
 [[gnu::always_inline]] inline T reduce_block(const T* x, int64_t n) {
   using V = typename Register<T>::type;
-  // The processor's own prefetching ends with each page of 4 KiB: without this, long rows take a tenth more.
+  // The processor's own prefetching ends with each page of 4 KiB. Without this, long rows take a tenth longer.
   constexpr int64_t ahead = 4096 / static_cast<int64_t>(sizeof(T));
   const auto vector = [x](int64_t i) {
     __builtin_prefetch(x + i + ahead);
@@ -122,7 +122,7 @@ template <class Op, class T, class Out>
 void reduce_rows(const void* x, int64_t n, int64_t stride, int64_t rows, int64_t step, void* y, int64_t y_step,
                  int64_t divisor) {
   using Wide = typename WideOf<Op, T>::type;
-  if (n < lane_count<T> / 4) {  // nothing for the lanes
+  if (n < lane_count<T> / 4) {  // too short for the lanes
     for (int64_t j = 0; j < rows; ++j) {
       const T* row = static_cast<const T*>(x) + j * step;
       T total = identity<Op, T>;
@@ -145,7 +145,7 @@ void reduce_rows(const void* x, int64_t n, int64_t stride, int64_t rows, int64_t
   }
 }
 
-/// sums[j] takes up x[i * stride + j], i < n.
+/// Combines x[i * stride + j], i < n, into sums[j].
 template <class Op, class T>
 void take_rows(const T* x, int64_t n, int64_t stride, int64_t columns, T* sums) {
   using V = typename Register<T>::type;
@@ -196,7 +196,7 @@ void reduce_columns(const void* x, int64_t n, int64_t stride, int64_t columns, i
 template <class Op, class T, class Out>
 constexpr Reducer reducer = {reduce_rows<Op, T, Out>, reduce_columns<Op, T, Out>};
 
-/// Whether b comes before the best so far.
+/// Whether b is better than the best so far. A NaN is better than any number.
 template <class Op, class T>
 [[gnu::always_inline]] inline bool beats(T b, T best) {
   const bool better = __is_same(Op, Max) ? b > best : b < best;
@@ -206,7 +206,7 @@ template <class Op, class T>
 template <class Op, class T>
 int64_t arg_row(const void* x, int64_t n) {
   const T* row = static_cast<const T*>(x);
-  // The block that holds the best element is found at the speed of a maximum, and searched afterwards.
+  // First the block with the best element is found, at the speed of a maximum; then it is searched.
   int64_t start = 0;
   T best = reduce_block<Op>(row, n < block ? n : block);
   for (int64_t i = block; i < n; i += block) {

@@ -11,7 +11,7 @@ using std::int64_t;
 using Vector = Register<float>::type;
 constexpr int64_t width = register_bytes / 4;
 
-// The transforms along one axis: element i of a line is line[i * step]. V: some channels, or one.
+// The transforms along one axis. Element i of a line is line[i * step]. V is a register of channels, or one channel.
 
 template <class V>
 [[gnu::always_inline]] inline void transform_input(const V* d, int step, V* t, int t_step) {
