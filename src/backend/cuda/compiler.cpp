@@ -12,8 +12,9 @@
 namespace tapestry::gpu {
 namespace {
 
-/// A multiplication and an addition of two instructions stay two, as they are when each has its own kernel; kernels of
-/// single functions are compiled so, too. What is kept on the disk is disk_cache.hpp's business alone.
+/// --fmad=false keeps a multiplication and an addition of two instructions from being fused, so that programs have the
+/// bits of the kernels of single functions, which are compiled with it, too. --no-cache turns off NVRTC's own cache, as
+/// disk_cache.hpp keeps the results.
 constexpr const char* fixed_options[] = {"--std=c++20", "--fmad=false", "-default-device",
                                          "--minimal",   "--no-cache",   "--disable-warnings"};
 
@@ -44,7 +45,7 @@ Compilation compilation_of(const std::string& text) {
   return Compilation(program);
 }
 
-/// What NVRTC has under a pair of functions: one tells the number of bytes, the other writes them.
+/// A result that NVRTC returns by two functions: one tells its number of bytes, the other writes it.
 template <class Size, class Get>
 std::string bytes_of(nvrtcProgram program, Size size, Get get) {
   std::size_t bytes = 0;
@@ -88,7 +89,7 @@ Compiled compile(const std::string& text, Target target, std::span<const char* c
   const nvrtcResult result = nvrtc().compile(compilation.get(), static_cast<int>(options.size()), options.data());
   Compiled compiled;
   compiled.log = bytes_of(compilation.get(), nvrtc().log_size, nvrtc().log);
-  compiled.log.resize(std::strlen(compiled.log.c_str()));  // it ends in a zero
+  compiled.log.resize(std::strlen(compiled.log.c_str()));  // removes the zero at its end
   if (result != NVRTC_SUCCESS)
     throw InternalError(detail::join("NVRTC cannot compile a program (", nvrtc().error_string(result), "):\n",
                                      compiled.log, "\nThe text is:\n", text));

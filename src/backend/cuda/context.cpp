@@ -29,7 +29,7 @@ Stream make_stream(int index) {
 
 void check(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // forgotten, unless it is one that stays
+  cudaGetLastError();  // clears the error, unless it is a sticky one
   throw InternalError(
       detail::join("CUDA: ", what, " failed: ", cudaGetErrorName(error), ", ", cudaGetErrorString(error)));
 }
@@ -43,7 +43,7 @@ bool is_synchronous() {
 }
 
 void make_current(int index) {
-  // No device at first: a new thread has CUDA's default one, without having made anything of it.
+  // -1 makes every thread call cudaSetDevice once, even for CUDA's default device, which may not be initialised yet.
   constinit static thread_local int current = -1;
   if (current == index) return;
   check(cudaSetDevice(index), "choosing a device");

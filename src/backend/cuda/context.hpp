@@ -12,17 +12,17 @@
 
 namespace tapestry::gpu {
 
-/// Throws InternalError with CUDA's name for the error when there is one: `check(cudaStreamCreate(&s), "stream")`.
+/// Throws InternalError with the error's name unless it is cudaSuccess: `check(cudaStreamCreate(&s), "stream")`.
 void check(cudaError_t error, std::string_view what);
 
 /// Whether TAPESTRY_CUDA_SYNC asks to wait for every kernel.
 bool is_synchronous();
 
-/// Makes a device the calling thread's; the call costs nothing when it is already.
+/// Makes a device current in the calling thread. The call costs nothing if it is current already.
 void make_current(int index);
 
-/// Copies between the host's memory and a device's, by way of two blocks of pinned memory: while the processor copies
-/// one of them, the device copies the other. The host's memory may be used again as soon as a call returns.
+/// Copies between host and device memory through two buffers of pinned memory: while the processor copies one of them,
+/// the device copies the other. The host memory may be used again as soon as a call returns.
 class Staging {
  public:
   void to_device(void* to, const void* from, std::size_t bytes, Stream stream);
@@ -32,7 +32,7 @@ class Staging {
   static constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
   struct Buffer {
     std::byte* data = nullptr;
-    cudaEvent_t done = nullptr;  ///< what the device last did with the buffer
+    cudaEvent_t done = nullptr;  ///< recorded after the device's last copy from or to the buffer
   };
   void prepare();
 
@@ -40,16 +40,16 @@ class Staging {
   Buffer buffers_[2];
 };
 
-/// The memory of a device: a pool of its own, in the order of the stream. What is freed stays in the pool until `trim`.
+/// A stream-ordered memory pool of a device. Freed memory stays in the pool until `trim`.
 class Memory {
  public:
   Memory(int index, Stream stream);
-  /// Throws ResourceExhaustedError when there is not enough, also after the pool has given back what it did not use.
+  /// Throws ResourceExhaustedError if there is not enough memory even after `trim`.
   void* allocate(std::size_t bytes);
-  /// The same, nullptr when there is not enough in the pool and on the device.
+  /// Returns nullptr if there is not enough memory in the pool and on the device. It does not call `trim`.
   void* try_allocate(std::size_t bytes);
   void deallocate(void* data, std::size_t bytes) noexcept;
-  /// Lets another device copy from here by itself, where the two are joined; else CUDA copies by way of the host.
+  /// Lets another device read this memory directly where the hardware can; elsewhere CUDA copies through the host.
   void let_read(int device);
   MemoryStats stats();
   void reset_peak();
@@ -57,7 +57,7 @@ class Memory {
 
  private:
   cudaMemPool_t make_pool() const;
-  /// Of bytes that the pool holds, and of which it has handed out.
+  /// An attribute of the pool that counts bytes: those that it has reserved, or those in use.
   std::int64_t attribute(cudaMemPoolAttr which);
   [[noreturn]] void* refuse(std::size_t bytes);
 
@@ -77,16 +77,16 @@ class Context {
 
   int index() const { return index_; }
   int compute_capability() const { return compute_capability_; }  ///< 90 of 9.0
-  /// Where the calling thread's work goes: the device's stream, or the one in which it is recorded.
+  /// The stream of the calling thread's work: the device's, or the one in which the work is recorded.
   Stream stream() const;
-  /// To be called before the thread waits for the device, copies from or to the host, or starts a library: throws
-  /// CannotRecord while its work is recorded.
+  /// Throws CannotRecord while the thread's work is recorded. Call it before the thread waits for the device, copies
+  /// from or to the host, or starts a library.
   void require_execution() const;
   Memory& memory() { return memory_; }
   Staging& staging() { return staging_; }
 
-  /// To be called after every start of a kernel: throws InternalError if it did not start, and with
-  /// TAPESTRY_CUDA_SYNC=1 also if it failed.
+  /// Throws InternalError if the last kernel did not start and, with TAPESTRY_CUDA_SYNC=1, if it failed. Call it after
+  /// every start of a kernel.
   void started(std::string_view kernel);
   void synchronize();
 
@@ -100,8 +100,8 @@ class Context {
   unsigned long long* refused_ = nullptr;  ///< in device memory
 };
 
-/// For families that refuse some elements: kernels lower `word()` to the position of an element that may not stand
-/// there, and `position()` waits for them. One at a time on each device.
+/// Finds the first value that kernels refuse, such as an index out of range. Kernels lower `word()` to the position of
+/// a refused value; `position()` waits for them. There is one Refusal at a time on each device.
 class Refusal {
  public:
   explicit Refusal(Context& context);

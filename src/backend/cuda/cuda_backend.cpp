@@ -35,7 +35,7 @@ void CudaBackend::copy_from_host(void* to, const void* from, std::size_t bytes) 
 
 namespace {
 
-/// What a device has to do from now on waits for what another one has to do until now.
+/// Makes later work of `waiting` wait for the work that `other` has been given so far.
 void wait_for(const Context& other, const Context& waiting) {
   make_current(other.index());
   cudaEvent_t reached = nullptr;
@@ -43,7 +43,7 @@ void wait_for(const Context& other, const Context& waiting) {
   cudaError_t error = cudaEventRecord(reached, other.stream());
   make_current(waiting.index());
   if (error == cudaSuccess) error = cudaStreamWaitEvent(waiting.stream(), reached, 0);
-  cudaEventDestroy(reached);  // CUDA keeps it for those who wait
+  cudaEventDestroy(reached);  // CUDA keeps the event until the wait is over
   check(error, "letting one device wait for another");
 }
 
@@ -59,7 +59,7 @@ bool CudaBackend::copy_from_peer(Backend& peer, void* to, const void* from, std:
   there.memory().let_read(index_);
   wait_for(there, here);
   check(cudaMemcpyPeerAsync(to, index_, from, source->index_, bytes, here.stream()), "copying between devices");
-  wait_for(here, there);  // before it gives the memory to somebody else
+  wait_for(here, there);  // before the peer reuses the memory
   return true;
 }
 

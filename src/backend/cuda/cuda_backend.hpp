@@ -11,8 +11,9 @@ namespace tapestry::gpu {
 class Convolver;
 class Multiplier;
 
-/// One CUDA device: each family in the file of its name, its kernels in kernels/. A family checks, plans and starts
-/// kernels in the device's stream, and returns before they have run.
+/// One CUDA device. Each family is in the file named above its functions, and its kernels are in kernels/. A family
+/// checks, plans and starts kernels in the device's stream. It returns before they have run, unless it waits for a
+/// `Refusal`.
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(int index) : index_(index) {}
@@ -48,7 +49,7 @@ class CudaBackend final : public Backend {
   // random.cpp
   void random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) override;
 
-  // reduce.cpp
+  // reduce.cpp, scan.cpp and sort.cpp
   void reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) override;
   void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) override;
   void arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) override;
@@ -93,9 +94,9 @@ class CudaBackend final : public Backend {
               const Tensor& variable) override;
 
  private:
-  /// The device, current in the calling thread; prepared at the first call.
+  /// Makes the device current in the calling thread and returns its context, which the first call creates.
   Context& context();
-  /// Matrices as products can read them: x itself, or a copy.
+  /// x itself if products can read it without a copy (see `is_readable`), else a contiguous copy.
   Tensor readable(const Tensor& x);
 
   /// cuBLASLt on the device, opened at the first call. Throws NotFoundError when it is not installed.
@@ -107,11 +108,11 @@ class CudaBackend final : public Backend {
   int index_;
   std::once_flag once_, multiplier_once_, convolver_once_;
   Context* context_ = nullptr;        ///< never deleted
-  Multiplier* multiplier_ = nullptr;  ///< nor is this
-  Convolver* convolver_ = nullptr;    ///< nor this
+  Multiplier* multiplier_ = nullptr;  ///< never deleted
+  Convolver* convolver_ = nullptr;    ///< never deleted
 };
 
-/// "; programs run one kernel after another: " and the reason, once that has turned out to be so; else nothing.
+/// "; programs run one kernel after another: " and the reason, once NVRTC was found missing; before that, nothing.
 std::string remark_on_programs();
 
 /// The Type of a tensor's elements.

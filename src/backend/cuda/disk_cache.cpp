@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view file_prefix = "program-";
 
-/// In front of the key and the value, in the bytes of this machine: files stay on it.
+/// The start of a file; the key and the value follow. The byte order is this machine's, as files stay on it.
 struct Header {
   char magic[16] = {'T', 'a', 'p', 'e', 's', 't', 'r', 'y', ' ', 'c', 'a', 'c', 'h', 'e', ' ', '1'};
   std::uint64_t key_bytes = 0, value_bytes = 0, value_hash = 0;
@@ -42,7 +42,7 @@ std::string header_of(const std::string& key, const std::string& value) {
   return {reinterpret_cast<const char*>(&header), sizeof header};
 }
 
-/// All bytes of a file of at most so many; nothing if it cannot be read.
+/// All bytes of a file; nothing if it cannot be read or has more than `most_bytes`.
 std::optional<std::string> read_file(const fs::path& file, std::uintmax_t most_bytes) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return std::nullopt;
@@ -54,7 +54,7 @@ std::optional<std::string> read_file(const fs::path& file, std::uintmax_t most_b
   return content;
 }
 
-/// Under another name first, so that nobody finds half a file.
+/// Writes under another name first and then renames, so that nobody finds half a file.
 void write_file(const fs::path& file, const std::string& content) {
   std::string temporary = file.string() + ".XXXXXX";
   const int descriptor = mkstemp(temporary.data());
@@ -82,7 +82,7 @@ std::optional<std::string> DiskCache::find(const std::string& key) const {
   if (!content || content->size() < begin) return std::nullopt;
   std::string value = content->substr(begin);
   if (*content != header_of(key, value) + key + value) return std::nullopt;
-  std::error_code error;  // of no use, then
+  std::error_code error;  // ignored: the file only seems older than it is
   fs::last_write_time(file, fs::file_time_type::clock::now(), error);
   return value;
 }
@@ -106,7 +106,7 @@ void DiskCache::remove_oldest() const {
   std::uintmax_t sum = 0;
   std::error_code error;
   for (fs::directory_iterator next(folder_, error), end; !error && next != end; next.increment(error)) {
-    std::error_code gone;  // another process removes, too
+    std::error_code gone;  // another process may have removed the file
     File file{next->path(), next->last_write_time(gone), next->file_size(gone)};
     if (gone || !file.path.filename().string().starts_with(file_prefix)) continue;
     sum += file.bytes;

@@ -7,17 +7,18 @@
 
 namespace tapestry::gpu {
 
-/// A folder of files with what takes long to make: bytes under a key, which is any text. Processes share it. Whatever
-/// is wrong with the folder or a file of it, nothing is thrown: what cannot be read has to be made again, and what
-/// cannot be written is not kept.
+/// A folder of files that keeps results which take long to make: bytes under a key, which is any text. Processes share
+/// it. Nothing is thrown when the folder or one of its files is unusable: a result that cannot be read is made again,
+/// and one that cannot be written is not kept.
 class DiskCache {
  public:
-  /// The folder appears with the first file; without a name it keeps nothing. Of more bytes than `most_bytes`, those go
-  /// that were not used for longest.
+  /// The first file creates the folder. A cache with an empty folder name keeps nothing. While the files have more than
+  /// `most_bytes` bytes, the least recently used one is removed.
   DiskCache(std::filesystem::path folder, std::uintmax_t most_bytes)
       : folder_(std::move(folder)), most_bytes_(most_bytes) {}
 
-  /// The bytes that were kept under the key, nothing if a file is not exactly what `keep` has written.
+  /// The bytes that were kept under the key; nothing if there are none, or if their file is not exactly what `keep`
+  /// writes.
   std::optional<std::string> find(const std::string& key) const;
   void keep(const std::string& key, const std::string& value) const;
 
@@ -29,7 +30,7 @@ class DiskCache {
   std::uintmax_t most_bytes_;
 };
 
-/// The folder that the environment names, see docs/devices.md; empty if there is none, or none is wanted.
+/// The folder that the environment names, see docs/devices.md; empty if it names none or turns the cache off.
 std::filesystem::path cache_folder();
 
 }  // namespace tapestry::gpu

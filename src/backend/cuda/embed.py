@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-# NVRTC has no standard library. This is as much of it as the headers use; the types are those of 64-bit Linux.
+# NVRTC has no standard library. These are the pieces of it that the headers use, with the types of 64-bit Linux.
 STANDARD = {
     'cstddef': 'namespace std { using size_t = decltype(sizeof(0)); }\n',
     'cstdint': 'namespace std {\n' + ''.join(
@@ -36,7 +36,7 @@ def without_comments(text):
 
 
 def collect(header, roots):
-    """The texts by their names, and the files."""
+    """The text of the header and of each header that it includes, by name; and their files."""
     found, files, pending = {}, [], [header]
     while pending:
         name = pending.pop(0)

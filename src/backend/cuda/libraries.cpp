@@ -77,7 +77,7 @@ const Nvrtc& nvrtc() {
     decltype(&nvrtcVersion) version = nullptr;
     find(version, "nvrtcVersion");
     version(&functions.major, &functions.minor);
-    // NVRTC opens it by its name alone, wherever it lies itself, and is content when it is open.
+    // NVRTC opens this library by its file name alone. If it is open already, that succeeds wherever it is installed.
     open_library("nvrtc-builtins", detail::join(functions.major, ".", functions.minor));
     find(functions.arch_count, "nvrtcGetNumSupportedArchs");
     find(functions.archs, "nvrtcGetSupportedArchs");

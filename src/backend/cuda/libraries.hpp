@@ -7,10 +7,10 @@
 
 namespace tapestry::gpu {
 
-/// CUDA's libraries are hundreds of megabytes large: each is opened when it is first needed, so that programs start
-/// without them and machines without them run what needs none.
+// CUDA's libraries are hundreds of megabytes large. Each is opened when it is first needed, so that programs start
+// without them, and machines without them run all work that does not need them.
 
-/// The functions of cuBLASLt by their own names.
+/// The functions of cuBLASLt.
 struct CublasLt {
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtMatmul) matmul;
@@ -48,12 +48,12 @@ struct Nvrtc {
 /// Throws NotFoundError as `cublas_lt` does, also when NVRTC's own library of built-in functions cannot be opened.
 const Nvrtc& nvrtc();
 
-/// Opens libNAME.so.VERSION: from the folder TAPESTRY_CUDA_LIBRARIES, from where the linker looks,
-/// from $CUDA_HOME/lib64 and from /usr/local/cuda/lib64. Throws NotFoundError.
+/// Opens libNAME.so.VERSION. It looks in $TAPESTRY_CUDA_LIBRARIES, where the dynamic linker looks, in $CUDA_HOME/lib64
+/// and in /usr/local/cuda/lib64, in this order. Throws NotFoundError.
 void* open_library(const std::string& name, const std::string& version);
 /// A function of an open library. Throws NotFoundError.
 void* function_of(void* library, const char* name);
-/// The same, as a pointer of its type.
+/// Sets `function` to the function of that name. Throws NotFoundError.
 template <class Function>
 void find_function(Function*& function, void* library, const char* name) {
   function = reinterpret_cast<Function*>(function_of(library, name));

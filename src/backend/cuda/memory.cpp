@@ -57,7 +57,7 @@ void* Memory::refuse(std::size_t bytes) {
 }
 
 void Memory::deallocate(void* data, std::size_t bytes) noexcept {
-  // While the process ends, the driver may be gone, and has freed all memory: whatever fails now does not matter.
+  // While the process ends, the driver may be gone. It has freed all memory then, so failures do not matter.
   try {
     make_current(index_);
   } catch (const Error&) {
@@ -104,7 +104,7 @@ void Memory::reset_peak() {
 std::int64_t Memory::trim() {
   make_current(index_);
   const std::int64_t before = attribute(cudaMemPoolAttrReservedMemCurrent);
-  check(cudaStreamSynchronize(stream_), "waiting for the device");  // what is freed in the stream's order is free now
+  check(cudaStreamSynchronize(stream_), "waiting for the device");  // completes the frees in the stream
   check(cudaMemPoolTrimTo(pool_, 0), "trimming a memory pool");
   return before - attribute(cudaMemPoolAttrReservedMemCurrent);
 }

@@ -7,7 +7,7 @@
 namespace tapestry::gpu {
 namespace {
 
-/// "13.0" of 13000.
+/// "13.0" for 13000.
 std::string version_text(int number) { return detail::join(number / 1000, ".", number % 1000 / 10); }
 
 std::string describe(int index) {
