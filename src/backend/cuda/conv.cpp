@@ -6,8 +6,9 @@
 #include "backend/cuda/windows.hpp"
 #include "core/make_tensor.hpp"
 
-// A convolution is cuDNN's work where it can do it, and otherwise a product of matrices, as on the CPU: a row of
-// "patches" holds all that one output position sees of the image. Patches exist for some images at a time.
+// cuDNN computes a convolution where it can. Otherwise a convolution is a product of matrices, as on the CPU: a row of
+// "patches" holds the elements of the image under the window at one output position. Only the patches of some images
+// exist at a time.
 
 namespace tapestry::gpu {
 namespace {
@@ -49,7 +50,7 @@ class ImageBatch {
     return product;
   }
 
-  /// The part's first image in an array of images.
+  /// The batch's first image in an array of all images.
   void* image(void* images, std::int64_t bytes) const {
     return static_cast<std::byte*>(images) + first_ * windows.height * windows.width * windows.channels * bytes;
   }
@@ -76,7 +77,7 @@ class ImageBatch {
   std::int64_t out_, first_;
 };
 
-/// body(part, memory for its patches) for parts of as many images as have room.
+/// Calls body(batch, memory for its patches) for batches of as many images as `patch_bytes` has room for, at least one.
 template <class Body>
 void for_each_batch(const Windows& windows, std::int64_t out, const Tensor& like, const Body& body) {
   const auto bytes = static_cast<std::int64_t>(size_of(like.dtype()));

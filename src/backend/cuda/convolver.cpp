@@ -20,7 +20,7 @@ void check_cudnn(const Cudnn& library, int status, std::string_view what) {
 
 using Descriptor = std::unique_ptr<CudnnDescription, int (*)(CudnnDescriptor)>;
 
-/// A new descriptor, described by set(descriptor, numbers...).
+/// A new descriptor, filled by set(descriptor, numbers...).
 template <class... Numbers>
 Descriptor described(const Cudnn& library, int (*create)(CudnnDescriptor*), int (*destroy)(CudnnDescriptor),
                      int (*set)(CudnnDescriptor, Numbers...), std::type_identity_t<Numbers>... numbers) {
@@ -33,7 +33,7 @@ Descriptor described(const Cudnn& library, int (*create)(CudnnDescriptor*), int 
 
 int type_for(DType dtype) { return dtype == float16 ? cudnn_half : dtype == bfloat16 ? cudnn_bfloat16 : cudnn_float; }
 
-/// Tensor cores multiply half types exactly, and of float32 what is rounded to TF32.
+/// Tensor cores multiply half types exactly, but round float32 to TF32 first, which MatmulPrecision::highest excludes.
 int math_for(DType dtype) {
   if (is_half(dtype)) return cudnn_tensor_math;
   return current_matmul_precision() == MatmulPrecision::highest ? cudnn_fma_math : cudnn_default_math;
@@ -92,7 +92,7 @@ class Convolver::Plan {
   bool is_possible() const { return algorithm_.has_value(); }
   std::size_t workspace() const { return workspace_; }
 
-  /// False, and from then on not possible, if cuDNN cannot do it after all.
+  /// Returns false if cuDNN cannot compute it after all. `is_possible` is false from then on.
   bool run(const void* first, const void* second, void* workspace, void* result) {
     if (!algorithm_) return false;
     const float alpha = 1, beta = 0;
@@ -107,8 +107,8 @@ class Convolver::Plan {
   }
 
  private:
-  /// The first of the algorithms, which come with the fastest in front, that gives the same bits every time and needs
-  /// no more memory than it may have.
+  /// Chooses the fastest algorithm that gives the same bits every time and needs at most `most_workspace` bytes. cuDNN
+  /// lists the fastest first.
   void choose() {
     std::array<CudnnAlgorithm, 16> found{};
     int count = 0;
@@ -119,7 +119,7 @@ class Convolver::Plan {
     for (int i = 0; i < count && !algorithm_; ++i) {
       const CudnnAlgorithm& each = found[static_cast<std::size_t>(i)];
       if (each.status != cudnn_success || each.determinism != cudnn_deterministic) continue;
-      // Asked again, as what is told about an algorithm may be meant for other mathematics than the description's.
+      // The workspace is asked for again: the list may give it for another math type than the descriptor's.
       const bool is_supported = functions_.workspace(handle_, first_, second_, convolution_.get(), result_, each.number,
                                                      &workspace_) == cudnn_success;
       if (is_supported && workspace_ <= most_workspace) algorithm_ = each.number;

@@ -12,19 +12,19 @@
 
 namespace tapestry::gpu {
 
-/// cuDNN on one device: its handle, and what it chose for convolutions before. Images are NHWC, filters OHWI,
-/// sums float32, and products of float32 as exact as `set_matmul_precision` says.
+/// cuDNN on one device: its handle, and the algorithms that it has chosen so far. Images are NHWC, and filters OHWI.
+/// Sums are float32; products of float32 are as exact as `set_matmul_precision` says.
 class Convolver {
  public:
   explicit Convolver(Context& gpu);
 
   enum class Kind : std::uint8_t { forward, input_gradient, filter_gradient };
   class Plan;
-  /// How a convolution with so many output channels is computed, or a gradient of it; null where cuDNN is not used or
-  /// cannot do it.
+  /// The plan of a convolution with `out` output channels, or of one of its gradients; null where cuDNN is not used or
+  /// cannot compute it.
   Plan* plan(Kind kind, const Windows& windows, std::int64_t out, DType dtype);
-  /// Computes it of two operands in the order of `Cudnn`, all of them without gaps. False, and nothing is done, if
-  /// cuDNN cannot do it after all.
+  /// Runs a plan on contiguous tensors; `Cudnn` names the operands in their order. Returns false, and does nothing, if
+  /// cuDNN cannot compute it after all.
   bool run(Plan& plan, const Tensor& first, const Tensor& second, const Tensor& result);
 
  private:

@@ -7,20 +7,20 @@ struct CUstream_st;
 
 namespace tapestry::gpu {
 
-// What the plugin uses of cuDNN 9, declared here with the numbers of cuDNN's headers, so that every build can use the
-// library where it is installed. The tests compare it with the headers where they find them.
+// The functions and numbers of cuDNN 9 that the plugin uses. They are declared here, so that a build without cuDNN's
+// headers can use the library where it is installed. The tests compare them with the headers where they find them.
 
 using CudnnHandle = struct CudnnContext*;
-/// Of a tensor, a filter or a convolution.
+/// Describes a tensor, a filter or a convolution.
 using CudnnDescriptor = struct CudnnDescription*;
 
 inline constexpr int cudnn_success = 0, cudnn_float = 0, cudnn_half = 2, cudnn_bfloat16 = 9, cudnn_nhwc = 1,
                      cudnn_cross_correlation = 1, cudnn_deterministic = 1, cudnn_default_math = 0,
                      cudnn_tensor_math = 1, cudnn_fma_math = 3;
-/// Statuses say by their thousands what is wrong, from 3000 on that something is not supported.
+/// The thousands of a status are its category: 3000 to 3999 mean that something is not supported.
 constexpr bool is_unsupported(int cudnn_status) { return cudnn_status / 1000 == 3; }
 
-/// A way to compute a convolution, and what cuDNN says of it.
+/// An algorithm for a convolution, and what cuDNN reports about it.
 struct CudnnAlgorithm {
   int number, status;
   float time;
@@ -29,7 +29,8 @@ struct CudnnAlgorithm {
   int reserved[3];
 };
 
-/// A convolution or one of its gradients: a result of two operands. Functions return a status.
+/// The functions of a convolution or of one of its gradients, which compute a result from two operands. They return a
+/// status.
 struct CudnnConvolution {
   int (*choose)(CudnnHandle, CudnnDescriptor first, CudnnDescriptor second, CudnnDescriptor convolution,
                 CudnnDescriptor result, int wanted, int* found, CudnnAlgorithm*);
@@ -57,9 +58,9 @@ struct Cudnn {
   int (*set_groups)(CudnnDescriptor, int groups);
   int (*set_math)(CudnnDescriptor, int math);
   int (*destroy_convolution)(CudnnDescriptor);
-  CudnnConvolution forward;          ///< y of x and the filter
-  CudnnConvolution input_gradient;   ///< dx of the filter and dy
-  CudnnConvolution filter_gradient;  ///< the filter's gradient of x and dy
+  CudnnConvolution forward;          ///< y from x and the filter
+  CudnnConvolution input_gradient;   ///< dx from the filter and dy
+  CudnnConvolution filter_gradient;  ///< the filter's gradient from x and dy
 };
 
 /// X(member of Cudnn, name in the library)
@@ -89,12 +90,11 @@ struct Cudnn {
   X(filter_gradient.workspace, cudnnGetConvolutionBackwardFilterWorkspaceSize) \
   X(filter_gradient.run, cudnnConvolutionBackwardFilter)
 
-/// The library, opened at the first call; null where it is not used, because it is not there, does not start, or
-/// TAPESTRY_CUDNN is 0.
+/// The library, opened at the first call; null if it is not installed, does not start, or TAPESTRY_CUDNN is 0.
 const Cudnn* cudnn();
-/// Keeps why the library does not start: it is not used from now on.
+/// Stops the use of the library from now on; `convolutions_by` tells the reason.
 void give_up_cudnn(const std::string& reason);
-/// "convolutions by cuDNN 9.19.0", or by what else, and why.
+/// "convolutions by cuDNN 9.19.0", or "convolutions by Tapestry's own kernels: " and the reason.
 std::string convolutions_by();
 
 }  // namespace tapestry::gpu

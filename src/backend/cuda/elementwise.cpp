@@ -16,7 +16,8 @@ void start(Context& gpu, Launch kernel, std::string_view family, DType dtype, do
   });
 }
 
-/// Integer functions have no result for some second operands; to find those the processor waits for the device.
+/// Throws if an integer function has no result for an element of b: a divisor of 0, or a negative exponent. The
+/// processor waits for the device to find it.
 void check_partial(Context& gpu, Binary f, const Tensor& b) {
   const bool power = f == Binary::power;
   if (!is_integer(b.dtype()) || (!power && f != Binary::floor_mod && f != Binary::floor_divide)) return;
@@ -34,7 +35,7 @@ void check_partial(Context& gpu, Binary f, const Tensor& b) {
 
 }  // namespace
 
-// A step of -0 changes no number, where +0 would make +0 of -0.
+// A step of -0 changes no number; a step of +0 would turn -0 into +0.
 void CudaBackend::fill(double value, const Tensor& y) { iota(value, -0.0, y); }
 
 void CudaBackend::iota(double start, double step, const Tensor& y) {

@@ -3,10 +3,10 @@
 namespace tapestry::gpu {
 namespace {
 
-/// cuBLASLt reads a bias in vectors of so many bytes.
+/// In bytes: cuBLASLt reads a bias in vectors.
 constexpr std::uintptr_t bias_alignment = 16;
 
-/// Whether x is broadcast to y as one row that stands for all.
+/// Whether x is an aligned, contiguous row that is broadcast to all rows of y.
 bool is_row(const Tensor& x, const Tensor& y) {
   const std::int64_t columns = y.shape().sizes().back();
   const auto last = static_cast<std::size_t>(x.rank() - 1);
@@ -15,13 +15,13 @@ bool is_row(const Tensor& x, const Tensor& y) {
          reinterpret_cast<std::uintptr_t>(x.impl().data) % bias_alignment == 0;
 }
 
-/// Reads a program from its start.
+/// Reads the instructions of a program in their order.
 class Reader {
  public:
   Reader(const Program& program, std::size_t product, std::span<const Tensor> others)
       : program_(program), product_(product), others_(others), value_(product) {}
 
-  /// What the next instruction adds to the value, which is its sum from then on.
+  /// The input that the next instruction adds to the value, or null. If there is one, the sum becomes the value.
   const Tensor* added() {
     const Program::Instruction* add = at(Binary::add);
     if (!add) return nullptr;
@@ -33,7 +33,7 @@ class Reader {
     return &others_[other < product_ ? other : other - 1];
   }
 
-  /// Whether the next instruction is f of the value, which is its result from then on.
+  /// Whether the next instruction is f of the value. If so, its result becomes the value.
   bool applies(Unary f) {
     const Program::Instruction* instruction = at(f);
     if (!instruction || instruction->operands[0] != value_) return false;
@@ -41,7 +41,7 @@ class Reader {
     return true;
   }
 
-  /// Whether the value is the output, and nothing comes after it.
+  /// Whether the value is the output, and no instruction is left.
   bool is_done() const {
     return next_ == program_.instructions.size() && value_ == static_cast<std::size_t>(program_.inputs);
   }

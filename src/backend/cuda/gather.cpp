@@ -14,7 +14,7 @@ namespace {
 using detail::make_tensor;
 using detail::mutable_data;
 
-/// A contiguous tensor around `axes` axes from `axis` on, which count as one.
+/// The slices of a contiguous tensor around `axes` axes from `axis` on, which count as one.
 Slices slices_around(const Shape& shape, int axis, int axes = 1) {
   Slices slices{1, 1, 1};
   for (int i = 0; i < shape.rank(); ++i)
@@ -26,7 +26,7 @@ Indices indices_of(const Tensor& dense, std::int64_t count) {
   return {dense.impl().data, dense.dtype() == int64, count};
 }
 
-/// Elements [first, first + count) of whole numbers on the device.
+/// Copies the elements [first, first + count) of a tensor of integers from the device.
 std::vector<std::int64_t> read(Backend& backend, const Tensor& dense, std::int64_t first, std::int64_t count) {
   const std::int64_t strides[] = {1};
   const Tensor part = detail::make_view(dense, {count}, strides, first);
@@ -35,7 +35,7 @@ std::vector<std::int64_t> read(Backend& backend, const Tensor& dense, std::int64
   return host.to_vector<std::int64_t>();
 }
 
-/// `resolve` writes the positions and tells what it refuses. Throws `error(first refused)`.
+/// The positions that `resolve` writes. Throws InvalidArgumentError with error(i) if i is the first that it refuses.
 template <class Resolve, class Error>
 Tensor checked(Context& gpu, Device device, std::int64_t count, const Resolve& resolve, const Error& error) {
   Tensor positions = make_tensor(int64, {count}, device);
@@ -51,7 +51,8 @@ Tensor checked(Context& gpu, Device device, std::int64_t count, const Resolve& r
   return positions;
 }
 
-/// Of one axis with `size` elements; `along`: of single elements of `slices`, in which indices have `length` rows.
+/// The positions of indices in an axis of `size` elements. With `along`: the positions of single elements in those
+/// slices; the axis of the indices has `length` elements.
 Tensor positions_in_axis(Backend& backend, Context& gpu, const Tensor& dense, std::int64_t size,
                          const Slices* along = nullptr, std::int64_t length = 0) {
   const Indices indices = indices_of(dense, dense.size());
@@ -67,7 +68,7 @@ Tensor positions_in_axis(Backend& backend, Context& gpu, const Tensor& dense, st
       });
 }
 
-/// Of the coordinates in the last axis of `dense`, in the leading dimensions of `shape`.
+/// The positions that the coordinates in the last axis of `dense` have in the leading dimensions of `shape`.
 Tensor positions_of_coordinates(Backend& backend, Context& gpu, const Tensor& dense, const Shape& shape,
                                 std::string_view what) {
   Coordinates coordinates{{}, static_cast<int>(dense.shape().sizes().back())};
@@ -94,7 +95,7 @@ void take(Context& gpu, const Slices& slices, const Tensor& positions, const Ten
   gpu.started("gather");
 }
 
-/// Sorts the updates by where they go, which makes neighbours of those that are added, in their order.
+/// Sorts the updates by their positions: those that are added to one row become neighbours and keep their order.
 void add(Backend& backend, Context& gpu, const Slices& slices, const Tensor& positions, const Tensor& updates,
          const Tensor& y) {
   if (y.size() == 0) return;

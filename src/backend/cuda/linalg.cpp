@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* not_invertible = "Input matrix is not invertible.";
 
-/// The last two dimensions exchanged.
+/// A view with the last two dimensions exchanged.
 Tensor transposed(const Tensor& x) {
   Shape shape = x.shape();
   auto strides = x.impl().strides;
@@ -21,7 +21,7 @@ Tensor transposed(const Tensor& x) {
   return detail::make_view(x, shape, {strides.data(), static_cast<std::size_t>(x.rank())});
 }
 
-/// start(where to tell of what is refused); throws `message` if something was.
+/// Calls start(word of a Refusal). Throws InvalidArgumentError with the message if a matrix is refused.
 template <class Start>
 void run(Context& gpu, const char* message, const Start& start) {
   Refusal refusal(gpu);
@@ -35,13 +35,13 @@ void run(Context& gpu, const char* message, const Start& start) {
 void CudaBackend::linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint, std::span<const Tensor> outputs) {
   if (is_half(outputs[0].dtype())) return Backend::linalg(f, inputs, adjoint, outputs);
   const Tensor &a = inputs[0], &y = outputs[0];
-  if (y.size() == 0) return;  // then the others are empty, too
+  if (y.size() == 0) return;  // then the other outputs are empty, too
   Context& gpu = context();
   const Type type = type_of(a);
   const std::int64_t rows = a.shape().sizes()[a.rank() - 2], columns = a.shape().sizes().back(),
                      batch = a.size() / (rows * columns);
   const auto solution = [&](const Tensor& matrices) {
-    const Tensor work = contiguous_copy(adjoint ? transposed(matrices) : matrices);  // it is destroyed
+    const Tensor work = contiguous_copy(adjoint ? transposed(matrices) : matrices);  // `solve` overwrites it
     run(gpu, not_invertible, [&](unsigned long long* refused) {
       gpu::solve(gpu.stream(), type, batch, rows, y.shape().sizes().back(), work.impl().data, y.impl().data, refused);
     });
@@ -68,7 +68,7 @@ void CudaBackend::linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint,
       });
     }
     case Linalg::svd: {
-      // The shorter vectors are the right ones: of a wide matrix u, of a tall one v.
+      // `right` gets the shorter singular vectors: u of a wide matrix, v of a tall one.
       const bool wide = rows < columns;
       const std::int64_t n = std::min(rows, columns), length = std::max(rows, columns);
       const Tensor left = detail::make_tensor(a.dtype(), {batch, n, length}, a.device());

@@ -15,7 +15,7 @@ void check(cublasStatus_t status, std::string_view what) {
     throw InternalError(detail::join("cuBLASLt: ", what, " failed: ", cublas_lt().status_string(status)));
 }
 
-/// The most that an address is a multiple of, up to 256: what cuBLASLt may count on.
+/// The largest power of two up to 256 that divides an address: the alignment that cuBLASLt may rely on.
 std::uint32_t alignment(const void* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   return address == 0 ? 256 : static_cast<std::uint32_t>(std::min<std::uintptr_t>(256, address & (~address + 1)));
@@ -23,7 +23,7 @@ std::uint32_t alignment(const void* data) {
 
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
-/// The types of a product's matrices and of its sums, and how those are made.
+/// The types of a product's matrices and of its sums, and cuBLASLt's compute type.
 struct Arithmetic {
   cudaDataType_t type, sum;
   cublasComputeType_t compute;
@@ -56,8 +56,8 @@ cublasLtEpilogue_t number_of(const Epilogue& epilogue) {
 
 }  // namespace
 
-/// What cuBLASLt needs to know of a product. It stores matrices by columns, in which a matrix that lies by rows is its
-/// own transpose; so y^T = op(b)^T op(a)^T is computed, b first.
+/// A product as cuBLASLt describes it. cuBLASLt is column-major: it sees a row-major matrix as its transpose. So it
+/// computes y^T = op(b)^T op(a)^T, and b is the first operand.
 class Multiplier::Description {
  public:
   Description(const Product& product, const Arithmetic& arithmetic, const Epilogue& epilogue)
@@ -92,7 +92,7 @@ class Multiplier::Description {
     check(cublas_lt().desc_set(desc_, which, &value, sizeof value), "describing a product");
   }
 
-  /// A matrix that op makes `rows` times `columns`, by columns.
+  /// The column-major layout of a matrix that is `rows` times `columns` after its op.
   cublasLtMatrixLayout_t layout(const Product::Matrix& matrix, std::int64_t rows, std::int64_t columns,
                                 std::int64_t count) const {
     const CublasLt& lt = cublas_lt();
@@ -128,7 +128,7 @@ bool Multiplier::multiply(const Product& product, DType dtype, const Epilogue& e
 }
 
 bool Multiplier::start(const Product& product, const Description& description, bool accumulate) {
-  // A product may be several kernels that share the workspace; those of two threads must not mix in the stream.
+  // A product may start several kernels that share the workspace; the lock keeps those of two threads apart.
   const std::lock_guard lock(mutex_);
   const Algorithm& algorithm = algorithm_for(product, description);
   if (!algorithm) return false;
@@ -178,7 +178,7 @@ Multiplier::Algorithm Multiplier::choose(const Product& product, const Descripti
     check(lt.preference_set(created, which, &value, sizeof value), "choosing an algorithm");
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
-  // Parts of a sum that are computed side by side are added before they are rounded.
+  // If a sum is split, its partial sums are added before they are rounded to a half type.
   if (description.arithmetic().type != description.arithmetic().sum)
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(product.b.data));

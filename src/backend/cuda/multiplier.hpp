@@ -12,15 +12,14 @@
 
 namespace tapestry::gpu {
 
-/// cuBLASLt on one device: its handle, memory that it may use during a product, and what it chose for products before.
-/// Products of float32 are as exact as `set_matmul_precision` says; those of float16 and bfloat16 are summed in float32
-/// and rounded once.
+/// cuBLASLt on one device: its handle, its workspace, and the algorithms that it has chosen so far. Products of float32
+/// are as exact as `set_matmul_precision` says; those of float16 and bfloat16 are summed in float32 and rounded once.
 class Multiplier {
  public:
   explicit Multiplier(Context& gpu);
-  /// y = op(a) op(b), or y += op(a) op(b), of floats.
+  /// y = op(a) op(b), or y += op(a) op(b) if `accumulate`. Float types.
   void multiply(const Product& product, DType dtype, bool accumulate = false);
-  /// y = epilogue(op(a) op(b)). False, and nothing is done, if cuBLASLt has no algorithm for that.
+  /// y = epilogue(op(a) op(b)). Returns false, and does nothing, if cuBLASLt has no algorithm for that.
   bool multiply(const Product& product, DType dtype, const Epilogue& epilogue);
 
  private:

@@ -39,7 +39,7 @@ void CudaBackend::softmax_grad(const Tensor& y, const Tensor& g, bool logarithm,
 void CudaBackend::normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon, const Tensor& y,
                             const Tensor& mean, const Tensor& rstd) {
   if (is_half(x.dtype())) return Backend::normalize(x, scale, offset, epsilon, y, mean, rstd);
-  if (x.size() == 0) {  // rows of nothing have no mean
+  if (x.size() == 0) {  // empty rows have no mean
     fill(std::numeric_limits<double>::quiet_NaN(), mean);
     return fill(std::numeric_limits<double>::quiet_NaN(), rstd);
   }

@@ -7,12 +7,12 @@
 namespace tapestry::gpu {
 namespace {
 
-/// The distance of neighbours along an axis; that of an axis with one element does not matter.
+/// The stride of an axis, or `otherwise` for an axis of one element, whose stride does not matter.
 std::int64_t stride(const View& x, int axis, std::int64_t otherwise) {
   return x.shape.sizes()[axis] == 1 ? otherwise : x.stride[axis];
 }
 
-/// Rows without gaps inside, which do not overlap.
+/// Whether the rows have no gaps inside and do not overlap.
 bool is_by_rows(const View& x, int row_axis, int column_axis) {
   const std::int64_t columns = x.shape.sizes()[column_axis];
   return stride(x, column_axis, 1) == 1 && stride(x, row_axis, columns) >= columns;
@@ -29,7 +29,7 @@ Product::Matrix matrix(const View& x, bool transpose) {
   return result;
 }
 
-/// Over the batch, of a, b and y.
+/// A loop over the batch of a, b and y.
 using BatchLoop = StridedLoop<3>;
 
 BatchLoop batch_loop(const View& a, const View& b, const View& y) {
@@ -40,7 +40,7 @@ BatchLoop batch_loop(const View& a, const View& b, const View& y) {
   return loop;
 }
 
-/// Calls `body` for the batches along the axes from `axis` on: the innermost one is a product's own.
+/// Calls `body` for the products along the axes from `axis` on. The innermost axis becomes the batch of each product.
 void visit(const Product& product, const BatchLoop& loop, int axis, std::int64_t element_bytes,
            const std::function<void(const Product&)>& body) {
   if (axis == loop.axes) return body(product);
@@ -80,7 +80,7 @@ void for_each_product(const View& a, const View& b, bool transpose_a, bool trans
   product.a = matrix(a, transpose_a);
   product.b = matrix(b, transpose_b);
   product.y = matrix(y, false);
-  // A y of one row or column is stored by rows all the same.
+  // y is contiguous, also if it has only one row or column.
   product.y.row = product.n;
   visit(product, batch_loop(a, b, y), 0, y.element_bytes, body);
 }

@@ -7,23 +7,23 @@
 
 namespace tapestry::gpu {
 
-/// Row-major matrices y = op(a) op(b) of one batch; strides count elements.
+/// A batch of products y = op(a) op(b) of row-major matrices. Strides count elements.
 struct Product {
   struct Matrix {
     void* data = nullptr;
-    std::int64_t row = 0;    ///< distance of the rows as they are stored
-    std::int64_t batch = 0;  ///< distance of the matrices
+    std::int64_t row = 0;    ///< stride of the rows as they are stored
+    std::int64_t batch = 0;  ///< stride of the matrices
     bool transposed = false;
   };
   std::int64_t m = 0, n = 0, k = 0, count = 1;
   Matrix a, b, y;
 };
 
-/// Whether products can read an operand where it is: its matrices lie by rows, or their transposes do, and its batches
-/// forwards. Another one has to be copied.
+/// Whether products can read an operand without a copy: its matrices or their transposes are row-major, and no stride
+/// of its batch is negative.
 bool is_readable(const View& x);
 
-/// Calls `body` for batches that make up all of y. a and b are readable and broadcast to y's batch dimensions; y has
+/// Calls `body` for products that together compute y. a and b are readable and broadcast to y's batch dimensions; y has
 /// elements.
 void for_each_product(const View& a, const View& b, bool transpose_a, bool transpose_b, const View& y,
                       const std::function<void(const Product&)>& body);

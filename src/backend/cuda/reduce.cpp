@@ -30,7 +30,7 @@ double of_nothing(Reduce f, DType dtype) {
     case Reduce::mean:
       return is_floating(dtype) ? std::numeric_limits<double>::quiet_NaN() : 0;
     case Reduce::max:
-      return dtype == boolean ? 0 : -infinity;  // a whole number's lowest one
+      return dtype == boolean ? 0 : -infinity;  // converted to an integer, that is the lowest one
     case Reduce::min:
       return infinity;
     default:

@@ -8,12 +8,12 @@
 namespace tapestry::gpu {
 namespace {
 
-/// Neighbours that are worth to be read by neighbouring threads: a cache line of floats.
+/// The neighbouring results that neighbouring threads should read together: a cache line of floats.
 constexpr std::int64_t row = 32;
-/// Elements that a thread reduces at least, before a result is shared by several blocks.
+/// The least elements that each thread reduces before several blocks share a result.
 constexpr std::int64_t thread_elements = 32;
 
-/// Over some axes of x.
+/// A loop over some axes of x.
 using AxisLoop = StridedLoop<1>;
 
 Layout layout_of(AxisLoop& loop) {
@@ -23,7 +23,8 @@ Layout layout_of(AxisLoop& loop) {
   return layout;
 }
 
-/// Neighbouring threads read neighbouring elements: of one result, or of neighbouring results.
+/// Whether neighbouring threads read elements of one result rather than of neighbouring results, whichever are closer
+/// in memory.
 bool goes_along(const AxisLoop& kept, const AxisLoop& reduced) {
   const auto distance = [](const AxisLoop& loop) {
     return loop.axes == 0 || loop.last().stride[0] == 0 ? index_limit : std::abs(loop.last().stride[0]);

@@ -5,8 +5,9 @@
 
 namespace tapestry::gpu {
 
-/// How x, which has elements, is reduced along the axes whose bits are set in `reduced`; only y is left to be filled
-/// in. Throws UnimplementedError for more than 2^31 elements, or such that are spread as far.
+/// Plans the reduction of x, which has elements, along the axes whose bits are set in `reduced`. The caller sets y and,
+/// where needed, `divisor` or `wide`. Throws UnimplementedError if the results, the elements of one result, or the span
+/// of x's elements in memory reach 2^31.
 Reduction plan_reduction(const View& x, std::uint32_t reduced);
 
 }  // namespace tapestry::gpu

@@ -32,7 +32,7 @@ Sorted sort(Context& gpu, const Tensor& keys, const Tensor& order, int bits) {
   return sorted;
 }
 
-// All rows are sorted at once: by their elements, and then, which keeps that order, by row.
+// All rows are sorted at once: first by element, and then by row. The second sort keeps the order inside a row.
 void CudaBackend::top_k(const Tensor& x, std::int64_t k, bool largest, const Tensor& values, const Tensor& indices) {
   if (is_half(x.dtype())) return Backend::top_k(x, k, largest, values, indices);
   if (values.size() == 0) return;

@@ -13,10 +13,10 @@ inline Windows windows_on(const Shape& image, const Shape& result, const Window2
           w.stride_y, w.stride_x, w.dilation_y, w.dilation_x, w.pad_top, w.pad_left, w.groups};
 }
 
-/// Whether cuDNN is asked to compute a convolution with so many output channels, and its gradients; our own kernels
-/// compute the others: what is float64, or larger than cuDNN counts, and most of what has more padding on one side
-/// than on the other. cuDNN pads both sides alike. That serves where it gives as many positions, as then nobody reads
-/// what more there is at the end.
+/// Whether cuDNN is asked to compute a convolution with `out` output channels, and its gradients. Our own kernels
+/// compute the others: those of float64, those with sizes beyond 32 bits, and most of those with more padding on one
+/// side than on the other. cuDNN pads both sides alike. That is right if it gives the same number of positions: no
+/// window then reaches the padding in which they differ.
 inline bool is_for_cudnn(const Windows& w, std::int64_t out, DType dtype) {
   constexpr std::int64_t limit = std::numeric_limits<int>::max();
   const std::int64_t image = w.batch * w.height * w.width * w.channels;
