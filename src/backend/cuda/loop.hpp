@@ -10,17 +10,18 @@
 
 namespace tapestry::gpu {
 
-/// Kernels count elements, and the distances between them, below this.
+/// Kernels use 32-bit indices: numbers of elements, and distances between them, are below this.
 inline constexpr std::int64_t index_limit = std::int64_t{1} << 31;
 
-/// A loop with the memory of its operands, the leading one's nearest neighbours last.
+/// A loop with the memory of its operands. Its axes are sorted: the leading operand has the smallest stride in the
+/// last.
 template <std::size_t most>
 struct Loop : StridedLoop<most> {
   using typename StridedLoop<most>::Axis;
   std::array<std::byte*, most> data{};
   std::array<std::int64_t, most> bytes{};  ///< of an element
 
-  /// Over the shape of the leading operand, to which the others are broadcast; it has elements.
+  /// Loops over the shape of the leading operand, to which the others are broadcast. It has elements.
   Loop(std::span<const View> views, int leader) : StridedLoop<most>(views[leader].shape) {
     for (const View& view : views) {
       data[this->operands] = static_cast<std::byte*>(view.data);
@@ -31,15 +32,15 @@ struct Loop : StridedLoop<most> {
     this->join_axes();
   }
 
-  /// Whether there are less than 2^31 elements, none of them farther than that from its operand's first.
+  /// Whether there are fewer than 2^31 elements, and the elements of each operand span less than 2^31.
   bool is_indexable() const {
     bool near = this->elements() < index_limit;
     for (int k = 0; k < this->operands; ++k) near = near && this->span(k) < index_limit;
     return near;
   }
 
-  /// Calls `body` for the loop if `fits(loop)`, and otherwise for parts of it that do: it is halved along the axis that
-  /// spreads its elements most.
+  /// Calls `body` for the loop if `fits(loop)`. Otherwise it halves the loop along the axis with the largest span in
+  /// memory, and does the same with both halves.
   template <class Fits, class Body>
   void for_each_piece(const Fits& fits, const Body& body) const {
     if (fits(*this)) return body(*this);
@@ -61,7 +62,8 @@ struct Loop : StridedLoop<most> {
   }
 };
 
-/// The axes of a loop as kernels need them, of the operands that `is_located(k)` names, in their order.
+/// Writes the axes of a loop as kernels need them, with the strides of the operands k for which `is_located(k)`, in
+/// their order.
 template <std::size_t most, int arrays, class IsLocated>
 void write_layout(const StridedLoop<most>& loop, LayoutOf<arrays>& layout, const IsLocated& is_located) {
   layout.axes = loop.axes;

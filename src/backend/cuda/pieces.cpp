@@ -9,7 +9,7 @@ constexpr std::int64_t vector_bytes = 16;
 
 using PieceLoop = Loop<max_operands>;
 
-/// Whether the elements are neighbours, or one that stands for all, and lie where vectors of them can be read.
+/// Whether y and all inputs are contiguous and aligned to vectors; an input may also be one element that is broadcast.
 bool is_flat(const PieceLoop& loop) {
   if (loop.axes > 1) return false;
   const std::int64_t width = vector_bytes / *std::max_element(loop.bytes.begin(), loop.bytes.begin() + loop.operands);

@@ -10,7 +10,8 @@
 
 namespace tapestry::gpu {
 
-/// An array for kernels: its memory, the bytes of one element, and its form. Shapes are broadcast from the right.
+/// An array for kernels: its memory, the bytes of an element, its shape and strides. Shapes are broadcast from the
+/// right.
 struct View {
   void* data = nullptr;
   std::int64_t element_bytes = 1;
@@ -21,11 +22,11 @@ struct View {
   explicit View(const Tensor& tensor);
 };
 
-/// Calls `body` for pieces that make up all of y = f(inputs...), each within reach of 32-bit indices: one piece, unless
-/// there are more than 2^31 elements, or inputs that are spread as far. Without elements there is none.
+/// Calls `body` for pieces that together are all of y = f(inputs...). There is only one, unless the arrays are not flat
+/// and 32-bit indices do not reach all elements. Without elements there is none.
 void for_each_piece(const View& y, std::span<const View> inputs, const std::function<void(const Elements&)>& body);
 
-/// The transposition that a copy of a piece is; nothing where it is none, or too small to be worth tiles.
+/// The transposition that copies a piece; nothing if the copy is no transposition, or is too small to gain from tiles.
 std::optional<Turn> turn_of(const Elements& elements);
 
 }  // namespace tapestry::gpu

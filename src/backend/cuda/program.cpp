@@ -16,13 +16,13 @@
 namespace tapestry::gpu {
 namespace {
 
-/// Some thousand kernels.
+/// Room for some thousand kernels.
 constexpr std::uintmax_t most_cache_bytes = std::uintmax_t{64} << 20;
 
-/// Why there is no NVRTC; never deleted.
+/// The reason why NVRTC is missing, or null; never deleted.
 std::atomic<const std::string*> nvrtc_is_missing{nullptr};
 
-/// NVRTC is opened when a GPU is to run its first program.
+/// Whether there is NVRTC, which the first call opens.
 bool can_compile() {
   static const bool found = [] {
     try {
@@ -49,7 +49,7 @@ cudaKernel_t make(const ProgramKernel& kernel, int compute_capability) {
   cudaKernel_t made = nullptr;
   if (const std::optional<std::string> kept = disk.find(key)) {
     if (load(*kept, made) == cudaSuccess) return made;
-    cudaGetLastError();  // whoever wrote the file, it is no kernel
+    cudaGetLastError();  // the file is no kernel that the GPU can run
   }
   const std::string image = compile(text, target).image;
   check(load(image, made), "loading a program's kernel");
@@ -57,13 +57,13 @@ cudaKernel_t make(const ProgramKernel& kernel, int compute_capability) {
   return made;
 }
 
-/// The kernels of all programs that have run. They are for all devices of one compute capability, and stay for ever:
-/// there are no more of them than different programs in the plans.
+/// The kernels of all programs that have run. All devices of one compute capability share them. They are never
+/// unloaded, as plans have few different programs.
 class Kernels {
  public:
   cudaKernel_t find(const ProgramKernel& kernel, const Context& gpu) {
     Entry& entry = entry_of(signature_of(kernel) + std::to_string(gpu.compute_capability()));
-    // Who asks for the same kernel meanwhile waits; others do not.
+    // Other threads that need this kernel wait; threads that need another one do not.
     std::call_once(entry.once, [&] {
       gpu.require_execution();
       entry.kernel = make(kernel, gpu.compute_capability());
@@ -92,7 +92,7 @@ void start(Context& gpu, const Program& program, cudaKernel_t kernel, const Prog
   add(&piece.n);
   for (const Program::Instruction& each : program.instructions)
     if (has_number(each)) add(&each.number);
-  add(&piece.layout);  // a kernel without located arrays does not look for it
+  add(&piece.layout);  // ignored by a kernel without located arrays, which has no such parameter
   const unsigned blocks = blocks_for((piece.n + piece.form.width - 1) / piece.form.width);
   check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks), dim3(block_threads), arguments.data(), 0,
                          gpu.stream()),

@@ -5,12 +5,12 @@
 namespace tapestry::gpu {
 namespace {
 
-/// What a thread loads at once from one array; and from all of them together, so that it stays in registers.
+/// The most bytes that a thread has of one array at once, and of all arrays together, so that they stay in registers.
 constexpr std::int64_t vector_bytes = 16, thread_bytes = 256;
 
 using ProgramLoop = Loop<Program::max_operands>;
 
-/// Whether an array's i-th element in memory is that of the loop's order.
+/// Whether an array's i-th element in memory is the loop's i-th element.
 bool is_flat(const ProgramLoop& loop, int operand) {
   std::int64_t behind = 1;
   for (int i = loop.axes; i-- > 0; behind *= loop.axis[i].size)
@@ -28,8 +28,7 @@ bool is_flat_or_one(const ProgramLoop& loop) {
   return true;
 }
 
-/// Whether elements that are side by side along the last axis lie where vectors can be read, wherever the other axes
-/// lead.
+/// Whether all vectors of `width` neighbours along the last axis are aligned, for all indices of the other axes.
 bool has_vectors(const ProgramLoop& loop, int operand, std::int64_t width) {
   const auto address = reinterpret_cast<std::uintptr_t>(loop.data[operand]);
   if (address % static_cast<std::uintptr_t>(width * loop.bytes[operand]) != 0) return false;
@@ -38,8 +37,9 @@ bool has_vectors(const ProgramLoop& loop, int operand, std::int64_t width) {
   return true;
 }
 
-/// As many elements as fill a vector of the largest type, if all flat arrays have such vectors and no row ends inside
-/// of one; otherwise 1.
+/// How many elements a thread computes at once: as many as a vector of the largest type holds, halved until all arrays
+/// together fit in `thread_bytes`. It is 1 if there are fewer elements, if a flat array is not aligned to vectors of
+/// them, or if an array is neither flat nor scalar and the last axis is no multiple of them.
 std::int64_t width_of(const ProgramLoop& loop) {
   std::int64_t largest = 1, sum = 0;
   for (int k = 0; k < loop.operands; ++k) {
@@ -57,7 +57,7 @@ std::int64_t width_of(const ProgramLoop& loop) {
 }
 
 Access access_of(const ProgramLoop& loop, int operand, std::int64_t width, bool is_input) {
-  // Of a single element, all inputs are one and all outputs flat.
+  // A single element is both: an input is then scalar, and an output flat.
   if (is_input && is_one(loop, operand)) return Access::scalar;
   if (is_flat(loop, operand)) return Access::flat;
   const std::int64_t stride = loop.last().stride[operand];

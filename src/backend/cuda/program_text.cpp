@@ -7,8 +7,8 @@
 namespace tapestry::gpu {
 namespace {
 
-/// An element type as it is stored, and as functions compute with it. What they give is rounded to the stored type
-/// after every instruction, as kernels of single functions round it.
+/// The C++ type in which an element is stored, and the one in which functions compute. Every instruction rounds its
+/// result to the stored type, as the kernels of single functions do.
 struct ElementType {
   const char* stored;
   const char* computed;
@@ -73,7 +73,7 @@ class Writer {
 
  private:
   std::string stored(std::size_t operand) const { return element_type(types_[operand]).stored; }
-  /// Whether a thread has one element of an array for all that it computes at once.
+  /// Whether a thread loads one element of an array for all elements that it computes at once.
   bool is_single(std::size_t array) const {
     return form_.access[array] == Access::scalar || form_.access[array] == Access::column;
   }
@@ -89,7 +89,7 @@ class Writer {
     return text + ") {\n";
   }
 
-  /// Where the elements of a located array begin, for a thread.
+  /// The expression for the address of a thread's first element in a located array.
   std::string address(std::size_t array) const {
     return numbered("x", array) + " + at[" + std::to_string(layout_index(array)) + "]";
   }
@@ -153,10 +153,10 @@ class Writer {
   std::string width_;
   std::size_t inputs_, arrays_, located_ = 0;
   std::vector<DType> types_;         ///< of the operands, as far as they have a value
-  std::vector<std::string> values_;  ///< what stands for an operand's element
+  std::vector<std::string> values_;  ///< the expression for an operand's element
 };
 
-/// What tells an instruction's function from all others.
+/// A number that distinguishes a function from all others of its family.
 char code_of(const ElementFunction& function) {
   return std::visit(
       []<class F>(F f) {

@@ -7,10 +7,10 @@
 
 namespace tapestry::gpu {
 
-/// A program with what its kernel's text depends on, which is not the shapes of its arrays.
+/// A program, and what else the text of its kernel depends on. The shapes of the arrays are not part of that.
 struct ProgramKernel {
   const Program& program;
-  std::span<const Tensor> inputs;  ///< their types count
+  std::span<const Tensor> inputs;  ///< only their types matter
   const ProgramForm& form;
 };
 
@@ -19,11 +19,11 @@ inline bool has_number(const Program::Instruction& instruction) {
   return instruction.number != 0 || std::signbit(instruction.number);
 }
 
-/// The kernel `program` as CUDA C++, over kernels/program.cuh. Its parameters: the inputs, the outputs, the number of
-/// elements, the instructions' numbers, and if arrays are located, their layout.
+/// The text of the kernel `program` in CUDA C++, which includes kernels/program.cuh. The kernel's parameters are the
+/// inputs, the outputs, the number of elements, the instructions' numbers and, if arrays are located, their layout.
 std::string text_of(const ProgramKernel& kernel);
 
-/// The same for kernels of the same text, and made faster than that.
+/// A key of the text: kernels with the same signature have the same text. It is faster to make than the text.
 std::string signature_of(const ProgramKernel& kernel);
 
 }  // namespace tapestry::gpu

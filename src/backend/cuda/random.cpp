@@ -10,7 +10,7 @@ namespace {
 static_assert(static_cast<int>(RandomKind::bernoulli) == static_cast<int>(Distribution::bernoulli) &&
               static_cast<int>(RandomKind::normal) == static_cast<int>(Distribution::normal));
 
-/// The largest number of a type below the end of [low, high).
+/// The largest number of type T in [low, high), or `high` if there is none.
 template <class T>
 double below(double low, double high) {
   return static_cast<T>(low) < static_cast<T>(high) ? std::nextafter(static_cast<T>(high), static_cast<T>(low))

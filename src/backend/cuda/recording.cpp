@@ -11,7 +11,7 @@ namespace {
 
 constinit thread_local Capture* current = nullptr;
 
-/// While it lives, the thread may do what CUDA otherwise refuses while something is recorded, such as to allocate.
+/// While it lives, the thread may make calls that CUDA refuses while recording, such as allocations.
 class Relaxed {
  public:
   Relaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -25,13 +25,13 @@ class Relaxed {
 
 }  // namespace
 
-/// A recording: a CUDA graph, and the memory that its kernels have for themselves.
+/// A recording: a CUDA graph, and the workspace of its kernels.
 class Graph final : public Recording {
  public:
   Graph(Context& gpu, cudaGraphExec_t work, std::vector<DeviceBuffer> own, std::vector<DeviceBuffer> old)
       : gpu_(gpu), work_(work), own_(std::move(own)), old_(std::move(old)) {}
   ~Graph() override {
-    // CUDA ends first what it has started.
+    // A graph that is still running is not stopped: CUDA frees it when it is done.
     cudaGraphExecDestroy(work_);
     give_back(own_);
     give_back(old_);
@@ -78,7 +78,8 @@ Capture::~Capture() {
 
 Capture* Capture::on(const Context& gpu) { return current && &current->gpu_ == &gpu ? current : nullptr; }
 
-/// The smallest block that fits and is not much too large; else a new one, which is there before what is recorded runs.
+/// Returns the smallest free block that fits and is not more than twice as large, else a new one. CUDA allocates the
+/// new one now, not in the replay.
 void* Capture::allocate(std::size_t bytes) {
   auto best = free_.end();
   for (auto each = free_.begin(); each != free_.end(); ++each)

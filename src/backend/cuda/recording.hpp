@@ -11,17 +11,17 @@
 
 namespace tapestry::gpu {
 
-/// Device memory.
+/// A block of device memory.
 struct DeviceBuffer {
   void* data;
   std::size_t bytes;
 };
 
-/// While it lives, what the calling thread starts on a device is recorded by CUDA, in a stream of its own.
+/// While a Capture lives, CUDA records the work that the calling thread starts on a device, in a stream of its own.
 ///
-/// Memory that kernels need for themselves must be there in every replay. So what is allocated and given back meanwhile
-/// is kept, and given to the next who asks; what was allocated before and is given back now is kept for the first
-/// replay, which uses it.
+/// The workspace of kernels must exist in every replay. So memory that is allocated and freed while recording is kept,
+/// and reused for later allocations of the recording. Memory that was allocated before and is freed while recording is
+/// kept until the first replay, which uses it.
 class Capture {
  public:
   explicit Capture(Context& gpu);
@@ -29,14 +29,14 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  /// The calling thread's on that device; nullptr when it records nothing there.
+  /// The calling thread's Capture on a device; nullptr if it records nothing there.
   static Capture* on(const Context& gpu);
 
   Stream stream() const { return stream_; }
   void* allocate(std::size_t bytes);
   void deallocate(void* data, std::size_t bytes) noexcept;
 
-  /// What has been recorded; nullptr when CUDA could not.
+  /// Ends the recording and returns it; nullptr if CUDA could not record the work.
   std::unique_ptr<Recording> finish();
 
  private:
@@ -44,8 +44,8 @@ class Capture {
   Context& gpu_;
   Stream stream_ = nullptr;
   Capture* outer_;
-  std::vector<DeviceBuffer> used_, free_;  ///< of those that were allocated meanwhile
-  std::vector<DeviceBuffer> old_;          ///< given back, and allocated before
+  std::vector<DeviceBuffer> used_, free_;  ///< allocated while recording: in use, and freed again
+  std::vector<DeviceBuffer> old_;          ///< allocated before, and freed while recording
 };
 
 }  // namespace tapestry::gpu
