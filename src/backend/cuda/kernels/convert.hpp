@@ -35,7 +35,7 @@ inline constexpr bool is_whole<std::int32_t> = true;
 template <>
 inline constexpr bool is_whole<std::int64_t> = true;
 
-/// See `convert_kernel`. The processor's own conversions differ for numbers out of range.
+/// Converts as `convert_kernel` says. The hardware's own conversions differ for numbers out of range.
 template <class To, class From>
 TAPESTRY_HD To convert(From x) {
   if constexpr (is_float16<From>) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The two kernels of which all elementwise functions are made.
+// The two kernel templates of all elementwise functions.
 
 #include "backend/cuda/kernels/elementwise.hpp"
 #include "backend/cuda/kernels/kernel.cuh"
@@ -8,7 +8,7 @@
 
 namespace tapestry::gpu {
 
-/// Elements of the widest type that fit 16 bytes.
+/// The number of elements of the largest type that fit in 16 bytes.
 template <class A, class T, class Y>
 inline constexpr int vector_width = 16 / (sizeof(A) > sizeof(T) ? (sizeof(A) > sizeof(Y) ? sizeof(A) : sizeof(Y))
                                                                 : (sizeof(T) > sizeof(Y) ? sizeof(T) : sizeof(Y)));
@@ -24,7 +24,7 @@ __device__ __forceinline__ void load(const T* x, int step, std::int64_t i, T (&t
   }
 }
 
-/// y[i] = F(a[i], b[i], c[i]; p) for `inputs` of the three; y may be an input.
+/// y[i] = F(a[i], b[i], c[i]; p), with the first `inputs` of the three operands. y may be an input.
 template <class F, int inputs, class A, class T, class Y>
 __global__ void __launch_bounds__(block_threads)
     flat_kernel(const A* a, const T* b, const T* c, Y* y, int a_step, int b_step, int c_step, std::int64_t n, T p) {
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// Starts a function of `inputs` arrays, A the first one's type and T that of the others and of the number.
+/// Starts a function of `inputs` arrays. A is the type of the first; T is that of the others and of the number.
 template <class F, int inputs, class A, class T, class Y>
 void launch(Stream stream, const Elements& e, double number) {
   const auto* a = static_cast<const A*>(e.x[0]);

@@ -6,7 +6,7 @@ namespace tapestry::gpu {
 
 namespace {
 
-/// The position is that of the element in `layout`, or in the flat array.
+/// The kernel of `find_refused`. A position is the element's number in `layout` or in the flat array.
 template <class T, bool negative>
 __global__ void __launch_bounds__(block_threads)
     find_kernel(const T* x, int step, bool flat, const __grid_constant__ Layout layout, std::int64_t n,

@@ -1,8 +1,8 @@
 #pragma once
 
-// The functions of functors.hpp as types: F::apply<A, T>(a, b, c, p), where A is the first operand's type and T that of
-// the others, of the op's number p, and of the result unless that is bool. Operands that a function does not have are
-// 0.
+// The functions of functors.hpp as types F with F::apply<A, T>(a, b, c, p). A is the type of the first operand. T is
+// that of the others, of the op's number p, and of the result unless that is bool. Operands that a function does not
+// have are 0.
 
 #include "backend/cuda/kernels/math.hpp"
 #include "backend/functors.hpp"
@@ -52,7 +52,7 @@ TAPESTRY_TERNARY_SELECT(TAPESTRY_FORMULA)
 }  // namespace ternary
 #undef TAPESTRY_FORMULA
 
-/// An entry for every function and element type (of b for Ternary::select); where there is no such function it is null.
+/// An entry for every function and element type (of b for Ternary::select); null if the function is not defined for it.
 template <class Entry, int functions>
 struct FormulaTable {
   Entry entries[functions][type_count] = {};
@@ -67,8 +67,8 @@ struct FormulaTable {
   }
 };
 
-// The tables of whatever is made of each formula: `Make<inputs, F, A, T, Y>::value` is the entry of a function of that
-// many operands with results of type Y.
+// The tables with an entry for each formula: `Make<inputs, F, A, T, Y>::value` for a function F of `inputs` operands
+// with results of type Y.
 
 #define TAPESTRY_ENTRY(name, type, A, T, Y) \
   table.at(Function::name, Type::type) = Make<inputs, list::name, A, T, Y>::value;

@@ -9,7 +9,7 @@ __device__ std::int64_t index_at(const Indices& indices, std::int64_t i) {
                       : static_cast<const std::int32_t*>(indices.data)[i];
 }
 
-/// `Rule` makes a position of the index number i, or of several, and -1 where one is outside.
+/// rule(i) is the i-th position, made of one or several indices, or -1 if an index is out of range.
 template <class Rule>
 __global__ void __launch_bounds__(block_threads)
     resolve_kernel(Rule rule, std::int64_t count, std::int64_t* positions, unsigned long long* refused) {
@@ -57,7 +57,7 @@ void start_resolve(Stream stream, const Rule& rule, std::int64_t* positions, uns
                                                                                refused);
 }
 
-/// Neighbouring threads that share a slice: a power of two up to a warp.
+/// The number of neighbouring threads that share a slice: a power of two up to a warp.
 int lanes_for(std::int64_t inner) {
   int lanes = 1;
   while (lanes < 32 && lanes < inner) lanes *= 2;
@@ -89,7 +89,7 @@ __device__ T sum(T a, T b) {
 }
 __device__ bool sum(bool a, bool b) { return a || b; }
 
-/// No atomics: the threads of a row of y look for its updates, and add them in their order.
+/// Uses no atomics: the threads of a row of y search for its updates, and add them in their order.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     add_kernel(Slices s, int lanes, const std::uint64_t* sorted, const std::uint32_t* order, std::int64_t count,

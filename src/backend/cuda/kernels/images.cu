@@ -19,7 +19,7 @@ __device__ Pixel pixel_of(std::int64_t i, std::int64_t height, std::int64_t widt
   return pixel;
 }
 
-/// Calls body(element of the window, offset in the image) for the window's elements that lie in the image, in order.
+/// Calls body(element of the window, offset in the image) for the window's elements inside the image, in order.
 template <class Body>
 __device__ void for_window(const Windows& w, const Pixel& position, const Body& body) {
   for (std::int64_t ky = 0; ky < w.window_height; ++ky) {
@@ -33,8 +33,8 @@ __device__ void for_window(const Windows& w, const Pixel& position, const Body& 
   }
 }
 
-/// Calls body(element of the window, position's number) for the windows in which a pixel lies: the same, backwards. No
-/// two threads write one element of the image, and each adds in the same order every time.
+/// Calls body(element of the window, position's number) for the windows that cover a pixel: the inverse of
+/// `for_window`. So one thread can sum up each element of the image, always in the same order.
 template <class Body>
 __device__ void for_positions(const Windows& w, const Pixel& pixel, const Body& body) {
   for (std::int64_t ky = 0; ky < w.window_height; ++ky) {

@@ -6,14 +6,14 @@
 
 namespace tapestry::gpu {
 
-/// The number of a thread in its grid of blocks of `block_threads`, and how many the grid has: the elements of a thread
-/// are those from its number on, in steps of the whole grid.
+/// The number of a thread in its grid of blocks of `block_threads`, and the number of threads in the grid. Kernels loop
+/// over elements from the first in steps of the second (a grid-stride loop).
 __device__ inline std::int64_t global_thread() {
   return static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x;
 }
 __device__ inline std::int64_t grid_threads() { return static_cast<std::int64_t>(gridDim.x) * block_threads; }
 
-/// start(a number of the float type)
+/// Calls start(x), where x is a number of the float type.
 template <class Start>
 void with_float_type(Type type, const Start& start) {
   if (type == Type::f32) {
@@ -22,7 +22,7 @@ void with_float_type(Type type, const Start& start) {
     start(double{});
   }
 }
-/// The memory as that of the type of the second argument.
+/// x as a pointer to elements of the second argument's type.
 template <class T>
 const T* as(const void* x, T) {
   return static_cast<const T*>(x);

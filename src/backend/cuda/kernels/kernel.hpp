@@ -1,8 +1,8 @@
 #pragma once
 
-// What every kernel file and its caller share. Kernel files are compiled by nvcc and see plain structures only: this
-// folder, functors.hpp, philox.hpp and float16.hpp. Their callers are compiled by the library's compiler and see no
-// CUDA syntax.
+// The declarations that kernel files and their callers share. nvcc compiles kernel files, which see plain structures
+// only: this folder, functors.hpp, philox.hpp and float16.hpp. The library's compiler compiles their callers, which see
+// no CUDA syntax.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,13 +21,12 @@ namespace tapestry::gpu {
 /// cudaStream_t, without CUDA's headers.
 using Stream = CUstream_st*;
 
-/// The element types, numbered as DType is. There are no kernels for f16 and bf16 but those that move and convert.
+/// The element types, numbered as DType is. The only kernels for f16 and bf16 are those that move and convert.
 enum class Type : std::uint8_t { b8 = 1, u8, i32, i64, f16, bf16, f32, f64 };
 inline constexpr int type_count = 9;
 
 inline constexpr int block_threads = 256;
-/// Blocks of a kernel whose threads go on in steps of the whole grid: several for each of the largest GPU's
-/// multiprocessors.
+/// The most blocks of a kernel with a grid-stride loop: several for each multiprocessor of the largest GPU.
 inline constexpr std::int64_t grid_limit = 132 * 16;
 
 /// Blocks for `threads` threads.

@@ -4,9 +4,9 @@
 
 namespace tapestry::gpu {
 
-/// Division of numbers below 2^31 by one of them that does not change: a multiplication and a shift, where the
-/// processor's division takes some twenty instructions. (Granlund and Montgomery, Division by invariant integers using
-/// multiplication, 1994.)
+/// Divides numbers below 2^31 by a fixed divisor. It takes a multiplication and a shift, where an integer division on a
+/// GPU takes some twenty instructions. (Granlund and Montgomery, Division by invariant integers using multiplication,
+/// 1994.)
 struct Divider {
   std::uint32_t divisor = 1, multiplier = 1;
   std::uint32_t shift = 0;
@@ -26,15 +26,15 @@ struct Divider {
 
 inline constexpr int max_axes = 8;
 
-/// Where the elements of arrays of one shape lie, in row-major order. Less than 2^31 elements, none of them farther
-/// than that from its array's first. A layout of more arrays begins as one of fewer.
+/// The offsets of the elements of arrays of one shape, in row-major order. There are fewer than 2^31 elements, and
+/// those of each array span less than 2^31. A layout of more arrays begins with the bytes of one of fewer.
 template <int arrays>
 struct LayoutOf {
   int axes = 0;
   Divider size[max_axes];
   std::int32_t stride[arrays][max_axes] = {};  ///< in elements; 0 where an array is broadcast
 
-  /// The distances of element i from the first ones, of the first `operands` arrays.
+  /// The offsets of element i from the first element, in the first `operands` arrays.
   template <int operands>
   TAPESTRY_HD void locate(std::uint32_t i, std::int32_t (&offset)[operands]) const {
     for (int k = 0; k < operands; ++k) offset[k] = 0;

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(block_threads)
     T* a = matrices + i * n * n;
     for (std::int64_t j = 0; j < n; ++j) {
       const T pivot = a[j * n + j];
-      __syncthreads();  // all have read it
+      __syncthreads();  // all threads have read the pivot
       if (thread() == 0) {
         if (!(pivot > T(0))) atomicMin(refused, static_cast<unsigned long long>(i));
         a[j * n + j] = math::sqrt(pivot);
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// Gaussian elimination; the pivot is the largest element of its column, the first of equal ones.
+/// Gaussian elimination. The pivot is the first element of the largest absolute value in its column.
 template <class T>
 __global__ void __launch_bounds__(block_threads) solve_kernel(std::int64_t batch, std::int64_t n, std::int64_t columns,
                                                               T* matrices, T* sides, unsigned long long* refused) {
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(block_threads) solve_kernel(std::int64_t batch
       }
       __syncthreads();
     }
-    // Each column of b by one thread, from the last row.
+    // Each thread solves a column of b, from the last row on.
     for (std::int64_t c = thread(); c < columns; c += block_threads) {
       for (std::int64_t row = n - 1; row >= 0; --row) {
         T sum = b[row * columns + c];
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(block_threads) solve_kernel(std::int64_t batch
   }
 }
 
-/// A thread for each column of b.
+/// Each thread solves a column of b.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     triangular_kernel(std::int64_t batch, std::int64_t n, std::int64_t columns, bool adjoint, const T* triangles,
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(block_threads) identity_kernel(std::int64_t ba
     y[i] = i / n % n == i % n ? T(1) : T(0);
 }
 
-/// The sum of all threads' values, for every thread, in the same order every time.
+/// The sum of all threads' values, which every thread gets. The order of the additions is always the same.
 template <class T>
 __device__ T block_sum(T value) {
   __shared__ T room[block_threads];
@@ -168,7 +168,7 @@ template <class T>
 inline constexpr T rounding = sizeof(T) == 4 ? T(0x1p-24) : T(0x1p-53);
 
 /// Rotates all pairs of columns until each is orthogonal to all others (Hestenes, Inversion of matrices by
-/// biorthogonalization, 1958). False when that does not come to an end.
+/// biorthogonalization, 1958). Returns false if that does not converge.
 template <class T>
 __device__ bool make_orthogonal(T* columns, T* right, std::int64_t n, std::int64_t length) {
   constexpr int sweeps = 60;
@@ -193,8 +193,8 @@ __device__ bool make_orthogonal(T* columns, T* right, std::int64_t n, std::int64
   return false;
 }
 
-/// A column that is orthogonal to the first `known` ones, of length 1: what they leave of a unit vector. One of the
-/// vectors leaves enough, since their squared rests add up to length - known.
+/// Makes a column of norm 1 that is orthogonal to the first `known` ones: it subtracts their components from a unit
+/// vector. Some unit vector leaves enough: the squared norms of what all of them leave add up to length - known.
 template <class T>
 __device__ void complete(T* columns, std::int64_t known, std::int64_t length) {
   T* column = columns + known * length;
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(block_threads)
         }
       }
       __syncthreads();
-      // What is left of a column that depends on the others is rounding, and no direction.
+      // A column that depends on the others has only rounding errors left, and no direction: `complete` replaces it.
       if (values[k] > values[0] * static_cast<T>(length) * rounding<T>) {
         for (std::int64_t j = thread(); j < length; j += block_threads) columns[k * length + j] /= values[k];
       }

@@ -1,8 +1,8 @@
 #pragma once
 
-// The functions of functors.hpp on the GPU: CUDA's own, which are within 2 units in the last place of float and 1 of
-// double for what is used here (CUDA programming guide, mathematical functions), and IEEE's for the root. nvcc compiles
-// them for the host as well, which is how they are tested without a GPU.
+// The functions of functors.hpp on the GPU: CUDA's own, which are within a few units in the last place (the CUDA
+// programming guide lists their errors under mathematical functions), and IEEE's square root. nvcc compiles them for
+// the host, too, where they are tested without a GPU.
 
 #include "backend/cuda/kernels/kernel.hpp"
 
@@ -40,7 +40,7 @@ TAPESTRY_HD T abs(T x) {
 TAPESTRY_HD float atan2(float y, float x) { return ::atan2f(y, x); }
 TAPESTRY_HD double atan2(double y, double x) { return ::atan2(y, x); }
 
-/// Through exp of what is not above 0, which never overflows.
+/// Computed from exp of a number that is at most 0, which never overflows.
 template <class T>
 TAPESTRY_HD T sigmoid(T x) {
   const T e = exp(-abs(x));
@@ -51,7 +51,7 @@ TAPESTRY_HD T softplus(T x) {
   return (x > T(0) ? x : T(0)) + log1p(exp(-abs(x)));
 }
 
-/// For floats as TensorFlow: the remainder has the divisor's sign.
+/// For floats, as in TensorFlow: the remainder has the divisor's sign.
 TAPESTRY_HD float floor_mod(float a, float b) {
   const float r = ::fmodf(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
@@ -63,7 +63,7 @@ TAPESTRY_HD double floor_mod(double a, double b) {
 TAPESTRY_HD float floor_divide(float a, float b) { return floor(a / b); }
 TAPESTRY_HD double floor_divide(double a, double b) { return floor(a / b); }
 
-/// For whole numbers; a divisor of 0 has been refused before. The smallest number by -1 wraps.
+/// For integers. A divisor of 0 has been refused before. The lowest number divided by -1 wraps.
 template <class T>
 TAPESTRY_HD T floor_divide(T a, T b) {
   if (b == T(0)) return T(0);
@@ -80,10 +80,10 @@ TAPESTRY_HD T floor_mod(T a, T b) {
 
 TAPESTRY_HD float power(float a, float b) { return ::powf(a, b); }
 TAPESTRY_HD double power(double a, double b) { return ::pow(a, b); }
-/// By squaring, modulo the type's size; negative exponents have been refused before.
+/// By repeated squaring, modulo 2 to the number of T's bits. Negative exponents have been refused before.
 template <class T>
 TAPESTRY_HD T power(T a, T b) {
-  // Unsigned, so that it may overflow; the lower bits are the same in every type.
+  // Unsigned, so that it may overflow. The lower bits of a product do not depend on the type.
   unsigned long long result = 1, factor = static_cast<unsigned long long>(a);
   for (; b > T(0); b = static_cast<T>(b / 2)) {
     if (b % 2 != T(0)) result *= factor;

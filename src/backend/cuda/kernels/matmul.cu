@@ -5,7 +5,7 @@ namespace {
 
 constexpr int tile = 16;
 
-/// A block makes a tile of y from tiles of a and b in shared memory. Numbers are multiplied and added as unsigned ones.
+/// A block computes a tile of y from tiles of a and b in shared memory. T is unsigned, so that it may overflow.
 template <class T>
 __global__ void __launch_bounds__(tile* tile)
     multiply_kernel(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count, Matrices a, Matrices b, T* y,

@@ -13,7 +13,7 @@ struct Convert {
   }
 };
 
-/// Both are arrays of their own types; the kernel's second type is not used, and so stands for the first.
+/// Converts an array of From to one of To. `launch` takes a type of further operands, too, which is not used here.
 template <class From, class To>
 constexpr Launch conversion = launch<Convert<To>, 1, From, From, To>;
 
@@ -47,8 +47,8 @@ constexpr Launch movement = launch<Move, 1, T, T, T>;
 
 constexpr int tile = 32, tile_rows = block_threads / tile;
 
-/// By tiles in shared memory, so that both sides are read and written in whole lines. The column beside the tile keeps
-/// neighbours below one another in different banks.
+/// Transposes tiles in shared memory, so that x is read and y is written in whole cache lines. The extra column of
+/// `room` puts the elements of a tile's column into different banks.
 template <class T>
 __global__ void __launch_bounds__(block_threads) turn_kernel(const __grid_constant__ Turn turn) {
   __shared__ T room[tile][tile + 1];

@@ -5,7 +5,7 @@
 namespace tapestry::gpu {
 namespace {
 
-// A row belongs to a warp, or to a whole block where it is long.
+// A warp computes a row, or a whole block if the row is long.
 
 constexpr int warp = 32;
 constexpr std::int64_t long_row = 1024;
@@ -23,7 +23,7 @@ struct Larger {
   }
 };
 
-/// All lanes' values combined, for every lane.
+/// Combines the values of all lanes, and returns the result to each.
 template <class F, int lanes, class T>
 __device__ T combine_lanes(T value) {
   for (int distance = warp / 2; distance > 0; distance /= 2)
@@ -117,7 +117,8 @@ __global__ void __launch_bounds__(block_threads)
   });
 }
 
-/// A block sums `warp` columns of `sum_rows` rows: its warps every eighth row, and then one the sums of all.
+/// A block sums `warp` columns of `sum_rows` rows. First each of its warps sums every eighth row; then one warp adds
+/// the sums of all.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     normalize_sums_kernel(std::int64_t rows, std::int64_t n, const T* x, const T* mean, const T* rstd, const T* g,
@@ -150,7 +151,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// Blocks for rows of which a warp or a block has one.
+/// The number of blocks, where a warp computes a row or, if it is long, a block does.
 unsigned blocks_of(Rows size) { return blocks_for(size.rows * (size.n > long_row ? block_threads : warp)); }
 
 }  // namespace

@@ -4,9 +4,9 @@
 
 namespace tapestry::gpu {
 
-// Arrays of rows of n elements without gaps; float types. See Backend for what is computed.
+// The arrays are contiguous rows of n elements of a float type. Backend tells what is computed.
 
-/// Their sizes, none of them 0.
+/// The number of rows, and of elements in each; neither is 0.
 struct Rows {
   std::int64_t rows, n;
 };
@@ -19,9 +19,10 @@ void normalize(Stream stream, Type type, Rows size, const void* x, const void* s
 void normalize_grad(Stream stream, Type type, Rows size, const void* x, const void* scale, const void* mean,
                     const void* rstd, const void* g, void* dx);
 
-/// Rows whose sums are one row of the partial sums below.
+/// The number of rows that are added to one row of partial sums.
 inline constexpr std::int64_t sum_rows = 256;
-/// Sums over each `sum_rows` rows, of g times the normalized x and of g: arrays of ceil(rows / sum_rows) rows.
+/// Partial sums over each `sum_rows` rows: `scales` of g times the normalized x, and `offsets` of g. Both have
+/// ceil(rows / sum_rows) rows.
 void normalize_sums(Stream stream, Type type, Rows size, const void* x, const void* mean, const void* rstd,
                     const void* g, void* scales, void* offsets);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// What the text of a program's kernel is made of, see program_text.cpp. NVRTC compiles it on the user's machine, where
-// it finds the headers that the plugin carries and no others: whatever this file includes is this folder's or
-// functors.hpp, and needs nothing of the standard library but the whole numbers of <cstdint>.
+// The functions that the text of a program's kernel uses, see program_text.cpp. NVRTC compiles the text on the user's
+// machine, where it finds only the headers that the plugin carries. So this file includes only this folder,
+// functors.hpp and float16.hpp, and uses only what embed.py defines of the standard library.
 
 #include "backend/cuda/kernels/convert.hpp"
 #include "backend/cuda/kernels/formulas.hpp"
@@ -12,7 +12,7 @@
 
 namespace tapestry::gpu {
 
-/// Elements i, i + 1, ... of an array of n; behind its end there are zeros.
+/// Loads the elements i, i + 1, ... of an array of n, and zeros beyond its end.
 template <class T, int width>
 __device__ __forceinline__ void load_flat(const T* x, std::int64_t i, std::int64_t n, T (&to)[width]) {
   if (i + width <= n) return load(x + i, to);
@@ -27,7 +27,7 @@ __device__ __forceinline__ void store_flat(const T (&from)[width], T* y, std::in
     if (i + j < n) y[i + j] = from[j];
 }
 
-/// Elements with others between them.
+/// Loads elements that are `stride` apart.
 template <class T, int width>
 __device__ __forceinline__ void load_strided(const T* x, std::int32_t stride, T (&to)[width]) {
 #pragma unroll

@@ -4,7 +4,7 @@
 namespace tapestry::gpu {
 namespace {
 
-/// A thread makes whole blocks, which are numbered as the elements are.
+/// A thread makes all numbers of a block: block i makes the elements from i * count on.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     floats_kernel(RandomKind kind, std::uint64_t key, std::uint64_t counter, T a, T b, T top, T* y, std::int64_t n) {

@@ -5,27 +5,27 @@
 
 namespace tapestry::gpu {
 
-/// Distribution, whose header is too large for kernel files.
+/// The values of Distribution, whose header is too large for kernel files.
 enum class RandomKind : std::uint8_t { uniform, normal, truncated_normal, bernoulli };
 
-/// Fills y with n floats of `type` from the blocks of `key` from `counter` on; see Backend::random. `top` is the
-/// largest number below b.
+/// Fills y with n floats of `type` from the Philox blocks of `key`, starting with the block `counter`; see
+/// Backend::random. `top` is the largest number below b.
 void random_floats(Stream stream, Type type, RandomKind kind, std::uint64_t key, std::uint64_t counter, double a,
                    double b, double top, void* y, std::int64_t n);
-/// Uniform whole numbers, 32 or 64 bits wide, from a on: a + i for i < range.
+/// Fills y with n uniform integers of 32 or 64 bits in [a, a + range).
 void random_whole(Stream stream, Type type, std::uint64_t key, std::uint64_t counter, std::int64_t a,
                   std::uint64_t range, void* y, std::int64_t n);
 
-/// Elements that one block of the generator makes.
+/// The number of elements that one Philox block makes.
 template <class T>
 inline constexpr int block_elements = sizeof(T) == 4 ? 4 : 2;
 inline constexpr int whole_block_elements = 2;
 
 // --- One block ----------------------------------------------------------------------------------------------------
 //
-// The steps of the CPU's kernels (src/backend/cpu/kernels: random.cpp, and the logarithm of math.hpp) in their order,
-// so that the numbers have the same bits; normal ones, too, where the CPU can fuse a multiplication with an addition.
-// Nothing may be fused here that does not say so: the file is compiled with --fmad=false.
+// These functions compute what the CPU's kernels do (src/backend/cpu/kernels: random.cpp, and the logarithm of
+// math.hpp), in the same order, so that the numbers have the same bits. Normal numbers have them only if the CPU can
+// fuse a multiplication with an addition. Here only `fused` does that: the file is compiled with --fmad=false.
 
 namespace normal {
 
@@ -94,7 +94,7 @@ TAPESTRY_HD double root(double x) { return ::sqrt(x); }
 TAPESTRY_HD float floor(float x) { return ::floorf(x); }
 TAPESTRY_HD double floor(double x) { return ::floor(x); }
 
-/// Sine and cosine of 2 pi u for u in [0, 1), by Taylor's series within a quarter turn.
+/// Sine and cosine of 2 pi u for u in [0, 1), by Taylor's series around the nearest quarter turn.
 template <class T>
 TAPESTRY_HD void turn(T u, T& sine, T& cosine) {
   constexpr T half_pi = static_cast<T>(1.57079632679489661923);
@@ -165,7 +165,7 @@ TAPESTRY_HD void draw(RandomKind kind, std::uint64_t key, std::uint64_t counter,
   for (T& value : to) value = a + b * value;
 }
 
-/// Number i of a block of whole numbers.
+/// The i-th integer of a block.
 TAPESTRY_HD std::uint64_t draw_whole(const philox::Block& block, int i, std::int64_t a, std::uint64_t range) {
   const std::uint64_t word = std::uint64_t{block.words[2 * i]} << 32 | block.words[2 * i + 1];
   const auto product = static_cast<unsigned __int128>(word) * range;

@@ -27,7 +27,8 @@ TAPESTRY_HD T highest() {
   }
 }
 
-// A way to reduce: what stands for no element, how two partial results become one, how an element becomes one.
+// A reduction has `none`, the result of no elements; `combine`, which joins two partial results; `lift`, which makes an
+// element a partial result; and `store`, which writes the result.
 
 template <class T>
 struct Plain {
@@ -90,9 +91,9 @@ struct Arg {
   }
 };
 
-/// A block has lanes * group threads for `group` results. First each thread reduces every lanes-th element, four at a
-/// time in chains of 8, so that no float is the sum of many that were added one after another; then the lanes are
-/// reduced by halves. The second kernel does the same with the partial results of the first.
+/// A block has lanes * group threads for `group` results. First each thread reduces every lanes-th element, in four
+/// chains of 8 at a time, so that fewer floats are added one after another. Then the lanes are reduced by halves. The
+/// second kernel does the same with the partial results of the first.
 template <class F, bool second>
 __global__ void __launch_bounds__(block_threads)
     reduce_kernel(const __grid_constant__ Reduction r, typename F::Partial* partial) {
@@ -204,7 +205,7 @@ Start start_of(ReduceKind kind, Type type) {
 std::size_t partial_bytes(ReduceKind kind, Type type) {
   constexpr std::size_t sizes[type_count] = {0, 1, 1, 4, 8, 0, 0, 4, 8};
   const std::size_t size = sizes[static_cast<int>(type)];
-  // A position lies behind the element, in a structure that is aligned to the larger of the two.
+  // A Candidate holds an element and a position of 4 bytes, and is aligned to the larger of the two.
   return kind == ReduceKind::arg_max || kind == ReduceKind::arg_min ? (size == 8 ? 16 : 8) : size;
 }
 

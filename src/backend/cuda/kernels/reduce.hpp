@@ -11,7 +11,7 @@ struct Reduction {
   const void* x = nullptr;
   void* y = nullptr;
   std::int64_t outputs = 1, count = 1;  ///< results, and elements of each; less than 2^31
-  Layout kept, reduced;                 ///< where x's elements lie: those of the results, and those of one result
+  Layout kept, reduced;                 ///< offsets in x: of each result's first element, and of a result's elements
   std::int64_t divisor = 1;             ///< of float results
   bool wide = true;                     ///< positions are int64, not int32
   int lanes = 1;                        ///< threads that share a result, a power of 2 up to `block_threads`
@@ -22,9 +22,9 @@ struct Reduction {
 /// Bytes of a partial result.
 std::size_t partial_bytes(ReduceKind kind, Type type);
 
-/// Reduces elements of `type`: of bool, sum and max are "any", prod and min "all". The results are of that type, for
-/// arg_max and arg_min positions along the only reduced axis: the first largest or smallest one's, or the first NaN's.
-/// `partial` has room for outputs * splits partial results if there are several splits.
+/// Reduces elements of `type`; for bool, sum and max are "any", and prod and min are "all". The results have that type.
+/// Those of arg_max and arg_min are positions along the only reduced axis: of the first NaN or, if there is none, of
+/// the first largest or smallest element. `partial` has room for outputs * splits partial results if splits > 1.
 void reduce(Stream stream, ReduceKind kind, Type type, const Reduction& reduction, void* partial);
 
 }  // namespace tapestry::gpu

@@ -25,7 +25,7 @@ struct Product<bool> {
   static __device__ bool combine(bool a, bool b) { return a && b; }
 };
 
-/// A thread for each line, where neighbouring lines are neighbours in memory.
+/// Each thread scans a line. Neighbouring lines are neighbours in memory.
 template <class F, class T>
 __global__ void __launch_bounds__(block_threads) column_kernel(ScanShape s, const T* x, T* y) {
   const std::int64_t lines = s.outer * s.inner;
@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(block_threads) column_kernel(ScanShape s, cons
   }
 }
 
-/// A block for each line, 256 elements at a time: each time the distance over which results are combined doubles
-/// (Hillis and Steele 1986), and the total goes on to the next 256.
+/// Each block scans a line, 256 elements at a time. Results are combined over a distance that doubles each time (Hillis
+/// and Steele 1986), and the total is carried to the next 256.
 template <class F, class T>
 __global__ void __launch_bounds__(block_threads) line_kernel(ScanShape s, const T* x, T* y) {
   __shared__ T room[2][block_threads];

@@ -20,7 +20,7 @@ struct Bits<8> {
   using Type = std::uint64_t;
 };
 
-/// A number whose order as an unsigned one is the order of x.
+/// An unsigned number that orders as x does.
 template <class T>
 __device__ auto ordered(T x) {
   using Number = typename Bits<sizeof(T)>::Type;

@@ -5,7 +5,7 @@
 
 namespace tapestry::gpu {
 
-/// Update, whose header is too large for kernel files.
+/// The values of Update, whose header is too large for kernel files.
 enum class UpdateKind : std::uint8_t {
 #define TAPESTRY_NAME(name, slots, statements) name,
   TAPESTRY_UPDATES(TAPESTRY_NAME)
@@ -13,7 +13,7 @@ enum class UpdateKind : std::uint8_t {
 };
 
 inline constexpr int max_update_numbers = 8;
-/// Known to the host, or where the device finds `count` of them.
+/// The numbers of an update: those in `p`, or `count` numbers in device memory.
 struct UpdateNumbers {
   double p[max_update_numbers] = {};
   const double* on_device = nullptr;

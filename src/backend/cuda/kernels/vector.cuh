@@ -1,6 +1,6 @@
 #pragma once
 
-// Neighbouring elements at once.
+// Loads and stores of neighbouring elements at once.
 
 #include "backend/cuda/kernels/kernel.hpp"
 
@@ -11,7 +11,7 @@ struct alignas(sizeof(T) * width) Vector {
   T element[width];
 };
 
-/// From and to addresses that are multiples of all the bytes.
+/// The address must be a multiple of the vector's bytes.
 template <class T, int width>
 __device__ __forceinline__ void load(const T* x, T (&to)[width]) {
   const auto vector = *reinterpret_cast<const Vector<T, width>*>(x);
