@@ -76,7 +76,7 @@ class Context {
   explicit Context(int index);
 
   int index() const { return index_; }
-  int compute_capability() const { return compute_capability_; }  ///< 90 of 9.0
+  int compute_capability() const { return compute_capability_; }  ///< 90 for 9.0
   /// The stream of the calling thread's work: the device's, or the one in which the work is recorded.
   Stream stream() const;
   /// Throws CannotRecord while the thread's work is recorded. Call it before the thread waits for the device, copies

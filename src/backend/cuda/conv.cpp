@@ -7,8 +7,8 @@
 #include "core/make_tensor.hpp"
 
 // cuDNN computes a convolution where it can. Otherwise a convolution is a product of matrices, as on the CPU: a row of
-// "patches" holds the elements of the image under the window at one output position. Only the patches of some images
-// exist at a time.
+// "patches" holds the elements of the image under the window at one output position. Patches are made for some images
+// at a time.
 
 namespace tapestry::gpu {
 namespace {

@@ -29,8 +29,7 @@ struct CudnnAlgorithm {
   int reserved[3];
 };
 
-/// The functions of a convolution or of one of its gradients, which compute a result from two operands. They return a
-/// status.
+/// The functions of a convolution or one of its gradients: a result of two operands. They return a status.
 struct CudnnConvolution {
   int (*choose)(CudnnHandle, CudnnDescriptor first, CudnnDescriptor second, CudnnDescriptor convolution,
                 CudnnDescriptor result, int wanted, int* found, CudnnAlgorithm*);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the headers that a text for NVRTC includes, and those that they include, into a C++ source: see headers.hpp.
+"""Writes the header that texts for NVRTC include, and the headers that it includes, into a C++ source: see headers.hpp.
 
 usage: embed.py OUTPUT DEPFILE HEADER ROOT...      a header and those that it includes are below one of the roots
 """

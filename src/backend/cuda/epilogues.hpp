@@ -14,9 +14,8 @@ struct Epilogue {
   Function function = Function::none;
 };
 
-/// The epilogue that computes the program behind a product, which writes y. Nothing if there is none: for float64, for
-/// a y that is not a matrix, for several outputs, for inputs other than the product and one row, and for other
-/// functions.
+/// The epilogue that computes the program behind a product, which writes y. Nothing if there is none: for float64, a y
+/// that is not a matrix, several outputs, inputs other than the product and one row, and other functions.
 std::optional<Epilogue> epilogue_of(const Backend::FusedProduct& fused, const Program& program,
                                     std::span<const Tensor> others, const Tensor& y);
 

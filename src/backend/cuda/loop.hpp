@@ -13,8 +13,7 @@ namespace tapestry::gpu {
 /// Kernels use 32-bit indices: numbers of elements, and distances between them, are below this.
 inline constexpr std::int64_t index_limit = std::int64_t{1} << 31;
 
-/// A loop with the memory of its operands. Its axes are sorted: the leading operand has the smallest stride in the
-/// last.
+/// A loop with the memory of its operands. The axis with the smallest stride of the leading operand is the last.
 template <std::size_t most>
 struct Loop : StridedLoop<most> {
   using typename StridedLoop<most>::Axis;

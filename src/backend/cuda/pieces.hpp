@@ -10,8 +10,7 @@
 
 namespace tapestry::gpu {
 
-/// An array for kernels: its memory, the bytes of an element, its shape and strides. Shapes are broadcast from the
-/// right.
+/// An array for kernels: memory, bytes of an element, shape and strides. Shapes are broadcast from the right.
 struct View {
   void* data = nullptr;
   std::int64_t element_bytes = 1;

@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// The number of blocks, where a warp computes a row or, if it is long, a block does.
+/// The number of blocks: a warp computes a row, or a block does if the row is long.
 unsigned blocks_of(Rows size) { return blocks_for(size.rows * (size.n > long_row ? block_threads : warp)); }
 
 }  // namespace

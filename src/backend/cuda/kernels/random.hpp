@@ -25,7 +25,7 @@ inline constexpr int whole_block_elements = 2;
 //
 // These functions compute what the CPU's kernels do (src/backend/cpu/kernels: random.cpp, and the logarithm of
 // math.hpp), in the same order, so that the numbers have the same bits. Normal numbers have them only if the CPU can
-// fuse a multiplication with an addition. Here only `fused` does that: the file is compiled with --fmad=false.
+// fuse a multiplication with an addition. Here only `fused` does that: random.cu is compiled with --fmad=false.
 
 namespace normal {
 
