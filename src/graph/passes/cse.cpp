@@ -9,7 +9,7 @@
 namespace tapestry::detail {
 namespace {
 
-/// Constants up to this size are compared by their elements, others by their memory.
+/// Contiguous constants on the CPU are compared by their elements up to this size. Others must be the same tensor.
 constexpr std::size_t small_bytes = 1024;
 
 std::string_view contents_of(const Tensor& value) {
@@ -24,12 +24,12 @@ bool same_value(const Tensor& a, const Tensor& b) {
   return a.is(b) || (a.spec() == b.spec() && is_small(a) && is_small(b) && contents_of(a) == contents_of(b));
 }
 
-/// As text, too, because 0 and -0 are equal numbers.
+/// Compares the attributes as text, too, because 0 and -0 are equal numbers.
 bool same_attrs(const Attrs& a, const Attrs& b) { return a == b && to_string(a) == to_string(b); }
 
 class Merger {
  public:
-  /// A node that computes what this one would from the inputs; nullptr the first time.
+  /// An earlier node that computes the same as `node` would from these inputs; nullptr if there is none.
   const Node* find(const Node& node, const Tensors& inputs) const {
     const auto [first, last] = by_hash_.equal_range(hash_of(node, inputs));
     const auto found =
@@ -63,7 +63,8 @@ class Merger {
   std::unordered_multimap<std::size_t, const Node*> by_hash_;
 };
 
-/// A node that waits for others is left where it is; placeholders are told apart by their feeds.
+/// Nodes with control inputs are not merged, so that they keep their order. Nor are placeholders: equal ones may be fed
+/// different values.
 bool may_merge(const Node& node) {
   return !node.op().stateful && !node.outputs().empty() && node.control_inputs.empty() && &node.op() != &placeholder_op;
 }

@@ -12,7 +12,7 @@
 namespace tapestry::detail {
 namespace {
 
-/// The op that stands for a product and a program: only plans have it.
+/// The op of a matrix product and the program that follows it. Only plans have it.
 const Op& product_op() {
   static const Op& op = *new Op{
       .name = "_FusedMatMul",
@@ -41,7 +41,8 @@ const Op& product_op() {
 /// A product of fewer elements stays in the first-level cache anyway.
 constexpr std::int64_t smallest_product = 4096;
 
-/// What follows a product: the program, its inputs, and which of them and of its outputs the product is.
+/// The program that follows a product, and its inputs. The product is the input number `place`, and is written to the
+/// output number `into`.
 struct Epilogue {
   const Node* product;
   ProgramRef program;
@@ -49,7 +50,7 @@ struct Epilogue {
   std::size_t place, into;
 };
 
-/// A program of one instruction for an elementwise op, or the program that a node has.
+/// The node's program or, for an elementwise op, a program of one instruction. Also sets the program's inputs.
 ProgramRef program_of(const Node& node, Tensors& inputs) {
   if (const ProgramRef* program = node.attrs().find<ProgramRef>("program")) {
     inputs = node.inputs();
@@ -75,8 +76,7 @@ ProgramRef program_of(const Node& node, Tensors& inputs) {
   return std::make_shared<const Program>(std::move(program));
 }
 
-/// Whether the input and the output may be one memory: the output is written when the input has been read for the last
-/// time.
+/// Whether the input and the output may share memory: no instruction reads the input after the output is written.
 bool may_share(const Program& program, std::size_t input, std::size_t output) {
   bool written = false;
   for (const Program::Instruction& each : program.instructions) {
@@ -130,7 +130,7 @@ class Joiner {
   }
 
  private:
-  /// The last of the products that the node reads, if it is used by nothing else.
+  /// The node as the epilogue of the last large product that it reads and nothing else uses; empty if there is none.
   std::optional<Epilogue> epilogue_of(const Node& node) const {
     if (!node.attrs().find("program") && !may_be_fused(node)) return {};
     Epilogue epilogue{};
@@ -167,7 +167,7 @@ class Joiner {
                        static_cast<std::int64_t>(epilogue.place), static_cast<std::int64_t>(epilogue.into)}}};
       Specs specs;
       for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
-      Tensors outputs{Tensor()};  // of the product, which nobody needs
+      Tensors outputs{Tensor()};  // of the product: nothing else reads it
       for (const Tensor& output : rewrite_.add(product_op(), inputs, attrs, specs, node).outputs())
         outputs.push_back(output);
       return outputs;
@@ -177,8 +177,8 @@ class Joiner {
   const PlanGraph& plan_;
   const GraphState& graph_;
   Rewrite rewrite_;
-  std::vector<std::size_t> uses_;        ///< by how many nodes and fetches
-  std::vector<std::size_t> first_wait_;  ///< the first node that waits for one
+  std::vector<std::size_t> uses_;        ///< by node: how many nodes and fetches use it
+  std::vector<std::size_t> first_wait_;  ///< by node: the first node that has it as a control input
 };
 
 }  // namespace

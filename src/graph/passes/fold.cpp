@@ -20,7 +20,8 @@ bool may_be_constant(const Node& node) {
   });
 }
 
-/// The values of the inputs, or as much as is known where the op asks for no more; empty when there is none.
+/// Appends the constant values of the inputs. Where the op reads only dtype and shape, the input itself will do.
+/// Returns false if a value is not known or an input is not on the CPU.
 bool known_inputs(const Node& node, const Tensors& inputs, Tensors& values) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor value = constant_value(inputs[i]);
@@ -31,7 +32,7 @@ bool known_inputs(const Node& node, const Tensors& inputs, Tensors& values) {
   return true;
 }
 
-/// The node's results, if it can be computed now.
+/// The node's results; empty if they cannot be computed now.
 Tensors computed(const Node& node, const Tensors& inputs) {
   Tensors values;
   return may_be_constant(node) && known_inputs(node, inputs, values) ? evaluate(node, values) : Tensors();

@@ -11,7 +11,7 @@
 namespace tapestry::detail {
 namespace {
 
-/// The op that stands for a group: only plans have it, so that it is not in the registry.
+/// The op of a fused group. Only plans have it, so it is not in the registry.
 const Op& fused_op() {
   static const Op& op = *new Op{
       .name = "_Fused",
@@ -27,13 +27,15 @@ const Op& fused_op() {
   return op;
 }
 
-/// Integer functions that are undefined for some operands: their error names the op's own place.
+/// Whether a function may throw, as integer functions do for operands for which they are undefined. Such nodes are not
+/// fused, so that the error names the call site of their op.
 bool may_throw(const ElementFunction& function, DType dtype) {
   const Binary* f = std::get_if<Binary>(&function);
   return f && is_integer(dtype) && (*f == Binary::floor_mod || *f == Binary::floor_divide || *f == Binary::power);
 }
 
-/// A large transposed operand is read in small squares by its own kernel, but by whole rows in a program.
+/// Whether a tensor is the result of a large transposition. The kernel of a single op reads such an operand in small
+/// tiles, a program by whole rows.
 bool is_transposed(const Tensor& tensor) {
   constexpr std::int64_t small = 4096;
   const Node& node = producer_of(tensor);
@@ -42,8 +44,8 @@ bool is_transposed(const Tensor& tensor) {
   return !perm || normalize_axis(std::get<Ints>(*perm).back(), tensor.rank()) != tensor.rank() - 1;
 }
 
-/// Which nodes are computed together. What lies between two members of a group must be in it, too: else the group
-/// would have to run both before and after that. So the graph of groups and lone nodes has no cycle.
+/// The groups of nodes that are computed together. A node on a path between two members must be a member, too:
+/// otherwise the group would have to run both before and after it. So the graph of groups and lone nodes has no cycle.
 class Groups {
  public:
   static constexpr std::int32_t alone = -1;
@@ -57,13 +59,13 @@ class Groups {
   }
 
   std::int32_t of(const Node& node) const { return group_[node.index]; }
-  /// The members in an order in which they can run; of a lone node, itself.
+  /// The members of the node's group in the order of the graph; for a lone node, the node itself.
   std::vector<const Node*> members(const Node& node) const {
     return of(node) == alone ? std::vector{&node} : members_[static_cast<std::size_t>(of(node))];
   }
 
-  /// `each(other)` for all nodes that a node needs directly. What is stateful keeps its order, whether an edge says so
-  /// or not.
+  /// Calls `each(other)` for all nodes that a node needs directly. A stateful node also needs the one before it, so
+  /// that they keep their order even without an edge.
   template <class F>
   void for_each_need(const Node& node, F each) const {
     for (const Tensor& input : node.inputs()) each(producer_of(input));
@@ -99,7 +101,8 @@ class Groups {
     second.clear();
   }
 
-  /// A program has so many operands at most, even if each member needs a register of its own.
+  /// Whether a program of these nodes could exceed its limits. Each member counts as one operand, as if no register
+  /// were used twice.
   static bool is_too_large(const Members& all, const auto& inside) {
     if (all.size() > static_cast<std::size_t>(Program::max_instructions)) return true;
     std::vector<std::int64_t> inputs;
@@ -111,7 +114,7 @@ class Groups {
     return inputs.size() + all.size() > static_cast<std::size_t>(Program::max_operands);
   }
 
-  /// Whether one of the nodes depends on another by way of a node that is not among them.
+  /// Whether one of the nodes depends on another through a node that is not among them.
   bool has_way_outside(const Members& all, const auto& inside) {
     ++search_;
     Members pending;
@@ -130,7 +133,7 @@ class Groups {
     while (!pending.empty() && !found) {
       const Node& node = *pending.back();
       pending.pop_back();
-      if (node.index < all.front()->index) continue;  // needs only what lies before it
+      if (node.index < all.front()->index) continue;  // needs only earlier nodes
       for_each_need(node, [&](const Node& other) {
         found = found || inside(other);
         visit_unit(other);
@@ -143,7 +146,7 @@ class Groups {
   std::vector<Members> members_;  ///< in the order of the graph
   std::vector<std::uint32_t> seen_;
   std::uint32_t search_ = 0;
-  std::vector<const Node*> before_;  ///< of a stateful node: the one before it
+  std::vector<const Node*> before_;  ///< for a stateful node: the previous stateful one
 };
 
 /// Writes the program of a group.
@@ -195,8 +198,9 @@ class Writer {
     program_.instructions.push_back(instruction);
   }
 
-  /// Gives back the register of an operand that nobody needs after the i-th instruction: before its result gets one
-  /// where the elements have the same size, so that the result may take its place, and otherwise after that.
+  /// Frees the register of an operand that nothing needs after the i-th instruction. Where the elements have the size
+  /// of those of the result, this is done before the result gets a register, which may then be the same one, and
+  /// otherwise after that.
   void release(const Tensor& input, std::size_t i, std::size_t size, bool before) {
     const auto use = last_use_.find(input.id());
     if (use == last_use_.end() || use->second != i || (size_of(input.dtype()) == size) != before) return;
@@ -213,8 +217,8 @@ class Writer {
 
   const std::vector<const Node*>& members_;
   Tensors inputs_;
-  std::unordered_map<std::int64_t, std::size_t> last_use_;  ///< of the members' results, by id: the instruction
-  std::unordered_map<std::int64_t, std::uint8_t> places_;   ///< by id
+  std::unordered_map<std::int64_t, std::size_t> last_use_;  ///< by a result's id: the last instruction that reads it
+  std::unordered_map<std::int64_t, std::uint8_t> places_;   ///< by a tensor's id: its operand number
   std::vector<std::uint8_t> free_;
   Program program_;
 };
@@ -232,7 +236,8 @@ class Fuser {
           used_[from.index] = 1;
   }
 
-  /// The order stays, but that a group runs where its last member was, or where somebody needs it before.
+  /// Keeps the order of the nodes. A group runs at the position of its last member, or earlier if a node there needs
+  /// it.
   PlanGraph run() {
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& node = graph_.node(i);

@@ -8,11 +8,11 @@
 namespace tapestry::detail {
 namespace {
 
-/// What is shorter than that, in nanoseconds, is done before another thread has woken up for it.
+/// In nanoseconds. Work that takes less time is done before another thread has woken up for it.
 constexpr double worth_a_thread = 10000;
 
-/// A new order of the nodes: what would keep one core busy is put off until somebody needs it or until Variables
-/// change, when others have come together with it.
+/// A new order of the nodes. Nodes that would each keep one core busy are delayed, so that several of them come
+/// together, until a node that is not delayed needs one of them, or a node has an effect.
 class Schedule {
  public:
   struct Entry {
@@ -29,10 +29,10 @@ class Schedule {
   bool has_groups() const { return groups_ > 0; }
 
  private:
-  /// The nodes that can run when those of all levels before have run.
+  /// Delayed nodes that can run when those of all earlier levels have run.
   struct Level {
     std::map<std::pair<int, int>, std::vector<const Node*>> busy;  ///< by device
-    std::vector<const Node*> others;  ///< small ones, which need results of this level's busy ones
+    std::vector<const Node*> others;                               ///< small nodes that need results of this level
   };
 
   void visit(const Node& node) {
@@ -57,7 +57,7 @@ class Schedule {
     entries_.push_back({&node, 0});
   }
 
-  /// Whether it costs little memory to put a node off, which lets its inputs live longer.
+  /// Whether delaying a node costs little memory, although its inputs then live longer.
   static bool is_small(const Node& node) {
     const auto has_few_elements = [](const Tensor& tensor) { return tensor.shape().num_elements() <= 16384; };
     return node.op().view || (std::all_of(node.inputs().begin(), node.inputs().end(), has_few_elements) &&
@@ -86,7 +86,7 @@ class Schedule {
   }
 
   const PlanGraph& plan_;
-  std::vector<std::size_t> levels_;  ///< by node: in which level it waits, from 1 on; 0 when it does not
+  std::vector<std::size_t> levels_;  ///< by node: the level in which it is delayed, from 1 on; 0 if it is not
   std::vector<Level> waiting_;
   std::vector<Entry> entries_;
   int groups_ = 0;

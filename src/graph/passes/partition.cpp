@@ -23,7 +23,7 @@ class Partitioner {
     for (std::size_t i = 0; i < plan_.graph->size(); ++i)
       if (!is_copied_on_use(plan_.graph->node(i))) copy(plan_.graph->node(i));
     share_out();
-    if (drafts_.empty()) draft_on(cpu());  // a constant was asked for as an operation
+    if (drafts_.empty()) draft_on(cpu());  // only constants were asked for, as operations
     return finished();
   }
 
@@ -31,8 +31,8 @@ class Partitioner {
   struct Draft {
     Device device;
     std::shared_ptr<GraphState> graph = std::make_shared<GraphState>();
-    std::unordered_map<std::int64_t, Tensor> tensors{};  ///< by id of the plan's
-    std::unordered_map<const Node*, Node*> controls{};   ///< what stands for a node of the plan
+    std::unordered_map<std::int64_t, Tensor> tensors{};  ///< by the id of a tensor of the plan: that of the draft
+    std::unordered_map<const Node*, Node*> controls{};   ///< by node of the plan: that of the draft
     std::vector<int> groups{};
     std::vector<std::size_t> feeds{}, fetches{};
   };
@@ -44,14 +44,15 @@ class Partitioner {
     return draft->second;
   }
 
-  /// Constants, and what only lends a shape, need not be sent.
+  /// Whether a node is copied into each draft that uses it, so that nothing is sent: a constant, or a placeholder that
+  /// is not fed, of which only the shape is read.
   bool is_copied_on_use(const Node& node) const {
     const auto is_node = [&](const Tensor& feed) { return endpoint_of(feed).node == &node; };
     return &node.op() == &const_op ||
            (&node.op() == &placeholder_op && std::none_of(plan_.feeds.begin(), plan_.feeds.end(), is_node));
   }
 
-  /// The devices beside its own on which a node's outputs are needed.
+  /// Finds the other devices on which the outputs of each node are needed.
   void find_readers() {
     const auto read = [&](const Node& source, std::int32_t output, Device device) {
       if (plan_.device_of(source) != device && !is_copied_on_use(source))
@@ -64,7 +65,8 @@ class Partitioner {
     }
   }
 
-  /// All random numbers come from one stream: who takes some waits for the one before.
+  /// Collects the control inputs. Each node that draws random numbers gets the previous one as a further control input,
+  /// because all random numbers come from one stream.
   void order_random_numbers() {
     const Node* last = nullptr;
     for (std::size_t i = 0; i < plan_.graph->size(); ++i) {
@@ -97,7 +99,7 @@ class Partitioner {
                                  {.control_inputs = controls, .outputs_on = draft.device});
   }
 
-  /// What stands in a part for a tensor of the plan.
+  /// The tensor that stands in a draft for one of the plan; adds it if need be.
   Tensor in_draft(Draft& draft, const Tensor& tensor) {
     const auto found = draft.tensors.find(tensor.id());
     if (found != draft.tensors.end()) return found->second;
@@ -114,7 +116,7 @@ class Partitioner {
     return draft.tensors.emplace(tensor.id(), local).first->second;
   }
 
-  /// What stands in a part for what a node waits for. All that it awaits from another device is one signal.
+  /// The nodes that stand in a draft for the control inputs of a node. Those on one other device become one signal.
   std::vector<Node*> waits_of(Draft& draft, const Node& node) {
     std::vector<Node*> controls;
     std::map<DeviceKey, std::vector<const Node*>> elsewhere;
@@ -133,7 +135,8 @@ class Partitioner {
     return controls;
   }
 
-  /// Tells one draft, by an empty constant with the name of the last of them, that another one has run these nodes.
+  /// Signals from one draft to another that these nodes have run, by an empty constant named after the last of them.
+  /// Returns the node to wait for.
   Node* signal(Draft& from, const std::vector<const Node*>& sources, Draft& to) {
     const Node& last = *sources.back();
     std::vector<Node*> done;
@@ -148,7 +151,8 @@ class Partitioner {
     return to.controls.at(&last);
   }
 
-  /// A constant is no step of a run: what sends it has to wait by itself.
+  /// Adds a node that sends a tensor after the nodes `done`. The sender itself has to wait for them, because a constant
+  /// is not a step of the execution plan.
   void send(Draft& from, const Node& node, std::int32_t output, const Tensor& tensor, Device to,
             const std::vector<Node*>& done) const {
     add(from, node, send_op, {tensor}, transfer_attrs(node, output, to, tensor.spec()), node.name() + "/send", {},
@@ -197,13 +201,13 @@ class Partitioner {
     return partitions;
   }
 
-  static constexpr std::int32_t waits = -1;  ///< in the place of an output: nothing is read, but waited for
+  static constexpr std::int32_t waits = -1;  ///< instead of an output's number: a control edge, without a tensor
 
-  const Spec empty_{float32, {0}};  ///< what is sent to say that something is done
+  const Spec empty_{float32, {0}};  ///< of the constant that signals that nodes have run
 
   const PlanGraph& plan_;
-  std::vector<std::vector<const Node*>> controls_;                     ///< by node: what it waits for
-  std::vector<std::set<std::pair<std::int32_t, DeviceKey>>> readers_;  ///< by node
+  std::vector<std::vector<const Node*>> controls_;                     ///< by node: the nodes that it waits for
+  std::vector<std::set<std::pair<std::int32_t, DeviceKey>>> readers_;  ///< by node: output and device
   std::map<DeviceKey, Draft> drafts_;
 };
 

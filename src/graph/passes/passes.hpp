@@ -10,47 +10,48 @@
 
 namespace tapestry::detail {
 
-// The steps between a graph that is specialised and one that is run. Each makes a new graph which computes the same
-// bits; each can be left out.
+// The passes between a specialised graph and the one that runs. Each makes a new graph that computes the same bits, and
+// each can be left out.
 
-/// Computes what depends on nothing but constants and sizes, if the result is not large.
+/// Computes the nodes that depend only on constants and sizes, if the results are not large.
 PlanGraph fold(const PlanGraph& plan);
-/// Replaces what has a simpler form: `x * 1`, `reshape` of `reshape`, `cast` to the type that it has.
+/// Replaces operations that have a simpler form: `x * 1`, `reshape` of `reshape`, `cast` to the type of the operand.
 PlanGraph simplify(const PlanGraph& plan);
 /// Merges operations that compute the same.
 PlanGraph cse(const PlanGraph& plan);
-/// Cuts the edges to ops that read only the shape of an input, so that its value is not kept, or not computed, for
-/// them.
+/// Cuts the edges along which ops read only a shape, so that the value is not kept, or not computed, for them.
 PlanGraph shapes(const PlanGraph& plan);
-/// Leaves out what nobody needs.
+/// Leaves out the nodes that nothing needs. Those with an effect stay.
 PlanGraph prune(const PlanGraph& plan);
 /// Joins elementwise operations of one shape into programs, which read and write memory once.
 PlanGraph fuse(const PlanGraph& plan);
-/// Joins a matrix product and the elementwise operations that alone need it, which then run on each block of the
-/// product while it is in the cache, and in its place. Small products are left alone.
+/// Joins a matrix product with the elementwise operation or program that is its only user. This then runs on each tile
+/// of the product while the tile is in the cache, and overwrites it. Small products are left alone.
 PlanGraph epilogue(const PlanGraph& plan);
-/// Puts operations next to each other, in a group, that are independent and would each keep one core busy.
+/// Puts independent operations that would each keep one core busy next to each other, in a group.
 PlanGraph parallel(const PlanGraph& plan);
 
 /// How `place` chooses devices.
 struct Placement {
-  bool soft = false;  ///< what asks for a device that is not there runs on the CPU, instead of being an error
+  bool soft = false;  ///< a node that asks for a device that is not there runs on the CPU, instead of throwing
   bool log = false;   ///< writes "MatMul: (MatMul): /job:localhost/replica:0/task:0/device:CPU:0" to std::clog
 };
-/// Gives every node the device it runs on: the one that was asked for, else that of its Variable, else that of its
-/// inputs (beside an accelerator, not the host), else the CPU. Variables are moved to where they were asked for. Runs
-/// before all other passes. Throws InvalidArgumentError for a device that is not there.
+/// Gives every node the device on which it runs: that of its Variable, else that of the node with which it is
+/// colocated, else the one that was asked for, else that of its attribute "device", else that of its inputs (an
+/// accelerator before the host), else the CPU. A device copy always runs on the device of its attribute. Variables are
+/// moved to the device that was asked for. Runs before all other passes. Throws InvalidArgumentError for a device that
+/// is not there, unless the placement is soft.
 PlanGraph place(const PlanGraph& plan, const Placement& options);
 
-/// What runs on one device.
+/// The nodes of a plan that run on one device.
 struct Partition {
   Device device;
   PlanGraph plan;
-  std::vector<std::size_t> feeds, fetches;  ///< which of the whole plan's the part's are
+  std::vector<std::size_t> feeds, fetches;  ///< as indices of those of the whole plan
 };
-/// Splits a plan by device, the part on the host first. What one part computes and another needs is sent once to each
-/// device by a "_Send" and comes out of a "_Recv" there; a wait becomes the sending of an empty constant. Constants are
-/// copied into each part that needs them. Runs after all other passes.
+/// Splits a plan by device; the partition of the host comes first. A tensor that other partitions need is sent once to
+/// each of their devices by a "_Send" and received there by a "_Recv"; instead of a control edge, an empty constant is
+/// sent. Constants are copied into each partition that needs them. Runs after all other passes.
 std::vector<Partition> partition(const PlanGraph& plan);
 
 struct Pass {
@@ -60,14 +61,14 @@ struct Pass {
 /// All passes in their order.
 std::span<const Pass> passes();
 
-/// Runs the passes but those of the names that are disabled; `seen`, if given, sees the plan after each.
+/// Runs all passes but the disabled ones, and calls `seen`, if given, with the plan after each.
 /// Throws InvalidArgumentError for a name that no pass has.
 PlanGraph optimize(PlanGraph plan, const std::vector<std::string>& disabled = {},
                    const std::function<void(std::string_view pass, const PlanGraph& plan)>& seen = {});
 
 /// Whether a node is elementwise and may be computed in a program.
 bool may_be_fused(const Node& node);
-/// What an op infers whose attributes "program" and "shape" say what it computes.
+/// Infers the outputs of an op from its attributes "program" and "shape".
 Specs program_specs(const Call& call);
 /// Whether a node does more than compute its outputs: it changes a Variable, or takes random numbers from the stream.
 bool has_effect(const Node& node);

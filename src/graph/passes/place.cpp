@@ -30,8 +30,8 @@ class Placer {
   }
 
  private:
-  /// Variables are where they were asked for, or where they are; those that one op changes together are where its first
-  /// one is.
+  /// Moves each Variable to the device that was asked for; by default it stays where it is. Variables that one op
+  /// changes together get the device of the first one.
   void place_handles() {
     const GraphState& graph = *plan_.graph;
     for (std::size_t i = 0; i < graph.size(); ++i) {
@@ -65,7 +65,7 @@ class Placer {
     return says_itself ? plan_.device_of(node) : device_of_inputs(node);
   }
 
-  /// Beside tensors on an accelerator those on the host are moved.
+  /// The device of the first input on an accelerator, else the CPU. Inputs of which only the shape is read count last.
   Device device_of_inputs(const Node& node) const {
     const auto is_elsewhere = [&](std::size_t i) { return !rewrite_.of(node.input(i)).device().is_cpu(); };
     for (const bool shapes_too : {false, true})
@@ -82,7 +82,8 @@ class Placer {
 
   static bool is_device_copy(const Node& node) { return &node.op() == &ops::device_copy; }
 
-  /// Constants are moved now; a copy to a device is made by what joins the devices.
+  /// Copies the node to its device. A constant is moved now. A device copy becomes an identity, since the transfer
+  /// between partitions makes the copy.
   Node& placed(const Node& node, Device device) {
     NodeOptions options = rewrite_.options_like(node);
     options.device = full_name(device);

@@ -15,8 +15,9 @@ namespace {
 
 bool only_reshapes(const Node& node) { return node.op().movement == Movement::reshapes; }
 
-/// Whether the elements certainly lie in row-major order. Sums depend on that by their roundings, so that what is dense
-/// must not be replaced by what may not be. What is fed or read from a Variable is dense: the executable sees to it.
+/// Whether the elements are known to be contiguous in row-major order. The layout of an operand affects the rounding of
+/// sums, so a dense tensor must not be replaced by one that may not be dense. Feeds and values of Variables are dense,
+/// because the Executable copies those that are not.
 bool is_dense(Tensor tensor) {
   for (;;) {
     const Node& node = producer_of(tensor);
@@ -27,7 +28,7 @@ bool is_dense(Tensor tensor) {
   }
 }
 
-/// Whether every value of one type is one of the other.
+/// Whether the type `wide` has every value of the type `narrow`.
 bool holds_all(DType wide, DType narrow) {
   if (narrow == boolean || wide == narrow) return true;
   if (wide == float64) return narrow != int64;
@@ -64,7 +65,7 @@ class Simplifier {
  private:
   using Rule = Tensor (Simplifier::*)(const Node&, const Tensors&);
 
-  /// What stands for the node's output; an empty handle when the node stays. Its inputs may become simpler.
+  /// The tensor that replaces the node's output; an empty handle if the node stays. May replace inputs by simpler ones.
   Tensor simplified(const Node& node, Tensors& inputs) {
     static const std::unordered_map<const Op*, Rule> rules{
         {&ops::snapshot, &Simplifier::dense_input},
@@ -139,9 +140,9 @@ class Simplifier {
   }
 
   // ---- Arithmetic -------------------------------------------------------------------------------------------------
-  // Only what is exact for every value: x + 0 is not, where x is -0.
+  // Only rules that are exact for every value: x + 0 is not x where x is -0.
 
-  /// The operand, if the other one is that number everywhere and changes nothing.
+  /// The operand, if all elements of the other one are `number`, which is neutral; otherwise an empty handle.
   Tensor neutral(const Node& node, const Tensor& operand, const Tensor& other, double number) {
     const Tensor value = uniform_value(other);
     if (!value || operand.shape() != node.output().shape() || !is_dense(operand)) return {};
@@ -161,9 +162,9 @@ class Simplifier {
     return neutral(node, inputs[1], inputs[0], 0);
   }
 
-  // ---- Tensors of one number --------------------------------------------------------------------------------------
+  // ---- Tensors of equal elements ----------------------------------------------------------------------------------
 
-  /// The number that all elements are, as a scalar; an empty handle when they differ or are not known.
+  /// The value of all elements, as a scalar; an empty handle if they differ or are not known.
   Tensor uniform_value(const Tensor& tensor) {
     const auto [known, is_new] = uniform_.try_emplace(tensor.id());
     if (!is_new) return known->second;
@@ -199,7 +200,9 @@ class Simplifier {
     return equal ? make_view(value, {}, {}) : Tensor();
   }
 
-  /// A tensor of one number takes no memory where it is broadcast; and what is made of such tensors alone is one.
+  /// Replaces inputs whose elements are all equal by scalars, which are broadcast, to save memory. If all inputs are
+  /// such,
+  /// returns the output, whose elements are then equal, too; otherwise an empty handle.
   Tensor with_uniform_inputs(const Node& node, Tensors& inputs) {
     Tensors values;
     Shape others;
@@ -218,7 +221,7 @@ class Simplifier {
 
   Tensor uniform_result(const Node& node, const Tensors& values) {
     const Tensor& output = node.output();
-    if (output.dtype() == int64) return {};  // the filling number is a double
+    if (output.dtype() == int64) return {};  // `fill` takes a double, which does not hold every int64
     Call call(node.op(), values, node.attrs(), node.where());
     {
       const ExecuteNow now;
