@@ -11,12 +11,12 @@
 
 namespace tapestry::detail {
 
-/// When a run is to have ended.
+/// The time by which a run must have ended.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `cause`: who asked for it, a literal at the end of the message.
+  /// `cause`: who asked for the deadline, a literal that ends the message.
   explicit Deadline(std::int64_t milliseconds, std::string_view cause = {})
       : milliseconds_(milliseconds),
         cause_(cause),
@@ -31,7 +31,7 @@ class Deadline {
   }
 
  private:
-  /// More would not fit the clock.
+  /// A bound, so that `end_` does not overflow the clock.
   static constexpr std::chrono::milliseconds longest = std::chrono::hours(24 * 365);
 
   std::int64_t milliseconds_;
@@ -39,7 +39,7 @@ class Deadline {
   Clock::time_point end_;
 };
 
-/// Waits for its turn.
+/// Locks the mutex; throws DeadlineExceededError if that takes until the deadline.
 inline std::unique_lock<std::timed_mutex> locked(std::timed_mutex& mutex, const Deadline* deadline) {
   if (!deadline) return std::unique_lock(mutex);
   std::unique_lock lock(mutex, deadline->end());

@@ -12,7 +12,7 @@
 namespace tapestry::detail {
 namespace {
 
-/// The value where and how a kernel wants it.
+/// The value on the device, and contiguous.
 Tensor placed(const Tensor& value, Device device) {
   return value.is_contiguous() && value.device() == device ? value : value.contiguous().to(device);
 }
@@ -49,7 +49,7 @@ void Executable::unbind(Root& root) {
   for (auto& [tensor, offset] : root.tensors) tensor.impl().storage = {};
 }
 
-/// Gives what is fed, read or received to the steps.
+/// Gives a root the value that is fed, read or received.
 void Executable::set(Root& root, const Tensor& value) {
   if (!root.fixed) return bind(root, placed(value, root.device));
   const Tensor& place = root.tensors[0].first;
@@ -60,7 +60,7 @@ void Executable::set(Root& root, const Tensor& value) {
                          : backend.copy(here, place);
 }
 
-/// What was fetched by the last run belongs to the caller for as long as it is held.
+/// Gives each output memory: that of the last run, or new memory if the caller still holds that result.
 void Executable::bind_outputs() {
   for (const std::int32_t index : output_roots_) {
     Root& output = root(index);
@@ -171,12 +171,12 @@ void Executable::run_step(Step& step, const Deadline* deadline) {
   });
 }
 
-/// A Variable that nobody reads any longer can be changed in place.
+/// Releases bound memory that no later step uses, so that a Variable's value can be changed in place.
 void Executable::let_go(const Step& step) {
   for (const std::int32_t index : step.bound_until) unbind(root(index));
 }
 
-/// Lets go of all memory that is not the plan's own.
+/// Releases all memory that does not belong to the plan.
 void Executable::forget() noexcept {
   for (Root& each : roots_)
     if (each.memory == Memory::bound && !each.fixed) unbind(each);

@@ -1,4 +1,4 @@
-/// From a graph to an Executable: what the tensors share, how long they live, and where they lie.
+/// Makes an Executable of a graph: which tensors share memory, how long they live, and at which offset each is stored.
 
 #include <algorithm>
 #include <limits>
@@ -15,7 +15,7 @@
 namespace tapestry::detail {
 namespace {
 
-/// A copy without gaps of what a view cannot be made of.
+/// The op that makes a contiguous copy of a tensor of which a view cannot be made.
 const Op& copy_op() {
   static const Op& op = *new Op{
       .name = "_Copy",
@@ -34,14 +34,14 @@ Tensor without_memory(const Spec& spec, Device device) {
   return tensor;
 }
 
-/// The room that a device's memory gives a tensor: on the host as the arena says, elsewhere as for one of its own, so
-/// that kernels and libraries find the alignment by which they choose how to compute.
+/// The bytes to reserve for a tensor in the arena of a device. On an accelerator these are a multiple of 256, so that
+/// the tensor is aligned as in an allocation of its own: kernels and libraries choose by alignment how to compute.
 std::size_t room_on(Device device, std::size_t bytes) {
   constexpr std::size_t alignment = 256;
   return device.is_cpu() ? bytes : (room_for(bytes) + alignment - 1) / alignment * alignment;
 }
 
-/// Why a step cannot be recorded, as far as can be told beforehand; nullptr when it may be.
+/// Why a step cannot be recorded, as far as this is known before a run; nullptr if it may be.
 const char* obstacle_of(const Op& op, bool has_forward) {
   const bool is_variables = find_attr(op, "variables");
   if (&op == &send_op || &op == &recv_op) return "meets another device";
@@ -52,8 +52,8 @@ const char* obstacle_of(const Op& op, bool has_forward) {
 
 }  // namespace
 
-/// Goes through the graph once and gives every tensor a root and every step its tensors; then, knowing how long each
-/// root lives, lays out the arenas. Nothing is computed and no large memory is allocated before that.
+/// Goes through the graph once and gives every tensor a root and every step its tensors. Then it finds how long each
+/// root lives, and lays out the arenas. Before that, nothing is computed and no large memory is allocated.
 class Executable::Builder {
  public:
   Builder(Executable& to, const PlanGraph& plan, bool replay) : to_(to), plan_(plan), replay_(replay) {}
@@ -73,10 +73,10 @@ class Executable::Builder {
  private:
   static constexpr std::int32_t no_root = -1;
 
-  /// What stands for a tensor of the graph.
+  /// The tensor that stands for one of the graph, and its root.
   struct Value {
     Tensor tensor;
-    std::int32_t root = no_root;  ///< none of a constant
+    std::int32_t root = no_root;  ///< none for constants, handles of Variables and placeholders that are not fed
   };
 
   const Value& value_of(const Tensor& tensor) const { return values_.at(tensor.id()); }
@@ -92,7 +92,7 @@ class Executable::Builder {
     return own;
   }
 
-  /// What the graph did not refuse has a size by now.
+  /// The size of a tensor in bytes. Its shape must be known by now.
   static std::size_t checked_bytes(const Tensor& source, const Spec& spec) {
     std::int64_t bytes = 0;
     const std::int64_t elements = spec.shape.num_elements();
@@ -134,7 +134,7 @@ class Executable::Builder {
     return call;
   }
 
-  /// A view is made here, once and for all. Returns false for one that shares no input's memory.
+  /// Makes a view, which serves all runs. Returns false if it shares memory with no input.
   bool add_view(const Node& node) {
     Call call = call_of(node);
     SmallVector<Value, 2> bases;
@@ -160,7 +160,7 @@ class Executable::Builder {
       root.tensors.emplace_back(view, static_cast<std::size_t>(distance(root.tensors[0].first, view)));
   }
 
-  /// A step that copies the input of a view.
+  /// Adds a step that copies the input of a view.
   Value add_copy(const Node& view, const Value& input) {
     const Tensor& from = input.tensor;
     Value copy = new_root(view.output(), from.spec(), Memory::arena, from.device());
@@ -192,7 +192,7 @@ class Executable::Builder {
     join_group(plan_.group_of(node));
   }
 
-  /// Lets the last step run beside those of its group before it.
+  /// Lets the last step run side by side with the earlier steps of its group.
   void join_group(int group) {
     const std::size_t last = to_.steps_.size() - 1;
     if (group == 0 || group != group_ || group_begin_ + to_.steps_[group_begin_].together != last) {
@@ -222,7 +222,8 @@ class Executable::Builder {
     if (!std::exchange(root.fetched, true) && root.memory == Memory::arena) to_.output_roots_.push_back(value.root);
   }
 
-  /// Finds the steps that may be recorded, and gives what they share with the world around the plan a fixed place.
+  /// Finds the steps that may be recorded. Fetched results that they use become `fixed`, and so do bound roots, except
+  /// values of Variables and roots that are also fetched.
   void find_obstacles() {
     std::vector<char> is_variable(to_.roots_.size());
     for (Step& step : to_.steps_) {
@@ -292,7 +293,7 @@ class Executable::Builder {
     }
   }
 
-  /// Before any of it is taken.
+  /// Throws if the memory of the plan exceeds the limits, before any of it is allocated.
   void require_memory(const std::vector<std::size_t>& arenas) const {
     const Root* largest = nullptr;
     std::size_t bytes = 0;

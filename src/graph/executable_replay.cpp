@@ -1,4 +1,4 @@
-/// How an Executable has its device record what it does in every run, and replay it.
+/// How an Executable has its device record the steps that do the same in every run, and replay them.
 
 #include <algorithm>
 #include <optional>
@@ -23,9 +23,9 @@ std::span<const Variable> variables_of(const Call& call) {
 
 }  // namespace
 
-/// Neighbouring steps that can be recorded. A recording is as good as the memory on which it was made: that of the
-/// Variables, and what earlier steps have bound. It is made when a run finds the memory that the run before it found,
-/// and replayed while that stays so; other runs execute the steps.
+/// Consecutive steps that can be recorded. A recording is valid only for the addresses with which it was made: those of
+/// the Variables, and of the roots that earlier steps have bound. It is made when a run finds the same addresses as the
+/// run before, and is replayed as long as they stay the same. Other runs execute the steps.
 struct Executable::Segment {
   struct Use {
     Variable variable;
@@ -34,14 +34,14 @@ struct Executable::Segment {
 
   std::size_t end = 0;
   std::vector<Use> uses;
-  std::vector<std::int32_t> bound;  ///< the roots that it finds bound
-  std::optional<Addresses> seen;    ///< by the last run: of the Variables, then of `bound`
-  bool is_due = false;              ///< to be recorded at once, as a piece of one that was
+  std::vector<std::int32_t> bound;  ///< the roots that are bound before it runs
+  std::optional<Addresses> seen;    ///< the addresses of the last run: of the Variables, then of `bound`
+  bool is_due = false;              ///< to be recorded at once: it comes from a segment that was split
   std::unique_ptr<Recording> recording;
-  Addresses recorded;                                    ///< what the recording is for
-  MatmulPrecision precision = MatmulPrecision::highest;  ///< and with which setting it was made
+  Addresses recorded;                                    ///< the addresses of the recording
+  MatmulPrecision precision = MatmulPrecision::highest;  ///< the setting of the recording
 
-  /// Keeps other threads from the Variables; nothing when one of them uses one now.
+  /// Locks the Variables; nothing if another thread uses one of them now.
   std::optional<Locks> lock() const {
     Locks locks;
     for (const Use& use : uses) {
@@ -75,13 +75,13 @@ Executable::Segment& Executable::segment_at(std::size_t begin) {
   return segment;
 }
 
-/// Finds the memory on which a segment would work. Returns false where no recording can: values that do not lie in
-/// row-major order, or that would be copied before they are changed, because somebody else holds them.
+/// Finds the addresses with which a segment would run. Returns false if a recording cannot use them: if the value of a
+/// Variable is not contiguous, or would be copied before it is changed, because another tensor shares its memory.
 bool Executable::find_memory(const Segment& segment, Addresses& memory) {
   for (const auto& [variable, changed] : segment.uses) {
     memory.push_back(variable.cell()->memory());
     if (!memory.back()) return false;
-    // What the plan itself has read it lets go of, before it changes it.
+    // The plan's own tensors on this memory do not count if the segment releases them.
     std::uint32_t own = 0;
     for (const std::int32_t index : segment.bound)
       if (const Root& each = root(index); each.last_step < segment.end && !each.fetched)
@@ -104,7 +104,7 @@ void Executable::run_segments(const Deadline* deadline) {
   }
 }
 
-/// Returns the step behind those that have run.
+/// Replays, records or executes the segment that begins at this step. Returns the index of the next step to run.
 std::size_t Executable::run_segment(std::size_t begin, const Deadline* deadline) {
   Segment& segment = segment_at(begin);
   const std::size_t end = segment.end;
@@ -113,7 +113,7 @@ std::size_t Executable::run_segment(std::size_t begin, const Deadline* deadline)
     const bool is_fit = find_memory(segment, memory);
     const bool is_current = memory == segment.recorded && segment.precision == current_matmul_precision();
     if (is_fit && segment.recording && is_current) return replay(begin);
-    segment.recording.reset();  // a Variable may come back to an address, which is other memory then
+    segment.recording.reset();  // the same address may later belong to other memory
     if (is_fit && (segment.is_due || segment.seen == memory)) return record(begin, memory);
     segment.seen.reset();
     if (is_fit) segment.seen = std::move(memory);
@@ -126,7 +126,7 @@ std::size_t Executable::run_segment(std::size_t begin, const Deadline* deadline)
   return end;
 }
 
-/// Does from the recording what the steps would do. The Variables are locked.
+/// Replays the recording instead of running the steps. The Variables are locked.
 std::size_t Executable::replay(std::size_t begin) {
   Segment& segment = *steps_[begin].segment;
   segment.recording->replay();
@@ -136,15 +136,15 @@ std::size_t Executable::replay(std::size_t begin) {
   }
   for (const auto& [variable, changed] : segment.uses)
     if (changed) variable.cell()->renew();
-  // What is read here and used later.
+  // Bind the values that are read here and used after the segment.
   for (std::size_t i = begin; i < segment.end; ++i)
     if (const Step& step = steps_[i]; step.kind == Step::Kind::read && root(step.root).last_step >= segment.end)
       bind(root(step.root), variables_of(step.call)[0].cell()->load());
   return segment.end;
 }
 
-/// What the roots of `bound` hold, but for what lies in the memory of a Variable, which nobody may hold while it
-/// changes.
+/// The values of the roots of `bound`, with empty handles for those in the memory of a Variable: a handle on it would
+/// prevent a change in place.
 Tensors Executable::held_by(const Segment& segment, const Addresses& memory) {
   const auto variables_end = memory.begin() + static_cast<std::ptrdiff_t>(segment.uses.size());
   Tensors held;
@@ -156,7 +156,7 @@ Tensors Executable::held_by(const Segment& segment, const Addresses& memory) {
   return held;
 }
 
-/// Binds them again, when nothing has been done after all.
+/// Binds the roots of `bound` again to the values that they had, when the device could not record.
 void Executable::hold_again(const Segment& segment, const Addresses& memory, const Tensors& held) {
   for (std::size_t i = 0; i < held.size(); ++i) {
     Tensor value = held[i];
@@ -166,15 +166,16 @@ void Executable::hold_again(const Segment& segment, const Addresses& memory, con
   }
 }
 
-/// After new obstacles in [begin, end): what is left between them is recorded as soon as it is met.
+/// Splits the segment [begin, end) at its new obstacles. The segments between them are recorded as soon as a run
+/// reaches them.
 void Executable::split(std::size_t begin, std::size_t end) {
   steps_[begin].segment.reset();
   for (std::size_t i = begin; i < end; ++i)
     if (!steps_[i].obstacle && (i == begin || steps_[i - 1].obstacle)) segment_at(i).is_due = true;
 }
 
-/// Whether the Variables still have the memory with which the segment began; steps that gave one another get an
-/// obstacle.
+/// Whether the Variables still have the memory with which the segment began. If one has not, the steps that change it
+/// get an obstacle.
 bool Executable::has_kept_memory(std::size_t begin, const Addresses& memory) {
   const Segment& segment = *steps_[begin].segment;
   bool all = true;
@@ -190,8 +191,8 @@ bool Executable::has_kept_memory(std::size_t begin, const Addresses& memory) {
   return all;
 }
 
-/// Runs a segment and keeps a recording of it; where a step turns out to do more than can be recorded, it is split.
-/// Returns the step behind those that have run. The Variables are locked.
+/// Runs a segment and keeps a recording of it. Splits the segment if a step turns out not to be recordable. Returns the
+/// index of the next step to run. The Variables are locked.
 std::size_t Executable::record(std::size_t begin, const Addresses& memory) {
   Segment& segment = *steps_[begin].segment;
   const std::size_t end = segment.end;

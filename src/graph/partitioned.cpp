@@ -64,8 +64,8 @@ struct Partitioned::Runner {
 
   std::vector<std::size_t> feeds, fetches;
   Executable executable;
-  std::unique_ptr<Worker> worker{};  ///< absent for the part that the caller's thread runs
-  std::optional<RunTimes> times{};   ///< of a run that is measured
+  std::unique_ptr<Worker> worker{};  ///< absent for the partition that the caller's thread runs
+  std::optional<RunTimes> times{};   ///< set in a run that is measured
 };
 
 namespace {

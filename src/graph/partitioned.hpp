@@ -10,23 +10,23 @@
 
 namespace tapestry::detail {
 
-/// A plan as it runs: one part for each device, side by side, each on a thread of its own.
+/// Runs the partitions of a plan side by side: the first on the caller's thread, each other on a thread of its own.
 class Partitioned {
  public:
-  /// `replay`: what a device can record, it does.
+  /// `replay`: whether devices record and replay what they can.
   explicit Partitioned(Plan plan, bool replay);
   ~Partitioned();
   Partitioned(const Partitioned&) = delete;
   Partitioned& operator=(const Partitioned&) = delete;
 
-  /// Computes the fetches. One run at a time; others wait. When a part fails, its error is thrown when all have ended.
-  /// If asked to, measures the steps. Throws DeadlineExceededError when a part has steps left at the deadline, if there
-  /// is one.
+  /// Computes the fetches. Concurrent calls run one after the other. When a partition fails, its error is thrown after
+  /// all have ended. Measures the steps if `times` is given. Throws DeadlineExceededError when a partition has steps
+  /// left at the deadline, if there is one.
   Tensors run(const Tensors& feeds, RunTimes* times = nullptr, const Deadline* deadline = nullptr);
 
-  /// What is run, as one graph.
+  /// The graph that runs, before it was partitioned.
   const Graph& graph() const { return graph_; }
-  /// The steps of all parts, and the buffers of their tensors.
+  /// The steps of all partitions, and the memory of their tensors.
   ExecutionPlan description() const;
   /// Whether the Variables are still on the devices that the plan was made for.
   bool is_placed() const;
@@ -43,7 +43,7 @@ class Partitioned {
   std::size_t fetches_ = 0;
   std::timed_mutex running_;
   std::mutex failing_;
-  std::exception_ptr error_;  ///< the first one of a run
+  std::exception_ptr error_;  ///< the first error of a run
 };
 
 }  // namespace tapestry::detail

@@ -12,19 +12,19 @@
 
 namespace tapestry::detail {
 
-/// What a part meets that waits for one that has failed.
+/// Thrown in a partition that waits for a tensor when another one has failed.
 struct RendezvousAborted final : std::exception {};
 
-/// Where the parts of a plan that run on several devices meet: one sends a tensor under a key, another waits for it.
+/// Exchanges tensors between the partitions of a plan: one sends a tensor under a key, another waits for it.
 class Rendezvous {
  public:
-  /// Forgets what was sent in an earlier run.
+  /// Prepares for a new run: forgets the tensors and the failure of the last one.
   void reset();
   void send(std::string_view key, const Tensor& tensor);
-  /// Waits until the tensor has been sent. Throws RendezvousAborted when it will not be, and DeadlineExceededError when
-  /// it has not been by the deadline, if there is one.
+  /// Waits until the tensor has been sent. Throws RendezvousAborted after `abort`, and DeadlineExceededError if the
+  /// tensor has not been sent by the deadline, if there is one.
   Tensor receive(std::string_view key, const Deadline* deadline = nullptr);
-  /// A part has failed: whoever waits need not wait any longer.
+  /// Ends all waits, because a partition has failed.
   void abort();
 
  private:

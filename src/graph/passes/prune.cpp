@@ -10,8 +10,8 @@ PlanGraph prune(const PlanGraph& plan) {
   for (const Tensor& feed : plan.feeds) need(endpoint_of(feed).node);
   for (const Tensor& fetch : plan.fetches) need(endpoint_of(fetch).node);
   for (const Node* operation : plan.operations) need(operation);
-  // A node comes after all that it needs. A node with an effect was needed when the plan was made, and
-  // stays even if nothing needs its value any more.
+  // A node comes after all that it needs. A node with an effect was needed when the plan was made, and stays even if
+  // nothing needs its value any more.
   for (std::size_t i = graph.size(); i-- > 0;) {
     const Node& node = graph.node(i);
     if (has_effect(node)) need(&node);
