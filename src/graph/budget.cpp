@@ -13,7 +13,7 @@ constinit thread_local const Deadline* node_deadline = nullptr;
 /// "Node 'x' (op: 'Fill')"
 std::string name_of(const Call& node) { return join("Node '", node.name(), "' (op: '", node.type(), "')"); }
 
-/// The bytes of a tensor, 0 while they are not known. A view may have more than anybody could count.
+/// The bytes of a tensor: 0 while they are not known, the largest number if they overflow, as they may for a view.
 std::int64_t known_bytes(const Spec& spec) {
   std::int64_t bytes = 0;
   const auto element = static_cast<std::int64_t>(size_of(spec.dtype));
@@ -40,7 +40,7 @@ void Budget::take_node(const Call& node, const Specs& outputs, std::size_t nodes
     node_deadline->fail(join("node '", node.name(), "' was still to be added"));
   for (const Spec& each : outputs) require_tensor(node, each);
   if (&node.op() != &const_op) return;
-  // What repeats one element takes the memory of that.
+  // A constant that is not contiguous, such as one repeated element, counts as 0 bytes.
   const Tensor& value = node.attr<Tensor>("value");
   const std::int64_t bytes = value.is_contiguous() ? known_bytes(value.spec()) : 0;
   if (bytes > limits_.bytes - constant_bytes_)
@@ -50,7 +50,7 @@ void Budget::take_node(const Call& node, const Specs& outputs, std::size_t nodes
 }
 
 void Budget::require_tensor(const Call& node, const Spec& spec) const {
-  const Shape shape(spec.shape.sizes());  // throws when nobody could count its elements
+  const Shape shape(spec.shape.sizes());  // throws if the number of its elements overflows
   const std::int64_t bytes = known_bytes(spec), elements = shape.num_elements();
   if (elements > limits_.elements)
     throw ResourceExhaustedError(join(name_of(node), " has a tensor of shape ", shape, " with ", elements,

@@ -7,21 +7,21 @@
 
 namespace tapestry::detail {
 
-/// The limits of a graph and what its constants take. The graphs that are made of it for a run have the same limits.
+/// The limits of a graph, and the bytes of its constants. Graphs that are made from it for a run have the same limits.
 class Budget {
  public:
   const GraphLimits& limits() const { return limits_; }
   /// Throws InvalidArgumentError for negative limits.
   void set_limits(const GraphLimits& limits);
 
-  /// A node is to be added to so many others, whose outputs are to be these. Throws InvalidArgumentError for shapes
-  /// whose elements nobody could count, whatever the limits, and what GraphLimits says for those that exceed one.
+  /// Accounts for a node that is to be added to a graph of `nodes` others. Throws InvalidArgumentError for shapes whose
+  /// number of elements overflows, whatever the limits, and the errors of GraphLimits if a limit is exceeded.
   void take_node(const Call& node, const Specs& outputs, std::size_t nodes);
-  /// The same for a tensor that a node makes or holds.
+  /// Checks a tensor that a node makes or holds. Throws the same errors.
   void require_tensor(const Call& node, const Spec& spec) const;
-  /// A plan needs so much memory, most of it for that tensor.
+  /// Throws ResourceExhaustedError if a plan needs too many bytes. `largest` is the name of its largest tensor.
   void require_bytes(std::size_t bytes, const std::string& largest) const;
-  /// When what begins now is to have ended: by the limits, or sooner. A timeout of 0 is none.
+  /// The deadline of a run that begins now, by the timeout or the limits, whichever is sooner. A timeout of 0 is none.
   std::optional<Deadline> deadline(std::int64_t timeout_in_ms) const;
 
  private:
@@ -29,7 +29,8 @@ class Budget {
   std::int64_t constant_bytes_ = 0;
 };
 
-/// While it lives, this thread adds nodes to graphs until the deadline only, if there is one.
+/// While it lives, this thread cannot add nodes to graphs after the deadline, if there is one: that throws
+/// DeadlineExceededError.
 class NodeDeadline {
  public:
   explicit NodeDeadline(const std::optional<Deadline>& deadline);

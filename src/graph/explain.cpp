@@ -29,7 +29,7 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-/// Columns as wide as what is in them; numbers, in the columns whose bit is set, to the right.
+/// Prints columns as wide as their contents. Columns whose bit in `to_right` is set are aligned to the right.
 void print_table(std::ostream& out, const std::vector<Row>& rows, unsigned to_right) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows)
@@ -54,7 +54,7 @@ std::string size_text(std::int64_t bytes) {
   return text.str();
 }
 
-/// "x * 2 -> float32[4]": `name = Type(inputs) {attributes}`, with the shapes of the outputs.
+/// `name = Type(inputs, ^control inputs) {attributes} -> float32[4] on device`.
 std::string line_of(const Operation& operation) {
   std::string text = operation.name() + " = " + operation.type() + "(";
   for (const Tensor& input : operation.inputs()) {

@@ -5,7 +5,7 @@
 
 namespace tapestry::detail {
 
-/// The way to what runs for a request, stage by stage, and the plan.
+/// The graph after each stage of planning for a request, and the plan.
 Explanation explain(const GraphState& graph, const Request& request, const SessionOptions& options);
 
 }  // namespace tapestry::detail

@@ -16,7 +16,7 @@ using detail::Node;
 
 namespace {
 
-/// What stands in a graph for a gradient until the ranks are known on which the gradients of its ops depend.
+/// The op that stands in a graph for gradients while dtypes, ranks or values on which they depend are unknown.
 const Op& symbolic_gradient_op() {
   static const Op& op = *new Op{
       .name = "SymbolicGradient",
@@ -126,7 +126,7 @@ class GraphGradients {
     return found;
   }
 
-  /// One node that becomes the gradients when the feeds tell what is unknown now.
+  /// Adds one node, which is replaced by the gradients once the feeds tell what is unknown now.
   std::vector<Tensor> deferred(const Tensors& sources) {
     std::vector<char> connected(sources.size());
     for (std::size_t i = 0; i < sources.size(); ++i) connected[i] = is_ancestor(sources[i]);

@@ -33,7 +33,7 @@ Node& add_leaf(const Op& op, Attrs attrs, std::string_view name, Where where) {
   });
 }
 
-/// "x:0" in its two parts; the second is -1 when there is none.
+/// Splits "x:0" into the name and the number of the output, which is -1 if it is missing or malformed.
 std::pair<std::string_view, std::int64_t> split_tensor_name(std::string_view name) {
   const std::size_t colon = name.rfind(':');
   if (colon == std::string_view::npos) return {name, -1};
@@ -46,7 +46,7 @@ std::pair<std::string_view, std::int64_t> split_tensor_name(std::string_view nam
 
 }  // namespace
 
-// ---- Operation, and what a tensor knows of its own --------------------------------------------------------------------
+// ---- Operation, and the members of Tensor that need a graph -----------------------------------------------------------
 
 const Call& Operation::call() const {
   if (!call_) throw FailedPreconditionError("An empty Operation was used");

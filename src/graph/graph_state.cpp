@@ -13,7 +13,8 @@
 namespace tapestry::detail {
 namespace {
 
-/// Ties a symbolic tensor to its node. The graph owns the node, so that the tensor must not own the graph.
+/// Ties a symbolic tensor to its node. The graph owns the node, which holds the tensor, so the tensor must not own the
+/// graph.
 struct NodeOrigin final : Origin {
   NodeOrigin(std::weak_ptr<GraphState> owner, Node& producer, std::int32_t index)
       : graph(std::move(owner)), node(&producer), output(index) {}
@@ -40,7 +41,7 @@ struct NodeOrigin final : Origin {
 
 const NodeOrigin* origin_of(const Tensor& tensor) { return static_cast<const NodeOrigin*>(tensor.impl().origin.get()); }
 
-/// What an op infers; of inputs without a known type or rank nothing follows until they are fed.
+/// The specs that an op infers. While an input's dtype or rank is unknown, those of the outputs are unknown, too.
 Specs infer(const Call& call) {
   if (std::none_of(call.inputs().begin(), call.inputs().end(), is_unknown)) return call.op().infer(call);
   if (call.op().outputs < 0)
@@ -69,7 +70,7 @@ std::shared_ptr<const Op> with_gradient(const Op& op, const Gradient& gradient) 
   return std::make_shared<const Op>(std::move(copy));
 }
 
-/// A tensor of one zero in the dtype and shape of another, whose elements are not there any more.
+/// A tensor of the dtype and shape of one whose memory has been released; it has a single zero in memory.
 Tensor stand_in(const Tensor& released) {
   const std::array<std::int64_t, Shape::max_rank> strides{};
   return make_view(make_scalar(0, released.dtype()), released.shape(),
@@ -151,7 +152,7 @@ void GraphState::add(Call& call) {
   require_one_graph(call);
   for (std::size_t i = 0; i < call.inputs().size(); ++i) {
     Tensor& input = call.mutable_inputs()[i];
-    // An eager tensor whose memory a tape has let go may still lend its shape.
+    // An eager tensor whose memory a tape has released still has a shape for the op to read.
     if (input.is_symbolic() && !origin_of(input) && reads_shape_only(call.op(), i)) input = stand_in(input);
     input = captured(input, call.where());
   }
@@ -232,7 +233,7 @@ void GraphState::order_after_program(Node& node) {
   };
   const AttrValue* variables = node.attrs().find("variables");
   if (!variables) {
-    // Random numbers: all from one stream.
+    // All random numbers come from one stream.
     run_after(std::exchange(last_random_, &node));
     return;
   }
@@ -254,7 +255,7 @@ void GraphState::order_after_program(Node& node) {
 
 std::vector<Node*> GraphState::must_run() const {
   std::vector<Node*> found = assigns_;
-  // What is drawn and not needed moves the stream on, as it does eagerly.
+  // A draw that nothing needs still advances the stream, as it does eagerly.
   if (last_random_) found.push_back(last_random_);
   return found;
 }
@@ -288,7 +289,7 @@ Tensor GraphState::read(const Variable& variable, Where where) {
 
 Tensor GraphState::read_after(const std::vector<Node*>& control_inputs, const Variable& variable, Where where) {
   const GraphVariable& entry = variable_entry(variable, where);
-  // What was read before knows nothing of the operations that a scope waits for, such as an assignment.
+  // An earlier read does not wait for the control inputs of the scope, such as an assignment.
   if (!control_inputs.empty()) return add_read(entry, control_inputs, where);
   if (entry.value) return entry.value;
   const Tensor value = add_read(entry, {}, where);
@@ -305,14 +306,15 @@ Node& GraphState::add_assign(const Variable& variable, Assign kind, const Tensor
   const GraphVariable entry = variable_entry(variable, where);
   const std::string name = join(entry.name, "/", assign_name(kind));
   Call call(assign_op(kind), {entry.handle, captured_in({}, value, where)}, variable_attrs({variable}), where, name);
-  call.op().infer(call);  // refuses what does not fit
+  call.op().infer(call);  // throws if the value does not fit
   return add_node(std::move(call), {}, options);
 }
 
 Tensor GraphState::assign(const Variable& variable, Assign kind, const Tensor& value, Where where) {
   const std::lock_guard lock(mutex_);
   const std::vector<Node*> control_inputs = scope_controls();
-  // By this name readers of files know the initializer, which a Variable from outside the graph gets in a file only.
+  // Readers of files know the initializer by this name, so it is reserved: a Variable from outside the graph gets an
+  // initializer only in a file.
   const GraphVariable& entry = variable_entry(variable, where);
   if (!entry.initializer) names_.take(join(entry.name, "/", assign_name(Assign::set)));
   Node& node = add_assign(variable, kind, value, {.control_inputs = control_inputs}, where);

@@ -24,22 +24,23 @@ class Node : public Call {
   Node(GraphState& owner, std::size_t number, Call&& call) : Call(std::move(call)), graph(&owner), index(number) {}
 
   GraphState* graph;
-  std::size_t index;  ///< its place in the graph: behind all that it needs
+  std::size_t index;  ///< its position in the graph, after all that it needs
   std::vector<Node*> control_inputs;
-  std::string device;                    ///< what was asked for; "" where nothing was
-  std::string colocation;                ///< the name of the node where it is to run; "" for no such wish
-  std::shared_ptr<const Op> overridden;  ///< the op with the gradient that `gradients` is to take; nullptr for its own
+  std::string device;                    ///< the one that was asked for; "" for none
+  std::string colocation;                ///< the name of the node on whose device it runs; "" for none
+  std::shared_ptr<const Op> overridden;  ///< the op with the gradient that `gradients` uses; nullptr for its own
 };
 
-/// What a node is told beside its call: by the scopes that the user has opened, or by the node that it stands for.
+/// What a node has beside its call. It comes from the scopes that the user has opened, or from the node that it
+/// replaces.
 struct NodeOptions {
-  std::string scope{};                     ///< stands before its name: "outer/inner/"
-  bool name_is_taken = false;              ///< the name, without a scope, has been taken for the node already
-  std::vector<Node*> control_inputs{};     ///< of its graph; what is an input, too, does not count
+  std::string scope{};                     ///< precedes its name: "outer/inner/"
+  bool name_is_taken = false;              ///< the call has its full name, which was taken before
+  std::vector<Node*> control_inputs{};     ///< of its graph; those that are inputs, too, are left out
   std::string device{};                    ///< as in Node
   std::string colocation{};                ///< as in Node
   std::shared_ptr<const Op> overridden{};  ///< as in Node
-  std::optional<Device> outputs_on{};      ///< in a plan; elsewhere as `device_of` says
+  std::optional<Device> outputs_on{};      ///< in a plan; by default that of `device_of`
 };
 
 /// What a graph knows of a Variable that it uses.
@@ -47,19 +48,19 @@ struct GraphVariable {
   Variable variable;
   std::string name;             ///< of the handle's node
   Tensor handle{};              ///< the resource that reads and assignments start from
-  Tensor value{};               ///< the output of the read that is current; empty before the first
+  Tensor value{};               ///< the output of the current read; empty if there is none
   Node* initializer = nullptr;  ///< the assignment of the initial value, for a Variable made in the graph
   Tensor initial_value{};
   Node* last_assign = nullptr;       ///< in program order
-  std::vector<Node*> reads_since{};  ///< the reads after that
+  std::vector<Node*> reads_since{};  ///< the reads after `last_assign`
 };
 
-/// Behind the handles of a Graph: its nodes, in an order in which they could run.
+/// What the handles of a Graph share: its nodes, in an order in which they could run.
 class GraphState final : public Sink, public std::enable_shared_from_this<GraphState> {
  public:
   enum class Order {
     data,     ///< a graph built by hand: only data and control edges order its nodes
-    program,  ///< a trace: what reads and changes Variables, or draws random numbers, runs in the order of the program
+    program,  ///< a trace: nodes that read or change Variables, or draw random numbers, run in program order
   };
   explicit GraphState(Order order = Order::data) : order_(order) {}
   GraphState(const GraphState&) = delete;
@@ -76,13 +77,13 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   std::string enter_scope(std::string_view name) override;
   void leave_scope(std::string outer) override;
 
-  /// Adds a node that has its inputs; its outputs have these specs.
+  /// Adds a node. The inputs of the call are tensors of this graph; the outputs get these specs.
   Node& add_node(Call call, const Specs& specs, const NodeOptions& options);
-  /// The same in this thread's scopes.
+  /// Adds a node with the options of this thread's scopes.
   Node& add_in_scopes(Call call, const Specs& specs);
-  /// What this thread's scopes say of a new node of an op.
+  /// The options that this thread's scopes give a new node of an op.
   NodeOptions scope_options(const Op& op);
-  /// The tensor itself, or, of an eager one, the constant of the graph that has its value.
+  /// The tensor itself; for an eager one, the constant of the graph that has its value.
   Tensor captured(const Tensor& tensor, Where where);
 
   std::size_t size() const { return nodes_.size(); }
@@ -91,7 +92,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   GraphVariable& variable_entry(const Variable& variable, Where where);
   const std::vector<GraphVariable>& variables() const { return variables_; }
   NameTable& names() { return names_; }
-  /// What a call of the trace has to run for its effect, in program order.
+  /// The nodes that a call of the trace must run for their effect.
   std::vector<Node*> must_run() const;
   Budget& budget() { return budget_; }
   const Budget& budget() const { return budget_; }
@@ -128,7 +129,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   std::vector<GraphVariable> variables_;
   std::unordered_map<const Variable::Cell*, std::size_t> variable_index_;
   std::vector<Node*> assigns_;   ///< in program order
-  Node* last_random_ = nullptr;  ///< which runs after those before it
+  Node* last_random_ = nullptr;  ///< the last node that draws random numbers; it runs after the earlier ones
   Budget budget_;
   bool finalized_ = false;
   mutable std::recursive_mutex mutex_;
@@ -144,11 +145,11 @@ struct Scopes {
   std::vector<Operation> control_inputs;
   std::string device;
   std::string colocation;                     ///< the name of a node
-  std::map<std::string, Gradient> gradients;  ///< by the op's name: instead of the registered ones
+  std::map<std::string, Gradient> gradients;  ///< by the op's name: used instead of the registered ones
 };
 Scopes& scopes();
 
-/// While it lives, the graph is open, in scopes that tell new nodes this: for what a node is made of by public ops.
+/// While it lives, the graph is open in scopes with these options, so that the nodes that public ops add get them.
 class OptionsScope {
  public:
   OptionsScope(const std::shared_ptr<GraphState>& graph, const NodeOptions& options);
@@ -157,10 +158,11 @@ class OptionsScope {
   Graph::Scope open_;
 };
 
-/// Where the op of a call puts its outputs: where an attribute says, or where the first input is.
+/// The device of the outputs of a call: that of the attribute "device", else that of the first input, else the CPU.
 Device device_of(const Call& call);
 
-/// The node and output that a tensor of a graph stands for; nullptr for an eager tensor.
+/// The node that computes a tensor of a graph, and which of its outputs that is. The node is nullptr for an eager
+/// tensor.
 struct Endpoint {
   Node* node = nullptr;
   std::int32_t output = 0;
@@ -168,27 +170,28 @@ struct Endpoint {
 Endpoint endpoint_of(const Tensor& tensor);
 /// The node of a symbolic tensor.
 inline Node& producer_of(const Tensor& tensor) { return *endpoint_of(tensor).node; }
-/// The graph of a symbolic tensor, held; throws FailedPreconditionError when it is gone or the tensor is eager.
+/// The graph of a symbolic tensor. Throws FailedPreconditionError when it is gone or the tensor is eager.
 std::shared_ptr<GraphState> graph_of(const Tensor& tensor);
 inline Node& node_of(const Operation& operation) {
   return const_cast<Node&>(static_cast<const Node&>(operation.call()));
 }
 Operation operation_of(Node& node);
-/// Of its outputs.
+/// The specs of a node's outputs.
 inline Specs specs_of(const Node& node) {
   Specs specs;
   for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
   return specs;
 }
 
-/// Whether the dtype or the rank of a tensor waits for what is fed.
+/// Whether the dtype or the rank of a tensor is unknown until the feeds are known.
 inline bool is_unknown(const Tensor& tensor) { return tensor.dtype() == DType::unknown || !tensor.shape().has_rank(); }
 
-/// The numbers of the inputs whose values a node waits for, until it becomes what its attribute "redo" makes of them:
-/// of one that a file has and whose attributes depend on sizes. nullptr for any other node.
+/// The numbers of the inputs whose values a node awaits. Such a node comes from a file, and its attributes depend on
+/// values that the graph computes from sizes. Once these are known, the function in its attribute "redo" makes the
+/// nodes that replace it. nullptr for any other node.
 inline const Ints* awaited_values(const Node& node) { return node.attrs().find<Ints>("awaited_values"); }
 
-/// What to say of a tensor in a message: `Tensor("x:0", shape=[2], dtype=float32)`.
+/// A tensor as messages describe it: `Tensor("x:0", shape=[2], dtype=float32)`.
 std::string describe(const Tensor& symbolic);
 
 }  // namespace tapestry::detail

@@ -10,7 +10,7 @@
 namespace tapestry::detail {
 namespace {
 
-/// Enough for shapes and indices; what takes time to compute is left to the run.
+/// Enough for shapes and indices. Larger tensors take time to compute and are left to the run.
 constexpr std::int64_t most_elements = 1 << 10;
 
 bool has_few_elements(const Tensor& tensor) {
@@ -25,7 +25,7 @@ bool is_complete(const Tensor& value) {
   return std::find(numbers.begin(), numbers.end(), KnownValues::unknown_element) == numbers.end();
 }
 
-/// Whether an op takes elements of an input, all or some of them, to another place and does not look at them.
+/// Whether an op passes on elements of an input, all or some of them, without looking at their values.
 bool moves_elements(const Node& node, std::size_t input) {
   const Op& op = node.op();
   if (op.movement == Movement::joins) return true;
@@ -49,7 +49,7 @@ Tensors evaluate(const Node& node, const Tensors& inputs) {
   try {
     execute(call, specs_of(node), cpu());
   } catch (const Error&) {
-    return {};  // a division by zero, for one: it is reported when the node runs, with its place
+    return {};  // such as a division by zero, which is reported with its call site when the node runs
   }
   return call.outputs();
 }

@@ -7,25 +7,25 @@
 
 namespace tapestry::detail {
 
-/// The results of a node for these inputs, of which those have values that the op reads; empty when it throws.
+/// The results of a node for these inputs; empty if the op throws. Inputs whose elements the op reads must have values.
 Tensors evaluate(const Node& node, const Tensors& inputs);
 
-/// What is known beforehand of the small tensors of a graph: what follows from constants and from sizes. So it is with
-/// most shapes, axes and the like that a graph computes.
+/// The values of small tensors of a graph that follow from constants and sizes, as those of most computed shapes and
+/// axes do.
 class KnownValues {
  public:
-  /// Stands in a value for an element that depends on a size which is not known: no size or axis, and no number that
-  /// anybody writes, is this one.
+  /// Marks an element that depends on an unknown size. No size or axis has this value, and programs are assumed not to
+  /// use it.
   static constexpr std::int32_t unknown_element = -1734967297;
 
-  /// Computes the outputs of a node from what was noted of its inputs. The graph's nodes come in their order.
+  /// Computes the outputs of a node from the values noted for its inputs. Nodes must come in the graph's order.
   void note(const Node& node);
-  /// A constant's value, or what was noted; an empty handle when nothing is known. Of whole numbers some elements may
-  /// be `unknown_element`.
+  /// The value of a constant, or the one that was noted; an empty handle if neither is known. Some elements of an
+  /// integer tensor may be `unknown_element`.
   Tensor find(const Tensor& tensor) const;
-  /// The same, if all elements are known.
+  /// The same, but an empty handle unless all elements are known.
   Tensor find_complete(const Tensor& tensor) const;
-  /// For a tensor whose value has become an attribute: whatever it was computed from may not be fed any more.
+  /// Forbids feeding a tensor whose value has become an attribute, and the tensors from which it was computed.
   static void prevent_feeding(const Tensor& known);
 
  private:

@@ -28,7 +28,7 @@ std::string NameTable::unique(std::string_view name) {
   for (int& number = first->second;; ++number) {
     std::string candidate = join(name, "_", number);
     if (used_.try_emplace(lower(candidate), 1).second) {
-      // The map may have moved its elements' table, but never the elements.
+      // `number` is still valid: an insertion may rehash the map, but does not move its elements.
       ++number;
       return candidate;
     }
@@ -117,7 +117,7 @@ bool is_device_asked_for(std::string_view asked, std::string_view full_name) {
 
 std::optional<Device> device_asked_for(const std::string& asked, bool soft, std::string_view operation) {
   if (asked.empty()) return std::nullopt;
-  // First, since to list all devices is to look for GPUs.
+  // The CPU comes first, because listing all devices looks for GPUs.
   if (is_device_asked_for(asked, full_name(cpu())))
     return asked.find("/device:") != std::string::npos ? std::optional(cpu()) : std::nullopt;
   std::string there;

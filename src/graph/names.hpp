@@ -9,10 +9,11 @@
 
 namespace tapestry::detail {
 
-/// The names of a graph's operations and scopes: each is given once, whatever its case.
+/// The names of a graph's operations and scopes. Each is given once; names that differ only in case count as
+/// the same.
 class NameTable {
  public:
-  /// The name itself, or the first of "name_1", "name_2", ... that is free; it is taken from then on.
+  /// Takes the name, or the first of "name_1", "name_2", ... that is free, and returns it.
   std::string unique(std::string_view name);
   /// Takes a name, whether it is free or not.
   void take(std::string_view name);
@@ -23,17 +24,17 @@ class NameTable {
 
 /// TensorFlow's rule: "^[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$".
 bool is_valid_node_name(std::string_view name);
-/// Within a scope a name may begin with any of these characters.
+/// The same rule at the root; within a scope, a name may begin with any of these characters.
 bool is_valid_scope_name(std::string_view name, bool at_root);
 
-/// The parts of TensorFlow's device names, merged: those of the inner name win. "/job:ps" and "/cpu:0" give
-/// "/job:ps/device:CPU:0". Throws InvalidArgumentError for what is no device name.
+/// Merges two device names of TensorFlow, component by component; those of the inner name win. "/job:ps" and "/cpu:0"
+/// give "/job:ps/device:CPU:0". Throws InvalidArgumentError for a malformed name.
 std::string merge_device_names(std::string_view outer, std::string_view inner);
-/// Whether a device of that full name, "/job:localhost/replica:0/task:0/device:CPU:0", is one that was asked for: a
-/// merged name, in which parts may be missing and the number of the device may be "*".
+/// Whether a full name, "/job:localhost/replica:0/task:0/device:CPU:0", matches the merged name that was asked for, in
+/// which components may be missing and the number of the device may be "*".
 bool is_device_asked_for(std::string_view asked, std::string_view full_name);
-/// The device that a merged name asks for; nothing where it names no kind of device. One that is not there means, if
-/// `soft`, the CPU. Throws InvalidArgumentError otherwise, with the name of the operation.
+/// The device that a merged name asks for; nothing if it names no kind of device. If no device matches, returns the CPU
+/// if `soft`, and otherwise throws InvalidArgumentError with the name of the operation.
 std::optional<Device> device_asked_for(const std::string& asked, bool soft, std::string_view operation);
 
 }  // namespace tapestry::detail

@@ -3,7 +3,7 @@
 namespace tapestry::detail {
 namespace {
 
-/// The feeds as the graph declares them: what they are fed with is not known yet.
+/// The request with the dtypes and shapes that the graph declares for the feeds, instead of those that are fed.
 Request as_declared(Request request) {
   for (std::size_t i = 0; i < request.feeds.size(); ++i) request.fed[i] = request.feeds[i].spec();
   return request;

@@ -9,14 +9,14 @@ namespace tapestry::detail {
 /// What runs for a request.
 struct Plan {
   Graph graph;                   ///< after the passes
-  std::vector<Partition> parts;  ///< of it, one for each device
+  std::vector<Partition> parts;  ///< of the graph, one for each device
 };
 
-/// Sees the graph after each stage of planning, whose names stand at `Explanation::stages`.
+/// Is called with the graph after each stage of planning. `Explanation::stages` lists the names of the stages.
 using SeeStage = std::function<void(std::string_view stage, const PlanGraph& plan)>;
 
-/// The way from a graph to what runs: specialize, place, the passes that the options leave on, partition. Nothing on it
-/// is recorded, and nothing of it becomes part of a graph that is open. Throws what those throw.
+/// Makes the plan for a request: specialize, place, the passes that the options do not disable, partition. Nothing of
+/// this is recorded or added to an open graph. Throws what these stages throw.
 Plan make_plan(const GraphState& graph, const Request& request, const SessionOptions& options,
                const SeeStage& see = {});
 

@@ -74,7 +74,7 @@ std::size_t Rewrite::begin(std::span<const Node* const> group) {
   };
   for (const Node* old : group) {
     for (const Node* control : old->control_inputs) wait_for(control);
-    // An input may be computed in a way now that does not wait for what it waited for before.
+    // The new input may no longer wait for what the old one waited for.
     if (old->op().stateful)
       for (const Tensor& input : old->inputs()) wait_for(endpoint_of(input).node);
   }

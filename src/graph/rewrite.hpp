@@ -8,40 +8,40 @@
 
 namespace tapestry::detail {
 
-/// Makes a new graph out of another one and remembers what stands in it for what. Names, devices, places in the user's
-/// program and control inputs are kept; the old graph stays as it is.
+/// Makes a new graph from an old one, and remembers which new tensors and nodes stand for the old ones. Names, devices,
+/// call sites and control inputs are kept; the old graph does not change.
 ///
-/// Nodes are to be visited in an order in which they could run. A control input of a node that is gone becomes one of
-/// all that this node waited for, so that what changes Variables keeps its order, whatever a pass leaves out.
+/// Nodes must be visited in an order in which they could run. If a control input is left out, the nodes that it waited
+/// for take its place. So ops that change Variables keep their order, whatever a pass leaves out.
 class Rewrite {
  public:
-  /// Of a graph that is no plan yet.
+  /// From a graph that is not a plan yet.
   explicit Rewrite(const GraphState& from);
-  /// Of a plan, whose nodes run somewhere.
+  /// From a plan, whose nodes have devices.
   explicit Rewrite(const PlanGraph& from);
 
   const std::shared_ptr<GraphState>& graph() const { return graph_; }
 
-  /// The tensor that stands for one of the old graph, and those for the inputs of a node.
+  /// The new tensor that stands for an old one, and those for the inputs of an old node.
   const Tensor& of(const Tensor& old) const { return tensors_.at(old.id()); }
   Tensors inputs_of(const Node& old) const;
   /// Lets a tensor stand for an old one, unless another does already.
   void replace(const Tensor& old, const Tensor& by) { tensors_.try_emplace(old.id(), by); }
-  /// The nodes that stand for a node when others wait for it.
+  /// The new nodes that stand for an old node as a control input.
   const std::vector<Node*>& nodes_of(const Node& old) const { return nodes_[old.index]; }
 
-  /// Adds the node as it stands.
+  /// Adds a copy of the node.
   void copy(const Node& old) {
     build(old, [&] { return copy_of(old, inputs_of(old)).outputs(); });
   }
-  /// Lets `make()` add what stands for a node, and return what stands for its outputs.
+  /// Replaces a node: `make()` adds the new nodes and returns the tensors that stand for the old outputs.
   template <class Make>
   void build(const Node& old, Make make) {
     const Node* const one[] = {&old};
     build(std::span<const Node* const>(one), make);
   }
-  /// The same for several nodes at once; `make` returns the outputs of the first, of the second, ...; empty handles for
-  /// those that nobody needs.
+  /// Replaces several nodes at once: `make()` returns the outputs for the first, for the second, ..., and empty handles
+  /// for those that nothing needs.
   template <class Make>
   void build(std::span<const Node* const> group, Make make) {
     const CallSiteScope site(group.back()->where());
@@ -49,17 +49,17 @@ class Rewrite {
     finish(group, first, make());
   }
 
-  /// For `make`: the node with other inputs of the same dtypes and shapes.
+  /// For `make`: adds a copy of the node with other inputs of the same dtypes and shapes.
   Node& copy_of(const Node& old, const Tensors& inputs);
-  /// A node with the name and the options of another, which waits for what the nodes wait for that are being built.
+  /// Adds a node with the name and the options of `like` and the control inputs of the nodes that are being replaced.
   Node& add(const Op& op, const Tensors& inputs, const Attrs& attrs, const Specs& specs, const Node& like);
-  /// Any node; of a plan, with a device for its outputs, on which it runs. A gradient of another op does not count.
+  /// Adds any node. In a plan, `outputs_on` is the device on which it runs. An `overridden` of another op is ignored.
   Node& add(Call call, const Specs& specs, NodeOptions options);
   NodeOptions options_like(const Node& old) const;
-  /// A constant, which waits for nothing.
+  /// Adds a constant, which waits for nothing.
   Tensor constant(const Tensor& value, const Node& like, const std::string& name);
 
-  /// The new graph as the plan for what the old one was a plan for.
+  /// The plan of the new graph, with the feeds, fetches and operations of the old plan.
   PlanGraph plan_like(const PlanGraph& old) const;
 
  private:
@@ -67,10 +67,10 @@ class Rewrite {
   void finish(std::span<const Node* const> group, std::size_t first, const Tensors& outputs);
 
   std::shared_ptr<GraphState> graph_;
-  std::vector<char> ordered_;  ///< whether a node or what it needs changes or reads anything outside the graph
+  std::vector<char> ordered_;                         ///< by old node: whether it or a node that it needs is stateful
   std::vector<std::vector<Node*>> nodes_;             ///< by old node
   std::unordered_map<std::int64_t, Tensor> tensors_;  ///< by id
-  std::vector<Node*> waits_;                          ///< what the nodes wait for that are being built
+  std::vector<Node*> waits_;                          ///< control inputs of the nodes that are being replaced
   std::vector<Device> old_devices_, devices_;         ///< by node; empty when the old graph is no plan
 };
 

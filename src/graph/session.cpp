@@ -32,14 +32,15 @@ std::string python_shape(const Shape& shape) {
   return text + (shape.rank() == 1 ? ",)" : ")");
 }
 
-/// Whether nothing is lost when a value is fed to a tensor of another dtype.
+/// Whether a value may be fed to a tensor of another dtype: not to bool, floats only to floats, and int64 to int32 only
+/// as a scalar that fits.
 bool can_be_fed_as(const Tensor& value, DType wanted) {
   if (wanted == boolean || (is_floating(value.dtype()) && !is_floating(wanted))) return false;
   if (value.dtype() != int64 || wanted != int32) return true;
   return value.rank() == 0 && std::in_range<std::int32_t>(value.item<std::int64_t>());
 }
 
-/// The value in the key's dtype and of a shape that the key can have.
+/// The value in the key's dtype. Throws if its shape or its dtype does not fit the key.
 Tensor fed_value(const Tensor& key, const Init& value, Where where) {
   const ExecuteNow now;
   Tensor tensor = value.tensor({}, where);
@@ -95,11 +96,11 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     };
     detail::Request request;
     std::vector<Result> results;
-    std::vector<std::int64_t> key{};      ///< what plans for these fetches and feeds have in common
-    std::shared_ptr<Partitioned> plan{};  ///< the last one, for feeds like request.fed
+    std::vector<std::int64_t> key{};      ///< the beginning of the keys in `plans_` for these fetches and feeds
+    std::shared_ptr<Partitioned> plan{};  ///< that of the last run, for feeds with the specs `request.fed`
   };
 
-  /// Throws for what cannot be fetched or fed.
+  /// Resolves the fetches and targets of a run. Throws for one that cannot be fetched.
   Prepared prepare(const std::vector<Fetch>& fetches, const std::vector<Operation>& targets,
                    const Tensors& keys) const {
     const std::shared_ptr<GraphState>& graph = graph_.state();
@@ -120,7 +121,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return run;
   }
 
-  /// The tensors and operations that fetches mean.
+  /// The tensors and operations for some fetches.
   detail::Request request_for(const std::vector<Fetch>& fetches) const {
     return prepare(fetches, std::vector<Operation>(), Tensors()).request;
   }
@@ -211,7 +212,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       throw InvalidArgumentError(detail::join("Operation '", node.name(), "' has been marked as not fetchable."));
   }
 
-  /// The tensor or operation that a fetch means; of an operation the tensor is empty.
+  /// The tensor or the operation that a fetch names; the other one is empty.
   std::pair<Tensor, Operation> element_of(const Fetch& fetch) const {
     switch (fetch.kind_) {
       case Fetch::Kind::tensor:
@@ -277,14 +278,14 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       key.push_back(value.rank());
       key.insert(key.end(), value.shape().sizes().begin(), value.shape().sizes().end());
     }
-    std::shared_ptr<Partitioned> dropped;  // let go when the locks are
+    std::shared_ptr<Partitioned> dropped;  // destroyed after the locks are released
     const std::lock_guard graph_lock(graph_.state()->mutex());
     const std::lock_guard lock(mutex_);
     if (const auto found = plans_.find(key); found != plans_.end() && found->second.plan->is_placed()) {
       found->second.last_run = ++runs_;
       prepared.plan = found->second.plan;
     } else {
-      // A timeout does not end the planning: the plan is kept, and the next run has it.
+      // The timeout of the run does not end the planning, because the next run can use the plan.
       const auto deadline = graph_.state()->budget().deadline(0);
       const detail::NodeDeadline until(deadline);
       prepared.plan = std::make_shared<Partitioned>(detail::make_plan(*graph_.state(), prepared.request, options_),
@@ -356,7 +357,7 @@ Session::Callable::Callable(std::shared_ptr<SessionState> session, const std::ve
 Tensors Session::Callable::call(std::span<const Value> values, Where where) const {
   const std::lock_guard lock(state_->mutex);
   Tensors& fed = state_->values;
-  fed.clear();  // what a call that failed has left
+  fed.clear();  // a call that failed may have left some
   return locating({}, where, [&] {
     if (values.size() != state_->keys.size())
       throw InvalidArgumentError(
@@ -389,7 +390,7 @@ bool has(const std::vector<detail::Node*>& list, const detail::Node* wanted) {
   return std::find(list.begin(), list.end(), wanted) != list.end();
 }
 
-/// Throws unless something was named in the setup and has not had its turn.
+/// Throws unless a feed or fetch was named in the setup and has not been used before.
 void check_turn(std::string_view what, const std::string& name, bool promised, bool had) {
   if (!promised)
     throw InvalidArgumentError(detail::join("The ", what, " ", name, " was not specified in partial_run_setup."));
@@ -398,10 +399,10 @@ void check_turn(std::string_view what, const std::string& name, bool promised, b
         detail::join("The ", what, " ", name, " had already been ", what == "feed" ? "fed." : "fetched."));
 }
 
-/// Constants and the handles of Variables, which a part may have again.
+/// Whether several parts of a run may have the node: a constant or a Variable's handle.
 bool is_repeatable(const detail::Node& node) { return &node.op() == &const_op || &node.op() == &var_handle_op; }
 
-/// Adds to the fetches what later parts need of what this one computes, and to what is done what it runs.
+/// Adds to `part.fetches` the tensors that it computes and later parts need, and to `part.done` the nodes that it runs.
 void keep_for_later(const GraphState& graph, detail::Request& part, const detail::Request& promised) {
   const std::vector<char> now = needed_nodes(graph, part);
   detail::Request whole = promised;
@@ -439,7 +440,7 @@ struct Session::PartialRun::State {
   detail::Request promised;  ///< what the setup fetches
   std::mutex mutex{};
   Known known{};
-  detail::Request fetched{};  ///< and what has run for it
+  detail::Request fetched{};  ///< what has been fetched; `done`: what has run for it
 
   Known with(const Feeds& new_feeds, Where where) const {
     Known result = known;
@@ -453,7 +454,7 @@ struct Session::PartialRun::State {
     return result;
   }
 
-  /// What is fetched when all this has been.
+  /// What has been fetched so far, and `more`. Throws if `more` was not named in the setup or was fetched before.
   detail::Request fetched_with(const detail::Request& more) const {
     detail::Request result = fetched;
     for (const Tensor& fetch : more.fetches) {

@@ -42,7 +42,7 @@ class Specializer {
     }
   }
 
-  /// Finds the nodes on whose values others wait.
+  /// Marks the nodes from which awaited values are computed.
   void mark_values(const std::vector<char>& needed) {
     gives_value_.resize(needed.size());
     const auto mark = [&](const Tensor& input) { gives_value_[endpoint_of(input).node->index] = 1; };
@@ -68,7 +68,7 @@ class Specializer {
 
   Tensors copy_outputs(const Node& node, const Tensors& inputs) {
     if (&node.op() == &placeholder_op) node.op().forward(backend_of(cpu()), node);  // throws: it is not fed
-    // Of the graph as requested some types and ranks wait for what is fed.
+    // In the stage "requested" some dtypes and ranks are unknown, because the feeds are only declared.
     if (std::any_of(inputs.begin(), inputs.end(), is_unknown)) return copy_of(node, inputs);
     if (const AttrValue* redo = node.attrs().find("redo")) {
       const auto& function = *std::get<Closure>(*redo);
@@ -85,7 +85,7 @@ class Specializer {
     return rewrite_.add(call, node.op().infer(call), rewrite_.options_like(node)).outputs();
   }
 
-  /// Those that the node was made in, for what could not be decided then, and is by public ops now.
+  /// The scopes in which the node was made, for the nodes that public ops add in its place.
   OptionsScope scopes_of(const Node& node, std::string names) const {
     NodeOptions options = rewrite_.options_like(node);
     options.scope = std::move(names);
@@ -94,12 +94,12 @@ class Specializer {
 
   Tensors copy_of(const Node& node, const Tensors& inputs) { return rewrite_.copy_of(node, inputs).outputs(); }
 
-  /// Whether all sizes are known; of the graph as requested they need not be.
+  /// Whether all sizes are known; in the stage "requested" they may not be.
   static bool is_settled(const Tensors& inputs) {
     return std::all_of(inputs.begin(), inputs.end(), [](const Tensor& each) { return each.shape().is_known(); });
   }
 
-  /// The inputs, those by their values that the node waits for.
+  /// The inputs, where those that the node awaits are replaced by their values.
   Tensors with_values(const Node& node, Tensors inputs) const {
     for (const std::int64_t each : *awaited_values(node)) {
       Tensor& input = inputs[static_cast<std::size_t>(each)];
@@ -118,7 +118,7 @@ class Specializer {
                                     cause.name(), "' (op: '", cause.type(), fed ? "'), whose value is fed" : "')"));
   }
 
-  /// The first node on the way back that is not known although all that it reads is.
+  /// The first node on the way back whose value is unknown although those of its inputs are known.
   const Node& unknown_cause(const Node& node) const {
     const Node* cause = &node;
     for (std::size_t i = 0; i < cause->inputs().size();) {
@@ -130,7 +130,8 @@ class Specializer {
     return *cause;
   }
 
-  /// The inputs, C++ numbers by their values, since they are still to take the type of the others.
+  /// The inputs, where constants of C++ numbers are replaced by their weak values: they are still to take the dtype of
+  /// the others.
   static Tensors with_numbers(Tensors inputs) {
     for (Tensor& input : inputs)
       if (const Tensor value = constant_value(input); bool(value) && value.impl().weak) input = value;
@@ -141,7 +142,7 @@ class Specializer {
   const Request& request_;
   Rewrite rewrite_;
   std::vector<char> gives_value_;  ///< by the index of a node of the old graph
-  KnownValues known_;              ///< of the new one's
+  KnownValues known_;              ///< of the new graph
 };
 
 }  // namespace

@@ -11,15 +11,15 @@ struct Request {
   Tensors fetches;                ///< tensors of the graph, none of them fed
   std::vector<Node*> operations;  ///< to be run for their effect
   Tensors feeds;                  ///< tensors of the graph that are fed
-  Specs fed;                      ///< what they are fed with
-  std::vector<Node*> done{};      ///< what has run already and does not run again: what is needed of it is fed
+  Specs fed;                      ///< the dtypes and shapes that they are fed
+  std::vector<Node*> done{};      ///< have run already and do not run again; their outputs that are needed are fed
 };
 
-/// By the nodes' indices, whether what the request asks for needs them.
+/// By node: whether the request needs it.
 std::vector<char> needed_nodes(const GraphState& graph, const Request& request);
 
-/// Copies what is needed of a graph, with the shapes of the feeds. Throws what the ops' inference throws for them, and
-/// InvalidArgumentError, "You must feed a value for placeholder tensor 'x' ...".
+/// Copies the nodes that the request needs, with the dtypes and shapes that are fed. Throws what the ops' inference
+/// throws for them, and InvalidArgumentError, "You must feed a value for placeholder tensor 'x' ...".
 PlanGraph specialize(const GraphState& graph, const Request& request);
 
 }  // namespace tapestry::detail

@@ -9,7 +9,7 @@ namespace {
 
 const Variable& variable_of(const Call& call) { return call.attr<VariablesRef>("variables")->front(); }
 
-/// What a new value must be like, as far as that is known while the graph is built.
+/// Checks a new value's dtype and shape, as far as they are known while the graph is built.
 Specs check_assignment(const Call& call) {
   const Variable& variable = variable_of(call);
   const Tensor& value = call.input(1);
@@ -94,7 +94,7 @@ TAPESTRY_OP(read_variable_definition){{
 
 void refuse_to_run(Backend&, const Call&) { throw InternalError("runs in the plan of a Session only"); }
 
-// These two stand in plans only, and are not registered.
+// Only plans have these two ops, so they are not registered.
 
 const Op& make_send_op() {
   return *new Op{

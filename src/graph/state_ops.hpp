@@ -5,11 +5,11 @@
 
 namespace tapestry {
 
-/// The ops that only graphs have: leaves, and what reads and changes Variables. The Variables are in the attribute
-/// "variables"; their handles, the first inputs, only draw the edge.
+/// The ops that only graphs have: leaves, and those that read and change Variables. The Variables are in the attribute
+/// "variables"; their handles, the first inputs, only make the edge.
 extern const Op &const_op, &placeholder_op, &no_op_op, &var_handle_op, &read_variable_op;
-/// What joins the parts of a plan on several devices: "_Send" of a tensor to the device "recv_device", under the "key"
-/// that its "_Recv" waits for.
+/// The ops that connect the partitions of a plan: "_Send" sends a tensor to the device "recv_device", under the "key"
+/// for which its "_Recv" waits.
 extern const Op &send_op, &recv_op;
 const Op& assign_op(Assign kind);
 std::string_view assign_name(Assign kind);

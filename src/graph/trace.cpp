@@ -19,7 +19,7 @@ Tensors tensors_of(std::span<const Value> arguments, Where where) {
   return list;
 }
 
-/// How many binary digits of a whole number a floating type keeps.
+/// The number of significant bits of a floating type.
 int digits_of(DType type) { return type == float64 ? 53 : type == float32 ? 24 : type == float16 ? 11 : 8; }
 
 bool keeps(DType type, std::int64_t number) {
@@ -28,7 +28,7 @@ bool keeps(DType type, std::int64_t number) {
   return size == 0 || static_cast<int>(std::bit_width(size)) - std::countr_zero(size) <= digits_of(type);
 }
 
-/// Whether a conversion, which the types allow, has kept the values: whole numbers exactly, floats but for rounding.
+/// Whether a conversion has kept the values: integers exactly, floats up to rounding, but without overflow.
 bool has_kept(const Tensor& from, const Tensor& to) {
   const ExecuteNow now;
   const PauseRecording pause;
@@ -42,14 +42,14 @@ bool has_kept(const Tensor& from, const Tensor& to) {
   return std::all_of(numbers.begin(), numbers.end(), [&](std::int64_t each) { return keeps(to.dtype(), each); });
 }
 
-/// Whether a value of one type may stand where another is wanted: what an expression would widen, and of literals whole
-/// numbers for whole numbers and floats for floats.
+/// Whether a value of one type may be converted to another: where an expression would widen it, and for a literal also
+/// between integer types and between floating types.
 bool may_become(DType given, DType wanted, bool literal) {
   if (promote(given, wanted) == wanted) return true;
   return literal && (given == float32 ? is_floating(wanted) : is_integer(given) && is_integer(wanted));
 }
 
-/// The argument as the placeholder of its place wants it.
+/// The argument number `place` in the dtype of its placeholder, `input`. Throws if it does not fit.
 Tensor fitted(const Value& argument, const Tensor& input, std::size_t place, Where where) {
   const bool literal = !argument.is_tensor();
   const DType wanted = input.dtype();
@@ -72,7 +72,7 @@ Tensor fitted(const Value& argument, const Tensor& input, std::size_t place, Whe
   return result;
 }
 
-/// Whether the function itself is to be called: something around it wants to see its ops.
+/// Whether the function itself must be called, because an open graph, a recorder or a symbolic argument needs its ops.
 bool is_watched(std::span<const Value> arguments) {
   return open_sink() || !recorders().empty() || std::any_of(arguments.begin(), arguments.end(), [](const Value& each) {
            return each.is_tensor() && each.tensor().is_symbolic();
@@ -85,7 +85,7 @@ struct FlatTrace::State {
   FlatFunction function;
   Graph graph;
   Tensors inputs, outputs;
-  std::optional<Session::Callable> run;  ///< fetches the outputs, and runs what changes Variables
+  std::optional<Session::Callable> run;  ///< fetches the outputs, and runs the nodes with an effect
 };
 
 FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs, const TraceOptions& options,

@@ -113,7 +113,7 @@ Operation add_update(GraphState& graph, const TrainingStep& step, const Training
       graph.add_in_scopes(Call(op_of(*step.formula), inputs, variable_attrs(job.variables), step.where), {}));
 }
 
-/// Adds a node in this thread's scopes, of a name that has been taken for it.
+/// Adds a node in this thread's scopes, with a name that has been taken for it.
 Operation add_named(GraphState& graph, Call call) {
   NodeOptions options = graph.scope_options(call.op());
   options.scope.clear();
@@ -121,8 +121,8 @@ Operation add_named(GraphState& graph, Call call) {
   return operation_of(graph.add_node(std::move(call), {}, options));
 }
 
-/// Adds 1 to a Variable once everything else has run, if a step is made; `name`: of the node, taken already; empty:
-/// made of the Variable's.
+/// Adds an operation that increments a Variable if a step is made. `name`: of the node, taken already; if empty, made
+/// of the Variable's.
 Operation add_increment(GraphState& graph, const Variable& variable, const Tensor& only_if, const std::string& name,
                         Where where) {
   Tensor one = only_if;

@@ -9,7 +9,8 @@ namespace tapestry {
 
 enum class Update : std::uint8_t;
 
-/// Gives the updates of an optimizer the numbers of their formula. Who refers to it has the updates registered, too.
+/// The op that gives the updates of an optimizer the numbers of their formula. A program that refers to it has the
+/// update ops registered, too.
 extern const Op& learning_rate_op;
 
 namespace detail {
@@ -22,15 +23,15 @@ struct TrainingStep {
   };
   std::string name;               ///< the optimizer's
   std::optional<Update> formula;  ///< nothing: `composed` adds the updates
-  /// From the number of steps made before, an int64 scalar, to the formula's numbers, a float64 vector whose first is
+  /// Maps the number of steps made before, an int64 scalar, to the formula's numbers, a float64 vector that begins with
   /// the learning rate.
   Closure numbers;
   Variable iterations;
-  /// Adds the update of a job that is made of ops, from the formula's numbers and the condition, which may be empty.
+  /// Adds the update of a job as ops that use the formula's numbers and the condition, which may be empty.
   std::function<Operation(const Job& job, const Tensor& numbers, const Tensor& only_if)> composed;
   std::vector<Job> jobs;
   std::optional<Variable> global_step;
-  Tensor only_if;  ///< a bool scalar of the graph, without which no step is made; empty: always
+  Tensor only_if;  ///< a bool scalar of the graph: whether the step is made; empty: always
   Where where;
 };
 

@@ -200,8 +200,8 @@ class Simplifier {
     return equal ? make_view(value, {}, {}) : Tensor();
   }
 
-  /// Replaces each input whose elements are equal with a scalar, which is broadcast, to save memory. If all inputs are
-  /// such, returns the output, whose elements are then equal, too; otherwise an empty handle.
+  /// Replaces each input of equal elements by a scalar, which is broadcast, to save memory. If all inputs are such,
+  /// returns the output, whose elements are then equal, too; otherwise an empty handle.
   Tensor with_uniform_inputs(const Node& node, Tensors& inputs) {
     Tensors values;
     Shape others;
