@@ -9,8 +9,8 @@
 
 namespace tapestry::detail {
 
-/// The names of a graph's operations and scopes. Each is given once; names that differ only in case count as
-/// the same.
+/// The names of a graph's operations and scopes. Each is given once; names that differ only in case count as the
+/// same.
 class NameTable {
  public:
   /// Takes the name, or the first of "name_1", "name_2", ... that is free, and returns it.

@@ -15,9 +15,9 @@ namespace tapestry::detail {
 /// for take its place. So ops that change Variables keep their order, whatever a pass leaves out.
 class Rewrite {
  public:
-  /// From a graph that is not a plan yet.
+  /// Rewrites a graph that is not a plan yet.
   explicit Rewrite(const GraphState& from);
-  /// From a plan, whose nodes have devices.
+  /// Rewrites a plan, whose nodes have devices.
   explicit Rewrite(const PlanGraph& from);
 
   const std::shared_ptr<GraphState>& graph() const { return graph_; }
