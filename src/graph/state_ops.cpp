@@ -26,14 +26,16 @@ void change(Backend& backend, const Call& call) {
 }
 
 Op assignment(const char* name, void (*forward)(Backend&, const Call&)) {
-  return {.name = name,
-          .attrs = {{"variables", AttrKind::variables}},
-          .infer = check_assignment,
-          .forward = forward,
-          .gradient = no_gradient,
-          .shape_inputs = 1,
-          .outputs = 0,
-          .stateful = true};
+  return {
+      .name = name,
+      .attrs = {{"variables", AttrKind::variables}},
+      .infer = check_assignment,
+      .forward = forward,
+      .gradient = no_gradient,
+      .shape_inputs = 1,
+      .outputs = 0,
+      .stateful = true,
+  };
 }
 
 TAPESTRY_OP(const_definition){{

@@ -35,20 +35,22 @@ constexpr int slots_of(Update formula) {
 /// numbers, the gradient.
 template <Update formula>
 Op update_op(const char* name) {
-  return {.name = name,
-          .attrs = {{"variables", AttrKind::variables}},
-          .infer = [](const Call&) -> Specs { return {}; },
-          .forward =
-              [](Backend&, const Call& call) {
-                const std::vector<Variable>& variables = *call.attr<VariablesRef>("variables");
-                const std::size_t count = call.inputs().size();
-                if (count > variables.size() + 2 && !call.input(variables.size()).item<bool>()) return;
-                update_in_place(formula, call.input(count - 2), call.inputs().back(), variables);
-              },
-          .gradient = no_gradient,
-          .shape_inputs = (2U << slots_of(formula)) - 1,
-          .outputs = 0,
-          .stateful = true};
+  return {
+      .name = name,
+      .attrs = {{"variables", AttrKind::variables}},
+      .infer = [](const Call&) -> Specs { return {}; },
+      .forward =
+          [](Backend&, const Call& call) {
+            const std::vector<Variable>& variables = *call.attr<VariablesRef>("variables");
+            const std::size_t count = call.inputs().size();
+            if (count > variables.size() + 2 && !call.input(variables.size()).item<bool>()) return;
+            update_in_place(formula, call.input(count - 2), call.inputs().back(), variables);
+          },
+      .gradient = no_gradient,
+      .shape_inputs = (2U << slots_of(formula)) - 1,
+      .outputs = 0,
+      .stateful = true,
+  };
 }
 
 TAPESTRY_OP(gradient_descent_op)(update_op<Update::gradient_descent>("ResourceApplyGradientDescent"));

@@ -144,30 +144,31 @@ TAPESTRY_OP(stack_op){{
     .movement = Movement::joins,
 }};
 
-TAPESTRY_OP(unstack_op){
-    {.name = "Unpack",
-     .attrs = {{"axis", AttrKind::number}},
-     .infer = [](const Call& call) -> Specs {
-       const Tensor& x = call.input(0);
-       const int axis = axis_of(call);
-       if (x.shape().sizes()[axis] < 0)
-         throw InvalidArgumentError(detail::join("Cannot infer argument `num` from shape ", x.shape()));
-       Shape shape = x.shape();
-       shape.erase(axis);
-       return Specs(static_cast<std::size_t>(x.shape().sizes()[axis]), Spec{x.dtype(), shape});
-     },
-     .forward =
-         [](Backend& backend, const Call& call) {
-           const int axis = axis_of(call);
-           for (std::size_t i = 0; i < call.outputs().size(); ++i)
-             backend.copy(view_at(call.input(0), axis, static_cast<std::int64_t>(i)), call.output(i));
-         },
-     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
-       return {stack(with_zeros(call, g), call.attr<std::int64_t>("axis"))};
-     },
-     .needs = needs_nothing,
-     .movement = Movement::moves,
-     .outputs = -1}};
+TAPESTRY_OP(unstack_op){{
+    .name = "Unpack",
+    .attrs = {{"axis", AttrKind::number}},
+    .infer = [](const Call& call) -> Specs {
+      const Tensor& x = call.input(0);
+      const int axis = axis_of(call);
+      if (x.shape().sizes()[axis] < 0)
+        throw InvalidArgumentError(detail::join("Cannot infer argument `num` from shape ", x.shape()));
+      Shape shape = x.shape();
+      shape.erase(axis);
+      return Specs(static_cast<std::size_t>(x.shape().sizes()[axis]), Spec{x.dtype(), shape});
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const int axis = axis_of(call);
+          for (std::size_t i = 0; i < call.outputs().size(); ++i)
+            backend.copy(view_at(call.input(0), axis, static_cast<std::int64_t>(i)), call.output(i));
+        },
+    .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+      return {stack(with_zeros(call, g), call.attr<std::int64_t>("axis"))};
+    },
+    .needs = needs_nothing,
+    .movement = Movement::moves,
+    .outputs = -1,
+}};
 
 // ---- split --------------------------------------------------------------------------------------------------------
 

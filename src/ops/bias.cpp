@@ -13,28 +13,28 @@ Tensor sum_over_rows(const Tensor& x) {
   return reduce_sum(x, axes);
 }
 
-TAPESTRY_OP(bias_add_op){{.name = "BiasAdd",
-                          .infer = [](const Call& call) -> Specs {
-                            const Tensor &x = call.input(0), &bias = call.input(1);
-                            require_type(x, number_types);
-                            if (x.rank() < 2)
-                              throw InvalidArgumentError(detail::join("Input tensor must be at least 2D: ", x.shape()));
-                            if (bias.rank() != 1)
-                              throw InvalidArgumentError(detail::join("Biases must be 1D: ", bias.shape()));
-                            if (!sizes_agree(bias.shape().sizes()[0], x.shape().sizes().back()))
-                              throw InvalidArgumentError(detail::join(
-                                  "Must provide as many biases as the last dimension of the input tensor: ",
-                                  bias.shape(), " vs. ", x.shape()));
-                            return {x.spec()};
-                          },
-                          .forward = binary<Binary::add>,
-                          .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-                            return wanted(
-                                call, [&] { return g; }, [&] { return sum_over_rows(g); });
-                          },
-                          .promotion = common_type,
-                          .needs = needs_nothing,
-                          .precision = Precision::low}};
+TAPESTRY_OP(bias_add_op){{
+    .name = "BiasAdd",
+    .infer = [](const Call& call) -> Specs {
+      const Tensor &x = call.input(0), &bias = call.input(1);
+      require_type(x, number_types);
+      if (x.rank() < 2) throw InvalidArgumentError(detail::join("Input tensor must be at least 2D: ", x.shape()));
+      if (bias.rank() != 1) throw InvalidArgumentError(detail::join("Biases must be 1D: ", bias.shape()));
+      if (!sizes_agree(bias.shape().sizes()[0], x.shape().sizes().back()))
+        throw InvalidArgumentError(
+            detail::join("Must provide as many biases as the last dimension of the input tensor: ", bias.shape(),
+                         " vs. ", x.shape()));
+      return {x.spec()};
+    },
+    .forward = binary<Binary::add>,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return wanted(
+          call, [&] { return g; }, [&] { return sum_over_rows(g); });
+    },
+    .promotion = common_type,
+    .needs = needs_nothing,
+    .precision = Precision::low,
+}};
 
 }  // namespace
 

@@ -24,27 +24,28 @@ std::string_view not_finite(const Tensor& x) {
   return inf && nan ? "Inf and NaN" : inf ? "Inf" : nan ? "NaN" : "";
 }
 
-TAPESTRY_OP(check_numerics_op){
-    {.name = "CheckNumerics",
-     .attrs = {{"message", AttrKind::text}},
-     .infer = [](const Call& call) -> Specs {
-       require_type(call.input(0), float_types);
-       return same_shape(call);
-     },
-     .forward =
-         [](Backend& backend, const Call& call) {
-           const std::string_view found = not_finite(call.input(0));
-           if (!found.empty())
-             throw InvalidArgumentError(
-                 detail::join(call.attr<std::string>("message"), " : Tensor had ", found, " values"));
-           backend.copy(call.input(0), call.output(0));
-         },
-     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-       // TensorFlow's text.
-       return {check_numerics(g, detail::join("Not a number (NaN) or infinity (Inf) values detected in gradient. ",
-                                              call.attr<std::string>("message")))};
-     },
-     .needs = needs_nothing}};
+TAPESTRY_OP(check_numerics_op){{
+    .name = "CheckNumerics",
+    .attrs = {{"message", AttrKind::text}},
+    .infer = [](const Call& call) -> Specs {
+      require_type(call.input(0), float_types);
+      return same_shape(call);
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const std::string_view found = not_finite(call.input(0));
+          if (!found.empty())
+            throw InvalidArgumentError(
+                detail::join(call.attr<std::string>("message"), " : Tensor had ", found, " values"));
+          backend.copy(call.input(0), call.output(0));
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      // TensorFlow's text.
+      return {check_numerics(g, detail::join("Not a number (NaN) or infinity (Inf) values detected in gradient. ",
+                                             call.attr<std::string>("message")))};
+    },
+    .needs = needs_nothing,
+}};
 
 }  // namespace
 

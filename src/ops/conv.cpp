@@ -64,72 +64,76 @@ Window2d conv_window(const Call& call, const Shape& image, const Shape& filter) 
 Tensor backprop_input(const Call& call, const Tensor& x_like, const Tensor& filter, const Tensor& g);
 Tensor backprop_filter(const Call& call, const Tensor& x, const Tensor& filter_like, const Tensor& g);
 
-TAPESTRY_OP(conv2d_op){{.name = "Conv2D",
-                        .attrs = conv_attrs(),
-                        .infer = infer_conv2d,
-                        .forward =
-                            [](Backend& backend, const Call& call) {
-                              const Tensor &x = call.input(0), &filter = call.input(1);
-                              backend.conv2d(x, filter, conv_window(call, x.shape(), filter.shape()), call.output());
-                            },
-                        .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-                          const Tensor &x = call.input(0), &filter = call.input(1);
-                          return wanted(
-                              call, [&] { return backprop_input(call, x, filter, g); },
-                              [&] { return backprop_filter(call, x, filter, g); });
-                        },
-                        .promotion = floating_type,
-                        .needs = needs_inputs,
-                        .precision = Precision::low}};
+TAPESTRY_OP(conv2d_op){{
+    .name = "Conv2D",
+    .attrs = conv_attrs(),
+    .infer = infer_conv2d,
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const Tensor &x = call.input(0), &filter = call.input(1);
+          backend.conv2d(x, filter, conv_window(call, x.shape(), filter.shape()), call.output());
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const Tensor &x = call.input(0), &filter = call.input(1);
+      return wanted(
+          call, [&] { return backprop_input(call, x, filter, g); },
+          [&] { return backprop_filter(call, x, filter, g); });
+    },
+    .promotion = floating_type,
+    .needs = needs_inputs,
+    .precision = Precision::low,
+}};
 
 Tensor convolve(const Call& call, const Tensor& x, const Tensor& filter) {
   return apply(conv2d_op, {x, filter}, call.attrs());
 }
 
-TAPESTRY_OP(conv2d_backprop_input_op){
-    {.name = "Conv2DBackpropInput",
-     .attrs = conv_attrs(),
-     .infer = [](const Call& call) -> Specs {
-       require_convolved(call);
-       return {{call.input(2).dtype(), call.input(0).shape()}};
-     },
-     .forward =
-         [](Backend& backend, const Call& call) {
-           const Tensor &x_like = call.input(0), &filter = call.input(1), &g = call.input(2);
-           backend.conv2d_grad_input(g, filter, conv_window(call, x_like.shape(), filter.shape()), call.output());
-         },
-     .gradient = [](const Call& call, const Tensor& u) -> Tensors {
-       const Tensor &filter = call.input(1), &g = call.input(2);
-       return wanted(
-           call, [] { return Tensor(); }, [&] { return backprop_filter(call, u, filter, g); },
-           [&] { return convolve(call, u, filter); });
-     },
-     .promotion = floating_type,
-     .needs = Needs{6, 0},
-     .precision = Precision::low,
-     .shape_inputs = 1}};
+TAPESTRY_OP(conv2d_backprop_input_op){{
+    .name = "Conv2DBackpropInput",
+    .attrs = conv_attrs(),
+    .infer = [](const Call& call) -> Specs {
+      require_convolved(call);
+      return {{call.input(2).dtype(), call.input(0).shape()}};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const Tensor &x_like = call.input(0), &filter = call.input(1), &g = call.input(2);
+          backend.conv2d_grad_input(g, filter, conv_window(call, x_like.shape(), filter.shape()), call.output());
+        },
+    .gradient = [](const Call& call, const Tensor& u) -> Tensors {
+      const Tensor &filter = call.input(1), &g = call.input(2);
+      return wanted(
+          call, [] { return Tensor(); }, [&] { return backprop_filter(call, u, filter, g); },
+          [&] { return convolve(call, u, filter); });
+    },
+    .promotion = floating_type,
+    .needs = Needs{6, 0},
+    .precision = Precision::low,
+    .shape_inputs = 1,
+}};
 
-TAPESTRY_OP(conv2d_backprop_filter_op){
-    {.name = "Conv2DBackpropFilter",
-     .attrs = conv_attrs(),
-     .infer = [](const Call& call) -> Specs {
-       require_convolved(call);
-       return {{call.input(2).dtype(), call.input(1).shape()}};
-     },
-     .forward =
-         [](Backend& backend, const Call& call) {
-           const Tensor &x = call.input(0), &filter_like = call.input(1), &g = call.input(2);
-           backend.conv2d_grad_filter(x, g, conv_window(call, x.shape(), filter_like.shape()), call.output());
-         },
-     .gradient = [](const Call& call, const Tensor& u) -> Tensors {
-       const Tensor &x = call.input(0), &g = call.input(2);
-       return wanted(
-           call, [&] { return backprop_input(call, x, u, g); }, [] { return Tensor(); },
-           [&] { return convolve(call, x, u); });
-     },
-     .promotion = floating_type,
-     .needs = Needs{5, 0},
-     .shape_inputs = 2}};
+TAPESTRY_OP(conv2d_backprop_filter_op){{
+    .name = "Conv2DBackpropFilter",
+    .attrs = conv_attrs(),
+    .infer = [](const Call& call) -> Specs {
+      require_convolved(call);
+      return {{call.input(2).dtype(), call.input(1).shape()}};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const Tensor &x = call.input(0), &filter_like = call.input(1), &g = call.input(2);
+          backend.conv2d_grad_filter(x, g, conv_window(call, x.shape(), filter_like.shape()), call.output());
+        },
+    .gradient = [](const Call& call, const Tensor& u) -> Tensors {
+      const Tensor &x = call.input(0), &g = call.input(2);
+      return wanted(
+          call, [&] { return backprop_input(call, x, u, g); }, [] { return Tensor(); },
+          [&] { return convolve(call, x, u); });
+    },
+    .promotion = floating_type,
+    .needs = Needs{5, 0},
+    .shape_inputs = 2,
+}};
 
 Tensor backprop_input(const Call& call, const Tensor& x_like, const Tensor& filter, const Tensor& g) {
   return apply(conv2d_backprop_input_op, {x_like, filter, g}, call.attrs());

@@ -75,65 +75,68 @@ Shape diagonal_shape(const Tensor& x) {
   return shape;
 }
 
-TAPESTRY_OP(diag_part_op){
-    {.name = "MatrixDiagPart",
-     .infer = [](const Call& call) -> Specs {
-       return {{call.input(0).dtype(), diagonal_shape(call.input(0))}};
-     },
-     .view = [](const Call& call, const Spec& spec) { return diagonal_view(call.input(0), spec.shape); },
-     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {set_diag(zeros_like(call.input(0)), g)}; },
-     .needs = needs_nothing}};
+TAPESTRY_OP(diag_part_op){{
+    .name = "MatrixDiagPart",
+    .infer = [](const Call& call) -> Specs {
+      return {{call.input(0).dtype(), diagonal_shape(call.input(0))}};
+    },
+    .view = [](const Call& call, const Spec& spec) { return diagonal_view(call.input(0), spec.shape); },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {set_diag(zeros_like(call.input(0)), g)}; },
+    .needs = needs_nothing,
+}};
 
-TAPESTRY_OP(set_diag_op){
-    {.name = "MatrixSetDiag",
-     .infer = [](const Call& call) -> Specs {
-       const Shape expected = diagonal_shape(call.input(0)), &given = call.input(1).shape();
-       bool fits = given.rank() == expected.rank();
-       for (int i = 0; fits && i < given.rank(); ++i) fits = sizes_agree(given.sizes()[i], expected.sizes()[i]);
-       if (!fits)
-         throw InvalidArgumentError(detail::join("The diagonal of ", call.input(0).shape(), " has shape ", expected,
-                                                 ", but the diagonal given has shape ", given));
-       return {call.input(0).spec()};
-     },
-     .forward =
-         [](Backend& backend, const Call& call) {
-           backend.copy(call.input(0), call.output());
-           backend.copy(call.input(1), diagonal_view(call.output(), call.input(1).shape()));
-         },
-     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-       return wanted(
-           call, [&] { return set_diag(g, zeros_like(call.input(1))); }, [&] { return diag_part(g); });
-     },
-     .promotion = common_type,
-     .needs = needs_nothing}};
+TAPESTRY_OP(set_diag_op){{
+    .name = "MatrixSetDiag",
+    .infer = [](const Call& call) -> Specs {
+      const Shape expected = diagonal_shape(call.input(0)), &given = call.input(1).shape();
+      bool fits = given.rank() == expected.rank();
+      for (int i = 0; fits && i < given.rank(); ++i) fits = sizes_agree(given.sizes()[i], expected.sizes()[i]);
+      if (!fits)
+        throw InvalidArgumentError(detail::join("The diagonal of ", call.input(0).shape(), " has shape ", expected,
+                                                ", but the diagonal given has shape ", given));
+      return {call.input(0).spec()};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.copy(call.input(0), call.output());
+          backend.copy(call.input(1), diagonal_view(call.output(), call.input(1).shape()));
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return wanted(
+          call, [&] { return set_diag(g, zeros_like(call.input(1))); }, [&] { return diag_part(g); });
+    },
+    .promotion = common_type,
+    .needs = needs_nothing,
+}};
 
-TAPESTRY_OP(band_part_op){
-    {.name = "MatrixBandPart",
-     .attrs = {{"num_lower", AttrKind::number}, {"num_upper", AttrKind::number}},
-     .infer = [](const Call& call) -> Specs {
-       require_rank_at_least(call.input(0), 2);
-       return {call.input(0).spec()};
-     },
-     .forward =
-         [](Backend& backend, const Call& call) {
-           const Tensor &x = call.input(0), &y = call.output();
-           const auto lower = call.attr<std::int64_t>("num_lower"), upper = call.attr<std::int64_t>("num_upper");
-           const int row_axis = x.rank() - 2, column_axis = x.rank() - 1;
-           const std::int64_t columns = x.shape().sizes().back();
-           backend.fill(0, y);
-           if (y.size() == 0) return;  // there may be very many rows without columns
-           for (std::int64_t i = 0; i < row_count(x.shape()); ++i) {
-             const std::int64_t first = lower < 0 ? 0 : std::max<std::int64_t>(0, i - lower);
-             const std::int64_t last = upper < 0 || upper >= columns ? columns : std::min(columns, i + upper + 1);
-             if (first >= last) continue;
-             const auto part = [&](const Tensor& t) {
-               return view_part(view_part(t, row_axis, i, 1), column_axis, first, last - first);
-             };
-             backend.copy(part(x), part(y));
-           }
-         },
-     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {apply(call.op(), {g}, call.attrs())}; },
-     .needs = needs_nothing}};
+TAPESTRY_OP(band_part_op){{
+    .name = "MatrixBandPart",
+    .attrs = {{"num_lower", AttrKind::number}, {"num_upper", AttrKind::number}},
+    .infer = [](const Call& call) -> Specs {
+      require_rank_at_least(call.input(0), 2);
+      return {call.input(0).spec()};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const Tensor &x = call.input(0), &y = call.output();
+          const auto lower = call.attr<std::int64_t>("num_lower"), upper = call.attr<std::int64_t>("num_upper");
+          const int row_axis = x.rank() - 2, column_axis = x.rank() - 1;
+          const std::int64_t columns = x.shape().sizes().back();
+          backend.fill(0, y);
+          if (y.size() == 0) return;  // there may be very many rows without columns
+          for (std::int64_t i = 0; i < row_count(x.shape()); ++i) {
+            const std::int64_t first = lower < 0 ? 0 : std::max<std::int64_t>(0, i - lower);
+            const std::int64_t last = upper < 0 || upper >= columns ? columns : std::min(columns, i + upper + 1);
+            if (first >= last) continue;
+            const auto part = [&](const Tensor& t) {
+              return view_part(view_part(t, row_axis, i, 1), column_axis, first, last - first);
+            };
+            backend.copy(part(x), part(y));
+          }
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {apply(call.op(), {g}, call.attrs())}; },
+    .needs = needs_nothing,
+}};
 
 // ---- Decompositions ----------------------------------------------------------------------------------------------------
 
@@ -148,13 +151,15 @@ Tensors cholesky_gradient(const Call& call, const Tensor& g) {
   return {0.5 * (both + matrix_transpose(both))};
 }
 
-TAPESTRY_OP(cholesky_op){{.name = "Cholesky",
-                          .infer = square_to_square,
-                          .forward = run_linalg<Linalg::cholesky>,
-                          .gradient = cholesky_gradient,
-                          .promotion = floating_type,
-                          .needs = needs_outputs,
-                          .busy = busy_with<Linalg::cholesky>}};
+TAPESTRY_OP(cholesky_op){{
+    .name = "Cholesky",
+    .infer = square_to_square,
+    .forward = run_linalg<Linalg::cholesky>,
+    .gradient = cholesky_gradient,
+    .promotion = floating_type,
+    .needs = needs_outputs,
+    .busy = busy_with<Linalg::cholesky>,
+}};
 
 /// The gradients of a and b where op(a) x = b, op = transpose if adjoint.
 template <class Solve>
@@ -168,43 +173,49 @@ Tensors solve_gradients(const Call& call, const Tensor& g, Solve solve_with) {
   return wanted(call, of_a, [&] { return of_b; });
 }
 
-TAPESTRY_OP(solve_op){{.name = "MatrixSolve",
-                       .attrs = {{"adjoint", AttrKind::flag, optional}},
-                       .infer = solution_like_right_side,
-                       .forward = run_linalg<Linalg::solve>,
-                       .gradient =
-                           [](const Call& call, const Tensor& g) {
-                             return solve_gradients(call, g, [](auto... arguments) { return solve(arguments...); });
-                           },
-                       .promotion = floating_type,
-                       .needs = Needs{1, 1},
-                       .busy = busy_with<Linalg::solve>}};
+TAPESTRY_OP(solve_op){{
+    .name = "MatrixSolve",
+    .attrs = {{"adjoint", AttrKind::flag, optional}},
+    .infer = solution_like_right_side,
+    .forward = run_linalg<Linalg::solve>,
+    .gradient =
+        [](const Call& call, const Tensor& g) {
+          return solve_gradients(call, g, [](auto... arguments) { return solve(arguments...); });
+        },
+    .promotion = floating_type,
+    .needs = Needs{1, 1},
+    .busy = busy_with<Linalg::solve>,
+}};
 
-TAPESTRY_OP(triangular_solve_op){{.name = "MatrixTriangularSolve",
-                                  .attrs = {{"adjoint", AttrKind::flag, optional}},
-                                  .infer = solution_like_right_side,
-                                  .forward = run_linalg<Linalg::triangular_solve>,
-                                  .gradient =
-                                      [](const Call& call, const Tensor& g) {
-                                        Tensors gradients = solve_gradients(
-                                            call, g, [](auto... arguments) { return triangular_solve(arguments...); });
-                                        if (gradients[0]) gradients[0] = band_part(gradients[0], -1, 0);
-                                        return gradients;
-                                      },
-                                  .promotion = floating_type,
-                                  .needs = Needs{1, 1},
-                                  .busy = busy_with<Linalg::triangular_solve>}};
+TAPESTRY_OP(triangular_solve_op){{
+    .name = "MatrixTriangularSolve",
+    .attrs = {{"adjoint", AttrKind::flag, optional}},
+    .infer = solution_like_right_side,
+    .forward = run_linalg<Linalg::triangular_solve>,
+    .gradient =
+        [](const Call& call, const Tensor& g) {
+          Tensors gradients =
+              solve_gradients(call, g, [](auto... arguments) { return triangular_solve(arguments...); });
+          if (gradients[0]) gradients[0] = band_part(gradients[0], -1, 0);
+          return gradients;
+        },
+    .promotion = floating_type,
+    .needs = Needs{1, 1},
+    .busy = busy_with<Linalg::triangular_solve>,
+}};
 
-TAPESTRY_OP(inverse_op){{.name = "MatrixInverse",
-                         .infer = square_to_square,
-                         .forward = run_linalg<Linalg::inverse>,
-                         .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-                           const Tensor& y = call.output();
-                           return {-matmul(matmul(y, g, {.transpose_a = true}), y, {.transpose_b = true})};
-                         },
-                         .promotion = floating_type,
-                         .needs = needs_outputs,
-                         .busy = busy_with<Linalg::inverse>}};
+TAPESTRY_OP(inverse_op){{
+    .name = "MatrixInverse",
+    .infer = square_to_square,
+    .forward = run_linalg<Linalg::inverse>,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const Tensor& y = call.output();
+      return {-matmul(matmul(y, g, {.transpose_a = true}), y, {.transpose_b = true})};
+    },
+    .promotion = floating_type,
+    .needs = needs_outputs,
+    .busy = busy_with<Linalg::inverse>,
+}};
 
 // ---- Singular values ---------------------------------------------------------------------------------------------------
 
@@ -250,14 +261,16 @@ Tensors svd_gradient(const Call& call, const Tensors& g) {
   return {result};
 }
 
-TAPESTRY_OP(svd_op){{.name = "Svd",
-                     .infer = infer_svd,
-                     .forward = run_linalg<Linalg::svd>,
-                     .gradient = svd_gradient,
-                     .promotion = floating_type,
-                     .needs = needs_outputs,
-                     .outputs = 3,
-                     .busy = busy_with<Linalg::svd>}};
+TAPESTRY_OP(svd_op){{
+    .name = "Svd",
+    .infer = infer_svd,
+    .forward = run_linalg<Linalg::svd>,
+    .gradient = svd_gradient,
+    .promotion = floating_type,
+    .needs = needs_outputs,
+    .outputs = 3,
+    .busy = busy_with<Linalg::svd>,
+}};
 
 /// Applies a solver; a vector as the right side becomes a matrix of one column.
 Tensor solve_by(const Op& op, In a, In b, const SolveOptions& options, std::string_view name) {

@@ -30,46 +30,47 @@ void softmax_cross_entropy_forward(Backend& backend, const Call& call) {
   backend.reduce(Reduce::sum, products, 1U << (logits.rank() - 1), call.output(0));
 }
 
-TAPESTRY_OP(softmax_cross_entropy_op){
-    {.name = "SoftmaxCrossEntropyWithLogits",
-     .infer = [](const Call& call) -> Specs {
-       const Tensor &logits = call.input(0), &labels = call.input(1);
-       require_type(logits, float_types);
-       require_rank_at_least(logits, 1);
-       if (!shapes_agree(logits.shape(), labels.shape()))
-         throw InvalidArgumentError(detail::join("logits and labels must have the same shape: logits_size=",
-                                                 logits.shape(), " labels_size=", labels.shape()));
-       return {{logits.dtype(), without_last(logits.shape())}, logits.spec()};
-     },
-     .forward = softmax_cross_entropy_forward,
-     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
-       const Tensor &logits = call.input(0), &labels = call.input(1), &backprop = call.output(1);
-       constexpr ReduceOptions keep{.keep_dims = true};
-       const auto of_logits = [&] {
-         Tensor sum;
-         if (g[0]) sum = expand_dims(g[0], -1) * backprop;
-         if (g[1]) {  // through backprop = p * sum(labels) - labels
-           const Tensor p = softmax(logits), weighted = g[1] * p * reduce_sum(labels, -1, keep);
-           const Tensor part = weighted - p * reduce_sum(weighted, -1, keep);
-           sum = sum ? sum + part : part;
-         }
-         return sum;
-       };
-       const auto of_labels = [&] {
-         Tensor sum;
-         if (g[0]) sum = -(expand_dims(g[0], -1) * log_softmax(logits));
-         if (g[1]) {
-           const Tensor part = reduce_sum(g[1] * softmax(logits), -1, keep) - g[1];
-           sum = sum ? sum + part : part;
-         }
-         return sum;
-       };
-       return wanted(call, of_logits, of_labels);
-     },
-     .promotion = floating_type,
-     .needs = Needs{3, 2},
-     .precision = Precision::full,
-     .outputs = 2}};
+TAPESTRY_OP(softmax_cross_entropy_op){{
+    .name = "SoftmaxCrossEntropyWithLogits",
+    .infer = [](const Call& call) -> Specs {
+      const Tensor &logits = call.input(0), &labels = call.input(1);
+      require_type(logits, float_types);
+      require_rank_at_least(logits, 1);
+      if (!shapes_agree(logits.shape(), labels.shape()))
+        throw InvalidArgumentError(detail::join("logits and labels must have the same shape: logits_size=",
+                                                logits.shape(), " labels_size=", labels.shape()));
+      return {{logits.dtype(), without_last(logits.shape())}, logits.spec()};
+    },
+    .forward = softmax_cross_entropy_forward,
+    .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+      const Tensor &logits = call.input(0), &labels = call.input(1), &backprop = call.output(1);
+      constexpr ReduceOptions keep{.keep_dims = true};
+      const auto of_logits = [&] {
+        Tensor sum;
+        if (g[0]) sum = expand_dims(g[0], -1) * backprop;
+        if (g[1]) {  // through backprop = p * sum(labels) - labels
+          const Tensor p = softmax(logits), weighted = g[1] * p * reduce_sum(labels, -1, keep);
+          const Tensor part = weighted - p * reduce_sum(weighted, -1, keep);
+          sum = sum ? sum + part : part;
+        }
+        return sum;
+      };
+      const auto of_labels = [&] {
+        Tensor sum;
+        if (g[0]) sum = -(expand_dims(g[0], -1) * log_softmax(logits));
+        if (g[1]) {
+          const Tensor part = reduce_sum(g[1] * softmax(logits), -1, keep) - g[1];
+          sum = sum ? sum + part : part;
+        }
+        return sum;
+      };
+      return wanted(call, of_logits, of_labels);
+    },
+    .promotion = floating_type,
+    .needs = Needs{3, 2},
+    .precision = Precision::full,
+    .outputs = 2,
+}};
 
 /// Throws InvalidArgumentError unless the labels are in [0, classes). They are few, so they are read on the host.
 void check_labels(const Tensor& labels, std::int64_t classes) {
@@ -119,34 +120,35 @@ Tensor one_hot_like(const Tensor& labels, const Tensor& like) {
   return equal(expand_dims(labels, -1), classes).cast(like.dtype());
 }
 
-TAPESTRY_OP(sparse_softmax_cross_entropy_op){
-    {.name = "SparseSoftmaxCrossEntropyWithLogits",
-     .infer = [](const Call& call) -> Specs {
-       const Tensor &logits = call.input(0), &labels = call.input(1);
-       require_type(logits, float_types);
-       require_rank_at_least(logits, 1);
-       require_classes(labels, logits);
-       if (!shapes_agree(without_last(logits.shape()), labels.shape()))
-         throw InvalidArgumentError(
-             detail::join("logits and labels must have the same first dimension, got logits shape ", logits.shape(),
-                          " and labels shape ", labels.shape()));
-       return {{logits.dtype(), without_last(logits.shape())}, logits.spec()};
-     },
-     .forward = sparse_softmax_cross_entropy_forward,
-     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
-       const Tensor& backprop = call.output(1);
-       Tensor sum;
-       if (g[0]) sum = expand_dims(g[0], -1) * backprop;
-       if (g[1]) {  // through backprop = p - one_hot(labels), so that the logits need not be kept
-         const Tensor p = backprop + one_hot_like(call.input(1), backprop), weighted = g[1] * p;
-         const Tensor part = weighted - p * reduce_sum(weighted, -1, {.keep_dims = true});
-         sum = sum ? sum + part : part;
-       }
-       return {sum, Tensor()};
-     },
-     .needs = Needs{2, 2},
-     .precision = Precision::full,
-     .outputs = 2}};
+TAPESTRY_OP(sparse_softmax_cross_entropy_op){{
+    .name = "SparseSoftmaxCrossEntropyWithLogits",
+    .infer = [](const Call& call) -> Specs {
+      const Tensor &logits = call.input(0), &labels = call.input(1);
+      require_type(logits, float_types);
+      require_rank_at_least(logits, 1);
+      require_classes(labels, logits);
+      if (!shapes_agree(without_last(logits.shape()), labels.shape()))
+        throw InvalidArgumentError(
+            detail::join("logits and labels must have the same first dimension, got logits shape ", logits.shape(),
+                         " and labels shape ", labels.shape()));
+      return {{logits.dtype(), without_last(logits.shape())}, logits.spec()};
+    },
+    .forward = sparse_softmax_cross_entropy_forward,
+    .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+      const Tensor& backprop = call.output(1);
+      Tensor sum;
+      if (g[0]) sum = expand_dims(g[0], -1) * backprop;
+      if (g[1]) {  // through backprop = p - one_hot(labels), so that the logits need not be kept
+        const Tensor p = backprop + one_hot_like(call.input(1), backprop), weighted = g[1] * p;
+        const Tensor part = weighted - p * reduce_sum(weighted, -1, {.keep_dims = true});
+        sum = sum ? sum + part : part;
+      }
+      return {sum, Tensor()};
+    },
+    .needs = Needs{2, 2},
+    .precision = Precision::full,
+    .outputs = 2,
+}};
 
 }  // namespace
 

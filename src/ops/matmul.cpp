@@ -152,41 +152,43 @@ Tensors product_gradients(const Call& call, const Tensor& g) {
   return wanted(call, gradient_a, gradient_b);
 }
 
-TAPESTRY_OP(matmul_op){{.name = "MatMul",
-                        .attrs = {{matrix_attrs.a, AttrKind::flag}, {matrix_attrs.b, AttrKind::flag}},
-                        .infer = [](const Call& call) -> Specs {
-                          for (const Tensor& input : call.inputs())
-                            if (input.rank() != 2)
-                              throw InvalidArgumentError(detail::join("Shape must be rank 2 but is rank ", input.rank(),
-                                                                      input_shapes(call, call.name(), call.type())));
-                          return {product_spec(call, {})};
-                        },
-                        .forward =
-                            [](Backend& backend, const Call& call) {
-                              const auto [transpose_a, transpose_b] = transposed(call);
-                              backend.gemm(call.input(0), call.input(1), transpose_a, transpose_b, call.output());
-                            },
-                        .gradient = product_gradients,
-                        .promotion = common_type,
-                        .needs = needs_inputs,
-                        .precision = Precision::low,
-                        .busy =
-                            [](const Call& call) {
-                              return busy_with_product(call.input(0), transposed(call).transpose_a, call.output());
-                            }}};
+TAPESTRY_OP(matmul_op){{
+    .name = "MatMul",
+    .attrs = {{matrix_attrs.a, AttrKind::flag}, {matrix_attrs.b, AttrKind::flag}},
+    .infer = [](const Call& call) -> Specs {
+      for (const Tensor& input : call.inputs())
+        if (input.rank() != 2)
+          throw InvalidArgumentError(detail::join("Shape must be rank 2 but is rank ", input.rank(),
+                                                  input_shapes(call, call.name(), call.type())));
+      return {product_spec(call, {})};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const auto [transpose_a, transpose_b] = transposed(call);
+          backend.gemm(call.input(0), call.input(1), transpose_a, transpose_b, call.output());
+        },
+    .gradient = product_gradients,
+    .promotion = common_type,
+    .needs = needs_inputs,
+    .precision = Precision::low,
+    .busy =
+        [](const Call& call) { return busy_with_product(call.input(0), transposed(call).transpose_a, call.output()); },
+}};
 
-TAPESTRY_OP(batch_matmul_op){{.name = "BatchMatMulV2",
-                              .attrs = {{batch_attrs.a, AttrKind::flag}, {batch_attrs.b, AttrKind::flag}},
-                              .infer = [](const Call& call) -> Specs {
-                                for (const Tensor& input : call.inputs()) require_rank_at_least(input, 2);
-                                return {product_spec(call, common_batch(call))};
-                              },
-                              .forward = batch_product,
-                              .gradient = product_gradients,
-                              .promotion = common_type,
-                              .needs = needs_inputs,
-                              .precision = Precision::low,
-                              .broadcasts = true}};
+TAPESTRY_OP(batch_matmul_op){{
+    .name = "BatchMatMulV2",
+    .attrs = {{batch_attrs.a, AttrKind::flag}, {batch_attrs.b, AttrKind::flag}},
+    .infer = [](const Call& call) -> Specs {
+      for (const Tensor& input : call.inputs()) require_rank_at_least(input, 2);
+      return {product_spec(call, common_batch(call))};
+    },
+    .forward = batch_product,
+    .gradient = product_gradients,
+    .promotion = common_type,
+    .needs = needs_inputs,
+    .precision = Precision::low,
+    .broadcasts = true,
+}};
 
 /// Throws InvalidArgumentError, with the shapes that the user gave, for a vector that does not fit the other operand.
 void require_product(const In& a, const In& b, const MatMulOptions& options, std::string_view name) {

@@ -28,95 +28,97 @@ void add_to(Tensor& sum, const Tensor& part) { sum = sum ? sum + part : part; }
 
 // With n = (x - mean) * rstd and h = g * scale: dx = rstd * (h - mean(h) - n * mean(h * n)), dscale = sum(g * n) and
 // doffset = sum(g) over the rows.
-TAPESTRY_OP(layer_norm_grad_op){
-    {.name = "LayerNormGrad",
-     .infer = [](const Call& call) -> Specs {
-       require_type(call.input(0), float_types);
-       require_rank_at_least(call.input(0), 1);
-       const Spec x = call.input(0).spec(), per_row_element{x.dtype, {x.shape.sizes().back()}};
-       require_broadcast(call.input(1).shape(), per_row_element.shape);
-       for (const std::size_t i : {2, 3}) require_same_shape(call.input(i).shape(), one_per_row(x.shape));
-       require_same_shape(call.input(4).shape(), x.shape);
-       return {x, per_row_element, per_row_element};
-     },
-     .forward =
-         [](Backend& backend, const Call& call) {
-           backend.normalize_grad(call.input(0), per_element(call.input(1), call.input(0)), call.input(2),
-                                  call.input(3), call.input(4), call.output(0), call.output(1), call.output(2));
-         },
-     .composition = [](const Call& call) -> Tensors {
-       const Tensor &x = call.input(0), &mean = call.input(2), &rstd = call.input(3), &g = call.input(4);
-       const Tensor n = (x - mean) * rstd, h = g * call.input(1), along = n * row_mean(h * n);
-       const Tensor dx = rstd * (h - row_mean(h) - along);
-       Ints rows;
-       for (int axis = 0; axis + 1 < x.rank(); ++axis) rows.push_back(axis);
-       return {dx, reduce_sum(g * n, rows), reduce_sum(g, rows)};
-     },
-     .gradient = [](const Call& call, const Tensors& u) -> Tensors {
-       const Tensor &x = call.input(0), &scale = call.input(1), &mean = call.input(2), &rstd = call.input(3),
-                    &g = call.input(4);
-       const Tensor n = (x - mean) * rstd, h = g * scale;
-       Tensor of_n, of_scale, of_rstd, of_g;
-       if (u[0]) {
-         // dx = rstd * project(h), where `project` is linear and symmetric.
-         const auto project = [&](const Tensor& v) { return v - row_mean(v) - n * row_mean(v * n); };
-         const Tensor of_h = rstd * project(u[0]);
-         of_scale = of_h * g;
-         of_g = of_h * scale;
-         of_rstd = row_sum(u[0] * project(h));
-         of_n = -(rstd * (u[0] * row_mean(h * n) + h * row_mean(u[0] * n)));
-       }
-       if (u[1]) {
-         add_to(of_g, u[1] * n);
-         add_to(of_n, u[1] * g);
-       }
-       if (u[2]) add_to(of_g, broadcast_like(u[2], g));
-       if (!of_n) return {Tensor(), Tensor(), Tensor(), Tensor(), of_g};
-       add_to(of_rstd, row_sum(of_n * (x - mean)));
-       const Tensor of_x = of_n * rstd;
-       return {of_x, of_scale, -row_sum(of_x), of_rstd, of_g};
-     },
-     .promotion = common_type,
-     .needs = needs_inputs,
-     .broadcasts = true,
-     .outputs = 3}};
+TAPESTRY_OP(layer_norm_grad_op){{
+    .name = "LayerNormGrad",
+    .infer = [](const Call& call) -> Specs {
+      require_type(call.input(0), float_types);
+      require_rank_at_least(call.input(0), 1);
+      const Spec x = call.input(0).spec(), per_row_element{x.dtype, {x.shape.sizes().back()}};
+      require_broadcast(call.input(1).shape(), per_row_element.shape);
+      for (const std::size_t i : {2, 3}) require_same_shape(call.input(i).shape(), one_per_row(x.shape));
+      require_same_shape(call.input(4).shape(), x.shape);
+      return {x, per_row_element, per_row_element};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.normalize_grad(call.input(0), per_element(call.input(1), call.input(0)), call.input(2), call.input(3),
+                                 call.input(4), call.output(0), call.output(1), call.output(2));
+        },
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor &x = call.input(0), &mean = call.input(2), &rstd = call.input(3), &g = call.input(4);
+      const Tensor n = (x - mean) * rstd, h = g * call.input(1), along = n * row_mean(h * n);
+      const Tensor dx = rstd * (h - row_mean(h) - along);
+      Ints rows;
+      for (int axis = 0; axis + 1 < x.rank(); ++axis) rows.push_back(axis);
+      return {dx, reduce_sum(g * n, rows), reduce_sum(g, rows)};
+    },
+    .gradient = [](const Call& call, const Tensors& u) -> Tensors {
+      const Tensor &x = call.input(0), &scale = call.input(1), &mean = call.input(2), &rstd = call.input(3),
+                   &g = call.input(4);
+      const Tensor n = (x - mean) * rstd, h = g * scale;
+      Tensor of_n, of_scale, of_rstd, of_g;
+      if (u[0]) {
+        // dx = rstd * project(h), where `project` is linear and symmetric.
+        const auto project = [&](const Tensor& v) { return v - row_mean(v) - n * row_mean(v * n); };
+        const Tensor of_h = rstd * project(u[0]);
+        of_scale = of_h * g;
+        of_g = of_h * scale;
+        of_rstd = row_sum(u[0] * project(h));
+        of_n = -(rstd * (u[0] * row_mean(h * n) + h * row_mean(u[0] * n)));
+      }
+      if (u[1]) {
+        add_to(of_g, u[1] * n);
+        add_to(of_n, u[1] * g);
+      }
+      if (u[2]) add_to(of_g, broadcast_like(u[2], g));
+      if (!of_n) return {Tensor(), Tensor(), Tensor(), Tensor(), of_g};
+      add_to(of_rstd, row_sum(of_n * (x - mean)));
+      const Tensor of_x = of_n * rstd;
+      return {of_x, of_scale, -row_sum(of_x), of_rstd, of_g};
+    },
+    .promotion = common_type,
+    .needs = needs_inputs,
+    .broadcasts = true,
+    .outputs = 3,
+}};
 
-TAPESTRY_OP(layer_norm_op){
-    {.name = "LayerNorm",
-     .attrs = {{"epsilon", AttrKind::real}},
-     .infer = [](const Call& call) -> Specs {
-       const Tensor& x = call.input(0);
-       require_type(x, float_types);
-       require_rank_at_least(x, 1);
-       for (const Tensor& parameter : {call.input(1), call.input(2)})
-         require_broadcast(parameter.shape(), {x.shape().sizes().back()});
-       const Spec per_row{x.dtype(), one_per_row(x.shape())};
-       return {x.spec(), per_row, per_row};
-     },
-     .forward =
-         [](Backend& backend, const Call& call) {
-           const Tensor& x = call.input(0);
-           backend.normalize(x, per_element(call.input(1), x), per_element(call.input(2), x),
-                             call.attr<double>("epsilon"), call.output(0), call.output(1), call.output(2));
-         },
-     .composition = [](const Call& call) -> Tensors {
-       const Tensor &x = call.input(0), mean = row_mean(x), centred = x - mean;
-       const Tensor rstd = rsqrt(row_mean(square(centred)) + call.attr<double>("epsilon"));
-       return {centred * rstd * call.input(1) + call.input(2), mean, rstd};
-     },
-     .gradient = [](const Call& call, const Tensors& g) -> Tensors {
-       const Tensor &x = call.input(0), &mean = call.output(1), &rstd = call.output(2);
-       Tensors gradients(3);
-       if (g[0]) gradients = apply_all(layer_norm_grad_op, {x, call.input(1), mean, rstd, g[0]}, {}, {}, call.where());
-       if (g[1]) add_to(gradients[0], broadcast_like(g[1] / size_like(x, g[1]), x));
-       if (g[2]) add_to(gradients[0], -(g[2] * square(rstd) * rstd * (x - mean) / size_like(x, g[2])));
-       return gradients;
-     },
-     .promotion = floating_type,
-     .needs = Needs{3, 6},
-     .precision = Precision::full,
-     .broadcasts = true,
-     .outputs = 3}};
+TAPESTRY_OP(layer_norm_op){{
+    .name = "LayerNorm",
+    .attrs = {{"epsilon", AttrKind::real}},
+    .infer = [](const Call& call) -> Specs {
+      const Tensor& x = call.input(0);
+      require_type(x, float_types);
+      require_rank_at_least(x, 1);
+      for (const Tensor& parameter : {call.input(1), call.input(2)})
+        require_broadcast(parameter.shape(), {x.shape().sizes().back()});
+      const Spec per_row{x.dtype(), one_per_row(x.shape())};
+      return {x.spec(), per_row, per_row};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const Tensor& x = call.input(0);
+          backend.normalize(x, per_element(call.input(1), x), per_element(call.input(2), x),
+                            call.attr<double>("epsilon"), call.output(0), call.output(1), call.output(2));
+        },
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor &x = call.input(0), mean = row_mean(x), centred = x - mean;
+      const Tensor rstd = rsqrt(row_mean(square(centred)) + call.attr<double>("epsilon"));
+      return {centred * rstd * call.input(1) + call.input(2), mean, rstd};
+    },
+    .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+      const Tensor &x = call.input(0), &mean = call.output(1), &rstd = call.output(2);
+      Tensors gradients(3);
+      if (g[0]) gradients = apply_all(layer_norm_grad_op, {x, call.input(1), mean, rstd, g[0]}, {}, {}, call.where());
+      if (g[1]) add_to(gradients[0], broadcast_like(g[1] / size_like(x, g[1]), x));
+      if (g[2]) add_to(gradients[0], -(g[2] * square(rstd) * rstd * (x - mean) / size_like(x, g[2])));
+      return gradients;
+    },
+    .promotion = floating_type,
+    .needs = Needs{3, 6},
+    .precision = Precision::full,
+    .broadcasts = true,
+    .outputs = 3,
+}};
 
 /// Whether the parameter certainly broadcasts to the shape of x, whose sizes may be unknown. Throws
 /// InvalidArgumentError when it does not.

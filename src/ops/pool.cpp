@@ -49,31 +49,33 @@ void run_pool(Backend& backend, const Call& call) {
 // The average and its gradient are linear, so each is the gradient of the other.
 Tensor average_backward(const Call& call, const Tensor& x_like, const Tensor& g);
 
-TAPESTRY_OP(avg_pool_op){{.name = "AvgPool",
-                          .attrs = pool_attrs(),
-                          .infer = infer_pool,
-                          .forward = run_pool<PoolKind::average>,
-                          .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-                            return {average_backward(call, call.input(0), g)};
-                          },
-                          .promotion = floating_type,
-                          .needs = needs_nothing}};
+TAPESTRY_OP(avg_pool_op){{
+    .name = "AvgPool",
+    .attrs = pool_attrs(),
+    .infer = infer_pool,
+    .forward = run_pool<PoolKind::average>,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {average_backward(call, call.input(0), g)}; },
+    .promotion = floating_type,
+    .needs = needs_nothing,
+}};
 
-TAPESTRY_OP(avg_pool_grad_op){{.name = "AvgPoolGrad",
-                               .attrs = pool_attrs(),
-                               .infer = infer_pool_gradient,
-                               .forward =
-                                   [](Backend& backend, const Call& call) {
-                                     // The values of x and y do not matter for an average; g stands in for them.
-                                     const Tensor& g = call.input(1);
-                                     backend.pool2d_grad(PoolKind::average, g, g, g, pool_window(call), call.output());
-                                   },
-                               .gradient = [](const Call& call, const Tensor& u) -> Tensors {
-                                 return {Tensor(), apply(avg_pool_op, {u}, call.attrs())};
-                               },
-                               .promotion = floating_type,
-                               .needs = needs_nothing,
-                               .shape_inputs = 1}};
+TAPESTRY_OP(avg_pool_grad_op){{
+    .name = "AvgPoolGrad",
+    .attrs = pool_attrs(),
+    .infer = infer_pool_gradient,
+    .forward =
+        [](Backend& backend, const Call& call) {
+          // The values of x and y do not matter for an average; g stands in for them.
+          const Tensor& g = call.input(1);
+          backend.pool2d_grad(PoolKind::average, g, g, g, pool_window(call), call.output());
+        },
+    .gradient = [](const Call& call, const Tensor& u) -> Tensors {
+      return {Tensor(), apply(avg_pool_op, {u}, call.attrs())};
+    },
+    .promotion = floating_type,
+    .needs = needs_nothing,
+    .shape_inputs = 1,
+}};
 
 Tensor average_backward(const Call& call, const Tensor& x_like, const Tensor& g) {
   return apply(avg_pool_grad_op, {x_like, g}, call.attrs());
@@ -152,45 +154,49 @@ void pick_at_maxima(Backend& backend, const Call& call) {
 
 Tensor maximum_backward(const Call& call, const Tensor& x, const Tensor& y, const Tensor& g);
 
-TAPESTRY_OP(max_pool_op){{.name = "MaxPool",
-                          .attrs = pool_attrs(),
-                          .infer = infer_pool,
-                          .forward = run_pool<PoolKind::max>,
-                          .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-                            return {maximum_backward(call, call.input(0), call.output(), g)};
-                          },
-                          .promotion = floating_type}};
+TAPESTRY_OP(max_pool_op){{
+    .name = "MaxPool",
+    .attrs = pool_attrs(),
+    .infer = infer_pool,
+    .forward = run_pool<PoolKind::max>,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {maximum_backward(call, call.input(0), call.output(), g)};
+    },
+    .promotion = floating_type,
+}};
 
 // The inputs x and y only give the positions of the maxima, so the op is linear in the third input.
-TAPESTRY_OP(max_pool_grad_grad_op){
-    {.name = "MaxPoolGradGrad",
-     .attrs = pool_attrs(),
-     .infer = [](const Call& call) -> Specs {
-       require_same_shape(call.input(1).shape(), pooled_shape(call));
-       require_same_shape(call.input(2).shape(), call.input(0).shape());
-       return {call.input(1).spec()};
-     },
-     .forward = pick_at_maxima,
-     .gradient = [](const Call& call, const Tensor& u) -> Tensors {
-       return {Tensor(), Tensor(), maximum_backward(call, call.input(0), call.input(1), u)};
-     },
-     .promotion = floating_type,
-     .needs = Needs{3, 0}}};
+TAPESTRY_OP(max_pool_grad_grad_op){{
+    .name = "MaxPoolGradGrad",
+    .attrs = pool_attrs(),
+    .infer = [](const Call& call) -> Specs {
+      require_same_shape(call.input(1).shape(), pooled_shape(call));
+      require_same_shape(call.input(2).shape(), call.input(0).shape());
+      return {call.input(1).spec()};
+    },
+    .forward = pick_at_maxima,
+    .gradient = [](const Call& call, const Tensor& u) -> Tensors {
+      return {Tensor(), Tensor(), maximum_backward(call, call.input(0), call.input(1), u)};
+    },
+    .promotion = floating_type,
+    .needs = Needs{3, 0},
+}};
 
-TAPESTRY_OP(max_pool_grad_op){
-    {.name = "MaxPoolGrad",
-     .attrs = pool_attrs(),
-     .infer = infer_pool_gradient,
-     .forward =
-         [](Backend& backend, const Call& call) {
-           backend.pool2d_grad(PoolKind::max, call.input(0), call.input(1), call.input(2), pool_window(call),
-                               call.output());
-         },
-     .gradient = [](const Call& call, const Tensor& u) -> Tensors {
-       return {Tensor(), Tensor(), apply(max_pool_grad_grad_op, {call.input(0), call.input(1), u}, call.attrs())};
-     },
-     .promotion = floating_type,
-     .needs = Needs{3, 0}}};
+TAPESTRY_OP(max_pool_grad_op){{
+    .name = "MaxPoolGrad",
+    .attrs = pool_attrs(),
+    .infer = infer_pool_gradient,
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.pool2d_grad(PoolKind::max, call.input(0), call.input(1), call.input(2), pool_window(call),
+                              call.output());
+        },
+    .gradient = [](const Call& call, const Tensor& u) -> Tensors {
+      return {Tensor(), Tensor(), apply(max_pool_grad_grad_op, {call.input(0), call.input(1), u}, call.attrs())};
+    },
+    .promotion = floating_type,
+    .needs = Needs{3, 0},
+}};
 
 Tensor maximum_backward(const Call& call, const Tensor& x, const Tensor& y, const Tensor& g) {
   return apply(max_pool_grad_op, {x, y, g}, call.attrs());

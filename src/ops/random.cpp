@@ -89,20 +89,22 @@ Op random_op(const char* name, TypeSet allowed, std::string_view a, std::string_
                             {"device", AttrKind::device, optional},
                             {a, AttrKind::real}};
   if (!b.empty()) attrs.push_back({b, AttrKind::real});
-  return {.name = name,
-          .attrs = std::move(attrs),
-          .infer = [allowed, a, b](const Call& call) -> Specs {
-            Specs specs = infer_random(call, allowed);
-            check_distribution(f, specs[0].dtype, call.attr<double>(a), second_number(call, b));
-            return specs;
+  return {
+      .name = name,
+      .attrs = std::move(attrs),
+      .infer = [allowed, a, b](const Call& call) -> Specs {
+        Specs specs = infer_random(call, allowed);
+        check_distribution(f, specs[0].dtype, call.attr<double>(a), second_number(call, b));
+        return specs;
+      },
+      .forward =
+          [a, b](Backend& backend, const Call& call) {
+            draw(backend, f, call.attr<double>(a), second_number(call, b), call.output());
           },
-          .forward =
-              [a, b](Backend& backend, const Call& call) {
-                draw(backend, f, call.attr<double>(a), second_number(call, b), call.output());
-              },
-          .gradient = no_gradient,
-          .shape_inputs = 1,
-          .stateful = true};
+      .gradient = no_gradient,
+      .shape_inputs = 1,
+      .stateful = true,
+  };
 }
 
 TAPESTRY_OP(normal_op)
@@ -114,24 +116,26 @@ TAPESTRY_OP(uniform_int_op)(random_op<Distribution::uniform>("RandomUniformInt",
 TAPESTRY_OP(bernoulli_op)(random_op<Distribution::bernoulli>("RandomBernoulli", float_types, "probability", {}));
 
 /// Sorts random keys. Two equal keys, among 2^53 possible ones, keep their order, which is too rare to matter.
-TAPESTRY_OP(permutation_op){{.name = "RandomPermutation",
-                             .attrs = {{"n", AttrKind::number, optional}, {"device", AttrKind::device, optional}},
-                             .infer = [](const Call& call) -> Specs {
-                               if (call.inputs().empty()) return {{int64, {call.attr<std::int64_t>("n")}}};
-                               require_rank_at_least(call.input(0), 1);
-                               return {{int64, {call.input(0).shape().sizes()[0]}}};
-                             },
-                             .forward =
-                                 [](Backend& backend, const Call& call) {
-                                   const Tensor& y = call.output();
-                                   const Tensor keys = detail::make_tensor(float64, y.shape(), y.device());
-                                   const Tensor sorted = detail::make_tensor(float64, y.shape(), y.device());
-                                   draw(backend, Distribution::uniform, 0, 1, keys);
-                                   backend.top_k(keys, y.size(), false, sorted, y);
-                                 },
-                             .gradient = no_gradient,
-                             .shape_inputs = 1,
-                             .stateful = true}};
+TAPESTRY_OP(permutation_op){{
+    .name = "RandomPermutation",
+    .attrs = {{"n", AttrKind::number, optional}, {"device", AttrKind::device, optional}},
+    .infer = [](const Call& call) -> Specs {
+      if (call.inputs().empty()) return {{int64, {call.attr<std::int64_t>("n")}}};
+      require_rank_at_least(call.input(0), 1);
+      return {{int64, {call.input(0).shape().sizes()[0]}}};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          const Tensor& y = call.output();
+          const Tensor keys = detail::make_tensor(float64, y.shape(), y.device());
+          const Tensor sorted = detail::make_tensor(float64, y.shape(), y.device());
+          draw(backend, Distribution::uniform, 0, 1, keys);
+          backend.top_k(keys, y.size(), false, sorted, y);
+        },
+    .gradient = no_gradient,
+    .shape_inputs = 1,
+    .stateful = true,
+}};
 
 Specs infer_multinomial(const Call& call) {
   const Tensor& logits = call.input(0);
@@ -164,13 +168,15 @@ void draw_classes(Backend& backend, const Call& call) {
   backend.arg_reduce(ArgReduce::max, above, 2, y);
 }
 
-TAPESTRY_OP(multinomial_op){{.name = "Multinomial",
-                             .attrs = {{"num_samples", AttrKind::number}},
-                             .infer = infer_multinomial,
-                             .forward = draw_classes,
-                             .gradient = no_gradient,
-                             .promotion = floating_type,
-                             .stateful = true}};
+TAPESTRY_OP(multinomial_op){{
+    .name = "Multinomial",
+    .attrs = {{"num_samples", AttrKind::number}},
+    .infer = infer_multinomial,
+    .forward = draw_classes,
+    .gradient = no_gradient,
+    .promotion = floating_type,
+    .stateful = true,
+}};
 
 /// Applies a random op with a result of this shape. `a` and `b` are the numbers of its distribution; `b` may be empty.
 Tensor draw_of(const Op& op, const Shape& shape, DType dtype, Device device, const Attr& a, const Attr& b,

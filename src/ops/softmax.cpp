@@ -36,61 +36,68 @@ Specs infer_softmax_grad(const Call& call) {
 }
 
 // dx = (g - sum(g * y)) * y
-TAPESTRY_OP(softmax_grad_op){
-    {.name = "SoftmaxGrad",
-     .infer = infer_softmax_grad,
-     .forward = run_softmax_grad<false>,
-     .composition = [](const Call& call) -> Tensors {
-       const Tensor &y = call.input(0), &g = call.input(1);
-       return {(g - reduce_sum(g * y, -1, keep_axis)) * y};
-     },
-     .gradient = [](const Call& call, const Tensor& u) -> Tensors {
-       const Tensor &y = call.input(0), &g = call.input(1);
-       return wanted(
-           call, [&] { return u * (g - reduce_sum(g * y, -1, keep_axis)) - g * reduce_sum(u * y, -1, keep_axis); },
-           [&] {
-             return apply(call.op(), {y, u});
-           });
-     },
-     .promotion = common_type,
-     .needs = needs_inputs}};
+TAPESTRY_OP(softmax_grad_op){{
+    .name = "SoftmaxGrad",
+    .infer = infer_softmax_grad,
+    .forward = run_softmax_grad<false>,
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor &y = call.input(0), &g = call.input(1);
+      return {(g - reduce_sum(g * y, -1, keep_axis)) * y};
+    },
+    .gradient = [](const Call& call, const Tensor& u) -> Tensors {
+      const Tensor &y = call.input(0), &g = call.input(1);
+      return wanted(
+          call, [&] { return u * (g - reduce_sum(g * y, -1, keep_axis)) - g * reduce_sum(u * y, -1, keep_axis); },
+          [&] {
+            return apply(call.op(), {y, u});
+          });
+    },
+    .promotion = common_type,
+    .needs = needs_inputs,
+}};
 
 // dx = g - exp(y) * sum(g)
-TAPESTRY_OP(log_softmax_grad_op){{.name = "LogSoftmaxGrad",
-                                  .infer = infer_softmax_grad,
-                                  .forward = run_softmax_grad<true>,
-                                  .composition = [](const Call& call) -> Tensors {
-                                    const Tensor &y = call.input(0), &g = call.input(1);
-                                    return {g - exp(y) * reduce_sum(g, -1, keep_axis)};
-                                  },
-                                  .gradient = [](const Call& call, const Tensor& u) -> Tensors {
-                                    const Tensor p = exp(call.input(0));
-                                    return wanted(
-                                        call, [&] { return -(u * p * reduce_sum(call.input(1), -1, keep_axis)); },
-                                        [&] { return u - reduce_sum(u * p, -1, keep_axis); });
-                                  },
-                                  .promotion = common_type,
-                                  .needs = needs_inputs}};
+TAPESTRY_OP(log_softmax_grad_op){{
+    .name = "LogSoftmaxGrad",
+    .infer = infer_softmax_grad,
+    .forward = run_softmax_grad<true>,
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor &y = call.input(0), &g = call.input(1);
+      return {g - exp(y) * reduce_sum(g, -1, keep_axis)};
+    },
+    .gradient = [](const Call& call, const Tensor& u) -> Tensors {
+      const Tensor p = exp(call.input(0));
+      return wanted(
+          call, [&] { return -(u * p * reduce_sum(call.input(1), -1, keep_axis)); },
+          [&] { return u - reduce_sum(u * p, -1, keep_axis); });
+    },
+    .promotion = common_type,
+    .needs = needs_inputs,
+}};
 
-TAPESTRY_OP(softmax_op){{.name = "Softmax",
-                         .infer = infer_softmax,
-                         .forward = run_softmax<false>,
-                         .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-                           return {apply(softmax_grad_op, {call.output(), g})};
-                         },
-                         .promotion = floating_type,
-                         .needs = needs_outputs,
-                         .precision = Precision::full}};
+TAPESTRY_OP(softmax_op){{
+    .name = "Softmax",
+    .infer = infer_softmax,
+    .forward = run_softmax<false>,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {apply(softmax_grad_op, {call.output(), g})};
+    },
+    .promotion = floating_type,
+    .needs = needs_outputs,
+    .precision = Precision::full,
+}};
 
-TAPESTRY_OP(log_softmax_op){{.name = "LogSoftmax",
-                             .infer = infer_softmax,
-                             .forward = run_softmax<true>,
-                             .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-                               return {apply(log_softmax_grad_op, {call.output(), g})};
-                             },
-                             .promotion = floating_type,
-                             .needs = needs_outputs,
-                             .precision = Precision::full}};
+TAPESTRY_OP(log_softmax_op){{
+    .name = "LogSoftmax",
+    .infer = infer_softmax,
+    .forward = run_softmax<true>,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {apply(log_softmax_grad_op, {call.output(), g})};
+    },
+    .promotion = floating_type,
+    .needs = needs_outputs,
+    .precision = Precision::full,
+}};
 
 /// Applies an op of the last axis along any axis.
 Tensor along_axis(const Op& op, In x, std::int64_t axis, std::string_view name) {
