@@ -95,6 +95,7 @@ std::vector<Case> cases() {
       {"batch norm of rows", Sequential(Dense(3, 4), BatchNorm(4)), {2, 3}},
       {"batch norm of images", Sequential(BatchNorm(3, {.epsilon = 1e-3, .momentum = 0.3})), {4, 5, 3}},
       {"layer norm", Sequential(LayerNorm(6)), {3, 6}},
+      {"root mean square norm", Sequential(RMSNorm(6, {.epsilon = 1e-3})), {3, 6}},
       {"dropout", Sequential(Dense(5, 50), Dropout(0.3), Dropout(0)), {5}},
       {"embedding", Sequential(Embedding(11, 4)), {3}, 11},
       {"transposed convolution",
@@ -360,6 +361,16 @@ TEST_CASE("a layer adds a name scope to a graph, and its errors name the caller'
   const auto error = caught<InvalidArgumentError>([&] { net(zeros({1, 3})); });
   CHECK(std::string(error.what()).find("Matrix size-incompatible: In[0]: [1,3], In[1]: [3,2]") != std::string::npos);
   CHECK(place(error) == to_string(Where{__FILE__, __LINE__ - 2}));
+}
+
+TEST_CASE("root mean square normalization") {
+  nn::RMSNorm layer(2, {.epsilon = 0.5});
+  layer.weight.assign({1.0, -3.0});
+  const double root = std::sqrt(12.5 + 0.5);
+  const std::vector<float> y = layer(tensor({{3.0f, 4.0f}})).to_vector<float>();
+  CHECK(y[0] == doctest::Approx(3 / root));
+  CHECK(y[1] == doctest::Approx(-12 / root));
+  CHECK(message_of<InvalidArgumentError>([] { nn::RMSNorm(0); }) == "RMSNorm: features must be at least 1, but is 0");
 }
 
 TEST_CASE("sizes that make no sense") {

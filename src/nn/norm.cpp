@@ -61,4 +61,13 @@ std::string LayerNorm::size_text() const { return detail::join(weight.shape()[0]
 
 Tensor LayerNorm::forward(const Tensor& x) const { return layer_norm(x, weight, bias, options_); }
 
+RMSNorm::RMSNorm(std::int64_t features, const LayerNormOptions& options, Where where)
+    : weight(filled(1, shape_of(features, "RMSNorm", "features", where)), "weight"), options_(options) {}
+
+std::string RMSNorm::size_text() const { return detail::join(weight.shape()[0]); }
+
+Tensor RMSNorm::forward(const Tensor& x) const {
+  return x * rsqrt(reduce_mean(square(x), -1, {.keep_dims = true}) + options_.epsilon) * weight;
+}
+
 }  // namespace tapestry::nn

@@ -63,6 +63,24 @@ class TAPESTRY_API LayerNorm : public Layer {
   LayerNormOptions options_;
 };
 
+/// Divides each row, along the last axis, by the root of its mean square, then multiplies it by weight: [..., features]
+/// keeps its shape. `options.epsilon` is added to the mean square. PyTorch's RMSNorm of one axis. (B. Zhang,
+/// R. Sennrich, "Root mean square layer normalization", 2019.)
+class TAPESTRY_API RMSNorm : public Layer {
+ public:
+  /// Throws InvalidArgumentError for a number of features below 1.
+  explicit RMSNorm(std::int64_t features, const LayerNormOptions& options = {}, Where where = Where::here());
+
+  Parameter weight;  ///< [features], initially ones
+  TAPESTRY_FIELDS(weight)
+  /// The features, such as "8".
+  std::string size_text() const override;
+
+ private:
+  Tensor forward(const Tensor& x) const override;
+  LayerNormOptions options_;
+};
+
 /// @}
 
 }  // namespace tapestry::nn
