@@ -240,8 +240,8 @@ TEST_CASE("a graph on two devices: a stage and a thread for each part") {
   const Explanation explanation = session.explain(y, feeds);
   const std::vector<std::string> names = names_of(explanation);
   REQUIRE(names.size() > 2);
-  CHECK(names[names.size() - 2] == "part-0");
-  CHECK(names.back() == "part-1");
+  CHECK(names[names.size() - 2] == "partition-0");
+  CHECK(names.back() == "partition-1");
   CHECK(types_of(explanation.stages.back().graph).contains("_Recv"));
   RunMetadata metadata;
   CHECK(session.run(y, feeds, {.trace_level = TraceLevel::full}, &metadata).item<float>() == 100);

@@ -89,7 +89,7 @@ struct TAPESTRY_API Explanation {
   ///  - "specialized": the same with the dtypes and shapes of the fed values;
   ///  - "place": the same with a device for each operation;
   ///  - one stage for each optimisation pass that is not disabled, under the name of the pass;
-  ///  - "part-0", "part-1", ... when the graph uses several devices: the operations of each of them.
+  ///  - "partition-0", "partition-1", ... when the graph uses several devices: the operations of each of them.
   std::vector<Stage> stages;
   /// The resulting plan.
   ExecutionPlan plan;

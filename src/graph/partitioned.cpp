@@ -79,7 +79,7 @@ Tensors chosen(const Tensors& values, const std::vector<std::size_t>& which) {
 }  // namespace
 
 Partitioned::Partitioned(Plan plan, bool replay) : graph_(plan.graph) {
-  for (Partition& each : plan.parts) {
+  for (Partition& each : plan.partitions) {
     runners_.push_back(std::make_unique<Runner>(std::move(each), replay, rendezvous_));
     fetches_ += runners_.back()->fetches.size();
     if (runners_.size() > 1) runners_.back()->worker = std::make_unique<Worker>();

@@ -20,9 +20,10 @@ Plan make_plan(const GraphState& graph, const Request& request, const SessionOpt
   plan = place(plan, {.soft = options.allow_soft_placement, .log = options.log_device_placement});
   if (see) see("place", plan);
   if (options.optimize) plan = optimize(std::move(plan), options.disabled_passes, see);
-  std::vector<Partition> parts = partition(plan);
-  for (std::size_t i = 0; see && parts.size() > 1 && i < parts.size(); ++i) see(join("part-", i), parts[i].plan);
-  return {Graph(plan.graph), std::move(parts)};
+  std::vector<Partition> partitions = partition(plan);
+  for (std::size_t i = 0; see && partitions.size() > 1 && i < partitions.size(); ++i)
+    see(join("partition-", i), partitions[i].plan);
+  return {Graph(plan.graph), std::move(partitions)};
 }
 
 }  // namespace tapestry::detail

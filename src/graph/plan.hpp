@@ -8,8 +8,8 @@ namespace tapestry::detail {
 
 /// What runs for a request.
 struct Plan {
-  Graph graph;                   ///< after the passes
-  std::vector<Partition> parts;  ///< of the graph, one for each device
+  Graph graph;                        ///< after the passes
+  std::vector<Partition> partitions;  ///< of the graph, one for each device
 };
 
 /// Is called with the graph after each stage of planning. `Explanation::stages` lists the names of the stages.
