@@ -275,10 +275,10 @@ TEST_CASE("a class that has not named its parts says so when it is saved or trai
 
 TEST_CASE("frozen modules are saved, and not learnt") {
   Net net;
-  const std::size_t all = net.parameters().size();
+  const std::size_t count = net.parameters().size();
   const StateDict before = net.state_dict();
   net.body.freeze();
-  CHECK(net.parameters().size() == all - 4);
+  CHECK(net.parameters().size() == count - 4);
   CHECK(net.state_dict().size() == before.size());
   GradientTape tape;
   const Tensor y = net.body(ones({2, 4}));
