@@ -32,26 +32,22 @@ bool is_private(const Tensor& tensor) {
 
 Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<std::int32_t>& sources,
                    const std::vector<std::int32_t>& stops)
-    : calls_(calls),
-      count_(calls.size()),
-      gradients_(static_cast<std::size_t>(slots)),
-      live_(static_cast<std::size_t>(slots)),
-      is_source_(static_cast<std::size_t>(slots)) {
+    : calls_(calls), count_(calls.size()), gradients_(slots), live_(slots), is_source_(slots) {
   for (const std::int32_t source : sources)
-    if (source >= 0) live_[static_cast<std::size_t>(source)] = is_source_[static_cast<std::size_t>(source)] = 1;
-  if (!stops.empty()) is_stop_.resize(static_cast<std::size_t>(slots));
+    if (source >= 0) live_[source] = is_source_[source] = 1;
+  if (!stops.empty()) is_stop_.resize(slots);
   for (const std::int32_t stop : stops)
-    if (stop >= 0) is_stop_[static_cast<std::size_t>(stop)] = 1;
+    if (stop >= 0) is_stop_[stop] = 1;
   for (std::size_t i = 0; i < count_; ++i) {
     const RecordedCall& record = calls_[i];
     if (std::any_of(record.inputs.begin(), record.inputs.end(), [&](std::int32_t slot) { return is_live(slot); }))
       for (const std::int32_t output : record.outputs)
-        if (output >= 0 && !is_stop(output)) live_[static_cast<std::size_t>(output)] = 1;
+        if (output >= 0 && !is_stop(output)) live_[output] = 1;
   }
 }
 
 void Backward::accumulate(std::int32_t slot, Tensor gradient) {
-  Tensor& sum = gradients_[static_cast<std::size_t>(slot)];
+  Tensor& sum = gradients_[slot];
   if (!sum) {
     sum = std::move(gradient);
   } else if (recorders().empty() && is_private(sum) && sum.spec() == gradient.spec() &&
@@ -81,10 +77,10 @@ void Backward::pass(RecordedCall& record) {
       arrived.emplace_back();
       continue;
     }
-    Tensor& gradient = gradients_[static_cast<std::size_t>(output)];
+    Tensor& gradient = gradients_[output];
     any |= static_cast<bool>(gradient);
     // No earlier call can add to the gradient of this output, so it is kept only for a source.
-    if (is_source_[static_cast<std::size_t>(output)]) {
+    if (is_source_[output]) {
       arrived.push_back(gradient);
     } else {
       arrived.push_back(std::move(gradient));

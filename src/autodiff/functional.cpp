@@ -191,7 +191,7 @@ class Replay final : public Recorder {
   void record(Call&&) override {}
   bool replay(Call& call) override {
     const std::size_t first = next_;
-    next_ += static_cast<std::size_t>(call.op().outputs);
+    next_ += call.op().outputs;
     if (next_ > before_.drawn.size()) return false;
     call.mutable_outputs() = Tensors(before_.drawn.begin() + first, before_.drawn.begin() + next_);
     return true;

@@ -29,7 +29,7 @@ bool Backend::copy_from_peer(Backend&, void*, const void*, std::size_t) { return
 void Backend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   std::vector<Tensor> values(inputs.begin(), inputs.end());
   values.insert(values.end(), outputs.begin(), outputs.end());
-  values.resize(static_cast<std::size_t>(program.operands()));
+  values.resize(program.operands());
   for (const Program::Instruction& each : program.instructions) {
     const Tensor y = program.is_register(each.result)
                          ? detail::make_tensor(each.dtype, outputs[0].shape(), outputs[0].device())
@@ -74,13 +74,13 @@ class Widened {
     if (!is_half(x.dtype())) return x;
     Shape shape = x.shape();
     for (int i = 0; i < x.rank(); ++i)
-      if (x.strides()[static_cast<std::size_t>(i)] == 0 && shape.sizes()[i] > 1) shape.set(i, 1);
+      if (x.strides()[i] == 0 && shape.sizes()[i] > 1) shape.set(i, 1);
     Tensor wide = detail::make_tensor(float32, shape, x.device());
     backend_.copy(detail::make_view(x, shape, x.strides()), wide);
     if (shape == x.shape()) return wide;
     auto strides = wide.impl().strides;
     for (int i = 0; i < x.rank(); ++i)
-      if (shape.sizes()[i] != x.shape().sizes()[i]) strides[static_cast<std::size_t>(i)] = 0;
+      if (shape.sizes()[i] != x.shape().sizes()[i]) strides[i] = 0;
     return detail::make_view(wide, x.shape(), {strides.data(), static_cast<std::size_t>(x.rank())});
   }
   /// An output. `round` copies it to y.
@@ -112,18 +112,18 @@ class Widened {
 template <class T>
 float last_below(double low, double high) {
   T number(high);
-  if (static_cast<double>(number) >= high && high > low) {
+  if (number >= high && high > low) {
     // The next one towards minus infinity.
     const std::uint16_t bits = number.bits();
     const bool positive = (bits & 0x8000) == 0, zero = (bits & 0x7fff) == 0;
-    number = T::from_bits(zero ? std::uint16_t{0x8001} : static_cast<std::uint16_t>(positive ? bits - 1 : bits + 1));
+    number = T::from_bits(zero ? std::uint16_t{0x8001} : positive ? bits - 1 : bits + 1);
   }
   return std::max(static_cast<float>(number), static_cast<float>(T(low)));
 }
 
 Tensor scalar(Backend& backend, float value, Device device) {
   Tensor tensor = detail::make_tensor(float32, {}, device);
-  backend.fill(static_cast<double>(value), tensor);
+  backend.fill(value, tensor);
   return tensor;
 }
 

@@ -33,9 +33,7 @@ Kinds& kinds() {
 
 /// The backend of a kind other than the GPU, or nullptr. Each GPU has a backend of its own (see cuda_devices).
 Backend* backend_or_null(int kind) {
-  return kind >= 0 && kind < max_kinds
-             ? kinds().backends[static_cast<std::size_t>(kind)].load(std::memory_order_acquire)
-             : nullptr;
+  return kind >= 0 && kind < max_kinds ? kinds().backends[kind].load(std::memory_order_acquire) : nullptr;
 }
 
 std::string upper(std::string_view text) {
@@ -120,8 +118,7 @@ namespace {
 
 [[gnu::noinline]] Backend& backend_of_any(Device device) {
   if (device.index() >= 0 && device.index() < device_count(device.kind()))
-    return device.kind() == gpu_kind ? *cuda_devices().backends[static_cast<std::size_t>(device.index())]
-                                     : *backend_or_null(device.kind());
+    return device.kind() == gpu_kind ? *cuda_devices().backends[device.index()] : *backend_or_null(device.kind());
   std::string available;
   for (const Device each : devices()) available += (available.empty() ? "" : ", ") + tensorflow_name(each);
   throw InvalidArgumentError(detail::join("There is no device ", tensorflow_name(device), "; available devices: ",
@@ -139,7 +136,7 @@ int register_backend(std::unique_ptr<Backend> backend) {
   const std::lock_guard lock(kinds().mutex);
   if (kinds().count == max_kinds) throw InvalidArgumentError("Too many kinds of devices");
   const int kind = kinds().count++;
-  kinds().backends[static_cast<std::size_t>(kind)].store(backend.release(), std::memory_order_release);
+  kinds().backends[kind].store(backend.release(), std::memory_order_release);
   return kind;
 }
 

@@ -44,15 +44,14 @@ std::string to_string(const Program& program) {
   std::string text;
   for (const Program::Instruction& each : program.instructions) {
     text += (text.empty() ? "" : "; ") + name(each.result) + " = " + to_string(each.function) + "(";
-    for (int i = 0; i < operands_of(each.function); ++i)
-      text += (i > 0 ? ", " : "") + name(each.operands[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < operands_of(each.function); ++i) text += (i > 0 ? ", " : "") + name(each.operands[i]);
     text += ")";
   }
   return text;
 }
 
 ProgramInputs with_product(std::span<const Tensor> others, std::size_t place, const Tensor& product) {
-  ProgramInputs inputs(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(place));
+  ProgramInputs inputs(others.begin(), others.begin() + place);
   inputs.push_back(product);
   for (const Tensor& other : others.subspan(place)) inputs.push_back(other);
   return inputs;

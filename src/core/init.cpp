@@ -19,7 +19,7 @@ Init::Init(const std::vector<bool>& items) : kind_(Kind::tensor) {
 
 Tensor Init::copy_of(const void* items, DType dtype, std::int64_t count) {
   Tensor tensor = detail::make_tensor(dtype, {count}, cpu());
-  if (count > 0) std::memcpy(tensor.impl().data, items, static_cast<std::size_t>(count) * size_of(dtype));
+  if (count > 0) std::memcpy(tensor.impl().data, items, count * size_of(dtype));
   return tensor;
 }
 

@@ -87,7 +87,7 @@ void NumpyLegacy::load_state_dict(const StateDict& state, Where where) {
     }
     // The last number is an index into the others, which the standard library does not check.
     good = good && twister->second.shape() == state_dict().at("twister").shape() && numbers.back() <= 624 &&
-           static_cast<bool>(text >> next.twister);
+           (text >> next.twister);
     if (waiting->second.size() == 1) next.waiting = waiting->second.item<double>();
   }
   if (!good) throw InvalidArgumentError("This is not the state of a NumpyLegacy generator", where);

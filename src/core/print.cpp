@@ -82,11 +82,11 @@ Word fixed_word(T value, int precision) {
     digits = to_text(static_cast<double>(std::abs(value)), std::chars_format::fixed, precision);
     if (precision > 0) digits.erase(digits.find('.'), 1);
   } else {
-    if (exponent < 0) digits.insert(digits.begin(), static_cast<std::size_t>(-exponent), '0');
+    if (exponent < 0) digits.insert(digits.begin(), -exponent, '0');
     const int whole = std::max(exponent, 0) + 1;
     if (whole > static_cast<int>(digits.size())) digits.append(static_cast<std::size_t>(whole) - digits.size(), '0');
   }
-  const std::size_t point = digits.size() - static_cast<std::size_t>(std::min(decimals, precision));
+  const std::size_t point = digits.size() - std::min(decimals, precision);
   std::string right = '.' + digits.substr(point);
   right.erase(right.find_last_not_of('0') + 1);
   return {(std::signbit(value) ? "-" : "") + digits.substr(0, point), right};
@@ -218,8 +218,7 @@ std::string scalar_text(T value) {
   } else {
     if (std::isnan(value)) return "nan";
     if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-    if (value != 0 && (static_cast<double>(std::abs(value)) < 1e-4 || std::abs(value) >= exact_limit<T>))
-      return shortest_text(value);
+    if (value != 0 && (std::abs(value) < 1e-4 || std::abs(value) >= exact_limit<T>)) return shortest_text(value);
     const Word word = fixed_word(value, std::numeric_limits<int>::max());
     return word.left + (word.right == "." ? ".0" : word.right);
   }
@@ -268,7 +267,7 @@ class Layout {
   void collect(const T* data, std::span<const std::int64_t> strides, int axis, std::vector<T>& values) const {
     if (axis == shape_.rank()) return values.push_back(*data);
     for (const std::int64_t i : indices(axis))
-      if (i >= 0) collect(data + i * strides[static_cast<std::size_t>(axis)], strides, axis + 1, values);
+      if (i >= 0) collect(data + i * strides[axis], strides, axis + 1, values);
   }
 
   /// The text, in brackets, of the elements at one index of each axis before this one. Every line but the first begins
@@ -278,7 +277,7 @@ class Layout {
     if (axis + 1 == shape_.rank()) {
       text = row(axis, indent, width - 1);
     } else {
-      const std::string gap(static_cast<std::size_t>(shape_.rank() - 1 - axis), '\n');
+      const std::string gap(shape_.rank() - 1 - axis, '\n');
       for (const std::int64_t i : indices(axis)) {
         if (!text.empty()) text += gap + indent;
         text += i < 0 ? "..." : bracket(axis + 1, indent + ' ', width - 1);
@@ -352,7 +351,7 @@ std::string statistics(std::span<const T> values) {
   std::string text;
   if (count > 0) {
     const auto exact = [](T value) {
-      if constexpr (is_real<T>) return short_number(static_cast<double>(value));
+      if constexpr (is_real<T>) return short_number(value);
       return std::to_string(value);
     };
     text = detail::join(" min ", exact(smallest), " max ", exact(largest), " mean ",

@@ -50,7 +50,7 @@ Shape::Shape(std::span<const std::int64_t> sizes, Where where) {
   if (sizes.size() > max_rank) refuse_rank(sizes.size(), where);
   for (const std::int64_t size : sizes) {
     if (size < -1) throw InvalidArgumentError(detail::join("Dimension ", size, " must be >= 0"), where);
-    sizes_[static_cast<std::size_t>(rank_++)] = size;
+    sizes_[rank_++] = size;
   }
   if (product(*this) < 0) refuse_size(*this, where);
 }
@@ -74,7 +74,7 @@ std::int64_t Shape::num_elements() const { return is_known() ? product(*this) : 
 std::int64_t Shape::size(Where where) const {
   if (!has_rank()) throw FailedPreconditionError("The number of elements is not known: not even the rank is", where);
   for (int i = 0; i < rank_; ++i)
-    if (sizes_[static_cast<std::size_t>(i)] < 0) static_cast<void>(std::int64_t{at(i, where)});  // throws
+    if (sizes_[i] < 0) static_cast<void>(std::int64_t{at(i, where)});  // throws
   return product(*this);
 }
 
@@ -83,7 +83,7 @@ bool Shape::is_known() const {
 }
 
 Dimension Shape::at(int i, Where where) const {
-  Dimension size(sizes_[static_cast<std::size_t>(i)], where);
+  Dimension size(sizes_[i], where);
   if (!size.is_known()) size.source_ = source(i);
   return size;
 }
@@ -104,8 +104,8 @@ std::vector<std::int64_t> Shape::to_vector(Where where) const {
 }
 
 detail::UnknownSize Shape::source(int i) const {
-  if (!unknown_ || sizes_[static_cast<std::size_t>(i)] >= 0) return {};
-  return unknown_->axes[static_cast<std::size_t>(i)];
+  if (!unknown_ || sizes_[i] >= 0) return {};
+  return unknown_->axes[i];
 }
 
 /// The sources of the unknown sizes, to be changed. They are copied first if another shape shares them.
@@ -120,12 +120,12 @@ detail::UnknownSizes& Shape::own_unknown() {
 
 void Shape::set_source(const detail::Intrusive<detail::Origin>& tensor) {
   for (int i = 0; i < rank_; ++i)
-    if (sizes_[static_cast<std::size_t>(i)] < 0) own_unknown().axes[static_cast<std::size_t>(i)] = {tensor, i};
+    if (sizes_[i] < 0) own_unknown().axes[i] = {tensor, i};
 }
 
 void Shape::set(int i, const Size& size) {
-  sizes_[static_cast<std::size_t>(i)] = size.size_;
-  if (size.source_.tensor || unknown_) own_unknown().axes[static_cast<std::size_t>(i)] = size.source_;
+  sizes_[i] = size.size_;
+  if (size.source_.tensor || unknown_) own_unknown().axes[i] = size.source_;
 }
 
 void Shape::push_back(const Size& size) {
@@ -207,7 +207,7 @@ std::array<std::int64_t, Shape::max_rank> row_major_strides(const Shape& shape) 
   std::array<std::int64_t, Shape::max_rank> strides;
   std::int64_t stride = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
-    strides[static_cast<std::size_t>(i)] = stride;
+    strides[i] = stride;
     // Sizes that were set one by one have not been checked for an overflow.
     if (i > 0 && __builtin_mul_overflow(stride, shape.sizes()[i], &stride)) refuse_size(shape);
   }

@@ -36,7 +36,7 @@ bool is_row_major(const Shape& shape, std::span<const std::int64_t> strides) {
     if (shape.sizes()[i] == 0) return true;
     if (shape.sizes()[i] != 1 && static_cast<std::uint64_t>(strides[static_cast<std::size_t>(i)]) != expected)
       return false;
-    expected *= static_cast<std::uint64_t>(shape.sizes()[i]);
+    expected *= shape.sizes()[i];
   }
   return true;
 }
@@ -57,7 +57,7 @@ To convert(From value) {
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
     if (value != value) return To{0};
     if (value >= static_cast<From>(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
-    if (value <= static_cast<From>(std::numeric_limits<To>::lowest())) return std::numeric_limits<To>::lowest();
+    if (value <= std::numeric_limits<To>::lowest()) return std::numeric_limits<To>::lowest();
   }
   if constexpr (std::is_same_v<To, bool>) return value != From{};
   return static_cast<To>(value);
@@ -83,7 +83,7 @@ Tensor make_tensor(DType dtype, const Shape& shape, Device device) {
     throw ResourceExhaustedError(
         join("OOM when allocating tensor with shape ", shape, " and type ", tensorflow_name(dtype)));
   auto impl = make_impl(dtype, shape, device);
-  impl->storage = Storage::make(device, static_cast<std::size_t>(bytes));
+  impl->storage = Storage::make(device, bytes);
   impl->data = impl->storage->data;
   if (shape.rank() > 0) impl->strides = row_major_strides(shape);
   return Tensor(std::move(impl));
@@ -93,7 +93,7 @@ Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::in
   checked_size(base.dtype(), shape);
   auto impl = make_impl(base.dtype(), shape, base.device());
   impl->storage = base.impl().storage;
-  impl->data = static_cast<std::byte*>(base.impl().data) + offset * static_cast<std::int64_t>(size_of(base.dtype()));
+  impl->data = static_cast<std::byte*>(base.impl().data) + offset * (size_of(base.dtype()));
   impl->contiguous = is_row_major(shape, strides);
   std::copy_n(strides.begin(), shape.rank(), impl->strides.begin());
   return Tensor(std::move(impl));

@@ -44,7 +44,7 @@ Tensor shuffled_rows(std::int64_t n, std::uint64_t seed, std::int64_t epoch) {
     const philox::Block counter{{static_cast<Word>(i), static_cast<Word>(i >> 32), static_cast<Word>(epoch), 1}};
     const philox::Block random = philox::scramble(counter, low, high);
     const std::uint64_t number = std::uint64_t{random.words[1]} << 32 | random.words[0];
-    std::swap(rows[i - 1], rows[number % static_cast<std::uint64_t>(i)]);
+    std::swap(rows[i - 1], rows[number % i]);
   }
   return order;
 }

@@ -66,8 +66,7 @@ void Executable::bind_outputs() {
     Root& output = root(index);
     if (output.fixed) continue;
     const Tensor& first = output.tensors[0].first;
-    const bool held = first.is_symbolic() ||
-                      first.impl().storage->references.count() > static_cast<std::uint32_t>(output.tensors.size());
+    const bool held = first.is_symbolic() || first.impl().storage->references.count() > output.tensors.size();
     if (held) bind(output, make_tensor(first.dtype(), first.shape(), output.device));
   }
 }
@@ -127,9 +126,8 @@ void Executable::run_steps(const Deadline* deadline) {
     if (end == i + 1) {
       run_step(steps_[i], deadline);
     } else {
-      steps_[i].backend->run_side_by_side(static_cast<std::int64_t>(end - i), [this, i, deadline](std::int64_t number) {
-        run_step(steps_[i + static_cast<std::size_t>(number)], deadline);
-      });
+      steps_[i].backend->run_side_by_side(
+          end - i, [this, i, deadline](std::int64_t number) { run_step(steps_[i + number], deadline); });
     }
     for (; i < end; ++i) let_go(steps_[i]);
   }

@@ -146,7 +146,7 @@ std::size_t Executable::replay(std::size_t begin) {
 /// The values of the roots of `bound`, with empty handles for those in the memory of a Variable: a handle on it would
 /// prevent a change in place.
 Tensors Executable::held_by(const Segment& segment, const Addresses& memory) {
-  const auto variables_end = memory.begin() + static_cast<std::ptrdiff_t>(segment.uses.size());
+  const auto variables_end = memory.begin() + segment.uses.size();
   Tensors held;
   for (const std::int32_t index : segment.bound) {
     const Tensor& value = root(index).tensors[0].first;

@@ -172,7 +172,7 @@ Tensor Graph::get_tensor_by_name(std::string_view name, Where where) const {
   if (!node) throw LookupError(refers + "does not exist in the graph.", where);
   if (static_cast<std::size_t>(index) >= node->outputs().size())
     throw LookupError(detail::join(refers, "exists but only has ", node->outputs().size(), " outputs."), where);
-  return node->output(static_cast<std::size_t>(index));
+  return node->output(index);
 }
 
 Operation Graph::create_op(std::string_view type, const InList& inputs, const CreateOpOptions& options) const {
@@ -192,7 +192,7 @@ bool Graph::finalized() const { return state_->finalized(); }
 
 std::int64_t Graph::version() const {
   const std::lock_guard lock(state_->mutex());
-  return static_cast<std::int64_t>(state_->size());
+  return state_->size();
 }
 
 std::string Graph::unique_name(std::string_view name) const {

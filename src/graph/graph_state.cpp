@@ -27,7 +27,7 @@ struct NodeOrigin final : Origin {
   Sink& sink() override { return *lock(); }
   Tensor tensor() const override {
     const std::shared_ptr<GraphState> held = lock();
-    return node->output(static_cast<std::size_t>(output));
+    return node->output(output);
   }
   std::string describe() const override {
     const std::shared_ptr<GraphState> held = graph.lock();
@@ -48,7 +48,7 @@ Specs infer(const Call& call) {
     throw InvalidArgumentError(
         "The number of results depends on an input whose dtype or rank is not known yet; give "
         "the placeholder a dtype and a shape");
-  return Specs(static_cast<std::size_t>(call.op().outputs), Spec{DType::unknown, Shape::unknown_rank()});
+  return Specs(call.op().outputs, Spec{DType::unknown, Shape::unknown_rank()});
 }
 
 /// Throws when the inputs of a call belong to several graphs.
@@ -73,8 +73,7 @@ std::shared_ptr<const Op> with_gradient(const Op& op, const Gradient& gradient) 
 /// A tensor of the dtype and shape of one whose memory has been released; it has a single zero in memory.
 Tensor stand_in(const Tensor& released) {
   const std::array<std::int64_t, Shape::max_rank> strides{};
-  return make_view(make_scalar(0, released.dtype()), released.shape(),
-                   std::span(strides).first(static_cast<std::size_t>(released.rank())));
+  return make_view(make_scalar(0, released.dtype()), released.shape(), std::span(strides).first(released.rank()));
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ void KnownValues::note(const Node& node) {
   if (&op == &ops::shape) {
     const Shape& sizes = node.input(0).shape();
     const auto size = [&](std::int64_t i) {
-      const std::int64_t known = sizes.sizes()[static_cast<std::size_t>(i)];
+      const std::int64_t known = sizes.sizes()[i];
       return known < 0 ? unknown_element : known;
     };
     values_.emplace(node.output().id(), whole_numbers(node.output(), size));

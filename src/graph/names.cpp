@@ -12,8 +12,7 @@ namespace {
 
 std::string lower(std::string_view text) {
   std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
   return result;
 }
 
@@ -78,8 +77,7 @@ DeviceParts parse_device(std::string_view name) {
         value = value.size() > kind.size() ? value.substr(kind.size() + 1) : "0";
       }
       if (value != "*" && !is_number(value)) refuse();
-      std::transform(kind.begin(), kind.end(), kind.begin(),
-                     [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+      std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::toupper(c); });
       if (kind == "CUDA") kind = "GPU";
       parts[3] = join(kind, ":", value);
     }

@@ -94,8 +94,7 @@ void Rewrite::finish(std::span<const Node* const> group, std::size_t first, cons
     if (const Op* op = &graph_->node(i).op(); op != &const_op && op != &placeholder_op) add(&graph_->node(i));
   const std::size_t made = nodes.size();
   const auto is_waited_for = [&](const Node* other) {
-    return std::any_of(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(made),
-                       [&](const Node* node) { return needs(*node, *other); });
+    return std::any_of(nodes.begin(), nodes.begin() + made, [&](const Node* node) { return needs(*node, *other); });
   };
   const auto add_waits = [&](const Node* old) {
     if (!ordered_[old->index]) return;

@@ -115,7 +115,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     for (const Operation& target : targets) resolve(target, run.request);
     for (const Tensor& fetch : run.request.fetches) run.key.push_back(fetch.id());
     run.key.push_back(-1);
-    for (const detail::Node* node : run.request.operations) run.key.push_back(static_cast<std::int64_t>(node->index));
+    for (const detail::Node* node : run.request.operations) run.key.push_back(node->index);
     run.key.push_back(-1);
     for (const Tensor& feed : keys) run.key.push_back(feed.id());
     return run;
@@ -270,7 +270,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       return *prepared.plan;
     prepared.request.fed.clear();
     std::vector<std::int64_t> key = prepared.key;
-    for (const detail::Node* node : prepared.request.done) key.push_back(static_cast<std::int64_t>(node->index));
+    for (const detail::Node* node : prepared.request.done) key.push_back(node->index);
     key.push_back(-1);
     for (const Tensor& value : values) {
       prepared.request.fed.push_back(value.spec());

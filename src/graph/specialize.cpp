@@ -50,7 +50,7 @@ class Specializer {
       if (!needed[i]) continue;
       const Node& node = from_.node(i);
       if (const Ints* awaited = awaited_values(node))
-        for (const std::int64_t each : *awaited) mark(node.input(static_cast<std::size_t>(each)));
+        for (const std::int64_t each : *awaited) mark(node.input(each));
       if (!gives_value_[i]) continue;
       for (std::size_t k = 0; k < node.inputs().size(); ++k)
         if (!reads_shape_only(node.op(), k)) mark(node.input(k));
@@ -102,7 +102,7 @@ class Specializer {
   /// The inputs, where those that the node awaits are replaced by their values.
   Tensors with_values(const Node& node, Tensors inputs) const {
     for (const std::int64_t each : *awaited_values(node)) {
-      Tensor& input = inputs[static_cast<std::size_t>(each)];
+      Tensor& input = inputs[each];
       const Tensor value = known_.find_complete(input);
       if (!value) refuse(node, each, input);
       input = value;

@@ -23,7 +23,7 @@ Tensors tensors_of(std::span<const Value> arguments, Where where) {
 int digits_of(DType type) { return type == float64 ? 53 : type == float32 ? 24 : type == float16 ? 11 : 8; }
 
 bool keeps(DType type, std::int64_t number) {
-  const std::uint64_t size = number < 0 ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
+  const std::uint64_t size = number < 0 ? 0 - static_cast<std::uint64_t>(number) : number;
   if (type == float16 && size > 65504) return false;
   return size == 0 || static_cast<int>(std::bit_width(size)) - std::countr_zero(size) <= digits_of(type);
 }

@@ -44,7 +44,7 @@ class TemporaryFile {
     while (!bytes.empty()) {
       const ::ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
       if (count < 0 && errno != EINTR) refuse(path_, errno, where_);
-      if (count > 0) bytes = bytes.subspan(static_cast<std::size_t>(count));
+      if (count > 0) bytes = bytes.subspan(count);
     }
   }
 
@@ -110,7 +110,7 @@ void SourceFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
     if (count < 0)
       throw DataLossError(detail::join("Cannot read ", name(), ": ", std::generic_category().message(errno)), where_);
     if (count == 0) throw DataLossError(detail::join(name(), " stops early, at byte ", offset), where_);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    bytes = bytes.subspan(count);
     offset += count;
   }
 }
@@ -118,7 +118,7 @@ void SourceFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
 std::size_t FileRange::read(std::span<std::byte> bytes) {
   const std::size_t count = std::min(bytes.size(), static_cast<std::size_t>(end_ - place_));
   file_.read(place_, bytes.first(count));
-  place_ += static_cast<std::int64_t>(count);
+  place_ += count;
   return count;
 }
 

@@ -45,7 +45,7 @@ std::size_t InputFile::read(std::span<std::byte> bytes) {
           where_);
     }
     if (count == 0) break;
-    total += static_cast<std::size_t>(count);
+    total += count;
   }
   return total;
 }

@@ -30,7 +30,7 @@ Repetitions repetitions_of(const Call& call, const Shape& shape) {
   Repetitions repetitions;
   std::int64_t block = 1;
   for (int axis = rank - 1; axis >= 0; --axis) {
-    const std::int64_t times = multiples[static_cast<std::size_t>(axis)];
+    const std::int64_t times = multiples[axis];
     block *= shape.sizes()[axis];
     if (times != 1) repetitions.push_back({size_between(shape, 0, axis), times, block});
     block *= times;
@@ -51,7 +51,7 @@ Shape repeated_shape(const Call& call, Shape shape) {
   if (static_cast<int>(multiples.size()) != shape.rank())
     throw InvalidArgumentError(detail::join("Expected multiples argument to be a vector of length ", shape.rank(),
                                             " but got length ", multiples.size()));
-  for (int axis = 0; axis < shape.rank(); ++axis) grow(axis, multiples[static_cast<std::size_t>(axis)]);
+  for (int axis = 0; axis < shape.rank(); ++axis) grow(axis, multiples[axis]);
   return checked(shape);
 }
 
@@ -139,8 +139,8 @@ Shape padded_shape(const Call& call, Shape shape) {
     throw InvalidArgumentError(detail::join("The first dimension of paddings must be the rank of inputs: ",
                                             paddings.size() / 2, " pairs for shape ", shape));
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    const std::int64_t before = paddings[2 * static_cast<std::size_t>(axis)];
-    const std::int64_t after = paddings[2 * static_cast<std::size_t>(axis) + 1];
+    const std::int64_t before = paddings[2 * axis];
+    const std::int64_t after = paddings[2 * axis + 1];
     if (before < 0 || after < 0)
       throw InvalidArgumentError(detail::join("Paddings must be non-negative: ", before, " ", after));
     if (shape.sizes()[axis] >= 0) shape.set(axis, add_sizes(add_sizes(shape.sizes()[axis], before), after));
@@ -202,7 +202,7 @@ Tensor part_of(const Tensor& x, int axis, std::int64_t begin, std::int64_t count
   const auto rank = static_cast<std::size_t>(x.rank());
   Ints begins(rank), sizes(rank, -1);
   begins[static_cast<std::size_t>(axis)] = begin;
-  sizes[static_cast<std::size_t>(axis)] = count;
+  sizes[axis] = count;
   return slice(x, begins, sizes);
 }
 

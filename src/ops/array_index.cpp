@@ -18,14 +18,14 @@ struct Region {
 
   void add(int along, std::int64_t size) {
     shape.push_back(size);
-    axis[static_cast<std::size_t>(shape.rank() - 1)] = along;
+    axis[shape.rank() - 1] = along;
   }
 };
 
 Tensor view_region(const Tensor& x, const Region& region) {
   std::array<std::int64_t, Shape::max_rank> strides{};
   for (int i = 0; i < region.shape.rank(); ++i) {
-    const auto dimension = static_cast<std::size_t>(i);
+    const auto dimension = i;
     if (region.axis[dimension] < 0) continue;
     const auto axis = static_cast<std::size_t>(region.axis[dimension]);
     // The stride along an axis of one element is never used, and a large step might make it overflow.
@@ -82,7 +82,7 @@ struct Expression {
   /// Adds what entry i picks along an axis of the given size, by Python's rules for slices.
   void pick(std::size_t i, int axis, std::int64_t size, Region& region) const {
     const std::int64_t step = strides[i];
-    const auto at = static_cast<std::size_t>(axis);
+    const auto at = axis;
     region.step[at] = step;
     if (has(shrink_axis_mask, i)) {
       if (size < 0) return;  // known and checked when the graph runs

@@ -115,7 +115,7 @@ TAPESTRY_OP(reshape_op){{
 Ints permutation_of(const Call& call) {
   const int rank = call.input(0).rank();
   const Ints* given = call.attrs().find<Ints>("perm");
-  Ints perm = given ? *given : Ints(static_cast<std::size_t>(rank));
+  Ints perm = given ? *given : Ints(rank);
   if (!given) {
     std::iota(perm.begin(), perm.end(), 0);
     std::reverse(perm.begin(), perm.end());
@@ -147,14 +147,13 @@ TAPESTRY_OP(transpose_op){{
           const Tensor& x = call.input(0);
           Strides strides{};
           std::size_t i = 0;
-          for (const std::int64_t axis : permutation_of(call))
-            strides[i++] = x.strides()[static_cast<std::size_t>(axis)];
+          for (const std::int64_t axis : permutation_of(call)) strides[i++] = x.strides()[axis];
           return detail::make_view(x, spec.shape, strides);
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Ints perm = permutation_of(call);
       Ints inverse(perm.size());
-      for (std::size_t i = 0; i < perm.size(); ++i) inverse[static_cast<std::size_t>(perm[i])] = static_cast<int>(i);
+      for (std::size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = static_cast<int>(i);
       return {transpose(g, inverse)};
     },
     .needs = needs_nothing,
@@ -199,7 +198,7 @@ TAPESTRY_OP(squeeze_op){{
           Strides strides{};
           std::size_t kept = 0;
           for (int i = 0; i < x.rank(); ++i)
-            if (!has_axis(gone, i)) strides[kept++] = x.strides()[static_cast<std::size_t>(i)];
+            if (!has_axis(gone, i)) strides[kept++] = x.strides()[i];
           return detail::make_view(x, spec.shape, strides);
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {reshape_like(g, call.input(0))}; },
@@ -234,7 +233,7 @@ TAPESTRY_OP(expand_dims_op){{
           auto axis = static_cast<std::size_t>(x.rank());
           for (int i = spec.shape.rank() - 1; i >= 0; --i) {
             if (!has_axis(added, i)) behind = x.strides()[--axis];
-            strides[static_cast<std::size_t>(i)] = behind;
+            strides[i] = behind;
             behind *= spec.shape.sizes()[i];
           }
           return detail::make_view(x, spec.shape, strides);
@@ -285,7 +284,7 @@ TAPESTRY_OP(flip_op){{
           const std::uint32_t axes = x.size() == 0 ? 0 : axes_mask(call, x.rank());
           for (int i = 0; i < x.rank(); ++i) {
             if (!has_axis(axes, i)) continue;
-            std::int64_t& stride = strides[static_cast<std::size_t>(i)];
+            std::int64_t& stride = strides[i];
             offset += (x.shape().sizes()[i] - 1) * stride;
             stride = -stride;
           }
@@ -352,8 +351,7 @@ TAPESTRY_OP(contiguous_op){{
 bool copy_from_peer(Backend& backend, const Tensor& x, const Tensor& y) {
   Backend& there = backend_of(x.device());
   const Tensor from = there.contiguous(x);
-  return backend.copy_from_peer(there, y.impl().data, from.impl().data,
-                                static_cast<std::size_t>(x.size()) * size_of(x.dtype()));
+  return backend.copy_from_peer(there, y.impl().data, from.impl().data, x.size() * size_of(x.dtype()));
 }
 
 /// A view only in form: the dispatcher would allocate the output on the input's device.
@@ -370,8 +368,7 @@ TAPESTRY_OP(device_copy_op){{
           Tensor copy = detail::make_tensor(spec.dtype, spec.shape, device);
           if (!x.device().is_cpu() && copy_from_peer(backend, x, copy)) return copy;
           const Tensor host = detail::on_host(x);
-          backend.copy_from_host(copy.impl().data, host.impl().data,
-                                 static_cast<std::size_t>(host.size()) * size_of(host.dtype()));
+          backend.copy_from_host(copy.impl().data, host.impl().data, host.size() * size_of(host.dtype()));
           return copy;
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {g.to(call.input(0).device())}; },
@@ -388,8 +385,7 @@ TAPESTRY_OP(shape_op){{
     .forward =
         [](Backend& backend, const Call& call) {
           const Shape& shape = call.input(0).shape();
-          backend.copy_from_host(call.output().impl().data, shape.sizes().data(),
-                                 static_cast<std::size_t>(shape.rank()) * sizeof(std::int64_t));
+          backend.copy_from_host(call.output().impl().data, shape.sizes().data(), shape.rank() * sizeof(std::int64_t));
         },
     .gradient = no_gradient,
     .shape_inputs = 1,

@@ -192,7 +192,7 @@ Tensor grown(const Tensor& image, int axis, const Growth& growth) {
     return axis == 1 ? y(all, kept) : y(all, all, kept);
   }
   std::vector<Padding> paddings(4);
-  paddings[static_cast<std::size_t>(axis)].after = growth.beyond;
+  paddings[axis].after = growth.beyond;
   return pad(y, paddings);
 }
 

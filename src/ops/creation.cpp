@@ -77,7 +77,7 @@ Shape shape_like_inputs(const Call& call) {
     next += 2;
     if (input < 0 || (axis < 0 && (axis != -1 || rest)))
       throw InvalidArgumentError(detail::join("FillLike: there is no axis ", axis, " of an input ", input));
-    const Tensor& source = call.input(static_cast<std::size_t>(input));
+    const Tensor& source = call.input(input);
     if (axis < 0) {
       rest = &source;
     } else {

@@ -141,7 +141,7 @@ class Parser {
 Operand permuted(const Operand& x, const Labels& order, std::string_view name = {}) {
   if (x.labels == order) return {named(x.tensor, name), order};
   Ints perm;
-  for (const char label : order) perm.push_back(static_cast<std::int64_t>(x.labels.find(label)));
+  for (const char label : order) perm.push_back(x.labels.find(label));
   return {transpose(x.tensor, perm, name), order};
 }
 
@@ -158,11 +158,11 @@ Operand without_repeats(Operand x) {
     Labels rest;
     for (std::size_t j = 0; j < x.labels.size(); ++j) {
       if (j == i || j == again) continue;
-      perm.push_back(static_cast<std::int64_t>(j));
+      perm.push_back(j);
       rest += x.labels[j];
     }
-    perm.push_back(static_cast<std::int64_t>(i));
-    perm.push_back(static_cast<std::int64_t>(again));
+    perm.push_back(i);
+    perm.push_back(again);
     x = {diag_part(transpose(x.tensor, perm)), rest + label};
     i = 0;
   }
@@ -177,7 +177,7 @@ Operand summed_to(const Operand& x, const Labels& needed) {
     if (contains(needed, x.labels[i])) {
       kept += x.labels[i];
     } else {
-      axes.push_back(static_cast<std::int64_t>(i));
+      axes.push_back(i);
     }
   }
   return axes.empty() ? x : Operand{reduce_sum(x.tensor, axes), kept};
@@ -250,7 +250,7 @@ Tensor multiply_and_sum(const Operand& a, const Operand& b, const Roles& roles) 
   const Labels all = roles.product() + roles.inner;
   const Tensor product = aligned(a, all) * aligned(b, all);
   Ints axes;
-  for (std::size_t i = 0; i < roles.inner.size(); ++i) axes.push_back(-1 - static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < roles.inner.size(); ++i) axes.push_back(-1 - i);
   return axes.empty() ? product : reduce_sum(product, axes);
 }
 
@@ -299,8 +299,8 @@ std::string pairing(const Shape& a, const Shape& b, const ContractedAxes& axes) 
   Labels output = labels_of_a + labels_of_b;
   for (std::size_t i = 0; i < axes_of_a.size(); ++i) {
     const int of_a = normalize_axis(axes_of_a[i], a.rank()), of_b = normalize_axis(axes_of_b[i], b.rank());
-    char& label = labels_of_b[static_cast<std::size_t>(of_b)];
-    const char partner = labels_of_a[static_cast<std::size_t>(of_a)];
+    char& label = labels_of_b[of_b];
+    const char partner = labels_of_a[of_a];
     if (!contains(output, label) || !contains(output, partner)) refuse("an axis is named twice among those");
     if (!sizes_agree(a.sizes()[of_a], b.sizes()[of_b])) refuse("cannot pair the axes ", of_a, " and ", of_b);
     std::erase_if(output, [&](char each) { return each == label || each == partner; });

@@ -35,7 +35,7 @@ Stream& stream() {
 State take(std::int64_t count) {
   const std::lock_guard lock(stream().mutex);
   const State first = stream().state;
-  stream().state.offset += static_cast<std::uint64_t>(count);
+  stream().state.offset += count;
   return first;
 }
 

@@ -92,7 +92,7 @@ Tensors product_gradient(const Call& call, const Tensor& g) {
   Tensor gradient = with_axes(call, g);
   for (int axis = rank - 1; axis >= 0; --axis) {
     if (!has_axis(axes, axis)) continue;
-    const Tensor& factors = products[static_cast<std::size_t>(axis)];
+    const Tensor& factors = products[axis];
     gradient = gradient * (cumprod(factors, axis, {.exclusive = true}) *
                            cumprod(factors, axis, {.exclusive = true, .reverse = true}));
   }

@@ -107,7 +107,7 @@ Tensor along_axis(const Op& op, In x, std::int64_t axis, std::string_view name) 
     if (rank == 0 || normalize_axis(axis, rank) == rank - 1) return apply(op, {x}, {}, name);
     Ints exchange;
     for (int i = 0; i < rank; ++i) exchange.push_back(i);
-    std::swap(exchange[static_cast<std::size_t>(normalize_axis(axis, rank))], exchange.back());
+    std::swap(exchange[normalize_axis(axis, rank)], exchange.back());
     return transpose(apply(op, {transpose(x, exchange)}), exchange, name);
   });
 }

@@ -54,7 +54,7 @@ Tensor view_as(const Tensor& contiguous, const Shape& shape) {
 Tensor view_part(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t size) {
   Shape shape = tensor.shape();
   shape.set(axis, size);
-  return detail::make_view(tensor, shape, tensor.strides(), begin * tensor.strides()[static_cast<std::size_t>(axis)]);
+  return detail::make_view(tensor, shape, tensor.strides(), begin * tensor.strides()[axis]);
 }
 
 void require_broadcast(const Shape& from, const Shape& to) {
@@ -98,7 +98,7 @@ Tensor as_floats(const Tensor& x) {
 Tensor named(const Tensor& result, std::string_view name) { return name.empty() ? result : identity(result, name); }
 
 Tensor matrix_transpose(const Tensor& x) {
-  Ints perm(static_cast<std::size_t>(x.rank()));
+  Ints perm(x.rank());
   std::iota(perm.begin(), perm.end(), 0);
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
   return transpose(x, perm);

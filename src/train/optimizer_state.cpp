@@ -40,7 +40,7 @@ std::string Optimizer::key_in(const StateDict& state, const std::string& key, co
   for (const auto& [name, value] : state)
     if (name.find('.') != name.rfind('.')) return key;  // it has paths, so it is not of an older version
   const std::string& given = variable.cell()->given_name;
-  const auto same = std::count_if(states_.begin(), states_.begin() + static_cast<std::ptrdiff_t>(before),
+  const auto same = std::count_if(states_.begin(), states_.begin() + before,
                                   [&](const State& each) { return each.variable.cell()->given_name == given; });
   return same == 0 ? given : detail::join(given, '#', same + 1);
 }

@@ -28,7 +28,7 @@ PiecewiseConstantDecay::PiecewiseConstantDecay(std::vector<std::int64_t> boundar
 
 double PiecewiseConstantDecay::operator()(std::int64_t step) const {
   const auto next = std::lower_bound(boundaries_.begin(), boundaries_.end(), step);
-  return values_[static_cast<std::size_t>(next - boundaries_.begin())];
+  return values_[next - boundaries_.begin()];
 }
 
 ExponentialDecay::ExponentialDecay(double initial_rate, std::int64_t decay_steps, double decay_rate,

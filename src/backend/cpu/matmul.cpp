@@ -110,12 +110,12 @@ Operand read(Backend& backend, const Tensor& x, bool transpose, std::int64_t row
   // Matrices that the batch repeats are copied once.
   Shape shape = x.shape();
   for (int i = 0; i < x.rank() - 2; ++i)
-    if (operand.batch[static_cast<std::size_t>(i)] == 0) shape.set(i, 1);
+    if (operand.batch[i] == 0) shape.set(i, 1);
   const Tensor once = detail::make_view(x, shape, x.strides());
   const auto repeats = operand.batch;
   operand = copied(backend.contiguous(once), transpose);
   for (int i = 0; i < x.rank() - 2; ++i)
-    if (repeats[static_cast<std::size_t>(i)] == 0) operand.batch[static_cast<std::size_t>(i)] = 0;
+    if (repeats[i] == 0) operand.batch[i] = 0;
   return operand;
 }
 
@@ -195,7 +195,7 @@ TinyProduct<T> tiny_product(std::int64_t k, std::int64_t n) {
   const auto* sizes = std::begin(tiny_sizes);
   const auto row = std::find(sizes, std::end(tiny_sizes), k) - sizes;
   const auto column = std::find(sizes, std::end(tiny_sizes), n) - sizes;
-  constexpr auto count = static_cast<std::ptrdiff_t>(std::size(tiny_sizes));
+  constexpr auto count = std::size(tiny_sizes);
   if (row == count || column == count) return nullptr;
   static const MatmulTable& table = TAPESTRY_PICK_LEVEL(matmul_table);
   if constexpr (std::is_same_v<T, float>) {
@@ -234,7 +234,7 @@ std::int64_t batch_size(const Tensor& y) {
 std::int64_t batch_offset(const Shape& shape, const Operand& operand, std::int64_t index) {
   std::int64_t offset = 0;
   for (int i = shape.rank() - 3; i >= 0; --i) {
-    offset += index % shape.sizes()[i] * operand.batch[static_cast<std::size_t>(i)];
+    offset += index % shape.sizes()[i] * operand.batch[i];
     index /= shape.sizes()[i];
   }
   return offset;
@@ -243,7 +243,7 @@ std::int64_t batch_offset(const Shape& shape, const Operand& operand, std::int64
 /// Whether x has the same matrix throughout a batch of this shape.
 bool is_shared(const Shape& shape, const Operand& x) {
   for (int i = 0; i < shape.rank() - 2; ++i)
-    if (shape.sizes()[i] != 1 && x.batch[static_cast<std::size_t>(i)] != 0) return false;
+    if (shape.sizes()[i] != 1 && x.batch[i] != 0) return false;
   return true;
 }
 
@@ -252,7 +252,7 @@ bool is_shared(const Shape& shape, const Operand& x) {
 bool merge_batch(const Shape& shape, Operand& a, Sizes& sizes) {
   std::int64_t rows = sizes.m, row = a.row;
   for (int i = shape.rank() - 3; i >= 0; --i) {
-    const auto axis = static_cast<std::size_t>(i);
+    const auto axis = i;
     if (shape.sizes()[i] == 1) continue;
     if (rows == 1) {
       row = a.batch[axis];  // a.row means nothing so far: there is no second row
@@ -323,7 +323,7 @@ void multiply_outer(Backend& backend, const Tensor& a, const Tensor& b, bool tra
     auto strides = x.impl().strides;
     Shape shape = x.shape();
     const int last = x.rank() - 1;
-    std::swap(strides[static_cast<std::size_t>(last)], strides[static_cast<std::size_t>(last - 1)]);
+    std::swap(strides[last], strides[last - 1]);
     shape.set(last, x.shape().sizes()[last - 1]);
     shape.set(last - 1, x.shape().sizes()[last]);
     return detail::make_view(x, shape, {strides.data(), static_cast<std::size_t>(x.rank())});
@@ -346,8 +346,8 @@ void multiply_whole(Backend& backend, const Tensor& x, const Tensor& z, bool tra
     shape.set(z.rank() - 2, k);
     shape.set(z.rank() - 1, n);
     auto strides = b_in_place.batch;
-    strides[static_cast<std::size_t>(z.rank() - 2)] = b_in_place.row;
-    strides[static_cast<std::size_t>(z.rank() - 1)] = b_in_place.column;
+    strides[z.rank() - 2] = b_in_place.row;
+    strides[z.rank() - 1] = b_in_place.column;
     const Tensor view = detail::make_view(z, shape, {strides.data(), static_cast<std::size_t>(z.rank())});
     plain = backend.contiguous(view);
   }

@@ -44,7 +44,7 @@ constexpr std::int64_t slack_bytes = std::int64_t{16} << 20;
 /// so that at most an eighth of a larger block is wasted.
 std::size_t size_class(std::size_t bytes) {
   if (bytes <= 512) return (bytes - 1) / 64;
-  const auto power = static_cast<std::size_t>(std::bit_width(bytes - 1)) - 4;  // the step is 2^power
+  const auto power = std::bit_width(bytes - 1) - 4;  // the step is 2^power
   return (power - 6) * 8 + ((bytes - 1) >> power);
 }
 std::size_t class_bytes(std::size_t index) { return index < 8 ? (index + 1) * 64 : (index % 8 + 9) << (index / 8 + 5); }
@@ -114,7 +114,7 @@ std::int64_t release(std::int64_t bytes) {
       if (!block) break;
       cache.free[cache.largest] = block->next;
       size = class_bytes(cache.largest);
-      cache.stats.cached -= static_cast<std::int64_t>(size);
+      cache.stats.cached -= size;
     }
     to_system(block, size);
     released += static_cast<std::int64_t>(size);
@@ -162,7 +162,7 @@ void* fresh_block(std::size_t bytes, std::size_t size) {
 }
 
 void count(std::size_t bytes) {
-  cache.stats.in_use += static_cast<std::int64_t>(bytes);
+  cache.stats.in_use += bytes;
   cache.stats.peak = std::max(cache.stats.peak, cache.stats.in_use);
   cache.demand = std::max(cache.demand, cache.stats.in_use);
   ++cache.stats.allocations;
@@ -177,7 +177,7 @@ void* CpuBackend::allocate(std::size_t bytes) {
     const std::lock_guard lock(cache.lock);
     if (FreeBlock* block = cache.free[index]) {
       cache.free[index] = block->next;
-      cache.stats.cached -= static_cast<std::int64_t>(class_bytes(index));
+      cache.stats.cached -= class_bytes(index);
       count(bytes);
       return block;
     }
@@ -192,11 +192,11 @@ void CpuBackend::deallocate(void* data, std::size_t bytes) noexcept {
   const std::size_t index = size_class(bytes);
   if (!caching) to_system(data, bytes);
   const std::lock_guard lock(cache.lock);
-  cache.stats.in_use -= static_cast<std::int64_t>(bytes);
+  cache.stats.in_use -= bytes;
   if (!caching) return;
   cache.free[index] = ::new (data) FreeBlock{cache.free[index]};
   cache.largest = std::max(cache.largest, index);
-  cache.stats.cached += static_cast<std::int64_t>(class_bytes(index));
+  cache.stats.cached += class_bytes(index);
 }
 
 MemoryStats CpuBackend::memory_stats() {

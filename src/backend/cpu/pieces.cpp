@@ -48,7 +48,7 @@ class Tiling {
     for (int i = 0; i < loop_.operands; ++i) {
       const Tensor& tensor = i == 0 ? y : *inputs[i - 1];
       base_[i] = static_cast<std::byte*>(tensor.impl().data);
-      size_[i] = static_cast<std::int64_t>(size_of(tensor.dtype()));
+      size_[i] = size_of(tensor.dtype());
       largest = std::max(largest, size_of(tensor.dtype()));
       if (i > 0) read_bytes += tensor.size() * size_[i];
     }
@@ -181,7 +181,7 @@ class Tiling {
     return {along(loop_.axes - 2), along(loop_.axes - 1)};
   }
 
-  Move move(int operand) const { return movement_kernels().move(static_cast<std::size_t>(size_[operand])); }
+  Move move(int operand) const { return movement_kernels().move(size_[operand]); }
 
   /// Copies an input's elements of the block to `room`, without gaps.
   void gather(const Position& block, int operand, Extent size, Room& room) const {

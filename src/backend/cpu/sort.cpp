@@ -21,11 +21,11 @@ std::uint64_t ordered(T value) {
     constexpr Bits sign = Bits{1} << (8 * sizeof(T) - 1);
     if (value != value) return ~std::uint64_t{0};
     const Bits bits = std::bit_cast<Bits>(value + T(0));  // -0 + 0 is 0
-    return (bits & sign) != 0 ? static_cast<Bits>(~bits) : bits | sign;
+    return (bits & sign) != 0 ? (~bits) : bits | sign;
   } else if constexpr (std::is_signed_v<T>) {
-    return static_cast<std::uint64_t>(static_cast<std::int64_t>(value)) ^ (std::uint64_t{1} << 63);
+    return value ^ (std::uint64_t{1} << 63);
   } else {
-    return static_cast<std::uint64_t>(value);
+    return value;
   }
 }
 
@@ -43,12 +43,12 @@ void top_of_row(const T* row, std::int64_t n, std::int64_t k, bool largest, std:
                 Index* positions) {
   for (std::int64_t i = 0; i < n; ++i) {
     const std::uint64_t key = ordered(row[i]);
-    entries[static_cast<std::size_t>(i)] = {largest ? ~key : key, i};
+    entries[i] = {largest ? ~key : key, i};
   }
   if (k < n) std::nth_element(entries.begin(), entries.begin() + k, entries.end());
   std::sort(entries.begin(), entries.begin() + k);
   for (std::int64_t i = 0; i < k; ++i) {
-    const std::int64_t position = entries[static_cast<std::size_t>(i)].position;
+    const std::int64_t position = entries[i].position;
     values[i] = row[position];
     positions[i] = static_cast<Index>(position);
   }
@@ -64,7 +64,7 @@ void CpuBackend::top_k(const Tensor& x, std::int64_t k, bool largest, const Tens
   const auto sort_rows = [&]<class T, class Index>() {
     const T* data = static_cast<const T*>(from.impl().data);
     parallel_for(x.size() / n, std::max<std::int64_t>(1, task_elements / n), [&](std::int64_t row, std::int64_t end) {
-      std::vector<Entry> entries(static_cast<std::size_t>(n));
+      std::vector<Entry> entries(n);
       for (; row < end; ++row)
         top_of_row(data + row * n, n, k, largest, entries, detail::mutable_data<T>(values) + row * k,
                    detail::mutable_data<Index>(indices) + row * k);

@@ -85,7 +85,7 @@ class Job {
   std::int64_t begin(int share) const {
     return count_ / shares_ * share + std::min<std::int64_t>(count_ % shares_, share);
   }
-  std::atomic<std::int64_t>& next_at(int share) { return next_[static_cast<std::size_t>(share) * line]; }
+  std::atomic<std::int64_t>& next_at(int share) { return next_[share * line]; }
 
   void run(std::int64_t i) noexcept {
     try {

@@ -60,7 +60,7 @@ std::string bytes_of(nvrtcProgram program, Size size, Get get) {
 Target target_for(int compute_capability) {
   int count = 0;
   check(nvrtc().arch_count(&count), "asking for architectures");
-  std::vector<int> archs(static_cast<std::size_t>(count));
+  std::vector<int> archs(count);
   check(nvrtc().archs(archs.data()), "asking for architectures");
   Target target;
   for (const int arch : archs)

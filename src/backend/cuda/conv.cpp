@@ -88,7 +88,7 @@ void for_each_batch(const Windows& windows, std::int64_t out, const Tensor& like
     body(ImageBatch(windows, out, first, std::min(images, windows.batch - first)), patches.impl().data);
 }
 
-std::int64_t bytes_of(const Tensor& x) { return static_cast<std::int64_t>(size_of(x.dtype())); }
+std::int64_t bytes_of(const Tensor& x) { return size_of(x.dtype()); }
 
 /// A view of a filter HWIO as OHWI, which is cuDNN's order.
 Tensor output_first(const Tensor& filter) {

@@ -112,12 +112,12 @@ class Convolver::Plan {
   void choose() {
     std::array<CudnnAlgorithm, 16> found{};
     int count = 0;
-    const int status = functions_.choose(handle_, first_, second_, convolution_.get(), result_,
-                                         static_cast<int>(found.size()), &count, found.data());
+    const int status =
+        functions_.choose(handle_, first_, second_, convolution_.get(), result_, found.size(), &count, found.data());
     if (is_unsupported(status)) return;
     check_cudnn(library_, status, "choosing an algorithm");
     for (int i = 0; i < count && !algorithm_; ++i) {
-      const CudnnAlgorithm& each = found[static_cast<std::size_t>(i)];
+      const CudnnAlgorithm& each = found[i];
       if (each.status != cudnn_success || each.determinism != cudnn_deterministic) continue;
       // The workspace is asked for again: the list may give it for another math type than the descriptor's.
       const bool is_supported = functions_.workspace(handle_, first_, second_, convolution_.get(), result_, each.number,

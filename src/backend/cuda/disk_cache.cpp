@@ -50,7 +50,7 @@ std::optional<std::string> read_file(const fs::path& file, std::uintmax_t most_b
   if (error || bytes > most_bytes) return std::nullopt;
   std::string content(bytes, '\0');
   std::ifstream in(file, std::ios::binary);
-  if (!in.read(content.data(), static_cast<std::streamsize>(bytes))) return std::nullopt;
+  if (!in.read(content.data(), bytes)) return std::nullopt;
   return content;
 }
 
@@ -61,7 +61,7 @@ void write_file(const fs::path& file, const std::string& content) {
   if (descriptor < 0) return;
   close(descriptor);
   std::ofstream out(temporary, std::ios::binary);
-  out.write(content.data(), static_cast<std::streamsize>(content.size()));
+  out.write(content.data(), content.size());
   out.close();
   std::error_code error;
   if (out) fs::rename(temporary, file, error);

@@ -9,7 +9,7 @@ constexpr std::uintptr_t bias_alignment = 16;
 /// Whether x is an aligned, contiguous row that is broadcast to all rows of y.
 bool is_row(const Tensor& x, const Tensor& y) {
   const std::int64_t columns = y.shape().sizes().back();
-  const auto last = static_cast<std::size_t>(x.rank() - 1);
+  const auto last = x.rank() - 1;
   return x.dtype() == y.dtype() && x.rank() > 0 && x.size() == columns && x.shape().sizes().back() == columns &&
          (columns == 1 || x.strides()[last] == 1) &&
          reinterpret_cast<std::uintptr_t>(x.impl().data) % bias_alignment == 0;

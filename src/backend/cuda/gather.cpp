@@ -31,7 +31,7 @@ std::vector<std::int64_t> read(Backend& backend, const Tensor& dense, std::int64
   const std::int64_t strides[] = {1};
   const Tensor part = detail::make_view(dense, {count}, strides, first);
   const Tensor host = detail::make_tensor(dense.dtype(), {count}, cpu());
-  backend.copy_to_host(host.impl().data, part.impl().data, static_cast<std::size_t>(count) * size_of(dense.dtype()));
+  backend.copy_to_host(host.impl().data, part.impl().data, count * size_of(dense.dtype()));
   return host.to_vector<std::int64_t>();
 }
 
@@ -90,8 +90,8 @@ Tensor positions_of_coordinates(Backend& backend, Context& gpu, const Tensor& de
 
 void take(Context& gpu, const Slices& slices, const Tensor& positions, const Tensor& x, const Tensor& y) {
   if (y.size() == 0) return;
-  gather_slices(gpu.stream(), static_cast<std::int64_t>(size_of(y.dtype())), slices,
-                mutable_data<std::int64_t>(positions), positions.size(), x.impl().data, y.impl().data);
+  gather_slices(gpu.stream(), size_of(y.dtype()), slices, mutable_data<std::int64_t>(positions), positions.size(),
+                x.impl().data, y.impl().data);
   gpu.started("gather");
 }
 

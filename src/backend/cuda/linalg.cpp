@@ -17,7 +17,7 @@ Tensor transposed(const Tensor& x) {
   const int last = x.rank() - 1;
   shape.set(last, x.shape().sizes()[last - 1]);
   shape.set(last - 1, x.shape().sizes()[last]);
-  std::swap(strides[static_cast<std::size_t>(last)], strides[static_cast<std::size_t>(last - 1)]);
+  std::swap(strides[last], strides[last - 1]);
   return detail::make_view(x, shape, {strides.data(), static_cast<std::size_t>(x.rank())});
 }
 

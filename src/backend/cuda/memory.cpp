@@ -33,7 +33,7 @@ void* Memory::try_allocate(std::size_t bytes) {
   }
   check(error, "allocating memory");
   const std::lock_guard lock(mutex_);
-  stats_.in_use += static_cast<std::int64_t>(bytes);
+  stats_.in_use += bytes;
   stats_.peak = std::max(stats_.peak, stats_.in_use);
   ++stats_.allocations;
   return data;
@@ -65,7 +65,7 @@ void Memory::deallocate(void* data, std::size_t bytes) noexcept {
   }
   cudaFreeAsync(data, stream_);
   const std::lock_guard lock(mutex_);
-  stats_.in_use -= static_cast<std::int64_t>(bytes);
+  stats_.in_use -= bytes;
 }
 
 void Memory::let_read(int device) {
@@ -84,7 +84,7 @@ void Memory::let_read(int device) {
 std::int64_t Memory::attribute(cudaMemPoolAttr which) {
   std::uint64_t value = 0;
   check(cudaMemPoolGetAttribute(pool_, which, &value), "asking a memory pool");
-  return static_cast<std::int64_t>(value);
+  return value;
 }
 
 MemoryStats Memory::stats() {

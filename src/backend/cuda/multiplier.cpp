@@ -98,9 +98,7 @@ class Multiplier::Description {
     const CublasLt& lt = cublas_lt();
     if (matrix.transposed) std::swap(rows, columns);
     cublasLtMatrixLayout_t layout = nullptr;
-    check(lt.layout_create(&layout, arithmetic_.type, static_cast<std::uint64_t>(rows),
-                           static_cast<std::uint64_t>(columns), matrix.row),
-          "describing a matrix");
+    check(lt.layout_create(&layout, arithmetic_.type, rows, columns, matrix.row), "describing a matrix");
     const auto batch = static_cast<std::int32_t>(count);
     check(lt.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), "describing a batch");
     check(lt.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &matrix.batch, sizeof matrix.batch),

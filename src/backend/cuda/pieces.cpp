@@ -17,7 +17,7 @@ bool is_flat(const PieceLoop& loop) {
     const std::int64_t step = loop.axes == 0 ? (k == 0 ? 1 : 0) : loop.axis[0].stride[k];
     const auto address = reinterpret_cast<std::uintptr_t>(loop.data[k]);
     if (step == 0 && k > 0) continue;
-    if (step != 1 || address % static_cast<std::uintptr_t>(width * loop.bytes[k]) != 0) return false;
+    if (step != 1 || address % (width * loop.bytes[k]) != 0) return false;
   }
   return true;
 }
@@ -39,7 +39,7 @@ Elements elements_of(const PieceLoop& loop) {
 
 View::View(const Tensor& tensor)
     : data(tensor.impl().data),
-      element_bytes(static_cast<std::int64_t>(size_of(tensor.dtype()))),
+      element_bytes(size_of(tensor.dtype())),
       shape(tensor.shape()),
       stride(tensor.impl().strides) {}
 

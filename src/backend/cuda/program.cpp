@@ -88,7 +88,7 @@ class Kernels {
 void start(Context& gpu, const Program& program, cudaKernel_t kernel, const ProgramPiece& piece) {
   std::vector<void*> arguments;
   const auto add = [&](const void* value) { arguments.push_back(const_cast<void*>(value)); };
-  for (int k = 0; k < program.inputs + program.outputs; ++k) add(&piece.data[static_cast<std::size_t>(k)]);
+  for (int k = 0; k < program.inputs + program.outputs; ++k) add(&piece.data[k]);
   add(&piece.n);
   for (const Program::Instruction& each : program.instructions)
     if (has_number(each)) add(&each.number);

@@ -31,7 +31,7 @@ bool is_flat_or_one(const ProgramLoop& loop) {
 /// Whether all vectors of `width` neighbours along the last axis are aligned, for all indices of the other axes.
 bool has_vectors(const ProgramLoop& loop, int operand, std::int64_t width) {
   const auto address = reinterpret_cast<std::uintptr_t>(loop.data[operand]);
-  if (address % static_cast<std::uintptr_t>(width * loop.bytes[operand]) != 0) return false;
+  if (address % (width * loop.bytes[operand]) != 0) return false;
   for (int i = 0; i + 1 < loop.axes; ++i)
     if (loop.axis[i].stride[operand] % width != 0) return false;
   return true;

@@ -48,9 +48,8 @@ void CudaBackend::top_k(const Tensor& x, std::int64_t k, bool largest, const Ten
     gpu.started("top_k");
     sorted = sort(gpu, keys, sorted.order, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows))));
   }
-  take_first(gpu.stream(), static_cast<std::int64_t>(size_of(x.dtype())), from.impl().data,
-             mutable_data<std::uint32_t>(sorted.order), rows, n, k, values.impl().data, indices.impl().data,
-             indices.dtype() == int64);
+  take_first(gpu.stream(), size_of(x.dtype()), from.impl().data, mutable_data<std::uint32_t>(sorted.order), rows, n, k,
+             values.impl().data, indices.impl().data, indices.dtype() == int64);
   gpu.started("top_k");
 }
 

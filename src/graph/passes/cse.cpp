@@ -13,11 +13,10 @@ namespace {
 constexpr std::size_t small_bytes = 1024;
 
 std::string_view contents_of(const Tensor& value) {
-  return {static_cast<const char*>(value.impl().data), static_cast<std::size_t>(value.size()) * size_of(value.dtype())};
+  return {static_cast<const char*>(value.impl().data), value.size() * size_of(value.dtype())};
 }
 bool is_small(const Tensor& value) {
-  return value.is_contiguous() && value.device().is_cpu() &&
-         static_cast<std::size_t>(value.size()) * size_of(value.dtype()) <= small_bytes;
+  return value.is_contiguous() && value.device().is_cpu() && value.size() * size_of(value.dtype()) <= small_bytes;
 }
 
 bool same_value(const Tensor& a, const Tensor& b) {
@@ -42,7 +41,7 @@ class Merger {
   static std::size_t hash_of(const Node& node, const Tensors& inputs) {
     std::size_t hash = std::hash<const void*>()(&node.op());
     const auto mix = [&](std::size_t more) { hash = hash * 0x9E3779B97F4A7C15U + more; };
-    for (const Tensor& input : inputs) mix(static_cast<std::size_t>(input.id()));
+    for (const Tensor& input : inputs) mix(input.id());
     if (&node.op() != &const_op) {
       mix(std::hash<std::string>()(to_string(node.attrs())));
     } else if (const Tensor& value = node.attr<Tensor>("value"); is_small(value)) {

@@ -82,7 +82,7 @@ bool may_share(const Program& program, std::size_t input, std::size_t output) {
   for (const Program::Instruction& each : program.instructions) {
     const auto end = each.operands.begin() + operands_of(each.function);
     if (written && std::find(each.operands.begin(), end, input) != end) return false;
-    written = written || each.result == static_cast<std::size_t>(program.inputs) + output;
+    written = written || each.result == program.inputs + output;
   }
   return written;
 }

@@ -61,7 +61,7 @@ class Groups {
   std::int32_t of(const Node& node) const { return group_[node.index]; }
   /// The members of the node's group in the order of the graph; for a lone node, the node itself.
   std::vector<const Node*> members(const Node& node) const {
-    return of(node) == alone ? std::vector{&node} : members_[static_cast<std::size_t>(of(node))];
+    return of(node) == alone ? std::vector{&node} : members_[of(node)];
   }
 
   /// Calls `each(other)` for all nodes that a node needs directly. A stateful node also needs the one before it, so
@@ -89,8 +89,8 @@ class Groups {
 
   void merge(std::int32_t into, std::int32_t from) {
     if (into == from) return;
-    Members& first = members_[static_cast<std::size_t>(into)];
-    Members& second = members_[static_cast<std::size_t>(from)];
+    Members& first = members_[into];
+    Members& second = members_[from];
     Members all;
     std::merge(first.begin(), first.end(), second.begin(), second.end(), std::back_inserter(all),
                [](const Node* a, const Node* b) { return a->index < b->index; });
@@ -104,14 +104,14 @@ class Groups {
   /// Whether a program of these nodes could exceed its limits. Each member counts as one operand, as if no register
   /// were used twice.
   static bool is_too_large(const Members& all, const auto& inside) {
-    if (all.size() > static_cast<std::size_t>(Program::max_instructions)) return true;
+    if (all.size() > Program::max_instructions) return true;
     std::vector<std::int64_t> inputs;
     for (const Node* node : all)
       for (const Tensor& input : node->inputs())
         if (!inside(producer_of(input))) inputs.push_back(input.id());
     std::sort(inputs.begin(), inputs.end());
     inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
-    return inputs.size() + all.size() > static_cast<std::size_t>(Program::max_operands);
+    return inputs.size() + all.size() > Program::max_operands;
   }
 
   /// Whether one of the nodes depends on another through a node that is not among them.
@@ -124,7 +124,7 @@ class Groups {
     };
     const auto visit_unit = [&](const Node& node) {
       if (of(node) == alone) return visit(node);
-      for (const Node* member : members_[static_cast<std::size_t>(of(node))]) visit(*member);
+      for (const Node* member : members_[of(node)]) visit(*member);
     };
     for (const Node* node : all)
       for_each_need(*node, [&](const Node& other) {
@@ -307,7 +307,7 @@ bool may_be_fused(const Node& node) {
 
 Specs program_specs(const Call& call) {
   const Program& program = *call.attr<ProgramRef>("program");
-  Specs specs(static_cast<std::size_t>(program.outputs), {DType::unknown, call.attr<Shape>("shape")});
+  Specs specs(program.outputs, {DType::unknown, call.attr<Shape>("shape")});
   for (const Program::Instruction& each : program.instructions)
     if (!program.is_register(each.result))
       specs[each.result - static_cast<std::size_t>(program.inputs)].dtype = each.dtype;

@@ -88,8 +88,7 @@ class Partitioner {
     draft.controls.emplace(&node, &made);
     for (std::size_t i = 0; i < made.outputs().size(); ++i) draft.tensors.emplace(node.output(i).id(), made.output(i));
     for (const auto& [output, device] : readers_[node.index])
-      send(draft, node, output, made.output(static_cast<std::size_t>(output)), Device(device.first, device.second),
-           {&made});
+      send(draft, node, output, made.output(output), Device(device.first, device.second), {&made});
   }
 
   static Node& add(Draft& draft, const Node& like, const Op& op, const Tensors& inputs, const Attrs& attrs,

@@ -41,8 +41,7 @@ Ints permutation_of(const Node& node) {
   const int rank = node.input(0).rank();
   const AttrValue* given = node.attrs().find("perm");
   Ints perm;
-  for (int i = 0; i < rank; ++i)
-    perm.push_back(given ? normalize_axis(std::get<Ints>(*given)[static_cast<std::size_t>(i)], rank) : rank - 1 - i);
+  for (int i = 0; i < rank; ++i) perm.push_back(given ? normalize_axis(std::get<Ints>(*given)[i], rank) : rank - 1 - i);
   return perm;
 }
 
@@ -131,7 +130,7 @@ class Simplifier {
     const bool twice = &inner.op() == &node.op();
     if (twice) {
       const Ints before = permutation_of(inner);
-      for (std::int64_t& axis : perm) axis = before[static_cast<std::size_t>(axis)];
+      for (std::int64_t& axis : perm) axis = before[axis];
       x = inner.input(0);
     }
     if (std::is_sorted(perm.begin(), perm.end())) return x;
@@ -195,7 +194,7 @@ class Simplifier {
     const bool repeats = std::all_of(value.strides().begin(), value.strides().end(), [](auto s) { return s == 0; });
     const auto* data = static_cast<const std::byte*>(value.impl().data);
     const std::size_t element = size_of(value.dtype());
-    const auto rest = static_cast<std::size_t>(value.size() - 1) * element;
+    const auto rest = (value.size() - 1) * element;
     const bool equal = repeats || (value.is_contiguous() && std::memcmp(data, data + element, rest) == 0);
     return equal ? make_view(value, {}, {}) : Tensor();
   }

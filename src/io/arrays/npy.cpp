@@ -99,7 +99,7 @@ class HeaderParser {
       std::int64_t size = 0;
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), size);
       if (error != std::errc{} || size < 0) damaged();
-      rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+      rest_.remove_prefix(end - rest_.data());
       take_word("L");  // Python 2's long numbers
       sizes.push_back(size);
       if (!take(',') && !next_is(')')) damaged();
@@ -153,10 +153,10 @@ Tensor transposed(const Tensor& reversed, const Shape& shape) {
   std::array<std::int64_t, Shape::max_rank> strides{};
   std::int64_t stride = 1;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    strides[static_cast<std::size_t>(axis)] = stride;
+    strides[axis] = stride;
     stride *= std::max<std::int64_t>(shape.sizes()[axis], 1);
   }
-  const std::span used(strides.data(), static_cast<std::size_t>(shape.rank()));
+  const std::span used(strides.data(), shape.rank());
   return detail::on_host(detail::make_view(reversed, shape, used));
 }
 
@@ -193,7 +193,7 @@ std::string npy_header(const Tensor& tensor, std::string_view name, Where where)
   const std::size_t start = magic.size() + 4;
   text.append(63 - (start + text.size()) % 64, ' ');
   text += '\n';
-  const auto size = static_cast<std::uint16_t>(text.size());
+  const auto size = text.size();
   return std::string(magic) + '\1' + '\0' + static_cast<char>(size & 255) + static_cast<char>(size >> 8) + text;
 }
 

@@ -36,11 +36,11 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, Where where)
   const std::uint64_t length = length_of(bytes);
   if (length > longest_header || length > static_cast<std::uint64_t>(file_.size() - length_size))
     refuse(" is not a safetensors file, or it stops early: it claims a header of ", length, " bytes");
-  std::string text(static_cast<std::size_t>(length), '\0');
+  std::string text(length, '\0');
   file_.read(length_size, std::as_writable_bytes(std::span(text)));
   if (!text.starts_with('{')) refuse(" is not a safetensors file: its header does not start with {");
   header_ = parse_safetensors_header(text, file_.name(), where);
-  data_ = length_size + static_cast<std::int64_t>(length);
+  data_ = length_size + length;
   std::sort(header_.entries.begin(), header_.entries.end(),
             [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   check_layout();

@@ -141,7 +141,7 @@ std::string safetensors_header(const std::vector<std::pair<std::string, Tensor>>
   for (const auto& [name, tensor] : tensors) {
     if (name == metadata_key)
       throw InvalidArgumentError(detail::join("No tensor can be called ", name, " in a safetensors file"), where);
-    const std::int64_t end = offset + static_cast<std::int64_t>(bytes_of(tensor).size());
+    const std::int64_t end = offset + bytes_of(tensor).size();
     json& entry = header[name];
     entry["dtype"] = type_name(tensor.dtype());
     entry["shape"] = tensor.shape().to_vector();

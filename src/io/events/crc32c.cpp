@@ -21,7 +21,7 @@ constexpr std::array<std::uint32_t, 256> table = [] {
 }();
 
 std::uint32_t by_table(std::uint32_t crc, std::string_view bytes) {
-  for (const char c : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<unsigned char>(c)) & 0xFF];
+  for (const char c : bytes) crc = (crc >> 8) ^ table[(crc ^ c) & 0xFF];
   return crc;
 }
 

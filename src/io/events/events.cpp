@@ -41,7 +41,7 @@ void append_number(std::string& out, auto number) {
 /// Appends a record: the length (u64), its masked CRC, the data, and their masked CRC.
 void append_record(std::string& out, std::string_view data) {
   std::string length;
-  append_number(length, static_cast<std::uint64_t>(data.size()));
+  append_number(length, data.size());
   out += length;
   append_number(out, io::masked(io::crc32c(length)));
   out += data;
@@ -116,7 +116,7 @@ std::array<std::int64_t, 3> png_size(std::string_view png, Where where) {
   };
   constexpr std::array<std::int64_t, 7> channels{1, 0, 3, 3, 2, 0, 4};  // by PNG's colour type
   const std::int64_t colour = byte(25);
-  return {number(16), number(20), colour < 7 ? channels[static_cast<std::size_t>(colour)] : 0};
+  return {number(16), number(20), colour < 7 ? channels[colour] : 0};
 }
 
 std::string encode_image(std::string_view png, Where where) {
@@ -178,7 +178,7 @@ struct FileWriter::State {
     while (!buffer.empty()) {
       const ::ssize_t count = ::write(descriptor, buffer.data(), buffer.size());
       if (count < 0 && errno != EINTR) refuse(errno, where);
-      if (count > 0) buffer.erase(0, static_cast<std::size_t>(count));
+      if (count > 0) buffer.erase(0, count);
     }
     written = now();
   }

@@ -62,7 +62,7 @@ void write_step(pbf_writer& device, const RunMetadata& metadata, std::size_t ind
   for (const Buffer& buffer : metadata.plan.buffers)
     if (is_result_of(buffer, step.name)) write_output(node, buffer, step.name);
   node.add_string(8, detail::join(step.name, " = ", step.type));
-  node.add_uint32(10, static_cast<std::uint32_t>(time.thread));
+  node.add_uint32(10, time.thread);
 }
 
 std::vector<Device> devices_of(const ExecutionPlan& plan) {
@@ -116,7 +116,7 @@ class TraceWriter {
   void add(const std::string& event) { events_ += (events_.empty() ? "{" : ",\n{") + event + "}"; }
 
   std::size_t process_of(Device device) const {
-    return static_cast<std::size_t>(std::find(devices_.begin(), devices_.end(), device) - devices_.begin());
+    return std::find(devices_.begin(), devices_.end(), device) - devices_.begin();
   }
 
   void add_step(std::size_t i) {

@@ -75,8 +75,7 @@ void OnnxGraph::add_initializer(std::string_view name, const Tensor& value) {
     for (const std::int64_t size : host.shape().sizes()) tensor.add_int64(1, size);
     tensor.add_int64(2, onnx_type(host.dtype()));
     tensor.add_string(8, name.data(), name.size());
-    tensor.add_bytes(9, static_cast<const char*>(host.impl().data),
-                     static_cast<std::size_t>(host.size()) * size_of(host.dtype()));
+    tensor.add_bytes(9, static_cast<const char*>(host.impl().data), host.size() * size_of(host.dtype()));
   });
 }
 
@@ -195,7 +194,7 @@ class Formula {
     const std::string_view name = word();
     if (peek() == '(' || peek() == '[') return call(name, outputs, optional);
     if (const auto known = defined_.find(std::string(name)); known != defined_.end()) return {known->second};
-    return {writer_.in(static_cast<std::size_t>(name[0] - 'a'))};
+    return {writer_.in(name[0] - 'a')};
   }
 
   std::vector<std::string> call(std::string_view op, std::size_t outputs, bool optional) {
@@ -279,8 +278,7 @@ class Formula {
     const double value = number();
     if (!take(':')) return writer_.number(value, element_type());
     const std::string_view type = word();
-    return writer_.number(
-        value, type == "int" ? int64 : writer_.node().input(static_cast<std::size_t>(type[0] - 'a')).dtype());
+    return writer_.number(value, type == "int" ? int64 : writer_.node().input(type[0] - 'a').dtype());
   }
 
   DType element_type() const {
@@ -294,7 +292,7 @@ class Formula {
     peek();
     double value = 0;
     const char* end = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value).ptr;
-    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+    rest_.remove_prefix(end - rest_.data());
     return value;
   }
 

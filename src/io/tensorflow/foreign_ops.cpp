@@ -89,7 +89,7 @@ Tensors read_range(const ForeignNode& n) {
     if (value.size() != 1 || value.dtype() != dtype || dtype == boolean) n.node.refuse("its bounds are no numbers");
     bounds[i] = value.item<double>();
   }
-  if (!(std::abs(bounds[1] - bounds[0]) <= std::abs(bounds[2]) * static_cast<double>(most_numbers)))
+  if (!(std::abs(bounds[1] - bounds[0]) <= std::abs(bounds[2]) * most_numbers))
     n.node.refuse(detail::join("its bounds are ", bounds[0], " and ", bounds[1], ", its step is ", bounds[2]));
   return {arange(bounds[0], bounds[1], bounds[2], {.dtype = dtype}, n.name(), n.where)};
 }
@@ -160,7 +160,7 @@ Tensors read_dynamic_stitch(const ForeignNode& n) {
     for (std::size_t k = 0; k < places.size(); ++k) {
       if (places[k] < 0 || places[k] >= most_places) n.node.refuse(detail::join("it has the place ", places[k]));
       list.resize(std::max(list.size(), static_cast<std::size_t>(places[k]) + 1));
-      list[static_cast<std::size_t>(places[k])] = numbers[k];
+      list[places[k]] = numbers[k];
     }
   }
   return constant_nodes(n, {vector_of(list, n.node.constant(count).dtype())});
@@ -440,7 +440,7 @@ Tensors read_slice_gradient(const ForeignNode& n) {
 Tensors read_batch_norm(const ForeignNode& n) {
   require_nhwc(n);
   if (n.node.attr_or<bool>("is_training", true)) lack(n, "'is_training'");
-  const auto epsilon = static_cast<double>(n.node.attr_or<float>("epsilon", 0.0001F));
+  const auto epsilon = n.node.attr_or<float>("epsilon", 0.0001F);
   const Tensor &x = n.in(0), &scale = n.in(1), &offset = n.in(2), &mean = n.in(3), &variance = n.in(4);
   for (const Tensor& each : n.inputs)
     if (each.dtype() != x.dtype()) n.node.refuse("its inputs have several types");
@@ -469,7 +469,7 @@ Tensors read_resize(const ForeignNode& n) {
     if (!nearest) x = x.cast(float32);
     // The width comes first, as in TensorFlow.
     for (const int axis : {2, 1}) {
-      const std::int64_t from = x.shape().sizes()[axis], to = sizes[static_cast<std::size_t>(axis - 1)];
+      const std::int64_t from = x.shape().sizes()[axis], to = sizes[axis - 1];
       if (from < 1 || to < 1 || to > most_places) n.node.refuse(detail::join("it makes the size ", to, " of ", from));
       x = nearest ? resize_nearest(x, axis, to, centers) : resize_linear(x, axis, to, centers);
     }

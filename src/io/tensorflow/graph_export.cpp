@@ -69,10 +69,9 @@ class DirectWriter {
 
   void add_input(const InputRule& rule, DType whole_type) {
     if (rule.form == InputRule::Form::input) {
-      inputs_.push_back(writer_.in(static_cast<std::size_t>(rule.input)).name);
+      inputs_.push_back(writer_.in(rule.input).name);
     } else if (rule.form == InputRule::Form::rest) {
-      for (std::size_t i = static_cast<std::size_t>(rule.input); i < node_.inputs().size(); ++i)
-        inputs_.push_back(writer_.in(i).name);
+      for (std::size_t i = rule.input; i < node_.inputs().size(); ++i) inputs_.push_back(writer_.in(i).name);
     } else if (rule.form == InputRule::Form::real) {
       const DType dtype = node_.inputs().empty() ? node_.attr<DType>("dtype") : node_.input(0).dtype();
       inputs_.push_back(
@@ -97,7 +96,7 @@ class DirectWriter {
     switch (rule.source) {
       case FieldRule::Source::input_type:
         if (node_.inputs().empty()) return {};
-        return code_of(node_.input(static_cast<std::size_t>(rule.index)).dtype());
+        return code_of(node_.input(rule.index).dtype());
       case FieldRule::Source::output_type:
         return code_of(node_.output().dtype());
       case FieldRule::Source::fixed:
@@ -107,7 +106,7 @@ class DirectWriter {
       case FieldRule::Source::output_count:
         return static_cast<std::int64_t>(node_.outputs().size());
       case FieldRule::Source::bit:
-        return node_.attr<Ints>(rule.attr)[static_cast<std::size_t>(rule.index)];
+        return node_.attr<Ints>(rule.attr)[rule.index];
       case FieldRule::Source::attr:
         break;
     }

@@ -112,8 +112,8 @@ class FileGraph {
     }
     if (order.size() < entries_.size()) {
       const auto stuck = std::find_if(waits.begin(), waits.end(), [](std::size_t count) { return count > 0; });
-      throw InvalidArgumentError(detail::join(
-          "The graph has a cycle at node '", entries_[static_cast<std::size_t>(stuck - waits.begin())].def->name, "'"));
+      throw InvalidArgumentError(
+          detail::join("The graph has a cycle at node '", entries_[stuck - waits.begin()].def->name, "'"));
     }
     return order;
   }
@@ -392,14 +392,14 @@ class Importer {
     if (entry.inputs.size() != rule.arguments.size())
       reader.refuse(detail::join("it has ", entry.inputs.size(), " inputs, not ", rule.arguments.size()));
     std::vector<Variable> variables;
-    std::vector<double> numbers(static_cast<std::size_t>(rule.numbers));
+    std::vector<double> numbers(rule.numbers);
     Source gradient;
     for (std::size_t i = 0; i < rule.arguments.size(); ++i) {
       const UpdateRule::Argument& each = rule.arguments[i];
       if (each.part == UpdateRule::Part::handle) variables.push_back(variable_of(entry, reader, i));
       if (each.part == UpdateRule::Part::gradient) gradient = entry.inputs[i];
       if (each.part == UpdateRule::Part::number && !reader.find<TensorDef>(hint_numbers))
-        numbers[static_cast<std::size_t>(each.index)] = reader.constant(i).item<double>();
+        numbers[each.index] = reader.constant(i).item<double>();
     }
     if (rule.resource == "ResourceApplyRMSProp") numbers[2] = 1 - numbers[1];
     if (const auto* exact = reader.find<TensorDef>(hint_numbers)) {
@@ -512,7 +512,7 @@ class Importer {
     if (static_cast<std::size_t>(source.output) >= entry.outputs.size())
       throw InvalidArgumentError(detail::join("output ", source.output, " of node '", source.node->name,
                                               "' is used, which has ", entry.outputs.size()));
-    return entry.outputs[static_cast<std::size_t>(source.output)];
+    return entry.outputs[source.output];
   }
 
   Tensors node(const Op& op, const Tensors& inputs, const Attrs& attrs, const std::string& name) {

@@ -47,7 +47,7 @@ class Outlook {
       if (count < 1 || count > most_outputs) reader_.refuse(detail::join("it has ", count, " outputs"));
       const Tensor& x = in(op_ == "Split" ? 1 : 0);
       const Shape shape = op_ == "Unpack" ? without_one_axis(x) : open(x.shape().rank());
-      return Specs(static_cast<std::size_t>(count), Spec{x.dtype(), shape});
+      return Specs(count, Spec{x.dtype(), shape});
     }
     if (op_ == "ConcatOffset") return Specs(inputs_.size() - 1, Spec{type(1), shape(1)});
     if (op_ == "TopKV2") return {{type(0), open(rank(0))}, {int32, open(rank(0))}};
@@ -73,7 +73,7 @@ class Outlook {
   /// A shape of that many unknown sizes; one of unknown rank if there cannot be so many.
   static Shape open(int rank) {
     if (rank < 0 || rank > Shape::max_rank) return Shape::unknown_rank();
-    return Shape(std::vector<std::int64_t>(static_cast<std::size_t>(rank), -1));
+    return Shape(std::vector<std::int64_t>(rank, -1));
   }
 
   Shape without_one_axis(const Tensor& x) const {
@@ -89,7 +89,7 @@ class Outlook {
     const Tensor& input = value ? value : in(i);
     if (input.shape().rank() != 1 || input.shape().sizes()[0] < 0 || input.shape().sizes()[0] > Shape::max_rank)
       return {};
-    if (!value) return std::vector<std::int64_t>(static_cast<std::size_t>(input.shape().sizes()[0]), -1);
+    if (!value) return std::vector<std::int64_t>(input.shape().sizes()[0], -1);
     if (!is_index(value.dtype())) return {};
     std::vector<std::int64_t> numbers = value.to_vector<std::int64_t>();
     for (std::int64_t& each : numbers)
@@ -163,7 +163,7 @@ class Outlook {
     Shape result = open(rank(0));
     if (!multiples || static_cast<int>(multiples->size()) != result.rank()) return result;
     for (int i = 0; i < result.rank(); ++i) {
-      const std::int64_t factor = (*multiples)[static_cast<std::size_t>(i)], size = shape(0).sizes()[i];
+      const std::int64_t factor = (*multiples)[i], size = shape(0).sizes()[i];
       std::int64_t product = 0;
       if (factor >= 0 && size >= 0 && !__builtin_mul_overflow(factor, size, &product)) result.set(i, product);
     }
@@ -211,7 +211,7 @@ class Outlook {
     const auto sizes = list(1);
     if (rank(0) != 4) return result;
     for (const int axis : {0, 3}) result.set(axis, shape(0).sizes()[axis]);
-    for (int i = 0; sizes && sizes->size() == 2 && i < 2; ++i) result.set(i + 1, (*sizes)[static_cast<std::size_t>(i)]);
+    for (int i = 0; sizes && sizes->size() == 2 && i < 2; ++i) result.set(i + 1, (*sizes)[i]);
     return result;
   }
 
@@ -283,7 +283,7 @@ detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, con
     if (input.dtype() != DType::unknown && !is_index(input.dtype()) && !takes_reals(def.op))
       reader.refuse(detail::join("its input ", each, ", '", input.name(), "', is ", to_string(input.dtype()),
                                  ", where whole numbers are due"));
-    awaited.push_back(static_cast<std::int64_t>(each));
+    awaited.push_back(each);
   }
   const KeptNode kept{def, specs, where};
   Attrs attrs{{"awaited_values", awaited},

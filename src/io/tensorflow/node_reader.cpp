@@ -224,7 +224,7 @@ AttrValue NodeReader::any_value(const AttrDef& value, std::string_view name) con
           return each;
         } else if constexpr (std::is_same_v<T, float>) {
           const auto exact = exact_number(name);
-          return exact ? *exact : static_cast<double>(each);
+          return exact ? *exact : each;
         } else if constexpr (std::is_same_v<T, TypeCode>) {
           return type(name);
         } else if constexpr (std::is_same_v<T, ListDef>) {
