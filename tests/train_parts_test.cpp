@@ -210,18 +210,18 @@ TEST_CASE("accumulated gradients make the step of one large batch, eagerly and t
       },
       {rows});
   for (int turn = 0; turn < 4; ++turn) {
-    std::vector<Tensor> all;
+    std::vector<Tensor> batches;
     for (int i = 0; i < 3; ++i) {
       CHECK(accumulation.pending() == i);
       const Tensor x = batch(3 * turn + i);
-      all.push_back(x);
+      batches.push_back(x);
       const StateDict before = parts.state_dict();
       const Tensor loss = accumulation.minimize(
           parts_opt, [&] { return loss_of(parts, x); }, parts.parameters());
       CHECK(same_bits(before, parts.state_dict()) == (i < 2));
       CHECK(same_bits(loss, step(x)));
     }
-    whole_opt.minimize([&] { return loss_of(whole, concat(all, 0)); });
+    whole_opt.minimize([&] { return loss_of(whole, concat(batches, 0)); });
   }
   CHECK(parts_opt.iterations() == 4);
   CHECK(traced_opt.iterations() == 4);
