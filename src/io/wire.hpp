@@ -32,6 +32,7 @@ class WireReader : public protozero::pbf_reader {
   std::int64_t get_int64() { return due(varint).pbf_reader::get_int64(); }
   std::int32_t get_enum() { return due(varint).pbf_reader::get_enum(); }
   bool get_bool() { return due(varint).pbf_reader::get_bool(); }
+  std::uint32_t get_fixed32() { return due(protozero::pbf_wire_type::fixed32).pbf_reader::get_fixed32(); }
   float get_float() { return due(protozero::pbf_wire_type::fixed32).pbf_reader::get_float(); }
   double get_double() { return due(protozero::pbf_wire_type::fixed64).pbf_reader::get_double(); }
   protozero::data_view get_view() { return due(delimited).pbf_reader::get_view(); }

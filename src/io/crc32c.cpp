@@ -1,4 +1,4 @@
-#include "io/events/crc32c.hpp"
+#include "io/crc32c.hpp"
 
 #include <array>
 #include <cstring>
@@ -39,11 +39,11 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t crc
 
 }  // namespace
 
-std::uint32_t crc32c(std::string_view bytes) {
+std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("sse4.2")) return ~by_instruction(~0U, bytes);
+  if (__builtin_cpu_supports("sse4.2")) return ~by_instruction(~before, bytes);
 #endif
-  return ~by_table(~0U, bytes);
+  return ~by_table(~before, bytes);
 }
 
 }  // namespace tapestry::io
