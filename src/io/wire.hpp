@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include <protozero/pbf_reader.hpp>
@@ -19,7 +21,8 @@ void add_message(protozero::pbf_writer& writer, protozero::pbf_tag_type tag, F f
   writer.add_message(tag, bytes);
 }
 
-/// TensorFlow's TensorShapeProto.
+/// TensorFlow's TensorShapeProto, of sizes that are all known, and of any shape.
+void write_sizes(protozero::pbf_writer& writer, std::span<const std::int64_t> sizes);
 void write_shape(protozero::pbf_writer& writer, const Shape& shape);
 
 /// protozero's reader for files that cannot be trusted: a field of an unexpected wire type throws protozero's

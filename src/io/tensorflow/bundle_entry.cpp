@@ -7,6 +7,9 @@
 #include "io/wire.hpp"
 
 namespace tapestry::io {
+
+using protozero::pbf_writer;
+
 namespace {
 
 /// The sizes of a TensorShapeProto of any rank. An unknown rank, which no stored tensor has, becomes a size -1.
@@ -51,6 +54,11 @@ SliceExtents read_extents(WireReader slice) {
     }
   }
   return extents;
+}
+
+/// Leaves out a 0, as protobuf does.
+void add_number(pbf_writer& writer, protozero::pbf_tag_type tag, std::int64_t number) {
+  if (number != 0) writer.add_int64(tag, number);
 }
 
 /// A number in the code that keeps the order of signed numbers: as many bits 1 as there are bytes, a bit 0, and the
@@ -126,22 +134,36 @@ BundleEntry decode_bundle_entry(std::string_view bytes) {
   return entry;
 }
 
-std::string encode_bundle_header() {
+std::string encode(const BundleHeader& header) {
   std::string bytes;
-  protozero::pbf_writer header(bytes);
-  header.add_int64(1, 1);
-  add_message(header, 3, [](protozero::pbf_writer& version) { version.add_int64(1, 1); });
+  pbf_writer writer(bytes);
+  add_number(writer, 1, header.shards);
+  add_number(writer, 2, header.endianness);
+  add_message(writer, 3, [&](pbf_writer& version) {
+    version.add_int64(1, 1);
+    add_number(version, 2, header.min_consumer);
+  });
   return bytes;
 }
 
-std::string encode_bundle_entry(const Tensor& tensor, std::int64_t offset, std::int64_t size, std::uint32_t checksum) {
+std::string encode(const BundleEntry& entry) {
   std::string bytes;
-  protozero::pbf_writer entry(bytes);
-  entry.add_enum(1, code_of(tensor.dtype()).value);
-  add_message(entry, 2, [&](protozero::pbf_writer& shape) { write_shape(shape, tensor.shape()); });
-  if (offset != 0) entry.add_int64(4, offset);
-  if (size != 0) entry.add_int64(5, size);
-  entry.add_fixed32(6, checksum);
+  pbf_writer writer(bytes);
+  const StoredTensor& stored = entry.stored;
+  add_number(writer, 1, stored.type.value);
+  add_message(writer, 2, [&](pbf_writer& shape) { write_sizes(shape, stored.sizes); });
+  add_number(writer, 3, stored.shard);
+  add_number(writer, 4, stored.offset);
+  add_number(writer, 5, stored.size);
+  if (stored.checksum != 0) writer.add_fixed32(6, stored.checksum);
+  for (const SliceExtents& extents : entry.slices)
+    add_message(writer, 7, [&](pbf_writer& slice) {
+      for (const auto& [start, length] : extents)
+        add_message(slice, 1, [begin = start, count = length](pbf_writer& extent) {
+          add_number(extent, 1, begin);
+          if (count != -1) extent.add_int64(2, count);
+        });
+    });
   return bytes;
 }
 

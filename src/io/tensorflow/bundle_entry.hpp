@@ -14,7 +14,7 @@ namespace tapestry::io {
 
 /// The value of the key "".
 struct BundleHeader {
-  std::int64_t shards = 0, endianness = 0, min_consumer = 0;
+  std::int64_t shards = 0, endianness = 0, min_consumer = 0;  ///< endianness: 1 is big
 };
 
 /// A tensor and where its bytes lie: at `offset` of the file of `shard`.
@@ -43,10 +43,8 @@ BundleHeader decode_bundle_header(std::string_view bytes);
 BundleEntry decode_bundle_entry(std::string_view bytes);
 /// @}
 
-/// The header of a checkpoint with one shard.
-std::string encode_bundle_header();
-/// The entry of a tensor in shard 0.
-std::string encode_bundle_entry(const Tensor& tensor, std::int64_t offset, std::int64_t size, std::uint32_t checksum);
+std::string encode(const BundleHeader& header);
+std::string encode(const BundleEntry& entry);
 
 /// The key of a slice, in TensorFlow's code that keeps the order. It begins with a byte 0, which no tensor's name does.
 std::string slice_key(std::string_view name, const SliceExtents& extents);

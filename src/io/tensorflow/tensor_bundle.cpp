@@ -317,7 +317,7 @@ Tensor TensorBundle::read_slices(const Entry& entry, const std::string& name) co
 void write_tensor_bundle(const fs::path& prefix, const StateDict& tensors, Where where) {
   if (!prefix.has_filename())
     throw InvalidArgumentError(detail::join("A checkpoint's prefix cannot be ", prefix.string()), where);
-  std::map<std::string, std::string> entries{{"", encode_bundle_header()}};
+  std::map<std::string, std::string> entries{{"", encode(BundleHeader{.shards = 1})}};
   std::vector<Tensor> hosts;  // own the bytes until they are written
   std::vector<Chunk> chunks;
   std::int64_t offset = 0;
@@ -325,11 +325,15 @@ void write_tensor_bundle(const fs::path& prefix, const StateDict& tensors, Where
     if (name.empty() || name.front() == '\0')
       throw InvalidArgumentError("The name of a tensor in a checkpoint is neither empty nor begins with a byte 0",
                                  where);
-    const Chunk bytes = chunks.emplace_back(bytes_of(hosts.emplace_back(saved_form(tensor, name, where))));
-    const auto size = static_cast<std::int64_t>(bytes.size());
-    const std::uint32_t checksum = crc32c({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    entries.emplace(name, encode_bundle_entry(hosts.back(), offset, size, masked(checksum)));
-    offset += size;
+    const Tensor& host = hosts.emplace_back(saved_form(tensor, name, where));
+    const Chunk bytes = chunks.emplace_back(bytes_of(host));
+    const StoredTensor stored{.type = code_of(host.dtype()),
+                              .sizes = host.shape().to_vector(),
+                              .offset = offset,
+                              .size = static_cast<std::int64_t>(bytes.size()),
+                              .checksum = masked(crc32c({reinterpret_cast<const char*>(bytes.data()), bytes.size()}))};
+    entries.emplace(name, encode(BundleEntry{stored, {}}));
+    offset += stored.size;
   }
   write_file(shard_path(prefix, 0, 1), chunks, where);
   const std::string index = table_bytes(entries);
