@@ -4,7 +4,6 @@
 
 #include "tapestry/state_dict.hpp"
 
-/// TensorFlow's checkpoints, which it calls tensor bundles.
 namespace tapestry::tensor_bundle {
 
 /// @addtogroup keeping

@@ -10,7 +10,7 @@
 namespace tapestry::io {
 namespace {
 
-constexpr std::array<std::uint32_t, 256> table = [] {
+constexpr std::array<std::uint32_t, 256> crc_table = [] {
   std::array<std::uint32_t, 256> made{};
   for (std::uint32_t i = 0; i < 256; ++i) {
     std::uint32_t crc = i;
@@ -21,7 +21,7 @@ constexpr std::array<std::uint32_t, 256> table = [] {
 }();
 
 std::uint32_t by_table(std::uint32_t crc, std::string_view bytes) {
-  for (const char c : bytes) crc = (crc >> 8) ^ table[(crc ^ c) & 0xFF];
+  for (const char c : bytes) crc = (crc >> 8) ^ crc_table[(crc ^ c) & 0xFF];
   return crc;
 }
 

@@ -35,6 +35,7 @@ FileElements bundle_elements(TypeCode type) {
     char kind;
     std::size_t size;
   };
+  // DT_FLOAT, DOUBLE, INT32, UINT8, INT16, INT8, INT64, BOOL, BFLOAT16, UINT16, HALF, UINT32.
   static constexpr auto rows = std::to_array<Row>({{{1}, 'f', 4},
                                                    {{2}, 'f', 8},
                                                    {{3}, 'i', 4},
@@ -305,7 +306,7 @@ Tensor TensorBundle::read_slices(const Entry& entry, const std::string& name) co
   // Before memory is taken for all of them.
   for (const auto& [extents, stored] : entry.slices)
     check_shard(SourceFile(shard_path(prefix_, stored.shard, shards_), where_), stored, name);
-  const Tensor whole = detail::make_tensor(elements.dtype, Shape(entry.stored.sizes), cpu());
+  Tensor whole = detail::make_tensor(elements.dtype, Shape(entry.stored.sizes), cpu());
   Assembly assembly(whole);
   for (const auto& [extents, stored] : entry.slices) assembly.add(extents, read_stored(stored, name));
   if (!assembly.is_whole()) refuse(", tensor ", name, " has slices that overlap");
