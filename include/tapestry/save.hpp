@@ -48,8 +48,8 @@ TAPESTRY_API void load(const std::string& path, StateDict& tensors, Where where 
 ///     tp::StateDict weights = tp::load_weights("model.safetensors");
 ///
 /// Throws NotFoundError when there is neither such a file nor such a checkpoint; UnimplementedError, with the format's
-/// name, for files of PyTorch (.pt, .pth, .bin), Keras (.keras) and HDF5 (.h5); InvalidArgumentError for any other file;
-/// and what `load` and `tensor_bundle::load` throw.
+/// name, for files of PyTorch (.pt, .pth, .bin), Keras (.keras) and HDF5 (.h5); InvalidArgumentError for any other
+/// file; and what `load` and `tensor_bundle::load` throw.
 TAPESTRY_API StateDict load_weights(const std::string& path, Where where = Where::here());
 
 /// The metadata of a safetensors file. Throws what `load` throws, and InvalidArgumentError for an npz file.
