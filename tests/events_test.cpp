@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 #include <protozero/pbf_reader.hpp>
 
-#include "io/events/crc32c.hpp"
+#include "io/crc32c.hpp"
 #include "io/events/run_metadata.hpp"
 #include "io/tensorflow/graph_def.hpp"
 #include "tapestry/tapestry.hpp"

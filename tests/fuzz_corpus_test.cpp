@@ -18,6 +18,7 @@ TEST_CASE("the readers survive the corpus of the fuzzer") {
                                                         {"read_npy", read_npy},
                                                         {"read_npz", read_npz},
                                                         {"read_safetensors", read_safetensors},
+                                                        {"read_bundle", read_bundle},
                                                         {"read_csv", read_csv}};
   for (const auto& [name, read] : readers) {
     int count = 0;

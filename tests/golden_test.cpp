@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "expect.hpp"
-#include "io/events/crc32c.hpp"
+#include "io/crc32c.hpp"
 #include "io/tensorflow/graph_def.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"

@@ -41,6 +41,17 @@ TAPESTRY_API void save(const std::string& path, const StateDict& tensors, const 
 /// another ending. Then nothing has changed.
 TAPESTRY_API void load(const std::string& path, StateDict& tensors, Where where = Where::here());
 
+/// Reads the weights that another program has written, in any of the formats that Tapestry knows, told apart by the
+/// file's contents, not by its name: safetensors, NPZ, and a checkpoint of TensorFlow's, whose `path` is the prefix of
+/// its files, "ckpt/model" for "ckpt/model.index".
+///
+///     tp::StateDict weights = tp::load_weights("model.safetensors");
+///
+/// Throws NotFoundError when there is neither such a file nor such a checkpoint; UnimplementedError, with the format's
+/// name, for files of PyTorch (.pt, .pth, .bin), Keras (.keras) and HDF5 (.h5); InvalidArgumentError for any other
+/// file; and what `load` and `tensor_bundle::load` throw.
+TAPESTRY_API StateDict load_weights(const std::string& path, Where where = Where::here());
+
 /// The metadata of a safetensors file. Throws what `load` throws, and InvalidArgumentError for an npz file.
 TAPESTRY_API Metadata load_metadata(const std::string& path, Where where = Where::here());
 

@@ -25,6 +25,7 @@
 #include "tapestry/summary.hpp"
 #include "tapestry/tape.hpp"
 #include "tapestry/tensor.hpp"
+#include "tapestry/tensor_bundle.hpp"
 #include "tapestry/trace.hpp"
 #include "tapestry/train.hpp"
 #include "tapestry/variable.hpp"

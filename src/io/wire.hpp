@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include <protozero/pbf_reader.hpp>
@@ -19,7 +21,8 @@ void add_message(protozero::pbf_writer& writer, protozero::pbf_tag_type tag, F f
   writer.add_message(tag, bytes);
 }
 
-/// TensorFlow's TensorShapeProto.
+/// TensorFlow's TensorShapeProto, of sizes that are all known, and of any shape.
+void write_sizes(protozero::pbf_writer& writer, std::span<const std::int64_t> sizes);
 void write_shape(protozero::pbf_writer& writer, const Shape& shape);
 
 /// protozero's reader for files that cannot be trusted: a field of an unexpected wire type throws protozero's
@@ -32,6 +35,7 @@ class WireReader : public protozero::pbf_reader {
   std::int64_t get_int64() { return due(varint).pbf_reader::get_int64(); }
   std::int32_t get_enum() { return due(varint).pbf_reader::get_enum(); }
   bool get_bool() { return due(varint).pbf_reader::get_bool(); }
+  std::uint32_t get_fixed32() { return due(protozero::pbf_wire_type::fixed32).pbf_reader::get_fixed32(); }
   float get_float() { return due(protozero::pbf_wire_type::fixed32).pbf_reader::get_float(); }
   double get_double() { return due(protozero::pbf_wire_type::fixed64).pbf_reader::get_double(); }
   protozero::data_view get_view() { return due(delimited).pbf_reader::get_view(); }

@@ -21,12 +21,14 @@ struct Mutants {
 };
 
 /// "mutate_graph": GraphDefs, read and run. "mutate_checkpoint": safetensors files that a training goes on from.
-/// "mutate_npz", "mutate_safetensors": arrays, read and written again.
+/// "mutate_npz", "mutate_safetensors": arrays, read and written again. "mutate_bundle": the indices of checkpoints of
+/// TensorFlow's.
 /// @{
 Mutants graph_mutants();
 Mutants checkpoint_mutants();
 Mutants npz_mutants();
 Mutants safetensors_mutants();
+Mutants bundle_mutants();
 /// @}
 
 }  // namespace tapestry::test

@@ -113,6 +113,29 @@ bool read_safetensors(Fuzzed bytes) {
   });
 }
 
+bool read_bundle(Fuzzed bytes) {
+  static const std::string prefix = [] {
+    for (const char* name : {"0-of-00001", "0-of-00002", "1-of-00002"})
+      in_file(std::string("bundle.data-0000") + name, std::as_bytes(std::span(bundle_shard())));
+    const std::string index = in_file("bundle.index", {});
+    return index.substr(0, index.rfind('.'));
+  }();
+  return is_accepted([&] {
+    in_file("bundle.index", bytes);
+    tensor_bundle::save(prefix + "-again", tensor_bundle::load(prefix));
+    tensor_bundle::load(prefix + "-again");
+  });
+}
+
+const std::string& bundle_shard() {
+  static const std::string& bytes = *new std::string([] {
+    std::string made(1024, '\0');
+    for (std::size_t i = 0; i < made.size(); ++i) made[i] = static_cast<char>(i * i % 251);
+    return made;
+  }());
+  return bytes;
+}
+
 bool read_csv(Fuzzed bytes) {
   return is_accepted([&] { data::read_csv(in_file("data.csv", bytes), {.fill = 0}).matrix(); });
 }

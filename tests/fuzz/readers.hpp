@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 
 /// The readers of files that others have made, each on bytes that may be anything. What a reader refuses is well, and
 /// returns false; whatever else happens is a defect that a fuzzer, or the test that replays its corpus, makes visible.
@@ -17,6 +18,10 @@ bool read_idx(Fuzzed bytes);         ///< an IDX file, packed with gzip or not
 bool read_npy(Fuzzed bytes);         ///< an NPY file, packed with gzip or not
 bool read_npz(Fuzzed bytes);         ///< an NPZ file, or any other ZIP archive
 bool read_safetensors(Fuzzed bytes);
-bool read_csv(Fuzzed bytes);  ///< a CSV file with a header
+bool read_bundle(Fuzzed bytes);  ///< the index of a checkpoint, whose shards are `bundle_shard`
+bool read_csv(Fuzzed bytes);     ///< a CSV file with a header
+
+/// The bytes of each shard of the checkpoints whose indices `read_bundle` reads.
+const std::string& bundle_shard();
 
 }  // namespace tapestry::test

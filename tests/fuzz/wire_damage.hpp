@@ -8,5 +8,7 @@ namespace tapestry::test {
 
 /// A GraphDef with one field changed, at any depth; the lengths of the messages around it are right again.
 std::string damage_field(const std::string& graph_def, Dice& dice);
+/// The same for a value of a checkpoint's index.
+std::string damage_bundle_field(const std::string& entry, Dice& dice);
 
 }  // namespace tapestry::test

@@ -47,6 +47,8 @@ int write_op_models(const std::filesystem::path& folder);
 int write_trained_models(const std::filesystem::path& folder);
 /// SavedModels, each with what it must give.
 void write_saved_models(const std::filesystem::path& folder);
+/// Checkpoints, each with what must be read from it.
+void write_checkpoints(const std::filesystem::path& folder);
 /// ONNX models, each with what it must give: networks, and the rows of the op table with their gradients. Returns their
 /// number, and prints what ONNX lacks.
 int write_onnx_models(const std::filesystem::path& folder);

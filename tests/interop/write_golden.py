@@ -4,8 +4,8 @@ usage: write_golden.py FOLDER
 
 TensorFlow's own: training steps of two layers with control dependencies, by Momentum with Variables as TensorFlow 1 has
 them (tensorflow1.pb) and by Adam with resource Variables (tensorflow2.pb), a graph with unknown sizes in the text form,
-the frozen networks of foreign_models.py, and an event file. The numbers that TensorFlow computes are constants in
-x.expected.pb."""
+the frozen networks of foreign_models.py, an event file, and checkpoints. The numbers that TensorFlow computes are
+constants in x.expected.pb."""
 
 import pathlib
 import sys
@@ -140,6 +140,50 @@ def write_events(folder):
             writer.write(each.SerializeToString(deterministic=True))
 
 
+def save_tensors(prefix, tensors, slices=None):
+    """A checkpoint of tensors, in the given order, by the op below all of TensorFlow's savers."""
+    names = [name for name, _ in tensors]
+    tf.raw_ops.SaveV2(prefix=str(prefix), tensor_names=names, shape_and_slices=slices or [""] * len(names),
+                      tensors=[tensor for _, tensor in tensors])
+
+
+def write_checkpoints(folder):
+    # What both have: ours must be the same bytes, so the names ascend as bytes.
+    numbers = tf.constant([[0, 1, 2], [3, 0, 255]])
+    types = (tf.bool, tf.uint8, tf.int32, tf.int64, tf.float16, tf.bfloat16, tf.float32, tf.float64)
+    tensors = [(dtype.name, tf.cast(numbers, dtype)) for dtype in types]
+    tensors += [("scalar", tf.constant(1.5)), ("empty", tf.zeros([3, 0, 2])), ("axes", tf.ones([1, 2] * 4)),
+                ('a "name"\nin many languages \u00e4\u20ac', tf.constant([1, 2]))]
+    save_tensors(folder / "checkpoint_types", sorted(tensors, key=lambda each: each[0].encode()))
+
+    types = (tf.int8, tf.int16, tf.uint16, tf.uint32)
+    save_tensors(folder / "checkpoint_wider", [(dtype.name, tf.constant([1, 2, dtype.max], dtype)) for dtype in types])
+    save_tensors(folder / "checkpoint_lacking",
+                 [("complex", tf.constant([1j], tf.complex64)), ("rank 9", tf.ones([1] * 9)),
+                  ("text", tf.constant(["a", "bc"])), ("uint64", tf.constant([1], tf.uint64)), ("w", tf.ones([2]))])
+
+    # Slices, in two directions in one file, and along the first axis in three.
+    whole = tf.reshape(tf.range(24, dtype=tf.float32), [4, 6])
+    save_tensors(folder / "checkpoint_slices",
+                 [("tiles", whole[:2, :3]), ("tiles", whole[:2, 3:]), ("tiles", whole[2:]), ("whole", whole)],
+                 ["4 6 0,2:0,3", "4 6 0,2:3,3", "4 6 2,2:-", ""])
+    parts = [str(folder / f"part{i}") for i in range(3)]
+    for i, part in enumerate(parts):
+        save_tensors(part, [("rows", whole[i:i + 1 + i // 2]), (f"own{i}", tf.constant(i))],
+                     [f"4 6 {i},{1 + i // 2}:-", ""])
+    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=str(folder / "checkpoint_shards"),
+                                  delete_old_dirs=False)
+
+    with network(False, lambda: v1.train.AdamOptimizer(0.5)).as_default(), v1.Session() as session:
+        session.run("init")
+        v1.train.Saver().save(session, str(folder / "checkpoint_saver"), write_meta_graph=False, write_state=False)
+
+    model = tf.Module()
+    model.w = tf.Variable([[1.0, 2.0]])
+    model.layers = [tf.Variable(3.0)]
+    tf.train.Checkpoint(model=model, step=tf.Variable(5, dtype=tf.int64)).write(str(folder / "checkpoint_objects"))
+
+
 def accept_ours(folder):
     for path in sorted(folder.glob("tapestry*.pb")):
         graph_def = v1.GraphDef()
@@ -154,6 +198,7 @@ def main(folder):
     write_text(folder)
     write_foreign(folder)
     write_events(folder)
+    write_checkpoints(folder)
     accept_ours(folder)
 
 

@@ -1,4 +1,4 @@
-// Writes graphs and an event file for other programs to judge; with --golden our part of the golden files:
+// Writes graphs, checkpoints and an event file for other programs to judge; with --golden our part of the golden files:
 // write_models [--golden] FOLDER
 
 #include <fstream>
@@ -26,6 +26,7 @@ int main(int count, char** arguments) {
               << folder.string() << '\n';
     tapestry::test::write_events(folder);
     tapestry::test::write_saved_models(folder / "saved_models");
+    tapestry::test::write_checkpoints(folder / "checkpoints");
     std::cout << tapestry::test::write_onnx_models(folder / "onnx") << " ONNX models\n";
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';

@@ -49,6 +49,7 @@ FILES = {
     'include/tapestry/saved_model.hpp': 'toolkit',
     'include/tapestry/signature.hpp': 'toolkit',
     'include/tapestry/summary.hpp': 'toolkit',
+    'include/tapestry/tensor_bundle.hpp': 'toolkit',
     'include/tapestry/png.hpp': 'toolkit',
     'src/train/': 'toolkit',
     'src/nn/': 'toolkit',

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "core/make_tensor.hpp"
+#include "io/crc32c.hpp"
 #include "io/drawing/png.hpp"
-#include "io/events/crc32c.hpp"
 #include "io/events/run_metadata.hpp"
 #include "io/tensorflow/graph_export.hpp"
 #include "tapestry/summary.hpp"

@@ -20,12 +20,16 @@ static_assert(std::endian::native == std::endian::little, "tensors are stored as
 using protozero::data_view;
 using protozero::pbf_writer;
 
-void write_shape(pbf_writer& writer, const Shape& shape) {
-  for (const std::int64_t size : shape.sizes())
+void write_sizes(pbf_writer& writer, std::span<const std::int64_t> sizes) {
+  for (const std::int64_t size : sizes)
     add_message(writer, 2, [&](pbf_writer& dim) {
       // A size of 0 is protobuf's default and is left out, as protobuf does.
       if (size != 0) dim.add_int64(1, size);
     });
+}
+
+void write_shape(pbf_writer& writer, const Shape& shape) {
+  write_sizes(writer, shape.sizes());
   if (!shape.has_rank()) writer.add_bool(3, true);
 }
 

@@ -24,6 +24,8 @@ inline constexpr TypeCode resource_type{20};
 TypeCode code_of(DType dtype);
 /// DType::unknown for a type that Tapestry lacks. A reference type gives the type that it refers to.
 DType dtype_of(TypeCode type);
+/// "DT_FLOAT", "DT_FLOAT_REF"; the number of a type that TensorFlow lacks.
+std::string type_name(TypeCode type);
 constexpr TypeCode reference_to(TypeCode type) { return {type.value + 100}; }
 
 /// The value of a Const. `value` is empty when Tapestry lacks the type.

@@ -86,38 +86,48 @@ constexpr Field graph_fields[] = {{"node", 1, Kind::message, &node_message},
                                   {"versions", 4, Kind::message, &versions_message}};
 constexpr Message graph_message{graph_fields};
 
-struct TypeName {
-  std::int32_t code;
-  std::string_view name;
-};
-constexpr std::array type_names = std::to_array<TypeName>({{0, "DT_INVALID"},
-                                                           {1, "DT_FLOAT"},
-                                                           {2, "DT_DOUBLE"},
-                                                           {3, "DT_INT32"},
-                                                           {4, "DT_UINT8"},
-                                                           {5, "DT_INT16"},
-                                                           {6, "DT_INT8"},
-                                                           {7, "DT_STRING"},
-                                                           {9, "DT_INT64"},
-                                                           {10, "DT_BOOL"},
-                                                           {14, "DT_BFLOAT16"},
-                                                           {19, "DT_HALF"},
-                                                           {20, "DT_RESOURCE"}});
-
-std::string type_name(std::int32_t code) {
-  for (const TypeName& each : type_names) {
-    if (each.code == code) return std::string(each.name);
-    if (each.code + 100 == code) return std::string(each.name) + "_REF";
-  }
-  return std::to_string(code);
-}
+// By the numbers of the types.
+constexpr std::array<std::string_view, 34> type_names{"DT_INVALID",
+                                                      "DT_FLOAT",
+                                                      "DT_DOUBLE",
+                                                      "DT_INT32",
+                                                      "DT_UINT8",
+                                                      "DT_INT16",
+                                                      "DT_INT8",
+                                                      "DT_STRING",
+                                                      "DT_COMPLEX64",
+                                                      "DT_INT64",
+                                                      "DT_BOOL",
+                                                      "DT_QINT8",
+                                                      "DT_QUINT8",
+                                                      "DT_QINT32",
+                                                      "DT_BFLOAT16",
+                                                      "DT_QINT16",
+                                                      "DT_QUINT16",
+                                                      "DT_UINT16",
+                                                      "DT_COMPLEX128",
+                                                      "DT_HALF",
+                                                      "DT_RESOURCE",
+                                                      "DT_VARIANT",
+                                                      "DT_UINT32",
+                                                      "DT_UINT64",
+                                                      "DT_FLOAT8_E5M2",
+                                                      "DT_FLOAT8_E4M3FN",
+                                                      "DT_FLOAT8_E4M3FNUZ",
+                                                      "DT_FLOAT8_E4M3B11FNUZ",
+                                                      "DT_FLOAT8_E5M2FNUZ",
+                                                      "DT_INT4",
+                                                      "DT_UINT4",
+                                                      "DT_INT2",
+                                                      "DT_UINT2",
+                                                      "DT_FLOAT4_E2M1FN"};
 
 std::optional<std::int32_t> type_code(std::string_view name) {
   const bool reference = name.ends_with("_REF");
   if (reference) name.remove_suffix(4);
-  for (const TypeName& each : type_names)
-    if (each.name == name) return each.code + (reference ? 100 : 0);
-  return {};
+  const auto found = std::find(type_names.begin(), type_names.end(), name);
+  if (found == type_names.end()) return {};
+  return static_cast<std::int32_t>(found - type_names.begin()) + (reference ? 100 : 0);
 }
 
 // ---- To text --------------------------------------------------------------------------------------------------------
@@ -189,7 +199,8 @@ class Printer {
         return each(&WireReader::get_bool, &WireReader::get_packed_bool,
                     [](bool value) { return std::string(value ? "true" : "false"); });
       case Kind::type:
-        return each(&WireReader::get_enum, &WireReader::get_packed_enum, type_name);
+        return each(&WireReader::get_enum, &WireReader::get_packed_enum,
+                    [](std::int32_t code) { return type_name(TypeCode{code}); });
       case Kind::real32:
         return each(&WireReader::get_float, &WireReader::get_packed_float, number_text<float>);
       case Kind::real64:
@@ -404,6 +415,13 @@ class Parser {
 };
 
 }  // namespace
+
+std::string type_name(TypeCode type) {
+  const auto code = static_cast<std::size_t>(type.value), referred = code - 100;
+  if (code < type_names.size()) return std::string(type_names[code]);
+  if (referred < type_names.size()) return std::string(type_names[referred]) + "_REF";
+  return std::to_string(type.value);
+}
 
 std::string to_text(std::string_view bytes) {
   try {

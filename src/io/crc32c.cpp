@@ -1,4 +1,4 @@
-#include "io/events/crc32c.hpp"
+#include "io/crc32c.hpp"
 
 #include <array>
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace tapestry::io {
 namespace {
 
-constexpr std::array<std::uint32_t, 256> table = [] {
+constexpr std::array<std::uint32_t, 256> crc_table = [] {
   std::array<std::uint32_t, 256> made{};
   for (std::uint32_t i = 0; i < 256; ++i) {
     std::uint32_t crc = i;
@@ -21,7 +21,7 @@ constexpr std::array<std::uint32_t, 256> table = [] {
 }();
 
 std::uint32_t by_table(std::uint32_t crc, std::string_view bytes) {
-  for (const char c : bytes) crc = (crc >> 8) ^ table[(crc ^ c) & 0xFF];
+  for (const char c : bytes) crc = (crc >> 8) ^ crc_table[(crc ^ c) & 0xFF];
   return crc;
 }
 
@@ -39,11 +39,11 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t crc
 
 }  // namespace
 
-std::uint32_t crc32c(std::string_view bytes) {
+std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("sse4.2")) return ~by_instruction(~0U, bytes);
+  if (__builtin_cpu_supports("sse4.2")) return ~by_instruction(~before, bytes);
 #endif
-  return ~by_table(~0U, bytes);
+  return ~by_table(~before, bytes);
 }
 
 }  // namespace tapestry::io

@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+
+#include "io/arrays/safetensors.hpp"
+#include "io/arrays/zip.hpp"
+#include "io/file.hpp"
+#include "io/tensorflow/tensor_bundle.hpp"
+#include "tapestry/data/arrays.hpp"
+#include "tapestry/save.hpp"
+#include "tapestry/tensor_bundle.hpp"
+
+namespace tapestry {
+namespace {
+
+namespace fs = std::filesystem;
+
+using namespace std::string_view_literals;
+
+enum class Weights { safetensors, npz, pytorch, keras, hdf5, checkpoint_part, unknown };
+
+/// What an archive is for, by a member that only one program writes.
+Weights kind_of_archive(const std::string& path, Where where) {
+  const io::ZipReader archive(path, where);
+  for (const io::ZipReader::Member& member : archive.members()) {
+    if (member.name.ends_with("/data.pkl")) return Weights::pytorch;
+    if (member.name.ends_with(".weights.h5")) return Weights::keras;
+  }
+  return Weights::npz;
+}
+
+/// What a file is, by its first and last bytes.
+Weights kind_of(const std::string& path, Where where) {
+  const io::SourceFile file(path, where);
+  const auto bytes_at = [&](std::int64_t begin, std::int64_t count) {
+    std::string bytes(static_cast<std::size_t>(std::clamp<std::int64_t>(file.size() - begin, 0, count)), '\0');
+    file.read(begin, std::as_writable_bytes(std::span(bytes)));
+    return bytes;
+  };
+  const std::string head = bytes_at(0, 16);
+  // A file and the end of an empty archive.
+  if (head.starts_with("PK\3\4") || head.starts_with("PK\5\6")) return kind_of_archive(path, where);
+  if (head.starts_with("\x89HDF\r\n\x1a\n")) return Weights::hdf5;
+  // Python's pickle of PyTorch's number.
+  if (head.starts_with("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19."sv)) return Weights::pytorch;
+  if (bytes_at(std::max<std::int64_t>(file.size() - 8, 0), 8) == "\x57\xfb\x80\x8b\x24\x75\x47\xdb"sv)
+    return Weights::checkpoint_part;
+  if (head.size() > 8 && head[8] == '{') return Weights::safetensors;
+  return Weights::unknown;
+}
+
+}  // namespace
+
+StateDict load_weights(const std::string& path, Where where) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    const std::string index = io::bundle_index(path).string();
+    if (fs::is_regular_file(index, error)) return tensor_bundle::load(path, where);
+    throw NotFoundError(detail::join("There is neither a file ", path, " nor a checkpoint ", index), where);
+  }
+  const auto refuse = [&](std::string_view problem) {
+    return UnimplementedError(detail::join(path, " is ", problem), where);
+  };
+  switch (kind_of(path, where)) {
+    case Weights::safetensors:
+      return io::SafetensorsFile(path, where).read();
+    case Weights::npz:
+      return data::read_npz(path, where);
+    case Weights::pytorch:
+      throw refuse(
+          "a file of PyTorch (.pt, .pth, .bin), which is a program in Python's pickle and is not read: save the "
+          "state_dict by safetensors.torch.save_file");
+    case Weights::keras:
+      throw refuse("a model of Keras (.keras), which is not read: save its weights by tf.train.Checkpoint");
+    case Weights::hdf5:
+      throw refuse("a file of HDF5 (.h5), which is not read: save the weights by tf.train.Checkpoint");
+    case Weights::checkpoint_part:
+      throw refuse("the index of a checkpoint: give the prefix, the path without .index");
+    case Weights::unknown:
+      break;
+  }
+  throw InvalidArgumentError(
+      path + " holds no weights: it is neither a safetensors file nor an NPZ file, nor a checkpoint's prefix", where);
+}
+
+}  // namespace tapestry
