@@ -14,7 +14,7 @@ namespace {
 
 using detail::endpoint_of;
 using detail::Node;
-using Numbers = std::vector<double>;
+using Reals = std::vector<double>;
 
 const Node& rate_of(const Node& update) { return *endpoint_of(update.input(update.inputs().size() - 2)).node; }
 
@@ -39,27 +39,27 @@ class Formula {
   }
 
   /// The numbers, which must be the same in all steps.
-  Numbers constant() const {
-    Numbers present = at(now_);
+  Reals constant() const {
+    Reals present = at(now_);
     require([&](std::int64_t) { return present; });
     return present;
   }
 
   /// The five numbers from which Adam's are computed (see UpdateRule).
-  Numbers adam_parts() const {
+  Reals adam_parts() const {
     if (!constant_.empty()) refuse(rate_, "nobody counts the steps of Adam");
     // By then beta1^step and beta2^step are too small to change the numbers.
     constexpr std::int64_t far = std::int64_t{1} << 52;
-    const Numbers late = at(far);
-    Numbers parts{late[0], late[1], late[3], late[6], late[7]};
+    const Reals late = at(far);
+    Reals parts{late[0], late[1], late[3], late[6], late[7]};
     require([&](std::int64_t step) {
-      return Numbers(train::adam_numbers(parts[0], step + 1, parts[1], parts[2], parts[3], parts[4]));
+      return Reals(train::adam_numbers(parts[0], step + 1, parts[1], parts[2], parts[3], parts[4]));
     });
     return parts;
   }
 
  private:
-  Numbers at(std::int64_t step) const {
+  Reals at(std::int64_t step) const {
     if (!constant_.empty()) return constant_;
     const ExecuteNow now;
     return (*rate_.attr<Closure>("numbers"))({tensor(step)})[0].to_vector<double>();
@@ -72,7 +72,7 @@ class Formula {
   }
 
   const Node& rate_;
-  Numbers constant_;
+  Reals constant_;
   std::int64_t now_ = 0;
 };
 
