@@ -121,7 +121,7 @@ TEST_CASE("errors in modules: in a trace, too") {
   // What only the run knows is wrong in a node, whose name has the path.
   const nn::Sequential unknown{nn::ReLU(), Two()};
   const auto traced = trace([&](Tensor x) { return unknown(x); }, {spec(float32, {-1, -1})});
-  CHECK(said_by([&] { traced(zeros({2, 5})); }).find("'Sequential/1.a/MatMul'") != std::string::npos);
+  CHECK(said_by([&] { traced(zeros({2, 5})); }).find("'Sequential/1/a/MatMul'") != std::string::npos);
 }
 
 TEST_CASE("errors in modules keep their class, op and place") {
@@ -145,7 +145,7 @@ TEST_CASE("errors in modules: another thread than the one that made them") {
   starts_with(text, "body.1.a: Dense(4, 8) got [2,3]: ");
 }
 
-TEST_CASE("parameters are called by their paths, in errors and in graphs") {
+TEST_CASE("parameters are called by their paths, and their nodes lie in the scopes of their layers") {
   Net net;
   for (const auto& [name, parameter] : net.named_parameters()) CHECK(parameter.name() == name);
   CHECK(said_by([&] { net.head.weight.assign(zeros({3})); }).find("'head.weight'") != std::string::npos);
@@ -166,15 +166,73 @@ TEST_CASE("parameters are called by their paths, in errors and in graphs") {
                                              "layers.1.bias", "layers.1.weight", "scale"};
   const auto traced = trace([&](Tensor x) { return deep(two(x)); }, {spec(float32, {-1, 4})});
   CHECK(names_in(traced.graph()) == expected);
-  for (const std::string& name : expected) CHECK_NOTHROW(traced.graph().get_operation_by_name(name));
+  for (std::string name : expected) {
+    std::replace(name.begin(), name.end(), '.', '/');
+    CHECK_MESSAGE(traced.graph().has_operation(name), name);
+  }
 
   const Graph graph;
   {
     const Graph::Scope scope(graph);
     const Two by_hand;
     by_hand(placeholder(float32, {-1, 4}));
-    for (const char* name : {"a.weight", "b.weight"}) CHECK_NOTHROW(graph.get_operation_by_name(name));
+    for (const char* name : {"a/weight", "a/MatMul", "b/weight"}) CHECK_MESSAGE(graph.has_operation(name), name);
   }
+}
+
+TEST_CASE("the graph of a training: Variables and slots are in the scopes of their layers") {
+  const auto model = [] { return nn::Sequential{nn::Dense(4, 4), Two(), nn::BatchNorm(9)}; };
+  const nn::Sequential net = model(), other = model(), unused = model();
+  const Net deeper;
+  const nn::Dense alone(3, 2);
+  train::AdamOptimizer opt(0.1);
+  train::ExponentialMovingAverage averages(0.9, alone.parameters());
+  const auto traced = trace(
+      [&](Tensor x) {
+        const Tensor tied = matmul(x, unused.parameters()[0]);
+        Tensor y;
+        {
+          const auto scope = name_scope("model");
+          y = net(x);
+        }
+        GradientTape tape;
+        const Tensor parts = alone(deeper.deep(deeper.body(x)));
+        const Tensor loss = reduce_sum(square(y + other(x) + other(tied))) + reduce_sum(square(parts));
+        std::vector<Variable> trained = alone.parameters();
+        for (const Variable& each : other.parameters()) trained.push_back(each);
+        opt.apply_gradients(tape.gradient(loss, trained), trained);
+        averages.update();
+        return loss;
+      },
+      {spec(float32, {-1, 4})});
+  const Graph& graph = traced.graph();
+  for (const char* name : {"model/Sequential/0/weight",
+                           "model/Sequential/0/MatMul",
+                           "model/Sequential/0/weight/read",
+                           "model/Sequential/1/a/weight",
+                           "model/Sequential/1/a/MatMul",
+                           "model/Sequential/2/running_mean",
+                           "Sequential/0/weight",
+                           "Sequential/0/MatMul",
+                           "Sequential/0/weight/Adam",
+                           "Sequential/0/weight/Adam_1",
+                           "Sequential/1/b/bias/Adam",
+                           "Adam/update_Sequential/1/b/bias/ResourceApplyAdam",
+                           "0/weight",  // read outside its layer
+                           "body/1/a/weight",
+                           "body/1/a/MatMul",
+                           "deep/layers/0/weight",
+                           "deep/layers/0/MatMul",
+                           "deep/scale",
+                           "Dense/weight",
+                           "Dense/bias/Adam",
+                           "Dense/weight/average"})
+    CHECK_MESSAGE(graph.has_operation(name), name);
+  // A second call uses the same Variables.
+  CHECK(graph.has_operation("Sequential_1/0/MatMul"));
+  CHECK_FALSE(graph.has_operation("Sequential_1/0/weight"));
+  for (const Operation& each : graph.operations()) CHECK(each.name().find('.') == std::string::npos);
+  CHECK(other.parameters()[0].name() == "0.weight");
 }
 
 TEST_CASE("slots belong to names: layers that change places keep theirs") {

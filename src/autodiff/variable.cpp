@@ -151,7 +151,7 @@ Tensor Variable::assign_sub(const Value& delta) const {
 }
 
 const std::string& Variable::name() const {
-  if (cell_->update_name) cell_->update_name();
+  if (cell_->path_names) cell_->path_names->update();
   return cell_->name;
 }
 const Shape& Variable::shape() const { return cell_->spec.shape; }

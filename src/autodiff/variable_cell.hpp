@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -11,11 +12,18 @@
 
 namespace tapestry {
 
+/// What modules do for the names of their Variables.
+struct PathNames {
+  void (*update)();                                   ///< sets `Variable::Cell::name` to the current path
+  std::string (*node_name)(const std::string& path);  ///< of the node of a Variable in the open graph
+};
+
 /// The cell behind the handles of a Variable.
 struct Variable::Cell {
   std::string name;
-  std::string given_name;           ///< the name before a module set it to the path
-  void (*update_name)() = nullptr;  ///< of a module's Variable: sets `name` to its current path
+  std::string given_name;                 ///< the name before a module set it to the path
+  const PathNames* path_names = nullptr;  ///< of a module's Variable
+  std::weak_ptr<Cell> owner;              ///< of a slot, "w/Adam": the Variable "w" that it belongs to
   bool trainable = true;
   Spec spec;
   Device device;

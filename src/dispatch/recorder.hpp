@@ -23,6 +23,8 @@ class Sink {
   virtual Tensor assign(const Variable& variable, Assign kind, const Tensor& value, Where where) = 0;
   /// Tells the graph of a Variable that has just been made.
   virtual void declare(const Variable& variable, const Tensor& initial_value, Where where) = 0;
+  /// The name scope of new nodes: "outer/inner/".
+  virtual const std::string& scope() const = 0;
   /// Opens a name scope for new nodes. Returns the scope outside it, which `leave_scope` takes.
   virtual std::string enter_scope(std::string_view name) = 0;
   virtual void leave_scope(std::string outer) = 0;

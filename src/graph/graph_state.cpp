@@ -163,6 +163,8 @@ void GraphState::add(Call& call) {
 
 const Op& GraphState::capture_op() const { return ops::identity; }
 
+const std::string& GraphState::scope() const { return scopes().name; }
+
 std::string GraphState::enter_scope(std::string_view name) {
   const std::lock_guard lock(mutex_);
   std::string& current = scopes().name;
@@ -264,8 +266,17 @@ GraphVariable& GraphState::variable_entry(const Variable& variable, Where where)
   const auto found = variable_index_.find(variable.cell().get());
   if (found != variable_index_.end()) return variables_[found->second];
   require_open(where);
-  return make_entry(variable, names_.unique(is_valid_node_name(variable.name()) ? variable.name() : "Variable"), {},
-                    where);
+  return make_entry(variable, names_.unique(node_name(variable)), {}, where);
+}
+
+/// The name that a Variable from outside the graph should have here.
+std::string GraphState::node_name(const Variable& variable) const {
+  const std::string& name = variable.name();
+  if (!is_valid_node_name(name)) return "Variable";
+  if (const auto owner = variable_index_.find(variable.cell()->owner.lock().get()); owner != variable_index_.end())
+    return variables_[owner->second].name + name.substr(name.rfind('/'));
+  const PathNames* path_names = variable.cell()->path_names;
+  return path_names ? path_names->node_name(name) : name;
 }
 
 GraphVariable& GraphState::make_entry(const Variable& variable, const std::string& name, const std::string& device,

@@ -74,6 +74,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   Tensor assign(const Variable& variable, Assign kind, const Tensor& value, Where where) override;
   void declare(const Variable& variable, const Tensor& initial_value, Where where) override;
 
+  const std::string& scope() const override;
   std::string enter_scope(std::string_view name) override;
   void leave_scope(std::string outer) override;
 
@@ -116,6 +117,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   void order_after_program(Node& node);
   std::vector<Node*> scope_controls();
   Tensor captured_in(const std::string& scope, const Tensor& tensor, Where where);
+  std::string node_name(const Variable& variable) const;
   GraphVariable& make_entry(const Variable& variable, const std::string& name, const std::string& device, Where where);
   Tensor read_after(const std::vector<Node*>& control_inputs, const Variable& variable, Where where);
   Tensor add_read(const GraphVariable& entry, const std::vector<Node*>& control_inputs, Where where);

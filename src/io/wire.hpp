@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
@@ -39,6 +41,11 @@ class WireReader : public protozero::pbf_reader {
   float get_float() { return due(protozero::pbf_wire_type::fixed32).pbf_reader::get_float(); }
   double get_double() { return due(protozero::pbf_wire_type::fixed64).pbf_reader::get_double(); }
   protozero::data_view get_view() { return due(delimited).pbf_reader::get_view(); }
+  /// A string or bytes, where they lie.
+  std::string_view get_text() {
+    const protozero::data_view view = get_view();
+    return {view.data(), view.size()};
+  }
   WireReader get_message() { return WireReader(due(delimited).pbf_reader::get_message()); }
 
  private:
@@ -50,5 +57,15 @@ class WireReader : public protozero::pbf_reader {
     return *this;
   }
 };
+
+/// Reads a repeated field of numbers, packed or not.
+template <class T, class One, class Packed>
+void read_numbers(WireReader& reader, std::vector<T>& numbers, One one, Packed packed) {
+  if (reader.wire_type() != protozero::pbf_wire_type::length_delimited) {
+    numbers.push_back(static_cast<T>((reader.*one)()));
+    return;
+  }
+  for (const auto each : (reader.*packed)()) numbers.push_back(static_cast<T>(each));
+}
 
 }  // namespace tapestry::io

@@ -1,5 +1,7 @@
 #include "tapestry/nn/layer.hpp"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "nn/layer_call.hpp"
@@ -7,6 +9,20 @@
 
 namespace tapestry::nn {
 namespace {
+
+/// A path as the names of scopes.
+std::string with_slashes(std::string path) {
+  std::replace(path.begin(), path.end(), '.', '/');
+  return path;
+}
+
+/// The path of what is in the module with a path, from that module: "b.weight" for "1.b.weight" in "1"; nothing if it
+/// is not in it.
+std::optional<std::string> path_within(const std::string& module, const std::string& path) {
+  if (module.empty()) return path;
+  if (!path.starts_with(module + ".")) return std::nullopt;
+  return path.substr(module.size() + 1);
+}
 
 /// This thread's observer; nullptr if there is none.
 thread_local LayerObserver* current_observer = nullptr;
@@ -22,16 +38,22 @@ LayerCall::LayerCall(const Module& layer, Where where)
     : layer_(layer),
       outer_(std::exchange(current_call, this)),
       site_(where),
-      scope_(open_sink() ? scope_name() : std::string()) {}
+      sink_(open_sink()),
+      path_(sink_ ? path_of(layer) : std::string()),
+      scope_(sink_ ? scope_name() : std::string()),
+      within_scope_(sink_ ? sink_->scope() : std::string()) {}
 
 LayerCall::~LayerCall() { current_call = outer_; }
 
 std::string LayerCall::scope_name() const {
-  const std::string path = path_of(layer_);
-  std::string around = outer_ ? path_of(outer_->layer_) : "";
-  if (!around.empty()) around += ".";
-  if (path.size() > around.size() && path.starts_with(around)) return path.substr(around.size());
-  return path.empty() ? type_name(layer_) : path;
+  if (path_.empty()) return type_name(layer_);
+  return with_slashes(path_within(outer_ ? path_of(outer_->layer_) : std::string(), path_).value_or(path_));
+}
+
+std::string LayerCall::node_name(const std::string& path) {
+  for (const LayerCall* call = current_call; call && call->sink_ == open_sink(); call = call->outer_)
+    if (const auto own = path_within(call->path_, path)) return call->within_scope_ + with_slashes(*own);
+  return with_slashes(path);
 }
 
 Tensor LayerCall::gives(const Tensor& result) const {

@@ -20,7 +20,7 @@ class LayerObserver {
 };
 
 /// One call of a layer of the library. While it lives, the user's line is the call site of ops, and their nodes have
-/// names in a scope. The scope is the path of the layer from the layer that calls it, "1.b", or its type if it has no
+/// names in a scope. The scope is the path of the layer from the layer that calls it, "1/b", or its type if it has no
 /// path.
 class LayerCall {
  public:
@@ -32,13 +32,20 @@ class LayerCall {
   /// Tells the observer of the result, and returns it.
   Tensor gives(const Tensor& result) const;
 
+  /// The name of the node of a module's Variable in the open graph: that of its path, in the scope of the innermost
+  /// call of a layer that holds it.
+  static std::string node_name(const std::string& path);
+
  private:
   std::string scope_name() const;
 
   const Module& layer_;
   const LayerCall* outer_;  ///< of this thread; nullptr at the outermost
   CallSiteScope site_;
+  Sink* sink_;        ///< the graph; nullptr if none is open
+  std::string path_;  ///< of the layer
   SinkScope scope_;
+  std::string within_scope_;  ///< the full name of the scope: "outer/1/b/"
 };
 
 }  // namespace tapestry::nn

@@ -208,7 +208,7 @@ void Module::to(DType dtype, Where where) {
     if (Variable* variable = variable_in(leaf)) {
       Variable converted(value.cast(dtype), {.name = variable->name(), .trainable = variable->trainable()});
       converted.cell()->given_name = variable->cell()->given_name;
-      converted.cell()->update_name = variable->cell()->update_name;
+      converted.cell()->path_names = variable->cell()->path_names;
       *variable = converted;
     } else {
       set_value(leaf, value.cast(dtype));

@@ -4,6 +4,7 @@
 
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
+#include "nn/layer_call.hpp"
 #include "nn/names.hpp"
 
 namespace tapestry::nn {
@@ -15,7 +16,7 @@ Variable copy_of(const Variable& other) {
   if (!cell) return other;  // has been moved from
   const ExecuteNow now;
   Variable copy(cell->load(), {.name = cell->given_name, .trainable = cell->trainable});
-  copy.cell()->update_name = cell->update_name;
+  copy.cell()->path_names = cell->path_names;
   return copy;
 }
 
@@ -26,7 +27,8 @@ std::shared_ptr<Variable::Cell> cell_of(const Init& initial_value, const Variabl
   std::optional<ExecuteNow> now;
   if (open_sink() && !initial_value.is_empty_tensor() && !initial_value.tensor({}, where).is_symbolic()) now.emplace();
   const Variable made(initial_value, options, where);
-  made.cell()->update_name = update_names;
+  static constexpr PathNames names{update_names, LayerCall::node_name};
+  made.cell()->path_names = &names;
   return made.cell();
 }
 

@@ -41,7 +41,7 @@ Variable& GradientAccumulation::sum_of(const Variable& variable, Where where) {
     first = found->second.to(variable.device());
     waiting_.erase(found);
   }
-  return sums_.emplace_back(Sum{variable, key, own_variable(variable.name() + "/sum", first)}).sum;
+  return sums_.emplace_back(Sum{variable, key, slot_of(variable, "sum", first)}).sum;
 }
 
 void GradientAccumulation::apply_gradients(Optimizer& optimizer, const TensorList& gradients,

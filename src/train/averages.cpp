@@ -25,7 +25,7 @@ ExponentialMovingAverage::ExponentialMovingAverage(double decay, const std::vect
     const auto is_taken = [&](const Average& other) { return other.key == key; };
     for (int number = 2; std::any_of(averages_.begin(), averages_.end(), is_taken); ++number)
       key = join(each.name(), "#", number);
-    averages_.push_back({each, own_variable(each.name() + "/average", each.cell()->load()), key});
+    averages_.push_back({each, slot_of(each, "average", each.cell()->load()), key});
   }
 }
 

@@ -345,9 +345,7 @@ const std::vector<Variable>& Optimizer::slots_of(const Variable& variable, Where
   for (const Slot& slot : slots_) {
     // TensorFlow's names: "w/Adam", "w/Adam_1".
     const std::string number = state.slots.empty() ? "" : "_" + std::to_string(state.slots.size());
-    state.slots.emplace_back(
-        first_value(state, waiting_key, slot, where),
-        VariableOptions{.name = detail::join(variable.name(), "/", name_, number), .trainable = false});
+    state.slots.push_back(slot_of(variable, name_ + number, first_value(state, waiting_key, slot, where)));
   }
   for (const Slot& slot : slots_) waiting_.erase(waiting_key + "." + slot.name);
   states_.push_back(std::move(state));

@@ -1,8 +1,10 @@
 #include "fuzz/readers.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <string_view>
 
+#include "io/crc32c.hpp"
 #include "io/tensorflow/graph_def.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
@@ -65,6 +67,30 @@ std::string in_file(const std::string& name, Fuzzed bytes) {
   static const TemporaryFolder folder;
   const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
   return folder.write(name, Bytes(first, first + bytes.size()));
+}
+
+/// Reads an event file in each way that there is.
+void read_all_events(const std::string& path) {
+  summary::FileReader reader(path);
+  for (const summary::Event& event : reader)
+    if (!event.graph_def.empty()) is_accepted([&] { write_again(Graph::from_graph_def(event.graph_def)); });
+  for (const auto& each : reader.tags()) {
+    is_accepted([&] { reader.scalars(each.first); });
+    is_accepted([&] { reader.histograms(each.first); });
+    is_accepted([&] { reader.images(each.first); });
+    is_accepted([&] { reader.texts(each.first); });
+  }
+  if (reader.reload() != 0) throw std::logic_error("A file has grown by itself");
+}
+
+/// A record of a TFRecord file.
+std::string record_of(Fuzzed bytes) {
+  const auto checked = [](std::string_view data) {
+    const std::uint32_t crc = io::masked(io::crc32c(data));
+    return std::string(data).append(reinterpret_cast<const char*>(&crc), sizeof crc);
+  };
+  const std::uint64_t size = bytes.size();
+  return checked({reinterpret_cast<const char*>(&size), sizeof size}) + checked(text_of(bytes));
 }
 
 }  // namespace
@@ -138,6 +164,13 @@ const std::string& bundle_shard() {
 
 bool read_csv(Fuzzed bytes) {
   return is_accepted([&] { data::read_csv(in_file("data.csv", bytes), {.fill = 0}).matrix(); });
+}
+
+bool read_events(Fuzzed bytes) {
+  const bool is_file = is_accepted([&] { read_all_events(in_file("data.tfevents", bytes)); });
+  // Few changes keep the checksums of a file.
+  const std::string event = record_of(bytes);
+  return is_accepted([&] { read_all_events(in_file("event.tfevents", std::as_bytes(std::span(event)))); }) || is_file;
 }
 
 }  // namespace tapestry::test

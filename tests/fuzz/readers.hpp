@@ -20,6 +20,7 @@ bool read_npz(Fuzzed bytes);         ///< an NPZ file, or any other ZIP archive
 bool read_safetensors(Fuzzed bytes);
 bool read_bundle(Fuzzed bytes);  ///< the index of a checkpoint, whose shards are `bundle_shard`
 bool read_csv(Fuzzed bytes);     ///< a CSV file with a header
+bool read_events(Fuzzed bytes);  ///< an event file; then the bytes as an event of a file that is sound around it
 
 /// The bytes of each shard of the checkpoints whose indices `read_bundle` reads.
 const std::string& bundle_shard();

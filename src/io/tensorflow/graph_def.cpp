@@ -133,21 +133,6 @@ void write_node(pbf_writer& writer, const NodeDef& node) {
 
 // ---- Reading --------------------------------------------------------------------------------------------------------
 
-std::string text_of(WireReader& reader) {
-  const data_view view = reader.get_view();
-  return {view.data(), view.size()};
-}
-
-/// Reads a repeated field of numbers, packed or not.
-template <class T, class One, class Packed>
-void read_numbers(WireReader& reader, std::vector<T>& numbers, One one, Packed packed) {
-  if (reader.wire_type() != protozero::pbf_wire_type::length_delimited) {
-    numbers.push_back(static_cast<T>((reader.*one)()));
-    return;
-  }
-  for (const auto each : (reader.*packed)()) numbers.push_back(static_cast<T>(each));
-}
-
 Shape read_shape(WireReader reader) {
   Shape shape;
   bool unknown = false;
@@ -294,7 +279,7 @@ ListDef read_list(WireReader reader) {
   while (reader.next()) {
     switch (reader.tag()) {
       case 2:
-        list.strings.push_back(text_of(reader));
+        list.strings.emplace_back(reader.get_text());
         break;
       case 3:
         read_numbers(reader, list.ints, &WireReader::get_int64, &WireReader::get_packed_int64);
@@ -327,7 +312,7 @@ AttrDef read_attr(WireReader reader, std::int64_t& repeats) {
         attr = read_list(reader.get_message());
         break;
       case 2:
-        attr = text_of(reader);
+        attr = std::string(reader.get_text());
         break;
       case 3:
         attr = reader.get_int64();
@@ -359,16 +344,16 @@ NodeDef read_node(WireReader reader, std::int64_t& repeats) {
   while (reader.next()) {
     switch (reader.tag()) {
       case 1:
-        node.name = text_of(reader);
+        node.name = reader.get_text();
         break;
       case 2:
-        node.op = text_of(reader);
+        node.op = reader.get_text();
         break;
       case 3:
-        node.inputs.push_back(text_of(reader));
+        node.inputs.emplace_back(reader.get_text());
         break;
       case 4:
-        node.device = text_of(reader);
+        node.device = reader.get_text();
         break;
       case 5: {
         WireReader entry = reader.get_message();
@@ -376,7 +361,7 @@ NodeDef read_node(WireReader reader, std::int64_t& repeats) {
         AttrDef value;
         while (entry.next()) {
           if (entry.tag() == 1) {
-            key = text_of(entry);
+            key = entry.get_text();
           } else if (entry.tag() == 2) {
             value = read_attr(entry.get_message(), repeats);
           } else {
@@ -417,6 +402,15 @@ std::string encode(const GraphDef& graph) {
   versions.add_int32(1, 561);
   versions.add_int32(2, 12);
   return bytes;
+}
+
+TensorDef decode_tensor(std::string_view bytes) {
+  try {
+    auto repeats = static_cast<std::int64_t>(bytes.size());
+    return TensorReader(WireReader(bytes.data(), bytes.size()), repeats).result();
+  } catch (const protozero::exception& error) {
+    throw DataLossError(detail::join("The data are no TensorProto, or damaged: ", error.what()));
+  }
 }
 
 GraphDef decode(std::string_view bytes, const GraphLimits& limits) {

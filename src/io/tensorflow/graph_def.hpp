@@ -65,6 +65,10 @@ std::string encode(const GraphDef& graph);
 /// bytes, and for at most 2^24 elements that the bytes do not list.
 GraphDef decode(std::string_view bytes, const GraphLimits& limits = GraphLimits::none());
 
+/// A TensorProto by itself. Throws DataLossError for bytes that are none, InvalidArgumentError for a tensor that leaves
+/// out more elements than it has bytes, unless it repeats a single one.
+TensorDef decode_tensor(std::string_view bytes);
+
 /// The bytes of a .pb file as the text of a .pbtxt file, and back. `from_text` throws DataLossError, with the line, for
 /// text that is no GraphDef; it skips unknown fields.
 std::string to_text(std::string_view bytes);

@@ -11,8 +11,6 @@
 namespace tapestry::io {
 namespace {
 
-constexpr std::int64_t most_outputs = 1 << 16;
-
 /// The op of a node that is read later. It has the name of TensorFlow's op.
 const Op& kept_op(const std::string& name, bool stateful) {
   static std::mutex& mutex = *new std::mutex;

@@ -12,9 +12,6 @@
 namespace tapestry::io {
 namespace {
 
-/// More outputs than any op of a real graph has.
-constexpr std::int64_t most_outputs = 1 << 16;
-
 /// Throws unless operands that belong together have one type. Kernels rely on that; type promotion ensures it only when
 /// a program builds a graph.
 void check_types(const Op& op, const NodeReader& reader, const Tensors& inputs) {

@@ -7,6 +7,9 @@
 
 namespace tapestry::io {
 
+/// More outputs than any op of a real graph has.
+inline constexpr std::int64_t most_outputs = 1 << 16;
+
 /// Whether the op of a node can be read, by a rule or as a ForeignOp.
 bool is_readable(const NodeDef& def);
 
