@@ -171,13 +171,9 @@ TEST_CASE("over the op table: computed constants give the same values and gradie
     const auto draws = [](const io::NodeDef& node) { return node.op.starts_with("Random"); };
     if (std::any_of(file.def.nodes.begin(), file.def.nodes.end(), draws)) continue;
     const std::vector<Tensor> expected = value_and_gradients(row, row.inputs);
-    Graph graph;
-    try {
-      graph = file.load();
-    } catch (const UnimplementedError& error) {
-      CHECK(error.message().starts_with("Tapestry lacks the op 'Invert'"));
+    if (std::any_of(file.def.nodes.begin(), file.def.nodes.end(), [](const auto& node) { return node.op == "Invert"; }))
       continue;
-    }
+    const Graph graph = file.load();
     std::vector<Source> sources;
     Feeds feeds;
     for (std::size_t i = 0; i < row.inputs.size(); ++i) {
@@ -264,12 +260,10 @@ TEST_CASE("what follows from constants and declared sizes is an attribute at onc
   const Session session(graph);
   const Feeds feeds{{"x:0", counting({3, 4})}};
   check_same(session.run("y:0", feeds), reshape(counting({3, 4}), {3, 2, 2}));
-  // What it was computed from has served its purpose.
-  for (const char* each : {"to:0", "rows:0", "rows/shape:0"})
-    CHECK(message_of([&] {
-            session.run("y:0", {{"x:0", counting({3, 4})}, {each, {3, 2, 2}}});
-          }).find("may not be fed") != std::string::npos);
-  CHECK_NOTHROW(session.run("x:0", feeds));
+  // Feeding what it was computed from computes it anew.
+  check_same(session.run("y:0", {{"x:0", counting({3, 4})}, {"to:0", {2, 3, 2}}}),
+             reshape(counting({3, 4}), {2, 3, 2}));
+  check_same(session.run("y:0", feeds), reshape(counting({3, 4}), {3, 2, 2}));
 }
 
 TEST_CASE("what depends on values that are fed is refused, with the node and the reason") {
@@ -436,7 +430,9 @@ TEST_CASE("a run in parts of a graph that computes a shape") {
 TEST_CASE("what only resembles our ops is refused") {
   File start = File().input("x", {-1, 4, 4, 2}).numbers("ones", {1, 1}).constant("c", tensor<float>({1, 1}));
   const auto message = [&](const std::string& op, const Names& inputs, const Fields& fields) {
-    return message_of([&] { File(start).add("y", op, inputs, fields).load(); });
+    return message_of([&] {
+      Session(File(start).add("y", op, inputs, fields).load()).run("y:0", {{"x:0", zeros({1, 4, 4, 2})}});
+    });
   };
   const Names norm{"x", "c", "c", "c", "c"};
   CHECK(message("FusedBatchNormV3", norm, {{"is_training", true}}) ==

@@ -67,6 +67,48 @@ TEST_CASE("networks that TensorFlow has written train as they do there") {
   }
 }
 
+TEST_CASE("each optimizer of TensorFlow trains as it does there, and so it does written again") {
+  for (const std::string name : {"training1", "training2"}) {
+    const Graph read = Graph::load((folder / (name + ".pb")).string());
+    const auto style = name == "training1" ? VariableStyle::reference : VariableStyle::resource;
+    const auto known = constants_of(name + ".expected.pb");
+    for (const Graph& graph : {Graph::from_graph_def(read.as_graph_def({.variables = style})), read}) {
+      const Session session(graph);
+      session.run("init");
+      for (int step = 0; step < 5; ++step) {
+        int losses = 0;
+        for (const auto& [key, value] : known) {
+          const std::size_t slash = key.find('/');
+          if (slash == std::string::npos || key.substr(slash + 1) != std::to_string(step)) continue;
+          CAPTURE(key);
+          const Feeds feeds{{"x:0", known.at("x")}, {"ids:0", known.at("ids")}};
+          check_same(session.run(key.substr(0, slash) + "/loss:0", feeds), value, 1e-5);
+          ++losses;
+        }
+        CHECK(losses == (name == "training1" ? 5 : 10));
+        session.run("train", {{"x:0", known.at("x")}, {"ids:0", known.at("ids")}});
+      }
+    }
+  }
+}
+
+TEST_CASE("a learning rate that is fed") {
+  const Graph graph = Graph::load((folder / "tensorflow1.pb").string());
+  std::string rate;
+  for (const io::NodeDef& each : io::decode(read_text(folder / "tensorflow1.pb")).nodes)
+    if (each.name.ends_with("learning_rate")) rate = each.name + ":0";
+  const auto known = constants_of("tensorflow1.expected.pb");
+  const Feeds feeds{{"x:0", known.at("x")}, {"labels:0", known.at("labels")}};
+  const Session session(graph);
+  session.run("init");
+  Feeds with_rate = feeds;
+  with_rate.add(rate, 0.0F);
+  session.run("train", with_rate);
+  check_same(session.run("loss:0", feeds), known.at("loss_0"), 1e-6);
+  session.run("train", feeds);
+  CHECK(session.run("loss:0", feeds).item<float>() < known.at("loss_0").item<float>());
+}
+
 TEST_CASE("TensorFlow's text form gives TensorFlow's numbers") {
   const auto known = constants_of("tensorflow_text.expected.pb");
   Session session(Graph::load((folder / "tensorflow_text.pbtxt").string()));

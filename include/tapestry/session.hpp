@@ -131,7 +131,8 @@ struct SessionOptions {
   bool optimize = true;
   /// Passes of the optimisation that are left out: "fold", "fuse", ...
   std::vector<std::string> disabled_passes = {};
-  /// Whether operations that ask for a missing device run on the CPU.
+  /// Whether operations that ask for a missing device run on the CPU. Those of a graph that was read from a file always
+  /// do, as in TensorFlow 2.
   bool allow_soft_placement = false;
   /// Whether to write the device of each operation to std::clog.
   bool log_device_placement = false;

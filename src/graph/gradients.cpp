@@ -48,10 +48,17 @@ std::vector<Node*> ancestors(const GraphState& graph, const Tensors& targets) {
   return found;
 }
 
-bool has_unknown(const std::vector<Node*>& nodes) {
+/// Whether the op of some node, or the dtype of its results, is not known yet.
+bool has_unknown_types(const std::vector<Node*>& nodes) {
   return std::any_of(nodes.begin(), nodes.end(), [](const Node* node) {
     return detail::awaited_values(*node) ||
-           (&node->op() != &placeholder_op && std::any_of(node->outputs().begin(), node->outputs().end(), is_unknown));
+           std::any_of(node->outputs().begin(), node->outputs().end(),
+                       [](const Tensor& output) { return output.dtype() == DType::unknown; });
+  });
+}
+bool has_unknown_ranks(const std::vector<Node*>& nodes) {
+  return std::any_of(nodes.begin(), nodes.end(), [](const Node* node) {
+    return std::any_of(node->outputs().begin(), node->outputs().end(), is_unknown);
   });
 }
 
@@ -79,7 +86,9 @@ class GraphGradients {
       tensors.push_back(tensors_of(*graph_, source));
       flat.append(tensors.back().begin(), tensors.back().end());
     }
-    const std::vector<Tensor> found = has_unknown(nodes_) ? deferred(flat) : walk(flat);
+    const std::vector<Tensor> found = has_unknown_types(nodes_)   ? deferred(flat)
+                                      : has_unknown_ranks(nodes_) ? walk_or_defer(flat)
+                                                                  : walk(flat);
     std::vector<Tensor> result;
     std::size_t next = 0;
     for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -124,6 +133,17 @@ class GraphGradients {
     found.reserve(source_slots.size());
     for (const std::int32_t slot : source_slots) found.push_back(backward.gradient(slot));
     return found;
+  }
+
+  /// Computes the gradients for tensors of unknown rank, unless a gradient's rule asks for the rank.
+  std::vector<Tensor> walk_or_defer(const Tensors& sources) {
+    const std::size_t size = graph_->size();
+    try {
+      return walk(sources);
+    } catch (const Error&) {
+      graph_->shrink_to(size);
+      return deferred(sources);
+    }
   }
 
   /// Adds one node, which is replaced by the gradients once the feeds tell what is unknown now.

@@ -104,6 +104,16 @@ std::vector<Operation> Tensor::consumers() const {
   return list;
 }
 
+namespace {
+
+/// The node of that name in the graph, or in the file that the graph was read from.
+Node* node_named(const GraphState& graph, std::string_view name) {
+  Node* node = graph.file ? graph.file->find(name) : nullptr;
+  return node ? node : graph.find(name);
+}
+
+}  // namespace
+
 // ---- Graph --------------------------------------------------------------------------------------------------------------
 
 Graph::Graph() : state_(std::make_shared<GraphState>()) {}
@@ -139,12 +149,12 @@ std::vector<Variable> Graph::variables() const {
 
 bool Graph::has_operation(std::string_view name) const {
   const std::lock_guard lock(state_->mutex());
-  return state_->find(name) != nullptr;
+  return state_->find(name) || (state_->file && state_->file->has(name));
 }
 
 Operation Graph::get_operation_by_name(std::string_view name, Where where) const {
   const std::lock_guard lock(state_->mutex());
-  if (Node* node = state_->find(name)) return Operation(*node, state_);
+  if (Node* node = node_named(*state_, name)) return Operation(*node, state_);
   if (name.find(':') != std::string_view::npos)
     throw InvalidArgumentError(detail::join("The name '", name, "' appears to refer to a Tensor, not a Operation."),
                                where);
@@ -155,7 +165,7 @@ Tensor Graph::get_tensor_by_name(std::string_view name, Where where) const {
   const std::lock_guard lock(state_->mutex());
   const auto [operation, index] = split_tensor_name(name);
   if (index < 0) {
-    if (state_->find(name))
+    if (node_named(*state_, name))
       throw InvalidArgumentError(
           detail::join("The name '", name,
                        "' refers to an Operation, not a Tensor. Tensor names must be of the form "
@@ -168,11 +178,13 @@ Tensor Graph::get_tensor_by_name(std::string_view name, Where where) const {
   }
   const std::string refers =
       detail::join("The name '", name, "' refers to a Tensor which does not exist. The operation, '", operation, "', ");
-  Node* node = state_->find(operation);
-  if (!node) throw LookupError(refers + "does not exist in the graph.", where);
-  if (static_cast<std::size_t>(index) >= node->outputs().size())
-    throw LookupError(detail::join(refers, "exists but only has ", node->outputs().size(), " outputs."), where);
-  return node->output(index);
+  const Tensors* outputs = state_->file ? state_->file->outputs(operation) : nullptr;
+  const Node* node = outputs ? nullptr : state_->find(operation);
+  if (node) outputs = &node->outputs();
+  if (!outputs) throw LookupError(refers + "does not exist in the graph.", where);
+  if (static_cast<std::size_t>(index) >= outputs->size())
+    throw LookupError(detail::join(refers, "exists but only has ", outputs->size(), " outputs."), where);
+  return (*outputs)[index];
 }
 
 Operation Graph::create_op(std::string_view type, const InList& inputs, const CreateOpOptions& options) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -41,14 +42,62 @@ struct NodeOrigin final : Origin {
 
 const NodeOrigin* origin_of(const Tensor& tensor) { return static_cast<const NodeOrigin*>(tensor.impl().origin.get()); }
 
-/// The specs that an op infers. While an input's dtype or rank is unknown, those of the outputs are unknown, too.
+/// What the results of an op have in common.
+void merge(std::optional<Specs>& all, const Specs& specs) {
+  if (!all) {
+    all = specs;
+    return;
+  }
+  if (all->size() != specs.size()) {
+    all->clear();
+    return;
+  }
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    Spec& known = (*all)[i];
+    if (known.dtype != specs[i].dtype) known.dtype = DType::unknown;
+    if (known.shape.rank() != specs[i].shape.rank()) known.shape = Shape::unknown_rank();
+    for (int axis = 0; axis < known.shape.rank(); ++axis)
+      if (known.shape.sizes()[axis] != specs[i].shape.sizes()[axis]) known.shape.set(axis, -1);
+  }
+}
+
+/// What an op infers for every rank that an input of unknown rank can have. Empty when it takes none, or when the
+/// number of its results depends on the rank.
+Specs infer_for_all_ranks(const Call& call) {
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < call.inputs().size(); ++i)
+    if (!call.input(i).shape().has_rank()) open.push_back(i);
+  std::optional<Specs> all;
+  for (int rank = 0; rank <= Shape::max_rank; ++rank) {
+    Call trial(call.op(), call.inputs(), call.attrs(), call.where(), call.name());
+    for (const std::size_t i : open)
+      trial.mutable_inputs()[i] = make_symbolic(
+          call.input(i).dtype(), Shape(std::vector<std::int64_t>(static_cast<std::size_t>(rank), -1)), cpu());
+    try {
+      merge(all, call.op().infer(trial));
+    } catch (const Error&) {
+      continue;  // the op does not take this rank
+    }
+  }
+  if (!all) return {};
+  // Inputs of several unknown ranks were tried with equal ones only: that tells dtypes, but no shapes.
+  if (open.size() > 1)
+    for (Spec& each : *all) each.shape = Shape::unknown_rank();
+  return *all;
+}
+
+/// The specs that an op infers, as far as the dtypes and ranks of its inputs are known.
 Specs infer(const Call& call) {
   if (std::none_of(call.inputs().begin(), call.inputs().end(), is_unknown)) return call.op().infer(call);
+  const bool has_types = std::none_of(call.inputs().begin(), call.inputs().end(),
+                                      [](const Tensor& input) { return input.dtype() == DType::unknown; });
+  if (has_types)
+    if (Specs specs = infer_for_all_ranks(call); !specs.empty()) return specs;
   if (call.op().outputs < 0)
     throw InvalidArgumentError(
         "The number of results depends on an input whose dtype or rank is not known yet; give "
         "the placeholder a dtype and a shape");
-  return Specs(call.op().outputs, Spec{DType::unknown, Shape::unknown_rank()});
+  return Specs(static_cast<std::size_t>(call.op().outputs), Spec{DType::unknown, Shape::unknown_rank()});
 }
 
 /// Throws when the inputs of a call belong to several graphs.
@@ -117,6 +166,28 @@ OptionsScope::OptionsScope(const std::shared_ptr<GraphState>& graph, const NodeO
 }
 
 GraphState::~GraphState() = default;
+
+void GraphState::rename(Node& node, const std::string& name) {
+  if (node.name() == name) return;
+  if (!is_valid_node_name(name)) throw InvalidArgumentError(join("'", name, "' is not a valid node name"));
+  if (by_name_.contains(name)) throw InvalidArgumentError(join("Node '", name, "' is not unique"));
+  names_.take(name);
+  by_name_.erase(node.name());
+  if (&node.op() == &var_handle_op)
+    variable_entry(node.attr<VariablesRef>("variables")->front(), node.where()).name = name;
+  node.set_name(name);
+  by_name_.emplace(node.name(), &node);
+}
+
+void GraphState::shrink_to(std::size_t size) {
+  if (size == nodes_.size()) return;
+  const auto is_gone = [&](const Tensor& tensor) { return bool(tensor) && producer_of(tensor).index >= size; };
+  std::erase_if(constants_, [&](const auto& each) { return is_gone(each.second.second); });
+  for (GraphVariable& each : variables_)
+    if (is_gone(each.value)) each.value = Tensor();
+  for (std::size_t i = size; i < nodes_.size(); ++i) by_name_.erase(nodes_[i]->name());
+  nodes_.resize(size);
+}
 
 void GraphState::require_open(Where where) const {
   if (finalized_) throw FailedPreconditionError("Graph is finalized and cannot be modified.", where);

@@ -8,11 +8,13 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/budget.hpp"
+#include "graph/file_nodes.hpp"
 #include "graph/names.hpp"
 #include "tapestry/graph.hpp"
 
@@ -90,6 +92,11 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   std::size_t size() const { return nodes_.size(); }
   Node& node(std::size_t i) const { return *nodes_[i]; }
   Node* find(std::string_view name) const;
+  /// Gives a node the name that a file has for it, even if others differ from it in case only. Throws
+  /// InvalidArgumentError for a name that is not valid, or that another node has.
+  void rename(Node& node, const std::string& name);
+  /// Takes away the nodes from number `size` on, which nothing may refer to.
+  void shrink_to(std::size_t size);
   GraphVariable& variable_entry(const Variable& variable, Where where);
   const std::vector<GraphVariable>& variables() const { return variables_; }
   NameTable& names() { return names_; }
@@ -98,7 +105,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   Budget& budget() { return budget_; }
   const Budget& budget() const { return budget_; }
 
-  void finalize() { finalized_ = true; }
+  void finalize(bool value = true) { finalized_ = value; }
   bool finalized() const { return finalized_; }
   void require_open(Where where) const;
 
@@ -112,6 +119,8 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   std::map<std::string, Collection, std::less<>> collections;
   std::set<std::int64_t> not_feedable;  ///< tensors, by id
   std::set<const Node*> not_fetchable;
+  std::shared_ptr<FileNodes> file;            ///< that the graph was read from; empty for another graph
+  std::unordered_set<std::int64_t> absorbed;  ///< tensors, by id, whose values became attributes when it was read
 
  private:
   void order_after_program(Node& node);
@@ -192,6 +201,10 @@ inline bool is_unknown(const Tensor& tensor) { return tensor.dtype() == DType::u
 /// values that the graph computes from sizes. Once these are known, the function in its attribute "redo" makes the
 /// nodes that replace it. nullptr for any other node.
 inline const Ints* awaited_values(const Node& node) { return node.attrs().find<Ints>("awaited_values"); }
+
+/// Why a node of a file was not read; empty when Tapestry lacks its op. nullptr for a node that was read. Such a node
+/// can be written again, and its outputs can be fed, but it cannot run.
+inline const std::string* why_unread(const Node& node) { return node.attrs().find<std::string>("unread"); }
 
 /// A tensor as messages describe it: `Tensor("x:0", shape=[2], dtype=float32)`.
 std::string describe(const Tensor& symbolic);

@@ -101,13 +101,13 @@ Tensor KnownValues::find_complete(const Tensor& tensor) const {
   return bool(value) && (value.size() > most_elements || is_complete(value)) ? value : Tensor();
 }
 
-void KnownValues::prevent_feeding(const Tensor& known) {
+void KnownValues::absorb(const Tensor& known) {
   std::vector<Tensor> pending{known};
   while (!pending.empty()) {
     const Tensor tensor = pending.back();
     pending.pop_back();
     const Node& node = *endpoint_of(tensor).node;
-    if (!node.graph->not_feedable.insert(tensor.id()).second) continue;
+    if (!node.graph->absorbed.insert(tensor.id()).second) continue;
     for (std::size_t i = 0; i < node.inputs().size(); ++i)
       if (!reads_shape_only(node.op(), i)) pending.push_back(node.input(i));
   }

@@ -25,8 +25,9 @@ class KnownValues {
   Tensor find(const Tensor& tensor) const;
   /// The same, but an empty handle unless all elements are known.
   Tensor find_complete(const Tensor& tensor) const;
-  /// Forbids feeding a tensor whose value has become an attribute, and the tensors from which it was computed.
-  static void prevent_feeding(const Tensor& known);
+  /// Notes that the value of a tensor has become an attribute (`GraphState::absorbed`), and so have those from which it
+  /// was computed.
+  static void absorb(const Tensor& known);
 
  private:
   std::unordered_map<std::int64_t, Tensor> values_;  ///< by the tensor's id

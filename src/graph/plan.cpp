@@ -17,7 +17,8 @@ Plan make_plan(const GraphState& graph, const Request& request, const SessionOpt
   if (see) see("requested", specialize(graph, as_declared(request)));
   PlanGraph plan = specialize(graph, request);
   if (see) see("specialized", plan);
-  plan = place(plan, {.soft = options.allow_soft_placement, .log = options.log_device_placement});
+  const bool soft = options.allow_soft_placement || graph.file != nullptr;
+  plan = place(plan, {.soft = soft, .log = options.log_device_placement});
   if (see) see("place", plan);
   if (options.optimize) plan = optimize(std::move(plan), options.disabled_passes, see);
   std::vector<Partition> partitions = partition(plan);

@@ -5,66 +5,24 @@
 #include <chrono>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 #include "graph/explain.hpp"
+#include "graph/feeds.hpp"
 #include "graph/partitioned.hpp"
 #include "graph/state_ops.hpp"
 
 namespace tapestry {
 
 using detail::endpoint_of;
+using detail::fed_value;
 using detail::GraphState;
 using detail::node_of;
 using detail::Partitioned;
 
 namespace {
-
-/// "(3,)", "(2, 3)", "(?, 3)": a shape as Python writes it.
-std::string python_shape(const Shape& shape) {
-  if (!shape.has_rank()) return "<unknown>";
-  std::string text = "(";
-  for (int i = 0; i < shape.rank(); ++i)
-    text += (i > 0 ? ", " : "") + (shape.sizes()[i] < 0 ? std::string("?") : std::to_string(shape.sizes()[i]));
-  return text + (shape.rank() == 1 ? ",)" : ")");
-}
-
-/// Whether a value may be fed to a tensor of another dtype: not to bool, floats only to floats, and int64 to int32 only
-/// as a scalar that fits.
-bool can_be_fed_as(const Tensor& value, DType wanted) {
-  if (wanted == boolean || (is_floating(value.dtype()) && !is_floating(wanted))) return false;
-  if (value.dtype() != int64 || wanted != int32) return true;
-  return value.rank() == 0 && std::in_range<std::int32_t>(value.item<std::int64_t>());
-}
-
-/// The value in the key's dtype. Throws if its shape or its dtype does not fit the key.
-Tensor fed_value(const Tensor& key, const Init& value, Where where) {
-  const ExecuteNow now;
-  Tensor tensor = value.tensor({}, where);
-  if (!tensor || tensor.is_symbolic())
-    throw InvalidArgumentError(
-        detail::join("The value of a feed cannot be a symbolic tensor, as for Tensor '", key.name(), "'"), where);
-  if (!can_be(key.shape(), tensor.shape()))
-    throw InvalidArgumentError(
-        detail::join("Cannot feed value of shape ", python_shape(tensor.shape()), " for Tensor '", key.name(),
-                     "', which has shape '", python_shape(key.shape()), "'"),
-        where);
-  const DType wanted = key.dtype();
-  if (wanted == DType::unknown || wanted == tensor.dtype()) return tensor;
-  if (!can_be_fed_as(tensor, wanted)) {
-    std::ostringstream number;
-    if (tensor.rank() == 0) number << tensor << ' ';
-    throw InvalidArgumentError(
-        detail::join("Type of feed value ", number.str(), "with type ", to_string(tensor.dtype()),
-                     " is not compatible with Tensor type ", to_string(wanted), " of Tensor '", key.name(),
-                     "'. Try explicitly setting the type of the feed tensor to a larger type (e.g. int64)."),
-        where);
-  }
-  return value.tensor(wanted, where);
-}
 
 std::int64_t microseconds_now() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -84,6 +42,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     closed_ = true;
     const std::lock_guard lock(mutex_);
     plans_.clear();
+    substituted_.clear();
   }
 
   /// The fetches of a run as tensors and operations of the graph, and where each result comes from.
@@ -97,6 +56,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     detail::Request request;
     std::vector<Result> results;
     std::vector<std::int64_t> key{};      ///< the beginning of the keys in `plans_` for these fetches and feeds
+    std::vector<std::size_t> absorbed{};  ///< the feeds whose values are attributes of other nodes of a file
     std::shared_ptr<Partitioned> plan{};  ///< that of the last run, for feeds with the specs `request.fed`
   };
 
@@ -113,11 +73,9 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     Prepared run{.request = {.fetches = {}, .operations = {}, .feeds = keys, .fed = {}}, .results = {}};
     for (const Fetch& fetch : fetches) run.results.push_back(resolve(fetch, run.request));
     for (const Operation& target : targets) resolve(target, run.request);
-    for (const Tensor& fetch : run.request.fetches) run.key.push_back(fetch.id());
-    run.key.push_back(-1);
-    for (const detail::Node* node : run.request.operations) run.key.push_back(node->index);
-    run.key.push_back(-1);
-    for (const Tensor& feed : keys) run.key.push_back(feed.id());
+    run.key = key_of(run.request);
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      if (graph->absorbed.contains(keys[i].id())) run.absorbed.push_back(i);
     return run;
   }
 
@@ -134,8 +92,17 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     const std::optional<detail::Deadline> deadline = graph_.state()->budget().deadline(options.timeout_in_ms);
     Tensors fetched, results;
     if (metadata) *metadata = {};
-    if (!prepared.request.fetches.empty() || !prepared.request.operations.empty())
-      fetched = run_plan(plan_for(prepared, values), values, options, deadline ? &*deadline : nullptr, metadata);
+    if (!prepared.request.fetches.empty() || !prepared.request.operations.empty()) {
+      const detail::Deadline* until = deadline ? &*deadline : nullptr;
+      if (prepared.absorbed.empty()) {
+        fetched = run_plan(plan_for(prepared, values), values, options, until, metadata);
+      } else {
+        auto [session, request, rest] = substitute(prepared, values);
+        Prepared there{.request = std::move(request), .results = {}};
+        there.key = key_of(there.request);
+        fetched = run_plan(session->plan_for(there, rest), rest, options, until, metadata);
+      }
+    }
     for (const Prepared::Result& each : prepared.results) {
       using From = Prepared::Result::From;
       results.push_back(each.from == From::fetch  ? fetched[each.index]
@@ -156,9 +123,12 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   Explanation explain(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) {
     return locating({}, where, [&] {
       auto [prepared, values] = prepare(fetches, feeds, where);
-      for (const Tensor& value : values) prepared.request.fed.push_back(value.spec());
-      const std::lock_guard lock(graph_.state()->mutex());
-      return detail::explain(*graph_.state(), prepared.request, options_);
+      Substituted run{shared_from_this(), prepared.request, values};
+      if (!prepared.absorbed.empty()) run = substitute(prepared, values);
+      for (const Tensor& value : run.values) run.request.fed.push_back(value.spec());
+      const GraphState& graph = *run.session->graph_.state();
+      const std::lock_guard lock(graph.mutex());
+      return detail::explain(graph, run.request, options_);
     });
   }
 
@@ -188,6 +158,70 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       values.push_back(fed_value(key, feed.value, where));
     }
     return {prepare(fetches, {}, keys), values};
+  }
+
+  static std::vector<std::int64_t> key_of(const detail::Request& request) {
+    std::vector<std::int64_t> key;
+    for (const Tensor& fetch : request.fetches) key.push_back(fetch.id());
+    key.push_back(-1);
+    for (const detail::Node* node : request.operations) key.push_back(static_cast<std::int64_t>(node->index));
+    key.push_back(-1);
+    for (const Tensor& feed : request.feeds) key.push_back(feed.id());
+    return key;
+  }
+
+  /// A run in the graph of the same file that has constants instead of the feeds whose values are attributes.
+  struct Substituted {
+    std::shared_ptr<SessionState> session;
+    detail::Request request;
+    Tensors values;  ///< of the feeds that are left
+  };
+
+  Substituted substitute(const Prepared& prepared, const Tensors& values) {
+    const detail::Request& from = prepared.request;
+    detail::FileNodes& file = *graph_.state()->file;
+    const std::lock_guard graph_lock(graph_.state()->mutex());
+    const auto is_absorbed = [&](std::size_t i) {
+      return std::find(prepared.absorbed.begin(), prepared.absorbed.end(), i) != prepared.absorbed.end();
+    };
+    Tensors keys, constants;
+    std::string key;
+    for (const std::size_t i : prepared.absorbed) {
+      keys.push_back(from.feeds[i]);
+      constants.push_back(detail::on_host(values[i]).contiguous());
+      key += detail::join(keys.back().id(), constants.back().shape(), ":");
+      key.append(static_cast<const char*>(constants.back().impl().data),
+                 static_cast<std::size_t>(constants.back().size()) * size_of(constants.back().dtype()));
+    }
+    Substituted run{substituted_session(std::move(key), keys, constants), {}, {}};
+    const std::shared_ptr<GraphState>& graph = run.session->graph_.state();
+    const std::lock_guard lock(graph->mutex());
+    const auto tensor_there = [&](const Tensor& tensor) {
+      const detail::FileNodes::Name name = file.name_of(tensor);
+      return (*graph->file->outputs(name.node))[name.output];
+    };
+    const auto node_there = [&](const detail::Node* node) { return graph->file->find(file.name_of(*node)); };
+    for (const Tensor& fetch : from.fetches) run.request.fetches.push_back(tensor_there(fetch));
+    for (const detail::Node* node : from.operations) run.request.operations.push_back(node_there(node));
+    for (const detail::Node* node : from.done) run.request.done.push_back(node_there(node));
+    for (std::size_t i = 0; i < from.feeds.size(); ++i) {
+      if (is_absorbed(i)) continue;
+      run.request.feeds.push_back(tensor_there(from.feeds[i]));
+      run.values.push_back(values[i]);
+    }
+    return run;
+  }
+
+  /// The session for these values; a few are kept.
+  std::shared_ptr<SessionState> substituted_session(std::string key, const Tensors& keys, const Tensors& values) {
+    constexpr std::size_t most_sessions = 16;
+    const std::lock_guard lock(mutex_);
+    const auto found =
+        std::find_if(substituted_.begin(), substituted_.end(), [&](const auto& each) { return each.first == key; });
+    if (found != substituted_.end()) return found->second;
+    const Graph graph(graph_.state()->file->with_values(keys, values));
+    if (substituted_.size() == most_sessions) substituted_.erase(substituted_.begin());
+    return substituted_.emplace_back(std::move(key), std::make_shared<SessionState>(graph, options_)).second;
   }
 
   static Tensors run_plan(Partitioned& plan, const Tensors& values, const RunOptions& options,
@@ -313,6 +347,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   std::atomic<bool> closed_ = false;
   mutable std::mutex mutex_;
   std::map<std::vector<std::int64_t>, KeptPlan> plans_;
+  std::vector<std::pair<std::string, std::shared_ptr<SessionState>>> substituted_;  ///< by the values, oldest first
   std::uint64_t runs_ = 0;  ///< counts the uses of plans, which tells their order
 };
 

@@ -17,6 +17,7 @@ using io::AttrDef;
 using io::GraphDef;
 using io::ListDef;
 using io::NodeDef;
+using io::RawAttr;
 using io::TensorDef;
 using io::TypeCode;
 
@@ -255,6 +256,7 @@ class GraphDamage {
   void change_value(float& number) { number = real<float>(); }
   void change_value(bool& flag) { flag = !flag; }
   void change_value(TypeCode& code) { code = type(); }
+  void change_value(RawAttr&) {}
   void change_value(Shape& value) { value = shape(); }
   void change_value(ListDef& list) {
     if (!list.ints.empty() && !dice_.one_in(4)) {
@@ -349,6 +351,24 @@ Feeds zeros_for(const Graph& graph, Dice& dice) {
   return feeds;
 }
 
+/// Fetches and feeds tensors by the names that their nodes have in the file, also those that became attributes.
+void run_by_names(const Graph& graph, const std::vector<std::string>& names, Dice& dice) {
+  const Session session(graph);
+  for (int turn = 0; turn < 4 && !names.empty(); ++turn) {
+    try {
+      const std::string fetch = dice.of(names) + (dice.one_in(6) ? ":1" : ":0"), key = dice.of(names) + ":0";
+      Feeds feeds = zeros_for(graph, dice);
+      const Tensor fed = graph.get_tensor_by_name(key);
+      if (fed.shape().is_known() && fed.shape().num_elements() <= limits.elements && fed.dtype() != DType::unknown &&
+          fed.dtype() != DType::resource)
+        feeds.add(fed, zeros(fed.shape(), {.dtype = fed.dtype()}));
+      session.run(fetch, feeds);
+    } catch (const Error&) {
+      // There is no such tensor, or the session says no.
+    }
+  }
+}
+
 /// Runs each sink by itself, so that one that is refused hides no other; then all at once.
 void run(const Graph& graph, Dice& dice) {
   const Session session(graph, {.optimize = !dice.one_in(4)});
@@ -368,12 +388,16 @@ void run(const Graph& graph, Dice& dice) {
 
 bool use(const std::string& bytes, Dice& dice) {
   Graph graph;
+  std::vector<std::string> names;
   try {
-    graph = Graph::from_graph_def(dice.one_in(8) ? io::from_text(io::to_text(bytes)) : bytes, limits);
+    const std::string file = dice.one_in(8) ? io::from_text(io::to_text(bytes)) : bytes;
+    graph = Graph::from_graph_def(file, limits);
+    for (const NodeDef& each : io::decode(file).nodes) names.push_back(each.name);
   } catch (const Error&) {
     return false;
   }
   run(graph, dice);
+  run_by_names(graph, names, dice);
   try {
     const auto style = dice.one_in(2) ? VariableStyle::resource : VariableStyle::reference;
     Graph::from_graph_def(graph.as_graph_def({.variables = style, .output_shapes = true}), limits);

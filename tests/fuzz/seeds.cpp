@@ -27,6 +27,15 @@ std::vector<fs::path> files_of(const fs::path& folder) {
   return files;
 }
 
+bool is_graph(const std::string& bytes) {
+  try {
+    io::decode(bytes);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void add_files(std::vector<std::string>& seeds) {
   for (const char* kind : {"read_graph", "read_graph_text", "run_graph"})
     for (const fs::path& each : files_of(fs::path(FUZZ_CORPUS) / kind))
@@ -35,6 +44,7 @@ void add_files(std::vector<std::string>& seeds) {
     const std::string name = each.filename();
     if (name.ends_with(".pb") && !name.ends_with(".expected.pb")) seeds.push_back(bytes_of(each));
   }
+  std::erase_if(seeds, [](const std::string& bytes) { return !is_graph(bytes); });
 }
 
 void add_rows(std::vector<std::string>& seeds) {

@@ -87,6 +87,76 @@ def write_graphs(folder):
             expected(folder / f"{name}.expected.pb", train(session))
 
 
+def optimizers(step):
+    """By name; those of TensorFlow 1 that have rates computed from the step among them."""
+    train = v1.train
+    return {
+        "adadelta": lambda: train.AdadeltaOptimizer(1.0), "adagrad": lambda: train.AdagradOptimizer(0.1),
+        "adam": lambda: train.AdamOptimizer(train.exponential_decay(0.1, step, 2, 0.5)),
+        "descent": lambda: train.GradientDescentOptimizer(train.exponential_decay(0.5, step, 2, 0.5, staircase=True)),
+        "ftrl": lambda: train.FtrlOptimizer(0.5, l1_regularization_strength=0.01, l2_regularization_strength=0.02),
+        "ftrl_v2": lambda: train.FtrlOptimizer(0.5, -0.4, l2_shrinkage_regularization_strength=0.1),
+        "momentum": lambda: train.MomentumOptimizer(train.polynomial_decay(0.1, step, 4, 0.01), 0.9),
+        "proximal": lambda: train.ProximalGradientDescentOptimizer(0.1, 0.01, 0.02),
+        "proximal_adagrad": lambda: train.ProximalAdagradOptimizer(0.1, 0.1, 0.01, 0.02),
+        "rmsprop": lambda: train.RMSPropOptimizer(train.cosine_decay(0.1, step, 10)),
+        "rmsprop_centered": lambda: train.RMSPropOptimizer(0.1, momentum=0.5, centered=True),
+    }
+
+
+def raw_updates(w, gradient):
+    """Updates for which TensorFlow 1 has no optimizer, by name: they are for resource Variables."""
+    slot = v1.get_variable("slot", initializer=tf.zeros_like(w.initial_value))
+    other = v1.get_variable("other", initializer=tf.zeros_like(w.initial_value))
+    number = tf.constant
+    both = {"var": w.handle, "m": slot.handle, "lr": number(0.1), "beta": number(0.9), "grad": gradient}
+    return {
+        "adamax": lambda: tf.raw_ops.ResourceApplyAdaMax(
+            var=w.handle, m=slot.handle, v=other.handle, beta1_power=number(0.9), lr=number(0.1), beta1=number(0.9),
+            beta2=number(0.99), epsilon=number(1e-7), grad=gradient),
+        "add_sign": lambda: tf.raw_ops.ResourceApplyAddSign(**both, alpha=number(1.0), sign_decay=number(0.9)),
+        "power_sign": lambda: tf.raw_ops.ResourceApplyPowerSign(**both, logbase=number(1.0), sign_decay=number(0.9)),
+        "scatter": lambda: tf.raw_ops.ResourceScatterAdd(resource=w.handle, indices=[2, 0], updates=-gradient[:2]),
+    }
+
+
+def write_training(folder):
+    """Each optimizer with a Variable of its own, in which a lookup of embeddings may read."""
+    raw = ("adamax", "add_sign", "power_sign", "scatter")
+    for name, keys in (("training1", ("adadelta", "adam", "ftrl", "momentum", "proximal_adagrad")),
+                       ("training2", ("adagrad", "descent", "ftrl_v2", "proximal", "rmsprop", "rmsprop_centered", *raw))):
+        resource = name == "training2"
+        with tf.Graph().as_default() as graph, v1.variable_scope("", use_resource=resource):
+            step = v1.train.get_or_create_global_step()
+            x, ids = v1.placeholder(tf.float32, [None, 3], "x"), v1.placeholder(tf.int32, [None], "ids")
+            trains = []
+
+            for key in keys:
+                with v1.variable_scope(key):
+                    w = v1.get_variable("w", initializer=np.linspace(-1, 1, 6).reshape(3, 2).astype(np.float32))
+                    rows = tf.nn.embedding_lookup(w, ids) if key in ("momentum", "scatter") else tf.matmul(x, w)
+                    loss = tf.nn.l2_loss(rows - 1, "loss")
+                    gradient = tf.convert_to_tensor(tf.gradients(loss, [w])[0])
+                    trains.append(raw_updates(w, gradient)[key]() if key in raw
+                                  else optimizers(step)[key]().apply_gradients([(gradient, w)]))
+            with tf.control_dependencies(trains):
+                tf.group(v1.assign_add(step, 1), name="train")
+            tf.group(v1.global_variables_initializer(), name="init")
+            v1.summary.scalar("step", step)
+            v1.train.Saver()
+        values = {"x": X, "ids": np.array([0, 2, 2], np.int32)}
+        feeds = {"x:0": values["x"], "ids:0": values["ids"]}
+        losses = [each.name[:-len("/loss")] for each in graph.get_operations() if each.name.endswith("/loss")]
+        with v1.Session(graph=graph) as session:
+            session.run("init")
+            for i in range(5):
+                for key in losses:
+                    values[f"{key}/{i}"] = session.run(f"{key}/loss:0", feeds)
+                session.run("train", feeds)
+        (folder / f"{name}.pb").write_bytes(bytes_of(graph.as_graph_def()))
+        expected(folder / f"{name}.expected.pb", values)
+
+
 def write_text(folder):
     """A few operations that others write otherwise than we do, in the text form."""
     with tf.Graph().as_default() as graph:
@@ -282,6 +352,7 @@ def accept_ours(folder):
 
 def main(folder):
     write_graphs(folder)
+    write_training(folder)
     write_text(folder)
     write_foreign(folder)
     write_events(folder)

@@ -479,7 +479,7 @@ Tensors read_resize(const ForeignNode& n) {
 
 // ---- The table ------------------------------------------------------------------------------------------------------
 
-const std::unordered_map<std::string_view, ForeignOp>& table() {
+const std::unordered_map<std::string_view, ForeignOp>& foreign_ops() {
   static const auto& ops = *new std::unordered_map<std::string_view, ForeignOp>([] {
     std::unordered_map<std::string_view, ForeignOp> made;
     for (const ForeignOp& each : std::initializer_list<ForeignOp>{
@@ -579,8 +579,9 @@ std::int64_t ForeignNode::number(std::size_t i) const {
 Tensor ForeignNode::named(const Tensor& result) const { return identity(result, name()); }
 
 const ForeignOp* find_foreign_op(const NodeDef& def) {
-  const auto found = table().find(def.op);
-  return found == table().end() || (found->second.applies && !found->second.applies(def)) ? nullptr : &found->second;
+  const auto found = foreign_ops().find(def.op);
+  return found == foreign_ops().end() || (found->second.applies && !found->second.applies(def)) ? nullptr
+                                                                                                : &found->second;
 }
 
 }  // namespace tapestry::io

@@ -126,7 +126,11 @@ void write_node(pbf_writer& writer, const NodeDef& node) {
   for (const auto& [name, value] : node.attrs) {
     add_message(writer, 5, [&, key = name, &attr = value](pbf_writer& entry) {
       entry.add_string(1, key);
-      add_message(entry, 2, [&](pbf_writer& out) { write_attr(out, attr); });
+      if (const auto* raw = std::get_if<RawAttr>(&attr)) {
+        entry.add_message(2, raw->bytes);
+      } else {
+        add_message(entry, 2, [&](pbf_writer& out) { write_attr(out, attr); });
+      }
     });
   }
 }
@@ -169,8 +173,13 @@ class TensorReader {
   }
 
   TensorDef result() {
+    if (size_of(dtype_of(type_)) == 0) return {type_};
+    return {type_, value()};
+  }
+
+ private:
+  Tensor value() {
     const DType dtype = dtype_of(type_);
-    if (size_of(dtype) == 0) return {type_};
     if (!shape_.is_known()) throw InvalidArgumentError(detail::join("A tensor has the shape ", shape_));
     const std::int64_t count = shape_.num_elements();
     if (!content_.empty()) {
@@ -179,7 +188,7 @@ class TensorReader {
           static_cast<std::size_t>(bytes) != content_.size())
         throw DataLossError(detail::join("A tensor of type ", tensorflow_name(dtype), " and shape ", shape_, " has ",
                                          content_.size(), " bytes of data"));
-      return {type_, from_bytes(dtype)};
+      return from_bytes(dtype);
     }
     const std::size_t given = dtype == float32 ? floats_.size() : dtype == float64 ? doubles_.size() : ints_.size();
     if (given > static_cast<std::size_t>(count))
@@ -187,16 +196,15 @@ class TensorReader {
     // A tensor that repeats one element takes the memory of one: its strides are 0.
     if (given <= 1 && count > 1) {
       constexpr std::array<std::int64_t, Shape::max_rank> no_strides{};
-      return {type_, detail::make_view(from_numbers(dtype, {}), shape_,
-                                       {no_strides.data(), static_cast<std::size_t>(shape_.rank())})};
+      return detail::make_view(from_numbers(dtype, {}), shape_,
+                               {no_strides.data(), static_cast<std::size_t>(shape_.rank())});
     }
     repeats_ -= count - static_cast<std::int64_t>(given);
     if (repeats_ < 0)
       throw InvalidArgumentError(detail::join("A tensor of shape ", shape_, " is written as ", given, " elements"));
-    return {type_, from_numbers(dtype, shape_)};
+    return from_numbers(dtype, shape_);
   }
 
- private:
   void read_field(WireReader& reader) {
     switch (reader.tag()) {
       case 1:
@@ -273,7 +281,8 @@ class TensorReader {
   std::vector<std::int64_t> ints_;
 };
 
-ListDef read_list(WireReader reader) {
+/// monostate for a list of functions or of tensors.
+AttrDef read_list(WireReader reader) {
   ListDef list;
   std::vector<std::int32_t> types;
   while (reader.next()) {
@@ -296,6 +305,9 @@ ListDef read_list(WireReader reader) {
       case 7:
         list.shapes.push_back(read_shape(reader.get_message()));
         break;
+      case 8:
+      case 9:
+        return {};
       default:
         reader.skip();
     }
@@ -304,8 +316,9 @@ ListDef read_list(WireReader reader) {
   return list;
 }
 
-AttrDef read_attr(WireReader reader, std::int64_t& repeats) {
+AttrDef read_attr(const data_view& bytes, std::int64_t& repeats) {
   AttrDef attr;
+  WireReader reader(bytes);
   while (reader.next()) {
     switch (reader.tag()) {
       case 1:
@@ -331,11 +344,15 @@ AttrDef read_attr(WireReader reader, std::int64_t& repeats) {
         break;
       case 8:
         attr = TensorReader(reader.get_message(), repeats).result();
+        if (!std::get<TensorDef>(attr).value) attr = {};
         break;
       default:
+        attr = {};
         reader.skip();
     }
   }
+  if (std::holds_alternative<std::monostate>(attr) && !bytes.empty())
+    return RawAttr{std::string(bytes.data(), bytes.size())};
   return attr;
 }
 
@@ -363,7 +380,7 @@ NodeDef read_node(WireReader reader, std::int64_t& repeats) {
           if (entry.tag() == 1) {
             key = entry.get_text();
           } else if (entry.tag() == 2) {
-            value = read_attr(entry.get_message(), repeats);
+            value = read_attr(entry.get_view(), repeats);
           } else {
             entry.skip();
           }
@@ -376,6 +393,19 @@ NodeDef read_node(WireReader reader, std::int64_t& repeats) {
     }
   }
   return node;
+}
+
+/// The first number of a VersionDef.
+std::int32_t read_producer(WireReader reader) {
+  std::int32_t producer = 0;
+  while (reader.next()) {
+    if (reader.tag() == 1) {
+      producer = reader.get_enum();
+    } else {
+      reader.skip();
+    }
+  }
+  return producer;
 }
 
 }  // namespace
@@ -425,6 +455,8 @@ GraphDef decode(std::string_view bytes, const GraphLimits& limits) {
           throw ResourceExhaustedError(detail::join("Node '", graph.nodes.back().name, "' is number ",
                                                     graph.nodes.size(), " of its file; a graph may have ", limits.nodes,
                                                     " (GraphLimits::nodes)"));
+      } else if (reader.tag() == 4) {
+        graph.producer = read_producer(reader.get_message());
       } else {
         reader.skip();
       }

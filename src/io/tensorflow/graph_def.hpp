@@ -28,7 +28,7 @@ DType dtype_of(TypeCode type);
 std::string type_name(TypeCode type);
 constexpr TypeCode reference_to(TypeCode type) { return {type.value + 100}; }
 
-/// The value of a Const. `value` is empty when Tapestry lacks the type.
+/// The value of a Const. `value` is empty when Tapestry lacks the type; an attribute is then a RawAttr.
 struct TensorDef {
   TypeCode type;
   Tensor value{};
@@ -44,9 +44,14 @@ struct ListDef {
   std::vector<Shape> shapes{};
 };
 
-/// An attribute; monostate for what Tapestry has no use for, such as functions.
+/// The bytes of an AttrValue of which Tapestry has no use: a function, strings, a tensor of a type that Tapestry lacks.
+struct RawAttr {
+  std::string bytes;
+};
+
+/// An attribute; monostate for one without a value.
 using AttrDef =
-    std::variant<std::monostate, std::string, std::int64_t, float, bool, TypeCode, Shape, TensorDef, ListDef>;
+    std::variant<std::monostate, std::string, std::int64_t, float, bool, TypeCode, Shape, TensorDef, ListDef, RawAttr>;
 
 struct NodeDef {
   std::string name{}, op{}, device{};
@@ -56,6 +61,7 @@ struct NodeDef {
 
 struct GraphDef {
   std::vector<NodeDef> nodes{};
+  std::int32_t producer = 0;  ///< the version of TensorFlow's formats that the file is written in; 0 if it tells none
 };
 
 /// The bytes of a .pb file. The same graph gives the same bytes.

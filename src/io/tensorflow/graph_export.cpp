@@ -10,6 +10,7 @@
 #include "io/tensorflow/kept_node.hpp"
 #include "io/tensorflow/node_writer.hpp"
 #include "io/tensorflow/update_writer.hpp"
+#include "io/tensorflow/updates.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -18,12 +19,7 @@ using detail::endpoint_of;
 using detail::GraphState;
 using detail::GraphVariable;
 using detail::Node;
-
-[[noreturn]] void refuse(const Node& node, const std::string& reason) {
-  throw UnimplementedError(
-      detail::join("Node '", node.name(), "' (op: '", node.type(), "') cannot be written as TensorFlow's: ", reason),
-      node.where());
-}
+using detail::why_unread;
 
 // ---- Ops that have rules ----------------------------------------------------------------------------------------------
 
@@ -43,7 +39,7 @@ class DirectWriter {
   void write() {
     bool wide = false;
     for (const InputRule& each : rule_.input_rules)
-      if (is_whole(each)) {
+      if (is_whole(each) && !is_every_axis(each)) {
         const auto numbers = whole_numbers(attr(each.attr));
         wide |= std::any_of(numbers.begin(), numbers.end(),
                             [](std::int64_t n) { return n != static_cast<std::int32_t>(n); });
@@ -53,6 +49,9 @@ class DirectWriter {
       if (AttrDef value = field(each); !std::holds_alternative<std::monostate>(value))
         fields_.emplace(each.name, std::move(value));
     if (rule_.by_entry) add_reals();
+    if (std::any_of(rule_.input_rules.begin(), rule_.input_rules.end(),
+                    [&](const InputRule& each) { return is_every_axis(each); }))
+      fields_.merge(writer_.hints());
     writer_.finish(rule_.tensorflow, inputs_, std::move(fields_));
   }
 
@@ -60,6 +59,18 @@ class DirectWriter {
   static bool is_whole(const InputRule& rule) {
     return rule.form == InputRule::Form::scalar || rule.form == InputRule::Form::vector ||
            rule.form == InputRule::Form::pairs;
+  }
+
+  /// Whether an input tells all axes of a tensor whose rank is not known: an absent attribute of ours.
+  bool is_every_axis(const InputRule& rule) const {
+    return rule.attr == "axis" && !node_.attrs().find("axis") && !node_.input(0).shape().has_rank();
+  }
+
+  Value every_axis() {
+    const Value zero = writer_.constant("first", detail::make_scalar(0, int32));
+    const Value one = writer_.constant("step", detail::make_scalar(1, int32));
+    return writer_.op("Range", {zero, writer_.op("Rank", {writer_.in(0)}, int32), one}, int32,
+                      {{"Tidx", code_of(int32)}}, rule_.op);
   }
 
   AttrValue attr(std::string_view name) const {
@@ -72,6 +83,9 @@ class DirectWriter {
       inputs_.push_back(writer_.in(rule.input).name);
     } else if (rule.form == InputRule::Form::rest) {
       for (std::size_t i = rule.input; i < node_.inputs().size(); ++i) inputs_.push_back(writer_.in(i).name);
+    } else if (is_every_axis(rule)) {
+      inputs_.push_back(every_axis().name);
+      if (!rule.type_attr.empty()) fields_.emplace(rule.type_attr, code_of(int32));
     } else if (rule.form == InputRule::Form::real) {
       const DType dtype = node_.inputs().empty() ? node_.attr<DType>("dtype") : node_.input(0).dtype();
       inputs_.push_back(
@@ -137,6 +151,12 @@ bool changes_state(const Node& node) {
          &node.op() == &assign_op(Assign::subtract);
 }
 
+/// Whether a node that was not read needs a Variable itself, not its value.
+bool refers_to_variable(const Node& node) {
+  return why_unread(node) && std::any_of(node.inputs().begin(), node.inputs().end(),
+                                         [](const Tensor& input) { return input.dtype() == DType::resource; });
+}
+
 class Exporter {
  public:
   Exporter(const GraphState& graph, const SaveOptions& options)
@@ -171,7 +191,7 @@ class Exporter {
     };
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& node = graph_.node(i);
-      if (changes_state(node)) kept_[i] = 0;
+      if (changes_state(node) || refers_to_variable(node)) kept_[i] = 0;
       for_inputs(node, [&](const Node& input) {
         ++uses[input.index];
         if (!kept_[input.index]) kept_[i] = 0;
@@ -323,7 +343,7 @@ class Exporter {
     if (direct) return DirectWriter(writer, *rule).write();
     if (!rule->expand && !op.composition) refuse(node, "TensorFlow's op of that name cannot do this");
     for (const Tensor& input : node.inputs())
-      if (!input.shape().has_rank()) refuse(node, "the rank of an input is not known yet");
+      if (!rule->any_rank && !input.shape().has_rank()) refuse(node, "the rank of an input is not known yet");
     if (rule->expand) {
       rule->expand(writer);
     } else {
@@ -344,13 +364,26 @@ class Exporter {
     writer.add_inner(std::move(file.nodes), composed.inputs, composed.outputs);
   }
 
+  void write_is_initialized(NodeWriter& writer) const {
+    const Node& handle = detail::producer_of(writer.node().input(0));
+    if (style_ == VariableStyle::resource) return writer.finish("VarIsInitializedOp", {handle.name()}, {});
+    writer.finish("IsVariableInitialized", {handle.name()},
+                  {{"_class", class_of(handle)}, {"dtype", code_of(variable_of(handle).dtype())}});
+  }
+
   /// Writes the node as the file that it was read from had it.
-  static void write_kept(NodeWriter& writer, const NodeDef& def) {
+  void write_kept(NodeWriter& writer, const NodeDef& def) const {
+    const Node& node = writer.node();
+    const bool unread = why_unread(node) != nullptr;
+    if (def.op == "VarIsInitializedOp" || def.op == "IsVariableInitialized") return write_is_initialized(writer);
+    if (refers_to_variable(node) && takes_reference(def.op) != (style_ == VariableStyle::reference))
+      refuse(node, detail::join("it refers to a Variable as VariableStyle::",
+                                takes_reference(def.op) ? "reference" : "resource", " has it"));
     FieldList fields;
     for (const auto& [name, value] : def.attrs)
-      if (!name.starts_with('_')) fields.emplace(name, value);
+      if (unread ? name != "_class" : !name.starts_with('_')) fields.emplace(name, value);
     std::vector<std::string> inputs;
-    for (std::size_t i = 0; i < writer.node().inputs().size(); ++i) inputs.push_back(writer.in(i).name);
+    for (std::size_t i = 0; i < node.inputs().size(); ++i) inputs.push_back(writer.in(i).name);
     writer.finish(def.op, inputs, std::move(fields));
   }
 
@@ -374,6 +407,7 @@ class Exporter {
   }
 
   void add_output_shapes(const Node& node) {
+    if (why_unread(node)) return;  // nor is it known how many outputs there are
     ListDef shapes{.shapes = written_shapes(node)};
     if (shapes.shapes.empty()) return;
     const auto own = std::find_if(file_.nodes.rbegin(), file_.nodes.rend(),

@@ -6,9 +6,10 @@
 namespace tapestry::io {
 
 /// The graph of a file. Its nodes are in topological order, whatever the file's order. Constants that only hold what
-/// our ops have as attributes are left out, and so are the inner nodes of an op that was written as several nodes.
-/// Throws UnimplementedError, with the node, for an op that Tapestry lacks, and InvalidArgumentError for a graph that
-/// contradicts itself. The graph has the limits.
-Graph import_graph(const GraphDef& file, const GraphLimits& limits, Where where);
+/// our ops have as attributes are left out, and so are the inner nodes of an op that was written as several nodes; the
+/// graph gets them when they are asked for by name. A node whose op or type Tapestry lacks is kept as it is, and
+/// refused when a run needs it. Throws InvalidArgumentError for a graph that contradicts itself. The graph has the
+/// limits.
+Graph import_graph(GraphDef file, const GraphLimits& limits, Where where);
 
 }  // namespace tapestry::io

@@ -253,6 +253,19 @@ class Outlook {
   const detail::KnownValues& known_;
 };
 
+/// What the attributes of a node that is not read tell of its outputs.
+Specs unread_specs(const NodeReader& reader, std::size_t count) {
+  Specs specs(count, Spec{DType::unknown, Shape::unknown_rank()});
+  for (const std::string_view name : {"output_types", "component_types", "out_types", "Tout", "dtypes"})
+    if (const auto* list = reader.find<ListDef>(name))
+      for (std::size_t i = 0; i < std::min(count, list->types.size()); ++i) specs[i].dtype = dtype_of(list->types[i]);
+  for (const std::string_view name : {"_output_shapes", "output_shapes"})
+    if (const auto* list = reader.find<ListDef>(name))
+      for (std::size_t i = 0; i < std::min(count, list->shapes.size()); ++i) specs[i].shape = list->shapes[i];
+  if (const auto* code = reader.find<TypeCode>("dtype"); code && count == 1) specs[0].dtype = dtype_of(*code);
+  return specs;
+}
+
 }  // namespace
 
 Tensors KeptNode::operator()(const Tensors& inputs) const {
@@ -288,6 +301,18 @@ detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, con
               {"redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(kept)}};
   return graph.add_in_scopes(Call(kept_op(def.op, is_random(def.op)), inputs, std::move(attrs), where, def.name),
                              specs);
+}
+
+detail::Node& keep_unread_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs,
+                               std::int64_t outputs, const std::string& reason, Where where) {
+  if (outputs > most_outputs) reader.refuse(detail::join("it has ", outputs, " outputs"));
+  const NodeDef& def = reader.def();
+  const Specs specs = unread_specs(reader, static_cast<std::size_t>(std::max<std::int64_t>(outputs, 1)));
+  const KeptNode kept{def, specs, where};
+  Attrs attrs{{"awaited_values", Ints()},
+              {"redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(kept)},
+              {"unread", reason}};
+  return graph.add_in_scopes(Call(kept_op(def.op, false), inputs, std::move(attrs), where, def.name), specs);
 }
 
 const KeptNode* kept_node(const detail::Node& node) {

@@ -23,7 +23,12 @@ struct KeptNode {
 detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs,
                         const detail::KnownValues& known, Where where);
 
-/// The KeptNode of a node that `keep_node` has added; nullptr for any other node.
+/// Adds a node that is not read at all, with all inputs of TensorFlow's op. `outputs`: how many of its outputs the file
+/// uses. `reason`: why it is not read; empty when Tapestry lacks its op.
+detail::Node& keep_unread_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs,
+                               std::int64_t outputs, const std::string& reason, Where where);
+
+/// The KeptNode of a node that `keep_node` or `keep_unread_node` has added; nullptr for any other node.
 const KeptNode* kept_node(const detail::Node& node);
 
 }  // namespace tapestry::io

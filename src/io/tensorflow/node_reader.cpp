@@ -12,6 +12,12 @@ namespace {
 /// The limit of a list. A constant that repeats one element is small in a file, but the list of its elements is not.
 constexpr std::int64_t most_listed = std::int64_t{1} << 20;
 
+/// The value of a Const of a type that Tapestry has; nullptr for any other node.
+const TensorDef* constant_of(const NodeDef& def) {
+  const auto value = def.attrs.find("value");
+  return def.op == "Const" && value != def.attrs.end() ? std::get_if<TensorDef>(&value->second) : nullptr;
+}
+
 bool may_lack_inputs(const OpRule& rule) { return rule.inputs == 0 || rule.inputs == none_or_one; }
 
 }  // namespace
@@ -24,8 +30,8 @@ DType NodeReader::type(std::string_view name) const {
   const TypeCode code = attr<TypeCode>(name);
   const DType dtype = dtype_of(code);
   if (size_of(dtype) == 0)
-    throw UnimplementedError(
-        detail::join("Node '", def_.name, "' (op: '", def_.op, "'): Tapestry lacks TensorFlow's type ", code.value));
+    throw UnimplementedError(detail::join("Node '", def_.name, "' (op: '", def_.op,
+                                          "'): Tapestry lacks TensorFlow's type ", type_name(code)));
   return dtype;
 }
 
@@ -33,19 +39,16 @@ Tensor NodeReader::constant(std::size_t input) const {
   if (input >= inputs_.size()) refuse(detail::join("it has no input ", input));
   if (input < values_.size() && bool(values_[input])) return values_[input];
   const NodeDef* node = inputs_[input].node;
-  const auto value = node->attrs.find("value");
-  const TensorDef* tensor = value == node->attrs.end() ? nullptr : std::get_if<TensorDef>(&value->second);
-  if (node->op != "Const" || !tensor)
+  const TensorDef* tensor = constant_of(*node);
+  if (!tensor)
     throw UnimplementedError(detail::join("Node '", def_.name, "' (op: '", def_.op, "'): input ", input, ", '",
                                           node->name, "', must be a constant"));
-  if (!tensor->value) refuse(detail::join("input ", input, " is a constant of a type that Tapestry lacks"));
   return tensor->value;
 }
 
 bool NodeReader::is_constant(std::size_t input) const {
   if (input >= inputs_.size()) return false;
-  return (input < values_.size() && bool(values_[input])) ||
-         (inputs_[input].node && inputs_[input].node->op == "Const");
+  return (input < values_.size() && bool(values_[input])) || (inputs_[input].node && constant_of(*inputs_[input].node));
 }
 
 std::vector<std::int64_t> NodeReader::listed(const Tensor& value) const {
@@ -59,7 +62,7 @@ const OpRule* NodeReader::hinted() const {
   const auto* op = find<std::string>(hint_op);
   if (!op || update_rule_of(*op)) return nullptr;
   const OpRule* rule = rule_of(*op);
-  if (!rule || !(rule->expand || rule->entry->composition))
+  if (!rule || !(rule->expand || rule->entry->composition || rule->tensorflow == def_.op))
     refuse(detail::join("the hint names the op '", *op, "', which is not written with hints"));
   return rule;
 }

@@ -22,6 +22,7 @@ class NodeReader {
 
   const NodeDef& def() const { return def_; }
   std::size_t input_count() const { return inputs_.size(); }
+  const Source& input(std::size_t i) const { return inputs_[i]; }
 
   /// The attribute of that name and kind; an absent one throws.
   template <class T>

@@ -50,6 +50,12 @@ AttrDef attr_def(const AttrValue& value) {
       value);
 }
 
+void refuse(const detail::Node& node, const std::string& reason) {
+  throw UnimplementedError(
+      detail::join("Node '", node.name(), "' (op: '", node.type(), "') cannot be written as TensorFlow's: ", reason),
+      node.where());
+}
+
 Value NodeWriter::in(std::size_t i) const { return {endpoint_name(node_.input(i)), node_.input(i).dtype()}; }
 
 void NodeWriter::add_controls(std::vector<std::string>& inputs) const {
@@ -185,12 +191,16 @@ void NodeWriter::finish_expanded(const std::vector<Value>& outputs) {
   NodeDef& last = file_.nodes.back();
   // The last node may have hints of its own.
   std::erase_if(last.attrs, [](const auto& attr) { return attr.first.starts_with("_tapestry"); });
-  last.attrs.emplace(hint_op, node_.type());
+  last.attrs.merge(hints());
+}
+
+FieldList NodeWriter::hints() const {
   ListDef inputs;
   for (const Tensor& each : node_.inputs()) inputs.strings.push_back(endpoint_name(each));
-  last.attrs.emplace(hint_inputs, inputs);
+  FieldList fields{{std::string(hint_op), node_.type()}, {std::string(hint_inputs), std::move(inputs)}};
   for (const Attr& each : node_.attrs())
-    last.attrs.emplace(std::string(hint_prefix) + std::string(each.name), attr_def(each.value));
+    fields.emplace(std::string(hint_prefix) + std::string(each.name), attr_def(each.value));
+  return fields;
 }
 
 }  // namespace tapestry::io

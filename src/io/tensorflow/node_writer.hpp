@@ -8,6 +8,9 @@
 
 namespace tapestry::io {
 
+/// Throws UnimplementedError: the node cannot be written as TensorFlow's.
+[[noreturn]] void refuse(const detail::Node& node, const std::string& reason);
+
 /// A tensor of the file.
 struct Value {
   std::string name;
@@ -58,6 +61,8 @@ class NodeWriter {
 
   /// Adds the node itself, under its own name.
   void finish(std::string_view type, const std::vector<std::string>& inputs, FieldList fields);
+  /// What tells a reader which op of ours the node was.
+  FieldList hints() const;
   /// Ends the expansion of the node into several. The last of these, or an IdentityN of several outputs, takes the
   /// node's name and gets the hints.
   void finish_expanded(const std::vector<Value>& outputs);

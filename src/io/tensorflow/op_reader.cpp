@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
@@ -140,6 +141,31 @@ bool lacks_sizes(const NodeReader& reader, const Tensors& inputs) {
   const ForeignOp* foreign = find_foreign_op(reader.def());
   if (foreign) return foreign->lacks_sizes && foreign->lacks_sizes(reader, inputs);
   return rule_needs_sizes(op) && rule_lacks_sizes(reader, inputs);
+}
+
+std::vector<std::size_t> inputs_of_type_t(const NodeReader& reader) {
+  const std::string& op = reader.def().op;
+  if (find_foreign_op(reader.def())) {
+    if (op == "AddN") {
+      std::vector<std::size_t> all(reader.input_count());
+      std::iota(all.begin(), all.end(), std::size_t{0});
+      return all;
+    }
+    if (op == "Select") return {1, 2};
+    return op == "OneHot" ? std::vector<std::size_t>{2, 3} : std::vector<std::size_t>{0};
+  }
+  const OpRule& rule = *rule_of_tensorflow(op);
+  const std::vector<std::size_t> inputs = reader.direct_inputs(rule);
+  const Promotion& promotion = rule.entry->promotion;
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool promoted = promotion.kind != Promotion::Kind::none && std::cmp_greater_equal(i, promotion.first);
+    const bool named = std::any_of(rule.fields.begin(), rule.fields.end(), [&](const FieldRule& field) {
+      return field.name == "T" && field.source == FieldRule::Source::input_type && std::cmp_equal(field.index, i);
+    });
+    if (promoted || named) found.push_back(inputs[i]);
+  }
+  return found;
 }
 
 Tensors read_op(const NodeReader& reader, const Tensors& inputs, Where where) {

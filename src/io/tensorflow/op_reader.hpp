@@ -23,6 +23,9 @@ bool may_need_sizes(const NodeDef& def);
 /// constants that only serve as attributes.
 bool lacks_sizes(const NodeReader& reader, const Tensors& inputs);
 
+/// The numbers of the inputs that have the type that the node's attribute "T" tells.
+std::vector<std::size_t> inputs_of_type_t(const NodeReader& reader);
+
 /// Adds the ops that a node stands for to the open graph, and returns its outputs. The node's op must be readable, and
 /// all values and sizes that it needs must be known. The last of the operations has the node's name.
 Tensors read_op(const NodeReader& reader, const Tensors& inputs, Where where);

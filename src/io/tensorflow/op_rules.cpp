@@ -267,10 +267,10 @@ std::vector<OpRule> make_rules() {
   // A file cannot hold a program's own gradients: only the forward value is written.
   for (const std::string_view op : {"CustomGradient", "Recompute", "OptimizationBarrier"})
     add({.op = op, .inputs = any_number, .tensorflow = "Identity", .input_rules = {in(0)}, .fields = {type_of(0)}});
-  add(expanded("SumLike", 2, expand_sum_like));
-  add(expanded("BroadcastLike", 2, expand_broadcast_like));
-  add(expanded("ReshapeLike", 2, expand_reshape_like));
-  add(expanded("SizeLike", 2, expand_size_like));
+  add({.op = "SumLike", .inputs = 2, .expand = expand_sum_like, .any_rank = true});
+  add({.op = "BroadcastLike", .inputs = 2, .expand = expand_broadcast_like, .any_rank = true});
+  add({.op = "ReshapeLike", .inputs = 2, .expand = expand_reshape_like, .any_rank = true});
+  add({.op = "SizeLike", .inputs = 2, .expand = expand_size_like, .any_rank = true});
 
   // ---- Types, devices, constants
   add({.op = "Cast",

@@ -48,6 +48,7 @@ struct OpRule {
   std::vector<Attr> implied = {};                    ///< our attributes that TensorFlow's op does not have
   bool (*is_direct)(const detail::Node&) = nullptr;  ///< whether TensorFlow's op can do the same; nullptr: always
   void (*expand)(NodeWriter&) = nullptr;             ///< writes the node otherwise; nullptr: its composition does
+  bool any_rank = false;                             ///< `expand` does not ask for the ranks of the inputs
   const Op* entry = nullptr;                         ///< our op
   bool by_entry = false;  ///< made from the entry alone; hints then keep reals that a float would round
 };

@@ -4,6 +4,7 @@
 
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
+#include "graph/known_values.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
 #include "io/tensorflow/updates.hpp"
@@ -18,16 +19,10 @@ using Reals = std::vector<double>;
 
 const Node& rate_of(const Node& update) { return *endpoint_of(update.input(update.inputs().size() - 2)).node; }
 
-[[noreturn]] void refuse(const Node& node, const std::string& reason) {
-  throw UnimplementedError(
-      detail::join("Node '", node.name(), "' (op: '", node.type(), "') cannot be written as TensorFlow's: ", reason),
-      node.where());
-}
-
 /// The numbers of an optimizer's formula, as a function of the number of steps done before.
-class Formula {
+class UpdateFormula {
  public:
-  explicit Formula(const Node& rate) : rate_(rate) {
+  explicit UpdateFormula(const Node& rate) : rate_(rate) {
     if (&rate.op() == &const_op) {
       constant_ = rate.attr<Tensor>("value").cast(float64).to_vector<double>();
     } else if (&rate.op() == &learning_rate_op) {
@@ -76,6 +71,13 @@ class Formula {
   std::int64_t now_ = 0;
 };
 
+/// Whether the graph computes the numbers of an update, the last of which, the decay, is 0.
+bool is_computed(const Node& rate) {
+  if (&rate.op() == &const_op || &rate.op() == &learning_rate_op) return false;
+  const Tensor decay = rate.inputs().empty() ? Tensor() : detail::KnownValues().find(rate.inputs().back());
+  return rate.op().movement == Movement::joins && bool(decay) && decay.item<double>() == 0;
+}
+
 }  // namespace
 
 bool is_update(const Node& node) { return update_rule_of(node.type()) != nullptr; }
@@ -89,8 +91,10 @@ void UpdateWriter::note(const Node& update) {
     refuse(update, "whether it is made depends on a condition");
   const Node& rate = rate_of(update);
   const bool adam = update_rule_of(update.type())->is_adam();
-  if (!rates_.contains(&rate)) {
-    const Formula formula(rate);
+  if (is_computed(rate)) {
+    rates_.try_emplace(&rate, Rate{.dtype = float64, .is_adam = adam, .is_computed = true});
+  } else if (!rates_.contains(&rate)) {
+    const UpdateFormula formula(rate);
     rates_.emplace(&rate, Rate{.dtype = update.inputs().back().dtype(),
                                .is_adam = adam,
                                .numbers = adam ? formula.adam_parts() : formula.constant()});
@@ -145,6 +149,38 @@ Value UpdateWriter::decayed_gradient(NodeWriter& writer, double decay) const {
   return writer.op("Identity", {gradient, {"^" + shrunk.name}});
 }
 
+/// Writes an update whose numbers the graph computes. The learning rate of our Adam is already divided by
+/// 1 - beta1^step, so that beta1^step is written as 0.
+void UpdateWriter::write_computed_update(NodeWriter& writer, const UpdateRule& rule) const {
+  const Node& node = writer.node();
+  const DType dtype = node.inputs().back().dtype();
+  const Value numbers = writer.in(node.inputs().size() - 2);
+  const auto number = [&](std::int64_t i) { return writer.element(numbers, i); };
+  const auto left = [&] { return writer.op("Reciprocal", {number(5)}); };
+  constexpr std::int64_t adam_numbers[] = {0, 1, 3};
+  std::vector<std::string> inputs;
+  for (const UpdateRule::Argument& each : rule.arguments) {
+    const auto index = static_cast<std::size_t>(each.index);
+    if (each.part == UpdateRule::Part::handle) {
+      inputs.push_back(endpoint_name(node.input(index)));
+    } else if (each.part == UpdateRule::Part::gradient) {
+      inputs.push_back(writer.in(node.inputs().size() - 1).name);
+    } else {
+      const Value value =
+          each.part == UpdateRule::Part::number   ? number(rule.is_adam() ? adam_numbers[index] : each.index)
+          : each.index == UpdateRule::beta1_power ? writer.number(0, float64)
+          : each.index == UpdateRule::beta2_power ? writer.op("Sub", {writer.number(1, float64), left()})
+                                                  : writer.op("Mul", {number(6), writer.op("Sqrt", {left()})});
+      inputs.push_back(dtype == float64 ? value.name : writer.cast(value, dtype).name);
+    }
+  }
+  FieldList fields{{"T", code_of(dtype)}, {"use_locking", false}};
+  if (rule.resource.ends_with("Momentum") || rule.is_adam()) fields.emplace("use_nesterov", rule.nesterov);
+  if (rule.resource.ends_with("V2")) fields.emplace("update_slots", true);
+  if (!resource_) fields.emplace("_class", class_of(*endpoint_of(node.input(0)).node));
+  writer.finish(resource_ ? rule.resource : rule.reference, inputs, std::move(fields));
+}
+
 void UpdateWriter::write_update(NodeWriter& writer) const {
   const Node& node = writer.node();
   const UpdateRule& rule = *update_rule_of(node.type());
@@ -153,6 +189,7 @@ void UpdateWriter::write_update(NodeWriter& writer) const {
   // Reading a reference gives the Variable itself, which must not change before all gradients are computed. Nor may the
   // decay of AdamW, which needs no gradient, come before that.
   if (!resource_ || rule.decays_variable) writer.wait_for(rate.gradients);
+  if (rate.is_computed) return write_computed_update(writer, rule);
   std::vector<std::string> inputs;
   for (const UpdateRule::Argument& each : rule.arguments) {
     const auto index = static_cast<std::size_t>(each.index);

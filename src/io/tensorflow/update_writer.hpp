@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "io/tensorflow/node_writer.hpp"
+#include "io/tensorflow/updates.hpp"
 #include "tapestry/graph.hpp"
 
 namespace tapestry::io {
@@ -22,7 +23,11 @@ class UpdateWriter {
   /// Notes the node that gives an update its numbers. The learning rate is written in the type of the first update that
   /// is noted for it.
   void note(const detail::Node& update);
-  bool is_rate(const detail::Node& node) const { return rates_.contains(&node); }
+  /// Whether the node gives updates their numbers, and is written as the learning rate alone.
+  bool is_rate(const detail::Node& node) const {
+    const auto found = rates_.find(&node);
+    return found != rates_.end() && !found->second.is_computed;
+  }
   void write_rate(NodeWriter& writer);
   void write_update(NodeWriter& writer) const;
 
@@ -31,6 +36,7 @@ class UpdateWriter {
   struct Rate {
     DType dtype = DType::unknown;
     bool is_adam = false;
+    bool is_computed = false;              ///< the graph computes the numbers, as in a file of TensorFlow's own
     std::vector<double> numbers{};         ///< in the order of UpdateRule
     std::vector<std::string> gradients{};  ///< the operations that compute the gradients of its updates
     std::string counter{};                 ///< Adam's: the Variable that counts the steps
@@ -38,6 +44,7 @@ class UpdateWriter {
   };
 
   Value read(NodeWriter& writer, const std::string& handle, DType dtype) const;
+  void write_computed_update(NodeWriter& writer, const UpdateRule& rule) const;
   Value decayed_gradient(NodeWriter& writer, double decay) const;
   void write_adam_step(NodeWriter& writer, Rate& rate) const;
 

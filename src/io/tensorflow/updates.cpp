@@ -1,5 +1,6 @@
 #include "io/tensorflow/updates.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -44,6 +45,13 @@ constexpr std::array rules = std::to_array<UpdateRule>(
      {"ResourceApplyRMSProp", "ResourceApplyRMSProp", "ApplyRMSProp", false, 6, rmsprop}});
 
 }  // namespace
+
+bool takes_reference(std::string_view op) {
+  constexpr std::string_view prefixes[] = {"Assign", "Scatter", "Apply", "SparseApply"};
+  return op == "IsVariableInitialized" || op == "CountUpTo" ||
+         (!op.ends_with("VariableOp") && std::any_of(std::begin(prefixes), std::end(prefixes),
+                                                     [&](std::string_view each) { return op.starts_with(each); }));
+}
 
 std::span<const UpdateRule> update_rules() { return rules; }
 

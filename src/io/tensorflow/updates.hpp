@@ -33,6 +33,9 @@ struct UpdateRule {
 
 inline constexpr int adam_parts = 5;
 
+/// Whether an op of TensorFlow's takes a reference to a Variable, as TensorFlow 1 has it.
+bool takes_reference(std::string_view op);
+
 std::span<const UpdateRule> update_rules();
 /// The rule of one of our ops, or nullptr.
 const UpdateRule* update_rule_of(std::string_view op);

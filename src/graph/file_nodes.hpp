@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tapestry/tensor.hpp"
+
+namespace tapestry::detail {
+
+class GraphState;
+class Node;
+
+/// The file that a graph was read from, by the names that its nodes have there. The graph lacks nodes that only tell
+/// attributes of other nodes, or of which an op is composed, until they are asked for.
+class FileNodes {
+ public:
+  /// A tensor by its name in the file, "node:output".
+  struct Name {
+    std::string node;
+    std::size_t output = 0;
+  };
+
+  virtual ~FileNodes() = default;
+
+  virtual bool has(std::string_view name) const = 0;
+  /// The outputs of the file's node of this name, or the node itself. The graph gets the node if it lacks it. nullptr
+  /// when the file has no such node, or none of the graph's nodes does the same.
+  virtual const Tensors* outputs(std::string_view name) = 0;
+  virtual Node* find(std::string_view name) = 0;
+
+  /// The name of a tensor or of a node in the file. Throws InvalidArgumentError for one that was added to the graph
+  /// after it was read.
+  virtual Name name_of(const Tensor& tensor) = 0;
+  virtual std::string name_of(const Node& node) = 0;
+
+  /// The graph of the same file, with the same Variables, in which each of these tensors is a constant with this value.
+  virtual std::shared_ptr<GraphState> with_values(const Tensors& tensors, const Tensors& values) = 0;
+};
+
+}  // namespace tapestry::detail

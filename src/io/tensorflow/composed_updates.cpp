@@ -1,0 +1,166 @@
+/// The formulas are those of TensorFlow's training_ops.cc and resource_variable_ops.cc, in its order of arguments.
+
+#include "io/tensorflow/composed_updates.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "core/make_tensor.hpp"
+#include "graph/state_ops.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry::io {
+namespace {
+
+/// Changes the Variable of an input after the operations that have changed others.
+Operation assign(const UpdateCall& call, std::size_t input, Assign kind, const Tensor& value,
+                 const std::vector<Operation>& after = {}) {
+  const ControlScope wait(after);
+  const Variable& variable = *call.variables[input];
+  const Tensor handle = call.graph.variable_entry(variable, call.where).handle;
+  return detail::operation_of(call.graph.add_in_scopes(
+      Call(assign_op(kind), {handle, value}, variable_attrs({variable}), call.where, call.node.def().name), {}));
+}
+
+/// A number of the type of the other inputs.
+Tensor number(const UpdateCall& call, std::size_t input) {
+  const Tensor& value = call.inputs[input];
+  if (value.shape().has_rank() && value.rank() != 0)
+    call.node.refuse(detail::join("its input ", input, ", '", value.name(), "', is no scalar"));
+  return value;
+}
+
+void add_adagrad(const UpdateCall& call) {
+  const Tensor gradient = call.inputs[3];
+  const bool updates_slots = call.node.attr_or<bool>("update_slots", true);
+  const Tensor sum = updates_slots ? call.inputs[1] + square(gradient) : call.inputs[1];
+  std::vector<Operation> slots;
+  if (updates_slots) slots.push_back(assign(call, 1, Assign::set, sum));
+  assign(call, 0, Assign::subtract, number(call, 2) * gradient * rsqrt(sum), slots);
+}
+
+void add_centered_rmsprop(const UpdateCall& call) {
+  const Tensor &mean = call.inputs[1], &square_mean = call.inputs[2], &velocity = call.inputs[3];
+  const Tensor rate = number(call, 4), rho = number(call, 5), momentum = number(call, 6), epsilon = number(call, 7);
+  const Tensor& gradient = call.inputs[8];
+  const Tensor new_square = square_mean + (square(gradient) - square_mean) * (1.0 - rho);
+  const Tensor new_mean = mean + (gradient - mean) * (1.0 - rho);
+  const Tensor step = momentum * velocity + rate * gradient * rsqrt(new_square - square(new_mean) + epsilon);
+  const std::vector<Operation> slots{assign(call, 1, Assign::set, new_mean), assign(call, 2, Assign::set, new_square),
+                                     assign(call, 3, Assign::set, step)};
+  assign(call, 0, Assign::subtract, step, slots);
+}
+
+void add_adadelta(const UpdateCall& call) {
+  const Tensor &sum = call.inputs[1], &update_sum = call.inputs[2], &gradient = call.inputs[6];
+  const Tensor rate = number(call, 3), rho = number(call, 4), epsilon = number(call, 5);
+  const Tensor new_sum = sum * rho + square(gradient) * (1.0 - rho);
+  const Tensor update = sqrt(update_sum + epsilon) * rsqrt(new_sum + epsilon) * gradient;
+  const Tensor new_update_sum = update_sum * rho + square(update) * (1.0 - rho);
+  assign(call, 0, Assign::subtract, update * rate,
+         {assign(call, 1, Assign::set, new_sum), assign(call, 2, Assign::set, new_update_sum)});
+}
+
+/// `shrinkage`: the number of its input; `rate_power`: that of the learning rate's power.
+void add_ftrl_with(const UpdateCall& call, std::optional<std::size_t> shrinkage, std::size_t rate_power) {
+  const Tensor &variable = call.inputs[0], &sum = call.inputs[1], &linear = call.inputs[2], &gradient = call.inputs[3];
+  const Tensor rate = number(call, 4), l1 = number(call, 5), l2 = number(call, 6), exponent = -number(call, rate_power);
+  // The linear term times the rate stands in the slot, and so do l1 and l2.
+  const bool times_rate = call.node.attr_or<bool>("multiply_linear_by_lr", false);
+  const Tensor shrunk = shrinkage ? gradient + 2.0 * number(call, *shrinkage) * variable : gradient;
+  const Tensor new_sum = sum + square(gradient);
+  const Tensor root = power(new_sum, exponent), difference = (root - power(sum, exponent)) * variable;
+  const Tensor new_linear = times_rate ? linear + shrunk * rate - difference : linear + shrunk - difference / rate;
+  const Tensor bound = times_rate ? l1 * rate : l1;
+  const Tensor quadratic = times_rate ? root + 2.0 * l2 * rate : root / rate + 2.0 * l2;
+  const Tensor value = (clip(new_linear, -bound, bound) - new_linear) / quadratic;
+  assign(call, 0, Assign::set, value,
+         {assign(call, 1, Assign::set, new_sum), assign(call, 2, Assign::set, new_linear)});
+}
+void add_ftrl(const UpdateCall& call) { add_ftrl_with(call, {}, 7); }
+void add_ftrl_v2(const UpdateCall& call) { add_ftrl_with(call, 7, 8); }
+
+/// The proximal operator of l1 and l2 regularization, with a learning rate for each element.
+Tensor proximal(const Tensor& value, const Tensor& rate, const Tensor& l1, const Tensor& l2) {
+  const Tensor shrunk = sign(value) * maximum(abs(value) - rate * maximum(l1, 0.0), 0.0);
+  return where(l1 > 0.0, shrunk, value) / (1.0 + l2 * rate);
+}
+
+void add_proximal_gradient_descent(const UpdateCall& call) {
+  const Tensor rate = number(call, 1);
+  assign(call, 0, Assign::set,
+         proximal(call.inputs[0] - call.inputs[4] * rate, rate, number(call, 2), number(call, 3)));
+}
+
+void add_proximal_adagrad(const UpdateCall& call) {
+  const Tensor &gradient = call.inputs[5], sum = call.inputs[1] + square(gradient);
+  const Tensor rate = number(call, 2) * rsqrt(sum);
+  assign(call, 0, Assign::set, proximal(call.inputs[0] - gradient * rate, rate, number(call, 3), number(call, 4)),
+         {assign(call, 1, Assign::set, sum)});
+}
+
+void add_adamax(const UpdateCall& call) {
+  const Tensor &mean = call.inputs[1], &greatest = call.inputs[2], &gradient = call.inputs[8];
+  const Tensor beta1_power = number(call, 3), rate = number(call, 4), beta1 = number(call, 5), beta2 = number(call, 6);
+  const Tensor new_mean = mean + (gradient - mean) * (1.0 - beta1);
+  const Tensor new_greatest = maximum(beta2 * greatest, abs(gradient));
+  const Tensor step = rate / (1.0 - beta1_power) * (new_mean / (new_greatest + number(call, 7)));
+  assign(call, 0, Assign::subtract, step,
+         {assign(call, 1, Assign::set, new_mean), assign(call, 2, Assign::set, new_greatest)});
+}
+
+void add_sign_update(const UpdateCall& call, bool powers) {
+  const Tensor &mean = call.inputs[1], &gradient = call.inputs[6];
+  const Tensor rate = number(call, 2), scale = number(call, 3), decay = number(call, 4), beta = number(call, 5);
+  const Tensor new_mean = mean * beta + gradient * (1.0 - beta);
+  const Tensor agreement = decay * sign(gradient) * sign(new_mean);
+  const Tensor factor = powers ? exp(scale * agreement) : scale + agreement;
+  assign(call, 0, Assign::subtract, rate * factor * gradient, {assign(call, 1, Assign::set, new_mean)});
+}
+void add_power_sign(const UpdateCall& call) { add_sign_update(call, true); }
+void add_add_sign(const UpdateCall& call) { add_sign_update(call, false); }
+
+/// The updates are rows, or one scalar for all.
+Tensor rows_of(const UpdateCall& call) {
+  const Tensor &values = call.inputs[2], &indices = call.inputs[1];
+  if (!values.shape().has_rank() || !indices.shape().has_rank())
+    throw UnimplementedError(detail::join("Node '", call.node.def().name, "' (op: '", call.node.def().op,
+                                          "'): the rank of its indices or updates is not known"));
+  if (values.rank() > 0 || !indices.shape().is_known()) return values;
+  Shape shape = indices.shape();
+  for (int axis = 1; axis < call.inputs[0].rank(); ++axis) shape.push_back(call.inputs[0].shape().sizes()[axis]);
+  return broadcast_to(values, shape);
+}
+
+void add_scatter_add(const UpdateCall& call) {
+  assign(call, 0, Assign::set, scatter_add(call.inputs[0], call.inputs[1], rows_of(call)));
+}
+void add_scatter_sub(const UpdateCall& call) {
+  assign(call, 0, Assign::set, scatter_add(call.inputs[0], call.inputs[1], -rows_of(call)));
+}
+
+constexpr auto updates = std::to_array<ComposedUpdate>({
+    {"ResourceApplyAdagrad", "ApplyAdagrad", 2, 4, add_adagrad},
+    {"ResourceApplyCenteredRMSProp", "ApplyCenteredRMSProp", 4, 9, add_centered_rmsprop},
+    {"ResourceApplyAdadelta", "ApplyAdadelta", 3, 7, add_adadelta},
+    {"ResourceApplyFtrl", "ApplyFtrl", 3, 8, add_ftrl},
+    {"ResourceApplyFtrlV2", "ApplyFtrlV2", 3, 9, add_ftrl_v2},
+    {"ResourceApplyProximalGradientDescent", "ApplyProximalGradientDescent", 1, 5, add_proximal_gradient_descent},
+    {"ResourceApplyProximalAdagrad", "ApplyProximalAdagrad", 2, 6, add_proximal_adagrad},
+    {"ResourceApplyAdaMax", "ApplyAdaMax", 3, 9, add_adamax},
+    {"ResourceApplyPowerSign", "ApplyPowerSign", 2, 7, add_power_sign},
+    {"ResourceApplyAddSign", "ApplyAddSign", 2, 7, add_add_sign},
+    {"ResourceScatterAdd", "ScatterAdd", 1, 3, add_scatter_add},
+    {"ResourceScatterSub", "ScatterSub", 1, 3, add_scatter_sub},
+});
+
+}  // namespace
+
+const ComposedUpdate* find_composed_update(std::string_view op) {
+  const auto* found = std::find_if(updates.begin(), updates.end(), [&](const ComposedUpdate& each) {
+    return each.resource == op || each.reference == op;
+  });
+  return found == updates.end() ? nullptr : found;
+}
+
+}  // namespace tapestry::io

@@ -1,0 +1,190 @@
+#include "io/tensorflow/file_graph.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <queue>
+
+#include "io/tensorflow/op_reader.hpp"
+
+namespace tapestry::io {
+bool is_reference_variable(const NodeDef& def) { return def.op == "VariableV2" || def.op == "Variable"; }
+bool is_variable(const NodeDef& def) { return def.op == "VarHandleOp" || is_reference_variable(def); }
+
+const UpdateRule* update_rule(const NodeReader& reader) {
+  const NodeDef& def = reader.def();
+  if (const auto* op = reader.find<std::string>(hint_op)) {
+    const UpdateRule* rule = update_rule_of(*op);
+    return rule && (rule->resource == def.op || rule->reference == def.op) ? rule : nullptr;
+  }
+  for (const UpdateRule& each : update_rules())
+    if ((each.resource == def.op || each.reference == def.op) &&
+        each.nesterov == reader.attr_or<bool>("use_nesterov", false))
+      return &each;
+  return nullptr;
+}
+
+bool is_number(const UpdateRule& rule, std::size_t input) {
+  if (input >= rule.arguments.size()) return false;
+  const UpdateRule::Argument& each = rule.arguments[input];
+  return each.part == UpdateRule::Part::number ||
+         (each.part == UpdateRule::Part::from_step && each.index == UpdateRule::epsilon);
+}
+
+const NodeDef* rate_of(const Entry& entry) {
+  const UpdateRule* rule = update_rule(NodeReader(*entry.def, entry.inputs));
+  if (!rule || rule->arguments.size() != entry.inputs.size()) return nullptr;
+  for (std::size_t i = 0; i < entry.inputs.size(); ++i)
+    if (rule->arguments[i].part == UpdateRule::Part::number && rule->arguments[i].index == 0)
+      return entry.inputs[i].node;
+  return nullptr;
+}
+
+FileGraph::FileGraph(GraphDef file) : file_(std::move(file)) {
+  entries_.reserve(file_.nodes.size());
+  for (const NodeDef& def : file_.nodes) {
+    if (!index_.emplace(def.name, entries_.size()).second)
+      throw InvalidArgumentError(detail::join("Node '", def.name, "' is not unique"));
+    entries_.push_back({.def = &def});
+  }
+  for (Entry& each : entries_) resolve(each);
+  sort();
+  mark();
+}
+
+Entry* FileGraph::find(std::string_view name) {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &entries_[found->second];
+}
+
+void FileGraph::resolve(Entry& entry) {
+  for (const std::string& input : entry.def->inputs) {
+    if (input.starts_with('^')) {
+      entry.controls.push_back(source(*entry.def, input.substr(1)).node);
+    } else if (!entry.controls.empty()) {
+      throw InvalidArgumentError(
+          detail::join("Node '", entry.def->name, "': input '", input, "' stands behind a control input"));
+    } else {
+      entry.inputs.push_back(source(*entry.def, input));
+    }
+  }
+  const NodeReader reader(*entry.def, entry.inputs);
+  if (reader.find<std::string>(hint_op))
+    for (const std::string& each : reader.attr<ListDef>(hint_inputs).strings)
+      entry.hinted.push_back(source(*entry.def, each));
+}
+
+Source FileGraph::source(const NodeDef& user, const std::string& input) {
+  std::string name = input;
+  std::int64_t output = 0;
+  if (const std::size_t colon = input.rfind(':'); colon != std::string::npos) {
+    name = input.substr(0, colon);
+    const std::string digits = input.substr(colon + 1);
+    if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos)
+      throw InvalidArgumentError(detail::join("Node '", user.name, "': '", input, "' is no name of a tensor"));
+    output = std::stoll(digits);
+  }
+  Entry* found = find(name);
+  if (!found) throw InvalidArgumentError(detail::join("Node '", user.name, "': Unknown input node '", input, "'"));
+  found->uses = std::max(found->uses, output + 1);
+  return {found->def, output};
+}
+
+void FileGraph::sort() {
+  std::vector<std::size_t> waits(entries_.size());
+  std::vector<std::vector<std::size_t>> users(entries_.size());
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    for_all_needed(entries_[i], [&](const Entry& needed) {
+      ++waits[i];
+      users[static_cast<std::size_t>(&needed - entries_.data())].push_back(i);
+    });
+  std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    if (waits[i] == 0) ready.push(i);
+  while (!ready.empty()) {
+    const std::size_t i = ready.top();
+    ready.pop();
+    entries_[i].position = order_.size();
+    order_.push_back(&entries_[i]);
+    for (const std::size_t user : users[i])
+      if (--waits[user] == 0) ready.push(user);
+  }
+  if (order_.size() < entries_.size()) {
+    const auto stuck = std::find_if(waits.begin(), waits.end(), [](std::size_t count) { return count > 0; });
+    throw InvalidArgumentError(
+        detail::join("The graph has a cycle at node '", entries_[stuck - waits.begin()].def->name, "'"));
+  }
+}
+
+/// Marks the nodes that our graph needs: those that no node uses, and what marked nodes require.
+void FileGraph::mark() {
+  std::vector<char> used(entries_.size());
+  for (const Entry& each : entries_) for_all_needed(each, [&](const Entry& needed) { used[needed.position] = 1; });
+  for (Entry& each : entries_) each.needed = used[each.position] == 0;
+  for (auto each = order_.rbegin(); each != order_.rend(); ++each) {
+    if (!(*each)->needed) continue;
+    for (Entry* required : requirements(**each)) required->needed = true;
+  }
+}
+
+std::vector<Source> FileGraph::used_inputs(const Entry& entry) {
+  const NodeReader reader(*entry.def, entry.inputs);
+  if (reader.find<std::string>(hint_op)) return entry.hinted;
+  std::vector<Source> used;
+  const UpdateRule* update = update_rule(reader);
+  std::vector<char> left_out(entry.inputs.size());
+  if (update) {
+    for (std::size_t i = 0; i < left_out.size(); ++i) left_out[i] = is_number(*update, i) && reader.is_constant(i);
+  } else if (is_readable(*entry.def) && !may_need_sizes(*entry.def)) {
+    // A node that may become a KeptNode keeps all its inputs.
+    const std::vector<std::size_t> values = value_inputs(reader);
+    if (std::all_of(values.begin(), values.end(), [&](std::size_t i) { return reader.is_constant(i); }))
+      for (const std::size_t i : values) left_out[i] = 1;
+  }
+  for (std::size_t i = 0; i < entry.inputs.size(); ++i)
+    if (!left_out[i]) used.push_back(entry.inputs[i]);
+  return used;
+}
+
+std::vector<Entry*> FileGraph::requirements(const Entry& entry) {
+  std::vector<Entry*> list;
+  for (const Source& input : used_inputs(entry)) list.push_back(&this->entry(input.node));
+  for (const NodeDef* control : entry.controls) list.push_back(&this->entry(control));
+  // An update's learning rate becomes another node, with the same control inputs.
+  if (const NodeDef* rate = rate_of(entry))
+    for (const NodeDef* control : this->entry(rate).controls) list.push_back(&this->entry(control));
+  return list;
+}
+
+GraphDef FileGraph::with_constants(const std::vector<std::pair<detail::FileNodes::Name, Tensor>>& constants) {
+  GraphDef file = file_;
+  std::map<std::string, std::string> replaced;  // a tensor's name as an input, and the name of its constant
+  for (const auto& [tensor, value] : constants) {
+    std::string name = detail::join(tensor.node, "/fed_", tensor.output);
+    while (has(name)) name += '_';
+    replaced.emplace(tensor.output == 0 ? tensor.node : detail::join(tensor.node, ":", tensor.output), name);
+    const TypeCode type = code_of(value.dtype());
+    file.nodes.push_back({.name = name, .op = "Const", .attrs = {{"dtype", type}, {"value", TensorDef{type, value}}}});
+  }
+  std::vector<char> depends(order_.size());  // by position: whether the node needs such a constant
+  for (const Entry* each : order_) {
+    NodeDef& def = file.nodes[static_cast<std::size_t>(each->def - file_.nodes.data())];
+    bool changed = false;
+    for (std::string& input : def.inputs) {
+      const auto found = replaced.find(input.ends_with(":0") ? input.substr(0, input.size() - 2) : input);
+      if (found == replaced.end()) continue;
+      input = found->second;
+      changed = true;
+    }
+    for_all_needed(*each, [&](const Entry& needed) { changed = changed || depends[needed.position] != 0; });
+    depends[each->position] = changed ? 1 : 0;
+    if (changed)
+      std::erase_if(def.attrs, [](const auto& attr) {
+        return attr.first.starts_with(hint_prefix) || attr.first == hint_op || attr.first == hint_inputs ||
+               attr.first == hint_numbers;
+      });
+  }
+  return file;
+}
+
+}  // namespace tapestry::io

@@ -1,0 +1,245 @@
+// Graphs of others are judged by what is run: nodes that Tapestry lacks harm nothing, and every tensor has its name.
+
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "io/tensorflow/graph_def.hpp"
+#include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
+
+namespace tapestry::test {
+namespace {
+
+Graph read(const std::string& text) { return Graph::from_graph_def(io::from_text(text)); }
+
+std::string node(const std::string& name, const std::string& op, const std::vector<std::string>& inputs,
+                 const std::string& attrs = {}) {
+  std::string text = "node { name: '" + name + "' op: '" + op + "'";
+  for (const std::string& input : inputs) text += " input: '" + input + "'";
+  return text + " " + attrs + " }\n";
+}
+std::string attr(const std::string& name, const std::string& value) {
+  return " attr { key: '" + name + "' value { " + value + " } }";
+}
+const std::string t_float = attr("T", "type: DT_FLOAT");
+
+std::string placeholder_node(const std::string& name, const std::string& shape = "unknown_rank: true") {
+  return node(name, "Placeholder", {}, attr("dtype", "type: DT_FLOAT") + attr("shape", "shape { " + shape + " }"));
+}
+std::string constant_node(const std::string& name, const std::string& type, const std::string& tensor) {
+  return node(name, "Const", {},
+              attr("dtype", "type: " + type) + attr("value", "tensor { dtype: " + type + " " + tensor + " }"));
+}
+std::string ints_node(const std::string& name, const std::vector<int>& values) {
+  std::string tensor = "tensor_shape { dim { size: " + std::to_string(values.size()) + " } }";
+  for (const int each : values) tensor += " int_val: " + std::to_string(each);
+  return constant_node(name, "DT_INT32", tensor);
+}
+std::string float_node(const std::string& name, const std::string& value) {
+  return constant_node(name, "DT_FLOAT", "tensor_shape { } float_val: " + value);
+}
+
+std::set<std::string> names_of(const Graph& graph) {
+  std::set<std::string> names;
+  for (const Operation& each : graph.operations()) names.insert(each.name());
+  return names;
+}
+
+io::NodeDef def_of(const std::string& bytes, const std::string& name) {
+  for (const io::NodeDef& each : io::decode(bytes).nodes)
+    if (each.name == name) return each;
+  FAIL("no node " << name);
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("nodes that Tapestry lacks harm nothing until a run needs them") {
+  const std::string text =
+      placeholder_node("x", "dim { size: 2 }") + node("y", "Neg", {"x"}, t_float) +
+      constant_node("file", "DT_STRING", "tensor_shape { } string_val: 'model.ckpt'") +
+      node("names", "Placeholder", {}, attr("dtype", "type: DT_STRING")) +
+      node("summary", "ScalarSummary", {"file", "y"}, t_float) + node("foo", "Foo", {"y"}) +
+      node("bar", "Bar", {"foo:1", "y", "^summary"}, attr("f", "func { name: 'body' }")) +
+      node("again", "Foo", {"bar"}) + node("sum", "AddN", {"y", "again"}, t_float + attr("N", "i: 2")) +
+      node("int16", "Cast", {"y"}, attr("SrcT", "type: DT_FLOAT") + attr("DstT", "type: DT_INT16"));
+  const Graph graph = read(text);
+  const Session session(graph);
+  const Feeds x{{"x:0", {1.0, 2.0}}};
+  check_same(session.run("y:0", x), tensor<float>({-1, -2}));
+  const auto refusal = [&](const Fetch& fetch, const Feeds& feeds) {
+    return message_of<UnimplementedError>([&] { session.run(fetch, feeds); });
+  };
+  CHECK(refusal("foo:0", x) == "Tapestry lacks the op 'Foo' of node 'foo'");
+  CHECK(refusal("sum:0", x) ==
+        "Tapestry lacks the op 'Bar' of node 'bar', the op 'Foo' of node 'foo' and of 1 more, the op 'ScalarSummary' "
+        "of node 'summary'");
+  CHECK(refusal("summary", x) == "Tapestry lacks the op 'ScalarSummary' of node 'summary'");
+  CHECK(refusal("file:0", x) == "Node 'file' (op: 'Const'): Tapestry lacks TensorFlow's type DT_STRING");
+  CHECK(refusal("int16:0", x) == "Node 'int16' (op: 'Cast'): Tapestry lacks TensorFlow's type DT_INT16");
+
+  SUBCASE("their outputs can be fed, and have the dtype that their users tell") {
+    CHECK(graph.get_tensor_by_name("again:0").dtype() == float32);
+    check_same(session.run("sum:0", {{"x:0", {1.0, 2.0}}, {"again:0", {10.0, 20.0}}}), tensor<float>({9, 18}));
+  }
+  SUBCASE("a gradient that needs them is refused, another is not") {
+    const auto scope = graph.as_default();
+    const Tensor in = graph.get_tensor_by_name("x:0");
+    const Tensor good = gradients({graph.get_tensor_by_name("y:0")}, {in})[0];
+    const Tensor bad = gradients({graph.get_tensor_by_name("sum:0")}, {in})[0];
+    check_same(session.run(good, x), tensor<float>({-1, -1}));
+    CHECK(refusal(bad, x).starts_with("Tapestry lacks the op 'Bar' of node 'bar'"));
+    check_same(session.run(bad, {{"x:0", {1.0, 2.0}}, {"again:0", {10.0, 20.0}}}), tensor<float>({-1, -1}));
+  }
+  SUBCASE("they are written again unchanged") {
+    const std::string before = io::from_text(text), after = graph.as_graph_def();
+    for (const char* name : {"file", "names", "summary", "foo", "bar", "again", "int16"}) {
+      CAPTURE(name);
+      io::GraphDef one, two;
+      one.nodes = {def_of(before, name)};
+      two.nodes = {def_of(after, name)};
+      CHECK(io::encode(one) == io::encode(two));
+    }
+    CHECK(Graph::from_graph_def(after).as_graph_def() == after);
+  }
+}
+
+TEST_CASE("every tensor of a file is fetched and fed by its name") {
+  Graph graph =
+      read(placeholder_node("x", "dim { size: 2 } dim { size: 3 }") + ints_node("perm", {1, 0}) +
+           node("y", "Transpose", {"x", "perm"}, t_float + attr("Tperm", "type: DT_INT32")) + ints_node("axis", {0}) +
+           node("sum", "Sum", {"y", "axis"}, t_float + attr("Tidx", "type: DT_INT32")) +
+           node("both", "IdentityN", {"x", "y"}, attr("T", "list { type: DT_FLOAT type: DT_FLOAT }")) +
+           node("shapes", "ShapeN", {"x", "y"}, t_float + attr("N", "i: 2")) +
+           node("flat", "Reshape", {"y", "shapes"}, t_float));
+  const Session session(graph);
+  const Tensor value = tensor<float>({{1, 2, 3}, {4, 5, 6}});
+  const Feeds x{{"x:0", value}};
+  check_same(session.run("sum:0", x), tensor<float>({6, 15}));
+  check_same(session.run("perm:0"), tensor<std::int32_t>({1, 0}));
+  check_same(session.run("both:0", x), value);
+  check_same(session.run("both:1", x), transpose(value));
+  check_same(session.run("shapes:1", x), tensor<std::int32_t>({3, 2}));
+  check_same(session.run("flat:0", x), reshape(transpose(value), {2, 3}));
+
+  SUBCASE("a value that is an attribute elsewhere") {
+    check_same(session.run("sum:0", {{"x:0", value}, {"axis:0", tensor<std::int32_t>({1})}}), tensor<float>({5, 7, 9}));
+    check_same(session.run("y:0", {{"x:0", value}, {"perm:0", tensor<std::int32_t>({0, 1})}}), value);
+    check_same(session.run("flat:0", {{"x:0", value}, {"shapes:0", tensor<std::int32_t>({6, 1})}}),
+               reshape(transpose(value), {6, 1}));
+    check_same(session.run("sum:0", x), tensor<float>({6, 15}));
+    auto call = session.make_callable({"sum:0"}, {graph.get_tensor_by_name("x:0"), graph.get_tensor_by_name("axis:0")});
+    check_same(call(value, tensor<std::int32_t>({1}))[0], tensor<float>({5, 7, 9}));
+    check_same(call(value, tensor<std::int32_t>({0}))[0], tensor<float>({6, 15}));
+  }
+  SUBCASE("the second output of a node") {
+    check_same(session.run("both:1", {{"both:1", zeros({3, 2})}}), zeros({3, 2}));
+  }
+  SUBCASE("what was added later is refused while a value is an attribute") {
+    const auto scope = graph.as_default();
+    const Tensor later = negative(graph.get_tensor_by_name("sum:0"), "later");
+    check_same(session.run(later, x), tensor<float>({-6, -15}));
+    CHECK(message_of<InvalidArgumentError>([&] {
+            session.run(later, {{"x:0", value}, {"axis:0", tensor<std::int32_t>({1})}});
+          }).starts_with("'later:0' cannot be fetched while a value is fed"));
+  }
+  SUBCASE("a finalized graph") {
+    graph.finalize();
+    check_same(session.run("perm:0"), tensor<std::int32_t>({1, 0}));
+    CHECK(graph.finalized());
+  }
+}
+
+TEST_CASE("initializers, assignments and references by name") {
+  const std::string shape = attr("shape", "shape { }") + attr("dtype", "type: DT_FLOAT");
+  const Graph graph =
+      read(node("w", "VariableV2", {}, shape) + float_node("w/initial_value", "3") +
+           node("w/Assign", "Assign", {"w", "w/initial_value"}, t_float) + node("w/read", "Identity", {"w"}, t_float) +
+           float_node("one", "1") + node("add", "AssignAdd", {"w", "one"}, t_float) +
+           node("after", "Neg", {"add"}, t_float) + node("init", "NoOp", {"^w/Assign"}));
+  const Session session(graph);
+  check_same(session.run("w/initial_value:0"), tensor(3.F));
+  check_same(session.run("w/Assign:0"), tensor(3.F));
+  check_same(session.run("add:0"), tensor(4.F));
+  check_same(session.run("after:0"), tensor(-5.F));
+  check_same(session.run("w/read:0"), tensor(5.F));
+  check_same(session.run("w:0"), tensor(5.F));
+  session.run("init");
+  check_same(session.run("w/read:0"), tensor(3.F));
+  check_same(session.run("after:0", {{"add:0", 7.0}}), tensor(-7.F));
+}
+
+TEST_CASE("Variables of one shared name are one Variable") {
+  const std::string spec = attr("shape", "shape { }") + attr("dtype", "type: DT_FLOAT") + attr("shared_name", "s: 'w'");
+  const std::string dtype = attr("dtype", "type: DT_FLOAT");
+  const Graph graph =
+      read(node("a", "VarHandleOp", {}, spec) + node("b", "VarHandleOp", {}, spec) + float_node("two", "2") +
+           node("set", "AssignVariableOp", {"a", "two"}, dtype) + node("get", "ReadVariableOp", {"b"}, dtype));
+  const Session session(graph);
+  session.run("set");
+  check_same(session.run("get:0"), tensor(2.F));
+  CHECK(graph.variables().size() == 1);
+}
+
+TEST_CASE("what asks whether a Variable is initialized is written in both styles, and not among fixed values") {
+  const std::string spec = attr("shape", "shape { }") + attr("dtype", "type: DT_FLOAT");
+  const Graph graph = read(node("w", "VarHandleOp", {}, spec) + node("known", "VarIsInitializedOp", {"w"}) +
+                           node("size", "VariableShape", {"w"}) + float_node("two", "2") +
+                           node("w/Assign", "AssignVariableOp", {"w", "two"}, attr("dtype", "type: DT_FLOAT")));
+  Session(graph).run("w/Assign");
+  CHECK(def_of(graph.as_graph_def({.variables = VariableStyle::resource}), "known").op == "VarIsInitializedOp");
+  CHECK(message_of<UnimplementedError>([&] { graph.as_graph_def({.variables = VariableStyle::reference}); }) ==
+        "Node 'size' (op: 'VariableShape') cannot be written as TensorFlow's: it refers to a Variable as "
+        "VariableStyle::resource has it");
+  const Graph frozen = Graph::from_graph_def(graph.as_graph_def({.variables = VariableStyle::frozen}));
+  CHECK(!frozen.has_operation("known"));
+  const Graph other =
+      read(node("w", "VarHandleOp", {}, spec) + node("known", "VarIsInitializedOp", {"w"}) + float_node("two", "2") +
+           node("w/Assign", "AssignVariableOp", {"w", "two"}, attr("dtype", "type: DT_FLOAT")));
+  const std::string reference = other.as_graph_def({.variables = VariableStyle::reference});
+  CHECK(def_of(reference, "known").op == "IsVariableInitialized");
+  const Graph again = Graph::from_graph_def(reference);
+  CHECK(def_of(again.as_graph_def({.variables = VariableStyle::resource}), "known").op == "VarIsInitializedOp");
+}
+
+TEST_CASE("devices of another machine are placed softly") {
+  Graph graph = read(placeholder_node("x", "dim { size: 2 }") +
+                     node("y", "Neg", {"x"}, t_float + " device: '/job:ps/task:3/device:GPU:7'"));
+  check_same(Session(graph).run("y:0", {{"x:0", {1.0, 2.0}}}), tensor<float>({-1, -2}));
+  CHECK(def_of(graph.as_graph_def(), "y").device == "/job:ps/task:3/device:GPU:7");
+}
+
+TEST_CASE("names of the file are the file's, whatever their case") {
+  const Graph graph = read(placeholder_node("x", "dim { size: 2 }") + placeholder_node("X", "dim { size: 2 }") +
+                           node("add", "Add", {"x", "X"}, t_float) +
+                           node("pair", "ArgMax", {"add", "zero"}, t_float + attr("output_type", "type: DT_INT32")) +
+                           ints_node("zero", {0}) + node("pair/int64", "Neg", {"add"}, t_float) +
+                           node("Add", "Mul", {"x", "X"}, t_float));
+  const Session session(graph);
+  const Feeds feeds{{"x:0", {1.0, 2.0}}, {"X:0", {3.0, 5.0}}};
+  check_same(session.run("add:0", feeds), tensor<float>({4, 7}));
+  check_same(session.run("Add:0", feeds), tensor<float>({3, 10}));
+  check_same(session.run("pair/int64:0", feeds), tensor<float>({-4, -7}));
+  const std::set<std::string> names = names_of(graph);
+  for (const char* name : {"x", "X", "add", "Add", "pair/int64"}) CHECK(names.contains(name));
+  const Graph again = Graph::from_graph_def(graph.as_graph_def());
+  check_same(Session(again).run("Add:0", feeds), tensor<float>({3, 10}));
+}
+
+TEST_CASE("a placeholder without a rank is trained, by the file's own types") {
+  const Graph graph = read(placeholder_node("x") + placeholder_node("labels") + float_node("scale", "2") +
+                           node("y", "Mul", {"x", "scale"}, t_float) + node("loss", "L2Loss", {"y"}, t_float));
+  for (const char* name : {"x:0", "y:0", "loss:0"}) {
+    CAPTURE(name);
+    CHECK(graph.get_tensor_by_name(name).dtype() == float32);
+  }
+  const auto scope = graph.as_default();
+  const Tensor x = graph.get_tensor_by_name("x:0");
+  const Tensor gradient = gradients({graph.get_tensor_by_name("loss:0")}, {x})[0];
+  CHECK(gradient.dtype() == float32);
+  check_same(Session(graph).run(gradient, {{x, {1.0, 2.0}}}), tensor<float>({4, 8}));
+}
+
+}  // namespace tapestry::test
