@@ -434,11 +434,6 @@ TEST_CASE("what only resembles our ops is refused") {
       Session(File(start).add("y", op, inputs, fields).load()).run("y:0", {{"x:0", zeros({1, 4, 4, 2})}});
     });
   };
-  const Names norm{"x", "c", "c", "c", "c"};
-  CHECK(message("FusedBatchNormV3", norm, {{"is_training", true}}) ==
-        "Node 'y' (op: 'FusedBatchNormV3'): Tapestry lacks its 'is_training'");
-  CHECK(message("FusedBatchNormV3", norm, {{"is_training", false}, {"data_format", std::string("NCHW")}}) ==
-        "Node 'y' (op: 'FusedBatchNormV3'): Tapestry lacks its 'data_format'");
   CHECK(message("FusedBatchNormV3", {"x", "c"}, {}) == "Node 'y' (op: 'FusedBatchNormV3'): it has 2 inputs; 5 are due");
   CHECK(message("DepthToSpace", {"x"}, {{"block_size", std::int64_t{3}}}) ==
         "Node 'y' (op: 'DepthToSpace'): its block size is 3 for [?,4,4,2]");

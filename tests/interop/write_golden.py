@@ -4,7 +4,7 @@ usage: write_golden.py FOLDER
 
 TensorFlow's own: training steps of two layers with control dependencies, by Momentum with Variables as TensorFlow 1 has
 them (tensorflow1.pb) and by Adam with resource Variables (tensorflow2.pb), a graph with unknown sizes in the text form,
-the frozen networks of foreign_models.py, event files, and checkpoints. The numbers that TensorFlow computes are
+the frozen networks of foreign_models.py, the nodes of foreign_ops.py, event files, and checkpoints. The numbers that TensorFlow computes are
 constants in x.expected.pb."""
 
 import pathlib
@@ -20,6 +20,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 sys.dont_write_bytecode = True  # beside the sources
 
 import foreign_models
+import foreign_ops
 
 v1 = tf.compat.v1
 X = np.array([[1, 2, 3], [-1, 0, 2]], np.float32)
@@ -355,6 +356,7 @@ def main(folder):
     write_training(folder)
     write_text(folder)
     write_foreign(folder)
+    foreign_ops.write(folder / "foreign_ops.pb", bytes_of, expected)
     write_events(folder)
     write_checkpoints(folder)
     write_events_1(folder)

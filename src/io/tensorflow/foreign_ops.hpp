@@ -22,18 +22,31 @@ struct ForeignNode {
   std::int64_t number(std::size_t i) const;
   /// The value of an input as a shape. Throws InvalidArgumentError when a size is negative.
   Shape shape(std::size_t i) const;
-  /// The result of `f()` as an operation with the node's name. The ops that `f()` adds have names in the node's scope.
+  /// The result of `f()`, a Tensor or Tensors, the first as an operation with the node's name. The ops that `f()` adds
+  /// have names in the node's scope.
   template <class F>
   Tensors composed(F f) const {
-    return {named([&] {
+    return named([&] {
       const NameScope inside(name() + "/_/", where);
-      return f();
-    }())};
+      return Tensors(as_list(f()));
+    }());
   }
 
  private:
-  Tensor named(const Tensor& result) const;
+  static Tensors as_list(const Tensor& one) { return {one}; }
+  static Tensors as_list(Tensors all) { return all; }
+  Tensors named(Tensors results) const;
 };
+
+/// The type of an output.
+struct OutputType {
+  int like = -1;                 ///< the input that has the same type
+  std::string_view attr = {};    ///< the attribute that tells it
+  DType dtype = DType::unknown;  ///< the type, by default if there is an attribute
+};
+constexpr OutputType like(int input) { return {.like = input}; }
+constexpr OutputType typed(DType dtype) { return {.dtype = dtype}; }
+constexpr OutputType told_by(std::string_view attr, DType otherwise) { return {.attr = attr, .dtype = otherwise}; }
 
 /// An op of TensorFlow that is read by a function, not by a rule: mostly as several of our ops.
 struct ForeignOp {
@@ -44,6 +57,7 @@ struct ForeignOp {
   std::vector<std::size_t> values_if_constant = {};  ///< inputs whose values are used if they are constants
   bool (*applies)(const NodeDef&) = nullptr;         ///< whether `read` reads the node, not a rule; nullptr: always
   bool (*lacks_sizes)(const NodeReader&, const Tensors&) = nullptr;
+  std::vector<OutputType> outputs = {};  ///< empty: KeptNode knows the op
   Tensors (*read)(const ForeignNode&) = nullptr;
 };
 

@@ -6,6 +6,7 @@
 
 #include "core/make_tensor.hpp"
 #include "dispatch/declaration.hpp"
+#include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/op_reader.hpp"
 
 namespace tapestry::io {
@@ -29,7 +30,10 @@ bool is_random(const std::string& op) {
 
 bool is_index(DType dtype) { return dtype == int32 || dtype == int64; }
 /// Whether an op takes other values than integers for attributes.
-bool takes_reals(const std::string& op) { return op == "Range" || op == "Fill" || op == "PadV2"; }
+bool takes_reals(const std::string& op) {
+  return op == "Range" || op == "Fill" || op == "PadV2" || op == "LinSpace" || op == "Reverse" || op == "Switch" ||
+         op == "RefSwitch";
+}
 
 // ---- What is known of the outputs -----------------------------------------------------------------------------------
 
@@ -46,6 +50,14 @@ class Outlook {
       const Tensor& x = in(op_ == "Split" ? 1 : 0);
       const Shape shape = op_ == "Unpack" ? without_one_axis(x) : open(x.shape().rank());
       return Specs(count, Spec{x.dtype(), shape});
+    }
+    if (const ForeignOp* foreign = find_foreign_op(reader_.def()); foreign && !foreign->outputs.empty()) {
+      Specs specs;
+      for (const OutputType& each : foreign->outputs) specs.push_back({type(each), Shape::unknown_rank()});
+      specs[0].shape = shape_of_output();
+      if (op_.ends_with("Switch")) specs[0].shape = specs[1].shape = shape(0);
+      if (op_.ends_with("Merge")) specs = {{type(0), common_shape()}, {int32, {}}};
+      return specs;
     }
     if (op_ == "ConcatOffset") return Specs(inputs_.size() - 1, Spec{type(1), shape(1)});
     if (op_ == "TopKV2") return {{type(0), open(rank(0))}, {int32, open(rank(0))}};
@@ -65,6 +77,11 @@ class Outlook {
     return inputs_[i];
   }
   DType type(std::size_t i) const { return in(i).dtype(); }
+  DType type(const OutputType& output) const {
+    if (output.like >= 0) return type(static_cast<std::size_t>(output.like));
+    const auto* code = output.attr.empty() ? nullptr : reader_.find<TypeCode>(output.attr);
+    return code ? dtype_of(*code) : output.dtype;
+  }
   const Shape& shape(std::size_t i) const { return in(i).shape(); }
   int rank(std::size_t i) const { return shape(i).rank(); }
 
@@ -72,6 +89,17 @@ class Outlook {
   static Shape open(int rank) {
     if (rank < 0 || rank > Shape::max_rank) return Shape::unknown_rank();
     return Shape(std::vector<std::int64_t>(rank, -1));
+  }
+
+  /// The shape of all inputs, as far as they agree.
+  Shape common_shape() const {
+    Shape common = shape(0);
+    for (const Tensor& each : inputs_) {
+      if (each.shape().rank() != common.rank()) return Shape::unknown_rank();
+      for (int i = 0; i < common.rank(); ++i)
+        if (each.shape().sizes()[i] != common.sizes()[i]) common.set(i, -1);
+    }
+    return common;
   }
 
   Shape without_one_axis(const Tensor& x) const {
@@ -140,10 +168,16 @@ class Outlook {
     if (op_ == "ArgMax" || op_ == "ArgMin") return open(rank(0) - 1);
     if (op_ == "GatherV2") return gathered();
     if (op_ == "ResizeBilinear" || op_ == "ResizeNearestNeighbor") return resized();
-    if (op_ == "DepthToSpace" || op_ == "SpaceToDepth" || op_ == "BatchToSpaceND" || op_ == "SpaceToBatchND" ||
-        op_ == "DepthwiseConv2dNative" || op_ == "Conv2D")
+    if (op_ == "DepthToSpace" || op_ == "SpaceToDepth" || op_ == "ResizeBicubic" || op_ == "DepthwiseConv2dNative" ||
+        op_ == "Conv2D")
       return open(4);
     if (op_ == "Einsum") return contracted();
+    if (op_.starts_with("FusedBatchNorm") || op_ == "LRN" || op_ == "LRNGrad" || op_ == "EnsureShape" ||
+        op_ == "ReverseSequence" || op_ == "Reverse")
+      return shape(0);
+    if (op_.starts_with("SpaceToBatch") || op_.starts_with("BatchToSpace") || op_.starts_with("MaxPool") ||
+        op_.ends_with("Pool3D") || op_ == "Conv3D" || op_ == "MirrorPadGrad" || op_.starts_with("Resize"))
+      return open(rank(0));
     if (op_ == "Pad" || op_ == "PadV2" || op_ == "MirrorPad" || op_ == "Transpose" || op_ == "ConcatV2")
       return open(rank(0));
     if (const OpRule* rule = rule_of_tensorflow(op_); rule && find_attr(*rule->entry, "keep_dims")) return reduced();

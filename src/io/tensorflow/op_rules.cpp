@@ -408,8 +408,17 @@ struct Alias {
   std::string_view tensorflow, op;
 };
 constexpr std::array aliases = std::to_array<Alias>({{"Add", "AddV2"},
+                                                     {"BatchCholesky", "Cholesky"},
                                                      {"BatchMatMul", "BatchMatMulV2"},
                                                      {"BatchMatMulV3", "BatchMatMulV2"},
+                                                     {"BatchMatrixBandPart", "MatrixBandPart"},
+                                                     {"BatchMatrixDiagPart", "MatrixDiagPart"},
+                                                     {"BatchMatrixInverse", "MatrixInverse"},
+                                                     {"BatchMatrixSetDiag", "MatrixSetDiag"},
+                                                     {"BatchMatrixSolve", "MatrixSolve"},
+                                                     {"BatchMatrixTriangularSolve", "MatrixTriangularSolve"},
+                                                     {"BiasAddV1", "BiasAdd"},
+                                                     {"ConjugateTranspose", "Transpose"},
                                                      {"Div", "RealDiv"},
                                                      {"Inv", "Reciprocal"},
                                                      {"Round", "Rint"},

@@ -1,13 +1,14 @@
 #include "io/tensorflow/resize.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <vector>
+#include <limits>
 
 #include "core/make_tensor.hpp"
 #include "tapestry/ops.hpp"
 
-// Positions are computed in single precision, as in TensorFlow, so that the same pixels are taken.
+// Positions and factors are computed in single precision, as in TensorFlow, so that the same pixels are taken.
 
 namespace tapestry::io {
 namespace {
@@ -18,6 +19,16 @@ float scale_of(std::int64_t from, std::int64_t to, Centers centers) {
                  : static_cast<float>(from) / static_cast<float>(to);
 }
 
+/// The position of new element i in the old axis.
+float place_of(std::int64_t i, float scale, Centers centers) {
+  const auto number = static_cast<float>(i);
+  return centers == Centers::half_pixel ? (number + 0.5F) * scale - 0.5F : number * scale;
+}
+
+std::int32_t bounded(std::int64_t place, std::int64_t size) {
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(place, 0, size - 1));
+}
+
 template <class T>
 Tensor vector_of(const std::vector<T>& numbers, DType dtype, const Shape& shape) {
   Tensor value = detail::make_tensor(dtype, shape, cpu());
@@ -25,45 +36,84 @@ Tensor vector_of(const std::vector<T>& numbers, DType dtype, const Shape& shape)
   return value;
 }
 
-Tensor picked(const Tensor& x, int axis, const std::vector<std::int32_t>& places) {
-  return gather(x, vector_of(places, int32, {static_cast<std::int64_t>(places.size())}), axis);
+/// The factors of the four neighbours of a position, by its distance from the second one (Keys 1981). TensorFlow rounds
+/// the distance to 1/1024. `a` is the slope of the kernel at distance 1.
+std::array<float, 4> cubic_factors(float distance, double a) {
+  constexpr std::int64_t steps = 1 << 10;
+  const std::int64_t step = std::lrintf(distance * steps);
+  const auto near = [&](std::int64_t i) {
+    const auto x = static_cast<float>(static_cast<double>(i) / steps);
+    return static_cast<float>(((a + 2) * x - (a + 3)) * x * x + 1);
+  };
+  const auto far = [&](std::int64_t i) {
+    const float x = static_cast<float>(static_cast<double>(i) / steps) + 1;
+    return static_cast<float>(((a * x - 5 * a) * x + 8 * a) * x - 4 * a);
+  };
+  return {far(step), near(step), near(steps - step), far(steps - step)};
 }
 
 }  // namespace
 
-Tensor resize_nearest(const Tensor& x, int axis, std::int64_t size, Centers centers) {
-  const std::int64_t from = x.shape().sizes()[axis];
-  const float scale = scale_of(from, size, centers);
-  std::vector<std::int32_t> places;
-  for (std::int64_t i = 0; i < size; ++i) {
+Taps nearest_taps(std::int64_t from, std::int64_t to, Centers centers) {
+  const float scale = scale_of(from, to, centers);
+  Tap tap;
+  for (std::int64_t i = 0; i < to; ++i) {
     const auto number = static_cast<float>(i);
     const float place = centers == Centers::half_pixel ? std::floor((number + 0.5F) * scale)
                         : centers == Centers::corners  ? std::round(number * scale)
                                                        : std::floor(number * scale);
-    places.push_back(
-        static_cast<std::int32_t>(std::clamp<std::int64_t>(static_cast<std::int64_t>(place), 0, from - 1)));
+    tap.places.push_back(bounded(static_cast<std::int64_t>(place), from));
   }
-  return picked(x, axis, places);
+  return {tap};
 }
 
-Tensor resize_linear(const Tensor& x, int axis, std::int64_t size, Centers centers) {
-  const std::int64_t from = x.shape().sizes()[axis];
-  const float scale = scale_of(from, size, centers);
-  std::vector<std::int32_t> low, high;
-  std::vector<float> weights;
-  for (std::int64_t i = 0; i < size; ++i) {
-    const auto number = static_cast<float>(i);
-    const float place = centers == Centers::half_pixel ? (number + 0.5F) * scale - 0.5F : number * scale;
-    const auto below = static_cast<std::int64_t>(std::floor(place)),
-               above = static_cast<std::int64_t>(std::ceil(place));
-    low.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(below, 0)));
-    high.push_back(static_cast<std::int32_t>(std::min(above, from - 1)));
-    weights.push_back(place - std::floor(place));
+Taps linear_taps(std::int64_t from, std::int64_t to, Centers centers) {
+  const float scale = scale_of(from, to, centers);
+  Tap low, high;
+  for (std::int64_t i = 0; i < to; ++i) {
+    const float place = place_of(i, scale, centers), below = std::floor(place);
+    low.places.push_back(bounded(static_cast<std::int64_t>(below), from));
+    high.places.push_back(bounded(static_cast<std::int64_t>(std::ceil(place)), from));
+    low.factors.push_back(1 - (place - below));
+    high.factors.push_back(place - below);
   }
-  Shape shape{size};
-  for (int i = axis + 1; i < x.rank(); ++i) shape.push_back(1);
-  const Tensor first = picked(x, axis, low);
-  return first + (picked(x, axis, high) - first) * vector_of(weights, float32, shape);
+  return {low, high};
+}
+
+Taps cubic_taps(std::int64_t from, std::int64_t to, Centers centers) {
+  const float scale = scale_of(from, to, centers);
+  // Outside of the image there is nothing with half pixels, and else the element at the border.
+  const bool ends = centers == Centers::half_pixel;
+  Taps taps(4);
+  for (std::int64_t i = 0; i < to; ++i) {
+    const float place = place_of(i, scale, centers), below = std::floor(place);
+    std::array<float, 4> factors = cubic_factors(place - below, ends ? -0.5 : -0.75);
+    float sum = 0;
+    for (int k = 0; k < 4; ++k) {
+      const std::int64_t at = static_cast<std::int64_t>(below) + k - 1;
+      taps[k].places.push_back(bounded(at, from));
+      if (ends && taps[k].places.back() != at) factors[k] = 0;
+      sum += factors[k];
+    }
+    const bool divides = ends && std::abs(sum) >= 1000 * std::numeric_limits<float>::min();
+    for (int k = 0; k < 4; ++k) taps[k].factors.push_back(divides ? factors[k] / sum : factors[k]);
+  }
+  return taps;
+}
+
+Tensor resized(const Tensor& x, int axis, const Taps& taps) {
+  Tensor sum;
+  for (const Tap& tap : taps) {
+    const auto size = static_cast<std::int64_t>(tap.places.size());
+    Tensor part = gather(x, vector_of(tap.places, int32, {size}), axis);
+    if (!tap.factors.empty()) {
+      Shape shape{size};
+      for (int i = axis + 1; i < x.shape().rank(); ++i) shape.push_back(1);
+      part = part * vector_of(tap.factors, float32, shape);
+    }
+    sum = bool(sum) ? sum + part : part;
+  }
+  return sum;
 }
 
 }  // namespace tapestry::io

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "tapestry/tensor.hpp"
 
 namespace tapestry::io {
@@ -11,9 +13,21 @@ enum class Centers : std::uint8_t {
   corners,     ///< the first and the last pixel where those of the old image are
 };
 
-/// Resizes x along an axis: by the nearest element, or, for float32, by linear interpolation between two neighbours.
-/// Both sizes must be at least 1.
-Tensor resize_nearest(const Tensor& x, int axis, std::int64_t size, Centers centers);
-Tensor resize_linear(const Tensor& x, int axis, std::int64_t size, Centers centers);
+/// For each new element one old element, and the factor by which it counts; without factors it counts once.
+struct Tap {
+  std::vector<std::int32_t> places{};
+  std::vector<float> factors{};
+};
+/// A resized axis is a sum of taps.
+using Taps = std::vector<Tap>;
+
+/// The taps from one size to another, both at least 1: the nearest element, linear interpolation between two
+/// neighbours, cubic interpolation between four.
+Taps nearest_taps(std::int64_t from, std::int64_t to, Centers centers);
+Taps linear_taps(std::int64_t from, std::int64_t to, Centers centers);
+Taps cubic_taps(std::int64_t from, std::int64_t to, Centers centers);
+
+/// Resizes x along an axis. Taps with factors need float32.
+Tensor resized(const Tensor& x, int axis, const Taps& taps);
 
 }  // namespace tapestry::io

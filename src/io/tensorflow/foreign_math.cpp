@@ -1,0 +1,280 @@
+// Functions of each element, and sums.
+
+#include <algorithm>
+
+#include "io/tensorflow/foreign_parts.hpp"
+#include "io/tensorflow/op_rules.hpp"
+
+namespace tapestry::io {
+namespace {
+
+Tensors read_add_all(const ForeignNode& n) {
+  const OpRule& add = *rule_of("AddV2");
+  Tensor sum = n.in(0);
+  if (n.inputs.size() == 1) return {identity(sum, n.name())};
+  for (std::size_t i = 1; i < n.inputs.size(); ++i) {
+    const bool last = i + 1 == n.inputs.size();
+    sum = make_op(add, n.node, {sum, n.in(i)}, {}, n.where, last ? n.name() : detail::join(n.name(), "/AddV2_", i))[0];
+  }
+  return {sum};
+}
+
+Tensors read_relu6(const ForeignNode& n) {
+  return n.composed([&] { return minimum(relu(n.in(0)), 6); });
+}
+
+Tensors read_selu(const ForeignNode& n) {
+  // Klambauer et al. 2017, with TensorFlow's digits.
+  constexpr double scale = 1.0507009873554804934193349852946, alpha = 1.6732632423543772848170429916717;
+  return n.composed([&] { return relu(n.in(0)) * scale + expm1(minimum(n.in(0), 0)) * (scale * alpha); });
+}
+
+Tensors read_softsign(const ForeignNode& n) {
+  return n.composed([&] { return n.in(0) / (abs(n.in(0)) + 1); });
+}
+
+Tensors read_erfc(const ForeignNode& n) {
+  return n.composed([&] { return 1 - erf(n.in(0)); });
+}
+
+Tensors read_l2_loss(const ForeignNode& n) {
+  return n.composed([&] { return reduce_sum(square(n.in(0))) * 0.5; });
+}
+
+/// The op of TensorFlow 1: a condition that is a vector selects rows.
+Tensors read_select(const ForeignNode& n) {
+  const Tensor &condition = n.in(0), &a = n.in(1), &b = n.in(2);
+  if (condition.dtype() != boolean || a.dtype() != b.dtype()) n.node.refuse("its inputs have wrong types");
+  if (condition.shape().rank() != 1 || a.shape().rank() < 2) return {where(condition, a, b, n.name())};
+  return n.composed([&] {
+    Ints axes;
+    for (int axis = 1; axis < a.shape().rank(); ++axis) axes.push_back(axis);
+    return where(expand_dims(condition, axes), a, b);
+  });
+}
+
+// ---- Division -------------------------------------------------------------------------------------------------------
+
+bool is_of_integers(const NodeDef& def) {
+  const auto type = def.attrs.find("T");
+  const auto* code = type == def.attrs.end() ? nullptr : std::get_if<TypeCode>(&type->second);
+  const DType dtype = code ? dtype_of(*code) : DType::unknown;
+  return dtype == int32 || dtype == int64 || dtype == uint8;
+}
+
+/// Whether the quotient of two numbers is rounded down away from 0.
+Tensor is_below_quotient(const Tensor& remainder, const Tensor& a, const Tensor& b) {
+  return not_equal(remainder, 0) & not_equal(a < 0, b < 0);
+}
+
+/// The quotient of integers, rounded toward 0 as in C++.
+Tensors read_truncated_quotient(const ForeignNode& n) {
+  require_one_type(n);
+  return n.composed([&] {
+    const Tensor &a = n.in(0), &b = n.in(1);
+    return floor_divide(a, b) + is_below_quotient(mod(a, b), a, b).cast(a.dtype());
+  });
+}
+
+/// The remainder that has the sign of the dividend.
+Tensors read_truncated_remainder(const ForeignNode& n) {
+  require_one_type(n);
+  return n.composed([&] {
+    const Tensor &a = n.in(0), &b = n.in(1), rest = mod(a, b);
+    return where(is_below_quotient(rest, a, b), rest - b, rest);
+  });
+}
+
+// ---- Formulas -------------------------------------------------------------------------------------------------------
+
+/// An op of one or two inputs of one type, as a formula.
+template <class F>
+Tensors formula(const ForeignNode& n, F f) {
+  require_one_type(n);
+  return n.composed([&] {
+    if constexpr (std::invocable<F, Tensor>) {
+      return f(n.in(0));
+    } else {
+      return f(n.in(0), n.in(1));
+    }
+  });
+}
+
+Tensors read_asinh(const ForeignNode& n) {
+  return formula(n, [](const Tensor& x) {
+    const Tensor size = abs(x);
+    return sign(x) * log1p(size + square(x) / (sqrt(square(x) + 1) + 1));
+  });
+}
+Tensors read_is_inf(const ForeignNode& n) {
+  return formula(n, [](const Tensor& x) { return ~(is_finite(x) | is_nan(x)); });
+}
+Tensors read_multiply_no_nan(const ForeignNode& n) {
+  return formula(n, [](const Tensor& a, const Tensor& b) { return where(equal(b, 0), 0, a * b); });
+}
+Tensors read_xdivy(const ForeignNode& n) {
+  return formula(n, [](const Tensor& a, const Tensor& b) {
+    const Tensor nothing = equal(a, 0);
+    return where(nothing, 0, a / where(nothing, 1, b));
+  });
+}
+Tensors read_xlog1py(const ForeignNode& n) {
+  return formula(n, [](const Tensor& a, const Tensor& b) {
+    const Tensor nothing = equal(a, 0);
+    return where(nothing, 0, a * log1p(where(nothing, 1, b)));
+  });
+}
+Tensors read_approximately_equal(const ForeignNode& n) {
+  const auto tolerance = n.node.attr_or<float>("tolerance", 1e-5F);
+  return formula(n, [&](const Tensor& a, const Tensor& b) { return abs(a - b) < tolerance; });
+}
+/// The product of vectors of three numbers.
+Tensors read_cross(const ForeignNode& n) {
+  return formula(n, [](const Tensor& a, const Tensor& b) {
+    return roll(a, -1, -1) * roll(b, -2, -1) - roll(a, -2, -1) * roll(b, -1, -1);
+  });
+}
+
+Tensors read_euclidean_norm(const ForeignNode& n) {
+  const bool keep_dims = n.node.attr_or<bool>("keep_dims", false);
+  return n.composed([&] { return sqrt(reduce_sum(square(n.in(0)), n.numbers(1), {.keep_dims = keep_dims})); });
+}
+
+/// The number of the interval between boundaries in which each element lies.
+Tensors read_bucketize(const ForeignNode& n) {
+  const std::vector<float>& boundaries = n.node.attr<ListDef>("boundaries").floats;
+  return n.composed([&] {
+    const Tensor above = expand_dims(n.in(0).cast(float32), -1) >= tensor(boundaries);
+    return reduce_sum(above.cast(int32), -1);
+  });
+}
+
+/// Rounds to as many numbers as an integer of some bits has, of which one is 0. The gradient passes within the range.
+Tensor quantized(const ForeignNode& n, const Tensor& x, const Tensor& low, const Tensor& high) {
+  const auto bits = n.node.attr_or<std::int64_t>("num_bits", 8);
+  if (bits < 2 || bits > 16) n.node.refuse(detail::join("it has ", bits, " bits"));
+  const double first = n.node.attr_or<bool>("narrow_range", false) ? 1 : 0, last = static_cast<double>((1 << bits) - 1);
+  const Tensor step = (high - low) / (last - first);
+  const Tensor zero = floor(clip(first - low / step, first, last) + 0.5);
+  // The ends are moved so that 0 is one of the numbers, which their gradients ignore.
+  const Tensor begin = low + stop_gradient((first - zero) * step - low);
+  const Tensor end = high + stop_gradient((last - zero) * step - high);
+  const Tensor inside = minimum(maximum(x, begin), end);
+  return inside + stop_gradient(floor((inside - begin) / step + 0.5) * step + begin - inside);
+}
+
+Tensors read_fake_quantization(const ForeignNode& n) {
+  const bool fixed = n.inputs.size() == 1;
+  return n.composed([&] {
+    const auto bound = [&](std::size_t i, std::string_view name, float otherwise) {
+      return fixed ? constant_node(detail::make_scalar(n.node.attr_or<float>(name, otherwise), float32),
+                                   std::string(name), n.where)
+                   : n.in(i);
+    };
+    return quantized(n, n.in(0), bound(1, "min", -6), bound(2, "max", 6));
+  });
+}
+
+// ---- Classes --------------------------------------------------------------------------------------------------------
+
+/// Whether fewer than k classes have a higher score than the target.
+Tensors read_in_top(const ForeignNode& n) {
+  require_rank(n, 0, 2);
+  const std::int64_t k = n.inputs.size() > 2 ? n.number(2) : n.node.attr<std::int64_t>("k");
+  const Tensor& scores = n.in(0);
+  return n.composed([&] {
+    const Tensor target = take_along_axis(scores, expand_dims(n.in(1), 1), 1);
+    const Tensor above = reduce_sum((scores > target).cast(int64), 1);
+    return (above < k) & reduce_all(is_finite(scores), 1);
+  });
+}
+
+/// Counts each of the numbers 0, 1, ..., or adds up their weights: those of a list, or of each row.
+Tensors read_counts(const ForeignNode& n) {
+  const std::int64_t size = n.number(1);
+  const Tensor &x = n.in(0), &weights = n.in(2);
+  if (size < 0 || size > most_numbers) n.node.refuse(detail::join("it counts ", size, " numbers"));
+  if (x.shape().rank() != 1 && x.shape().rank() != 2) lack(n, "rank");
+  const bool binary = n.node.attr_or<bool>("binary_output", false), weighted = weights.size() != 0;
+  if (weighted && weights.shape() != x.shape()) n.node.refuse("it has not one weight for each number");
+  const DType dtype = weights.dtype();
+  return n.composed([&] {
+    const Tensor hits = one_hot(x, size, dtype);
+    if (binary) return reduce_max(hits, -2);
+    return reduce_sum(weighted ? hits * expand_dims(weights, -1) : hits, -2);
+  });
+}
+
+// ---- The largest ----------------------------------------------------------------------------------------------------
+
+Tensors read_old_top(const ForeignNode& n) {
+  return n.composed([&] {
+    const TopK top = top_k(n.in(0), n.node.attr<std::int64_t>("k"));
+    return Tensors{top.values, top.indices};
+  });
+}
+
+Tensors read_nth(const ForeignNode& n) {
+  const Direction direction = n.node.attr_or<bool>("reverse", false) ? Direction::descending : Direction::ascending;
+  const std::int64_t place = n.number(1);
+  if (place < 0 || place > most_numbers) n.node.refuse(detail::join("its place is ", place));
+  return n.composed([&] { return squeeze(gather(sort(n.in(0), -1, direction), vector_of({place}, int32), -1), -1); });
+}
+
+}  // namespace
+
+ForeignOps foreign_math() {
+  return {
+      {.name = "AccumulateNV2", .inputs = -1, .read = read_add_all},
+      {.name = "AddN", .inputs = -1, .read = read_add_all},
+      {.name = "ApproximateEqual", .inputs = 2, .outputs = {typed(boolean)}, .read = read_approximately_equal},
+      {.name = "Asinh", .inputs = 1, .read = read_asinh},
+      {.name = "Bincount",
+       .inputs = 3,
+       .values = {1},
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(2)},
+       .read = read_counts},
+      {.name = "Bucketize", .inputs = 1, .lacks_sizes = lacks_rank, .outputs = {typed(int32)}, .read = read_bucketize},
+      {.name = "Cross", .inputs = 2, .lacks_sizes = lacks_rank, .read = read_cross},
+      {.name = "DenseBincount",
+       .inputs = 3,
+       .values = {1},
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(2)},
+       .read = read_counts},
+      {.name = "Div", .inputs = 2, .applies = is_of_integers, .read = read_truncated_quotient},
+      {.name = "Erfc", .inputs = 1, .read = read_erfc},
+      {.name = "EuclideanNorm", .inputs = 2, .values = {1}, .lacks_sizes = lacks_rank, .read = read_euclidean_norm},
+      {.name = "FakeQuantWithMinMaxArgs", .inputs = 1, .read = read_fake_quantization},
+      {.name = "FakeQuantWithMinMaxVars", .inputs = 3, .read = read_fake_quantization},
+      {.name = "FakeQuantWithMinMaxVarsPerChannel", .inputs = 3, .read = read_fake_quantization},
+      {.name = "InTopK", .inputs = 2, .lacks_sizes = lacks_rank, .outputs = {typed(boolean)}, .read = read_in_top},
+      {.name = "InTopKV2",
+       .inputs = 3,
+       .values = {2},
+       .lacks_sizes = lacks_rank,
+       .outputs = {typed(boolean)},
+       .read = read_in_top},
+      {.name = "IsInf", .inputs = 1, .outputs = {typed(boolean)}, .read = read_is_inf},
+      {.name = "L2Loss", .inputs = 1, .read = read_l2_loss},
+      {.name = "Mod", .inputs = 2, .read = read_truncated_remainder},
+      {.name = "MulNoNan", .inputs = 2, .read = read_multiply_no_nan},
+      {.name = "NthElement", .inputs = 2, .values = {1}, .lacks_sizes = lacks_rank, .read = read_nth},
+      {.name = "Relu6", .inputs = 1, .read = read_relu6},
+      {.name = "Select", .inputs = 3, .lacks_sizes = lacks_rank, .read = read_select},
+      {.name = "Selu", .inputs = 1, .read = read_selu},
+      {.name = "Softsign", .inputs = 1, .read = read_softsign},
+      {.name = "TopK",
+       .inputs = 1,
+       .lacks_sizes = lacks_rank,
+       .outputs = {like(0), typed(int32)},
+       .read = read_old_top},
+      {.name = "TruncateDiv", .inputs = 2, .read = read_truncated_quotient},
+      {.name = "TruncateMod", .inputs = 2, .read = read_truncated_remainder},
+      {.name = "Xdivy", .inputs = 2, .read = read_xdivy},
+      {.name = "Xlog1py", .inputs = 2, .read = read_xlog1py},
+  };
+}
+
+}  // namespace tapestry::io

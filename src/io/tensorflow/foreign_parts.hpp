@@ -1,0 +1,70 @@
+#pragma once
+
+#include <vector>
+
+#include "core/make_tensor.hpp"
+#include "io/tensorflow/foreign_ops.hpp"
+#include "io/tensorflow/op_reader.hpp"
+#include "io/tensorflow/resize.hpp"
+#include "tapestry/ops.hpp"
+
+/// What the tables of foreign ops share. Each table is a file of its own.
+
+namespace tapestry::io {
+
+using ForeignOps = std::vector<ForeignOp>;
+
+ForeignOps foreign_arrays();
+ForeignOps foreign_control();
+ForeignOps foreign_gradients();
+ForeignOps foreign_images();
+ForeignOps foreign_math();
+ForeignOps foreign_matrices();
+ForeignOps foreign_normalizations();
+ForeignOps foreign_random();
+ForeignOps foreign_values();
+/// Images with the channels before the rows and columns. These ops have conditions.
+ForeignOps foreign_channels_first();
+
+/// More elements than a list of indices of any real graph has.
+inline constexpr std::int64_t most_numbers = 1 << 24;
+/// Longer than any list that a real graph stitches together, and than a side of any image.
+inline constexpr std::int64_t most_places = 1 << 20;
+/// More than any block size of a real graph, or any side of a window.
+inline constexpr std::int64_t most_blocks = 1 << 12;
+
+/// a * b. Throws InvalidArgumentError when it is too large for a size.
+std::int64_t product(std::int64_t a, std::int64_t b);
+
+// ---- Conditions (ForeignOp::lacks_sizes)
+
+bool lacks_rank(const NodeReader& reader, const Tensors& inputs);
+bool lacks_any_size(const NodeReader& reader, const Tensors& inputs);
+/// For what is done to each element of a batch: the first size of the first input does not matter.
+bool lacks_element_sizes(const NodeReader& reader, const Tensors& inputs);
+/// For images: their number does not matter.
+bool lacks_image_sizes(const NodeReader& reader, const Tensors& inputs);
+
+// ---- Checks
+
+[[noreturn]] void lack(const ForeignNode& n, std::string_view what);
+void require_nhwc(const ForeignNode& n);
+void require_images(const ForeignNode& n);
+void require_rank(const ForeignNode& n, std::size_t input, int rank);
+/// Throws unless all inputs from `first` on have one type.
+void require_one_type(const ForeignNode& n, std::size_t first = 0);
+
+// ---- Parts
+
+Tensor constant_node(const Tensor& value, const std::string& name, Where where);
+/// Adds constants as the outputs of a node.
+Tensors constant_nodes(const ForeignNode& n, const std::vector<Tensor>& values);
+Tensor vector_of(const std::vector<std::int64_t>& numbers, DType dtype);
+std::vector<Padding> paddings_of(const ForeignNode& n, std::size_t input = 1);
+/// A tensor of zeros for ops that only use its shape.
+Tensor shape_only(const ForeignNode& n, const Shape& shape, DType dtype);
+/// How a node of resizing, or of its gradient, makes one size of another.
+Taps resize_taps(const ForeignNode& n, std::int64_t from, std::int64_t to);
+Attrs with_groups(const Attrs& attrs, std::int64_t groups);
+
+}  // namespace tapestry::io

@@ -1,0 +1,253 @@
+// Random numbers that are functions of a seed: constants in the graph, bit for bit TensorFlow's.
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "backend/philox.hpp"
+#include "io/tensorflow/foreign_parts.hpp"
+
+namespace tapestry::io {
+namespace {
+
+using philox::Block, philox::Word;
+
+/// TensorFlow's Philox: a key and a counter of 128 bits, which counts blocks.
+struct Generator {
+  Word key[2];
+  Block counter;
+
+  Block next() {
+    const Block made = philox::scramble(counter, key[0], key[1]);
+    skip(1);
+    return made;
+  }
+  void skip(std::uint64_t blocks) {
+    std::uint64_t low = counter.words[0] | std::uint64_t{counter.words[1]} << 32;
+    low += blocks;
+    const bool carries = low < blocks;
+    counter.words[0] = static_cast<Word>(low);
+    counter.words[1] = static_cast<Word>(low >> 32);
+    if (carries && ++counter.words[2] == 0) ++counter.words[3];
+  }
+};
+
+/// The generator of a seed of two numbers, which are mixed.
+Generator generator_of(const std::vector<std::int64_t>& seed) {
+  const auto low = [](std::int64_t number) { return static_cast<Word>(static_cast<std::uint64_t>(number)); };
+  const auto high = [](std::int64_t number) { return static_cast<Word>(static_cast<std::uint64_t>(number) >> 32); };
+  const Block mixed =
+      philox::scramble({{low(seed[0]), high(seed[0]), low(seed[1]), high(seed[1])}}, 0x3ec8f720, 0x02461e29);
+  return {{mixed.words[0], mixed.words[1]}, {{0, 0, mixed.words[2], mixed.words[3]}}};
+}
+
+/// Two words as a whole number; TensorFlow's uint64 is an int64 of the same bits here.
+std::int64_t joined(Word low, Word high) { return static_cast<std::int64_t>(low | std::uint64_t{high} << 32); }
+
+Tensors read_key_and_counter(const ForeignNode& n) {
+  const std::vector<std::int64_t> seed = n.numbers(0);
+  if (seed.size() != 2) n.node.refuse("its seed is not two numbers");
+  const Generator made = generator_of(seed);
+  const Word* counter = made.counter.words;
+  const std::vector<Tensor> values{vector_of({joined(made.key[0], made.key[1])}, int64),
+                                   vector_of({joined(counter[0], counter[1]), joined(counter[2], counter[3])}, int64)};
+  if (n.node.def().op == "StatelessRandomGetKeyCounter") return constant_nodes(n, values);
+  return constant_nodes(n, {values[0], values[1], detail::make_scalar(1, int32)});
+}
+
+constexpr std::int32_t philox_algorithm = 1, automatic_algorithm = 3;
+
+Tensors read_algorithm(const ForeignNode& n) {
+  return {constant_node(detail::make_scalar(philox_algorithm, int32), n.name(), n.where)};
+}
+
+/// The generator that the inputs after the shape tell: a seed, or a key, a counter and the number of an algorithm.
+Generator generator_of(const ForeignNode& n) {
+  const std::vector<std::int64_t> key = n.numbers(1);
+  if (!n.node.def().op.ends_with("V2")) {
+    if (key.size() != 2) n.node.refuse("its seed is not two numbers");
+    return generator_of(key);
+  }
+  const std::vector<std::int64_t> counter = n.numbers(2);
+  const std::int64_t algorithm = n.number(3);
+  if (algorithm != philox_algorithm && algorithm != automatic_algorithm) lack(n, "algorithm, which is not Philox");
+  if (key.size() != 1 || counter.size() != 2) n.node.refuse("its key and counter are not three numbers");
+  const auto word = [](std::int64_t number, int shift) {
+    return static_cast<Word>(static_cast<std::uint64_t>(number) >> shift);
+  };
+  return {{word(key[0], 0), word(key[0], 32)},
+          {{word(counter[0], 0), word(counter[0], 32), word(counter[1], 0), word(counter[1], 32)}}};
+}
+
+// ---- Distributions --------------------------------------------------------------------------------------------------
+
+float unit_float(Word word) { return std::bit_cast<float>(Word{127} << 23 | (word & 0x7fffff)) - 1.0F; }
+double unit_double(Word first, Word second) {
+  return std::bit_cast<double>(std::uint64_t{1023} << 52 | std::uint64_t{first & 0xfffff} << 32 | second) - 1.0;
+}
+
+template <class T>
+constexpr T two_pi = static_cast<T>(2 * 3.14159265358979323846);
+
+/// Two normally distributed numbers from two uniform ones, by Box and Muller.
+template <class T>
+std::array<T, 2> normal_pair(T a, T b) {
+  const T angle = two_pi<T> * b, length = std::sqrt(T(-2) * std::log(std::max(a, static_cast<T>(1.0e-7))));
+  return {std::sin(angle) * length, std::cos(angle) * length};
+}
+
+/// What one block of words gives: four numbers of 32 bits, or two of 64 bits.
+template <class T, class F>
+void from_blocks(Generator generator, std::vector<T>& numbers, F f) {
+  constexpr std::size_t count = 16 / sizeof(T);
+  for (std::size_t at = 0; at < numbers.size(); at += count) {
+    const std::array<T, count> group = f(generator.next());
+    std::copy_n(group.begin(), std::min(count, numbers.size() - at), numbers.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+}
+
+template <class T>
+std::array<T, 16 / sizeof(T)> uniform_group(const Block& block) {
+  const Word* w = block.words;
+  if constexpr (sizeof(T) == 4) {
+    return {unit_float(w[0]), unit_float(w[1]), unit_float(w[2]), unit_float(w[3])};
+  } else {
+    return {unit_double(w[0], w[1]), unit_double(w[2], w[3])};
+  }
+}
+
+template <class T>
+std::array<T, 16 / sizeof(T)> normal_group(const Block& block) {
+  const auto unit = uniform_group<T>(block);
+  std::array<T, 16 / sizeof(T)> group;
+  for (std::size_t i = 0; i < group.size(); i += 2) {
+    const std::array<T, 2> pair = normal_pair(unit[i], unit[i + 1]);
+    std::copy(pair.begin(), pair.end(), group.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return group;
+}
+
+/// Numbers at least two deviations away are drawn again. Each group has a stretch of the stream of its own.
+template <class T>
+void draw_truncated(const Generator& start, std::vector<T>& numbers) {
+  constexpr std::size_t count = 16 / sizeof(T), reserved = count * 256 / 4;
+  for (std::size_t at = 0, group = 0; at < numbers.size(); at += count, ++group) {
+    Generator generator = start;
+    generator.skip(group * reserved);
+    Block block = generator.next();
+    std::size_t used = 0;
+    const auto word = [&] {
+      if (used == 4) {
+        block = generator.next();
+        used = 0;
+      }
+      return block.words[used++];
+    };
+    for (std::size_t made = 0; made < count;) {
+      std::array<T, 2> pair;
+      if constexpr (sizeof(T) == 4) {
+        const Word a = word(), b = word();
+        pair = normal_pair(unit_float(a), unit_float(b));
+      } else {
+        const Word a = word(), b = word(), c = word(), d = word();
+        pair = normal_pair(unit_double(a, b), unit_double(c, d));
+      }
+      for (const T each : pair) {
+        if (std::abs(each) >= T(2) || made == count) continue;
+        if (at + made < numbers.size()) numbers[at + made] = each;
+        ++made;
+      }
+    }
+  }
+}
+
+template <class T>
+Tensor drawn_reals(const ForeignNode& n, std::int64_t count) {
+  const Generator generator = generator_of(n);
+  const std::string_view op = n.node.def().op;
+  std::vector<T> numbers(static_cast<std::size_t>(count));
+  if (op.starts_with("StatelessTruncatedNormal")) {
+    draw_truncated(generator, numbers);
+  } else if (op.starts_with("StatelessRandomNormal")) {
+    from_blocks(generator, numbers, normal_group<T>);
+  } else {
+    from_blocks(generator, numbers, uniform_group<T>);
+  }
+  return tensor(numbers);
+}
+
+/// Whole numbers: all bits of the words, or what is left when they are divided by a range.
+template <class T>
+Tensor drawn_integers(const ForeignNode& n, std::int64_t count) {
+  using Unsigned = std::make_unsigned_t<T>;
+  const bool ranged = n.node.def().op.starts_with("StatelessRandomUniformInt");
+  const std::size_t last = n.inputs.size();
+  const auto bound = [&](std::size_t i) { return static_cast<Unsigned>(n.number(i)); };
+  const Unsigned low = ranged ? bound(last - 2) : 0, range = ranged ? static_cast<Unsigned>(bound(last - 1) - low) : 0;
+  if (ranged && n.number(last - 2) >= n.number(last - 1)) n.node.refuse("its range is empty");
+  std::vector<T> numbers(static_cast<std::size_t>(count));
+  from_blocks(generator_of(n), numbers, [&](const Block& block) {
+    std::array<T, 16 / sizeof(T)> group;
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      Unsigned bits = static_cast<Unsigned>(block.words[sizeof(T) / 4 * i]);
+      if constexpr (sizeof(T) == 8) bits |= static_cast<Unsigned>(block.words[2 * i + 1]) << 32;
+      group[i] = static_cast<T>(ranged ? static_cast<Unsigned>(low + bits % range) : bits);
+    }
+    return group;
+  });
+  return tensor(numbers);
+}
+
+Tensors read_stateless(const ForeignNode& n) {
+  const Shape shape = n.shape(0);
+  if (shape.size() > most_numbers) n.node.refuse(detail::join("its shape is ", shape));
+  const bool whole = n.node.def().op.starts_with("StatelessRandomUniformInt") ||
+                     n.node.def().op.starts_with("StatelessRandomUniformFullInt");
+  const DType dtype = dtype_of(n.node.attr_or<TypeCode>("dtype", code_of(float32)));
+  Tensor numbers;
+  if (whole ? dtype == int32 : dtype == float32) {
+    numbers = whole ? drawn_integers<std::int32_t>(n, shape.size()) : drawn_reals<float>(n, shape.size());
+  } else if (whole ? dtype == int64 : dtype == float64) {
+    numbers = whole ? drawn_integers<std::int64_t>(n, shape.size()) : drawn_reals<double>(n, shape.size());
+  } else {
+    lack(n, "type");
+  }
+  return {constant_node(reshape(numbers, shape), n.name(), n.where)};
+}
+
+}  // namespace
+
+ForeignOps foreign_random() {
+  ForeignOps ops{
+      {.name = "StatelessRandomGetAlg", .inputs = 0, .outputs = {typed(int32)}, .read = read_algorithm},
+      {.name = "StatelessRandomGetKeyCounter",
+       .inputs = 1,
+       .values = {0},
+       .outputs = {typed(int64), typed(int64)},
+       .read = read_key_and_counter},
+      {.name = "StatelessRandomGetKeyCounterAlg",
+       .inputs = 1,
+       .values = {0},
+       .outputs = {typed(int64), typed(int64), typed(int32)},
+       .read = read_key_and_counter},
+  };
+  const auto add = [&](std::string_view name, int inputs) {
+    ops.push_back({.name = name,
+                   .inputs = inputs,
+                   .all_values = true,
+                   .outputs = {told_by("dtype", float32)},
+                   .read = read_stateless});
+  };
+  for (const char* name :
+       {"StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal", "StatelessRandomUniformFullInt"})
+    add(name, 2);
+  for (const char* name : {"StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2",
+                           "StatelessRandomUniformFullIntV2"})
+    add(name, 4);
+  add("StatelessRandomUniformInt", 4);
+  add("StatelessRandomUniformIntV2", 6);
+  return ops;
+}
+
+}  // namespace tapestry::io

@@ -1,0 +1,143 @@
+// Single nodes of TensorFlow's ops: golden/foreign_ops.pb holds them, and foreign_ops.expected.pb what they are fed and
+// what TensorFlow computes. tests/interop/foreign_ops.py is the table of cases.
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "io/tensorflow/graph_def.hpp"
+#include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
+
+namespace tapestry::test {
+namespace {
+
+const std::filesystem::path folder = GOLDEN_FILES;
+
+/// A node, by the name of its case, with what it is fed and what it gives.
+struct Case {
+  std::map<std::string, Tensor> feeds{}, outputs{};
+  bool has_steps = false;  ///< whether its slope is not that of its gradient
+};
+
+std::map<std::string, Case> all_cases() {
+  std::map<std::string, Case> cases;
+  for (const io::NodeDef& node : io::decode(read_text(folder / "foreign_ops.expected.pb")).nodes) {
+    const Tensor value = std::get<io::TensorDef>(node.attrs.at("value")).value;
+    const std::size_t slash = node.name.rfind('/');
+    const std::string name = node.name.substr(0, slash), part = node.name.substr(slash + 1);
+    if (part == "steps") {
+      cases[name].has_steps = true;
+    } else if (part.starts_with("in")) {
+      cases[name].feeds.emplace(node.name + ":0", value);
+    } else {
+      cases[name].outputs.emplace(name + ":" + part.substr(3), value);
+    }
+  }
+  // All branches have one argument.
+  const Case shared = cases.extract("branches").mapped();
+  for (auto& [name, each] : cases)
+    if (name.starts_with("branches/")) each.feeds = shared.feeds;
+  return cases;
+}
+
+enum class Known { all, all_but_batch, nothing };
+
+/// The graph, in which the sizes of feeds are known so far.
+Graph graph_with(Known known) {
+  io::GraphDef def = io::decode(read_text(folder / "foreign_ops.pb"));
+  for (io::NodeDef& node : def.nodes) {
+    if (node.op != "Placeholder" || known == Known::all) continue;
+    Shape shape = std::get<Shape>(node.attrs.at("shape"));
+    if (known == Known::nothing) shape = Shape::unknown_rank();
+    if (known == Known::all_but_batch && shape.rank() > 0) shape.set(0, -1);
+    node.attrs.insert_or_assign("shape", shape);
+  }
+  return Graph::from_graph_def(io::encode(def));
+}
+
+Feeds feeds_of(const Case& each) {
+  Feeds feeds;
+  for (const auto& [name, value] : each.feeds) feeds.add(name, value);
+  return feeds;
+}
+
+/// Numbers that differ from element to element.
+Tensor pattern(const Shape& shape, double step) {
+  const Tensor numbers = sin(arange(shape.size(), {.dtype = float32}) * step + 0.5);
+  return reshape(numbers, shape);
+}
+
+constexpr double tolerance = 2e-5;
+
+}  // namespace
+
+TEST_CASE("nodes give TensorFlow's numbers, whatever is known of their inputs") {
+  for (const Known known : {Known::all, Known::all_but_batch, Known::nothing}) {
+    CAPTURE(static_cast<int>(known));
+    const Graph graph = graph_with(known);
+    const Session session(graph);
+    // What is kept without a rank cannot be written with what depends on it.
+    const Session again(known == Known::all ? Graph::from_graph_def(graph.as_graph_def()) : graph);
+    for (const auto& [name, each] : all_cases()) {
+      CAPTURE(name);
+      const Feeds feeds = feeds_of(each);
+      for (const auto& [fetch, value] : each.outputs) {
+        CAPTURE(fetch);
+        try {
+          check_same(session.run(fetch, feeds), value, tolerance);
+          // Other outputs have names of their own.
+          if (fetch.ends_with(":0")) check_same(again.run(fetch, feeds), value, tolerance);
+        } catch (const Error& error) {
+          FAIL_CHECK(error.message());
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gradients of nodes are the slopes of their results") {
+  for (const Known known : {Known::all, Known::nothing}) {
+    CAPTURE(static_cast<int>(known));
+    const Graph graph = graph_with(known);
+    const Session session(graph);
+    for (const auto& [name, each] : all_cases()) {
+      CAPTURE(name);
+      if (each.has_steps || each.feeds.empty()) continue;
+      const auto& [fetch, value] = *each.outputs.begin();
+      if (value.dtype() != float32) continue;
+      const Tensor weights = pattern(value.shape(), 1.3);
+      const Tensor loss = [&, &fetch = fetch] {
+        const auto scope = graph.as_default();
+        return reduce_sum(graph.get_tensor_by_name(fetch) * weights);
+      }();
+      for (const auto& [input, x] : each.feeds) {
+        CAPTURE(input);
+        if (x.dtype() != float32) continue;
+        try {
+          const Tensor gradient = [&, &input = input] {
+            const auto scope = graph.as_default();
+            return gradients(loss, graph.get_tensor_by_name(input), {.unconnected = Unconnected::zero})[0];
+          }();
+          const Tensor direction = pattern(x.shape(), 0.7);
+          const double slope = reduce_sum(session.run(gradient, feeds_of(each)) * direction).item<float>();
+          const auto at = [&](double step) {
+            Case moved = each;
+            moved.feeds[input] = x + direction * step;
+            return static_cast<double>(session.run(loss, feeds_of(moved)).item<float>());
+          };
+          constexpr double step = 4e-3;
+          const double expected = (at(step) - at(-step)) / (2 * step);
+          CHECK_MESSAGE(agree(slope, expected, 1e-2), slope, " and ", expected);
+        } catch (const Error& error) {
+          FAIL_CHECK(error.message());
+        }
+      }
+    }
+  }
+}
+
+}  // namespace tapestry::test

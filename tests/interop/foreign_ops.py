@@ -1,0 +1,361 @@
+"""Single nodes of TensorFlow's ops, with what TensorFlow computes: each is a case of tests/foreign_ops_test.cpp.
+
+A case is an op, its inputs in order, and its attributes. An input that is wrapped in Fed is a placeholder."""
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+
+v1 = tf.compat.v1
+RENAMED = {"reduction_indices": "axis"}  # where Python calls an input otherwise than the file
+
+
+class Fed:
+    def __init__(self, value, dtype=np.float32):
+        self.value = np.asarray(value, dtype)
+
+
+def points(seed, *shape, low=-2.0, high=2.0):
+    """Numbers no two of which are close, so that small steps do not change which is the largest."""
+    count = int(np.prod(shape))
+    places = np.random.RandomState(seed).permutation(count)
+    return Fed((low + (high - low) * (places + 0.5) / count).reshape(shape))
+
+
+class Case:
+    def __init__(self, op, *inputs, smooth=True, images=None, gives_image=True, outputs=None, **attrs):
+        self.op, self.inputs, self.attrs, self.smooth = op, inputs, attrs, smooth
+        self.images, self.gives_image, self.outputs = images, gives_image, outputs
+
+    def arguments(self, make):
+        names = [RENAMED.get(each.name, each.name) for each in op_def_registry.get(self.op).input_arg]
+        parts = [[make(part) for part in each] if isinstance(each, tuple) else make(each) for each in self.inputs]
+        return {**dict(zip(names, parts)), **self.attrs}
+
+
+def to_first(list_):
+    return [list_[0], list_[-1], *list_[1:-1]]
+
+
+def channels_first(case):
+    """The same node with the channels before the rows, which TensorFlow cannot run on the CPU."""
+    def moved(i, value):
+        if i not in case.images:
+            return value
+        if isinstance(value, Fed):
+            return Fed(np.moveaxis(value.value, -1, 1))
+        return to_first(value)
+    attrs = {key: to_first(value) if key in ("strides", "ksize", "dilations") else value
+             for key, value in case.attrs.items()}
+    if "explicit_paddings" in attrs:
+        pairs = attrs["explicit_paddings"]
+        attrs["explicit_paddings"] = sum(to_first([pairs[i:i + 2] for i in range(0, len(pairs), 2)]), [])
+    attrs["data_format"] = "NCDHW" if case.op.endswith("3D") else "NCHW"
+    return Case(case.op, *(moved(i, value) for i, value in enumerate(case.inputs)), smooth=case.smooth, **attrs)
+
+
+def elementwise():
+    x, y = points(1, 3, 4), points(2, 3, 4, low=0.2)
+    ints = Fed([[-7, 7, -7, 7], [6, -6, 5, 2147483647]], np.int32), Fed([[2, -2, -2, 3], [3, 3, -7, 2]], np.int32)
+    for op in ("Div", "TruncateDiv", "TruncateMod", "Mod", "FloorDiv", "FloorMod"):
+        yield Case(op, *ints)
+    for op in ("TruncateMod", "Mod", "SquaredDifference", "Xdivy", "Xlogy", "DivNoNan", "MulNoNan"):
+        yield Case(op, x, y)
+    zero = Fed([[0, 1, 0, -2]]), Fed([[0, 0, 2, 3]])
+    for op in ("Xdivy", "DivNoNan", "MulNoNan"):
+        yield Case(op, *zero, smooth=False)
+    yield Case("Xlog1py", x, y)
+    for op in ("Asinh", "Erfc", "Selu", "Relu6", "Softsign", "Elu", "LeakyRelu", "Softplus", "L2Loss", "GuaranteeConst",
+               "DebugGradientIdentity", "Snapshot"):
+        yield Case(op, x)
+    for op in ("CheckNumerics", "CheckNumericsV2"):
+        yield Case(op, x, message="")
+    yield Case("IsInf", Fed([np.inf, -np.inf, np.nan, 1]))
+    yield Case("ApproximateEqual", x, Fed(x.value + np.float32([1e-6, 1e-3, 0, -1e-2])), tolerance=1e-4)
+    yield Case("AccumulateNV2", (x, y, x), shape=[3, 4])
+    yield Case("AddN", (x, y, x))
+    yield Case("Cross", points(3, 2, 3), points(4, 2, 3))
+    yield Case("EuclideanNorm", x, [1], keep_dims=True)
+    yield Case("EuclideanNorm", x, [0])
+    yield Case("Bucketize", x, boundaries=[-1.0, 0.5, 1.0])
+    yield Case("Bucketize", Fed([1, 5, 10, 11], np.int32), boundaries=[1.0, 10.0])
+    wide = points(5, 4, 9, low=-7, high=7.5)
+    yield Case("FakeQuantWithMinMaxArgs", wide, min=-3.0, max=5.0, num_bits=4, smooth=False)
+    yield Case("FakeQuantWithMinMaxArgs", wide, narrow_range=True, smooth=False)
+    yield Case("FakeQuantWithMinMaxVars", wide, Fed(-1.3), Fed(4.2), num_bits=5, smooth=False)
+    yield Case("FakeQuantWithMinMaxVarsPerChannel", wide, Fed(-np.arange(9) / 3), Fed(np.arange(1, 10) / 2), smooth=False)
+    scores = points(6, 3, 5)
+    yield Case("InTopK", scores, Fed([1, 4, 0], np.int32), k=2)
+    yield Case("InTopKV2", scores, Fed([1, 4, 0], np.int64), np.int64(3))
+    yield Case("DenseBincount", Fed([1, 3, 1, 9], np.int32), np.int32(5), np.zeros([0], np.float32))
+    yield Case("DenseBincount", Fed([[1, 3], [1, 1]], np.int32), np.int32(4), Fed([[0.5, 1], [2, 3]]))
+    yield Case("DenseBincount", Fed([[1, 3], [1, 1]], np.int32), np.int32(4), np.zeros([0], np.float32), binary_output=True)
+    yield Case("Bincount", Fed([1, 3, 1, 0], np.int32), np.int32(5), Fed([1, 2, 3, 4]))
+    yield Case("NthElement", scores, np.int32(1), reverse=True)
+    yield Case("NthElement", scores, np.int32(0))
+
+
+def gradients():
+    y, g, x = points(10, 3, 4, low=0.3), points(11, 3, 4), points(12, 3, 4, low=-4, high=8.2)
+    for op in ("SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad", "TanhGrad", "SigmoidGrad"):
+        yield Case(op, y, g)
+    for op in ("Relu6Grad", "SeluGrad", "EluGrad", "SoftplusGrad", "SoftsignGrad", "LeakyReluGrad", "ReluGrad"):
+        yield Case(op, g, x)
+    for mode, widths in (("REFLECT", [[0, 0], [2, 1], [1, 0]]), ("SYMMETRIC", [[0, 0], [2, 3], [0, 1]])):
+        yield Case("MirrorPad", points(13, 2, 3, 4), widths, mode=mode)
+        yield Case("MirrorPadGrad", points(13, 2, 8, 5), widths, mode=mode)
+    image, result, small = points(14, 1, 4, 6, 2), points(15, 1, 4, 6, 4), points(16, 3, 3, 2, 2)
+    strided = dict(strides=[1, 1, 1, 1], padding="SAME")
+    yield Case("DepthwiseConv2dNative", image, small, images=[0], **strided)
+    yield Case("DepthwiseConv2dNativeBackpropInput", [1, 4, 6, 2], small, result, images=[0, 2], **strided)
+    yield Case("DepthwiseConv2dNativeBackpropFilter", image, [3, 3, 2, 2], result, images=[0, 2], gives_image=False,
+               **strided)
+    full = points(17, 3, 3, 2, 4)
+    yield Case("Conv2DBackpropInput", [1, 4, 6, 2], full, points(18, 1, 2, 3, 4), images=[0, 2], strides=[1, 2, 2, 1],
+               padding="SAME")
+    yield Case("Conv2DBackpropFilter", image, [3, 3, 2, 4], points(18, 1, 2, 3, 4), images=[0, 2], gives_image=False,
+               strides=[1, 2, 2, 1], padding="SAME")
+    pool = dict(ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="VALID")
+    pooled = Fed(image.value.reshape(1, 2, 2, 3, 2, 2).max((2, 4)))
+    part = points(19, 1, 2, 3, 2)
+    yield Case("MaxPoolGrad", image, pooled, part, images=[0, 1, 2], smooth=False, **pool)
+    yield Case("MaxPoolGradV2", image, pooled, part, [1, 2, 2, 1], [1, 2, 2, 1], images=[0, 1, 2, 3, 4], smooth=False,
+               padding="VALID")
+    yield Case("AvgPoolGrad", [1, 4, 6, 2], part, images=[0, 1], **pool)
+    yield Case("BiasAddGrad", image, images=[0], gives_image=False)
+    yield Case("ResizeNearestNeighborGrad", points(20, 1, 7, 5, 1), [4, 6], half_pixel_centers=True)
+    yield Case("ResizeNearestNeighborGrad", points(20, 1, 7, 5, 1), [4, 6], align_corners=True)
+    for op in ("ResizeBilinearGrad", "ResizeBicubicGrad"):
+        for centers in ({}, {"align_corners": True}, {"half_pixel_centers": True}):
+            yield Case(op, points(21, 1, 7, 5, 1), points(22, 1, 4, 6, 1), **centers)
+    scale, mean, variance = points(23, 2), points(24, 2), points(25, 2, low=0.5)
+    for op, extra in (("FusedBatchNormGrad", ()), ("FusedBatchNormGradV2", ()),
+                      ("FusedBatchNormGradV3", (np.zeros([0], np.float32),))):
+        for training in (True, False):
+            yield Case(op, image, points(26, 1, 4, 6, 2), scale, mean, variance, *extra, images=[0, 1], epsilon=0.01,
+                       is_training=training, outputs=3)
+    for op in ("LRN", "LRNGrad"):
+        inputs = [points(27 + i, 1, 1, 2, 7) for i in range(1 if op == "LRN" else 3)]
+        yield Case(op, *inputs, depth_radius=2, bias=1.5, alpha=0.3, beta=0.75)
+
+
+def images():
+    image, scale, offset = points(30, 2, 4, 4, 2), points(31, 2), points(32, 2)
+    mean, variance = points(33, 2), points(34, 2, low=0.5)
+    for op in ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"):
+        for training in (True, False):
+            moments = (mean, variance) if not training or op != "FusedBatchNorm" else (np.zeros([0], np.float32),) * 2
+            factor = {"exponential_avg_factor": 0.25} if training and op == "FusedBatchNormV3" else {}
+            yield Case(op, image, scale, offset, *moments, images=[0], epsilon=0.01, is_training=training, outputs=5 if
+                       training else 1, **factor)
+    small = points(35, 3, 3, 2, 2)
+    yield Case("Conv2D", image, small, images=[0], strides=[1, 2, 1, 1], padding="SAME")
+    yield Case("Conv2D", image, small, images=[0], strides=[1, 1, 1, 1], dilations=[1, 1, 2, 1], padding="EXPLICIT",
+               explicit_paddings=[0, 0, 1, 2, 2, 0, 0, 0])
+    pool = dict(ksize=[1, 3, 2, 1], strides=[1, 2, 2, 1])
+    for padding in ("SAME", "VALID"):
+        yield Case("MaxPool", image, images=[0], padding=padding, **pool)
+        yield Case("AvgPool", image, images=[0], padding=padding, **pool)
+        yield Case("MaxPoolV2", image, [1, 3, 2, 1], [1, 2, 2, 1], images=[0, 1, 2], padding=padding)
+        for batch in (True, False):
+            yield Case("MaxPoolWithArgmax", image, padding=padding, include_batch_in_index=batch, **pool)
+        yield Case("ExtractImagePatches", image, ksizes=[1, 2, 2, 1], strides=[1, 2, 1, 1], rates=[1, 1, 2, 1],
+                   padding=padding)
+    yield Case("MaxPoolGradWithArgmax", image, points(36, 2, 2, 2, 2),
+               tf.nn.max_pool_with_argmax(image.value, [3, 2], 2, "SAME").argmax.numpy(), smooth=False, padding="SAME", **pool)
+    yield Case("BiasAdd", image, offset, images=[0])
+    yield Case("BiasAddV1", image, offset)
+    yield Case("DepthToSpace", points(37, 2, 2, 3, 8), images=[0], block_size=2)
+    yield Case("SpaceToDepth", image, images=[0], block_size=2)
+    volume = points(38, 1, 5, 3, 4, 1)
+    for padding in ("SAME", "VALID"):
+        yield Case("Conv3D", volume, points(39, 3, 2, 2, 1, 2), images=[0], strides=[1, 2, 1, 2, 1], padding=padding)
+        for op in ("MaxPool3D", "AvgPool3D"):
+            yield Case(op, volume, images=[0], ksize=[1, 3, 2, 2, 1], strides=[1, 2, 2, 1, 1], padding=padding)
+    for op in ("ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor"):
+        for centers in ({}, {"align_corners": True}, {"half_pixel_centers": True}):
+            yield Case(op, points(40, 1, 4, 6, 1), [7, 4], **centers)
+    yield Case("ResizeBicubic", Fed(np.arange(12).reshape(1, 3, 4, 1), np.int32), [2, 9])
+
+
+def arrays():
+    x = points(50, 2, 6, 4, 1)
+    yield Case("SpaceToBatchND", x, [2], [[1, 1]])
+    yield Case("SpaceToBatchND", x, [3, 2], [[0, 0], [1, 1]])
+    yield Case("SpaceToBatchND", points(51, 2, 5), [3], [[0, 1]])
+    yield Case("SpaceToBatchND", x, [1, 2, 3], [[0, 0], [0, 0], [1, 1]])
+    yield Case("BatchToSpaceND", points(52, 6, 2, 3, 2), [2, 3], [[1, 0], [2, 1]])
+    yield Case("BatchToSpaceND", points(53, 6, 4), [3], [[1, 2]])
+    yield Case("SpaceToBatch", x, [[1, 1], [0, 2]], block_size=2)
+    yield Case("BatchToSpace", points(54, 4, 2, 3, 2), [[1, 0], [0, 1]], block_size=2)
+    yield Case("Concat", np.int32(1), (points(55, 2, 3), points(56, 2, 1), points(57, 2, 2)))
+    yield Case("ConcatV2", (points(55, 2, 3), points(56, 2, 1)), np.int32(-1))
+    indices = Fed([[[0, 2], [1, 1]], [[3, 0], [2, 2]]], np.int32)
+    for axis, batches in ((1, 1), (2, 1), (-1, 0), (2, 0), (2, 2)):
+        at = Fed([[0, 0]], np.int64) if axis == -1 else indices
+        at = Fed(np.arange(24).reshape(2, 6, 2) % 4, np.int32) if batches == 2 else at
+        yield Case("GatherV2", x, at, np.int32(axis), batch_dims=batches)
+    labels = Fed([[0, 2, 5], [1, -1, 3]], np.int32)
+    for axis in (-1, 0, 1):
+        yield Case("OneHot", labels, np.int32(4), np.float32(2), np.float32(-1), axis=axis)
+    flags = ({}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True})
+    for op in ("Cumsum", "Cumprod"):
+        for each in flags:
+            yield Case(op, points(58, 3, 4), np.int32(-1), **each)
+    yield Case("Reverse", points(58, 3, 4), [False, True])
+    yield Case("ReverseSequence", points(59, 3, 4, 2), Fed([4, 0, 3], np.int64), seq_dim=1, batch_dim=0)
+    yield Case("ReverseSequence", points(59, 4, 2, 3), Fed([2, 4, 1], np.int32), seq_dim=0, batch_dim=2)
+    places, updates = Fed([[2], [0], [2]], np.int32), points(60, 3, 2)
+    for op in ("TensorScatterAdd", "TensorScatterSub", "ScatterNdNonAliasingAdd"):
+        yield Case(op, points(61, 4, 2), places, updates)
+    for op in ("SegmentSum", "SegmentMean"):
+        yield Case(op, points(62, 4, 2), [0, 0, 1, 3])
+    yield Case("EnsureShape", points(62, 4, 2), shape=[None, 2])
+    yield Case("IdentityN", (points(62, 4, 2), points(63, 3)), )
+    for op in ("MatrixDiag", "MatrixDiagPart"):
+        yield Case(op, points(64, 3, 4))
+    yield Case("MatrixDiagPart", points(65, 2, 3, 4))
+    yield Case("MatrixDiagV3", points(65, 3, 4), [0], np.int32(-1), np.int32(-1), np.float32(7))
+    yield Case("MatrixDiagV2", points(65, 3, 4), [0], np.int32(4), np.int32(4), np.float32(0))
+    for op in ("MatrixDiagPartV2", "MatrixDiagPartV3"):
+        yield Case(op, points(66, 2, 3, 4), np.int32(0), np.float32(0))
+    for op in ("MatrixSetDiagV2", "MatrixSetDiagV3"):
+        yield Case(op, points(66, 2, 3, 4), points(67, 2, 3), np.int32(0))
+    yield Case("MatrixBandPart", points(66, 2, 3, 4), np.int64(1), np.int64(0))
+    yield Case("Diag", points(68, 3))
+    yield Case("DiagPart", points(68, 3, 3))
+    yield Case("BatchMatMulV3", points(69, 2, 3, 4), points(70, 4, 5), Tout=tf.float32)
+
+
+def values():
+    yield Case("Unique", [5, 2, 5, -1, 2])
+    yield Case("UniqueV2", np.int64([5, 2, 5]), [0], out_idx=tf.int64)
+    yield Case("UniqueWithCounts", [5, 2, 5, -1, 2])
+    yield Case("ListDiff", [5, 2, 7, 2], [2, 9])
+    yield Case("InvertPermutation", [2, 0, 1])
+    yield Case("LinSpace", np.float32(-1), np.float32(2), np.int32(7))
+    yield Case("Empty", [2, 3], dtype=tf.float32, init=True)
+    yield Case("DataFormatVecPermute", Fed([1, 2, 3, 4], np.int32))
+    yield Case("DataFormatVecPermute", Fed([7, 8], np.int32), src_format="NHWC", dst_format="NCHW")
+    yield Case("DataFormatVecPermute", Fed([[1, 2], [3, 4], [5, 6], [7, 8]], np.int32), src_format="NCHW", dst_format="NHWC")
+    yield Case("DataFormatDimMap", Fed([0, 1, -1, 3], np.int32))
+    seeds = ([1, 2], np.int64([-5, 1 << 40]))
+    for seed in seeds:
+        for dtype in (tf.float32, tf.float64):
+            for op in ("StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal"):
+                yield Case(op, [2, 3], seed, dtype=dtype)
+        for dtype in (tf.int32, tf.int64):
+            low, high = dtype.as_numpy_dtype(-3), dtype.as_numpy_dtype(100)
+            yield Case("StatelessRandomUniformInt", [7], seed, low, high)
+            yield Case("StatelessRandomUniformFullInt", [7], seed, dtype=dtype)
+    yield Case("StatelessTruncatedNormal", [90], seeds[0])
+
+
+ALL = (elementwise, gradients, images, arrays, values)
+
+
+def evaluated(case):
+    """The outputs of a case."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        made = getattr(tf.raw_ops, case.op)(**case.arguments(lambda x: tf.constant(x.value if isinstance(x, Fed) else x)))
+        made = list(made) if isinstance(made, (tuple, list)) else [made]
+        return session.run(made[:case.outputs])
+
+
+def removed():
+    """Ops that only TensorFlow's old graphs have: a node, its inputs, and what its successor computes."""
+    x, mean, variance = points(90, 2, 2, 2, 3), points(91, 3), points(92, 3, low=0.5)
+    offset, scale = points(93, 3), points(94, 3)
+    for scaled in (True, False):
+        node = v1.NodeDef(op="BatchNormWithGlobalNormalization")
+        node.attr["scale_after_normalization"].b = scaled
+        node.attr["variance_epsilon"].f = 0.01
+        inputs = [x, mean, variance, offset, scale]
+        numbers = [each.value for each in inputs]
+        yield node, inputs, [tf.nn.batch_normalization(*numbers[:4], numbers[4] if scaled else None, 0.01)]
+    node = v1.NodeDef(op="TopK")
+    node.attr["k"].i = 2
+    yield node, [x], list(tf.math.top_k(x.value, 2))
+
+
+def random_by_keys():
+    """What tf.random.stateless_uniform and others add."""
+    yield "uniform", lambda: tf.random.stateless_uniform([4, 3], [3, 4])
+    yield "normal", lambda: tf.random.stateless_normal([4, 3], [3, 4], dtype=tf.float64)
+    yield "truncated", lambda: tf.random.stateless_truncated_normal([4, 3], [3, 4])
+    yield "integers", lambda: tf.random.stateless_uniform([4, 3], [3, 4], 2, 9, tf.int32)
+    yield "all", lambda: tf.random.stateless_uniform([4, 3], [3, 4], None, None, tf.int64)
+
+
+def branches():
+    """Both sides of a condition, as TensorFlow 1 writes them, for a constant and for what may be fed."""
+    x = v1.placeholder(tf.float32, [2, 3], "branches/in0")
+    phase = v1.placeholder_with_default(False, [], "phase")
+    for name, condition in (("constant", tf.constant(True)), ("default", phase), ("not", tf.logical_not(phase))):
+        def nested(condition=condition):
+            return v1.cond(tf.logical_not(condition), lambda: x - 1, lambda: tf.exp(x))
+        y = v1.cond(condition, lambda: x * 2 + tf.ones([3]), nested)
+        if name == "constant":  # else it is unknown on which side a constant is
+            y += v1.cond(condition, lambda: tf.constant(1.0), lambda: tf.constant(2.0))
+        yield name, y
+
+
+def subgraphs():
+    v1.disable_control_flow_v2()
+    made = {}
+    for name, make in random_by_keys():
+        made[f"random/{name}"] = tf.identity(make(), f"random/{name}")
+    for name, result in list(branches()):
+        made[f"branches/{name}"] = tf.identity(result, f"branches/{name}")
+    return made
+
+
+def write(path, bytes_of, expected):
+    values, counts, old = {}, {}, []
+    cases = [case for family in ALL for case in family()]
+    for node, inputs, results in removed():
+        node.name = f"{node.op}_{len(old)}"
+        node.attr["T"].type = tf.float32.as_datatype_enum
+        old.append((node, inputs))
+        for i, result in enumerate(results):
+            values[f"{node.name}/out{i}"] = result.numpy()
+    values["branches/in0"] = points(80, 2, 3).value
+    with tf.Graph().as_default(), v1.Session() as session:
+        for name, result in subgraphs().items():
+            values[f"{name}/out0"] = session.run(result, {"branches/in0:0": values["branches/in0"]})
+    with tf.Graph().as_default() as graph:
+        def add(case, results):
+            number = counts[case.op] = counts.get(case.op, 0) + 1
+            name, fed = f"{case.op}_{number}", []
+
+            def tensor(x):
+                if not isinstance(x, Fed):
+                    return tf.constant(x)
+                key = f"{name}/in{len(fed)}"
+                fed.append(key)
+                values[key] = x.value
+                return v1.placeholder(x.value.dtype, x.value.shape, key)
+            getattr(tf.raw_ops, case.op)(**case.arguments(tensor), name=name)
+            for i, result in enumerate(results):
+                values[f"{name}/out{i}"] = result
+            if not case.smooth:
+                values[f"{name}/steps"] = True
+        for case in cases:
+            results = evaluated(case)
+            add(case, results)
+            if case.images:
+                first = channels_first(case)
+                if case.gives_image:
+                    results = [np.moveaxis(results[0], -1, 1), *results[1:]]
+                add(first, results)
+        for node, inputs in old:
+            for i, each in enumerate(inputs):
+                key = f"{node.name}/in{i}"
+                values[key] = each.value
+                v1.placeholder(each.value.dtype, each.value.shape, key)
+                node.input.append(key)
+        subgraphs()
+    graph_def = graph.as_graph_def()
+    graph_def.node.extend(node for node, _ in old)
+    path.write_bytes(bytes_of(graph_def))
+    expected(path.with_suffix(".expected.pb"), values)
