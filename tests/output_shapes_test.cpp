@@ -29,6 +29,18 @@ std::size_t outputs_of(const io::NodeDef& def) {
                                                         {"SparseSoftmaxCrossEntropyWithLogits", 2},
                                                         {"Svd", 3},
                                                         {"FusedBatchNorm", 5},
+                                                        {"FusedBatchNormGrad", 5},
+                                                        {"FusedBatchNormGradV2", 5},
+                                                        {"FusedBatchNormGradV3", 5},
+                                                        {"ListDiff", 2},
+                                                        {"MaxPoolWithArgmax", 2},
+                                                        {"Merge", 2},
+                                                        {"StatelessRandomGetKeyCounter", 2},
+                                                        {"Switch", 2},
+                                                        {"TopK", 2},
+                                                        {"Unique", 2},
+                                                        {"UniqueV2", 2},
+                                                        {"UniqueWithCounts", 3},
                                                         {"FusedBatchNormV2", 5},
                                                         {"FusedBatchNormV3", 6}};
   if (const auto found = fixed.find(def.op); found != fixed.end()) return found->second;

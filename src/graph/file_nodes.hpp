@@ -37,6 +37,9 @@ class FileNodes {
 
   /// The graph of the same file, with the same Variables, in which each of these tensors is a constant with this value.
   virtual std::shared_ptr<GraphState> with_values(const Tensors& tensors, const Tensors& values) = 0;
+
+  /// The functions that nodes of the file call, as its bytes; "" when no node does.
+  virtual std::string_view library() const = 0;
 };
 
 }  // namespace tapestry::detail

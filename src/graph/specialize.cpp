@@ -175,10 +175,12 @@ std::vector<char> needed_nodes(const GraphState& graph, const Request& request) 
   const auto visit = [&](Node* node) {
     if (!done[node->index] && !std::exchange(needed[node->index], 1)) pending.push_back(node);
   };
+  const auto is_fed = [&](const Tensor& tensor) {
+    return std::any_of(request.feeds.begin(), request.feeds.end(),
+                       [&](const Tensor& feed) { return feed.id() == tensor.id(); });
+  };
   const auto visit_tensor = [&](const Tensor& tensor) {
-    const bool fed = std::any_of(request.feeds.begin(), request.feeds.end(),
-                                 [&](const Tensor& feed) { return feed.id() == tensor.id(); });
-    if (!fed) visit(endpoint_of(tensor).node);
+    if (!is_fed(tensor)) visit(endpoint_of(tensor).node);
   };
   for (const Tensor& fetch : request.fetches) visit_tensor(fetch);
   for (Node* node : request.operations) visit(node);
@@ -186,7 +188,9 @@ std::vector<char> needed_nodes(const GraphState& graph, const Request& request) 
     Node* node = pending.back();
     pending.pop_back();
     for (const Tensor& input : node->inputs()) visit_tensor(input);
-    for (Node* control : node->control_inputs) visit(control);
+    // Nobody waits for a placeholder that is fed.
+    for (Node* control : node->control_inputs)
+      if (&control->op() != &placeholder_op || !is_fed(control->output())) visit(control);
   }
   return needed;
 }

@@ -4,8 +4,8 @@ usage: write_golden.py FOLDER
 
 TensorFlow's own: training steps of two layers with control dependencies, by Momentum with Variables as TensorFlow 1 has
 them (tensorflow1.pb) and by Adam with resource Variables (tensorflow2.pb), a graph with unknown sizes in the text form,
-the frozen networks of foreign_models.py, the nodes of foreign_ops.py, event files, and checkpoints. The numbers that TensorFlow computes are
-constants in x.expected.pb."""
+the frozen networks of foreign_models.py, the nodes of foreign_ops.py, event files, checkpoints, and SavedModels of both
+kinds. The numbers that TensorFlow computes are constants in x.expected.pb."""
 
 import pathlib
 import sys
@@ -266,6 +266,45 @@ def move_events(folder, path):
     folder.rmdir()
 
 
+class Points(tf.Module):
+    """Two signatures, one of which changes a Variable; a function that calls another one; a type that others lack."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable([[1.0, 2.0], [3.0, 4.0]], name="w")
+        self.b = tf.Variable([0.5, -0.5], name="b")
+        self.calls = tf.Variable(7, trainable=False, name="calls", dtype=tf.int64)
+        self.title = tf.Variable("points", trainable=False, name="title")
+
+    @tf.function
+    def predict(self, x):
+        y = tf.matmul(x, self.w) + self.b
+        top, index = tf.math.top_k(y, k=1)
+        return {"y": tf.nn.relu(y), "top": top, "index": index}
+
+    @tf.function
+    def count(self, by):
+        self.calls.assign_add(by)
+        return {"calls": self.calls.read_value()}
+
+
+def write_saved_models(folder):
+    points = Points()
+    tf.saved_model.save(points, str(folder / "saved_model2"), signatures={
+        "serving_default": points.predict.get_concrete_function(tf.TensorSpec([None, 2], tf.float32, name="x")),
+        "count": points.count.get_concrete_function(tf.TensorSpec([], tf.int64, name="by"))})
+    with tf.Graph().as_default(), v1.Session() as session, v1.variable_scope("layer", use_resource=False):
+        x = v1.placeholder(tf.float32, [None, 2], "x")
+        w = v1.get_variable("w", initializer=np.array([[1, 2, 3], [4, 5, 6]], np.float32))
+        b = v1.get_variable("b", initializer=np.array([1, 0, -1], np.float32))
+        v1.get_variable("step", initializer=np.int64(3), trainable=False)
+        parts = v1.get_variable("parts", [4], initializer=v1.constant_initializer(2),
+                                partitioner=v1.fixed_size_partitioner(2))
+        y = tf.add(tf.matmul(x, w), b, name="y") + tf.reduce_sum(tf.convert_to_tensor(parts))
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, str(folder / "saved_model1"), {"x": x}, {"y": y})
+
+
 def write_events_1(folder):
     """What TensorFlow 1's FileWriter knows: a graph, operations that summarize, a session's log, a run's metadata."""
     logs = folder / "logs"
@@ -359,6 +398,7 @@ def main(folder):
     foreign_ops.write(folder / "foreign_ops.pb", bytes_of, expected)
     write_events(folder)
     write_checkpoints(folder)
+    write_saved_models(folder)
     write_events_1(folder)
     write_events_2(folder)
     write_events_07(folder)

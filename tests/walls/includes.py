@@ -45,6 +45,7 @@ FILES = {
     'include/tapestry/data': 'toolkit',
     'include/tapestry/checkpoint.hpp': 'toolkit',
     'include/tapestry/save.hpp': 'toolkit',
+    'include/tapestry/model.hpp': 'toolkit',
     'include/tapestry/onnx.hpp': 'toolkit',
     'include/tapestry/saved_model.hpp': 'toolkit',
     'include/tapestry/signature.hpp': 'toolkit',
@@ -84,8 +85,9 @@ INTERNALS = {
     # Initial values are computed at once, also in the scope of a graph, and a Variable keeps its cell.
     'src/nn/': ('src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp'),
     # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them, as their ops'
-    # entries say.
-    'src/io/': ('src/graph/graph_state.hpp', 'src/graph/known_values.hpp', 'src/graph/state_ops.hpp',
+    # entries say. A model that a tape watches is called op by op.
+    'src/io/': ('src/graph/call_graph.hpp', 'src/graph/graph_state.hpp', 'src/graph/known_values.hpp',
+                'src/graph/state_ops.hpp',
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',
                 'src/ops/handles.hpp', 'src/train/adam.hpp'),
 }

@@ -323,8 +323,8 @@ Event read_event(WireReader reader, const Plugins& plugins) {
 Event decode_event(std::string_view bytes, const std::map<std::string, std::string>& plugins) {
   try {
     return read_event(WireReader(bytes.data(), bytes.size()), plugins);
-  } catch (const protozero::exception& error) {
-    throw DataLossError(detail::join("The data are no Event, or damaged: ", error.what()));
+  } catch (const protozero::exception&) {
+    throw DataLossError("The data are no Event, or damaged");
   }
 }
 

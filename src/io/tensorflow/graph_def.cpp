@@ -427,6 +427,7 @@ std::string encode(const GraphDef& graph) {
   std::string bytes;
   pbf_writer writer(bytes);
   for (const NodeDef& node : graph.nodes) add_message(writer, 1, [&](pbf_writer& out) { write_node(out, node); });
+  if (!graph.library.empty()) writer.add_message(2, graph.library);
   pbf_writer versions(writer, 4);
   // TensorFlow 2.4's: old enough for every reader, new enough for every op that is written.
   versions.add_int32(1, 561);
@@ -434,12 +435,20 @@ std::string encode(const GraphDef& graph) {
   return bytes;
 }
 
+NodeDef decode_node(std::string_view bytes, std::int64_t& repeats) {
+  return read_node(WireReader(bytes.data(), bytes.size()), repeats);
+}
+
+AttrDef decode_attr(std::string_view bytes, std::int64_t& repeats) {
+  return read_attr({bytes.data(), bytes.size()}, repeats);
+}
+
 TensorDef decode_tensor(std::string_view bytes) {
   try {
     auto repeats = static_cast<std::int64_t>(bytes.size());
     return TensorReader(WireReader(bytes.data(), bytes.size()), repeats).result();
-  } catch (const protozero::exception& error) {
-    throw DataLossError(detail::join("The data are no TensorProto, or damaged: ", error.what()));
+  } catch (const protozero::exception&) {
+    throw DataLossError("The data are no TensorProto, or damaged");
   }
 }
 
@@ -455,6 +464,8 @@ GraphDef decode(std::string_view bytes, const GraphLimits& limits) {
           throw ResourceExhaustedError(detail::join("Node '", graph.nodes.back().name, "' is number ",
                                                     graph.nodes.size(), " of its file; a graph may have ", limits.nodes,
                                                     " (GraphLimits::nodes)"));
+      } else if (reader.tag() == 2) {
+        graph.library += reader.get_text();  // the parts of a message that is given in parts are one message
       } else if (reader.tag() == 4) {
         graph.producer = read_producer(reader.get_message());
       } else {
@@ -462,8 +473,8 @@ GraphDef decode(std::string_view bytes, const GraphLimits& limits) {
       }
     }
     return graph;
-  } catch (const protozero::exception& error) {
-    throw DataLossError(detail::join("The data are no GraphDef, or damaged: ", error.what()));
+  } catch (const protozero::exception&) {
+    throw DataLossError("The data are no GraphDef, or damaged");
   }
 }
 

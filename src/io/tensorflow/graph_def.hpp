@@ -61,6 +61,7 @@ struct NodeDef {
 
 struct GraphDef {
   std::vector<NodeDef> nodes{};
+  std::string library{};      ///< the bytes of its FunctionDefLibrary: the functions that its nodes call
   std::int32_t producer = 0;  ///< the version of TensorFlow's formats that the file is written in; 0 if it tells none
 };
 
@@ -70,6 +71,13 @@ std::string encode(const GraphDef& graph);
 /// than they list, and ResourceExhaustedError for more nodes than the limits allow. Takes memory in proportion to the
 /// bytes, and for at most 2^24 elements that the bytes do not list.
 GraphDef decode(std::string_view bytes, const GraphLimits& limits = GraphLimits::none());
+
+/// A NodeDef and an AttrValue by themselves. `repeats`: how many elements tensors may leave out; what they leave out is
+/// taken off. They throw protozero's exceptions for bytes that are no such message.
+/// @{
+NodeDef decode_node(std::string_view bytes, std::int64_t& repeats);
+AttrDef decode_attr(std::string_view bytes, std::int64_t& repeats);
+/// @}
 
 /// A TensorProto by itself. Throws DataLossError for bytes that are none, InvalidArgumentError for a tensor that leaves
 /// out more elements than it has bytes, unless it repeats a single one.

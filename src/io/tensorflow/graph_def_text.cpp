@@ -22,9 +22,12 @@ using protozero::data_view;
 using protozero::pbf_wire_type;
 using protozero::pbf_writer;
 
+/// How deep messages may lie in each other: as deep as protobuf allows.
+constexpr int deepest_message = 100;
+
 // ---- The messages ---------------------------------------------------------------------------------------------------
 
-enum class Kind : std::uint8_t { text, bytes, whole, truth, type, real32, real64, message };
+enum class Kind : std::uint8_t { text, bytes, whole, natural, truth, type, real32, real64, message };
 
 struct Message;
 struct Field {
@@ -37,7 +40,8 @@ struct Message {
   std::span<const Field> fields;
 };
 
-constexpr Field versions_fields[] = {{"producer", 1, Kind::whole}, {"min_consumer", 2, Kind::whole}};
+constexpr Field versions_fields[] = {
+    {"producer", 1, Kind::whole}, {"min_consumer", 2, Kind::whole}, {"bad_consumers", 3, Kind::whole}};
 constexpr Message versions_message{versions_fields};
 
 constexpr Field dim_fields[] = {{"size", 1, Kind::whole}, {"name", 2, Kind::text}};
@@ -50,17 +54,21 @@ constexpr Field tensor_fields[] = {
     {"version_number", 3, Kind::whole}, {"tensor_content", 4, Kind::bytes},
     {"float_val", 5, Kind::real32},     {"double_val", 6, Kind::real64},
     {"int_val", 7, Kind::whole},        {"string_val", 8, Kind::bytes},
-    {"int64_val", 10, Kind::whole},     {"bool_val", 11, Kind::truth},
-    {"half_val", 13, Kind::whole}};
+    {"scomplex_val", 9, Kind::real32},  {"int64_val", 10, Kind::whole},
+    {"bool_val", 11, Kind::truth},      {"dcomplex_val", 12, Kind::real64},
+    {"half_val", 13, Kind::whole},      {"uint32_val", 16, Kind::whole},
+    {"uint64_val", 17, Kind::natural}};
 constexpr Message tensor_message{tensor_fields};
 
+extern const Message function_name_message;  // has attributes, which may name functions
 constexpr Field list_fields[] = {{"s", 2, Kind::bytes},
                                  {"i", 3, Kind::whole},
                                  {"f", 4, Kind::real32},
                                  {"b", 5, Kind::truth},
                                  {"type", 6, Kind::type},
                                  {"shape", 7, Kind::message, &shape_message},
-                                 {"tensor", 8, Kind::message, &tensor_message}};
+                                 {"tensor", 8, Kind::message, &tensor_message},
+                                 {"func", 9, Kind::message, &function_name_message}};
 constexpr Message list_message{list_fields};
 
 constexpr Field value_fields[] = {{"list", 1, Kind::message, &list_message},
@@ -71,10 +79,13 @@ constexpr Field value_fields[] = {{"list", 1, Kind::message, &list_message},
                                   {"type", 6, Kind::type},
                                   {"shape", 7, Kind::message, &shape_message},
                                   {"tensor", 8, Kind::message, &tensor_message},
-                                  {"placeholder", 9, Kind::text}};
+                                  {"placeholder", 9, Kind::text},
+                                  {"func", 10, Kind::message, &function_name_message}};
 constexpr Message value_message{value_fields};
 constexpr Field attr_fields[] = {{"key", 1, Kind::text}, {"value", 2, Kind::message, &value_message}};
 constexpr Message attr_message{attr_fields};
+constexpr Field function_name_fields[] = {{"name", 1, Kind::text}, {"attr", 2, Kind::message, &attr_message}};
+constexpr Message function_name_message{function_name_fields};
 
 constexpr Field node_fields[] = {{"name", 1, Kind::text},
                                  {"op", 2, Kind::text},
@@ -82,7 +93,60 @@ constexpr Field node_fields[] = {{"name", 1, Kind::text},
                                  {"device", 4, Kind::text},
                                  {"attr", 5, Kind::message, &attr_message}};
 constexpr Message node_message{node_fields};
+
+constexpr Field arg_fields[] = {{"name", 1, Kind::text},        {"description", 2, Kind::text},
+                                {"type", 3, Kind::type},        {"type_attr", 4, Kind::text},
+                                {"number_attr", 5, Kind::text}, {"type_list_attr", 6, Kind::text},
+                                {"is_ref", 16, Kind::truth}};
+constexpr Message arg_message{arg_fields};
+constexpr Field attr_def_fields[] = {{"name", 1, Kind::text},
+                                     {"type", 2, Kind::text},
+                                     {"description", 4, Kind::text},
+                                     {"default_value", 3, Kind::message, &value_message},
+                                     {"has_minimum", 5, Kind::truth},
+                                     {"minimum", 6, Kind::whole},
+                                     {"allowed_values", 7, Kind::message, &value_message}};
+constexpr Message attr_def_message{attr_def_fields};
+constexpr Field signature_fields[] = {{"name", 1, Kind::text},
+                                      {"input_arg", 2, Kind::message, &arg_message},
+                                      {"output_arg", 3, Kind::message, &arg_message},
+                                      {"attr", 4, Kind::message, &attr_def_message},
+                                      {"summary", 5, Kind::text},
+                                      {"description", 6, Kind::text},
+                                      {"is_aggregate", 16, Kind::truth},
+                                      {"is_stateful", 17, Kind::truth},
+                                      {"is_commutative", 18, Kind::truth},
+                                      {"allows_uninitialized_input", 19, Kind::truth},
+                                      {"control_output", 20, Kind::text},
+                                      {"is_distributed_communication", 21, Kind::truth}};
+constexpr Message signature_message{signature_fields};
+constexpr Field return_fields[] = {{"key", 1, Kind::text}, {"value", 2, Kind::text}};
+constexpr Message return_message{return_fields};
+constexpr Field arg_attrs_fields[] = {{"attr", 1, Kind::message, &attr_message}};
+constexpr Message arg_attrs_message{arg_attrs_fields};
+constexpr Field arg_attr_fields[] = {{"key", 1, Kind::whole}, {"value", 2, Kind::message, &arg_attrs_message}};
+constexpr Message arg_attr_message{arg_attr_fields};
+constexpr Field arg_id_fields[] = {{"key", 1, Kind::whole}, {"value", 2, Kind::whole}};
+constexpr Message arg_id_message{arg_id_fields};
+constexpr Field function_fields[] = {{"signature", 1, Kind::message, &signature_message},
+                                     {"node_def", 3, Kind::message, &node_message},
+                                     {"ret", 4, Kind::message, &return_message},
+                                     {"attr", 5, Kind::message, &attr_message},
+                                     {"control_ret", 6, Kind::message, &return_message},
+                                     {"arg_attr", 7, Kind::message, &arg_attr_message},
+                                     {"resource_arg_unique_id", 8, Kind::message, &arg_id_message}};
+constexpr Message function_message{function_fields};
+constexpr Field gradient_fields[] = {{"function_name", 1, Kind::text}, {"gradient_func", 2, Kind::text}};
+constexpr Message gradient_message{gradient_fields};
+constexpr Field registered_fields[] = {{"gradient_func", 1, Kind::text}, {"registered_op_type", 2, Kind::text}};
+constexpr Message registered_message{registered_fields};
+constexpr Field library_fields[] = {{"function", 1, Kind::message, &function_message},
+                                    {"gradient", 2, Kind::message, &gradient_message},
+                                    {"registered_gradients", 3, Kind::message, &registered_message}};
+constexpr Message library_message{library_fields};
+
 constexpr Field graph_fields[] = {{"node", 1, Kind::message, &node_message},
+                                  {"library", 2, Kind::message, &library_message},
                                   {"versions", 4, Kind::message, &versions_message}};
 constexpr Message graph_message{graph_fields};
 
@@ -169,6 +233,7 @@ class Printer {
 
  private:
   void print(const Message& message, WireReader reader, int depth) {
+    if (depth > deepest_message) throw DataLossError("The data are no GraphDef: messages are nested too deeply");
     while (reader.next()) {
       const auto field = std::find_if(message.fields.begin(), message.fields.end(),
                                       [&](const Field& each) { return each.number == reader.tag(); });
@@ -205,6 +270,9 @@ class Printer {
         return each(&WireReader::get_float, &WireReader::get_packed_float, number_text<float>);
       case Kind::real64:
         return each(&WireReader::get_double, &WireReader::get_packed_double, number_text<double>);
+      case Kind::natural:
+        return each(&WireReader::get_int64, &WireReader::get_packed_int64,
+                    [](std::int64_t value) { return number_text(static_cast<std::uint64_t>(value)); });
       default:
         return each(&WireReader::get_int64, &WireReader::get_packed_int64, number_text<std::int64_t>);
     }
@@ -309,6 +377,7 @@ class Parser {
 
   /// Parses the fields up to the closing bracket, and appends them to `bytes` in the wire format.
   void parse(const Message& message, std::string& bytes, int depth, char close) {
+    if (depth > deepest_message) refuse("messages are nested too deeply");
     pbf_writer writer(bytes);
     while (true) {
       if (close == '\0' && peek() == '\0' && place_ == text_.size()) return;
@@ -359,15 +428,18 @@ class Parser {
       case Kind::type: {
         const std::string_view name = word();
         if (const auto code = type_code(name)) return writer.add_enum(field.number, *code);
-        return writer.add_enum(field.number, static_cast<std::int32_t>(whole(name)));
+        return writer.add_enum(field.number, static_cast<std::int32_t>(whole<std::int64_t>(name)));
       }
       case Kind::whole:
-        return writer.add_int64(field.number, whole(word()));
+        return writer.add_int64(field.number, whole<std::int64_t>(word()));
+      case Kind::natural:
+        return writer.add_uint64(field.number, whole<std::uint64_t>(word()));
     }
   }
 
-  std::int64_t whole(std::string_view word) const {
-    std::int64_t number = 0;
+  template <class T>
+  T whole(std::string_view word) const {
+    T number = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
     if (error != std::errc() || end != word.data() + word.size()) refuse(detail::join("'", word, "' is no number"));
     return number;
@@ -388,7 +460,7 @@ class Parser {
 
   /// Skips the value of an unknown field.
   void skip(int depth) {
-    if (depth > 64) refuse("messages are nested too deeply");
+    if (depth > deepest_message) refuse("messages are nested too deeply");
     if (peek() == '"' || peek() == '\'') {
       string();
       return;
@@ -426,8 +498,8 @@ std::string type_name(TypeCode type) {
 std::string to_text(std::string_view bytes) {
   try {
     return Printer().run(bytes);
-  } catch (const protozero::exception& error) {
-    throw DataLossError(detail::join("The data are no GraphDef, or damaged: ", error.what()));
+  } catch (const protozero::exception&) {
+    throw DataLossError("The data are no GraphDef, or damaged");
   }
 }
 

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "core/make_tensor.hpp"
+#include "graph/call_graph.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
 #include "io/composition.hpp"
@@ -162,9 +163,10 @@ class Exporter {
   Exporter(const GraphState& graph, const SaveOptions& options)
       : graph_(graph), style_(options.variables), output_shapes_(options.output_shapes), updates_(options.variables) {}
 
-  GraphDef run() {
+  /// `wanted`: by node, whether it is to be written.
+  GraphDef run(std::vector<char> wanted) {
     for (std::size_t i = 0; i < graph_.size(); ++i) names_.insert(graph_.node(i).name());
-    kept_.assign(graph_.size(), 1);
+    kept_ = std::move(wanted);
     if (style_ == VariableStyle::frozen) drop_changes();
     for (std::size_t i = 0; i < graph_.size(); ++i)
       if (kept_[i] && is_update(graph_.node(i))) updates_.note(graph_.node(i));
@@ -177,6 +179,7 @@ class Exporter {
       if (output_shapes_ && file_.nodes.size() > first) add_output_shapes(graph_.node(i));
     }
     if (!added_initializers_.empty()) write_init();
+    if (graph_.file) file_.library = graph_.file->library();
     return std::move(file_);
   }
 
@@ -445,7 +448,12 @@ class Exporter {
 
 GraphDef export_graph(const GraphState& graph, const SaveOptions& options) {
   const std::lock_guard lock(graph.mutex());
-  return Exporter(graph, options).run();
+  return Exporter(graph, options).run(std::vector<char>(graph.size(), 1));
+}
+
+GraphDef export_part(const GraphState& graph, const SaveOptions& options, const Tensors& tensors) {
+  const std::lock_guard lock(graph.mutex());
+  return Exporter(graph, options).run(detail::nodes_behind(graph, tensors));
 }
 
 GraphDef describe_graph(const GraphState& graph) {

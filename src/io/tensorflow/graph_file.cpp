@@ -5,6 +5,7 @@
 #include "io/file.hpp"
 #include "io/tensorflow/graph_export.hpp"
 #include "io/tensorflow/graph_import.hpp"
+#include "io/tensorflow/read_graph.hpp"
 
 namespace tapestry {
 namespace {
@@ -36,12 +37,16 @@ void Graph::save(const std::string& path, const SaveOptions& options, Where wher
 Graph Graph::from_graph_def(std::string_view bytes, const GraphLimits& limits, Where where) {
   return locating({}, where, [&] {
     Graph().set_limits(limits);  // throws for negative ones
-    return io::import_graph(io::decode(bytes, limits), limits, where);
+    return io::import_graph(io::read_graph(bytes, limits), limits, where);
   });
 }
 
 Graph Graph::load(const std::string& path, const GraphLimits& limits, Where where) {
+  std::error_code error;
+  if (std::filesystem::exists(std::filesystem::path(path) / "saved_model.pb", error))
+    throw InvalidArgumentError(path + " is the folder of a SavedModel; read it with tp::saved_model::load", where);
   const std::string bytes = read_bytes(path, where);
+  if (!is_text(path)) locating({}, where, [&] { io::refuse_other_formats(bytes, path); });
   return from_graph_def(is_text(path) ? io::from_text(bytes) : bytes, limits, where);
 }
 

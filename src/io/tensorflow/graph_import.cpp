@@ -77,6 +77,8 @@ class Importer final : public detail::FileNodes {
     throw InvalidArgumentError(not_in_file(node.name()));
   }
 
+  std::string_view library() const override { return file_.file().library; }
+
   std::shared_ptr<GraphState> with_values(const Tensors& tensors, const Tensors& values) override;
 
  private:
@@ -307,6 +309,9 @@ class Importer final : public detail::FileNodes {
 
   const Variable& variable_of(const Entry& entry, const NodeReader& reader, std::size_t input = 0) const {
     const auto found = input < entry.inputs.size() ? variables_.find(entry.inputs[input].node) : variables_.end();
+    if (found == variables_.end() && input < entry.inputs.size() && is_variable(*entry.inputs[input].node))
+      throw UnimplementedError(detail::join("Node '", entry.def->name, "' uses the Variable '",
+                                            entry.inputs[input].node->name, "', of a type that Tapestry lacks"));
     if (found == variables_.end()) reader.refuse(detail::join("its input ", input, " is no Variable"));
     return found->second;
   }

@@ -227,8 +227,8 @@ std::string key_behind(std::string last) {
 void read_table(const SourceFile& file, const TableEntry& entry) {
   try {
     TableReader(file).run(entry);
-  } catch (const protozero::exception& error) {
-    throw DataLossError(detail::join(file.name(), " is damaged: ", error.what()), file.where());
+  } catch (const protozero::exception&) {
+    throw DataLossError(file.name() + " is damaged: an entry is no message", file.where());
   }
 }
 

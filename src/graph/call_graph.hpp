@@ -1,0 +1,19 @@
+#pragma once
+
+#include "graph/graph_state.hpp"
+
+namespace tapestry::detail {
+
+/// Applies the ops that some tensors of a graph need to other inputs, one by one, as the program that built the graph
+/// would: so that tapes record them, and the open graph takes them. Variables are read, and changed, as the graph
+/// does. `feeds`: tensors of the graph, which have these values. Throws UnimplementedError for an op that Tapestry
+/// lacks, and when the values are symbolic for ops that change Variables or need values.
+Tensors call_graph(const GraphState& graph, const Tensors& feeds, const Tensors& values, const Tensors& fetches,
+                   Where where);
+
+/// By node: whether some tensors of the graph depend on it.
+std::vector<char> nodes_behind(const GraphState& graph, const Tensors& tensors);
+/// The Variables that some tensors of a graph depend on, in the order of the graph.
+std::vector<Variable> variables_behind(const GraphState& graph, const Tensors& tensors);
+
+}  // namespace tapestry::detail

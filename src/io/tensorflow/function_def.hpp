@@ -1,0 +1,51 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/tensorflow/graph_def.hpp"
+
+/// FunctionDef, TensorFlow's format of a function that the nodes of a graph call.
+
+namespace tapestry::io {
+
+using AttrDefs = std::map<std::string, AttrDef, std::less<>>;
+
+struct FunctionDef {
+  /// An argument or a result. Its type is that of the attribute `type_attr` of the call, if that is not empty.
+  struct Arg {
+    std::string name{};
+    TypeCode type{};
+    std::string type_attr{};
+    bool is_list = false;  ///< stands for several tensors
+  };
+  std::string name{};
+  std::vector<Arg> inputs{}, outputs{};
+  std::vector<NodeDef> nodes{};  ///< their inputs are "argument", "node:output:index" and "^node"
+  std::map<std::string, std::string, std::less<>> returns{};  ///< by the name of the output: an input as nodes have it
+  std::vector<std::string> control_returns{};                 ///< the nodes that run whenever the function is called
+};
+
+/// The functions of a GraphDef. Throws DataLossError for bytes that are no FunctionDefLibrary, and
+/// ResourceExhaustedError when they have more nodes than the limits allow.
+std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimits& limits);
+
+/// The function that an attribute names, with the attributes that it is called with; "" when the attribute names none.
+/// Throws DataLossError for a damaged attribute.
+struct FunctionName {
+  std::string name{};
+  AttrDefs attrs{};
+};
+FunctionName function_named_by(const AttrDef& attr);
+/// The attribute of the call that an attribute in the body of a function stands for; "" if it is a value.
+std::string placeholder_of(const AttrDef& attr);
+/// Whether an attribute names a function, or several.
+bool names_function(const AttrDef& attr);
+
+/// The number of the first output of a node that belongs to the output of that name in the definition of TensorFlow's
+/// op: 1 for the "indices" of TopKV2. 0 for an op that has only one (list of) outputs.
+std::int64_t first_output(std::string_view op, std::string_view output);
+
+}  // namespace tapestry::io

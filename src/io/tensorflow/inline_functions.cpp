@@ -1,0 +1,245 @@
+#include "io/tensorflow/inline_functions.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "io/tensorflow/function_def.hpp"
+
+namespace tapestry::io {
+namespace {
+
+/// A function with its nodes and arguments by name.
+struct Function {
+  explicit Function(FunctionDef definition) : def(std::move(definition)) {
+    for (const NodeDef& each : def.nodes) nodes.emplace(each.name, &each);
+    for (std::size_t i = 0; i < def.inputs.size(); ++i) arguments.emplace(def.inputs[i].name, i);
+  }
+  Function(const Function&) = delete;
+  Function& operator=(const Function&) = delete;
+
+  const FunctionDef def;
+  std::unordered_map<std::string_view, const NodeDef*> nodes;
+  std::unordered_map<std::string_view, std::size_t> arguments;
+  bool is_open = false;  ///< is being called
+
+  bool has_lists() const {
+    const auto is_list = [](const FunctionDef::Arg& each) { return each.is_list; };
+    return std::any_of(def.inputs.begin(), def.inputs.end(), is_list) ||
+           std::any_of(def.outputs.begin(), def.outputs.end(), is_list);
+  }
+};
+
+/// How many bytes of text a node takes in memory.
+std::size_t text_size(const NodeDef& node) {
+  std::size_t size = node.name.size() + node.op.size() + node.device.size();
+  for (const std::string& each : node.inputs) size += each.size();
+  for (const auto& [name, value] : node.attrs) {
+    size += name.size();
+    if (const auto* raw = std::get_if<RawAttr>(&value)) size += raw->bytes.size();
+    if (const auto* text = std::get_if<std::string>(&value)) size += text->size();
+    if (const auto* list = std::get_if<ListDef>(&value)) {
+      for (const std::string& each : list->strings) size += each.size();
+      size += 8 * (list->ints.size() + list->floats.size() + list->bools.size() + list->types.size());
+      size += sizeof(Shape) * list->shapes.size();
+    }
+  }
+  return size;
+}
+
+class Inliner {
+ public:
+  Inliner(GraphDef file, const GraphLimits& limits) : file_(std::move(file)), limits_(limits) {
+    for (FunctionDef& each : decode_library(file_.library, limits)) {
+      const std::string name = each.name;
+      functions_.try_emplace(name, std::move(each));
+    }
+  }
+
+  GraphDef run() {
+    std::vector<NodeDef> nodes = std::exchange(file_.nodes, {});
+    for (NodeDef& each : nodes) place(std::move(each));
+    const auto calls = [&](const NodeDef& node) {
+      return functions_.contains(node.op) || std::any_of(node.attrs.begin(), node.attrs.end(),
+                                                         [](const auto& attr) { return names_function(attr.second); });
+    };
+    if (std::none_of(file_.nodes.begin(), file_.nodes.end(), calls)) file_.library.clear();
+    return std::move(file_);
+  }
+
+ private:
+  /// A call: the function, and the attributes for its body.
+  struct Called {
+    Function* function = nullptr;
+    AttrDefs attrs{};
+  };
+  /// The body of a call that is being placed.
+  struct Body {
+    const NodeDef& call;
+    const Function& function;
+    const AttrDefs& attrs;
+    std::vector<std::string> arguments{};
+    std::string barrier{};  ///< "^node" of the node that waits for what the call waits for; "" if there is none
+  };
+
+  static constexpr int deepest = 100;
+
+  /// Adds a node, or what it stands for.
+  void place(NodeDef node) {
+    const Called called = called_by(node);
+    if (!called.function) return add(std::move(node));
+    if (called.function->is_open || ++depth_ > deepest)
+      refuse(node, detail::join("calls the function '", called.function->def.name,
+                                depth_ > deepest ? "' in too many others" : "', which calls itself"));
+    called.function->is_open = true;
+    expand(std::move(node), called);
+    called.function->is_open = false;
+    --depth_;
+  }
+
+  Called called_by(const NodeDef& node) {
+    FunctionName called{node.op, {}};
+    if (node.op == "PartitionedCall" || node.op == "StatefulPartitionedCall") {
+      const auto found = node.attrs.find("f");
+      if (found == node.attrs.end()) return {};
+      called = function_named_by(found->second);
+    }
+    const auto found = functions_.find(called.name);
+    if (found == functions_.end() || found->second.has_lists()) return {};
+    return {&found->second, called.name == node.op ? node.attrs : std::move(called.attrs)};
+  }
+
+  void add(NodeDef node) {
+    size_ += text_size(node) / 1024;
+    file_.nodes.push_back(std::move(node));
+    if (std::cmp_greater(file_.nodes.size() + size_, limits_.nodes))
+      throw ResourceExhaustedError(
+          detail::join("Node '", file_.nodes.back().name, "' is number ", file_.nodes.size(),
+                       " of its graph, whose functions have replaced their calls; a graph may ", "have ", limits_.nodes,
+                       " nodes (GraphLimits::nodes)"));
+  }
+
+  void expand(NodeDef call, const Called& called) {
+    const FunctionDef& def = called.function->def;
+    Body body{call, *called.function, called.attrs};
+    std::vector<std::string> waits;
+    for (const std::string& each : call.inputs) (each.starts_with('^') ? waits : body.arguments).push_back(each);
+    if (body.arguments.size() != def.inputs.size())
+      refuse(call, detail::join("calls the function '", def.name, "' with ", body.arguments.size(), " inputs, not ",
+                                def.inputs.size()));
+    if (!waits.empty()) {
+      body.barrier = detail::join("^", call.name, "/input_control_node");
+      add({.name = body.barrier.substr(1), .op = "NoOp", .inputs = waits});
+    }
+    for (const NodeDef& each : def.nodes) place(copy_of(each, body));
+    add(results(body));
+  }
+
+  NodeDef copy_of(const NodeDef& node, const Body& body) const {
+    NodeDef copy = node;
+    copy.name = detail::join(body.call.name, "/", node.name);
+    if (copy.device.empty()) copy.device = body.call.device;
+    for (std::string& each : copy.inputs) each = input_of(each, body);
+    if (!body.barrier.empty() && node.op != "Const") copy.inputs.push_back(body.barrier);
+    for (auto& [name, value] : copy.attrs) {
+      const std::string placeholder = placeholder_of(value);
+      if (placeholder.empty()) continue;
+      const auto found = body.attrs.find(placeholder);
+      if (found == body.attrs.end())
+        refuse(body.call,
+               detail::join("lacks the attribute '", placeholder, "' of the function '", body.function.def.name, "'"));
+      value = found->second;
+    }
+    return copy;
+  }
+
+  /// The node that has the call's name.
+  NodeDef results(const Body& body) const {
+    const FunctionDef& def = body.function.def;
+    NodeDef node{.name = body.call.name, .op = "NoOp", .device = body.call.device};
+    ListDef types;
+    for (const FunctionDef::Arg& each : def.outputs) {
+      const auto found = def.returns.find(each.name);
+      if (found == def.returns.end())
+        refuse(body.call, detail::join("calls the function '", def.name, "', which does not return '", each.name, "'"));
+      node.inputs.push_back(input_of(found->second, body));
+      types.types.push_back(type_of(each, body));
+    }
+    if (types.types.size() == 1) {
+      node.op = "Identity";
+      node.attrs.emplace("T", types.types[0]);
+    } else if (!types.types.empty()) {
+      node.op = "IdentityN";
+      node.attrs.emplace("T", std::move(types));
+    }
+    for (const std::string& each : def.control_returns) node.inputs.push_back(input_of("^" + each, body));
+    if (!body.barrier.empty()) node.inputs.push_back(body.barrier);
+    return node;
+  }
+
+  static TypeCode type_of(const FunctionDef::Arg& arg, const Body& body) {
+    const auto found = arg.type_attr.empty() ? body.attrs.end() : body.attrs.find(arg.type_attr);
+    const auto* type = found == body.attrs.end() ? nullptr : std::get_if<TypeCode>(&found->second);
+    if (!arg.type_attr.empty() && !type)
+      refuse(body.call, detail::join("lacks the attribute '", arg.type_attr, "', a type, of the function '",
+                                     body.function.def.name, "'"));
+    return type ? *type : arg.type;
+  }
+
+  /// The name in the graph of an input as the nodes of a function have it: "argument", "node:output:index", "^node".
+  std::string input_of(std::string_view input, const Body& body) const {
+    const bool control = input.starts_with('^');
+    std::string_view name = input.substr(control ? 1 : 0), output;
+    if (const std::size_t colon = name.find(':'); colon != std::string_view::npos) {
+      output = name.substr(colon + 1);
+      name = name.substr(0, colon);
+    }
+    if (const auto found = body.function.arguments.find(name); found != body.function.arguments.end()) {
+      const std::string& given = body.arguments[found->second];
+      return control ? "^" + given.substr(0, given.rfind(':')) : given;
+    }
+    const auto found = body.function.nodes.find(name);
+    if (found == body.function.nodes.end())
+      refuse(body.call, detail::join("calls the function '", body.function.def.name, "', in which '", input,
+                                     "' is neither an argument nor an output"));
+    const std::int64_t index = control || output.empty() ? 0 : output_number(*found->second, output, body);
+    return detail::join(control ? "^" : "", body.call.name, "/", name, index > 0 ? detail::join(":", index) : "");
+  }
+
+  /// The number of an output "output:index".
+  std::int64_t output_number(const NodeDef& node, std::string_view output, const Body& body) const {
+    const std::size_t colon = output.find(':');
+    const std::string digits(colon == std::string_view::npos ? output : output.substr(colon + 1));
+    if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos)
+      refuse(body.call, detail::join("calls the function '", body.function.def.name, "', in which '", node.name, ":",
+                                     output, "' is no name of a tensor"));
+    const std::int64_t index = std::stoll(digits);
+    if (colon == std::string_view::npos) return index;
+    const std::string_view name = output.substr(0, colon);
+    if (const auto found = functions_.find(node.op); found != functions_.end()) {
+      const auto& outputs = found->second.def.outputs;
+      const auto which =
+          std::find_if(outputs.begin(), outputs.end(), [&](const auto& each) { return each.name == name; });
+      return which == outputs.end() ? index : which - outputs.begin() + index;
+    }
+    return first_output(node.op, name) + index;
+  }
+
+  [[noreturn]] static void refuse(const NodeDef& call, const std::string& problem) {
+    throw InvalidArgumentError(detail::join("Node '", call.name, "' ", problem));
+  }
+
+  GraphDef file_;
+  GraphLimits limits_;
+  std::map<std::string, Function, std::less<>> functions_;
+  std::size_t size_ = 0;  ///< the text of all nodes, in KiB
+  int depth_ = 0;
+};
+
+}  // namespace
+
+GraphDef inline_functions(GraphDef file, const GraphLimits& limits) {
+  if (file.library.empty()) return file;
+  return Inliner(std::move(file), limits).run();
+}
+
+}  // namespace tapestry::io

@@ -1,0 +1,198 @@
+#include "io/tensorflow/meta_graph.hpp"
+
+#include <algorithm>
+
+#include "io/wire.hpp"
+#include "tapestry/error.hpp"
+
+namespace tapestry::io {
+namespace {
+
+constexpr std::string_view all_variables = "variables", trainable_variables = "trainable_variables";
+
+/// Calls f(key, value) for the entry of a map from strings to messages.
+template <class F>
+void with_entry(WireReader entry, F f) {
+  std::string key;
+  WireReader value;
+  while (entry.next()) {
+    if (entry.tag() == 1) {
+      key = entry.get_text();
+    } else if (entry.tag() == 2) {
+      value = entry.get_message();
+    } else {
+      entry.skip();
+    }
+  }
+  f(std::move(key), value);
+}
+
+/// Calls f(reader) for each field of this number; skips the others.
+template <class F>
+void for_fields(WireReader reader, std::uint32_t tag, F f) {
+  while (reader.next()) {
+    if (reader.tag() == tag) {
+      f(reader);
+    } else {
+      reader.skip();
+    }
+  }
+}
+
+void read_tensor_info(WireReader info, std::string& name, SignatureDef& signature) {
+  while (info.next()) {
+    if (info.tag() == 1) {
+      name = info.get_text();
+    } else {
+      if (info.tag() == 4 || info.tag() == 5) signature.is_plain = false;  // coo_sparse, composite_tensor
+      info.skip();
+    }
+  }
+}
+
+SignatureDef read_signature(WireReader reader) {
+  SignatureDef signature;
+  while (reader.next()) {
+    if (reader.tag() == 1 || reader.tag() == 2) {
+      auto& tensors = reader.tag() == 1 ? signature.inputs : signature.outputs;
+      with_entry(reader.get_message(),
+                 [&](std::string key, WireReader info) { read_tensor_info(info, tensors[std::move(key)], signature); });
+    } else if (reader.tag() == 3) {
+      signature.method = reader.get_text();
+    } else {
+      reader.skip();
+    }
+  }
+  return signature;
+}
+
+void read_saver(WireReader reader, MetaGraph& meta) {
+  while (reader.next()) {
+    if (reader.tag() == 1) {
+      meta.filename = reader.get_text();
+    } else if (reader.tag() == 3) {
+      meta.restore = reader.get_text();
+    } else {
+      reader.skip();
+    }
+  }
+}
+
+/// A collection of Variables, each a VariableDef. Those of the graph that are not in the trainable ones are not.
+void read_collection(const std::string& key, WireReader collection, MetaGraph& meta) {
+  if (key != all_variables && key != trainable_variables) return;
+  for_fields(collection, 2, [&](WireReader& lists) {
+    for_fields(lists.get_message(), 1, [&](WireReader& values) {
+      for_fields(values.get_message(), 1, [&](WireReader& name) {
+        std::string_view tensor = name.get_text();
+        bool& trainable = meta.trainable[std::string(tensor.substr(0, tensor.rfind(':')))];
+        trainable = trainable || key == trainable_variables;
+      });
+    });
+  });
+}
+
+void read_child(WireReader reader, MetaGraph::Object& object) {
+  std::size_t number = 0;
+  std::string name;
+  while (reader.next()) {
+    if (reader.tag() == 1) {
+      number = static_cast<std::size_t>(reader.get_int64());
+    } else if (reader.tag() == 2) {
+      name = reader.get_text();
+    } else {
+      reader.skip();
+    }
+  }
+  object.children.insert_or_assign(std::move(name), number);
+}
+
+MetaGraph::Object read_object(WireReader reader) {
+  MetaGraph::Object object;
+  while (reader.next()) {
+    if (reader.tag() == 1) {
+      read_child(reader.get_message(), object);
+    } else if (reader.tag() == 7) {
+      object.trainable = false;
+      for_fields(reader.get_message(), 3, [&](WireReader& trainable) { object.trainable = trainable.get_bool(); });
+    } else {
+      reader.skip();
+    }
+  }
+  return object;
+}
+
+/// The name of an attribute as keys have it: "." is "..", "/" is ".S".
+std::string unescaped(std::string_view name) {
+  std::string text;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const bool is_escape = name[i] == '.' && i + 1 < name.size();
+    if (is_escape) ++i;
+    text += is_escape && name[i] == 'S' ? '/' : name[i];
+  }
+  return text;
+}
+
+MetaGraph read_meta_graph(WireReader reader) {
+  MetaGraph meta;
+  while (reader.next()) {
+    switch (reader.tag()) {
+      case 1:
+        for_fields(reader.get_message(), 4, [&](WireReader& tag) { meta.tags.emplace_back(tag.get_text()); });
+        break;
+      case 2:
+        meta.graph = reader.get_text();
+        break;
+      case 3:
+        read_saver(reader.get_message(), meta);
+        break;
+      case 4:
+        with_entry(reader.get_message(),
+                   [&](const std::string& key, WireReader collection) { read_collection(key, collection, meta); });
+        break;
+      case 5:
+        with_entry(reader.get_message(), [&](std::string key, WireReader signature) {
+          meta.signatures.insert_or_assign(std::move(key), read_signature(signature));
+        });
+        break;
+      case 7:
+        for_fields(reader.get_message(), 1,
+                   [&](WireReader& object) { meta.objects.push_back(read_object(object.get_message())); });
+        break;
+      default:
+        reader.skip();
+    }
+  }
+  return meta;
+}
+
+}  // namespace
+
+std::vector<MetaGraph> decode_saved_model(std::string_view bytes) {
+  try {
+    std::vector<MetaGraph> graphs;
+    for_fields(WireReader(bytes.data(), bytes.size()), 2,
+               [&](WireReader& each) { graphs.push_back(read_meta_graph(each.get_message())); });
+    if (!graphs.empty()) return graphs;
+  } catch (const protozero::exception&) {
+  }
+  throw DataLossError("The data are no SavedModel, or damaged");
+}
+
+std::optional<bool> trainable_at(const MetaGraph& graph, std::string_view key) {
+  constexpr std::string_view ending = "/.ATTRIBUTES/VARIABLE_VALUE";
+  if (!key.ends_with(ending) || graph.objects.empty()) return {};
+  key.remove_suffix(ending.size());
+  std::size_t object = 0;
+  while (!key.empty()) {
+    const std::string_view part = key.substr(0, key.find('/'));
+    key.remove_prefix(std::min(part.size() + 1, key.size()));
+    const auto& children = graph.objects[object].children;
+    const auto child = children.find(unescaped(part));
+    if (child == children.end() || child->second >= graph.objects.size()) return {};
+    object = child->second;
+  }
+  return graph.objects[object].trainable;
+}
+
+}  // namespace tapestry::io

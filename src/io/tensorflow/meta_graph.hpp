@@ -1,0 +1,43 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// What a SavedModel tells beside its graphs: saved_model.proto, meta_graph.proto, saver.proto and
+/// saved_object_graph.proto.
+
+namespace tapestry::io {
+
+/// The names of a signature's tensors, by the names that its users know.
+struct SignatureDef {
+  std::map<std::string, std::string> inputs{}, outputs{};
+  std::string method{};  ///< "tensorflow/serving/predict"
+  bool is_plain = true;  ///< has neither sparse nor composite tensors
+};
+
+struct MetaGraph {
+  std::vector<std::string> tags{};
+  std::string_view graph{};  ///< the bytes of its GraphDef
+  std::string filename{};    ///< the tensor that the saver takes the checkpoint's prefix from; "" for no saver
+  std::string restore{};     ///< the operation that restores the Variables
+  std::map<std::string, SignatureDef> signatures{};
+  std::map<std::string, bool> trainable{};  ///< by the name of a Variable, of TensorFlow 1
+
+  /// One of TensorFlow 2's objects. The first one is the root.
+  struct Object {
+    std::map<std::string, std::size_t, std::less<>> children{};  ///< by attribute: the number of an object
+    std::optional<bool> trainable{};                             ///< of a Variable
+  };
+  std::vector<Object> objects{};
+};
+
+/// Whether the Variable that the checkpoint has under this key is trainable, as far as the objects tell.
+std::optional<bool> trainable_at(const MetaGraph& graph, std::string_view key);
+
+/// Throws DataLossError for bytes that are no SavedModel. The bytes must outlive the result.
+std::vector<MetaGraph> decode_saved_model(std::string_view bytes);
+
+}  // namespace tapestry::io

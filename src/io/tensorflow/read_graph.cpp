@@ -1,0 +1,98 @@
+#include "io/tensorflow/read_graph.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "io/tensorflow/inline_functions.hpp"
+#include "io/wire.hpp"
+
+namespace tapestry::io {
+namespace {
+
+using protozero::pbf_wire_type;
+
+/// The numbers and wire types of the fields of a message; none for bytes that are no message.
+std::set<std::pair<std::uint32_t, pbf_wire_type>> fields_of(std::string_view bytes) {
+  try {
+    std::set<std::pair<std::uint32_t, pbf_wire_type>> fields;
+    WireReader reader(bytes.data(), bytes.size());
+    while (reader.next()) {
+      fields.emplace(reader.tag(), reader.wire_type());
+      reader.skip();
+    }
+    return fields;
+  } catch (const protozero::exception&) {
+    return {};
+  }
+}
+
+/// Whether the bytes begin as a text of protobuf does: "node {", "saved_model_schema_version: 1".
+bool is_text_format(std::string_view bytes) {
+  const std::string_view head = bytes.substr(0, 256);
+  const auto is_printed = [](char c) {
+    return std::isprint(static_cast<unsigned char>(c)) || std::isspace(static_cast<unsigned char>(c));
+  };
+  if (!std::all_of(head.begin(), head.end(), is_printed)) return false;
+  const auto is_of_name = [](char c) { return std::islower(static_cast<unsigned char>(c)) || c == '_'; };
+  const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
+  const auto* name = std::find_if_not(head.begin(), head.end(), is_space);
+  const auto* end = std::find_if_not(name, head.end(), is_of_name);
+  const auto* next = std::find_if_not(end, head.end(), is_space);
+  return end - name > 1 && next != head.end() && (*next == '{' || *next == ':' || *next == '<');
+}
+
+/// The name as a message may show it: "a\x0ab".
+std::string escaped(std::string_view name) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::iscntrl(byte)) {
+      text += {'\\', 'x', digits[byte / 16], digits[byte % 16]};
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+/// Messages quote names: no control character of a file reaches a terminal or a log.
+void require_printable(std::string_view name) {
+  if (std::any_of(name.begin(), name.end(), [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; }))
+    throw InvalidArgumentError(detail::join("The name '", escaped(name), "' has a control character"));
+}
+
+void require_printable(const GraphDef& file) {
+  for (const NodeDef& node : file.nodes) {
+    for (const std::string* each : {&node.name, &node.op, &node.device}) require_printable(*each);
+    for (const std::string& each : node.inputs) require_printable(each);
+    for (const auto& [name, value] : node.attrs) require_printable(name);
+  }
+}
+
+}  // namespace
+
+void refuse_other_formats(std::string_view bytes, const std::string& what) {
+  const auto refuse = [&](std::string_view format) {
+    throw InvalidArgumentError(detail::join(what, what == "The data" ? " are " : " is ", format));
+  };
+  if (is_text_format(bytes))
+    refuse("a text, such as a GraphDef's; tp::Graph::load reads one from a file whose name ends in .pbtxt");
+  const auto fields = fields_of(bytes);
+  const auto has = [&](std::uint32_t tag, pbf_wire_type type) { return fields.contains({tag, type}); };
+  constexpr auto message = pbf_wire_type::length_delimited, number = pbf_wire_type::varint;
+  if (has(1, number) && has(7, message)) refuse("an ONNX model, no GraphDef");
+  if (has(1, number) && has(2, message)) refuse("a SavedModel; read its folder with tp::saved_model::load");
+  if (has(1, message) && has(2, message) && (has(3, message) || has(6, message) || has(7, message)))
+    refuse("a MetaGraphDef (.meta), no GraphDef");
+}
+
+GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const std::string& what) {
+  refuse_other_formats(bytes, what);
+  GraphDef file = inline_functions(decode(bytes, limits), limits);
+  require_printable(file);
+  return file;
+}
+
+}  // namespace tapestry::io

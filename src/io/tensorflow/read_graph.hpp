@@ -1,0 +1,15 @@
+#pragma once
+
+#include "io/tensorflow/graph_def.hpp"
+
+namespace tapestry::io {
+
+/// Throws InvalidArgumentError for data of another format that is known, with what reads it. `what`: the name of the
+/// file, "model.pb", or "The data".
+void refuse_other_formats(std::string_view bytes, const std::string& what);
+
+/// The graph of a .pb file, without calls of functions. Throws what `refuse_other_formats`, `decode` and
+/// `inline_functions` throw, and InvalidArgumentError for a name with control characters.
+GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const std::string& what = "The data");
+
+}  // namespace tapestry::io

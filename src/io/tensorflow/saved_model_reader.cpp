@@ -1,0 +1,220 @@
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <set>
+
+#include "core/locate.hpp"
+#include "dispatch/recorder.hpp"
+#include "graph/graph_state.hpp"
+#include "io/file.hpp"
+#include "io/tensorflow/graph_import.hpp"
+#include "io/tensorflow/meta_graph.hpp"
+#include "io/tensorflow/read_graph.hpp"
+#include "io/tensorflow/saver.hpp"
+#include "io/tensorflow/tensor_bundle.hpp"
+#include "tapestry/ops.hpp"
+#include "tapestry/saved_model.hpp"
+
+namespace tapestry::saved_model {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string tag_list(std::vector<std::string> tags) {
+  std::sort(tags.begin(), tags.end());
+  std::string text;
+  for (const std::string& each : tags) text += (text.empty() ? "'" : ", '") + each + "'";
+  return "{" + text + "}";
+}
+
+/// The bytes of the folder's saved_model.pb.
+std::string read_model_file(const fs::path& folder, Where where) {
+  std::error_code error;
+  if (fs::is_regular_file(folder, error))
+    throw InvalidArgumentError(
+        detail::join(folder.string(), " is a file; a SavedModel is a folder, with a file saved_model.pb"), where);
+  const fs::path path = folder / "saved_model.pb";
+  if (!fs::exists(path, error) && fs::exists(folder / "saved_model.pbtxt", error))
+    throw UnimplementedError(
+        detail::join(folder.string(), " has a saved_model.pbtxt, which is not read: save it as saved_model.pb"), where);
+  const io::SourceFile file(path, where);
+  std::string bytes(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
+io::MetaGraph choose(const std::vector<io::MetaGraph>& graphs, const LoadOptions& options, const std::string& folder) {
+  const std::set<std::string> wanted(options.tags.begin(), options.tags.end());
+  std::string found;
+  for (const io::MetaGraph& each : graphs) {
+    if (std::set<std::string>(each.tags.begin(), each.tags.end()) == wanted) return each;
+    found += (found.empty() ? "" : ", ") + tag_list(each.tags);
+  }
+  throw NotFoundError(
+      detail::join(folder, " has no graph with the tags ", tag_list(options.tags), "; it has graphs with ", found));
+}
+
+/// The part "2,2:-" of "6 2 2,2:-" of a tensor.
+Tensor part_of(const Tensor& whole, std::string_view slice) {
+  const std::size_t space = slice.rfind(' ');
+  std::string_view rest = space == std::string_view::npos ? slice : slice.substr(space + 1);
+  Tensor part = whole;
+  for (int axis = 0; !rest.empty(); ++axis) {
+    const std::string_view extent = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(extent.size() + 1, rest.size()));
+    if (extent == "-") continue;
+    std::int64_t start = 0, length = 0;
+    const char* const end = extent.data() + extent.size();
+    const auto first = std::from_chars(extent.data(), end, start);
+    const bool comma = first.ec == std::errc() && first.ptr != end && *first.ptr == ',';
+    const auto second = comma ? std::from_chars(first.ptr + 1, end, length) : first;
+    if (!comma || second.ec != std::errc() || second.ptr != end || axis >= whole.rank() || start < 0 || length < 0 ||
+        start > whole.shape().sizes()[axis] || length > whole.shape().sizes()[axis] - start)
+      throw DataLossError(detail::join("a Variable is the part '", slice, "' of a tensor of shape ", whole.shape()));
+    std::vector<std::int64_t> begin(static_cast<std::size_t>(whole.rank()), 0), size = begin;
+    for (int i = 0; i < whole.rank(); ++i) size[static_cast<std::size_t>(i)] = part.shape().sizes()[i];
+    begin[static_cast<std::size_t>(axis)] = start;
+    size[static_cast<std::size_t>(axis)] = length;
+    part = tapestry::slice(part, begin, size);
+  }
+  return part;
+}
+
+/// What the files tell of a Variable, under the name of its node.
+struct VariableNames {
+  std::string shared;             ///< under which nodes share it
+  io::CheckpointTensor restored;  ///< no name: the graph does not restore it
+};
+
+std::map<std::string, VariableNames> names_of_variables(const io::GraphDef& file) {
+  const auto restored = io::restored_variables(file);
+  std::map<std::string, VariableNames> names;
+  std::map<std::string, io::CheckpointTensor> by_shared_name;
+  for (const io::NodeDef& node : file.nodes) {
+    if (node.op != "VarHandleOp" && node.op != "VariableV2" && node.op != "Variable") continue;
+    const auto attr = node.attrs.find("shared_name");
+    const auto* shared = attr == node.attrs.end() ? nullptr : std::get_if<std::string>(&attr->second);
+    VariableNames& each = names[node.name];
+    each.shared = shared && !shared->empty() ? *shared : node.name;
+    if (const auto found = restored.find(node.name); found != restored.end())
+      by_shared_name.insert_or_assign(each.shared, found->second);
+  }
+  for (auto& [name, each] : names)
+    if (const auto found = by_shared_name.find(each.shared); found != by_shared_name.end())
+      each.restored = found->second;
+  return names;
+}
+
+/// Calls f, and adds the name of the file to errors of damage.
+template <class F>
+auto naming(const std::string& path, F f) {
+  try {
+    return f();
+  } catch (const DataLossError& error) {
+    if (error.message().find(path.substr(0, path.rfind('/'))) != std::string::npos) throw;
+    throw DataLossError(detail::join(path, ": ", error.message()));
+  }
+}
+
+class Loader {
+ public:
+  Loader(std::string folder, Where where) : folder_(std::move(folder)), where_(where) {}
+
+  Model run(const LoadOptions& options, const GraphLimits& limits) {
+    Graph().set_limits(limits);  // throws for negative ones
+    const std::string bytes = read_model_file(folder_, where_);
+    const std::string path = (fs::path(folder_) / "saved_model.pb").string();
+    return naming(path, [&] {
+      const io::MetaGraph meta = choose(io::decode_saved_model(bytes), options, folder_);
+      io::GraphDef file = io::read_graph(meta.graph, limits, path);
+      const auto names = names_of_variables(file);
+      if (!meta.filename.empty()) file = io::without_saver(std::move(file), meta.filename);
+      const Graph graph = io::import_graph(std::move(file), limits, where_);
+      std::map<std::string, Signature> signatures = signatures_in(meta, graph);
+      give_values(graph, names, meta);
+      return Model(Model::Parts{.graph = graph, .signatures = std::move(signatures)});
+    });
+  }
+
+ private:
+  std::map<std::string, Signature> signatures_in(const io::MetaGraph& meta, const Graph& graph) const {
+    std::map<std::string, Signature> signatures;
+    for (const auto& [name, def] : meta.signatures) {
+      // The operation that initializes tables is no signature of the model, and sparse tensors are several.
+      if (name == "__saved_model_init_op" || name == "__saved_model_train_op" || !def.is_plain) continue;
+      Signature& signature = signatures[name];
+      for (const auto& [key, tensor] : def.inputs) signature.inputs.emplace(key, tensor_of(graph, name, tensor));
+      for (const auto& [key, tensor] : def.outputs) signature.outputs.emplace(key, tensor_of(graph, name, tensor));
+    }
+    return signatures;
+  }
+
+  Tensor tensor_of(const Graph& graph, const std::string& signature, const std::string& tensor) const {
+    try {
+      const Tensor found = graph.get_tensor_by_name(tensor, where_);
+      // TensorFlow 1's reference to a Variable is its value.
+      const auto* variables = found.op().call().attrs().find<VariablesRef>("variables");
+      if (found.dtype() != DType::resource || !variables) return found;
+      return graph.state()->read((*variables)->front(), where_);
+    } catch (const Error& error) {
+      throw DataLossError(
+          detail::join("The signature '", signature, "' has a tensor that the graph lacks: ", error.message()));
+    }
+  }
+
+  /// Reads the values of the Variables from the checkpoint in the folder `variables`.
+  void give_values(const Graph& graph, const std::map<std::string, VariableNames>& names, const io::MetaGraph& meta) {
+    const std::vector<Variable> variables = graph.variables();
+    if (variables.empty()) return;
+    const fs::path prefix = fs::path(folder_) / "variables" / "variables";
+    std::error_code error;
+    if (!fs::exists(io::bundle_index(prefix), error)) {
+      const auto lacks = [](const Variable& each) { return !each.cell()->is_initialized(); };
+      const auto first = std::find_if(variables.begin(), variables.end(), lacks);
+      if (first == variables.end()) return;
+      throw NotFoundError(detail::join("There is no file ", io::bundle_index(prefix).string(),
+                                       ", which has the value of the Variable '", first->name(), "'"));
+    }
+    const io::TensorBundle bundle(prefix, where_);
+    for (const Variable& each : variables) {
+      const auto found = names.find(each.name());
+      if (found == names.end()) continue;
+      give_value(each, found->second, bundle);
+      each.cell()->trainable = is_floating(each.dtype()) && is_trainable(each, found->second, meta);
+    }
+  }
+
+  void give_value(const Variable& variable, const VariableNames& names, const io::TensorBundle& bundle) const {
+    const std::string& key = names.restored.name.empty() ? names.shared : names.restored.name;
+    if (names.restored.name.empty() && !bundle.entries().contains(key)) return;  // has no value in this model
+    Tensor value = bundle.read(key);
+    if (!names.restored.slice.empty()) value = part_of(value, names.restored.slice);
+    if (value.dtype() != variable.dtype() || value.shape() != variable.shape())
+      throw DataLossError(detail::join(
+          folder_, ": the Variable '", variable.name(), "' is ", to_string(variable.dtype()), variable.shape(),
+          ", its value in the checkpoint, '", key, "', is ", to_string(value.dtype()), value.shape()));
+    variable.cell()->store(value);
+  }
+
+  static bool is_trainable(const Variable& variable, const VariableNames& names, const io::MetaGraph& meta) {
+    if (const auto known = io::trainable_at(meta, names.restored.name)) return *known;
+    for (const std::string& name : {variable.name(), names.shared})
+      if (const auto found = meta.trainable.find(name); found != meta.trainable.end()) return found->second;
+    return true;
+  }
+
+  std::string folder_;
+  Where where_;
+};
+
+}  // namespace
+
+Model load(const std::string& folder, const LoadOptions& options, const GraphLimits& limits, Where where) {
+  return locating({}, where, [&] {
+    const ExecuteNow now;
+    const PauseRecording pause;
+    return Loader(folder, where).run(options, limits);
+  });
+}
+
+}  // namespace tapestry::saved_model

@@ -1,0 +1,304 @@
+// SavedModels of TensorFlow 1 and 2 in: functions, signatures, Variables from checkpoints, and out again with them.
+
+#include <filesystem>
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "io/tensorflow/function_def.hpp"
+#include "io/tensorflow/graph_def.hpp"
+#include "io/tensorflow/inline_functions.hpp"
+#include "io/wire.hpp"
+#include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
+
+namespace tapestry::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string golden(const std::string& name) { return std::string(GOLDEN_FILES) + "/" + name; }
+
+void write_bytes(const fs::path& path, std::string_view bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+template <class T>
+void check_values(const Tensor& tensor, const std::vector<T>& expected) {
+  CHECK(tensor.to_vector<T>() == expected);
+}
+
+std::vector<std::string> names_of(const std::vector<TensorSpec>& specs) {
+  std::vector<std::string> names;
+  for (const TensorSpec& each : specs) names.push_back(each.name);
+  return names;
+}
+
+std::vector<std::string> names_of(const std::vector<Variable>& variables) {
+  std::vector<std::string> names;
+  for (const Variable& each : variables) names.push_back(each.name());
+  return names;
+}
+
+/// What TensorFlow computes for the golden models.
+void check_model2(const Model& model) {
+  CHECK(names_of(model.inputs()) == std::vector<std::string>{"x"});
+  CHECK(names_of(model.outputs()) == std::vector<std::string>{"index", "top", "y"});
+  const std::vector<Tensor> results = model({{"x", {{1, 1}, {-1, 0}}}});
+  check_values<std::int32_t>(results[0], {1, 0});
+  check_values<float>(results[1], {5.5F, -0.5F});
+  check_values<float>(results[2], {4.5F, 5.5F, 0, 0});
+}
+
+void check_model1(const Model& model) {
+  const std::vector<Tensor> results = model({{"x", {{1, 1}, {-1, 0}}}});
+  REQUIRE(results.size() == 1);
+  check_values<float>(results[0], {14, 15, 16, 8, 6, 4});
+}
+
+TEST_CASE("A model of TensorFlow 2 computes what TensorFlow does") {
+  const Model model = saved_model::load(golden("saved_model2"));
+  check_model2(model);
+  CHECK(model.signatures().size() == 2);
+  CHECK(names_of(model.parameters()) == std::vector<std::string>{"b", "w"});
+  CHECK_FALSE(model.graph().has_operation("saver_filename/nothing"));
+  CHECK(model.graph().get_tensor_by_name("StatefulPartitionedCall_1:1").dtype() != DType::unknown);
+}
+
+TEST_CASE("A signature changes the Variables of the model") {
+  const Model model = saved_model::load(golden("saved_model2"));
+  const Model count = model.signature("count");
+  CHECK(count({{"by", 2}})[0].item<std::int64_t>() == 9);
+  CHECK(count({{"by", 1}})[0].item<std::int64_t>() == 10);
+  const GradientTape tape;
+  CHECK(count({{"by", 1}})[0].item<std::int64_t>() == 11);
+}
+
+TEST_CASE("A model of TensorFlow 1 computes what TensorFlow does, with a Variable in parts") {
+  const Model model = saved_model::load(golden("saved_model1"));
+  check_model1(model);
+  CHECK(names_of(model.parameters()) ==
+        std::vector<std::string>{"layer/w", "layer/b", "layer/parts/part_0", "layer/parts/part_1"});
+  for (const Variable& each : model.graph().variables())
+    if (each.name() == "layer/step") CHECK_FALSE(each.trainable());
+}
+
+TEST_CASE("A tape differentiates a model by its input and by its parameters") {
+  for (const char* name : {"saved_model1", "saved_model2"}) {
+    CAPTURE(name);
+    const Model model = saved_model::load(golden(name));
+    const Variable x(tensor<float>({{1, 2}}));
+    const auto loss = [&] { return reduce_sum(square(model({{"x", x}}).back())); };
+    std::vector<Variable> sources = model.parameters();
+    sources.push_back(x);
+    GradientTape tape;
+    const Tensor value = loss();
+    const std::vector<Tensor> gradients = tape.gradient(value, sources);
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      REQUIRE(bool(gradients[i]));
+      const Tensor step = 1e-4F * gradients[i];
+      const double before = loss().item<double>(), slope = reduce_sum(square(gradients[i])).item<double>();
+      sources[i].assign_sub(step);
+      const double after = loss().item<double>();
+      sources[i].assign_add(step);
+      CHECK((before - after) / (1e-4 * slope) == doctest::Approx(1).epsilon(0.2));
+    }
+  }
+}
+
+TEST_CASE("A model becomes part of a traced function") {
+  const Model model = saved_model::load(golden("saved_model2"));
+  const auto twice = trace([&](Tensor x) { return 2 * model({{"x", x}})[2]; }, {spec(float32, {-1, 2})});
+  check_values<float>(twice(tensor<float>({{1, 1}})), {9, 11});
+}
+
+TEST_CASE("A model is written with its Variables, and read again") {
+  const TemporaryFolder folder;
+  const std::string path = (folder / "model").string();
+  for (const char* name : {"saved_model1", "saved_model2"}) {
+    CAPTURE(name);
+    const Model model = saved_model::load(golden(name));
+    saved_model::save(path, model);
+    CHECK(fs::exists(path + "/variables/variables.index"));
+    const Model again = saved_model::load(path);
+    CHECK(names_of(again.outputs()) == names_of(model.outputs()));
+    CHECK(names_of(again.parameters()).size() == model.parameters().size());
+    name == std::string_view("saved_model1") ? check_model1(again) : check_model2(again);
+    // The same model gives the same file.
+    const std::string bytes = read_text(path + "/saved_model.pb");
+    saved_model::save(path, model);
+    CHECK(read_text(path + "/saved_model.pb") == bytes);
+  }
+  const StateDict values = tensor_bundle::load(path + "/variables/variables");
+  CHECK(values.contains("w"));
+  CHECK(values.at("calls").item<std::int64_t>() == 7);
+}
+
+TEST_CASE("A program's signature is a model") {
+  const TemporaryFolder folder;
+  const std::string path = (folder / "model").string();
+  const Variable w(tensor<float>({{1, 2}, {3, 4}}), {.name = "w"});
+  const auto f = trace([&](Tensor x) { return matmul(x, w); }, {spec(float32, {-1, 2}, "x")});
+  const Model model({.inputs = {{"in", f.input()}}, .outputs = {{"out", f.output()}}});
+  check_values<float>(model({{"in", {{1, 1}}}})[0], {4, 6});
+  saved_model::save(path, model);
+  w.assign(zeros({2, 2}));
+  check_values<float>(saved_model::load(path)({{"in", {{1, 1}}}})[0], {4, 6});
+}
+
+TEST_CASE("A model refuses what does not fit its signature") {
+  const Model model = saved_model::load(golden("saved_model2"));
+  CHECK(message_of<InvalidArgumentError>([&] { model({}); }).find("'x'") != std::string::npos);
+  CHECK(message_of<InvalidArgumentError>([&] {
+          model({{"z", 1}});
+        }).find("no input 'z'; its inputs: 'x'") != std::string::npos);
+  CHECK_THROWS_AS(model({{"x", {1, 2, 3}}}), InvalidArgumentError);
+  CHECK_THROWS_AS(model.signature("nothing"), NotFoundError);
+  const GradientTape tape;
+  CHECK_THROWS_AS(model({{"x", {1, 2, 3}}}), InvalidArgumentError);
+}
+
+TEST_CASE("Files of other kinds and missing ones are named") {
+  const std::string path = golden("saved_model2"), file = path + "/saved_model.pb";
+  const auto says = [](const std::string& message, std::string_view part) {
+    CAPTURE(message);
+    CHECK(message.find(part) != std::string::npos);
+  };
+  says(message_of<NotFoundError>([&] { saved_model::load(path, {.tags = {"train"}}); }), "{'serve'}");
+  says(message_of<InvalidArgumentError>([&] { saved_model::load(file); }), "is a file");
+  says(message_of<NotFoundError>([] { saved_model::load("nowhere"); }), "nowhere/saved_model.pb");
+  says(message_of<InvalidArgumentError>([&] { Graph::load(file); }), "is a SavedModel; read its folder with");
+  says(message_of<InvalidArgumentError>([&] { Graph::load(path); }), "is the folder of a SavedModel");
+  const TemporaryFolder folder;
+  const std::string text = folder.write("graph.pb", {});
+  write_bytes(text, "node {\n  name: \"a\"\n}\n");
+  says(message_of<InvalidArgumentError>([&] { Graph::load(text); }), "is a text");
+  const auto f = trace([](Tensor x) { return add(x, x); }, {spec(float32, {2}, "x")});
+  onnx::save(text, {.inputs = {{"x", f.input()}}, .outputs = {{"y", f.output()}}});
+  says(message_of<InvalidArgumentError>([&] { Graph::load(text); }), "is an ONNX model");
+  const std::string name = io::encode({.nodes = {{.name = "a\x1b[31m", .op = "NoOp"}}});
+  says(message_of<InvalidArgumentError>([&] { Graph::from_graph_def(name); }), "a\\x1b[31m");
+}
+
+TEST_CASE("A cut or damaged model is an error, or reads") {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "model";
+  fs::copy(golden("saved_model2"), path, fs::copy_options::recursive);
+  const std::string whole = read_text(path / "saved_model.pb");
+  const auto load = [&](std::string_view bytes) {
+    write_bytes(path / "saved_model.pb", bytes);
+    try {
+      saved_model::load(path.string());
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  for (std::size_t size = 0; size < whole.size(); size += 97) load(std::string_view(whole).substr(0, size));
+  for (std::size_t i = 0; i < whole.size(); i += 61) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x15);
+    load(damaged);
+  }
+  CHECK(load(whole));
+}
+
+// ---- Functions ------------------------------------------------------------------------------------------------------
+
+/// The nodes of `graph` and the functions of `library`, in the text format.
+io::GraphDef graph_with(const std::string& graph, const std::string& library) {
+  return io::decode(io::from_text(graph + " library { " + library + " }"));
+}
+
+constexpr const char* call_of_f =
+    R"(node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } }
+                                         attr { key: "shape" value { shape { dim { size: 2 } } } } }
+       node { name: "first" op: "NoOp" }
+       node { name: "call" op: "PartitionedCall" input: "x" input: "^first"
+              attr { key: "f" value { func { name: "f" attr { key: "T" value { type: DT_FLOAT } } } } } }
+       node { name: "y" op: "Neg" input: "call:1" attr { key: "T" value { type: DT_FLOAT } } })";
+/// Gives TopKV2's indices and values, and calls g by its name.
+constexpr const char* f_and_g =
+    R"(function { signature { name: "f" input_arg { name: "a" type_attr: "T" } output_arg { name: "i" type: DT_INT32 }
+                             output_arg { name: "v" type_attr: "T" } }
+                 node_def { name: "k" op: "Const" attr { key: "dtype" value { type: DT_INT32 } }
+                            attr { key: "value" value { tensor { dtype: DT_INT32 tensor_shape {} int_val: 1 } } } }
+                 node_def { name: "twice" op: "g" input: "a" }
+                 node_def { name: "top" op: "TopKV2" input: "twice:sum:0" input: "k:output:0"
+                            attr { key: "T" value { placeholder: "T" } } }
+                 node_def { name: "effect" op: "NoOp" input: "^a" }
+                 ret { key: "i" value: "top:indices:0" } ret { key: "v" value: "top:values:0" }
+                 control_ret { key: "e" value: "effect" } }
+       function { signature { name: "g" input_arg { name: "b" type: DT_FLOAT }
+                              output_arg { name: "same" type: DT_FLOAT } output_arg { name: "sum" type: DT_FLOAT } }
+                 node_def { name: "add" op: "AddV2" input: "b" input: "b" attr { key: "T" value { type: DT_FLOAT } } }
+                 ret { key: "same" value: "b" } ret { key: "sum" value: "add:z:0" } })";
+
+TEST_CASE("Calls of functions become their nodes") {
+  const io::GraphDef file = io::inline_functions(graph_with(call_of_f, f_and_g), GraphLimits::none());
+  std::map<std::string, io::NodeDef> nodes;
+  for (const io::NodeDef& each : file.nodes) nodes.emplace(each.name, each);
+  using Inputs = std::vector<std::string>;
+  CHECK(nodes.at("call/twice/add").inputs == Inputs{"x", "x", "^call/twice/input_control_node"});
+  CHECK(nodes.at("call/twice").op == "IdentityN");
+  CHECK(nodes.at("call/top").inputs == Inputs{"call/twice:1", "call/k", "^call/input_control_node"});
+  CHECK(std::get<io::TypeCode>(nodes.at("call/top").attrs.at("T")) == io::code_of(float32));
+  CHECK(nodes.at("call/effect").inputs == Inputs{"^x", "^call/input_control_node"});
+  CHECK(nodes.at("call").inputs == Inputs{"call/top:1", "call/top", "^call/effect", "^call/input_control_node"});
+  CHECK(file.library.empty());
+  const Graph graph = Graph::from_graph_def(io::encode(graph_with(call_of_f, f_and_g)));
+  const Session session(graph);
+  const auto results = session.run({"y:0", "call:0"}, {{"x:0", {1, 3}}});
+  check_values<float>(results[0], {-6});
+  check_values<std::int32_t>(results[1], {1});
+}
+
+TEST_CASE("A library survives both encodings, and stays where a node needs it") {
+  const io::GraphDef file = graph_with(call_of_f, f_and_g);
+  CHECK_FALSE(file.library.empty());
+  CHECK(io::decode(io::encode(file)).library == file.library);
+  CHECK(io::decode(io::from_text(io::to_text(io::encode(file)))).library == file.library);
+  const std::string condition =
+      R"(node { name: "c" op: "If" attr { key: "then_branch" value { func { name: "g" } } } })";
+  const Graph graph = Graph::from_graph_def(io::encode(graph_with(condition, f_and_g)));
+  CHECK(io::decode(graph.as_graph_def()).library == file.library);
+}
+
+TEST_CASE("Calls that make no sense are errors") {
+  const auto problem = [](const std::string& graph, const std::string& library) {
+    return message_of<InvalidArgumentError>(
+        [&] { io::inline_functions(graph_with(graph, library), GraphLimits::none()); });
+  };
+  const std::string f = R"(signature { name: "f" } )";
+  const std::string call = R"(node { name: "n" op: "f" })";
+  CHECK(problem(R"(node { name: "n" op: "f" input: "x" })", "function { " + f + "}").find("with 1 inputs, not 0") !=
+        std::string::npos);
+  CHECK(problem(call, "function { " + f + R"(node_def { name: "m" op: "f" } })").find("calls itself") !=
+        std::string::npos);
+  CHECK(problem(call, "function { " + f + R"(node_def { name: "m" op: "NoOp" input: "z" } })").find("'z'") !=
+        std::string::npos);
+  CHECK(problem(call, R"(function { signature { name: "f" output_arg { name: "r" type: DT_FLOAT } } })")
+            .find("does not return 'r'") != std::string::npos);
+  CHECK(problem(call, "function { " + f +
+                          R"(node_def { name: "m" op: "NoOp" attr { key: "T" value { placeholder: "T" } } } })")
+            .find("lacks the attribute 'T'") != std::string::npos);
+}
+
+TEST_CASE("Functions that call each other do not exceed the limits") {
+  // Each one calls the next one twice: 2^40 nodes.
+  std::string library;
+  for (int i = 0; i < 40; ++i) {
+    const std::string next = i == 39 ? "NoOp" : "f" + std::to_string(i + 1);
+    library += "function { signature { name: \"f" + std::to_string(i) + "\" } node_def { name: \"a\" op: \"" + next +
+               "\" } node_def { name: \"b\" op: \"" + next + "\" } }";
+  }
+  const io::GraphDef file = graph_with(R"(node { name: "n" op: "f0" })", library);
+  CHECK_THROWS_AS(io::inline_functions(file, {.nodes = 1000}), ResourceExhaustedError);
+  std::string chain;
+  for (int i = 0; i < 1000; ++i)
+    chain += "function { signature { name: \"f" + std::to_string(i) + "\" } node_def { name: \"a\" op: \"f" +
+             std::to_string(i + 1) + "\" } }";
+  CHECK_THROWS_AS(io::inline_functions(graph_with(R"(node { name: "n" op: "f0" })", chain), {}), InvalidArgumentError);
+}
+
+}  // namespace
+}  // namespace tapestry::test
