@@ -89,7 +89,7 @@ INTERNALS = {
     'src/io/': ('src/graph/call_graph.hpp', 'src/graph/graph_state.hpp', 'src/graph/known_values.hpp',
                 'src/graph/state_ops.hpp',
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',
-                'src/ops/handles.hpp', 'src/train/adam.hpp'),
+                'src/ops/handles.hpp', 'src/train/adam.hpp', 'src/backend/philox.hpp'),
 }
 
 # A pass is a function from a graph to a graph: it tells each new node what it is, and neither reads nor opens scopes.
