@@ -30,10 +30,11 @@ class TAPESTRY_API Model {
 
   /// What a file tells of its model.
   struct Parts {
-    Graph graph = {};                                    ///< computes all signatures
-    std::map<std::string, Signature> signatures = {};    ///< of tensors of the graph
-    std::string called = {};                             ///< the signature by which the model is called
-    std::vector<std::string> inputs = {}, outputs = {};  ///< the names in its order; by default sorted
+    Graph graph = {};                                  ///< computes all signatures
+    std::map<std::string, Signature> signatures = {};  ///< of tensors of the graph
+    std::string called = {};                           ///< the signature by which the model is called
+    std::vector<std::string> inputs = {};              ///< the names of its inputs in order; by default sorted
+    std::vector<std::string> outputs = {};             ///< the names of its outputs in order; by default sorted
   };
   /// For readers of files.
   explicit Model(Parts parts);
