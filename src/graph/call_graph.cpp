@@ -26,6 +26,7 @@ class GraphCall {
     const CallSiteScope site(where);
     const std::vector<char> needed =
         needed_nodes(graph_, {.fetches = fetches, .operations = {}, .feeds = feeds_, .fed = {}});
+    require_read(graph_, needed);
     for (std::size_t i = 0; i < needed.size(); ++i)
       if (needed[i]) locating(graph_.node(i).type(), where, [&] { apply_node(graph_.node(i), where); });
     Tensors results;
@@ -45,9 +46,6 @@ class GraphCall {
   }
 
   Tensors outputs_of(const Node& node, const Tensors& inputs, Where where) {
-    if (const std::string* reason = why_unread(node))
-      throw UnimplementedError(
-          reason->empty() ? join("Tapestry lacks the op '", node.type(), "' of node '", node.name(), "'") : *reason);
     if (&node.op() == &placeholder_op) node.op().forward(backend_of(cpu()), node);  // throws: it is not fed
     if (&node.op() == &const_op) return {node.attr<Tensor>("value")};
     if (&node.op() == &no_op_op) return {};

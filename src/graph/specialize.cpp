@@ -20,7 +20,7 @@ class Specializer {
   PlanGraph run() {
     add_feeds();
     const std::vector<char> needed = needed_nodes(from_, request_);
-    require_read(needed);
+    require_read(from_, needed);
     mark_values(needed);
     for (std::size_t i = 0; i < needed.size(); ++i)
       if (needed[i]) copy(from_.node(i));
@@ -31,25 +31,6 @@ class Specializer {
   }
 
  private:
-  /// Throws one error that names all ops that the run needs and Tapestry lacks, and else why a node was not read.
-  void require_read(const std::vector<char>& needed) const {
-    std::map<std::string_view, std::vector<const Node*>> lacking;
-    const Node* other = nullptr;
-    for (std::size_t i = 0; i < needed.size(); ++i) {
-      const Node& node = from_.node(i);
-      const std::string* reason = needed[i] ? why_unread(node) : nullptr;
-      if (reason && reason->empty()) lacking[node.type()].push_back(&node);
-      if (reason && !reason->empty() && !other) other = &node;
-    }
-    std::string text;
-    for (const auto& [op, nodes] : lacking) {
-      text += join(text.empty() ? "Tapestry lacks the op '" : ", the op '", op, "' of node '", nodes[0]->name(), "'");
-      if (nodes.size() > 1) text += join(" and of ", nodes.size() - 1, " more");
-    }
-    if (!text.empty()) throw UnimplementedError(text);
-    if (other) throw UnimplementedError(*why_unread(*other));
-  }
-
   void add_feeds() {
     for (std::size_t i = 0; i < request_.feeds.size(); ++i) {
       const Tensor& feed = request_.feeds[i];
@@ -193,6 +174,24 @@ std::vector<char> needed_nodes(const GraphState& graph, const Request& request) 
       if (&control->op() != &placeholder_op || !is_fed(control->output())) visit(control);
   }
   return needed;
+}
+
+void require_read(const GraphState& graph, const std::vector<char>& needed) {
+  std::map<std::string_view, std::vector<const Node*>> lacking;
+  const Node* other = nullptr;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    const Node& node = graph.node(i);
+    const std::string* reason = needed[i] ? why_unread(node) : nullptr;
+    if (reason && reason->empty()) lacking[node.type()].push_back(&node);
+    if (reason && !reason->empty() && !other) other = &node;
+  }
+  std::string text;
+  for (const auto& [op, nodes] : lacking) {
+    text += join(text.empty() ? "Tapestry lacks the op '" : ", the op '", op, "' of node '", nodes[0]->name(), "'");
+    if (nodes.size() > 1) text += join(" and of ", nodes.size() - 1, " more");
+  }
+  if (!text.empty()) throw UnimplementedError(text);
+  if (other) throw UnimplementedError(*why_unread(*other));
 }
 
 PlanGraph specialize(const GraphState& graph, const Request& request) { return Specializer(graph, request).run(); }

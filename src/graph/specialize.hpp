@@ -18,6 +18,10 @@ struct Request {
 /// By node: whether the request needs it.
 std::vector<char> needed_nodes(const GraphState& graph, const Request& request);
 
+/// Throws one UnimplementedError for nodes of a file that are needed and were not read: it names all ops that Tapestry
+/// lacks, or else why the first node was not read.
+void require_read(const GraphState& graph, const std::vector<char>& needed);
+
 /// Copies the nodes that the request needs, with the dtypes and shapes that are fed. Throws what the ops' inference
 /// throws for them, and InvalidArgumentError, "You must feed a value for placeholder tensor 'x' ...".
 PlanGraph specialize(const GraphState& graph, const Request& request);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <unordered_map>
 
 #include "core/make_tensor.hpp"
