@@ -23,8 +23,9 @@ class Variable;
 struct Elementwise;
 struct Program;
 namespace detail {
+struct GraphFunction;
 class GraphState;
-}
+}  // namespace detail
 
 /// A function as the value of an attribute: the gradient of `custom_gradient`, or the body of `recompute`.
 using Closure = std::shared_ptr<const std::function<Tensors(const Tensors&)>>;
@@ -35,9 +36,12 @@ using VariablesRef = std::shared_ptr<const std::vector<Variable>>;
 /// Several elementwise functions as the value of an attribute, for the op that replaces fused ops in a plan.
 using ProgramRef = std::shared_ptr<const Program>;
 
+/// Functions of a graph as the value of an attribute, for ops that run them: branches, and the bodies of loops.
+using FunctionsRef = std::shared_ptr<const std::vector<detail::GraphFunction>>;
+
 /// The value of an op's attribute.
 using AttrValue = std::variant<bool, std::int64_t, double, DType, Device, Ints, Shape, std::string, Closure, Tensor,
-                               VariablesRef, ProgramRef>;
+                               VariablesRef, ProgramRef, FunctionsRef>;
 
 /// An argument of an op that is not a tensor: `{"axis", 1}`.
 struct Attr {
@@ -105,6 +109,7 @@ enum class AttrKind : std::uint8_t {
   tensor,     ///< Tensor
   variables,  ///< VariablesRef
   program,    ///< ProgramRef
+  functions,  ///< FunctionsRef
   any,        ///< any of these types
 };
 
@@ -261,7 +266,7 @@ struct Op {
   /// op, and must work when sizes are unknown.
   std::function<Specs(const Call&)> infer = {};
 
-  // Exactly one of `forward`, `view` and `cpu` computes the outputs.
+  // Exactly one of `forward`, `view`, `cpu` and `evaluate` computes the outputs.
 
   /// Computes the outputs, on any device.
   Forward forward = {};
@@ -274,11 +279,18 @@ struct Op {
   /// written through `call.output_data<T>(i)`.
   std::function<void(const Call&)> cpu = {};
 
+  /// Computes and allocates the outputs of an op whose sizes depend on the values of its inputs, on their device.
+  /// `infer` gives these sizes as unknown.
+  std::function<Tensors(const Call&)> evaluate = {};
+
   /// Computes the outputs of a call from its inputs and attributes by public ops. It is written to files whose format
   /// has no such op. Its results and its gradient equal those of the op but for rounding.
   std::function<Tensors(const Call&)> composition = {};
   /// The gradient, by default one that is not implemented.
   Gradient gradient = {};
+  /// Whether the gradient function is given, after the gradients of the outputs, the sums of the inputs' gradients so
+  /// far, and returns the new sums. So a loop adds to a sum in the order in which a tape does.
+  bool gradient_sums = false;
   /// The conversion of the inputs before `infer`.
   Promotion promotion = no_promotion;
   /// The inputs and outputs that the gradient reads.

@@ -3,6 +3,7 @@
 // Everything but the xtensor bridge, which is <tapestry/xtensor.hpp>.
 #include "tapestry/autocast.hpp"
 #include "tapestry/checkpoint.hpp"
+#include "tapestry/control_flow.hpp"
 #include "tapestry/data.hpp"
 #include "tapestry/device.hpp"
 #include "tapestry/dtype.hpp"

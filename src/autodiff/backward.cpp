@@ -100,13 +100,21 @@ void Backward::pass(RecordedCall& record) {
     call.set_unwanted_gradients(unwanted);
     const Autocast off(float32);  // the forward pass has chosen the types
     const SinkScope scope(open_sink() ? call.name() + "_grad" : std::string());
+    if (op.gradient_sums)
+      for (const std::int32_t input : record.inputs)
+        arrived.push_back(is_live(input) ? std::move(gradients_[static_cast<std::size_t>(input)]) : Tensor());
     Tensors gradients = op.gradient(call, arrived);
     if (gradients.size() != record.inputs.size())
       throw InvalidArgumentError(detail::join("Num gradients ", gradients.size(), " generated for op ", call.name(),
                                               " do not match num inputs ", record.inputs.size()));
-    for (std::size_t i = 0; i < gradients.size(); ++i)
-      if (bool(gradients[i]) && is_live(record.inputs[i]))
-        accumulate(record.inputs[i], fit(call, i, std::move(gradients[i])));
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      if (!gradients[i] || !is_live(record.inputs[i])) continue;
+      Tensor gradient = fit(call, i, std::move(gradients[i]));
+      if (op.gradient_sums)
+        gradients_[static_cast<std::size_t>(record.inputs[i])] = std::move(gradient);
+      else
+        accumulate(record.inputs[i], std::move(gradient));
+    }
   });
 }
 

@@ -129,6 +129,19 @@ class GradientTape::Record final : public Recorder {
     strip(record.call.mutable_outputs(), record.call.op().needs.outputs);
   }
 
+  void extend(const Call& call) override {
+    for (std::size_t i = calls_.size(); i-- > 0;) {
+      RecordedCall& record = calls_[i];
+      if (&record.call.op() != &call.op() || record.call.output(0).id() != call.output(0).id()) continue;
+      for (std::size_t k = record.outputs.size(); k < call.outputs().size(); ++k) {
+        const Tensor& output = call.output(k);
+        record.outputs.push_back(is_floating(output.dtype()) ? slots_.insert(output.id()) : SlotTable::none);
+        record.call.mutable_outputs().push_back(output);
+      }
+      return;
+    }
+  }
+
   void read(const Variable& variable, Tensor& value) override {
     if (options_.watch_accessed_variables && variable.trainable() && is_floating(variable.dtype()))
       see(variable, value);

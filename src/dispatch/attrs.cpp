@@ -36,6 +36,8 @@ std::string text_of(const AttrValue& value) {
           return "variables";
         } else if constexpr (std::is_same_v<T, ProgramRef>) {
           return to_string(*v);
+        } else if constexpr (std::is_same_v<T, FunctionsRef>) {
+          return "functions";
         } else {
           using std::to_string;
           return to_string(v);
@@ -91,9 +93,9 @@ std::string to_string(const Attrs& attrs) {
 namespace {
 
 /// One for each AttrKind.
-constexpr std::array kind_names{"a bool",        "a whole number", "a number", "a dtype",    "a device",
-                                "whole numbers", "a shape",        "a text",   "a function", "a tensor",
-                                "Variables",     "a program",      "any value"};
+constexpr std::array kind_names{
+    "a bool", "a whole number", "a number", "a dtype",   "a device",  "whole numbers",        "a shape",
+    "a text", "a function",     "a tensor", "Variables", "a program", "functions of a graph", "any value"};
 static_assert(kind_names.size() == std::size_t{1} + static_cast<std::size_t>(AttrKind::any));
 static_assert(std::variant_size_v<AttrValue> == static_cast<std::size_t>(AttrKind::any));
 

@@ -92,6 +92,8 @@ class Recorder {
   virtual ~Recorder() = default;
   /// Called after an op has run or has become a node. The call may be moved from.
   virtual void record(Call&& call) = 0;
+  /// Called when an op of a graph that may have been recorded gets more outputs. The call has all of them.
+  virtual void extend(const Call&) {}
   /// Called before a stateful op, such as one that draws random numbers. The recorder may give the call its outputs and
   /// return true; then the op does not run.
   virtual bool replay(Call&) { return false; }

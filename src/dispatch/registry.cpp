@@ -24,9 +24,9 @@ Registry& registry() {
 void add(const Op& op, Where where) {
   if (op.name.empty()) throw InvalidArgumentError("register_op: an op needs a name", where);
   if (!op.infer) throw InvalidArgumentError(detail::join("register_op: op '", op.name, "' lacks infer"), where);
-  if (int{!!op.forward} + int{!!op.view} + int{!!op.cpu} != 1)
+  if (int{!!op.forward} + int{!!op.view} + int{!!op.cpu} + int{!!op.evaluate} != 1)
     throw InvalidArgumentError(
-        detail::join("register_op: op '", op.name, "' needs exactly one of forward, view and cpu"), where);
+        detail::join("register_op: op '", op.name, "' needs exactly one of forward, view, cpu and evaluate"), where);
   Registry& all_ops = registry();
   const std::lock_guard lock(all_ops.mutex);
   if (!all_ops.ops.emplace(op.name, &op).second)

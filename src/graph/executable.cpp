@@ -17,6 +17,22 @@ Tensor placed(const Tensor& value, Device device) {
   return value.is_contiguous() && value.device() == device ? value : value.contiguous().to(device);
 }
 
+/// Gives a tensor of which some sizes were unknown the shape of its value.
+void set_shape(const Tensor& tensor, const Shape& shape) {
+  TensorImpl& impl = tensor.impl();
+  impl.shape = shape;
+  std::int64_t stride = 1;
+  for (int axis = shape.rank(); axis-- > 0; stride *= shape.sizes()[axis])
+    impl.strides[static_cast<std::size_t>(axis)] = stride;
+}
+
+/// The tensors, with empty handles for those that have no memory: results of branches that were not taken.
+Tensors present(Tensors tensors) {
+  for (Tensor& each : tensors)
+    if (each.is_symbolic()) each = Tensor();
+  return tensors;
+}
+
 /// Runs an op from outside the library, which works on the host and on contiguous tensors.
 void run_on_host(const Call& call) {
   Call host(call.op(), {}, call.attrs(), call.where(), call.name());
@@ -40,6 +56,7 @@ std::int64_t RunTimes::now() {
 
 void Executable::bind(Root& root, const Tensor& value) {
   for (auto& [tensor, offset] : root.tensors) {
+    if (root.is_open) set_shape(tensor, value.shape());
     tensor.impl().storage = value.impl().storage;
     tensor.impl().data = static_cast<std::byte*>(value.impl().data) + offset;
   }
@@ -82,8 +99,26 @@ void Executable::copy_outputs() {
   }
 }
 
+/// Binds the outputs of a step to its results. A result in an arena, such as an operand that a branch returns, is
+/// copied: its memory there may be reused.
+void Executable::set_results(const Step& step, const Tensors& values) {
+  for (std::size_t i = 0; i < step.results.size(); ++i) {
+    Root& to = root(step.results[i]);
+    if (values[i])
+      set(to, is_in_arena(values[i]) ? backend_of(values[i].device()).contiguous_copy(values[i]) : values[i]);
+    else
+      unbind(to);
+  }
+}
+
+bool Executable::is_in_arena(const Tensor& value) const {
+  return std::any_of(arenas_.begin(), arenas_.end(),
+                     [&](const Tensor& arena) { return arena.impl().storage.get() == value.impl().storage.get(); });
+}
+
 Tensor Executable::result_of(std::size_t fetch) {
   const Tensor& value = fetched_[fetch];
+  if (value.is_symbolic()) return {};  // of a branch that was not taken
   Tensor result = make_view(value, value.shape(), value.strides());
   const std::int32_t index = fetched_roots_[fetch];
   if (index < 0 || !root(index).fixed) return result;
@@ -99,7 +134,8 @@ Tensors Executable::run(const Tensors& feeds, RunTimes* times, const Deadline* d
   const ExecuteNow now;
   Tensors results;
   try {
-    for (std::size_t i = 0; i < feeds.size(); ++i) set(root(feed_roots_[i]), feeds[i]);
+    for (std::size_t i = 0; i < feeds.size(); ++i)
+      if (feeds[i]) set(root(feed_roots_[i]), feeds[i]);
     bind_outputs();
     if (records_)
       for (Step& step : steps_) step.replayed = false;
@@ -165,6 +201,12 @@ void Executable::run_step(Step& step, const Deadline* deadline) {
         break;
       case Step::Kind::receive:
         set(root(step.root), rendezvous_->receive(call.attr<std::string>("key"), deadline));
+        break;
+      case Step::Kind::evaluate:
+        set_results(step, call.op().evaluate(call));
+        break;
+      case Step::Kind::flow:
+        set_results(step, step.flow->run(present(call.inputs()), deadline));
     }
   });
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/deadline.hpp"
+#include "graph/flow/flow_runner.hpp"
 #include "graph/plan_graph.hpp"
 #include "graph/rendezvous.hpp"
 #include "tapestry/execution_plan.hpp"
@@ -47,7 +48,7 @@ struct RunTimes {
 class Executable {
  public:
   /// A partition of a plan for several devices exchanges tensors with the others through the rendezvous.
-  explicit Executable(const PlanGraph& plan, bool replay = false, Rendezvous* rendezvous = nullptr);
+  explicit Executable(const PlanGraph& plan, const SessionOptions& options = {}, Rendezvous* rendezvous = nullptr);
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
@@ -68,7 +69,8 @@ class Executable {
     Tensor source;  ///< the tensor of the graph whose memory it is
     Memory memory = Memory::arena;
     bool fetched = false;
-    bool fixed = false;  ///< bound or fetched, but with a buffer in the arena, for recorded steps
+    bool is_open = false;  ///< some sizes are known only when it is bound
+    bool fixed = false;    ///< bound or fetched, but with a buffer in the arena, for recorded steps
     Device device;
     std::size_t bytes = 0, offset = 0;  ///< `offset`: in the arena
     std::size_t first_step = 0, last_step = 0;
@@ -84,6 +86,8 @@ class Executable {
       read,    ///< the op's `view`, which finds its result, such as a Variable's value
       send,
       receive,
+      evaluate,  ///< the op's `evaluate`, which allocates its results
+      flow,      ///< runs functions of the graph
     };
     Step(Kind how, Call what, Device where);
 
@@ -92,6 +96,8 @@ class Executable {
     Backend* backend;
     Call call;
     std::int32_t root = -1;                      ///< of the tensor that is read or received
+    SmallVector<std::int32_t, 1> results{};      ///< the roots of the outputs, of a step that allocates them
+    std::unique_ptr<FlowRunner> flow{};          ///< of a step that runs functions
     SmallVector<std::int32_t, 4> roots{};        ///< all that the step reads and writes
     SmallVector<std::int32_t, 2> bound_until{};  ///< the bound roots that no later step uses
     std::size_t together = 1;                    ///< for the first of steps that may run side by side: their number
@@ -103,6 +109,8 @@ class Executable {
   static void bind(Root& root, const Tensor& value);
   static void unbind(Root& root);
   static void set(Root& root, const Tensor& value);
+  void set_results(const Step& step, const Tensors& values);
+  bool is_in_arena(const Tensor& value) const;
   Root& root(std::int32_t index) { return roots_[static_cast<std::size_t>(index)]; }
   void bind_outputs();
   void copy_outputs();
@@ -128,6 +136,7 @@ class Executable {
   void split(std::size_t begin, std::size_t end);
 
   std::shared_ptr<GraphState> graph_;  ///< the graph of the tensors
+  SessionOptions options_;
   Rendezvous* rendezvous_;
   std::vector<Root> roots_;
   std::vector<Step> steps_;

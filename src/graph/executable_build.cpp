@@ -10,6 +10,7 @@
 #include "dispatch/declaration.hpp"
 #include "graph/arena.hpp"
 #include "graph/executable.hpp"
+#include "graph/flow/flow_ops.hpp"
 #include "graph/state_ops.hpp"
 
 namespace tapestry::detail {
@@ -87,7 +88,8 @@ class Executable::Builder {
     root.source = source;
     root.memory = memory;
     root.device = device;
-    root.bytes = checked_bytes(source, spec);
+    root.is_open = !spec.shape.is_known();
+    root.bytes = root.is_open && memory == Memory::bound ? 0 : checked_bytes(source, spec);
     root.tensors.emplace_back(own.tensor, 0);
     return own;
   }
@@ -176,12 +178,17 @@ class Executable::Builder {
     const Op& op = node.op();
     const Step::Kind kind = kind_of(op);
     const bool is_found = kind == Step::Kind::read || kind == Step::Kind::receive;
+    const bool allocates = kind == Step::Kind::evaluate || kind == Step::Kind::flow;
     Step step(kind, call_of(node), plan_.device_of(node));
+    if (kind == Step::Kind::flow) step.flow = make_flow_runner(node, to_.options_);
     for (const Tensor& input : node.inputs()) use(step, value_of(input));
     for (const Tensor& output : node.outputs()) {
-      const Value result = new_root(output, output.spec(), is_found ? Memory::bound : Memory::arena, output.device());
+      const Memory memory = is_found || allocates ? Memory::bound : Memory::arena;
+      const Value result = new_root(output, output.spec(), memory, output.device());
       if (is_found) {
         step.root = result.root;
+      } else if (allocates) {
+        step.results.push_back(result.root);
       } else {
         step.call.mutable_outputs().push_back(result.tensor);
       }
@@ -206,6 +213,8 @@ class Executable::Builder {
   static Step::Kind kind_of(const Op& op) {
     if (&op == &send_op) return Step::Kind::send;
     if (&op == &recv_op) return Step::Kind::receive;
+    if (is_flow(op)) return Step::Kind::flow;
+    if (op.evaluate) return Step::Kind::evaluate;
     return op.forward ? Step::Kind::kernel : op.cpu ? Step::Kind::host : Step::Kind::read;
   }
 
@@ -322,11 +331,11 @@ class Executable::Builder {
   std::unordered_map<std::int64_t, Value> values_;  ///< by id
 };
 
-Executable::Executable(const PlanGraph& plan, bool replay, Rendezvous* rendezvous)
-    : graph_(plan.graph), rendezvous_(rendezvous) {
+Executable::Executable(const PlanGraph& plan, const SessionOptions& options, Rendezvous* rendezvous)
+    : graph_(plan.graph), options_(options), rendezvous_(rendezvous) {
   const PauseRecording pause;
   const ExecuteNow now;
-  Builder(*this, plan, replay).build();
+  Builder(*this, plan, options.replay).build();
 }
 
 Executable::Step::Step(Kind how, Call what, Device where)

@@ -19,7 +19,7 @@ Explanation explain(const GraphState& graph, const Request& request, const Sessi
   Plan plan = make_plan(graph, request, quiet, [&](std::string_view stage, const PlanGraph& now) {
     explanation.stages.push_back({std::string(stage), Graph(now.graph)});
   });
-  explanation.plan = Partitioned(std::move(plan), options.replay).description();
+  explanation.plan = Partitioned(std::move(plan)).description();
   return explanation;
 }
 

@@ -167,6 +167,35 @@ OptionsScope::OptionsScope(const std::shared_ptr<GraphState>& graph, const NodeO
 
 GraphState::~GraphState() = default;
 
+Tensor Captures::inside_of(GraphState& function, const Tensor& tensor, const Variable* variable, Where where) {
+  const auto is_same = [&](const Capture& each) {
+    return variable ? each.variable && each.variable->is(*variable) : bool(each.tensor) && each.tensor.is(tensor);
+  };
+  const auto found = std::find_if(list.begin(), list.end(), is_same);
+  if (found != list.end()) return found->inside;
+  const Spec spec = variable ? variable_spec(*variable) : tensor.spec();
+  const bool has_name = variable ? is_valid_node_name(variable->name()) : tensor.is_symbolic();
+  std::string name = "captured";
+  if (has_name) name = variable ? variable->name() + "/read" : endpoint_of(tensor).node->name();
+  Call call(placeholder_op, {}, {{"dtype", spec.dtype}, {"shape", spec.shape}}, where, name);
+  Capture& capture = list.emplace_back();
+  capture.tensor = tensor;
+  if (variable) capture.variable = *variable;
+  capture.inside = function.add_node(std::move(call), {spec}, {}).output();
+  return capture.inside;
+}
+
+void Captures::note_change(const Variable& variable) {
+  if (is_changed(variable)) return;
+  changed.push_back(variable);
+  is_stale = is_stale || std::any_of(list.begin(), list.end(),
+                                     [&](const Capture& each) { return each.variable && each.variable->is(variable); });
+}
+
+bool Captures::is_changed(const Variable& variable) const {
+  return std::any_of(changed.begin(), changed.end(), [&](const Variable& each) { return each.is(variable); });
+}
+
 void GraphState::rename(Node& node, const std::string& name) {
   if (node.name() == name) return;
   if (!is_valid_node_name(name)) throw InvalidArgumentError(join("'", name, "' is not a valid node name"));
@@ -203,10 +232,15 @@ Tensor GraphState::captured(const Tensor& tensor, Where where) { return captured
 Tensor GraphState::captured_in(const std::string& scope, const Tensor& tensor, Where where) {
   if (const NodeOrigin* origin = origin_of(tensor)) {
     if (origin->node->graph == this && !origin->graph.expired()) return tensor;
+    for (const GraphState* outer = captures ? captures->outer : nullptr; outer;
+         outer = outer->captures ? outer->captures->outer : nullptr)
+      if (origin->node->graph == outer) return captures->inside_of(*this, tensor, nullptr, where);
     throw InvalidArgumentError(join(describe(tensor), " is not an element of this graph."), where);
   }
   if (tensor.is_symbolic())
     throw FailedPreconditionError("A tensor whose memory a tape has let go cannot become part of a graph", where);
+  if (captures && captures->is_recorded && is_floating(tensor.dtype()) && !tensor.impl().weak)
+    return captures->inside_of(*this, tensor, nullptr, where);
   const auto found = constants_.find(tensor.id());
   if (found != constants_.end()) return found->second.second;
   // A constant depends on nothing, whatever scopes are open.
@@ -219,7 +253,7 @@ Tensor GraphState::captured_in(const std::string& scope, const Tensor& tensor, W
 void GraphState::add(Call& call) {
   const std::lock_guard lock(mutex_);
   require_open(call.where());
-  require_one_graph(call);
+  if (!captures) require_one_graph(call);
   for (std::size_t i = 0; i < call.inputs().size(); ++i) {
     Tensor& input = call.mutable_inputs()[i];
     // An eager tensor whose memory a tape has released still has a shape for the op to read.
@@ -280,12 +314,7 @@ Node& GraphState::add_node(Call call, const Specs& specs, const NodeOptions& opt
   node.overridden = options.overridden;
   by_name_.emplace(node.name(), &node);
   const Device device = options.outputs_on ? *options.outputs_on : device_of(node);
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    const Tensor output = make_symbolic(specs[i].dtype, specs[i].shape, device);
-    output.impl().origin = Intrusive<Origin>(new NodeOrigin(weak_from_this(), node, static_cast<std::int32_t>(i)));
-    output.impl().shape.set_source(output.impl().origin);
-    node.mutable_outputs().push_back(output);
-  }
+  for (const Spec& spec : specs) add_output(node, spec, device);
   const auto depends_on = [&](const Node* other) {
     return std::any_of(node.inputs().begin(), node.inputs().end(),
                        [&](const Tensor& input) { return endpoint_of(input).node == other; });
@@ -298,27 +327,49 @@ Node& GraphState::add_node(Call call, const Specs& specs, const NodeOptions& opt
   return node;
 }
 
+void GraphState::add_output(Node& node, const Spec& spec, Device device) {
+  const Tensor output = make_symbolic(spec.dtype, spec.shape, device);
+  const auto number = static_cast<std::int32_t>(node.outputs().size());
+  output.impl().origin = Intrusive<Origin>(new NodeOrigin(weak_from_this(), node, number));
+  output.impl().shape.set_source(output.impl().origin);
+  node.mutable_outputs().push_back(output);
+}
+
+void GraphState::extend(Node& node, const Attrs& attrs, const Specs& more) {
+  const std::lock_guard lock(mutex_);
+  require_open(node.where());
+  node.set_attrs(attrs);
+  const Device device = device_of(node);
+  for (const Spec& spec : more) add_output(node, spec, device);
+}
+
+namespace {
+
+void run_after(Node& node, Node* other) {
+  if (other && std::find(node.control_inputs.begin(), node.control_inputs.end(), other) == node.control_inputs.end())
+    node.control_inputs.push_back(other);
+}
+
+}  // namespace
+
+/// All random numbers come from one stream.
+void GraphState::order_after_draws(Node& node) { run_after(node, std::exchange(last_random_, &node)); }
+
 void GraphState::order_after_program(Node& node) {
-  const auto run_after = [&](Node* other) {
-    if (other && std::find(node.control_inputs.begin(), node.control_inputs.end(), other) == node.control_inputs.end())
-      node.control_inputs.push_back(other);
-  };
   const AttrValue* variables = node.attrs().find("variables");
-  if (!variables) {
-    // All random numbers come from one stream.
-    run_after(std::exchange(last_random_, &node));
-    return;
-  }
+  if (!variables || node.attrs().find("draws")) order_after_draws(node);
+  if (!variables) return;
   const bool changes = &node.op() != &read_variable_op;
   for (const Variable& variable : *std::get<VariablesRef>(*variables)) {
     GraphVariable& entry = variable_entry(variable, node.where());
-    run_after(entry.last_assign);
+    run_after(node, entry.last_assign);
     if (!changes) {
       entry.reads_since.push_back(&node);
       continue;
     }
-    for (Node* read : entry.reads_since) run_after(read);
+    for (Node* read : entry.reads_since) run_after(node, read);
     entry.reads_since.clear();
+    if (captures) captures->note_change(variable);
     entry.last_assign = &node;
     entry.value = Tensor();
   }
@@ -365,6 +416,7 @@ GraphVariable& GraphState::make_entry(const Variable& variable, const std::strin
 
 Tensor GraphState::read(const Variable& variable, Where where) {
   const std::lock_guard lock(mutex_);
+  if (captures && !captures->is_changed(variable)) return captures->inside_of(*this, {}, &variable, where);
   return read_after(scope_controls(), variable, where);
 }
 
@@ -393,6 +445,7 @@ Node& GraphState::add_assign(const Variable& variable, Assign kind, const Tensor
 
 Tensor GraphState::assign(const Variable& variable, Assign kind, const Tensor& value, Where where) {
   const std::lock_guard lock(mutex_);
+  if (captures) captures->note_change(variable);
   const std::vector<Node*> control_inputs = scope_controls();
   // Readers of files know the initializer by this name, so it is reserved: a Variable from outside the graph gets an
   // initializer only in a file.

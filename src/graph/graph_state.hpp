@@ -57,6 +57,28 @@ struct GraphVariable {
   std::vector<Node*> reads_since{};  ///< the reads after `last_assign`
 };
 
+/// What a function of a graph, while it is traced, uses of its surroundings. In the function's graph, placeholders
+/// stand for these tensors and for the values of Variables.
+struct Captures {
+  struct Capture {
+    Tensor tensor;                     ///< of the surroundings; empty for a Variable
+    std::optional<Variable> variable;  ///< whose value is read in the surroundings
+    Tensor inside;                     ///< the placeholder
+  };
+
+  /// The placeholder for a tensor or a Variable.
+  Tensor inside_of(GraphState& function, const Tensor& tensor, const Variable* variable, Where where);
+  /// Notes that the function changes a Variable, so that it must read the Variable itself.
+  void note_change(const Variable& variable);
+  bool is_changed(const Variable& variable) const;
+
+  const GraphState* outer = nullptr;  ///< the graph around the function, if there is one
+  bool is_recorded = false;           ///< whether a tape may ask for the gradient of an eager tensor
+  std::vector<Capture> list{};
+  std::vector<Variable> changed{};
+  bool is_stale = false;  ///< a Variable was captured before it was changed; the function must be traced again
+};
+
 /// What the handles of a Graph share: its nodes, in an order in which they could run.
 class GraphState final : public Sink, public std::enable_shared_from_this<GraphState> {
  public:
@@ -95,6 +117,8 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   /// Gives a node the name that a file has for it, even if others differ from it in case only. Throws
   /// InvalidArgumentError for a name that is not valid, or that another node has.
   void rename(Node& node, const std::string& name);
+  /// Gives a node more outputs, and the attributes that tell so.
+  void extend(Node& node, const Attrs& attrs, const Specs& more);
   /// Takes away the nodes from number `size` on, which nothing may refer to.
   void shrink_to(std::size_t size);
   GraphVariable& variable_entry(const Variable& variable, Where where);
@@ -102,6 +126,8 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   NameTable& names() { return names_; }
   /// The nodes that a call of the trace must run for their effect.
   std::vector<Node*> must_run() const;
+  /// Whether a node of the trace draws random numbers.
+  bool draws() const { return last_random_ != nullptr; }
   Budget& budget() { return budget_; }
   const Budget& budget() const { return budget_; }
 
@@ -121,9 +147,12 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   std::set<const Node*> not_fetchable;
   std::shared_ptr<FileNodes> file;            ///< that the graph was read from; empty for another graph
   std::unordered_set<std::int64_t> absorbed;  ///< tensors, by id, whose values became attributes when it was read
+  Captures* captures = nullptr;               ///< while a function is traced into this graph
 
  private:
+  void add_output(Node& node, const Spec& spec, Device device);
   void order_after_program(Node& node);
+  void order_after_draws(Node& node);
   std::vector<Node*> scope_controls();
   Tensor captured_in(const std::string& scope, const Tensor& tensor, Where where);
   std::string node_name(const Variable& variable) const;

@@ -57,10 +57,10 @@ class Partitioned::Worker {
 };
 
 struct Partitioned::Runner {
-  Runner(Partition&& partition, bool replay, Rendezvous& rendezvous)
+  Runner(Partition&& partition, const SessionOptions& options, Rendezvous& rendezvous)
       : feeds(std::move(partition.feeds)),
         fetches(std::move(partition.fetches)),
-        executable(partition.plan, replay, &rendezvous) {}
+        executable(partition.plan, options, &rendezvous) {}
 
   std::vector<std::size_t> feeds, fetches;
   Executable executable;
@@ -78,9 +78,9 @@ Tensors chosen(const Tensors& values, const std::vector<std::size_t>& which) {
 
 }  // namespace
 
-Partitioned::Partitioned(Plan plan, bool replay) : graph_(plan.graph) {
+Partitioned::Partitioned(Plan plan) : graph_(plan.graph) {
   for (Partition& each : plan.partitions) {
-    runners_.push_back(std::make_unique<Runner>(std::move(each), replay, rendezvous_));
+    runners_.push_back(std::make_unique<Runner>(std::move(each), plan.options, rendezvous_));
     fetches_ += runners_.back()->fetches.size();
     if (runners_.size() > 1) runners_.back()->worker = std::make_unique<Worker>();
   }

@@ -14,7 +14,7 @@ namespace tapestry::detail {
 class Partitioned {
  public:
   /// `replay`: whether devices record and replay what they can.
-  explicit Partitioned(Plan plan, bool replay);
+  explicit Partitioned(Plan plan);
   ~Partitioned();
   Partitioned(const Partitioned&) = delete;
   Partitioned& operator=(const Partitioned&) = delete;

@@ -24,7 +24,7 @@ Plan make_plan(const GraphState& graph, const Request& request, const SessionOpt
   std::vector<Partition> partitions = partition(plan);
   for (std::size_t i = 0; see && partitions.size() > 1 && i < partitions.size(); ++i)
     see(join("partition-", i), partitions[i].plan);
-  return {Graph(plan.graph), std::move(partitions)};
+  return {Graph(plan.graph), std::move(partitions), options};
 }
 
 }  // namespace tapestry::detail

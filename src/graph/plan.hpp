@@ -10,6 +10,7 @@ namespace tapestry::detail {
 struct Plan {
   Graph graph;                        ///< after the passes
   std::vector<Partition> partitions;  ///< of the graph, one for each device
+  SessionOptions options;             ///< that the functions in the graph are planned with, too
 };
 
 /// Is called with the graph after each stage of planning. `Explanation::stages` lists the names of the stages.

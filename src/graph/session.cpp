@@ -11,7 +11,7 @@
 #include "core/make_tensor.hpp"
 #include "graph/explain.hpp"
 #include "graph/feeds.hpp"
-#include "graph/partitioned.hpp"
+#include "graph/staged_plan.hpp"
 #include "graph/state_ops.hpp"
 
 namespace tapestry {
@@ -20,7 +20,7 @@ using detail::endpoint_of;
 using detail::fed_value;
 using detail::GraphState;
 using detail::node_of;
-using detail::Partitioned;
+using detail::StagedPlan;
 
 namespace {
 
@@ -57,7 +57,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     std::vector<Result> results;
     std::vector<std::int64_t> key{};      ///< the beginning of the keys in `plans_` for these fetches and feeds
     std::vector<std::size_t> absorbed{};  ///< the feeds whose values are attributes of other nodes of a file
-    std::shared_ptr<Partitioned> plan{};  ///< that of the last run, for feeds with the specs `request.fed`
+    std::shared_ptr<StagedPlan> plan{};   ///< that of the last run, for feeds with the specs `request.fed`
   };
 
   /// Resolves the fetches and targets of a run. Throws for one that cannot be fetched.
@@ -224,7 +224,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return substituted_.emplace_back(std::move(key), std::make_shared<SessionState>(graph, options_)).second;
   }
 
-  static Tensors run_plan(Partitioned& plan, const Tensors& values, const RunOptions& options,
+  static Tensors run_plan(StagedPlan& plan, const Tensors& values, const RunOptions& options,
                           const detail::Deadline* deadline, RunMetadata* metadata) {
     if (!metadata) return plan.run(values, nullptr, deadline);
     *metadata = {.graph = plan.graph(), .plan = plan.description(), .times = {}, .start = microseconds_now()};
@@ -295,7 +295,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return {.from = From::fetch, .index = fetched};
   }
 
-  Partitioned& plan_for(Prepared& prepared, const Tensors& values) {
+  StagedPlan& plan_for(Prepared& prepared, const Tensors& values) {
     const auto has_spec = [](const Tensor& value, const Spec& spec) {
       return value.dtype() == spec.dtype && value.shape() == spec.shape;
     };
@@ -312,7 +312,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       key.push_back(value.rank());
       key.insert(key.end(), value.shape().sizes().begin(), value.shape().sizes().end());
     }
-    std::shared_ptr<Partitioned> dropped;  // destroyed after the locks are released
+    std::shared_ptr<StagedPlan> dropped;  // destroyed after the locks are released
     const std::lock_guard graph_lock(graph_.state()->mutex());
     const std::lock_guard lock(mutex_);
     if (const auto found = plans_.find(key); found != plans_.end() && found->second.plan->is_placed()) {
@@ -322,8 +322,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       // The timeout of the run does not end the planning, because the next run can use the plan.
       const auto deadline = graph_.state()->budget().deadline(0);
       const detail::NodeDeadline until(deadline);
-      prepared.plan = std::make_shared<Partitioned>(detail::make_plan(*graph_.state(), prepared.request, options_),
-                                                    options_.replay);
+      prepared.plan = std::make_shared<StagedPlan>(*graph_.state(), prepared.request, options_);
       plans_.insert_or_assign(std::move(key), KeptPlan{prepared.plan, ++runs_});
       if (plans_.size() > options_.most_plans) dropped = drop_oldest_plan();
     }
@@ -331,11 +330,11 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   }
 
   struct KeptPlan {
-    std::shared_ptr<Partitioned> plan;
+    std::shared_ptr<StagedPlan> plan;
     std::uint64_t last_run;
   };
 
-  std::shared_ptr<Partitioned> drop_oldest_plan() {
+  std::shared_ptr<StagedPlan> drop_oldest_plan() {
     const auto oldest = std::min_element(plans_.begin(), plans_.end(), [](const auto& a, const auto& b) {
       return a.second.last_run < b.second.last_run;
     });
@@ -434,34 +433,6 @@ void check_turn(std::string_view what, const std::string& name, bool promised, b
         detail::join("The ", what, " ", name, " had already been ", what == "feed" ? "fed." : "fetched."));
 }
 
-/// Whether several parts of a run may have the node: a constant or a Variable's handle.
-bool is_repeatable(const detail::Node& node) { return &node.op() == &const_op || &node.op() == &var_handle_op; }
-
-/// Adds to `part.fetches` the tensors that it computes and later parts need, and to `part.done` the nodes that it runs.
-void keep_for_later(const GraphState& graph, detail::Request& part, const detail::Request& promised) {
-  const std::vector<char> now = needed_nodes(graph, part);
-  detail::Request whole = promised;
-  whole.feeds = part.feeds;
-  whole.done = part.done;
-  const std::vector<char> ever = needed_nodes(graph, whole);
-  const auto keep = [&](const Tensor& tensor) {
-    const detail::Node& producer = *endpoint_of(tensor).node;
-    if (now[producer.index] && !is_repeatable(producer) && !has(part.feeds, tensor) && !has(part.fetches, tensor))
-      part.fetches.push_back(tensor);
-  };
-  for (const Tensor& fetch : promised.fetches) keep(fetch);
-  for (std::size_t i = 0; i < graph.size(); ++i) {
-    detail::Node& node = graph.node(i);
-    if (ever[i] && !now[i])
-      for (const Tensor& input : node.inputs()) keep(input);
-    if (!now[i] || is_repeatable(node)) continue;
-    if (&node.op() == &placeholder_op)
-      throw InvalidArgumentError(
-          detail::join("Placeholder '", node.name(), "' is needed for what is fetched, and has not been fed so far."));
-    part.done.push_back(&node);
-  }
-}
-
 }  // namespace
 
 struct Session::PartialRun::State {
@@ -512,7 +483,7 @@ struct Session::PartialRun::State {
     {
       const GraphState& graph = *session->graph().state();
       const std::lock_guard lock(graph.mutex());
-      keep_for_later(graph, part.request, promised);
+      detail::keep_for_later(graph, part.request, promised);
     }
     had.done = std::exchange(part.request.done, fetched.done);
     for (std::size_t i = 0; i < part.request.fetches.size(); ++i) {

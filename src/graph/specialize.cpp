@@ -17,6 +17,34 @@ class Specializer {
  public:
   Specializer(const GraphState& from, const Request& request) : from_(from), request_(request), rewrite_(from) {}
 
+  /// Finds the tensors of unknown size that nodes read which need to know it.
+  Tensors open_inputs() {
+    add_feeds();
+    const std::vector<char> needed = needed_nodes(from_, request_);
+    mark_values(needed);
+    std::vector<char> is_late(needed.size());  // it needs an open tensor, or a node that does
+    Tensors open;
+    for (std::size_t i = 0; i < needed.size(); ++i) {
+      if (!needed[i]) continue;
+      const Node& node = from_.node(i);
+      const auto waits = [&](const Node* other) { return is_late[other->index] != 0; };
+      bool late = std::any_of(node.control_inputs.begin(), node.control_inputs.end(), waits);
+      for (const Tensor& input : node.inputs()) {
+        if (rewrite_.has(input)) {
+          const bool is_open = !node.op().evaluate && !rewrite_.of(input).shape().is_known();
+          if (is_open && std::none_of(open.begin(), open.end(), [&](const Tensor& each) { return each.is(input); }))
+            open.push_back(input);
+          late = late || is_open;
+        } else {
+          late = true;
+        }
+      }
+      is_late[i] = late;
+      if (!late) copy(node);
+    }
+    return open;
+  }
+
   PlanGraph run() {
     add_feeds();
     const std::vector<char> needed = needed_nodes(from_, request_);
@@ -192,6 +220,17 @@ void require_read(const GraphState& graph, const std::vector<char>& needed) {
   }
   if (!text.empty()) throw UnimplementedError(text);
   if (other) throw UnimplementedError(*why_unread(*other));
+}
+
+Tensors open_inputs(const GraphState& graph, const Request& request) {
+  const std::vector<char> needed = needed_nodes(graph, request);
+  bool may_be_open = false;
+  for (std::size_t i = 0; i < needed.size(); ++i)
+    may_be_open = may_be_open || (needed[i] && graph.node(i).op().evaluate);
+  if (!may_be_open) return {};
+  const PauseRecording pause;
+  const ExecuteNow now;
+  return Specializer(graph, request).open_inputs();
 }
 
 PlanGraph specialize(const GraphState& graph, const Request& request) { return Specializer(graph, request).run(); }

@@ -28,6 +28,9 @@ class Substitution final : public Recorder {
     tell_recorders(std::move(call));
     recorders() = std::move(inside);
   }
+  void extend(const Call& call) override {
+    for (Recorder* each : outside_) each->extend(call);
+  }
   void read(const Variable& variable, Tensor& value) override {
     if (const auto found = values_.find(variable.cell().get()); found != values_.end()) {
       value = found->second;

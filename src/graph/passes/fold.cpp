@@ -13,7 +13,7 @@ constexpr std::int64_t largest_bytes = 10 << 20;
 
 bool may_be_constant(const Node& node) {
   const Op& op = node.op();
-  if (op.stateful || &op == &const_op || &op == &placeholder_op || node.outputs().empty()) return false;
+  if (op.stateful || op.evaluate || &op == &const_op || &op == &placeholder_op || node.outputs().empty()) return false;
   return std::all_of(node.outputs().begin(), node.outputs().end(), [](const Tensor& output) {
     const auto element = static_cast<std::int64_t>(size_of(output.dtype()));
     return element > 0 && output.shape().num_elements() <= largest_bytes / element && output.device().is_cpu();

@@ -424,11 +424,28 @@ constexpr std::array aliases = std::to_array<Alias>({{"Add", "AddV2"},
                                                      {"Round", "Rint"},
                                                      {"PreventGradient", "Identity"}});
 
-constexpr std::array state_ops = std::to_array<std::string_view>(
-    {"Const", "Placeholder", "NoOp", "VarHandleOp", "ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp",
-     "AssignSubVariableOp", "LearningRate", "ResourceApplyGradientDescent", "ResourceApplyMomentum",
-     "ResourceApplyNesterovMomentum", "ResourceApplyAdam", "ResourceApplyAdamW", "ResourceApplyRMSProp",
-     "ResourceApplyAdagradV2"});
+constexpr std::array state_ops = std::to_array<std::string_view>({"Const",
+                                                                  "Placeholder",
+                                                                  "NoOp",
+                                                                  "VarHandleOp",
+                                                                  "ReadVariableOp",
+                                                                  "AssignVariableOp",
+                                                                  "AssignAddVariableOp",
+                                                                  "AssignSubVariableOp",
+                                                                  "LearningRate",
+                                                                  "ResourceApplyGradientDescent",
+                                                                  "ResourceApplyMomentum",
+                                                                  "ResourceApplyNesterovMomentum",
+                                                                  "ResourceApplyAdam",
+                                                                  "ResourceApplyAdamW",
+                                                                  "ResourceApplyRMSProp",
+                                                                  "ResourceApplyAdagradV2",
+                                                                  "If",
+                                                                  "StatelessIf",
+                                                                  "Case",
+                                                                  "StatelessCase",
+                                                                  "While",
+                                                                  "StatelessWhile"});
 
 const std::vector<OpRule>& op_rules() {
   static const std::vector<OpRule>& rules = *new std::vector<OpRule>([] {

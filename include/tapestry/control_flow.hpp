@@ -1,0 +1,219 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tapestry/trace.hpp"
+
+namespace tapestry {
+
+/// @addtogroup graphs
+/// @{
+
+/// How `while_loop` runs.
+struct WhileOptions {
+  /// The loop ends after this number of iterations, whatever the condition says; nothing for no such end.
+  std::optional<std::int64_t> maximum_iterations = {};
+  /// Whether the backward loop computes an iteration again instead of keeping its intermediate results: it keeps the
+  /// loop variables of few iterations only, and computes those between them again.
+  bool recompute = false;
+  /// The shapes of the loop variables, where they change from iteration to iteration: one shape for each variable, with
+  /// -1 for each size that changes. Empty if no shape changes.
+  std::vector<Shape> shape_invariants = {};
+  /// The name of the operation in a graph.
+  std::string name = {};
+};
+
+/// How `scan` and `map` run.
+struct SequenceOptions {
+  bool reverse = false;   ///< from the last element to the first
+  std::string name = {};  ///< of the operation in a graph
+};
+
+namespace detail {
+
+using Predicate = std::function<Tensor(const Tensors&)>;
+
+TAPESTRY_API Tensors flat_case(const Value& selector, const std::vector<FlatFunction>& branches, bool is_condition,
+                               std::string_view name, Where where);
+TAPESTRY_API Tensors flat_while(const Predicate& condition, const FlatFunction& body, const Tensors& variables,
+                                const WhileOptions& options, Where where);
+/// The body takes the carried values and an element of each sequence, and returns `carried` values and what is stacked.
+TAPESTRY_API Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensors& sequences,
+                               const SequenceOptions& options, Where where);
+
+/// Loop variables, which are one Tensor, a std::vector of them, or a std::tuple of tensors, Variables and numbers.
+template <class T>
+struct LoopVariables {
+  using Type = Tensor;
+  static Tensors list(const T& value, Where where) { return {Value(value, where).tensor({}, where)}; }
+  template <class F>
+  static decltype(auto) call(F& f, const Tensors& values) {
+    return f(values[0]);
+  }
+  static Type from(const Tensor* first, std::size_t) { return *first; }
+};
+template <>
+struct LoopVariables<std::vector<Tensor>> {
+  using Type = std::vector<Tensor>;
+  static Tensors list(const std::vector<Tensor>& values, Where) { return values; }
+  template <class F>
+  static decltype(auto) call(F& f, const Tensors& values) {
+    return f(std::vector<Tensor>(values));
+  }
+  static Type from(const Tensor* first, std::size_t count) { return {first, first + count}; }
+};
+template <class... T>
+struct LoopVariables<std::tuple<T...>> {
+  static constexpr std::size_t size = sizeof...(T);
+  using Type = typename std::remove_pointer_t<decltype([]<std::size_t... I>(std::index_sequence<I...>) {
+    return static_cast<std::type_identity<std::tuple<std::conditional_t<I >= 0, Tensor, void>...>>*>(nullptr);
+  }(std::index_sequence_for<T...>()))>::type;
+  static Tensors list(const std::tuple<T...>& values, Where where) {
+    return std::apply([&](const auto&... each) { return Tensors{Value(each, where).tensor({}, where)...}; }, values);
+  }
+  template <class F>
+  static decltype(auto) call(F& f, const Tensors& values) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>)->decltype(auto) { return f(values[I]...); }
+    (std::index_sequence_for<T...>());
+  }
+  static Type from(const Tensor* first, std::size_t) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) { return Type(first[I]...); }
+    (std::index_sequence_for<T...>());
+  }
+};
+
+template <class F>
+FlatFunction flat_branch(F& f) {
+  using Result = std::remove_cvref_t<std::invoke_result_t<F&>>;
+  static_assert(
+      is_result<Result>,
+      "A branch returns a tp::Tensor, a std::vector, std::array, std::pair or std::tuple of them, or nothing.");
+  return [&f](const Tensors&) -> Tensors {
+    if constexpr (std::is_void_v<Result>) {
+      f();
+      return {};
+    } else {
+      return flatten(f());
+    }
+  };
+}
+
+/// Writes the parts of a scan's result one after the other: a Tensor, or a std::vector or std::tuple of them.
+inline void append_part(Tensors& list, const Tensor& part) { list.push_back(part); }
+template <class T>
+void append_part(Tensors& list, const T& part) {
+  const Tensors more = flatten(part);
+  list.append(more.begin(), more.end());
+}
+
+}  // namespace detail
+
+/// The result of `then()` where the predicate is true, and of `otherwise()` where it is false. Both return alike: a
+/// Tensor, a std::vector, std::array, std::pair or std::tuple of Tensors, or nothing. Only the function that is chosen
+/// runs, with all that it does to Variables. A symbolic predicate makes one operation, TensorFlow's `If`, whose
+/// branches are functions of the graph; they may read all tensors around them, may be called more than once while they
+/// are traced, and are differentiable to any order. Throws InvalidArgumentError for a predicate that is no scalar, and
+/// for branches that do not return alike.
+template <class F, class G>
+auto cond(const Value& predicate, F then, G otherwise, std::string_view name = {}, Where where = Where::here()) {
+  using Result = std::remove_cvref_t<std::invoke_result_t<F&>>;
+  static_assert(std::is_same_v<Result, std::remove_cvref_t<std::invoke_result_t<G&>>>,
+                "Both branches of tp::cond return the same type.");
+  return detail::Unflatten<Result>::from(
+      detail::flat_case(predicate, {detail::flat_branch(then), detail::flat_branch(otherwise)}, true, name, where));
+}
+
+/// The result of the branch number `index`; an index out of range takes the last branch. Otherwise like `cond`; the
+/// operation is TensorFlow's `Case`. Throws InvalidArgumentError if there is no branch.
+/// @{
+inline Tensor switch_case(const Value& index, const std::vector<std::function<Tensor()>>& branches,
+                          std::string_view name = {}, Where where = Where::here()) {
+  std::vector<detail::FlatFunction> flat;
+  for (const std::function<Tensor()>& each : branches) flat.push_back(detail::flat_branch(each));
+  return detail::flat_case(index, flat, false, name, where)[0];
+}
+inline std::vector<Tensor> switch_case(const Value& index,
+                                       const std::vector<std::function<std::vector<Tensor>()>>& branches,
+                                       std::string_view name = {}, Where where = Where::here()) {
+  std::vector<detail::FlatFunction> flat;
+  for (const std::function<std::vector<Tensor>()>& each : branches) flat.push_back(detail::flat_branch(each));
+  return detail::flat_case(index, flat, false, name, where);
+}
+/// @}
+
+/// Calls `body` with the loop variables as long as `condition` of them is true, and returns their last values. The loop
+/// variables are a Tensor, a std::vector of Tensors, or a std::tuple of tensors, Variables and numbers; both functions
+/// take them (those of a tuple one by one), and `body` returns their next values.
+///
+/// Eagerly this is the C++ loop. Where a loop variable or the condition is symbolic it is one operation, TensorFlow's
+/// `While`, which is differentiable to any order and gives the same bits. The functions may read all tensors around
+/// them, and read and assign Variables; they may be called more than once while they are traced. Throws
+/// InvalidArgumentError for a condition that is no scalar, and for a loop variable whose dtype changes, or whose shape
+/// changes where `shape_invariants` does not say so.
+template <class Condition, class Body, class Variables>
+auto while_loop(Condition condition, Body body, const Variables& variables, const WhileOptions& options = {},
+                Where where = Where::here()) {
+  using List = detail::LoopVariables<Variables>;
+  const Tensors first = List::list(variables, where);
+  const Tensors last =
+      detail::flat_while([&](const Tensors& values) -> Tensor { return Value(List::call(condition, values)).tensor(); },
+                         [&](const Tensors& values) -> Tensors { return detail::flatten(List::call(body, values)); },
+                         first, options, where);
+  return List::from(last.begin(), last.size());
+}
+
+/// Calls `f(carried, element)` for each element of the sequences along axis 0. It returns a std::tuple or std::pair of
+/// the next carried value and an output; `scan` returns the last carried value, and the outputs stacked along a new
+/// axis 0. The carried value, the sequences and the output are each a Tensor, or a std::vector or std::tuple of
+/// Tensors. The sequences must have the same length; of none, the outputs have the length 0.
+///
+/// In a graph this is one operation, a `While`, like `while_loop`, and it can be differentiated to any order.
+template <class F, class Carried, class Sequences>
+auto scan(F f, const Carried& carried, const Sequences& sequences, const SequenceOptions& options = {},
+          Where where = Where::here()) {
+  using C = detail::LoopVariables<Carried>;
+  using S = detail::LoopVariables<Sequences>;
+  using Result = std::remove_cvref_t<std::invoke_result_t<F&, typename C::Type, typename S::Type>>;
+  static_assert(std::tuple_size_v<Result> == 2, "The function of tp::scan returns {next carried value, output}.");
+  using Output = std::remove_cvref_t<std::tuple_element_t<1, Result>>;
+  const Tensors first = C::list(carried, where), elements = S::list(sequences, where);
+  const Tensors results = detail::flat_scan(
+      [&](const Tensors& values) -> Tensors {
+        Tensors list;
+        auto [next, output] =
+            f(C::from(values.begin(), first.size()), S::from(values.begin() + first.size(), elements.size()));
+        detail::append_part(list, next);
+        detail::append_part(list, output);
+        return list;
+      },
+      first, elements, options, where);
+  const Tensors stacked(results.begin() + first.size(), results.end());
+  return std::tuple<typename C::Type, typename detail::LoopVariables<Output>::Type>(
+      C::from(results.begin(), first.size()), detail::LoopVariables<Output>::from(stacked.begin(), stacked.size()));
+}
+
+/// The outputs of `f` for each element of the sequences along axis 0, stacked along a new axis 0. `f` takes and returns
+/// a Tensor, or a std::vector or std::tuple of Tensors. Otherwise like `scan`.
+template <class F, class Sequences>
+auto map(F f, const Sequences& sequences, const SequenceOptions& options = {}, Where where = Where::here()) {
+  using S = detail::LoopVariables<Sequences>;
+  using Output = std::remove_cvref_t<std::invoke_result_t<F&, typename S::Type>>;
+  const Tensors elements = S::list(sequences, where);
+  const Tensors stacked = detail::flat_scan(
+      [&](const Tensors& values) -> Tensors {
+        Tensors list;
+        detail::append_part(list, f(S::from(values.begin(), values.size())));
+        return list;
+      },
+      {}, elements, options, where);
+  return detail::LoopVariables<Output>::from(stacked.begin(), stacked.size());
+}
+
+/// @}
+
+}  // namespace tapestry

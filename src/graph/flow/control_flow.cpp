@@ -1,0 +1,250 @@
+#include "tapestry/control_flow.hpp"
+
+#include <algorithm>
+
+#include "core/locate.hpp"
+#include "graph/flow/flow_ops.hpp"
+#include "graph/flow/function_tracer.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+bool any_symbolic(const Tensors& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& each) { return each.is_symbolic(); });
+}
+
+/// The results of one branch or iteration as new tensors, if a tape records. So the gradients that arrive at a result
+/// are summed before they are added to those of a tensor around the function, as in a graph.
+Tensors separate(Tensors results) {
+  if (recorders().empty()) return results;
+  for (Tensor& each : results)
+    if (is_floating(each.dtype())) each = identity(each);
+  return results;
+}
+
+Specs specs_of(const Tensors& tensors) {
+  Specs specs;
+  for (const Tensor& each : tensors) specs.push_back(each.spec());
+  return specs;
+}
+
+void require_scalar(std::string_view what, const Tensor& tensor, Where where) {
+  if (!tensor) throw InvalidArgumentError(join(what, " is an empty Tensor"), where);
+  if (tensor.shape().rank() > 0)
+    throw InvalidArgumentError(join(what, " must be a scalar, not ", to_string(tensor.dtype()), tensor.shape()), where);
+}
+
+bool is_true(const Tensor& predicate) { return predicate.cast(boolean).item<bool>(); }
+
+/// Throws unless an iteration gives values like those that it was given.
+void require_alike(const Tensors& given, const Tensors& next, const WhileOptions& options) {
+  if (given.size() != next.size())
+    throw InvalidArgumentError(
+        join("The body of the loop takes ", given.size(), " loop variables and returns ", next.size()));
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (!next[i])
+      throw InvalidArgumentError(join("The body of the loop returned an empty Tensor for loop variable ", i));
+    const Spec allowed{given[i].dtype(),
+                       options.shape_invariants.empty() ? given[i].shape() : options.shape_invariants[i]};
+    require_loop_variable(join("variable ", i), allowed, next[i].spec());
+  }
+}
+
+void check_options(const Tensors& variables, const WhileOptions& options) {
+  if (options.maximum_iterations && *options.maximum_iterations < 0)
+    throw InvalidArgumentError(join("maximum_iterations must not be negative: ", *options.maximum_iterations));
+  const std::vector<Shape>& shapes = options.shape_invariants;
+  if (shapes.empty()) return;
+  if (shapes.size() != variables.size())
+    throw InvalidArgumentError(
+        join("There are ", variables.size(), " loop variables and ", shapes.size(), " shape_invariants"));
+  for (std::size_t i = 0; i < shapes.size(); ++i)
+    if (!can_be(variables[i].shape(), shapes[i]) && !agree(variables[i].shape(), shapes[i]))
+      throw InvalidArgumentError(
+          join("The shape invariant specified for variable ", i,
+               " is not compatible with the initial shape of the loop variable. It enters the loop with shape ",
+               variables[i].shape(), ", but the specified shape invariant is ", shapes[i], "."));
+}
+
+Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, const Tensors& variables,
+                       const WhileOptions& options, std::int64_t maximum, Where where) {
+  Specs specs = specs_of(variables);
+  Ints varying;
+  for (std::size_t i = 0; i < options.shape_invariants.size(); ++i) {
+    const Shape& shape = options.shape_invariants[i];
+    if (shape.is_known()) continue;
+    specs[i].shape = shape;
+    varying.push_back(static_cast<std::int64_t>(i));
+  }
+  FunctionTracer tracer(variables, where);
+  const FlatFunction flat_condition = [&](const Tensors& values) -> Tensors {
+    const Tensor result = condition(values);
+    require_scalar("The condition of the loop", result, where);
+    return {result.cast(boolean, where)};
+  };
+  const FlatFunction flat_body = [&](const Tensors& values) -> Tensors {
+    const Tensors next = body(values);
+    require_alike(values, next, options);
+    return next;
+  };
+  std::vector<GraphFunction> functions =
+      tracer.trace({{"body", flat_body, specs, "variable"}, {"cond", flat_condition, specs, "variable"}});
+  const bool is_stateful = tracer.is_stateful();
+  std::vector<Attr> attrs = tracer.attrs(std::move(functions));
+  attrs.push_back({"carried", static_cast<std::int64_t>(variables.size())});
+  attrs.push_back({"sequences", std::int64_t{0}});
+  attrs.push_back({"maximum_iterations", maximum});
+  if (!varying.empty()) attrs.push_back({"varying", varying});
+  if (options.recompute) attrs.push_back({"recompute", true});
+  Tensors inputs = variables;
+  const Tensors operands = tracer.operands();
+  inputs.append(operands.begin(), operands.end());
+  return tracer.add(while_op(is_stateful), inputs, attrs, options.name);
+}
+
+Tensors symbolic_scan(const FlatFunction& body, const Tensors& carried, const Tensors& sequences,
+                      const SequenceOptions& options, Where where) {
+  Specs specs = specs_of(carried);
+  for (const Tensor& each : sequences) {
+    Spec element = each.spec();
+    if (element.shape.has_rank()) element.shape = Shape(element.shape.sizes().subspan(1));
+    specs.push_back(element);
+  }
+  Tensors all = carried;
+  all.append(sequences.begin(), sequences.end());
+  FunctionTracer tracer(all, where);
+  std::vector<GraphFunction> functions = tracer.trace({{"body", body, specs, "element"}});
+  const bool is_stateful = tracer.is_stateful();
+  std::vector<Attr> attrs = tracer.attrs(std::move(functions));
+  attrs.push_back({"carried", static_cast<std::int64_t>(carried.size())});
+  attrs.push_back({"sequences", static_cast<std::int64_t>(sequences.size())});
+  if (options.reverse) attrs.push_back({"reverse", true});
+  const Tensors operands = tracer.operands();
+  all.append(operands.begin(), operands.end());
+  return tracer.add(while_op(is_stateful), all, attrs, options.name);
+}
+
+/// What the body makes of no elements: outputs of length 0.
+Tensors empty_outputs(const FlatFunction& body, const Tensors& carried, const Tensors& sequences) {
+  const PauseRecording pause;
+  const Graph::Scope open{Graph()};
+  Tensors inputs;
+  for (const Tensor& each : carried) inputs.push_back(placeholder(each.dtype(), each.shape()));
+  for (const Tensor& each : sequences)
+    inputs.push_back(placeholder(each.dtype(), Shape(each.shape().sizes().subspan(1))));
+  const Tensors results = body(inputs);
+  Specs specs;
+  for (std::size_t i = carried.size(); i < results.size(); ++i) specs.push_back(results[i].spec());
+  const ExecuteNow now;
+  Tensors outputs;
+  for (const Spec& spec : specs) {
+    Shape shape{0};
+    for (const std::int64_t size : spec.shape.sizes()) shape.push_back(size);
+    outputs.push_back(zeros(shape, {.dtype = spec.dtype}));
+  }
+  return outputs;
+}
+
+void check_sequences(const Tensors& sequences) {
+  if (sequences.empty()) throw InvalidArgumentError("There is no sequence to go through");
+  for (const Tensor& each : sequences) {
+    each.impl();
+    if (each.shape().has_rank() && each.shape().rank() == 0)
+      throw InvalidArgumentError(join("A sequence needs an axis 0, but its shape is ", each.shape()));
+    const Shape& first = sequences[0].shape();
+    if (first.has_rank() && each.shape().has_rank() && !agree({first[0]}, {each.shape()[0]}))
+      throw InvalidArgumentError(
+          join("The sequences must have the same length along axis 0: ", first, " and ", each.shape()));
+  }
+}
+
+}  // namespace
+
+Tensors flat_case(const Value& value, const std::vector<FlatFunction>& branches, bool is_condition,
+                  std::string_view name, Where where) {
+  return locating(is_condition ? "cond" : "switch_case", where, [&]() -> Tensors {
+    if (branches.empty()) throw InvalidArgumentError("There is no branch");
+    Tensor selector = value.is_empty_tensor() ? Tensor() : value.tensor({}, where);
+    require_scalar(is_condition ? "The predicate" : "The index", selector, where);
+    if (!is_condition && !is_integer(selector.dtype()) && selector.dtype() != DType::unknown)
+      throw InvalidArgumentError(join("The index must be a whole number, not ", to_string(selector.dtype())));
+    if (!selector.is_symbolic()) {
+      const auto last = static_cast<std::int64_t>(branches.size()) - 1;
+      const std::int64_t index = is_condition ? !is_true(selector) : selector.item<std::int64_t>();
+      return separate(branches[static_cast<std::size_t>(index < 0 || index > last ? last : index)]({}));
+    }
+    selector = selector.cast(is_condition ? boolean : int32, where);
+    FunctionTracer tracer({selector}, where);
+    std::vector<TracedFunction> list;
+    for (std::size_t i = 0; i < branches.size(); ++i)
+      list.push_back({is_condition ? (i == 0 ? "then" : "else") : join("branch_", i), branches[i], {}, {}});
+    std::vector<GraphFunction> functions = tracer.trace(list);
+    for (const GraphFunction& each : functions)
+      if (each.outputs.size() != functions[0].outputs.size())
+        throw InvalidArgumentError(join("The branches must return alike: '", functions[0].name, "' returns ",
+                                        functions[0].outputs.size(), " tensors, '", each.name, "' ",
+                                        each.outputs.size()));
+    const bool is_stateful = tracer.is_stateful();
+    const Op& op = is_condition ? if_op(is_stateful) : case_op(is_stateful);
+    Tensors inputs{selector};
+    const Tensors operands = tracer.operands();
+    inputs.append(operands.begin(), operands.end());
+    return tracer.add(op, inputs, tracer.attrs(std::move(functions)), name);
+  });
+}
+
+Tensors flat_while(const Predicate& condition, const FlatFunction& body, const Tensors& variables,
+                   const WhileOptions& options, Where where) {
+  return locating("while_loop", where, [&]() -> Tensors {
+    for (const Tensor& each : variables) each.impl();
+    check_options(variables, options);
+    const std::int64_t maximum = options.maximum_iterations.value_or(-1);
+    Tensors current = separate(variables);
+    for (std::int64_t i = 0;; ++i) {
+      const auto rest = [&] { return maximum < 0 ? maximum : maximum - i; };
+      if (any_symbolic(current)) return symbolic_while(condition, body, current, options, rest(), where);
+      if (i == maximum) return current;
+      const Tensor result = condition(current);
+      require_scalar("The condition of the loop", result, where);
+      if (result.is_symbolic()) return symbolic_while(condition, body, current, options, rest(), where);
+      if (!is_true(result)) return current;
+      const Tensors next = body(current);
+      require_alike(current, next, options);
+      current = separate(next);
+    }
+  });
+}
+
+Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensors& sequences,
+                  const SequenceOptions& options, Where where) {
+  return locating("scan", where, [&]() -> Tensors {
+    check_sequences(sequences);
+    if (any_symbolic(carried) || any_symbolic(sequences))
+      return symbolic_scan(body, carried, sequences, options, where);
+    const std::int64_t length = sequences[0].shape()[0];
+    Tensors current = separate(carried);
+    if (length == 0) {
+      const Tensors outputs = empty_outputs(body, carried, sequences);
+      current.append(outputs.begin(), outputs.end());
+      return current;
+    }
+    std::vector<std::vector<Tensor>> elements, outputs;
+    for (const Tensor& each : sequences) elements.push_back(unstack(each));
+    for (std::int64_t step = 0; step < length; ++step) {
+      const auto i = static_cast<std::size_t>(options.reverse ? length - 1 - step : step);
+      Tensors inputs = current;
+      for (const std::vector<Tensor>& each : elements) inputs.push_back(each[i]);
+      const Tensors results = body(inputs);
+      Tensors next(results.begin(), results.begin() + std::min(carried.size(), results.size()));
+      require_alike(current, next, {});
+      current = separate(next);
+      outputs.resize(results.size() - carried.size(), std::vector<Tensor>(static_cast<std::size_t>(length)));
+      for (std::size_t k = 0; k < outputs.size(); ++k) outputs[k][i] = results[carried.size() + k];
+    }
+    for (const std::vector<Tensor>& each : outputs) current.push_back(stack(each));
+    return current;
+  });
+}
+
+}  // namespace tapestry::detail

@@ -1,0 +1,216 @@
+#include "graph/flow/flow_ops.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "dispatch/define.hpp"
+
+namespace tapestry::detail {
+
+Tensors if_gradient(const Call& call, const Tensors& arrived);
+Tensors while_gradient(const Call& call, const Tensors& arrived);
+
+namespace {
+
+Tensors refuse_to_run(const Call&) { throw InternalError("runs in the plan of a Session only"); }
+
+/// What two specs of one output have in common.
+Spec common(const Spec& a, const Spec& b) {
+  Spec spec = a;
+  if (a.shape.rank() != b.shape.rank()) {
+    spec.shape = Shape::unknown_rank();
+    return spec;
+  }
+  for (int axis = 0; axis < a.shape.rank(); ++axis)
+    if (a.shape.sizes()[axis] != b.shape.sizes()[axis]) spec.shape.set(axis, -1);
+  return spec;
+}
+
+Specs infer_branches(const Call& call) {
+  Specs operands;
+  for (std::size_t i = 1; i < call.inputs().size(); ++i) operands.push_back(call.input(i).spec());
+  std::optional<Specs> all;
+  for (const GraphFunction& branch : functions_of(call)) {
+    const Specs specs = infer_function(branch, operands);
+    if (!all) {
+      all = specs;
+      continue;
+    }
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      Spec& known = (*all)[i];
+      if (!branch.outputs[i]) continue;
+      const bool is_first = known.dtype == DType::unknown;
+      if (!is_first && known.dtype != specs[i].dtype)
+        throw InvalidArgumentError(join("The branches must return alike: output ", i, " is ", to_string(known.dtype),
+                                        known.shape, " in '", functions_of(call)[0].name, "' and ",
+                                        to_string(specs[i].dtype), specs[i].shape, " in '", branch.name, "'"));
+      known = is_first ? specs[i] : common(known, specs[i]);
+    }
+  }
+  return *all;
+}
+
+/// The number of iterations, or -1 where it is not known.
+std::int64_t iterations_of(const WhileParts& parts, const Tensors& inputs) {
+  if (parts.condition || parts.sequences == 0) return -1;
+  const Shape& shape = inputs[parts.carried].shape();
+  return shape.has_rank() ? shape.sizes()[0] : -1;
+}
+
+void require_same_length(const WhileParts& parts, const Tensors& inputs) {
+  for (std::size_t i = parts.carried; i < parts.carried + parts.sequences; ++i) {
+    const Shape &first = inputs[parts.carried].shape(), &shape = inputs[i].shape();
+    if (shape.rank() == 0 || (first.has_rank() && shape.has_rank() && !agree({first[0]}, {shape[0]})))
+      throw InvalidArgumentError(join("The sequences must have the same length along axis 0: ", first, " and ", shape));
+  }
+}
+
+Specs infer_while(const Call& call) {
+  const WhileParts parts(call);
+  require_same_length(parts, call.inputs());
+  const Specs given = parts.body_specs(call.inputs());
+  Specs specs = infer_function(parts.body, given);
+  for (std::size_t i = 0; i < parts.carried; ++i) {
+    require_loop_variable(parts.body.inputs[i] ? parts.body.inputs[i].name() : join("variable ", i), given[i],
+                          specs[i]);
+    specs[i] = given[i];
+  }
+  const std::int64_t iterations = iterations_of(parts, call.inputs());
+  for (std::size_t i = parts.carried; i < specs.size(); ++i) {
+    if (!specs[i].shape.has_rank()) continue;
+    Shape stacked{iterations};
+    for (const std::int64_t size : specs[i].shape.sizes()) stacked.push_back(size);
+    specs[i].shape = stacked;
+  }
+  return specs;
+}
+
+Op flow_op(const char* name, bool stateful, Specs (*infer)(const Call&),
+           Tensors (*gradient)(const Call&, const Tensors&), std::vector<OpAttr> more) {
+  std::vector<OpAttr> attrs{{"functions", AttrKind::functions},
+                            {"variables", AttrKind::variables, optional},
+                            {"draws", AttrKind::flag, optional}};
+  attrs.insert(attrs.end(), more.begin(), more.end());
+  return {
+      .name = name,
+      .attrs = attrs,
+      .infer = infer,
+      .evaluate = refuse_to_run,
+      .gradient = gradient,
+      .gradient_sums = true,
+      .outputs = -1,
+      .stateful = stateful,
+  };
+}
+
+const std::vector<OpAttr> loop_attrs{{"carried", AttrKind::number},
+                                     {"sequences", AttrKind::number},
+                                     {"varying", AttrKind::numbers, optional},
+                                     {"maximum_iterations", AttrKind::number, optional},
+                                     {"reverse", AttrKind::flag, optional},
+                                     {"recompute", AttrKind::flag, optional}};
+
+TAPESTRY_OP(if_definition)(flow_op("If", true, infer_branches, if_gradient, {}));
+TAPESTRY_OP(stateless_if_definition)(flow_op("StatelessIf", false, infer_branches, if_gradient, {}));
+TAPESTRY_OP(case_definition)(flow_op("Case", true, infer_branches, if_gradient, {}));
+TAPESTRY_OP(stateless_case_definition)(flow_op("StatelessCase", false, infer_branches, if_gradient, {}));
+TAPESTRY_OP(while_definition)(flow_op("While", true, infer_while, while_gradient, loop_attrs));
+TAPESTRY_OP(stateless_while_definition)(flow_op("StatelessWhile", false, infer_while, while_gradient, loop_attrs));
+
+}  // namespace
+
+const Op& if_op(bool stateful) { return stateful ? if_definition : stateless_if_definition; }
+const Op& case_op(bool stateful) { return stateful ? case_definition : stateless_case_definition; }
+const Op& while_op(bool stateful) { return stateful ? while_definition : stateless_while_definition; }
+
+bool is_while(const Op& op) { return &op == &while_op(true) || &op == &while_op(false); }
+bool is_flow(const Op& op) {
+  return is_while(op) || &op == &if_op(true) || &op == &if_op(false) || &op == &case_op(true) || &op == &case_op(false);
+}
+
+Attrs with_functions(const Attrs& attrs, std::vector<GraphFunction> functions) {
+  std::vector<Attr> list(attrs.begin(), attrs.end());
+  for (Attr& each : list)
+    if (each.name == "functions") each.value = functions_ref(std::move(functions));
+  return Attrs(list);
+}
+
+WhileParts::WhileParts(const Call& call)
+    : carried(static_cast<std::size_t>(call.attr<std::int64_t>("carried"))),
+      sequences(static_cast<std::size_t>(call.attr<std::int64_t>("sequences"))),
+      body(functions_of(call)[0]),
+      condition(functions_of(call).size() > 1 ? &functions_of(call)[1] : nullptr),
+      reverse(call.attrs().find("reverse") && call.attr<bool>("reverse")),
+      maximum(call.attrs().find("maximum_iterations") ? call.attr<std::int64_t>("maximum_iterations") : -1) {
+  if (const Ints* list = call.attrs().find<Ints>("varying")) varying = *list;
+}
+
+bool WhileParts::may_vary(std::size_t carried_value) const {
+  return std::find(varying.begin(), varying.end(), static_cast<std::int64_t>(carried_value)) != varying.end();
+}
+
+Specs WhileParts::body_specs(const Tensors& inputs) const {
+  Specs specs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Spec spec = inputs[i].spec();
+    if (i < carried && may_vary(i)) spec = body.inputs[i].spec();
+    if (i >= carried && i < carried + sequences && spec.shape.has_rank())
+      spec.shape = Shape(spec.shape.sizes().subspan(1));
+    specs.push_back(spec);
+  }
+  return specs;
+}
+
+void require_loop_variable(const std::string& name, const Spec& given, const Spec& next) {
+  const bool is_alike = next.dtype == given.dtype || next.dtype == DType::unknown || given.dtype == DType::unknown;
+  if (is_alike && agree(given.shape, next.shape)) return;
+  const auto describe = [](const Spec& spec) {
+    return join("shape ", spec.shape, " and type ", to_string(spec.dtype));
+  };
+  throw InvalidArgumentError(
+      join("Input tensor '", name, "' enters the loop with ", describe(given), ", but has ", describe(next),
+           " after one iteration.",
+           is_alike ? " To allow the shape to vary across iterations, use the `shape_invariants` argument to specify a "
+                      "less-specific shape."
+                    : ""));
+}
+
+namespace {
+
+/// Looks for ops whose outputs have sizes that depend on values, on the way to a tensor.
+class ValueDependence {
+ public:
+  bool of(const Tensor& tensor) {
+    if (tensor.shape().is_known()) return false;
+    const auto [node, number] = endpoint_of(tensor);
+    if (!node || !seen_.insert(tensor.id()).second) return false;
+    const auto output = static_cast<std::size_t>(number);
+    if (is_while(node->op())) return of_loop(*node, output);
+    if (is_flow(node->op())) {
+      const std::vector<GraphFunction>& branches = functions_of(*node);
+      if (std::any_of(branches.begin(), branches.end(), [&](const GraphFunction& each) {
+            return bool(each.outputs[output]) && of(each.outputs[output]);
+          }))
+        return true;
+    } else if (node->op().evaluate) {
+      return true;
+    }
+    return std::any_of(node->inputs().begin(), node->inputs().end(), [&](const Tensor& input) { return of(input); });
+  }
+
+ private:
+  bool of_loop(const Node& node, std::size_t output) {
+    const WhileParts parts(node);
+    if (output < parts.carried) return parts.may_vary(output) || of(node.input(output));
+    return parts.condition || of(node.input(parts.carried)) || of(parts.body.outputs[output]);
+  }
+
+  std::set<std::int64_t> seen_;  ///< tensors, by id
+};
+
+}  // namespace
+
+bool depends_on_values(const Tensor& output) { return ValueDependence().of(output); }
+
+}  // namespace tapestry::detail

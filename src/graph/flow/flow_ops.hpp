@@ -1,0 +1,62 @@
+#pragma once
+
+#include "graph/flow/function.hpp"
+
+namespace tapestry::detail {
+
+// The ops that run functions of a graph, by the names of TensorFlow. A stateful form is for functions that change
+// Variables (which are in the attribute "variables") or draw random numbers (attribute "draws").
+//
+// "If" and "Case" have the inputs [selector, operands...] and one function for each branch, which takes the operands.
+// An If has the functions [then, else]; a Case runs its last function for an index out of range.
+//
+// "While" has the inputs [carried..., sequences..., operands...] and the outputs [carried..., stacked...]. Its
+// functions are [body, condition], or [body] for one iteration for each element of the sequences along axis 0. The body
+// takes the carried values, an element of each sequence and the operands, and returns the new carried values and an
+// element of each stacked output. The condition takes the carried values and the operands. TensorFlow has no sequences
+// and stacked outputs; in its files, they are lists of tensors among the carried values.
+
+const Op& if_op(bool stateful);
+const Op& case_op(bool stateful);
+const Op& while_op(bool stateful);
+
+/// Whether an op runs functions of a graph; whether it is While.
+/// @{
+bool is_flow(const Op& op);
+bool is_while(const Op& op);
+/// @}
+
+inline const std::vector<GraphFunction>& functions_of(const Call& call) {
+  return *call.attr<FunctionsRef>("functions");
+}
+inline FunctionsRef functions_ref(std::vector<GraphFunction> functions) {
+  return std::make_shared<const std::vector<GraphFunction>>(std::move(functions));
+}
+/// The attributes with other functions.
+Attrs with_functions(const Attrs& attrs, std::vector<GraphFunction> functions);
+
+/// The parts of a While.
+struct WhileParts {
+  explicit WhileParts(const Call& call);
+
+  std::size_t carried, sequences;  ///< the numbers of these inputs; the others are operands
+  const GraphFunction& body;
+  const GraphFunction* condition;  ///< nullptr for none
+  bool reverse;                    ///< from the last element of the sequences to the first
+  std::int64_t maximum;            ///< of iterations; -1 for none
+
+  /// The specs of the body's inputs for these inputs of the call.
+  Specs body_specs(const Tensors& inputs) const;
+  /// Whether a shape of a carried value may change from iteration to iteration.
+  bool may_vary(std::size_t carried_value) const;
+
+  Ints varying{};  ///< the carried values whose shapes may change
+};
+
+/// Throws InvalidArgumentError unless a loop variable that entered an iteration like `given` may leave it like `next`.
+void require_loop_variable(const std::string& name, const Spec& given, const Spec& next);
+
+/// Whether some sizes of a tensor of a graph depend on values, and not only on the sizes that are fed.
+bool depends_on_values(const Tensor& tensor);
+
+}  // namespace tapestry::detail

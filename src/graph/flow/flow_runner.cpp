@@ -1,0 +1,293 @@
+#include "graph/flow/flow_runner.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "backend/backend.hpp"
+#include "core/locate.hpp"
+#include "core/make_tensor.hpp"
+#include "graph/budget.hpp"
+#include "graph/flow/flow_ops.hpp"
+#include "graph/staged_plan.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+/// Runs one function.
+class FunctionRunner {
+ public:
+  /// `known`: the specs of the inputs, as far as the plan around the function knows them.
+  FunctionRunner(const GraphFunction& function, Specs known, const SessionOptions& options)
+      : function_(function), known_(std::move(known)), options_(options) {
+    const std::vector<char> used = used_inputs(function);
+    for (std::size_t i = 0; i < used.size(); ++i)
+      if (used[i]) used_.push_back(i);
+    for (std::size_t i = 0; i < function.outputs.size(); ++i) {
+      const Tensor& output = function.outputs[i];
+      const auto same = [&](const Tensor& input) { return bool(input) && bool(output) && input.is(output); };
+      const auto found = std::find_if(function.inputs.begin(), function.inputs.end(), same);
+      passed_on_.push_back(found == function.inputs.end() ? -1 : found - function.inputs.begin());
+    }
+  }
+
+  /// Appends the outputs for these inputs.
+  void run(const Tensors& inputs, const Deadline* deadline, Tensors& outputs) {
+    fed_.clear();
+    for (const std::size_t i : used_) fed_.push_back(inputs[i]);
+    const Tensors results = plan_for_fed().run(fed_, nullptr, deadline);
+    fed_.clear();
+    for (std::size_t i = 0, next = 0; i < passed_on_.size(); ++i) {
+      if (passed_on_[i] >= 0)
+        outputs.push_back(inputs[static_cast<std::size_t>(passed_on_[i])]);
+      else
+        outputs.push_back(function_.outputs[i] ? results[next++] : Tensor());
+    }
+  }
+
+ private:
+  /// An operand may be absent: a result of a branch that was not taken, which is only passed on. It has the spec
+  /// that the plan knows.
+  Spec spec_of_fed(std::size_t i) const { return fed_[i] ? fed_[i].spec() : known_[used_[i]]; }
+
+  bool fits() const {
+    for (std::size_t i = 0; i < fed_.size(); ++i)
+      if (fed_[i] ? fed_[i].dtype() != specs_[i].dtype || fed_[i].shape() != specs_[i].shape
+                  : spec_of_fed(i) != specs_[i])
+        return false;
+    return current_ && current_->is_placed();
+  }
+
+  StagedPlan& plan_for_fed() {
+    if (current_ && fits()) return *current_;
+    specs_.clear();
+    std::vector<std::int64_t> key;
+    for (std::size_t i = 0; i < fed_.size(); ++i) {
+      specs_.push_back(spec_of_fed(i));
+      const Shape& shape = specs_.back().shape;
+      key.push_back(shape.rank());
+      key.insert(key.end(), shape.sizes().begin(), shape.sizes().end());
+    }
+    if (plans_.size() > options_.most_plans) plans_.clear();
+    std::unique_ptr<StagedPlan>& plan = plans_[key];
+    if (!plan || !plan->is_placed()) plan = make();
+    current_ = plan.get();
+    return *current_;
+  }
+
+  std::unique_ptr<StagedPlan> make() const {
+    Request request{.fetches = {}, .operations = function_.operations, .feeds = {}, .fed = specs_};
+    for (const std::size_t i : used_) request.feeds.push_back(function_.inputs[i]);
+    for (std::size_t i = 0; i < passed_on_.size(); ++i)
+      if (bool(function_.outputs[i]) && passed_on_[i] < 0) request.fetches.push_back(function_.outputs[i]);
+    const std::lock_guard lock(function_.graph->mutex());
+    return std::make_unique<StagedPlan>(*function_.graph, request, options_);
+  }
+
+  const GraphFunction& function_;
+  Specs known_;
+  const SessionOptions& options_;
+  std::vector<std::size_t> used_;          ///< the inputs that the function needs
+  std::vector<std::ptrdiff_t> passed_on_;  ///< by output: the input that it is; -1 for none
+  Tensors fed_;
+  Specs specs_;  ///< of the values for which `current_` was made
+  StagedPlan* current_ = nullptr;
+  std::map<std::vector<std::int64_t>, std::unique_ptr<StagedPlan>> plans_;  ///< by the shapes of the values
+};
+
+class BranchRunner final : public FlowRunner {
+ public:
+  BranchRunner(const Node& node, const SessionOptions& options)
+      : functions_(node.attr<FunctionsRef>("functions")), is_if_(node.op().name.ends_with("If")) {
+    Specs operands;
+    for (std::size_t i = 1; i < node.inputs().size(); ++i) operands.push_back(node.input(i).spec());
+    for (const GraphFunction& each : *functions_) branches_.emplace_back(each, operands, options);
+  }
+
+  Tensors run(const Tensors& inputs, const Deadline* deadline) override {
+    const Tensor selector = on_host(inputs[0]);
+    const auto last = static_cast<std::int64_t>(branches_.size()) - 1;
+    const std::int64_t index = is_if_ ? !selector.item<bool>() : selector.item<std::int64_t>();
+    Tensors outputs;
+    branches_[static_cast<std::size_t>(index < 0 || index > last ? last : index)].run(
+        Tensors(inputs.begin() + 1, inputs.end()), deadline, outputs);
+    return outputs;
+  }
+
+ private:
+  FunctionsRef functions_;
+  bool is_if_;
+  std::vector<FunctionRunner> branches_;
+};
+
+/// An output of a loop that gets one element in each iteration. Where the number of iterations is unknown, its memory
+/// grows by doubling.
+class Stack {
+ public:
+  /// `element`: the spec of an element; `length`: the number of elements, or -1; `may_lack`: whether a branch gives the
+  /// elements, so that some may be absent; `output`: of the loop's node.
+  Stack(const Spec& element, std::int64_t length, bool may_lack, const Tensor& output)
+      : element_(element),
+        may_lack_(may_lack),
+        device_(output.device()),
+        budget_(producer_of(output).graph->budget()),
+        name_(output.name()) {
+    if (length >= 0 && element_.shape.is_known()) reserve(length);
+  }
+
+  void put(std::int64_t index, const Tensor& value) {
+    if (!value) return;
+    if (!memory_) element_.shape = value.shape();
+    if (value.shape() != element_.shape)
+      throw InvalidArgumentError(join("The elements of '", name_, "' must have the same shape to be stacked: ",
+                                      element_.shape, " and ", value.shape()));
+    if (!memory_ || index >= memory_.shape()[0]) reserve(std::max<std::int64_t>(16, 2 * index));
+    const std::size_t bytes = bytes_of(value);
+    const Tensor row = make_view(memory_, element_.shape, memory_.strides().subspan(1), index * memory_.strides()[0]);
+    if (device_.is_cpu() && value.is_contiguous())
+      std::memcpy(row.impl().data, value.impl().data, bytes);
+    else
+      backend_of(device_).copy(value, row);
+  }
+
+  /// The stack of `length` elements.
+  Tensor take(std::int64_t length) {
+    if (!memory_) {
+      Shape known = element_.shape;
+      for (int axis = 0; axis < known.rank(); ++axis)
+        if (known.sizes()[axis] < 0) known.set(axis, 0);
+      element_.shape = known;
+      reserve(length);
+    }
+    return make_view(memory_, stacked(length), memory_.strides());
+  }
+
+ private:
+  Shape stacked(std::int64_t length) const {
+    Shape shape{length};
+    for (const std::int64_t size : element_.shape.sizes()) shape.push_back(size);
+    return shape;
+  }
+
+  /// Allocates memory for some elements, and keeps those that are there.
+  void reserve(std::int64_t elements) {
+    const Shape shape = stacked(elements);
+    std::int64_t bytes = 0;
+    if (__builtin_mul_overflow(shape.num_elements(), static_cast<std::int64_t>(size_of(element_.dtype)), &bytes))
+      throw ResourceExhaustedError(join("OOM when stacking '", name_, "' with shape ", shape));
+    budget_.require_bytes(static_cast<std::size_t>(bytes), name_);
+    const Tensor more = make_tensor(element_.dtype, shape, device_);
+    Backend& backend = backend_of(device_);
+    if (may_lack_) backend.fill(0, more);
+    if (memory_) backend.copy(memory_, make_view(more, memory_.shape(), memory_.strides()));
+    memory_ = more;
+  }
+
+  Spec element_;
+  bool may_lack_;
+  Device device_;
+  const Budget& budget_;
+  std::string name_;
+  Tensor memory_;
+};
+
+/// Element i of a sequence along axis 0.
+Tensor element_of(const Tensor& sequence, std::int64_t i) {
+  return make_view(sequence, Shape(sequence.shape().sizes().subspan(1)), sequence.strides().subspan(1),
+                   i * sequence.strides()[0]);
+}
+
+class LoopRunner final : public FlowRunner {
+ public:
+  LoopRunner(const Node& node, const SessionOptions& options)
+      : node_(node),
+        functions_(node.attr<FunctionsRef>("functions")),
+        parts_(node),
+        body_(parts_.body, parts_.body_specs(node.inputs()), options) {
+    if (!parts_.condition) return;
+    Specs specs;
+    for (std::size_t i = 0; i < node.inputs().size(); ++i)
+      if (i < parts_.carried || i >= parts_.carried + parts_.sequences) specs.push_back(node.input(i).spec());
+    condition_ = std::make_unique<FunctionRunner>(*parts_.condition, specs, options);
+  }
+
+  Tensors run(const Tensors& inputs, const Deadline* deadline) override {
+    const std::size_t operands = parts_.carried + parts_.sequences;
+    const std::int64_t length = length_of(inputs);
+    std::vector<Stack> stacks = make_stacks(length);
+    Tensors values(inputs.begin(), inputs.end());
+    std::int64_t done = 0;
+    for (; done != length && holds(values, operands, deadline); ++done) {
+      if (deadline && deadline->has_passed())
+        deadline->fail(join("'", node_.name(), "' has done ", done, " iterations"));
+      const std::int64_t at = parts_.reverse ? length - 1 - done : done;
+      for (std::size_t i = parts_.carried; i < operands; ++i) values[i] = element_of(inputs[i], at);
+      results_.clear();
+      body_.run(values, deadline, results_);
+      for (std::size_t i = 0; i < parts_.carried; ++i) {
+        require_loop_variable(join("variable ", i), allowed(i, inputs), results_[i].spec());
+        values[i] = std::move(results_[i]);
+      }
+      for (std::size_t i = 0; i < stacks.size(); ++i) stacks[i].put(at, results_[parts_.carried + i]);
+    }
+    Tensors outputs(values.begin(), values.begin() + parts_.carried);
+    for (Stack& each : stacks) outputs.push_back(each.take(done));
+    results_.clear();
+    return outputs;
+  }
+
+ private:
+  /// The number of iterations as far as the sequences and the limit tell; -1 if only the condition does.
+  std::int64_t length_of(const Tensors& inputs) const {
+    std::int64_t length = parts_.sequences > 0 ? std::int64_t{inputs[parts_.carried].shape()[0]} : -1;
+    for (std::size_t i = parts_.carried; i < parts_.carried + parts_.sequences; ++i)
+      if (inputs[i].shape()[0] != length)
+        throw InvalidArgumentError(join("The sequences must have the same length along axis 0: ",
+                                        inputs[parts_.carried].shape(), " and ", inputs[i].shape()));
+    if (parts_.maximum >= 0) length = length < 0 ? parts_.maximum : std::min(length, parts_.maximum);
+    return length;
+  }
+
+  std::vector<Stack> make_stacks(std::int64_t length) const {
+    std::vector<Stack> stacks;
+    for (std::size_t i = parts_.carried; i < node_.outputs().size(); ++i) {
+      const Tensor& output = node_.output(i);
+      Spec element = output.spec();
+      if (element.shape.has_rank()) element.shape = Shape(element.shape.sizes().subspan(1));
+      const bool is_known = parts_.sequences > 0 && !parts_.condition;
+      const Op& producer = producer_of(parts_.body.outputs[i]).op();
+      stacks.emplace_back(element, is_known ? length : -1, is_flow(producer) && !is_while(producer), output);
+    }
+    return stacks;
+  }
+
+  bool holds(const Tensors& values, std::size_t operands, const Deadline* deadline) {
+    if (!condition_) return true;
+    Tensors inputs(values.begin(), values.begin() + parts_.carried);
+    inputs.append(values.begin() + operands, values.end());
+    results_.clear();
+    condition_->run(inputs, deadline, results_);
+    return on_host(results_[0]).item<bool>();
+  }
+
+  /// What a carried value may be like after an iteration.
+  Spec allowed(std::size_t i, const Tensors& inputs) const {
+    return parts_.may_vary(i) ? parts_.body.inputs[i].spec() : inputs[i].spec();
+  }
+
+  const Node& node_;
+  FunctionsRef functions_;
+  WhileParts parts_;
+  FunctionRunner body_;
+  std::unique_ptr<FunctionRunner> condition_;
+  Tensors results_;
+};
+
+}  // namespace
+
+std::unique_ptr<FlowRunner> make_flow_runner(const Node& node, const SessionOptions& options) {
+  if (is_while(node.op())) return std::make_unique<LoopRunner>(node, options);
+  return std::make_unique<BranchRunner>(node, options);
+}
+
+}  // namespace tapestry::detail

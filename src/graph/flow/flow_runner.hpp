@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+
+#include "graph/deadline.hpp"
+#include "graph/flow/function.hpp"
+#include "tapestry/session.hpp"
+
+namespace tapestry::detail {
+
+/// How a step of a plan runs a flow op. It plans the op's functions when they first run, and again for inputs of other
+/// shapes. It is not thread-safe.
+class FlowRunner {
+ public:
+  virtual ~FlowRunner() = default;
+  /// Computes the outputs. One that the branch that was taken does not give is an empty handle.
+  virtual Tensors run(const Tensors& inputs, const Deadline* deadline) = 0;
+};
+
+/// The runner of a node of a plan, which must outlive it.
+std::unique_ptr<FlowRunner> make_flow_runner(const Node& node, const SessionOptions& options);
+
+}  // namespace tapestry::detail

@@ -1,0 +1,53 @@
+#include "graph/flow/function.hpp"
+
+#include "dispatch/recorder.hpp"
+
+namespace tapestry::detail {
+
+std::vector<char> used_inputs(const GraphFunction& function) {
+  const std::vector<char> needed = needed_nodes(*function.graph, request_for(function, {}));
+  std::vector<char> used(function.inputs.size());
+  const auto use = [&](const Tensor& tensor) {
+    for (std::size_t i = 0; i < used.size(); ++i)
+      if (bool(function.inputs[i]) && function.inputs[i].is(tensor)) used[i] = 1;
+  };
+  for (const Tensor& output : function.outputs)
+    if (output) use(output);
+  for (std::size_t i = 0; i < needed.size(); ++i)
+    if (needed[i])
+      for (const Tensor& input : function.graph->node(i).inputs()) use(input);
+  return used;
+}
+
+Request request_for(const GraphFunction& function, const Specs& inputs) {
+  Request request{.fetches = {}, .operations = function.operations, .feeds = {}, .fed = {}};
+  for (const Tensor& output : function.outputs)
+    if (output) request.fetches.push_back(output);
+  for (std::size_t i = 0; i < function.inputs.size(); ++i) {
+    if (!function.inputs[i]) continue;
+    request.feeds.push_back(function.inputs[i]);
+    if (!inputs.empty()) request.fed.push_back(inputs[i]);
+  }
+  return request;
+}
+
+Specs infer_function(const GraphFunction& function, const Specs& inputs) {
+  bool as_traced = true;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    as_traced = as_traced && (!function.inputs[i] || function.inputs[i].spec() == inputs[i]);
+  Specs specs(function.outputs.size(), Spec{DType::unknown, {}});
+  if (as_traced) {
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      if (function.outputs[i]) specs[i] = function.outputs[i].spec();
+    return specs;
+  }
+  const PauseRecording pause;
+  const ExecuteNow now;
+  const std::lock_guard lock(function.graph->mutex());
+  const PlanGraph plan = specialize(*function.graph, request_for(function, inputs));
+  for (std::size_t i = 0, next = 0; i < specs.size(); ++i)
+    if (function.outputs[i]) specs[i] = plan.fetches[next++].spec();
+  return specs;
+}
+
+}  // namespace tapestry::detail

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/graph_state.hpp"
+#include "graph/specialize.hpp"
+
+namespace tapestry::detail {
+
+/// A function of a graph, such as a branch or the body of a loop. It is a graph of its own, from whose tensors `inputs`
+/// the tensors `outputs` are computed. The gradient of a function is another function on the same graph, so its inputs
+/// may be any tensors of the graph: what is behind them does not run.
+struct GraphFunction {
+  std::string name;
+  std::shared_ptr<GraphState> graph;
+  Tensors inputs;                   ///< an empty handle for an input that the function ignores
+  Tensors outputs;                  ///< an empty handle for an output that this function, unlike others, does not give
+  std::vector<Node*> operations{};  ///< to be run for their effect
+};
+
+/// The specs of a function's outputs for inputs of these specs; sizes may be unknown. An output that the function does
+/// not give has the dtype `unknown`. Throws what the ops' inference throws.
+Specs infer_function(const GraphFunction& function, const Specs& inputs);
+
+/// What runs for a function whose inputs have these specs. The feeds are the inputs that the function needs, and the
+/// fetches its outputs, without the empty ones.
+Request request_for(const GraphFunction& function, const Specs& inputs);
+
+/// Whether the outputs depend on each input.
+std::vector<char> used_inputs(const GraphFunction& function);
+
+}  // namespace tapestry::detail

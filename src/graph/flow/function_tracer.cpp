@@ -1,0 +1,127 @@
+#include "graph/flow/function_tracer.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/locate.hpp"
+#include "graph/flow/flow_ops.hpp"
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+bool is_same(const Captures::Capture& a, const Captures::Capture& b) {
+  if (a.variable || b.variable) return a.variable && b.variable && a.variable->is(*b.variable);
+  return a.tensor.is(b.tensor);
+}
+
+std::shared_ptr<GraphState> graph_around(const Tensors& symbolic) {
+  if (open_sink()) return scopes().graph;
+  for (const Tensor& each : symbolic)
+    if (each.is_symbolic()) return graph_of(each);
+  throw InternalError("A function is traced outside any graph");
+}
+
+}  // namespace
+
+FunctionTracer::FunctionTracer(const Tensors& symbolic, Where where) : outer_(graph_around(symbolic)), where_(where) {}
+
+std::vector<GraphFunction> FunctionTracer::trace(const std::vector<TracedFunction>& functions) {
+  for (;;) {
+    std::vector<Captures> captures(functions.size());
+    std::vector<GraphFunction> traced;
+    draws_ = false;
+    for (std::size_t i = 0; i < functions.size(); ++i) {
+      captures[i].outer = outer_.get();
+      captures[i].is_recorded = !recorders().empty();
+      captures[i].changed = changed_;
+      traced.push_back(trace(functions[i], captures[i]));
+      changed_ = captures[i].changed;
+      draws_ = draws_ || traced.back().graph->draws();
+    }
+    const bool is_stale = std::any_of(captures.begin(), captures.end(), [&](const Captures& each) {
+      return std::any_of(each.list.begin(), each.list.end(), [&](const Captures::Capture& capture) {
+        return capture.variable && std::any_of(changed_.begin(), changed_.end(), [&](const Variable& variable) {
+                 return variable.is(*capture.variable);
+               });
+      });
+    });
+    if (is_stale) continue;
+    add_operands(traced, captures);
+    return traced;
+  }
+}
+
+GraphFunction FunctionTracer::trace(const TracedFunction& function, Captures& captures) {
+  GraphFunction traced{.name = function.name,
+                       .graph = std::make_shared<GraphState>(GraphState::Order::program),
+                       .inputs = {},
+                       .outputs = {}};
+  GraphState& graph = *traced.graph;
+  graph.budget().set_limits(outer_->budget().limits());
+  const PauseRecording pause;
+  const OptionsScope open(traced.graph, {.device = scopes().device});
+  for (const Spec& spec : function.inputs)
+    traced.inputs.push_back(placeholder(spec.dtype, spec.shape, function.input_name, where_));
+  graph.captures = &captures;
+  try {
+    for (const Tensor& output : function.function(traced.inputs)) {
+      if (!output)
+        throw InvalidArgumentError(join("The function '", function.name, "' returned an empty Tensor"), where_);
+      traced.outputs.push_back(graph.captured(output, where_));
+    }
+  } catch (...) {
+    graph.captures = nullptr;
+    throw;
+  }
+  graph.captures = nullptr;
+  traced.operations = graph.must_run();
+  return traced;
+}
+
+void FunctionTracer::add_operands(std::vector<GraphFunction>& functions, const std::vector<Captures>& captures) {
+  operands_.clear();
+  for (const Captures& each : captures)
+    for (const Captures::Capture& capture : each.list)
+      if (std::none_of(operands_.begin(), operands_.end(), [&](const auto& other) { return is_same(other, capture); }))
+        operands_.push_back(capture);
+  for (std::size_t i = 0; i < functions.size(); ++i)
+    for (const Captures::Capture& operand : operands_) {
+      const auto& list = captures[i].list;
+      const auto found =
+          std::find_if(list.begin(), list.end(), [&](const auto& other) { return is_same(other, operand); });
+      functions[i].inputs.push_back(found == list.end() ? Tensor() : found->inside);
+    }
+}
+
+Tensors FunctionTracer::operands() const {
+  std::optional<Graph::Scope> open;
+  if (!open_sink()) open.emplace(Graph(outer_));
+  Tensors values;
+  for (const Captures::Capture& each : operands_)
+    values.push_back(each.variable ? each.variable->value() : each.tensor);
+  return values;
+}
+
+std::vector<Attr> FunctionTracer::attrs(std::vector<GraphFunction> functions) const {
+  std::vector<Attr> attrs{{"functions", functions_ref(std::move(functions))}};
+  if (!changed_.empty()) attrs.push_back({"variables", std::make_shared<const std::vector<Variable>>(changed_)});
+  if (draws_) attrs.push_back({"draws", true});
+  return attrs;
+}
+
+Tensors FunctionTracer::add(const Op& op, const Tensors& inputs, const std::vector<Attr>& attrs,
+                            std::string_view name) const {
+  std::optional<Graph::Scope> open;
+  if (!open_sink()) open.emplace(Graph(outer_));
+  // The sum of an input's gradient is replaced by the op's gradient, so no tensor may be an input twice.
+  Tensors distinct;
+  for (const Tensor& input : inputs) {
+    const bool is_there =
+        std::any_of(distinct.begin(), distinct.end(), [&](const Tensor& other) { return other.is(input); });
+    distinct.push_back(is_there && is_floating(input.dtype()) ? identity(In(input, where_)) : input);
+  }
+  return apply_all(op, distinct, Attrs(attrs), name, where_);
+}
+
+}  // namespace tapestry::detail

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/flow/function.hpp"
+#include "tapestry/trace.hpp"
+
+namespace tapestry::detail {
+
+/// A function of the user that is to become a function of a graph.
+struct TracedFunction {
+  std::string name;
+  const FlatFunction& function;
+  Specs inputs;
+  std::string input_name;  ///< the placeholders are "input_name", "input_name_1", ...
+};
+
+/// Traces the functions of one flow op in the graph that is open, or else in the graph of a symbolic tensor. What they
+/// use of their surroundings becomes operands, which follow the inputs of each function. The value of a Variable is an
+/// operand, too, unless one of the functions changes the Variable: then all of them read it themselves, for which they
+/// are traced again.
+class FunctionTracer {
+ public:
+  /// `symbolic`: among them is a symbolic tensor, unless a graph is open.
+  FunctionTracer(const Tensors& symbolic, Where where);
+
+  std::vector<GraphFunction> trace(const std::vector<TracedFunction>& functions);
+  /// The values of the operands in the surroundings.
+  Tensors operands() const;
+  /// Whether a function changes Variables or draws random numbers.
+  bool is_stateful() const { return !changed_.empty() || draws_; }
+  /// The attributes that tell of the functions and of their state.
+  std::vector<Attr> attrs(std::vector<GraphFunction> functions) const;
+  /// Adds the op to the graph around the functions.
+  Tensors add(const Op& op, const Tensors& inputs, const std::vector<Attr>& attrs, std::string_view name) const;
+
+ private:
+  GraphFunction trace(const TracedFunction& function, Captures& captures);
+  void add_operands(std::vector<GraphFunction>& functions, const std::vector<Captures>& captures);
+
+  std::shared_ptr<GraphState> outer_;
+  Where where_;
+  std::vector<Captures::Capture> operands_;
+  std::vector<Variable> changed_;
+  bool draws_ = false;
+};
+
+}  // namespace tapestry::detail

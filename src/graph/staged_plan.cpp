@@ -1,0 +1,104 @@
+#include "graph/staged_plan.hpp"
+
+#include <algorithm>
+
+#include "graph/state_ops.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+std::ptrdiff_t number_of(const Tensors& list, const Tensor& wanted) {
+  const auto found = std::find_if(list.begin(), list.end(), [&](const Tensor& each) { return each.is(wanted); });
+  return found == list.end() ? -1 : found - list.begin();
+}
+
+/// Whether several parts of a run may have the node: a constant or a Variable's handle.
+bool is_repeatable(const Node& node) { return &node.op() == &const_op || &node.op() == &var_handle_op; }
+
+}  // namespace
+
+void keep_for_later(const GraphState& graph, Request& part, const Request& promised) {
+  const std::vector<char> now = needed_nodes(graph, part);
+  Request whole = promised;
+  whole.feeds = part.feeds;
+  whole.done = part.done;
+  const std::vector<char> ever = needed_nodes(graph, whole);
+  const auto keep = [&](const Tensor& tensor) {
+    const Node& producer = *endpoint_of(tensor).node;
+    if (now[producer.index] && !is_repeatable(producer) && number_of(part.feeds, tensor) < 0 &&
+        number_of(part.fetches, tensor) < 0)
+      part.fetches.push_back(tensor);
+  };
+  for (const Tensor& fetch : promised.fetches) keep(fetch);
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    Node& node = graph.node(i);
+    if (ever[i] && !now[i])
+      for (const Tensor& input : node.inputs()) keep(input);
+    if (!now[i] || is_repeatable(node)) continue;
+    if (&node.op() == &placeholder_op)
+      throw InvalidArgumentError(
+          join("Placeholder '", node.name(), "' is needed for what is fetched, and has not been fed so far."));
+    part.done.push_back(&node);
+  }
+}
+
+StagedPlan::StagedPlan(const GraphState& graph, const Request& request, const SessionOptions& options)
+    : graph_(graph), options_(options) {
+  const Tensors open = open_inputs(graph, request);
+  is_cut_ = !open.empty();
+  if (!is_cut_) {
+    first_ = std::make_unique<Partitioned>(make_plan(graph, request, options));
+    return;
+  }
+  Request part = request;
+  part.fetches = open;
+  part.operations.clear();
+  keep_for_later(graph, part, request);
+  rest_ = request;
+  rest_.done = std::exchange(part.done, request.done);
+  rest_.feeds.append(part.fetches.begin(), part.fetches.end());
+  rest_.fed.clear();
+  rest_.fetches.clear();
+  for (const Tensor& fetch : request.fetches) {
+    fetched_early_.push_back(number_of(rest_.feeds, fetch));
+    if (fetched_early_.back() < 0) rest_.fetches.push_back(fetch);
+  }
+  std::erase_if(rest_.operations, [&](const Node* node) {
+    return std::find(rest_.done.begin(), rest_.done.end(), node) != rest_.done.end();
+  });
+  first_ = std::make_unique<Partitioned>(make_plan(graph, part, options));
+}
+
+Tensors StagedPlan::run(const Tensors& feeds, RunTimes* times, const Deadline* deadline) {
+  if (!is_cut_) return first_->run(feeds, times, deadline);
+  Tensors values = feeds;
+  const Tensors computed = first_->run(feeds, times, deadline);
+  values.append(computed.begin(), computed.end());
+  Tensors late;
+  if (!rest_.fetches.empty() || !rest_.operations.empty()) late = rest_for(values).run(values, times, deadline);
+  Tensors results;
+  std::size_t next = 0;
+  for (const std::ptrdiff_t early : fetched_early_)
+    results.push_back(early >= 0 ? values[static_cast<std::size_t>(early)] : late[next++]);
+  return results;
+}
+
+StagedPlan& StagedPlan::rest_for(const Tensors& values) {
+  Request request = rest_;
+  std::vector<std::int64_t> key;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    request.fed.push_back(values[i] ? values[i].spec() : rest_.feeds[i].spec());
+    const Spec& spec = request.fed.back();
+    key.push_back(static_cast<std::int64_t>(spec.dtype));
+    key.push_back(spec.shape.rank());
+    key.insert(key.end(), spec.shape.sizes().begin(), spec.shape.sizes().end());
+  }
+  const std::lock_guard graph_lock(graph_.mutex());
+  const std::lock_guard lock(mutex_);
+  if (rests_.size() > options_.most_plans) rests_.clear();
+  std::unique_ptr<StagedPlan>& rest = rests_[key];
+  if (!rest || !rest->is_placed()) rest = std::make_unique<StagedPlan>(graph_, request, options_);
+  return *rest;
+}
+
+}  // namespace tapestry::detail

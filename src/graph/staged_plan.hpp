@@ -1,0 +1,47 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "graph/partitioned.hpp"
+
+namespace tapestry::detail {
+
+/// What runs for a request. Where the size of a tensor depends on values, and an op other than a branch or a loop reads
+/// the tensor, the request is cut: a first plan computes the tensor, and the plan for the rest is made once the size is
+/// known. It is kept for later runs in which the sizes are the same.
+class StagedPlan {
+ public:
+  /// Makes the plan, or the first of several. The graph must outlive it, and its mutex must be locked.
+  StagedPlan(const GraphState& graph, const Request& request, const SessionOptions& options);
+
+  /// Computes the fetches; see Partitioned::run.
+  Tensors run(const Tensors& feeds, RunTimes* times = nullptr, const Deadline* deadline = nullptr);
+
+  /// The graph and the steps of the first plan.
+  const Graph& graph() const { return first_->graph(); }
+  ExecutionPlan description() const { return first_->description(); }
+  /// Whether the Variables are still on the devices that the first plan was made for.
+  bool is_placed() const { return first_->is_placed(); }
+
+ private:
+  StagedPlan& rest_for(const Tensors& values);
+
+  const GraphState& graph_;
+  SessionOptions options_;
+  std::unique_ptr<Partitioned> first_;
+  Request rest_{};  ///< after the cut: without the specs of what is fed
+  bool is_cut_ = false;
+  std::vector<std::ptrdiff_t>
+      fetched_early_;  ///< by fetch of the request: its number among the feeds of the rest, or -1
+  std::mutex mutex_;
+  std::map<std::vector<std::int64_t>, std::unique_ptr<StagedPlan>> rests_;  ///< by the specs of what is fed
+};
+
+/// Adds to `part.fetches` the tensors that the part of a request computes and the rest needs, and to `part.done` the
+/// nodes that it runs. Throws InvalidArgumentError for a placeholder that the part needs and that is not fed.
+void keep_for_later(const GraphState& graph, Request& part, const Request& whole);
+
+}  // namespace tapestry::detail
