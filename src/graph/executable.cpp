@@ -213,13 +213,25 @@ void Executable::run_step(Step& step, const Deadline* deadline) {
 
 /// Releases bound memory that no later step uses, so that a Variable's value can be changed in place.
 void Executable::let_go(const Step& step) {
-  for (const std::int32_t index : step.bound_until) unbind(root(index));
+  for (const std::int32_t index : step.bound_until)
+    if (!keeps_feeds_ || !root(index).fed) unbind(root(index));
 }
 
 /// Releases all memory that does not belong to the plan.
 void Executable::forget() noexcept {
   for (Root& each : roots_)
     if (each.memory == Memory::bound && !each.fixed) unbind(each);
+}
+
+Executable::Repeated::Repeated(Executable& executable, const Deadline* deadline)
+    : executable_(executable), lock_(locked(executable.mutex_, deadline)) {
+  executable_.keeps_feeds_ = true;
+  executable_.bind_outputs();
+}
+
+Executable::Repeated::~Repeated() {
+  executable_.keeps_feeds_ = false;
+  executable_.forget();
 }
 
 bool Executable::is_placed() const {

@@ -56,6 +56,9 @@ class Executable {
   /// DeadlineExceededError when the deadline, if there is one, passes before the last step.
   Tensors run(const Tensors& feeds, RunTimes* times = nullptr, const Deadline* deadline = nullptr);
 
+  /// Runs the plan many times for a loop.
+  class Repeated;
+
   /// The steps, the memory of their tensors, and which steps were replayed in the last run.
   ExecutionPlan description() const;
   /// Whether the Variables are still on the devices that the plan was made for.
@@ -69,6 +72,7 @@ class Executable {
     Tensor source;  ///< the tensor of the graph whose memory it is
     Memory memory = Memory::arena;
     bool fetched = false;
+    bool fed = false;
     bool is_open = false;  ///< some sizes are known only when it is bound
     bool fixed = false;    ///< bound or fetched, but with a buffer in the arena, for recorded steps
     Device device;
@@ -145,8 +149,32 @@ class Executable {
   std::vector<std::int32_t> fetched_roots_;  ///< of the fetched tensors; -1 for constants
   std::vector<Tensor> arenas_;
   std::vector<std::pair<Variable, Device>> variables_;
-  bool records_ = false;  ///< whether there are steps that may be recorded
+  bool records_ = false;      ///< whether there are steps that may be recorded
+  bool keeps_feeds_ = false;  ///< whether what is fed stays bound for the next run
   mutable std::timed_mutex mutex_;
+};
+
+/// Runs a plan again and again. What is fed stays bound, and the results stay in the same memory, so that a run is no
+/// more than its steps. No other thread can run the plan meanwhile.
+class Executable::Repeated {
+ public:
+  /// Throws DeadlineExceededError when the plan is in use until the deadline.
+  Repeated(Executable& executable, const Deadline* deadline);
+  ~Repeated();
+  Repeated(const Repeated&) = delete;
+  Repeated& operator=(const Repeated&) = delete;
+
+  /// Binds a feed to a value, whose memory may change between runs.
+  void feed(std::size_t i, const Tensor& value) { set(executable_.root(executable_.feed_roots_[i]), value); }
+  void run(const Deadline* deadline) { executable_.run_steps(deadline); }
+  /// A fetch of the last run. The next run overwrites it.
+  const Tensor& result(std::size_t fetch) const { return executable_.fetched_[fetch]; }
+
+ private:
+  Executable& executable_;
+  std::unique_lock<std::timed_mutex> lock_;
+  PauseRecording pause_;
+  ExecuteNow now_;
 };
 
 }  // namespace tapestry::detail

@@ -109,6 +109,7 @@ class Executable::Builder {
 
   void add_feed(const Tensor& feed) {
     const Value own = new_root(feed, feed.spec(), Memory::bound, feed.device());
+    to_.root(own.root).fed = true;
     to_.feed_roots_.push_back(own.root);
     values_.emplace(feed.id(), own);
   }

@@ -88,6 +88,8 @@ Partitioned::Partitioned(Plan plan) : graph_(plan.graph) {
 
 Partitioned::~Partitioned() = default;
 
+Executable* Partitioned::only() const { return runners_.size() == 1 ? &runners_[0]->executable : nullptr; }
+
 Tensors Partitioned::run(const Tensors& feeds, RunTimes* times, const Deadline* deadline) {
   if (runners_.size() == 1) return runners_[0]->executable.run(feeds, times, deadline);
   const std::unique_lock lock = locked(running_, deadline);

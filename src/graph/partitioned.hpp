@@ -24,6 +24,9 @@ class Partitioned {
   /// left at the deadline, if there is one.
   Tensors run(const Tensors& feeds, RunTimes* times = nullptr, const Deadline* deadline = nullptr);
 
+  /// The only partition; nullptr if there are several.
+  Executable* only() const;
+
   /// The graph that runs, before it was partitioned.
   const Graph& graph() const { return graph_; }
   /// The steps of all partitions, and the memory of their tensors.

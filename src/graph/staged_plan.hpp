@@ -20,6 +20,9 @@ class StagedPlan {
   /// Computes the fetches; see Partitioned::run.
   Tensors run(const Tensors& feeds, RunTimes* times = nullptr, const Deadline* deadline = nullptr);
 
+  /// The plan's only partition; nullptr if there are several, or if the plan is cut.
+  Executable* only() const { return is_cut_ ? nullptr : first_->only(); }
+
   /// The graph and the steps of the first plan.
   const Graph& graph() const { return first_->graph(); }
   ExecutionPlan description() const { return first_->description(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include "backend/backend.hpp"
 #include "core/locate.hpp"
@@ -30,6 +31,20 @@ class FunctionRunner {
       passed_on_.push_back(found == function.inputs.end() ? -1 : found - function.inputs.begin());
     }
   }
+
+  /// A run of the function for inputs of these shapes, again and again; nothing if this is not possible.
+  Executable* repeatable(const Tensors& inputs) {
+    fed_.clear();
+    for (const std::size_t i : used_) fed_.push_back(inputs[i]);
+    const bool complete = std::all_of(fed_.begin(), fed_.end(), [](const Tensor& each) { return bool(each); });
+    Executable* executable = complete ? plan_for_fed().only() : nullptr;
+    fed_.clear();
+    return executable;
+  }
+  /// The inputs that the function needs, in the order of the plan's feeds.
+  const std::vector<std::size_t>& used() const { return used_; }
+  /// By output: the number of the input that it is, or -1.
+  const std::vector<std::ptrdiff_t>& passed_on() const { return passed_on_; }
 
   /// Appends the outputs for these inputs.
   void run(const Tensors& inputs, const Deadline* deadline, Tensors& outputs) {
@@ -197,6 +212,69 @@ Tensor element_of(const Tensor& sequence, std::int64_t i) {
                    i * sequence.strides()[0]);
 }
 
+/// The tensor; an empty handle for a result of a branch that was not taken.
+Tensor present(const Tensor& result) { return result.is_symbolic() ? Tensor() : result; }
+
+/// The most bytes of carried values that a quick loop copies in each iteration.
+constexpr std::size_t most_copied_bytes = 4096;
+
+/// One function of a loop whose carried values are small: they have fixed memory, to which the results of each
+/// iteration are copied.
+class QuickFunction {
+ public:
+  QuickFunction(FunctionRunner& function, Executable& executable, const Tensors& values, const Deadline* deadline)
+      : function_(function), run_(executable, deadline) {
+    for (std::size_t i = 0; i < function.used().size(); ++i) run_.feed(i, values[function.used()[i]]);
+    for (std::size_t i = 0, next = 0; i < function.passed_on().size(); ++i) {
+      const std::ptrdiff_t input = function.passed_on()[i];
+      results_.push_back(input >= 0 ? &values[static_cast<std::size_t>(input)] : &run_.result(next++));
+    }
+  }
+
+  /// Binds an input to another value.
+  void feed(std::size_t input, const Tensor& value) {
+    const auto& used = function_.used();
+    const auto found = std::find(used.begin(), used.end(), input);
+    if (found != used.end()) run_.feed(static_cast<std::size_t>(found - used.begin()), value);
+  }
+  void run(const Deadline* deadline) { run_.run(deadline); }
+  const Tensor& result(std::size_t i) const { return *results_[i]; }
+
+ private:
+  FunctionRunner& function_;
+  Executable::Repeated run_;
+  std::vector<const Tensor*> results_;
+};
+
+/// The memory of a quick loop's carried values. All results of an iteration are taken before any is stored, because a
+/// result may be another carried value.
+class CarriedMemory {
+ public:
+  explicit CarriedMemory(const Tensors& values) {
+    for (const Tensor& each : values) parts_.push_back({static_cast<std::byte*>(each.impl().data), bytes_of(each), 0});
+    for (Part& each : parts_) {
+      each.offset = taken_.size();
+      taken_.resize(taken_.size() + each.bytes);
+    }
+  }
+
+  void take(std::size_t i, const Tensor& result) {
+    const Tensor in_order = result.is_contiguous() ? result : backend_of(cpu()).contiguous_copy(result);
+    std::memcpy(taken_.data() + parts_[i].offset, in_order.impl().data, parts_[i].bytes);
+  }
+  void store() {
+    for (const Part& each : parts_) std::memcpy(each.data, taken_.data() + each.offset, each.bytes);
+  }
+
+ private:
+  struct Part {
+    std::byte* data;
+    std::size_t bytes, offset;
+  };
+  std::vector<Part> parts_;
+  std::vector<std::byte> taken_;
+};
+
 class LoopRunner final : public FlowRunner {
  public:
   LoopRunner(const Node& node, const SessionOptions& options)
@@ -217,19 +295,22 @@ class LoopRunner final : public FlowRunner {
     std::vector<Stack> stacks = make_stacks(length);
     Tensors values(inputs.begin(), inputs.end());
     std::int64_t done = 0;
-    for (; done != length && holds(values, operands, deadline); ++done) {
-      if (deadline && deadline->has_passed())
-        deadline->fail(join("'", node_.name(), "' has done ", done, " iterations"));
-      const std::int64_t at = parts_.reverse ? length - 1 - done : done;
-      for (std::size_t i = parts_.carried; i < operands; ++i) values[i] = element_of(inputs[i], at);
-      results_.clear();
-      body_.run(values, deadline, results_);
-      for (std::size_t i = 0; i < parts_.carried; ++i) {
-        require_loop_variable(join("variable ", i), allowed(i, inputs), results_[i].spec());
-        values[i] = std::move(results_[i]);
+    if (const auto quick = run_quickly(inputs, values, stacks, length, deadline))
+      done = *quick;
+    else
+      for (; done != length && holds(values, operands, deadline); ++done) {
+        if (deadline && deadline->has_passed())
+          deadline->fail(join("'", node_.name(), "' has done ", done, " iterations"));
+        const std::int64_t at = parts_.reverse ? length - 1 - done : done;
+        for (std::size_t i = parts_.carried; i < operands; ++i) values[i] = element_of(inputs[i], at);
+        results_.clear();
+        body_.run(values, deadline, results_);
+        for (std::size_t i = 0; i < parts_.carried; ++i) {
+          require_loop_variable(join("variable ", i), allowed(i, inputs), results_[i].spec());
+          values[i] = std::move(results_[i]);
+        }
+        for (std::size_t i = 0; i < stacks.size(); ++i) stacks[i].put(at, results_[parts_.carried + i]);
       }
-      for (std::size_t i = 0; i < stacks.size(); ++i) stacks[i].put(at, results_[parts_.carried + i]);
-    }
     Tensors outputs(values.begin(), values.begin() + parts_.carried);
     for (Stack& each : stacks) outputs.push_back(each.take(done));
     results_.clear();
@@ -237,6 +318,55 @@ class LoopRunner final : public FlowRunner {
   }
 
  private:
+  /// Runs a loop over small values on the CPU. Returns the number of iterations; nothing if the loop is another one.
+  std::optional<std::int64_t> run_quickly(const Tensors& inputs, Tensors& values, std::vector<Stack>& stacks,
+                                          std::int64_t length, const Deadline* deadline) {
+    const std::size_t operands = parts_.carried + parts_.sequences;
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (!inputs[i] || !inputs[i].device().is_cpu() || (i < parts_.carried && parts_.may_vary(i))) return {};
+    for (std::size_t i = 0; i < parts_.carried; ++i) bytes += bytes_of(inputs[i]);
+    if (bytes > most_copied_bytes || length == 0) return {};
+    for (std::size_t i = 0; i < parts_.carried; ++i) values[i] = backend_of(cpu()).contiguous_copy(inputs[i]);
+    for (std::size_t i = parts_.carried; i < operands; ++i)
+      if (length > 0) values[i] = element_of(inputs[i], 0);
+    Tensors condition_values(values.begin(), values.begin() + parts_.carried);
+    condition_values.append(values.begin() + operands, values.end());
+    Executable* const body_plan = body_.repeatable(values);
+    Executable* const condition_plan = condition_ ? condition_->repeatable(condition_values) : nullptr;
+    if (!body_plan || (condition_ && !condition_plan)) return {};
+    QuickFunction body(body_, *body_plan, values, deadline);
+    for (std::size_t i = 0; i < parts_.carried; ++i)
+      if (body.result(i).spec() != values[i].spec()) return {};
+    std::optional<QuickFunction> condition;
+    if (condition_) condition.emplace(*condition_, *condition_plan, condition_values, deadline);
+    return iterate(inputs, values, stacks, length, deadline, body, condition ? &*condition : nullptr);
+  }
+
+  std::int64_t iterate(const Tensors& inputs, const Tensors& values, std::vector<Stack>& stacks, std::int64_t length,
+                       const Deadline* deadline, QuickFunction& body, QuickFunction* condition) {
+    CarriedMemory memory(Tensors(values.begin(), values.begin() + parts_.carried));
+    for (std::int64_t done = 0;; ++done) {
+      if (done == length) return done;
+      if (condition) {
+        condition->run(deadline);
+        if (!*static_cast<const bool*>(condition->result(0).impl().data)) return done;
+      }
+      require_time(deadline, done);
+      const std::int64_t at = parts_.reverse ? length - 1 - done : done;
+      for (std::size_t i = parts_.carried; i < parts_.carried + parts_.sequences; ++i)
+        body.feed(i, element_of(inputs[i], at));
+      body.run(deadline);
+      for (std::size_t i = 0; i < stacks.size(); ++i) stacks[i].put(at, present(body.result(parts_.carried + i)));
+      for (std::size_t i = 0; i < parts_.carried; ++i) memory.take(i, body.result(i));
+      memory.store();
+    }
+  }
+
+  void require_time(const Deadline* deadline, std::int64_t done) const {
+    if (deadline && deadline->has_passed()) deadline->fail(join("'", node_.name(), "' has done ", done, " iterations"));
+  }
+
   /// The number of iterations as far as the sequences and the limit tell; -1 if only the condition does.
   std::int64_t length_of(const Tensors& inputs) const {
     std::int64_t length = parts_.sequences > 0 ? std::int64_t{inputs[parts_.carried].shape()[0]} : -1;
