@@ -142,6 +142,14 @@ std::set<std::string> graph_ops() {
   train::AdamWOptimizer().minimize(loss);
   train::RMSPropOptimizer(0.1).minimize(loss);
   train::AdagradOptimizer(0.1).minimize(loss);
+  const Tensor x = placeholder(float32, {}), below = less(x, 9.0), zero = x.cast(int32);
+  const auto keep = [&] { return x; };
+  const auto count = [&] { return v.assign_add(1.0) + x; };
+  for (const std::function<Tensor()>& f : {std::function<Tensor()>(keep), std::function<Tensor()>(count)}) {
+    cond(below, f, f);
+    switch_case(zero, {f, f});
+    while_loop([](const Tensor& y) { return less(y, 9.0); }, [&](const Tensor& y) { return y + f(); }, x);
+  }
   std::set<std::string> types;
   for (const Operation& operation : graph.operations()) types.insert(operation.type());
   return types;

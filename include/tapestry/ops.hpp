@@ -9,3 +9,4 @@
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"
 #include "tapestry/ops/reduce.hpp"
+#include "tapestry/ops/selection.hpp"

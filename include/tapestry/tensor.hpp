@@ -154,6 +154,9 @@ class TAPESTRY_API Tensor {
   template <class... Indices>
   requires(std::constructible_from<Index, Indices>&&...) Tensor operator()(Index first, Indices... rest) const;
 
+  /// The parts of this tensor where a mask is true; see `boolean_mask`.
+  Tensor operator()(const Tensor& mask, Where where = Where::here()) const;
+
   /// A summary of the tensor, "float32[64,784] cpu min -0.42 max 2.8 mean 0.13", and how many elements are NaN, if any.
   std::string describe() const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/make_tensor.hpp"
+#include "dispatch/declaration.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
 #include "ops/handles.hpp"
@@ -56,9 +57,10 @@ Tensors evaluate(const Node& node, const Tensors& inputs) {
 
 void KnownValues::note(const Node& node) {
   const Op& op = node.op();
-  const bool computes = op.forward || op.view || op.cpu;
+  const bool allocates = op.evaluate && !find_attr(op, "functions");
+  const bool computes = op.forward || op.view || op.cpu || allocates;
   if (op.stateful || !computes || &op == &const_op || &op == &placeholder_op || node.outputs().empty() ||
-      !std::all_of(node.outputs().begin(), node.outputs().end(), has_few_elements))
+      (!allocates && !std::all_of(node.outputs().begin(), node.outputs().end(), has_few_elements)))
     return;
   if (&op == &ops::shape) {
     const Shape& sizes = node.input(0).shape();
@@ -84,7 +86,7 @@ void KnownValues::note(const Node& node) {
     const Tensor& output = node.output(i);
     if (!results.empty()) {
       values_.emplace(output.id(), results[i]);
-    } else if (!complete && is_whole(output.dtype())) {
+    } else if (!complete && !allocates && is_whole(output.dtype())) {
       values_.emplace(output.id(), whole_numbers(output, [](std::int64_t) { return unknown_element; }));
     }
   }

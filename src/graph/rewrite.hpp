@@ -25,8 +25,6 @@ class Rewrite {
   /// The new tensor that stands for an old one, and those for the inputs of an old node.
   const Tensor& of(const Tensor& old) const { return tensors_.at(old.id()); }
   Tensors inputs_of(const Node& old) const;
-  /// Whether a new tensor stands for an old one.
-  bool has(const Tensor& old) const { return tensors_.contains(old.id()); }
   /// Lets a tensor stand for an old one, unless another does already.
   void replace(const Tensor& old, const Tensor& by) { tensors_.try_emplace(old.id(), by); }
   /// The new nodes that stand for an old node as a control input.

@@ -5,6 +5,7 @@
 
 #include "backend/backend.hpp"
 #include "core/locate.hpp"
+#include "graph/flow/flow_ops.hpp"
 #include "graph/known_values.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
@@ -16,34 +17,6 @@ namespace {
 class Specializer {
  public:
   Specializer(const GraphState& from, const Request& request) : from_(from), request_(request), rewrite_(from) {}
-
-  /// Finds the tensors of unknown size that nodes read which need to know it.
-  Tensors open_inputs() {
-    add_feeds();
-    const std::vector<char> needed = needed_nodes(from_, request_);
-    mark_values(needed);
-    std::vector<char> is_late(needed.size());  // it needs an open tensor, or a node that does
-    Tensors open;
-    for (std::size_t i = 0; i < needed.size(); ++i) {
-      if (!needed[i]) continue;
-      const Node& node = from_.node(i);
-      const auto waits = [&](const Node* other) { return is_late[other->index] != 0; };
-      bool late = std::any_of(node.control_inputs.begin(), node.control_inputs.end(), waits);
-      for (const Tensor& input : node.inputs()) {
-        if (rewrite_.has(input)) {
-          const bool is_open = !node.op().evaluate && !rewrite_.of(input).shape().is_known();
-          if (is_open && std::none_of(open.begin(), open.end(), [&](const Tensor& each) { return each.is(input); }))
-            open.push_back(input);
-          late = late || is_open;
-        } else {
-          late = true;
-        }
-      }
-      is_late[i] = late;
-      if (!late) copy(node);
-    }
-    return open;
-  }
 
   PlanGraph run() {
     add_feeds();
@@ -106,6 +79,14 @@ class Specializer {
       const OptionsScope scopes = scopes_of(node, awaited_values(node) ? "" : node.name() + "/");
       return function(awaited_values(node) ? with_values(node, inputs) : inputs);
     }
+    if (const Tensors values = computed_now(node, inputs); !values.empty()) {
+      Tensors constants;
+      for (const Tensor& each : values) {
+        Call call(const_op, {}, {{"dtype", each.dtype()}, {"value", each}}, node.where(), node.name());
+        constants.push_back(rewrite_.add(std::move(call), {each.spec()}, {}).output());
+      }
+      return constants;
+    }
     const bool was_unknown = std::any_of(node.inputs().begin(), node.inputs().end(), is_unknown);
     if (was_unknown) {
       const OptionsScope scopes = scopes_of(node, "");
@@ -113,6 +94,15 @@ class Specializer {
     }
     const Call call(node.op(), inputs, node.attrs(), node.where(), node.name());
     return rewrite_.add(call, node.op().infer(call), rewrite_.options_like(node)).outputs();
+  }
+
+  /// The results of an op whose sizes depend on values, if these are known; empty for any other.
+  Tensors computed_now(const Node& node, const Tensors& inputs) const {
+    if (!node.op().evaluate || is_flow(node.op())) return {};
+    Tensors values;
+    for (const Tensor& input : inputs) values.push_back(known_.find_complete(input));
+    if (std::any_of(values.begin(), values.end(), [](const Tensor& each) { return !each; })) return {};
+    return evaluate(node, values);
   }
 
   /// The scopes in which the node was made, for the nodes that public ops add in its place.
@@ -220,17 +210,6 @@ void require_read(const GraphState& graph, const std::vector<char>& needed) {
   }
   if (!text.empty()) throw UnimplementedError(text);
   if (other) throw UnimplementedError(*why_unread(*other));
-}
-
-Tensors open_inputs(const GraphState& graph, const Request& request) {
-  const std::vector<char> needed = needed_nodes(graph, request);
-  bool may_be_open = false;
-  for (std::size_t i = 0; i < needed.size(); ++i)
-    may_be_open = may_be_open || (needed[i] && graph.node(i).op().evaluate);
-  if (!may_be_open) return {};
-  const PauseRecording pause;
-  const ExecuteNow now;
-  return Specializer(graph, request).open_inputs();
 }
 
 PlanGraph specialize(const GraphState& graph, const Request& request) { return Specializer(graph, request).run(); }

@@ -22,10 +22,6 @@ std::vector<char> needed_nodes(const GraphState& graph, const Request& request);
 /// lacks, or else why the first node was not read.
 void require_read(const GraphState& graph, const std::vector<char>& needed);
 
-/// The tensors that nodes of the request read although some of their sizes are known only once they are computed. Ops
-/// that run functions, or that allocate their outputs themselves, may read such tensors; they do not count.
-Tensors open_inputs(const GraphState& graph, const Request& request);
-
 /// Copies the nodes that the request needs, with the dtypes and shapes that are fed. Throws what the ops' inference
 /// throws for them, and InvalidArgumentError, "You must feed a value for placeholder tensor 'x' ...".
 PlanGraph specialize(const GraphState& graph, const Request& request);

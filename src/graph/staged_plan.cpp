@@ -15,6 +15,34 @@ std::ptrdiff_t number_of(const Tensors& list, const Tensor& wanted) {
 /// Whether several parts of a run may have the node: a constant or a Variable's handle.
 bool is_repeatable(const Node& node) { return &node.op() == &const_op || &node.op() == &var_handle_op; }
 
+/// Whether the request needs an op whose sizes may depend on values.
+bool may_be_open(const GraphState& graph, const Request& request) {
+  const std::vector<char> needed = needed_nodes(graph, request);
+  for (std::size_t i = 0; i < needed.size(); ++i)
+    if (needed[i] && graph.node(i).op().evaluate) return true;
+  return false;
+}
+
+/// The tensors that nodes read although some of their sizes are known only once they are computed, and that need no
+/// such node themselves. Ops that run functions, or that allocate their outputs themselves, may read such tensors.
+Tensors open_inputs(const GraphState& graph) {
+  Tensors open;
+  std::vector<char> is_late(graph.size());  // it reads an open tensor, or needs a node that does
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    const Node& node = graph.node(i);
+    const auto waits = [&](const Node* other) { return is_late[other->index] != 0; };
+    bool late = std::any_of(node.control_inputs.begin(), node.control_inputs.end(), waits);
+    for (const Tensor& input : node.inputs()) late = late || waits(endpoint_of(input).node);
+    for (const Tensor& input : node.inputs()) {
+      if (node.op().evaluate || input.shape().is_known() || waits(endpoint_of(input).node)) continue;
+      if (number_of(open, input) < 0) open.push_back(input);
+      late = true;
+    }
+    is_late[i] = late;
+  }
+  return open;
+}
+
 }  // namespace
 
 void keep_for_later(const GraphState& graph, Request& part, const Request& promised) {
@@ -43,34 +71,40 @@ void keep_for_later(const GraphState& graph, Request& part, const Request& promi
 }
 
 StagedPlan::StagedPlan(const GraphState& graph, const Request& request, const SessionOptions& options)
-    : graph_(graph), options_(options) {
-  const Tensors open = open_inputs(graph, request);
-  is_cut_ = !open.empty();
-  if (!is_cut_) {
-    first_ = std::make_unique<Partitioned>(make_plan(graph, request, options));
-    return;
+    : options_(options) {
+  if (may_be_open(graph, request)) {
+    const PauseRecording pause;
+    const ExecuteNow now;
+    const PlanGraph whole = specialize(graph, request);
+    if (const Tensors open = open_inputs(*whole.graph); !open.empty()) cut(whole, request, open);
   }
-  Request part = request;
+  if (!first_) first_ = std::make_unique<Partitioned>(make_plan(graph, request, options));
+}
+
+void StagedPlan::cut(const PlanGraph& whole, const Request& request, const Tensors& open) {
+  specialized_ = whole.graph;
+  rest_ = {.fetches = {}, .operations = whole.operations, .feeds = whole.feeds, .fed = request.fed};
+  Request part = rest_;
   part.fetches = open;
   part.operations.clear();
-  keep_for_later(graph, part, request);
-  rest_ = request;
-  rest_.done = std::exchange(part.done, request.done);
+  Request all = rest_;
+  all.fetches = whole.fetches;
+  keep_for_later(*specialized_, part, all);
+  rest_.done = std::exchange(part.done, {});
   rest_.feeds.append(part.fetches.begin(), part.fetches.end());
   rest_.fed.clear();
-  rest_.fetches.clear();
-  for (const Tensor& fetch : request.fetches) {
+  for (const Tensor& fetch : whole.fetches) {
     fetched_early_.push_back(number_of(rest_.feeds, fetch));
     if (fetched_early_.back() < 0) rest_.fetches.push_back(fetch);
   }
   std::erase_if(rest_.operations, [&](const Node* node) {
     return std::find(rest_.done.begin(), rest_.done.end(), node) != rest_.done.end();
   });
-  first_ = std::make_unique<Partitioned>(make_plan(graph, part, options));
+  first_ = std::make_unique<Partitioned>(make_plan(*specialized_, part, options_));
 }
 
 Tensors StagedPlan::run(const Tensors& feeds, RunTimes* times, const Deadline* deadline) {
-  if (!is_cut_) return first_->run(feeds, times, deadline);
+  if (!specialized_) return first_->run(feeds, times, deadline);
   Tensors values = feeds;
   const Tensors computed = first_->run(feeds, times, deadline);
   values.append(computed.begin(), computed.end());
@@ -93,11 +127,11 @@ StagedPlan& StagedPlan::rest_for(const Tensors& values) {
     key.push_back(spec.shape.rank());
     key.insert(key.end(), spec.shape.sizes().begin(), spec.shape.sizes().end());
   }
-  const std::lock_guard graph_lock(graph_.mutex());
+  const std::lock_guard graph_lock(specialized_->mutex());
   const std::lock_guard lock(mutex_);
   if (rests_.size() > options_.most_plans) rests_.clear();
   std::unique_ptr<StagedPlan>& rest = rests_[key];
-  if (!rest || !rest->is_placed()) rest = std::make_unique<StagedPlan>(graph_, request, options_);
+  if (!rest || !rest->is_placed()) rest = std::make_unique<StagedPlan>(*specialized_, request, options_);
   return *rest;
 }
 

@@ -14,14 +14,14 @@ namespace tapestry::detail {
 /// known. It is kept for later runs in which the sizes are the same.
 class StagedPlan {
  public:
-  /// Makes the plan, or the first of several. The graph must outlive it, and its mutex must be locked.
+  /// Makes the plan, or the first of several. The graph's mutex must be locked.
   StagedPlan(const GraphState& graph, const Request& request, const SessionOptions& options);
 
   /// Computes the fetches; see Partitioned::run.
   Tensors run(const Tensors& feeds, RunTimes* times = nullptr, const Deadline* deadline = nullptr);
 
   /// The plan's only partition; nullptr if there are several, or if the plan is cut.
-  Executable* only() const { return is_cut_ ? nullptr : first_->only(); }
+  Executable* only() const { return specialized_ ? nullptr : first_->only(); }
 
   /// The graph and the steps of the first plan.
   const Graph& graph() const { return first_->graph(); }
@@ -30,13 +30,13 @@ class StagedPlan {
   bool is_placed() const { return first_->is_placed(); }
 
  private:
+  void cut(const PlanGraph& whole, const Request& request, const Tensors& open);
   StagedPlan& rest_for(const Tensors& values);
 
-  const GraphState& graph_;
   SessionOptions options_;
+  std::shared_ptr<GraphState> specialized_;  ///< the graph that is cut, with the shapes that are fed; empty for no cut
   std::unique_ptr<Partitioned> first_;
   Request rest_{};  ///< after the cut: without the specs of what is fed
-  bool is_cut_ = false;
   std::vector<std::ptrdiff_t>
       fetched_early_;  ///< by fetch of the request: its number among the feeds of the rest, or -1
   std::mutex mutex_;

@@ -224,8 +224,11 @@ Inputs evaluate(const OpCase& row, const Inputs& inputs, unsigned seed, bool lai
   const Tensor& y = results[0];
   if (sources.empty() || !is_floating(y.dtype())) return results;
   std::mt19937 generator(seed);
-  const Argument incoming = lay_out({1, -2, 3, 0, 2}, y.dtype(), y.shape(), generator);
-  const Tensor g = laid_out ? incoming.layout.view(incoming.array(y.device())) : incoming.row_major(y.device());
+  Tensor g;
+  if (!row.open) {
+    const Argument incoming = lay_out({1, -2, 3, 0, 2}, y.dtype(), y.shape(), generator);
+    g = laid_out ? incoming.layout.view(incoming.array(y.device())) : incoming.row_major(y.device());
+  }
   for (const Tensor& each : tape.gradient(y, sources, {.output_gradients = g, .unconnected = Unconnected::zero}))
     results.push_back(each);
   return results;

@@ -20,6 +20,7 @@ struct OpCase {
   std::function<Elements(const std::vector<Elements>&)> reference = {};
   int orders = 2;           ///< how often finite differences check the derivative; 0: there is none
   double tolerance = 1e-6;  ///< of the finite differences, relative to 1 + |derivative|
+  bool open = false;        ///< whether the size of the result depends on values, so that a graph does not know it
 };
 
 using OpCases = std::vector<OpCase>;
@@ -38,6 +39,7 @@ OpCases array_cases();
 OpCases linalg_cases();
 OpCases nn_cases();
 OpCases random_cases();
+OpCases selection_cases();
 
 /// All of them.
 OpCases op_cases();

@@ -85,23 +85,6 @@ Tensors read_concat_offset(const ForeignNode& n) {
   return constant_nodes(n, values);
 }
 
-/// Merges several lists into one, by the positions of their elements.
-Tensors read_dynamic_stitch(const ForeignNode& n) {
-  const std::size_t count = n.inputs.size() / 2;
-  if (n.inputs.size() != 2 * count) n.node.refuse("it has an odd number of inputs");
-  std::vector<std::int64_t> list;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::vector<std::int64_t> places = n.numbers(i), numbers = n.numbers(count + i);
-    if (places.size() != numbers.size()) n.node.refuse("its places and its numbers do not fit together");
-    for (std::size_t k = 0; k < places.size(); ++k) {
-      if (places[k] < 0 || places[k] >= most_places) n.node.refuse(detail::join("it has the place ", places[k]));
-      list.resize(std::max(list.size(), static_cast<std::size_t>(places[k]) + 1));
-      list[places[k]] = numbers[k];
-    }
-  }
-  return constant_nodes(n, {vector_of(list, n.node.constant(count).dtype())});
-}
-
 Tensors read_lin_space(const ForeignNode& n) {
   const Tensor start = n.node.constant(0), stop = n.node.constant(1);
   const std::int64_t count = n.number(2);
@@ -170,27 +153,17 @@ DType index_type(const ForeignNode& n) {
   return dtype;
 }
 
-/// The different elements in the order of their first occurrence, and for each element its place among them.
 Tensors read_unique(const ForeignNode& n) {
   if (n.inputs.size() > 1) {
     const std::vector<std::int64_t> axis = n.numbers(1);
     if (axis.size() > 1 || (axis.size() == 1 && axis[0] != 0 && axis[0] != -1)) lack(n, "'axis'");
   }
-  const DType dtype = n.node.constant(0).dtype();
-  std::vector<std::int64_t> different, places, counts;
-  std::map<std::int64_t, std::int64_t> known;
-  for (const std::int64_t each : n.numbers(0)) {
-    const auto [found, is_new] = known.emplace(each, static_cast<std::int64_t>(different.size()));
-    if (is_new) {
-      different.push_back(each);
-      counts.push_back(0);
-    }
-    places.push_back(found->second);
-    ++counts[found->second];
-  }
-  std::vector<Tensor> values{vector_of(different, dtype), vector_of(places, index_type(n))};
-  if (n.node.def().op.starts_with("UniqueWithCounts")) values.push_back(vector_of(counts, index_type(n)));
-  return constant_nodes(n, values);
+  return n.composed([&]() -> Tensors {
+    const Unique found = unique(n.in(0));
+    Tensors results{found.values, found.inverse.cast(index_type(n))};
+    if (n.node.def().op.starts_with("UniqueWithCounts")) results.push_back(found.counts.cast(index_type(n)));
+    return results;
+  });
 }
 
 /// The elements of one list that another lacks, and their places.
@@ -223,7 +196,6 @@ ForeignOps foreign_values() {
        .lacks_sizes = lacks_any_size,
        .outputs = {like(0)},
        .read = read_format_sizes},
-      {.name = "DynamicStitch", .inputs = -1, .all_values = true, .read = read_dynamic_stitch},
       {.name = "Empty", .inputs = 1, .values = {0}, .outputs = {told_by("dtype", float32)}, .read = read_empty},
       {.name = "Fill", .inputs = 2, .values = {0}, .values_if_constant = {1}, .read = read_fill},
       {.name = "InvertPermutation", .inputs = 1, .values = {0}, .outputs = {like(0)}, .read = read_invert_permutation},
@@ -236,24 +208,15 @@ ForeignOps foreign_values() {
       {.name = "Range", .inputs = 3, .values = {0, 1, 2}, .read = read_range},
       {.name = "Rank", .inputs = 1, .lacks_sizes = lacks_rank, .read = read_rank},
       {.name = "ShapeN", .inputs = -1, .read = read_shape_n},
-      {.name = "Unique",
-       .inputs = 1,
-       .values = {0},
-       .outputs = {like(0), told_by("out_idx", int32)},
-       .read = read_unique},
+      {.name = "Unique", .inputs = 1, .outputs = {like(0), told_by("out_idx", int32)}, .read = read_unique},
       {.name = "UniqueV2",
        .inputs = 2,
-       .values = {0, 1},
+       .values = {1},
        .outputs = {like(0), told_by("out_idx", int32)},
-       .read = read_unique},
-      {.name = "UniqueWithCounts",
-       .inputs = 1,
-       .values = {0},
-       .outputs = {like(0), told_by("out_idx", int32), told_by("out_idx", int32)},
        .read = read_unique},
       {.name = "UniqueWithCountsV2",
        .inputs = 2,
-       .values = {0, 1},
+       .values = {1},
        .outputs = {like(0), told_by("out_idx", int32), told_by("out_idx", int32)},
        .read = read_unique},
   };

@@ -111,13 +111,15 @@ class DirectWriter {
     switch (rule.source) {
       case FieldRule::Source::input_type:
         if (node_.inputs().empty()) return {};
-        return code_of(node_.input(rule.index).dtype());
+        return code_of((rule.index < 0 ? node_.inputs().back() : node_.input(rule.index)).dtype());
       case FieldRule::Source::output_type:
         return code_of(node_.output().dtype());
       case FieldRule::Source::fixed:
         return rule.value;
       case FieldRule::Source::input_count:
         return static_cast<std::int64_t>(node_.inputs().size());
+      case FieldRule::Source::pair_count:
+        return static_cast<std::int64_t>(node_.inputs().size() / 2);
       case FieldRule::Source::output_count:
         return static_cast<std::int64_t>(node_.outputs().size());
       case FieldRule::Source::bit:

@@ -109,6 +109,18 @@ void expand_cross_entropy(NodeWriter& w) {
   w.result = {w.reshape(flat, loss_shape), w.reshape({flat.name + ":1", flat.dtype}, full_shape)};
 }
 
+void expand_sequence_mask(NodeWriter& w) {
+  const Value lengths = w.in(0), zero = w.number(0, lengths.dtype), one = w.number(1, lengths.dtype);
+  // The length 0 beside the others is the largest of none.
+  const Value flat = w.reshape(lengths, w.ints("shape", {-1}));
+  const Value with_zero = w.op("ConcatV2", {flat, w.reshape(zero, w.ints("one", {1})), w.number(0, int32)},
+                               {{"N", std::int64_t{2}}, {"Tidx", code_of(int32)}});
+  const Value longest = w.op("Max", {with_zero, w.ints("axes", {0})}, {{"Tidx", code_of(int64)}, {"keep_dims", false}});
+  const Value positions = w.op("Range", {zero, longest, one}, lengths.dtype, {{"Tidx", code_of(lengths.dtype)}});
+  const Value ends = w.op("ExpandDims", {lengths, w.number(-1, int32)}, {{"Tdim", code_of(int32)}});
+  w.result = {w.op("Less", {positions, ends}, boolean)};
+}
+
 // ---- Shapes ---------------------------------------------------------------------------------------------------------
 
 void expand_sum_like(NodeWriter& w) {

@@ -32,6 +32,7 @@ void expand_fill(NodeWriter& writer);
 void expand_fill_like(NodeWriter& writer);
 void expand_to_constant(NodeWriter& writer);
 void expand_concat_grad(NodeWriter& writer);
+void expand_sequence_mask(NodeWriter& writer);
 void expand_slice_update(NodeWriter& writer);
 void expand_slice_grad(NodeWriter& writer);
 void expand_repeat(NodeWriter& writer);

@@ -34,6 +34,7 @@ InputRule real(std::string_view attr, std::string_view label) {
   return {.form = Form::real, .attr = attr, .label = label};
 }
 
+/// The type of an input; -1 stands for the last one.
 FieldRule type_of(int input, std::string_view name = "T") {
   return {.name = name, .source = Source::input_type, .index = input};
 }
@@ -53,6 +54,8 @@ FieldRule fixed(std::string_view name, AttrDef value) {
   return {.name = name, .source = Source::fixed, .value = std::move(value)};
 }
 FieldRule input_count(std::string_view name) { return {.name = name, .source = Source::input_count}; }
+/// Half the number of inputs, which are two lists.
+FieldRule pair_count(std::string_view name) { return {.name = name, .source = Source::pair_count}; }
 FieldRule output_count(std::string_view name) { return {.name = name, .source = Source::output_count}; }
 
 const std::string nhwc = "NHWC";
@@ -297,6 +300,12 @@ std::vector<OpRule> make_rules() {
        .input_rules = {rest_from(0), scalar("axis", "axis", "Tidx")},
        .fields = {type_of(0), input_count("N")}});
   add(expanded("ConcatGrad", any_number, expand_concat_grad));
+  add({.op = "DynamicStitch",
+       .inputs = any_number,
+       .tensorflow = "DynamicStitch",
+       .input_rules = {rest_from(0)},
+       .fields = {type_of(-1), pair_count("N")}});
+  add(expanded("SequenceMask", 1, expand_sequence_mask));
   add({.op = "Pack",
        .inputs = any_number,
        .tensorflow = "Pack",

@@ -1,0 +1,317 @@
+#include "tapestry/ops/selection.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "core/make_tensor.hpp"
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
+#include "tapestry/ops/math.hpp"
+#include "tapestry/ops/reduce.hpp"
+
+TAPESTRY_OP_FAMILY(selection)
+
+namespace tapestry {
+namespace {
+
+using detail::make_tensor;
+using detail::mutable_data;
+using detail::on_host;
+
+/// Results that were computed on the host, on the device of the call's first input.
+Tensors on_device_of(const Call& call, Tensors results) {
+  for (Tensor& each : results) each = each.to(call.input(0).device());
+  return results;
+}
+
+template <class T>
+Tensor vector_of(const std::vector<T>& elements) {
+  const Tensor result = make_tensor(dtype_of<T>(), {static_cast<std::int64_t>(elements.size())}, cpu());
+  std::copy(elements.begin(), elements.end(), mutable_data<T>(result));
+  return result;
+}
+
+/// While it lives, ops are executed and no tape sees them.
+struct Unseen {
+  PauseRecording pause{};
+  ExecuteNow now{};
+};
+
+Tensors indices_of_nonzero(const Call& call) {
+  const Unseen unseen;
+  const Tensor mask = on_host(call.input(0).cast(boolean));
+  const auto* const is_set = static_cast<const bool*>(mask.impl().data);
+  const std::int64_t count = std::count(is_set, is_set + mask.size(), true);
+  const Tensor result = make_tensor(int64, {count, mask.rank()}, cpu());
+  std::int64_t* to = mutable_data<std::int64_t>(result);
+  for (std::int64_t i = 0; i < mask.size(); ++i) {
+    if (!is_set[i]) continue;
+    std::int64_t rest = i;
+    for (int axis = mask.rank(); axis-- > 0; rest /= mask.shape().sizes()[axis])
+      to[axis] = rest % mask.shape().sizes()[axis];
+    to += mask.rank();
+  }
+  return on_device_of(call, {result});
+}
+
+TAPESTRY_OP(where_op){{
+    .name = "Where",
+    .infer = [](const Call& call) -> Specs {
+      return {{int64, {-1, call.input(0).rank()}}};
+    },
+    .evaluate = indices_of_nonzero,
+    .gradient = no_gradient,
+}};
+
+/// The dtype of the indices and counts.
+DType index_type(const Call& call) {
+  const DType* given = call.attrs().find<DType>("out_idx");
+  return given ? *given : int32;
+}
+
+Tensors unique_of(const Call& call) {
+  const Unseen unseen;
+  const Tensor x = on_host(call.input(0));
+  const Tensor inverse = make_tensor(int32, x.shape(), cpu());
+  std::vector<std::int64_t> first;  // where each value occurs first
+  std::vector<std::int32_t> counts;
+  detail::visit_dtype(x.dtype(), [&]<class T>() {
+    using Key = std::conditional_t<is_float16<T>, float, T>;
+    std::unordered_map<Key, std::int32_t> numbers;
+    const T* const elements = static_cast<const T*>(x.impl().data);
+    for (std::int64_t i = 0; i < x.size(); ++i) {
+      const auto next = static_cast<std::int32_t>(first.size());
+      const auto [found, is_new] = numbers.try_emplace(static_cast<Key>(elements[i]), next);
+      if (is_new) {
+        first.push_back(i);
+        counts.push_back(0);
+      }
+      ++counts[static_cast<std::size_t>(found->second)];
+      mutable_data<std::int32_t>(inverse)[i] = found->second;
+    }
+  });
+  const DType index = index_type(call);
+  return on_device_of(call, {gather(x, vector_of(first)), inverse.cast(index), vector_of(counts).cast(index)});
+}
+
+TAPESTRY_OP(unique_op){{
+    .name = "UniqueWithCounts",
+    .attrs = {{"out_idx", AttrKind::type, optional}},
+    .infer = [](const Call& call) -> Specs {
+      if (call.input(0).rank() != 1)
+        throw InvalidArgumentError(detail::join("unique expects a 1D vector, not ", call.input(0).shape()));
+      const DType index = index_type(call);
+      if (index != int32 && index != int64)
+        throw InvalidArgumentError(detail::join("out_idx must be int32 or int64, not ", to_string(index)));
+      return {{call.input(0).dtype(), {-1}}, {index, call.input(0).shape()}, {index, {-1}}};
+    },
+    .evaluate = unique_of,
+    .gradient = no_gradient,
+    .outputs = 3,
+}};
+
+// ---- dynamic_stitch ----------------------------------------------------------------------------------------------------
+
+/// The inputs are all indices, then all data.
+std::size_t half_of(const Call& call) { return call.inputs().size() / 2; }
+
+Specs stitched(const Call& call) {
+  const std::size_t count = half_of(call);
+  Shape shape{-1};
+  for (std::size_t i = 0; i < count; ++i) {
+    const Tensor &indices = call.input(i), &data = call.input(count + i);
+    if (indices.dtype() != int32)
+      throw InvalidArgumentError(detail::join("The indices must be int32, not ", to_string(indices.dtype())));
+    if (data.dtype() != call.input(count).dtype())
+      throw InvalidArgumentError(detail::join("The data must have one dtype, but are ",
+                                              to_string(call.input(count).dtype()), " and ", to_string(data.dtype())));
+    const auto sizes = data.shape().sizes();
+    const auto depth = static_cast<std::size_t>(indices.rank());
+    if (data.rank() < indices.rank() || !agree(Shape(sizes.first(depth)), indices.shape()))
+      throw InvalidArgumentError(detail::join("data[", i, "].shape = ", data.shape(), " does not start with indices[",
+                                              i, "].shape = ", indices.shape()));
+    Shape row{-1};
+    for (const std::int64_t size : sizes.subspan(depth)) row.push_back(size);
+    if (i > 0 && !agree(row, shape))
+      throw InvalidArgumentError(detail::join("The rows of the data must have one shape, but data[0] has the shape ",
+                                              call.input(count).shape(), " and data[", i, "] ", data.shape()));
+    shape = row;
+  }
+  return {{call.input(count).dtype(), shape}};
+}
+
+Tensors stitch(const Call& call) {
+  const Unseen unseen;
+  const std::size_t count = half_of(call);
+  std::int64_t rows = 0;
+  std::vector<Tensor> indices;
+  for (std::size_t i = 0; i < count; ++i) {
+    indices.push_back(on_host(call.input(i)));
+    for (const std::int64_t index : indices.back().to_vector<std::int64_t>()) {
+      if (index < 0) throw InvalidArgumentError(detail::join("indices[", i, "] has the negative index ", index));
+      rows = std::max(rows, index + 1);
+    }
+  }
+  Shape shape = call.op().infer(call)[0].shape;
+  shape.set(0, rows);
+  const Tensor result = make_tensor(call.input(count).dtype(), shape, cpu());
+  backend_of(cpu()).fill(0, result);
+  const std::int64_t row = rows == 0 ? 0 : result.size() / rows;
+  const std::size_t bytes = static_cast<std::size_t>(row) * size_of(result.dtype());
+  for (std::size_t i = 0; i < count && bytes > 0; ++i) {
+    const Tensor data = on_host(call.input(count + i));
+    const auto* from = static_cast<const std::byte*>(data.impl().data);
+    for (const std::int64_t index : indices[i].to_vector<std::int64_t>()) {
+      std::memcpy(static_cast<std::byte*>(result.impl().data) + static_cast<std::size_t>(index) * bytes, from, bytes);
+      from += bytes;
+    }
+  }
+  return on_device_of(call, {result});
+}
+
+TAPESTRY_OP(stitch_op){{
+    .name = "DynamicStitch",
+    .infer = stitched,
+    .evaluate = stitch,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const std::size_t count = half_of(call);
+      Tensors gradients(2 * count);
+      for (std::size_t i = 0; i < count; ++i) gradients[count + i] = gather(g, call.input(i));
+      return gradients;
+    },
+}};
+
+// ---- sequence_mask -----------------------------------------------------------------------------------------------------
+
+Tensors mask_of_longest(const Call& call) {
+  const Unseen unseen;
+  const std::vector<std::int64_t> lengths = on_host(call.input(0)).to_vector<std::int64_t>();
+  const std::int64_t longest =
+      lengths.empty() ? 0 : std::max<std::int64_t>(0, *std::max_element(lengths.begin(), lengths.end()));
+  return on_device_of(call, {sequence_mask(on_host(call.input(0)), longest)});
+}
+
+TAPESTRY_OP(sequence_mask_op){{
+    .name = "SequenceMask",
+    .infer = [](const Call& call) -> Specs {
+      require_type(call.input(0), index_types, "lengths");
+      Shape shape = call.input(0).shape();
+      shape.push_back(-1);
+      return {{boolean, shape}};
+    },
+    .evaluate = mask_of_longest,
+    .gradient = no_gradient,
+}};
+
+/// Throws unless the mask has the shape of x or of its first axes.
+void require_mask(std::string_view what, const Tensor& x, const Tensor& mask) {
+  const auto sizes = x.shape().has_rank() ? x.shape().sizes() : std::span<const std::int64_t>();
+  if (x.shape().has_rank() && mask.shape().has_rank()) {
+    const auto depth = static_cast<std::size_t>(mask.rank());
+    if (depth > 0 && depth <= sizes.size() && agree(Shape(sizes.first(depth)), mask.shape())) return;
+  }
+  throw InvalidArgumentError(
+      detail::join(what, " ", mask.shape(), " must have the shape of x, ", x.shape(), ", or of its first axes"));
+}
+
+void require_bools(const Tensor& mask) {
+  if (mask.dtype() != boolean)
+    throw InvalidArgumentError(detail::join("The mask must be bool, not ", to_string(mask.dtype())));
+}
+
+/// x with the axes that the mask has joined into one: [parts, ...].
+Tensor in_parts(const Tensor& x, const Tensor& mask) {
+  if (mask.rank() == 1) return x;
+  Shape shape{-1};
+  for (int axis = mask.rank(); axis < x.rank(); ++axis) shape.push_back(x.shape()[axis]);
+  return reshape(x, shape);
+}
+
+/// The numbers of the parts where the mask is true.
+Tensor chosen_parts(const Tensor& mask) { return reshape(nonzero(reshape(mask, {-1})), {-1}); }
+
+}  // namespace
+
+Tensor nonzero(In x, std::string_view name) { return apply(where_op, {x}, {}, name); }
+
+Tensor boolean_mask(In x, In mask, std::string_view name) {
+  return blaming("BooleanMask", x.where(), [&] {
+    require_bools(mask);
+    require_mask("The mask", x, mask);
+    return gather(in_parts(x, mask), chosen_parts(mask), 0, name);
+  });
+}
+
+Tensor Tensor::operator()(const Tensor& mask, Where where) const { return boolean_mask(In(*this, where), mask); }
+
+Tensor masked_assign(In x, In mask, In values, std::string_view name) {
+  return blaming("MaskedAssign", x.where(), [&] {
+    require_bools(mask);
+    require_mask("The mask", x, mask);
+    Tensor where_true = mask;
+    for (int axis = mask->rank(); axis < x->rank(); ++axis) where_true = expand_dims(where_true, -1);
+    if (values.is_number() || values->rank() == 0) return where(where_true, values, x, name);
+    const Tensor rest = in_parts(where(where_true, zeros_like(x), x), mask);
+    return reshape(scatter_add(rest, chosen_parts(mask), values.tensor().cast(x->dtype())), x->shape(), name);
+  });
+}
+
+Unique unique(In x, std::string_view name) {
+  const Tensors results = apply_all(unique_op, {x}, {}, name, x.where());
+  return {results[0], results[1], results[2]};
+}
+
+std::vector<Tensor> dynamic_partition(In x, In partitions, std::int64_t count, std::string_view name) {
+  return blaming("DynamicPartition", x.where(), [&] {
+    if (count < 1) throw InvalidArgumentError(detail::join("There must be at least one partition, not ", count));
+    require_type(partitions, index_types, "partitions");
+    require_mask("partitions", x, partitions);
+    std::vector<Tensor> parts;
+    for (std::int64_t i = 0; i < count; ++i) parts.push_back(boolean_mask(x, equal(partitions, i), name));
+    return parts;
+  });
+}
+
+Tensor dynamic_stitch(const InList& indices, const InList& data, std::string_view name) {
+  if (indices.tensors().empty() || indices.tensors().size() != data.tensors().size())
+    throw InvalidArgumentError(detail::join("There are ", indices.tensors().size(), " tensors of indices and ",
+                                            data.tensors().size(), " of data"),
+                               "DynamicStitch", indices.where());
+  Tensors inputs = indices.tensors();
+  inputs.append(data.tensors().begin(), data.tensors().end());
+  return apply_all(stitch_op, inputs, {}, name, indices.where())[0];
+}
+
+Tensor sequence_mask(In lengths, std::int64_t longest, std::string_view name) {
+  if (longest < 0) return apply(sequence_mask_op, {lengths}, {}, name);
+  return blaming("SequenceMask", lengths.where(), [&] {
+    require_type(lengths, index_types, "lengths");
+    const Tensor positions = arange(longest, {.dtype = lengths->dtype(), .device = lengths->device()});
+    return less(positions, expand_dims(lengths, -1), name);
+  });
+}
+
+Tensor ragged_to_padded(In values, In lengths, double padding, std::string_view name) {
+  return blaming("RaggedToPadded", values.where(), [&] {
+    const Tensor mask = sequence_mask(lengths);
+    Shape shape = mask.shape();
+    for (int axis = 1; axis < values->rank(); ++axis) shape.push_back(values->shape()[axis]);
+    const Tensor empty = full(shape, padding, {.dtype = values->dtype(), .device = values->device()});
+    return masked_assign(empty, mask, values, name);
+  });
+}
+
+Tensor padded_to_ragged(In padded, In lengths, std::string_view name) {
+  return blaming("PaddedToRagged", padded.where(), [&] {
+    const Tensor& x = padded.tensor();
+    if (x.rank() < 2)
+      throw InvalidArgumentError(detail::join("A padded tensor has at least two axes, not ", x.shape()));
+    // The positions are counted by a sum over ones, because the size of axis 1 may be unknown.
+    const Tensor ones = full({x.shape()[0], x.shape()[1]}, 1, {.dtype = int64, .device = x.device()});
+    return boolean_mask(padded, less_equal(cumsum(ones, 1), expand_dims(lengths->cast(int64), -1)), name);
+  });
+}
+
+}  // namespace tapestry
