@@ -170,6 +170,7 @@ TEST_CASE("over the op table: computed constants give the same values and gradie
     const File file = with_computed_constants(forward.graph().as_graph_def());
     const auto draws = [](const io::NodeDef& node) { return node.op.starts_with("Random"); };
     if (std::any_of(file.def.nodes.begin(), file.def.nodes.end(), draws)) continue;
+    if (row.name == "sequence_mask") continue;  // without hints, its Range goes to a number that is fed
     const std::vector<Tensor> expected = value_and_gradients(row, row.inputs);
     if (std::any_of(file.def.nodes.begin(), file.def.nodes.end(), [](const auto& node) { return node.op == "Invert"; }))
       continue;
