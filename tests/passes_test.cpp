@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <set>
 #include <sstream>
 
@@ -298,6 +299,40 @@ TEST_CASE("fuse: a way around a group keeps it apart") {
   });
   graph.apply({"fuse"});
   CHECK(graph.types() == Types{"Exp", "Mul", "Sum", "Sum", "_Fused"});
+}
+
+TEST_CASE("fuse: a way around that leads through another group keeps apart, too") {
+  // `exp` and the product lie between the members of the group of `tanh`: it needs the one and is needed by the other.
+  Planned graph({matrix, matrix}, [](const Arguments& x) {
+    const Tensor early = tanh(x[0]), product = matmul(early, early, {.transpose_b = true});
+    const Tensor row = exp(reduce_sum(x[1], 0)), late = early + reduce_sum(row);
+    return Arguments{late, row * reduce_sum(product)};
+  });
+  graph.apply({"fuse"});
+  CHECK(graph.types() == Types{"Exp", "MatMul", "Mul", "Sum", "Sum", "Sum", "_Fused"});
+}
+
+TEST_CASE("fuse: groups of random graphs have an order") {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 200; ++trial) {
+    CAPTURE(trial);
+    Planned graph({numbers({3, 3}, -1, 1, 1), numbers({5}, -1, 1, 2)}, [&](const Arguments& x) {
+      Arguments all = x;
+      const auto any = [&] { return all[random() % all.size()]; };
+      while (all.size() < 30) {
+        const Tensor a = any(), b = any();
+        const bool fit = a.shape() == b.shape() || b.rank() == 0;
+        const unsigned kind = random() % 4;
+        all.push_back(kind == 0                    ? tanh(a)
+                      : kind == 1                  ? reduce_mean(a)
+                      : kind == 2 && a.rank() == 2 ? matmul(a, a) * 0.25
+                      : fit                        ? a * 0.5 + b
+                                                   : a - reduce_mean(b));
+      }
+      return Arguments(all.begin() + 2, all.end());
+    });
+    graph.apply({"fuse"});
+  }
 }
 
 TEST_CASE("fuse: what cannot be joined stays") {

@@ -14,10 +14,8 @@ constexpr std::size_t most_bytes = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
-void ArenaLayout::take(std::map<std::size_t, std::size_t>::iterator block) {
-  auto [first, last] = by_size_.equal_range(block->second);
-  while (first != last && first->second != block->first) ++first;
-  by_size_.erase(first);
+void ArenaLayout::take(Free::iterator block) {
+  by_size_.erase(block->second);
   free_.erase(block);
 }
 
@@ -29,7 +27,7 @@ std::size_t ArenaLayout::allocate(std::size_t bytes) {
     std::size_t offset = end_;
     if (!free_.empty()) {
       const auto last = std::prev(free_.end());
-      if (last->first + last->second == end_) {
+      if (last->first + last->second->first == end_) {
         offset = last->first;
         take(last);
       }
@@ -40,10 +38,7 @@ std::size_t ArenaLayout::allocate(std::size_t bytes) {
   }
   const auto [size, offset] = *fitting;
   take(free_.find(offset));
-  if (size > wanted) {
-    free_.emplace(offset + wanted, size - wanted);
-    by_size_.emplace(size - wanted, offset + wanted);
-  }
+  if (size > wanted) add(offset + wanted, size - wanted);
   return offset;
 }
 
@@ -51,20 +46,19 @@ void ArenaLayout::release(std::size_t offset, std::size_t bytes) {
   std::size_t size = room_for(bytes);
   const auto next = free_.find(offset + size);
   if (next != free_.end()) {
-    size += next->second;
+    size += next->second->first;
     take(next);
   }
   const auto after = free_.lower_bound(offset);
   if (after != free_.begin()) {
     const auto before = std::prev(after);
-    if (before->first + before->second == offset) {
+    if (before->first + before->second->first == offset) {
       offset = before->first;
-      size += before->second;
+      size += before->second->first;
       take(before);
     }
   }
-  free_.emplace(offset, size);
-  by_size_.emplace(size, offset);
+  add(offset, size);
 }
 
 std::size_t lay_out(std::span<ArenaBuffer> buffers) {

@@ -11,7 +11,7 @@ namespace tapestry::detail {
 constexpr std::size_t room_for(std::size_t bytes) { return bytes == 0 ? 64 : (bytes + 63) / 64 * 64; }
 
 /// Lays out buffers of limited lifetimes in one arena: gives each an offset, and reuses the memory of released ones. It
-/// takes the best fit and merges neighbouring free blocks; n buffers usually take O(n log n) time.
+/// takes the best fit and merges neighbouring free blocks; n buffers take O(n log n) time.
 class ArenaLayout {
  public:
   /// The offset, a multiple of 64, of a new buffer of that many bytes. Throws ResourceExhaustedError if the arena would
@@ -22,10 +22,13 @@ class ArenaLayout {
   std::size_t size() const { return end_; }
 
  private:
-  void take(std::map<std::size_t, std::size_t>::iterator block);
+  using BySize = std::multimap<std::size_t, std::size_t>;
+  using Free = std::map<std::size_t, BySize::iterator>;
+  void add(std::size_t offset, std::size_t size) { free_.emplace(offset, by_size_.emplace(size, offset)); }
+  void take(Free::iterator block);
 
-  std::map<std::size_t, std::size_t> free_;          ///< free blocks: the size by offset
-  std::multimap<std::size_t, std::size_t> by_size_;  ///< the same: the offset by size
+  BySize by_size_;  ///< free blocks: the offset by size
+  Free free_;       ///< the same: the element of `by_size_` by offset
   std::size_t end_ = 0;
 };
 

@@ -152,15 +152,14 @@ class Executable::Builder {
     };
     const Value* base = std::find_if(bases.begin(), bases.end(), is_base);
     if (base == bases.end()) return false;
-    if (base->root != no_root) add_to_root(to_.root(base->root), view);
+    // An op may return an input as its view.
+    const auto is_view = [&](const Value& known) { return known.tensor.is(view); };
+    if (base->root != no_root && std::none_of(bases.begin(), bases.end(), is_view)) {
+      Root& root = to_.root(base->root);
+      root.tensors.emplace_back(view, static_cast<std::size_t>(distance(root.tensors[0].first, view)));
+    }
     values_.emplace(node.output().id(), Value{view, base->root});
     return true;
-  }
-
-  static void add_to_root(Root& root, const Tensor& view) {
-    const auto is_view = [&](const auto& known) { return known.first.is(view); };
-    if (std::none_of(root.tensors.begin(), root.tensors.end(), is_view))
-      root.tensors.emplace_back(view, static_cast<std::size_t>(distance(root.tensors[0].first, view)));
   }
 
   /// Adds a step that copies the input of a view.

@@ -7,10 +7,14 @@
 namespace tapestry::detail {
 namespace {
 
-bool needs(const Node& node, const Node& other) {
-  return std::find(node.control_inputs.begin(), node.control_inputs.end(), &other) != node.control_inputs.end() ||
-         std::any_of(node.inputs().begin(), node.inputs().end(),
-                     [&](const Tensor& input) { return endpoint_of(input).node == &other; });
+/// More nodes than these to wait for are joined by a NoOp. Without that, long chains of replaced nodes would take time
+/// and memory that grow with the square of their length.
+constexpr std::size_t most_waits = 16;
+
+/// Calls `each(other)` for all nodes that a node needs directly.
+void for_each_need(const Node& node, auto each) {
+  for (Node* control : node.control_inputs) each(*control);
+  for (const Tensor& input : node.inputs()) each(producer_of(input));
 }
 
 }  // namespace
@@ -46,6 +50,13 @@ Node& Rewrite::add(const Op& op, const Tensors& inputs, const Attrs& attrs, cons
 
 Node& Rewrite::add(Call call, const Specs& specs, NodeOptions options) {
   if (options.overridden && options.overridden->name != call.op().name) options.overridden = nullptr;
+  // The nodes of a plan get names only here, because no scopes are open for it. Most have the unique ones of the old
+  // graph.
+  if (!old_devices_.empty()) {
+    const std::string name = call.name();
+    while (graph_->find(call.name())) call.set_name(graph_->names().unique(name));
+    options.name_is_taken = true;
+  }
   Node& node = graph_->add_node(std::move(call), specs, options);
   if (options.outputs_on) devices_.push_back(*options.outputs_on);
   return node;
@@ -87,23 +98,31 @@ void Rewrite::finish(std::span<const Node* const> group, std::size_t first, cons
     for (const Tensor& output : old->outputs())
       if (const Tensor& by = outputs[next++]) replace(output, by);
   std::vector<Node*> nodes;
-  const auto add = [&](Node* node) {
-    if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
-  };
   for (std::size_t i = first; i < graph_->size(); ++i)
-    if (const Op* op = &graph_->node(i).op(); op != &const_op && op != &placeholder_op) add(&graph_->node(i));
+    if (const Op* op = &graph_->node(i).op(); op != &const_op && op != &placeholder_op)
+      nodes.push_back(&graph_->node(i));
   const std::size_t made = nodes.size();
-  const auto is_waited_for = [&](const Node* other) {
-    return std::any_of(nodes.begin(), nodes.begin() + made, [&](const Node* node) { return needs(*node, *other); });
+  ++replacement_;
+  waited_for_.resize(graph_->size());
+  const auto mark = [&](const Node& node) {
+    return std::exchange(waited_for_[node.index], replacement_) != replacement_;
   };
-  const auto add_waits = [&](const Node* old) {
-    if (!ordered_[old->index]) return;
-    for (Node* node : nodes_of(*old))
-      if (!is_waited_for(node)) add(node);
+  for (const Node* node : nodes) {
+    mark(*node);
+    for_each_need(*node, mark);
+  }
+  const auto add_waits = [&](const Node& old) {
+    if (!ordered_[old.index]) return;
+    for (Node* node : nodes_of(old))
+      if (mark(*node)) nodes.push_back(node);
   };
-  for (const Node* old : group) {
-    for (const Node* control : old->control_inputs) add_waits(control);
-    for (const Tensor& input : old->inputs()) add_waits(endpoint_of(input).node);
+  for (const Node* old : group) for_each_need(*old, add_waits);
+  if (nodes.size() > made + most_waits) {
+    const Node& last = *group.back();
+    NodeOptions options = options_like(last);
+    options.control_inputs.assign(nodes.begin() + made, nodes.end());
+    nodes.resize(made);
+    nodes.push_back(&add(Call(no_op_op, {}, {}, last.where(), last.name() + "/waits"), {}, std::move(options)));
   }
   for (const Node* old : group) nodes_[old->index] = nodes;
 }

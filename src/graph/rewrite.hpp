@@ -71,6 +71,8 @@ class Rewrite {
   std::vector<std::vector<Node*>> nodes_;             ///< by old node
   std::unordered_map<std::int64_t, Tensor> tensors_;  ///< by id
   std::vector<Node*> waits_;                          ///< control inputs of the nodes that are being replaced
+  std::vector<std::uint32_t> waited_for_;             ///< by new node: the last replacement that waits for it
+  std::uint32_t replacement_ = 0;                     ///< the number of replacements until now
   std::vector<Device> old_devices_, devices_;         ///< by node; empty when the old graph is no plan
 };
 

@@ -118,6 +118,7 @@ class Joiner {
     std::vector<char> joined(graph_.size());
     for (std::size_t i = 0; i < graph_.size(); ++i)
       if ((found[i] = epilogue_of(graph_.node(i)))) joined[found[i]->product->index] = 1;
+    if (std::find(joined.begin(), joined.end(), 1) == joined.end()) return plan_;
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& node = graph_.node(i);
       if (found[i]) {

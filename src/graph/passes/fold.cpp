@@ -38,10 +38,17 @@ Tensors computed(const Node& node, const Tensors& inputs) {
   return may_be_constant(node) && known_inputs(node, inputs, values) ? evaluate(node, values) : Tensors();
 }
 
+bool folds_any(const GraphState& graph) {
+  for (std::size_t i = 0; i < graph.size(); ++i)
+    if (!computed(graph.node(i), graph.node(i).inputs()).empty()) return true;
+  return false;
+}
+
 }  // namespace
 
 PlanGraph fold(const PlanGraph& plan) {
   const GraphState& graph = *plan.graph;
+  if (!folds_any(graph)) return plan;
   Rewrite rewrite(plan);
   for (std::size_t i = 0; i < graph.size(); ++i) {
     const Node& node = graph.node(i);

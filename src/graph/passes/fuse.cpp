@@ -44,25 +44,34 @@ bool is_transposed(const Tensor& tensor) {
   return !perm || normalize_axis(std::get<Ints>(*perm).back(), tensor.rank()) != tensor.rank() - 1;
 }
 
-/// The groups of nodes that are computed together. A node on a path between two members must be a member, too:
-/// otherwise the group would have to run both before and after it. So the graph of groups and lone nodes has no cycle.
+/// The groups of nodes that are computed together; most nodes are a group of their own. A node on a path between two
+/// members must be a member, too: otherwise the group would have to run both before and after it. So the groups have an
+/// order in which each comes after those that it needs.
 class Groups {
  public:
-  static constexpr std::int32_t alone = -1;
+  using Members = std::vector<const Node*>;
 
-  explicit Groups(const GraphState& graph) : group_(graph.size(), alone), seen_(graph.size()), before_(graph.size()) {
+  explicit Groups(const GraphState& graph)
+      : before_(graph.size()), users_(graph.size()), may_join_(graph.size()), seen_(graph.size()) {
     const Node* last = nullptr;
-    for (std::size_t i = 0; i < graph.size(); ++i)
-      if (graph.node(i).op().stateful) before_[i] = std::exchange(last, &graph.node(i));
+    for (std::size_t i = 0; i < graph.size(); ++i) {
+      const Node& node = graph.node(i);
+      if (node.op().stateful) before_[i] = std::exchange(last, &node);
+      for_each_need(node, [&](const Node& other) { users_[other.index].push_back(&node); });
+      group_.push_back(i);
+      members_.push_back({&node});
+    }
+    position_ = late_positions(graph);
     for (std::size_t i = 0; i < graph.size(); ++i)
       if (may_be_fused(graph.node(i))) join(graph.node(i));
   }
 
-  std::int32_t of(const Node& node) const { return group_[node.index]; }
-  /// The members of the node's group in the order of the graph; for a lone node, the node itself.
-  std::vector<const Node*> members(const Node& node) const {
-    return of(node) == alone ? std::vector{&node} : members_[of(node)];
+  bool are_all_single() const {
+    return std::all_of(members_.begin(), members_.end(), [](const Members& each) { return each.size() == 1; });
   }
+  std::size_t of(const Node& node) const { return group_[node.index]; }
+  /// The members of the node's group in the order of the graph.
+  const Members& members(const Node& node) const { return members_[of(node)]; }
 
   /// Calls `each(other)` for all nodes that a node needs directly. A stateful node also needs the one before it, so
   /// that they keep their order even without an edge.
@@ -74,79 +83,120 @@ class Groups {
   }
 
  private:
-  using Members = std::vector<const Node*>;
+  /// The positions at first, by node: each node comes as late as it can, but those that need nothing come first. So few
+  /// nodes are between a node and its users.
+  std::vector<std::size_t> late_positions(const GraphState& graph) const {
+    std::vector<std::size_t> steps_to_end(graph.size()), order(graph.size()), positions(graph.size());
+    for (std::size_t i = graph.size(); i-- > 0;) {
+      for (const Node* user : users_[i]) steps_to_end[i] = std::max(steps_to_end[i], steps_to_end[user->index] + 1);
+      if (graph.node(i).inputs().empty() && graph.node(i).control_inputs.empty() && !before_[i])
+        steps_to_end[i] = graph.size();
+      order[i] = i;
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return steps_to_end[a] > steps_to_end[b]; });
+    for (std::size_t i = 0; i < order.size(); ++i) positions[order[i]] = i;
+    return positions;
+  }
 
   void join(const Node& node) {
-    group_[node.index] = static_cast<std::int32_t>(members_.size());
-    members_.push_back({&node});
+    may_join_[node.index] = 1;
     for (const Tensor& input : node.inputs()) {
       const Node& other = producer_of(input);
-      const bool fits = of(other) != alone && other.output().shape() == node.output().shape() &&
+      const bool fits = may_join_[other.index] && other.output().shape() == node.output().shape() &&
                         other.output().device() == node.output().device() && other.device == node.device;
       if (fits) merge(of(other), of(node));
     }
   }
 
-  void merge(std::int32_t into, std::int32_t from) {
+  void merge(std::size_t into, std::size_t from) {
     if (into == from) return;
     Members& first = members_[into];
     Members& second = members_[from];
+    if (first.size() + second.size() > Program::max_instructions) return;
     Members all;
     std::merge(first.begin(), first.end(), second.begin(), second.end(), std::back_inserter(all),
                [](const Node* a, const Node* b) { return a->index < b->index; });
-    const auto inside = [&](const Node& node) { return of(node) == into || of(node) == from; };
-    if (is_too_large(all, inside) || has_way_outside(all, inside)) return;
+    if (has_many_operands(all, into, from) || !make_neighbours(into, from)) return;
     for (const Node* node : second) group_[node->index] = into;
     first = std::move(all);
     second.clear();
   }
 
-  /// Whether a program of these nodes could exceed its limits. Each member counts as one operand, as if no register
-  /// were used twice.
-  static bool is_too_large(const Members& all, const auto& inside) {
-    if (all.size() > Program::max_instructions) return true;
+  /// Whether a program of the nodes of two groups could have too many operands. Each member counts as one, as if no
+  /// register were used twice.
+  bool has_many_operands(const Members& all, std::size_t one, std::size_t other) const {
     std::vector<std::int64_t> inputs;
     for (const Node* node : all)
       for (const Tensor& input : node->inputs())
-        if (!inside(producer_of(input))) inputs.push_back(input.id());
+        if (const std::size_t group = of(producer_of(input)); group != one && group != other)
+          inputs.push_back(input.id());
     std::sort(inputs.begin(), inputs.end());
     inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
     return inputs.size() + all.size() > Program::max_operands;
   }
 
-  /// Whether one of the nodes depends on another through a node that is not among them.
-  bool has_way_outside(const Members& all, const auto& inside) {
-    ++search_;
-    Members pending;
-    bool found = false;
-    const auto visit = [&](const Node& node) {
-      if (std::exchange(seen_[node.index], search_) != search_) pending.push_back(&node);
-    };
-    const auto visit_unit = [&](const Node& node) {
-      if (of(node) == alone) return visit(node);
-      for (const Node* member : members_[of(node)]) visit(*member);
-    };
-    for (const Node* node : all)
-      for_each_need(*node, [&](const Node& other) {
-        if (!inside(other)) visit_unit(other);
-      });
-    while (!pending.empty() && !found) {
-      const Node& node = *pending.back();
-      pending.pop_back();
-      if (node.index < all.front()->index) continue;  // needs only earlier nodes
-      for_each_need(node, [&](const Node& other) {
-        found = found || inside(other);
-        visit_unit(other);
-      });
+  /// Changes the order so that the two groups can become one, `into`. Returns false, and changes nothing, if one of
+  /// them needs the other through a third group.
+  ///
+  /// Only groups between the two move. Those that the later one needs come first, then the two, then those that need
+  /// the earlier one; together they keep their positions (Pearce and Kelly's algorithm).
+  bool make_neighbours(std::size_t into, std::size_t from) {
+    const auto [early, late] = position_[into] < position_[from] ? std::pair(into, from) : std::pair(from, into);
+    std::vector<std::size_t> order, after;
+    if (!find_between(late, early, order)) return false;
+    if (order.empty()) {
+      position_[into] = position_[early];
+      return true;
     }
-    return found;
+    if (!find_between(early, late, after)) return false;
+    const auto by_position = [&](std::size_t a, std::size_t b) { return position_[a] < position_[b]; };
+    std::sort(order.begin(), order.end(), by_position);
+    std::sort(after.begin(), after.end(), by_position);
+    order.insert(order.end(), {from, into});
+    order.insert(order.end(), after.begin(), after.end());
+    std::vector<std::size_t> positions;
+    for (const std::size_t group : order) positions.push_back(position_[group]);
+    std::sort(positions.begin(), positions.end());
+    for (std::size_t i = 0; i < order.size(); ++i) position_[order[i]] = positions[i];
+    return true;
   }
 
-  std::vector<std::int32_t> group_;
-  std::vector<Members> members_;  ///< in the order of the graph
-  std::vector<std::uint32_t> seen_;
+  /// Finds the groups between two that `from` needs, directly or not, or, if `from` is the earlier one, that need it.
+  /// Returns false if one of them leads to the group `to`. Goes step by step, because where there is such a way, as
+  /// from a gradient to the forward pass, there usually is a short one.
+  bool find_between(std::size_t from, std::size_t to, std::vector<std::size_t>& found) {
+    ++search_;
+    const bool backward = position_[to] < position_[from];
+    const auto [low, high] = std::minmax(position_[from], position_[to]);
+    std::size_t current = from;
+    bool has_way = false;
+    const auto visit = [&, low = low, high = high](const Node& node) {
+      const std::size_t next = of(node);
+      has_way = has_way || (next == to && current != from);
+      const bool is_between = position_[next] > low && position_[next] < high;
+      if (is_between && std::exchange(seen_[next], search_) != search_) found.push_back(next);
+    };
+    for (std::size_t i = 0;; ++i) {
+      for (const Node* node : members_[current])
+        if (backward) {
+          for_each_need(*node, visit);
+        } else {
+          for (const Node* user : users_[node->index]) visit(*user);
+        }
+      if (has_way || i == found.size()) return !has_way;
+      current = found[i];
+    }
+  }
+
+  std::vector<const Node*> before_;    ///< for a stateful node: the previous stateful one
+  std::vector<Members> users_;         ///< by node: the nodes that need it directly
+  std::vector<char> may_join_;         ///< by node: whether other nodes may join it
+  std::vector<std::size_t> group_;     ///< by node
+  std::vector<Members> members_;       ///< by group, in the order of the graph
+  std::vector<std::size_t> position_;  ///< by group
+  std::vector<std::uint32_t> seen_;    ///< by group: the last search that found it
   std::uint32_t search_ = 0;
-  std::vector<const Node*> before_;  ///< for a stateful node: the previous stateful one
 };
 
 /// Writes the program of a group.
@@ -231,14 +281,14 @@ class Fuser {
     for (const Node* operation : plan.operations) used_[operation->index] = 1;
     for (std::size_t i = 0; i < graph_.size(); ++i)
       for (const Tensor& input : graph_.node(i).inputs())
-        if (const Node& from = producer_of(input);
-            groups_.of(from) == Groups::alone || groups_.of(from) != groups_.of(graph_.node(i)))
+        if (const Node& from = producer_of(input); groups_.of(from) != groups_.of(graph_.node(i)))
           used_[from.index] = 1;
   }
 
   /// Keeps the order of the nodes. A group runs at the position of its last member, or earlier if a node there needs
   /// it.
   PlanGraph run() {
+    if (groups_.are_all_single()) return plan_;
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& node = graph_.node(i);
       if (groups_.members(node).back() == &node) place_with_needs(node);
@@ -251,13 +301,12 @@ class Fuser {
     std::vector<const Node*> pending{&last};
     while (!pending.empty()) {
       const Node& node = *pending.back();
-      const std::vector<const Node*> members = groups_.members(node);
+      const std::vector<const Node*>& members = groups_.members(node);
       const std::size_t before = pending.size();
       if (!done_[node.index])
         for (const Node* member : members)
           groups_.for_each_need(*member, [&](const Node& other) {
-            const bool inside = groups_.of(other) != Groups::alone && groups_.of(other) == groups_.of(node);
-            if (!inside && !done_[other.index]) pending.push_back(&other);
+            if (groups_.of(other) != groups_.of(node) && !done_[other.index]) pending.push_back(&other);
           });
       if (pending.size() > before) continue;
       pending.pop_back();

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
 
@@ -19,6 +21,7 @@ PlanGraph prune(const PlanGraph& plan) {
     for (const Tensor& input : node.inputs()) need(endpoint_of(input).node);
     for (const Node* control : node.control_inputs) need(control);
   }
+  if (std::find(needed.begin(), needed.end(), 0) == needed.end()) return plan;
   Rewrite rewrite(plan);
   for (std::size_t i = 0; i < graph.size(); ++i)
     if (needed[i]) rewrite.copy(graph.node(i));
