@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "backend/cpu/cpu_backend.hpp"
-#include "backend/cpu/kernels/elementwise.hpp"
 #include "backend/cpu/threads.hpp"
 #include "core/make_tensor.hpp"
 
@@ -14,19 +13,13 @@ namespace tapestry::host {
 namespace {
 
 template <class T>
-TakeGradient<T> take_gradient() {
+const PoolKernels<T>& kernels() {
   static const PoolTable& table = TAPESTRY_PICK_LEVEL(pool_table);
   if constexpr (std::is_same_v<T, float>) {
     return table.f32;
   } else {
     return table.f64;
   }
-}
-
-/// The loop of an elementwise function over adjacent channels.
-template <class T>
-BinaryRow row_of(Binary f) {
-  return binary_kernels().rows[static_cast<std::size_t>(f)][static_cast<std::size_t>(dtype_of<T>())];
 }
 
 /// The image x [batch, height, width, channels] and the windows' results y [batch, rows, columns, channels].
@@ -50,75 +43,71 @@ Span inside(std::int64_t index, std::int64_t stride, std::int64_t pad, std::int6
   return {start, first, std::max(first, std::min(steps(limit - start), size))};
 }
 
-/// Calls element(offset in x) for each element of the window at a position that is inside the image. Returns their
-/// number.
-template <class Element>
-std::int64_t for_window(const Geometry& g, std::int64_t image, std::int64_t row, std::int64_t column,
-                        const Element& element) {
+/// Calls run(offset of its elements in x, index of its first window, WindowRun) for one row of windows: once for each
+/// window at the border, which has fewer elements, and once for those between.
+template <class Run>
+void for_runs(const Geometry& g, std::int64_t image, std::int64_t row, const Run& run) {
   const Window2d& w = g.window;
   const Span y = inside(row, w.stride_y, w.pad_top, w.height, w.dilation_y, g.height);
-  const Span x = inside(column, w.stride_x, w.pad_left, w.width, w.dilation_x, g.width);
-  for (std::int64_t ky = y.first; ky < y.last; ++ky)
-    for (std::int64_t kx = x.first; kx < x.last; ++kx) {
-      const std::int64_t line = image * g.height + y.start + ky * w.dilation_y;
-      element((line * g.width + x.start + kx * w.dilation_x) * g.channels);
-    }
-  return (y.last - y.first) * (x.last - x.first);
+  const auto span_of = [&](std::int64_t column) {
+    return inside(column, w.stride_x, w.pad_left, w.width, w.dilation_x, g.width);
+  };
+  SmallVector<std::int64_t, 16> taps;
+  for (std::int64_t column = 0; column < g.columns;) {
+    const Span x = span_of(column);
+    const bool is_whole = x.first == 0 && x.last == w.width;
+    std::int64_t end = column + 1;
+    if (is_whole)
+      end = std::max(
+          end, std::min(g.columns, (g.width - 1 - x.start - (w.width - 1) * w.dilation_x) / w.stride_x + column + 1));
+    taps.clear();
+    for (std::int64_t ky = y.first; ky < y.last; ++ky)
+      for (std::int64_t kx = x.first; kx < x.last; ++kx)
+        taps.push_back(((y.start + ky * w.dilation_y) * g.width + x.start + kx * w.dilation_x) * g.channels);
+    run(image * g.height * g.width * g.channels, (image * g.rows + row) * g.columns + column,
+        WindowRun{end - column, w.stride_x * g.channels, g.channels, g.channels, taps.data(),
+                  static_cast<std::int64_t>(taps.size())});
+    column = end;
+  }
 }
 
 template <class T>
 void pool(PoolKind f, const Geometry& g, const T* x, T* y) {
-  const BinaryRow combine = row_of<T>(f == PoolKind::max ? Binary::maximum : Binary::add);
-  const BinaryRow divide = row_of<T>(Binary::divide);
-  const T start = f == PoolKind::max ? -std::numeric_limits<T>::infinity() : T(0);
+  const auto kernel = f == PoolKind::max ? kernels<T>().max : kernels<T>().average;
   constexpr std::int64_t task_elements = 16384;
   // An empty image still has windows, in its padding.
   const std::int64_t seen = std::min(g.window.height, g.height) * std::min(g.window.width, g.width);
   const std::int64_t row_work = g.columns * g.channels * std::max<std::int64_t>(1, seen);
   parallel_for(
       g.batch * g.rows, std::max<std::int64_t>(1, task_elements / row_work), [&](std::int64_t row, std::int64_t end) {
-        for (; row < end; ++row) {
-          for (std::int64_t column = 0; column < g.columns; ++column) {
-            T* to = y + (row * g.columns + column) * g.channels;
-            std::fill_n(to, g.channels, start);
-            const std::int64_t count = for_window(g, row / g.rows, row % g.rows, column, [&](std::int64_t from) {
-              combine(to, 1, x + from, 1, to, g.channels, 0);
-            });
-            if (f == PoolKind::average) {
-              const T divisor = static_cast<T>(count);
-              divide(to, 1, &divisor, 0, to, g.channels, 0);
-            }
-          }
-        }
+        for (; row < end; ++row)
+          for_runs(g, row / g.rows, row % g.rows, [&](std::int64_t from, std::int64_t window, const WindowRun& run) {
+            kernel(run, x + from, y + window * g.channels);
+          });
       });
 }
 
-/// Adjacent windows share elements of dx, so a task is some channels of a whole image.
+/// Adjacent windows may share elements of dx, so a task is some channels of a whole image.
 template <class T>
 void pool_grad(PoolKind f, const Geometry& g, const T* x, const T* y, const T* gradient, T* dx) {
-  const BinaryRow add = row_of<T>(Binary::add), divide = row_of<T>(Binary::divide);
-  const TakeGradient<T> take = take_gradient<T>();
   constexpr std::int64_t width = 64;
-  const std::int64_t pieces = (g.channels + width - 1) / width;
+  const std::int64_t pieces = (g.channels + width - 1) / width, pixels = g.height * g.width;
   parallel_for(g.batch * pieces, 1, [&](std::int64_t task, std::int64_t) {
     const std::int64_t image = task / pieces, first = task % pieces * width;
     const std::int64_t channels = std::min(width, g.channels - first);
-    T left[width];
-    for (std::int64_t row = 0; row < g.rows; ++row) {
-      for (std::int64_t column = 0; column < g.columns; ++column) {
-        const std::int64_t place = ((image * g.rows + row) * g.columns + column) * g.channels + first;
-        std::copy_n(gradient + place, channels, left);
+    for (std::int64_t i = 0; i < pixels; ++i)
+      std::fill_n(dx + (image * pixels + i) * g.channels + first, channels, T(0));
+    for (std::int64_t row = 0; row < g.rows; ++row)
+      for_runs(g, image, row, [&](std::int64_t from, std::int64_t window, WindowRun run) {
+        const std::int64_t at = window * g.channels + first;
+        run.channels = channels;
+        from += first;
         if (f == PoolKind::max) {
-          for_window(g, image, row, column,
-                     [&](std::int64_t at) { take(x + at + first, y + place, left, dx + at + first, channels); });
+          kernels<T>().max_grad(run, x + from, y + at, gradient + at, dx + from);
         } else {
-          const T divisor = static_cast<T>(for_window(g, image, row, column, [](std::int64_t) {}));
-          divide(left, 1, &divisor, 0, left, channels, 0);
-          for_window(g, image, row, column,
-                     [&](std::int64_t at) { add(dx + at + first, 1, left, 1, dx + at + first, channels, 0); });
+          kernels<T>().average_grad(run, gradient + at, dx + from);
         }
-      }
-    }
+      });
   });
 }
 
@@ -146,8 +135,8 @@ void CpuBackend::pool2d(PoolKind f, const Tensor& x, const Window2d& window, con
 void CpuBackend::pool2d_grad(PoolKind f, const Tensor& x, const Tensor& y, const Tensor& g, const Window2d& window,
                              const Tensor& dx) {
   if (is_half(dx.dtype())) return Backend::pool2d_grad(f, x, y, g, window, dx);
-  fill(0, dx);
-  if (dx.size() == 0 || g.size() == 0) return;
+  if (dx.size() == 0) return;
+  if (g.size() == 0) return fill(0, dx);
   const Geometry geometry(dx.shape(), g.shape(), window);
   const Tensor gradient = contiguous(g);
   // An average reads neither x nor y.
