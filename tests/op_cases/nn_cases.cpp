@@ -231,6 +231,17 @@ OpCases normalization_cases() {
   rows.push_back({.name = "layer_norm of one scale for all",
                   .inputs = {numbers({2, 4}, -1, 1, 127), numbers({}, 1, 2, 128)},
                   .f = [](const Inputs& x) { return layer_norm(x[0], x[1], Tensor(), {.epsilon = 0.01}); }});
+  const auto normalized_columns = [](const std::vector<Elements>& x) {
+    Elements y(12);
+    for (std::size_t c = 0; c < 2; ++c) {
+      double mean = 0, variance = 0;
+      for (std::size_t i = 0; i < 6; ++i) mean += x[0][2 * i + c] / 6;
+      for (std::size_t i = 0; i < 6; ++i) variance += (x[0][2 * i + c] - mean) * (x[0][2 * i + c] - mean) / 6;
+      for (std::size_t i = 0; i < 6; ++i)
+        y[2 * i + c] = (x[0][2 * i + c] - mean) / std::sqrt(variance + 0.01) * x[2][c] + x[1][c];
+    }
+    return y;
+  };
   rows.push_back({.name = "batch_norm of its own moments",
                   .inputs = {numbers({6, 2}, -1, 1, 124), numbers({2}, -1, 1, 125), numbers({2}, 0.5, 1.5, 126)},
                   .f =
@@ -238,19 +249,17 @@ OpCases normalization_cases() {
                         const Moments m = moments(x[0], 0);
                         return batch_norm(x[0], m.mean, m.variance, x[1], x[2], 0.01);
                       },
-                  .reference =
-                      [](const std::vector<Elements>& x) {
-                        Elements y(12);
-                        for (std::size_t c = 0; c < 2; ++c) {
-                          double mean = 0, variance = 0;
-                          for (std::size_t i = 0; i < 6; ++i) mean += x[0][2 * i + c] / 6;
-                          for (std::size_t i = 0; i < 6; ++i)
-                            variance += (x[0][2 * i + c] - mean) * (x[0][2 * i + c] - mean) / 6;
-                          for (std::size_t i = 0; i < 6; ++i)
-                            y[2 * i + c] = (x[0][2 * i + c] - mean) / std::sqrt(variance + 0.01) * x[2][c] + x[1][c];
-                        }
-                        return y;
-                      }});
+                  .reference = normalized_columns});
+  rows.push_back({.name = "batch_norm_training",
+                  .inputs = {numbers({6, 2}, -1, 1, 124), numbers({2}, -1, 1, 125), numbers({2}, 0.5, 1.5, 126)},
+                  .f = [](const Inputs& x) { return batch_norm_training(x[0], x[2], x[1], 0.01).y; },
+                  .reference = normalized_columns});
+  rows.push_back({.name = "batch_norm_training of images, with its moments",
+                  .inputs = {numbers({2, 3, 2, 3}, -1, 1, 129), numbers({3}, 0.5, 1.5, 130), numbers({3}, -1, 1, 131)},
+                  .f = [](const Inputs& x) {
+                    const BatchNormTraining all = batch_norm_training(x[0], x[1], x[2], 0.01);
+                    return all.y * all.mean + square(all.variance);
+                  }});
   rows.push_back({.name = "embedding_lookup",
                   .inputs = {numbers({4, 2}, -1, 1, 127)},
                   .f =
