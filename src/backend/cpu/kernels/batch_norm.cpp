@@ -46,9 +46,18 @@ void normalize(const T* x, int64_t rows, int64_t stride, int64_t width, const T*
 template <class T>
 void products(const T* x, const T* g, int64_t rows, int64_t stride, int64_t width, const T* mean, T* of_g,
               T* of_products) {
-  add_rows(rows, stride, width, of_g, [=](int64_t row, int64_t j) { return g[row + j]; });
-  add_rows(rows, stride, width, of_products,
-           [=](int64_t row, int64_t j) { return g[row + j] * (x[row + j] - mean[j]); });
+  const auto product = [=](int64_t row, int64_t j) { return g[row + j] * (x[row + j] - mean[j]); };
+  int64_t i = 0;
+  for (; i + 4 <= rows; i += 4) {  // as add_rows does, but for both sums at once: each element is loaded once
+    const int64_t a = i * stride, b = a + stride, c = b + stride, d = c + stride;
+    TAPESTRY_INDEPENDENT
+    for (int64_t j = 0; j < width; ++j) {
+      of_g[j] += (g[a + j] + g[b + j]) + (g[c + j] + g[d + j]);
+      of_products[j] += (product(a, j) + product(b, j)) + (product(c, j) + product(d, j));
+    }
+  }
+  add_rows(rows - i, stride, width, of_g, [=](int64_t row, int64_t j) { return g[i * stride + row + j]; });
+  add_rows(rows - i, stride, width, of_products, [=](int64_t row, int64_t j) { return product(i * stride + row, j); });
 }
 
 template <class T>

@@ -13,13 +13,13 @@ using std::int64_t;
 /// Calls body(V(), window, channel) for all channels of all windows: a register of channels at a time, then single
 /// ones, for which V is T.
 template <class T, class Body>
-[[gnu::always_inline]] inline void for_channels(const WindowRun& run, const Body& body) {
+[[gnu::always_inline]] inline void for_channels(const WindowRun& run, Channels channels, const Body& body) {
   using V = typename Register<T>::type;
   constexpr int64_t width = register_bytes / static_cast<int>(sizeof(T));
   for (int64_t window = 0; window < run.windows; ++window) {
     int64_t c = 0;
-    for (; c + width <= run.channels; c += width) body(V{}, window, c);
-    for (; c < run.channels; ++c) body(T{}, window, c);
+    for (; c + width <= channels.count; c += width) body(V{}, window, c);
+    for (; c < channels.count; ++c) body(T{}, window, c);
   }
 }
 
@@ -32,44 +32,49 @@ template <class Op, class V, class T>
 }
 
 template <class T>
-void max(const WindowRun& run, const T* x, T* y) {
-  for_channels<T>(run, [&](auto zero, int64_t window, int64_t c) {
+void max(const WindowRun& run, Channels channels, const T* x, T* y) {
+  for_channels<T>(run, channels, [&](auto zero, int64_t window, int64_t c) {
     const auto lowest = zero - math::Real<T>::infinity;
-    store(combined<Max>(run, lowest, x + window * run.step + c), y + window * run.distance + c);
+    store(combined<Max>(run, lowest, x + window * run.step + c), y + window * channels.stride + c);
   });
 }
 
 template <class T>
-void average(const WindowRun& run, const T* x, T* y) {
+void average(const WindowRun& run, Channels channels, const T* x, T* y) {
   const T count = static_cast<T>(run.count);
-  for_channels<T>(run, [&](auto zero, int64_t window, int64_t c) {
-    store(combined<Sum>(run, zero, x + window * run.step + c) / count, y + window * run.distance + c);
+  for_channels<T>(run, channels, [&](auto zero, int64_t window, int64_t c) {
+    store(combined<Sum>(run, zero, x + window * run.step + c) / count, y + window * channels.stride + c);
   });
 }
 
-template <class T>
-void max_grad(const WindowRun& run, const T* x, const T* y, const T* g, T* dx) {
-  for_channels<T>(run, [&](auto zero, int64_t window, int64_t c) {
+template <class T, bool adds>
+void max_grad(const WindowRun& run, Channels channels, const T* x, const T* y, const T* g, T* dx) {
+  for_channels<T>(run, channels, [&](auto zero, int64_t window, int64_t c) {
     using V = decltype(zero);
     const int64_t at = window * run.step + c;
-    const V largest = load<V>(y + window * run.distance + c);
-    V left = load<V>(g + window * run.distance + c);
+    const V largest = load<V>(y + window * channels.stride + c);
+    V left = load<V>(g + window * channels.stride + c);
     for (int64_t k = 0; k < run.count; ++k) {
       const V element = load<V>(x + at + run.taps[k]);
       const auto is_largest = (element == largest) | (element != element);
       T* const to = dx + at + run.taps[k];
-      store(load<V>(to) + (is_largest ? left : zero), to);
+      const V part = is_largest ? left : zero;
+      if constexpr (adds) {
+        store(load<V>(to) + part, to);
+      } else {
+        store(part, to);
+      }
       left = is_largest ? zero : left;
     }
   });
 }
 
 template <class T>
-void average_grad(const WindowRun& run, const T* g, T* dx) {
+void average_grad(const WindowRun& run, Channels channels, const T* g, T* dx) {
   const T count = static_cast<T>(run.count);
-  for_channels<T>(run, [&](auto zero, int64_t window, int64_t c) {
+  for_channels<T>(run, channels, [&](auto zero, int64_t window, int64_t c) {
     using V = decltype(zero);
-    const V part = load<V>(g + window * run.distance + c) / count;
+    const V part = load<V>(g + window * channels.stride + c) / count;
     for (int64_t k = 0; k < run.count; ++k) {
       T* const to = dx + window * run.step + c + run.taps[k];
       store(load<V>(to) + part, to);
@@ -78,7 +83,7 @@ void average_grad(const WindowRun& run, const T* g, T* dx) {
 }
 
 template <class T>
-constexpr PoolKernels<T> kernels = {max<T>, average<T>, max_grad<T>, average_grad<T>};
+constexpr PoolKernels<T> kernels = {max<T>, average<T>, max_grad<T, true>, max_grad<T, false>, average_grad<T>};
 
 }  // namespace
 
