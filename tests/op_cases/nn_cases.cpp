@@ -210,6 +210,45 @@ OpCases image_cases() {
   return rows;
 }
 
+/// The outputs of the op of whole LSTM layers: h [batch, time, hidden], c [time, batch, hidden], gates.
+Tensors lstm_sequence(const Inputs& x) { return apply_all(*find_op("LSTMSequence"), Tensors(x), {}, {}, {}); }
+
+OpCases recurrent_cases() {
+  OpCases rows;
+  rows.push_back({.name = "lstm of three steps",
+                  .inputs = {numbers({2, 3, 8}, -1, 1, 141), numbers({8, 2}, -1, 1, 142), numbers({2, 2}, -1, 1, 143),
+                             numbers({2, 2}, -1, 1, 144)},
+                  .f =
+                      [](const Inputs& x) {
+                        const Tensors y = lstm_sequence(x);
+                        return concat({y[0], transpose(y[1], {1, 0, 2})}, -1);
+                      },
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        const auto sigmoid = [](double z) { return 1 / (1 + std::exp(-z)); };
+                        Elements y;
+                        for (std::size_t b = 0; b < 2; ++b) {
+                          Elements h{x[2][2 * b], x[2][2 * b + 1]}, c{x[3][2 * b], x[3][2 * b + 1]};
+                          for (std::size_t t = 0; t < 3; ++t) {
+                            Elements z(8);
+                            for (std::size_t j = 0; j < 8; ++j)
+                              z[j] = x[0][(b * 3 + t) * 8 + j] + h[0] * x[1][2 * j] + h[1] * x[1][2 * j + 1];
+                            for (std::size_t j = 0; j < 2; ++j) {
+                              c[j] = sigmoid(z[2 + j]) * c[j] + sigmoid(z[j]) * std::tanh(z[4 + j]);
+                              h[j] = sigmoid(z[6 + j]) * std::tanh(c[j]);
+                            }
+                            y.insert(y.end(), {h[0], h[1], c[0], c[1]});
+                          }
+                        }
+                        return y;
+                      }});
+  rows.push_back({.name = "lstm, the last output alone",
+                  .inputs = {numbers({4, 2, 12}, -1, 1, 145), numbers({12, 3}, -1, 1, 146), numbers({4, 3}, -1, 1, 147),
+                             numbers({4, 3}, -1, 1, 148)},
+                  .f = [](const Inputs& x) { return lstm_sequence(x)[0](all, -1); }});
+  return rows;
+}
+
 OpCases normalization_cases() {
   OpCases rows;
   rows.push_back({.name = "layer_norm",
@@ -289,7 +328,7 @@ OpCases normalization_cases() {
 
 OpCases nn_cases() {
   OpCases rows = loss_cases();
-  for (OpCases family : {image_cases(), normalization_cases()})
+  for (OpCases family : {image_cases(), normalization_cases(), recurrent_cases()})
     for (OpCase& row : family) rows.push_back(std::move(row));
   return rows;
 }

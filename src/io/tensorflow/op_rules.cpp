@@ -166,8 +166,6 @@ std::vector<OpRule> make_rules() {
     leaky.is_direct = alpha_fits_float;
     add(leaky);
   }
-  add(expanded("BatchNormTraining", 3));
-  add(expanded("BatchNormGrad", 5));
   add(expanded("LayerNorm", 3));
   add(expanded("LayerNormGrad", 5));
   OpRule bias = plain("BiasAdd", 2);
