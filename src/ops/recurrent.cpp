@@ -2,14 +2,12 @@
 
 #include <array>
 
-#include "backend/strided_loop.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/linalg.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"
-#include "tapestry/ops/reduce.hpp"
 
 TAPESTRY_OP_FAMILY(recurrent)
 
