@@ -9,6 +9,7 @@
 #include <tapestry/tapestry.hpp>
 
 #include "harness.hpp"
+#include "tapestry_networks.hpp"
 
 namespace {
 
@@ -33,8 +34,6 @@ struct Training {
     parameters.emplace_back(tp::tensor(layer.bias));
   }
 };
-
-enum class Mode { eager, session };
 
 using Loss = Tensor (*)(const std::vector<tp::Variable>& parameters, const Tensor& x, const Tensor& target);
 
@@ -251,9 +250,9 @@ constexpr std::int64_t side = 4096, chain_size = std::int64_t{1} << 24;
 
 Workload on_square(Tensor (*f)(Inputs), Mode mode) { return forward({matrix(side, side)}, f, mode); }
 
-/// The workloads that run in both modes.
-const std::vector<std::pair<std::string, std::function<Workload(Mode)>>>& workloads() {
-  static const std::vector<std::pair<std::string, std::function<Workload(Mode)>>> list{
+/// The workloads that run in both modes, but for the networks.
+Workloads workloads() {
+  return {
       {"a/mlp_step", mlp_step},
       {"b/adam_step", adam_step},
       {"c/sgd_step", [](Mode mode) { return sgd_step(2048, 256, mode); }},
@@ -288,14 +287,15 @@ const std::vector<std::pair<std::string, std::function<Workload(Mode)>>>& worklo
       {"m/product_1024", [](Mode mode) { return product(1024, mode); }},
       {"m/product_4096", [](Mode mode) { return product(4096, mode); }},
   };
-  return list;
 }
 
 std::vector<bench::Benchmark> benchmarks() {
   std::vector<bench::Benchmark> list{{"d/add_forward", add_forward}, {"d/add_backward", add_backward}};
-  for (const auto& each : workloads()) {
-    list.push_back({each.first, [&each] { return each.second(Mode::eager); }});
-    list.push_back({each.first + "_session", [&each] { return each.second(Mode::session); }});
+  for (const Workloads& some : {workloads(), networks()}) {
+    for (const auto& [name, make] : some) {
+      list.push_back({name, [make = make] { return make(Mode::eager); }});
+      list.push_back({name + "_session", [make = make] { return make(Mode::session); }});
+    }
   }
   return list;
 }

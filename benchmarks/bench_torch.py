@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The suite on PyTorch, on a GPU: the workloads of bench_tapestry.cpp under the same names.
+"""The suite on PyTorch: the workloads of bench_tapestry.cpp under the same names.
 
-usage: bench_torch.py [--device cuda] [--only REGEX] --check FILE | --time MODE
+usage: bench_torch.py [--device cuda] [--threads N] [--clock cpu] [--only REGEX] --check FILE | --time MODE
 
 --check FILE  runs each workload three times and writes what it computed to FILE
+--clock cpu   times the processor's work in all threads, for machines on which others work too
 --time MODE   prints the seconds of one run of each, as JSON; MODE is eager, compile (torch.compile) or graphs (the eager
               run captured as a CUDA graph)
 """
@@ -11,30 +12,13 @@ usage: bench_torch.py [--device cuda] [--only REGEX] --check FILE | --time MODE
 import argparse
 import json
 import re
-import statistics
 import time
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-
-def numbers(count, seed, low=-1.0, high=1.0):
-    """The numbers of harness.cpp: Knuth's MMIX generator, after n steps multipliers[n] * seed + increments[n]."""
-    with np.errstate(over='ignore'):
-        multipliers = np.array([6364136223846793005], np.uint64)
-        increments = np.array([1442695040888963407], np.uint64)
-        while len(multipliers) < count + 1:
-            last_multiplier, last_increment = multipliers[-1], increments[-1]
-            increments = np.concatenate([increments, multipliers * last_increment + increments])
-            multipliers = np.concatenate([multipliers, multipliers * last_multiplier])
-        states = multipliers[1:count + 1] * np.uint64(seed) + increments[1:count + 1]
-    fractions = (states >> np.uint64(40)).astype(np.float32)
-    return np.float32(low) + np.float32(high - low) * fractions * np.float32(2.0**-24)
-
-
-def labels(count, seed, end):
-    return (numbers(count, seed, 0, 1).astype(np.float64) * 2**24).round().astype(np.int64) % end
+from suite_numbers import digest, labels, numbers, seconds
 
 
 def layers(*widths):
@@ -50,9 +34,112 @@ def layers(*widths):
 # --- Workloads: each gives (step, results), a function to time and one that shows what it computed last ----------------
 
 
+class Digits(torch.nn.Module):
+    """The network of examples/13, for images with their channels last in memory, as Tapestry has them."""
+
+    def __init__(self, rate):
+        super().__init__()
+        self.first, self.first_norm = torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.BatchNorm2d(16)
+        self.second, self.second_norm = torch.nn.Conv2d(16, 32, 3, padding=1), torch.nn.BatchNorm2d(32)
+        self.drop = torch.nn.Dropout(rate)
+        self.dense, self.logits = torch.nn.Linear(32 * 7 * 7, 128), torch.nn.Linear(128, 10)
+
+    def forward(self, x):
+        for convolution, norm in ((self.first, self.first_norm), (self.second, self.second_norm)):
+            x = F.max_pool2d(torch.relu(norm(convolution(x))), 2)
+        x = self.drop(x.permute(0, 2, 3, 1).reshape(x.shape[0], -1))
+        return self.logits(torch.relu(self.dense(x)))
+
+
+class Letters(torch.nn.Module):
+    """The network of examples/14."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(65, 64)
+        self.lstm = torch.nn.LSTM(64, 256, batch_first=True)
+        self.logits = torch.nn.Linear(256, 65)
+
+    def forward(self, x):
+        return self.logits(self.lstm(self.embedding(x))[0])
+
+
+def transformer_block(**options):
+    return torch.nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True, **options)
+
+
+class Writer(torch.nn.Module):
+    """A small GPT."""
+
+    def __init__(self):
+        super().__init__()
+        self.letter = torch.nn.Embedding(256, 256)
+        self.position = torch.nn.Parameter(torch.empty(128, 256))
+        self.blocks = torch.nn.ModuleList(transformer_block(norm_first=True, activation='gelu') for _ in range(2))
+        self.norm, self.logits = torch.nn.LayerNorm(256), torch.nn.Linear(256, 256)
+
+    def parameters_in_order(self):
+        return [self.letter.weight, self.position, *self.blocks.parameters(), *self.norm.parameters(),
+                *self.logits.parameters()]
+
+    def forward(self, x):
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(x.shape[1], device=x.device)
+        h = self.letter(x) + self.position
+        for block in self.blocks:
+            h = block(h, src_mask=mask, is_causal=True)
+        return self.logits(self.norm(h))
+
+
 class Suite:
-    def __init__(self, device):
+    def __init__(self, device, dropout_rate):
         self.device = torch.device(device)
+        self.dropout_rate = dropout_rate
+
+    def set_parameters(self, net):
+        """Gives the parameters the numbers of the seeds 10, 11, ... in their order, and returns them."""
+        net.to(self.device)
+        parameters = net.parameters_in_order() if hasattr(net, 'parameters_in_order') else list(net.parameters())
+        with torch.no_grad():
+            for seed, p in enumerate(parameters, 10):
+                p.copy_(self.tensor(numbers(p.numel(), seed, -0.1, 0.1), *p.shape))
+        return parameters
+
+    def learning(self, net, x, target, most=None, epsilon=1e-4):
+        p = self.set_parameters(net)
+
+        def limit():
+            if most:
+                torch.nn.utils.clip_grad_norm_(p, most)
+
+        def loss():
+            logits = net(x)
+            return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), target.reshape(-1))
+
+        return self.training(p, self.adam(p, epsilon), loss, before_update=limit)
+
+    def digits_step(self):
+        x = self.tensor(numbers(28 * 28 * 64, 100, 0, 1), 64, 1, 28, 28)
+        net = Digits(self.dropout_rate).to(memory_format=torch.channels_last)
+        return self.learning(net, x, self.tensor(labels(64, 101, 10)), epsilon=1e-3)
+
+    def lstm_step(self):
+        x, target = (self.tensor(labels(32 * 64, seed, 65), 32, 64) for seed in (100, 101))
+        return self.learning(Letters(), x, target, 1.0)
+
+    def block_gradient(self):
+        net = transformer_block()
+        p = self.set_parameters(net)
+        x, seed = (self.tensor(numbers(8 * 128 * 256, s), 8, 128, 256) for s in (100, 101))
+
+        def f():
+            y = net(x.detach().requires_grad_())
+            return [y, *torch.autograd.grad(y, p, seed)]
+
+        return self.function(f)
+
+    def gpt_step(self):
+        x, target = (self.tensor(labels(8 * 128, seed, 256), 8, 128) for seed in (100, 101))
+        return self.learning(Writer(), x, target)
 
     def tensor(self, values, *shape):
         values = torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
@@ -61,23 +148,24 @@ class Suite:
     def parameters(self, weights_and_biases):
         return [self.tensor(x).requires_grad_() for pair in weights_and_biases for x in pair]
 
-    def training(self, parameters, optimizer, loss, shown=None):
+    def training(self, parameters, optimizer, loss, shown=None, before_update=lambda: None):
         last = {}
 
         def step():
             optimizer.zero_grad(set_to_none=True)
             value = loss()
             value.backward()
+            before_update()
             optimizer.step()
             last['loss'] = value
             return value
 
         return step, lambda: [last['loss'], *(shown() if shown else parameters)]
 
-    def adam(self, parameters):
+    def adam(self, parameters, epsilon=1e-4):
         # Its state is on the device, so that a CUDA graph can contain the step.
         on_gpu = self.device.type == 'cuda'
-        return torch.optim.Adam(parameters, 0.001, eps=1e-4, fused=on_gpu, capturable=on_gpu)
+        return torch.optim.Adam(parameters, 0.001, eps=epsilon, fused=on_gpu, capturable=on_gpu)
 
     def mlp_step(self):
         x = self.tensor(numbers(400, 100), 200, 2)
@@ -160,6 +248,44 @@ class Suite:
 
         return self.function(f)
 
+    def with_gradients(self, f, inputs, seed=None):
+        """f without a tape, or f and its gradients."""
+        if seed is None:
+            return self.function(lambda: [f(*inputs)])
+        inputs = [x.requires_grad_() for x in inputs]
+
+        def both():
+            y = f(*inputs)
+            return [y, *torch.autograd.grad(y, inputs, seed)]
+
+        return self.function(both)
+
+    def matrix(self, seed=100):
+        return self.tensor(numbers(4096 * 1024, seed), 4096, 1024)
+
+    def layer_norm_inputs(self):
+        return [self.matrix(), *(self.tensor(numbers(1024, seed)) for seed in (102, 103))]
+
+    @staticmethod
+    def layer_norm(x, scale, offset):
+        return F.layer_norm(x, (1024,), scale, offset)
+
+    @staticmethod
+    def softmax(x):
+        return torch.softmax(x, 1)
+
+    def softmax_forward(self):
+        return self.with_gradients(self.softmax, [self.matrix()])
+
+    def softmax_gradient(self):
+        return self.with_gradients(self.softmax, [self.matrix()], self.matrix(101))
+
+    def layer_norm_forward(self):
+        return self.with_gradients(self.layer_norm, self.layer_norm_inputs())
+
+    def layer_norm_gradient(self):
+        return self.with_gradients(self.layer_norm, self.layer_norm_inputs(), self.matrix(101))
+
     def product(self, n):
         a, b = (self.tensor(numbers(n * n, seed), n, n) for seed in (100, 101))
         return self.function(lambda: [a @ b])
@@ -174,6 +300,14 @@ class Suite:
             'g/cnn_step': self.cnn_step,
             'm/product_1024': lambda: self.product(1024),
             'm/product_4096': lambda: self.product(4096),
+            'f/softmax_forward': self.softmax_forward,
+            'f/softmax_gradient': self.softmax_gradient,
+            'f/layer_norm_forward': self.layer_norm_forward,
+            'f/layer_norm_gradient': self.layer_norm_gradient,
+            'g/digits_step': self.digits_step,
+            'k/lstm_step': self.lstm_step,
+            'l/block_gradient': self.block_gradient,
+            'l/gpt_step': self.gpt_step,
         }
 
 
@@ -194,40 +328,19 @@ def captured(step):
     return graph.replay
 
 
-def seconds(step, synchronize, samples=9, least=0.1):
-    """The median of several series of runs, each with the wait for the device at its end."""
-    for _ in range(5):
-        step()
-    synchronize()
-    runs, times = 1, []
-    while len(times) < samples:
-        start = time.perf_counter()
-        for _ in range(runs):
-            step()
-        synchronize()
-        elapsed = time.perf_counter() - start
-        if elapsed < least and not times:
-            runs *= 2
-        else:
-            times.append(elapsed / runs)
-    return statistics.median(times)
-
-
-def digest(values):
-    """As in harness.cpp: every n-th number of a large result, and the sum of the absolute values of all numbers."""
-    if len(values) <= 4096:
-        return [values.tolist()]
-    return [values[::len(values) // 4096 | 1].tolist(), [float(np.abs(values.astype(np.float64)).sum())]]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--device', default='cuda')
+    parser.add_argument('--threads', type=int)
+    parser.add_argument('--clock', choices=['cpu'])
     parser.add_argument('--only', default='', metavar='REGEX')
     parser.add_argument('--check', metavar='FILE')
     parser.add_argument('--time', choices=['eager', 'compile', 'graphs'])
     options = parser.parse_args()
-    suite = Suite(options.device)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    clock = time.process_time if options.clock else time.perf_counter
+    suite = Suite(options.device, 0.0 if options.check else 0.25)
     synchronize = torch.cuda.synchronize if suite.device.type == 'cuda' else lambda: None
     chosen = {name: make for name, make in suite.workloads().items() if re.search(options.only, name)}
 
@@ -246,7 +359,7 @@ def main():
         for name, make in chosen.items():
             step, _ = make()
             how = {'eager': lambda f: f, 'compile': lambda f: torch.compile(f), 'graphs': captured}[options.time]
-            times[name] = seconds(how(step), synchronize)
+            times[name] = seconds(how(step), synchronize, clock)
         print(json.dumps({'torch': torch.__version__, 'seconds': times}))
 
 

@@ -196,12 +196,13 @@ def cpu_flags():
 def check(ours, peer):
     """Exits unless both programs compute the same, up to rounding relative to the largest number of each array."""
     mine, theirs = ours.results(), peer.results()
-    names = {name.removesuffix('_session') for name in mine}
-    if names != theirs.keys():
-        raise SystemExit(f'the programs have different workloads: {names ^ theirs.keys()}')
+    if not theirs.keys() <= mine.keys():
+        raise SystemExit(f'Tapestry lacks workloads: {theirs.keys() - mine.keys()}')
     bad = []
     for name in mine:
-        expected = theirs[name.removesuffix('_session')]
+        expected = theirs.get(name.removesuffix('_session'))
+        if expected is None:  # the networks are for PyTorch and TensorFlow: see compare_peers.py
+            continue
         if [len(array) for array in mine[name]] != [len(array) for array in expected]:
             bad.append(f'{name}: results of other shapes')
             continue

@@ -1,14 +1,15 @@
 #include "harness.hpp"
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <limits>
 #include <optional>
+#include <regex>
 #include <stdexcept>
 
 #include <benchmark/benchmark.h>
@@ -62,6 +63,15 @@ std::vector<Layer> layers(const std::vector<std::int64_t>& widths) {
 
 namespace {
 
+bool is_checking = false, counts_processor_time = false;
+
+/// Seconds of the clock that was chosen.
+double now() {
+  timespec time{};
+  clock_gettime(counts_processor_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 void run_once(const Workload& workload) {
   workload.before();
   workload.run();
@@ -95,11 +105,11 @@ void time(benchmark::State& state, const Library& library, bool on_device, const
   }
   for ([[maybe_unused]] auto iteration : state) {
     workload.before();
-    const auto start = std::chrono::steady_clock::now();
+    const double start = now();
     workload.run();
-    const auto end = std::chrono::steady_clock::now();
+    const double end = now();
     workload.after();
-    state.SetIterationTime(std::chrono::duration<double>(end - start).count());
+    state.SetIterationTime(end - start);
   }
   state.counters["operations"] = workload.operations;
 }
@@ -118,12 +128,13 @@ std::vector<Numbers> digest(const Numbers& values) {
   return {some, {static_cast<float>(sum)}};
 }
 
-void write_results(const Library& library, const std::string& path) {
+void write_results(const Library& library, const std::string& path, const std::regex& only) {
   std::ofstream out(path);
   out.precision(std::numeric_limits<float>::max_digits10);
   out << '{';
   const char* comma = "";
   for (const Benchmark& benchmark : library.benchmarks) {
+    if (!std::regex_search(benchmark.name, only)) continue;
     out << comma << "\n\"" << benchmark.name << "\": [";
     comma = ",";
     const Workload workload = benchmark.make();
@@ -198,16 +209,23 @@ std::string openblas_kernels() {
 
 }  // namespace
 
+double dropout_rate() { return is_checking ? 0 : 0.25; }
+
 int run_suite(int argc, char** argv, const Library& library) try {
   const std::optional<std::string> threads = take_option(argc, argv, "threads");
   const std::optional<std::string> check = take_option(argc, argv, "check");
   const std::optional<std::string> memory = take_option(argc, argv, "memory");
   const std::optional<std::string> device = take_option(argc, argv, "device");
+  const std::optional<std::string> only = take_option(argc, argv, "only");
+  const std::optional<std::string> clock = take_option(argc, argv, "clock");
+  if (clock && *clock != "cpu") throw std::runtime_error("there is no clock " + *clock);
+  counts_processor_time = clock.has_value();
+  is_checking = check.has_value();
   if (threads) library.set_threads(std::stoi(*threads));
   if (device && !library.use_device) throw std::runtime_error("this program has no devices");
   if (device) library.use_device(*device);
   if (check) {
-    write_results(library, *check);
+    write_results(library, *check, std::regex(only.value_or("")));
     return 0;
   }
   if (memory) {

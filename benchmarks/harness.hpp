@@ -30,6 +30,10 @@ std::vector<Layer> layers(const std::vector<std::int64_t>& widths);
 /// could not be compared.
 inline constexpr double adam_epsilon = 1e-4;
 
+/// The rate of dropout in the workloads. It is 0 while results are compared, because each library draws its own
+/// numbers.
+double dropout_rate();
+
 /// Something to time, with its inputs.
 struct Workload {
   std::function<void()> run;
@@ -75,7 +79,9 @@ struct Library {
 ///     --threads=N      the library's threads
 ///     --device=NAME    workloads on that device instead of the processor; runs are timed many at once, with the wait
 ///                      for the device at their end
+///     --clock=cpu      times the processor's work in all threads, for machines on which others work too
 ///     --check=FILE     times nothing, but runs each workload three times and writes what it computed to FILE
+///     --only=REGEX     of all workloads, --check runs those whose name the expression finds
 ///     --memory=NAME    times nothing, but prints the peak memory of three runs of that workload, as one line of JSON
 int run_suite(int argc, char** argv, const Library& library);
 

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/kernels/normalize.hpp"
 #include "kernels_support.hpp"
 
@@ -179,6 +180,122 @@ TEST_CASE("rows do not depend on the number of threads") {
     }));
     CHECK(same_for_any_threads(dtype, dscale.shape(), [&](const Tensor& to) {
       backend.normalize_grad(x, scale, mean, rstd, g, dx, to, doffset);
+    }));
+  }
+}
+
+namespace {
+
+/// What batch normalization of rows and its gradient give, by plain loops.
+struct BatchNormalized {
+  std::vector<double> y, mean, variance, dx, dscale, doffset;
+};
+
+BatchNormalized batch_normalized(std::size_t channels, const std::vector<double>& x, const std::vector<double>& scale,
+                                 const std::vector<double>& offset, const std::vector<double>& g, double epsilon) {
+  BatchNormalized all{std::vector<double>(x.size()), {}, {}, std::vector<double>(x.size()), {}, {}};
+  const auto rows = static_cast<double>(x.size() / channels);
+  for (std::size_t c = 0; c < channels; ++c) {
+    const auto sum = [&](auto term) {
+      double total = 0;
+      for (std::size_t i = c; i < x.size(); i += channels) total += term(i);
+      return total;
+    };
+    const double mean = sum([&](std::size_t i) { return x[i]; }) / rows;
+    const double variance = sum([&](std::size_t i) { return (x[i] - mean) * (x[i] - mean); }) / rows;
+    const double rstd = 1 / std::sqrt(variance + epsilon);
+    const auto normal = [&](std::size_t i) { return (x[i] - mean) * rstd; };
+    const double doffset = sum([&](std::size_t i) { return g[i]; });
+    const double dscale = sum([&](std::size_t i) { return g[i] * normal(i); });
+    for (std::size_t i = c; i < x.size(); i += channels) {
+      all.y[i] = normal(i) * scale[c] + offset[c];
+      all.dx[i] = scale[c] * rstd * (g[i] - doffset / rows - normal(i) * dscale / rows);
+    }
+    all.mean.push_back(mean);
+    all.variance.push_back(variance);
+    all.dscale.push_back(dscale);
+    all.doffset.push_back(doffset);
+  }
+  return all;
+}
+
+const std::vector<Shape> batches = {{7, 1}, {3, 5}, {1, 4}, {2, 3, 64}, {9, 30, 3}, {70, 16}, {3000, 7}, {20, 2500}};
+
+}  // namespace
+
+TEST_CASE("normalization of batches and its gradient") {
+  const double epsilon = 1e-3;
+  for (const DType dtype : float_dtypes) {
+    for (const Shape& shape : batches) {
+      CAPTURE(to_string(shape));
+      const Shape channels{shape.sizes().back()};
+      const Tensor x = random_tensor(dtype, shape, 1), g = random_tensor(dtype, shape, 2);
+      const Tensor scale = random_tensor(dtype, channels, 3), offset = random_tensor(dtype, channels, 4);
+      const BatchNormalized due = batch_normalized(static_cast<std::size_t>(channels[0]), values(x), values(scale),
+                                                   values(offset), values(g), epsilon);
+      // The interface's own definition is that of devices without kernels for it.
+      for (const bool own : {true, false}) {
+        CAPTURE(own);
+        host::CpuBackend cpu;
+        const Tensor y = empty(dtype, shape), mean = empty(dtype, channels), variance = empty(dtype, channels);
+        const Tensor dx = empty(dtype, shape), dscale = empty(dtype, channels), doffset = empty(dtype, channels);
+        if (own) {
+          cpu.batch_normalize(twisted(x), twisted(scale), twisted(offset), epsilon, y, mean, variance);
+          cpu.batch_normalize_grad(twisted(x), twisted(scale), twisted(mean), twisted(variance), twisted(g), epsilon,
+                                   dx, dscale, doffset);
+        } else {
+          cpu.Backend::batch_normalize(twisted(x), twisted(scale), twisted(offset), epsilon, y, mean, variance);
+          cpu.Backend::batch_normalize_grad(twisted(x), twisted(scale), twisted(mean), twisted(variance), twisted(g),
+                                            epsilon, dx, dscale, doffset);
+        }
+        check(y, due.y);
+        check(mean, due.mean);
+        check(variance, due.variance);
+        check(dx, due.dx);
+        check(dscale, due.dscale);
+        check(doffset, due.doffset);
+      }
+    }
+  }
+}
+
+TEST_CASE("the variance of a batch is exact where the mean is large beside it") {
+  std::vector<double> numbers;
+  for (int i = 0; i < 40000; ++i) numbers.push_back(5000 + i % 2);
+  const Tensor x = tensor_of(float32, {40000, 1}, numbers), one = tensor_of(float32, {1}, {1});
+  const Tensor y = empty(float32, x.shape()), mean = empty(float32, {1}), variance = empty(float32, {1});
+  cpu_backend().batch_normalize(x, one, one, 0, y, mean, variance);
+  CHECK(values(mean)[0] == doctest::Approx(5000.5));
+  CHECK(values(variance)[0] == doctest::Approx(0.25));
+}
+
+TEST_CASE("normalization of a batch of nothing") {
+  const Tensor none = empty(float32, {0, 2}), row = tensor_of(float32, {2}, {1, 1});
+  const Tensor mean = empty(float32, {2}), variance = empty(float32, {2});
+  cpu_backend().batch_normalize(none, row, row, 1e-3, none, mean, variance);
+  CHECK(std::isnan(values(mean)[1]));
+  CHECK(std::isnan(values(variance)[1]));
+  const Tensor dscale = empty(float32, {2}), doffset = empty(float32, {2});
+  cpu_backend().batch_normalize_grad(none, row, row, row, none, 1e-3, none, dscale, doffset);
+  CHECK(values(dscale) == std::vector<double>{0, 0});
+  CHECK(values(doffset) == std::vector<double>{0, 0});
+  const Tensor no_channels = empty(float32, {3, 0}), empty_row = empty(float32, {0});
+  cpu_backend().batch_normalize(no_channels, empty_row, empty_row, 1e-3, no_channels, empty_row, empty_row);
+  cpu_backend().batch_normalize_grad(no_channels, empty_row, empty_row, empty_row, no_channels, 1e-3, no_channels,
+                                     empty_row, empty_row);
+}
+
+TEST_CASE("batches do not depend on the number of threads") {
+  for (const Shape& shape : {Shape{9000, 3}, Shape{300, 70}, Shape{40, 2500}}) {
+    const Shape channels{shape[1]};
+    const Tensor x = random_tensor(float32, shape, 1), g = random_tensor(float32, shape, 2);
+    const Tensor scale = random_tensor(float32, channels, 3), mean = empty(float32, channels);
+    const Tensor variance = empty(float32, channels), dx = empty(float32, shape), doffset = empty(float32, channels);
+    Backend& backend = cpu_backend();
+    CHECK(same_for_any_threads(
+        float32, shape, [&](const Tensor& to) { backend.batch_normalize(x, scale, scale, 1e-5, to, mean, variance); }));
+    CHECK(same_for_any_threads(float32, channels, [&](const Tensor& to) {
+      backend.batch_normalize_grad(x, scale, mean, variance, g, 1e-5, dx, to, doffset);
     }));
   }
 }

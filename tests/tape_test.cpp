@@ -6,7 +6,9 @@
 #include <thread>
 
 #include "expect.hpp"
+#include "tapestry/graph.hpp"
 #include "tapestry/ops.hpp"
+#include "tapestry/session.hpp"
 
 using namespace tapestry;
 using namespace tapestry::test;
@@ -35,6 +37,54 @@ const Op& op_of_wrong_gradients() {
       },
   });
   return op;
+}
+
+/// x y, with a composition and no gradient. It asks the tape to keep nothing, which does not concern a composition.
+const Op& op_with_composition() {
+  static const Op& op = register_op({
+      .name = "TapeTestComposed",
+      .infer = same_shape,
+      .cpu =
+          [](const Call& call) {
+            for (std::int64_t i = 0; i < call.output().size(); ++i)
+              call.output_data<double>()[i] = call.input(0).data<double>()[i] * call.input(1).data<double>()[i];
+          },
+      .composition = [](const Call& call) -> Tensors { return {call.input(0) * call.input(1)}; },
+      .needs = needs_nothing,
+  });
+  return op;
+}
+
+TEST_SUITE("compositions") {
+  TEST_CASE("an op without a gradient has that of its composition") {
+    const Tensor x = linspace(1.0, 2.0, 100).cast(float64), y = x + 1.0;
+    const auto product = [](const Tensor& a, const Tensor& b) { return apply(op_with_composition(), {a, b}); };
+    GradientTape tape;
+    tape.watch({x, y});
+    const auto [of_x, of_y] = tape.gradient(product(x, y), x, y);
+    CHECK(same_bits(of_x, y));
+    CHECK(same_bits(of_y, x));
+  }
+
+  TEST_CASE("of any order, for a tensor that is given twice, and in a graph") {
+    const Tensor x = f64({1.0, -2.0, 3.0});
+    const auto square_of = [](const Tensor& a) { return apply(op_with_composition(), {a, a}); };
+    GradientTape outer;
+    outer.watch(x);
+    Tensor slope;
+    {
+      GradientTape inner;
+      inner.watch(x);
+      slope = inner.gradient(square_of(x), x);
+    }
+    CHECK(same_bits(slope, 2.0 * x));
+    CHECK(same_bits(outer.gradient(slope, x), f64({2.0, 2.0, 2.0})));
+
+    const Graph graph;
+    const auto scope = graph.as_default();
+    const Tensor fed = placeholder(float64, {3}), built = gradients(square_of(fed), fed)[0];
+    CHECK(same_bits(Session(graph).run(built, {{fed, x}}), 2.0 * x));
+  }
 }
 
 TEST_SUITE("sources") {

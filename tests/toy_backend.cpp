@@ -159,6 +159,17 @@ void ToyBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Tens
   const Open open(*this);
   CpuBackend::normalize_grad(x, scale, mean, rstd, g, dx, dscale, doffset);
 }
+void ToyBackend::batch_normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon,
+                                 const Tensor& y, const Tensor& mean, const Tensor& variance) {
+  const Open open(*this);
+  CpuBackend::batch_normalize(x, scale, offset, epsilon, y, mean, variance);
+}
+void ToyBackend::batch_normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& variance,
+                                      const Tensor& g, double epsilon, const Tensor& dx, const Tensor& dscale,
+                                      const Tensor& doffset) {
+  const Open open(*this);
+  CpuBackend::batch_normalize_grad(x, scale, mean, variance, g, epsilon, dx, dscale, doffset);
+}
 void ToyBackend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
   const Open open(*this);
   CpuBackend::conv2d(x, filter, window, y);

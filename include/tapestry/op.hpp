@@ -286,7 +286,7 @@ struct Op {
   /// Computes the outputs of a call from its inputs and attributes by public ops. It is written to files whose format
   /// has no such op. Its results and its gradient equal those of the op but for rounding.
   std::function<Tensors(const Call&)> composition = {};
-  /// The gradient, by default one that is not implemented.
+  /// The gradient: by default that of the composition, or one that is not implemented if there is no composition.
   Gradient gradient = {};
   /// Whether the gradient function is given, after the gradients of the outputs, the sums of the inputs' gradients so
   /// far, and returns the new sums. So a loop adds to a sum in the order in which a tape does.

@@ -5,6 +5,7 @@
 #include "dispatch/recorder.hpp"
 #include "tapestry/autocast.hpp"
 #include "tapestry/ops.hpp"
+#include "tapestry/tape.hpp"
 
 namespace tapestry {
 namespace {
@@ -20,6 +21,31 @@ Tensor fit(const Call& call, std::size_t index, Tensor gradient) {
       "Incompatible shapes between op input and calculated input gradient. Forward operation: ", call.name(),
       ". Input index: ", index, ". Original input shape: ", input.shape(),
       ".  Calculated input gradient shape: ", gradient.shape()));
+}
+
+/// The gradient of an op that has none of its own: that of its composition, from the call's inputs.
+Tensors gradient_of_composition(const Call& call, const Tensors& arrived) {
+  GradientTape tape({.watch_accessed_variables = false});
+  Tensors inputs;
+  std::vector<Tensor> sources;
+  for (const Tensor& input : call.inputs()) {
+    inputs.push_back(identity(input));  // the same tensor may be given twice
+    if (!is_floating(input.dtype())) continue;
+    tape.watch(inputs.back());
+    sources.push_back(inputs.back());
+  }
+  const Tensors results = call.op().composition(Call(call.op(), inputs, call.attrs(), call.where()));
+  std::vector<Tensor> targets, seeds;
+  for (std::size_t i = 0; i < arrived.size(); ++i) {
+    if (!arrived[i]) continue;
+    targets.push_back(results[i]);
+    seeds.push_back(arrived[i]);
+  }
+  const std::vector<Tensor> found = tape.gradient(targets, sources, {.output_gradients = seeds});
+  Tensors gradients;
+  auto next = found.begin();
+  for (const Tensor& input : call.inputs()) gradients.push_back(is_floating(input.dtype()) ? *next++ : Tensor());
+  return gradients;
 }
 
 /// Whether no other handle and no view uses the elements, so that they may be changed in place.
@@ -91,7 +117,7 @@ void Backward::pass(RecordedCall& record) {
   const CallSiteScope blame(call.where());
   const Op& op = call.op();
   locating(op.name, call.where(), [&] {
-    if (!op.gradient)
+    if (!op.gradient && !op.composition)
       throw LookupError(
           detail::join("No gradient defined for operation '", call.name(), "' (op type: ", call.type(), ")"));
     std::uint32_t unwanted = 0;
@@ -103,7 +129,7 @@ void Backward::pass(RecordedCall& record) {
     if (op.gradient_sums)
       for (const std::int32_t input : record.inputs)
         arrived.push_back(is_live(input) ? std::move(gradients_[static_cast<std::size_t>(input)]) : Tensor());
-    Tensors gradients = op.gradient(call, arrived);
+    Tensors gradients = op.gradient ? op.gradient(call, arrived) : gradient_of_composition(call, arrived);
     if (gradients.size() != record.inputs.size())
       throw InvalidArgumentError(detail::join("Num gradients ", gradients.size(), " generated for op ", call.name(),
                                               " do not match num inputs ", record.inputs.size()));

@@ -125,8 +125,11 @@ class GradientTape::Record final : public Recorder {
     }
     if (!differentiable) return;
     RecordedCall& record = calls_.emplace_back(std::move(call), std::move(inputs), std::move(outputs));
-    strip(record.call.mutable_inputs(), record.call.op().needs.inputs);
-    strip(record.call.mutable_outputs(), record.call.op().needs.outputs);
+    // The gradient of a composition starts from the inputs.
+    const Op& op = record.call.op();
+    const Needs needs = op.gradient ? op.needs : needs_inputs;
+    strip(record.call.mutable_inputs(), needs.inputs);
+    strip(record.call.mutable_outputs(), needs.outputs);
   }
 
   void extend(const Call& call) override {

@@ -48,6 +48,66 @@ void Backend::gemm_program(const FusedProduct& fused, const Tensor& a, const Ten
   this->program(program, {inputs.data(), inputs.size()}, outputs);
 }
 
+namespace {
+
+Tensor scalar(Backend& backend, double value, DType dtype, Device device) {
+  Tensor tensor = detail::make_tensor(dtype, {}, device);
+  backend.fill(value, tensor);
+  return tensor;
+}
+
+Tensor uninitialized_like(const Tensor& x) { return detail::make_tensor(x.dtype(), x.shape(), x.device()); }
+
+/// All axes but the last.
+std::uint32_t row_axes(const Tensor& x) { return (1U << (x.rank() - 1)) - 1; }
+
+/// 1 / sqrt(variance + epsilon)
+Tensor reciprocal_deviation(Backend& backend, const Tensor& variance, double epsilon) {
+  const Tensor sum = uninitialized_like(variance);
+  Tensor rstd = uninitialized_like(variance);
+  backend.binary(Binary::add, variance, scalar(backend, epsilon, variance.dtype(), variance.device()), 0, sum);
+  backend.unary(Unary::rsqrt, sum, 0, rstd);
+  return rstd;
+}
+
+void compose_batch_normalize(Backend& backend, const Tensor& x, const Tensor& scale, const Tensor& offset,
+                             double epsilon, const Tensor& y, const Tensor& mean, const Tensor& variance) {
+  backend.reduce(Reduce::mean, x, row_axes(x), mean);
+  backend.binary(Binary::subtract, x, mean, 0, y);
+  const Tensor squares = uninitialized_like(y);
+  backend.unary(Unary::square, y, 0, squares);
+  backend.reduce(Reduce::mean, squares, row_axes(x), variance);
+  const Tensor factor = reciprocal_deviation(backend, variance, epsilon);
+  backend.binary(Binary::multiply, factor, scale, 0, factor);
+  backend.binary(Binary::multiply, y, factor, 0, y);
+  backend.binary(Binary::add, y, offset, 0, y);
+}
+
+void compose_batch_normalize_grad(Backend& backend, const Tensor& x, const Tensor& scale, const Tensor& mean,
+                                  const Tensor& variance, const Tensor& g, double epsilon, const Tensor& dx,
+                                  const Tensor& dscale, const Tensor& doffset) {
+  const Tensor factor = reciprocal_deviation(backend, variance, epsilon);
+  const Tensor normal = uninitialized_like(dx);
+  backend.binary(Binary::subtract, x, mean, 0, normal);
+  backend.binary(Binary::multiply, normal, factor, 0, normal);
+  backend.binary(Binary::multiply, normal, g, 0, dx);
+  backend.reduce(Reduce::sum, dx, row_axes(x), dscale);
+  backend.reduce(Reduce::sum, g, row_axes(x), doffset);
+
+  const Tensor level = uninitialized_like(doffset), slope = uninitialized_like(dscale);
+  const auto rows = static_cast<double>(x.size()) / static_cast<double>(dscale.size());
+  const Tensor count = scalar(backend, rows, dscale.dtype(), dscale.device());
+  backend.binary(Binary::divide, doffset, count, 0, level);
+  backend.binary(Binary::divide, dscale, count, 0, slope);
+  backend.binary(Binary::multiply, normal, slope, 0, normal);
+  backend.binary(Binary::subtract, g, level, 0, dx);
+  backend.binary(Binary::subtract, dx, normal, 0, dx);
+  backend.binary(Binary::multiply, factor, scale, 0, factor);
+  backend.binary(Binary::multiply, dx, factor, 0, dx);
+}
+
+}  // namespace
+
 double busy_with_product(const Tensor& a, bool transpose_a, const Tensor& y) {
   constexpr double multiplications_per_nanosecond = 50;
   const std::int64_t k = a.shape().sizes()[transpose_a ? 0 : 1];
@@ -119,12 +179,6 @@ float last_below(double low, double high) {
     number = T::from_bits(zero ? std::uint16_t{0x8001} : positive ? bits - 1 : bits + 1);
   }
   return std::max(static_cast<float>(number), static_cast<float>(T(low)));
-}
-
-Tensor scalar(Backend& backend, float value, Device device) {
-  Tensor tensor = detail::make_tensor(float32, {}, device);
-  backend.fill(value, tensor);
-  return tensor;
 }
 
 }  // namespace
@@ -231,6 +285,26 @@ void Backend::normalize_grad(const Tensor& x, const Tensor& scale, const Tensor&
   wide.round();
 }
 
+void Backend::batch_normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon,
+                              const Tensor& y, const Tensor& mean, const Tensor& variance) {
+  if (!is_half(x.dtype())) return compose_batch_normalize(*this, x, scale, offset, epsilon, y, mean, variance);
+  Widened wide(*this);
+  wide->batch_normalize(wide.read(x), wide.read(scale), wide.read(offset), epsilon, wide.write(y), wide.write(mean),
+                        wide.write(variance));
+  wide.round();
+}
+
+void Backend::batch_normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& variance,
+                                   const Tensor& g, double epsilon, const Tensor& dx, const Tensor& dscale,
+                                   const Tensor& doffset) {
+  if (!is_half(x.dtype()))
+    return compose_batch_normalize_grad(*this, x, scale, mean, variance, g, epsilon, dx, dscale, doffset);
+  Widened wide(*this);
+  wide->batch_normalize_grad(wide.read(x), wide.read(scale), wide.read(mean), wide.read(variance), wide.read(g),
+                             epsilon, wide.write(dx), wide.write(dscale), wide.write(doffset));
+  wide.round();
+}
+
 void Backend::conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) {
   Widened wide(*this);
   wide->conv2d(wide.read(x), wide.read(filter), window, wide.write(y));
@@ -270,7 +344,7 @@ void Backend::random(Distribution f, std::uint64_t key, std::uint64_t offset, do
   wide->random(f, key, offset, a, b, numbers);
   if (f == Distribution::uniform) {  // no number may be rounded up to b
     const float last = y.dtype() == float16 ? last_below<float16_t>(a, b) : last_below<bfloat16_t>(a, b);
-    wide->binary(Binary::minimum, numbers, scalar(*this, last, y.device()), 0, numbers);
+    wide->binary(Binary::minimum, numbers, scalar(*this, last, float32, y.device()), 0, numbers);
   }
   wide.round();
 }

@@ -178,6 +178,18 @@ class TAPESTRY_API Backend : public detail::Allocator {
   virtual void normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& rstd,
                               const Tensor& g, const Tensor& dx, const Tensor& dscale, const Tensor& doffset) = 0;
 
+  /// y = (x - mean) * scale / sqrt(variance + epsilon) + offset, where mean and variance (of the population) are those
+  /// of each element of the last axis over all others. scale, offset, mean and variance have the last axis alone. Float
+  /// types. By default the families above compute it; the last bits may differ.
+  virtual void batch_normalize(const Tensor& x, const Tensor& scale, const Tensor& offset, double epsilon,
+                               const Tensor& y, const Tensor& mean, const Tensor& variance);
+  /// The gradients of `batch_normalize` from its mean and variance. With n = (x - mean) / sqrt(variance + epsilon),
+  /// dscale and doffset are the sums of g * n and of g, and dx = scale / sqrt(variance + epsilon) * (g - doffset /
+  /// count - n * dscale / count).
+  virtual void batch_normalize_grad(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& variance,
+                                    const Tensor& g, double epsilon, const Tensor& dx, const Tensor& dscale,
+                                    const Tensor& doffset);
+
   /// NHWC images and HWIO filters, float types.
   virtual void conv2d(const Tensor& x, const Tensor& filter, const Window2d& window, const Tensor& y) = 0;
   virtual void conv2d_grad_input(const Tensor& g, const Tensor& filter, const Window2d& window, const Tensor& dx) = 0;

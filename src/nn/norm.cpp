@@ -32,11 +32,9 @@ Tensor BatchNorm::forward(const Tensor& x) const {
   if (x.shape().num_elements() == channels)
     throw InvalidArgumentError(detail::join("one value per channel is too few to learn from, the shape is ", x.shape()),
                                {}, CallSiteScope::current());
-  Ints axes;
-  for (int axis = 0; axis + 1 < x.rank(); ++axis) axes.push_back(axis);
-  const Moments batch = moments(x, axes);
+  const BatchNormTraining batch = batch_norm_training(x, weight, bias, options_.epsilon);
   learn(x, stop_gradient(batch.mean), stop_gradient(batch.variance));
-  return batch_norm(x, batch.mean, batch.variance, bias, weight, options_.epsilon);
+  return batch.y;
 }
 
 void BatchNorm::learn(const Tensor& x, const Tensor& mean, const Tensor& variance) const {

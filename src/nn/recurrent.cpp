@@ -7,6 +7,7 @@
 #include "nn/initial.hpp"
 #include "nn/layer_call.hpp"
 #include "nn/names.hpp"
+#include "ops/recurrent.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::nn {
@@ -82,46 +83,53 @@ void Recurrent::check(const Tensor& x, const Tensors& initial) const {
           join("The state must be [layers, batch, hidden] = ", expected, ", but its shape is ", state.shape()));
 }
 
-/// The states of `layers[place]` after each step, in the order in which the steps are computed.
-std::vector<Tensors> Recurrent::run_direction(std::size_t place, const Tensor& x, const Tensors& initial,
-                                              const Cell& cell) const {
-  const Weights& weights = layers[place];
-  // The products with the inputs do not depend on earlier steps, so all steps share one product.
-  std::vector<Tensor> inputs = unstack(affine(x, weights.weight_ih, weights.bias_ih), options_.batch_first ? 1 : 0);
-  const bool from_the_end = place % directions() == 1;
-  if (from_the_end) std::reverse(inputs.begin(), inputs.end());
-  Tensors state;
-  for (const Tensor& part : initial)
-    state.push_back(part ? part(place) : zeros_like(inputs[0](all, range(0, hidden_))));
-  std::vector<Tensors> states;
-  for (const Tensor& from_input : inputs) {
-    state = cell(from_input, affine(state[0], weights.weight_hh, weights.bias_hh), state);
-    states.push_back(state);
-  }
-  return states;
+Recurrent::Scan Recurrent::step_by_step(Cell cell) {
+  return
+      [cell = std::move(cell)](const Tensor& from_input, const Weights& weights, const Tensors& initial) -> Sequence {
+        Tensors state = initial;
+        std::vector<Tensor> outputs;
+        for (const Tensor& part : unstack(with_bias(from_input, weights.bias_ih), 1)) {
+          state = cell(part, affine(state[0], weights.weight_hh, weights.bias_hh), state);
+          outputs.push_back(state[0]);
+        }
+        return {stack(outputs, 1), state};
+      };
 }
 
-Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Cell& cell) const {
+/// `layers[place]`, whose output is in the order in which the steps are computed.
+Recurrent::Sequence Recurrent::run_direction(std::size_t place, const Tensor& x, const Tensors& initial,
+                                             const Scan& scan) const {
+  const Weights& weights = layers[place];
+  // The products with the inputs do not depend on earlier steps, so all steps share one product.
+  const Tensor from_input = matmul(x, weights.weight_ih, {.transpose_b = true});
+  Tensors state;
+  for (const Tensor& part : initial)
+    state.push_back(part ? part(place) : zeros_like(from_input(all, 0, range(0, hidden_))));
+  return scan(from_input, weights, state);
+}
+
+Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Scan& scan) const {
   const LayerCall call(*this, x.where());
   const auto blamed = [&](auto f) {
     return naming(*this, {x.tensor()}, [&] { return blaming(type_name(*this), x.where(), f); });
   };
   return blamed([&] {
     check(x, initial);
-    Tensor output = x;
+    Tensor output = options_.batch_first ? x.tensor() : transpose(x, {1, 0, 2});
     std::vector<Tensors> last;
     for (std::size_t i = 0; i < layers.size(); i += directions()) {
       if (i > 0 && training() && options_.dropout > 0) output = dropout(output, options_.dropout);
-      Tensors outputs;
-      for (std::size_t direction = 0; direction < directions(); ++direction) {
-        const std::vector<Tensors> states = run_direction(i + direction, output, initial, cell);
-        last.push_back(states.back());
-        Tensors steps = column(states, 0);
-        if (direction == 1) std::reverse(steps.begin(), steps.end());
-        outputs.push_back(stack(steps, options_.batch_first ? 1 : 0));
+      const Sequence forward = run_direction(i, output, initial, scan);
+      last.push_back(forward.state);
+      if (!options_.bidirectional) {
+        output = forward.output;
+        continue;
       }
-      output = outputs.size() == 1 ? outputs[0] : concat(outputs, -1);
+      const Sequence backward = run_direction(i + 1, flip(output, 1), initial, scan);
+      last.push_back(backward.state);
+      output = concat({forward.output, flip(backward.output, 1)}, -1);
     }
+    if (!options_.batch_first) output = transpose(output, {1, 0, 2});
     Sequence result{call.gives(output), {}};
     for (std::size_t part = 0; part < initial.size(); ++part) result.state.push_back(stack(column(last, part)));
     return result;
@@ -136,7 +144,7 @@ RNNResult RNN::operator()(In x, In state) const {
     const Tensor sum = from_input + from_hidden;
     return {nonlinearity_ == Nonlinearity::tanh ? tanh(sum) : relu(sum)};
   };
-  const Sequence result = run(x, {state}, cell);
+  const Sequence result = run(x, {state}, step_by_step(cell));
   return {result.output, result.state[0]};
 }
 
@@ -150,7 +158,7 @@ RNNResult GRU::operator()(In x, In state) const {
     const Tensor candidate = tanh(i[2] + reset * h[2]);
     return {(1 - update) * candidate + update * before[0]};
   };
-  const Sequence result = run(x, {state}, cell);
+  const Sequence result = run(x, {state}, step_by_step(cell));
   return {result.output, result.state[0]};
 }
 
@@ -158,13 +166,12 @@ LSTM::LSTM(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options
     : Recurrent(in, hidden, 4, options, where) {}
 
 LSTMResult LSTM::operator()(In x, const LSTMState& state) const {
-  const auto cell = [](const Tensor& from_input, const Tensor& from_hidden, const Tensors& before) -> Tensors {
-    const std::vector<Tensor> gates = split(from_input + from_hidden, 4, -1);
-    const Tensor input = sigmoid(gates[0]), forget = sigmoid(gates[1]), output = sigmoid(gates[3]);
-    const Tensor c = forget * before[1] + input * tanh(gates[2]);
-    return {output * tanh(c), c};
+  const auto scan = [](const Tensor& from_input, const Weights& weights, const Tensors& initial) -> Sequence {
+    const Tensor bias = weights.bias_ih ? *weights.bias_ih + *weights.bias_hh : Tensor();
+    const auto [h, c] = lstm_sequence(with_bias(from_input, bias), weights.weight_hh, initial[0], initial[1]);
+    return {h, {h(all, -1), c(-1)}};
   };
-  const Sequence result = run(x, {state.h, state.c}, cell);
+  const Sequence result = run(x, {state.h, state.c}, scan);
   return {result.output, {result.state[0], result.state[1]}};
 }
 

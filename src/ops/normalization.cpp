@@ -16,6 +16,13 @@ Shape one_per_row(Shape shape) {
   return shape;
 }
 
+/// All axes but the last.
+Ints row_axes(const Tensor& x) {
+  Ints axes;
+  for (int axis = 0; axis + 1 < x.rank(); ++axis) axes.push_back(axis);
+  return axes;
+}
+
 Tensor row_mean(const Tensor& x) { return reduce_mean(x, -1, {.keep_dims = true}); }
 Tensor row_sum(const Tensor& x) { return reduce_sum(x, -1, {.keep_dims = true}); }
 
@@ -48,9 +55,7 @@ TAPESTRY_OP(layer_norm_grad_op){{
       const Tensor &x = call.input(0), &mean = call.input(2), &rstd = call.input(3), &g = call.input(4);
       const Tensor n = (x - mean) * rstd, h = g * call.input(1), along = n * row_mean(h * n);
       const Tensor dx = rstd * (h - row_mean(h) - along);
-      Ints rows;
-      for (int axis = 0; axis + 1 < x.rank(); ++axis) rows.push_back(axis);
-      return {dx, reduce_sum(g * n, rows), reduce_sum(g, rows)};
+      return {dx, reduce_sum(g * n, row_axes(x)), reduce_sum(g, row_axes(x))};
     },
     .gradient = [](const Call& call, const Tensors& u) -> Tensors {
       const Tensor &x = call.input(0), &scale = call.input(1), &mean = call.input(2), &rstd = call.input(3),
@@ -120,6 +125,77 @@ TAPESTRY_OP(layer_norm_op){{
     .outputs = 3,
 }};
 
+// ---- Batch normalization --------------------------------------------------------------------------------------------
+
+/// The type and shape of what a call has for each channel of its first input. The inputs from the second on that are
+/// named must have it, too.
+Spec per_channel(const Call& call, std::initializer_list<std::size_t> statistics) {
+  const Tensor& x = call.input(0);
+  require_type(x, float_types);
+  require_rank_at_least(x, 2);
+  const Spec spec{x.dtype(), {x.shape().sizes().back()}};
+  for (const std::size_t i : statistics) require_same_shape(call.input(i).shape(), spec.shape);
+  return spec;
+}
+
+TAPESTRY_OP(batch_norm_grad_op){{
+    .name = "BatchNormGrad",
+    .attrs = {{"epsilon", AttrKind::real}},
+    .infer = [](const Call& call) -> Specs {
+      const Spec channels = per_channel(call, {1, 2, 3});
+      require_same_shape(call.input(4).shape(), call.input(0).shape());
+      return {call.input(0).spec(), channels, channels};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.batch_normalize_grad(call.input(0), call.input(1), call.input(2), call.input(3), call.input(4),
+                                       call.attr<double>("epsilon"), call.output(0), call.output(1), call.output(2));
+        },
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor &x = call.input(0), &scale = call.input(1), &mean = call.input(2), &g = call.input(4);
+      const Tensor rstd = rsqrt(call.input(3) + call.attr<double>("epsilon")), n = (x - mean) * rstd;
+      const Tensor dscale = reduce_sum(g * n, row_axes(x)), doffset = reduce_sum(g, row_axes(x));
+      const Tensor count = size_like(x, mean);
+      return {(g - doffset / count - n * (dscale / count)) * (rstd * scale), dscale, doffset};
+    },
+    .promotion = common_type,
+    .outputs = 3,
+}};
+
+TAPESTRY_OP(batch_norm_training_op){{
+    .name = "BatchNormTraining",
+    .attrs = {{"epsilon", AttrKind::real}},
+    .infer = [](const Call& call) -> Specs {
+      const Spec channels = per_channel(call, {1, 2});
+      return {call.input(0).spec(), channels, channels};
+    },
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.batch_normalize(call.input(0), call.input(1), call.input(2), call.attr<double>("epsilon"),
+                                  call.output(0), call.output(1), call.output(2));
+        },
+    .composition = [](const Call& call) -> Tensors {
+      const Tensor& x = call.input(0);
+      const Moments m = moments(x, row_axes(x));
+      return {batch_norm(x, m.mean, m.variance, call.input(2), call.input(1), call.attr<double>("epsilon")), m.mean,
+              m.variance};
+    },
+    .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+      const Tensor &x = call.input(0), &mean = call.output(1), &variance = call.output(2);
+      Tensors gradients(3);
+      if (g[0])
+        gradients =
+            apply_all(batch_norm_grad_op, {x, call.input(1), mean, variance, g[0]}, call.attrs(), {}, call.where());
+      if (g[1]) add_to(gradients[0], broadcast_like(g[1] / size_like(x, mean), x));
+      if (g[2]) add_to(gradients[0], (x - mean) * (2 * g[2] / size_like(x, mean)));
+      return gradients;
+    },
+    .promotion = floating_type,
+    .needs = Needs{3, 6},
+    .precision = Precision::full,
+    .outputs = 3,
+}};
+
 /// Whether the parameter certainly broadcasts to the shape of x, whose sizes may be unknown. Throws
 /// InvalidArgumentError when it does not.
 bool require_broadcast_to(const Tensor& parameter, const Tensor& x, std::string_view what) {
@@ -158,6 +234,14 @@ Tensor batch_norm(In x, In mean, In variance, In offset, In scale, double epsilo
     const Tensor centred = x - mean;
     const Tensor y = offset.tensor() ? add(centred * factor, offset, name) : multiply(centred, factor, name);
     return of_shape(x, y, is_certain);
+  });
+}
+
+BatchNormTraining batch_norm_training(In x, In scale, In offset, double epsilon, std::string_view name) {
+  return blaming(batch_norm_training_op.name, x.where(), [&]() -> BatchNormTraining {
+    const Tensors results =
+        apply_all(batch_norm_training_op, {x, scale, offset}, {{"epsilon", epsilon}}, name, x.where());
+    return {results[0], results[1], results[2]};
   });
 }
 

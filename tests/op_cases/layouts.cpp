@@ -283,12 +283,12 @@ const std::set<std::string>& ops_of(const OpCase& row) {
 
 /// Whether the row adds or multiplies many numbers up. The layout of its operands decides in which order, and so
 /// decides the last bit. On other devices than the CPU it does so for convolutions, too, whose library goes by
-/// alignment.
+/// alignment, and for batches, whose normalization is made of sums.
 bool adds_up(const OpCase& row, const Device& device) {
-  static const std::set<std::string> sums{"Sum", "SumLike", "Mean", "Prod", "MatMul", "BatchMatMulV2"},
-      convolutions{"Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"};
+  static const std::set<std::string> sums{"Sum", "SumLike", "Mean", "Prod", "MatMul", "BatchMatMulV2", "LSTMSequence"},
+      elsewhere{"Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "BatchNormTraining"};
   return std::any_of(ops_of(row).begin(), ops_of(row).end(), [&](const std::string& type) {
-    return sums.contains(type) || (!device.is_cpu() && convolutions.contains(type));
+    return sums.contains(type) || (!device.is_cpu() && elsewhere.contains(type));
   });
 }
 

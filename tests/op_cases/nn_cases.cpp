@@ -210,6 +210,45 @@ OpCases image_cases() {
   return rows;
 }
 
+/// The outputs of the op of whole LSTM layers: h [batch, time, hidden], c [time, batch, hidden], gates.
+Tensors lstm_sequence(const Inputs& x) { return apply_all(*find_op("LSTMSequence"), Tensors(x), {}, {}, {}); }
+
+OpCases recurrent_cases() {
+  OpCases rows;
+  rows.push_back({.name = "lstm of three steps",
+                  .inputs = {numbers({2, 3, 8}, -1, 1, 141), numbers({8, 2}, -1, 1, 142), numbers({2, 2}, -1, 1, 143),
+                             numbers({2, 2}, -1, 1, 144)},
+                  .f =
+                      [](const Inputs& x) {
+                        const Tensors y = lstm_sequence(x);
+                        return concat({y[0], transpose(y[1], {1, 0, 2})}, -1);
+                      },
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        const auto sigmoid = [](double z) { return 1 / (1 + std::exp(-z)); };
+                        Elements y;
+                        for (std::size_t b = 0; b < 2; ++b) {
+                          Elements h{x[2][2 * b], x[2][2 * b + 1]}, c{x[3][2 * b], x[3][2 * b + 1]};
+                          for (std::size_t t = 0; t < 3; ++t) {
+                            Elements z(8);
+                            for (std::size_t j = 0; j < 8; ++j)
+                              z[j] = x[0][(b * 3 + t) * 8 + j] + h[0] * x[1][2 * j] + h[1] * x[1][2 * j + 1];
+                            for (std::size_t j = 0; j < 2; ++j) {
+                              c[j] = sigmoid(z[2 + j]) * c[j] + sigmoid(z[j]) * std::tanh(z[4 + j]);
+                              h[j] = sigmoid(z[6 + j]) * std::tanh(c[j]);
+                            }
+                            y.insert(y.end(), {h[0], h[1], c[0], c[1]});
+                          }
+                        }
+                        return y;
+                      }});
+  rows.push_back({.name = "lstm, the last output alone",
+                  .inputs = {numbers({4, 2, 12}, -1, 1, 145), numbers({12, 3}, -1, 1, 146), numbers({4, 3}, -1, 1, 147),
+                             numbers({4, 3}, -1, 1, 148)},
+                  .f = [](const Inputs& x) { return lstm_sequence(x)[0](all, -1); }});
+  return rows;
+}
+
 OpCases normalization_cases() {
   OpCases rows;
   rows.push_back({.name = "layer_norm",
@@ -231,6 +270,17 @@ OpCases normalization_cases() {
   rows.push_back({.name = "layer_norm of one scale for all",
                   .inputs = {numbers({2, 4}, -1, 1, 127), numbers({}, 1, 2, 128)},
                   .f = [](const Inputs& x) { return layer_norm(x[0], x[1], Tensor(), {.epsilon = 0.01}); }});
+  const auto normalized_columns = [](const std::vector<Elements>& x) {
+    Elements y(12);
+    for (std::size_t c = 0; c < 2; ++c) {
+      double mean = 0, variance = 0;
+      for (std::size_t i = 0; i < 6; ++i) mean += x[0][2 * i + c] / 6;
+      for (std::size_t i = 0; i < 6; ++i) variance += (x[0][2 * i + c] - mean) * (x[0][2 * i + c] - mean) / 6;
+      for (std::size_t i = 0; i < 6; ++i)
+        y[2 * i + c] = (x[0][2 * i + c] - mean) / std::sqrt(variance + 0.01) * x[2][c] + x[1][c];
+    }
+    return y;
+  };
   rows.push_back({.name = "batch_norm of its own moments",
                   .inputs = {numbers({6, 2}, -1, 1, 124), numbers({2}, -1, 1, 125), numbers({2}, 0.5, 1.5, 126)},
                   .f =
@@ -238,19 +288,17 @@ OpCases normalization_cases() {
                         const Moments m = moments(x[0], 0);
                         return batch_norm(x[0], m.mean, m.variance, x[1], x[2], 0.01);
                       },
-                  .reference =
-                      [](const std::vector<Elements>& x) {
-                        Elements y(12);
-                        for (std::size_t c = 0; c < 2; ++c) {
-                          double mean = 0, variance = 0;
-                          for (std::size_t i = 0; i < 6; ++i) mean += x[0][2 * i + c] / 6;
-                          for (std::size_t i = 0; i < 6; ++i)
-                            variance += (x[0][2 * i + c] - mean) * (x[0][2 * i + c] - mean) / 6;
-                          for (std::size_t i = 0; i < 6; ++i)
-                            y[2 * i + c] = (x[0][2 * i + c] - mean) / std::sqrt(variance + 0.01) * x[2][c] + x[1][c];
-                        }
-                        return y;
-                      }});
+                  .reference = normalized_columns});
+  rows.push_back({.name = "batch_norm_training",
+                  .inputs = {numbers({6, 2}, -1, 1, 124), numbers({2}, -1, 1, 125), numbers({2}, 0.5, 1.5, 126)},
+                  .f = [](const Inputs& x) { return batch_norm_training(x[0], x[2], x[1], 0.01).y; },
+                  .reference = normalized_columns});
+  rows.push_back({.name = "batch_norm_training of images, with its moments",
+                  .inputs = {numbers({2, 3, 2, 3}, -1, 1, 129), numbers({3}, 0.5, 1.5, 130), numbers({3}, -1, 1, 131)},
+                  .f = [](const Inputs& x) {
+                    const BatchNormTraining all = batch_norm_training(x[0], x[1], x[2], 0.01);
+                    return all.y * all.mean + square(all.variance);
+                  }});
   rows.push_back({.name = "embedding_lookup",
                   .inputs = {numbers({4, 2}, -1, 1, 127)},
                   .f =
@@ -280,7 +328,7 @@ OpCases normalization_cases() {
 
 OpCases nn_cases() {
   OpCases rows = loss_cases();
-  for (OpCases family : {image_cases(), normalization_cases()})
+  for (OpCases family : {image_cases(), normalization_cases(), recurrent_cases()})
     for (OpCase& row : family) rows.push_back(std::move(row));
   return rows;
 }

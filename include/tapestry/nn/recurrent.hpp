@@ -48,23 +48,27 @@ class TAPESTRY_API Recurrent : public Module {
   std::string size_text() const override;
 
  protected:
-  /// One step: computes the next state from x weight_ih^T + bias_ih and h weight_hh^T + bias_hh, each [batch, gates *
-  /// hidden], and from the state, whose first tensor is h.
-  using Cell = std::function<Tensors(const Tensor& from_input, const Tensor& from_hidden, const Tensors& state)>;
-  /// The result of `run`.
+  /// The outputs and states of one or more layers.
   struct Sequence {
-    Tensor output;  ///< h of the last layer at each time step
-    Tensors state;  ///< the last state of each layer and direction, [layers, batch, hidden] each
+    Tensor output;  ///< h at each time step
+    Tensors state;  ///< the last state; that of several layers and directions is [layers, batch, hidden] each
   };
+  /// One layer in one direction: computes h after each step, [batch, time, hidden], and the last state, [batch, hidden]
+  /// each, from x weight_ih^T, [batch, time, gates * hidden], and from the first state, whose first tensor is h.
+  using Scan = std::function<Sequence(const Tensor& from_input, const Weights& weights, const Tensors& state)>;
+  /// One step: computes the next state from the step's part of x weight_ih^T + bias_ih and from h weight_hh^T +
+  /// bias_hh, each [batch, gates * hidden], and from the state.
+  using Cell = std::function<Tensors(const Tensor& from_input, const Tensor& from_hidden, const Tensors& state)>;
+  /// The layer that computes one step after the other.
+  static Scan step_by_step(Cell cell);
 
   /// Throws InvalidArgumentError for a size or a number of layers below 1.
   Recurrent(std::int64_t in, std::int64_t hidden, std::int64_t gates, const RecurrentOptions& options, Where where);
   /// Runs all layers. `initial` has as many tensors as a state; empty ones stand for zeros.
-  Sequence run(In x, const Tensors& initial, const Cell& cell) const;
+  Sequence run(In x, const Tensors& initial, const Scan& scan) const;
 
  private:
-  std::vector<Tensors> run_direction(std::size_t place, const Tensor& x, const Tensors& initial,
-                                     const Cell& cell) const;
+  Sequence run_direction(std::size_t place, const Tensor& x, const Tensors& initial, const Scan& scan) const;
   void check(const Tensor& x, const Tensors& initial) const;
   std::size_t directions() const { return options_.bidirectional ? 2 : 1; }
 

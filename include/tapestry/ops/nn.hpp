@@ -155,6 +155,18 @@ inline Tensor batch_norm(In x, In mean, In variance, In offset, In scale, const 
   return batch_norm(x, mean, variance, offset, scale, 1e-3, name);
 }
 
+/// The result of `batch_norm_training`.
+struct BatchNormTraining {
+  Tensor y;         ///< the normalized x
+  Tensor mean;      ///< of each channel: [channels]
+  Tensor variance;  ///< of each channel, that of the population: [channels]
+};
+/// `batch_norm` with the moments of x [..., channels] itself, each channel's over all other axes. scale and offset are
+/// [channels]. It is faster than `moments` and `batch_norm`: x is read once for both moments. Throws
+/// InvalidArgumentError when the shapes do not fit, or x has fewer than two axes.
+TAPESTRY_API BatchNormTraining batch_norm_training(In x, In scale, In offset, double epsilon = 1e-3,
+                                                   std::string_view name = {});
+
 /// The parameter of `layer_norm`.
 struct LayerNormOptions {
   double epsilon = 1e-5;  ///< a number that is added to the variance

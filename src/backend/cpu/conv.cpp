@@ -10,7 +10,8 @@
 #include "backend/cpu/threads.hpp"
 #include "core/make_tensor.hpp"
 
-// A convolution is computed as a product of matrices (for most 3 x 3 ones see winograd.cpp). A row of the matrix
+// A convolution is computed as a product of matrices (for most 3 x 3 ones see winograd.cpp, for windows of few elements
+// direct_conv.cpp). A row of the matrix
 // "patches" holds all elements of the image that one output position reads, so y = patches * filter. Only a tile of the
 // patches exists at a time, in the second-level cache.
 
@@ -85,6 +86,7 @@ Tensor scratch(std::int64_t elements) {
 
 template <class T>
 void convolve(const ConvGeometry& geometry, const T* x, const T* filter, T* y) {
+  if (is_direct(geometry)) return direct_conv(geometry, x, filter, y);
   if constexpr (std::is_same_v<T, float>) {
     if (winograd(geometry, x, filter, y)) return;
   }
@@ -242,12 +244,13 @@ void CpuBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Wind
     // The number of partial sums depends on the shape alone, and so do the bits of their sum.
     constexpr std::int64_t most = 8;
     const std::int64_t tiles = (geometry.positions() + geometry.tile<T>() - 1) / geometry.tile<T>();
-    const std::int64_t count = std::min(most, tiles);
+    const std::int64_t count = std::min(most, is_direct(geometry) ? geometry.batch : tiles);
+    const auto compute = is_direct(geometry) ? direct_filter_gradients<T> : filter_gradients<T>;
     if (count == 1) {
-      filter_gradients(geometry, elements<T>(image), elements<T>(gradient), mutable_data<T>(dfilter), 1);
+      compute(geometry, elements<T>(image), elements<T>(gradient), mutable_data<T>(dfilter), 1);
     } else {
       const Tensor parts = detail::make_tensor(dfilter.dtype(), {count, dfilter.size()}, cpu());
-      filter_gradients(geometry, elements<T>(image), elements<T>(gradient), mutable_data<T>(parts), count);
+      compute(geometry, elements<T>(image), elements<T>(gradient), mutable_data<T>(parts), count);
       const Shape flat{dfilter.size()};
       reduce(Reduce::sum, parts, 1, detail::make_view(dfilter, flat, row_major_strides(flat)));
     }

@@ -40,4 +40,14 @@ bool winograd(const ConvGeometry& geometry, const float* x, const float* filter,
 bool winograd_grad_filter(Backend& backend, const ConvGeometry& geometry, const float* x, const float* g,
                           float* dfilter);
 
+/// Whether `direct_conv` and `direct_filter_gradients` are the fastest way to compute a convolution and its gradient.
+bool is_direct(const ConvGeometry& geometry);
+/// Computes y of a convolution of float or double.
+template <class T>
+void direct_conv(const ConvGeometry& geometry, const T* x, const T* filter, T* y);
+/// Computes `count` partial sums of the gradient of the filter, each over its share of the images. `parts` is [count,
+/// elements of a filter].
+template <class T>
+void direct_filter_gradients(const ConvGeometry& geometry, const T* x, const T* g, T* parts, std::int64_t count);
+
 }  // namespace tapestry::host

@@ -71,15 +71,20 @@ template <class V>
 template <class V>
 [[gnu::always_inline]] inline void input_part(const float* from, int64_t corner, int64_t row, int64_t channels,
                                               const Extent& extent, float* to, int64_t plane) {
-  V d[36], t[36], products[36];
-  for (int y = 0; y < 6; ++y)
-    for (int x = 0; x < 6; ++x) {
+  V t[36];  // of which the registers hold most: no other array is alive meanwhile
+  for (int x = 0; x < 6; ++x) {
+    V line[6];
+    for (int y = 0; y < 6; ++y) {
       const bool exists = y >= extent.top && y < extent.bottom && x >= extent.left && x < extent.right;
-      d[6 * y + x] = exists ? load<V>(from + (corner + y * row + x * channels)) : V{};
+      line[y] = exists ? load<V>(from + (corner + y * row + x * channels)) : V{};
     }
-  for (int x = 0; x < 6; ++x) transform_input(d + x, 6, t + x, 6);
-  for (int y = 0; y < 6; ++y) transform_input(t + 6 * y, 1, products + 6 * y, 1);
-  for (int p = 0; p < 36; ++p) store(products[p], to + p * plane);
+    transform_input(line, 1, t + x, 6);
+  }
+  for (int y = 0; y < 6; ++y) {
+    V products[6];
+    transform_input(t + 6 * y, 1, products, 1);
+    for (int x = 0; x < 6; ++x) store(products[x], to + (6 * y + x) * plane);
+  }
 }
 
 template <class V>
@@ -94,12 +99,19 @@ template <class V>
 template <class V>
 [[gnu::always_inline]] inline void output_part(const float* from, int64_t plane, int64_t row, int64_t channels,
                                                const Extent& extent, float* image) {
-  V m[36], t[24], tile[16];
-  for (int p = 0; p < 36; ++p) m[p] = load<V>(from + p * plane);
-  for (int x = 0; x < 6; ++x) transform_output(m + x, 6, t + x, 6);
-  for (int y = 0; y < 4; ++y) transform_output(t + 6 * y, 1, tile + 4 * y, 1);
-  for (int64_t y = extent.top; y < extent.bottom; ++y)
-    for (int64_t x = extent.left; x < extent.right; ++x) store(tile[4 * y + x], image + y * row + x * channels);
+  V t[24];
+  for (int x = 0; x < 6; ++x) {
+    V line[6];
+    for (int y = 0; y < 6; ++y) line[y] = load<V>(from + (6 * y + x) * plane);
+    transform_output(line, 1, t + x, 6);
+  }
+  for (int y = 0; y < 4; ++y) {
+    if (y < extent.top || y >= extent.bottom) continue;
+    V line[4];
+    transform_output(t + 6 * y, 1, line, 1);
+    for (int x = 0; x < 4; ++x)
+      if (x >= extent.left && x < extent.right) store(line[x], image + y * row + x * channels);
+  }
 }
 
 template <class V>
@@ -114,13 +126,18 @@ template <class V>
 template <class V>
 [[gnu::always_inline]] inline void output_gradient_part(const float* image, int64_t row, int64_t channels,
                                                         const Extent& extent, float* to, int64_t plane) {
-  V tile[16], t[24], products[36];
-  for (int y = 0; y < 4; ++y)
-    for (int x = 0; x < 4; ++x)
-      tile[4 * y + x] = y < extent.bottom && x < extent.right ? load<V>(image + y * row + x * channels) : V{};
-  for (int x = 0; x < 4; ++x) transpose_output(tile + x, 4, t + x, 4);
-  for (int y = 0; y < 6; ++y) transpose_output(t + 4 * y, 1, products + 6 * y, 1);
-  for (int p = 0; p < 36; ++p) store(products[p], to + p * plane);
+  V t[24];
+  for (int x = 0; x < 4; ++x) {
+    V line[4];
+    for (int y = 0; y < 4; ++y)
+      line[y] = y < extent.bottom && x < extent.right ? load<V>(image + y * row + x * channels) : V{};
+    transpose_output(line, 1, t + x, 4);
+  }
+  for (int y = 0; y < 6; ++y) {
+    V products[6];
+    transpose_output(t + 4 * y, 1, products, 1);
+    for (int x = 0; x < 6; ++x) store(products[x], to + (6 * y + x) * plane);
+  }
 }
 
 void input(const float* x, int64_t corner, int64_t row, int64_t channels, const Extent& extent, float* to,

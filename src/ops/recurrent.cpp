@@ -1,0 +1,316 @@
+#include "ops/recurrent.hpp"
+
+#include <array>
+
+#include "ops/support.hpp"
+#include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
+#include "tapestry/ops/linalg.hpp"
+#include "tapestry/ops/math.hpp"
+#include "tapestry/ops/nn.hpp"
+
+TAPESTRY_OP_FAMILY(recurrent)
+
+namespace tapestry {
+namespace {
+
+// The gates of a step are those of the input (i), of forgetting (f), of the cell (g) and of the output (o). With z =
+// from_input + h W^T: i, f, o = sigmoid(z_i, z_f, z_o) and g = tanh(z_g); then c becomes f c + i g, and h becomes
+// o tanh(c). A step is a product of matrices and one program.
+
+constexpr std::int64_t gates = 4;
+
+// ---- Programs -----------------------------------------------------------------------------------------------------------
+
+/// Writes a program down, one instruction after the other.
+class ProgramWriter {
+ public:
+  ProgramWriter(DType dtype, int inputs, int outputs, int registers)
+      : dtype_(dtype), program_{.instructions = {}, .inputs = inputs, .outputs = outputs, .registers = registers} {}
+
+  int input(int i) const { return i; }
+  int output(int i) const { return program_.inputs + i; }
+  int temporary(int i) const { return program_.inputs + program_.outputs + i; }
+
+  void add(int result, ElementFunction function, int a, int b = 0) {
+    program_.instructions.push_back({.function = function,
+                                     .operands = {static_cast<std::uint8_t>(a), static_cast<std::uint8_t>(b)},
+                                     .result = static_cast<std::uint8_t>(result),
+                                     .dtype = dtype_});
+  }
+  const Program& program() const { return program_; }
+
+ private:
+  DType dtype_;
+  Program program_;
+};
+
+/// (four parts of h W^T, four parts of from_input, c before) -> (i, f, g, o, c, h)
+Program step_program(DType dtype) {
+  ProgramWriter p(dtype, 9, 6, 1);
+  const int c_before = p.input(8), i = p.output(0), f = p.output(1), g = p.output(2), o = p.output(3);
+  const int c = p.output(4), h = p.output(5), product = p.temporary(0);
+  for (int gate = 0; gate < gates; ++gate) {
+    p.add(p.output(gate), Binary::add, p.input(4 + gate), p.input(gate));
+    p.add(p.output(gate), gate == 2 ? Unary::tanh : Unary::sigmoid, p.output(gate));
+  }
+  p.add(product, Binary::multiply, i, g);
+  p.add(c, Binary::multiply, f, c_before);
+  p.add(c, Binary::add, c, product);
+  p.add(product, Unary::tanh, c);
+  p.add(h, Binary::multiply, o, product);
+  return p.program();
+}
+
+/// (i, f, g, o, c before, c, gradients: of h twice, of c twice, of the four gates) -> (gradients of the four parts of
+/// z, of c before)
+Program step_gradient_program(DType dtype) {
+  ProgramWriter p(dtype, 14, 5, 3);
+  const int i = p.input(0), f = p.input(1), g = p.input(2), o = p.input(3), c_before = p.input(4), c = p.input(5);
+  const int of_h = p.temporary(0), of_c = p.temporary(1), bent = p.temporary(2);
+  p.add(of_h, Binary::add, p.input(6), p.input(7));
+  p.add(of_c, Binary::add, p.input(8), p.input(9));
+  p.add(bent, Unary::tanh, c);
+  p.add(p.output(3), Binary::multiply, of_h, bent);
+  p.add(of_h, Binary::multiply, of_h, o);
+  p.add(of_h, Binary::tanh_grad, of_h, bent);
+  p.add(of_c, Binary::add, of_c, of_h);
+  p.add(p.output(0), Binary::multiply, of_c, g);
+  p.add(p.output(1), Binary::multiply, of_c, c_before);
+  p.add(p.output(2), Binary::multiply, of_c, i);
+  for (int gate = 0; gate < gates; ++gate) {
+    p.add(p.output(gate), Binary::add, p.output(gate), p.input(10 + gate));
+    p.add(p.output(gate), gate == 2 ? Binary::tanh_grad : Binary::sigmoid_grad, p.output(gate), p.input(gate));
+  }
+  p.add(p.output(4), Binary::multiply, of_c, f);
+  return p.program();
+}
+
+// ---- Views --------------------------------------------------------------------------------------------------------------
+
+/// The elements at one index of an axis, without the axis.
+Tensor at(const Tensor& x, int axis, std::int64_t index) {
+  Shape shape;
+  SmallVector<std::int64_t, Shape::max_rank> strides;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i == axis) continue;
+    shape.push_back(x.shape().sizes()[i]);
+    strides.push_back(x.strides()[i]);
+  }
+  return detail::make_view(x, shape, {strides.data(), strides.size()}, index * x.strides()[axis]);
+}
+/// The columns of one gate in a matrix of all gates.
+Tensor of_gate(const Tensor& z, std::int64_t gate) {
+  const std::int64_t hidden = z.shape().sizes()[1] / gates;
+  return view_part(z, 1, gate * hidden, hidden);
+}
+
+struct Sizes {
+  std::int64_t batch, time, hidden;
+};
+
+Sizes sizes_of(const Call& call) {
+  const Tensor &from_input = call.input(0), &weight = call.input(1);
+  require_type(from_input, float_types);
+  for (const std::size_t i : {0, 1, 2, 3})
+    if (call.input(i).rank() != (i == 0 ? 3 : 2))
+      throw InvalidArgumentError(
+          detail::join("Input ", i, " must have ", i == 0 ? 3 : 2, " dimensions: ", call.input(i).shape()));
+  const auto known = [](std::int64_t size, std::int64_t same) { return size < 0 ? same : size; };
+  Sizes s{
+      known(from_input.shape().sizes()[0], known(call.input(2).shape().sizes()[0], call.input(3).shape().sizes()[0])),
+      from_input.shape().sizes()[1], weight.shape().sizes()[1]};
+  // A gradient's other inputs may know more.
+  if (call.inputs().size() > 4 && call.input(5).rank() == 3) s.batch = known(s.batch, call.input(5).shape().sizes()[1]);
+  if (s.time == 0) throw InvalidArgumentError("There must be at least one time step");
+  const std::int64_t columns = s.hidden < 0 ? -1 : multiply_sizes(gates, s.hidden);
+  require_same_shape(from_input.shape(), {s.batch, s.time, columns});
+  require_same_shape(weight.shape(), {columns, s.hidden});
+  for (const std::size_t i : {2, 3}) require_same_shape(call.input(i).shape(), {s.batch, s.hidden});
+  return s;
+}
+
+// ---- Composition --------------------------------------------------------------------------------------------------------
+
+/// The tensors of each step.
+struct Steps {
+  std::vector<Tensor> h, c;
+  std::vector<std::vector<Tensor>> gates;
+};
+
+/// The composition of the first four inputs, step by step.
+Steps composed_steps(const Call& call) {
+  const std::int64_t time = call.input(0).shape().sizes()[1];
+  if (time < 0) throw InvalidArgumentError("The number of time steps must be known");
+  Tensor h = call.input(2), c = call.input(3);
+  Steps steps;
+  for (std::int64_t t = 0; t < time; ++t) {
+    const Tensor z = call.input(0)(all, t) + matmul(h, call.input(1), {.transpose_b = true});
+    const std::vector<Tensor> parts = split(z, gates, -1);
+    const Tensor i = sigmoid(parts[0]), f = sigmoid(parts[1]), g = tanh(parts[2]), o = sigmoid(parts[3]);
+    c = f * c + i * g;
+    h = o * tanh(c);
+    steps.h.push_back(h);
+    steps.c.push_back(c);
+    steps.gates.push_back({i, f, g, o});
+  }
+  return steps;
+}
+
+Tensors compose_sequence(const Call& call) {
+  const Steps steps = composed_steps(call);
+  std::vector<Tensor> all_gates;
+  for (const std::vector<Tensor>& each : steps.gates) all_gates.push_back(stack(each));
+  return {stack(steps.h, 1), stack(steps.c), stack(all_gates)};
+}
+
+/// y (1 - y), the derivative of a sigmoid whose result is y.
+Tensor steepness(const Tensor& y) { return y * (1 - y); }
+
+/// It reads h, c and the gates not from the call, but computes them again: so its own gradient is complete.
+Tensors compose_gradient(const Call& call) {
+  const Tensor &weight = call.input(1), &of_h = call.input(7), &of_c = call.input(8), &of_gates = call.input(9);
+  const Steps steps = composed_steps(call);
+  const std::size_t time = steps.h.size();
+  Tensor next_h = zeros_like(call.input(2)), next_c = zeros_like(call.input(3)), of_weight = zeros_like(weight);
+  std::vector<Tensor> of_z(time);
+  for (std::size_t t = time; t-- > 0;) {
+    const auto number = static_cast<std::int64_t>(t);
+    const Tensor h_before = t > 0 ? steps.h[t - 1] : call.input(2), c_before = t > 0 ? steps.c[t - 1] : call.input(3);
+    const Tensor &i = steps.gates[t][0], &f = steps.gates[t][1], &g = steps.gates[t][2], &o = steps.gates[t][3];
+    const Tensor bent = tanh(steps.c[t]), h = next_h + of_h(all, number);
+    const Tensor c = next_c + of_c(number) + h * o * (1 - square(bent));
+    const auto gate = [&](std::int64_t k) { return of_gates(number, k); };
+    of_z[t] = concat({(c * g + gate(0)) * steepness(i), (c * c_before + gate(1)) * steepness(f),
+                      (c * i + gate(2)) * (1 - square(g)), (h * bent + gate(3)) * steepness(o)},
+                     -1);
+    next_h = matmul(of_z[t], weight);
+    next_c = c * f;
+    of_weight = of_weight + matmul(of_z[t], h_before, {.transpose_a = true});
+  }
+  return {stack(of_z, 1), of_weight, next_h, next_c};
+}
+
+// ---- The ops ------------------------------------------------------------------------------------------------------------
+
+void run_sequence(Backend& backend, const Call& call) {
+  const Tensor &from_input = call.input(0), &weight = call.input(1), &h = call.output(0), &c = call.output(1),
+               &all_gates = call.output(2);
+  const Sizes s = sizes_of(call);
+  const auto make = [&](const Shape& shape) { return detail::make_tensor(h.dtype(), shape, h.device()); };
+  const Tensor z = make({s.batch, gates * s.hidden}), h_now = make({s.batch, s.hidden});
+  const Program program = step_program(h.dtype());
+  for (std::int64_t t = 0; t < s.time; ++t) {
+    backend.gemm(t == 0 ? call.input(2) : h_now, weight, false, true, z);
+    const Tensor input = at(from_input, 1, t), activated = at(all_gates, 0, t);
+    std::array<Tensor, 9> inputs;
+    std::array<Tensor, 6> outputs;
+    for (std::int64_t gate = 0; gate < gates; ++gate) {
+      inputs[gate] = of_gate(z, gate);
+      inputs[4 + gate] = of_gate(input, gate);
+      outputs[gate] = at(activated, 0, gate);
+    }
+    inputs[8] = t == 0 ? call.input(3) : at(c, 0, t - 1);
+    outputs[4] = at(c, 0, t);
+    outputs[5] = h_now;
+    backend.program(program, inputs, outputs);
+    backend.copy(h_now, at(h, 1, t));
+  }
+}
+
+/// Inputs: those of the op, its outputs, and the gradients of its outputs.
+void run_gradient(Backend& backend, const Call& call) {
+  const Tensor &weight = call.input(1), &h = call.input(4), &c = call.input(5), &all_gates = call.input(6);
+  const Tensor &of_z = call.output(0), &of_weight = call.output(1), &of_h0 = call.output(2), &of_c0 = call.output(3);
+  const Sizes s = sizes_of(call);
+  const auto make = [&](const Shape& shape) { return detail::make_tensor(h.dtype(), shape, h.device()); };
+  const Shape state{s.batch, s.hidden};
+  std::array<Tensor, 5> outputs{make(state), make(state), make(state), make(state)};
+  Tensor of_c = make(state), of_c_before = of_c0;
+  if (s.time % 2 == 0) std::swap(of_c, of_c_before);  // they change places at each step
+  backend.fill(0, of_h0);
+  backend.fill(0, of_c);
+  const Program program = step_gradient_program(h.dtype());
+  for (std::int64_t t = s.time - 1; t >= 0; --t) {
+    std::array<Tensor, 14> inputs;
+    const Tensor activated = at(all_gates, 0, t), of_activated = at(call.input(9), 0, t), of_z_now = at(of_z, 1, t);
+    for (std::int64_t gate = 0; gate < gates; ++gate) {
+      inputs[gate] = at(activated, 0, gate);
+      inputs[10 + gate] = at(of_activated, 0, gate);
+    }
+    inputs[4] = t == 0 ? call.input(3) : at(c, 0, t - 1);
+    inputs[5] = at(c, 0, t);
+    inputs[6] = at(call.input(7), 1, t);
+    inputs[7] = of_h0;
+    inputs[8] = at(call.input(8), 0, t);
+    inputs[9] = of_c;
+    outputs[4] = of_c_before;
+    backend.program(program, inputs, outputs);
+    std::swap(of_c, of_c_before);
+    for (std::int64_t gate = 0; gate < gates; ++gate) backend.copy(outputs[gate], of_gate(of_z_now, gate));
+    backend.gemm(of_z_now, weight, false, false, of_h0);
+  }
+
+  // All steps share one product.
+  const Tensor before = make({s.batch, s.time, s.hidden});
+  backend.copy(call.input(2), at(before, 1, 0));
+  backend.copy(view_part(h, 1, 0, s.time - 1), view_part(before, 1, 1, s.time - 1));
+  backend.gemm(view_as(of_z, {s.batch * s.time, gates * s.hidden}), view_as(before, {s.batch * s.time, s.hidden}), true,
+               false, of_weight);
+}
+
+/// Zeros in the shape of x, which take no memory.
+Tensor nothing_like(const Tensor& x) {
+  return broadcast_like(zeros({}, {.dtype = x.dtype(), .device = x.device()}), x);
+}
+
+Specs infer_sequence(const Call& call) {
+  const Sizes s = sizes_of(call);
+  const DType dtype = call.input(0).dtype();
+  return {{dtype, {s.batch, s.time, s.hidden}},
+          {dtype, {s.time, s.batch, s.hidden}},
+          {dtype, {s.time, gates, s.batch, s.hidden}}};
+}
+
+TAPESTRY_OP(lstm_sequence_grad_op){{
+    .name = "LSTMSequenceGrad",
+    .infer = [](const Call& call) -> Specs {
+      const Specs outputs = infer_sequence(call);
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        for (const std::size_t first : {4, 7}) require_same_shape(call.input(first + i).shape(), outputs[i].shape);
+      const Sizes s = sizes_of(call);
+      const DType dtype = call.input(0).dtype();
+      const std::int64_t columns = s.hidden < 0 ? -1 : gates * s.hidden;
+      const Spec state{dtype, {s.batch, s.hidden}};
+      return {{dtype, {s.batch, s.time, columns}}, {dtype, {columns, s.hidden}}, state, state};
+    },
+    .forward = run_gradient,
+    .composition = compose_gradient,
+    .promotion = common_type,
+    .outputs = 4,
+}};
+
+TAPESTRY_OP(lstm_sequence_op){{
+    .name = "LSTMSequence",
+    .infer = infer_sequence,
+    .forward = run_sequence,
+    .composition = compose_sequence,
+    .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+      Tensors inputs = call.inputs();
+      for (const Tensor& output : call.outputs()) inputs.push_back(output);
+      for (std::size_t i = 0; i < g.size(); ++i) inputs.push_back(g[i] ? g[i] : nothing_like(call.output(i)));
+      return apply_all(lstm_sequence_grad_op, inputs, {}, {}, call.where());
+    },
+    .promotion = floating_type,
+    .precision = Precision::low,
+    .outputs = 3,
+}};
+
+}  // namespace
+
+LSTMSequence lstm_sequence(const Tensor& from_input, const Tensor& weight, const Tensor& h, const Tensor& c) {
+  const Tensors results = apply_all(lstm_sequence_op, {from_input, weight, h, c}, {}, {}, {});
+  return {results[0], results[1]};
+}
+
+}  // namespace tapestry
