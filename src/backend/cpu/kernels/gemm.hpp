@@ -38,15 +38,16 @@ struct Gemv {
 // * in slices: the products of each slice by fused multiply-adds in the order of p, then the slices' sums in order. The
 //   fewest slices of at most `deepest_slice` products are taken, all but the last of them equally deep.
 // * in lanes: the p-th product belongs to the partial sum p % gemv_lanes, and the partial sums are added as a balanced
-//   tree. This suits products with a vector, and those of few columns, which would fill few lanes of a register.
+//   tree. This suits products with a vector, and those of many rows and few columns, which would fill few lanes of a
+//   register.
 constexpr std::int64_t deepest_slice = 320, gemv_lanes = 16;
 constexpr std::int64_t slice_depth(std::int64_t k) {
   const std::int64_t slices = (k + deepest_slice - 1) / deepest_slice;
   return (k + slices - 1) / slices;
 }
 constexpr bool sums_in_lanes(std::int64_t m, std::int64_t n, std::int64_t k) {
-  constexpr std::int64_t few = 4, deep = 64;
-  return ((m == 1 || n == 1) && k > gemv_lanes) || (n <= few && k > deep);
+  constexpr std::int64_t few = 4, many = 32, deep = 64;
+  return ((m == 1 || n == 1) && k > gemv_lanes) || (n <= few && m >= many && k > deep);
 }
 
 constexpr int most_tile_rows = 8, most_tile_registers = 3;
