@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <type_traits>
 
 #include <cblas.h>
@@ -11,7 +12,7 @@
 
 #include "backend/cpu/blas.hpp"
 #include "backend/cpu/kernels/movement.hpp"
-#include "core/make_tensor.hpp"
+#include "tapestry/error.hpp"
 
 // One block of a matrix product, in one thread: by our own kernels where the processor has fused multiply-adds, and by
 // OpenBLAS elsewhere.
@@ -57,6 +58,30 @@ std::int64_t cache_bytes() {
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
+/// Memory that each thread keeps for its next product, so that the steps of a plan allocate nothing.
+template <class T>
+T* room_for(std::int64_t count) {
+  constexpr std::align_val_t line{64};
+  struct Room {
+    Room() = default;
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+    ~Room() { ::operator delete(data, line); }
+    void* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  static thread_local Room room;
+  const auto needed = static_cast<std::size_t>(count) * sizeof(T);
+  if (needed > room.bytes) {
+    ::operator delete(room.data, line);
+    room.data = nullptr;
+    room.bytes = 0;
+    room.data = ::operator new(needed, line);
+    room.bytes = needed;
+  }
+  return static_cast<T*>(room.data);
+}
+
 /// Copies `depth` x `width` elements, of which `count` per step of the depth exist, to adjacent memory.
 template <class T>
 void pack(const T* from, std::int64_t deeper, std::int64_t aside, std::int64_t depth, std::int64_t count, T* to,
@@ -77,8 +102,7 @@ class BlockProduct {
     const std::int64_t a_size = packs_a_ ? block_ * slice_ : 0;
     const std::int64_t b_size = packs_b_ ? (m > block_ ? parts(n, strip_) : 1) * strip_ * slice_ : 0;
     if (a_size + b_size > 0) {
-      buffer_ = detail::make_tensor(dtype_of<T>(), {a_size + b_size}, cpu());
-      packed_a_ = detail::mutable_data<T>(buffer_);
+      packed_a_ = room_for<T>(a_size + b_size);
       packed_b_ = packed_a_ + a_size;
     }
   }
@@ -143,7 +167,6 @@ class BlockProduct {
   bool accumulate_;
   std::int64_t slice_, block_;
   bool packs_a_, packs_b_;
-  Tensor buffer_;
   T *packed_a_ = nullptr, *packed_b_ = nullptr;
 };
 
@@ -151,11 +174,10 @@ class BlockProduct {
 template <class T>
 void multiply_vectors(std::int64_t rows, std::int64_t depth, const Matrix<T>& matrix, std::int64_t count, Matrix<T> x,
                       T* y, std::int64_t y_row, bool accumulate) {
-  Tensor plain;
   if (x.row != 1) {
-    plain = detail::make_tensor(dtype_of<T>(), {count * depth}, cpu());
-    movement_kernels().move(sizeof(T))(x.data, x.column, x.row, detail::mutable_data<T>(plain), depth, 1, count, depth);
-    x = {detail::mutable_data<T>(plain), 1, depth};
+    T* const plain = room_for<T>(count * depth);
+    movement_kernels().move(sizeof(T))(x.data, x.column, x.row, plain, depth, 1, count, depth);
+    x = {plain, 1, depth};
   }
   const bool by_rows = matrix.column == 1;
   const auto multiply = by_rows ? kernels<T>().by_rows : kernels<T>().by_columns;
