@@ -27,6 +27,7 @@ template <class T>
 struct First;
 
 #ifdef __AVX512F__
+constexpr bool masks_cost_nothing = true;
 [[gnu::always_inline]] inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
   return _mm512_fmadd_ps(a, b, c);
 }
@@ -48,6 +49,7 @@ struct First<double> {
   [[gnu::always_inline]] void store(Vector<double> v, double* to) const { _mm512_mask_storeu_pd(to, mask, v); }
 };
 #else
+constexpr bool masks_cost_nothing = false;  // besides an instruction, the mask needs a register
 [[gnu::always_inline]] inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
   return _mm256_fmadd_ps(a, b, c);
 }
@@ -93,19 +95,26 @@ void tile(const GemmTile<T>& t) {
   const T* a = t.a;
   const T* b = t.b;
   const int64_t a_row = t.a_row, a_column = t.a_column, b_row = t.b_row;
-  for (int64_t p = 0; p < t.depth; ++p) {
-    Vector<T> right[registers];
+  const auto sum_up = [&](auto load_last) __attribute__((always_inline)) {
+    for (int64_t p = 0; p < t.depth; ++p) {
+      Vector<T> right[registers];
 #pragma GCC unroll 8
-    for (int v = 0; v < last; ++v) right[v] = load<Vector<T>>(b + v * width<T>);
-    right[last] = in_last.load(b + last * width<T>);
+      for (int v = 0; v < last; ++v) right[v] = load<Vector<T>>(b + v * width<T>);
+      right[last] = load_last(b + last * width<T>);
 #pragma GCC unroll 8
-    for (int i = 0; i < rows; ++i) {
-      const Vector<T> left = broadcast(a[i * a_row]);
+      for (int i = 0; i < rows; ++i) {
+        const Vector<T> left = broadcast(a[i * a_row]);
 #pragma GCC unroll 8
-      for (int v = 0; v < registers; ++v) sum[i][v] = fma(left, right[v], sum[i][v]);
+        for (int v = 0; v < registers; ++v) sum[i][v] = fma(left, right[v], sum[i][v]);
+      }
+      a += a_column;
+      b += b_row;
     }
-    a += a_column;
-    b += b_row;
+  };
+  if (masks_cost_nothing || t.in_last < width<T>) {
+    sum_up([&](const T* from) __attribute__((always_inline)) { return in_last.load(from); });
+  } else {
+    sum_up([](const T* from) __attribute__((always_inline)) { return load<Vector<T>>(from); });
   }
   T* c = t.c;
 #pragma GCC unroll 8
