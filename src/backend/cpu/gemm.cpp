@@ -122,8 +122,8 @@ class BlockProduct {
   }
 
  private:
-  /// The rows of `a` that are packed side by side: a multiple of the rows of a tile on each level.
-  static constexpr std::int64_t panel = most_tile_rows;
+  /// The rows of `a` that are packed side by side: whole tiles on each level, and whole squares of `move`.
+  static constexpr std::int64_t panel = 24;
   // Measured: beyond these sizes, packing an operand takes less time than it saves.
   static constexpr std::int64_t widest_in_place = 256, tallest_in_place = 128;
 

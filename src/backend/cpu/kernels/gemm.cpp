@@ -283,28 +283,30 @@ void by_columns(const Gemv<T>& g) {
 
 // 24 and 12 registers of sums, out of 32 and 16.
 #ifdef __AVX512F__
-constexpr int tile_rows = 8;
+constexpr int tile_rows = 8, tile_registers = 3;
 #else
-constexpr int tile_rows = 4;
+constexpr int tile_rows = 6, tile_registers = 2;
 #endif
 
-template <class T, int rows>
+template <class T, int rows, int registers>
 constexpr void set_tiles(GemmKernels<T>& kernels) {
-  kernels.tile[rows - 1][0] = tile<T, rows, 1>;
-  kernels.tile[rows - 1][1] = tile<T, rows, 2>;
-  kernels.tile[rows - 1][2] = tile<T, rows, 3>;
-  if constexpr (rows > 1) set_tiles<T, rows - 1>(kernels);
+  kernels.tile[rows - 1][registers - 1] = tile<T, rows, registers>;
+  if constexpr (rows > 1) {
+    set_tiles<T, rows - 1, registers>(kernels);
+  } else if constexpr (registers > 1) {
+    set_tiles<T, tile_rows, registers - 1>(kernels);
+  }
 }
 
 template <class T>
 constexpr GemmKernels<T> kernels() {
   GemmKernels<T> result{.rows = tile_rows,
-                        .registers = most_tile_registers,
+                        .registers = tile_registers,
                         .lanes = static_cast<int>(width<T>),
                         .tile = {},
                         .by_rows = by_rows<T>,
                         .by_columns = by_columns<T>};
-  set_tiles<T, tile_rows>(result);
+  set_tiles<T, tile_rows, tile_registers>(result);
   return result;
 }
 
