@@ -163,7 +163,8 @@ TEST_CASE("so has a block of several slices and blocks of rows, or one with a lo
   prepare_blas();
   std::mt19937 generator(2);
   for (const Case& c : {Case{1100, 70, 330, false, false, false}, Case{1100, 70, 330, true, true, true},
-                        Case{140, 270, 700, false, true, false}, Case{1, 1200, 1300, false, false, false},
+                        Case{140, 270, 700, false, true, false}, Case{500, 260, 320, true, false, false},
+                        Case{30, 780, 60, false, false, false}, Case{1, 1200, 1300, false, false, false},
                         Case{1, 1200, 1300, false, true, true}, Case{1200, 1, 1300, true, false, false},
                         Case{700, 3, 900, true, false, true}, Case{700, 4, 900, false, true, false}}) {
     check<float>(c, generator);

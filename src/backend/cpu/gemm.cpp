@@ -97,7 +97,7 @@ class BlockProduct {
       : m_(m), n_(n), k_(k), a_(a), b_(b), c_(c), c_row_(c_row), accumulate_(accumulate), slice_(slice_depth(k)) {
     const auto room = static_cast<std::int64_t>(cache_bytes() / 2 / slice_) / static_cast<std::int64_t>(sizeof(T));
     block_ = std::min(parts(m, panel), std::max<std::int64_t>(room / panel, 1)) * panel;
-    packs_a_ = n > widest_in_place;
+    packs_a_ = n > (a.column == 1 ? widest_in_place : widest_transposed_in_place);
     packs_b_ = b.column != 1 || m > tallest_in_place;
     const std::int64_t a_size = packs_a_ ? block_ * slice_ : 0;
     const std::int64_t b_size = packs_b_ ? (m > block_ ? parts(n, strip_) : 1) * strip_ * slice_ : 0;
@@ -125,7 +125,7 @@ class BlockProduct {
   /// The rows of `a` that are packed side by side: whole tiles on each level, and whole squares of `move`.
   static constexpr std::int64_t panel = 24;
   // Measured: beyond these sizes, packing an operand takes less time than it saves.
-  static constexpr std::int64_t widest_in_place = 256, tallest_in_place = 128;
+  static constexpr std::int64_t widest_in_place = 768, widest_transposed_in_place = 256, tallest_in_place = 128;
 
   /// The product of a block's rows and a strip of b.
   void multiply_strip(std::int64_t i, std::int64_t j, std::int64_t p, std::int64_t rows, std::int64_t depth) const {
