@@ -243,8 +243,14 @@ std::vector<Tensor> layer_norm_inputs() {
   return {matrix(4096, 1024), make(bench::numbers(1024, 102), {1024}), make(bench::numbers(1024, 103), {1024})};
 }
 
-Workload product(std::int64_t n) {
-  return forward({matrix(n, n), matrix(n, n, 101)}, [](const auto& in) { return torch::matmul(in[0], in[1]); });
+Workload product(const bench::Product& p) {
+  const auto matrices = [&](std::int64_t rows, std::int64_t columns, unsigned seed) {
+    const auto count = static_cast<std::size_t>(p.batch * rows * columns);
+    const Tensor all = make(bench::numbers(count, seed), {p.batch, rows, columns});
+    return p.batch == 1 ? all[0] : all;
+  };
+  const Tensor b = p.transposed ? matrices(p.n, p.k, 101).transpose(-2, -1) : matrices(p.k, p.n, 101);
+  return forward({matrices(p.m, p.k, 100), b}, [](const auto& in) { return torch::matmul(in[0], in[1]); });
 }
 
 // ---- The list
@@ -252,7 +258,7 @@ Workload product(std::int64_t n) {
 constexpr std::int64_t side = 4096, chain_size = std::int64_t{1} << 24;
 
 std::vector<bench::Benchmark> benchmarks() {
-  return {
+  std::vector<bench::Benchmark> list{
       {"a/mlp_step", mlp_step},
       {"b/adam_step", adam_step},
       {"c/sgd_step", [] { return sgd_step(2048, 256); }},
@@ -281,9 +287,9 @@ std::vector<bench::Benchmark> benchmarks() {
          return gradient(convolution_inputs(), seed, convolution, {to_nhwc, to_nhwc, to_hwio});
        }},
       {"g/cnn_step", cnn_step},
-      {"m/product_1024", [] { return product(1024); }},
-      {"m/product_4096", [] { return product(4096); }},
   };
+  for (const bench::Product& each : bench::products()) list.push_back({each.name, [&each] { return product(each); }});
+  return list;
 }
 
 std::vector<bench::MemoryBenchmark> memory_benchmarks() {

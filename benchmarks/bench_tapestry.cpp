@@ -239,9 +239,19 @@ Tensor softmax(Inputs in) { return tp::softmax(in[0]); }
 Tensor layer_norm(Inputs in) { return tp::layer_norm(in[0], in[1], in[2]); }
 std::vector<Tensor> layer_norm_inputs() { return {matrix(4096, 1024), vector(1024, 102), vector(1024, 103)}; }
 
-Workload product(std::int64_t n, Mode mode) {
+Workload product(const bench::Product& p, Mode mode) {
+  const auto matrices = [&](std::int64_t rows, std::int64_t columns, unsigned seed) {
+    const auto count = static_cast<std::size_t>(p.batch * rows * columns);
+    const tp::Shape shape = p.batch == 1 ? tp::Shape{rows, columns} : tp::Shape{p.batch, rows, columns};
+    return tp::tensor(bench::numbers(count, seed), shape);
+  };
+  const std::vector<Tensor> inputs{matrices(p.m, p.k, 100),
+                                   p.transposed ? matrices(p.n, p.k, 101) : matrices(p.k, p.n, 101)};
+  if (p.transposed)
+    return forward(
+        inputs, [](Inputs in) { return tp::matmul(in[0], in[1], {.transpose_b = true}); }, mode);
   return forward(
-      {matrix(n, n), matrix(n, n, 101)}, [](Inputs in) { return tp::matmul(in[0], in[1]); }, mode);
+      inputs, [](Inputs in) { return tp::matmul(in[0], in[1]); }, mode);
 }
 
 // ---- The list
@@ -284,8 +294,6 @@ Workloads workloads() {
          return gradient({images(), filter()}, images(101), convolution, mode);
        }},
       {"g/cnn_step", cnn_step},
-      {"m/product_1024", [](Mode mode) { return product(1024, mode); }},
-      {"m/product_4096", [](Mode mode) { return product(4096, mode); }},
   };
 }
 
@@ -296,6 +304,10 @@ std::vector<bench::Benchmark> benchmarks() {
       list.push_back({name, [make = make] { return make(Mode::eager); }});
       list.push_back({name + "_session", [make = make] { return make(Mode::session); }});
     }
+  }
+  for (const bench::Product& each : bench::products()) {
+    list.push_back({each.name, [&each] { return product(each, Mode::eager); }});
+    list.push_back({each.name + "_session", [&each] { return product(each, Mode::session); }});
   }
   return list;
 }

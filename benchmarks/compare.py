@@ -68,7 +68,17 @@ TIMED = [
     Row('g/cnn_step', 'two convolutions and two dense layers, 28x28 pixels, batch 64, Adam step', 1.1),
     Row('g/cnn_step', 'the same in a Session', 1.1, session=True),
     Row('m/product_1024', 'product of two matrices [1024,1024]', 1),
+    Row('m/product_2048', 'product of two matrices [2048,2048]', 1),
     Row('m/product_4096', 'product of two matrices [4096,4096]', 1),
+    Row('m/product_64', 'product of two matrices [64,64]', 1.2, parallel=False),
+    Row('m/product_64x784x512', 'product of [64,784] and [784,512]', 1.2),
+    Row('m/product_32x256x1024', 'product of [32,256] and [256,1024]', 1.2),
+    Row('m/product_row', 'product of [1,1024] and [1024,1024]', 1.2),
+    Row('m/product_row_transposed', 'the same, the second matrix transposed', 1.2),
+    Row('m/product_column', 'product of [1024,1024] and [1024,1]', 1.2),
+    Row('m/product_10_columns', 'product of [1024,1024] and [1024,10]', 1.2),
+    Row('m/product_batch_scores', '32 products of [128,64] and [64,128], the latter transposed', 1.2),
+    Row('m/product_batch_values', '32 products of [128,128] and [128,64]', 1.2),
 ]
 TIMED += [Row(row.name, row.text + ', in a Session', 1, session=True) for row in TIMED if row.name.startswith('f/')]
 MEMORY = [

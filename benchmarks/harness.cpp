@@ -49,6 +49,22 @@ std::vector<std::int64_t> labels(std::size_t count, unsigned seed, std::int64_t 
   return result;
 }
 
+const std::vector<Product>& products() {
+  static const std::vector<Product> list{{"m/product_1024", 1024, 1024, 1024},
+                                         {"m/product_2048", 2048, 2048, 2048},
+                                         {"m/product_4096", 4096, 4096, 4096},
+                                         {"m/product_64", 64, 64, 64},
+                                         {"m/product_64x784x512", 64, 784, 512},
+                                         {"m/product_32x256x1024", 32, 256, 1024},
+                                         {"m/product_row", 1, 1024, 1024},
+                                         {"m/product_row_transposed", 1, 1024, 1024, 1, true},
+                                         {"m/product_column", 1024, 1024, 1},
+                                         {"m/product_10_columns", 1024, 1024, 10},
+                                         {"m/product_batch_scores", 128, 64, 128, 32, true},
+                                         {"m/product_batch_values", 128, 128, 64, 32}};
+  return list;
+}
+
 std::vector<Layer> layers(const std::vector<std::int64_t>& widths) {
   std::vector<Layer> result;
   for (std::size_t i = 1; i < widths.size(); ++i) {

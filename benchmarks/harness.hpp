@@ -26,6 +26,16 @@ struct Layer {
 /// The layers of a network of these widths, from its input to its output.
 std::vector<Layer> layers(const std::vector<std::int64_t>& widths);
 
+/// A product of matrices [m, k] and [k, n], or as many of them as `batch` says; the second one may be stored as [n, k].
+struct Product {
+  std::string name;
+  std::int64_t m, k, n;
+  std::int64_t batch = 1;
+  bool transposed = false;
+};
+/// Products of all kinds: large, small, of a few rows or columns, in batches.
+const std::vector<Product>& products();
+
 /// Larger than usual: otherwise Adam would make a whole step of the rounding error of a gradient near 0, and results
 /// could not be compared.
 inline constexpr double adam_epsilon = 1e-4;

@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <limits>
 #include <string_view>
 
 #include <cblas.h>
 
 #include "backend/cpu/blas.hpp"
 #include "backend/cpu/cpu_backend.hpp"
+#include "backend/cpu/kernels/gemm.hpp"
 #include "backend/cpu/threads.hpp"
 #include "backend/cpu/tiles.hpp"
 #include "core/make_tensor.hpp"
@@ -39,30 +39,6 @@ void choose_blas_kernels() {
   gotoblas_dynamic_quit();
   gotoblas_dynamic_init();
   unsetenv(variable);
-}
-
-void gemm_call(bool ta, bool tb, int m, int n, int k, const float* a, int lda, const float* b, int ldb, float beta,
-               float* c, int ldc) {
-  cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, m, n, k, 1, a, lda, b, ldb,
-              beta, c, ldc);
-}
-void gemm_call(bool ta, bool tb, int m, int n, int k, const double* a, int lda, const double* b, int ldb, double beta,
-               double* c, int ldc) {
-  cblas_dgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, m, n, k, 1, a, lda, b, ldb,
-              beta, c, ldc);
-}
-void gemv_call(bool transpose, int rows, int columns, const float* a, int lda, const float* x, int step, float* y) {
-  cblas_sgemv(CblasRowMajor, transpose ? CblasTrans : CblasNoTrans, rows, columns, 1, a, lda, x, step, 0, y, 1);
-}
-void gemv_call(bool transpose, int rows, int columns, const double* a, int lda, const double* x, int step, double* y) {
-  cblas_dgemv(CblasRowMajor, transpose ? CblasTrans : CblasNoTrans, rows, columns, 1, a, lda, x, step, 0, y, 1);
-}
-
-int blas_int(std::int64_t value) {
-  if (value > std::numeric_limits<int>::max())
-    throw InvalidArgumentError(
-        detail::join("MatMul: ", value, " elements along one side of a matrix are more than BLAS can count"));
-  return static_cast<int>(value);
 }
 
 struct Sizes {
@@ -128,15 +104,9 @@ struct Product {
 
   void operator()(const Sizes& sizes) const {
     const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
-    if (m == 1) {
-      vector(n, k, b, b_column, b_row, a, a_column);
-    } else if (n == 1 && y_row == 1) {
-      vector(m, k, a, a_row, a_column, b, b_row);
-    } else {
-      const bool ta = !by_rows(m, k, a_row, a_column), tb = !by_rows(k, n, b_row, b_column);
-      gemm_block(ta, tb, m, n, k, a, leading(ta, m, k, a_row, a_column), b, leading(tb, k, n, b_row, b_column), false,
-                 y, y_row);
-    }
+    const bool ta = !by_rows(m, k, a_row, a_column), tb = !by_rows(k, n, b_row, b_column);
+    gemm_block(ta, tb, m, n, k, a, leading(ta, m, k, a_row, a_column), b, leading(tb, k, n, b_row, b_column), false, y,
+               y_row);
   }
 
   Product block(std::int64_t i, std::int64_t j) const {
@@ -144,18 +114,6 @@ struct Product {
   }
 
  private:
-  /// y[i] = sum over j of matrix[i * row + j * column] * x[j * step]
-  void vector(std::int64_t rows, std::int64_t columns, const T* matrix, std::int64_t row, std::int64_t column,
-              const T* x, std::int64_t step) const {
-    const bool transpose = !by_rows(rows, columns, row, column);
-    const int lda = blas_int(leading(transpose, rows, columns, row, column));
-    const int increment = columns == 1 ? 1 : blas_int(step);
-    if (transpose) {
-      gemv_call(true, blas_int(columns), blas_int(rows), matrix, lda, x, increment, y);
-    } else {
-      gemv_call(false, blas_int(rows), blas_int(columns), matrix, lda, x, increment, y);
-    }
-  }
   static std::int64_t leading(bool transposed, std::int64_t rows, std::int64_t columns, std::int64_t row,
                               std::int64_t column) {
     // The distance between rows means nothing where there is one row, but BLAS checks it.
@@ -163,26 +121,29 @@ struct Product {
   }
 };
 
-/// How a product is cut into blocks. This depends on its sizes alone.
+/// How a product is cut into blocks. No number of threads decides this, and an element's bits do not depend on it.
 struct Tiling {
   std::int64_t rows, columns;  ///< of a block
   std::int64_t down, across;   ///< numbers of blocks
 };
 
-Tiling cut(const Sizes& sizes) {
+/// `a_row` and `b_column` are the distances between rows of a and columns of b.
+Tiling cut(const Sizes& sizes, std::int64_t a_row, std::int64_t b_column) {
   // Each block packs its rows and columns of the operands anew, so blocks should be few, large and square: four as soon
   // as that pays, more only to keep their sides below some 1024. A product with a vector is bound by reading the
-  // matrix.
+  // matrix; where a block cuts the matrix across its adjacent elements, it should leave long pieces of them.
   constexpr double vector_work = 131072;
-  constexpr std::int64_t longest = 1024, unit = 16;
+  constexpr std::int64_t longest = 1024;
+  std::int64_t unit = 16;
   const std::int64_t m = sizes.m, n = sizes.n;
   std::int64_t down = 1, across = 1;
   if (m == 1 || n == 1) {
+    if ((m == 1 ? b_column : a_row) == 1) unit = 256;
     (m == 1 ? across : down) = std::clamp<std::int64_t>(static_cast<std::int64_t>(sizes.work() / vector_work), 1, 64);
   } else if (sizes.work() >= large_product) {
     while (down * across < 4 || m / down > longest || n / across > longest) ++(m / down >= n / across ? down : across);
   }
-  const auto part = [](std::int64_t size, std::int64_t parts) {
+  const auto part = [=](std::int64_t size, std::int64_t parts) {
     return ((size + parts - 1) / parts + unit - 1) / unit * unit;
   };
   const std::int64_t rows = part(m, down), columns = part(n, across);
@@ -274,7 +235,9 @@ void multiply(Backend& backend, const Tensor& x, const Tensor& z, bool transpose
   Operand a = read(backend, x, transpose_x, sizes.m, sizes.k);
   const Operand b = read(backend, z, transpose_z, sizes.k, sizes.n);
   std::int64_t batch = batch_size(y);
-  if (batch > 1 && is_shared(y.shape(), b)) {
+  // Whether a batch is merged depends on layouts, which shall not decide in which order an element is summed.
+  const bool same_order = sums_in_lanes(sizes.m, sizes.n, sizes.k) == sums_in_lanes(sizes.m * batch, sizes.n, sizes.k);
+  if (batch > 1 && same_order && is_shared(y.shape(), b)) {
     bool merged = merge_batch(y.shape(), a, sizes);
     // A copy takes less time than a call for each of many small matrices.
     constexpr double small_work = 2048;
@@ -294,7 +257,7 @@ void multiply(Backend& backend, const Tensor& x, const Tensor& z, bool transpose
                          b.column,
                          n};
   prepare_blas();
-  const Tiling tiling = cut(sizes);
+  const Tiling tiling = cut(sizes, a.row, b.column);
   const std::int64_t count = tiling.down * tiling.across;
   constexpr double task_work = 500000;
   const auto grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(task_work / sizes.work()));
@@ -372,17 +335,6 @@ void prepare_blas() {
     return true;
   }();
 }
-
-template <class T>
-void gemm_block(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
-                std::int64_t lda, const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc) {
-  gemm_call(transpose_a, transpose_b, blas_int(m), blas_int(n), blas_int(k), a, blas_int(lda), b, blas_int(ldb),
-            accumulate ? T(1) : T(0), c, blas_int(ldc));
-}
-template void gemm_block(bool, bool, std::int64_t, std::int64_t, std::int64_t, const float*, std::int64_t, const float*,
-                         std::int64_t, bool, float*, std::int64_t);
-template void gemm_block(bool, bool, std::int64_t, std::int64_t, std::int64_t, const double*, std::int64_t,
-                         const double*, std::int64_t, bool, double*, std::int64_t);
 
 namespace {
 

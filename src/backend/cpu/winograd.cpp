@@ -35,10 +35,10 @@ class Tiling {
       : g_(g), down_(parts(g.rows, winograd_tile)), across_(parts(g.columns, winograd_tile)) {}
 
   std::int64_t count() const { return g_.batch * down_ * across_; }
-  /// The number of tiles for which the second-level cache has room.
+  /// The number of tiles for which the second-level cache has room, in multiples of the rows of a product's tile.
   std::int64_t grain() const {
-    constexpr std::int64_t cache_floats = 300000;
-    return cache_floats / (winograd_products * (g_.in + g_.out));
+    constexpr std::int64_t cache_floats = 300000, rows = 8;
+    return cache_floats / (winograd_products * (g_.in + g_.out)) / rows * rows;
   }
 
   /// Computes the transformed windows of the tiles [begin, end), as [36, tiles, in].

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "backend/cpu/kernels/math.hpp"
+
 namespace tapestry::host::TAPESTRY_KERNEL_LEVEL {
 namespace {
 
@@ -14,8 +16,8 @@ void tiny(const T* __restrict a, const T* b, int64_t row, int64_t column, T* __r
     for (int j = 0; j < N; ++j) weights[p][j] = b[p * row + j * column];
   for (int64_t i = 0; i < m; ++i) {
     for (int j = 0; j < N; ++j) {
-      T sum = 0;  // as BLAS sums, so that an operand's layout does not decide between 0 and -0
-      for (int p = 0; p < K; ++p) sum += a[i * K + p] * weights[p][j];
+      T sum = 0;  // as the kernels of gemm.cpp sum, so that an operand's layout does not decide on bits
+      for (int p = 0; p < K; ++p) sum = math::multiply_add(a[i * K + p], weights[p][j], sum);
       y[i * N + j] = sum;
     }
   }

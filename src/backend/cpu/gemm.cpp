@@ -1,0 +1,269 @@
+#include "backend/cpu/kernels/gemm.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <type_traits>
+
+#include <cblas.h>
+#include <unistd.h>
+
+#include "backend/cpu/blas.hpp"
+#include "backend/cpu/kernels/movement.hpp"
+#include "tapestry/error.hpp"
+
+// One block of a matrix product, in one thread: by our own kernels where the processor has fused multiply-adds, and by
+// OpenBLAS elsewhere.
+//
+// Our own product goes through the depth k in slices, and through the rows in blocks of `a` that fit half of the
+// second-level cache. A strip of b, as wide as a tile, stays in the first-level cache while the tiles below each other
+// pass over it. Operands are packed, in the order in which the tiles read them, only where that costs less than reading
+// them in place.
+
+namespace tapestry::host {
+namespace {
+
+template <class T>
+const GemmKernels<T>& kernels() {
+  static const GemmTable& table = TAPESTRY_PICK_LEVEL(gemm_table);
+  if constexpr (std::is_same_v<T, float>) {
+    return table.f32;
+  } else {
+    return table.f64;
+  }
+}
+
+/// op(x): element [i, j] is at i * row + j * column.
+template <class T>
+struct Matrix {
+  const T* data;
+  std::int64_t row, column;
+  Matrix at(std::int64_t i, std::int64_t j) const { return {data + i * row + j * column, row, column}; }
+};
+
+std::int64_t cache_bytes() {
+  static const std::int64_t bytes = [] {
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    const std::int64_t found = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#else
+    constexpr std::int64_t found = 0;
+#endif
+    constexpr std::int64_t least = 256 << 10, most = 4 << 20;
+    return std::clamp(found, least, most);
+  }();
+  return bytes;
+}
+
+std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
+
+/// Memory that each thread keeps for its next product, so that the steps of a plan allocate nothing.
+template <class T>
+T* room_for(std::int64_t count) {
+  constexpr std::align_val_t line{64};
+  struct Room {
+    Room() = default;
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+    ~Room() { ::operator delete(data, line); }
+    void* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  static thread_local Room room;
+  const auto needed = static_cast<std::size_t>(count) * sizeof(T);
+  if (needed > room.bytes) {
+    ::operator delete(room.data, line);
+    room.data = nullptr;
+    room.bytes = 0;
+    room.data = ::operator new(needed, line);
+    room.bytes = needed;
+  }
+  return static_cast<T*>(room.data);
+}
+
+/// Copies `depth` x `width` elements, of which `count` per step of the depth exist, to adjacent memory.
+template <class T>
+void pack(const T* from, std::int64_t deeper, std::int64_t aside, std::int64_t depth, std::int64_t count, T* to,
+          std::int64_t width) {
+  movement_kernels().move(sizeof(T))(from, deeper, aside, to, width, 1, depth, count);
+}
+
+template <class T>
+class BlockProduct {
+ public:
+  BlockProduct(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<T>& a, const Matrix<T>& b, T* c,
+               std::int64_t c_row, bool accumulate)
+      : m_(m), n_(n), k_(k), a_(a), b_(b), c_(c), c_row_(c_row), accumulate_(accumulate), slice_(slice_depth(k)) {
+    const auto room = static_cast<std::int64_t>(cache_bytes() / 2 / slice_) / static_cast<std::int64_t>(sizeof(T));
+    block_ = std::min(parts(m, panel), std::max<std::int64_t>(room / panel, 1)) * panel;
+    packs_a_ = n > (a.column == 1 ? widest_in_place : widest_transposed_in_place);
+    packs_b_ = b.column != 1 || m > tallest_in_place;
+    const std::int64_t a_size = packs_a_ ? block_ * slice_ : 0;
+    const std::int64_t b_size = packs_b_ ? (m > block_ ? parts(n, strip_) : 1) * strip_ * slice_ : 0;
+    if (a_size + b_size > 0) {
+      packed_a_ = room_for<T>(a_size + b_size);
+      packed_b_ = packed_a_ + a_size;
+    }
+  }
+
+  void run() {
+    for (std::int64_t p = 0; p < k_; p += slice_) {
+      const std::int64_t depth = std::min(slice_, k_ - p);
+      for (std::int64_t i = 0; i < m_; i += block_) {
+        const std::int64_t rows = std::min(block_, m_ - i);
+        if (packs_a_)
+          for (std::int64_t r = 0; r < rows; r += panel)
+            pack(a_.at(i + r, p).data, a_.column, a_.row, depth, std::min(panel, rows - r), packed_a_ + r * depth,
+                 panel);
+        for (std::int64_t j = 0; j < n_; j += strip_) multiply_strip(i, j, p, rows, depth);
+      }
+    }
+  }
+
+ private:
+  /// The rows of `a` that are packed side by side: whole tiles on each level, and whole squares of `move`.
+  static constexpr std::int64_t panel = 24;
+  // Measured: beyond these sizes, packing an operand takes less time than it saves.
+  static constexpr std::int64_t widest_in_place = 768, widest_transposed_in_place = 256, tallest_in_place = 128;
+
+  /// The product of a block's rows and a strip of b.
+  void multiply_strip(std::int64_t i, std::int64_t j, std::int64_t p, std::int64_t rows, std::int64_t depth) const {
+    const std::int64_t columns = std::min(strip_, n_ - j);
+    const int registers = static_cast<int>(parts(columns, kernels_.lanes));
+    GemmTile<T> tile{.a = nullptr,
+                     .a_row = a_.row,
+                     .a_column = a_.column,
+                     .b = b_.at(p, j).data,
+                     .b_row = b_.row,
+                     .c = nullptr,
+                     .c_row = c_row_,
+                     .depth = depth,
+                     .in_last = columns - (registers - 1) * kernels_.lanes,
+                     .accumulate = accumulate_ || p > 0};
+    if (packs_b_) {
+      T* const strip = packed_b_ + (m_ > block_ ? j * depth : 0);
+      if (i == 0) pack(tile.b, b_.row, b_.column, depth, columns, strip, strip_);
+      tile.b = strip;
+      tile.b_row = strip_;
+    }
+    if (packs_a_) {
+      tile.a_row = 1;
+      tile.a_column = panel;
+    }
+    for (std::int64_t r = 0; r < rows; r += kernels_.rows) {
+      tile.a = packs_a_ ? packed_a_ + r / panel * panel * depth + r % panel : a_.at(i + r, p).data;
+      tile.c = c_ + (i + r) * c_row_ + j;
+      kernels_.tile[std::min<std::int64_t>(kernels_.rows, rows - r) - 1][registers - 1](tile);
+    }
+  }
+
+  const GemmKernels<T>& kernels_ = kernels<T>();
+  const std::int64_t strip_ = kernels_.registers * kernels_.lanes;  ///< columns
+  std::int64_t m_, n_, k_;
+  const Matrix<T>&a_, &b_;
+  T* c_;
+  std::int64_t c_row_;
+  bool accumulate_;
+  std::int64_t slice_, block_;
+  bool packs_a_, packs_b_;
+  T *packed_a_ = nullptr, *packed_b_ = nullptr;
+};
+
+/// The products of a matrix and `count` vectors: y[i * y_row + j] = or += the sum over p of matrix[i, p] * x[p, j].
+template <class T>
+void multiply_vectors(std::int64_t rows, std::int64_t depth, const Matrix<T>& matrix, std::int64_t count, Matrix<T> x,
+                      T* y, std::int64_t y_row, bool accumulate) {
+  if (x.row != 1) {
+    T* const plain = room_for<T>(count * depth);
+    movement_kernels().move(sizeof(T))(x.data, x.column, x.row, plain, depth, 1, count, depth);
+    x = {plain, 1, depth};
+  }
+  const bool by_rows = matrix.column == 1;
+  const auto multiply = by_rows ? kernels<T>().by_rows : kernels<T>().by_columns;
+  // The rows that every vector meets in the cache, but enough of them to read long pieces of columns.
+  constexpr std::int64_t least_rows = 256;
+  const std::int64_t room = cache_bytes() / 2 / static_cast<std::int64_t>(sizeof(T)) / depth;
+  const std::int64_t block = count == 1 ? rows : std::max(by_rows ? gemv_lanes : least_rows, room);
+  for (std::int64_t i = 0; i < rows; i += block)
+    for (std::int64_t j = 0; j < count; ++j)
+      multiply({.matrix = matrix.at(i, 0).data,
+                .stride = by_rows ? matrix.row : matrix.column,
+                .x = x.data + j * x.column,
+                .y = y + i * y_row + j,
+                .y_step = y_row,
+                .rows = std::min(block, rows - i),
+                .depth = depth,
+                .accumulate = accumulate});
+}
+
+// --- OpenBLAS ------------------------------------------------------------------------------------------------------
+
+int blas_int(std::int64_t value) {
+  if (value > std::numeric_limits<int>::max())
+    throw InvalidArgumentError(
+        detail::join("MatMul: ", value, " elements along one side of a matrix are more than BLAS can count"));
+  return static_cast<int>(value);
+}
+
+template <class T>
+void blas_gemm(bool ta, bool tb, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
+               const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc) {
+  const auto gemm = [] {
+    if constexpr (std::is_same_v<T, float>) {
+      return cblas_sgemm;
+    } else {
+      return cblas_dgemm;
+    }
+  }();
+  gemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, blas_int(m), blas_int(n),
+       blas_int(k), 1, a, blas_int(lda), b, blas_int(ldb), accumulate ? T(1) : T(0), c, blas_int(ldc));
+}
+
+template <class T>
+void blas_gemv(std::int64_t rows, std::int64_t depth, const Matrix<T>& matrix, const T* x, std::int64_t x_step, T* y,
+               std::int64_t y_step, bool accumulate) {
+  const auto gemv = [] {
+    if constexpr (std::is_same_v<T, float>) {
+      return cblas_sgemv;
+    } else {
+      return cblas_dgemv;
+    }
+  }();
+  const bool by_rows = matrix.column == 1;
+  const std::int64_t stored_rows = by_rows ? rows : depth, stored_columns = by_rows ? depth : rows;
+  // The distance between rows means nothing where there is one row, but BLAS checks it.
+  const std::int64_t leading = std::max(by_rows ? matrix.row : matrix.column, stored_columns);
+  gemv(CblasRowMajor, by_rows ? CblasNoTrans : CblasTrans, blas_int(stored_rows), blas_int(stored_columns), 1,
+       matrix.data, blas_int(leading), x, blas_int(x_step), accumulate ? T(1) : T(0), y, blas_int(y_step));
+}
+
+}  // namespace
+
+template <class T>
+void gemm_block(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+                std::int64_t lda, const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc) {
+  const Matrix<T> left{a, transpose_a ? 1 : lda, transpose_a ? lda : 1};
+  const Matrix<T> right{b, transpose_b ? 1 : ldb, transpose_b ? ldb : 1}, right_turned{b, right.column, right.row};
+  const bool own = kernels<T>().rows > 0;
+  const bool in_lanes = sums_in_lanes(m, n, k);
+  if (own && in_lanes && m == 1) {
+    multiply_vectors(n, k, right_turned, 1, {a, left.column, 1}, c, 1, accumulate);
+  } else if (own && in_lanes) {
+    multiply_vectors(m, k, left, n, right, c, ldc, accumulate);
+  } else if (own) {
+    BlockProduct<T>(m, n, k, left, right, c, ldc, accumulate).run();
+  } else if (m == 1) {
+    blas_gemv(n, k, right_turned, a, left.column, c, 1, accumulate);
+  } else if (n == 1) {
+    blas_gemv(m, k, left, b, right.row, c, ldc, accumulate);
+  } else {
+    blas_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, accumulate, c, ldc);
+  }
+}
+template void gemm_block(bool, bool, std::int64_t, std::int64_t, std::int64_t, const float*, std::int64_t, const float*,
+                         std::int64_t, bool, float*, std::int64_t);
+template void gemm_block(bool, bool, std::int64_t, std::int64_t, std::int64_t, const double*, std::int64_t,
+                         const double*, std::int64_t, bool, double*, std::int64_t);
+
+}  // namespace tapestry::host
