@@ -44,6 +44,7 @@ FILES = {
     'include/tapestry/nn': 'toolkit',
     'include/tapestry/data': 'toolkit',
     'include/tapestry/checkpoint.hpp': 'toolkit',
+    'include/tapestry/metrics.hpp': 'toolkit',
     'include/tapestry/save.hpp': 'toolkit',
     'include/tapestry/model.hpp': 'toolkit',
     'include/tapestry/onnx.hpp': 'toolkit',
