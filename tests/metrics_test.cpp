@@ -9,11 +9,13 @@
 #include <doctest/doctest.h>
 
 #include "expect.hpp"
+#include "io/tensorflow/graph_def.hpp"
 #include "refused.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/random.hpp"
 #include "tapestry/tape.hpp"
 #include "tapestry/trace.hpp"
+#include "temporary_folder.hpp"
 #include "toy_backend.hpp"
 
 using namespace tapestry;
@@ -230,6 +232,31 @@ TEST_CASE("metrics: the definitions, in any batches, parts and modes") {
     each.update(*without, examples);
     check_same(with->sums(), without->sums());
   }
+}
+
+TEST_CASE("metrics: the numbers of Keras") {
+  std::map<std::string, Tensor> keras;
+  for (const io::NodeDef& node :
+       io::decode(read_text(std::filesystem::path(GOLDEN_FILES) / "metrics.expected.pb")).nodes)
+    keras.emplace(node.name, std::get<io::TensorDef>(node.attrs.at("value")).value);
+  const auto check = [&](const std::string& name, auto metric, const char* predictions, const char* labels) {
+    CAPTURE(name);
+    auto weighted = metric;
+    metric.update(keras.at(predictions), keras.at(labels));
+    weighted.update(keras.at(predictions), keras.at(labels), keras.at("weights"));
+    CHECK(agree(metric.result().template item<double>(), keras.at(name).item<double>(), 1e-6));
+    CHECK(agree(weighted.result().template item<double>(), keras.at(name + "_weighted").item<double>(), 1e-6));
+  };
+  check("binary_accuracy", metrics::Accuracy(), "probabilities", "labels");
+  check("accuracy", metrics::Accuracy(), "scores", "classes");
+  check("top_k", metrics::TopKAccuracy(2), "scores", "classes");
+  check("precision", metrics::Precision({.threshold = 0.3}), "probabilities", "labels");
+  check("recall", metrics::Recall({.threshold = 0.3}), "probabilities", "labels");
+  check("auc", metrics::AUC(), "probabilities", "labels");
+  check("auc_20", metrics::AUC({.thresholds = 20}), "probabilities", "labels");
+  metrics::ConfusionMatrix matrix(5);
+  matrix.update(keras.at("scores"), keras.at("classes"));
+  check_values(matrix.result(), values(keras.at("confusion")));
 }
 
 TEST_CASE("metrics: means and matrices") {

@@ -92,8 +92,15 @@ TEST_CASE("records: patterns") {
   CHECK(found("train-0000?-of-00003") == Texts{"0", "1", "2"});
   CHECK(found("train-00001-of-00003") == Texts{"1"});
   CHECK(found("with *") == Texts{"star"});
-  CHECK(bytes_of(data::records(std::vector<std::string>{folder / "with m*", folder / "train*"})) ==
-        Texts{"more", "0", "1", "2"});
+  // Several: as strings, paths, literals, and a list of them.
+  const Texts expected{"more", "0", "1", "2"};
+  const std::string more = folder / "with m*", trains = folder / "train*";
+  CHECK(bytes_of(data::records({folder / "with m*", folder / "train*"})) == expected);
+  CHECK(bytes_of(data::records({more, trains})) == expected);
+  CHECK(bytes_of(data::records({more.c_str(), trains.c_str()})) == expected);
+  CHECK(bytes_of(data::records(std::vector{more, trains})) == expected);
+  CHECK(bytes_of(data::records({more})) == Texts{"more"});
+  CHECK(bytes_of(data::records(more.c_str())) == Texts{"more"});
   CHECK(data::glob(folder / "train*")[2] == (folder / "train-00002-of-00003").string());
   TAPESTRY_REFUSED(NotFoundError, "No file matches ", data::records(folder / "nothing-*"));
   TAPESTRY_REFUSED(InvalidArgumentError, "no shard 3 of 3", data::shard_name("x", 3, 3));

@@ -5,7 +5,7 @@ usage: write_golden.py FOLDER
 TensorFlow's own: training steps of two layers with control dependencies, by Momentum with Variables as TensorFlow 1 has
 them (tensorflow1.pb) and by Adam with resource Variables (tensorflow2.pb), a graph with unknown sizes in the text form,
 the frozen networks of foreign_models.py, the nodes of foreign_ops.py, event files, checkpoints, records of tf.Examples,
-and SavedModels of both kinds. The numbers that TensorFlow computes are constants in x.expected.pb."""
+SavedModels of both kinds, and metrics of Keras. The numbers that TensorFlow computes are constants in x.expected.pb."""
 
 import pathlib
 import sys
@@ -319,6 +319,31 @@ def write_records(folder):
     expected(folder / "examples.expected.pb", {name: np.asarray(value) for name, value in values.items()})
 
 
+def write_metrics(folder):
+    numbers = np.random.default_rng(1)
+    count = 300
+    labels = numbers.integers(0, 2, count)
+    probabilities = np.clip(np.round(numbers.uniform(-0.3, 1.3, count) * 0.6 + labels * 0.4, 2), 0, 1).astype(np.float32)
+    classes, scores = numbers.integers(0, 5, count), numbers.normal(size=(count, 5)).astype(np.float32)
+    weights = numbers.uniform(size=count).astype(np.float32)
+    values = {"labels": labels, "probabilities": probabilities, "classes": classes, "scores": scores, "weights": weights}
+    metrics = tf.keras.metrics
+    for name, metric, truth, predictions in (
+            ("binary_accuracy", metrics.BinaryAccuracy(), labels, probabilities),
+            ("accuracy", metrics.SparseCategoricalAccuracy(), classes, scores),
+            ("top_k", metrics.SparseTopKCategoricalAccuracy(k=2), classes, scores),
+            ("precision", metrics.Precision(thresholds=0.3), labels, probabilities),
+            ("recall", metrics.Recall(thresholds=0.3), labels, probabilities),
+            ("auc", metrics.AUC(), labels, probabilities),
+            ("auc_20", metrics.AUC(num_thresholds=20), labels, probabilities)):
+        for weight in (None, weights):
+            metric.reset_state()
+            metric.update_state(truth, predictions, sample_weight=weight)
+            values[name + ("" if weight is None else "_weighted")] = np.float32(metric.result())
+    values["confusion"] = tf.math.confusion_matrix(classes, scores.argmax(-1), 5)
+    expected(folder / "metrics.expected.pb", values)
+
+
 PIXELS = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255]], [[0, 0, 0], [128, 128, 128], [255, 255, 255]]], np.uint8)
 
 
@@ -462,6 +487,7 @@ def main(folder):
     write_events(folder)
     write_checkpoints(folder)
     write_records(folder)
+    write_metrics(folder)
     write_saved_models(folder)
     write_events_1(folder)
     write_events_2(folder)

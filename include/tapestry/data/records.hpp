@@ -1,10 +1,13 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tapestry/data/stream.hpp"
@@ -39,21 +42,38 @@ struct RecordOptions {
   std::function<void(const DataLossError& damage)> on_damage = {};
 };
 
+/// One or several paths, in which `*`, `?` and `[...]` match as in a shell.
+class Patterns {
+ public:
+  /// One: a string, a literal or a std::filesystem::path.
+  template <class T>
+  requires std::convertible_to<const T&, std::string>
+  Patterns(  // NOLINT(google-explicit-constructor): it stands for it
+      const T& one)
+      : list_{std::string(one)} {}
+  /// Several, in this order.
+  /// @{
+  Patterns(std::initializer_list<std::string> several) : list_(several) {}
+  Patterns(std::vector<std::string> several) : list_(std::move(several)) {}  // NOLINT(google-explicit-constructor)
+  /// @}
+
+  /// The patterns.
+  const std::vector<std::string>& list() const { return list_; }
+
+ private:
+  std::vector<std::string> list_;
+};
+
 /// The records of TFRecord files, TensorFlow's format for training data, one file after the other. A file is open only
-/// while it is read. `patterns` are paths, in which `*`, `?` and `[...]` match as in a shell; the files of a pattern
-/// come in the order of their names. They are listed when the stream is made.
+/// while it is read. The files of a pattern come in the order of their names; they are listed when the stream is made.
 ///
 ///     for (const tp::data::Record& record : tp::data::records("train-*.tfrecord")) ...
 ///
 /// Throws NotFoundError when a pattern matches no file. A loop throws DataLossError for a file that is truncated or
 /// damaged, with the path and the offset in bytes of the record; and no length that a damaged file claims makes it
 /// allocate more memory than the file can fill.
-/// @{
-TAPESTRY_API Stream<Record> records(const std::string& pattern, const RecordOptions& options = {},
+TAPESTRY_API Stream<Record> records(const Patterns& patterns, const RecordOptions& options = {},
                                     Where where = Where::here());
-TAPESTRY_API Stream<Record> records(const std::vector<std::string>& patterns, const RecordOptions& options = {},
-                                    Where where = Where::here());
-/// @}
 
 /// The files that match a pattern, as `records` takes it, in the order of their names. Throws NotFoundError when there
 /// are none.

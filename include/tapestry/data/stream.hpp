@@ -69,10 +69,10 @@ class TAPESTRY_API StreamPosition {
     /// A loop that is left early, by a break or an exception, ends its epoch.
     ~Pass();
 
-    std::int64_t epoch() const;
-    std::int64_t element() const;
-    void advance();  ///< an element has been handed out
-    void end();      ///< there are no more
+    std::int64_t epoch() const;    ///< the number of the epoch
+    std::int64_t element() const;  ///< how many elements of it have been handed out
+    void advance();                ///< an element has been handed out
+    void end();                    ///< there are no more
 
    private:
     std::shared_ptr<State> state_;
@@ -126,7 +126,7 @@ class Stream : public StreamPosition {
     }));
   }
 
-  /// The results of a function of each element, T -> U. With threads it is called by several at the same time.
+  /// The results of a function of each element. With threads it is called by several at the same time.
   template <class F>
   auto map(F function, const MapOptions& options = {}, Where where = Where::here()) const {
     using U = std::remove_cvref_t<std::invoke_result_t<const F&, T>>;
@@ -137,7 +137,7 @@ class Stream : public StreamPosition {
       return std::make_unique<stages::ParallelMap<T, U>>((*source)(epoch), shared, threads, 2 * threads);
     });
   }
-  /// The elements for which a function, const T& -> bool, returns true.
+  /// The elements for which a function of a `const T&` returns true.
   template <class F>
   Stream filter(F keep, Where where = Where::here()) const {
     const auto shared = share<bool, const T&>("filter", std::move(keep), where);
@@ -153,8 +153,8 @@ class Stream : public StreamPosition {
       return std::make_unique<stages::Shuffle<T>>((*source)(epoch), buffer, seed, epoch);
     });
   }
-  /// The elements of the streams that a function, T -> Stream<U>, makes of the elements: of several at a time, in turn.
-  /// The order is that of TensorFlow's `interleave`.
+  /// The elements of the streams that a function makes of the elements, `Stream<U>` of T: of several at a time, in
+  /// turn. The order is that of TensorFlow's `interleave`.
   template <class F>
   auto interleave(F function, const InterleaveOptions& options = {}, Where where = Where::here()) const {
     using Inner = std::remove_cvref_t<std::invoke_result_t<const F&, T>>;

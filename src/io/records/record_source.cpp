@@ -33,9 +33,7 @@ class OpenFile {
       begin_ = reader_->place();
       return reader_->next();
     } catch (const DataLossError& error) {  // of packed data
-      throw DataLossError(
-          detail::join(error.message(), ", in or behind the record at byte ", begin_, " of the unpacked"),
-          error.where());
+      throw DataLossError(detail::join(error.message(), ", in or behind the record at byte ", begin_), error.where());
     }
   }
   const std::shared_ptr<const std::string>& path() const { return path_; }
@@ -119,19 +117,15 @@ std::vector<std::string> glob(const std::string& pattern, Where where) {
   return paths;
 }
 
-Stream<Record> records(const std::vector<std::string>& patterns, const RecordOptions& options, Where where) {
+Stream<Record> records(const Patterns& patterns, const RecordOptions& options, Where where) {
   auto paths = std::make_shared<std::vector<std::string>>();
-  for (const std::string& each : patterns) {
+  for (const std::string& each : patterns.list()) {
     const std::vector<std::string> found = glob(each, where);
     paths->insert(paths->end(), found.begin(), found.end());
   }
   return Stream<Record>(
       Source<Record>([paths = std::shared_ptr<const std::vector<std::string>>(std::move(paths)), options,
                       where](std::int64_t) { return std::make_unique<RecordCursor>(paths, options, where); }));
-}
-
-Stream<Record> records(const std::string& pattern, const RecordOptions& options, Where where) {
-  return records(std::vector<std::string>{pattern}, options, where);
 }
 
 }  // namespace tapestry::data
