@@ -20,7 +20,8 @@ TEST_CASE("the readers survive the corpus of the fuzzer") {
                                                         {"read_safetensors", read_safetensors},
                                                         {"read_bundle", read_bundle},
                                                         {"read_csv", read_csv},
-                                                        {"read_events", read_events}};
+                                                        {"read_events", read_events},
+                                                        {"read_records", read_records}};
   for (const auto& [name, read] : readers) {
     int count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(FUZZ_CORPUS) / name)) {

@@ -7,11 +7,9 @@
 namespace tapestry::test {
 
 TEST_CASE("damaged files are refused or make sense") {
-  const std::vector<std::pair<Mutants, std::uint64_t>> rows{{graph_mutants(), 600},
-                                                            {checkpoint_mutants(), 200},
-                                                            {npz_mutants(), 2000},
-                                                            {safetensors_mutants(), 2000},
-                                                            {bundle_mutants(), 2000}};
+  const std::vector<std::pair<Mutants, std::uint64_t>> rows{{graph_mutants(), 600},   {checkpoint_mutants(), 200},
+                                                            {npz_mutants(), 2000},    {safetensors_mutants(), 2000},
+                                                            {bundle_mutants(), 2000}, {record_mutants(), 2000}};
   for (const auto& row : rows) {
     const Mutants& mutants = row.first;
     const std::uint64_t cases = row.second;
@@ -27,8 +25,8 @@ TEST_CASE("damaged files are refused or make sense") {
 }
 
 TEST_CASE("the same dice give the same file") {
-  for (const Mutants& mutants :
-       {graph_mutants(), checkpoint_mutants(), npz_mutants(), safetensors_mutants(), bundle_mutants()}) {
+  for (const Mutants& mutants : {graph_mutants(), checkpoint_mutants(), npz_mutants(), safetensors_mutants(),
+                                 bundle_mutants(), record_mutants()}) {
     CAPTURE(mutants.name);
     for (std::uint64_t i = 0; i < 20; ++i) {
       Dice dice(3, i), same(3, i);

@@ -10,6 +10,7 @@
 #include "tapestry/error.hpp"
 #include "tapestry/execution_plan.hpp"
 #include "tapestry/graph.hpp"
+#include "tapestry/metrics.hpp"
 #include "tapestry/model.hpp"
 #include "tapestry/nn.hpp"
 #include "tapestry/numpy_legacy.hpp"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "data/prefetcher.hpp"
 #include "data/rows.hpp"
 #include "dispatch/recorder.hpp"
+#include "tapestry/data/stages.hpp"
 
 namespace tapestry::data {
 
@@ -22,7 +22,8 @@ class RowLoader::Epoch {
     position_->running = this;
     const ExecuteNow now;
     if (options_.shuffle) order_ = shuffled_rows(rows_, options_.seed, position_->epoch).to(arrays_[0].device());
-    if (options_.prefetch > 0 && left_ > 0) prefetcher_.emplace(left_, options_.prefetch, [this] { return make(); });
+    if (options_.prefetch > 0)
+      queue_.emplace(1, options_.prefetch, [this, left = left_]() mutable { return left-- > 0 ? task() : nullptr; });
   }
   Epoch(const Epoch&) = delete;
   Epoch& operator=(const Epoch&) = delete;
@@ -36,7 +37,7 @@ class RowLoader::Epoch {
   std::int64_t left() const { return left_; }
   Tensors next() {
     const std::int64_t left = std::exchange(left_, 0);  // an exception ends the epoch
-    Tensors batch = prefetcher_ ? prefetcher_->next() : make();
+    Tensors batch = queue_ ? std::move(static_cast<Made&>(*queue_->next()).tensors) : make();
     left_ = left - 1;
     if (is_running() && ++position_->batch == size_) {
       ++position_->epoch;
@@ -46,6 +47,15 @@ class RowLoader::Epoch {
   }
 
  private:
+  struct Made final : stages::Task {
+    explicit Made(Epoch& of) : epoch(of) {}
+    void run() override { tensors = epoch.make(); }
+
+    Epoch& epoch;
+    Tensors tensors;
+  };
+  std::unique_ptr<stages::Task> task() { return std::make_unique<Made>(*this); }
+
   /// Whether this epoch owns the loader's position: another one may have been started, or a state loaded.
   bool is_running() const { return position_->running == this; }
   Tensors make() {
@@ -63,7 +73,7 @@ class RowLoader::Epoch {
   std::int64_t next_;  ///< the batch to be made
   std::int64_t size_;  ///< batches of a whole epoch
   std::int64_t left_;  ///< batches to be handed out
-  std::optional<Prefetcher<Tensors>> prefetcher_;  ///< last: its thread uses the rest
+  std::optional<stages::TaskQueue> queue_;  ///< last: its thread uses the rest
 };
 
 RowLoader::RowLoader(Tensors arrays, BasicLoaderOptions<Tensors> options, Where where)

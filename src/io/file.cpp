@@ -22,50 +22,6 @@ namespace fs = std::filesystem;
   throw FailedPreconditionError(message, where);
 }
 
-/// A new file beside `path`. The destructor removes it unless `take_name` has given it the name `path`.
-class TemporaryFile {
- public:
-  TemporaryFile(const fs::path& path, Where where) : path_(path), where_(where) {
-    static std::atomic<int> counter{0};
-    name_ = path;
-    name_ += detail::join(temporary_ending, ::getpid(), '-', counter.fetch_add(1));
-    // std::ofstream would not tell why it failed.
-    descriptor_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) refuse(path_, errno, where_);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (!named_) ::unlink(name_.c_str());
-  }
-
-  void write(Chunk bytes) {
-    while (!bytes.empty()) {
-      const ::ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
-      if (count < 0 && errno != EINTR) refuse(path_, errno, where_);
-      if (count > 0) bytes = bytes.subspan(count);
-    }
-  }
-
-  void sync() {
-    if (::fsync(descriptor_) != 0) refuse(path_, errno, where_);
-  }
-
-  void take_name() {
-    // Some file systems report a full disk only here.
-    if (::close(std::exchange(descriptor_, -1)) != 0) refuse(path_, errno, where_);
-    if (::rename(name_.c_str(), path_.c_str()) != 0) refuse(path_, errno, where_);
-    named_ = true;
-  }
-
- private:
-  fs::path path_, name_;
-  Where where_;
-  int descriptor_ = -1;
-  bool named_ = false;
-};
-
 /// Makes the name of a new file survive a power failure. Errors are ignored: not every file system can sync a folder.
 void sync_folder(const fs::path& file) {
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
@@ -77,8 +33,41 @@ void sync_folder(const fs::path& file) {
 
 }  // namespace
 
+NewFile::NewFile(const fs::path& path, Where where) : path_(path), where_(where) {
+  static std::atomic<int> counter{0};
+  temporary_ = path;
+  temporary_ += detail::join(temporary_ending, ::getpid(), '-', counter.fetch_add(1));
+  // std::ofstream would not tell why it failed.
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) refuse(path_, errno, where_);
+}
+
+NewFile::~NewFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!named_) ::unlink(temporary_.c_str());
+}
+
+void NewFile::write(Chunk bytes) {
+  while (!bytes.empty()) {
+    const ::ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+    if (count < 0 && errno != EINTR) refuse(path_, errno, where_);
+    if (count > 0) bytes = bytes.subspan(count);
+  }
+}
+
+void NewFile::sync() {
+  if (::fsync(descriptor_) != 0) refuse(path_, errno, where_);
+}
+
+void NewFile::take_name() {
+  // Some file systems report a full disk only here.
+  if (::close(std::exchange(descriptor_, -1)) != 0) refuse(path_, errno, where_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) refuse(path_, errno, where_);
+  named_ = true;
+}
+
 void write_file(const fs::path& path, std::span<const Chunk> chunks, Where where, Durable durable) {
-  TemporaryFile file(path, where);
+  NewFile file(path, where);
   for (const Chunk chunk : chunks) file.write(chunk);
   if (durable == Durable::yes) file.sync();
   file.take_name();

@@ -19,6 +19,29 @@ enum class Durable : bool { no, yes };
 /// Follows the file's name in the name of its temporary file. A killed writer leaves such a file behind.
 inline constexpr std::string_view temporary_ending = ".tmp-";
 
+/// A file in the making, under another name beside `path`. The destructor removes it unless `take_name` has given it
+/// the name `path`, so that nobody ever sees half of the file.
+class NewFile {
+ public:
+  /// Throws what `write_file` throws; so do the other functions.
+  NewFile(const std::filesystem::path& path, Where where);
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile();
+
+  void write(Chunk bytes);
+  /// Waits until the disk has the bytes.
+  void sync();
+  /// Ends the file, which replaces an older one of its name.
+  void take_name();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  Where where_;
+  int descriptor_ = -1;
+  bool named_ = false;
+};
+
 /// Writes the chunks, one after the other, to a temporary file beside `path`, and renames it to `path`, so that nobody
 /// ever sees half of the file.
 /// Throws NotFoundError when the folder does not exist, ResourceExhaustedError when the disk is full, and

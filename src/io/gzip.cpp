@@ -7,6 +7,8 @@
 
 #include <zlib.h>
 
+#include "io/deflate.hpp"
+
 namespace tapestry::io {
 namespace {
 
@@ -25,8 +27,8 @@ InputFile::InputFile(const std::filesystem::path& path, Where where) : path_(pat
     throw FailedPreconditionError(
         detail::join("Cannot read ", path.string(), ": ", std::generic_category().message(errno)), where);
   const std::uintmax_t size = std::filesystem::file_size(path, error);
-  // Deflate packs at most 258 bytes into two bits: 1032 to 1. A file that is not packed is read as it is.
-  most_bytes_ = static_cast<std::int64_t>(size) * (gzdirect(handle(file_.get())) ? 1 : 1032);
+  // A file that is not packed is read as it is.
+  most_bytes_ = static_cast<std::int64_t>(size) * (gzdirect(handle(file_.get())) ? 1 : most_unpacked);
 }
 
 std::size_t InputFile::read(std::span<std::byte> bytes) {

@@ -22,13 +22,14 @@ struct Mutants {
 
 /// "mutate_graph": GraphDefs, read and run. "mutate_checkpoint": safetensors files that a training goes on from.
 /// "mutate_npz", "mutate_safetensors": arrays, read and written again. "mutate_bundle": the indices of checkpoints of
-/// TensorFlow's.
+/// TensorFlow's. "mutate_records": TFRecord files of tf.Examples, packed or not.
 /// @{
 Mutants graph_mutants();
 Mutants checkpoint_mutants();
 Mutants npz_mutants();
 Mutants safetensors_mutants();
 Mutants bundle_mutants();
+Mutants record_mutants();
 /// @}
 
 }  // namespace tapestry::test

@@ -173,4 +173,34 @@ bool read_events(Fuzzed bytes) {
   return is_accepted([&] { read_all_events(in_file("event.tfevents", std::as_bytes(std::span(event)))); }) || is_file;
 }
 
+bool read_records(Fuzzed bytes) {
+  using data::Feature;
+  static const data::ExampleParser parser({{"x", Feature::floats({.shape = {2}, .missing = 1})},
+                                           {"n", Feature::integers({.shape = {-1}})},
+                                           {"t", Feature::texts({.missing = "-"})},
+                                           {"h", Feature::hashed(100, {.shape = {-1}})}});
+  const std::string path = in_file("data.tfrecord", bytes);
+  const auto starts_with = [&](std::string_view magic) { return text_of(bytes).substr(0, magic.size()) == magic; };
+  data::RecordOptions options;
+  if (starts_with("\x1f\x8b")) options.compression = data::Compression::gzip;
+  if (starts_with("\x78")) options.compression = data::Compression::zlib;
+  const bool is_sound = is_accepted([&] { data::records(path, options).batch(8).map(parser).collect(); });
+  // Whoever passes over what is damaged finds at least as many records as one who stops there.
+  std::size_t strict = 0, tolerant = 0;
+  const bool is_whole = is_accepted([&] {
+    for (const auto cursor = data::records(path, options).open(); cursor->next();) ++strict;
+  });
+  options.on_damage = [](const DataLossError&) {};
+  for (const data::Record& each : data::records(path, options)) {
+    ++tolerant;
+    is_accepted([&] {
+      const data::Example example = data::decode_example(each);
+      data::decode_example({.bytes = data::encode(example)});
+    });
+    is_accepted([&] { data::encode(data::decode_sequence_example(each)); });
+  }
+  if (tolerant < strict || (is_whole && tolerant != strict)) throw std::logic_error("other records than before");
+  return is_sound;
+}
+
 }  // namespace tapestry::test

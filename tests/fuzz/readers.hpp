@@ -22,6 +22,9 @@ bool read_bundle(Fuzzed bytes);  ///< the index of a checkpoint, whose shards ar
 bool read_csv(Fuzzed bytes);     ///< a CSV file with a header
 bool read_events(Fuzzed bytes);  ///< an event file; then the bytes as an event of a file that is sound around it
 
+/// A TFRecord file of tf.Examples, which is packed if it begins so.
+bool read_records(Fuzzed bytes);
+
 /// The bytes of each shard of the checkpoints whose indices `read_bundle` reads.
 const std::string& bundle_shard();
 

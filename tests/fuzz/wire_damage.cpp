@@ -27,6 +27,10 @@ const Layout attr_layout{.messages = {{2, &value_layout}}};
 const Layout node_layout{.messages = {{5, &attr_layout}}};
 const Layout graph_layout{.messages = {{1, &node_layout}}};
 const Layout slice_layout{.messages = {{1, &plain_layout}}};
+const Layout values_layout{.messages = {{1, &plain_layout}, {2, &plain_layout}, {3, &plain_layout}}};
+const Layout feature_layout{.messages = {{2, &values_layout}}};
+const Layout feature_map_layout{.messages = {{1, &feature_layout}}};
+const Layout example_layout{.messages = {{1, &feature_map_layout}}};
 const Layout bundle_layout{.messages = {{2, &shape_layout}, {3, &plain_layout}, {7, &slice_layout}}};
 
 enum Wire : std::uint64_t { varint = 0, fixed64 = 1, delimited = 2, fixed32 = 5 };
@@ -143,5 +147,8 @@ std::string damage(const std::string& bytes, const Layout& layout, Dice& dice) {
 
 std::string damage_field(const std::string& graph_def, Dice& dice) { return damage(graph_def, graph_layout, dice); }
 std::string damage_bundle_field(const std::string& entry, Dice& dice) { return damage(entry, bundle_layout, dice); }
+std::string damage_example_field(const std::string& example, Dice& dice) {
+  return damage(example, example_layout, dice);
+}
 
 }  // namespace tapestry::test

@@ -10,5 +10,7 @@ namespace tapestry::test {
 std::string damage_field(const std::string& graph_def, Dice& dice);
 /// The same for a value of a checkpoint's index.
 std::string damage_bundle_field(const std::string& entry, Dice& dice);
+/// The same for a tf.Example.
+std::string damage_example_field(const std::string& example, Dice& dice);
 
 }  // namespace tapestry::test

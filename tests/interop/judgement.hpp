@@ -49,6 +49,8 @@ int write_trained_models(const std::filesystem::path& folder);
 void write_saved_models(const std::filesystem::path& folder);
 /// Checkpoints, each with what must be read from it.
 void write_checkpoints(const std::filesystem::path& folder);
+/// TFRecord files of tf.Examples, each with the tensors that must be made of them.
+void write_records(const std::filesystem::path& folder);
 /// ONNX models, each with what it must give: networks, and the rows of the op table with their gradients. Returns their
 /// number, and prints what ONNX lacks.
 int write_onnx_models(const std::filesystem::path& folder);

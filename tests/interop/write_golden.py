@@ -4,8 +4,8 @@ usage: write_golden.py FOLDER
 
 TensorFlow's own: training steps of two layers with control dependencies, by Momentum with Variables as TensorFlow 1 has
 them (tensorflow1.pb) and by Adam with resource Variables (tensorflow2.pb), a graph with unknown sizes in the text form,
-the frozen networks of foreign_models.py, the nodes of foreign_ops.py, event files, checkpoints, and SavedModels of both
-kinds. The numbers that TensorFlow computes are constants in x.expected.pb."""
+the frozen networks of foreign_models.py, the nodes of foreign_ops.py, event files, checkpoints, records of tf.Examples,
+SavedModels of both kinds, and metrics of Keras. The numbers that TensorFlow computes are constants in x.expected.pb."""
 
 import pathlib
 import sys
@@ -256,6 +256,94 @@ def write_checkpoints(folder):
     tf.train.Checkpoint(model=model, step=tf.Variable(5, dtype=tf.int64)).write(str(folder / "checkpoint_objects"))
 
 
+def some_examples():
+    """Messages of tf.Example: usual ones, and ones that no writer of today makes but every reader must take."""
+    def feature(**lists):
+        return tf.train.Feature(**lists)
+
+    examples = []
+    for i in range(12):
+        features = {"x": feature(float_list=tf.train.FloatList(value=[i / 4, -i])),
+                    "n": feature(int64_list=tf.train.Int64List(value=[3**(j + i) * (-1)**i for j in range(i % 4)])),
+                    "s": feature(bytes_list=tf.train.BytesList(value=[b"\x00text\xff" * i])),
+                    "tags": feature(bytes_list=tf.train.BytesList(value=[b"red", b"blue", b"?"][:i % 4])),
+                    "unused": feature(float_list=tf.train.FloatList(value=[1]))}
+        if i % 5 == 3:
+            del features["x"]
+        if i % 5 == 4:
+            features["x"].Clear()
+        if i % 6 == 5:
+            del features["n"], features["tags"]
+        example = tf.train.Example(features=tf.train.Features(feature=features))
+        examples.append(example.SerializeToString(deterministic=True))
+
+    def message(field, data):
+        assert len(data) < 128
+        return bytes([field << 3 | 2, len(data)]) + data
+
+    def entry(key, value):
+        return message(1, message(1, key) + message(2, value))
+
+    half, text = np.float32(0.5).tobytes(), entry(b"s", message(1, message(1, b"text")))
+    unpacked_floats = entry(b"x", message(2, b"\x0d" + half + b"\x0d" + half))
+    unpacked_integers = entry(b"n", message(3, b"\x08\x05\x08" + b"\xff" * 9 + b"\x01"))
+    other_x = entry(b"x", message(2, message(1, half + np.float32(7).tobytes())))
+    examples.append(message(1, unpacked_floats + unpacked_integers + text))
+    examples.append(message(1, unpacked_floats + text + other_x))  # the last value counts
+    examples.append(message(1, entry(b"n", b"") + text))
+    return examples
+
+
+def write_records(folder):
+    examples = some_examples()
+    for ending, compression in (("", ""), (".gz", "GZIP"), (".zlib", "ZLIB")):
+        with tf.io.TFRecordWriter(str(folder / f"examples.tfrecord{ending}"), compression) as writer:
+            for each in examples:
+                writer.write(each)
+    parsed = tf.io.parse_example(examples, {"x": tf.io.FixedLenFeature([2], tf.float32, [-1.5, -1.5]),
+                                            "n": tf.io.VarLenFeature(tf.int64), "s": tf.io.FixedLenFeature([], tf.string),
+                                            "tags": tf.io.VarLenFeature(tf.string)})
+    values = {"x": parsed["x"], "n": tf.sparse.to_dense(parsed["n"], -7),
+              "s": tf.strings.to_hash_bucket_fast(parsed["s"], 1000)}
+    table = tf.lookup.StaticVocabularyTable(
+        tf.lookup.KeyValueTensorInitializer(["blue", "red"], tf.constant([0, 1], tf.int64)), 5)
+    tags = tf.sparse.to_dense(parsed["tags"], "blue")
+    values["tags"] = table.lookup(tags)
+    # Every length that the hash treats in a way of its own, and more.
+    texts = [bytes(j * 7 % 256 for j in range(length)) for length in range(200)]
+    values["hashes"] = tf.strings.to_hash_bucket_fast(texts, 2**63 - 1)
+    for cycle, block in ((1, 1), (2, 2), (3, 1), (3, 4), (9, 2)):
+        stream = tf.data.Dataset.range(8).interleave(
+            lambda x: tf.data.Dataset.range(10 * x, 10 * x + x * 5 % 7), cycle_length=cycle, block_length=block)
+        values[f"interleave_{cycle}_{block}"] = list(stream.as_numpy_iterator())
+    expected(folder / "examples.expected.pb", {name: np.asarray(value) for name, value in values.items()})
+
+
+def write_metrics(folder):
+    numbers = np.random.default_rng(1)
+    count = 300
+    labels = numbers.integers(0, 2, count)
+    probabilities = np.clip(np.round(numbers.uniform(-0.3, 1.3, count) * 0.6 + labels * 0.4, 2), 0, 1).astype(np.float32)
+    classes, scores = numbers.integers(0, 5, count), numbers.normal(size=(count, 5)).astype(np.float32)
+    weights = numbers.uniform(size=count).astype(np.float32)
+    values = {"labels": labels, "probabilities": probabilities, "classes": classes, "scores": scores, "weights": weights}
+    metrics = tf.keras.metrics
+    for name, metric, truth, predictions in (
+            ("binary_accuracy", metrics.BinaryAccuracy(), labels, probabilities),
+            ("accuracy", metrics.SparseCategoricalAccuracy(), classes, scores),
+            ("top_k", metrics.SparseTopKCategoricalAccuracy(k=2), classes, scores),
+            ("precision", metrics.Precision(thresholds=0.3), labels, probabilities),
+            ("recall", metrics.Recall(thresholds=0.3), labels, probabilities),
+            ("auc", metrics.AUC(), labels, probabilities),
+            ("auc_20", metrics.AUC(num_thresholds=20), labels, probabilities)):
+        for weight in (None, weights):
+            metric.reset_state()
+            metric.update_state(truth, predictions, sample_weight=weight)
+            values[name + ("" if weight is None else "_weighted")] = np.float32(metric.result())
+    values["confusion"] = tf.math.confusion_matrix(classes, scores.argmax(-1), 5)
+    expected(folder / "metrics.expected.pb", values)
+
+
 PIXELS = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255]], [[0, 0, 0], [128, 128, 128], [255, 255, 255]]], np.uint8)
 
 
@@ -398,6 +486,8 @@ def main(folder):
     foreign_ops.write(folder / "foreign_ops.pb", bytes_of, expected)
     write_events(folder)
     write_checkpoints(folder)
+    write_records(folder)
+    write_metrics(folder)
     write_saved_models(folder)
     write_events_1(folder)
     write_events_2(folder)

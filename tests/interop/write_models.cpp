@@ -1,5 +1,5 @@
-// Writes graphs, checkpoints and an event file for other programs to judge; with --golden our part of the golden files:
-// write_models [--golden] FOLDER
+// Writes graphs, checkpoints, records and an event file for other programs to judge; with --golden our part of the
+// golden files: write_models [--golden] FOLDER
 
 #include <fstream>
 #include <iostream>
@@ -27,6 +27,7 @@ int main(int count, char** arguments) {
     tapestry::test::write_events(folder);
     tapestry::test::write_saved_models(folder / "saved_models");
     tapestry::test::write_checkpoints(folder / "checkpoints");
+    tapestry::test::write_records(folder / "records");
     std::cout << tapestry::test::write_onnx_models(folder / "onnx") << " ONNX models\n";
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';

@@ -44,6 +44,7 @@ FILES = {
     'include/tapestry/nn': 'toolkit',
     'include/tapestry/data': 'toolkit',
     'include/tapestry/checkpoint.hpp': 'toolkit',
+    'include/tapestry/metrics.hpp': 'toolkit',
     'include/tapestry/save.hpp': 'toolkit',
     'include/tapestry/model.hpp': 'toolkit',
     'include/tapestry/onnx.hpp': 'toolkit',
@@ -99,7 +100,7 @@ SCOPES = re.compile(r'\b(scopes\(\)|\w*Scopes?\b(?<!CallSiteScope)|as_default\(|
 # The rooms of src/io/ in which the formats live. Each includes from itself, from those before it, and what all share,
 # which lies in src/io/ itself and includes from no room.
 IO = 'src/io/'
-ROOMS = ['arrays', 'drawing', 'tensorflow', 'onnx', 'events']
+ROOMS = ['arrays', 'drawing', 'tensorflow', 'onnx', 'records', 'events']
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 
 #include <zlib.h>
 
 #include "io/arrays/zip.hpp"
+#include "io/deflate.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -35,13 +37,8 @@ class MemberStream final : public ByteStream {
       : packed_(file, detail::join(file.name(), ", member ", member.name), member.begin, member.end),
         size_(member.size),
         left_(member.size),
-        expected_(member.checksum),
-        deflated_(member.deflated) {
-    // Negative window bits: bare deflate data, without zlib's own header.
-    if (deflated_ && inflateInit2(&inflater_, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
-  }
-  ~MemberStream() override {
-    if (deflated_) inflateEnd(&inflater_);
+        expected_(member.checksum) {
+    if (member.deflated) inflater_.emplace(packed_, Wrapping::bare);
   }
 
   std::string name() const override { return packed_.name(); }
@@ -50,7 +47,7 @@ class MemberStream final : public ByteStream {
 
   std::size_t read(std::span<std::byte> bytes) override {
     bytes = bytes.first(std::min(bytes.size(), static_cast<std::size_t>(left_)));
-    const std::size_t count = deflated_ ? inflate_into(bytes) : packed_.read(bytes);
+    const std::size_t count = inflater_ ? inflater_->read(bytes) : packed_.read(bytes);
     if (count < bytes.size()) refuse("its packed data stop early");
     checksum_ = crc32_z(checksum_, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
     left_ -= static_cast<std::int64_t>(count);
@@ -63,41 +60,17 @@ class MemberStream final : public ByteStream {
     throw DataLossError(detail::join(name(), " is damaged: ", reason), where());
   }
 
-  std::size_t inflate_into(std::span<std::byte> bytes) {
-    std::size_t done = 0;
-    while (done < bytes.size() && !ended_) {
-      if (inflater_.avail_in == 0) {
-        inflater_.next_in = reinterpret_cast<Bytef*>(piece_.data());
-        inflater_.avail_in = static_cast<uInt>(packed_.read(piece_));
-      }
-      const auto room = static_cast<uInt>(std::min<std::size_t>(bytes.size() - done, 1U << 30));
-      inflater_.next_out = reinterpret_cast<Bytef*>(bytes.data() + done);
-      inflater_.avail_out = room;
-      const int result = ::inflate(&inflater_, Z_NO_FLUSH);
-      done += room - inflater_.avail_out;
-      if (result == Z_STREAM_END) {
-        ended_ = true;
-      } else if (result == Z_BUF_ERROR) {
-        break;  // no more input
-      } else if (result != Z_OK) {
-        refuse(inflater_.msg ? inflater_.msg : "its packed data make no sense");
-      }
-    }
-    return done;
-  }
-
   void check_end() {
     std::byte more{};
-    if (deflated_ && (inflate_into({&more, 1}) > 0 || !ended_)) refuse("its packed data go on behind its size");
+    if (inflater_ && (inflater_->read({&more, 1}) > 0 || !inflater_->ended()))
+      refuse("its packed data go on behind its size");
     if (checksum_ != expected_) refuse("its checksum is wrong");
   }
 
   FileRange packed_;
   std::int64_t size_, left_;
   uLong checksum_ = 0, expected_;
-  bool deflated_, ended_ = false;
-  z_stream inflater_{};
-  std::array<std::byte, 1 << 14> piece_;
+  std::optional<Inflater> inflater_;  ///< of a deflated member
 };
 
 }  // namespace
@@ -179,8 +152,7 @@ ZipReader::Member ZipReader::read_member(std::span<const std::byte> entry, std::
   const bool inside =
       member.header >= 0 && member.header <= directory - header_size && packed >= 0 && packed <= directory;
   if (!inside) refuse(", member ", member.name, " lies outside of the archive");
-  // Deflate packs at most 258 bytes into two bits: 1032 to 1.
-  if (member.size < 0 || (member.deflated ? member.size / 1032 > packed : member.size != packed))
+  if (member.size < 0 || (member.deflated ? member.size / most_unpacked > packed : member.size != packed))
     refuse(", member ", member.name, " claims ", member.size, " bytes, packed into ", packed);
   member.end = packed;  // relative to `begin`, which is not known yet
   return member;

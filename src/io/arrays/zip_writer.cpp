@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <new>
 
 #include <zlib.h>
 
 #include "io/arrays/zip.hpp"
+#include "io/deflate.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -28,29 +28,10 @@ class Record {
 };
 
 std::vector<std::byte> deflated(std::span<const Chunk> chunks) {
-  z_stream stream{};
-  // Negative window bits: bare deflate data, without zlib's own header. 8: zlib's usual memory level.
-  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-    throw std::bad_alloc();
   std::vector<std::byte> packed;
-  const auto run = [&](Chunk bytes, int flush) {
-    stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(bytes.data()));
-    stream.avail_in = static_cast<uInt>(bytes.size());
-    do {
-      const std::size_t before = packed.size(), room = std::max<std::size_t>(bytes.size() / 2, 1 << 12);
-      packed.resize(before + room);
-      stream.next_out = reinterpret_cast<Bytef*>(packed.data() + before);
-      stream.avail_out = static_cast<uInt>(room);
-      deflate(&stream, flush);
-      packed.resize(before + room - stream.avail_out);
-    } while (stream.avail_out == 0);
-  };
-  constexpr std::size_t most = 1 << 30;  // zlib counts in 32 bits
-  for (Chunk chunk : chunks)
-    for (; !chunk.empty(); chunk = chunk.subspan(std::min(chunk.size(), most)))
-      run(chunk.first(std::min(chunk.size(), most)), Z_NO_FLUSH);
-  run({}, Z_FINISH);
-  deflateEnd(&stream);
+  Deflater deflater(Wrapping::bare, [&](Chunk bytes) { packed.insert(packed.end(), bytes.begin(), bytes.end()); });
+  for (const Chunk chunk : chunks) deflater.add(chunk);
+  deflater.end();
   return packed;
 }
 

@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #include "core/make_tensor.hpp"
-#include "io/crc32c.hpp"
 #include "io/drawing/png.hpp"
 #include "io/events/run_metadata.hpp"
+#include "io/records.hpp"
 #include "io/tensorflow/graph_export.hpp"
 #include "tapestry/summary.hpp"
 
@@ -31,22 +31,6 @@ namespace {
 using protozero::pbf_writer;
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
-void append_number(std::string& out, auto number) {
-  std::array<char, sizeof number> bytes;
-  std::memcpy(bytes.data(), &number, sizeof number);
-  out.append(bytes.data(), bytes.size());
-}
-
-/// Appends a record: the length (u64), its masked CRC, the data, and their masked CRC.
-void append_record(std::string& out, std::string_view data) {
-  std::string length;
-  append_number(length, data.size());
-  out += length;
-  append_number(out, io::masked(io::crc32c(length)));
-  out += data;
-  append_number(out, io::masked(io::crc32c(data)));
-}
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -153,7 +137,7 @@ struct FileWriter::State {
     pbf_writer writer(event);
     writer.add_double(1, now());
     writer.add_string(3, "brain.Event:2");
-    append_record(buffer, event);
+    io::append_record(buffer, event);
     write_buffer(where);
   }
   ~State() {
@@ -193,7 +177,7 @@ struct FileWriter::State {
     writer.add_message(field, message.data(), message.size());
     const std::lock_guard lock(mutex);
     require_open(where);
-    append_record(buffer, event);
+    io::append_record(buffer, event);
     if (time - written > most_seconds_unwritten) write_buffer(where);
   }
 

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "io/events/event_decoder.hpp"
-#include "io/events/records.hpp"
+#include "io/file.hpp"
+#include "io/records.hpp"
 #include "tapestry/summary.hpp"
 
 namespace tapestry::summary {
@@ -74,7 +75,8 @@ struct FileReader::State {
   std::int64_t read_on(Part& part, Where call_site) {
     const io::SourceFile file(part.path, call_site);
     if (file.size() < part.end) throw DataLossError(file.name() + " has changed: it is shorter than it was", call_site);
-    io::RecordReader records(file, part.end, file.size());
+    io::FileRange rest(file, file.name(), part.end, file.size());
+    io::RecordReader records(rest, part.end);
     std::int64_t count = 0;
     while (const auto record = records.next()) {
       try {
@@ -92,7 +94,8 @@ struct FileReader::State {
       ++count;
     }
     part.damage = file.size() == 0 ? file.name() + " is empty" : records.damage();
-    part.may_grow = records.is_sound();
+    const auto fault = records.fault();
+    part.may_grow = fault == io::RecordReader::Fault::none || fault == io::RecordReader::Fault::cut;
     return count;
   }
 
@@ -151,9 +154,13 @@ class FileReader::Pass {
  private:
   struct Open {
     Open(const State& state, std::size_t number, std::int64_t place)
-        : part(number), file(state.parts[number].path, state.where), records(file, place, state.parts[number].end) {}
+        : part(number),
+          file(state.parts[number].path, state.where),
+          range(file, file.name(), place, state.parts[number].end),
+          records(range, place) {}
     std::size_t part;
     io::SourceFile file;
+    io::FileRange range;
     io::RecordReader records;
   };
 

@@ -1,0 +1,90 @@
+#include "tapestry/data/collate.hpp"
+
+#include <algorithm>
+
+#include "dispatch/recorder.hpp"
+#include "tapestry/ops/array.hpp"
+
+namespace tapestry::data {
+namespace {
+
+/// The tensor with `pad` behind its elements, up to the shape.
+Tensor padded(const Tensor& element, const std::vector<std::int64_t>& sizes, double pad) {
+  std::vector<Padding> paddings;
+  bool is_shorter = false;
+  for (int axis = 0; axis < element.rank(); ++axis) {
+    paddings.push_back(
+        {.after = sizes[static_cast<std::size_t>(axis)] - element.shape().sizes()[static_cast<std::size_t>(axis)]});
+    is_shorter |= paddings.back().after > 0;
+  }
+  return is_shorter ? tapestry::pad(element, paddings, {.value = pad}) : element;
+}
+
+}  // namespace
+
+Tensor collate(std::vector<Tensor> elements, const BatchOptions& options, Where where) {
+  const ExecuteNow now;
+  std::vector<std::int64_t> largest;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    if (!elements[i]) throw InvalidArgumentError(detail::join("Element ", i, " of a batch is an empty Tensor"), where);
+    const Shape &shape = elements[i].shape(), &first = elements[0].shape();
+    const bool fits = options.pad ? shape.rank() == first.rank() : shape == first;
+    if (!fits || elements[i].dtype() != elements[0].dtype())
+      throw InvalidArgumentError(
+          detail::join("Element ", i, " of a batch is ", elements[i].dtype(), shape, ", the first one is ",
+                       elements[0].dtype(), first,
+                       options.pad ? "; only sizes may differ" : "; `pad` would make shapes that differ equal"),
+          where);
+    largest.resize(static_cast<std::size_t>(shape.rank()));
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      std::int64_t& size = largest[static_cast<std::size_t>(axis)];
+      size = std::max(size, shape.sizes()[static_cast<std::size_t>(axis)]);
+    }
+  }
+  if (options.pad)
+    for (Tensor& each : elements) each = padded(each, largest, *options.pad);
+  return stack(elements);
+}
+
+Batch collate(std::vector<Batch> elements, const BatchOptions& options, Where where) {
+  std::vector<Tensor> x, y;
+  for (Batch& each : elements) {
+    x.push_back(std::move(each.x));
+    y.push_back(std::move(each.y));
+  }
+  return {collate(std::move(x), options, where), collate(std::move(y), options, where)};
+}
+
+StateDict collate(std::vector<StateDict> elements, const BatchOptions& options, Where where) {
+  StateDict batch;
+  for (const auto& [name, unused] : elements.front()) {
+    std::vector<Tensor> parts;
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      const auto found = elements[i].find(name);
+      if (found == elements[i].end() || elements[i].size() != elements.front().size())
+        throw InvalidArgumentError(
+            detail::join("Element ", i, " of a batch has other names than the first one, such as '", name, "'"), where);
+      parts.push_back(found->second);
+    }
+    batch.emplace(name, collate(std::move(parts), options, where));
+  }
+  return batch;
+}
+
+std::vector<Tensor> collate(std::vector<std::vector<Tensor>> elements, const BatchOptions& options, Where where) {
+  std::vector<Tensor> batch;
+  for (std::size_t part = 0; part < elements.front().size(); ++part) {
+    std::vector<Tensor> parts;
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      if (elements[i].size() != elements.front().size())
+        throw InvalidArgumentError(detail::join("Element ", i, " of a batch has ", elements[i].size(),
+                                                " tensors, the first one has ", elements.front().size()),
+                                   where);
+      parts.push_back(elements[i][part]);
+    }
+    batch.push_back(collate(std::move(parts), options, where));
+  }
+  return batch;
+}
+
+}  // namespace tapestry::data

@@ -1,0 +1,214 @@
+#include "tapestry/metrics.hpp"
+
+#include "autodiff/variable_cell.hpp"
+#include "dispatch/recorder.hpp"
+#include "tapestry/ops.hpp"
+#include "train/arguments.hpp"
+#include "train/own_variable.hpp"
+
+namespace tapestry::metrics {
+namespace {
+
+using detail::join;
+
+Tensor no_sums(const Shape& shape) {
+  const ExecuteNow now;
+  return zeros(shape, {.dtype = float64});
+}
+
+/// What all updates have in common: their ops name the user's line, and no tape records them.
+class UpdateScope {
+ public:
+  explicit UpdateScope(Where where) : site_(where) {}
+
+ private:
+  CallSiteScope site_;
+  PauseRecording pause_;
+};
+
+void require_equal_shapes(const Tensor& predictions, const Tensor& labels, Where where) {
+  if (predictions.shape().is_known() && labels.shape().is_known() && predictions.shape() != labels.shape())
+    throw InvalidArgumentError(
+        join("Predictions of the shape ", predictions.shape(), " do not fit labels of the shape ", labels.shape()),
+        where);
+}
+
+/// Scores have one axis more than labels, the classes.
+bool are_scores(const Tensor& predictions, const Tensor& labels) { return predictions.rank() == labels.rank() + 1; }
+
+/// Scores [..., classes] become classes [...]; what is not scores must have the shape of the labels.
+Tensor classes_of(const Tensor& predictions, const Tensor& labels, Where where) {
+  const Tensor classes = are_scores(predictions, labels) ? argmax(predictions, -1) : predictions;
+  require_equal_shapes(classes, labels, where);
+  return classes.cast(int64);
+}
+
+Tensor is_positive(const Tensor& labels) { return labels.dtype() == boolean ? labels : not_equal(labels, 0); }
+
+/// The weights as float64 of the shape of `like`; ones when there are none.
+Tensor weights_like(const Tensor& weights, const Tensor& like) {
+  return weights ? broadcast_like(weights.cast(float64), like) : ones_like(like.cast(float64));
+}
+
+}  // namespace
+
+// ---- Sums -----------------------------------------------------------------------------------------------------------
+
+Metric::Metric(const std::string& name, const Shape& shape) : sums_(train::own_variable(name, no_sums(shape))) {}
+
+Metric::Metric(const Metric& other) : sums_(train::own_variable(other.sums_.name(), other.sums_.cell()->load())) {}
+
+Metric& Metric::operator=(const Metric& other) {
+  set_sums(other.sums_.cell()->load(), {});
+  return *this;
+}
+
+void Metric::reset() { set_sums(no_sums(sums_.shape()), {}); }
+
+void Metric::add(const Tensor& addend) {
+  // A symbolic tensor has no device yet; sessions place what reads and changes the Variable.
+  if (!addend.is_symbolic()) sums_.cell()->move_to(addend.device());
+  sums_.assign_add(addend);
+}
+
+void Metric::set_sums(const Tensor& sums, Where where) {
+  if (!sums || sums.is_symbolic() || sums.dtype() != float64 || sums.shape() != sums_.shape())
+    throw InvalidArgumentError(join("The sums of the metric '", sums_.name(), "' are float64", sums_.shape(), ", not ",
+                                    sums ? join(sums.dtype(), sums.shape()) : "an empty Tensor"),
+                               where);
+  sums_.cell()->store(sums.to(sums_.device()));
+}
+
+void Metric::merge(const Metric& other, Where where) {
+  const ExecuteNow now;
+  const PauseRecording pause;
+  if (sums_.shape() != other.sums_.shape())
+    throw InvalidArgumentError(join("The metrics '", sums_.name(), "' and '", other.sums_.name(),
+                                    "' have different sums, ", sums_.shape(), " and ", other.sums_.shape()),
+                               where);
+  add(other.sums_.cell()->load().to(sums_.device()));
+}
+
+StateDict Metric::state_dict() const { return {{"sums", sums_.cell()->load()}}; }
+
+void Metric::load_state_dict(const StateDict& state, Where where) {
+  const auto found = state.find("sums");
+  if (state.size() != 1 || found == state.end())
+    throw InvalidArgumentError("The state of a metric is one tensor, 'sums'", where);
+  set_sums(found->second, where);
+}
+
+// ---- Quotients ------------------------------------------------------------------------------------------------------
+
+Mean::Mean(const std::string& name) : Metric(name, {2}) {}
+
+void Mean::add_quotient(const Tensor& numerator, const Tensor& denominator) {
+  add(stack({reduce_sum(numerator), reduce_sum(denominator)}));
+}
+
+Tensor Mean::result() const {
+  const PauseRecording pause;
+  const Tensor both = sums();
+  return divide_no_nan(both(0), both(1));
+}
+
+void Mean::update(In values, const Tensor& weights) {
+  const UpdateScope scope(values.where());
+  const Tensor weight = weights_like(weights, values.tensor());
+  add_quotient(values.tensor().cast(float64) * weight, weight);
+}
+
+void Accuracy::update(In predictions, In labels, const Tensor& weights) {
+  const UpdateScope scope(predictions.where());
+  const Tensor &x = predictions.tensor(), &y = labels.tensor();
+  Tensor right;
+  if (!are_scores(x, y) && is_floating(x.dtype())) {
+    require_equal_shapes(x, y, predictions.where());
+    right = equal(greater(x, threshold_).cast(int32), is_positive(y).cast(int32));
+  } else {
+    right = equal(classes_of(x, y, predictions.where()), y.cast(int64));
+  }
+  const Tensor weight = weights_like(weights, right);
+  add_quotient(right.cast(float64) * weight, weight);
+}
+
+TopKAccuracy::TopKAccuracy(std::int64_t k, Where where) : Mean("top_k_accuracy"), k_(k) {
+  train::require(k >= 1, "k", k, ">= 1", where);
+}
+
+void TopKAccuracy::update(In scores, In labels, const Tensor& weights) {
+  const UpdateScope scope(scores.where());
+  const Tensor &x = scores.tensor(), &y = labels.tensor();
+  if (!are_scores(x, y))
+    throw InvalidArgumentError(join("Scores of classes have one axis more than the labels, but their shapes are ",
+                                    x.shape(), " and ", y.shape()),
+                               scores.where());
+  const Tensor at_label = take_along_axis(x, expand_dims(y, -1), -1);
+  const Tensor larger = reduce_sum(greater(x, at_label).cast(int64), -1);
+  const Tensor is_finite = squeeze(equal(at_label - at_label, 0.0), -1);
+  const Tensor right = less(larger, k_) & is_finite;
+  const Tensor weight = weights_like(weights, right);
+  add_quotient(right.cast(float64) * weight, weight);
+}
+
+void Precision::update(In probabilities, In labels, const Tensor& weights) {
+  const UpdateScope scope(probabilities.where());
+  require_equal_shapes(probabilities.tensor(), labels.tensor(), probabilities.where());
+  const Tensor predicted = greater(probabilities.tensor(), threshold_);
+  const Tensor weight = weights_like(weights, predicted);
+  add_quotient((predicted & is_positive(labels.tensor())).cast(float64) * weight, predicted.cast(float64) * weight);
+}
+
+void Recall::update(In probabilities, In labels, const Tensor& weights) {
+  const UpdateScope scope(probabilities.where());
+  require_equal_shapes(probabilities.tensor(), labels.tensor(), probabilities.where());
+  const Tensor positive = is_positive(labels.tensor());
+  const Tensor weight = weights_like(weights, positive);
+  add_quotient((positive & greater(probabilities.tensor(), threshold_)).cast(float64) * weight,
+               positive.cast(float64) * weight);
+}
+
+// ---- Tables ---------------------------------------------------------------------------------------------------------
+
+AUC::AUC(const AUCOptions& options, Where where)
+    : Metric("auc", (train::require(options.thresholds >= 2, "thresholds", options.thresholds, ">= 2", where),
+                     Shape{2, options.thresholds - 1})),
+      buckets_(options.thresholds - 1) {}
+
+void AUC::update(In probabilities, In labels, const Tensor& weights) {
+  const UpdateScope scope(probabilities.where());
+  const Tensor &x = probabilities.tensor(), &y = labels.tensor();
+  require_equal_shapes(x, y, probabilities.where());
+  // Bucket i holds the probabilities in (i, i + 1] / buckets.
+  const Tensor bucket =
+      clip(ceil(x.cast(float64) * static_cast<double>(buckets_)) - 1.0, 0.0, static_cast<double>(buckets_ - 1));
+  const Tensor at = bucket.cast(int64) + buckets_ * is_positive(y).cast(int64);
+  const Tensor weight = weights_like(weights, x);
+  const Tensor table = zeros({2 * buckets_}, {.dtype = float64, .device = x.device()});
+  add(reshape(scatter_add(table, reshape(at, {-1}), reshape(weight, {-1})), {2, buckets_}));
+}
+
+Tensor AUC::result() const {
+  const PauseRecording pause;
+  // The rates of false and true positives at the thresholds 0, 1 / buckets, ..., and 1, where both are 0.
+  const Tensor counts = cumsum(sums(), 1, {.reverse = true});
+  const Tensor rates = pad(divide_no_nan(counts, counts(all, range(0, 1))), {{0, 0}, {0, 1}});
+  const Tensor x = rates(0), y = rates(1);
+  const auto before = range(0, buckets_), behind = range(1, buckets_ + 1);
+  return reduce_sum((x(before) - x(behind)) * (y(before) + y(behind))) * 0.5;
+}
+
+ConfusionMatrix::ConfusionMatrix(std::int64_t classes, Where where)
+    : Metric("confusion_matrix",
+             (train::require(classes >= 1, "classes", classes, ">= 1", where), Shape{classes, classes})) {}
+
+void ConfusionMatrix::update(In predictions, In labels, const Tensor& weights) {
+  const UpdateScope scope(predictions.where());
+  const Tensor &x = predictions.tensor(), &y = labels.tensor();
+  const Tensor classes = classes_of(x, y, predictions.where());
+  const Tensor at = stack({reshape(y.cast(int64), {-1}), reshape(classes, {-1})}, 1);
+  const Tensor table = zeros(sums().shape(), {.dtype = float64, .device = x.device()});
+  add(tensor_scatter_nd_add(table, at, reshape(weights_like(weights, y), {-1})));
+}
+
+}  // namespace tapestry::metrics
