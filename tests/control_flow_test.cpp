@@ -214,15 +214,24 @@ const std::vector<FlowProgram>& programs() {
        }},
       {"a shape that changes",
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
-         auto [i_out, s_out] = while_loop([&](Tensor i, Tensor) { return below(i, n); },
+         auto [i_out, s_out] = while_loop([&](Tensor i, Tensor) { return below(i, minimum(n, 3)); },
                                           [&](Tensor i, Tensor s) {
-                                            return std::tuple{i + 1, concat({s, s * w}, 0)};
+                                            return std::tuple{i + 1, concat({s, sin(s) * w}, 0)};
                                           },
                                           std::tuple{0, x}, {.shape_invariants = {{}, {-1, 3}}});
-         return cond(
-             less(n, 100), [&] { return reduce_sum(s_out * s_out); }, [&] { return reduce_sum(x); });
+         return reduce_sum(s_out * s_out) + reduce_sum(x);
        },
-       0},
+       1},
+      {"a loop that recomputes",
+       [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
+         auto [i_out, s_out] = while_loop([&](Tensor i, Tensor) { return below(i, n * n); },
+                                          [&](Tensor i, Tensor s) {
+                                            return std::tuple{i + 1, sin(s * w) + x};
+                                          },
+                                          std::tuple{0, x}, {.recompute = true});
+         return s_out;
+       },
+       1},
   };
   return list;
 }

@@ -327,7 +327,13 @@ class LoopGradient {
         outputs_(call.outputs().size()),
         arrived_(arrived.begin(), arrived.begin() + outputs_),
         sums_(arrived.begin() + outputs_, arrived.end()),
-        operands_begin_(parts_.carried + parts_.sequences) {}
+        operands_begin_(parts_.carried + parts_.sequences),
+        replays_(!parts_.varying.empty() || node_.attrs().find("recompute")) {
+    if (node_.attrs().find("replayed"))
+      throw UnimplementedError(
+          "The second derivative of a loop that is computed again (recompute, or a shape that "
+          "changes)");
+  }
 
   Tensors run() {
     find_active();
@@ -335,7 +341,8 @@ class LoopGradient {
     {
       FunctionGradient gradient(body_);
       add_gradient(gradient);
-      find_residuals(gradient);
+      replays_ ? require_replayable(gradient) : find_residuals(gradient);
+      add_length();
     }
     Tensors more;
     for (const Tensor& residual : residuals_)
@@ -402,9 +409,30 @@ class LoopGradient {
     for (std::size_t i = 0; i < wanted_operands_.size(); ++i) sum_outputs_.push_back(found[next++]);
   }
 
+  /// What the backward body returns.
+  Tensors results() const {
+    Tensors all_results = carried_outputs_;
+    for (const Tensors* more : {&sum_outputs_, &element_outputs_}) all_results.append(more->begin(), more->end());
+    return all_results;
+  }
+
+  /// Keeps the sequences and the operands for the backward loop, which computes all else again.
+  void require_replayable(const FunctionGradient& gradient) {
+    static_cast<void>(gradient.needs_of(results(), [&](const Node& node) {
+      if (node.op().stateful) throw_not_replayable(node);
+      return true;
+    }));
+    for (const Node* node : body_.operations) throw_not_replayable(*node);
+    for (std::size_t i = parts_.carried; i < body_.inputs.size(); ++i)
+      (i < operands_begin_ ? needed_sequences_ : needed_operands_).push_back(i);
+  }
+  [[noreturn]] static void throw_not_replayable(const Node& node) {
+    throw UnimplementedError(join("The gradient of a loop that is to be computed again (recompute, or a shape that ",
+                                  "changes), but in which '", node.name(),
+                                  "' changes a Variable or draws random numbers"));
+  }
+
   void find_residuals(const FunctionGradient& gradient) {
-    Tensors results = carried_outputs_;
-    for (const Tensors* more : {&sum_outputs_, &element_outputs_}) results.append(more->begin(), more->end());
     const Invariants is_invariant(body_, operands_begin_);
     const auto recompute = [&](const Node& node) {
       if (is_invariant(node)) return true;
@@ -416,14 +444,17 @@ class LoopGradient {
                  "', which changes Variables or draws random numbers as often as a condition says"));
       return is_ragged;
     };
-    const auto needs = gradient.needs_of(results, recompute);
+    const auto needs = gradient.needs_of(results(), recompute);
     residuals_ = needs.residuals;
     for (std::size_t i = 0; i < body_.inputs.size(); ++i) {
       if (!needs.inputs[i]) continue;
       if (i < parts_.carried) residuals_.push_back(body_.inputs[i]);
       if (i >= parts_.carried) (i < operands_begin_ ? needed_sequences_ : needed_operands_).push_back(i);
     }
-    // Something must tell the number of iterations.
+  }
+
+  /// Lets something tell the backward loop the number of iterations.
+  void add_length() {
     const bool tells_length = !residuals_.empty() || !needed_sequences_.empty() || !element_inputs_.empty();
     if (!tells_length && parts_.sequences > 0) needed_sequences_.push_back(parts_.carried);
     if (!tells_length && parts_.sequences == 0) residuals_.push_back(body_.graph->captured(mark(), call_.where()));
@@ -438,10 +469,8 @@ class LoopGradient {
   Tensors add_loop() {
     Tensors inputs, sequences;
     GraphFunction function{
-        .name = body_.name + "_grad", .graph = body_.graph, .inputs = carried_inputs_, .outputs = {}};
+        .name = body_.name + "_grad", .graph = body_.graph, .inputs = carried_inputs_, .outputs = results()};
     for (const Tensors* more : {&sum_inputs_, &residuals_}) function.inputs.append(more->begin(), more->end());
-    for (const Tensors* more : {&carried_outputs_, &sum_outputs_, &element_outputs_})
-      function.outputs.append(more->begin(), more->end());
     for (const std::size_t i : active_) inputs.push_back(arrived_[i] ? arrived_[i] : no_sum(node_.output(i)));
     for (const std::size_t i : wanted_operands_) inputs.push_back(sums_[i] ? sums_[i] : no_sum(call_.input(i)));
     const Tensors all_stacked(functions_of(node_)[0].outputs.begin() + parts_.carried,
@@ -458,21 +487,36 @@ class LoopGradient {
     const auto carried = static_cast<std::int64_t>(inputs.size());
     const auto count = static_cast<std::int64_t>(sequences.size());
     inputs.append(sequences.begin(), sequences.end());
+    for (std::size_t i = 0; replays_ && i < parts_.carried; ++i) {
+      inputs.push_back(call_.input(i));
+      function.inputs.push_back(body_.inputs[i]);
+    }
     for (const std::size_t i : needed_operands_) {
       inputs.push_back(call_.input(i));
       function.inputs.push_back(body_.inputs[i]);
     }
-    std::vector<Attr> attrs{{"functions", functions_ref({function})}, {"carried", carried}, {"sequences", count}};
+    std::vector<GraphFunction> functions{function};
+    if (replays_) functions.push_back(forward_body());
+    std::vector<Attr> attrs{
+        {"functions", functions_ref(std::move(functions))}, {"carried", carried}, {"sequences", count}};
+    if (replays_) attrs.push_back({"replayed", static_cast<std::int64_t>(parts_.carried)});
     if (!parts_.reverse) attrs.push_back({"reverse", true});
     if (!parts_.varying.empty()) add_varying(attrs);
-    const Tensors results = apply_all(while_op(false), inputs, Attrs(attrs), {}, call_.where());
+    const Tensors found = apply_all(while_op(false), inputs, Attrs(attrs), {}, call_.where());
     Tensors all = sums_;
-    std::size_t next = 0;
-    for (const std::size_t i : active_) all[i] = sums_[i] ? add(sums_[i], results[next]) : results[next], ++next;
-    for (const std::size_t i : wanted_operands_) all[i] = results[next++];
-    for (const std::size_t i : wanted_sequences_)
-      all[i] = sums_[i] ? add(sums_[i], results[next]) : results[next], ++next;
+    const Tensor* next = found.begin();
+    const auto take = [&](std::size_t i) { all[i] = sums_[i] ? add(sums_[i], *next++) : *next++; };
+    for (const std::size_t i : active_) take(i);
+    for (const std::size_t i : wanted_operands_) all[i] = *next++;
+    for (const std::size_t i : wanted_sequences_) take(i);
     return all;
+  }
+
+  /// The body without what it stacks.
+  GraphFunction forward_body() const {
+    GraphFunction forward = body_;
+    forward.outputs = Tensors(body_.outputs.begin(), body_.outputs.begin() + parts_.carried);
+    return forward;
   }
 
   void add_varying(std::vector<Attr>& attrs) const {
@@ -490,6 +534,7 @@ class LoopGradient {
   std::size_t outputs_;
   Tensors arrived_, sums_;
   std::size_t operands_begin_;
+  bool replays_;  ///< whether the backward loop runs the forward body again, rather than to keep its results
   // Numbers of the forward op's inputs:
   std::vector<std::size_t> active_, wanted_sequences_, wanted_operands_, needed_sequences_, needed_operands_;
   // Tensors of the body's graph:

@@ -71,6 +71,9 @@ Specs infer_while(const Call& call) {
   require_same_length(parts, call.inputs());
   const Specs given = parts.body_specs(call.inputs());
   Specs specs = infer_function(parts.body, given);
+  if (specs.size() < parts.carried)
+    throw InvalidArgumentError(join("The body '", parts.body.name, "' of the loop returns ", specs.size(),
+                                    " tensors, where ", parts.carried, " loop variables are due"));
   for (std::size_t i = 0; i < parts.carried; ++i) {
     require_loop_variable(parts.body.inputs[i] ? parts.body.inputs[i].name() : join("variable ", i), given[i],
                           specs[i]);
@@ -109,7 +112,8 @@ const std::vector<OpAttr> loop_attrs{{"carried", AttrKind::number},
                                      {"varying", AttrKind::numbers, optional},
                                      {"maximum_iterations", AttrKind::number, optional},
                                      {"reverse", AttrKind::flag, optional},
-                                     {"recompute", AttrKind::flag, optional}};
+                                     {"recompute", AttrKind::flag, optional},
+                                     {"replayed", AttrKind::number, optional}};
 
 TAPESTRY_OP(if_definition)(flow_op("If", true, infer_branches, if_gradient, {}));
 TAPESTRY_OP(stateless_if_definition)(flow_op("StatelessIf", false, infer_branches, if_gradient, {}));
@@ -140,7 +144,7 @@ WhileParts::WhileParts(const Call& call)
     : carried(static_cast<std::size_t>(call.attr<std::int64_t>("carried"))),
       sequences(static_cast<std::size_t>(call.attr<std::int64_t>("sequences"))),
       body(functions_of(call)[0]),
-      condition(functions_of(call).size() > 1 ? &functions_of(call)[1] : nullptr),
+      condition(functions_of(call).size() > 1 && !call.attrs().find("replayed") ? &functions_of(call)[1] : nullptr),
       reverse(call.attrs().find("reverse") && call.attr<bool>("reverse")),
       maximum(call.attrs().find("maximum_iterations") ? call.attr<std::int64_t>("maximum_iterations") : -1) {
   if (const Ints* list = call.attrs().find<Ints>("varying")) varying = *list;

@@ -413,9 +413,117 @@ class LoopRunner final : public FlowRunner {
   Tensors results_;
 };
 
+/// Runs the backward loop of a While that recomputes. The states of the forward loop are found by halving: the state in
+/// the middle is computed from that at the beginning, the second half goes first. So at most log2(n) states are kept
+/// besides those of a few neighbouring iterations. This is the recursion of A. Griewank, Achieving logarithmic growth
+/// of temporal and spatial complexity in reverse automatic differentiation (1992).
+class ReplayingRunner final : public FlowRunner {
+ public:
+  ReplayingRunner(const Node& node, const SessionOptions& options)
+      : node_(node),
+        functions_(node.attr<FunctionsRef>("functions")),
+        parts_(node),
+        operands_(parts_.carried + parts_.sequences),
+        states_(static_cast<std::size_t>(node.attr<std::int64_t>("replayed"))),
+        elements_((*functions_)[1].inputs.size() - (node.inputs().size() - operands_)),
+        body_((*functions_)[0], parts_.body_specs(node.inputs()), options),
+        forward_((*functions_)[1], forward_specs(), options) {}
+
+  Tensors run(const Tensors& inputs, const Deadline* deadline) override {
+    inputs_ = inputs;
+    deadline_ = deadline;
+    length_ = inputs[parts_.carried].shape()[0];
+    values_ = Tensors(inputs.begin(), inputs.begin() + parts_.carried);
+    stacks_.clear();
+    for (std::size_t i = parts_.carried; i < node_.outputs().size(); ++i) {
+      Spec element = node_.output(i).spec();
+      element.shape = Shape(element.shape.sizes().subspan(1));
+      stacks_.emplace_back(element, length_, false, node_.output(i));
+    }
+    if (length_ > 0) go_back(0, length_, Tensors(inputs.begin() + operands_, inputs.begin() + operands_ + states_));
+    Tensors outputs = std::exchange(values_, {});
+    for (Stack& each : stacks_) outputs.push_back(each.take(length_));
+    inputs_.clear();
+    stacks_.clear();
+    return outputs;
+  }
+
+ private:
+  static constexpr std::int64_t kept_states = 8;
+
+  Specs forward_specs() const {
+    const Specs all = parts_.body_specs(node_.inputs());
+    Specs specs(all.begin() + operands_, all.begin() + operands_ + states_);
+    specs.append(all.begin() + parts_.carried, all.begin() + parts_.carried + elements_);
+    specs.append(all.begin() + operands_ + states_, all.end());
+    return specs;
+  }
+
+  /// Goes back from iteration `end` - 1 of the forward loop to `begin`, whose state is given.
+  void go_back(std::int64_t begin, std::int64_t end, const Tensors& state) {
+    if (end - begin <= kept_states) {
+      std::vector<Tensors> states{state};
+      for (std::int64_t i = begin; i + 1 < end; ++i) states.push_back(next_state(i, states.back()));
+      for (std::int64_t i = end; i-- > begin;) step(i, states[static_cast<std::size_t>(i - begin)]);
+      return;
+    }
+    const std::int64_t middle = begin + (end - begin) / 2;
+    Tensors later = state;
+    for (std::int64_t i = begin; i < middle; ++i) later = next_state(i, later);
+    go_back(middle, end, later);
+    go_back(begin, middle, state);
+  }
+
+  /// The element that an iteration of the forward loop takes. The backward loop goes the other way.
+  std::int64_t element(std::int64_t iteration) const { return parts_.reverse ? iteration : length_ - 1 - iteration; }
+
+  Tensors next_state(std::int64_t iteration, const Tensors& state) {
+    require_time(iteration);
+    Tensors inputs = state;
+    for (std::size_t i = 0; i < elements_; ++i)
+      inputs.push_back(element_of(inputs_[parts_.carried + i], element(iteration)));
+    inputs.append(inputs_.begin() + operands_ + states_, inputs_.end());
+    Tensors next;
+    forward_.run(inputs, deadline_, next);
+    return next;
+  }
+
+  void step(std::int64_t iteration, const Tensors& state) {
+    require_time(iteration);
+    const std::int64_t at = element(iteration);
+    Tensors inputs = values_;
+    for (std::size_t i = parts_.carried; i < operands_; ++i) inputs.push_back(element_of(inputs_[i], at));
+    inputs.append(state.begin(), state.end());
+    inputs.append(inputs_.begin() + operands_ + states_, inputs_.end());
+    Tensors results;
+    body_.run(inputs, deadline_, results);
+    for (std::size_t i = 0; i < parts_.carried; ++i) values_[i] = results[i];
+    for (std::size_t i = 0; i < stacks_.size(); ++i) stacks_[i].put(at, results[parts_.carried + i]);
+  }
+
+  void require_time(std::int64_t iteration) const {
+    if (deadline_ && deadline_->has_passed())
+      deadline_->fail(join("'", node_.name(), "' has come back to iteration ", iteration));
+  }
+
+  const Node& node_;
+  FunctionsRef functions_;
+  WhileParts parts_;
+  std::size_t operands_;  ///< the number of the first operand among the inputs
+  std::size_t states_;    ///< the number of values in a state of the forward loop
+  std::size_t elements_;  ///< the number of its sequences, which are the first ones here
+  FunctionRunner body_, forward_;
+  // During a run:
+  Tensors inputs_, values_;
+  std::vector<Stack> stacks_;
+  std::int64_t length_ = 0;
+  const Deadline* deadline_ = nullptr;
+};
+
 }  // namespace
 
 std::unique_ptr<FlowRunner> make_flow_runner(const Node& node, const SessionOptions& options) {
+  if (node.attrs().find("replayed")) return std::make_unique<ReplayingRunner>(node, options);
   if (is_while(node.op())) return std::make_unique<LoopRunner>(node, options);
   return std::make_unique<BranchRunner>(node, options);
 }
