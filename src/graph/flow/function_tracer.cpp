@@ -114,12 +114,14 @@ Tensors FunctionTracer::add(const Op& op, const Tensors& inputs, const std::vect
                             std::string_view name) const {
   std::optional<Graph::Scope> open;
   if (!open_sink()) open.emplace(Graph(outer_));
-  // The sum of an input's gradient is replaced by the op's gradient, so no tensor may be an input twice.
+  // The sum of an input's gradient is replaced by the op's gradient, so no tensor may be an input twice. The operand is
+  // the one that stays: a tape sums its gradient before those of the others.
   Tensors distinct;
-  for (const Tensor& input : inputs) {
-    const bool is_there =
-        std::any_of(distinct.begin(), distinct.end(), [&](const Tensor& other) { return other.is(input); });
-    distinct.push_back(is_there && is_floating(input.dtype()) ? identity(In(input, where_)) : input);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& input = inputs[i];
+    const bool comes_again =
+        std::any_of(inputs.begin() + i + 1, inputs.end(), [&](const Tensor& other) { return other.is(input); });
+    distinct.push_back(comes_again && is_floating(input.dtype()) ? identity(In(input, where_)) : input);
   }
   return apply_all(op, distinct, Attrs(attrs), name, where_);
 }
