@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 
 #include "autodiff/backward.hpp"
 #include "core/locate.hpp"
@@ -62,15 +63,12 @@ bool has_unknown_ranks(const std::vector<Node*>& nodes) {
   });
 }
 
-/// The tensors of the graph that a source stands for: itself, or all reads of a Variable.
-Tensors tensors_of(const GraphState& graph, const Source& source) {
-  if (!source.cell()) return {source.tensor()};
-  Tensors reads;
-  for (std::size_t i = 0; i < graph.size(); ++i) {
-    const Node& node = graph.node(i);
-    if (&node.op() == &read_variable_op && node.attr<VariablesRef>("variables")->front().cell() == source.cell())
-      reads.push_back(node.output());
-  }
+/// All reads of each Variable in a graph.
+std::unordered_map<const Variable::Cell*, Tensors> variable_reads(const GraphState& graph) {
+  std::unordered_map<const Variable::Cell*, Tensors> reads;
+  for (std::size_t i = 0; i < graph.size(); ++i)
+    if (const Node& node = graph.node(i); &node.op() == &read_variable_op)
+      reads[node.attr<VariablesRef>("variables")->front().cell().get()].push_back(node.output());
   return reads;
 }
 
@@ -80,10 +78,11 @@ class GraphGradients {
       : graph_(std::move(graph)), targets_(targets), options_(options), nodes_(ancestors(*graph_, targets)) {}
 
   std::vector<Tensor> compute(const std::vector<Source>& sources) {
-    std::vector<Tensors> tensors;
+    std::vector<Tensors> tensors;  // of each source: itself, or all reads of a Variable
     Tensors flat;
+    auto reads = variable_reads(*graph_);
     for (const Source& source : sources) {
-      tensors.push_back(tensors_of(*graph_, source));
+      tensors.push_back(source.cell() ? reads[source.cell().get()] : Tensors{source.tensor()});
       flat.append(tensors.back().begin(), tensors.back().end());
     }
     const std::vector<Tensor> found = has_unknown_types(nodes_)   ? deferred(flat)
