@@ -6,6 +6,7 @@
 #include "dispatch/recorder.hpp"
 #include "tapestry/ops.hpp"
 #include "train/arguments.hpp"
+#include "train/loss_gradients.hpp"
 #include "train/own_variable.hpp"
 
 namespace tapestry::train {
@@ -87,14 +88,7 @@ Tensor GradientAccumulation::minimize(Optimizer& optimizer, const Optimizer::Los
                                       Where where) {
   Tensor value;
   const auto noted = [&] { return value = loss(); };
-  const GradientsAndVariables pairs = variables.empty() ? optimizer.compute_gradients(noted, where)
-                                                        : optimizer.compute_gradients(noted, variables, where);
-  std::vector<Tensor> gradients;
-  std::vector<Variable> of;
-  for (const auto& [gradient, variable] : pairs) {
-    gradients.push_back(gradient);
-    of.push_back(variable);
-  }
+  const auto [gradients, of] = loss_gradients(optimizer, noted, variables, where);
   apply_gradients(optimizer, {gradients, where}, of, options, where);
   return value;
 }

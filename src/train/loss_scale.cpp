@@ -6,6 +6,7 @@
 #include "dispatch/recorder.hpp"
 #include "tapestry/ops.hpp"
 #include "train/arguments.hpp"
+#include "train/loss_gradients.hpp"
 #include "train/own_variable.hpp"
 
 namespace tapestry::train {
@@ -93,14 +94,7 @@ Tensor LossScale::minimize(Optimizer& optimizer, const Optimizer::Loss& loss, co
     value = loss();
     return value ? scale({value, where}) : value;
   };
-  const GradientsAndVariables pairs = variables.empty() ? optimizer.compute_gradients(scaled, where)
-                                                        : optimizer.compute_gradients(scaled, variables, where);
-  std::vector<Tensor> gradients;
-  std::vector<Variable> of;
-  for (const auto& [gradient, variable] : pairs) {
-    gradients.push_back(gradient);
-    of.push_back(variable);
-  }
+  const auto [gradients, of] = loss_gradients(optimizer, scaled, variables, where);
   apply_gradients(optimizer, unscale({gradients, where}), of, options, where);
   return value;
 }

@@ -5,11 +5,9 @@ usage: saved_model_judge.py FOLDER
 For each x.judge.pb in the folder (see judgement.hpp) there is x/1/saved_model.pb. The targets of its steps are the names
 of the signature."""
 
-import sys
-
 import tensorflow as tf
 
-from tensorflow_judge import TOLERANCE, difference, judge_all, read_steps
+from tensorflow_judge import TOLERANCE, difference, judge_folder, read_steps
 
 
 def problems(path):
@@ -26,11 +24,5 @@ def problems(path):
             yield f"{name}: {problem}"
 
 
-def main(folder):
-    passed, failed = judge_all(folder, problems)
-    print(f"{passed} passed, {failed} failed")
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]) != 0)
+    judge_folder(problems)

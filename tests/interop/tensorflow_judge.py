@@ -82,6 +82,13 @@ def judge_all(folder, problems):
     return passed, failed
 
 
+def judge_folder(problems):
+    """Judges all of the folder that the command line names. Ends with 1 if anything failed."""
+    passed, failed = judge_all(sys.argv[1], problems)
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(failed != 0)
+
+
 class Judge:
     """TensorFlow with one graph of ours."""
 
