@@ -32,9 +32,9 @@ struct LoadOptions {
 };
 
 /// Reads the SavedModel in a folder, of TensorFlow 1 or 2: the graph with these tags, its signatures, and the values of
-/// its Variables from `folder`/variables. Calls of functions become the nodes of the functions, "call/node". The nodes
-/// that restore and save the Variables are left out. Whether a Variable is trainable is as in the file; one of integers
-/// or bools is not.
+/// its Variables from `folder`/variables. A call of a function becomes the function's nodes, which are named
+/// "call/node". The nodes that restore and save the Variables are left out. Variables are trainable as the file says;
+/// those of integers or bools never are.
 ///
 ///     tp::Model model = tp::saved_model::load("export/1");
 ///     tp::Tensor y = model({{"x", tp::tensor<float>({{1, 2}})}})[0];

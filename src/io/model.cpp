@@ -14,6 +14,7 @@ constexpr std::string_view usual_signature = "serving_default";
 
 std::vector<std::string> names_in(const std::map<std::string, Tensor>& tensors) {
   std::vector<std::string> names;
+  names.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors) names.push_back(name);
   return names;
 }

@@ -210,9 +210,8 @@ Op splitting_op(const char* name, std::vector<OpAttr> attrs) {
         const Tensor& x = call.input(0);
         const int axis = axis_of(call);
         Specs specs;
-        Shape shape = x.shape();
-        for (const std::int64_t size : part_sizes(call, shape.sizes()[axis])) {
-          Shape part = shape;
+        for (const std::int64_t size : part_sizes(call, x.shape().sizes()[axis])) {
+          Shape part = x.shape();
           part.set(axis, size);
           specs.push_back({x.dtype(), part});
         }

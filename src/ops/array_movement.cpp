@@ -447,7 +447,7 @@ Tensor size(In x, std::int64_t axis, std::string_view name) {
 
 Tensor cast(In x, DType dtype, std::string_view name) {
   // The view of a C++ number is an ordinary tensor, without a weak type.
-  const Tensor given = x.is_number() ? detail::make_view(x.tensor(), {}, {}) : x.tensor();
+  Tensor given = x.is_number() ? detail::make_view(x.tensor(), {}, {}) : x.tensor();
   if (bool(given) && given.dtype() == dtype) return given;
   return apply(cast_op, {In(given, x.where())}, {{"dtype", dtype}}, name);
 }

@@ -3,11 +3,11 @@
 namespace tapestry::detail {
 
 void link_op_families() {
-#define FAMILY(name)  \
-  void link_##name(); \
+#define TAPESTRY_FAMILY(name) \
+  void link_##name();         \
   link_##name();
 #include "op_families.inc"
-#undef FAMILY
+#undef TAPESTRY_FAMILY
 }
 
 }  // namespace tapestry::detail

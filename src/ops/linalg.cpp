@@ -60,7 +60,7 @@ double busy_with(const Call& call) {
 // ---- Diagonals and triangles -------------------------------------------------------------------------------------------
 
 /// The main diagonals as a view.
-Tensor diagonal_view(const Tensor& x, Shape shape) {
+Tensor diagonal_view(const Tensor& x, const Shape& shape) {
   const auto rank = static_cast<std::size_t>(x.rank());
   std::array<std::int64_t, Shape::max_rank> strides{};
   std::copy(x.strides().begin(), x.strides().end() - 2, strides.begin());

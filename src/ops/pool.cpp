@@ -19,7 +19,7 @@ Shape pooled_shape(const Call& call) {
   require_type(x, float_types);
   check_window_attrs(call);
   if (x.rank() != 4) throw InvalidArgumentError(detail::join("tensor_in must be 4-dimensional: ", x.shape()));
-  const Shape shape = window_output(call, x.shape(), pool_size(call));
+  Shape shape = window_output(call, x.shape(), pool_size(call));
   if (x.shape().is_known()) {
     const Window2d window = pool_window(call);
     // A window that is entirely in the padding has no elements to choose from.

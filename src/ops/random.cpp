@@ -88,7 +88,7 @@ Op random_op(const char* name, TypeSet allowed, std::string_view a, std::string_
                             {"dtype", AttrKind::type, optional},
                             {"device", AttrKind::device, optional},
                             {a, AttrKind::real}};
-  if (!b.empty()) attrs.push_back({b, AttrKind::real});
+  if (!b.empty()) attrs.emplace_back(b, AttrKind::real);
   return {
       .name = name,
       .attrs = std::move(attrs),

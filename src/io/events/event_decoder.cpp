@@ -1,5 +1,5 @@
-/// event.proto, summary.proto and histogram.proto. The numbers of the fields are TensorFlow's. As TensorBoard does,
-/// values of TensorFlow 1 and of TensorFlow 2, which are tensors, become the same.
+/// event.proto, summary.proto and histogram.proto. The numbers of the fields are TensorFlow's. TensorFlow 2 writes all
+/// values as tensors; they become what TensorFlow 1 writes for them, as in TensorBoard.
 
 #include "io/events/event_decoder.hpp"
 
@@ -53,7 +53,8 @@ Strings read_audio(WireReader reader) {
   return audio;
 }
 
-/// Makes buckets of upper bounds and counts: the bounds of the outermost ones that count something are the extrema.
+/// Adds the buckets with these upper bounds and counts, without empty ones at both ends. The first bucket begins at the
+/// least value of the histogram, and the last one ends at the greatest.
 void add_buckets(Histogram& histogram, const std::vector<double>& limits, const std::vector<double>& counts) {
   if (limits.size() != counts.size())
     throw DataLossError(detail::join("A histogram has ", limits.size(), " limits and ", counts.size(), " counts"));

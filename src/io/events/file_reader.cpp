@@ -244,7 +244,7 @@ Graph FileReader::graph(const GraphLimits& limits, Where where) const {
     Event& event = pass.event();
     const bool next_is_own = event.meta_graph_def.empty();
     if (event.graph_def.empty() || (is_own && !next_is_own)) continue;
-    found = std::move(event.graph_def);
+    found = std::exchange(event.graph_def, {});
     is_own = next_is_own;
   }
   if (found.empty()) state_->refuse("graph", where);

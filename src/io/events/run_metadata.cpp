@@ -42,7 +42,7 @@ void write_output(pbf_writer& node, const Buffer& buffer, const std::string& ste
 void write_step(pbf_writer& device, const RunMetadata& metadata, std::size_t index) {
   const ExecutionPlan::Step& step = metadata.plan.steps[index];
   const RunMetadata::Time& time = metadata.times[index];
-  // A step that took less than a microsecond would look as if it had not run.
+  // With a duration of 0, a step of less than a microsecond would look as if it had not run.
   const std::int64_t micros = std::max<std::int64_t>(1, (time.duration + 500) / 1000);
   pbf_writer node(device, 2);
   node.add_string(1, step.name);

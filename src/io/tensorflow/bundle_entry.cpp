@@ -61,9 +61,9 @@ void add_number(pbf_writer& writer, protozero::pbf_tag_type tag, std::int64_t nu
   if (number != 0) writer.add_int64(tag, number);
 }
 
-/// A number in the code that keeps the order of signed numbers: as many bits 1 as there are bytes, a bit 0, and the
-/// number in the other bits, which are at least one byte less 2; of a negative number all bits are the others of
-/// ~number.
+/// A signed number in TensorFlow's code, in which bytes have the order of the numbers. The number of leading ones is
+/// that of the bytes; a zero and the bits of the number follow. The code of a negative number is that of ~number with
+/// all bits inverted.
 std::string ordered(std::int64_t number) {
   const auto value = static_cast<std::uint64_t>(number < 0 ? ~number : number);
   const auto length = static_cast<std::size_t>(std::bit_width(value)) / 7 + 1;
@@ -175,7 +175,7 @@ std::string slice_key(std::string_view name, const SliceExtents& extents) {
     if (c == '\xff') key += '\0';
   }
   key += {'\0', '\1'};
-  // The rank: the number of its bytes, and these.
+  // The rank is written as the number of its bytes, 0 or 1, and these.
   key += extents.empty() ? std::string(1, '\0') : std::string{'\1', static_cast<char>(extents.size())};
   for (const auto& [start, length] : extents) key += ordered(start) + ordered(length);
   return key;

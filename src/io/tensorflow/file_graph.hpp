@@ -28,7 +28,8 @@ struct Entry {
 bool is_variable(const NodeDef& def);
 bool is_reference_variable(const NodeDef& def);
 
-/// The rule of an optimizer's update, or nullptr. Several of ours may be written as one of TensorFlow's.
+/// The rule by which an optimizer's update is read, or nullptr. Where several of our updates are written as the same op
+/// of TensorFlow's, the node tells which one it was.
 const UpdateRule* update_rule(const NodeReader& reader);
 /// Whether an input of an update becomes one of our node's numbers. Epsilon does: TensorFlow's own is a constant.
 bool is_number(const UpdateRule& rule, std::size_t input);

@@ -239,7 +239,7 @@ Tensors read_segments(const ForeignNode& n) {
                      {vector_of(segments, int64), x, shape_only(n, sizes, x.dtype())}, {{"axis", std::int64_t{0}}},
                      n.where, "Sum")[0];
     };
-    const Tensor total = sum(n.in(0), shape);
+    Tensor total = sum(n.in(0), shape);
     if (n.node.def().op == "SegmentSum") return total;
     Shape column(std::vector<std::int64_t>(shape.rank(), 1));
     column.set(0, static_cast<std::int64_t>(segments.size()));

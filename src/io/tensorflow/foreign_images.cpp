@@ -54,7 +54,7 @@ Track track(const ForeignNode& n, std::int64_t size, std::int64_t window, std::i
 /// The attribute of that name: one number for each axis, those of the batch and of the channels 1.
 std::vector<std::int64_t> for_axes(const ForeignNode& n, std::string_view name, std::size_t rank) {
   const std::vector<std::int64_t> none(rank, 1);
-  const auto list = n.node.attr_or<ListDef>(name, {.ints = none}).ints;
+  std::vector<std::int64_t> list = n.node.attr_or<ListDef>(name, {.ints = none}).ints;
   if (list.size() != rank || list.front() != 1 || list.back() != 1)
     n.node.refuse(detail::join("its '", name, "' are not for ", rank, " axes"));
   return list;
@@ -202,7 +202,7 @@ Tensors read_pool_with_places(const ForeignNode& n) {
   if (dtype != int32 && dtype != int64) n.node.refuse("its 'Targmax' is neither int32 nor int64");
   const Attrs attrs = n.node.direct_attrs(*rule_of("MaxPool"));
   return n.composed([&] {
-    const auto from = [](const Track& along, Shape shape) {
+    const auto from = [](const Track& along, const Shape& shape) {
       return reshape(arange(along.count, {.dtype = int64}) * along.stride - along.before, shape);
     };
     const Tensor place = argmax(windows(x, rows, columns, -std::numeric_limits<double>::infinity()), 3);

@@ -173,7 +173,7 @@ WireReader reader_of(std::string_view bytes) { return {bytes.data(), bytes.size(
 
 [[noreturn]] void refuse_library() { throw DataLossError("The functions of the graph are damaged"); }
 
-/// The bytes of an attribute of which GraphDef makes nothing else; none for any other attribute.
+/// The bytes of an attribute that is kept undecoded (RawAttr); none for any other attribute.
 std::string_view raw_bytes(const AttrDef& attr) {
   const auto* raw = std::get_if<RawAttr>(&attr);
   return raw ? std::string_view(raw->bytes) : std::string_view();

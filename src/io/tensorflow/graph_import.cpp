@@ -586,7 +586,7 @@ std::shared_ptr<GraphState> Importer::with_values(const Tensors& tensors, const 
 }  // namespace
 
 Graph import_graph(GraphDef file, const GraphLimits& limits, Where where) {
-  const Graph graph;
+  Graph graph;
   graph.set_limits(limits, where);
   import_into(graph.state(), std::move(file), where);
   return graph;

@@ -72,7 +72,7 @@ class Inliner {
     Function* function = nullptr;
     AttrDefs attrs{};
   };
-  /// The body of a call that is being placed.
+  /// The body of a call, while its nodes are added to the graph.
   struct Body {
     const NodeDef& call;
     const Function& function;
@@ -91,7 +91,7 @@ class Inliner {
       refuse(node, detail::join("calls the function '", called.function->def.name,
                                 depth_ > deepest ? "' in too many others" : "', which calls itself"));
     called.function->is_open = true;
-    expand(std::move(node), called);
+    expand(node, called);
     called.function->is_open = false;
     --depth_;
   }
@@ -105,7 +105,8 @@ class Inliner {
     }
     const auto found = functions_.find(called.name);
     if (found == functions_.end() || found->second.has_lists()) return {};
-    return {&found->second, called.name == node.op ? node.attrs : std::move(called.attrs)};
+    if (called.name == node.op) called.attrs = node.attrs;
+    return {&found->second, std::move(called.attrs)};
   }
 
   void add(NodeDef node) {
@@ -118,7 +119,7 @@ class Inliner {
                        " nodes (GraphLimits::nodes)"));
   }
 
-  void expand(NodeDef call, const Called& called) {
+  void expand(const NodeDef& call, const Called& called) {
     const FunctionDef& def = called.function->def;
     Body body{call, *called.function, called.attrs};
     std::vector<std::string> waits;

@@ -128,9 +128,9 @@ class TableReader {
     return *std::move(plain);
   }
 
-  /// Calls `entry` with the entries of a block: the length of what the key shares with the one before, the length of
-  /// the rest, the length of the value, the rest of the key, and the value. Behind them are the places of the entries
-  /// that share nothing, and their number, which a search would need.
+  /// Calls `entry` for each entry of a block. An entry consists of the number of bytes that its key shares with the key
+  /// before, the lengths of the rest of the key and of the value, that rest, and the value. The block ends with the
+  /// offsets of the entries whose keys share nothing, and their number; only a search needs these.
   template <class F>
   void read_entries(std::string_view block, Keys& keys, const F& entry) const {
     if (block.size() < 4) refuse(" has a block of ", block.size(), " bytes, which is too short");

@@ -78,7 +78,8 @@ void read_saver(WireReader reader, MetaGraph& meta) {
   }
 }
 
-/// A collection of Variables, each a VariableDef. Those of the graph that are not in the trainable ones are not.
+/// Reads a collection of Variables, each a VariableDef. A Variable is trainable if the collection of trainable ones has
+/// it.
 void read_collection(const std::string& key, WireReader collection, MetaGraph& meta) {
   if (key != all_variables && key != trainable_variables) return;
   for_fields(collection, 2, [&](WireReader& lists) {

@@ -198,7 +198,7 @@ void save(const std::string& folder, const Model& model, Where where) {
     }
     const bool has_variables = !parts.empty();
     const Saver saver = has_variables ? io::add_saver(part, std::move(parts)) : Saver();
-    // The checkpoint comes first, so that a model that is there is whole.
+    // The checkpoint is written first, so that a model that can be found is complete.
     if (has_variables) {
       const std::filesystem::path variables = std::filesystem::path(folder) / "variables";
       std::error_code error;

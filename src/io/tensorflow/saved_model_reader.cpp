@@ -140,7 +140,7 @@ class Loader {
   std::map<std::string, Signature> signatures_in(const io::MetaGraph& meta, const Graph& graph) const {
     std::map<std::string, Signature> signatures;
     for (const auto& [name, def] : meta.signatures) {
-      // The operation that initializes tables is no signature of the model, and sparse tensors are several.
+      // The operations that initialize tables or train are no signatures to call. A sparse tensor would be several.
       if (name == "__saved_model_init_op" || name == "__saved_model_train_op" || !def.is_plain) continue;
       Signature& signature = signatures[name];
       for (const auto& [key, tensor] : def.inputs) signature.inputs.emplace(key, tensor_of(graph, name, tensor));
@@ -151,8 +151,8 @@ class Loader {
 
   Tensor tensor_of(const Graph& graph, const std::string& signature, const std::string& tensor) const {
     try {
-      const Tensor found = graph.get_tensor_by_name(tensor, where_);
-      // TensorFlow 1's reference to a Variable is its value.
+      Tensor found = graph.get_tensor_by_name(tensor, where_);
+      // A signature that names a reference to a Variable, as TensorFlow 1 has them, means its value.
       const auto* variables = found.op().call().attrs().find<VariablesRef>("variables");
       if (found.dtype() != DType::resource || !variables) return found;
       return graph.state()->read((*variables)->front(), where_);

@@ -63,7 +63,7 @@ class NodesByName {
     const auto found = nodes_.find(node_name(input));
     return found == nodes_.end() ? nullptr : found->second;
   }
-  /// The node and the input of it that an input comes from, through nodes that only pass it on.
+  /// The output from which an input comes, past nodes that only pass it on.
   std::string_view origin(std::string_view input) const {
     for (int steps = 0; steps < 100; ++steps) {
       const NodeDef* node = find(input);

@@ -9,7 +9,7 @@
 namespace tapestry::io {
 namespace {
 
-/// No element makes more than 64 bytes of 3.
+/// An element of 3 bytes makes at most 64 bytes, and no element makes more for its size.
 constexpr std::size_t most_expansion = 22;
 
 class SnappyReader {

@@ -60,7 +60,7 @@ bool is_object_graph(std::string_view name, const StoredTensor& stored) {
          (name == "_CHECKPOINTABLE_OBJECT_GRAPH" || name.ends_with(".ATTRIBUTES/OBJECT_CONFIG_JSON"));
 }
 
-/// The bytes of a tensor in a shard. The read that reaches their end throws if they do not have their checksum.
+/// Reads the bytes of a tensor from a shard. The read that reaches their end throws if their checksum is wrong.
 class StoredBytes final : public ByteStream {
  public:
   StoredBytes(const SourceFile& shard, std::string name, const StoredTensor& stored)
@@ -72,7 +72,7 @@ class StoredBytes final : public ByteStream {
   Where where() const override { return range_.where(); }
   std::int64_t most_bytes() const override { return range_.most_bytes(); }
   std::size_t read(std::span<std::byte> bytes) override {
-    // Pieces that are still in the processor's cache when the checksum runs over them.
+    // The pieces are so small that the processor's cache still holds them when the checksum is computed.
     constexpr std::size_t piece = 256 << 10;
     std::size_t total = 0;
     while (total < bytes.size() && left_ > 0) {
@@ -238,7 +238,7 @@ void TensorBundle::check(const StoredTensor& stored, const std::string& name) co
     refuse(", tensor ", name, " has ", stored.size, " bytes of data for its shape, which needs ", needed);
 }
 
-/// Throws if tensors share bytes. Else small files could make many large tensors.
+/// Throws if tensors share bytes. Otherwise small files could make many large tensors.
 void TensorBundle::check_overlaps() const {
   std::vector<const StoredTensor*> all;
   for (const auto& [name, entry] : entries_) {
@@ -303,7 +303,7 @@ Tensor TensorBundle::read_stored(const StoredTensor& stored, const std::string& 
 
 Tensor TensorBundle::read_slices(const Entry& entry, const std::string& name) const {
   const FileElements elements = elements_of(entry.stored, name);
-  // Before memory is taken for all of them.
+  // All shards are checked before the tensor takes memory.
   for (const auto& [extents, stored] : entry.slices)
     check_shard(SourceFile(shard_path(prefix_, stored.shard, shards_), where_), stored, name);
   Tensor whole = detail::make_tensor(elements.dtype, Shape(entry.stored.sizes), cpu());
