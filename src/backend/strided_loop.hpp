@@ -71,7 +71,7 @@ struct StridedLoop {
     for (int i = 0; i < before; ++i) {
       if (axis[i].size == 1) continue;
       std::int64_t size = axis[i].size;
-      if (axes > 0 && goes_on(last(), axis[i])) size *= axis[--axes].size;
+      if (axes > 0 && continues(last(), axis[i])) size *= axis[--axes].size;
       Axis& kept = axis[axes++];
       for (int k = 0; k < operands; ++k) kept.stride[k] = axis[i].stride[k];
       kept.size = size;
@@ -88,7 +88,7 @@ struct StridedLoop {
   }
 
  private:
-  bool goes_on(const Axis& outer, const Axis& inner) const {
+  bool continues(const Axis& outer, const Axis& inner) const {
     for (int k = 0; k < operands; ++k)
       if (outer.stride[k] != inner.stride[k] * inner.size) return false;
     return true;

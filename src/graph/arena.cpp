@@ -20,7 +20,7 @@ void ArenaLayout::take(Free::iterator block) {
 }
 
 std::size_t ArenaLayout::allocate(std::size_t bytes) {
-  const std::size_t wanted = room_for(bytes);
+  const std::size_t wanted = aligned_bytes(bytes);
   const auto fitting = by_size_.lower_bound(wanted);
   if (fitting == by_size_.end()) {
     // A free block at the end grows.
@@ -43,7 +43,7 @@ std::size_t ArenaLayout::allocate(std::size_t bytes) {
 }
 
 void ArenaLayout::release(std::size_t offset, std::size_t bytes) {
-  std::size_t size = room_for(bytes);
+  std::size_t size = aligned_bytes(bytes);
   const auto next = free_.find(offset + size);
   if (next != free_.end()) {
     size += next->second->first;

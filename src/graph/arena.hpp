@@ -8,7 +8,7 @@
 namespace tapestry::detail {
 
 /// The bytes that a buffer takes: a multiple of 64, and 64 even if it is empty.
-constexpr std::size_t room_for(std::size_t bytes) { return bytes == 0 ? 64 : (bytes + 63) / 64 * 64; }
+constexpr std::size_t aligned_bytes(std::size_t bytes) { return bytes == 0 ? 64 : (bytes + 63) / 64 * 64; }
 
 /// Lays out buffers of limited lifetimes in one arena: gives each an offset, and reuses the memory of released ones. It
 /// takes the best fit and merges neighbouring free blocks; n buffers take O(n log n) time.

@@ -143,10 +143,10 @@ Tensors Executable::run(const Tensors& feeds, RunTimes* times, const Deadline* d
     copy_outputs();
     for (std::size_t i = 0; i < fetched_.size(); ++i) results.push_back(result_of(i));
   } catch (...) {
-    forget();
+    unbind_all();
     throw;
   }
-  forget();
+  unbind_all();
   return results;
 }
 
@@ -165,7 +165,7 @@ void Executable::run_steps(const Deadline* deadline) {
       steps_[i].backend->run_side_by_side(
           end - i, [this, i, deadline](std::int64_t number) { run_step(steps_[i + number], deadline); });
     }
-    for (; i < end; ++i) let_go(steps_[i]);
+    for (; i < end; ++i) unbind_unused(steps_[i]);
   }
 }
 
@@ -176,7 +176,7 @@ void Executable::run_measured(RunTimes& times, const Deadline* deadline) {
     const std::int64_t start = RunTimes::now();
     run_step(step, deadline);
     step.backend->synchronize();
-    let_go(step);
+    unbind_unused(step);
     times.steps.push_back({.start = start - times.begin, .duration = RunTimes::now() - start, .thread = times.thread});
   }
 }
@@ -212,13 +212,13 @@ void Executable::run_step(Step& step, const Deadline* deadline) {
 }
 
 /// Releases bound memory that no later step uses, so that a Variable's value can be changed in place.
-void Executable::let_go(const Step& step) {
+void Executable::unbind_unused(const Step& step) {
   for (const std::int32_t index : step.bound_until)
     if (!keeps_feeds_ || !root(index).fed) unbind(root(index));
 }
 
 /// Releases all memory that does not belong to the plan.
-void Executable::forget() noexcept {
+void Executable::unbind_all() noexcept {
   for (Root& each : roots_)
     if (each.memory == Memory::bound && !each.fixed) unbind(each);
 }
@@ -231,7 +231,7 @@ Executable::Repeated::Repeated(Executable& executable, const Deadline* deadline)
 
 Executable::Repeated::~Repeated() {
   executable_.keeps_feeds_ = false;
-  executable_.forget();
+  executable_.unbind_all();
 }
 
 bool Executable::is_placed() const {

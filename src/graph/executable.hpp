@@ -15,9 +15,7 @@
 
 namespace tapestry::detail {
 
-inline std::size_t bytes_of(const Tensor& tensor) {
-  return static_cast<std::size_t>(tensor.size()) * size_of(tensor.dtype());
-}
+inline std::size_t bytes_of(const Tensor& tensor) { return tensor.size() * size_of(tensor.dtype()); }
 
 /// The distance in bytes from the first element of one tensor to that of another one on the same memory.
 inline std::ptrdiff_t distance(const Tensor& from, const Tensor& to) {
@@ -81,7 +79,7 @@ class Executable {
     Tensor result{};  ///< a copy for the caller, if the root is fixed and fetched
     SmallVector<std::pair<Tensor, std::size_t>, 1> tensors;  ///< the tensors in this memory, and their offsets in bytes
 
-    bool lies_in_arena() const { return fixed || (memory == Memory::arena && !fetched); }
+    bool is_in_arena() const { return fixed || (memory == Memory::arena && !fetched); }
   };
   struct Step {
     enum class Kind : std::uint8_t {
@@ -115,7 +113,7 @@ class Executable {
   static void set(Root& root, const Tensor& value);
   void set_results(const Step& step, const Tensors& values);
   bool is_in_arena(const Tensor& value) const;
-  Root& root(std::int32_t index) { return roots_[static_cast<std::size_t>(index)]; }
+  Root& root(std::int32_t index) { return roots_[index]; }
   void bind_outputs();
   void copy_outputs();
   Tensor result_of(std::size_t fetch);
@@ -123,8 +121,8 @@ class Executable {
   void run_measured(RunTimes& times, const Deadline* deadline);
   void run_step(Step& step, const Deadline* deadline);
   void require_time(const Deadline* deadline, std::size_t step) const;
-  void let_go(const Step& step);
-  void forget() noexcept;
+  void unbind_unused(const Step& step);
+  void unbind_all() noexcept;
 
   // executable_replay.cpp
   using Addresses = std::vector<const void*>;
@@ -135,7 +133,7 @@ class Executable {
   std::size_t replay(std::size_t begin);
   std::size_t record(std::size_t begin, const Addresses& memory);
   Tensors held_by(const Segment& segment, const Addresses& memory);
-  void hold_again(const Segment& segment, const Addresses& memory, const Tensors& held);
+  void bind_held(const Segment& segment, const Addresses& memory, const Tensors& held);
   bool has_kept_memory(std::size_t begin, const Addresses& memory);
   void split(std::size_t begin, std::size_t end);
 

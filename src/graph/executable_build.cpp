@@ -37,9 +37,9 @@ Tensor without_memory(const Spec& spec, Device device) {
 
 /// The bytes to reserve for a tensor in the arena of a device. On an accelerator these are a multiple of 256, so that
 /// the tensor is aligned as in an allocation of its own: kernels and libraries choose by alignment how to compute.
-std::size_t room_on(Device device, std::size_t bytes) {
+std::size_t aligned_bytes_on(Device device, std::size_t bytes) {
   constexpr std::size_t alignment = 256;
-  return device.is_cpu() ? bytes : (room_for(bytes) + alignment - 1) / alignment * alignment;
+  return device.is_cpu() ? bytes : (aligned_bytes(bytes) + alignment - 1) / alignment * alignment;
 }
 
 /// Why a step cannot be recorded, as far as this is known before a run; nullptr if it may be.
@@ -66,7 +66,7 @@ class Executable::Builder {
     if (replay_) find_obstacles();
     find_lifetimes();
     lay_out_arenas();
-    to_.forget();
+    to_.unbind_all();
     for (const std::int32_t output : to_.output_roots_)
       if (!to_.root(output).fixed) unbind(to_.root(output));
   }
@@ -239,7 +239,7 @@ class Executable::Builder {
       const Op& op = step.call.op();
       step.obstacle = obstacle_of(op, step.kind == Step::Kind::kernel);
       if (&op != &read_variable_op) continue;
-      is_variable[static_cast<std::size_t>(step.root)] = 1;
+      is_variable[step.root] = 1;
       if (to_.root(step.root).fetched) step.obstacle = "is fetched";
     }
     for (const Step& step : to_.steps_) {
@@ -248,8 +248,7 @@ class Executable::Builder {
       for (const std::int32_t index : step.roots) {
         Root& root = to_.root(index);
         const bool bound = root.memory == Memory::bound;
-        root.fixed =
-            root.fixed || (bound ? !root.fetched && !is_variable[static_cast<std::size_t>(index)] : root.fetched);
+        root.fixed = root.fixed || (bound ? !root.fetched && !is_variable[index] : root.fetched);
       }
     }
   }
@@ -280,13 +279,13 @@ class Executable::Builder {
   void lay_out_arenas() {
     std::vector<Device> devices;
     for (const Root& root : to_.roots_)
-      if (root.lies_in_arena() && std::find(devices.begin(), devices.end(), root.device) == devices.end())
+      if (root.is_in_arena() && std::find(devices.begin(), devices.end(), root.device) == devices.end())
         devices.push_back(root.device);
     std::vector<std::size_t> arenas;
     for (const Device device : devices) {
       std::vector<ArenaBuffer> buffers;
       for_each_in_arena(device, [&](const Root& root) {
-        buffers.push_back({room_on(device, root.bytes), root.first_step, root.last_step});
+        buffers.push_back({aligned_bytes_on(device, root.bytes), root.first_step, root.last_step});
       });
       arenas.push_back(lay_out(buffers));
       std::size_t next = 0;
@@ -312,7 +311,7 @@ class Executable::Builder {
     for (const std::size_t arena : arenas) add(arena);
     for (const Root& root : to_.roots_) {
       if (root.memory == Memory::bound) continue;
-      if (!root.lies_in_arena()) add(root.bytes);
+      if (!root.is_in_arena()) add(root.bytes);
       if (!largest || root.bytes > largest->bytes) largest = &root;
     }
     if (largest) plan_.graph->budget().require_bytes(bytes, largest->source.name());
@@ -320,7 +319,7 @@ class Executable::Builder {
 
   void for_each_in_arena(Device device, auto each) {
     for (Root& root : to_.roots_)
-      if (root.lies_in_arena() && root.device == device) each(root);
+      if (root.is_in_arena() && root.device == device) each(root);
   }
 
   Executable& to_;
@@ -358,7 +357,7 @@ ExecutionPlan Executable::description() const {
   }
   for (const Tensor& arena : arenas_) plan.arenas.push_back({arena.device(), arena.size()});
   for (const Root& root : roots_) {
-    const auto memory = root.lies_in_arena()           ? ExecutionPlan::Memory::arena
+    const auto memory = root.is_in_arena()             ? ExecutionPlan::Memory::arena
                         : root.memory == Memory::bound ? ExecutionPlan::Memory::bound
                                                        : ExecutionPlan::Memory::fetched;
     const auto bytes = static_cast<std::int64_t>(root.bytes), offset = static_cast<std::int64_t>(root.offset);
@@ -371,8 +370,9 @@ ExecutionPlan Executable::description() const {
                             .first_step = root.first_step,
                             .last_step = root.last_step});
     for (ExecutionPlan::Arena& arena : plan.arenas)
-      if (root.lies_in_arena() && arena.device == root.device)
-        arena.bytes_without_reuse += static_cast<std::int64_t>(room_for(room_on(root.device, root.bytes)));
+      if (root.is_in_arena() && arena.device == root.device)
+        arena.bytes_without_reuse +=
+            static_cast<std::int64_t>(aligned_bytes(aligned_bytes_on(root.device, root.bytes)));
   }
   std::stable_sort(plan.buffers.begin(), plan.buffers.end(),
                    [](const auto& a, const auto& b) { return a.first_step < b.first_step; });

@@ -67,7 +67,7 @@ Executable::Segment& Executable::segment_at(std::size_t begin) {
       use->changed = use->changed || step.kind != Step::Kind::read;
     }
     for (const std::int32_t index : step.roots) {
-      if (root(index).lies_in_arena() || std::find(seen.begin(), seen.end(), index) != seen.end()) continue;
+      if (root(index).is_in_arena() || std::find(seen.begin(), seen.end(), index) != seen.end()) continue;
       seen.push_back(index);
       if (step.root != index) segment.bound.push_back(index);
     }
@@ -99,7 +99,7 @@ void Executable::run_segments(const Deadline* deadline) {
       i = run_segment(i, deadline);
     } else {
       run_step(steps_[i], deadline);
-      let_go(steps_[i++]);
+      unbind_unused(steps_[i++]);
     }
   }
 }
@@ -121,7 +121,7 @@ std::size_t Executable::run_segment(std::size_t begin, const Deadline* deadline)
   for (std::size_t i = begin; i < end; ++i) {
     require_time(deadline, i);
     run_step(steps_[i], deadline);
-    let_go(steps_[i]);
+    unbind_unused(steps_[i]);
   }
   return end;
 }
@@ -132,7 +132,7 @@ std::size_t Executable::replay(std::size_t begin) {
   segment.recording->replay();
   for (std::size_t i = begin; i < segment.end; ++i) {
     steps_[i].replayed = true;
-    let_go(steps_[i]);
+    unbind_unused(steps_[i]);
   }
   for (const auto& [variable, changed] : segment.uses)
     if (changed) variable.cell()->renew();
@@ -157,7 +157,7 @@ Tensors Executable::held_by(const Segment& segment, const Addresses& memory) {
 }
 
 /// Binds the roots of `bound` again to the values that they had, when the device could not record.
-void Executable::hold_again(const Segment& segment, const Addresses& memory, const Tensors& held) {
+void Executable::bind_held(const Segment& segment, const Addresses& memory, const Tensors& held) {
   for (std::size_t i = 0; i < held.size(); ++i) {
     Tensor value = held[i];
     for (std::size_t k = 0; k < segment.uses.size() && !value; ++k)
@@ -205,7 +205,7 @@ std::size_t Executable::record(std::size_t begin, const Addresses& memory) {
     try {
       for (; done < end; ++done) {
         run_step(steps_[done], nullptr);
-        let_go(steps_[done]);
+        unbind_unused(steps_[done]);
       }
     } catch (const CannotRecord&) {
       obstacle = "waits for the device, or copies from the host";
@@ -216,7 +216,7 @@ std::size_t Executable::record(std::size_t begin, const Addresses& memory) {
     }
   });
   if (!recording) {
-    hold_again(segment, memory, held);
+    bind_held(segment, memory, held);
     for (std::size_t i = begin; i < end; ++i) steps_[i].obstacle = "could not be recorded";
     split(begin, end);
     return begin;

@@ -425,7 +425,7 @@ bool has(const std::vector<detail::Node*>& list, const detail::Node* wanted) {
 }
 
 /// Throws unless a feed or fetch was named in the setup and has not been used before.
-void check_turn(std::string_view what, const std::string& name, bool promised, bool had) {
+void check_partial_run(std::string_view what, const std::string& name, bool promised, bool had) {
   if (!promised)
     throw InvalidArgumentError(detail::join("The ", what, " ", name, " was not specified in partial_run_setup."));
   if (had)
@@ -452,7 +452,7 @@ struct Session::PartialRun::State {
     Known result = known;
     for (const Feed& feed : new_feeds) {
       const Tensor key = session->feed_key(feed.key, where);
-      check_turn("feed", key.name(), has(feeds, key), has(result.fed, key));
+      check_partial_run("feed", key.name(), has(feeds, key), has(result.fed, key));
       result.keys.push_back(key);
       result.values.push_back(fed_value(key, feed.value, where));
       result.fed.push_back(key);
@@ -464,11 +464,11 @@ struct Session::PartialRun::State {
   detail::Request fetched_with(const detail::Request& more) const {
     detail::Request result = fetched;
     for (const Tensor& fetch : more.fetches) {
-      check_turn("fetch", fetch.name(), has(promised.fetches, fetch), has(result.fetches, fetch));
+      check_partial_run("fetch", fetch.name(), has(promised.fetches, fetch), has(result.fetches, fetch));
       result.fetches.push_back(fetch);
     }
     for (detail::Node* node : more.operations) {
-      check_turn("fetch", node->name(), has(promised.operations, node), has(result.operations, node));
+      check_partial_run("fetch", node->name(), has(promised.operations, node), has(result.operations, node));
       result.operations.push_back(node);
     }
     return result;

@@ -37,7 +37,7 @@ class RecordReader {
   /// The offset behind the last record.
   std::int64_t place() const { return place_; }
   Fault fault() const { return fault_; }
-  /// A sentence that says why there is no record at this place; "" if there is one, or the end.
+  /// A sentence that says why there is no record at this offset; "" if there is one, or at the end.
   const std::string& damage() const { return damage_; }
   /// Goes on behind a record of Fault::data.
   void pass_damaged();

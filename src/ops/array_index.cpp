@@ -121,12 +121,12 @@ struct Expression {
     Region region;
     region.step.fill(1);
     int axis = 0;
-    const auto pass_over = [&](int count) {
+    const auto skip_axes = [&](int count) {
       for (; count > 0; --count, ++axis) region.add(axis, shape.sizes()[axis]);
     };
     for (std::size_t i = 0; i < begin.size(); ++i) {
       if (has(ellipsis_mask, i)) {
-        pass_over(shape.rank() - picked);
+        skip_axes(shape.rank() - picked);
       } else if (has(new_axis_mask, i)) {
         region.add(-1, 1);
       } else {
@@ -134,7 +134,7 @@ struct Expression {
         ++axis;
       }
     }
-    pass_over(shape.rank() - axis);
+    skip_axes(shape.rank() - axis);
     return region;
   }
 };

@@ -143,7 +143,7 @@ TEST_SUITE("CUDA libraries") {
   }
 
   TEST_CASE("what cuDNN does not start with is told") {
-    gpu::give_up_cudnn("it is too old");
+    gpu::disable_cudnn("it is too old");
     CHECK(gpu::cudnn() == nullptr);
     CHECK(gpu::convolutions_by() == "convolutions by Tapestry's own kernels: it is too old");
   }

@@ -150,20 +150,22 @@ TEST_SUITE("CUDA planning") {
   TEST_CASE("large transpositions are known as such") {
     const Tensor x = numbered({3, 20, 40}), y = empty(int32, {3, 40, 20});
     const std::int64_t turned[] = {800, 1, 40}, outer[] = {1, 40, 800};
-    const auto turn = gpu::turn_of(only_piece(View(y), {View(detail::make_view(x, {3, 40, 20}, turned))}));
-    REQUIRE(turn);
-    CHECK(turn->rows == 40);
-    CHECK(turn->columns == 20);
-    CHECK(turn->batch == 3);
-    CHECK(turn->x_column == 40);
-    CHECK(turn->y_row == 20);
-    CHECK(turn->layout.stride[0][0] == 800);
-    CHECK(turn->layout.stride[1][0] == 800);
+    const auto transposition =
+        gpu::transposition_of(only_piece(View(y), {View(detail::make_view(x, {3, 40, 20}, turned))}));
+    REQUIRE(transposition);
+    CHECK(transposition->rows == 40);
+    CHECK(transposition->columns == 20);
+    CHECK(transposition->batch == 3);
+    CHECK(transposition->x_column == 40);
+    CHECK(transposition->y_row == 20);
+    CHECK(transposition->layout.stride[0][0] == 800);
+    CHECK(transposition->layout.stride[1][0] == 800);
     // Too narrow for tiles, and none at all.
-    CHECK_FALSE(
-        gpu::turn_of(only_piece(View(empty(int32, {40, 20, 3})), {View(detail::make_view(x, {40, 20, 3}, outer))})));
+    CHECK_FALSE(gpu::transposition_of(
+        only_piece(View(empty(int32, {40, 20, 3})), {View(detail::make_view(x, {40, 20, 3}, outer))})));
     const std::int64_t apart[] = {80, 2};
-    CHECK_FALSE(gpu::turn_of(only_piece(View(empty(int32, {20, 20})), {View(detail::make_view(x, {20, 20}, apart))})));
+    CHECK_FALSE(
+        gpu::transposition_of(only_piece(View(empty(int32, {20, 20})), {View(detail::make_view(x, {20, 20}, apart))})));
   }
 
   TEST_CASE("what 32-bit indices do not reach comes in pieces") {

@@ -146,14 +146,14 @@ class Tiling {
       column_extent = std::min(n, stream_rows_ ? block_elements_ : task_elements);
       return;
     }
-    const bool transposed = scattered > 0 && bring_near(scattered);
+    const bool transposed = scattered > 0 && make_rows_nearest(scattered);
     column_extent = std::min(n, transposed ? transposed_columns : block_elements_);
     row_extent = std::min(rows().size, std::max<std::int64_t>(block_elements_ / column_extent, 1));
   }
 
   /// Makes the axis along which an input's elements are closest the rows of the blocks. Returns false when it is the
   /// columns.
-  bool bring_near(int operand) {
+  bool make_rows_nearest(int operand) {
     int nearest = loop_.axes - 1;
     const auto distance = [&](int i) { return std::abs(loop_.axis[i].stride[operand]); };
     for (int i = loop_.axes - 2; i >= 0; --i)

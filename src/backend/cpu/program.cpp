@@ -318,7 +318,7 @@ class Machine {
       std::int64_t used = 0;
       for (int i = 0; i < machine.operands_; ++i) {
         operands[i] = {nullptr, 1};
-        if (machine.needs_room(i)) operands[i].data = room + stride * used++;
+        if (machine.needs_buffer(i)) operands[i].data = room + stride * used++;
       }
     }
     Workspace(const Workspace&) = delete;
@@ -365,14 +365,14 @@ class Machine {
   /// Prefetches the inputs' elements behind those of the block. Most of them belong to the next block.
   void fetch_behind(std::int64_t n, const Operands& operands) const {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      if (operands[i].stride == 0 || needs_room(static_cast<int>(i))) continue;
+      if (operands[i].stride == 0 || needs_buffer(static_cast<int>(i))) continue;
       const std::int64_t bytes = n * static_cast<std::int64_t>(size_of(inputs_[i].dtype()));
       for (std::int64_t ahead = 0; ahead < bytes; ahead += line_bytes)
         __builtin_prefetch(operands[i].data + bytes + ahead);
     }
   }
 
-  bool needs_room(int operand) const {
+  bool needs_buffer(int operand) const {
     const int inputs = static_cast<int>(inputs_.size());
     if (operand < inputs) return !grid_.is_in_place(operand);
     if (code_) return false;

@@ -50,7 +50,7 @@ class Memory {
   void* try_allocate(std::size_t bytes);
   void deallocate(void* data, std::size_t bytes) noexcept;
   /// Lets another device read this memory directly where the hardware can; elsewhere CUDA copies through the host.
-  void let_read(int device);
+  void allow_access(int device);
   MemoryStats stats();
   void reset_peak();
   std::int64_t trim();

@@ -80,7 +80,7 @@ class ImageBatch {
 /// Calls body(batch, memory for its patches) for batches of as many images as `patch_bytes` has room for, at least one.
 template <class Body>
 void for_each_batch(const Windows& windows, std::int64_t out, const Tensor& like, const Body& body) {
-  const auto bytes = static_cast<std::int64_t>(size_of(like.dtype()));
+  const std::int64_t bytes = size_of(like.dtype());
   const std::int64_t elements = windows.groups * windows.rows * windows.columns * windows.patch();
   const std::int64_t images = std::clamp<std::int64_t>(patch_bytes / (elements * bytes), 1, windows.batch);
   const Tensor patches = detail::make_tensor(like.dtype(), {images * elements}, like.device());

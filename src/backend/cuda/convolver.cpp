@@ -139,7 +139,7 @@ Convolver::Convolver(Context& gpu) : gpu_(gpu), library_(cudnn()) {
   if (!library_) return;
   const int status = library_->create(&handle_);
   if (status == cudnn_success) return;
-  give_up_cudnn(detail::join("cuDNN does not start: ", library_->status_string(status)));
+  disable_cudnn(detail::join("cuDNN does not start: ", library_->status_string(status)));
   library_ = nullptr;
 }
 

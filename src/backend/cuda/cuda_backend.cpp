@@ -56,7 +56,7 @@ bool CudaBackend::copy_from_peer(Backend& peer, void* to, const void* from, std:
   Context &there = source->context(), &here = context();
   there.require_execution();
   here.require_execution();
-  there.memory().let_read(index_);
+  there.memory().allow_access(index_);
   wait_for(there, here);
   check(cudaMemcpyPeerAsync(to, index_, from, source->index_, bytes, here.stream()), "copying between devices");
   wait_for(here, there);  // before the peer reuses the memory

@@ -113,7 +113,7 @@ class CudaBackend final : public Backend {
 };
 
 /// "; programs run one kernel after another: " and the reason, once NVRTC was found missing; before that, nothing.
-std::string remark_on_programs();
+std::string program_details();
 
 /// The Type of a tensor's elements.
 inline Type type_of(const Tensor& tensor) { return static_cast<Type>(tensor.dtype()); }

@@ -45,7 +45,7 @@ const Cudnn* cudnn() {
   return library().reason.empty() ? &library().functions : nullptr;
 }
 
-void give_up_cudnn(const std::string& reason) {
+void disable_cudnn(const std::string& reason) {
   const std::lock_guard lock(library().mutex);
   library().reason = reason;
 }

@@ -92,7 +92,7 @@ struct Cudnn {
 /// The library, opened at the first call; null if it is not installed, does not start, or TAPESTRY_CUDNN is 0.
 const Cudnn* cudnn();
 /// Stops the use of the library from now on; `convolutions_by` tells the reason.
-void give_up_cudnn(const std::string& reason);
+void disable_cudnn(const std::string& reason);
 /// "convolutions by cuDNN 9.19.0", or "convolutions by Tapestry's own kernels: " and the reason.
 std::string convolutions_by();
 

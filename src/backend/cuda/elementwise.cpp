@@ -51,8 +51,8 @@ void CudaBackend::copy(const Tensor& x, const Tensor& y) {
   if (x.dtype() != y.dtype())
     return start(gpu, convert_kernel(type_of(x), type_of(y)), "copy", x.dtype(), 0, to, {from});
   for_each_piece(to, {&from, 1}, [&](const Elements& elements) {
-    if (const std::optional<Turn> transposition = turn_of(elements)) {
-      turn(gpu.stream(), to.element_bytes, *transposition);
+    if (const std::optional<Transposition> transposition = transposition_of(elements)) {
+      transpose(gpu.stream(), to.element_bytes, *transposition);
     } else {
       move_kernel(to.element_bytes)(gpu.stream(), elements, 0);
     }

@@ -68,7 +68,7 @@ void Memory::deallocate(void* data, std::size_t bytes) noexcept {
   stats_.in_use -= bytes;
 }
 
-void Memory::let_read(int device) {
+void Memory::allow_access(int device) {
   const std::lock_guard lock(mutex_);
   if (!readers_.insert(device).second) return;
   int can = 0;

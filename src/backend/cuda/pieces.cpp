@@ -52,7 +52,7 @@ void for_each_piece(const View& y, std::span<const View> inputs, const std::func
                       [&](const PieceLoop& loop) { body(elements_of(loop)); });
 }
 
-std::optional<Turn> turn_of(const Elements& elements) {
+std::optional<Transposition> transposition_of(const Elements& elements) {
   constexpr std::uint32_t smallest = 16;
   const Layout& all = elements.layout;
   const int columns = all.axes - 1;
@@ -61,21 +61,21 @@ std::optional<Turn> turn_of(const Elements& elements) {
   int rows = 0;
   while (rows < columns && (all.stride[1][rows] != 1 || all.size[rows].divisor < smallest)) ++rows;
   if (rows == columns) return std::nullopt;
-  Turn turn;
-  turn.x = elements.x[0];
-  turn.y = elements.y;
-  turn.rows = all.size[rows].divisor;
-  turn.columns = all.size[columns].divisor;
-  turn.x_column = all.stride[1][columns];
-  turn.y_row = all.stride[0][rows];
+  Transposition transposition;
+  transposition.x = elements.x[0];
+  transposition.y = elements.y;
+  transposition.rows = all.size[rows].divisor;
+  transposition.columns = all.size[columns].divisor;
+  transposition.x_column = all.stride[1][columns];
+  transposition.y_row = all.stride[0][rows];
   for (int i = 0; i < columns; ++i) {
     if (i == rows) continue;
-    turn.batch *= all.size[i].divisor;
-    turn.layout.size[turn.layout.axes] = all.size[i];
-    for (int k = 0; k < 2; ++k) turn.layout.stride[k][turn.layout.axes] = all.stride[k][i];
-    ++turn.layout.axes;
+    transposition.batch *= all.size[i].divisor;
+    transposition.layout.size[transposition.layout.axes] = all.size[i];
+    for (int k = 0; k < 2; ++k) transposition.layout.stride[k][transposition.layout.axes] = all.stride[k][i];
+    ++transposition.layout.axes;
   }
-  return turn;
+  return transposition;
 }
 
 }  // namespace tapestry::gpu

@@ -26,6 +26,6 @@ struct View {
 void for_each_piece(const View& y, std::span<const View> inputs, const std::function<void(const Elements&)>& body);
 
 /// The transposition that copies a piece; nothing if the copy is no transposition, or is too small to gain from tiles.
-std::optional<Turn> turn_of(const Elements& elements);
+std::optional<Transposition> transposition_of(const Elements& elements);
 
 }  // namespace tapestry::gpu

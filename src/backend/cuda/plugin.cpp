@@ -46,7 +46,7 @@ CudaDevices find_devices() {
   check(cudaDriverGetVersion(&driver), "asking for the driver's version");
   found.status = detail::join("CUDA is available: ", names, "; CUDA ", version_text(CUDART_VERSION), ", driver for ",
                               version_text(driver));
-  found.details = [] { return convolutions_by() + remark_on_programs(); };
+  found.details = [] { return convolutions_by() + program_details(); };
   for (int i = 0; i < count; ++i) found.backends.push_back(std::make_unique<CudaBackend>(i));
   return found;
 }

@@ -22,15 +22,15 @@ void CudaBackend::pool2d_grad(PoolKind f, const Tensor& x, const Tensor& y, cons
   Context& gpu = context();
   const Windows windows = windows_on(dx.shape(), g.shape(), window);
   const Tensor gradient = contiguous(g);
-  Tensor places;
+  Tensor positions;
   if (f == PoolKind::max) {
     const Tensor image = contiguous(x), result = contiguous(y);
-    places = detail::make_tensor(int32, g.shape(), g.device());
-    max_places(gpu.stream(), type_of(dx), windows, image.impl().data, result.impl().data,
-               detail::mutable_data<std::int32_t>(places));
+    positions = detail::make_tensor(int32, g.shape(), g.device());
+    max_positions(gpu.stream(), type_of(dx), windows, image.impl().data, result.impl().data,
+                  detail::mutable_data<std::int32_t>(positions));
     gpu.started("pool2d_grad");
   }
-  pool_grad(gpu.stream(), type_of(dx), windows, places ? detail::mutable_data<std::int32_t>(places) : nullptr,
+  pool_grad(gpu.stream(), type_of(dx), windows, positions ? detail::mutable_data<std::int32_t>(positions) : nullptr,
             gradient.impl().data, dx.impl().data);
   gpu.started("pool2d_grad");
 }

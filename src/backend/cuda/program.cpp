@@ -102,7 +102,7 @@ void start(Context& gpu, const Program& program, cudaKernel_t kernel, const Prog
 
 }  // namespace
 
-std::string remark_on_programs() {
+std::string program_details() {
   const std::string* reason = nvrtc_is_missing;
   return reason ? "; programs run one kernel after another: " + *reason : "";
 }

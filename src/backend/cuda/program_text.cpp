@@ -44,9 +44,9 @@ class Writer {
       : program_(kernel.program),
         form_(kernel.form),
         width_(std::to_string(kernel.form.width)),
-        inputs_(static_cast<std::size_t>(kernel.program.inputs)),
-        arrays_(inputs_ + static_cast<std::size_t>(kernel.program.outputs)),
-        types_(static_cast<std::size_t>(kernel.program.operands()), DType::unknown),
+        inputs_(kernel.program.inputs),
+        arrays_(inputs_ + kernel.program.outputs),
+        types_(kernel.program.operands(), DType::unknown),
         values_(types_.size()) {
     for (std::size_t k = 0; k < inputs_; ++k) types_[k] = kernel.inputs[k].dtype();
     for (std::size_t k = 0; k < arrays_; ++k) located_ += is_located(form_.access[k]) ? 1 : 0;
@@ -141,8 +141,7 @@ class Writer {
     const std::string first = element_type(types_[each.operands[0]]).computed;
     const std::string type = operands == 1 ? first : element_type(types_[each.operands[1]]).computed;
     std::string arguments;
-    for (int k = 0; k < 3; ++k)
-      arguments += (k < operands ? values_[each.operands[static_cast<std::size_t>(k)]] : "0") + ", ";
+    for (int k = 0; k < 3; ++k) arguments += (k < operands ? values_[each.operands[k]] : "0") + ", ";
     arguments += has_number(each) ? "static_cast<" + type + ">(" + numbered("p", i) + ")" : "0";
     return std::string(families[each.function.index()]) + "::" + to_string(each.function) + "::apply<" + first + ", " +
            type + ">(" + arguments + ")";
@@ -175,11 +174,11 @@ std::string text_of(const ProgramKernel& kernel) { return Writer(kernel).text();
 std::string signature_of(const ProgramKernel& kernel) {
   const Program& program = kernel.program;
   std::string bytes;
-  bytes.reserve(static_cast<std::size_t>(8 + 2 * (program.inputs + program.outputs)) + 8 * program.instructions.size());
+  bytes.reserve(8 + 2 * (program.inputs + program.outputs) + 8 * program.instructions.size());
   const auto add = [&](auto... numbers) { (bytes.push_back(static_cast<char>(numbers)), ...); };
   add(program.inputs, program.outputs, program.registers, kernel.form.width);
   for (const Tensor& input : kernel.inputs) add(input.dtype());
-  for (int k = 0; k < program.inputs + program.outputs; ++k) add(kernel.form.access[static_cast<std::size_t>(k)]);
+  for (int k = 0; k < program.inputs + program.outputs; ++k) add(kernel.form.access[k]);
   for (const Program::Instruction& each : program.instructions)
     add(each.function.index(), code_of(each.function), each.operands[0], each.operands[1], each.operands[2],
         each.result, each.dtype, has_number(each));

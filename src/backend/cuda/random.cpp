@@ -29,7 +29,7 @@ void CudaBackend::random(Distribution f, std::uint64_t key, std::uint64_t offset
     random_floats(gpu.stream(), type_of(y), static_cast<RandomKind>(f), key, offset, a, b, top, data, y.size());
   } else {
     const auto low = static_cast<std::int64_t>(a);
-    const auto range = static_cast<std::uint64_t>(static_cast<std::int64_t>(b)) - static_cast<std::uint64_t>(low);
+    const auto range = static_cast<std::uint64_t>(static_cast<std::int64_t>(b)) - low;
     random_whole(gpu.stream(), type_of(y), key, offset, low, range, data, y.size());
   }
   gpu.started("random");

@@ -33,8 +33,8 @@ class Graph final : public Recording {
   ~Graph() override {
     // A graph that is still running is not stopped: CUDA frees it when it is done.
     cudaGraphExecDestroy(work_);
-    give_back(own_);
-    give_back(old_);
+    free_all(own_);
+    free_all(old_);
   }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
@@ -42,11 +42,11 @@ class Graph final : public Recording {
   void replay() override {
     make_current(gpu_.index());
     check(cudaGraphLaunch(work_, gpu_.stream()), "starting what was recorded");
-    give_back(old_);
+    free_all(old_);
   }
 
  private:
-  void give_back(std::vector<DeviceBuffer>& blocks) noexcept {
+  void free_all(std::vector<DeviceBuffer>& blocks) noexcept {
     for (const DeviceBuffer& block : blocks) gpu_.memory().deallocate(block.data, block.bytes);
     blocks.clear();
   }

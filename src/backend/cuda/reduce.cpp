@@ -39,7 +39,7 @@ double of_nothing(Reduce f, DType dtype) {
 }
 
 void run(Context& gpu, ReduceKind kind, const Reduction& plan, const Tensor& x, const Tensor& y) {
-  const auto bytes = static_cast<std::int64_t>(partial_bytes(kind, type_of(x))) * plan.outputs * plan.splits;
+  const std::int64_t bytes = partial_bytes(kind, type_of(x)) * plan.outputs * plan.splits;
   Tensor partial;
   if (plan.splits > 1) partial = detail::make_tensor(uint8, {bytes}, y.device());
   reduce(gpu.stream(), kind, type_of(x), plan, partial ? partial.impl().data : nullptr);

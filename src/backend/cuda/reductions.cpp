@@ -25,7 +25,7 @@ Layout layout_of(AxisLoop& loop) {
 
 /// Whether neighbouring threads read elements of one result rather than of neighbouring results, whichever are closer
 /// in memory.
-bool goes_along(const AxisLoop& kept, const AxisLoop& reduced) {
+bool are_reduced_closer(const AxisLoop& kept, const AxisLoop& reduced) {
   const auto distance = [](const AxisLoop& loop) {
     return loop.axes == 0 || loop.last().stride[0] == 0 ? index_limit : std::abs(loop.last().stride[0]);
   };
@@ -57,7 +57,7 @@ Reduction plan_reduction(const View& x, std::uint32_t reduced_axes) {
   reduced.sort_axes([](const AxisLoop::Axis& axis) { return std::abs(axis.stride[0]); });
   plan.kept = layout_of(kept);
   plan.reduced = layout_of(reduced);
-  plan.along = goes_along(kept, reduced);
+  plan.along = are_reduced_closer(kept, reduced);
   if (plan.along) {
     plan.lanes = power_of_two_below(plan.count / 4);
   } else {

@@ -41,13 +41,13 @@ const Op& product_op() {
 /// A product of fewer elements stays in the first-level cache anyway.
 constexpr std::int64_t smallest_product = 4096;
 
-/// The program that follows a product, and its inputs. The product is the input number `place`, and is written to the
+/// The program that follows a product, and its inputs. The product is the input number `input`, and is written to the
 /// output number `into`.
 struct Epilogue {
   const Node* product;
   ProgramRef program;
   Tensors inputs;
-  std::size_t place, into;
+  std::size_t input, into;
 };
 
 /// The node's program or, for an elementwise op, a program of one instruction. Also sets the program's inputs.
@@ -146,7 +146,7 @@ class Joiner {
       for (std::size_t k = 0; k < node.outputs().size(); ++k)
         if (node.output(k).spec() == input.spec() && may_share(*epilogue.program, i, k)) {
           epilogue.product = &product;
-          epilogue.place = i;
+          epilogue.input = i;
           epilogue.into = k;
           return epilogue;
         }
@@ -159,13 +159,13 @@ class Joiner {
     rewrite_.build(group, [&] {
       Tensors inputs = rewrite_.inputs_of(*epilogue.product);
       for (std::size_t i = 0; i < epilogue.inputs.size(); ++i)
-        if (i != epilogue.place) inputs.push_back(rewrite_.of(epilogue.inputs[i]));
+        if (i != epilogue.input) inputs.push_back(rewrite_.of(epilogue.inputs[i]));
       const Node& product = *epilogue.product;
       const Attrs attrs{
           {"program", epilogue.program},
           {"shape", node.output().shape()},
           {"way", Ints{is_set(product, "transpose_a"), is_set(product, "transpose_b"),
-                       static_cast<std::int64_t>(epilogue.place), static_cast<std::int64_t>(epilogue.into)}}};
+                       static_cast<std::int64_t>(epilogue.input), static_cast<std::int64_t>(epilogue.into)}}};
       Specs specs;
       for (const Tensor& output : node.outputs()) specs.push_back(output.spec());
       Tensors outputs{Tensor()};  // of the product: nothing else reads it

@@ -206,8 +206,8 @@ class Writer {
     for (const Node* node : members_) {
       last_use_[node->output().id()] = used[node->index] ? always : members_.size();
       for (const Tensor& input : node->inputs())
-        if (!places_.contains(input.id()) && !last_use_.contains(input.id())) {
-          places_.emplace(input.id(), static_cast<std::uint8_t>(inputs_.size()));
+        if (!operands_.contains(input.id()) && !last_use_.contains(input.id())) {
+          operands_.emplace(input.id(), static_cast<std::uint8_t>(inputs_.size()));
           inputs_.push_back(input);
         }
     }
@@ -218,7 +218,7 @@ class Writer {
     program_.inputs = static_cast<int>(inputs_.size());
     for (const Node* node : members_)
       if (is_output(*node)) {
-        places_.emplace(node->output().id(), static_cast<std::uint8_t>(program_.inputs + program_.outputs));
+        operands_.emplace(node->output().id(), static_cast<std::uint8_t>(program_.inputs + program_.outputs));
         ++program_.outputs;
       }
     for (std::size_t i = 0; i < members_.size(); ++i) write(i);
@@ -240,11 +240,11 @@ class Writer {
                                      .dtype = node.output().dtype(),
                                      .number = function.number};
     for (std::size_t k = 0; k < static_cast<std::size_t>(operands_of(function.function)); ++k)
-      instruction.operands[k] = places_.at(node.input(function.inputs[k]).id());
+      instruction.operands[k] = operands_.at(node.input(function.inputs[k]).id());
     for (const Tensor& input : node.inputs()) release(input, i, size_of(node.output().dtype()), true);
-    if (!is_output(node)) places_.emplace(node.output().id(), free_register());
+    if (!is_output(node)) operands_.emplace(node.output().id(), free_register());
     for (const Tensor& input : node.inputs()) release(input, i, size_of(node.output().dtype()), false);
-    instruction.result = places_.at(node.output().id());
+    instruction.result = operands_.at(node.output().id());
     program_.instructions.push_back(instruction);
   }
 
@@ -254,21 +254,21 @@ class Writer {
   void release(const Tensor& input, std::size_t i, std::size_t size, bool before) {
     const auto use = last_use_.find(input.id());
     if (use == last_use_.end() || use->second != i || (size_of(input.dtype()) == size) != before) return;
-    const std::uint8_t place = places_.at(input.id());
-    if (std::find(free_.begin(), free_.end(), place) == free_.end()) free_.push_back(place);
+    const std::uint8_t operand = operands_.at(input.id());
+    if (std::find(free_.begin(), free_.end(), operand) == free_.end()) free_.push_back(operand);
   }
 
   std::uint8_t free_register() {
     if (free_.empty()) return static_cast<std::uint8_t>(program_.inputs + program_.outputs + program_.registers++);
-    const std::uint8_t place = free_.back();
+    const std::uint8_t operand = free_.back();
     free_.pop_back();
-    return place;
+    return operand;
   }
 
   const std::vector<const Node*>& members_;
   Tensors inputs_;
-  std::unordered_map<std::int64_t, std::size_t> last_use_;  ///< by a result's id: the last instruction that reads it
-  std::unordered_map<std::int64_t, std::uint8_t> places_;   ///< by a tensor's id: its operand number
+  std::unordered_map<std::int64_t, std::size_t> last_use_;   ///< by a result's id: the last instruction that reads it
+  std::unordered_map<std::int64_t, std::uint8_t> operands_;  ///< by a tensor's id: its operand number
   std::vector<std::uint8_t> free_;
   Program program_;
 };
@@ -291,13 +291,13 @@ class Fuser {
     if (groups_.are_all_single()) return plan_;
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& node = graph_.node(i);
-      if (groups_.members(node).back() == &node) place_with_needs(node);
+      if (groups_.members(node).back() == &node) add_with_needs(node);
     }
     return rewrite_.plan_like(plan_);
   }
 
  private:
-  void place_with_needs(const Node& last) {
+  void add_with_needs(const Node& last) {
     std::vector<const Node*> pending{&last};
     while (!pending.empty()) {
       const Node& node = *pending.back();
@@ -310,11 +310,11 @@ class Fuser {
           });
       if (pending.size() > before) continue;
       pending.pop_back();
-      if (!done_[node.index]) place(members);
+      if (!done_[node.index]) add(members);
     }
   }
 
-  void place(const std::vector<const Node*>& members) {
+  void add(const std::vector<const Node*>& members) {
     for (const Node* node : members) done_[node->index] = 1;
     if (members.size() == 1) return rewrite_.copy(*members[0]);
     const bool any_used =

@@ -22,7 +22,7 @@ class Schedule {
 
   explicit Schedule(const PlanGraph& plan) : plan_(plan), levels_(plan.graph->size()) {
     for (std::size_t i = 0; i < plan.graph->size(); ++i) visit(plan.graph->node(i));
-    place_waiting();
+    append_waiting();
   }
 
   const std::vector<Entry>& entries() const { return entries_; }
@@ -41,7 +41,7 @@ class Schedule {
     for (const Node* control : node.control_inputs) level = std::max(level, levels_[control->index]);
     const Op& op = node.op();
     if (has_effect(node)) {
-      place_waiting();
+      append_waiting();
     } else if (op.busy && op.busy(node) >= worth_a_thread) {
       const Device device = plan_.device_of(node);
       level_at(++level).busy[{device.kind(), device.index()}].push_back(&node);
@@ -52,7 +52,7 @@ class Schedule {
       levels_[node.index] = level;
       return;
     } else if (level > 0) {
-      place_waiting();
+      append_waiting();
     }
     entries_.push_back({&node, 0});
   }
@@ -69,18 +69,18 @@ class Schedule {
     return waiting_[number - 1];
   }
 
-  void place_waiting() {
+  void append_waiting() {
     for (const Level& level : waiting_) {
       for (const auto& [device, nodes] : level.busy) {
         const int group = nodes.size() > 1 ? ++groups_ : 0;
-        for (const Node* node : nodes) place(*node, group);
+        for (const Node* node : nodes) append(*node, group);
       }
-      for (const Node* node : level.others) place(*node, 0);
+      for (const Node* node : level.others) append(*node, 0);
     }
     waiting_.clear();
   }
 
-  void place(const Node& node, int group) {
+  void append(const Node& node, int group) {
     entries_.push_back({&node, group});
     levels_[node.index] = 0;
   }

@@ -22,7 +22,7 @@ class Partitioner {
     find_readers();
     for (std::size_t i = 0; i < plan_.graph->size(); ++i)
       if (!is_copied_on_use(plan_.graph->node(i))) copy(plan_.graph->node(i));
-    share_out();
+    assign_feeds_and_fetches();
     if (drafts_.empty()) draft_on(cpu());  // only constants were asked for, as operations
     return finished();
   }
@@ -171,7 +171,7 @@ class Partitioner {
             {"recv_device", to},   {"key", join(tensorflow_name(from), ";", tensorflow_name(to), ";", name)}};
   }
 
-  void share_out() {
+  void assign_feeds_and_fetches() {
     for (std::size_t i = 0; i < plan_.feeds.size(); ++i)
       draft_on(plan_.device_of(*endpoint_of(plan_.feeds[i]).node)).feeds.push_back(i);
     for (std::size_t i = 0; i < plan_.fetches.size(); ++i) {

@@ -20,7 +20,7 @@ constexpr int register_bytes = 16;
 constexpr int lane_bytes = 256;
 constexpr int registers = lane_bytes / register_bytes;
 template <class T>
-constexpr int lane_count = lane_bytes / static_cast<int>(sizeof(T));
+constexpr int lane_count = lane_bytes / sizeof(T);
 
 /// A vector of T's. `load` and `store` copy it from and to memory of any alignment. Pointers to it would not do,
 /// because clang forgets a type's lower alignment where templates pass it on.
@@ -80,7 +80,7 @@ template <class Op, class T>
 template <class Op, class T, class Vector, class Scalar>
 [[gnu::always_inline]] inline T reduce_lanes(std::int64_t n, T identity, Vector vector, Scalar scalar) {
   using V = typename Register<T>::type;
-  constexpr int lanes = lane_count<T>, width = register_bytes / static_cast<int>(sizeof(T));
+  constexpr int lanes = lane_count<T>, width = register_bytes / sizeof(T);
   constexpr int quarter = lanes / 4, quarter_registers = registers / 4;
   T result = identity;
   std::int64_t i = 0;

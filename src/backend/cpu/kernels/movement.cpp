@@ -170,7 +170,7 @@ void stream(const void* from, void* to, std::int64_t bytes) {
   auto* y = static_cast<std::byte*>(to);
   std::int64_t i = 0;
 #ifdef __SSE2__
-  const auto misaligned = static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(y) % 64);
+  const std::int64_t misaligned = -reinterpret_cast<std::uintptr_t>(y) % 64;
   const std::int64_t head = misaligned < bytes ? misaligned : bytes;
   for (; i < head; ++i) y[i] = x[i];
 #if defined(__AVX512F__)

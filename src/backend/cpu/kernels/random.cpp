@@ -70,7 +70,7 @@ template <class T>
 template <class T>
 [[gnu::always_inline]] inline void draw(RandomKind kind, uint64_t key, uint64_t counter, uint32_t attempt, T a, T b,
                                         T top, Lanes<T>& values) {
-  for (int i = 0; i < batch; ++i) units(philox::block(key, counter + static_cast<uint64_t>(i), attempt), i, values);
+  for (int i = 0; i < batch; ++i) units(philox::block(key, counter + i, attempt), i, values);
   switch (kind) {
     case RandomKind::uniform:
       for (int l = 0; l < Lanes<T>::count; ++l) {
@@ -131,7 +131,7 @@ void whole(uint64_t key, uint64_t counter, int64_t a, uint64_t range, T* y, int6
       const uint64_t word = uint64_t{block.words[2 * l]} << 32 | block.words[2 * l + 1];
       // The upper half of a product of 128 bits has a bias of range / 2^64.
       const auto product = static_cast<unsigned __int128>(word) * range;
-      y[i + l] = static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(product >> 64));
+      y[i + l] = static_cast<T>(a + static_cast<uint64_t>(product >> 64));
     }
   }
 }

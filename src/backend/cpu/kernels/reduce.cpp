@@ -110,7 +110,7 @@ template <class Op, class T>
 [[gnu::always_inline]] inline T reduce_block(const T* x, int64_t n) {
   using V = typename Register<T>::type;
   // The processor's own prefetching ends with each page of 4 KiB. Without this, long rows take a tenth longer.
-  constexpr int64_t ahead = 4096 / static_cast<int64_t>(sizeof(T));
+  constexpr int64_t ahead = 4096 / sizeof(T);
   const auto vector = [x](int64_t i) {
     __builtin_prefetch(x + i + ahead);
     return load<V>(x + i);
@@ -149,7 +149,7 @@ void reduce_rows(const void* x, int64_t n, int64_t stride, int64_t rows, int64_t
 template <class Op, class T>
 void take_rows(const T* x, int64_t n, int64_t stride, int64_t columns, T* sums) {
   using V = typename Register<T>::type;
-  constexpr int width = register_bytes / static_cast<int>(sizeof(T));
+  constexpr int width = register_bytes / sizeof(T);
   const auto four = [](const auto& row) {
     return Op::combine(Op::combine(row(0), row(1)), Op::combine(row(2), row(3)));
   };
@@ -250,7 +250,7 @@ template <class Op, class T>
 void scan(const void* x, int64_t n, int64_t stride, int64_t columns, void* y, bool exclusive) {
   using Wide = typename WideOf<Op, T>::type;
   if (columns == 1) {
-    Wide total = static_cast<Wide>(identity<Op, T>);
+    Wide total = identity<Op, T>;
     for (int64_t i = 0; i < n; ++i) {
       const Wide before = total;
       total = Op::combine(before, static_cast<Wide>(static_cast<const T*>(x)[i * stride]));
@@ -259,7 +259,7 @@ void scan(const void* x, int64_t n, int64_t stride, int64_t columns, void* y, bo
     return;
   }
   Wide totals[column_limit];
-  for (int64_t j = 0; j < columns; ++j) totals[j] = static_cast<Wide>(identity<Op, T>);
+  for (int64_t j = 0; j < columns; ++j) totals[j] = identity<Op, T>;
   for (int64_t i = 0; i < n; ++i) {
     const T* from = static_cast<const T*>(x) + i * stride;
     T* to = static_cast<T*>(y) + i * stride;

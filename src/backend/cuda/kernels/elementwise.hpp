@@ -31,15 +31,15 @@ Launch convert_kernel(Type from, Type to);
 Launch move_kernel(std::int64_t element_bytes);
 
 /// A copy that transposes a batch of matrices: y[b, r, c] = x[b, r, c], where x is contiguous along r, and y along c.
-struct Turn {
+struct Transposition {
   const void* x = nullptr;
   void* y = nullptr;
   std::int64_t rows = 1, columns = 1, batch = 1;
   std::int64_t x_column = 0, y_row = 0;  ///< strides in elements
   Layout layout;                         ///< offsets of the matrices in y (operand 0) and in x
 };
-/// Copies a Turn of elements of 1, 2, 4 or 8 bytes.
-void turn(Stream stream, std::int64_t element_bytes, const Turn& turn);
+/// Copies a Transposition of elements of 1, 2, 4 or 8 bytes.
+void transpose(Stream stream, std::int64_t element_bytes, const Transposition& transposition);
 
 /// y[i] = start + i * step for i < n, converted to y's type.
 void iota(Stream stream, Type type, double start, double step, void* y, std::int64_t n);

@@ -99,27 +99,27 @@ __global__ void __launch_bounds__(block_threads) pool_kernel(Windows w, const T*
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    max_places_kernel(Windows w, const T* x, const T* y, std::int32_t* places) {
+    max_positions_kernel(Windows w, const T* x, const T* y, std::int32_t* positions) {
   for (std::int64_t i = global_thread(); i < w.positions() * w.channels; i += grid_threads()) {
-    std::int32_t place = -1;
+    std::int32_t position = -1;
     for_window(w, pixel_of(i, w.rows, w.columns, w.channels), [&](std::int64_t element, std::int64_t offset) {
       const T value = x[offset];
-      if (place < 0 && (value == y[i] || value != value)) place = static_cast<std::int32_t>(element);
+      if (position < 0 && (value == y[i] || value != value)) position = static_cast<std::int32_t>(element);
     });
-    places[i] = place;
+    positions[i] = position;
   }
 }
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    pool_grad_kernel(Windows w, const std::int32_t* places, const T* g, T* dx) {
+    pool_grad_kernel(Windows w, const std::int32_t* positions, const T* g, T* dx) {
   for (std::int64_t i = global_thread(); i < w.batch * w.height * w.width * w.channels; i += grid_threads()) {
     const Pixel pixel = pixel_of(i, w.height, w.width, w.channels);
     T sum = T(0);
     for_positions(w, pixel, [&](std::int64_t element, std::int64_t position) {
       const std::int64_t result = position * w.channels + pixel.channel;
-      if (places) {
-        if (places[result] == element) sum += g[result];
+      if (positions) {
+        if (positions[result] == element) sum += g[result];
         return;
       }
       int count = 0;
@@ -161,15 +161,19 @@ void average_pool(Stream stream, Type type, const Windows& windows, const void* 
   });
 }
 
-void max_places(Stream stream, Type type, const Windows& windows, const void* x, const void* y, std::int32_t* places) {
+void max_positions(Stream stream, Type type, const Windows& windows, const void* x, const void* y,
+                   std::int32_t* positions) {
   with_float_type(type, [&](auto t) {
-    max_places_kernel<<<blocks_for(results(windows)), block_threads, 0, stream>>>(windows, as(x, t), as(y, t), places);
+    max_positions_kernel<<<blocks_for(results(windows)), block_threads, 0, stream>>>(windows, as(x, t), as(y, t),
+                                                                                     positions);
   });
 }
 
-void pool_grad(Stream stream, Type type, const Windows& windows, const std::int32_t* places, const void* g, void* dx) {
+void pool_grad(Stream stream, Type type, const Windows& windows, const std::int32_t* positions, const void* g,
+               void* dx) {
   with_float_type(type, [&](auto t) {
-    pool_grad_kernel<<<blocks_for(pixels(windows)), block_threads, 0, stream>>>(windows, places, as(g, t), as(dx, t));
+    pool_grad_kernel<<<blocks_for(pixels(windows)), block_threads, 0, stream>>>(windows, positions, as(g, t),
+                                                                                as(dx, t));
   });
 }
 

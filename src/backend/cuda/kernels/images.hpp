@@ -25,10 +25,12 @@ void add_patches(Stream stream, Type type, const Windows& windows, const void* p
 
 void max_pool(Stream stream, Type type, const Windows& windows, const void* x, void* y);
 void average_pool(Stream stream, Type type, const Windows& windows, const void* x, void* y);
-/// places[position, channel] = the element of the window to which the maximum's gradient goes: the first that equals y
-/// or is NaN, or -1 if there is none.
-void max_places(Stream stream, Type type, const Windows& windows, const void* x, const void* y, std::int32_t* places);
-/// dx = the gradient of x from the gradient g of y. `places` is null for an average.
-void pool_grad(Stream stream, Type type, const Windows& windows, const std::int32_t* places, const void* g, void* dx);
+/// positions[position, channel] = the element of the window to which the maximum's gradient goes: the first that equals
+/// y or is NaN, or -1 if there is none.
+void max_positions(Stream stream, Type type, const Windows& windows, const void* x, const void* y,
+                   std::int32_t* positions);
+/// dx = the gradient of x from the gradient g of y. `positions` is null for an average.
+void pool_grad(Stream stream, Type type, const Windows& windows, const std::int32_t* positions, const void* g,
+               void* dx);
 
 }  // namespace tapestry::gpu

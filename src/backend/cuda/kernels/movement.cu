@@ -50,32 +50,34 @@ constexpr int tile = 32, tile_rows = block_threads / tile;
 /// Transposes tiles in shared memory, so that x is read and y is written in whole cache lines. The extra column of
 /// `room` puts the elements of a tile's column into different banks.
 template <class T>
-__global__ void __launch_bounds__(block_threads) turn_kernel(const __grid_constant__ Turn turn) {
+__global__ void __launch_bounds__(block_threads) transpose_kernel(const __grid_constant__ Transposition transposition) {
   __shared__ T room[tile][tile + 1];
   const int across = static_cast<int>(threadIdx.x) % tile, down = static_cast<int>(threadIdx.x) / tile;
-  const std::int64_t tiles_down = (turn.rows + tile - 1) / tile, tiles_across = (turn.columns + tile - 1) / tile;
+  const std::int64_t tiles_down = (transposition.rows + tile - 1) / tile,
+                     tiles_across = (transposition.columns + tile - 1) / tile;
   const std::int64_t tiles = tiles_down * tiles_across;
-  for (std::int64_t place = blockIdx.x; place < tiles * turn.batch; place += gridDim.x) {
+  for (std::int64_t place = blockIdx.x; place < tiles * transposition.batch; place += gridDim.x) {
     const std::int64_t row = place % tiles / tiles_across * tile, column = place % tiles_across * tile;
     std::int32_t first[2];
-    turn.layout.locate(static_cast<std::uint32_t>(place / tiles), first);
-    const T* x = static_cast<const T*>(turn.x) + first[1];
-    T* y = static_cast<T*>(turn.y) + first[0];
+    transposition.layout.locate(static_cast<std::uint32_t>(place / tiles), first);
+    const T* x = static_cast<const T*>(transposition.x) + first[1];
+    T* y = static_cast<T*>(transposition.y) + first[0];
     for (int i = down; i < tile; i += tile_rows)
-      if (row + across < turn.rows && column + i < turn.columns)
-        room[i][across] = x[row + across + (column + i) * turn.x_column];
+      if (row + across < transposition.rows && column + i < transposition.columns)
+        room[i][across] = x[row + across + (column + i) * transposition.x_column];
     __syncthreads();
     for (int i = down; i < tile; i += tile_rows)
-      if (row + i < turn.rows && column + across < turn.columns)
-        y[(row + i) * turn.y_row + column + across] = room[across][i];
+      if (row + i < transposition.rows && column + across < transposition.columns)
+        y[(row + i) * transposition.y_row + column + across] = room[across][i];
     __syncthreads();
   }
 }
 
 template <class T>
-void start_turn(Stream stream, const Turn& turn) {
-  const std::int64_t tiles = (turn.rows + tile - 1) / tile * ((turn.columns + tile - 1) / tile) * turn.batch;
-  turn_kernel<T><<<blocks_for(tiles * block_threads), block_threads, 0, stream>>>(turn);
+void start_transpose(Stream stream, const Transposition& transposition) {
+  const std::int64_t tiles =
+      (transposition.rows + tile - 1) / tile * ((transposition.columns + tile - 1) / tile) * transposition.batch;
+  transpose_kernel<T><<<blocks_for(tiles * block_threads), block_threads, 0, stream>>>(transposition);
 }
 
 template <class T>
@@ -100,12 +102,12 @@ Launch move_kernel(std::int64_t element_bytes) {
                               : movement<std::uint8_t>;
 }
 
-void turn(Stream stream, std::int64_t element_bytes, const Turn& turn) {
-  const auto start = element_bytes == 8   ? start_turn<std::uint64_t>
-                     : element_bytes == 4 ? start_turn<std::uint32_t>
-                     : element_bytes == 2 ? start_turn<std::uint16_t>
-                                          : start_turn<std::uint8_t>;
-  start(stream, turn);
+void transpose(Stream stream, std::int64_t element_bytes, const Transposition& transposition) {
+  const auto start = element_bytes == 8   ? start_transpose<std::uint64_t>
+                     : element_bytes == 4 ? start_transpose<std::uint32_t>
+                     : element_bytes == 2 ? start_transpose<std::uint16_t>
+                                          : start_transpose<std::uint8_t>;
+  start(stream, transposition);
 }
 
 void iota(Stream stream, Type type, double start, double step, void* y, std::int64_t n) {
