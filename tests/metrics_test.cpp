@@ -96,7 +96,7 @@ Row row(const std::string& name, std::function<Examples(std::int64_t)> examples,
         std::function<double(const Examples&)> expected, Arguments... arguments) {
   return {name, [=] { return std::make_unique<M>(arguments...); },
           [](Metric& metric, const Examples& batch) {
-            dynamic_cast<M&>(metric).update(batch.predictions, batch.labels, batch.weights);
+            dynamic_cast<M&>(metric).update(batch.labels, batch.predictions, batch.weights);
           },
           std::move(examples), std::move(expected)};
 }
@@ -242,8 +242,8 @@ TEST_CASE("metrics: the numbers of Keras") {
   const auto check = [&](const std::string& name, auto metric, const char* predictions, const char* labels) {
     CAPTURE(name);
     auto weighted = metric;
-    metric.update(keras.at(predictions), keras.at(labels));
-    weighted.update(keras.at(predictions), keras.at(labels), keras.at("weights"));
+    metric.update(keras.at(labels), keras.at(predictions));
+    weighted.update(keras.at(labels), keras.at(predictions), keras.at("weights"));
     CHECK(agree(metric.result().template item<double>(), keras.at(name).item<double>(), 1e-6));
     CHECK(agree(weighted.result().template item<double>(), keras.at(name + "_weighted").item<double>(), 1e-6));
   };
@@ -255,7 +255,7 @@ TEST_CASE("metrics: the numbers of Keras") {
   check("auc", metrics::AUC(), "probabilities", "labels");
   check("auc_20", metrics::AUC({.thresholds = 20}), "probabilities", "labels");
   metrics::ConfusionMatrix matrix(5);
-  matrix.update(keras.at("scores"), keras.at("classes"));
+  matrix.update(keras.at("classes"), keras.at("scores"));
   check_values(matrix.result(), values(keras.at("confusion")));
 }
 
@@ -278,13 +278,13 @@ TEST_CASE("metrics: means and matrices") {
   check_same(mean.sums(), tensor<double>({4e7, 4e7}));
 
   metrics::ConfusionMatrix matrix(3);
-  matrix.update(tensor({0, 1, 1, 2}), tensor({0, 1, 2, 2}));
-  matrix.update(tensor({{0.0, 1.0, 0.5}}), tensor({0}), tensor({0.5}));
+  matrix.update(tensor({0, 1, 2, 2}), tensor({0, 1, 1, 2}));
+  matrix.update(tensor({0}), tensor({{0.0, 1.0, 0.5}}), tensor({0.5}));
   check_same(matrix.result(), tensor<double>({{1, 0.5, 0}, {0, 1, 0}, {0, 1, 1}}));
 
   // A label whose score is not finite is in no top k.
   metrics::TopKAccuracy top(2);
-  top.update(tensor({{not_a_number, 1.0, 2.0}, {infinity, 1.0, 2.0}}), tensor({0, 0}));
+  top.update(tensor({0, 0}), tensor({{not_a_number, 1.0, 2.0}, {infinity, 1.0, 2.0}}));
   CHECK(top.result().item<double>() == 0);
 }
 
@@ -304,10 +304,10 @@ TEST_CASE("metrics: what does not fit") {
   metrics::Precision precision;
   metrics::ConfusionMatrix matrix(3);
   const Tensor three = tensor({0.1, 0.2, 0.3}), two = tensor({1, 0});
-  TAPESTRY_REFUSED(InvalidArgumentError, "shape [3] do not fit labels of the shape [2]", accuracy.update(three, two));
-  TAPESTRY_REFUSED(InvalidArgumentError, "shape [3] do not fit labels of the shape [2]", precision.update(three, two));
+  TAPESTRY_REFUSED(InvalidArgumentError, "shape [3] do not fit labels of the shape [2]", accuracy.update(two, three));
+  TAPESTRY_REFUSED(InvalidArgumentError, "shape [3] do not fit labels of the shape [2]", precision.update(two, three));
   TAPESTRY_REFUSED(InvalidArgumentError, "shape [3] do not fit labels of the shape [2]",
-                   metrics::AUC().update(three, two));
+                   metrics::AUC().update(two, three));
   TAPESTRY_REFUSED(InvalidArgumentError, "one axis more", metrics::TopKAccuracy().update(three, three));
   TAPESTRY_REFUSED(InvalidArgumentError, "k must be >= 1", metrics::TopKAccuracy(0));
   TAPESTRY_REFUSED(InvalidArgumentError, "thresholds must be >= 2", metrics::AUC({.thresholds = 1}));

@@ -13,10 +13,11 @@ namespace tapestry::metrics {
 /// @{
 
 /// What is measured over many batches. Every metric has sums, which `update` adds to, and from which `result` computes
-/// the metric of everything since the last `reset`. The names and definitions are those of Keras.
+/// the metric of everything since the last `reset`. The names and definitions are those of Keras; labels
+/// come before predictions, as in losses.
 ///
 ///     tp::metrics::Accuracy accuracy;
-///     for (auto [x, y] : loader) accuracy.update(net(x), y);
+///     for (auto [x, y] : loader) accuracy.update(y, net(x));
 ///     std::cout << accuracy.result() << '\n';
 ///
 /// Nothing waits for a device: the sums are where the values of the first update are. `update` is made of ops and can
@@ -90,9 +91,9 @@ class TAPESTRY_API Accuracy final : public Mean {
  public:
   /// An accuracy of no predictions.
   explicit Accuracy(const ThresholdOptions& options = {}) : Mean("accuracy"), threshold_(options.threshold) {}
-  /// Adds predictions. Throws InvalidArgumentError when their shape does not fit that of the labels. Weights have the
+  /// Adds labels and predictions. Throws InvalidArgumentError when their shapes do not fit. Weights have the
   /// labels' shape, or one that is broadcast to it.
-  void update(In predictions, In labels, const Tensor& weights = {});
+  void update(In labels, In predictions, const Tensor& weights = {});
 
  private:
   double threshold_;
@@ -104,8 +105,8 @@ class TAPESTRY_API TopKAccuracy final : public Mean {
  public:
   /// Throws InvalidArgumentError unless k is positive.
   explicit TopKAccuracy(std::int64_t k = 5, Where where = Where::here());
-  /// Adds predictions: scores [..., classes] for labels [...] of an integer type.
-  void update(In scores, In labels, const Tensor& weights = {});
+  /// Adds labels [...] of an integer type and their scores [..., classes].
+  void update(In labels, In scores, const Tensor& weights = {});
 
  private:
   std::int64_t k_;
@@ -116,8 +117,8 @@ class TAPESTRY_API Precision final : public Mean {
  public:
   /// A precision of no predictions.
   explicit Precision(const ThresholdOptions& options = {}) : Mean("precision"), threshold_(options.threshold) {}
-  /// Adds probabilities of class 1, and labels of the same shape, which are not 0 for class 1.
-  void update(In probabilities, In labels, const Tensor& weights = {});
+  /// Adds labels, which are not 0 for class 1, and probabilities of class 1 of the same shape.
+  void update(In labels, In probabilities, const Tensor& weights = {});
 
  private:
   double threshold_;
@@ -128,8 +129,8 @@ class TAPESTRY_API Recall final : public Mean {
  public:
   /// A recall of no predictions.
   explicit Recall(const ThresholdOptions& options = {}) : Mean("recall"), threshold_(options.threshold) {}
-  /// Adds probabilities of class 1, and labels of the same shape, which are not 0 for class 1.
-  void update(In probabilities, In labels, const Tensor& weights = {});
+  /// Adds labels, which are not 0 for class 1, and probabilities of class 1 of the same shape.
+  void update(In labels, In probabilities, const Tensor& weights = {});
 
  private:
   double threshold_;
@@ -146,9 +147,9 @@ class TAPESTRY_API AUC final : public Metric {
  public:
   /// Throws InvalidArgumentError for less than 2 thresholds.
   explicit AUC(const AUCOptions& options = {}, Where where = Where::here());
-  /// Adds probabilities of class 1, which are in [0, 1] (others count as the nearer of the two), and labels of the same
-  /// shape, which are not 0 for class 1.
-  void update(In probabilities, In labels, const Tensor& weights = {});
+  /// Adds labels, which are not 0 for class 1, and probabilities of class 1 of the same shape. These are in [0, 1];
+  /// others count as the nearer of the two.
+  void update(In labels, In probabilities, const Tensor& weights = {});
   Tensor result() const override;
 
  private:
@@ -160,9 +161,9 @@ class TAPESTRY_API ConfusionMatrix final : public Metric {
  public:
   /// Throws InvalidArgumentError unless there is a class.
   explicit ConfusionMatrix(std::int64_t classes, Where where = Where::here());
-  /// Adds predictions: classes [...] of an integer type, or scores [..., classes], for labels [...] of an integer type.
+  /// Adds labels [...] of an integer type, and predictions: classes [...] of an integer type, or scores [..., classes].
   /// Throws InvalidArgumentError for one that is no class.
-  void update(In predictions, In labels, const Tensor& weights = {});
+  void update(In labels, In predictions, const Tensor& weights = {});
   /// The matrix, float64 [classes, classes].
   Tensor result() const override { return sums(); }
 };

@@ -118,7 +118,7 @@ void Mean::update(In values, const Tensor& weights) {
   add_quotient(values.tensor().cast(float64) * weight, weight);
 }
 
-void Accuracy::update(In predictions, In labels, const Tensor& weights) {
+void Accuracy::update(In labels, In predictions, const Tensor& weights) {
   const UpdateScope scope(predictions.where());
   const Tensor &x = predictions.tensor(), &y = labels.tensor();
   Tensor right;
@@ -136,7 +136,7 @@ TopKAccuracy::TopKAccuracy(std::int64_t k, Where where) : Mean("top_k_accuracy")
   train::require(k >= 1, "k", k, ">= 1", where);
 }
 
-void TopKAccuracy::update(In scores, In labels, const Tensor& weights) {
+void TopKAccuracy::update(In labels, In scores, const Tensor& weights) {
   const UpdateScope scope(scores.where());
   const Tensor &x = scores.tensor(), &y = labels.tensor();
   if (!are_scores(x, y))
@@ -151,7 +151,7 @@ void TopKAccuracy::update(In scores, In labels, const Tensor& weights) {
   add_quotient(right.cast(float64) * weight, weight);
 }
 
-void Precision::update(In probabilities, In labels, const Tensor& weights) {
+void Precision::update(In labels, In probabilities, const Tensor& weights) {
   const UpdateScope scope(probabilities.where());
   require_equal_shapes(probabilities.tensor(), labels.tensor(), probabilities.where());
   const Tensor predicted = greater(probabilities.tensor(), threshold_);
@@ -159,7 +159,7 @@ void Precision::update(In probabilities, In labels, const Tensor& weights) {
   add_quotient((predicted & is_positive(labels.tensor())).cast(float64) * weight, predicted.cast(float64) * weight);
 }
 
-void Recall::update(In probabilities, In labels, const Tensor& weights) {
+void Recall::update(In labels, In probabilities, const Tensor& weights) {
   const UpdateScope scope(probabilities.where());
   require_equal_shapes(probabilities.tensor(), labels.tensor(), probabilities.where());
   const Tensor positive = is_positive(labels.tensor());
@@ -175,7 +175,7 @@ AUC::AUC(const AUCOptions& options, Where where)
                      Shape{2, options.thresholds - 1})),
       buckets_(options.thresholds - 1) {}
 
-void AUC::update(In probabilities, In labels, const Tensor& weights) {
+void AUC::update(In labels, In probabilities, const Tensor& weights) {
   const UpdateScope scope(probabilities.where());
   const Tensor &x = probabilities.tensor(), &y = labels.tensor();
   require_equal_shapes(x, y, probabilities.where());
@@ -202,7 +202,7 @@ ConfusionMatrix::ConfusionMatrix(std::int64_t classes, Where where)
     : Metric("confusion_matrix",
              (train::require(classes >= 1, "classes", classes, ">= 1", where), Shape{classes, classes})) {}
 
-void ConfusionMatrix::update(In predictions, In labels, const Tensor& weights) {
+void ConfusionMatrix::update(In labels, In predictions, const Tensor& weights) {
   const UpdateScope scope(predictions.where());
   const Tensor &x = predictions.tensor(), &y = labels.tensor();
   const Tensor classes = classes_of(x, y, predictions.where());

@@ -94,7 +94,7 @@ class TAPESTRY_API FitLoop {
 ///     tp::metrics::Accuracy accuracy;
 ///     auto history = tp::train::fit(loader, [&](const tp::data::Batch& batch) {
 ///       auto [x, y] = batch;
-///       return optimizer.minimize([&, x = x, y = y] { return loss(net(x), y); });
+///       return optimizer.minimize([&, x = x, y = y] { return loss(y, net(x)); });
 ///     }, {.epochs = 10, .metrics = {{"accuracy", &accuracy}},
 ///         .callbacks = {tp::train::show_progress(std::cerr), tp::train::save_checkpoints(checkpoint, dir)}});
 ///
