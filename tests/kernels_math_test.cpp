@@ -258,7 +258,7 @@ TEST_CASE_TEMPLATE("a binary element's bits depend neither on the level, its pla
   const auto at = static_cast<std::size_t>(dtype<T>);
   const auto n = static_cast<std::int64_t>(a.size());
   for (const Binary f : {Binary::power, Binary::atan2, Binary::floor_mod, Binary::floor_divide, Binary::divide,
-                         Binary::xlogy, Binary::softplus_grad, Binary::maximum}) {
+                         Binary::xlogy, Binary::softplus_grad, Binary::gelu_grad, Binary::maximum}) {
     CAPTURE(static_cast<int>(f));
     const std::vector<LevelTables> all = levels();
     for (const LevelTables& level : all) {

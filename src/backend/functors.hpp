@@ -75,18 +75,20 @@ inline constexpr double pi = 3.14159265358979323846;
   X(relu_grad, b > T(0) ? a : T(0))
 
 /// Float types only. A `_grad` function takes the incoming gradient as `a` and the function's output as `b`;
-/// softplus_grad and leaky_relu_grad take the function's input instead. TensorFlow's SigmoidGrad and TanhGrad, and our
-/// ops of these names, take the two in the other order.
-#define TAPESTRY_BINARY_FLOAT(X)                \
-  X(divide, a / b)                              \
-  X(divide_no_nan, b == T(0) ? T(0) : a / b)    \
-  X(atan2, math::atan2(a, b))                   \
-  X(xlogy, a == T(0) ? T(0) : a * math::log(b)) \
-  X(sigmoid_grad, a* b*(T(1) - b))              \
-  X(tanh_grad, a*(T(1) - b * b))                \
-  X(softplus_grad, a* math::sigmoid(b))         \
-  X(elu_grad, b > T(0) ? a : a * (b + T(1)))    \
-  X(leaky_relu_grad, b > T(0) ? a : a * T(p))
+/// softplus_grad, leaky_relu_grad and gelu_grad take the function's input instead. TensorFlow's SigmoidGrad and
+/// TanhGrad, and our ops of these names, take the two in the other order.
+#define TAPESTRY_BINARY_FLOAT(X)                                               \
+  X(divide, a / b)                                                             \
+  X(divide_no_nan, b == T(0) ? T(0) : a / b)                                   \
+  X(atan2, math::atan2(a, b))                                                  \
+  X(xlogy, a == T(0) ? T(0) : a * math::log(b))                                \
+  X(sigmoid_grad, a* b*(T(1) - b))                                             \
+  X(tanh_grad, a*(T(1) - b * b))                                               \
+  X(softplus_grad, a* math::sigmoid(b))                                        \
+  X(elu_grad, b > T(0) ? a : a * (b + T(1)))                                   \
+  X(leaky_relu_grad, b > T(0) ? a : a * T(p))                                  \
+  X(gelu_grad, a*(T(0.5) * (T(1) + math::erf(b * T(0.70710678118654752440))) + \
+                  b * T(0.39894228040143267794) * math::exp(T(-0.5) * b * b)))
 
 /// All types to bool. A NaN is unequal to everything.
 #define TAPESTRY_BINARY_COMPARE(X) \

@@ -175,6 +175,17 @@ Tensor gelu_slope(const Tensor& x) {
   return normal_distribution(x) + x * density;
 }
 
+/// g * gelu'(x)
+TAPESTRY_OP(gelu_grad_op){{
+    .name = "GeluGrad",
+    .infer = broadcast_of<float_types>,
+    .forward = binary<Binary::gelu_grad>,
+    .composition = [](const Call& call) -> Tensors { return {call.input(0) * gelu_slope(call.input(1))}; },
+    .promotion = common_type,
+    .needs = needs_inputs,
+    .broadcasts = true,
+}};
+
 /// The tanh form is 0.5 x (1 + tanh u) with u = c (x + cubic * x^3), c = sqrt(2 / pi).
 constexpr double c = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, cubic = 0.044715;
 Tensor gelu_tanh(const Tensor& x) { return tanh(c * (x + cubic * x * square(x))); }
@@ -199,7 +210,7 @@ TAPESTRY_OP(gelu_op){{
     },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor& x = call.input(0);
-      return {g * (call.attr<bool>("approximate") ? gelu_tanh_slope(x) : gelu_slope(x))};
+      return {call.attr<bool>("approximate") ? g * gelu_tanh_slope(x) : apply(gelu_grad_op, {g, x})};
     },
     .promotion = floating_type,
     .needs = needs_inputs,
