@@ -10,6 +10,10 @@
 #include "tapestry/signature.hpp"
 #include "tapestry/trace.hpp"
 
+namespace tapestry::io {
+struct SavedModelExtras;
+}
+
 namespace tapestry {
 
 /// @addtogroup models
@@ -30,11 +34,12 @@ class TAPESTRY_API Model {
 
   /// What a file tells of its model.
   struct Parts {
-    Graph graph = {};                                  ///< computes all signatures
-    std::map<std::string, Signature> signatures = {};  ///< of tensors of the graph
-    std::string called = {};                           ///< the signature by which the model is called
-    std::vector<std::string> inputs = {};              ///< the names of its inputs in order; by default sorted
-    std::vector<std::string> outputs = {};             ///< the names of its outputs in order; by default sorted
+    Graph graph = {};                                         ///< computes all signatures
+    std::map<std::string, Signature> signatures = {};         ///< of tensors of the graph
+    std::string called = {};                                  ///< the signature by which the model is called
+    std::vector<std::string> inputs = {};                     ///< the names of its inputs in order; by default sorted
+    std::vector<std::string> outputs = {};                    ///< the names of its outputs in order; by default sorted
+    std::shared_ptr<const io::SavedModelExtras> extras = {};  ///< what else a SavedModel has; empty for other formats
   };
   /// For readers of files.
   explicit Model(Parts parts);
@@ -65,6 +70,8 @@ class TAPESTRY_API Model {
   Model signature(std::string_view name, Where where = Where::here()) const;
   /// The graph of the model. Its tensors have the names of the file.
   Graph graph() const;
+  /// What a SavedModel has beside its graph and its signatures, for writers of that format.
+  const std::shared_ptr<const io::SavedModelExtras>& extras() const;
 
  private:
   struct State;

@@ -78,8 +78,30 @@ void read_saver(WireReader reader, MetaGraph& meta) {
   }
 }
 
+/// The nodes in a collection of them.
+void read_initializer(WireReader collection, MetaGraph& meta) {
+  for_fields(collection, 1, [&](WireReader& lists) {
+    for_fields(lists.get_message(), 1, [&](WireReader& name) { meta.initializer = name.get_text(); });
+  });
+}
+
+void read_asset(WireReader reader, MetaGraph& meta) {
+  std::string tensor, file;
+  while (reader.next()) {
+    if (reader.tag() == 1) {
+      for_fields(reader.get_message(), 1, [&](WireReader& name) { tensor = name.get_text(); });
+    } else if (reader.tag() == 2) {
+      file = reader.get_text();
+    } else {
+      reader.skip();
+    }
+  }
+  meta.assets.insert_or_assign(std::move(tensor), std::move(file));
+}
+
 /// A collection of Variables, each a VariableDef. Those of the graph that are not in the trainable ones are not.
 void read_collection(const std::string& key, WireReader collection, MetaGraph& meta) {
+  if (key == "saved_model_main_op" || key == "legacy_init_op") return read_initializer(collection, meta);
   if (key != all_variables && key != trainable_variables) return;
   for_fields(collection, 2, [&](WireReader& lists) {
     for_fields(lists.get_message(), 1, [&](WireReader& values) {
@@ -155,6 +177,9 @@ MetaGraph read_meta_graph(WireReader reader) {
           meta.signatures.insert_or_assign(std::move(key), read_signature(signature));
         });
         break;
+      case 6:
+        read_asset(reader.get_message(), meta);
+        break;
       case 7:
         for_fields(reader.get_message(), 1,
                    [&](WireReader& object) { meta.objects.push_back(read_object(object.get_message())); });
@@ -163,6 +188,8 @@ MetaGraph read_meta_graph(WireReader reader) {
         reader.skip();
     }
   }
+  if (const auto found = meta.signatures.find("__saved_model_init_op"); found != meta.signatures.end())
+    for (const auto& [key, operation] : found->second.outputs) meta.initializer = operation;
   return meta;
 }
 

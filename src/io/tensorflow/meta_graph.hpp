@@ -24,7 +24,9 @@ struct MetaGraph {
   std::string filename{};    ///< the tensor that the saver takes the checkpoint's prefix from; "" for no saver
   std::string restore{};     ///< the operation that restores the Variables
   std::map<std::string, SignatureDef> signatures{};
-  std::map<std::string, bool> trainable{};  ///< by the name of a Variable, of TensorFlow 1
+  std::map<std::string, std::string> assets{};  ///< by the tensor that gets the path: the name of the file
+  std::string initializer{};                    ///< the operation that fills tables; "" for none
+  std::map<std::string, bool> trainable{};      ///< by the name of a Variable, of TensorFlow 1
 
   /// One of TensorFlow 2's objects. The first one is the root.
   struct Object {

@@ -5,11 +5,13 @@
 
 #include "core/locate.hpp"
 #include "dispatch/recorder.hpp"
-#include "graph/graph_state.hpp"
+#include "graph/specialize.hpp"
+#include "graph/state_ops.hpp"
 #include "io/file.hpp"
 #include "io/tensorflow/graph_import.hpp"
 #include "io/tensorflow/meta_graph.hpp"
 #include "io/tensorflow/read_graph.hpp"
+#include "io/tensorflow/saved_model_extras.hpp"
 #include "io/tensorflow/saver.hpp"
 #include "io/tensorflow/tensor_bundle.hpp"
 #include "tapestry/ops.hpp"
@@ -132,7 +134,8 @@ class Loader {
       const Graph graph = io::import_graph(std::move(file), limits, where_);
       std::map<std::string, Signature> signatures = signatures_in(meta, graph);
       give_values(graph, names, meta);
-      return Model(Model::Parts{.graph = graph, .signatures = std::move(signatures)});
+      return Model(Model::Parts{
+          .graph = graph, .signatures = std::move(signatures), .called = {}, .extras = extras_of(meta, graph)});
     });
   }
 
@@ -160,6 +163,28 @@ class Loader {
       throw DataLossError(
           detail::join("The signature '", signature, "' has a tensor that the graph lacks: ", error.message()));
     }
+  }
+
+  /// TensorFlow adds an operation without effect to a model that has no tables.
+  static bool does_something(const detail::GraphState& graph, detail::Node& operation) {
+    const std::vector<char> needed =
+        detail::needed_nodes(graph, {.fetches = {}, .operations = {&operation}, .feeds = {}, .fed = {}});
+    for (std::size_t i = 0; i < needed.size(); ++i)
+      if (needed[i] && &graph.node(i).op() != &no_op_op) return true;
+    return false;
+  }
+
+  /// What is written again with the model.
+  std::shared_ptr<const io::SavedModelExtras> extras_of(const io::MetaGraph& meta, const Graph& graph) const {
+    io::SavedModelExtras extras{.tags = meta.tags, .folder = folder_};
+    for (const auto& [tensor, file] : meta.assets) {
+      if (file.empty() || fs::path(file).is_absolute() || file.find("..") != std::string::npos)
+        throw DataLossError(detail::join("'", file, "' is no name of a file in the folder of assets"));
+      extras.assets.push_back({tensor, file});
+    }
+    detail::Node* initializer = meta.initializer.empty() ? nullptr : graph.state()->find(meta.initializer);
+    if (initializer && does_something(*graph.state(), *initializer)) extras.initializer = initializer;
+    return std::make_shared<const io::SavedModelExtras>(std::move(extras));
   }
 
   /// Reads the values of the Variables from the checkpoint in the folder `variables`.
