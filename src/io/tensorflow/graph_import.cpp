@@ -38,6 +38,7 @@ class Importer final : public detail::FileNodes {
   void run() {
     const auto deadline = state().budget().deadline(0);
     const detail::NodeDeadline until(deadline);
+    state().reserve(file_.in_order().size());
     // No helper node gets the name of a node of the file.
     for (const Entry* each : file_.in_order()) state().names().take(each->def->name);
     for (Entry* each : file_.in_order())
@@ -101,6 +102,7 @@ class Importer final : public detail::FileNodes {
                                         .colocation = colocation_of(def)};
       const detail::OptionsScope scopes(state().shared_from_this(), options);
       const std::size_t first = state().size();
+      state().names().release(def.name);  // for the node itself
       try {
         entry.outputs = is_known(reader) ? outputs_of(entry) : keep_unread(entry, reader, "");
       } catch (const UnimplementedError& error) {
@@ -111,6 +113,7 @@ class Importer final : public detail::FileNodes {
       // The last node is the operation itself; the others serve it.
       if (state().size() > first) entry.node = &state().node(state().size() - 1);
       if (entry.node && !state().find(def.name)) state().rename(*entry.node, def.name);
+      state().names().take(def.name);
       for (std::size_t i = first; i < state().size(); ++i) known_.note(state().node(i));
     });
   }
