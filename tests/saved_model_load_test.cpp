@@ -376,7 +376,8 @@ TEST_CASE("A model keeps its tags") {
   const std::string path = (folder / "model").string();
   const Variable w(2.0F, {.name = "w"});
   const auto f = trace([&](Tensor x) { return x * w; }, {spec(float32, {-1}, "x")});
-  const auto extras = std::make_shared<const io::SavedModelExtras>(io::SavedModelExtras{.tags = {"serve", "gpu"}});
+  const auto extras =
+      std::make_shared<const detail::SavedModelExtras>(detail::SavedModelExtras{.tags = {"serve", "gpu"}});
   const Signature signature{.inputs = {{"x", f.input()}}, .outputs = {{"y", f.output()}}};
   saved_model::save(path,
                     Model(Model::Parts{.graph = f.graph(), .signatures = {{"double", signature}}, .extras = extras}));

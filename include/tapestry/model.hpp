@@ -10,7 +10,7 @@
 #include "tapestry/signature.hpp"
 #include "tapestry/trace.hpp"
 
-namespace tapestry::io {
+namespace tapestry::detail {
 struct SavedModelExtras;
 }
 
@@ -34,12 +34,13 @@ class TAPESTRY_API Model {
 
   /// What a file tells of its model.
   struct Parts {
-    Graph graph = {};                                         ///< computes all signatures
-    std::map<std::string, Signature> signatures = {};         ///< of tensors of the graph
-    std::string called = {};                                  ///< the signature by which the model is called
-    std::vector<std::string> inputs = {};                     ///< the names of its inputs in order; by default sorted
-    std::vector<std::string> outputs = {};                    ///< the names of its outputs in order; by default sorted
-    std::shared_ptr<const io::SavedModelExtras> extras = {};  ///< what else a SavedModel has; empty for other formats
+    Graph graph = {};                                  ///< computes all signatures
+    std::map<std::string, Signature> signatures = {};  ///< of tensors of the graph
+    std::string called = {};                           ///< the signature by which the model is called
+    std::vector<std::string> inputs = {};              ///< the names of its inputs in order; by default sorted
+    std::vector<std::string> outputs = {};             ///< the names of its outputs in order; by default sorted
+    /// What else a SavedModel has; empty for other formats.
+    std::shared_ptr<const detail::SavedModelExtras> extras = {};
   };
   /// For readers of files.
   explicit Model(Parts parts);
@@ -71,7 +72,7 @@ class TAPESTRY_API Model {
   /// The graph of the model. Its tensors have the names of the file.
   Graph graph() const;
   /// What a SavedModel has beside its graph and its signatures, for writers of that format.
-  const std::shared_ptr<const io::SavedModelExtras>& extras() const;
+  const std::shared_ptr<const detail::SavedModelExtras>& extras() const;
 
  private:
   struct State;

@@ -1,6 +1,8 @@
 // Reads what others have written with TensorFlow, and does the steps beside it: read_foreign FOLDER
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>

@@ -136,7 +136,9 @@ MetaGraph::Object read_object(WireReader reader) {
       read_child(reader.get_message(), object);
     } else if (reader.tag() == 7) {
       object.trainable = false;
-      for_fields(reader.get_message(), 3, [&](WireReader& trainable) { object.trainable = trainable.get_bool(); });
+      const WireReader variable = reader.get_message();
+      for_fields(variable, 3, [&](WireReader& trainable) { object.trainable = trainable.get_bool(); });
+      for_fields(variable, 6, [&](WireReader& name) { object.variable = name.get_text(); });
     } else {
       reader.skip();
     }
@@ -206,9 +208,9 @@ std::vector<MetaGraph> decode_saved_model(std::string_view bytes) {
   throw DataLossError("The data are no SavedModel, or damaged");
 }
 
-std::optional<bool> trainable_at(const MetaGraph& graph, std::string_view key) {
+const MetaGraph::Object* variable_at(const MetaGraph& graph, std::string_view key) {
   constexpr std::string_view ending = "/.ATTRIBUTES/VARIABLE_VALUE";
-  if (!key.ends_with(ending) || graph.objects.empty()) return {};
+  if (!key.ends_with(ending) || graph.objects.empty()) return nullptr;
   key.remove_suffix(ending.size());
   std::size_t object = 0;
   while (!key.empty()) {
@@ -216,10 +218,10 @@ std::optional<bool> trainable_at(const MetaGraph& graph, std::string_view key) {
     key.remove_prefix(std::min(part.size() + 1, key.size()));
     const auto& children = graph.objects[object].children;
     const auto child = children.find(unescaped(part));
-    if (child == children.end() || child->second >= graph.objects.size()) return {};
+    if (child == children.end() || child->second >= graph.objects.size()) return nullptr;
     object = child->second;
   }
-  return graph.objects[object].trainable;
+  return graph.objects[object].trainable ? &graph.objects[object] : nullptr;
 }
 
 }  // namespace tapestry::io

@@ -32,12 +32,13 @@ struct MetaGraph {
   struct Object {
     std::map<std::string, std::size_t, std::less<>> children{};  ///< by attribute: the number of an object
     std::optional<bool> trainable{};                             ///< of a Variable
+    std::string variable{};                                      ///< its name; "" for other objects
   };
   std::vector<Object> objects{};
 };
 
-/// Whether the Variable that the checkpoint has under this key is trainable, as far as the objects tell.
-std::optional<bool> trainable_at(const MetaGraph& graph, std::string_view key);
+/// The Variable that the checkpoint has under this key, a path of attributes; nullptr if the objects do not tell.
+const MetaGraph::Object* variable_at(const MetaGraph& graph, std::string_view key);
 
 /// Throws DataLossError for bytes that are no SavedModel. The bytes must outlive the result.
 std::vector<MetaGraph> decode_saved_model(std::string_view bytes);

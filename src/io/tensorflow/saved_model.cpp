@@ -27,7 +27,8 @@ using io::add_message;
 using protozero::pbf_writer;
 using Tensors = std::map<std::string, Tensor>;
 using Signatures = std::map<std::string, Signature>;
-using io::Saver, io::SavedModelExtras;
+using detail::SavedModelExtras;
+using io::Saver;
 
 namespace fs = std::filesystem;
 

@@ -6,7 +6,7 @@
 
 #include "graph/graph_state.hpp"
 
-namespace tapestry::io {
+namespace tapestry::detail {
 
 /// What a SavedModel has beside the graph and the signatures of its Model, and needs when it is written again.
 struct SavedModelExtras {
@@ -18,7 +18,7 @@ struct SavedModelExtras {
   std::vector<std::string> tags{"serve"};
   std::filesystem::path folder{};  ///< of the SavedModel
   std::vector<Asset> assets{};
-  detail::Node* initializer = nullptr;  ///< the operation that fills the tables of the graph; nullptr for none
+  Node* initializer = nullptr;  ///< the operation that fills the tables of the graph; nullptr for none
 };
 
-}  // namespace tapestry::io
+}  // namespace tapestry::detail
