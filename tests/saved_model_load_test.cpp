@@ -131,8 +131,8 @@ TEST_CASE("A model is written with its Variables, and read again") {
     CHECK(read_text(path + "/saved_model.pb") == bytes);
   }
   const StateDict values = tensor_bundle::load(path + "/variables/variables");
-  CHECK(values.contains("w"));
-  CHECK(values.at("calls").item<std::int64_t>() == 7);
+  CHECK(values.contains("w/.ATTRIBUTES/VARIABLE_VALUE"));
+  CHECK(values.at("calls/.ATTRIBUTES/VARIABLE_VALUE").item<std::int64_t>() == 7);
 }
 
 TEST_CASE("A program's signature is a model") {
@@ -275,7 +275,7 @@ Model by_functions(const std::string& path) {
       made[name].outputs.emplace(key, graph.get_tensor_by_name(detail::join("call_", name, ":", output++)));
   }
   const StateDict values = tensor_bundle::load(path + "/variables/variables");
-  for (const Variable& each : graph.variables()) each.assign(values.at(each.name()));
+  for (const Variable& each : graph.variables()) each.assign(values.at(each.name() + "/.ATTRIBUTES/VARIABLE_VALUE"));
   return Model(Model::Parts{.graph = graph, .signatures = made});
 }
 

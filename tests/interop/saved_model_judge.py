@@ -69,7 +69,8 @@ def variables_problems(path, steps, feeds):
             yield f"Keras finds no gradient of {name}"
 
     reader = tf.train.load_checkpoint(path + "/variables/variables")
-    yield from compare("checkpoint", {name: reader.get_tensor(name) for name in expected}, expected)
+    key = "{}/.ATTRIBUTES/VARIABLE_VALUE".format
+    yield from compare("checkpoint", {name: reader.get_tensor(key(name)) for name in expected}, expected)
     # A program of TensorFlow 2's own reads it by the names of the attributes.
     copies = {name: tf.Variable(tf.zeros(value.shape, value.dtype), name=name) for name, value in expected.items()}
     order = [copies[name] for name in by_name(tf.saved_model.load(path).variables)]

@@ -1,5 +1,6 @@
 #include "io/tensorflow/object_graph.hpp"
 
+#include "io/tensorflow/saver.hpp"
 #include "io/wire.hpp"
 
 namespace tapestry::io {
@@ -159,7 +160,7 @@ std::string encode_checkpoint_objects(const ObjectGraph& graph) {
         const std::string& name = graph.variables[each.number].name;
         attribute.add_string(1, "VARIABLE_VALUE");
         attribute.add_string(2, name);
-        attribute.add_string(3, name);
+        attribute.add_string(3, checkpoint_key(name));
       });
     });
   return bytes;

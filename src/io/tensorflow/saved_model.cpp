@@ -296,7 +296,7 @@ void save(const std::string& folder, const Model& model, Where where) {
       const std::string& name = detail::producer_of(graph.state()->variable_entry(each, where).handle).name();
       const auto found = handles.find(name);
       if (found == handles.end()) continue;
-      values.emplace(name, each.cell()->load());
+      values.emplace(io::checkpoint_key(name), each.cell()->load());
       variables.push_back(each);
       saved.push_back({.variable = name, .type = found->second, .trainable = each.trainable()});
     }
