@@ -29,7 +29,8 @@ std::vector<Object> objects_of(const ObjectGraph& graph) {
     Object list{Object::Kind::list};
     for (std::size_t i = 0; i < variables.size(); ++i)
       if (is_in(graph.variables[i])) list.children.emplace_back(std::to_string(list.children.size()), variables[i]);
-    objects[0].children.emplace_back(name, add(std::move(list)));
+    const std::size_t number = add(std::move(list));  // moves the objects
+    objects[0].children.emplace_back(name, number);
   };
   using Variable = ObjectGraph::VariableObject;
   add_list("variables", [](const Variable&) { return true; });
@@ -38,7 +39,8 @@ std::vector<Object> objects_of(const ObjectGraph& graph) {
   Object signatures{Object::Kind::signatures};
   for (std::size_t i = 0; i < graph.signatures.size(); ++i)
     signatures.children.emplace_back(graph.signatures[i].name, add({Object::Kind::function, i}));
-  objects[0].children.emplace_back("signatures", add(std::move(signatures)));
+  const std::size_t number = add(std::move(signatures));
+  objects[0].children.emplace_back("signatures", number);
   return objects;
 }
 
