@@ -1,5 +1,6 @@
 // Graphs of others are judged by what is run: nodes that Tapestry lacks harm nothing, and every tensor has its name.
 
+#include <algorithm>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -181,6 +182,52 @@ TEST_CASE("Variables of one shared name are one Variable") {
   session.run("set");
   check_same(session.run("get:0"), tensor(2.F));
   CHECK(graph.variables().size() == 1);
+}
+
+TEST_CASE("rows and elements of a Variable") {
+  const std::string dtype = attr("dtype", "type: DT_FLOAT"), indices = attr("Tindices", "type: DT_INT32");
+  const Graph graph =
+      read(node("w", "VarHandleOp", {}, dtype + attr("shape", "shape { dim { size: 2 } dim { size: 2 } }")) +
+           constant_node(
+               "value", "DT_FLOAT",
+               "tensor_shape { dim { size: 2 } dim { size: 2 } } float_val: 1 float_val: 2 float_val: 3 float_val: 4") +
+           node("w/Assign", "AssignVariableOp", {"w", "value"}, dtype) + ints_node("places", {1, 0}) +
+           node("rows", "ResourceGather", {"w", "places"}, dtype + indices) +
+           node("element", "ResourceGatherNd", {"w", "places"}, dtype + indices));
+  for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+    const Session session(each);
+    session.run("w/Assign");
+    check_same(session.run("rows:0"), tensor<float>({{3, 4}, {1, 2}}));
+    check_same(session.run("element:0"), tensor(3.F));
+  }
+}
+
+TEST_CASE("whole random numbers and permutations of TensorFlow are drawn from our stream") {
+  const Graph graph =
+      read(ints_node("shape", {2000}) + constant_node("low", "DT_INT64", "tensor_shape { } int64_val: -2") +
+           constant_node("high", "DT_INT64", "tensor_shape { } int64_val: 3") +
+           node("whole", "RandomUniformInt", {"shape", "low", "high"},
+                attr("T", "type: DT_INT32") + attr("Tout", "type: DT_INT64")) +
+           placeholder_node("x") + node("shuffled", "RandomShuffle", {"x"}, t_float));
+  const Tensor x = reshape(arange(40, {.dtype = float32}), {20, 2});
+  const auto draw = [&](const Graph& from) {
+    random::seed(5);
+    const Session session(from);
+    return std::pair(session.run("whole:0"), session.run("shuffled:0", {{"x:0", x}}));
+  };
+  const auto [whole, shuffled] = draw(graph);
+  CHECK(whole.dtype() == int64);
+  const std::vector<std::int64_t> numbers = whole.to_vector<std::int64_t>();
+  for (std::int64_t each = -2; each < 3; ++each) {
+    const auto count = std::count(numbers.begin(), numbers.end(), each);
+    CHECK(count > 300);
+    CHECK(count < 500);
+  }
+  check_same(sort(shuffled, 0), x);
+  CHECK_FALSE(reduce_all(equal(shuffled, x)).item<bool>());
+  const auto same = draw(graph);
+  check_same(same.first, whole);
+  check_same(same.second, shuffled);
 }
 
 TEST_CASE("what asks whether a Variable is initialized is written in both styles, and not among fixed values") {

@@ -7,10 +7,7 @@
 namespace tapestry::test {
 
 TEST_CASE("damaged files are refused or make sense") {
-  const std::vector<std::pair<Mutants, std::uint64_t>> rows{{graph_mutants(), 600},   {checkpoint_mutants(), 200},
-                                                            {npz_mutants(), 2000},    {safetensors_mutants(), 2000},
-                                                            {bundle_mutants(), 2000}, {record_mutants(), 2000}};
-  for (const auto& row : rows) {
+  for (const auto& row : all_mutants()) {
     const Mutants& mutants = row.first;
     const std::uint64_t cases = row.second;
     std::uint64_t accepted = 0;
@@ -25,8 +22,8 @@ TEST_CASE("damaged files are refused or make sense") {
 }
 
 TEST_CASE("the same dice give the same file") {
-  for (const Mutants& mutants : {graph_mutants(), checkpoint_mutants(), npz_mutants(), safetensors_mutants(),
-                                 bundle_mutants(), record_mutants()}) {
+  for (const auto& row : all_mutants()) {
+    const Mutants& mutants = row.first;
     CAPTURE(mutants.name);
     for (std::uint64_t i = 0; i < 20; ++i) {
       Dice dice(3, i), same(3, i);

@@ -1,6 +1,7 @@
 #include "io/tensorflow/tensor_bundle.hpp"
 
 #include <cstring>
+#include <fstream>
 
 #include <doctest/doctest.h>
 
@@ -443,6 +444,42 @@ TEST_CASE("tensor_bundle: what is refused") {
   TAPESTRY_REFUSED(DataLossError, "refused.data-00000-of-00001, tensor w is damaged", tensor_bundle::load(prefix));
   std::filesystem::remove(prefix + data_ending);
   TAPESTRY_REFUSED(NotFoundError, "There is no file", tensor_bundle::load(prefix));
+}
+
+TEST_CASE("the file \"checkpoint\": what is written is read, as TensorFlow writes it") {
+  const TemporaryFolder folder;
+  const std::string ckpt = (folder / "ckpt").string(), other = (folder / "other" / "model").string();
+  CHECK_FALSE(get_checkpoint_state(ckpt));
+  CHECK_FALSE(latest_checkpoint(ckpt));
+  for (const char* name : {"/model-1", "/model-2", "/m\xC3\xB6\"del"})
+    tensor_bundle::save(ckpt + name, {{"w", tensor(1.0F)}});
+
+  update_checkpoint_state(ckpt, {.latest = ckpt + "/model-2", .all = {ckpt + "/model-1"}});
+  CHECK(read_text(ckpt + "/checkpoint") ==
+        "model_checkpoint_path: \"model-2\"\nall_model_checkpoint_paths: \"model-1\"\n"
+        "all_model_checkpoint_paths: \"model-2\"\n");
+  CHECK(latest_checkpoint(ckpt) == ckpt + "/model-2");
+  CHECK(get_checkpoint_state(ckpt)->all == std::vector{ckpt + "/model-1", ckpt + "/model-2"});
+
+  // Names that are escaped, and places outside the folder.
+  update_checkpoint_state(ckpt, {.latest = ckpt + "/m\xC3\xB6\"del", .all = {other}});
+  CHECK(latest_checkpoint(ckpt) == ckpt + "/m\xC3\xB6\"del");
+  CHECK(get_checkpoint_state(ckpt)->all == std::vector{other, ckpt + "/m\xC3\xB6\"del"});
+  update_checkpoint_state(ckpt, {.latest = other});
+  CHECK(get_checkpoint_state(ckpt)->latest == other);
+  CHECK_FALSE(latest_checkpoint(ckpt));  // has no index
+  CHECK_THROWS_AS(update_checkpoint_state(ckpt, {}), InvalidArgumentError);
+
+  // As tf.train.CheckpointManager writes it.
+  std::ofstream(ckpt + "/checkpoint") << "model_checkpoint_path: \"model-1\"\n"
+                                         "all_model_checkpoint_paths: 'model-1'\n"
+                                         "all_model_checkpoint_timestamps: 1795447460.436008\n"
+                                         "last_preserved_timestamp: 1795447459.1 # so far\n";
+  CHECK(latest_checkpoint(ckpt) == ckpt + "/model-1");
+  for (const char* damaged : {"model_checkpoint_path: 3", "model_checkpoint_path \"a", "{", "\x01"}) {
+    std::ofstream(ckpt + "/checkpoint") << damaged;
+    CHECK(message_of<DataLossError>([&] { latest_checkpoint(ckpt); }).find(ckpt) != std::string::npos);
+  }
 }
 
 TEST_CASE("load_weights tells formats apart by their contents") {

@@ -10,6 +10,10 @@
 #include "tapestry/signature.hpp"
 #include "tapestry/trace.hpp"
 
+namespace tapestry::detail {
+struct SavedModelExtras;
+}
+
 namespace tapestry {
 
 /// @addtogroup models
@@ -35,6 +39,8 @@ class TAPESTRY_API Model {
     std::string called = {};                           ///< the signature by which the model is called
     std::vector<std::string> inputs = {};              ///< the names of its inputs in order; by default sorted
     std::vector<std::string> outputs = {};             ///< the names of its outputs in order; by default sorted
+    /// What else a SavedModel has; empty for other formats.
+    std::shared_ptr<const detail::SavedModelExtras> extras = {};
   };
   /// For readers of files.
   explicit Model(Parts parts);
@@ -65,6 +71,8 @@ class TAPESTRY_API Model {
   Model signature(std::string_view name, Where where = Where::here()) const;
   /// The graph of the model. Its tensors have the names of the file.
   Graph graph() const;
+  /// What a SavedModel has beside its graph and its signatures, for writers of that format.
+  const std::shared_ptr<const detail::SavedModelExtras>& extras() const;
 
  private:
   struct State;

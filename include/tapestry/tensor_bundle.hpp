@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "tapestry/state_dict.hpp"
 
@@ -41,3 +43,41 @@ TAPESTRY_API void save(const std::string& prefix, const StateDict& tensors, Wher
 /// @}
 
 }  // namespace tapestry::tensor_bundle
+
+namespace tapestry {
+
+/// @addtogroup keeping
+/// @{
+
+/// What TensorFlow notes of the checkpoints in a folder, in the file "checkpoint" there.
+struct CheckpointState {
+  std::string latest = {};            ///< the prefix of the newest checkpoint
+  std::vector<std::string> all = {};  ///< the prefixes of all that are kept, the oldest first; the newest is the last
+};
+
+/// Reads `folder`/checkpoint, the text that `tf.train.Saver` and `tf.train.CheckpointManager` write. Paths in the file
+/// that are relative begin in the folder, and do so in the result: "ckpt/model-7". Returns nothing if there is no such
+/// file. Throws DataLossError for a file that is damaged.
+TAPESTRY_API std::optional<CheckpointState> get_checkpoint_state(const std::string& folder,
+                                                                 Where where = Where::here());
+
+/// The prefix of the newest checkpoint of TensorFlow's in a folder, as the file "checkpoint" tells it, if the folder
+/// has one whose index exists. Throws DataLossError for a file that is damaged.
+///
+///     if (const auto prefix = tp::latest_checkpoint("ckpt")) weights = tp::tensor_bundle::load(*prefix);
+TAPESTRY_API std::optional<std::string> latest_checkpoint(const std::string& folder, Where where = Where::here());
+
+/// Writes `folder`/checkpoint, so that `latest_checkpoint`, here and in TensorFlow, finds `state.latest`. Prefixes in
+/// the folder are written relative to it. The latest one is added to the end of the others if it is not there. The
+/// folder is created if necessary; the file is written completely or not at all.
+///
+///     tp::tensor_bundle::save("ckpt/model-7", weights);
+///     tp::update_checkpoint_state("ckpt", {.latest = "ckpt/model-7"});
+///
+/// Throws InvalidArgumentError for an empty prefix, and what writing a file throws.
+TAPESTRY_API void update_checkpoint_state(const std::string& folder, const CheckpointState& state,
+                                          Where where = Where::here());
+
+/// @}
+
+}  // namespace tapestry

@@ -218,6 +218,12 @@ void GraphState::shrink_to(std::size_t size) {
   nodes_.resize(size);
 }
 
+void GraphState::reserve(std::size_t nodes) {
+  nodes_.reserve(nodes);
+  by_name_.reserve(nodes);
+  names_.reserve(nodes);
+}
+
 void GraphState::require_open(Where where) const {
   if (finalized_) throw FailedPreconditionError("Graph is finalized and cannot be modified.", where);
 }

@@ -121,6 +121,8 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   void extend(Node& node, const Attrs& attrs, const Specs& more);
   /// Takes away the nodes from number `size` on, which nothing may refer to.
   void shrink_to(std::size_t size);
+  /// Makes room for so many nodes.
+  void reserve(std::size_t nodes);
   GraphVariable& variable_entry(const Variable& variable, Where where);
   const std::vector<GraphVariable>& variables() const { return variables_; }
   NameTable& names() { return names_; }

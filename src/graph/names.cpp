@@ -36,6 +36,8 @@ std::string NameTable::unique(std::string_view name) {
 
 void NameTable::take(std::string_view name) { used_.try_emplace(lower(name), 1); }
 
+void NameTable::release(std::string_view name) { used_.erase(lower(name)); }
+
 bool is_valid_node_name(std::string_view name) {
   return !name.empty() && is_name_start(name[0]) && std::all_of(name.begin(), name.end(), is_name_part);
 }

@@ -17,6 +17,10 @@ class NameTable {
   std::string unique(std::string_view name);
   /// Takes a name, whether it is free or not.
   void take(std::string_view name);
+  /// Frees a name that was taken.
+  void release(std::string_view name);
+  /// Makes room for so many names.
+  void reserve(std::size_t names) { used_.reserve(names); }
 
  private:
   std::unordered_map<std::string, int> used_;  ///< by the name in lower case: the next number to try

@@ -178,4 +178,6 @@ Model Model::signature(std::string_view name, Where where) const {
 
 Graph Model::graph() const { return state_->parts.graph; }
 
+const std::shared_ptr<const detail::SavedModelExtras>& Model::extras() const { return state_->parts.extras; }
+
 }  // namespace tapestry

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fuzz/dice.hpp"
@@ -22,7 +24,9 @@ struct Mutants {
 
 /// "mutate_graph": GraphDefs, read and run. "mutate_checkpoint": safetensors files that a training goes on from.
 /// "mutate_npz", "mutate_safetensors": arrays, read and written again. "mutate_bundle": the indices of checkpoints of
-/// TensorFlow's. "mutate_records": TFRecord files of tf.Examples, packed or not.
+/// TensorFlow's. "mutate_records": TFRecord files of tf.Examples, packed or not. "mutate_saved_model": SavedModels with
+/// their variables, run and written again. "mutate_events": event files. "mutate_graph_text": GraphDefs in the text
+/// form.
 /// @{
 Mutants graph_mutants();
 Mutants checkpoint_mutants();
@@ -30,6 +34,12 @@ Mutants npz_mutants();
 Mutants safetensors_mutants();
 Mutants bundle_mutants();
 Mutants record_mutants();
+Mutants saved_model_mutants();
+Mutants event_mutants();
+Mutants graph_text_mutants();
 /// @}
+
+/// All kinds, each with a number of cases that takes a test some seconds.
+std::vector<std::pair<Mutants, std::uint64_t>> all_mutants();
 
 }  // namespace tapestry::test

@@ -80,10 +80,10 @@ void limit_time() {
 }
 
 int usage() {
-  std::cerr
-      << "usage: fuzz_mutants KIND [--cases N] [--seconds N] [--seed N] [--first N] [--findings FOLDER]\n"
-         "KIND is mutate_graph, mutate_checkpoint, mutate_npz, mutate_safetensors, mutate_bundle or mutate_records.\n"
-         "Stops at the first finding; --first N --cases 1 repeats case N.\n";
+  std::cerr << "usage: fuzz_mutants KIND [--cases N] [--seconds N] [--seed N] [--first N] [--findings FOLDER]\n"
+               "KIND is one of";
+  for (const auto& [each, count] : tapestry::test::all_mutants()) std::cerr << ' ' << each.name;
+  std::cerr << ".\nStops at the first finding; --first N --cases 1 repeats case N.\n";
   return 2;
 }
 
@@ -111,9 +111,7 @@ int main(int argc, char** argv) {
     }
   }
   Mutants mutants;
-  for (const Mutants& each :
-       {tapestry::test::graph_mutants(), tapestry::test::checkpoint_mutants(), tapestry::test::npz_mutants(),
-        tapestry::test::safetensors_mutants(), tapestry::test::bundle_mutants(), tapestry::test::record_mutants()})
+  for (const auto& [each, count] : tapestry::test::all_mutants())
     if (each.name == argv[1]) mutants = each;
   if (!mutants.make) return usage();
 

@@ -25,13 +25,53 @@ const Layout list_layout{.messages = {{7, &shape_layout}, {8, &tensor_layout}}};
 const Layout value_layout{.messages = {{1, &list_layout}, {7, &shape_layout}, {8, &tensor_layout}}};
 const Layout attr_layout{.messages = {{2, &value_layout}}};
 const Layout node_layout{.messages = {{5, &attr_layout}}};
-const Layout graph_layout{.messages = {{1, &node_layout}}};
+const Layout arg_layout{.messages = {{7, &shape_layout}}};
+const Layout signature_layout{.messages = {{2, &arg_layout}, {3, &arg_layout}, {4, &attr_layout}}};
+const Layout function_layout{.messages = {{1, &signature_layout},
+                                          {3, &node_layout},
+                                          {4, &plain_layout},
+                                          {5, &attr_layout},
+                                          {6, &plain_layout},
+                                          {7, &attr_layout}}};
+const Layout library_layout{.messages = {{1, &function_layout}}};
+const Layout graph_layout{.messages = {{1, &node_layout}, {2, &library_layout}}};
 const Layout slice_layout{.messages = {{1, &plain_layout}}};
 const Layout values_layout{.messages = {{1, &plain_layout}, {2, &plain_layout}, {3, &plain_layout}}};
 const Layout feature_layout{.messages = {{2, &values_layout}}};
 const Layout feature_map_layout{.messages = {{1, &feature_layout}}};
 const Layout example_layout{.messages = {{1, &feature_map_layout}}};
 const Layout bundle_layout{.messages = {{2, &shape_layout}, {3, &plain_layout}, {7, &slice_layout}}};
+
+const Layout lists_layout{.messages = {{1, &plain_layout}, {2, &plain_layout}}};
+const Layout collection_layout{.messages = {{2, &lists_layout}}};
+const Layout info_layout{.messages = {{3, &shape_layout}}};
+const Layout tensor_entry_layout{.messages = {{2, &info_layout}}};
+const Layout tensors_layout{.messages = {{1, &tensor_entry_layout}, {2, &tensor_entry_layout}}};
+const Layout tensors_entry_layout{.messages = {{2, &tensors_layout}}};
+const Layout asset_layout{.messages = {{1, &info_layout}}};
+const Layout variable_layout{.messages = {{2, &shape_layout}}};
+const Layout object_layout{.messages = {{1, &plain_layout}, {4, &plain_layout}, {7, &variable_layout}}};
+const Layout objects_layout{.messages = {{1, &object_layout}, {2, &plain_layout}}};
+const Layout meta_graph_layout{.messages = {{1, &plain_layout},
+                                            {2, &graph_layout},
+                                            {3, &plain_layout},
+                                            {4, &collection_layout},
+                                            {5, &tensors_entry_layout},
+                                            {6, &asset_layout},
+                                            {7, &objects_layout}}};
+const Layout saved_model_layout{.messages = {{2, &meta_graph_layout}}};
+
+const Layout metadata_layout{.messages = {{1, &plain_layout}}};
+const Layout value_of_summary_layout{
+    .messages = {
+        {4, &plain_layout}, {5, &plain_layout}, {6, &plain_layout}, {8, &tensor_layout}, {9, &metadata_layout}}};
+const Layout summary_layout{.messages = {{1, &value_of_summary_layout}}};
+const Layout event_layout{.messages = {{4, &graph_layout},
+                                       {5, &summary_layout},
+                                       {6, &plain_layout},
+                                       {7, &plain_layout},
+                                       {8, &plain_layout},
+                                       {9, &meta_graph_layout}}};
 
 enum Wire : std::uint64_t { varint = 0, fixed64 = 1, delimited = 2, fixed32 = 5 };
 
@@ -150,5 +190,9 @@ std::string damage_bundle_field(const std::string& entry, Dice& dice) { return d
 std::string damage_example_field(const std::string& example, Dice& dice) {
   return damage(example, example_layout, dice);
 }
+std::string damage_saved_model_field(const std::string& saved_model, Dice& dice) {
+  return damage(saved_model, saved_model_layout, dice);
+}
+std::string damage_event_field(const std::string& event, Dice& dice) { return damage(event, event_layout, dice); }
 
 }  // namespace tapestry::test

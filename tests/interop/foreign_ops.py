@@ -50,7 +50,7 @@ def channels_first(case):
     if "explicit_paddings" in attrs:
         pairs = attrs["explicit_paddings"]
         attrs["explicit_paddings"] = sum(to_first([pairs[i:i + 2] for i in range(0, len(pairs), 2)]), [])
-    attrs["data_format"] = "NCDHW" if case.op.endswith("3D") else "NCHW"
+    attrs["data_format"] = "NCDHW" if "3D" in case.op else "NCHW"
     return Case(case.op, *(moved(i, value) for i, value in enumerate(case.inputs)), smooth=case.smooth, **attrs)
 
 
@@ -251,11 +251,164 @@ def values():
     yield Case("StatelessTruncatedNormal", [90], seeds[0])
 
 
-ALL = (elementwise, gradients, images, arrays, values)
+def scattered():
+    x, places, updates = points(101, 4, 3), Fed([[2], [0], [2]], np.int32), points(102, 3, 3)
+    for op in ("TensorScatterUpdate", "TensorScatterMax", "TensorScatterMin"):
+        yield Case(op, x, places, updates)
+        yield Case(op, x, Fed([[[1, 2], [3, 0]], [[1, 2], [0, 0]]], np.int64), points(103, 2, 2))
+    yield Case("TensorScatterUpdate", Fed([[1, 2], [3, 4]], np.int32), Fed([[1]], np.int32), Fed([[7, 8]], np.int32))
+    segments = Fed([2, 0, 2, -1, 4, 2], np.int32)
+    for op in ("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum"):
+        # Of an empty segment the largest is the lowest number, which swamps others.
+        smooth = op.endswith("Prod") or op.endswith("Sum")
+        yield Case(op, points(104, 6, 2), segments, np.int32(6), smooth=smooth)
+        yield Case(op, points(105, 2, 3, 2), Fed([[0, 1, 0], [3, 0, 1]], np.int64), np.int32(4), smooth=smooth)
+        yield Case(op, points(105, 2, 3, 2), Fed([[0, 1, 0], [2, 0, 1]], np.int64), np.int32(3))
+        yield Case(op, Fed([5, -7, 2], np.int64), Fed([1, 1, 0], np.int32), np.int32(2))
+    for op in ("SegmentMax", "SegmentMin", "SegmentProd", "SegmentSum", "SegmentMean"):
+        yield Case(op, points(106, 5, 2), [0, 0, 1, 3, 3])
+    for op in ("SegmentMaxV2", "SegmentMinV2", "SegmentProdV2", "SegmentSumV2"):
+        yield Case(op, points(106, 5, 2), Fed([0, 0, 1, 3, 3], np.int32), np.int32(5), smooth=op.endswith("SumV2"))
+    for op in ("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN"):
+        rows, of = Fed([3, 0, 0, 1], np.int32), points(107, 4, 2)
+        yield Case(op, of, rows, np.int32([0, 0, 1, 3]))
+        yield Case(op + "WithNumSegments", of, rows, Fed([0, 0, 1, 3], np.int32), np.int32(6))
+    sparse = Fed([[0, 2], [1, 0], [1, 3]], np.int64), points(108, 3)
+    yield Case("SparseTensorDenseMatMul", *sparse, np.int64([3, 4]), points(109, 4, 2))
+    yield Case("SparseTensorDenseMatMul", *sparse, np.int64([3, 4]), points(110, 2, 3), adjoint_a=True, adjoint_b=True)
+    yield Case("SparseToDense", Fed([[0, 2], [1, 0]], np.int32), np.int32([2, 3]), points(111, 2), np.float32(0.5))
+    yield Case("SparseToDense", Fed([1, 3], np.int64), np.int64([5]), np.float32(2), np.float32(-1))
+    yield Case("SparseToDense", Fed(2, np.int32), np.int32([4]), np.int32(7), np.int32(0))
+    sorted_rows = Fed(np.sort(points(112, 2, 6).value), np.float32)
+    for op in ("LowerBound", "UpperBound"):
+        yield Case(op, sorted_rows, points(113, 2, 4))
+        yield Case(op, Fed([[1, 2, 2, 5]], np.int32), Fed([[2, 0, 9]], np.int32), out_type=tf.int64)
+    yield Case("UnravelIndex", Fed([22, 0, 7], np.int32), np.int32([3, 8]))
+    yield Case("HistogramFixedWidth", points(114, 3, 7), Fed([-1, 1.5]), np.int32(5))
+
+
+def special():
+    x = Fed([[0.1, 0.7, 1, 1.5], [2, 3.3, 8.4, 50], [-0.4, -1.3, -2.6, -7.2]])
+    for op in ("Lgamma", "Digamma"):
+        yield Case(op, x, smooth=False)
+        yield Case(op, points(121, 3, 4, low=0.3, high=6))
+        yield Case(op, Fed(x.value, np.float64))
+    yield Case("Lgamma", Fed([np.inf, 1e20, 0, -3]), smooth=False)
+    yield Case("Erfinv", Fed([[-0.999, -0.7, -1e-3, 0], [0.2, 0.5, 0.97, 0.99999]]), smooth=False)
+    yield Case("Erfinv", points(122, 3, 4, low=-0.9, high=0.9))
+    yield Case("Ndtri", Fed([1e-6, 0.01, 0.3, 0.5, 0.77, 0.999]), smooth=False)
+    yield Case("Ndtri", points(123, 3, 4, low=0.1, high=0.9))
+    for op in ("BesselI0", "BesselI0e", "BesselI1", "BesselI1e"):
+        yield Case(op, points(124, 4, 4, low=-4, high=4))
+        yield Case(op, Fed([-30, -12.5, 11.9, 25] if op.endswith("e") else [-5.5, 5.5, 7, 9]), smooth=False)
+    for dtype, low, high in ((np.int32, -2**31, 2**31 - 1), (np.int64, -2**63, 2**63 - 1), (np.uint8, 0, 255)):
+        a, b = Fed([[low, high, 0], [5, 12, 77]], dtype), Fed([[high, 6, 3], [1, 10, 77]], dtype)
+        for op in ("BitwiseAnd", "BitwiseOr", "BitwiseXor"):
+            yield Case(op, a, b)
+        yield Case("BitwiseAnd", a, Fed([6, 7, 1], dtype))
+        yield Case("Invert", a)
+        yield Case("PopulationCount", a)
+        for op in ("LeftShift", "RightShift"):
+            yield Case(op, a, Fed([[0, 3, 5], [1, 7, 2]], dtype))
+    for flags in ({}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}):
+        yield Case("CumulativeLogsumexp", points(125, 2, 5, 2), np.int32(1), smooth=not flags.get("exclusive"), **flags)
+    wide, g = points(126, 4, 9, low=-7, high=7.5), points(127, 4, 9)
+    yield Case("FakeQuantWithMinMaxArgsGradient", g, wide, min=-3.0, max=5.0, num_bits=4, smooth=False)
+    yield Case("FakeQuantWithMinMaxVarsGradient", g, wide, Fed(-1.3), Fed(4.2), num_bits=5, smooth=False)
+    yield Case("FakeQuantWithMinMaxVarsPerChannelGradient", g, wide, Fed(-np.arange(9) / 3), Fed(np.arange(1, 10) / 2),
+               smooth=False)
+    factor = np.tril(points(128, 2, 3, 3, low=0.2, high=2).value)
+    yield Case("CholeskyGrad", Fed(factor), points(129, 2, 3, 3), smooth=False)
+
+
+def coloured():
+    colours = points(131, 2, 3, 2, 3, low=0, high=1)
+    yield Case("RGBToHSV", colours)
+    yield Case("RGBToHSV", Fed([[0, 0, 0], [1, 1, 1], [0.5, 0.5, 0.5], [1, 0, 0], [0, 1, 0], [0, 0, 1]]), smooth=False)
+    yield Case("HSVToRGB", points(132, 3, 3, low=0.02, high=0.98), smooth=False)
+    for delta in (0.3, -0.8):
+        yield Case("AdjustHue", colours, Fed(delta), smooth=False)
+    for scale in (0.4, 3.0):
+        yield Case("AdjustSaturation", colours, Fed(scale), smooth=False)
+    yield Case("AdjustContrastv2", colours, Fed(1.7))
+
+
+def cells():
+    x, cs, h = points(141, 2, 3), points(142, 2, 4), points(143, 2, 4)
+    w, b = points(144, 7, 16, low=-1, high=1), points(145, 16)
+    peepholes = [points(146 + i, 4) for i in range(3)]
+    for flags in ({}, {"use_peephole": True}, {"use_peephole": True, "cell_clip": 0.5, "forget_bias": 0.3}):
+        yield Case("LSTMBlockCell", x, cs, h, w, *peepholes, b, smooth="cell_clip" not in flags, **flags)
+        sequence = points(149, 3, 2, 3)
+        yield Case("BlockLSTM", np.int64(3), sequence, cs, h, w, *peepholes, b, smooth="cell_clip" not in flags, **flags)
+    yield Case("BlockLSTMV2", np.int64(3), sequence, cs, h, w, *peepholes, b)
+    yield Case("BlockLSTMV2", np.int64(3), sequence, cs, h, w, *peepholes, b, use_peephole=True, cell_clip=0.4, smooth=False)
+    for peephole in (False, True):
+        states = [points(150 + i, 3, 2, 4, low=-0.9, high=0.9) for i in range(9)]
+        for op in ("BlockLSTMGrad", "BlockLSTMGradV2"):
+            yield Case(op, np.int64(3), sequence, cs, h, w, *peepholes, b, *states, use_peephole=peephole)
+        states = [points(160 + i, 2, 4, low=-0.9, high=0.9) for i in range(8)]
+        yield Case("LSTMBlockCellGrad", x, cs, h, w, *peepholes, b, *states, use_peephole=peephole)
+    gru = x, h, points(170, 7, 8), points(171, 7, 4), points(172, 8), points(173, 4)
+    yield Case("GRUBlockCell", *gru)
+    yield Case("GRUBlockCellGrad", *gru, *[points(174 + i, 2, 4, low=0.1, high=0.9) for i in range(4)])
+
+
+def volumes():
+    volume, filters = points(181, 1, 5, 3, 4, 2), points(182, 3, 2, 2, 2, 3)
+    for padding, result in (("SAME", (1, 3, 3, 2, 3)), ("VALID", (1, 2, 2, 2, 3))):
+        strides, g = [1, 2, 1, 2, 1], points(183, *result)
+        options = dict(strides=strides, padding=padding)
+        yield Case("Conv3DBackpropInputV2", [1, 5, 3, 4, 2], filters, g, images=[0, 2], **options)
+        yield Case("Conv3DBackpropFilterV2", volume, [3, 2, 2, 2, 3], g, images=[0, 2], gives_image=False, **options)
+    window = dict(ksize=[1, 3, 2, 2, 1], strides=[1, 2, 2, 1, 1])
+    for padding, result in (("SAME", (1, 3, 2, 4, 2)), ("VALID", (1, 2, 1, 3, 2))):
+        g = points(185, *result)
+        yield Case("AvgPool3DGrad", [1, 5, 3, 4, 2], g, images=[0, 1], padding=padding, **window)
+        pooled = tf.raw_ops.MaxPool3D(input=volume.value, padding=padding, **window).numpy()
+        yield Case("MaxPool3DGrad", volume, Fed(pooled), g, images=[0, 1, 2], smooth=False, padding=padding, **window)
+
+
+def sampled():
+    image = points(191, 2, 5, 7, 2)
+    for sizes in ([3, 4], [8, 9], [5, 1]):
+        yield Case("ResizeArea", image, sizes)
+        yield Case("ResizeArea", image, sizes, align_corners=True)
+    yield Case("ResizeArea", Fed(np.arange(12).reshape(1, 3, 4, 1), np.int32), [2, 3])
+    for kernel in ("lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic"):
+        for antialias in (True, False):
+            yield Case("ScaleAndTranslate", image, [3, 9], np.float32([0.6, 1.3]), np.float32([0, 0]),
+                       kernel_type=kernel, antialias=antialias)
+    yield Case("ScaleAndTranslate", image, [6, 6], np.float32([1.2, 0.7]), np.float32([0.4, -1.1]))
+    yield Case("ScaleAndTranslateGrad", points(192, 2, 6, 6, 2), image, np.float32([1.2, 0.7]), np.float32([0.4, -1.1]))
+    boxes = Fed([[0.1, 0.2, 0.85, 0.9], [0, 0, 1, 1], [-0.3, 0.4, 0.62, 1.3], [0.9, 0.8, 0.1, 0.1]])
+    of_image = Fed([0, 1, 1, 0], np.int32)
+    for method in ("bilinear", "nearest"):
+        for size in ([3, 4], [1, 6]):
+            yield Case("CropAndResize", image, boxes, of_image, size, method=method, extrapolation_value=-0.5,
+                       smooth=False)
+        yield Case("CropAndResizeGradImage", points(193, 4, 3, 4, 2), boxes, of_image, [2, 5, 7, 2], T=tf.float32,
+                   method=method, smooth=False)
+    yield Case("CropAndResizeGradBoxes", points(193, 4, 3, 4, 2), image, boxes, of_image, smooth=False)
+    small = points(194, 2, 3, 2)
+    for padding, result in (("SAME", (2, 3, 7, 2)), ("VALID", (2, 2, 3, 2))):
+        options = dict(strides=[1, 2, 1, 1], rates=[1, 1, 2, 1], padding=padding)
+        yield Case("Dilation2D", image, small, **options)
+        for op in ("Dilation2DBackpropInput", "Dilation2DBackpropFilter"):
+            yield Case(op, image, small, points(195, *result), smooth=False, **options)
+
+
+ALL = (elementwise, gradients, images, arrays, values, scattered, special, coloured, cells, volumes, sampled)
+
+
+COMPILED = {"SegmentMaxV2", "SegmentMinV2", "SegmentProdV2", "SegmentSumV2"}  # by XLA only
 
 
 def evaluated(case):
     """The outputs of a case."""
+    if case.op in COMPILED:
+        op, arguments = getattr(tf.raw_ops, case.op), case.arguments(lambda x: x.value if isinstance(x, Fed) else x)
+        return [tf.function(lambda: op(**arguments), jit_compile=True)().numpy()]
     with tf.Graph().as_default(), v1.Session() as session:
         made = getattr(tf.raw_ops, case.op)(**case.arguments(lambda x: tf.constant(x.value if isinstance(x, Fed) else x)))
         made = list(made) if isinstance(made, (tuple, list)) else [made]
@@ -273,6 +426,21 @@ def removed():
         inputs = [x, mean, variance, offset, scale]
         numbers = [each.value for each in inputs]
         yield node, inputs, [tf.nn.batch_normalization(*numbers[:4], numbers[4] if scaled else None, 0.01)]
+    square = points(130, 2, 3)
+    yield v1.NodeDef(op="BatchMatrixDiag"), [square], [tf.linalg.diag(square.value)]
+    image = points(136, 2, 3, 2, 3)
+    ends = [Fed(1.7), Fed(-1), Fed(0.9)]
+    adjusted = tf.raw_ops.AdjustContrastv2(images=image.value, contrast_factor=1.7)
+    yield v1.NodeDef(op="AdjustContrast"), [image, *ends], [tf.clip_by_value(adjusted, -1, 0.9)]
+    volume, filters, g = points(181, 1, 5, 3, 4, 2), points(182, 3, 2, 2, 2, 3), points(184, 1, 5, 3, 4, 3)
+    options = dict(out_backprop=g.value, strides=[1] * 5, padding="SAME")
+    by_input = tf.raw_ops.Conv3DBackpropInputV2(input_sizes=[1, 5, 3, 4, 2], filter=filters.value, **options)
+    by_filter = tf.raw_ops.Conv3DBackpropFilterV2(input=volume.value, filter_sizes=[3, 2, 2, 2, 3], **options)
+    for op, result in (("Conv3DBackpropInput", by_input), ("Conv3DBackpropFilter", by_filter)):
+        node = v1.NodeDef(op=op)
+        node.attr["strides"].list.i.extend([1] * 5)
+        node.attr["padding"].s = b"SAME"
+        yield node, [volume, filters, g], [result]
     node = v1.NodeDef(op="TopK")
     node.attr["k"].i = 2
     yield node, [x], list(tf.math.top_k(x.value, 2))
@@ -295,8 +463,8 @@ def branches():
         def nested(condition=condition):
             return v1.cond(tf.logical_not(condition), lambda: x - 1, lambda: tf.exp(x))
         y = v1.cond(condition, lambda: x * 2 + tf.ones([3]), nested)
-        if name == "constant":  # else it is unknown on which side a constant is
-            y += v1.cond(condition, lambda: tf.constant(1.0), lambda: tf.constant(2.0))
+        y += v1.cond(condition, lambda: tf.constant(1.0), lambda: tf.constant(2.0))
+        y *= v1.cond(condition, lambda: tf.constant(3.0), lambda: x[0, 0])
         yield name, y
 
 
@@ -312,7 +480,7 @@ def subgraphs():
 
 def write(path, bytes_of, expected):
     values, counts, old = {}, {}, []
-    cases = [case for family in ALL for case in family()]
+    cases = [(case, evaluated(case)) for family in ALL for case in family()]
     for node, inputs, results in removed():
         node.name = f"{node.op}_{len(old)}"
         node.attr["T"].type = tf.float32.as_datatype_enum
@@ -340,8 +508,7 @@ def write(path, bytes_of, expected):
                 values[f"{name}/out{i}"] = result
             if not case.smooth:
                 values[f"{name}/steps"] = True
-        for case in cases:
-            results = evaluated(case)
+        for case, results in cases:
             add(case, results)
             if case.images:
                 first = channels_first(case)

@@ -25,7 +25,8 @@ class Judgement {
   void fetch(const std::string& tensor, const Tensor& value);
   /// The judge's own derivative of the sum of `y` by `x` must have the value.
   void gradient(const std::string& y, const std::string& x, const Tensor& value);
-  /// The Variable must have the value now.
+  /// The Variable must have the value now. (A step "distribution" has the mean, the deviation and the bounds instead,
+  /// and in `by` the dtype.)
   void variable(const std::string& name, const Tensor& value);
 
   /// Any step.

@@ -25,6 +25,63 @@ void write(const std::filesystem::path& folder, const std::string& title, const 
   judgement.save();
 }
 
+/// Saves a model with its Variables, and what it must give, with the gradients of the sum of all squares.
+void write_trainable(const std::filesystem::path& folder, const std::string& title, const Model& model,
+                     const std::map<std::string, Tensor>& inputs) {
+  saved_model::save((folder / title / "1").string(), model);
+  Judgement judgement(folder / (title + ".judge.pb"));
+  judgement.add("title", title);
+  Feeds feeds;
+  for (const auto& [name, value] : inputs) {
+    judgement.feed(name, value);
+    feeds.add(name, value);
+  }
+  const std::vector<Variable> parameters = model.parameters();
+  GradientTape tape;
+  const std::vector<Tensor> results = model(feeds);
+  Tensor loss = constant(0.0F);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    judgement.fetch(model.outputs()[i].name, results[i]);
+    if (is_floating(results[i].dtype())) loss = loss + reduce_sum(square(results[i]));
+  }
+  const std::vector<Tensor> gradients = tape.gradient(loss, parameters);
+  for (std::size_t i = 0; i < parameters.size(); ++i) judgement.gradient({}, parameters[i].name(), gradients[i]);
+  for (const Variable& each : model.graph().variables()) judgement.variable(each.name(), each.value());
+  judgement.save();
+}
+
+/// Traced, with two inputs, an output of integers, and a Variable that is not trained.
+void write_network(const std::filesystem::path& folder) {
+  random::NumpyLegacy numbers(7);
+  Variable w(draw(numbers, {3, 4}), {.name = "layer/w"}), b(draw(numbers, {4}), {.name = "layer/b"});
+  const Variable mean(draw(numbers, {4}), {.name = "mean", .trainable = false});
+  const auto predict = trace(
+      [&](const Tensor& x, const Tensor& gain) {
+        const Tensor y = layer_norm(gelu(matmul(x, w) + b) - mean, b, b);
+        const TopK top = top_k(y, 2);
+        return std::tuple{y * gain, top.values, top.indices};
+      },
+      {spec(float32, {-1, 3}, "x"), spec(float32, {}, "gain")});
+  write_trainable(
+      folder, "network",
+      Model({.inputs = {{"x", predict.input(0)}, {"gain", predict.input(1)}},
+             .outputs = {{"y", predict.output(0)}, {"top", predict.output(1)}, {"index", predict.output(2)}}}),
+      {{"x", draw(numbers, {5, 3})}, {"gain", tensor(0.5F)}});
+}
+
+/// A convolution built by hand, with one input: Keras calls it by that.
+void write_convolution(const std::filesystem::path& folder) {
+  const Graph graph;
+  const auto scope = graph.as_default();
+  random::NumpyLegacy numbers(8);
+  const Variable filter(draw(numbers, {3, 3, 1, 2}), {.name = "filter"}), bias(draw(numbers, {2}), {.name = "bias"});
+  const Tensor images = placeholder(float32, {-1, 8, 8, 1}, "images");
+  const Tensor pooled = max_pool2d(relu(bias_add(conv2d(images, filter), bias)));
+  write_trainable(folder, "convolution",
+                  Model({.inputs = {{"images", images}}, .outputs = {{"softmax", softmax(reshape(pooled, {-1, 32}))}}}),
+                  {{"images", draw(numbers, {2, 8, 8, 1})}});
+}
+
 /// Traced, with labels, and beside a training step that does not belong to what is saved.
 void write_classifier(const std::filesystem::path& folder) {
   random::NumpyLegacy numbers(5);
@@ -63,6 +120,8 @@ void write_saved_models(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
   write_classifier(folder);
   write_filters(folder);
+  write_network(folder);
+  write_convolution(folder);
 }
 
 }  // namespace tapestry::test

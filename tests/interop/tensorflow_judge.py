@@ -3,7 +3,7 @@
 usage: tensorflow_judge.py FOLDER
 
 For each x.pb in the folder there is x.judge.pb, a GraphDef whose nodes are the steps to make: feed, run, fetch,
-gradient, variable (see judgement.hpp). Prints a line for each graph that fails and a table for the kinds of graphs."""
+gradient, variable, distribution (see judgement.hpp). Prints a line for each graph that fails and a table for the kinds of graphs."""
 
 import collections
 import pathlib
@@ -83,7 +83,7 @@ def judge_all(folder, problems):
 
 
 def judge_folder(problems):
-    """Judges all of the folder that the command line names. Ends with 1 if anything failed."""
+    """The main program of a judge: judges the folder that the command line names."""
     passed, failed = judge_all(sys.argv[1], problems)
     print(f"{passed} passed, {failed} failed")
     sys.exit(failed != 0)
@@ -120,11 +120,23 @@ class Judge:
             handle = self.graph.get_tensor_by_name(step.target + ":0")
             with self.graph.as_default():
                 if handle.dtype == tf.resource:
-                    handle = tf.raw_ops.ReadVariableOp(resource=handle, dtype=step.value.dtype)
+                    dtype = step.by or step.value.dtype
+                    handle = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
                 else:
                     handle = tf.identity(handle)
             self.reads[step.target] = handle
         return self.compute(self.reads[step.target])
+
+
+def is_distributed(numbers, expected):
+    """Why the numbers do not have this mean, deviation, and bounds, or None. They are drawn: 6 standard errors may be
+    between the mean and theirs, and the deviation and theirs."""
+    numbers, (mean, deviation, least, most) = np.asarray(numbers, np.float64).ravel(), expected
+    error = deviation / np.sqrt(numbers.size)
+    good = (abs(numbers.mean() - mean) <= 6 * error and abs(numbers.std() - deviation) <= 6 * error and
+            numbers.min() >= least and numbers.max() <= most and np.unique(numbers).size > 1)
+    return None if good else (f"mean {numbers.mean()}, deviation {numbers.std()}, from {numbers.min()} to "
+                              f"{numbers.max()} instead of {expected}")
 
 
 def judge(steps, graph_def):
@@ -144,6 +156,8 @@ def judge(steps, graph_def):
                     yield each, difference(found, each.value, tolerance)
         elif step.kind == "gradient":
             yield step, difference(judge.gradient(step), step.value, tolerance)
+        elif step.kind == "distribution":
+            yield step, is_distributed(judge.variable(step), step.value)
         else:
             yield step, difference(judge.variable(step), step.value, VARIABLE_FACTOR * tolerance)
 

@@ -1,4 +1,5 @@
 #include <functional>
+#include <limits>
 #include <memory>
 
 #include "dispatch/recorder.hpp"
@@ -175,6 +176,37 @@ void write_training(const std::filesystem::path& folder, const std::string& titl
   judgement.save();
 }
 
+/// A graph whose initial values are drawn when "init" runs, with the mean, the deviation and the bounds of each.
+void write_initializers(const std::filesystem::path& folder, VariableStyle style) {
+  const Graph graph;
+  const auto open = graph.as_default();
+  constexpr double third = 0.57735026918962576, infinity = std::numeric_limits<double>::infinity();
+  struct Row {
+    std::string name;
+    Tensor initial;
+    std::vector<double> expected;
+  };
+  const Shape shape{100, 200};
+  const std::vector<Row> rows{
+      {"normal", random::normal(shape), {0, 1, -infinity, infinity}},
+      {"scaled", random::normal(shape, {.mean = 2, .stddev = 0.1, .dtype = float64}), {2, 0.1, -infinity, infinity}},
+      {"truncated", random::truncated_normal(shape, {.stddev = 3}), {0, 3 * 0.87962566103423978, -6, 6}},
+      {"uniform", random::uniform(shape, {.low = -1, .high = 4}), {1.5, 2.5 * third, -1, 4}},
+      {"glorot", (random::uniform(shape) * 2.0 - 1.0) * 0.5, {0, 0.5 * third, -0.5, 0.5}},
+      {"whole", random::randint(0, 10, shape), {4.5, 2.8722813232690143, 0, 9}},
+      {"bernoulli", random::bernoulli(shape, 0.25), {0.25, 0.4330127018922193, 0, 1}},
+      {"permutation", random::permutation(1000), {499.5, 288.67499025720948, 0, 999}}};
+  for (const Row& row : rows) Variable(row.initial, {.name = row.name});
+  global_variables_initializer();
+  const std::string style_name = style == VariableStyle::resource ? "resource" : "reference";
+  Judgement judgement(folder, "initial values, " + style_name, graph,
+                      {.variables = style, .computed_initial_values = true});
+  judgement.run("init");
+  for (const Row& row : rows)
+    judgement.add("distribution", row.name, tensor(row.expected), std::string(to_string(row.initial.dtype())));
+  judgement.save();
+}
+
 }  // namespace
 
 int write_trained_models(const std::filesystem::path& folder) {
@@ -182,6 +214,10 @@ int write_trained_models(const std::filesystem::path& folder) {
   const std::vector<std::pair<std::string, Make>> models{
       {"classifier", classifier}, {"convolutional", convolutional}, {"embedding", embedding}, {"traced", traced}};
   int count = 0;
+  for (const VariableStyle style : {VariableStyle::resource, VariableStyle::reference}) {
+    write_initializers(folder, style);
+    ++count;
+  }
   for (const auto& [name, make] : models) {
     const auto plain = optimizers().front().second();
     write_frozen(folder, name, make(*plain));

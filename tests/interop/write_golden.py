@@ -393,6 +393,58 @@ def write_saved_models(folder):
         v1.saved_model.simple_save(session, str(folder / "saved_model1"), {"x": x}, {"y": y})
 
 
+class Words(tf.Module):
+    """A signature with numbers, and one with texts, which a table from a file makes numbers."""
+
+    def __init__(self, vocabulary):
+        super().__init__()
+        file = tf.lookup.TextFileInitializer(vocabulary, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64,
+                                             tf.lookup.TextFileIndex.LINE_NUMBER)
+        self.table = tf.lookup.StaticHashTable(file, -1)
+        self.w = tf.Variable([0.5, 1.5, 2.5, 3.5], name="w")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="words")])
+    def look_up(self, words):
+        return {"y": tf.gather(self.w, self.table.lookup(words) + 1)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def scale(self, x):
+        return {"y": x * self.w[1]}
+
+
+def write_table_model(folder):
+    vocabulary = folder / "words.txt"
+    vocabulary.write_text("one\ntwo\nthree\n")
+    words = Words(str(vocabulary))
+    tf.saved_model.save(words, str(folder / "saved_model_table"), signatures={"serving_default": words.scale,
+                                                                              "look_up": words.look_up})
+    vocabulary.unlink()
+
+
+def write_keras_model(folder):
+    """A model as Keras exports it, with what it gives and with the gradients of the sum of the squares."""
+    keras = tf.keras
+    keras.utils.set_random_seed(3)
+    image = keras.Input((6, 6, 1), name="image")
+    y = keras.layers.Conv2D(3, 3, activation="relu")(image)
+    y = keras.layers.BatchNormalization()(y)
+    y = keras.layers.Dropout(0.4)(keras.layers.Flatten()(y))
+    model = keras.Model(image, keras.layers.Dense(2, activation="softmax", name="scores")(y))
+    for i, each in enumerate(model.weights):
+        value = foreign_models.weights(i, *each.shape)
+        each.assign(np.abs(value) if "variance" in each.name else value)
+    x = foreign_models.points(13, 2, 6, 6, 1)
+    with tf.GradientTape() as tape:
+        scores = model(x, training=False)
+        loss = tf.reduce_sum(tf.square(scores))
+    weights = model.trainable_weights
+    values = {"image": x, "scores": scores.numpy()}
+    for i, (each, gradient) in enumerate(zip(weights, tape.gradient(loss, [each.value for each in weights]))):
+        values |= {f"value/{i}": each.numpy(), f"gradient/{i}": gradient.numpy()}
+    expected(folder / "saved_model_keras.expected.pb", values)
+    model.export(str(folder / "saved_model_keras"), verbose=False)
+
+
 def write_events_1(folder):
     """What TensorFlow 1's FileWriter knows: a graph, operations that summarize, a session's log, a run's metadata."""
     logs = folder / "logs"
@@ -489,6 +541,10 @@ def main(folder):
     write_records(folder)
     write_metrics(folder)
     write_saved_models(folder)
+    write_table_model(folder)
+    write_keras_model(folder)
+    for each in folder.glob("*/fingerprint.pb"):
+        each.unlink()
     write_events_1(folder)
     write_events_2(folder)
     write_events_07(folder)

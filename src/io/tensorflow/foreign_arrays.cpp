@@ -204,19 +204,6 @@ Tensors read_scatter(const ForeignNode& n) {
   });
 }
 
-Tensors read_segment_sum(const ForeignNode& n) {
-  const Tensor &x = n.in(0), &segments = n.in(1);
-  if (segments.shape().rank() > x.shape().rank()) n.node.refuse("it has more segments than elements");
-  std::vector<std::int64_t> sizes(x.shape().sizes().begin(), x.shape().sizes().end());
-  sizes.erase(sizes.begin(), sizes.begin() + segments.shape().rank());
-  sizes.insert(sizes.begin(), n.number(2));
-  return n.composed([&] {
-    const Tensor like = shape_only(n, sizes, x.dtype());
-    const Attrs along{{"axis", std::int64_t{0}}};
-    return make_op(*rule_of("UnsortedSegmentSum"), n.node, {segments, x, like}, along, n.where, "Sum")[0];
-  });
-}
-
 Tensors read_slice_gradient(const ForeignNode& n) {
   const Attrs attrs = n.node.direct_attrs(*rule_of("StridedSlice"));
   return n.composed([&] {
@@ -224,31 +211,6 @@ Tensors read_slice_gradient(const ForeignNode& n) {
     return make_op(*rule_of("StridedSliceGrad"), n.node, {n.in(4), like}, attrs, n.where, "Slice")[0];
   });
 }
-Tensors read_segments(const ForeignNode& n) {
-  const std::vector<std::int64_t> segments = n.numbers(1);
-  if (!std::is_sorted(segments.begin(), segments.end()) || (!segments.empty() && segments[0] < 0))
-    n.node.refuse("its segments do not ascend");
-  const std::int64_t count = segments.empty() ? 0 : segments.back() + 1;
-  if (count > most_places) n.node.refuse(detail::join("it has ", count, " segments"));
-  Shape shape = n.in(0).shape();
-  if (shape.rank() < 1) n.node.refuse("its input is a scalar");
-  shape.set(0, count);
-  return n.composed([&] {
-    const auto sum = [&](const Tensor& x, const Shape& sizes) {
-      return make_op(*rule_of("UnsortedSegmentSum"), n.node,
-                     {vector_of(segments, int64), x, shape_only(n, sizes, x.dtype())}, {{"axis", std::int64_t{0}}},
-                     n.where, "Sum")[0];
-    };
-    Tensor total = sum(n.in(0), shape);
-    if (n.node.def().op == "SegmentSum") return total;
-    Shape column(std::vector<std::int64_t>(shape.rank(), 1));
-    column.set(0, static_cast<std::int64_t>(segments.size()));
-    Shape counts = column;
-    counts.set(0, count);
-    return total / maximum(sum(ones(column, {.dtype = total.dtype()}), counts), 1);
-  });
-}
-
 /// The old form, whose axis comes first.
 Tensors read_concat(const ForeignNode& n) {
   if (n.inputs.size() < 2) n.node.refuse("it has no tensors");
@@ -331,18 +293,6 @@ ForeignOps foreign_arrays() {
        .read = read_reverse_sequence},
       {.name = "ScatterNd", .inputs = 3, .values = {2}, .read = read_scatter},
       {.name = "ScatterNdNonAliasingAdd", .inputs = 3, .outputs = {like(0)}, .read = read_scatter_into},
-      {.name = "SegmentMean",
-       .inputs = 2,
-       .values = {1},
-       .lacks_sizes = lacks_any_size,
-       .outputs = {like(0)},
-       .read = read_segments},
-      {.name = "SegmentSum",
-       .inputs = 2,
-       .values = {1},
-       .lacks_sizes = lacks_any_size,
-       .outputs = {like(0)},
-       .read = read_segments},
       {.name = "SpaceToBatch",
        .inputs = 2,
        .values = {1},
@@ -359,11 +309,6 @@ ForeignOps foreign_arrays() {
       {.name = "StridedSliceGrad", .inputs = 5, .values = {0, 1, 2, 3}, .read = read_slice_gradient},
       {.name = "TensorScatterAdd", .inputs = 3, .outputs = {like(0)}, .read = read_scatter_into},
       {.name = "TensorScatterSub", .inputs = 3, .outputs = {like(0)}, .read = read_scatter_into},
-      {.name = "UnsortedSegmentSum",
-       .inputs = 3,
-       .values = {2},
-       .lacks_sizes = lacks_any_size,
-       .read = read_segment_sum},
   };
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "io/tensorflow/foreign_parts.hpp"
+#include "io/tensorflow/foreign_windows.hpp"
 #include "io/tensorflow/op_rules.hpp"
 #include "io/tensorflow/resize.hpp"
 
@@ -11,65 +12,6 @@ namespace tapestry::io {
 namespace {
 
 // ---- Windows --------------------------------------------------------------------------------------------------------
-
-/// How a window moves along one axis.
-struct Track {
-  std::int64_t count;          ///< its positions
-  std::int64_t before, after;  ///< the border
-  std::int64_t window, stride, rate;
-
-  /// For each position and each element of the window the place in the axis, the border included.
-  Tensor places() const {
-    std::vector<std::int64_t> list;
-    for (std::int64_t i = 0; i < count; ++i)
-      for (std::int64_t k = 0; k < window; ++k) list.push_back(i * stride + k * rate);
-    return vector_of(list, int32);
-  }
-  /// For each position the place of one element of the window.
-  Tensor places_of(std::int64_t element) const {
-    std::vector<std::int64_t> list;
-    for (std::int64_t i = 0; i < count; ++i) list.push_back(i * stride + element * rate);
-    return vector_of(list, int32);
-  }
-};
-
-Track track(const ForeignNode& n, std::int64_t size, std::int64_t window, std::int64_t stride, std::int64_t rate) {
-  const auto& padding = n.node.attr<std::string>("padding");
-  if (padding != "SAME" && padding != "VALID") n.node.refuse("its padding is " + padding);
-  if (std::min({window, stride, rate}) < 1 || std::max({window, stride, rate}) > most_blocks)
-    n.node.refuse(detail::join("it has a window of ", window, ", the stride ", stride, " and the rate ", rate));
-  const std::int64_t reach = (window - 1) * rate + 1;
-  Track made{0, 0, 0, window, stride, rate};
-  made.count = padding == "SAME" ? (size + stride - 1) / stride : (size - reach) / stride + 1;
-  if ((padding == "VALID" && size < reach) || product(std::max<std::int64_t>(made.count, 1), window) > most_places)
-    n.node.refuse(detail::join("its window of ", reach, " does not fit the size ", size));
-  const std::int64_t missing = std::max<std::int64_t>((made.count - 1) * stride + reach - size, 0);
-  if (padding == "SAME") {
-    made.before = missing / 2;
-    made.after = missing - missing / 2;
-  }
-  return made;
-}
-
-/// The attribute of that name: one number for each axis, those of the batch and of the channels 1.
-std::vector<std::int64_t> for_axes(const ForeignNode& n, std::string_view name, std::size_t rank) {
-  const std::vector<std::int64_t> none(rank, 1);
-  std::vector<std::int64_t> list = n.node.attr_or<ListDef>(name, {.ints = none}).ints;
-  if (list.size() != rank || list.front() != 1 || list.back() != 1)
-    n.node.refuse(detail::join("its '", name, "' are not for ", rank, " axes"));
-  return list;
-}
-
-/// The windows over images: [batch, rows, columns, elements of the window, channels].
-Tensor windows(const Tensor& x, const Track& rows, const Track& columns, double border) {
-  const std::int64_t channels = x.shape().sizes()[3];
-  const std::vector<Padding> widths{{}, {rows.before, rows.after}, {columns.before, columns.after}, {}};
-  const Tensor bordered = pad(x, widths, {.value = border});
-  const Tensor picked = gather(gather(bordered, rows.places(), 1), columns.places(), 2);
-  const Tensor parts = reshape(picked, {-1, rows.count, rows.window, columns.count, columns.window, channels});
-  return reshape(transpose(parts, {0, 1, 3, 2, 4, 5}),
-                 {-1, rows.count, columns.count, product(rows.window, columns.window), channels});
-}
 
 Tensors read_patches(const ForeignNode& n) {
   require_images(n);
@@ -133,32 +75,6 @@ Tensors read_depthwise_gradient(const ForeignNode& n) {
     const OpRule& rule = *rule_of(of_image ? "Conv2DBackpropInput" : "Conv2DBackpropFilter");
     const Tensor gradient = make_op(rule, n.node, inputs, attrs, n.where, "Conv2D")[0];
     return of_image ? gradient : reshape(gradient, filter);
-  });
-}
-
-/// A convolution of volumes: a sum of convolutions of images, one for each depth of the filter.
-Tensors read_conv3d(const ForeignNode& n) {
-  if (n.node.attr_or<std::string>("data_format", "NDHWC") != "NDHWC") lack(n, "'data_format'");
-  require_rank(n, 0, 5);
-  require_rank(n, 1, 5);
-  require_one_type(n);
-  const Tensor &x = n.in(0), &filter = n.in(1);
-  const auto strides = for_axes(n, "strides", 5), rates = for_axes(n, "dilations", 5);
-  const auto size = [&](int axis) { return x.shape().sizes()[axis]; };
-  const Track depth = track(n, size(1), filter.shape().sizes()[0], strides[1], rates[1]);
-  const Conv2dOptions options{.strides = {strides[2], strides[3]},
-                              .padding = n.node.attr<std::string>("padding").c_str(),
-                              .dilations = {rates[2], rates[3]}};
-  return n.composed([&] {
-    const Tensor bordered = pad(x, {{}, {depth.before, depth.after}, {}, {}, {}});
-    Tensor sum;
-    for (std::int64_t k = 0; k < depth.window; ++k) {
-      const Tensor images = reshape(gather(bordered, depth.places_of(k), 1), {-1, size(2), size(3), size(4)});
-      const Tensor part = conv2d(images, squeeze(slice(filter, {k, 0, 0, 0, 0}, {1, -1, -1, -1, -1}), 0), options);
-      sum = bool(sum) ? sum + part : part;
-    }
-    const Shape& image = sum.shape();
-    return reshape(sum, {-1, depth.count, image.sizes()[1], image.sizes()[2], image.sizes()[3]});
   });
 }
 
@@ -228,27 +144,6 @@ Tensors read_pool_with_places_gradient(const ForeignNode& n) {
   });
 }
 
-/// Volumes are pooled first as images, then along their depth.
-Tensors read_pool3d(const ForeignNode& n) {
-  if (n.node.attr_or<std::string>("data_format", "NDHWC") != "NDHWC") lack(n, "'data_format'");
-  require_rank(n, 0, 5);
-  const auto window = for_axes(n, "ksize", 5), strides = for_axes(n, "strides", 5);
-  const char* padding = n.node.attr<std::string>("padding").c_str();
-  const Shape& shape = n.in(0).shape();
-  const std::int64_t depth = shape.sizes()[1], channels = shape.sizes()[4];
-  const auto pooled = [&](const Tensor& x, const Pool2dOptions& options) {
-    return n.node.def().op == "MaxPool3D" ? max_pool2d(x, options) : avg_pool2d(x, options);
-  };
-  return n.composed([&] {
-    const Tensor images = pooled(reshape(n.in(0), {-1, shape.sizes()[2], shape.sizes()[3], channels}),
-                                 {{window[2], window[3]}, {strides[2], strides[3]}, padding});
-    const std::int64_t height = images.shape().sizes()[1], width = images.shape().sizes()[2];
-    const Tensor whole = pooled(reshape(images, {-1, depth, product(height, width), channels}),
-                                {{window[1], 1}, {strides[1], 1}, padding});
-    return reshape(whole, {-1, whole.shape().sizes()[1], height, width, channels});
-  });
-}
-
 /// The sum over all axes but the last.
 Tensors read_bias_gradient(const ForeignNode& n) {
   require_nhwc(n);
@@ -290,12 +185,10 @@ Taps resize_taps(const ForeignNode& n, std::int64_t from, std::int64_t to) {
 
 ForeignOps foreign_images() {
   return {
-      {.name = "AvgPool3D", .inputs = 1, .lacks_sizes = lacks_element_sizes, .outputs = {like(0)}, .read = read_pool3d},
       {.name = "AvgPoolGrad", .inputs = 2, .values = {0}, .read = read_average_gradient},
       {.name = "BiasAddGrad", .inputs = 1, .lacks_sizes = lacks_rank, .read = read_bias_gradient},
       {.name = "Conv2DBackpropFilter", .inputs = 3, .values = {1}, .read = read_conv_gradient},
       {.name = "Conv2DBackpropInput", .inputs = 3, .values = {0}, .read = read_conv_gradient},
-      {.name = "Conv3D", .inputs = 2, .lacks_sizes = lacks_element_sizes, .outputs = {like(0)}, .read = read_conv3d},
       {.name = "DepthwiseConv2dNative", .inputs = 2, .lacks_sizes = lacks_filter_sizes, .read = read_depthwise},
       {.name = "DepthwiseConv2dNativeBackpropFilter",
        .inputs = 3,
@@ -314,7 +207,6 @@ ForeignOps foreign_images() {
        .lacks_sizes = lacks_element_sizes,
        .outputs = {like(0)},
        .read = read_patches},
-      {.name = "MaxPool3D", .inputs = 1, .lacks_sizes = lacks_element_sizes, .outputs = {like(0)}, .read = read_pool3d},
       {.name = "MaxPoolGradV2",
        .inputs = 5,
        .values = {3, 4},

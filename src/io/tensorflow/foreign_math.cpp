@@ -175,6 +175,23 @@ Tensors read_fake_quantization(const ForeignNode& n) {
   });
 }
 
+/// By the input, and by the ends if these are inputs, from the gradient of the result.
+Tensors read_fake_quantization_gradient(const ForeignNode& n) {
+  const bool fixed = n.inputs.size() == 2;
+  return n.composed([&] {
+    const auto bound = [&](std::string_view name, float otherwise) {
+      return constant_node(detail::make_scalar(n.node.attr_or<float>(name, otherwise), float32), std::string(name),
+                           n.where);
+    };
+    if (fixed)
+      return gradients_of({n.in(1)}, [&](const Tensors& x) {
+        return Tensors{quantized(n, x[0], bound("min", -6), bound("max", 6)) * n.in(0)};
+      });
+    return gradients_of({n.in(1), n.in(2), n.in(3)},
+                        [&](const Tensors& x) { return Tensors{quantized(n, x[0], x[1], x[2]) * n.in(0)}; });
+  });
+}
+
 // ---- Classes --------------------------------------------------------------------------------------------------------
 
 /// Whether fewer than k classes have a higher score than the target.
@@ -247,8 +264,23 @@ ForeignOps foreign_math() {
       {.name = "Erfc", .inputs = 1, .read = read_erfc},
       {.name = "EuclideanNorm", .inputs = 2, .values = {1}, .lacks_sizes = lacks_rank, .read = read_euclidean_norm},
       {.name = "FakeQuantWithMinMaxArgs", .inputs = 1, .read = read_fake_quantization},
+      {.name = "FakeQuantWithMinMaxArgsGradient",
+       .inputs = 2,
+       .lacks_sizes = lacks_rank,
+       .outputs = {like(0)},
+       .read = read_fake_quantization_gradient},
       {.name = "FakeQuantWithMinMaxVars", .inputs = 3, .read = read_fake_quantization},
+      {.name = "FakeQuantWithMinMaxVarsGradient",
+       .inputs = 4,
+       .lacks_sizes = lacks_rank,
+       .outputs = {like(0), like(0), like(0)},
+       .read = read_fake_quantization_gradient},
       {.name = "FakeQuantWithMinMaxVarsPerChannel", .inputs = 3, .read = read_fake_quantization},
+      {.name = "FakeQuantWithMinMaxVarsPerChannelGradient",
+       .inputs = 4,
+       .lacks_sizes = lacks_rank,
+       .outputs = {like(0), like(0), like(0)},
+       .read = read_fake_quantization_gradient},
       {.name = "InTopK", .inputs = 2, .lacks_sizes = lacks_rank, .outputs = {typed(boolean)}, .read = read_in_top},
       {.name = "InTopKV2",
        .inputs = 3,

@@ -43,10 +43,32 @@ Tensors read_set_diagonal(const ForeignNode& n) {
   return {set_diag(n.in(0), n.in(1), n.name())};
 }
 
+/// From the factor L and the gradient by it: the gradient by L L^T.
+Tensors read_cholesky_gradient(const ForeignNode& n) {
+  require_one_type(n);
+  if (n.in(0).shape().rank() < 2) n.node.refuse(detail::join("its input is no matrix: ", n.in(0).shape()));
+  return n.composed([&] {
+    const Tensor factor = band_part(n.in(0), -1, 0);
+    const Tensor product = matmul(factor, factor, {.transpose_b = true});
+    return gradients_of({product}, [&](const Tensors& x) { return Tensors{cholesky(x[0]) * n.in(1)}; });
+  });
+}
+
 }  // namespace
 
 ForeignOps foreign_matrices() {
   return {
+      {.name = "BatchCholeskyGrad",
+       .inputs = 2,
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(0)},
+       .read = read_cholesky_gradient},
+      {.name = "BatchMatrixDiag", .inputs = 1, .lacks_sizes = lacks_rank, .outputs = {like(0)}, .read = read_diagonal},
+      {.name = "CholeskyGrad",
+       .inputs = 2,
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(0)},
+       .read = read_cholesky_gradient},
       {.name = "Diag", .inputs = 1, .lacks_sizes = lacks_rank, .outputs = {like(0)}, .read = read_diagonal},
       {.name = "DiagPart", .inputs = 1, .lacks_sizes = lacks_rank, .outputs = {like(0)}, .read = read_diagonal_part},
       {.name = "MatrixDiag", .inputs = 1, .lacks_sizes = lacks_rank, .outputs = {like(0)}, .read = read_diagonal},

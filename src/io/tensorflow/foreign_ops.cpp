@@ -1,10 +1,12 @@
 #include "io/tensorflow/foreign_ops.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "graph/state_ops.hpp"
 #include "io/tensorflow/foreign_parts.hpp"
+#include "tapestry/tape.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -15,9 +17,10 @@ using Table = std::unordered_map<std::string_view, ForeignOp>;
 const Table& foreign_ops(bool conditional) {
   static const auto& tables = *new std::pair<Table, Table>([] {
     std::pair<Table, Table> made;
-    for (const auto& table :
-         {foreign_arrays(), foreign_channels_first(), foreign_control(), foreign_gradients(), foreign_images(),
-          foreign_math(), foreign_matrices(), foreign_normalizations(), foreign_random(), foreign_values()})
+    for (const auto& table : {foreign_arrays(), foreign_cells(), foreign_channels_first(), foreign_colours(),
+                              foreign_control(), foreign_gradients(), foreign_images(), foreign_math(),
+                              foreign_matrices(), foreign_normalizations(), foreign_random(), foreign_sampling(),
+                              foreign_scatter(), foreign_special(), foreign_values(), foreign_volumes()})
       for (const ForeignOp& each : table) (each.applies ? made.first : made.second).emplace(each.name, each);
     return made;
   }());
@@ -141,6 +144,20 @@ std::vector<Padding> paddings_of(const ForeignNode& n, std::size_t input) {
 
 Tensor shape_only(const ForeignNode& n, const Shape& shape, DType dtype) {
   return broadcast_to(constant_node(detail::make_scalar(0, dtype), "zero", n.where), shape);
+}
+
+Tensors gradients_of(const Tensors& sources, const std::function<Tensors(const Tensors&)>& f) {
+  Tensors own;
+  for (const Tensor& each : sources) own.push_back(identity(each));
+  std::optional<GradientTape> tape;
+  if (!own[0].is_symbolic()) tape.emplace().watch(std::vector<Tensor>(own.begin(), own.end()));
+  std::vector<Tensor> targets;
+  for (const Tensor& each : f(own)) targets.push_back(reduce_sum(each));
+  const std::vector<tapestry::Source> by(own.begin(), own.end());
+  const std::vector<Tensor> found = own[0].is_symbolic()
+                                        ? gradients(TensorList(targets), by, {.unconnected = Unconnected::zero})
+                                        : tape->gradient(TensorList(targets), by, {.unconnected = Unconnected::zero});
+  return {found.begin(), found.end()};
 }
 
 Attrs with_groups(const Attrs& attrs, std::int64_t groups) {

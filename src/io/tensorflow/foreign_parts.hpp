@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "core/make_tensor.hpp"
@@ -15,6 +16,8 @@ namespace tapestry::io {
 using ForeignOps = std::vector<ForeignOp>;
 
 ForeignOps foreign_arrays();
+ForeignOps foreign_cells();
+ForeignOps foreign_colours();
 ForeignOps foreign_control();
 ForeignOps foreign_gradients();
 ForeignOps foreign_images();
@@ -22,7 +25,11 @@ ForeignOps foreign_math();
 ForeignOps foreign_matrices();
 ForeignOps foreign_normalizations();
 ForeignOps foreign_random();
+ForeignOps foreign_sampling();
+ForeignOps foreign_scatter();
+ForeignOps foreign_special();
 ForeignOps foreign_values();
+ForeignOps foreign_volumes();
 /// Images with the channels before the rows and columns. These ops have conditions.
 ForeignOps foreign_channels_first();
 
@@ -65,6 +72,9 @@ std::vector<Padding> paddings_of(const ForeignNode& n, std::size_t input = 1);
 Tensor shape_only(const ForeignNode& n, const Shape& shape, DType dtype);
 /// How a node of resizing, or of its gradient, makes one size of another.
 Taps resize_taps(const ForeignNode& n, std::int64_t from, std::int64_t to);
+/// The gradients of the sum of all elements that `f` gives for the sources, by these. The sources are given to `f` as
+/// tensors of their own: what else depends on the same tensors does not count.
+Tensors gradients_of(const Tensors& sources, const std::function<Tensors(const Tensors&)>& f);
 Attrs with_groups(const Attrs& attrs, std::int64_t groups);
 
 }  // namespace tapestry::io

@@ -7,6 +7,7 @@
 
 #include "backend/philox.hpp"
 #include "io/tensorflow/foreign_parts.hpp"
+#include "tapestry/random.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -216,10 +217,32 @@ Tensors read_stateless(const ForeignNode& n) {
   return {constant_node(reshape(numbers, shape), n.name(), n.where)};
 }
 
+// ---- Of the stream --------------------------------------------------------------------------------------------------
+
+Tensors read_random_integers(const ForeignNode& n) {
+  const Shape shape = n.shape(0);
+  const std::int64_t low = n.number(1), high = n.number(2);
+  if (low >= high) n.node.refuse("its range is empty");
+  const DType dtype = dtype_of(n.node.attr_or<TypeCode>("Tout", code_of(int32)));
+  if (dtype != int32 && dtype != int64) lack(n, "type");
+  return {tapestry::random::randint(low, high, shape, dtype, cpu(), n.name())};
+}
+
+Tensors read_shuffle(const ForeignNode& n) {
+  if (n.in(0).shape().rank() == 0) return {identity(n.in(0), n.name())};
+  return n.composed([&] { return tapestry::random::shuffle(n.in(0)); });
+}
+
 }  // namespace
 
 ForeignOps foreign_random() {
   ForeignOps ops{
+      {.name = "RandomShuffle", .inputs = 1, .lacks_sizes = lacks_rank, .outputs = {like(0)}, .read = read_shuffle},
+      {.name = "RandomUniformInt",
+       .inputs = 3,
+       .all_values = true,
+       .outputs = {told_by("Tout", int32)},
+       .read = read_random_integers},
       {.name = "StatelessRandomGetAlg", .inputs = 0, .outputs = {typed(int32)}, .read = read_algorithm},
       {.name = "StatelessRandomGetKeyCounter",
        .inputs = 1,

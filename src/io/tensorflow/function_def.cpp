@@ -2,10 +2,6 @@
 
 #include "io/tensorflow/function_def.hpp"
 
-#include <algorithm>
-#include <array>
-#include <span>
-
 #include "io/wire.hpp"
 
 namespace tapestry::io {
@@ -96,79 +92,6 @@ FunctionDef read_function(WireReader reader, std::int64_t& repeats, std::int64_t
   return function;
 }
 
-/// The ops with several outputs that functions may have, and the names of these. Ops with lists among several outputs
-/// are left out.
-struct OutputNames {
-  std::string_view op;
-  std::array<std::string_view, 7> outputs;
-};
-constexpr OutputNames output_names[] = {
-    {"BatchNormWithGlobalNormalizationGrad", {"dx", "dm", "dv", "db", "dg"}},
-    {"BlockLSTM", {"i", "cs", "f", "o", "ci", "co", "h"}},
-    {"BlockLSTMV2", {"i", "cs", "f", "o", "ci", "co", "h"}},
-    {"BroadcastGradientArgs", {"r0", "r1"}},
-    {"CTCGreedyDecoder", {"decoded_indices", "decoded_values", "decoded_shape", "log_probability"}},
-    {"CTCLoss", {"loss", "gradient"}},
-    {"CTCLossV2", {"loss", "gradient"}},
-    {"CombinedNonMaxSuppression", {"nmsed_boxes", "nmsed_scores", "nmsed_classes", "valid_detections"}},
-    {"CudnnRNNV3", {"output", "output_h", "output_c", "reserve_space", "host_reserved"}},
-    {"DecodeWav", {"audio", "sample_rate"}},
-    {"DeserializeSparse", {"sparse_indices", "sparse_values", "sparse_shape"}},
-    {"Eig", {"e", "v"}},
-    {"FakeQuantWithMinMaxVarsGradient", {"backprops_wrt_input", "backprop_wrt_min", "backprop_wrt_max"}},
-    {"FusedBatchNorm", {"y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2"}},
-    {"FusedBatchNormGrad", {"x_backprop", "scale_backprop", "offset_backprop", "reserve_space_3", "reserve_space_4"}},
-    {"FusedBatchNormGradV2", {"x_backprop", "scale_backprop", "offset_backprop", "reserve_space_3", "reserve_space_4"}},
-    {"FusedBatchNormGradV3", {"x_backprop", "scale_backprop", "offset_backprop", "reserve_space_4", "reserve_space_5"}},
-    {"FusedBatchNormV2", {"y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2"}},
-    {"FusedBatchNormV3",
-     {"y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2", "reserve_space_3"}},
-    {"GRUBlockCell", {"r", "u", "c", "h"}},
-    {"LSTMBlockCell", {"i", "cs", "f", "o", "ci", "co", "h"}},
-    {"ListDiff", {"out", "idx"}},
-    {"LogMatrixDeterminant", {"sign", "log_abs_determinant"}},
-    {"LookupTableExportV2", {"keys", "values"}},
-    {"Lu", {"lu", "p"}},
-    {"MaxPoolWithArgmax", {"output", "argmax"}},
-    {"Merge", {"output", "value_index"}},
-    {"NonMaxSuppressionV4", {"selected_indices", "valid_outputs"}},
-    {"NonMaxSuppressionV5", {"selected_indices", "selected_scores", "valid_outputs"}},
-    {"Qr", {"q", "r"}},
-    {"RaggedRange", {"rt_nested_splits", "rt_dense_values"}},
-    {"RaggedTensorToSparse", {"sparse_indices", "sparse_values", "sparse_dense_shape"}},
-    {"SampleDistortedBoundingBoxV2", {"begin", "size", "bboxes"}},
-    {"SelfAdjointEigV2", {"e", "v"}},
-    {"SoftmaxCrossEntropyWithLogits", {"loss", "backprop"}},
-    {"SparseAdd", {"sum_indices", "sum_values", "sum_shape"}},
-    {"SparseConcat", {"output_indices", "output_values", "output_shape"}},
-    {"SparseCross", {"output_indices", "output_values", "output_shape"}},
-    {"SparseCrossV2", {"output_indices", "output_values", "output_shape"}},
-    {"SparseFillEmptyRows", {"output_indices", "output_values", "empty_row_indicator", "reverse_index_map"}},
-    {"SparseReorder", {"output_indices", "output_values"}},
-    {"SparseReshape", {"output_indices", "output_shape"}},
-    {"SparseSlice", {"output_indices", "output_values", "output_shape"}},
-    {"SparseSoftmaxCrossEntropyWithLogits", {"loss", "backprop"}},
-    {"StatelessRandomGetKeyCounter", {"key", "counter"}},
-    {"StatelessRandomGetKeyCounterAlg", {"key", "counter", "alg"}},
-    {"StringSplit", {"indices", "values", "shape"}},
-    {"StringSplitV2", {"indices", "values", "shape"}},
-    {"Svd", {"s", "u", "v"}},
-    {"Switch", {"output_false", "output_true"}},
-    {"TensorArrayGradV3", {"grad_handle", "flow_out"}},
-    {"TensorArrayV3", {"handle", "flow"}},
-    {"TensorListConcat", {"tensor", "lengths"}},
-    {"TensorListConcatV2", {"tensor", "lengths"}},
-    {"TensorListPopBack", {"output_handle", "tensor"}},
-    {"TopK", {"values", "indices"}},
-    {"TopKV2", {"values", "indices"}},
-    {"UnicodeDecode", {"row_splits", "char_values"}},
-    {"UnicodeDecodeWithOffsets", {"row_splits", "char_values", "char_to_byte_starts"}},
-    {"Unique", {"y", "idx"}},
-    {"UniqueV2", {"y", "idx"}},
-    {"UniqueWithCounts", {"y", "idx", "count"}},
-    {"UniqueWithCountsV2", {"y", "idx", "count"}},
-};
-
 WireReader reader_of(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
 [[noreturn]] void refuse_library() { throw DataLossError("The functions of the graph are damaged"); }
@@ -214,6 +137,22 @@ std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimit
   }
 }
 
+std::string without_functions(std::string_view library, std::string_view prefix) {
+  try {
+    std::string kept;
+    protozero::pbf_writer writer(kept);
+    WireReader reader = reader_of(library);
+    while (reader.next()) {
+      const std::uint32_t tag = reader.tag();
+      const std::string_view entry = reader.get_text();
+      if (tag != 1 || !field_of(field_of(entry, 1), 1).starts_with(prefix)) writer.add_message(tag, std::string(entry));
+    }
+    return kept;
+  } catch (const protozero::exception&) {
+    refuse_library();
+  }
+}
+
 FunctionName function_named_by(const AttrDef& attr) {
   try {
     FunctionName function;
@@ -251,16 +190,6 @@ bool names_function(const AttrDef& attr) {
   } catch (const protozero::exception&) {
     refuse_library();
   }
-}
-
-std::int64_t first_output(std::string_view op, std::string_view output) {
-  const auto* row = std::find_if(std::begin(output_names), std::end(output_names),
-                                 [&](const OutputNames& each) { return each.op == op; });
-  if (row == std::end(output_names)) return 0;
-  const auto* found = std::find(row->outputs.begin(), row->outputs.end(), output);
-  if (found == row->outputs.end())
-    throw InvalidArgumentError(detail::join("TensorFlow's op '", op, "' has no output '", output, "'"));
-  return found - row->outputs.begin();
 }
 
 }  // namespace tapestry::io

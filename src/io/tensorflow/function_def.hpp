@@ -32,6 +32,9 @@ struct FunctionDef {
 /// ResourceExhaustedError when they have more nodes than the limits allow.
 std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimits& limits);
 
+/// The library without the functions whose names begin so. Throws DataLossError for a damaged one.
+std::string without_functions(std::string_view library, std::string_view prefix);
+
 /// The function that an attribute names, with the attributes that it is called with; "" when the attribute names none.
 /// Throws DataLossError for a damaged attribute.
 struct FunctionName {
@@ -43,9 +46,5 @@ FunctionName function_named_by(const AttrDef& attr);
 std::string placeholder_of(const AttrDef& attr);
 /// Whether an attribute names a function, or several.
 bool names_function(const AttrDef& attr);
-
-/// The number of the first output of a node that belongs to the output of that name in the definition of TensorFlow's
-/// op: 1 for the "indices" of TopKV2. 0 for an op that has only one (list of) outputs.
-std::int64_t first_output(std::string_view op, std::string_view output);
 
 }  // namespace tapestry::io

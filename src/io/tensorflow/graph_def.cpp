@@ -435,6 +435,20 @@ std::string encode(const GraphDef& graph) {
   return bytes;
 }
 
+std::string encode_node(const NodeDef& node) {
+  std::string bytes;
+  pbf_writer writer(bytes);
+  write_node(writer, node);
+  return bytes;
+}
+
+std::string encode_attr(const AttrDef& attr) {
+  std::string bytes;
+  pbf_writer writer(bytes);
+  write_attr(writer, attr);
+  return bytes;
+}
+
 NodeDef decode_node(std::string_view bytes, std::int64_t& repeats) {
   return read_node(WireReader(bytes.data(), bytes.size()), repeats);
 }

@@ -72,6 +72,12 @@ std::string encode(const GraphDef& graph);
 /// bytes, and for at most 2^24 elements that the bytes do not list.
 GraphDef decode(std::string_view bytes, const GraphLimits& limits = GraphLimits::none());
 
+/// A NodeDef and an AttrValue by themselves.
+/// @{
+std::string encode_node(const NodeDef& node);
+std::string encode_attr(const AttrDef& attr);
+/// @}
+
 /// A NodeDef and an AttrValue by themselves. `repeats`: how many elements tensors may leave out; what they leave out is
 /// taken off. They throw protozero's exceptions for bytes that are no such message.
 /// @{
@@ -83,9 +89,11 @@ AttrDef decode_attr(std::string_view bytes, std::int64_t& repeats);
 /// out more elements than it has bytes, unless it repeats a single one.
 TensorDef decode_tensor(std::string_view bytes);
 
+/// The messages that have a text form.
+enum class TextMessage { graph, checkpoint_state };
 /// The bytes of a .pb file as the text of a .pbtxt file, and back. `from_text` throws DataLossError, with the line, for
-/// text that is no GraphDef; it skips unknown fields.
-std::string to_text(std::string_view bytes);
-std::string from_text(std::string_view text);
+/// text that is no such message; it skips unknown fields.
+std::string to_text(std::string_view bytes, TextMessage message = TextMessage::graph);
+std::string from_text(std::string_view text, TextMessage message = TextMessage::graph);
 
 }  // namespace tapestry::io

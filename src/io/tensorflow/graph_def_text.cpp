@@ -38,6 +38,7 @@ struct Field {
 };
 struct Message {
   std::span<const Field> fields;
+  std::string_view name = {};  ///< of one that is a file, for errors
 };
 
 constexpr Field versions_fields[] = {
@@ -94,9 +95,15 @@ constexpr Field node_fields[] = {{"name", 1, Kind::text},
                                  {"attr", 5, Kind::message, &attr_message}};
 constexpr Message node_message{node_fields};
 
-constexpr Field arg_fields[] = {{"name", 1, Kind::text},        {"description", 2, Kind::text},
-                                {"type", 3, Kind::type},        {"type_attr", 4, Kind::text},
-                                {"number_attr", 5, Kind::text}, {"type_list_attr", 6, Kind::text},
+constexpr Field handle_fields[] = {{"dtype", 1, Kind::type}, {"shape", 2, Kind::message, &shape_message}};
+constexpr Message handle_message{handle_fields};
+constexpr Field arg_fields[] = {{"name", 1, Kind::text},
+                                {"description", 2, Kind::text},
+                                {"type", 3, Kind::type},
+                                {"type_attr", 4, Kind::text},
+                                {"number_attr", 5, Kind::text},
+                                {"type_list_attr", 6, Kind::text},
+                                {"handle_data", 7, Kind::message, &handle_message},
                                 {"is_ref", 16, Kind::truth}};
 constexpr Message arg_message{arg_fields};
 constexpr Field attr_def_fields[] = {{"name", 1, Kind::text},
@@ -148,7 +155,17 @@ constexpr Message library_message{library_fields};
 constexpr Field graph_fields[] = {{"node", 1, Kind::message, &node_message},
                                   {"library", 2, Kind::message, &library_message},
                                   {"versions", 4, Kind::message, &versions_message}};
-constexpr Message graph_message{graph_fields};
+constexpr Message graph_message{graph_fields, "GraphDef"};
+
+constexpr Field checkpoint_fields[] = {{"model_checkpoint_path", 1, Kind::text},
+                                       {"all_model_checkpoint_paths", 2, Kind::text},
+                                       {"all_model_checkpoint_timestamps", 3, Kind::real64},
+                                       {"last_preserved_timestamp", 4, Kind::real64}};
+constexpr Message checkpoint_message{checkpoint_fields, "CheckpointState"};
+
+const Message& message_of(TextMessage message) {
+  return message == TextMessage::graph ? graph_message : checkpoint_message;
+}
 
 // By the numbers of the types.
 constexpr std::array<std::string_view, 34> type_names{"DT_INVALID",
@@ -226,14 +243,17 @@ std::string number_text(T value) {
 
 class Printer {
  public:
+  explicit Printer(const Message& message) : message_(message) {}
+
   std::string run(std::string_view bytes) {
-    print(graph_message, WireReader(bytes.data(), bytes.size()), 0);
+    print(message_, WireReader(bytes.data(), bytes.size()), 0);
     return std::move(text_);
   }
 
  private:
   void print(const Message& message, WireReader reader, int depth) {
-    if (depth > deepest_message) throw DataLossError("The data are no GraphDef: messages are nested too deeply");
+    if (depth > deepest_message)
+      throw DataLossError(detail::join("The data are no ", message_.name, ": messages are nested too deeply"));
     while (reader.next()) {
       const auto field = std::find_if(message.fields.begin(), message.fields.end(),
                                       [&](const Field& each) { return each.number == reader.tag(); });
@@ -288,6 +308,7 @@ class Printer {
     text_ += after;
   }
 
+  const Message& message_;
   std::string text_;
 };
 
@@ -295,18 +316,18 @@ class Printer {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(const Message& message, std::string_view text) : message_(message), text_(text) {}
 
   std::string run() {
     std::string bytes;
-    parse(graph_message, bytes, 0, '\0');
+    parse(message_, bytes, 0, '\0');
     return bytes;
   }
 
  private:
   [[noreturn]] void refuse(const std::string& problem) const {
     const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(place_), '\n');
-    throw DataLossError(detail::join("The text is no GraphDef: ", problem, " in line ", line));
+    throw DataLossError(detail::join("The text is no ", message_.name, ": ", problem, " in line ", line));
   }
 
   char peek() {
@@ -482,6 +503,7 @@ class Parser {
     }
   }
 
+  const Message& message_;
   std::string_view text_;
   std::size_t place_ = 0;
 };
@@ -495,14 +517,14 @@ std::string type_name(TypeCode type) {
   return std::to_string(type.value);
 }
 
-std::string to_text(std::string_view bytes) {
+std::string to_text(std::string_view bytes, TextMessage message) {
   try {
-    return Printer().run(bytes);
+    return Printer(message_of(message)).run(bytes);
   } catch (const protozero::exception&) {
-    throw DataLossError("The data are no GraphDef, or damaged");
+    throw DataLossError(detail::join("The data are no ", message_of(message).name, ", or damaged"));
   }
 }
 
-std::string from_text(std::string_view text) { return Parser(text).run(); }
+std::string from_text(std::string_view text, TextMessage message) { return Parser(message_of(message), text).run(); }
 
 }  // namespace tapestry::io

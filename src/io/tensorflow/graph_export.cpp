@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "core/make_tensor.hpp"
-#include "graph/call_graph.hpp"
+#include "graph/specialize.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
 #include "io/composition.hpp"
@@ -163,7 +163,7 @@ bool refers_to_variable(const Node& node) {
 class Exporter {
  public:
   Exporter(const GraphState& graph, const SaveOptions& options)
-      : graph_(graph), style_(options.variables), output_shapes_(options.output_shapes), updates_(options.variables) {}
+      : graph_(graph), style_(options.variables), options_(options), updates_(options.variables) {}
 
   /// `wanted`: by node, whether it is to be written.
   GraphDef run(std::vector<char> wanted) {
@@ -172,13 +172,13 @@ class Exporter {
     if (style_ == VariableStyle::frozen) drop_changes();
     for (std::size_t i = 0; i < graph_.size(); ++i)
       if (kept_[i] && is_update(graph_.node(i))) updates_.note(graph_.node(i));
-    if (style_ != VariableStyle::frozen) find_initial_values();
+    if (style_ != VariableStyle::frozen && !options_.computed_initial_values) find_initial_values();
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       if (!kept_[i]) continue;
       const std::size_t first = file_.nodes.size();
       write(graph_.node(i));
       add_colocation(graph_.node(i), first);
-      if (output_shapes_ && file_.nodes.size() > first) add_output_shapes(graph_.node(i));
+      if (options_.output_shapes && file_.nodes.size() > first) add_output_shapes(graph_.node(i));
     }
     if (!added_initializers_.empty()) write_init();
     if (graph_.file) file_.library = graph_.file->library();
@@ -436,7 +436,7 @@ class Exporter {
 
   const GraphState& graph_;
   VariableStyle style_;
-  bool output_shapes_;
+  SaveOptions options_;
   GraphDef file_;
   std::unordered_set<std::string> names_;
   std::vector<char> kept_;
@@ -453,9 +453,11 @@ GraphDef export_graph(const GraphState& graph, const SaveOptions& options) {
   return Exporter(graph, options).run(std::vector<char>(graph.size(), 1));
 }
 
-GraphDef export_part(const GraphState& graph, const SaveOptions& options, const Tensors& tensors) {
+GraphDef export_part(const GraphState& graph, const SaveOptions& options, const Tensors& tensors,
+                     const std::vector<Node*>& operations) {
   const std::lock_guard lock(graph.mutex());
-  return Exporter(graph, options).run(detail::nodes_behind(graph, tensors));
+  return Exporter(graph, options)
+      .run(detail::needed_nodes(graph, {.fetches = tensors, .operations = operations, .feeds = {}, .fed = {}}));
 }
 
 GraphDef describe_graph(const GraphState& graph) {

@@ -24,8 +24,8 @@ using detail::GraphVariable;
 using detail::Node;
 
 constexpr std::array leaves_and_assignments = std::to_array<std::string_view>(
-    {"Const", "Placeholder", "NoOp", "ReadVariableOp", "ResourceGather", "Assign", "AssignAdd", "AssignSub",
-     "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"});
+    {"Const", "Placeholder", "NoOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "Assign", "AssignAdd",
+     "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"});
 
 // ---- The nodes ----------------------------------------------------------------------------------------------------------
 
@@ -38,6 +38,7 @@ class Importer final : public detail::FileNodes {
   void run() {
     const auto deadline = state().budget().deadline(0);
     const detail::NodeDeadline until(deadline);
+    state().reserve(file_.in_order().size());
     // No helper node gets the name of a node of the file.
     for (const Entry* each : file_.in_order()) state().names().take(each->def->name);
     for (Entry* each : file_.in_order())
@@ -101,6 +102,7 @@ class Importer final : public detail::FileNodes {
                                         .colocation = colocation_of(def)};
       const detail::OptionsScope scopes(state().shared_from_this(), options);
       const std::size_t first = state().size();
+      state().names().release(def.name);  // for the node itself
       try {
         entry.outputs = is_known(reader) ? outputs_of(entry) : keep_unread(entry, reader, "");
       } catch (const UnimplementedError& error) {
@@ -111,6 +113,7 @@ class Importer final : public detail::FileNodes {
       // The last node is the operation itself; the others serve it.
       if (state().size() > first) entry.node = &state().node(state().size() - 1);
       if (entry.node && !state().find(def.name)) state().rename(*entry.node, def.name);
+      state().names().take(def.name);
       for (std::size_t i = first; i < state().size(); ++i) known_.note(state().node(i));
     });
   }
@@ -197,7 +200,7 @@ class Importer final : public detail::FileNodes {
     if (def.op == "Identity" && entry.inputs.size() == 1 && is_variable(*entry.inputs[0].node))
       return read(entry, reader);
     if (def.op.starts_with("Assign")) return assign(entry, reader);
-    if (def.op == "ResourceGather") return gather_rows(entry, reader);
+    if (def.op.starts_with("ResourceGather")) return gather_rows(entry, reader);
     if (const UpdateRule* rule = update_rule(reader)) return update(entry, reader, *rule);
     if (const ComposedUpdate* update = find_composed_update(def.op)) return compose(entry, reader, *update);
     if (!is_readable(def)) reader.refuse("the hint names an op that is not written so");
@@ -449,7 +452,9 @@ class Importer final : public detail::FileNodes {
       throw UnimplementedError(
           detail::join("Node '", entry.def->name, "' (op: '", entry.def->op, "'): Tapestry lacks its 'batch_dims'"));
     const Tensor rows = state().read(variable_of(entry, reader), where_);
-    return {gather(rows, tensor_of(entry.inputs[1]), 0, entry.def->name)};
+    const Tensor indices = tensor_of(entry.inputs[1]);
+    if (entry.def->op == "ResourceGatherNd") return {gather_nd(rows, indices, entry.def->name)};
+    return {gather(rows, indices, 0, entry.def->name)};
   }
 
   static void check_update(const NodeReader& reader, const std::vector<Variable>& variables, const Tensor& gradient) {

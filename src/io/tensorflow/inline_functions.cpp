@@ -4,6 +4,8 @@
 #include <unordered_map>
 
 #include "io/tensorflow/function_def.hpp"
+#include "io/tensorflow/op_outputs.hpp"
+#include "io/tensorflow/op_rules.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -140,6 +142,9 @@ class Inliner {
     copy.name = detail::join(body.call.name, "/", node.name);
     if (copy.device.empty()) copy.device = body.call.device;
     for (std::string& each : copy.inputs) each = input_of(each, body);
+    if (const auto hint = copy.attrs.find(hint_inputs); hint != copy.attrs.end())
+      if (auto* list = std::get_if<ListDef>(&hint->second))
+        for (std::string& each : list->strings) each = input_of(each, body);
     if (!body.barrier.empty() && node.op != "Const") copy.inputs.push_back(body.barrier);
     for (auto& [name, value] : copy.attrs) {
       const std::string placeholder = placeholder_of(value);

@@ -32,7 +32,7 @@ bool is_index(DType dtype) { return dtype == int32 || dtype == int64; }
 /// Whether an op takes other values than integers for attributes.
 bool takes_reals(const std::string& op) {
   return op == "Range" || op == "Fill" || op == "PadV2" || op == "LinSpace" || op == "Reverse" || op == "Switch" ||
-         op == "RefSwitch";
+         op == "RefSwitch" || op.starts_with("ScaleAndTranslate");
 }
 
 // ---- What is known of the outputs -----------------------------------------------------------------------------------

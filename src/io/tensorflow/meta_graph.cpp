@@ -78,9 +78,30 @@ void read_saver(WireReader reader, MetaGraph& meta) {
   }
 }
 
-/// Reads a collection of Variables, each a VariableDef. A Variable is trainable if the collection of trainable ones has
-/// it.
+/// The nodes in a collection of them.
+void read_initializer(WireReader collection, MetaGraph& meta) {
+  for_fields(collection, 1, [&](WireReader& lists) {
+    for_fields(lists.get_message(), 1, [&](WireReader& name) { meta.initializer = name.get_text(); });
+  });
+}
+
+void read_asset(WireReader reader, MetaGraph& meta) {
+  std::string tensor, file;
+  while (reader.next()) {
+    if (reader.tag() == 1) {
+      for_fields(reader.get_message(), 1, [&](WireReader& name) { tensor = name.get_text(); });
+    } else if (reader.tag() == 2) {
+      file = reader.get_text();
+    } else {
+      reader.skip();
+    }
+  }
+  meta.assets.insert_or_assign(std::move(tensor), std::move(file));
+}
+
+/// A collection of Variables, each a VariableDef. Those of the graph that are not in the trainable ones are not.
 void read_collection(const std::string& key, WireReader collection, MetaGraph& meta) {
+  if (key == "saved_model_main_op" || key == "legacy_init_op") return read_initializer(collection, meta);
   if (key != all_variables && key != trainable_variables) return;
   for_fields(collection, 2, [&](WireReader& lists) {
     for_fields(lists.get_message(), 1, [&](WireReader& values) {
@@ -115,7 +136,9 @@ MetaGraph::Object read_object(WireReader reader) {
       read_child(reader.get_message(), object);
     } else if (reader.tag() == 7) {
       object.trainable = false;
-      for_fields(reader.get_message(), 3, [&](WireReader& trainable) { object.trainable = trainable.get_bool(); });
+      const WireReader variable = reader.get_message();
+      for_fields(variable, 3, [&](WireReader& trainable) { object.trainable = trainable.get_bool(); });
+      for_fields(variable, 6, [&](WireReader& name) { object.variable = name.get_text(); });
     } else {
       reader.skip();
     }
@@ -156,6 +179,9 @@ MetaGraph read_meta_graph(WireReader reader) {
           meta.signatures.insert_or_assign(std::move(key), read_signature(signature));
         });
         break;
+      case 6:
+        read_asset(reader.get_message(), meta);
+        break;
       case 7:
         for_fields(reader.get_message(), 1,
                    [&](WireReader& object) { meta.objects.push_back(read_object(object.get_message())); });
@@ -164,6 +190,8 @@ MetaGraph read_meta_graph(WireReader reader) {
         reader.skip();
     }
   }
+  if (const auto found = meta.signatures.find("__saved_model_init_op"); found != meta.signatures.end())
+    for (const auto& [key, operation] : found->second.outputs) meta.initializer = operation;
   return meta;
 }
 
@@ -180,9 +208,9 @@ std::vector<MetaGraph> decode_saved_model(std::string_view bytes) {
   throw DataLossError("The data are no SavedModel, or damaged");
 }
 
-std::optional<bool> trainable_at(const MetaGraph& graph, std::string_view key) {
+const MetaGraph::Object* variable_at(const MetaGraph& graph, std::string_view key) {
   constexpr std::string_view ending = "/.ATTRIBUTES/VARIABLE_VALUE";
-  if (!key.ends_with(ending) || graph.objects.empty()) return {};
+  if (!key.ends_with(ending) || graph.objects.empty()) return nullptr;
   key.remove_suffix(ending.size());
   std::size_t object = 0;
   while (!key.empty()) {
@@ -190,10 +218,10 @@ std::optional<bool> trainable_at(const MetaGraph& graph, std::string_view key) {
     key.remove_prefix(std::min(part.size() + 1, key.size()));
     const auto& children = graph.objects[object].children;
     const auto child = children.find(unescaped(part));
-    if (child == children.end() || child->second >= graph.objects.size()) return {};
+    if (child == children.end() || child->second >= graph.objects.size()) return nullptr;
     object = child->second;
   }
-  return graph.objects[object].trainable;
+  return graph.objects[object].trainable ? &graph.objects[object] : nullptr;
 }
 
 }  // namespace tapestry::io

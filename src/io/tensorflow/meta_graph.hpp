@@ -24,18 +24,21 @@ struct MetaGraph {
   std::string filename{};    ///< the tensor that the saver takes the checkpoint's prefix from; "" for no saver
   std::string restore{};     ///< the operation that restores the Variables
   std::map<std::string, SignatureDef> signatures{};
-  std::map<std::string, bool> trainable{};  ///< by the name of a Variable, of TensorFlow 1
+  std::map<std::string, std::string> assets{};  ///< by the tensor that gets the path: the name of the file
+  std::string initializer{};                    ///< the operation that fills tables; "" for none
+  std::map<std::string, bool> trainable{};      ///< by the name of a Variable, of TensorFlow 1
 
   /// One of TensorFlow 2's objects. The first one is the root.
   struct Object {
     std::map<std::string, std::size_t, std::less<>> children{};  ///< by attribute: the number of an object
     std::optional<bool> trainable{};                             ///< of a Variable
+    std::string variable{};                                      ///< its name; "" for other objects
   };
   std::vector<Object> objects{};
 };
 
-/// Whether the Variable that the checkpoint has under this key is trainable, as far as the objects tell.
-std::optional<bool> trainable_at(const MetaGraph& graph, std::string_view key);
+/// The Variable that the checkpoint has under this key, a path of attributes; nullptr if the objects do not tell.
+const MetaGraph::Object* variable_at(const MetaGraph& graph, std::string_view key);
 
 /// Throws DataLossError for bytes that are no SavedModel. The bytes must outlive the result.
 std::vector<MetaGraph> decode_saved_model(std::string_view bytes);

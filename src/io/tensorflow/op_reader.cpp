@@ -7,6 +7,7 @@
 
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
+#include "graph/state_ops.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
 #include "ops/handles.hpp"
 
@@ -96,6 +97,11 @@ bool rule_lacks_sizes(const NodeReader& reader, const Tensors& inputs) {
 }  // namespace
 
 Tensors add_op(const Op& op, const Tensors& inputs, const Attrs& attrs, const std::string& name, Where where) {
+  if (!open_sink()) {
+    // A model is called: its ops are applied one by one.
+    if (&op == &const_op) return {*std::get_if<Tensor>(attrs.find("value"))};
+    return apply_all(op, inputs, attrs, name, where);
+  }
   Call call(op, inputs, attrs, where, name);
   open_sink()->add(call);
   return call.outputs();

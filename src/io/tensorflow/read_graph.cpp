@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <set>
+#include <unordered_map>
 
 #include "io/tensorflow/inline_functions.hpp"
 #include "io/wire.hpp"
@@ -71,6 +73,52 @@ void require_printable(const GraphDef& file) {
   }
 }
 
+/// The Switch and the number of its output that a node waits for, through the identity that TensorFlow 1 has for each
+/// side of a condition.
+struct Side {
+  const NodeDef* switched = nullptr;
+  bool is_second = false;
+};
+Side side_of(const NodeDef& node, const std::unordered_map<std::string_view, const NodeDef*>& nodes) {
+  const auto find = [&](std::string_view name) {
+    const auto found = nodes.find(name.substr(0, name.find(':')));
+    return found == nodes.end() ? nullptr : found->second;
+  };
+  for (const std::string& input : node.inputs) {
+    const NodeDef* pivot = input.starts_with('^') ? find(std::string_view(input).substr(1)) : nullptr;
+    if (!pivot || pivot->op != "Identity" || pivot->inputs.empty()) continue;
+    const NodeDef* switched = find(pivot->inputs[0]);
+    if (switched && switched->op == "Switch" && switched->inputs.size() >= 2)
+      return {switched, pivot->inputs[0].ends_with(":1")};
+  }
+  return {};
+}
+
+/// A constant that a Merge takes only waits for its side of the condition, which says nothing of what runs later. It
+/// gets a Switch of its own, as TensorFlow gives one to each tensor from outside.
+void switch_constants(GraphDef& file) {
+  std::unordered_map<std::string_view, const NodeDef*> nodes;
+  for (const NodeDef& each : file.nodes) nodes.emplace(each.name, &each);
+  std::vector<NodeDef> added;
+  for (NodeDef& merge : file.nodes) {
+    if (merge.op != "Merge") continue;
+    for (std::string& input : merge.inputs) {
+      const auto found = nodes.find(input);
+      if (found == nodes.end() || found->second->op != "Const") continue;
+      const Side side = side_of(*found->second, nodes);
+      const auto dtype = found->second->attrs.find("dtype");
+      if (!side.switched || dtype == found->second->attrs.end()) continue;
+      NodeDef own{.name = detail::join(merge.name, "/", added.size(), "/Switch"), .op = "Switch"};
+      if (nodes.contains(own.name)) continue;
+      own.inputs = {input, side.switched->inputs[1]};
+      own.attrs.emplace("T", dtype->second);
+      input = own.name + (side.is_second ? ":1" : "");
+      added.push_back(std::move(own));
+    }
+  }
+  std::move(added.begin(), added.end(), std::back_inserter(file.nodes));
+}
+
 }  // namespace
 
 void refuse_other_formats(std::string_view bytes, const std::string& what) {
@@ -92,6 +140,7 @@ GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const std
   refuse_other_formats(bytes, what);
   GraphDef file = inline_functions(decode(bytes, limits), limits);
   require_printable(file);
+  switch_constants(file);
   return file;
 }
 

@@ -5,11 +5,13 @@
 
 #include "core/locate.hpp"
 #include "dispatch/recorder.hpp"
-#include "graph/graph_state.hpp"
+#include "graph/specialize.hpp"
+#include "graph/state_ops.hpp"
 #include "io/file.hpp"
 #include "io/tensorflow/graph_import.hpp"
 #include "io/tensorflow/meta_graph.hpp"
 #include "io/tensorflow/read_graph.hpp"
+#include "io/tensorflow/saved_model_extras.hpp"
 #include "io/tensorflow/saver.hpp"
 #include "io/tensorflow/tensor_bundle.hpp"
 #include "tapestry/ops.hpp"
@@ -132,7 +134,8 @@ class Loader {
       const Graph graph = io::import_graph(std::move(file), limits, where_);
       std::map<std::string, Signature> signatures = signatures_in(meta, graph);
       give_values(graph, names, meta);
-      return Model(Model::Parts{.graph = graph, .signatures = std::move(signatures)});
+      return Model(Model::Parts{
+          .graph = graph, .signatures = std::move(signatures), .called = {}, .extras = extras_of(meta, graph)});
     });
   }
 
@@ -162,6 +165,28 @@ class Loader {
     }
   }
 
+  /// TensorFlow adds an operation without effect to a model that has no tables.
+  static bool does_something(const detail::GraphState& graph, detail::Node& operation) {
+    const std::vector<char> needed =
+        detail::needed_nodes(graph, {.fetches = {}, .operations = {&operation}, .feeds = {}, .fed = {}});
+    for (std::size_t i = 0; i < needed.size(); ++i)
+      if (needed[i] && &graph.node(i).op() != &no_op_op) return true;
+    return false;
+  }
+
+  /// What is written again with the model.
+  std::shared_ptr<const detail::SavedModelExtras> extras_of(const io::MetaGraph& meta, const Graph& graph) const {
+    detail::SavedModelExtras extras{.tags = meta.tags, .folder = folder_};
+    for (const auto& [tensor, file] : meta.assets) {
+      if (file.empty() || fs::path(file).is_absolute() || file.find("..") != std::string::npos)
+        throw DataLossError(detail::join("'", file, "' is no name of a file in the folder of assets"));
+      extras.assets.push_back({tensor, file});
+    }
+    detail::Node* initializer = meta.initializer.empty() ? nullptr : graph.state()->find(meta.initializer);
+    if (initializer && does_something(*graph.state(), *initializer)) extras.initializer = initializer;
+    return std::make_shared<const detail::SavedModelExtras>(std::move(extras));
+  }
+
   /// Reads the values of the Variables from the checkpoint in the folder `variables`.
   void give_values(const Graph& graph, const std::map<std::string, VariableNames>& names, const io::MetaGraph& meta) {
     const std::vector<Variable> variables = graph.variables();
@@ -176,12 +201,26 @@ class Loader {
                                        ", which has the value of the Variable '", first->name(), "'"));
     }
     const io::TensorBundle bundle(prefix, where_);
+    const auto keys = keys_of_objects(bundle, meta);
     for (const Variable& each : variables) {
       const auto found = names.find(each.name());
       if (found == names.end()) continue;
-      give_value(each, found->second, bundle);
-      each.cell()->trainable = is_floating(each.dtype()) && is_trainable(each, found->second, meta);
+      VariableNames known = found->second;
+      // The graph of a Keras model that was saved as a module restores other Variables than it uses.
+      if (const auto key = keys.find(known.shared); known.restored.name.empty() && key != keys.end())
+        known.restored.name = key->second;
+      give_value(each, known, bundle);
+      each.cell()->trainable = is_floating(each.dtype()) && is_trainable(each, known, meta);
     }
+  }
+
+  /// By the name of a Variable that is one of TensorFlow 2's objects: where the checkpoint has it.
+  static std::map<std::string, std::string> keys_of_objects(const io::TensorBundle& bundle, const io::MetaGraph& meta) {
+    std::map<std::string, std::string> keys;
+    for (const auto& [key, entry] : bundle.entries())
+      if (const auto* object = io::variable_at(meta, key); object && !object->variable.empty())
+        keys.emplace(object->variable, key);
+    return keys;
   }
 
   void give_value(const Variable& variable, const VariableNames& names, const io::TensorBundle& bundle) const {
@@ -197,7 +236,7 @@ class Loader {
   }
 
   static bool is_trainable(const Variable& variable, const VariableNames& names, const io::MetaGraph& meta) {
-    if (const auto known = io::trainable_at(meta, names.restored.name)) return *known;
+    if (const auto* object = io::variable_at(meta, names.restored.name)) return *object->trainable;
     for (const std::string& name : {variable.name(), names.shared})
       if (const auto found = meta.trainable.find(name); found != meta.trainable.end()) return found->second;
     return true;

@@ -153,7 +153,7 @@ Saver add_saver(GraphDef& graph, std::vector<Saver::Part> variables) {
   ListDef types;
   std::vector<std::string> keys;
   for (const Saver::Part& each : variables) {
-    keys.push_back(each.variable);
+    keys.push_back(checkpoint_key(each.variable));
     types.types.push_back(each.type);
   }
   NodeDef save{.name = scope + "/SaveV2", .op = "SaveV2", .inputs = {filename, names, slices}};

@@ -22,6 +22,9 @@ std::map<std::string, CheckpointTensor, std::less<>> restored_variables(const Gr
 /// The nodes of the graph without those that depend on this tensor, from which the saver takes the checkpoint's prefix.
 GraphDef without_saver(GraphDef graph, std::string_view filename);
 
+/// The key of a Variable's value in a checkpoint that we write. TensorFlow 2 asks for this ending.
+inline std::string checkpoint_key(const std::string& variable) { return variable + "/.ATTRIBUTES/VARIABLE_VALUE"; }
+
 /// A saver of Variables, by the names of its nodes.
 struct Saver {
   /// A Variable, and the nodes that read it for the checkpoint and assign what the checkpoint has.
@@ -34,7 +37,7 @@ struct Saver {
   std::string filename{}, save{}, restore{};  ///< as a SaverDef has them: two tensors and an operation
   std::vector<Part> variables{};
 };
-/// Adds a saver to the graph, under names that the graph does not have yet. The checkpoint has the names of the
+/// Adds a saver to the graph, under names that the graph does not have yet. The checkpoint has the keys of the
 /// Variables, which are VarHandleOp nodes of the graph. `read` and `assign` of the given parts are ignored.
 Saver add_saver(GraphDef& graph, std::vector<Saver::Part> variables);
 

@@ -56,8 +56,7 @@ FileElements bundle_elements(TypeCode type) {
 /// The texts in which TensorFlow keeps the structure of its Python objects.
 bool is_object_graph(std::string_view name, const StoredTensor& stored) {
   constexpr TypeCode text{7};
-  return stored.type == text &&
-         (name == "_CHECKPOINTABLE_OBJECT_GRAPH" || name.ends_with(".ATTRIBUTES/OBJECT_CONFIG_JSON"));
+  return stored.type == text && (name == object_graph_key || name.ends_with(".ATTRIBUTES/OBJECT_CONFIG_JSON"));
 }
 
 /// Reads the bytes of a tensor from a shard. The read that reaches their end throws if their checksum is wrong.
@@ -315,7 +314,23 @@ Tensor TensorBundle::read_slices(const Entry& entry, const std::string& name) co
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
 
-void write_tensor_bundle(const fs::path& prefix, const StateDict& tensors, Where where) {
+/// A scalar of a text as a shard has it: its length, the checksum of that, and the text.
+std::string stored_text(std::string_view text, std::uint32_t& checksum) {
+  const auto number = [](std::uint32_t value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  // The checksums run over the length as four bytes, whatever it takes as a varint.
+  const std::string length = number(static_cast<std::uint32_t>(text.size()));
+  std::string bytes, checked = length;
+  protozero::add_varint_to_buffer(&bytes, text.size());
+  const std::string length_checksum = number(masked(crc32c(length)));
+  bytes += length_checksum;
+  checked += length_checksum;
+  checksum = masked(crc32c(checked.append(text)));
+  return bytes.append(text);
+}
+
+void write_tensor_bundle(const fs::path& prefix, const StateDict& tensors, Where where, std::string_view object_graph) {
   if (!prefix.has_filename())
     throw InvalidArgumentError(detail::join("A checkpoint's prefix cannot be ", prefix.string()), where);
   std::map<std::string, std::string> entries{{"", encode(BundleHeader{.shards = 1})}};
@@ -335,6 +350,13 @@ void write_tensor_bundle(const fs::path& prefix, const StateDict& tensors, Where
                               .checksum = masked(crc32c({reinterpret_cast<const char*>(bytes.data()), bytes.size()}))};
     entries.emplace(name, encode(BundleEntry{stored, {}}));
     offset += stored.size;
+  }
+  StoredTensor text{.type = {7}, .sizes = {}, .offset = offset};
+  const std::string text_bytes = stored_text(object_graph, text.checksum);
+  if (!object_graph.empty()) {
+    text.size = static_cast<std::int64_t>(text_bytes.size());
+    entries.insert_or_assign(std::string(object_graph_key), encode(BundleEntry{text, {}}));
+    chunks.push_back(std::as_bytes(std::span(text_bytes)));
   }
   write_file(shard_path(prefix, 0, 1), chunks, where);
   const std::string index = table_bytes(entries);

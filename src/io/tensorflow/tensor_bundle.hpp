@@ -61,8 +61,13 @@ class TensorBundle {
   std::map<std::string, Entry> entries_;
 };
 
-/// Writes a bundle of one shard: first the shard, then the index, each completely or not at all. Throws what
-/// `write_file` throws, and InvalidArgumentError for a prefix or a name that a bundle cannot have.
-void write_tensor_bundle(const std::filesystem::path& prefix, const StateDict& tensors, Where where);
+/// The name under which TensorFlow 2 keeps the structure of its Python objects, a text.
+inline constexpr std::string_view object_graph_key = "_CHECKPOINTABLE_OBJECT_GRAPH";
+
+/// Writes a bundle of one shard: first the shard, then the index, each completely or not at all. `object_graph`: the
+/// text under `object_graph_key`; "" for none. Throws what `write_file` throws, and InvalidArgumentError for a prefix
+/// or a name that a bundle cannot have.
+void write_tensor_bundle(const std::filesystem::path& prefix, const StateDict& tensors, Where where,
+                         std::string_view object_graph = {});
 
 }  // namespace tapestry::io

@@ -1,0 +1,319 @@
+// What indices bring together: segments, updates of elements, sparse matrices, counts.
+
+#include <limits>
+
+#include "io/tensorflow/foreign_parts.hpp"
+#include "io/tensorflow/op_rules.hpp"
+
+namespace tapestry::io {
+namespace {
+
+enum class Combine { largest, smallest, product };
+
+Tensor combined(Combine f, const Tensor& a, const Tensor& b) {
+  return f == Combine::largest ? maximum(a, b) : f == Combine::smallest ? minimum(a, b) : a * b;
+}
+
+/// What nothing combines to: the lowest finite number, the highest, or 1.
+Tensor neutral(Combine f, DType dtype) {
+  if (f == Combine::product) return detail::make_scalar(1, dtype);
+  if (dtype == float16 || dtype == bfloat16) {
+    const double most = dtype == float16 ? 65504 : 0x1.fep127;
+    return detail::make_scalar(f == Combine::largest ? -most : most, dtype);
+  }
+  const Tensor value = detail::make_tensor(dtype, Shape(), cpu());
+  detail::visit_dtype(dtype, [&]<class T>() {
+    using Limits = std::numeric_limits<T>;
+    *detail::mutable_data<T>(value) = f == Combine::largest ? Limits::lowest() : Limits::max();
+  });
+  return value;
+}
+
+/// A vector as a factor for the rows of x.
+Tensor for_rows(const Tensor& vector, const Tensor& x) {
+  Shape column(std::vector<std::int64_t>(static_cast<std::size_t>(x.shape().rank()), 1));
+  column.set(0, -1);
+  return reshape(vector, column);
+}
+
+/// The sums of the rows of each segment. Those of negative segments are left out.
+Tensor added_by_segments(const ForeignNode& n, const Tensor& x, const Tensor& segments, std::int64_t count) {
+  Shape shape = x.shape();
+  shape.set(0, count);
+  const Tensor rows = where(for_rows(segments < 0, x), 0, x);
+  return make_op(*rule_of("UnsortedSegmentSum"), n.node, {maximum(segments, 0), rows, shape_only(n, shape, x.dtype())},
+                 {{"axis", std::int64_t{0}}}, n.where, "Sum")[0];
+}
+
+/// Combines the rows of x that have the same segment, those of negative segments left out. The rows are sorted by their
+/// segments, and each is combined with the one 1, 2, 4, ... places on, as long as that has the same segment: then the
+/// first row of each segment has all.
+Tensor combined_by_segments(const ForeignNode& n, Combine f, const Tensor& x, const Tensor& segments,
+                            std::int64_t count, const Tensor& nothing) {
+  const std::int64_t rows = x.shape().sizes()[0];
+  Shape shape = x.shape();
+  shape.set(0, count);
+  if (rows == 0 || count == 0) return broadcast_to(nothing, shape);
+  const Tensor order = argsort(segments), ids = gather(segments, order);
+  const Tensor place = arange(rows, {.dtype = int64});
+  Tensor sorted = gather(x, order);
+  for (std::int64_t step = 1; step < rows; step *= 2) {
+    const Tensor same = equal(ids, roll(ids, -step, 0)) & (place < rows - step);
+    sorted = where(for_rows(same, x), combined(f, sorted, roll(sorted, -step, 0)), sorted);
+  }
+  const Tensor counts = added_by_segments(n, ones({rows}, {.dtype = int64}), segments, count);
+  const Tensor left_out = reduce_sum((segments < 0).cast(int64));
+  const Tensor first = left_out + cumsum(counts, 0, {.exclusive = true});
+  return where(for_rows(counts > 0, x), gather(sorted, minimum(first, rows - 1)), nothing);
+}
+
+std::int64_t segment_count(const ForeignNode& n, std::size_t input) {
+  const std::int64_t count = n.number(input);
+  if (count < 0 || count > most_numbers) n.node.refuse(detail::join("it has ", count, " segments"));
+  return count;
+}
+
+Combine combine_of(const ForeignNode& n) {
+  const std::string& op = n.node.def().op;
+  return op.find("Max") != std::string::npos   ? Combine::largest
+         : op.find("Min") != std::string::npos ? Combine::smallest
+                                               : Combine::product;
+}
+
+/// Segments of any order, which have the first axes of x.
+Tensors read_unsorted_segments(const ForeignNode& n) {
+  const Tensor &x = n.in(0), &segments = n.in(1);
+  const Combine f = combine_of(n);
+  if (segments.shape().rank() > x.shape().rank()) n.node.refuse("it has more segments than elements");
+  Shape rows{segments.shape().num_elements()};
+  for (int axis = segments.shape().rank(); axis < x.shape().rank(); ++axis) rows.push_back(x.shape().sizes()[axis]);
+  const std::int64_t count = segment_count(n, 2);
+  return n.composed([&] {
+    const Tensor list = reshape(segments, {rows.sizes()[0]});
+    if (n.node.def().op == "UnsortedSegmentSum") return added_by_segments(n, reshape(x, rows), list, count);
+    return combined_by_segments(n, f, reshape(x, rows), list, count, neutral(f, x.dtype()));
+  });
+}
+
+/// The number of ascending segments, which is told by the last one or by an input.
+std::int64_t count_of_ascending(const ForeignNode& n, std::size_t segments, std::size_t told) {
+  if (n.inputs.size() > told) return segment_count(n, told);
+  const std::vector<std::int64_t> list = n.numbers(segments);
+  if (!std::is_sorted(list.begin(), list.end()) || (!list.empty() && list[0] < 0))
+    n.node.refuse("its segments do not ascend");
+  const std::int64_t count = list.empty() ? 0 : list.back() + 1;
+  if (count > most_places) n.node.refuse(detail::join("it has ", count, " segments"));
+  return count;
+}
+
+/// The numbers of an input, which may be an attribute of ours.
+Tensor list_of(const ForeignNode& n, std::size_t input) {
+  return bool(n.in(input)) ? n.in(input) : vector_of(n.numbers(input), int64);
+}
+
+Tensors read_ascending_segments(const ForeignNode& n) {
+  const Tensor& x = n.in(0);
+  const Combine f = combine_of(n);
+  if (x.shape().rank() < 1) n.node.refuse("its input is a scalar");
+  const std::int64_t count = count_of_ascending(n, 1, 2);
+  const bool old = n.inputs.size() == 2;  // says 0 of an empty segment
+  return n.composed([&] {
+    const Tensor nothing = old && f != Combine::product ? detail::make_scalar(0, x.dtype()) : neutral(f, x.dtype());
+    return combined_by_segments(n, f, x, list_of(n, 1), count, nothing);
+  });
+}
+
+/// Sums of rows, which indices pick in the sparse ops: divided by their number (Mean), or by its root (SqrtN).
+Tensors read_segment_sums(const ForeignNode& n) {
+  const std::string& op = n.node.def().op;
+  const bool sparse = op.starts_with("Sparse");
+  const std::size_t ids = sparse ? 2 : 1;
+  const std::int64_t count = count_of_ascending(n, ids, ids + 1);
+  if (n.in(0).shape().rank() < 1) n.node.refuse("its input is a scalar");
+  return n.composed([&] {
+    const Tensor rows = sparse ? gather(n.in(0), n.in(1)) : Tensor(n.in(0)), segments = list_of(n, ids);
+    const Tensor sum = added_by_segments(n, rows, segments, count);
+    if (op.find("SegmentSum") != std::string::npos) return sum;
+    const std::int64_t picked = rows.shape().sizes()[0];
+    const Tensor numbers = maximum(added_by_segments(n, ones({picked}, {.dtype = sum.dtype()}), segments, count), 1);
+    return sum / for_rows(op.find("Mean") != std::string::npos ? numbers : sqrt(numbers), sum);
+  });
+}
+
+// ---- Elements by coordinates ----------------------------------------------------------------------------------------
+
+/// An update of parts of x, as rows: for each row of updates the number of the row of x.
+struct Rows {
+  Tensor x, places, updates;
+};
+Rows rows_of(const ForeignNode& n, const Tensor& x, const Tensor& indices, const Tensor& updates) {
+  const Shape &shape = x.shape(), &list = indices.shape();
+  const std::int64_t depth = list.rank() < 1 ? -1 : list.sizes()[list.rank() - 1];
+  if (depth < 0 || depth > shape.rank()) n.node.refuse(detail::join("its indices have the shape ", list));
+  Shape first, row{-1}, taken;
+  for (int axis = 0; axis < shape.rank(); ++axis) (axis < depth ? first : row).push_back(shape.sizes()[axis]);
+  for (int axis = 0; axis + 1 < list.rank(); ++axis) taken.push_back(list.sizes()[axis]);
+  row.set(0, first.num_elements());
+  // Of a table of all places, so that those that do not exist are errors.
+  const Tensor all_places = reshape(arange(first.num_elements(), {.dtype = int64}), first);
+  const Tensor places = reshape(gather_nd(all_places, indices), {taken.num_elements()});
+  Shape update_rows = row;
+  update_rows.set(0, taken.num_elements());
+  return {reshape(x, row), places, reshape(updates, update_rows)};
+}
+
+/// x with the last update of each element in its place.
+Tensor updated(const ForeignNode& n, const Rows& rows) {
+  const std::int64_t count = rows.updates.shape().sizes()[0];
+  if (count == 0) return rows.x;
+  const Tensor last = combined_by_segments(n, Combine::largest, arange(count, {.dtype = int64}), rows.places,
+                                           rows.x.shape().sizes()[0], detail::make_scalar(-1, int64));
+  return where(for_rows(last >= 0, rows.x), gather(rows.updates, maximum(last, 0)), rows.x);
+}
+
+Tensors read_scatter_update(const ForeignNode& n) {
+  const Tensor& x = n.in(0);
+  if (x.dtype() != n.in(2).dtype()) n.node.refuse("its inputs have several types");
+  const std::string& op = n.node.def().op;
+  return n.composed([&] {
+    const Rows rows = rows_of(n, x, n.in(1), n.in(2));
+    if (op == "TensorScatterUpdate") return reshape(updated(n, rows), x.shape());
+    const Combine f = combine_of(n);
+    const Tensor changes =
+        combined_by_segments(n, f, rows.updates, rows.places, rows.x.shape().sizes()[0], neutral(f, x.dtype()));
+    return reshape(combined(f, rows.x, changes), x.shape());
+  });
+}
+
+Tensors read_sparse_to_dense(const ForeignNode& n) {
+  const Shape shape = n.shape(1);
+  const Tensor &indices = n.in(0), &values = n.in(2);
+  if (shape.size() > most_numbers) n.node.refuse(detail::join("its shape is ", shape));
+  if (indices.shape().rank() > 2) n.node.refuse(detail::join("its indices have the shape ", indices.shape()));
+  return n.composed([&] {
+    const std::int64_t count = indices.shape().rank() == 0 ? 1 : indices.shape().sizes()[0];
+    const Tensor places = reshape(indices, {count, shape.rank()});
+    const Tensor background = broadcast_to(n.in(3), shape);
+    return reshape(updated(n, rows_of(n, background, places, broadcast_to(values, {count}))), shape);
+  });
+}
+
+/// A sparse matrix, as coordinates and values, by a dense one.
+Tensors read_sparse_product(const ForeignNode& n) {
+  require_rank(n, 0, 2);
+  require_rank(n, 3, 2);
+  const std::vector<std::int64_t> shape = n.numbers(2);
+  if (shape.size() != 2) n.node.refuse("its sparse input is no matrix");
+  const bool adjoint = n.node.attr_or<bool>("adjoint_a", false), adjoint_b = n.node.attr_or<bool>("adjoint_b", false);
+  const std::int64_t count = shape[adjoint ? 1 : 0];
+  if (count < 0 || count > most_numbers) n.node.refuse(detail::join("its sparse input has ", count, " rows"));
+  return n.composed([&] {
+    const auto coordinate = [&](std::int64_t axis) { return squeeze(slice(n.in(0), {0, axis}, {-1, 1}), 1); };
+    const Tensor rows = coordinate(adjoint ? 1 : 0), columns = coordinate(adjoint ? 0 : 1);
+    const Tensor b = adjoint_b ? transpose(n.in(3)) : Tensor(n.in(3));
+    return added_by_segments(n, expand_dims(n.in(1), 1) * gather(b, columns), rows, count);
+  });
+}
+
+// ---- Searching and counting -----------------------------------------------------------------------------------------
+
+/// How many numbers of each sorted row are below (LowerBound), or not above, each value.
+Tensors read_bound(const ForeignNode& n) {
+  require_rank(n, 0, 2);
+  require_rank(n, 1, 2);
+  require_one_type(n);
+  const DType dtype = dtype_of(n.node.attr_or<TypeCode>("out_type", code_of(int32)));
+  return n.composed([&] {
+    const Tensor sorted = expand_dims(n.in(0), 1), values = expand_dims(n.in(1), 2);
+    const Tensor before = n.node.def().op == "LowerBound" ? sorted < values : sorted <= values;
+    return reduce_sum(before.cast(dtype), -1);
+  });
+}
+
+/// The coordinates of places in a flattened tensor: a row for each axis.
+Tensors read_coordinates(const ForeignNode& n) {
+  const std::vector<std::int64_t> sizes = n.numbers(1);
+  if (sizes.empty() || std::any_of(sizes.begin(), sizes.end(), [](std::int64_t each) { return each < 1; }))
+    n.node.refuse("its sizes are no shape of elements");
+  return n.composed([&] {
+    std::vector<Tensor> axes(sizes.size());
+    Tensor rest = n.in(0);
+    for (std::size_t i = sizes.size(); i-- > 0;) {
+      axes[i] = mod(rest, sizes[i]);
+      rest = floor_divide(rest, sizes[i]);
+    }
+    return stack(axes);
+  });
+}
+
+Tensors read_histogram(const ForeignNode& n) {
+  const std::int64_t bins = n.number(2);
+  if (bins < 1 || bins > most_numbers) n.node.refuse(detail::join("it has ", bins, " bins"));
+  const DType dtype = dtype_of(n.node.attr_or<TypeCode>("dtype", code_of(int32)));
+  require_rank(n, 1, 1);
+  return n.composed([&] {
+    const Tensor flat = reshape(n.in(0), {-1}).cast(float64), range = n.in(1).cast(float64);
+    const auto end = [&](std::int64_t i) { return squeeze(slice(range, {i}, {1}), 0); };
+    const Tensor place = floor((flat - end(0)) / (end(1) - end(0)) * static_cast<double>(bins));
+    const Tensor bin = clip(place, 0, static_cast<double>(bins - 1)).cast(int64);
+    return added_by_segments(n, ones({flat.shape().sizes()[0]}, {.dtype = dtype}), bin, bins);
+  });
+}
+
+}  // namespace
+
+ForeignOps foreign_scatter() {
+  ForeignOps ops{
+      {.name = "HistogramFixedWidth",
+       .inputs = 3,
+       .values = {2},
+       .lacks_sizes = lacks_any_size,
+       .outputs = {told_by("dtype", int32)},
+       .read = read_histogram},
+      {.name = "SparseTensorDenseMatMul",
+       .inputs = 4,
+       .values = {2},
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(1)},
+       .read = read_sparse_product},
+      {.name = "SparseToDense",
+       .inputs = 4,
+       .values = {1},
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(2)},
+       .read = read_sparse_to_dense},
+      {.name = "UnravelIndex", .inputs = 2, .values = {1}, .outputs = {like(0)}, .read = read_coordinates},
+  };
+  for (const char* name : {"LowerBound", "UpperBound"})
+    ops.push_back({.name = name,
+                   .inputs = 2,
+                   .lacks_sizes = lacks_rank,
+                   .outputs = {told_by("out_type", int32)},
+                   .read = read_bound});
+  for (const char* name : {"TensorScatterMax", "TensorScatterMin", "TensorScatterUpdate"})
+    ops.push_back(
+        {.name = name, .inputs = 3, .lacks_sizes = lacks_any_size, .outputs = {like(0)}, .read = read_scatter_update});
+  const auto add = [&](std::string_view name, int inputs, std::vector<std::size_t> values,
+                       Tensors (*read)(const ForeignNode&)) {
+    ops.push_back({.name = name,
+                   .inputs = inputs,
+                   .values = std::move(values),
+                   .lacks_sizes = lacks_any_size,
+                   .outputs = {like(0)},
+                   .read = read});
+  };
+  for (const char* name : {"UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum"})
+    add(name, 3, {2}, read_unsorted_segments);
+  for (const char* name : {"SegmentMax", "SegmentMin", "SegmentProd"}) add(name, 2, {1}, read_ascending_segments);
+  for (const char* name : {"SegmentMaxV2", "SegmentMinV2", "SegmentProdV2"}) add(name, 3, {2}, read_ascending_segments);
+  for (const char* name : {"SegmentMean", "SegmentSum"}) add(name, 2, {1}, read_segment_sums);
+  add("SegmentSumV2", 3, {2}, read_segment_sums);
+  for (const char* name : {"SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"})
+    add(name, 3, {2}, read_segment_sums);
+  for (const char* name :
+       {"SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtNWithNumSegments", "SparseSegmentSumWithNumSegments"})
+    add(name, 4, {3}, read_segment_sums);
+  return ops;
+}
+
+}  // namespace tapestry::io

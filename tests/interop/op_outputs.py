@@ -1,0 +1,34 @@
+"""Compares the names of outputs by which functions are written with the definitions of TensorFlow's ops.
+
+usage: op_outputs.py src/io/tensorflow/op_outputs.cpp"""
+
+import pathlib
+import re
+import sys
+
+from tensorflow.core.framework import op_def_pb2
+from tensorflow.python.client import pywrap_tf_session
+
+
+def table(source):
+    """The outputs of each op in the table, a C++ array of pairs of texts."""
+    rows = source[source.index("rows[] = {") + len("rows[] = {"):source.index("\n};", source.index("rows[]"))]
+    for row in re.findall(r'\{([^{}]*)\}', rows):
+        outputs, ops = re.split(r",\s*(?=\")", row.strip(), maxsplit=1)
+        names = "".join(re.findall(r'"([^"]*)"', outputs)).split()
+        yield from ((op, names) for op in "".join(re.findall(r'"([^"]*)"', ops)).split())
+
+
+def main(path):
+    ops = op_def_pb2.OpList.FromString(pywrap_tf_session.TF_GetBuffer(pywrap_tf_session.TF_GetAllOpList()))
+    known = {op.name: [each.name for each in op.output_arg] for op in ops.op}
+    found = dict(table(pathlib.Path(path).read_text()))
+    wrong = [op for op, outputs in found.items() if known.get(op, outputs) != outputs]
+    for op in wrong:
+        print(f"{op} has the outputs {known[op]}, not {found[op]}")
+    print(f"{len(found) - len(wrong)} passed, {len(wrong)} failed")
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(sys.argv[1])))

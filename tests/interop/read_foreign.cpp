@@ -1,0 +1,133 @@
+// Reads what others have written with TensorFlow, and does the steps beside it: read_foreign FOLDER
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "io/tensorflow/graph_def.hpp"
+#include "tapestry/tapestry.hpp"
+
+namespace tapestry::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// How far a case gets; each includes those before.
+enum class Reached { refused, loads, runs, equal };
+constexpr const char* words[] = {"refused", "loads", "runs", "equal"};
+
+/// A sixth digit, of the largest number or of 1: networks of float32, trained for some steps.
+constexpr double tolerance = 2e-5;
+
+std::string bytes_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool is_equal(const Tensor& found, const Tensor& expected) {
+  if (found.dtype() != expected.dtype() || found.shape() != expected.shape()) return false;
+  const std::vector<double> a = found.cast(float64).to_vector<double>(), b = expected.cast(float64).to_vector<double>();
+  double scale = 1;
+  for (const double each : b)
+    if (std::isfinite(each)) scale = std::max(scale, std::abs(each));
+  return std::equal(a.begin(), a.end(), b.begin(), [&](double x, double y) {
+    return x == y || (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= tolerance * scale;
+  });
+}
+
+struct Step {
+  std::string kind, target;
+  Tensor value;
+};
+
+std::vector<Step> steps_in(const fs::path& path) {
+  std::vector<Step> steps;
+  for (const io::NodeDef& node : io::decode(bytes_of(path)).nodes) {
+    Step& step = steps.emplace_back(Step{node.op, std::get<std::string>(node.attrs.at("target")), {}});
+    if (const auto value = node.attrs.find("value"); value != node.attrs.end())
+      step.value = std::get<io::TensorDef>(value->second).value;
+  }
+  return steps;
+}
+
+/// Feeds, runs and fetches by the names of a graph.
+Reached do_steps(const Graph& graph, const std::vector<Step>& steps) {
+  const Session session(graph);
+  Feeds feeds;
+  bool equal = true;
+  for (const Step& step : steps) {
+    if (step.kind == "feed" && graph.has_operation(step.target.substr(0, step.target.rfind(':'))))
+      feeds.add(step.target, step.value);
+    if (step.kind == "run") session.run(step.target, feeds);
+    if (step.kind == "fetch") equal = is_equal(session.run(step.target, feeds), step.value) && equal;
+  }
+  return equal ? Reached::equal : Reached::runs;
+}
+
+/// Calls the signatures of a model: all that comes before the next one belongs to the last.
+Reached do_steps(const Model& model, const std::vector<Step>& steps) {
+  bool equal = true;
+  for (auto step = steps.begin(); step != steps.end();) {
+    const Model called = model.signature(step->target);
+    const auto end = std::find_if(step + 1, steps.end(), [](const Step& each) { return each.kind == "signature"; });
+    Feeds feeds;
+    for (auto each = step + 1; each != end; ++each)
+      if (each->kind == "feed") feeds.add(each->target, each->value);
+    const std::vector<Tensor> results = called(feeds);
+    const std::vector<TensorSpec> outputs = called.outputs();
+    for (auto each = step + 1; each != end; ++each)
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        if (each->kind == "fetch" && each->target == outputs[i].name)
+          equal = is_equal(results[i], each->value) && equal;
+    step = end;
+  }
+  return equal ? Reached::equal : Reached::runs;
+}
+
+Reached try_case(const fs::path& base, const std::vector<Step>& steps, std::string& problem) {
+  Reached reached = Reached::refused;
+  try {
+    if (fs::is_directory(base)) {
+      const Model model = saved_model::load(base.string());
+      reached = Reached::loads;
+      reached = do_steps(model, steps);
+      const std::string again = base.string() + ".again";
+      saved_model::save(again, model);
+      return std::min(reached, do_steps(saved_model::load(again), steps));
+    }
+    const Graph graph = Graph::load(base.string() + ".pb");
+    reached = Reached::loads;
+    return do_steps(graph, steps);
+  } catch (const Error& error) {
+    problem = error.message();
+    return reached;
+  }
+}
+
+}  // namespace
+}  // namespace tapestry::test
+
+int main(int count, char** arguments) {
+  using namespace tapestry::test;
+  if (count != 2) {
+    std::cerr << "usage: read_foreign FOLDER\n";
+    return 2;
+  }
+  const fs::path folder = arguments[1];
+  constexpr std::string_view ending = ".steps.pb";
+  std::vector<std::string> rows;
+  for (const auto& each : fs::recursive_directory_iterator(folder)) {
+    const std::string path = each.path().string();
+    if (!path.ends_with(ending)) continue;
+    const fs::path base = path.substr(0, path.size() - ending.size());
+    std::string problem;
+    const Reached reached = try_case(base, steps_in(path), problem);
+    rows.push_back(tapestry::detail::join(words[static_cast<int>(reached)], ' ', fs::relative(base, folder).string(),
+                                          problem.empty() ? "" : "\t" + problem.substr(0, problem.find('\n'))));
+  }
+  std::sort(rows.begin(), rows.end());
+  for (const std::string& row : rows) std::cout << row << '\n';
+}
