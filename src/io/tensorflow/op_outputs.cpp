@@ -13,10 +13,10 @@ namespace {
 /// Names of outputs, and the ops that have these. TensorFlow's ops that models do without, and those with lists among
 /// several outputs, are left out. All others have one (list of) outputs, "output". tests/interop/op_outputs.py compares
 /// the table with TensorFlow.
-struct Row {
+struct NamedOutputs {
   std::string_view outputs, ops;
 };
-constexpr Row rows[] = {
+constexpr NamedOutputs named_outputs[] = {
     {"activations", "Elu LeakyRelu Relu Relu6 Selu Softplus Softsign"},
     {"alg", "StatelessRandomGetAlg"},
     {"backprops",
@@ -212,7 +212,7 @@ const std::vector<std::string_view>& outputs_of(std::string_view op) {
   using Table = std::unordered_map<std::string_view, std::vector<std::string_view>>;
   static const auto& table = *new Table([] {
     Table made;
-    for (const Row& row : rows)
+    for (const NamedOutputs& row : named_outputs)
       for (const std::string_view each : words(row.ops)) made.emplace(each, words(row.outputs));
     return made;
   }());
