@@ -4,8 +4,10 @@
 #include <array>
 #include <iomanip>
 #include <ostream>
+#include <set>
 #include <sstream>
 
+#include "graph/flow/flow_ops.hpp"
 #include "graph/partitioned.hpp"
 #include "graph/state_ops.hpp"
 
@@ -54,31 +56,87 @@ std::string size_text(std::int64_t bytes) {
   return text.str();
 }
 
-/// `name = Type(inputs, ^control inputs) {attributes} -> float32[4] on device`.
-std::string line_of(const Operation& operation) {
-  std::string text = operation.name() + " = " + operation.type() + "(";
-  for (const Tensor& input : operation.inputs()) {
-    const std::string name = input.name();
-    text += (text.back() == '(' ? "" : ", ") + (name.ends_with(":0") ? name.substr(0, name.size() - 2) : name);
-  }
-  for (const Operation& control : operation.control_inputs())
-    text += (text.back() == '(' ? "^" : ", ^") + control.name();
-  text += ")";
-  const Op& op = operation.call().op();
-  if (!operation.attrs().empty() && &op != &placeholder_op && &op != &var_handle_op)
-    text += " {" + to_string(operation.attrs()) + "}";
-  for (const Tensor& output : operation.outputs())
-    text +=
-        detail::join(&output == operation.outputs().begin() ? " -> " : ", ", to_string(output.dtype()), output.shape());
-  if (!operation.device().empty()) text += " on " + operation.device();
+/// `x` for the tensor "x:0", and "_" for none.
+std::string short_name(const Tensor& tensor) {
+  if (!tensor) return "_";
+  const std::string name = tensor.name();
+  return name.ends_with(":0") ? name.substr(0, name.size() - 2) : name;
+}
+
+std::string listed(const Tensors& tensors) {
+  std::string text;
+  for (const Tensor& each : tensors) text += (text.empty() ? "" : ", ") + short_name(each);
   return text;
 }
 
-std::string text_of(const Graph& graph) {
-  std::string text;
-  for (const Operation& operation : graph.operations()) text += "  " + line_of(operation) + "\n";
+std::string attrs_text(const detail::Node& node) {
+  std::vector<Attr> shown;
+  for (const Attr& each : node.attrs())
+    if (!std::holds_alternative<FunctionsRef>(each.value)) shown.push_back(each);
+  return shown.empty() ? "" : " {" + to_string(Attrs(shown)) + "}";
+}
+
+/// `name = Type(inputs, ^control inputs) {attributes} -> float32[4] on device`.
+std::string line_of(const detail::Node& node) {
+  std::string text = node.name() + " = " + node.type() + "(" + listed(node.inputs());
+  for (const detail::Node* control : node.control_inputs) text += (text.back() == '(' ? "^" : ", ^") + control->name();
+  text += ")";
+  if (&node.op() != &placeholder_op && &node.op() != &var_handle_op) text += attrs_text(node);
+  for (const Tensor& output : node.outputs())
+    text += detail::join(&output == node.outputs().begin() ? " -> " : ", ", to_string(output.dtype()), output.shape());
+  if (!node.device.empty()) text += " on " + node.device;
   return text;
 }
+
+/// A text in full, and without what the stage before has shown already.
+struct Text {
+  Text() = default;
+  explicit Text(const std::string& line) : full(line), shown(line) {}
+  void operator+=(const Text& more) {
+    full += more.full;
+    shown += more.shown;
+  }
+
+  std::string full, shown;
+};
+
+/// The graph of one stage as text.
+class StageText {
+ public:
+  /// `before`: the functions of the stage before. Those that are alike are not shown again.
+  StageText(const detail::GraphState& graph, const std::set<std::string>& before) : before_(before) {
+    const std::lock_guard lock(graph.mutex());
+    for (std::size_t i = 0; i < graph.size(); ++i) text_ += of(graph.node(i), "", "  ");
+  }
+
+  const Text& text() const { return text_; }
+  /// The functions of the stage, each behind the names of what is around it.
+  const std::set<std::string>& functions() const { return functions_; }
+
+ private:
+  Text of(const detail::Node& node, const std::string& path, const std::string& indent) {
+    Text text(indent + line_of(node) + "\n");
+    if (!detail::is_flow(node.op())) return text;
+    for (const detail::GraphFunction& each : detail::functions_of(node))
+      text += of(each, path + node.name() + "/", indent + "  ");
+    return text;
+  }
+
+  /// `name(inputs) -> outputs`, and below it the operations.
+  Text of(const detail::GraphFunction& function, const std::string& path, const std::string& indent) {
+    std::string head = indent + function.name + "(" + listed(function.inputs) + ")";
+    if (!function.outputs.empty()) head += " -> " + listed(function.outputs);
+    Text text(head + "\n");
+    for (const detail::Node* each : detail::nodes_of(function).running)
+      text += of(*each, path + function.name + "/", indent + "  ");
+    functions_.insert(path + text.full);
+    if (before_.contains(path + text.full)) text.shown = indent + function.name + ": as before\n";
+    return text;
+  }
+
+  std::set<std::string> before_, functions_;
+  Text text_;
+};
 
 }  // namespace
 
@@ -111,14 +169,17 @@ std::ostream& operator<<(std::ostream& out, const ExecutionPlan& plan) {
 
 std::ostream& operator<<(std::ostream& out, const Explanation& explanation) {
   std::string before;
+  std::set<std::string> functions;
   for (const Explanation::Stage& stage : explanation.stages) {
-    const std::string text = text_of(stage.graph);
-    if (text == before) {
+    const StageText stage_text(*stage.graph.state(), functions);
+    const Text& text = stage_text.text();
+    if (text.full == before) {
       out << stage.name << ": as before\n";
     } else {
-      out << stage.name << ": " << stage.graph.operations().size() << " operations\n" << text;
+      out << stage.name << ": " << stage.graph.operations().size() << " operations\n" << text.shown;
     }
-    before = text;
+    before = text.full;
+    functions = stage_text.functions();
   }
   return out << explanation.plan;
 }

@@ -19,6 +19,22 @@ std::vector<char> used_inputs(const GraphFunction& function) {
   return used;
 }
 
+FunctionNodes nodes_of(const GraphFunction& function) {
+  const std::lock_guard lock(function.graph->mutex());
+  const std::vector<char> needed = needed_nodes(*function.graph, request_for(function, {}));
+  FunctionNodes nodes;
+  std::vector<char> is_given(needed.size());
+  for (const Tensor& input : function.inputs)
+    if (input) is_given[producer_of(input).index] = 1;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    if (needed[i])
+      nodes.running.push_back(&function.graph->node(i));
+    else if (is_given[i])
+      nodes.given.push_back(&function.graph->node(i));
+  }
+  return nodes;
+}
+
 Request request_for(const GraphFunction& function, const Specs& inputs) {
   Request request{.fetches = {}, .operations = function.operations, .feeds = {}, .fed = {}};
   for (const Tensor& output : function.outputs)

@@ -30,4 +30,11 @@ Request request_for(const GraphFunction& function, const Specs& inputs);
 /// Whether the outputs depend on each input.
 std::vector<char> used_inputs(const GraphFunction& function);
 
+/// The nodes of a function in an order in which they could run.
+struct FunctionNodes {
+  std::vector<const Node*> running;  ///< for the outputs and the operations
+  std::vector<const Node*> given;    ///< stand for inputs only, and do not run
+};
+FunctionNodes nodes_of(const GraphFunction& function);
+
 }  // namespace tapestry::detail

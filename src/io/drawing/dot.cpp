@@ -3,7 +3,6 @@
 #include <map>
 
 #include "graph/graph_state.hpp"
-#include "graph/state_ops.hpp"
 #include "io/drawing/drawing.hpp"
 
 namespace tapestry::io {
@@ -28,29 +27,31 @@ struct Scope {
 
 class DotWriter {
  public:
-  explicit DotWriter(const detail::GraphState& graph) : graph_(graph) {}
-
-  std::string run(std::string_view rankdir) {
-    Scope root;
-    for (std::size_t i = 0; i < graph_.size(); ++i) {
-      const Node& node = graph_.node(i);
-      Scope* scope = &root;
-      std::string_view rest = node.name();
-      for (std::size_t slash; (slash = rest.find('/')) != std::string_view::npos; rest.remove_prefix(slash + 1))
-        scope = &scope->inner[std::string(rest.substr(0, slash))];
-      scope->nodes.push_back(&node);
-    }
+  std::string run(const detail::GraphState& graph, std::string_view rankdir) {
     text_ = detail::join("digraph {\n  rankdir=", rankdir,
                          ";\n  node [fontname=\"sans-serif\", fontsize=10, style=filled, fillcolor=white];\n"
                          "  edge [fontname=\"sans-serif\", fontsize=8, color=\"#555555\"];\n");
-    write(root, "", "  ");
-    for (std::size_t i = 0; i < graph_.size(); ++i) write_edges(graph_.node(i));
-    return std::move(text_) + "}\n";
+    write(frame_of(graph), "  ");
+    return std::move(text_) + std::move(edges_) + "}\n";
   }
 
  private:
+  void write(const Frame& frame, const std::string& indent) {
+    Scope root;
+    for (const Node* node : frame.nodes) {
+      Scope* scope = &root;
+      std::string_view rest = node->name();
+      for (std::size_t slash; (slash = rest.find('/')) != std::string_view::npos; rest.remove_prefix(slash + 1))
+        scope = &scope->inner[std::string(rest.substr(0, slash))];
+      scope->nodes.push_back(node);
+    }
+    write(frame, root, indent);
+    for (const Node* node : frame.nodes)
+      if (!frame.given.contains(node)) write_edges(frame, *node);
+  }
+
   /// Writes a scope and those inside it. Long names may nest them too deeply for recursion, so `open` is the stack.
-  void write(const Scope& root, const std::string& root_path, const std::string& root_indent) {
+  void write(const Frame& frame, const Scope& root, const std::string& root_indent) {
     struct Open {
       const Scope* scope;
       std::string path, indent;
@@ -58,10 +59,10 @@ class DotWriter {
     };
     std::vector<Open> open;
     const auto enter = [&](const Scope& scope, const std::string& path, const std::string& indent) {
-      for (const Node* node : scope.nodes) text_ += indent + declaration(*node);
+      for (const Node* node : scope.nodes) declare(frame, *node, indent);
       open.push_back({&scope, path, indent, scope.inner.begin()});
     };
-    enter(root, root_path, root_indent);
+    enter(root, frame.prefix, root_indent);
     while (!open.empty()) {
       Open& top = open.back();
       if (top.next == top.scope->inner.end()) {
@@ -71,56 +72,59 @@ class DotWriter {
       }
       const auto& [name, scope] = *top.next++;
       const std::string path = top.path + name, indent = top.indent;
-      text_ += indent + "subgraph " + in_quotes("cluster_" + path) + " {\n" + indent + "  label=" + in_quotes(name) +
-               ";\n" + indent + "  style=rounded;\n" + indent + "  color=\"#aaaaaa\";\n";
+      open_cluster(path, name, "#aaaaaa", indent);
       enter(scope, path + "/", indent + "  ");
     }
   }
 
-  static std::string declaration(const Node& node) {
+  void open_cluster(const std::string& path, const std::string& label, const char* colour, const std::string& indent) {
+    text_ += indent + "subgraph " + in_quotes("cluster_" + path) + " {\n" + indent + "  label=" + in_quotes(label) +
+             ";\n" + indent + "  style=rounded;\n" + indent + "  color=\"" + colour + "\";\n";
+  }
+
+  /// Writes a node. One that runs functions is in a cluster with a cluster for each of them.
+  void declare(const Frame& frame, const Node& node, const std::string& indent) {
     const Look look = look_of(node);
-    return detail::join(in_quotes(node.name()), " [label=", in_quotes(look.label), ", shape=", look.shape,
-                        ", fillcolor=\"", look.colour, "\"];\n");
-  }
-
-  void write_edges(const Node& node) {
-    for (const Tensor& input : node.inputs()) {
-      const Node& from = *detail::endpoint_of(input).node;
-      text_ += detail::join("  ", in_quotes(from.name()), " -> ", in_quotes(node.name()),
-                            " [label=", in_quotes(edge_label(input)), "];\n");
+    const std::string path = frame.prefix + node.name();
+    const bool is_given = frame.given.contains(&node);
+    const std::string declaration =
+        detail::join(in_quotes(path), " [label=", in_quotes(look.label), ", shape=", is_given ? "ellipse" : look.shape,
+                     ", fillcolor=\"", look.colour, frame.results.contains(&node) ? "\", penwidth=2];\n" : "\"];\n");
+    const std::vector<Frame> frames = is_given ? std::vector<Frame>() : frames_inside(node, path);
+    if (frames.empty()) {
+      text_ += indent + declaration;
+      return;
     }
-    for (const Node* from : node.control_inputs)
-      text_ += detail::join("  ", in_quotes(from->name()), " -> ", in_quotes(node.name()), " [style=dashed];\n");
+    open_cluster(path + ":", "", "#4477aa", indent);
+    text_ += indent + "  " + declaration;
+    for (const Frame& each : frames) {
+      open_cluster(path + ":" + each.title, each.title, "#4477aa", indent + "  ");
+      write(each, indent + "    ");
+      text_ += indent + "  }\n";
+      // An invisible edge keeps what begins a function beside the node.
+      for (const Node* inner : each.nodes)
+        if (each.given.contains(inner) || (inner->inputs().empty() && inner->control_inputs.empty()))
+          add_edge(path, each.prefix + inner->name(), "style=invis");
+    }
+    text_ += indent + "}\n";
   }
 
-  const detail::GraphState& graph_;
-  std::string text_;
+  void write_edges(const Frame& frame, const Node& node) {
+    for (const Tensor& input : node.inputs())
+      add_edge(frame.prefix + detail::producer_of(input).name(), frame.prefix + node.name(),
+               "label=" + in_quotes(edge_label(input)));
+    for (const Node* from : node.control_inputs)
+      add_edge(frame.prefix + from->name(), frame.prefix + node.name(), "style=dashed");
+  }
+
+  void add_edge(const std::string& from, const std::string& to, const std::string& attributes) {
+    edges_ += detail::join("  ", in_quotes(from), " -> ", in_quotes(to), " [", attributes, "];\n");
+  }
+
+  std::string text_, edges_;
 };
 
 }  // namespace
-
-Look look_of(const Node& node) {
-  const std::string name = node.name().substr(node.name().rfind('/') + 1);
-  const bool unnamed = name.starts_with(node.type());
-  Look look{.label = unnamed ? name : detail::join(name, " : ", node.type())};
-  if (&node.op() == &placeholder_op) {
-    look.shape = "ellipse";
-    look.colour = "#d7ecff";
-  } else if (&node.op() == &const_op) {
-    look.shape = "ellipse";
-    look.colour = "#eeeeee";
-  } else if (&node.op() == &var_handle_op) {
-    look.shape = "cylinder";
-    look.colour = "#ffe9b8";
-  } else if (node.op().stateful) {
-    look.colour = "#fff4dc";
-  }
-  return look;
-}
-
-std::string edge_label(const Tensor& tensor) {
-  return tensor.dtype() == DType::resource || !tensor.shape().has_rank() ? std::string() : to_string(tensor.shape());
-}
 
 }  // namespace tapestry::io
 
@@ -129,7 +133,7 @@ namespace tapestry {
 std::string Graph::to_dot(const DrawOptions& options, Where where) const {
   io::check_direction(options, where);
   const std::lock_guard lock(state_->mutex());
-  return io::DotWriter(*state_).run(options.rankdir);
+  return io::DotWriter().run(*state_, options.rankdir);
 }
 
 }  // namespace tapestry

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
+#include <memory>
+#include <unordered_map>
 
 #include "graph/graph_state.hpp"
-#include "graph/state_ops.hpp"
 #include "io/drawing/drawing.hpp"
 
 namespace tapestry::io {
@@ -15,17 +15,20 @@ namespace {
 
 using detail::Node;
 
-constexpr double height = 26, between_layers = 46, between_nodes = 14;
+constexpr double node_height = 26, title_height = 18, between_layers = 46, between_nodes = 14;
 constexpr std::size_t most_dummies = 64;  ///< of an edge
+
+class Layout;
 
 /// A vertex of the layered drawing: a node of the graph, or a dummy where a long edge passes a layer.
 struct Vertex {
   const Node* node = nullptr;  ///< nullptr: a dummy
   Look look{};
   std::size_t layer = 0;
-  double width = 0;              ///< 0 for a dummy
+  double width = 0, height = 0;  ///< 0 for a dummy
   double along = 0, across = 0;  ///< the centre: in the direction from layer to layer, and within the layer
   std::vector<std::size_t> before{}, behind{};
+  std::vector<std::shared_ptr<Layout>> inside{};  ///< the functions that the node runs
 };
 
 struct Line {
@@ -34,79 +37,113 @@ struct Line {
   std::string label;
 };
 
+/// The layout of a frame. It contains those of the frames inside its nodes.
 class Layout {
  public:
-  Layout(const detail::GraphState& graph, bool to_right) : graph_(graph), to_right_(to_right) {
+  Layout(Frame frame, bool to_right) : frame_(std::move(frame)), to_right_(to_right) {
+    add_vertices();
     assign_layers();
     connect();
     order();
     spread();
   }
 
-  std::string svg() const {
-    double right = 0, bottom = 0;
-    for (const Vertex& each : vertices_) {
-      right = std::max(right, x(each) + each.width / 2);
-      bottom = std::max(bottom, y(each) + height / 2);
-    }
+  double width() const {
+    double right = 0;
+    for (const Vertex& each : vertices_) right = std::max(right, x(each) - left_ + each.width / 2);
+    return right + margin;
+  }
+  double height() const {
+    double bottom = 0;
+    for (const Vertex& each : vertices_) bottom = std::max(bottom, y(each) - top_ + each.height / 2);
+    return bottom + margin;
+  }
+
+  std::string svg() {
     std::string text = detail::join(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", number(right + margin), "\" height=\"",
-        number(bottom + margin),
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", number(width()), "\" height=\"", number(height()),
         "\" font-family=\"sans-serif\" font-size=\"11\">\n"
         "<defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
         "orient=\"auto\"><path d=\"M0,0 L8,4 L0,8 z\" fill=\"#666\"/></marker></defs>\n"
         "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
-    for (const Line& each : lines_) text += drawn(each);
-    for (const Vertex& each : vertices_)
-      if (each.node) text += drawn(each);
-    return text + "</svg>\n";
+    return text + drawn_at(0, 0) + "</svg>\n";
   }
 
  private:
   static std::string number(double value) { return std::to_string(std::lround(value)); }
-  double x(const Vertex& vertex) const { return to_right_ ? vertex.along : vertex.across; }
-  double y(const Vertex& vertex) const { return to_right_ ? vertex.across : vertex.along; }
-  double length_along(const Vertex& vertex) const { return to_right_ ? vertex.width : vertex.node ? height : 0; }
-  double length_across(const Vertex& vertex) const {
-    return to_right_ ? (vertex.node ? height : 4) : std::max(vertex.width, 4.0);
+  double x(const Vertex& vertex) const { return left_ + (to_right_ ? vertex.along : vertex.across); }
+  double y(const Vertex& vertex) const { return top_ + (to_right_ ? vertex.across : vertex.along); }
+  double length_along(const Vertex& vertex) const { return to_right_ ? vertex.width : vertex.height; }
+  double length_across(const Vertex& vertex) const { return std::max(to_right_ ? vertex.height : vertex.width, 4.0); }
+
+  /// Calls f with the number of each vertex that the node of a vertex has an edge from.
+  template <class F>
+  void for_inputs(const Vertex& vertex, F f) const {
+    if (frame_.given.contains(vertex.node)) return;
+    for (const Tensor& input : vertex.node->inputs()) f(number_of_.at(&detail::producer_of(input)));
+    for (const Node* control : vertex.node->control_inputs) f(number_of_.at(control));
   }
 
-  template <class F>
-  static void for_inputs(const Node& node, F f) {
-    for (const Tensor& input : node.inputs()) f(*detail::endpoint_of(input).node);
-    for (const Node* control : node.control_inputs) f(*control);
+  void add_vertices() {
+    for (const Node* node : frame_.nodes) {
+      number_of_.emplace(node, vertices_.size());
+      Vertex& vertex = vertices_.emplace_back(Vertex{.node = node, .look = look_of(*node)});
+      vertex.width = std::max(34.0, width_of(vertex.look.label));
+      vertex.height = node_height;
+      if (frame_.given.contains(node)) {
+        vertex.look.shape = "ellipse";
+        continue;
+      }
+      for (Frame& each : frames_inside(*node, frame_.prefix + node->name()))
+        vertex.inside.push_back(std::make_shared<Layout>(std::move(each), to_right_));
+      if (!vertex.inside.empty()) enclose(vertex);
+    }
   }
+
+  static double width_of(const std::string& label) { return static_cast<double>(label.size()) * letter_width + 16; }
+
+  /// Makes room for the functions of a node, which stand side by side across the layers.
+  void enclose(Vertex& vertex) const {
+    double along = 0, across = 0;
+    for (const auto& each : vertex.inside) {
+      const double wide = each->framed_width(), high = each->framed_height();
+      along = std::max(along, to_right_ ? wide : high);
+      across += between_nodes + (to_right_ ? high : wide);
+    }
+    vertex.width = std::max(vertex.width, (to_right_ ? along : across - between_nodes) + 2 * between_nodes);
+    vertex.height = title_height + (to_right_ ? across - between_nodes : along) + 1.5 * between_nodes;
+  }
+  double framed_width() const { return std::max(width(), width_of(frame_.title)); }
+  double framed_height() const { return height() + title_height / 2; }
 
   /// Assigns each node to a layer after those of its inputs. A leaf, and a chain of nodes with one input each that
   /// begins at a leaf, moves to the layers just before its first use.
   void assign_layers() {
-    std::vector<char> leads(graph_.size());
-    for (std::size_t i = 0; i < graph_.size(); ++i) {
-      const Node& node = graph_.node(i);
-      Vertex& vertex = vertices_.emplace_back(Vertex{.node = &node, .look = look_of(node)});
-      vertex.width = std::max(34.0, static_cast<double>(vertex.look.label.size()) * letter_width + 16);
+    const std::size_t count = vertices_.size();
+    std::vector<char> leads(count, 1);
+    for (std::size_t i = 0; i < count; ++i) {
+      Vertex& vertex = vertices_[i];
       std::size_t inputs = 0;
-      leads[i] = 1;
-      for_inputs(node, [&](const Node& from) {
-        vertex.layer = std::max(vertex.layer, vertices_[from.index].layer + 1);
-        leads[i] = leads[i] && leads[from.index] && ++inputs == 1;
+      for_inputs(vertex, [&](std::size_t from) {
+        vertex.layer = std::max(vertex.layer, vertices_[from].layer + 1);
+        leads[i] = leads[i] && leads[from] && ++inputs == 1;
       });
     }
-    std::vector<std::size_t> first_use(graph_.size(), SIZE_MAX);
-    for (std::size_t i = graph_.size(); i-- > 0;) {
+    std::vector<std::size_t> first_use(count, SIZE_MAX);
+    for (std::size_t i = count; i-- > 0;) {
       if (leads[i] && first_use[i] != SIZE_MAX) vertices_[i].layer = first_use[i] - 1;
-      for_inputs(graph_.node(i), [&](const Node& from) {
-        first_use[from.index] = std::min(first_use[from.index], vertices_[i].layer);
-      });
+      for_inputs(vertices_[i],
+                 [&](std::size_t from) { first_use[from] = std::min(first_use[from], vertices_[i].layer); });
     }
   }
 
   void connect() {
-    for (std::size_t i = 0; i < graph_.size(); ++i) {
-      const Node& node = graph_.node(i);
+    for (std::size_t i = 0; i < frame_.nodes.size(); ++i) {
+      const Node& node = *frame_.nodes[i];
+      if (frame_.given.contains(&node)) continue;
       for (const Tensor& input : node.inputs())
-        add_line(detail::endpoint_of(input).node->index, i, false, edge_label(input));
-      for (const Node* control : node.control_inputs) add_line(control->index, i, true, {});
+        add_line(number_of_.at(&detail::producer_of(input)), i, false, edge_label(input));
+      for (const Node* control : node.control_inputs) add_line(number_of_.at(control), i, true, {});
     }
   }
 
@@ -196,18 +233,57 @@ class Layout {
     for (std::size_t i = 0; i < layer.size(); ++i) across[layer[i]] = (pushed[i] + pulled[i]) / 2;
   }
 
-  std::string drawn(const Vertex& vertex) const {
-    const bool round = vertex.look.shape != "box";
-    return detail::join("<g><title>", escaped(vertex.node->name()), " (", escaped(vertex.node->type()),
-                        ")</title><rect x=\"", number(x(vertex) - vertex.width / 2), "\" y=\"",
-                        number(y(vertex) - height / 2), "\" width=\"", number(vertex.width), "\" height=\"",
-                        number(height), "\" rx=\"", round ? "13" : "4", "\" fill=\"", vertex.look.colour,
-                        "\" stroke=\"#888\"/><text x=\"", number(x(vertex)), "\" y=\"", number(y(vertex) + 4),
-                        "\" text-anchor=\"middle\">", escaped(vertex.look.label), "</text></g>\n");
+  /// Draws the frame with its upper left corner at a position of the picture.
+  std::string drawn_at(double left, double top) {
+    left_ = left;
+    top_ = top;
+    std::string text;
+    for (const Vertex& each : vertices_)
+      if (!each.inside.empty()) text += drawn_with_inside(each);
+    for (const Line& each : lines_) text += drawn(each);
+    for (const Vertex& each : vertices_)
+      if (each.node && each.inside.empty())
+        text += box(each, each.look.colour) + label_at(x(each), y(each) + 4, each.look.label) + "</g>\n";
+    return text;
+  }
+
+  std::string drawn_with_inside(const Vertex& vertex) const {
+    double left = x(vertex) - vertex.width / 2, top = y(vertex) - vertex.height / 2;
+    std::string text = box(vertex, vertex.node->op().stateful ? vertex.look.colour : "#eef3fa") +
+                       label_at(x(vertex), top + 13, vertex.look.label) + "</g>\n";
+    left += between_nodes;
+    top += title_height;
+    for (const auto& each : vertex.inside) {
+      const double wide = each->framed_width(), high = each->framed_height();
+      text += detail::join("<g><title>", escaped(frame_.prefix), escaped(vertex.node->name()), ":",
+                           escaped(each->frame_.title), " (function)</title><rect x=\"", number(left), "\" y=\"",
+                           number(top), "\" width=\"", number(wide), "\" height=\"", number(high),
+                           "\" rx=\"4\" fill=\"white\" stroke=\"#9ab\"/><text x=\"", number(left + 6), "\" y=\"",
+                           number(top + 13), "\" fill=\"#579\">", escaped(each->frame_.title), "</text></g>\n");
+      text += each->drawn_at(left, top + title_height / 2);
+      (to_right_ ? top : left) += between_nodes + (to_right_ ? high : wide);
+    }
+    return text;
+  }
+
+  /// The box of a node, in a group that is open. Results of a function have a thick line.
+  std::string box(const Vertex& vertex, std::string_view colour) const {
+    const bool is_result = frame_.results.contains(vertex.node);
+    return detail::join("<g><title>", escaped(frame_.prefix), escaped(vertex.node->name()), " (",
+                        escaped(vertex.node->type()), ")</title><rect x=\"", number(x(vertex) - vertex.width / 2),
+                        "\" y=\"", number(y(vertex) - vertex.height / 2), "\" width=\"", number(vertex.width),
+                        "\" height=\"", number(vertex.height), "\" rx=\"", vertex.look.shape == "box" ? "4" : "13",
+                        "\" fill=\"", colour, "\" stroke=\"", is_result ? "#357\" stroke-width=\"2" : "#888", "\"/>");
+  }
+
+  static std::string label_at(double x, double y, const std::string& label) {
+    return detail::join("<text x=\"", number(x), "\" y=\"", number(y), "\" text-anchor=\"middle\">", escaped(label),
+                        "</text>");
   }
 
   std::string point(double along, double across) const {
-    return to_right_ ? number(along) + "," + number(across) : number(across) + "," + number(along);
+    return to_right_ ? number(left_ + along) + "," + number(top_ + across)
+                     : number(left_ + across) + "," + number(top_ + along);
   }
 
   std::string drawn(const Line& line) const {
@@ -225,34 +301,24 @@ class Layout {
                                     line.control ? " stroke-dasharray=\"4 3\"" : "", " marker-end=\"url(#arrow)\"/>\n");
     if (!line.label.empty()) {
       const double start = from.along + length_along(from) / 2;
-      const double label_x = to_right_ ? start + 3 : from.across + 4,
-                   label_y = to_right_ ? from.across - 3 : start + 11;
+      const double label_x = left_ + (to_right_ ? start + 3 : from.across + 4),
+                   label_y = top_ + (to_right_ ? from.across - 3 : start + 11);
       text += detail::join("<text x=\"", number(label_x), "\" y=\"", number(label_y),
                            "\" font-size=\"8\" fill=\"#555\">", escaped(line.label), "</text>\n");
     }
     return text;
   }
 
-  const detail::GraphState& graph_;
+  Frame frame_;
   bool to_right_;
-  std::vector<Vertex> vertices_;  ///< the nodes first, in the graph's order
+  double left_ = 0, top_ = 0;  ///< where the frame is in the picture
+  std::unordered_map<const Node*, std::size_t> number_of_;
+  std::vector<Vertex> vertices_;  ///< the nodes first, in the frame's order
   std::vector<Line> lines_;
   std::vector<std::vector<std::size_t>> layers_;
 };
 
 }  // namespace
-
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) result += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-  return result;
-}
-
-void check_direction(const DrawOptions& options, Where where) {
-  if (options.rankdir != "LR" && options.rankdir != "TB")
-    throw InvalidArgumentError(detail::join("rankdir must be \"LR\" or \"TB\", but is \"", options.rankdir, "\""),
-                               where);
-}
 
 }  // namespace tapestry::io
 
@@ -261,7 +327,7 @@ namespace tapestry {
 std::string Graph::to_svg(const DrawOptions& options, Where where) const {
   io::check_direction(options, where);
   const std::lock_guard lock(state_->mutex());
-  return io::Layout(*state_, options.rankdir == "LR").svg();
+  return io::Layout(io::frame_of(*state_), options.rankdir == "LR").svg();
 }
 
 }  // namespace tapestry
