@@ -25,7 +25,7 @@ struct Vertex {
   const Node* node = nullptr;  ///< nullptr: a dummy
   Look look{};
   std::size_t layer = 0;
-  double width = 0, height = 0;  ///< 0 for a dummy
+  double width = 0, height = 0;  ///< a dummy is a line as long as its layer
   double along = 0, across = 0;  ///< the centre: in the direction from layer to layer, and within the layer
   std::vector<std::size_t> before{}, behind{};
   std::vector<std::shared_ptr<Layout>> inside{};  ///< the functions that the node runs
@@ -199,7 +199,11 @@ class Layout {
     for (const auto& layer : layers_) {
       double widest = 0;
       for (const std::size_t i : layer) widest = std::max(widest, length_along(vertices_[i]));
-      for (const std::size_t i : layer) vertices_[i].along = along + widest / 2;
+      for (const std::size_t i : layer) {
+        vertices_[i].along = along + widest / 2;
+        // Edges pass a layer in a straight line, or they would cross the boxes of its wide nodes.
+        if (!vertices_[i].node) (to_right_ ? vertices_[i].width : vertices_[i].height) = widest;
+      }
       along += widest + between_layers;
     }
     std::vector<double> across(vertices_.size());
@@ -294,8 +298,9 @@ class Layout {
       const Vertex& to = vertices_[line.vertices[i]];
       const double end = to.along - length_along(to) / 2, middle = (along + end) / 2;
       path += " C" + point(middle, across) + " " + point(middle, to.across) + " " + point(end, to.across);
-      along = end;
+      along = to.node ? end : to.along + length_along(to) / 2;
       across = to.across;
+      if (!to.node) path += " L" + point(along, across);
     }
     std::string text = detail::join("<path d=\"", path, "\" fill=\"none\" stroke=\"#666\"",
                                     line.control ? " stroke-dasharray=\"4 3\"" : "", " marker-end=\"url(#arrow)\"/>\n");
