@@ -25,7 +25,7 @@ struct Vertex {
   const Node* node = nullptr;  ///< nullptr: a dummy
   Look look{};
   std::size_t layer = 0;
-  double width = 0, height = 0;  ///< a dummy is a line as long as its layer
+  double width = 0, height = 0;  ///< 0 for a dummy
   double along = 0, across = 0;  ///< the centre: in the direction from layer to layer, and within the layer
   std::vector<std::size_t> before{}, behind{};
   std::vector<std::shared_ptr<Layout>> inside{};  ///< the functions that the node runs
@@ -199,11 +199,8 @@ class Layout {
     for (const auto& layer : layers_) {
       double widest = 0;
       for (const std::size_t i : layer) widest = std::max(widest, length_along(vertices_[i]));
-      for (const std::size_t i : layer) {
-        vertices_[i].along = along + widest / 2;
-        // Edges pass a layer in a straight line, or they would cross the boxes of its wide nodes.
-        if (!vertices_[i].node) (to_right_ ? vertices_[i].width : vertices_[i].height) = widest;
-      }
+      for (const std::size_t i : layer) vertices_[i].along = along + widest / 2;
+      lengths_.push_back(widest);
       along += widest + between_layers;
     }
     std::vector<double> across(vertices_.size());
@@ -292,15 +289,16 @@ class Layout {
 
   std::string drawn(const Line& line) const {
     const Vertex& from = vertices_[line.vertices.front()];
-    double along = from.along + length_along(from) / 2, across = from.across;
-    std::string path = "M" + point(along, across);
+    double along = from.along + lengths_[from.layer] / 2, across = from.across;
+    std::string path = "M" + point(from.along + length_along(from) / 2, across) + " L" + point(along, across);
+    // Within a layer a line is straight, or it would cross the boxes of wider nodes.
     for (std::size_t i = 1; i < line.vertices.size(); ++i) {
       const Vertex& to = vertices_[line.vertices[i]];
-      const double end = to.along - length_along(to) / 2, middle = (along + end) / 2;
+      const double reach = lengths_[to.layer] / 2, end = to.along - reach, middle = (along + end) / 2;
       path += " C" + point(middle, across) + " " + point(middle, to.across) + " " + point(end, to.across);
-      along = to.node ? end : to.along + length_along(to) / 2;
+      along = to.along + reach;
       across = to.across;
-      if (!to.node) path += " L" + point(along, across);
+      path += " L" + point(to.node ? to.along - length_along(to) / 2 : along, across);
     }
     std::string text = detail::join("<path d=\"", path, "\" fill=\"none\" stroke=\"#666\"",
                                     line.control ? " stroke-dasharray=\"4 3\"" : "", " marker-end=\"url(#arrow)\"/>\n");
@@ -321,6 +319,7 @@ class Layout {
   std::vector<Vertex> vertices_;  ///< the nodes first, in the frame's order
   std::vector<Line> lines_;
   std::vector<std::vector<std::size_t>> layers_;
+  std::vector<double> lengths_;  ///< of the layers
 };
 
 }  // namespace
