@@ -48,16 +48,41 @@ struct Node {
 };
 
 struct Model {
+  Model() = default;
+
   std::string bytes, graph;
   std::vector<Node> nodes{};
   std::map<std::string, std::string> initializers{};  ///< TensorProtos
 
-  explicit Model(const std::filesystem::path& path) : bytes(read_text(path)), graph(field(bytes, 7)) {
+  explicit Model(const std::filesystem::path& path) : bytes(read_text(path)), graph(field(bytes, 7)) { parse(); }
+  /// A graph that is an attribute.
+  static Model inner(const std::string& attribute) {
+    Model model;
+    model.graph = field(attribute, 6);
+    model.parse();
+    return model;
+  }
+
+  void parse() {
     for (const std::string& each : fields(graph, 1)) {
       Node& node = nodes.emplace_back(Node{fields(each, 1), fields(each, 2), field(each, 3), field(each, 4), {}});
       for (const std::string& attribute : fields(each, 5)) node.attributes.emplace(field(attribute, 1), attribute);
     }
     for (const std::string& each : fields(graph, 5)) initializers.emplace(field(each, 8), each);
+  }
+
+  /// The graphs that are attributes of a node.
+  static std::vector<Model> inside(const Node& node) {
+    std::vector<Model> graphs;
+    for (const auto& [name, attribute] : node.attributes)
+      if (!fields(attribute, 6).empty()) graphs.push_back(inner(attribute));
+    return graphs;
+  }
+  const Node& node(const std::string& type) const {
+    for (const Node& each : nodes)
+      if (each.type == type) return each;
+    FAIL("there is no ", type);
+    return nodes.front();
   }
 
   Texts types() const {
@@ -92,18 +117,27 @@ std::vector<T> elements(const std::string& tensor) {
   return values;
 }
 
-/// Every value has one origin, which stands before all that use it; every output of the model has one.
-void check_order(const Model& model) {
-  std::set<std::string> known;
-  for (const std::string& each : fields(model.graph, 11)) CHECK(known.insert(field(each, 1)).second);
-  for (const auto& [name, tensor] : model.initializers) CHECK(known.insert(name).second);
-  std::set<std::string> names;
+/// Every value has one origin, which stands before all that use it; every output of the model has one. The graphs that
+/// are attributes see the values around them, and no name occurs twice in all graphs together.
+void check_order(const Model& model, std::set<std::string> known, std::set<std::string>& names) {
+  const auto define = [&](const std::string& name) {
+    CHECK_MESSAGE(names.insert(name).second, name);
+    known.insert(name);
+  };
+  for (const std::string& each : fields(model.graph, 11)) define(field(each, 1));
+  for (const auto& [name, tensor] : model.initializers) define(name);
+  std::set<std::string> nodes;
   for (const Node& node : model.nodes) {
-    CHECK(names.insert(node.name).second);
+    CHECK(nodes.insert(node.name).second);
     for (const std::string& input : node.inputs) CHECK_MESSAGE(known.contains(input), input);
-    for (const std::string& output : node.outputs) CHECK_MESSAGE(known.insert(output).second, output);
+    for (const Model& inside : model.inside(node)) check_order(inside, known, names);
+    for (const std::string& output : node.outputs) define(output);
   }
   for (const std::string& each : fields(model.graph, 12)) CHECK(known.contains(field(each, 1)));
+}
+void check_order(const Model& model) {
+  std::set<std::string> names;
+  check_order(model, {}, names);
 }
 
 constexpr int float_code = 1, int64_code = 7;
@@ -241,6 +275,125 @@ TEST_CASE("what is computed behind a change of a Variable is refused") {
         std::string::npos);
   onnx::save(place, {.inputs = {{"x", step.input()}}, .outputs = {{"y", step.output(0)}}});
   CHECK(Model(place).types() == Texts{"Mul", "Identity"});
+}
+
+TEST_CASE("branches are Ifs, whose graphs read the values around them") {
+  const TemporaryFolder folder;
+  const std::string place = (folder / "m.onnx").string();
+  const Variable w(tensor<float>({1, 2}), {.name = "w"});
+  const auto f = trace(
+      [&](const Tensor& x, const Tensor& i) {
+        return switch_case(i,
+                           {[&] { return x * w; }, [&] { return x; },
+                            [&] {
+                              return cond(
+                                  reduce_sum(x) > 0.0, [&] { return exp(x); }, [&] { return x + w; }, "inner");
+                            }},
+                           "outer");
+      },
+      {spec(float32, {-1, 2}, "x"), spec(int32, {}, "i")});
+  onnx::save(place, {.inputs = {{"x", f.input(0)}, {"i", f.input(1)}}, .outputs = {{"y", f.output()}}});
+  const Model model(place);
+  check_order(model);
+  CHECK(model.types() == Texts{"Equal", "If", "Identity"});
+  const Node& first = model.node("If");
+  CHECK(first.outputs == Texts{"outer"});
+  const Model then = Model::inner(first.attributes.at("then_branch"));
+  CHECK(then.types() == Texts{"Mul", "Identity"});
+  CHECK(then.nodes[0].inputs == Texts{"x", "w"});
+  CHECK(values_of(then, 12).size() == 1);
+  CHECK(fields(then.graph, 11).empty());
+  // The branches of an index that is none of those before.
+  const Model second = Model::inner(first.attributes.at("else_branch"));
+  CHECK(second.types() == Texts{"Equal", "If", "Identity"});
+  CHECK(Model::inner(second.node("If").attributes.at("then_branch")).types() == Texts{"Identity"});
+  const Model third = Model::inner(second.node("If").attributes.at("else_branch"));
+  CHECK(third.types() == Texts{"ReduceSum", "Greater", "If", "Identity"});
+}
+
+TEST_CASE("loops are Loops, and Scans where they go through sequences of a known length") {
+  const TemporaryFolder folder;
+  const std::string place = (folder / "m.onnx").string();
+  const auto f = trace(
+      [](const Tensor& x, const Tensor& n, const Tensor& w) {
+        const auto [count, y] = while_loop([&](Tensor i, Tensor) { return less(i, n); },
+                                           [&](Tensor i, Tensor s) {
+                                             return std::tuple{i + 1, sin(s) + x};
+                                           },
+                                           std::tuple{0, x}, {.maximum_iterations = 9});
+        const auto [sum, sums] = scan(
+            [](Tensor before, Tensor row) {
+              return std::pair{before + row, before};
+            },
+            zeros({2}), y, {.reverse = true});
+        return std::pair{sums + sum, map([](Tensor row) { return -row; }, w, {.reverse = true})};
+      },
+      {spec(float32, {3, 2}, "x"), spec(int32, {}, "n"), spec(float32, {-1, 2}, "w")});
+  onnx::save(place, {.inputs = {{"x", f.input(0)}, {"n", f.input(1)}}, .outputs = {{"y", f.output()}}});
+  const Model model(place);
+  check_order(model);
+  const Node &loop = model.node("Loop"), &scanned = model.node("Scan");
+  REQUIRE(loop.inputs.size() == 4);
+  CHECK(elements<std::int64_t>(model.initializers.at(loop.inputs[0])) == std::vector<std::int64_t>{9});
+  const Model body = Model::inner(loop.attributes.at("body"));
+  CHECK(fields(body.graph, 11).size() == 4);
+  CHECK(values_of(body, 12).size() == 3);
+  CHECK(values_of(body, 12)[0].ends_with(": 9 []"));
+  CHECK(values_of(body, 12)[2].ends_with(": 1 [3,2]"));
+  REQUIRE(scanned.inputs.size() == 2);
+  const auto number = [&](const char* name, int tag) { return field(scanned.attributes.at(name), tag); };
+  CHECK(number("num_scan_inputs", 3) == "1");
+  CHECK(number("scan_input_directions", 8) == "1");
+  CHECK(number("scan_output_directions", 8) == "1");
+  const Model rows = Model::inner(scanned.attributes.at("body"));
+  CHECK(values_of(rows, 11).size() == 2);
+  CHECK(values_of(rows, 11)[1].ends_with(": 1 [2]"));
+  CHECK(rows.types() == Texts{"Add", "Identity", "Identity"});
+
+  // Of an unknown length: the elements are taken from the end, and the outputs turned round.
+  onnx::save(place, {.inputs = {{"w", f.input(2)}}, .outputs = {{"y", f.output(1)}}});
+  const Model turned(place);
+  check_order(turned);
+  CHECK(turned.types() == Texts{"Shape", "Squeeze", "Loop", "Slice", "Identity"});
+  CHECK(Model::inner(turned.node("Loop").attributes.at("body")).types() ==
+        Texts{"Sub", "Sub", "Gather", "Neg", "Identity", "Identity"});
+}
+
+TEST_CASE("an output that nobody uses is not written, and a function that changes a Variable is refused") {
+  const TemporaryFolder folder;
+  const std::string place = (folder / "m.onnx").string();
+  const Variable count(0, {.name = "count"});
+  const auto f = trace(
+      [&](const Tensor& x) {
+        const auto [a, b] = cond(
+            reduce_sum(x) > 0.0,
+            [&] {
+              return std::pair{exp(x), cholesky(x)};
+            },
+            [&] {
+              return std::pair{x, x};
+            },
+            "branch");
+        const Tensor halved = while_loop([](Tensor y) { return reduce_max(y) > 1.0; },
+                                         [&](Tensor y) {
+                                           count.assign_add(1);
+                                           return y * 0.5;
+                                         },
+                                         x, {.name = "halved"});
+        return std::tuple{a, b, halved};
+      },
+      {spec(float32, {2, 2}, "x")});
+  const auto save = [&](std::size_t output) {
+    onnx::save(place, {.inputs = {{"x", f.input()}}, .outputs = {{"y", f.output(output)}}});
+  };
+  save(0);
+  const Model model(place);
+  check_order(model);
+  CHECK(model.node("If").outputs.size() == 1);
+  const auto lacking = caught<UnimplementedError>([&] { save(1); });
+  CHECK(lacking.message().find("(op: 'Cholesky') cannot be written as ONNX") != std::string::npos);
+  const auto changing = caught<UnimplementedError>([&] { save(2); });
+  CHECK(changing.message() == "Node 'halved' (op: 'While') cannot be written as ONNX: it changes a Variable");
 }
 
 TEST_CASE("an op that ONNX lacks is written as its composition") {

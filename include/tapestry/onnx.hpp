@@ -12,7 +12,7 @@ namespace tapestry::onnx {
 /// Writes the part of the graph that the outputs need as an ONNX model of opset 18. The current values of Variables
 /// become initializers. Known sizes are kept. Unknown sizes get names: the first size of an input is "batch", or
 /// "x_batch" if several inputs "x" have an unknown first size, and size i is "x_i". The file is written completely or
-/// not at all.
+/// not at all. Branches become `If`, loops `Loop` or `Scan`, whose functions must not change Variables.
 ///
 ///     auto predict = tp::trace([&](tp::Tensor x) { return tp::softmax(model(x)); },
 ///                              {tp::spec(tp::float32, {-1, 784})});

@@ -1,3 +1,5 @@
+#include "interop/onnx_models.hpp"
+
 #include <cmath>
 #include <iostream>
 #include <limits>
@@ -15,28 +17,6 @@ std::string file_name(std::string title) {
   for (char& c : title)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   return title;
-}
-
-/// Saves a model, and what it must give for these inputs. Returns why ONNX cannot say it, or "".
-std::string write(const std::filesystem::path& folder, const std::string& title, const Signature& signature,
-                  const std::map<std::string, Tensor>& inputs) {
-  const std::string name = file_name(title);
-  try {
-    onnx::save((folder / (name + ".onnx")).string(), signature);
-  } catch (const UnimplementedError& error) {
-    return error.message();
-  }
-  Judgement judgement(folder / (name + ".judge.pb"));
-  judgement.add("title", title);
-  Feeds feeds;
-  for (const auto& [input, value] : inputs) {
-    judgement.feed(input, value);
-    feeds.add(signature.inputs.at(input), value);
-  }
-  const Session session(signature.outputs.begin()->second.op().graph());
-  for (const auto& [output, value] : session.run(signature.outputs, feeds)) judgement.fetch(output, value);
-  judgement.save();
-  return {};
 }
 
 /// A row of the op table, traced: its value, or that and its gradients.
@@ -58,7 +38,7 @@ std::string write_row(const std::filesystem::path& folder, const std::string& ti
   }
   for (std::size_t i = 0; i < traced.outputs().size(); ++i)
     signature.outputs.emplace(i == 0 ? "y" : detail::join("gradient", i), traced.output(i));
-  return write(folder, title, signature, values);
+  return write_onnx_model(folder, title, signature, values);
 }
 
 /// What the rows do not have: whole numbers of both signs, and numbers at the ends of the functions' ranges.
@@ -160,10 +140,10 @@ void write_image_network(const std::filesystem::path& folder) {
       },
       {spec(uint8, {-1, 11, 11, 1}, "x")});
   const std::string problem =
-      write(folder, "a network for images",
-            {.inputs = {{"images", predict.input()}},
-             .outputs = {{"scores", predict.output(0)}, {"class", predict.output(1)}}},
-            {{"images", clip(draw(numbers, {5, 11, 11, 1}) * 50.0 + 128.0, 0.0, 255.0).cast(uint8)}});
+      write_onnx_model(folder, "a network for images",
+                       {.inputs = {{"images", predict.input()}},
+                        .outputs = {{"scores", predict.output(0)}, {"class", predict.output(1)}}},
+                       {{"images", clip(draw(numbers, {5, 11, 11, 1}) * 50.0 + 128.0, 0.0, 255.0).cast(uint8)}});
   if (!problem.empty()) throw InternalError(problem);
 }
 
@@ -183,7 +163,7 @@ void write_text_network(const std::filesystem::path& folder) {
         return attended + matmul(gelu(matmul(layer_norm(attended, scale, offset), w)), v);
       },
       {spec(int32, {-1, -1}, "ids"), spec(boolean, {-1, -1}, "padding")});
-  const std::string problem = write(
+  const std::string problem = write_onnx_model(
       folder, "a network for texts",
       {.inputs = {{"ids", predict.input(0)}, {"padding", predict.input(1)}}, .outputs = {{"y", predict.output()}}},
       {{"ids", tensor({{1, 5, 19, 0}, {7, 7, 2, 3}}).cast(int32)},
@@ -193,11 +173,32 @@ void write_text_network(const std::filesystem::path& folder) {
 
 }  // namespace
 
+std::string write_onnx_model(const std::filesystem::path& folder, const std::string& title, const Signature& signature,
+                             const std::map<std::string, Tensor>& inputs) {
+  const std::string name = file_name(title);
+  try {
+    onnx::save((folder / (name + ".onnx")).string(), signature);
+  } catch (const UnimplementedError& error) {
+    return error.message();
+  }
+  Judgement judgement(folder / (name + ".judge.pb"));
+  judgement.add("title", title);
+  Feeds feeds;
+  for (const auto& [input, value] : inputs) {
+    judgement.feed(input, value);
+    feeds.add(signature.inputs.at(input), value);
+  }
+  const Session session(signature.outputs.begin()->second.op().graph());
+  for (const auto& [output, value] : session.run(signature.outputs, feeds)) judgement.fetch(output, value);
+  judgement.save();
+  return {};
+}
+
 int write_onnx_models(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
   write_image_network(folder);
   write_text_network(folder);
-  int count = 2;
+  int count = 2 + write_onnx_flow_models(folder);
   OpCases rows = op_cases();
   for (OpCase& each : more_cases()) rows.push_back(std::move(each));
   for (const OpCase& row : rows) {

@@ -28,7 +28,7 @@ namespace {
 
 /// Writes an AttributeProto.
 void write_field(pbf_writer& writer, const OnnxField& field) {
-  enum Type : int { type_float = 1, type_int = 2, type_string = 3, type_ints = 7 };
+  enum Type : int { type_float = 1, type_int = 2, type_string = 3, type_graph = 5, type_ints = 7 };
   writer.add_string(1, field.first.data(), field.first.size());
   const auto is = [&](Type type) { writer.add_enum(20, type); };
   if (const auto* number = std::get_if<std::int64_t>(&field.second)) {
@@ -40,6 +40,9 @@ void write_field(pbf_writer& writer, const OnnxField& field) {
   } else if (const auto* word = std::get_if<std::string>(&field.second)) {
     writer.add_bytes(4, *word);
     is(type_string);
+  } else if (const auto* graph = std::get_if<OnnxSubgraph>(&field.second)) {
+    writer.add_message(6, graph->bytes);
+    is(type_graph);
   } else {
     for (const std::int64_t each : std::get<std::vector<std::int64_t>>(field.second)) writer.add_int64(8, each);
     is(type_ints);
@@ -48,6 +51,27 @@ void write_field(pbf_writer& writer, const OnnxField& field) {
 
 }  // namespace
 
+void write_value_info(pbf_writer& writer, protozero::pbf_tag_type tag, const std::string& name, const Spec& spec,
+                      const std::function<std::string(int axis)>& size_name) {
+  add_message(writer, tag, [&](pbf_writer& info) {
+    info.add_string(1, name);
+    add_message(info, 2, [&](pbf_writer& type) {
+      add_message(type, 1, [&](pbf_writer& tensor_type) {
+        tensor_type.add_int64(1, onnx_type(spec.dtype));
+        if (!spec.shape.has_rank()) return;
+        add_message(tensor_type, 2, [&](pbf_writer& shape) {
+          for (int axis = 0; axis < spec.shape.rank(); ++axis)
+            add_message(shape, 1, [&](pbf_writer& size) {
+              const std::int64_t known = spec.shape.sizes()[axis];
+              if (known >= 0) return size.add_int64(1, known);
+              if (const std::string symbol = size_name(axis); !symbol.empty()) size.add_string(2, symbol);
+            });
+        });
+      });
+    });
+  });
+}
+
 OnnxGraph::Key OnnxGraph::key(const Tensor& tensor) {
   const detail::Endpoint endpoint = detail::endpoint_of(tensor);
   return {endpoint.node, endpoint.output};
@@ -55,7 +79,7 @@ OnnxGraph::Key OnnxGraph::key(const Tensor& tensor) {
 
 std::string OnnxGraph::unique(std::string_view name) {
   std::string taken(name);
-  for (int number = 1; !names_.insert(taken).second; ++number) taken = detail::join(name, '_', number);
+  for (int number = 1; !names_->insert(taken).second; ++number) taken = detail::join(name, '_', number);
   return taken;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,9 +24,14 @@ namespace tapestry::io {
 /// ONNX's TensorProto.DataType. Throws UnimplementedError for DType::unknown and DType::resource.
 std::int64_t onnx_type(DType dtype);
 
+/// The GraphProto of a function that a node runs.
+struct OnnxSubgraph {
+  std::string bytes;
+};
+
 /// An attribute of a node of the file. A string is a keyword such as "add".
-using OnnxField =
-    std::pair<std::string_view, std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>>>;
+using OnnxField = std::pair<std::string_view,
+                            std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, OnnxSubgraph>>;
 using OnnxFields = std::vector<OnnxField>;
 
 struct OnnxNode {
@@ -33,10 +40,19 @@ struct OnnxNode {
   OnnxFields fields;
 };
 
-/// Writes the nodes and initializers of a file, and knows the names of its values.
+/// Writes a ValueInfoProto. `size_name`: names the unknown size of an axis; "" for no name.
+void write_value_info(protozero::pbf_writer& writer, protozero::pbf_tag_type tag, const std::string& name,
+                      const Spec& spec, const std::function<std::string(int axis)>& size_name);
+
+/// Writes nodes and initializers, and knows the names of the values that stand for the tensors of one of our graphs.
 class OnnxGraph {
  public:
-  explicit OnnxGraph(protozero::pbf_writer& writer) : writer_(writer) {}
+  explicit OnnxGraph(protozero::pbf_writer& writer)
+      : writer_(writer), names_(std::make_shared<std::unordered_set<std::string>>()) {}
+  /// For a function, whose tensors have values of their own. All graphs of a file together give each name once.
+  OnnxGraph(protozero::pbf_writer& writer, const OnnxGraph& around) : writer_(writer), names_(around.names_) {}
+
+  protozero::pbf_writer& writer() const { return writer_; }
 
   /// Reserves and returns a name: the given one, with a number appended if that is taken.
   std::string unique(std::string_view name);
@@ -56,7 +72,7 @@ class OnnxGraph {
   static Key key(const Tensor& tensor);
 
   protozero::pbf_writer& writer_;
-  std::unordered_set<std::string> names_;
+  std::shared_ptr<std::unordered_set<std::string>> names_;
   std::map<Key, std::string> values_;
   std::set<Key> used_;
 };
@@ -67,6 +83,7 @@ class OnnxWriter {
   OnnxWriter(const detail::Node& node, OnnxGraph& graph) : node_(node), graph_(graph) {}
 
   const detail::Node& node() const { return node_; }
+  const OnnxGraph& graph() const { return graph_; }
   const Shape& shape(std::size_t i = 0) const { return node_.input(i).shape(); }
   std::string in(std::size_t i = 0) const { return graph_.value(node_.input(i)); }
   bool is_used(std::size_t output) const { return graph_.is_used(node_.output(output)); }
@@ -107,5 +124,12 @@ class OnnxWriter {
 /// Writes a node in ONNX's ops. The node is no leaf and changes no Variable. Returns the reason if ONNX has no ops for
 /// it; throws UnimplementedError if ONNX's ops cannot express this node.
 std::optional<std::string> write_onnx(OnnxWriter& writer);
+
+/// Writes an op that runs functions: If, Loop or Scan, whose attributes are graphs.
+void write_onnx_flow(OnnxWriter& writer);
+
+/// Writes the nodes that these tensors need and notes their use; once for each OnnxGraph. What has a value in `graph`
+/// already is not written.
+void write_onnx_nodes(OnnxGraph& graph, const Tensors& outputs);
 
 }  // namespace tapestry::io
