@@ -81,6 +81,20 @@ std::vector<Line> lines(State& state) {
          static const auto inner = trace([](Tensor z) { return z * z; }, {spec(float32, {-1, 3})});
          return inner(x) + 1.0;
        }},
+      {"cond, switch_case, while_loop, scan, map by values of x, or over x", "the same",
+       [](const Tensor& x) {
+         const Tensor halved = while_loop([](Tensor y) { return greater(reduce_max(abs(y)), 0.25); },
+                                          [](Tensor y) { return y * 0.5; }, x);
+         const auto [sum, sums] = scan(
+             [](Tensor before, Tensor row) {
+               return std::pair{before + row, before};
+             },
+             zeros({3}), halved);
+         const Tensor y = cond(
+             greater(reduce_sum(x), 0.0), [&] { return sums + sum; }, [&] { return sums - sum; });
+         return switch_case(argmax(sum).cast(int32), {[&] { return -y; }, [&] { return y * 2.0; }}) +
+                map([](Tensor row) { return square(row); }, x);
+       }},
       {"x.item<T>(), x.to_vector<T>(), x.data<T>(), so that C++ decides by values", "FailedPreconditionError",
        [](const Tensor& x) { return reduce_sum(x).item<float>() > 0 ? x : -x; }},
       {"x.shape()[0] or x.size() as a number: a loop, arithmetic, arange, range, one_hot, eye",
