@@ -380,7 +380,11 @@ TEST_CASE("an output that nobody uses is not written, and a function that change
                                            return y * 0.5;
                                          },
                                          x, {.name = "halved"});
-        return std::tuple{a, b, halved};
+        GradientTape tape;
+        tape.watch(x);
+        const Tensor kept = while_loop([](Tensor y) { return reduce_max(y) > 1.0; }, [](Tensor y) { return y * 0.5; },
+                                       x, {.recompute = true});
+        return std::tuple{a, b, halved, tape.gradient(reduce_sum(kept), x)};
       },
       {spec(float32, {2, 2}, "x")});
   const auto save = [&](std::size_t output) {
@@ -394,6 +398,8 @@ TEST_CASE("an output that nobody uses is not written, and a function that change
   CHECK(lacking.message().find("(op: 'Cholesky') cannot be written as ONNX") != std::string::npos);
   const auto changing = caught<UnimplementedError>([&] { save(2); });
   CHECK(changing.message() == "Node 'halved' (op: 'While') cannot be written as ONNX: it changes a Variable");
+  const auto again = caught<UnimplementedError>([&] { save(3); });
+  CHECK(again.message().find("it is the gradient of a loop that is computed again") != std::string::npos);
 }
 
 TEST_CASE("an op that ONNX lacks is written as its composition") {
