@@ -107,10 +107,15 @@ std::vector<Line> lines(State& state) {
          tape.watch(x);
          return tape.jacobian(x * x, x);
        }},
-      {"a recurrent layer over an unknown number of steps", "InvalidArgumentError",
+      {"a recurrent layer over an unknown number of steps", "the same",
        [](const Tensor& x) {
          random::seed(3);
-         return nn::RNN(3, 2)(expand_dims(x, 0)).output;
+         const nn::RecurrentOptions both{.layers = 2, .bidirectional = true};
+         const nn::RNN rnn(3, 2, both);
+         const nn::GRU gru(3, 2, both);
+         const nn::LSTM lstm(3, 2, both);
+         const Tensor steps = expand_dims(x, 0);
+         return concat({rnn(steps).output, gru(steps).output, lstm(steps).output}, -1);
        }},
       {"Variable v(y) of a computed value", "InvalidArgumentError",
        [](const Tensor& x) { return Variable(reduce_sum(x, 0)).value(); }},

@@ -8,6 +8,7 @@
 #include "nn/layer_call.hpp"
 #include "nn/names.hpp"
 #include "ops/recurrent.hpp"
+#include "tapestry/control_flow.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::nn {
@@ -74,8 +75,8 @@ void Recurrent::check(const Tensor& x, const Tensors& initial) const {
   if (x.rank() != 3 || (x.shape()[2].is_known() && x.shape()[2] != in_))
     throw InvalidArgumentError(join("x must be ", order, in_, "], but its shape is ", x.shape()));
   const Dimension batch = x.shape()[options_.batch_first ? 0 : 1], steps = x.shape()[options_.batch_first ? 1 : 0];
-  if (!steps.is_known() || steps < 1)
-    throw InvalidArgumentError(join("The number of time steps must be known and not 0: ", x.shape()));
+  if (steps.is_known() && steps < 1)
+    throw InvalidArgumentError(join("There must be at least one time step: ", x.shape()));
   const Shape expected{static_cast<std::int64_t>(layers.size()), batch, hidden_};
   for (const Tensor& state : initial)
     if (bool(state) && !agree(state.shape(), expected))
@@ -83,12 +84,26 @@ void Recurrent::check(const Tensor& x, const Tensors& initial) const {
           join("The state must be [layers, batch, hidden] = ", expected, ", but its shape is ", state.shape()));
 }
 
+/// The steps as a loop in a graph. `inputs`: [batch, time, ...], where the number of steps is not known yet.
+Recurrent::Sequence Recurrent::as_loop(const Cell& cell, const Tensor& inputs, const Weights& weights,
+                                       const Tensors& initial) {
+  const auto [last, outputs] = tapestry::scan(
+      [&](const std::vector<Tensor>& before, const Tensor& part) {
+        const Tensors state = cell(part, affine(before[0], weights.weight_hh, weights.bias_hh), Tensors(before));
+        return std::pair{std::vector<Tensor>(state.begin(), state.end()), state[0]};
+      },
+      std::vector<Tensor>(initial.begin(), initial.end()), transpose(inputs, {1, 0, 2}));
+  return {transpose(outputs, {1, 0, 2}), Tensors(last)};
+}
+
 Recurrent::Scan Recurrent::step_by_step(Cell cell) {
   return
       [cell = std::move(cell)](const Tensor& from_input, const Weights& weights, const Tensors& initial) -> Sequence {
+        const Tensor inputs = with_bias(from_input, weights.bias_ih);
+        if (!inputs.shape()[1].is_known()) return as_loop(cell, inputs, weights, initial);
         Tensors state = initial;
         std::vector<Tensor> outputs;
-        for (const Tensor& part : unstack(with_bias(from_input, weights.bias_ih), 1)) {
+        for (const Tensor& part : unstack(inputs, 1)) {
           state = cell(part, affine(state[0], weights.weight_hh, weights.bias_hh), state);
           outputs.push_back(state[0]);
         }

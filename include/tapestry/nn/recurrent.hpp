@@ -9,9 +9,9 @@ namespace tapestry::nn {
 
 /// @addtogroup layers
 /// Recurrent networks over sequences [batch, time, in], or [time, batch, in] with `{.batch_first = false}`, which is
-/// PyTorch's default. The number of time steps must be known when a trace is made; the batch need not be. Names,
-/// shapes, the order of the gates and the initial values (uniform in [-1/sqrt(hidden), 1/sqrt(hidden))) are those of
-/// PyTorch.
+/// PyTorch's default. In a trace the steps are unrolled where their number is known, and a loop of the graph where it
+/// is not; an LSTM is one operation in both. Names, shapes, the order of the gates and the initial values (uniform in
+/// [-1/sqrt(hidden), 1/sqrt(hidden))) are those of PyTorch.
 /// @{
 
 /// How RNN, LSTM and GRU are built.
@@ -68,6 +68,7 @@ class TAPESTRY_API Recurrent : public Module {
   Sequence run(In x, const Tensors& initial, const Scan& scan) const;
 
  private:
+  static Sequence as_loop(const Cell& cell, const Tensor& inputs, const Weights& weights, const Tensors& initial);
   Sequence run_direction(std::size_t place, const Tensor& x, const Tensors& initial, const Scan& scan) const;
   void check(const Tensor& x, const Tensors& initial) const;
   std::size_t directions() const { return options_.bidirectional ? 2 : 1; }
