@@ -221,6 +221,39 @@ void require_bools(const Tensor& mask) {
     throw InvalidArgumentError(detail::join("The mask must be bool, not ", to_string(mask.dtype())));
 }
 
+Specs infer_parts(const Call& call) {
+  require_bools(call.input(0));
+  require_mask("The mask", call.input(1), call.input(0));
+  return {{int64, {-1}}};
+}
+
+/// The numbers of the parts of the second input where the mask, the first one, is true. In a graph, this is where the
+/// mask meets the sizes that are fed.
+TAPESTRY_OP(masked_parts_op){{
+    .name = "MaskedParts",
+    .infer = infer_parts,
+    .evaluate =
+        [](const Call& call) {
+          infer_parts(call);  // now that all sizes are known
+          const Unseen unseen;
+          return Tensors{reshape(nonzero(reshape(call.input(0), {-1})), {-1})};
+        },
+    .composition = [](const Call& call) -> Tensors { return {reshape(nonzero(reshape(call.input(0), {-1})), {-1})}; },
+    .gradient = no_gradient,
+}};
+
+/// The mask with as many axes as x. Where sizes are unknown, the reshape sees to it that those of x and the mask agree:
+/// a mask is not repeated.
+Tensor over_parts(const Tensor& x, const Tensor& mask) {
+  Shape first;
+  for (int axis = 0; axis < mask.rank(); ++axis) first.push_back(x.shape()[axis]);
+  Tensor wide = first == mask.shape() && mask.shape().is_known() ? mask : reshape(mask, first);
+  for (int axis = mask.rank(); axis < x.rank(); ++axis) wide = expand_dims(wide, -1);
+  return wide;
+}
+
+Tensor chosen_parts(const Tensor& x, const Tensor& mask) { return apply(masked_parts_op, {mask, x}); }
+
 /// x with the axes that the mask has joined into one: [parts, ...].
 Tensor in_parts(const Tensor& x, const Tensor& mask) {
   if (mask.rank() == 1) return x;
@@ -229,18 +262,14 @@ Tensor in_parts(const Tensor& x, const Tensor& mask) {
   return reshape(x, shape);
 }
 
-/// The numbers of the parts where the mask is true.
-Tensor chosen_parts(const Tensor& mask) { return reshape(nonzero(reshape(mask, {-1})), {-1}); }
-
 }  // namespace
 
 Tensor nonzero(In x, std::string_view name) { return apply(where_op, {x}, {}, name); }
 
 Tensor boolean_mask(In x, In mask, std::string_view name) {
   return blaming("BooleanMask", x.where(), [&] {
-    require_bools(mask);
-    require_mask("The mask", x, mask);
-    return gather(in_parts(x, mask), chosen_parts(mask), 0, name);
+    const Tensor parts = chosen_parts(x, mask);
+    return gather(in_parts(x, mask), parts, 0, name);
   });
 }
 
@@ -250,11 +279,12 @@ Tensor masked_assign(In x, In mask, In values, std::string_view name) {
   return blaming("MaskedAssign", x.where(), [&] {
     require_bools(mask);
     require_mask("The mask", x, mask);
-    Tensor where_true = mask;
-    for (int axis = mask->rank(); axis < x->rank(); ++axis) where_true = expand_dims(where_true, -1);
-    if (values.is_number() || values->rank() == 0) return where(where_true, values, x, name);
-    const Tensor rest = in_parts(where(where_true, zeros_like(x), x), mask);
-    return reshape(scatter_add(rest, chosen_parts(mask), values.tensor().cast(x->dtype())), x->shape(), name);
+    if (!values.is_number() && values->rank() > 0) {
+      const Tensor parts = chosen_parts(x, mask);
+      const Tensor rest = in_parts(where(over_parts(x, mask), zeros_like(x), x), mask);
+      return reshape(scatter_add(rest, parts, values.tensor().cast(x->dtype())), x->shape(), name);
+    }
+    return where(over_parts(x, mask), values, x, name);
   });
 }
 

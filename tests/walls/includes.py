@@ -36,6 +36,7 @@ FILES = {
     'include/tapestry/variable.hpp': 'autodiff',
     'src/autodiff/': 'autodiff',
     'include/tapestry/graph.hpp': 'graph',
+    'include/tapestry/control_flow.hpp': 'graph',
     'include/tapestry/execution_plan.hpp': 'graph',
     'include/tapestry/session.hpp': 'graph',
     'include/tapestry/trace.hpp': 'graph',
@@ -83,11 +84,13 @@ INTERNALS = {
                    'src/graph/training.hpp'),
     # Batches are eager also where a graph is being built, and shuffled by the same numbers as everything else.
     'src/data/': ('src/backend/philox.hpp', 'src/dispatch/recorder.hpp'),
-    # Initial values are computed at once, also in the scope of a graph, and a Variable keeps its cell.
-    'src/nn/': ('src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp'),
+    # Initial values are computed at once, also in the scope of a graph, a Variable keeps its cell, and a recurrent layer
+    # is one op.
+    'src/nn/': ('src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp', 'src/ops/recurrent.hpp'),
     # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them, as their ops'
     # entries say. A model that a tape watches is called op by op.
-    'src/io/': ('src/graph/call_graph.hpp', 'src/graph/graph_state.hpp', 'src/graph/known_values.hpp',
+    'src/io/': ('src/graph/call_graph.hpp', 'src/graph/flow/flow_ops.hpp', 'src/graph/graph_state.hpp',
+                'src/graph/known_values.hpp', 'src/graph/specialize.hpp',
                 'src/graph/state_ops.hpp',
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',
                 'src/ops/handles.hpp', 'src/train/adam.hpp', 'src/backend/philox.hpp'),

@@ -171,7 +171,7 @@ class BranchGradient {
     std::vector<GraphFunction> gradients;
     for (const GraphFunction& branch : *functions_) gradients.push_back(gradient_of(branch));
     add_residuals(gradients);
-    const Op& op = call_.op().name.ends_with("If") ? if_op(false) : case_op(false);
+    const Op& op = is_if(call_.op()) ? if_op(false) : case_op(false);
     const Tensors results =
         apply_all(op, inputs_, {{"functions", functions_ref(std::move(gradients))}}, {}, call_.where());
     Tensors all = sums_;

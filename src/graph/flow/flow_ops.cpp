@@ -129,9 +129,8 @@ const Op& case_op(bool stateful) { return stateful ? case_definition : stateless
 const Op& while_op(bool stateful) { return stateful ? while_definition : stateless_while_definition; }
 
 bool is_while(const Op& op) { return &op == &while_op(true) || &op == &while_op(false); }
-bool is_flow(const Op& op) {
-  return is_while(op) || &op == &if_op(true) || &op == &if_op(false) || &op == &case_op(true) || &op == &case_op(false);
-}
+bool is_if(const Op& op) { return &op == &if_op(true) || &op == &if_op(false); }
+bool is_flow(const Op& op) { return is_while(op) || is_if(op) || &op == &case_op(true) || &op == &case_op(false); }
 
 Attrs with_functions(const Attrs& attrs, std::vector<GraphFunction> functions) {
   std::vector<Attr> list(attrs.begin(), attrs.end());

@@ -20,10 +20,11 @@ const Op& if_op(bool stateful);
 const Op& case_op(bool stateful);
 const Op& while_op(bool stateful);
 
-/// Whether an op runs functions of a graph; whether it is While.
+/// Whether an op runs functions of a graph; whether it is While, or If.
 /// @{
 bool is_flow(const Op& op);
 bool is_while(const Op& op);
+bool is_if(const Op& op);
 /// @}
 
 inline const std::vector<GraphFunction>& functions_of(const Call& call) {

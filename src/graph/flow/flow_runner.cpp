@@ -113,7 +113,7 @@ class FunctionRunner {
 class BranchRunner final : public FlowRunner {
  public:
   BranchRunner(const Node& node, const SessionOptions& options)
-      : functions_(node.attr<FunctionsRef>("functions")), is_if_(node.op().name.ends_with("If")) {
+      : functions_(node.attr<FunctionsRef>("functions")), is_if_(is_if(node.op())) {
     Specs operands;
     for (std::size_t i = 1; i < node.inputs().size(); ++i) operands.push_back(node.input(i).spec());
     for (const GraphFunction& each : *functions_) branches_.emplace_back(each, operands, options);

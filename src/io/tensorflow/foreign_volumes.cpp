@@ -87,7 +87,7 @@ Tensors read_pool(const ForeignNode& n) {
   return n.composed([&] { return pooled(n, n.in(0), n.node.def().op == "MaxPool3D"); });
 }
 
-Tensors read_average_gradient(const ForeignNode& n) {
+Tensors read_average_pool_3d_gradient(const ForeignNode& n) {
   const Shape sizes = n.shape(0);
   require_volumes(n, sizes);
   return n.composed([&] {
@@ -113,7 +113,7 @@ ForeignOps foreign_volumes() {
        .values = {0},
        .lacks_sizes = lacks_any_size,
        .outputs = {like(1)},
-       .read = read_average_gradient},
+       .read = read_average_pool_3d_gradient},
       {.name = "Conv3D", .inputs = 2, .lacks_sizes = lacks_element_sizes, .outputs = {like(0)}, .read = read_conv},
       {.name = "MaxPool3D", .inputs = 1, .lacks_sizes = lacks_element_sizes, .outputs = {like(0)}, .read = read_pool},
       {.name = "MaxPool3DGrad",

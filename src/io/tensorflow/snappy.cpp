@@ -3,6 +3,7 @@
 
 #include "io/tensorflow/snappy.hpp"
 
+#include <protozero/buffer_string.hpp>
 #include <protozero/exception.hpp>
 #include <protozero/varint.hpp>
 
