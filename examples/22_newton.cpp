@@ -8,14 +8,14 @@
 
 /// W(a) for a > 0, and the number of iterations.
 std::pair<tp::Tensor, tp::Tensor> lambert_w(const tp::Tensor& a) {
-  auto [x, change, count] =
+  auto [root, last_change, iterations] =
       tp::while_loop([](tp::Tensor, tp::Tensor change, tp::Tensor) { return tp::reduce_max(tp::abs(change)) > 1e-12; },
                      [&](tp::Tensor x, tp::Tensor, tp::Tensor count) {
                        auto change = (x - a * tp::exp(-x)) / (1.0 + x);
                        return std::tuple{x - change, change, count + 1};
                      },
                      std::tuple{tp::log(1.0 + a), tp::ones_like(a), 0}, {.maximum_iterations = 100});
-  return {x, count};
+  return {root, iterations};
 }
 
 int main() {

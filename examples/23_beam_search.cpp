@@ -41,7 +41,7 @@ std::pair<tp::Tensor, tp::Tensor> search(const Speller& speller, const tp::Tenso
   const double never = -1e9;
   auto only_the_end = (1.0 - tp::one_hot(tp::zeros({1}, {.dtype = tp::int32}), letters)) * never;
   auto start = tp::zeros({beam, 1}, {.dtype = tp::int32}) + first;
-  auto [words, scores, state] = tp::while_loop(
+  auto [found, log_probabilities, last_state] = tp::while_loop(
       [](tp::Tensor words, tp::Tensor, tp::Tensor) { return tp::reduce_any(tp::not_equal(words(tp::all, -1), 0)); },
       [&](tp::Tensor words, tp::Tensor scores, tp::Tensor state) {
         auto last = words(tp::all, -1);
@@ -54,7 +54,7 @@ std::pair<tp::Tensor, tp::Tensor> search(const Speller& speller, const tp::Tenso
       },
       std::tuple{start, tp::tensor<float>({0, never, never}), tp::zeros({beam, hidden})},
       {.maximum_iterations = longest, .shape_invariants = {{beam, -1}, {beam}, {beam, hidden}}});
-  return {words, scores};
+  return {found, log_probabilities};
 }
 
 std::vector<std::string> texts_of(const tp::Tensor& words) {

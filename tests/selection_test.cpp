@@ -122,3 +122,35 @@ TEST_CASE("eager and traced, ops with sizes that depend on values give the same,
     }
   }
 }
+
+TEST_CASE("a mask must fit, also where sizes are unknown until a graph runs") {
+  const auto refused = [](const auto& f, const Tensor& x, const Tensor& mask) {
+    const std::string text =
+        "The mask " + to_string(mask.shape()) + " must have the shape of x, " + to_string(x.shape());
+    CHECK(caught<InvalidArgumentError>([&] { f(x, mask); }).message().find(text) != std::string::npos);
+    const auto traced = trace([&](const Tensor& a, const Tensor& b) { return f(a, b); },
+                              {spec(x.dtype(), {-1, 3}), spec(boolean, {-1})});
+    CHECK_THROWS_AS(traced(x, mask), InvalidArgumentError);
+  };
+  const Tensor x = ones({8, 3});
+  for (const std::int64_t size : {1, 4, 9}) {
+    const Tensor mask = full({size}, true, {.dtype = boolean});
+    refused([](const Tensor& a, const Tensor& b) { return boolean_mask(a, b); }, x, mask);
+    refused([](const Tensor& a, const Tensor& b) { return masked_assign(a, b, 1.0); }, x, mask);
+    refused([](const Tensor& a, const Tensor& b) { return masked_assign(a, b, boolean_mask(a, b)); }, x, mask);
+  }
+}
+
+TEST_CASE("a run that is cut is explained up to the cut, and measured as a whole") {
+  const Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {-1}, "x");
+  const Tensor y = reduce_sum(square(x(greater(x, 0.0))));
+  const Session session(graph);
+  const Feeds feeds{{x, {1.0F, -2.0F, 3.0F}}};
+  CHECK(printed(session.explain(y, feeds)).find("MaskedParts") != std::string::npos);
+  RunMetadata metadata;
+  CHECK(session.run(y, feeds, {.trace_level = TraceLevel::full}, &metadata).item<float>() == 10);
+  CHECK(metadata.times.size() == metadata.plan.steps.size());
+  CHECK(metadata.plan.steps.size() >= 3);
+}

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "graph/flow/flow_ops.hpp"
-#include "graph/partitioned.hpp"
+#include "graph/staged_plan.hpp"
 #include "graph/state_ops.hpp"
 
 namespace tapestry {
@@ -18,9 +18,11 @@ Explanation explain(const GraphState& graph, const Request& request, const Sessi
   Explanation explanation;
   SessionOptions quiet = options;
   quiet.log_device_placement = false;
-  Plan plan = make_plan(graph, request, quiet, [&](std::string_view stage, const PlanGraph& now) {
-    explanation.stages.push_back({std::string(stage), Graph(now.graph)});
-  });
+  const PlannedPart part = first_part(graph, request);
+  Plan plan = make_plan(part.graph ? *part.graph : graph, part.request, quiet,
+                        [&](std::string_view stage, const PlanGraph& now) {
+                          explanation.stages.push_back({std::string(stage), Graph(now.graph)});
+                        });
   explanation.plan = Partitioned(std::move(plan)).description();
   return explanation;
 }

@@ -112,19 +112,20 @@ Tensors Partitioned::run(const Tensors& feeds, RunTimes* times, const Deadline* 
   return results;
 }
 
+void append(ExecutionPlan& whole, ExecutionPlan plan) {
+  for (ExecutionPlan::Buffer& buffer : plan.buffers) {
+    buffer.first_step += whole.steps.size();
+    buffer.last_step += whole.steps.size();
+  }
+  const auto add = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  add(whole.steps, plan.steps);
+  add(whole.buffers, plan.buffers);
+  add(whole.arenas, plan.arenas);
+}
+
 ExecutionPlan Partitioned::description() const {
   ExecutionPlan whole;
-  for (const std::unique_ptr<Runner>& runner : runners_) {
-    ExecutionPlan plan = runner->executable.description();
-    for (ExecutionPlan::Buffer& buffer : plan.buffers) {
-      buffer.first_step += whole.steps.size();
-      buffer.last_step += whole.steps.size();
-    }
-    const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
-    append(whole.steps, plan.steps);
-    append(whole.buffers, plan.buffers);
-    append(whole.arenas, plan.arenas);
-  }
+  for (const std::unique_ptr<Runner>& runner : runners_) append(whole, runner->executable.description());
   return whole;
 }
 

@@ -49,4 +49,7 @@ class Partitioned {
   std::exception_ptr error_;  ///< the first error of a run
 };
 
+/// Adds the steps and the memory of a plan to those of a plan that runs before it, or beside it.
+void append(ExecutionPlan& whole, ExecutionPlan plan);
+
 }  // namespace tapestry::detail

@@ -1,6 +1,7 @@
 #include "graph/staged_plan.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "graph/state_ops.hpp"
 
@@ -70,30 +71,62 @@ void keep_for_later(const GraphState& graph, Request& part, const Request& promi
   }
 }
 
-StagedPlan::StagedPlan(const GraphState& graph, const Request& request, const SessionOptions& options)
-    : options_(options) {
-  if (may_be_open(graph, request)) {
-    const PauseRecording pause;
-    const ExecuteNow now;
-    const PlanGraph whole = specialize(graph, request);
-    if (const Tensors open = open_inputs(*whole.graph); !open.empty()) cut(whole, request, open);
-  }
-  if (!first_) first_ = std::make_unique<Partitioned>(make_plan(graph, request, options));
+namespace {
+
+/// Where a request is cut: the open tensors in the graph with the shapes that are fed.
+struct Cut {
+  PlanGraph whole;
+  Tensors open;
+};
+std::optional<Cut> find_cut(const GraphState& graph, const Request& request) {
+  if (!may_be_open(graph, request)) return {};
+  const PauseRecording pause;
+  const ExecuteNow now;
+  PlanGraph whole = specialize(graph, request);
+  Tensors open = open_inputs(*whole.graph);
+  if (open.empty()) return {};
+  return Cut{std::move(whole), std::move(open)};
 }
 
-void StagedPlan::cut(const PlanGraph& whole, const Request& request, const Tensors& open) {
-  specialized_ = whole.graph;
-  rest_ = {.fetches = {}, .operations = whole.operations, .feeds = whole.feeds, .fed = request.fed};
-  Request part = rest_;
-  part.fetches = open;
+/// The request in the graph that is cut.
+Request whole_request(const Cut& cut, const Request& request) {
+  return {
+      .fetches = cut.whole.fetches, .operations = cut.whole.operations, .feeds = cut.whole.feeds, .fed = request.fed};
+}
+
+/// The part before the cut, with what the rest needs of it.
+Request part_before(const Cut& cut, const Request& whole) {
+  Request part = whole;
+  part.fetches = cut.open;
   part.operations.clear();
-  Request all = rest_;
-  all.fetches = whole.fetches;
-  keep_for_later(*specialized_, part, all);
+  keep_for_later(*cut.whole.graph, part, whole);
+  return part;
+}
+
+}  // namespace
+
+PlannedPart first_part(const GraphState& graph, const Request& request) {
+  const std::optional<Cut> cut = find_cut(graph, request);
+  if (!cut) return {{}, request};
+  Request part = part_before(*cut, whole_request(*cut, request));
+  part.done.clear();
+  return {cut->whole.graph, std::move(part)};
+}
+
+StagedPlan::StagedPlan(const GraphState& graph, const Request& request, const SessionOptions& options)
+    : options_(options) {
+  const std::optional<Cut> cut = find_cut(graph, request);
+  if (!cut) {
+    first_ = std::make_unique<Partitioned>(make_plan(graph, request, options));
+    return;
+  }
+  specialized_ = cut->whole.graph;
+  rest_ = whole_request(*cut, request);
+  Request part = part_before(*cut, rest_);
   rest_.done = std::exchange(part.done, {});
   rest_.feeds.append(part.fetches.begin(), part.fetches.end());
   rest_.fed.clear();
-  for (const Tensor& fetch : whole.fetches) {
+  for (const Tensor& fetch : std::exchange(rest_.fetches, {})) {
     fetched_early_.push_back(number_of(rest_.feeds, fetch));
     if (fetched_early_.back() < 0) rest_.fetches.push_back(fetch);
   }
@@ -103,13 +136,20 @@ void StagedPlan::cut(const PlanGraph& whole, const Request& request, const Tenso
   first_ = std::make_unique<Partitioned>(make_plan(*specialized_, part, options_));
 }
 
+ExecutionPlan StagedPlan::description() const {
+  ExecutionPlan whole = first_->description();
+  const std::lock_guard lock(mutex_);
+  if (last_) append(whole, last_->description());
+  return whole;
+}
+
 Tensors StagedPlan::run(const Tensors& feeds, RunTimes* times, const Deadline* deadline) {
   if (!specialized_) return first_->run(feeds, times, deadline);
   Tensors values = feeds;
   const Tensors computed = first_->run(feeds, times, deadline);
   values.append(computed.begin(), computed.end());
   Tensors late;
-  if (!rest_.fetches.empty() || !rest_.operations.empty()) late = rest_for(values).run(values, times, deadline);
+  if (!rest_.fetches.empty() || !rest_.operations.empty()) late = rest_for(values)->run(values, times, deadline);
   Tensors results;
   std::size_t next = 0;
   for (const std::ptrdiff_t early : fetched_early_)
@@ -117,7 +157,7 @@ Tensors StagedPlan::run(const Tensors& feeds, RunTimes* times, const Deadline* d
   return results;
 }
 
-StagedPlan& StagedPlan::rest_for(const Tensors& values) {
+std::shared_ptr<StagedPlan> StagedPlan::rest_for(const Tensors& values) {
   Request request = rest_;
   std::vector<std::int64_t> key;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -130,9 +170,10 @@ StagedPlan& StagedPlan::rest_for(const Tensors& values) {
   const std::lock_guard graph_lock(specialized_->mutex());
   const std::lock_guard lock(mutex_);
   if (rests_.size() > options_.most_plans) rests_.clear();
-  std::unique_ptr<StagedPlan>& rest = rests_[key];
-  if (!rest || !rest->is_placed()) rest = std::make_unique<StagedPlan>(*specialized_, request, options_);
-  return *rest;
+  std::shared_ptr<StagedPlan>& rest = rests_[key];
+  if (!rest || !rest->is_placed()) rest = std::make_shared<StagedPlan>(*specialized_, request, options_);
+  last_ = rest;
+  return rest;
 }
 
 }  // namespace tapestry::detail

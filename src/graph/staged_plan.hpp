@@ -23,15 +23,15 @@ class StagedPlan {
   /// The plan's only partition; nullptr if there are several, or if the plan is cut.
   Executable* only() const { return specialized_ ? nullptr : first_->only(); }
 
-  /// The graph and the steps of the first plan.
+  /// The graph of the first plan.
   const Graph& graph() const { return first_->graph(); }
-  ExecutionPlan description() const { return first_->description(); }
+  /// The steps of the first plan, and of those that followed it in the last run.
+  ExecutionPlan description() const;
   /// Whether the Variables are still on the devices that the first plan was made for.
   bool is_placed() const { return first_->is_placed(); }
 
  private:
-  void cut(const PlanGraph& whole, const Request& request, const Tensors& open);
-  StagedPlan& rest_for(const Tensors& values);
+  std::shared_ptr<StagedPlan> rest_for(const Tensors& values);
 
   SessionOptions options_;
   std::shared_ptr<GraphState> specialized_;  ///< the graph that is cut, with the shapes that are fed; empty for no cut
@@ -39,9 +39,18 @@ class StagedPlan {
   Request rest_{};  ///< after the cut: without the specs of what is fed
   std::vector<std::ptrdiff_t>
       fetched_early_;  ///< by fetch of the request: its number among the feeds of the rest, or -1
-  std::mutex mutex_;
-  std::map<std::vector<std::int64_t>, std::unique_ptr<StagedPlan>> rests_;  ///< by the specs of what is fed
+  mutable std::mutex mutex_;
+  std::shared_ptr<StagedPlan> last_;                                        ///< the rest of the last run
+  std::map<std::vector<std::int64_t>, std::shared_ptr<StagedPlan>> rests_;  ///< by the specs of what is fed
 };
+
+/// A request for which one plan can be made, and its graph.
+struct PlannedPart {
+  std::shared_ptr<const GraphState> graph;  ///< empty for the graph of the whole request
+  Request request;
+};
+/// The request itself, or if it must be cut, the part before the cut.
+PlannedPart first_part(const GraphState& graph, const Request& request);
 
 /// Adds to `part.fetches` the tensors that the part of a request computes and the rest needs, and to `part.done` the
 /// nodes that it runs. Throws InvalidArgumentError for a placeholder that the part needs and that is not fed.
