@@ -67,23 +67,25 @@ struct LoopVariables<std::vector<Tensor>> {
   }
   static Type from(const Tensor* first, std::size_t count) { return {first, first + count}; }
 };
+template <class>
+using TensorFor = Tensor;
 template <class... T>
 struct LoopVariables<std::tuple<T...>> {
-  static constexpr std::size_t size = sizeof...(T);
-  using Type = typename std::remove_pointer_t<decltype([]<std::size_t... I>(std::index_sequence<I...>) {
-    return static_cast<std::type_identity<std::tuple<std::conditional_t<I >= 0, Tensor, void>...>>*>(nullptr);
-  }(std::index_sequence_for<T...>()))>::type;
+  using Type = std::tuple<TensorFor<T>...>;
+  using Numbers = std::index_sequence_for<T...>;
   static Tensors list(const std::tuple<T...>& values, Where where) {
     return std::apply([&](const auto&... each) { return Tensors{Value(each, where).tensor({}, where)...}; }, values);
   }
   template <class F>
   static decltype(auto) call(F& f, const Tensors& values) {
-    return [&]<std::size_t... I>(std::index_sequence<I...>)->decltype(auto) { return f(values[I]...); }
-    (std::index_sequence_for<T...>());
+    return spread(f, values, Numbers());
   }
-  static Type from(const Tensor* first, std::size_t) {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) { return Type(first[I]...); }
-    (std::index_sequence_for<T...>());
+  static Type from(const Tensor* first, std::size_t) { return from(first, Numbers()); }
+
+ private:
+  template <std::size_t... I>
+  static Type from(const Tensor* first, std::index_sequence<I...>) {
+    return Type(first[I]...);
   }
 };
 
