@@ -314,3 +314,53 @@ TEST_CASE("eager and traced, branches and loops give the same bits, to second or
     }
   }
 }
+
+TEST_CASE("a function that failed for one shape fails again for it, and runs for others") {
+  const auto f = trace(
+      [](const Tensor& n, const Tensor& x, const Tensor& y) {
+        return cond(
+            less(n, 1), [&] { return reduce_sum(x + y(all)); }, [&] { return reduce_sum(x); });
+      },
+      {spec(int32, {}), spec(float32, {-1}), spec(float32, {-1})});
+  const Tensor two = ones({2}), three = ones({3});
+  for (int i = 0; i < 3; ++i) {
+    CHECK(f(0, two, two).item<float>() == 4);
+    CHECK_THROWS_AS(f(0, two, three), InvalidArgumentError);
+    CHECK_THROWS_AS(f(0, two, three), InvalidArgumentError);
+    CHECK(f(0, three, three).item<float>() == 6);
+  }
+}
+
+TEST_CASE("a loop whose mask does not fit fails at the same iteration every time") {
+  const auto f = trace(
+      [](const Tensor& masks, const Tensor& x) {
+        return std::get<1>(scan(
+            [&](const Tensor& s, const Tensor& row) {
+              const Tensor rows = boolean_mask(x, row);
+              return std::tuple{s, reduce_sum(matmul(rows, ones({2, 2})))};
+            },
+            zeros({}), masks));
+      },
+      {spec(boolean, {-1, -1}), spec(float32, {-1, -1})});
+  const Tensor masks = full({2, 3}, true, {.dtype = boolean});
+  for (int i = 0; i < 3; ++i) {
+    CHECK_THROWS_AS(f(masks, ones({3, 4})), InvalidArgumentError);
+    CHECK(f(masks, ones({3, 2})).to_vector<float>() == std::vector<float>{12, 12});
+  }
+}
+
+TEST_CASE("a function that makes a Variable and changes it after it was read is refused") {
+  const auto f = [](const Tensor& n) {
+    return cond(
+        less(n, 1),
+        [] {
+          const Variable own(1.0, {.name = "own"});
+          const Tensor before = own + 0.0;
+          own.assign(2.0);
+          return before;
+        },
+        [] { return constant(0.0F); });
+  };
+  const std::string message = caught<InvalidArgumentError>([&] { trace(f, {spec(int32, {})}); }).message();
+  CHECK(message.find("makes a Variable 'own' and changes it") != std::string::npos);
+}

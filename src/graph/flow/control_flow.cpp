@@ -60,7 +60,7 @@ void check_options(const Tensors& variables, const WhileOptions& options) {
     throw InvalidArgumentError(
         join("There are ", variables.size(), " loop variables and ", shapes.size(), " shape_invariants"));
   for (std::size_t i = 0; i < shapes.size(); ++i)
-    if (!can_be(variables[i].shape(), shapes[i]) && !agree(variables[i].shape(), shapes[i]))
+    if (!agree(variables[i].shape(), shapes[i]))
       throw InvalidArgumentError(
           join("The shape invariant specified for variable ", i,
                " is not compatible with the initial shape of the loop variable. It enters the loop with shape ",

@@ -75,6 +75,7 @@ class FunctionRunner {
 
   StagedPlan& plan_for_fed() {
     if (current_ && fits()) return *current_;
+    current_ = nullptr;  // if no plan can be made, the next call must not take the old one
     specs_.clear();
     std::vector<std::int64_t> key;
     for (std::size_t i = 0; i < fed_.size(); ++i) {

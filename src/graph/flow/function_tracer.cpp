@@ -27,7 +27,8 @@ std::shared_ptr<GraphState> graph_around(const Tensors& symbolic) {
 FunctionTracer::FunctionTracer(const Tensors& symbolic, Where where) : outer_(graph_around(symbolic)), where_(where) {}
 
 std::vector<GraphFunction> FunctionTracer::trace(const std::vector<TracedFunction>& functions) {
-  for (;;) {
+  constexpr int most_traces = 16;
+  for (int traces = 0;;) {
     std::vector<Captures> captures(functions.size());
     std::vector<GraphFunction> traced;
     draws_ = false;
@@ -39,17 +40,26 @@ std::vector<GraphFunction> FunctionTracer::trace(const std::vector<TracedFunctio
       changed_ = captures[i].changed;
       draws_ = draws_ || traced.back().graph->draws();
     }
-    const bool is_stale = std::any_of(captures.begin(), captures.end(), [&](const Captures& each) {
-      return std::any_of(each.list.begin(), each.list.end(), [&](const Captures::Capture& capture) {
-        return capture.variable && std::any_of(changed_.begin(), changed_.end(), [&](const Variable& variable) {
-                 return variable.is(*capture.variable);
-               });
-      });
-    });
-    if (is_stale) continue;
-    add_operands(traced, captures);
-    return traced;
+    const Variable* stale = changed_after_capture(captures);
+    if (!stale) {
+      add_operands(traced, captures);
+      return traced;
+    }
+    // A Variable of the surroundings is known to be changed the next time. One that the function makes is new then.
+    if (++traces > most_traces)
+      throw InvalidArgumentError(join("A function of a graph makes a Variable '", stale->name(),
+                                      "' and changes it after it was read; make the Variable outside the function"),
+                                 where_);
   }
+}
+
+/// A Variable whose value is an operand although a function changes it; nullptr for none.
+const Variable* FunctionTracer::changed_after_capture(const std::vector<Captures>& captures) const {
+  for (const Captures& each : captures)
+    for (const Captures::Capture& capture : each.list)
+      for (const Variable& variable : changed_)
+        if (capture.variable && variable.is(*capture.variable)) return &variable;
+  return nullptr;
 }
 
 GraphFunction FunctionTracer::trace(const TracedFunction& function, Captures& captures) {

@@ -26,6 +26,7 @@ class FunctionTracer {
   /// `symbolic`: among them is a symbolic tensor, unless a graph is open.
   FunctionTracer(const Tensors& symbolic, Where where);
 
+  /// Throws InvalidArgumentError for a function that makes a Variable and changes it after it was read.
   std::vector<GraphFunction> trace(const std::vector<TracedFunction>& functions);
   /// The values of the operands in the surroundings.
   Tensors operands() const;
@@ -38,6 +39,7 @@ class FunctionTracer {
 
  private:
   GraphFunction trace(const TracedFunction& function, Captures& captures);
+  const Variable* changed_after_capture(const std::vector<Captures>& captures) const;
   void add_operands(std::vector<GraphFunction>& functions, const std::vector<Captures>& captures);
 
   std::shared_ptr<GraphState> outer_;
