@@ -302,6 +302,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     if (prepared.plan && prepared.plan->is_placed() &&
         std::equal(values.begin(), values.end(), prepared.request.fed.begin(), has_spec))
       return *prepared.plan;
+    prepared.plan.reset();  // if no plan can be made, the next run must not take the old one
     prepared.request.fed.clear();
     std::vector<std::int64_t> key = prepared.key;
     for (const detail::Node* node : prepared.request.done) key.push_back(node->index);
