@@ -137,7 +137,8 @@ TEST_CASE("the registry") {
                    register_op({.name = "BadUse", .infer = same_shape, .cpu = nothing}));
   TAPESTRY_INVALID("an op needs a name", register_op({.name = "", .infer = same_shape, .cpu = nothing}));
   TAPESTRY_INVALID("op 'NoInfer' lacks infer", register_op({.name = "NoInfer", .cpu = nothing}));
-  TAPESTRY_INVALID("exactly one of forward, view, cpu and evaluate", register_op({.name = "NoCode", .infer = same_shape}));
+  TAPESTRY_INVALID("exactly one of forward, view, cpu and evaluate",
+                   register_op({.name = "NoCode", .infer = same_shape}));
   TAPESTRY_REFUSED(NotFoundError, "Unrecognized Op name Absent", register_gradient("Absent", no_gradient));
   register_gradient("BadUse", no_gradient);
   TAPESTRY_REFUSED(LookupError, "Registering two gradients with name 'BadUse'!",

@@ -2,7 +2,7 @@
 """Counts the results of a test run: each doctest case, and each test that is no doctest program, is one.
 
 usage: summary.py MESON_TESTLOG.json [NAME=passed|failed]...
-Prints 'N passed, N failed[, N skipped]'; exits 1 if anything failed or nothing passed.
+Prints each NAME that failed and 'N passed, N failed[, N skipped]'; exits 1 if anything failed or nothing passed.
 """
 
 import json
@@ -31,6 +31,9 @@ def main():
     counts = [count(json.loads(line)) for line in log.read_text().splitlines()]
     counts += [(1, 0, 0) if item.endswith('=passed') else (0, 1, 0) for item in extra]
     passed, failed, skipped = (sum(column) for column in zip(*counts)) if counts else (0, 0, 0)
+    for item in extra:
+        if not item.endswith('=passed'):
+            print('failed: ' + item.removesuffix('=failed'))
     print(f'{passed} passed, {failed} failed' + (f', {skipped} skipped' if skipped else ''))
     sys.exit(1 if failed or not passed else 0)
 

@@ -52,8 +52,8 @@ struct SaveOptions {
   VariableStyle variables = VariableStyle::resource;  ///< how Variables are represented
   bool output_shapes = false;                         ///< whether to write the shapes of all outputs, for TensorBoard
   /// Whether the operation "init" of the file computes the initial values of the Variables as the graph does, so that
-  /// random ones are drawn anew. By default it gives them the values of now. A Variable that was made outside the graph,
-  /// such as a slot of an optimizer, gets its value of now either way, as do all in the style `frozen`.
+  /// random ones are drawn anew. By default it gives them the values of now. A Variable that was made outside the
+  /// graph, such as a slot of an optimizer, gets its value of now either way, as do all in the style `frozen`.
   bool computed_initial_values = false;
 };
 
