@@ -4,9 +4,11 @@
 #include <unordered_map>
 
 #include "backend/backend.hpp"
+#include "graph/flow/flow_ops.hpp"
 #include "graph/known_values.hpp"
 #include "graph/specialize.hpp"
 #include "graph/state_ops.hpp"
+#include "tapestry/ops.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -22,10 +24,11 @@ class GraphCall {
     }
   }
 
-  Tensors run(const Tensors& fetches, Where where) {
+  /// `operations`: run for their effect.
+  Tensors run(const Tensors& fetches, Where where, const std::vector<Node*>& operations = {}) {
     const CallSiteScope site(where);
     const std::vector<char> needed =
-        needed_nodes(graph_, {.fetches = fetches, .operations = {}, .feeds = feeds_, .fed = {}});
+        needed_nodes(graph_, {.fetches = fetches, .operations = operations, .feeds = feeds_, .fed = {}});
     require_read(graph_, needed);
     for (std::size_t i = 0; i < needed.size(); ++i)
       if (needed[i]) locating(graph_.node(i).type(), where, [&] { apply_node(graph_.node(i), where); });
@@ -50,11 +53,86 @@ class GraphCall {
     if (&node.op() == &const_op) return {node.attr<Tensor>("value")};
     if (&node.op() == &no_op_op) return {};
     if (&node.op() == &var_handle_op) return {Tensor()};  // the ops that use it have the Variable itself
+    if (is_flow(node.op())) return run_flow(node, inputs, where);
     if (const auto* variables = node.attrs().find<VariablesRef>("variables"))
       return use_variable(node, (*variables)->front(), inputs);
     if (const Closure* redo = node.attrs().find<Closure>("redo"))
       return (**redo)(awaited_values(node) ? with_values(node, inputs) : inputs);
     return apply_all(node.op(), inputs, node.attrs(), node.name(), where);
+  }
+
+  // ---- Branches and loops: eagerly C++'s own, so that tapes record each op; in an open graph one node ----
+
+  static Tensors run_flow(const Node& node, const Tensors& inputs, Where where) {
+    const bool is_symbolic =
+        std::any_of(inputs.begin(), inputs.end(), [](const Tensor& each) { return bool(each) && each.is_symbolic(); });
+    if (is_symbolic || open_sink()) {
+      if (node.attrs().find("variables") != nullptr)
+        throw UnimplementedError(join("Node '", node.name(), "' changes a Variable in another graph"));
+      return apply_all(node.op(), inputs, node.attrs(), node.name(), where);
+    }
+    return is_while(node.op()) ? run_loop(node, inputs, where) : run_branch(node, inputs, where);
+  }
+
+  static Tensors run_branch(const Node& node, const Tensors& inputs, Where where) {
+    const std::vector<GraphFunction>& branches = functions_of(node);
+    const auto last = static_cast<std::int64_t>(branches.size()) - 1;
+    const std::int64_t index =
+        node.op().name.ends_with("If") ? !inputs[0].item<bool>() : inputs[0].item<std::int64_t>();
+    return call_function(branches[static_cast<std::size_t>(index < 0 || index > last ? last : index)],
+                         {inputs.begin() + 1, inputs.end()}, where);
+  }
+
+  static Tensors run_loop(const Node& node, const Tensors& inputs, Where where) {
+    const WhileParts parts(node);
+    const std::size_t operands = parts.carried + parts.sequences;
+    std::int64_t length = parts.sequences > 0 ? std::int64_t{inputs[parts.carried].shape()[0]} : -1;
+    if (parts.maximum >= 0) length = length < 0 ? parts.maximum : std::min(length, parts.maximum);
+    Tensors values = inputs;
+    std::vector<std::vector<Tensor>> stacked(node.outputs().size() - parts.carried);
+    for (std::int64_t done = 0; done != length; ++done) {
+      if (parts.condition) {
+        Tensors given(values.begin(), values.begin() + parts.carried);
+        given.append(values.begin() + operands, values.end());
+        if (!call_function(*parts.condition, given, where)[0].item<bool>()) break;
+      }
+      const std::int64_t at = parts.reverse ? length - 1 - done : done;
+      for (std::size_t i = parts.carried; i < operands; ++i) values[i] = gather(inputs[i], at, 0);
+      const Tensors results = call_function(parts.body, values, where);
+      for (std::size_t i = 0; i < parts.carried; ++i) values[i] = results[i];
+      for (std::size_t k = 0; k < stacked.size(); ++k) stacked[k].push_back(results[parts.carried + k]);
+    }
+    Tensors outputs(values.begin(), values.begin() + parts.carried);
+    for (std::size_t k = 0; k < stacked.size(); ++k) {
+      if (parts.reverse) std::reverse(stacked[k].begin(), stacked[k].end());
+      outputs.push_back(stacked[k].empty() ? no_elements(node.output(parts.carried + k)) : stack(stacked[k]));
+    }
+    return outputs;
+  }
+
+  /// A stack of no elements, whose unknown sizes are 0.
+  static Tensor no_elements(const Tensor& output) {
+    Shape shape = output.shape().has_rank() ? output.shape() : Shape{0};
+    for (int axis = 0; axis < shape.rank(); ++axis) shape.set(axis, std::max<std::int64_t>(shape.sizes()[axis], 0));
+    if (shape.rank() > 0) shape.set(0, 0);
+    return zeros(shape, {.dtype = output.dtype()});
+  }
+
+  static Tensors call_function(const GraphFunction& function, const Tensors& inputs, Where where) {
+    Tensors feeds, values, fetches;
+    for (std::size_t i = 0; i < function.inputs.size(); ++i) {
+      if (!function.inputs[i]) continue;
+      feeds.push_back(function.inputs[i]);
+      values.push_back(inputs[i]);
+    }
+    for (const Tensor& each : function.outputs)
+      if (each) fetches.push_back(each);
+    const std::lock_guard lock(function.graph->mutex());
+    const Tensors found = GraphCall(*function.graph, feeds, values).run(fetches, where, function.operations);
+    Tensors results;
+    for (std::size_t i = 0, next = 0; i < function.outputs.size(); ++i)
+      results.push_back(function.outputs[i] ? found[next++] : Tensor());
+    return results;
   }
 
   static Tensors use_variable(const Node& node, const Variable& variable, const Tensors& inputs) {

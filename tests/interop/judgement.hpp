@@ -44,6 +44,8 @@ void write_events(const std::filesystem::path& folder);
 /// Every row of the op table, with its gradients of first and second order: one file for each row, type and knowledge
 /// of the batch size. Returns the number of files.
 int write_op_models(const std::filesystem::path& folder);
+/// Branches and loops, with their gradients. Returns the number of files.
+int write_flow_models(const std::filesystem::path& folder);
 /// Networks, with the steps of all optimizers, in all styles of Variables.
 int write_trained_models(const std::filesystem::path& folder);
 /// SavedModels, each with what it must give.

@@ -96,11 +96,13 @@ class Judge:
         self.graph = tf.Graph()
         with self.graph.as_default():
             tf.import_graph_def(graph_def, name="")
-        self.session = v1.Session(graph=self.graph)
+        self.session = None
         self.feeds = {}
         self.reads = {}
 
     def compute(self, tensors):
+        # The gradient of a loop changes the loop, which is not possible once there is a session.
+        self.session = self.session or v1.Session(graph=self.graph)
         return self.session.run(tensors, self.feeds)
 
     def feed(self, step):
@@ -108,12 +110,11 @@ class Judge:
         if step.target.split(":")[0] in {op.name for op in self.graph.get_operations()}:
             self.feeds[step.target] = step.value
 
-    def gradient(self, step):
+    def add_gradient(self, step):
         with self.graph.as_default():
             y, x = self.graph.get_tensor_by_name(step.target), self.graph.get_tensor_by_name(step.by)
             found = tf.gradients(y, x)[0]
-            found = tf.zeros_like(x) if found is None else tf.convert_to_tensor(found)
-        return self.compute(found)
+            return tf.zeros_like(x) if found is None else tf.convert_to_tensor(found)
 
     def variable(self, step):
         if step.target not in self.reads:
@@ -144,6 +145,7 @@ def judge(steps, graph_def):
     judge = Judge(graph_def)
     tolerance = max(TOLERANCE.get(step.value.dtype, 0) for step in steps if step.value is not None)
     fetches = [step for step in steps if step.kind == "fetch"]
+    gradients = iter([judge.add_gradient(step) for step in steps if step.kind == "gradient"])
     for step in steps:
         if step.kind == "feed":
             judge.feed(step)
@@ -155,7 +157,7 @@ def judge(steps, graph_def):
                 for each, found in zip(fetches, judge.compute([each.target for each in fetches])):
                     yield each, difference(found, each.value, tolerance)
         elif step.kind == "gradient":
-            yield step, difference(judge.gradient(step), step.value, tolerance)
+            yield step, difference(judge.compute(next(gradients)), step.value, tolerance)
         elif step.kind == "distribution":
             yield step, is_distributed(judge.variable(step), step.value)
         else:

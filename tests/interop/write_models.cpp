@@ -22,6 +22,7 @@ int main(int count, char** arguments) {
     }
     std::filesystem::create_directories(folder / "graphs");
     std::cout << tapestry::test::write_op_models(folder / "graphs") << " graphs of ops, "
+              << tapestry::test::write_flow_models(folder / "graphs") << " of branches and loops, "
               << tapestry::test::write_trained_models(folder / "graphs") << " graphs of networks, an event file in "
               << folder.string() << '\n';
     tapestry::test::write_events(folder);

@@ -6,6 +6,7 @@
 #include "core/locate.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/state_ops.hpp"
+#include "tapestry/ops.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -76,9 +77,9 @@ GraphFunction FunctionTracer::trace(const TracedFunction& function, Captures& ca
   graph.captures = &captures;
   try {
     for (const Tensor& output : function.function(traced.inputs)) {
-      if (!output)
+      if (!output && !function.may_lack_outputs)
         throw InvalidArgumentError(join("The function '", function.name, "' returned an empty Tensor"), where_);
-      traced.outputs.push_back(graph.captured(output, where_));
+      traced.outputs.push_back(output ? graph.captured(output, where_) : Tensor());
     }
   } catch (...) {
     graph.captures = nullptr;
@@ -133,6 +134,7 @@ Tensors FunctionTracer::add(const Op& op, const Tensors& inputs, const std::vect
         std::any_of(inputs.begin() + i + 1, inputs.end(), [&](const Tensor& other) { return other.is(input); });
     distinct.push_back(comes_again && is_floating(input.dtype()) ? identity(In(input, where_)) : input);
   }
+  for (const Variable& each : changed_) outer_->variable_entry(each, where_);
   return apply_all(op, distinct, Attrs(attrs), name, where_);
 }
 

@@ -14,7 +14,8 @@ struct TracedFunction {
   std::string name;
   const FlatFunction& function;
   Specs inputs;
-  std::string input_name;  ///< the placeholders are "input_name", "input_name_1", ...
+  std::string input_name;         ///< the placeholders are "input_name", "input_name_1", ...
+  bool may_lack_outputs = false;  ///< whether an empty Tensor stands for an output that the function does not give
 };
 
 /// Traces the functions of one flow op in the graph that is open, or else in the graph of a symbolic tensor. What they

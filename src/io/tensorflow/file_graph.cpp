@@ -5,6 +5,7 @@
 #include <map>
 #include <queue>
 
+#include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/op_reader.hpp"
 
 namespace tapestry::io {
@@ -40,7 +41,7 @@ const NodeDef* rate_of(const Entry& entry) {
   return nullptr;
 }
 
-FileGraph::FileGraph(GraphDef file) : file_(std::move(file)) {
+FileGraph::FileGraph(GraphDef file, const std::vector<std::string>* ends) : file_(std::move(file)) {
   entries_.reserve(file_.nodes.size());
   for (const NodeDef& def : file_.nodes) {
     if (!index_.emplace(def.name, entries_.size()).second)
@@ -49,7 +50,7 @@ FileGraph::FileGraph(GraphDef file) : file_(std::move(file)) {
   }
   for (Entry& each : entries_) resolve(each);
   sort();
-  mark();
+  mark(ends);
 }
 
 Entry* FileGraph::find(std::string_view name) {
@@ -116,11 +117,13 @@ void FileGraph::sort() {
   }
 }
 
-/// Marks the nodes that our graph needs: those that no node uses, and what marked nodes require.
-void FileGraph::mark() {
+/// Marks the nodes that our graph needs: the ends, and what marked nodes require.
+void FileGraph::mark(const std::vector<std::string>* ends) {
   std::vector<char> used(entries_.size());
   for (const Entry& each : entries_) for_all_needed(each, [&](const Entry& needed) { used[needed.position] = 1; });
-  for (Entry& each : entries_) each.needed = used[each.position] == 0;
+  for (Entry& each : entries_) each.needed = !ends && used[each.position] == 0;
+  for (std::size_t i = 0; ends && i < ends->size(); ++i)
+    if (Entry* end = find((*ends)[i])) end->needed = true;
   for (auto each = order_.rbegin(); each != order_.rend(); ++each) {
     if (!(*each)->needed) continue;
     for (Entry* required : requirements(**each)) required->needed = true;
@@ -131,6 +134,10 @@ std::vector<Source> FileGraph::used_inputs(const Entry& entry) {
   const NodeReader reader(*entry.def, entry.inputs);
   if (reader.find<std::string>(hint_op)) return entry.hinted;
   std::vector<Source> used;
+  if (const Flow* flow = entry.def->flow.get(); flow && flow->is_loop) {
+    for (const std::size_t i : flow->used_variables()) used.push_back(entry.inputs[i]);
+    return used;
+  }
   const UpdateRule* update = update_rule(reader);
   std::vector<char> left_out(entry.inputs.size());
   if (update) {

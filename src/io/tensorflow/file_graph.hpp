@@ -39,8 +39,9 @@ const NodeDef* rate_of(const Entry& entry);
 /// The nodes of a file, with their edges.
 class FileGraph {
  public:
-  /// Throws InvalidArgumentError for names that are not unique, inputs that do not exist, and cycles.
-  explicit FileGraph(GraphDef file);
+  /// `ends`: the nodes that a function returns or runs; nullptr for a graph, whose ends are the nodes that no node
+  /// uses. Throws InvalidArgumentError for names that are not unique, inputs that do not exist, and cycles.
+  explicit FileGraph(GraphDef file, const std::vector<std::string>* ends = nullptr);
 
   const GraphDef& file() const { return file_; }
   Entry& entry(const NodeDef* def) { return entries_[static_cast<std::size_t>(def - file_.nodes.data())]; }
@@ -49,6 +50,9 @@ class FileGraph {
   Entry* find(std::string_view name);
   /// All nodes, each after those that it needs; otherwise in the file's order.
   const std::vector<Entry*>& in_order() const { return order_; }
+
+  /// What the name of an input of a node refers to.
+  Source source(const NodeDef& user, const std::string& input);
 
   /// What our node has among its inputs, too: neither constants that become attributes, nor the inner nodes of an
   /// expansion.
@@ -69,9 +73,8 @@ class FileGraph {
 
  private:
   void resolve(Entry& entry);
-  Source source(const NodeDef& user, const std::string& input);
   void sort();
-  void mark();
+  void mark(const std::vector<std::string>* ends);
 
   GraphDef file_;
   std::vector<Entry> entries_;  ///< one for each node of the file

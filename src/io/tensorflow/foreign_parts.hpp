@@ -21,6 +21,7 @@ ForeignOps foreign_colours();
 ForeignOps foreign_control();
 ForeignOps foreign_gradients();
 ForeignOps foreign_images();
+ForeignOps foreign_lists();
 ForeignOps foreign_math();
 ForeignOps foreign_matrices();
 ForeignOps foreign_normalizations();

@@ -116,6 +116,24 @@ std::string_view field_of(std::string_view attr, protozero::pbf_tag_type tag) {
   return found;
 }
 
+/// A NameAttrList.
+FunctionName read_name(std::string_view bytes) {
+  FunctionName function;
+  auto repeats = static_cast<std::int64_t>(bytes.size());
+  WireReader reader = reader_of(bytes);
+  while (reader.next()) {
+    if (reader.tag() == 1) {
+      function.name = reader.get_text();
+    } else if (reader.tag() == 2) {
+      const auto [name, value] = read_entry(reader.get_message());
+      function.attrs.insert_or_assign(name, decode_attr(value, repeats));
+    } else {
+      reader.skip();
+    }
+  }
+  return function;
+}
+
 }  // namespace
 
 std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimits& limits) {
@@ -155,21 +173,24 @@ std::string without_functions(std::string_view library, std::string_view prefix)
 
 FunctionName function_named_by(const AttrDef& attr) {
   try {
-    FunctionName function;
-    const std::string_view bytes = field_of(raw_bytes(attr), 10);
-    auto repeats = static_cast<std::int64_t>(bytes.size());
-    WireReader reader = reader_of(bytes);
+    return read_name(field_of(raw_bytes(attr), 10));
+  } catch (const protozero::exception&) {
+    refuse_library();
+  }
+}
+
+std::vector<FunctionName> functions_named_by(const AttrDef& attr) {
+  try {
+    std::vector<FunctionName> functions;
+    WireReader reader = reader_of(field_of(raw_bytes(attr), 1));
     while (reader.next()) {
-      if (reader.tag() == 1) {
-        function.name = reader.get_text();
-      } else if (reader.tag() == 2) {
-        const auto [name, value] = read_entry(reader.get_message());
-        function.attrs.insert_or_assign(name, decode_attr(value, repeats));
+      if (reader.tag() == 9) {
+        functions.push_back(read_name(reader.get_text()));
       } else {
         reader.skip();
       }
     }
-    return function;
+    return functions;
   } catch (const protozero::exception&) {
     refuse_library();
   }
@@ -190,6 +211,64 @@ bool names_function(const AttrDef& attr) {
   } catch (const protozero::exception&) {
     refuse_library();
   }
+}
+
+namespace {
+
+void write_arg(protozero::pbf_writer& writer, protozero::pbf_tag_type tag, const FunctionDef::Arg& arg) {
+  add_message(writer, tag, [&](protozero::pbf_writer& out) {
+    out.add_string(1, arg.name);
+    out.add_enum(3, arg.type.value);
+  });
+}
+
+void write_entry(protozero::pbf_writer& writer, protozero::pbf_tag_type tag, const std::string& key,
+                 const std::string& value) {
+  add_message(writer, tag, [&](protozero::pbf_writer& out) {
+    out.add_string(1, key);
+    out.add_string(2, value);
+  });
+}
+
+std::string name_list(const std::string& name) {
+  std::string bytes;
+  protozero::pbf_writer(bytes).add_string(1, name);
+  return bytes;
+}
+
+}  // namespace
+
+std::string encode_function(const FunctionDef& function) {
+  std::string bytes;
+  protozero::pbf_writer library(bytes);
+  add_message(library, 1, [&](protozero::pbf_writer& out) {
+    add_message(out, 1, [&](protozero::pbf_writer& signature) {
+      signature.add_string(1, function.name);
+      for (const FunctionDef::Arg& each : function.inputs) write_arg(signature, 2, each);
+      for (const FunctionDef::Arg& each : function.outputs) write_arg(signature, 3, each);
+      if (function.is_stateful) signature.add_bool(17, true);
+      for (const std::string& each : function.control_returns) signature.add_string(20, each);
+    });
+    for (const NodeDef& each : function.nodes) out.add_message(3, encode_node(each));
+    for (const auto& [output, input] : function.returns) write_entry(out, 4, output, input);
+    for (const std::string& each : function.control_returns) write_entry(out, 6, each, each);
+  });
+  return bytes;
+}
+
+AttrDef function_attr(const std::string& name) {
+  RawAttr attr;
+  protozero::pbf_writer(attr.bytes).add_message(10, name_list(name));
+  return attr;
+}
+
+AttrDef functions_attr(const std::vector<std::string>& names) {
+  RawAttr attr;
+  protozero::pbf_writer writer(attr.bytes);
+  add_message(writer, 1, [&](protozero::pbf_writer& list) {
+    for (const std::string& each : names) list.add_message(9, name_list(each));
+  });
+  return attr;
 }
 
 }  // namespace tapestry::io

@@ -26,6 +26,7 @@ struct FunctionDef {
   std::vector<NodeDef> nodes{};  ///< their inputs are "argument", "node:output:index" and "^node"
   std::map<std::string, std::string, std::less<>> returns{};  ///< by the name of the output: an input as nodes have it
   std::vector<std::string> control_returns{};                 ///< the nodes that run whenever the function is called
+  bool is_stateful = false;
 };
 
 /// The functions of a GraphDef. Throws DataLossError for bytes that are no FunctionDefLibrary, and
@@ -42,9 +43,17 @@ struct FunctionName {
   AttrDefs attrs{};
 };
 FunctionName function_named_by(const AttrDef& attr);
+/// The functions of an attribute that lists several; none for any other attribute.
+std::vector<FunctionName> functions_named_by(const AttrDef& attr);
 /// The attribute of the call that an attribute in the body of a function stands for; "" if it is a value.
 std::string placeholder_of(const AttrDef& attr);
 /// Whether an attribute names a function, or several.
 bool names_function(const AttrDef& attr);
+
+/// The bytes of a FunctionDef as an entry of a FunctionDefLibrary. The same function gives the same bytes.
+std::string encode_function(const FunctionDef& function);
+/// An attribute that names a function, or several.
+AttrDef function_attr(const std::string& name);
+AttrDef functions_attr(const std::vector<std::string>& names);
 
 }  // namespace tapestry::io

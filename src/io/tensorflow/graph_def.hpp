@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -19,7 +20,7 @@ struct TypeCode {
   std::int32_t value = 0;
   friend bool operator==(TypeCode, TypeCode) = default;
 };
-inline constexpr TypeCode resource_type{20};
+inline constexpr TypeCode resource_type{20}, variant_type{21};
 /// DType::unknown becomes 0, TensorFlow's DT_INVALID.
 TypeCode code_of(DType dtype);
 /// DType::unknown for a type that Tapestry lacks. A reference type gives the type that it refers to.
@@ -53,10 +54,13 @@ struct RawAttr {
 using AttrDef =
     std::variant<std::monostate, std::string, std::int64_t, float, bool, TypeCode, Shape, TensorDef, ListDef, RawAttr>;
 
+struct Flow;
+
 struct NodeDef {
   std::string name{}, op{}, device{};
   std::vector<std::string> inputs{};  ///< "n", "n:k"; the control inputs, "^n", last
   std::map<std::string, AttrDef, std::less<>> attrs{};
+  std::shared_ptr<const Flow> flow{};  ///< of a branch or a loop that can be read: the functions that it runs
 };
 
 struct GraphDef {

@@ -4,10 +4,14 @@
 #include <unordered_map>
 
 #include "core/make_tensor.hpp"
+#include "graph/call_graph.hpp"
+#include "graph/flow/flow_ops.hpp"
 #include "graph/specialize.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
 #include "io/composition.hpp"
+#include "io/tensorflow/flow_writer.hpp"
+#include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/kept_node.hpp"
 #include "io/tensorflow/node_writer.hpp"
 #include "io/tensorflow/update_writer.hpp"
@@ -160,10 +164,26 @@ bool refers_to_variable(const Node& node) {
                                          [](const Tensor& input) { return input.dtype() == DType::resource; });
 }
 
+/// Whether a node that was not read calls a function of the file, or such a node is in a function that the node runs.
+bool calls_file(const Node& node) {
+  if (detail::is_flow(node.op())) {
+    const auto& functions = detail::functions_of(node);
+    return std::any_of(functions.begin(), functions.end(), [](const detail::GraphFunction& each) {
+      for (std::size_t i = 0; i < each.graph->size(); ++i)
+        if (calls_file(each.graph->node(i))) return true;
+      return false;
+    });
+  }
+  const KeptNode* kept = why_unread(node) ? kept_node(node) : nullptr;
+  return kept && std::any_of(kept->def.attrs.begin(), kept->def.attrs.end(),
+                             [](const auto& attr) { return names_function(attr.second); });
+}
+
 class Exporter {
  public:
-  Exporter(const GraphState& graph, const SaveOptions& options)
-      : graph_(graph), style_(options.variables), options_(options), updates_(options.variables) {}
+  /// `library`: of the file, if the graph is that of a function; nullptr for the graph of the file.
+  Exporter(const GraphState& graph, const SaveOptions& options, LibraryWriter* library = nullptr)
+      : graph_(graph), options_(options), style_(options.variables), updates_(options.variables), library_(library) {}
 
   /// `wanted`: by node, whether it is to be written.
   GraphDef run(std::vector<char> wanted) {
@@ -181,7 +201,8 @@ class Exporter {
       if (options_.output_shapes && file_.nodes.size() > first) add_output_shapes(graph_.node(i));
     }
     if (!added_initializers_.empty()) write_init();
-    if (graph_.file) file_.library = graph_.file->library();
+    if (library_) return std::move(file_);
+    file_.library = library().bytes();
     return std::move(file_);
   }
 
@@ -196,7 +217,9 @@ class Exporter {
     };
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& node = graph_.node(i);
-      if (changes_state(node) || refers_to_variable(node)) kept_[i] = 0;
+      const bool changes = changes_state(node) || (detail::is_flow(node.op()) && node.outputs().empty() &&
+                                                   node.attrs().find("variables") != nullptr);
+      if (changes || refers_to_variable(node)) kept_[i] = 0;
       for_inputs(node, [&](const Node& input) {
         ++uses[input.index];
         if (!kept_[input.index]) kept_[i] = 0;
@@ -238,6 +261,7 @@ class Exporter {
 
   void write_handle(NodeWriter& writer) {
     const Node& node = writer.node();
+    if (library_ && style_ != VariableStyle::frozen) return;  // an argument of the function stands for it
     const Variable& variable = variable_of(node);
     if (style_ == VariableStyle::frozen) {
       const Tensor value = variable.cell()->load();
@@ -319,6 +343,60 @@ class Exporter {
     writer.finish(name, inputs, std::move(fields));
   }
 
+  // ---- Functions ----
+
+  /// The functions of the file; at first those that nodes call which were not read.
+  LibraryWriter& library() {
+    if (library_) return *library_;
+    if (own_library_) return *own_library_;
+    bool is_needed = false;
+    for (std::size_t i = 0; graph_.file && i < graph_.size() && !is_needed; ++i)
+      is_needed = kept_[i] && calls_file(graph_.node(i));
+    return own_library_.emplace(is_needed ? graph_.file->library() : std::string_view());
+  }
+
+  void write_functions(NodeWriter& writer) {
+    const auto nodes_of = [&](const detail::GraphFunction& function) {
+      const std::lock_guard lock(function.graph->mutex());
+      Exporter inner(*function.graph, options_, &library());
+      for (const Tensors* each : {&function.inputs, &function.outputs})
+        for (const Tensor& tensor : *each)
+          if (tensor) inner.passed_.insert(tensor.id());
+      return inner.run(detail::needed_nodes(*function.graph, detail::request_for(function, {}))).nodes;
+    };
+    const auto handle_of = [&](const Variable& variable) {
+      const GraphVariable* entry = entry_of(variable);
+      if (!entry) refuse(writer.node(), detail::join("the graph does not have the Variable '", variable.name(), "'"));
+      return entry->name;
+    };
+    const auto is_list = [&](const Tensor& tensor) { return lists().contains(tensor.id()); };
+    write_flow(writer, file_, names_, {nodes_of, handle_of, is_list, library(), style_});
+  }
+
+  /// The stacked outputs of loops, by id, that are used, and only by other loops as sequences.
+  const std::unordered_set<std::int64_t>& lists() {
+    if (lists_) return *lists_;
+    lists_.emplace();
+    std::unordered_set<std::int64_t> others = passed_;
+    for (std::size_t i = 0; i < graph_.size(); ++i) {
+      const Node& node = graph_.node(i);
+      std::size_t begin = 0, end = 0;  // the sequences
+      if (detail::is_while(node.op())) {
+        const detail::WhileParts parts(node);
+        begin = parts.carried;
+        end = begin + parts.sequences;
+      }
+      for (std::size_t k = 0; kept_[i] && k < node.inputs().size(); ++k) {
+        const auto [source, number] = endpoint_of(node.input(k));
+        const bool is_stacked =
+            detail::is_while(source->op()) && std::cmp_greater_equal(number, detail::WhileParts(*source).carried);
+        (is_stacked && k >= begin && k < end ? *lists_ : others).insert(node.input(k).id());
+      }
+    }
+    std::erase_if(*lists_, [&](std::int64_t id) { return others.contains(id); });
+    return *lists_;
+  }
+
   // ---- Nodes ----
 
   void write(const Node& node) {
@@ -332,6 +410,7 @@ class Exporter {
     if (&op == &no_op_op) return writer.finish("NoOp", {}, {});
     if (const KeptNode* kept = kept_node(node)) return write_kept(writer, kept->def);
     require_types(node);
+    if (detail::is_flow(op)) return write_functions(writer);
     if (&op == &const_op) {
       const auto replaced = replaced_constants_.find(&node);
       const Tensor value = replaced == replaced_constants_.end() ? node.attr<Tensor>("value") : replaced->second;
@@ -435,8 +514,8 @@ class Exporter {
   }
 
   const GraphState& graph_;
+  const SaveOptions& options_;
   VariableStyle style_;
-  SaveOptions options_;
   GraphDef file_;
   std::unordered_set<std::string> names_;
   std::vector<char> kept_;
@@ -444,6 +523,10 @@ class Exporter {
   std::unordered_map<const Node*, Tensor> replaced_constants_;  ///< values for constants that are initial values
   std::unordered_map<const Node*, Tensor> saved_values_;        ///< values for initializers whose own one is computed
   std::vector<std::string> added_initializers_;
+  std::unordered_set<std::int64_t> passed_;  ///< of a function: the tensors that it is given or returns, by id
+  std::optional<std::unordered_set<std::int64_t>> lists_;
+  LibraryWriter* library_;
+  std::optional<LibraryWriter> own_library_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/op_outputs.hpp"
 #include "io/tensorflow/op_rules.hpp"
@@ -60,6 +61,7 @@ class Inliner {
   GraphDef run() {
     std::vector<NodeDef> nodes = std::exchange(file_.nodes, {});
     for (NodeDef& each : nodes) place(std::move(each));
+    // The library stays for nodes that are not read.
     const auto calls = [&](const NodeDef& node) {
       return functions_.contains(node.op) || std::any_of(node.attrs.begin(), node.attrs.end(),
                                                          [](const auto& attr) { return names_function(attr.second); });
@@ -81,21 +83,104 @@ class Inliner {
     const AttrDefs& attrs;
     std::vector<std::string> arguments{};
     std::string barrier{};  ///< "^node" of the node that waits for what the call waits for; "" if there is none
+    std::string prefix{};   ///< of the names of its nodes
   };
+
+  /// Calls f(), in which calls of the function are refused.
+  template <class F>
+  auto inside(Function& function, const NodeDef& call, F f) {
+    if (function.is_open || ++depth_ > deepest)
+      refuse(call, detail::join("calls the function '", function.def.name,
+                                depth_ > deepest ? "' in too many others" : "', which calls itself"));
+    function.is_open = true;
+    auto result = f();
+    function.is_open = false;
+    --depth_;
+    return result;
+  }
 
   static constexpr int deepest = 100;
 
   /// Adds a node, or what it stands for.
   void place(NodeDef node) {
     const Called called = called_by(node);
-    if (!called.function) return add(std::move(node));
-    if (called.function->is_open || ++depth_ > deepest)
-      refuse(node, detail::join("calls the function '", called.function->def.name,
-                                depth_ > deepest ? "' in too many others" : "', which calls itself"));
-    called.function->is_open = true;
-    expand(node, called);
-    called.function->is_open = false;
-    --depth_;
+    if (!called.function) {
+      if (is_flow_op(node.op)) node.flow = flow_of(node);
+      return add(std::move(node));
+    }
+    inside(*called.function, node, [&] {
+      expand(std::move(node), called);
+      return true;
+    });
+  }
+
+  // ---- Functions of branches and loops ----
+
+  /// nullptr if the library lacks one of the functions, or if it takes or returns lists.
+  std::shared_ptr<const Flow> flow_of(const NodeDef& node) {
+    std::vector<FunctionName> names;
+    const auto add_named = [&](std::string_view attr) {
+      const auto found = node.attrs.find(attr);
+      names.push_back(found == node.attrs.end() ? FunctionName() : function_named_by(found->second));
+    };
+    Flow flow{.is_loop = is_loop_op(node.op)};
+    if (flow.is_loop) {
+      add_named("body");
+      add_named("cond");
+    } else if (node.op.ends_with("If")) {
+      add_named("then_branch");
+      add_named("else_branch");
+    } else if (const auto found = node.attrs.find("branches"); found != node.attrs.end()) {
+      names = functions_named_by(found->second);
+    }
+    if (names.empty()) return nullptr;
+    for (const FunctionName& each : names) {
+      const auto found = functions_.find(each.name);
+      if (found == functions_.end() || found->second.has_lists()) return nullptr;
+    }
+    for (const FunctionName& each : names) {
+      Function& function = functions_.find(each.name)->second;
+      flow.functions.push_back(inside(function, node, [&] { return body_of(node, function, each.attrs); }));
+    }
+    require_fit(node, flow);
+    return std::make_shared<const Flow>(std::move(flow));
+  }
+
+  FunctionBody body_of(const NodeDef& node, const Function& function, const AttrDefs& attrs) {
+    const FunctionDef& def = function.def;
+    FunctionBody result{.name = def.name};
+    Body body{node, function, attrs};
+    std::vector<NodeDef> around = std::exchange(file_.nodes, {});
+    for (const FunctionDef::Arg& each : def.inputs) {
+      result.inputs.push_back(each.name);
+      result.types.push_back(type_of(each, body));
+      body.arguments.push_back(each.name);
+      add({.name = each.name, .op = std::string(argument_op)});
+    }
+    for (const NodeDef& each : def.nodes) place(copy_of(each, body));
+    for (const FunctionDef::Arg& each : def.outputs) result.outputs.push_back(input_of(returned(each, body), body));
+    for (const std::string& each : def.control_returns)
+      result.operations.push_back(input_of("^" + each, body).substr(1));
+    result.graph.nodes = std::exchange(file_.nodes, std::move(around));
+    result.graph.producer = file_.producer;
+    inner_nodes_ += result.graph.nodes.size();
+    return result;
+  }
+
+  /// Throws unless the functions take and return as many tensors as the node gives them and has.
+  static void require_fit(const NodeDef& node, const Flow& flow) {
+    const auto inputs = static_cast<std::size_t>(
+        std::count_if(node.inputs.begin(), node.inputs.end(), [](const auto& each) { return !each.starts_with('^'); }));
+    const std::size_t taken = flow.is_loop ? inputs : inputs - std::min<std::size_t>(inputs, 1);
+    const std::size_t due = flow.is_loop ? inputs : flow.functions[0].outputs.size();
+    if (!flow.is_loop && inputs == 0) refuse(node, "has no inputs");
+    for (std::size_t i = 0; i < flow.functions.size(); ++i) {
+      const FunctionBody& each = flow.functions[i];
+      const std::size_t outputs = flow.is_loop && i == 1 ? 1 : due;
+      if (each.inputs.size() != taken || each.outputs.size() != outputs)
+        refuse(node, detail::join("runs the function '", each.name, "', which takes ", each.inputs.size(),
+                                  " tensors and returns ", each.outputs.size(), ", not ", taken, " and ", outputs));
+    }
   }
 
   Called called_by(const NodeDef& node) {
@@ -114,7 +199,7 @@ class Inliner {
   void add(NodeDef node) {
     size_ += text_size(node) / 1024;
     file_.nodes.push_back(std::move(node));
-    if (std::cmp_greater(file_.nodes.size() + size_, limits_.nodes))
+    if (std::cmp_greater(file_.nodes.size() + inner_nodes_ + size_, limits_.nodes))
       throw ResourceExhaustedError(
           detail::join("Node '", file_.nodes.back().name, "' is number ", file_.nodes.size(),
                        " of its graph, whose functions have replaced their calls; a graph may ", "have ", limits_.nodes,
@@ -123,7 +208,7 @@ class Inliner {
 
   void expand(const NodeDef& call, const Called& called) {
     const FunctionDef& def = called.function->def;
-    Body body{call, *called.function, called.attrs};
+    Body body{.call = call, .function = *called.function, .attrs = called.attrs, .prefix = call.name + "/"};
     std::vector<std::string> waits;
     for (const std::string& each : call.inputs) (each.starts_with('^') ? waits : body.arguments).push_back(each);
     if (body.arguments.size() != def.inputs.size())
@@ -139,7 +224,7 @@ class Inliner {
 
   NodeDef copy_of(const NodeDef& node, const Body& body) const {
     NodeDef copy = node;
-    copy.name = detail::join(body.call.name, "/", node.name);
+    copy.name = body.prefix + node.name;
     if (copy.device.empty()) copy.device = body.call.device;
     for (std::string& each : copy.inputs) each = input_of(each, body);
     if (const auto hint = copy.attrs.find(hint_inputs); hint != copy.attrs.end())
@@ -164,10 +249,7 @@ class Inliner {
     NodeDef node{.name = body.call.name, .op = "NoOp", .device = body.call.device};
     ListDef types;
     for (const FunctionDef::Arg& each : def.outputs) {
-      const auto found = def.returns.find(each.name);
-      if (found == def.returns.end())
-        refuse(body.call, detail::join("calls the function '", def.name, "', which does not return '", each.name, "'"));
-      node.inputs.push_back(input_of(found->second, body));
+      node.inputs.push_back(input_of(returned(each, body), body));
       types.types.push_back(type_of(each, body));
     }
     if (types.types.size() == 1) {
@@ -180,6 +262,15 @@ class Inliner {
     for (const std::string& each : def.control_returns) node.inputs.push_back(input_of("^" + each, body));
     if (!body.barrier.empty()) node.inputs.push_back(body.barrier);
     return node;
+  }
+
+  /// What the function returns for an output, as its nodes have inputs.
+  static const std::string& returned(const FunctionDef::Arg& output, const Body& body) {
+    const FunctionDef& def = body.function.def;
+    const auto found = def.returns.find(output.name);
+    if (found == def.returns.end())
+      refuse(body.call, detail::join("calls the function '", def.name, "', which does not return '", output.name, "'"));
+    return found->second;
   }
 
   static TypeCode type_of(const FunctionDef::Arg& arg, const Body& body) {
@@ -208,7 +299,7 @@ class Inliner {
       refuse(body.call, detail::join("calls the function '", body.function.def.name, "', in which '", input,
                                      "' is neither an argument nor an output"));
     const std::int64_t index = control || output.empty() ? 0 : output_number(*found->second, output, body);
-    return detail::join(control ? "^" : "", body.call.name, "/", name, index > 0 ? detail::join(":", index) : "");
+    return detail::join(control ? "^" : "", body.prefix, name, index > 0 ? detail::join(":", index) : "");
   }
 
   /// The number of an output "output:index".
@@ -237,7 +328,8 @@ class Inliner {
   GraphDef file_;
   GraphLimits limits_;
   std::map<std::string, Function, std::less<>> functions_;
-  std::size_t size_ = 0;  ///< the text of all nodes, in KiB
+  std::size_t size_ = 0;         ///< the text of all nodes, in KiB
+  std::size_t inner_nodes_ = 0;  ///< of the functions of branches and loops that are complete
   int depth_ = 0;
 };
 

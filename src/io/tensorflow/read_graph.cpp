@@ -6,7 +6,10 @@
 #include <set>
 #include <unordered_map>
 
+#include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/inline_functions.hpp"
+#include "io/tensorflow/raise_conditions.hpp"
+#include "io/tensorflow/raise_frames.hpp"
 #include "io/wire.hpp"
 
 namespace tapestry::io {
@@ -70,6 +73,10 @@ void require_printable(const GraphDef& file) {
     for (const std::string* each : {&node.name, &node.op, &node.device}) require_printable(*each);
     for (const std::string& each : node.inputs) require_printable(each);
     for (const auto& [name, value] : node.attrs) require_printable(name);
+    for (std::size_t i = 0; node.flow && i < node.flow->functions.size(); ++i) {
+      require_printable(node.flow->functions[i].name);
+      require_printable(node.flow->functions[i].graph);
+    }
   }
 }
 
@@ -141,6 +148,9 @@ GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const std
   GraphDef file = inline_functions(decode(bytes, limits), limits);
   require_printable(file);
   switch_constants(file);
+  raise_frames(file);
+  raise_conditions(file);
+  find_sequences(file);
   return file;
 }
 

@@ -1,0 +1,529 @@
+#include "io/tensorflow/flow.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/make_tensor.hpp"
+
+namespace tapestry::io {
+namespace {
+
+constexpr std::array flow_ops =
+    std::to_array<std::string_view>({"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"});
+
+/// The name of a tensor without ":0".
+std::string canonical(const std::string& name) { return name.ends_with(":0") ? name.substr(0, name.size() - 2) : name; }
+
+bool contains(const std::vector<std::size_t>& list, std::size_t number) {
+  return std::find(list.begin(), list.end(), number) != list.end();
+}
+
+/// The nodes of a graph by name, for questions about what tensors are.
+class Nodes {
+ public:
+  explicit Nodes(const GraphDef& graph) {
+    for (const NodeDef& each : graph.nodes) by_name_.emplace(each.name, &each);
+  }
+
+  /// The node whose first output the tensor is; nullptr for another output.
+  const NodeDef* producer(const std::string& tensor) const {
+    const auto found = by_name_.find(canonical(tensor));
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+  /// The tensor that it is a copy of.
+  std::string origin(std::string tensor) const {
+    for (std::size_t steps = 0; steps <= by_name_.size(); ++steps) {
+      const NodeDef* node = producer(tensor);
+      if (node && is_copy(*node)) {
+        tensor = node->inputs[0];
+        continue;
+      }
+      const auto [all, output] = endpoint(tensor);
+      if (!all || all->op != "IdentityN" || output >= data_inputs(*all)) break;
+      tensor = all->inputs[output];
+    }
+    return canonical(tensor);
+  }
+  const NodeDef* source(const std::string& tensor) const { return producer(origin(tensor)); }
+  const NodeDef* source(const std::string& tensor, std::string_view op, std::size_t inputs) const {
+    const NodeDef* node = source(tensor);
+    return node && node->op == op && data_inputs(*node) == inputs ? node : nullptr;
+  }
+
+  static std::size_t data_inputs(const NodeDef& node) {
+    std::size_t count = 0;
+    while (count < node.inputs.size() && !node.inputs[count].starts_with('^')) ++count;
+    return count;
+  }
+
+  /// The value of a constant with one whole number.
+  std::optional<std::int64_t> number(const std::string& tensor) const {
+    const NodeDef* node = source(tensor, "Const", 0);
+    const auto found = node ? node->attrs.find("value") : decltype(node->attrs.end())();
+    const TensorDef* value = node && found != node->attrs.end() ? std::get_if<TensorDef>(&found->second) : nullptr;
+    if (!value || !value->value || value->value.size() != 1) return {};
+    const DType dtype = value->value.dtype();
+    if (dtype != int32 && dtype != int64) return {};
+    return value->value.item<std::int64_t>();
+  }
+
+  /// What tells a scalar: equal texts for equal scalars.
+  std::string key(const std::string& tensor) const {
+    if (const auto value = number(tensor)) return detail::join("=", *value);
+    const NodeDef* node = source(tensor);
+    if (node && node->op == "StridedSlice" && data_inputs(*node) == 4 && takes_first(*node))
+      if (const NodeDef* shape = source(node->inputs[0], "Shape", 1)) return length_key(shape->inputs[0]);
+    if (node && node->op == "TensorListLength" && data_inputs(*node) == 1) {
+      const std::string length = list_length_key(node->inputs[0]);
+      if (!length.empty()) return length;
+    }
+    if (const auto [loop, output] = loop_output(tensor); loop && contains(loop->flow->counters, output))
+      return iterations_key(*loop);
+    return origin(tensor);
+  }
+  /// The key of the number of a list's elements; "" if it is not known.
+  std::string list_length_key(const std::string& list) const {
+    if (const NodeDef* node = source(list, "TensorListFromTensor", 2)) return length_key(node->inputs[0]);
+    if (const NodeDef* node = source(list, "TensorListReserve", 2)) return key(node->inputs[1]);
+    const auto [loop, output] = loop_output(list);
+    if (!loop) return "";
+    const auto is_it = [i = output](const Flow::Stacked& each) { return each.variable == i && each.is_full; };
+    return std::any_of(loop->flow->stacked.begin(), loop->flow->stacked.end(), is_it) ? iterations_key(*loop) : "";
+  }
+  /// The key of the size of axis 0.
+  std::string length_key(const std::string& tensor) const {
+    const std::int64_t known = size(tensor, 0, 0);
+    if (const NodeDef* stack = source(tensor, "TensorListStack", 2); stack && known < 0) {
+      const std::string length = list_length_key(stack->inputs[0]);
+      if (!length.empty()) return length;
+    }
+    return known >= 0 ? detail::join("=", known) : "length of " + origin(tensor);
+  }
+
+  /// The nodes that a function runs.
+  std::vector<const NodeDef*> needed_by(const FunctionBody& function) const {
+    std::vector<const NodeDef*> needed;
+    std::unordered_set<const NodeDef*> seen;
+    const auto add = [&](std::string_view tensor) {
+      const std::string_view name = tensor.substr(tensor.starts_with('^') ? 1 : 0);
+      const auto found = by_name_.find(name.substr(0, name.find(':')));
+      if (found != by_name_.end() && seen.insert(found->second).second) needed.push_back(found->second);
+    };
+    for (const std::string& each : function.outputs) add(each);
+    for (const std::string& each : function.operations) add(each);
+    for (std::size_t next = 0; next < needed.size(); ++next)
+      for (const std::string& each : needed[next]->inputs) add(each);
+    return needed;
+  }
+
+  /// Whether the node's first output is its first input. Keras takes the maximum of the axes of a scalar, which has
+  /// none.
+  bool is_copy(const NodeDef& node) const {
+    if (node.op == "Identity") return data_inputs(node) == 1;
+    return (node.op == "Max" || node.op == "Min") && data_inputs(node) == 2 && is_scalar(node.inputs[0]);
+  }
+
+ private:
+  bool is_scalar(const std::string& tensor) const {
+    const NodeDef* node = producer(tensor);
+    if (!node) return false;
+    if (node->op == "Const") {
+      const auto found = node->attrs.find("value");
+      const auto* value = found == node->attrs.end() ? nullptr : std::get_if<TensorDef>(&found->second);
+      return value && bool(value->value) && value->value.shape().rank() == 0;
+    }
+    return node->op == "TensorListLength" || (node->op == "StridedSlice" && data_inputs(*node) == 4 &&
+                                              takes_first(*node) && source(node->inputs[0], "Shape", 1));
+  }
+
+  bool takes_first(const NodeDef& slice) const {
+    const auto mask = slice.attrs.find("shrink_axis_mask");
+    const auto* bits = mask == slice.attrs.end() ? nullptr : std::get_if<std::int64_t>(&mask->second);
+    return bits && *bits == 1 && number(slice.inputs[1]) == 0 && number(slice.inputs[3]) == 1;
+  }
+
+  /// A size of a tensor as far as leaves tell it; -1 for an unknown one.
+  std::int64_t size(const std::string& tensor, std::size_t axis, int depth) const {
+    const NodeDef* node = source(tensor);
+    if (!node || depth > 100) return -1;
+    const auto shape_size = [&](const Shape& shape) {
+      return shape.has_rank() && std::cmp_less(axis, shape.rank()) ? shape.sizes()[static_cast<int>(axis)] : -1;
+    };
+    const auto attr = [&](std::string_view name) {
+      const auto found = node->attrs.find(name);
+      return found == node->attrs.end() ? nullptr : &found->second;
+    };
+    if (node->op == "Placeholder")
+      if (const AttrDef* shape = attr("shape"); shape && std::holds_alternative<Shape>(*shape))
+        return shape_size(std::get<Shape>(*shape));
+    if (node->op == "Const")
+      if (const AttrDef* value = attr("value"); value && std::holds_alternative<TensorDef>(*value))
+        if (const Tensor& constant = std::get<TensorDef>(*value).value) return shape_size(constant.shape());
+    if (node->op == "Transpose" && data_inputs(*node) == 2)
+      if (const NodeDef* perm = source(node->inputs[1], "Const", 0))
+        if (const auto value = perm->attrs.find("value"); value != perm->attrs.end())
+          if (const auto* list = std::get_if<TensorDef>(&value->second);
+              list && bool(list->value) && (list->value.dtype() == int32 || list->value.dtype() == int64) &&
+              list->value.rank() == 1 && std::cmp_less(axis, list->value.size()))
+            return size(
+                node->inputs[0],
+                static_cast<std::size_t>(std::max<std::int64_t>(list->value.to_vector<std::int64_t>()[axis], 0)),
+                depth + 1);
+    return -1;
+  }
+
+  /// The loop whose output a tensor is, and the number of this output.
+  std::pair<const NodeDef*, std::size_t> loop_output(const std::string& tensor) const {
+    const auto [node, output] = endpoint(origin(tensor));
+    if (!node || !node->flow || !node->flow->is_loop) return {};
+    return {node, output};
+  }
+  /// The node whose output a tensor is, and the number of this output; nullptr for a tensor that does not exist.
+  std::pair<const NodeDef*, std::size_t> endpoint(const std::string& tensor) const {
+    const std::size_t colon = tensor.rfind(':');
+    const auto found = by_name_.find(std::string_view(tensor).substr(0, colon));
+    if (found == by_name_.end()) return {};
+    return {found->second, colon == std::string::npos ? 0 : static_cast<std::size_t>(std::atoll(&tensor[colon + 1]))};
+  }
+  static std::string iterations_key(const NodeDef& loop) { return "iterations of " + loop.name; }
+
+  std::unordered_map<std::string_view, const NodeDef*> by_name_;
+};
+
+/// Looks at one loop.
+class LoopReader {
+ public:
+  LoopReader(const NodeDef& loop, const Nodes& around) : loop_(loop), around_(around), flow_(*loop.flow) {}
+
+  Flow read() {
+    is_taken_.resize(count());
+    count_uses();
+    find_counters(Nodes(flow_.functions[0].graph));
+    read_popped_lists();
+    count_uses();
+    const Nodes body(flow_.functions[0].graph), condition(flow_.functions[1].graph);
+    find_passed_on(body);
+    find_iterations(condition);
+    find_stacked(body);
+    find_sequences(body);
+    classify();
+    return std::move(flow_);
+  }
+
+ private:
+  const std::vector<std::string>& arguments() const { return flow_.functions[0].inputs; }
+  std::size_t count() const { return arguments().size(); }
+  const std::string& result(std::size_t i) const { return flow_.functions[0].outputs[i]; }
+
+  std::optional<std::size_t> argument_of(const FunctionBody& function, const Nodes& nodes,
+                                         const std::string& tensor) const {
+    const std::string origin = nodes.origin(tensor);
+    const auto found = std::find(function.inputs.begin(), function.inputs.end(), origin);
+    if (found == function.inputs.end()) return {};
+    return static_cast<std::size_t>(found - function.inputs.begin());
+  }
+
+  void find_passed_on(const Nodes& body) {
+    is_passed_on_.clear();
+    for (std::size_t i = 0; i < count(); ++i) is_passed_on_.push_back(body.origin(result(i)) == arguments()[i]);
+  }
+
+  /// Counters start at 0 and grow by 1.
+  void find_counters(const Nodes& body) {
+    find_passed_on(body);
+    for (std::size_t i = 0; i < count(); ++i) {
+      const NodeDef* add = body.source(result(i));
+      const bool adds = add && (add->op == "AddV2" || add->op == "Add") && Nodes::data_inputs(*add) == 2;
+      const auto is = [&](std::size_t a, std::size_t b) {
+        return body.origin(add->inputs[a]) == arguments()[i] && number_inside(body, add->inputs[b]) == 1;
+      };
+      if (adds && (is(0, 1) || is(1, 0)) && around_.number(loop_.inputs[i]) == 0) flow_.counters.push_back(i);
+    }
+  }
+  bool is_counter(std::size_t variable) const { return contains(flow_.counters, variable); }
+
+  /// Lets each iteration read the list that it takes the last element of: the element (length - 1) - counter.
+  void read_popped_lists() {
+    FunctionBody& function = flow_.functions[0];
+    for (std::size_t i = 0; i < count() && !flow_.counters.empty(); ++i) {
+      const Nodes body(function.graph);
+      const NodeDef* pop = body.source(result(i), "TensorListPopBack", 2);
+      if (!pop || body.origin(pop->inputs[0]) != arguments()[i] || uses(i) != 1) continue;
+      const std::string name = pop->name, &list = arguments()[i], &counter = arguments()[flow_.counters[0]];
+      const auto named = [&](std::string_view part) { return detail::join(name, "/_/", part); };
+      const Tensor one = detail::make_scalar(1, int32);
+      NodeDef item{.name = named("item"), .op = "TensorListGetItem"};
+      item.inputs = {list, named("place"), pop->inputs[1]};
+      item.attrs = pop->attrs;
+      const std::map<std::string, AttrDef, std::less<>> attrs{{"T", code_of(int32)}};
+      std::vector<NodeDef> added{
+          {.name = named("length"), .op = "TensorListLength", .inputs = {list}},
+          {.name = named("one"),
+           .op = "Const",
+           .attrs = {{"dtype", code_of(int32)}, {"value", TensorDef{code_of(int32), one}}}},
+          {.name = named("last"), .op = "Sub", .inputs = {named("length"), named("one")}, .attrs = attrs},
+          {.name = named("place"), .op = "Sub", .inputs = {named("last"), counter}, .attrs = attrs},
+          std::move(item)};
+      const std::string element = name + ":1";
+      for (NodeDef& each : function.graph.nodes)
+        std::replace(each.inputs.begin(), each.inputs.end(), element, named("item"));
+      std::replace(function.outputs.begin(), function.outputs.end(), element, named("item"));
+      function.outputs[i] = list;
+      std::erase_if(function.graph.nodes, [&](const NodeDef& each) { return each.name == name; });
+      std::move(added.begin(), added.end(), std::back_inserter(function.graph.nodes));
+      flow_.popped.push_back(i);
+    }
+  }
+
+  /// The value of a constant of the body, or of one that it is given.
+  std::optional<std::int64_t> number_inside(const Nodes& body, const std::string& tensor) const {
+    if (const auto value = body.number(tensor)) return value;
+    const auto given = argument_of(flow_.functions[0], body, tensor);
+    return given && is_passed_on_[*given] ? around_.number(loop_.inputs[*given]) : std::nullopt;
+  }
+
+  /// What tells a scalar that the loop does not change: its key around the loop.
+  std::string key_inside(const FunctionBody& function, const Nodes& nodes, const std::string& tensor) const {
+    if (const NodeDef* length = nodes.source(tensor, "TensorListLength", 1)) {
+      const auto list = argument_of(function, nodes, length->inputs[0]);
+      return list && is_passed_on_[*list] ? around_.list_length_key(loop_.inputs[*list]) : "";
+    }
+    if (const auto given = argument_of(function, nodes, tensor))
+      return is_passed_on_[*given] ? around_.key(loop_.inputs[*given]) : "";
+    const auto value = nodes.number(tensor);
+    return value ? detail::join("=", *value) : "";
+  }
+
+  /// Finds the key of the number of iterations, if the condition compares counters with one number only.
+  void find_iterations(const Nodes& condition) {
+    const FunctionBody& function = flow_.functions[1];
+    std::vector<std::string> pending{function.outputs[0]};
+    for (std::size_t steps = 0; !pending.empty(); ++steps) {
+      const std::string tensor = pending.back();
+      pending.pop_back();
+      const NodeDef* node = condition.source(tensor);
+      if (!node || Nodes::data_inputs(*node) != 2 || steps > 100) return iterations_.clear();
+      if (node->op == "LogicalAnd") {
+        pending.insert(pending.end(), {node->inputs[0], node->inputs[1]});
+        continue;
+      }
+      std::string counter = node->inputs[0], limit = node->inputs[1];
+      if (node->op == "Greater") std::swap(counter, limit);
+      const auto index = argument_of(function, condition, counter);
+      const bool compares = (node->op == "Less" || node->op == "Greater") && index && is_counter(*index);
+      const std::string key = compares ? key_inside(function, condition, limit) : "";
+      if (key.empty() || (!iterations_.empty() && iterations_ != key)) return iterations_.clear();
+      iterations_ = key;
+    }
+  }
+
+  /// How an index goes through the iterations.
+  enum class Way { forward, backward, other };
+  Way way_of(const Nodes& body, const std::string& index) const {
+    if (const auto given = argument_of(flow_.functions[0], body, index))
+      return is_counter(*given) ? Way::forward : Way::other;
+    // (n - 1) - counter
+    const NodeDef* difference = body.source(index, "Sub", 2);
+    const auto counter = difference ? argument_of(flow_.functions[0], body, difference->inputs[1]) : std::nullopt;
+    if (!counter || !is_counter(*counter)) return Way::other;
+    const NodeDef* last = body.source(difference->inputs[0], "Sub", 2);
+    if (last && number_inside(body, last->inputs[1]) == 1 && !iterations_.empty() &&
+        key_inside(flow_.functions[0], body, last->inputs[0]) == iterations_)
+      return Way::backward;
+    return Way::other;
+  }
+
+  /// How often the body, with its results, and the condition use an argument or a copy of it.
+  std::size_t uses(std::size_t i) const {
+    const std::size_t of_body = uses_[0].at(arguments()[i]);
+    return flow_.has_condition ? of_body + uses_[1].at(flow_.functions[1].inputs[i]) : of_body;
+  }
+  void count_uses() {
+    uses_.assign(2, {});
+    for (std::size_t f = 0; f < 2; ++f) {
+      const FunctionBody& function = flow_.functions[f];
+      const Nodes nodes(function.graph);
+      for (const std::string& each : function.inputs) uses_[f][each] = 0;
+      const auto count_use = [&](const std::string& tensor) {
+        if (const auto found = uses_[f].find(nodes.origin(tensor)); found != uses_[f].end()) ++found->second;
+      };
+      for (const NodeDef* each : nodes.needed_by(function))
+        if (!nodes.is_copy(*each))
+          for (std::size_t k = 0; k < Nodes::data_inputs(*each); ++k) count_use(each->inputs[k]);
+      for (const std::string& each : function.outputs) count_use(each);
+    }
+  }
+
+  /// Lists that each iteration appends to, or writes: at the counter, or a list of one element that is what another
+  /// loop variable becomes.
+  void find_stacked(const Nodes& body) {
+    for (std::size_t i = 0; i < count(); ++i) {
+      const NodeDef* given = around_.source(loop_.inputs[i]);
+      if (!given || uses(i) != 1) continue;
+      if (given->op == "EmptyTensorList")
+        if (const NodeDef* push = body.source(result(i), "TensorListPushBack", 2);
+            push && body.origin(push->inputs[0]) == arguments()[i])
+          take(i, push->inputs[1], true);
+      if (given->op != "TensorListReserve" || Nodes::data_inputs(*given) != 2) continue;
+      const NodeDef* write = body.source(result(i), "TensorListSetItem", 3);
+      if (!write || body.origin(write->inputs[0]) != arguments()[i]) continue;
+      const bool is_full = !iterations_.empty() && around_.key(given->inputs[1]) == iterations_;
+      const Way way = way_of(body, write->inputs[1]);
+      if (way == Way::forward || (way == Way::backward && is_full)) {
+        writes_.push_back({i, write->inputs[2], way, is_full});
+      } else if (around_.number(given->inputs[1]) == 1 && number_inside(body, write->inputs[1]) == 0) {
+        const auto same = variable_that_becomes(body, write->inputs[2]);
+        if (!same) continue;
+        flow_.lasts.push_back({i, *same});
+        is_taken_[i] = 1;
+      }
+    }
+  }
+  void take(std::size_t list, const std::string& element, bool is_full) {
+    flow_.stacked.push_back({list, element, is_full});
+    is_taken_[list] = 1;
+  }
+  std::optional<std::size_t> variable_that_becomes(const Nodes& body, const std::string& tensor) const {
+    for (std::size_t i = 0; i < count(); ++i)
+      if (!is_passed_on_[i] && body.origin(result(i)) == body.origin(tensor)) return i;
+    return {};
+  }
+
+  /// Lists that are read at the counter, and as long as the loop has iterations.
+  void find_sequences(const Nodes& body) {
+    struct Read {
+      std::size_t variable;
+      std::string node;
+      Way way;
+    };
+    std::vector<Read> reads;
+    for (const NodeDef& each : flow_.functions[0].graph.nodes) {
+      if (each.op != "TensorListGetItem" || Nodes::data_inputs(each) != 3 || iterations_.empty()) continue;
+      const auto list = argument_of(flow_.functions[0], body, each.inputs[0]);
+      if (!list || !is_passed_on_[*list]) continue;
+      if (around_.list_length_key(loop_.inputs[*list]) != iterations_) continue;
+      if (const Way way = way_of(body, each.inputs[1]); way != Way::other) reads.push_back({*list, each.name, way});
+    }
+    // A loop goes through all its sequences in one direction, and writes in this direction, too.
+    std::size_t forward = 0;
+    for (const Read& each : reads) forward += each.way == Way::forward ? 1 : 0;
+    const bool writes_backward =
+        std::any_of(writes_.begin(), writes_.end(), [](const Write& each) { return each.way == Way::backward; });
+    flow_.reverse = !reads.empty() && (writes_backward || forward == 0);
+    const Way way = flow_.reverse ? Way::backward : Way::forward;
+    for (const Read& each : reads)
+      if (each.way == way) flow_.sequences.push_back({each.variable, each.node});
+    flow_.has_condition = flow_.sequences.empty();
+    if (flow_.has_condition) flow_.reverse = false;
+    for (const Write& each : writes_)
+      if (each.way == (flow_.reverse ? Way::backward : Way::forward)) take(each.variable, each.element, each.is_full);
+    std::sort(flow_.stacked.begin(), flow_.stacked.end(),
+              [](const auto& a, const auto& b) { return a.variable < b.variable; });
+    // The node of an element becomes an argument.
+    for (NodeDef& each : flow_.functions[0].graph.nodes)
+      if (std::any_of(flow_.sequences.begin(), flow_.sequences.end(),
+                      [&](const Flow::Sequence& sequence) { return sequence.element == each.name; }))
+        each = {.name = each.name, .op = std::string(argument_op)};
+  }
+
+  void classify() {
+    count_uses();
+    for (std::size_t i = 0; i < count(); ++i) {
+      if (is_taken_[i]) continue;
+      const bool only_counts = i == 0 && loop_.attrs.contains(hint_loop) && !flow_.has_condition && uses(i) == 1;
+      if (is_passed_on_[i]) {
+        if (uses(i) > 1) flow_.operands.push_back(i);
+        if (!contains(flow_.popped, i)) flow_.passed_on.push_back(i);
+      } else if (!only_counts) {
+        flow_.carried.push_back(i);
+      }
+    }
+  }
+
+  struct Write {
+    std::size_t variable;
+    std::string element;
+    Way way;
+    bool is_full;
+  };
+
+  const NodeDef& loop_;
+  const Nodes& around_;
+  Flow flow_;
+  std::vector<char> is_passed_on_, is_taken_;  ///< by loop variable
+  std::string iterations_;                     ///< the key of their number; "" if none is known
+  std::vector<Write> writes_;
+  std::vector<std::unordered_map<std::string, std::size_t>> uses_;  ///< of the arguments of the body and the condition
+};
+
+}  // namespace
+
+std::vector<std::size_t> Flow::used_variables() const {
+  std::vector<std::size_t> used = carried;
+  for (const Sequence& each : sequences) used.push_back(each.variable);
+  used.insert(used.end(), operands.begin(), operands.end());
+  return used;
+}
+
+bool is_flow_op(std::string_view op) { return std::find(flow_ops.begin(), flow_ops.end(), op) != flow_ops.end(); }
+bool is_loop_op(std::string_view op) { return op == "While" || op == "StatelessWhile"; }
+
+bool has_effect(const NodeDef& node) {
+  return node.op.starts_with("Assign") || node.op.starts_with("Apply") || node.op.starts_with("ResourceApply") ||
+         node.op.starts_with("Scatter") || node.op.starts_with("ResourceScatter");
+}
+
+namespace {
+
+/// Replaces outputs of loops: of variables that never change by what the loop is given, and of lists that may be longer
+/// than the loop has iterations by longer ones.
+void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
+  const Nodes nodes(graph);
+  std::vector<NodeDef> added;
+  std::unordered_map<std::string, std::string> replaced;
+  for (const NodeDef& each : graph.nodes) {
+    if (!each.flow) continue;
+    for (const std::size_t i : each.flow->passed_on)
+      replaced.emplace(canonical(detail::join(each.name, ":", i)), each.inputs[i]);
+    for (const Flow::Stacked& list : each.flow->stacked) {
+      if (list.is_full) continue;
+      const std::string name = detail::join(each.name, "/_/list_", list.variable);
+      const std::string tensor = canonical(detail::join(each.name, ":", list.variable));
+      replaced.emplace(tensor, name);
+      added.push_back({.name = name,
+                       .op = "TensorListResize",
+                       .inputs = {tensor, nodes.source(each.inputs[list.variable])->inputs[1]}});
+    }
+  }
+  const auto replace = [&](std::string& tensor) {
+    for (auto found = replaced.find(canonical(tensor)); found != replaced.end();
+         found = replaced.find(canonical(tensor)))
+      tensor = found->second;
+  };
+  for (NodeDef& each : graph.nodes) std::for_each(each.inputs.begin(), each.inputs.end(), replace);
+  if (outputs) std::for_each(outputs->begin(), outputs->end(), replace);
+  std::move(added.begin(), added.end(), std::back_inserter(graph.nodes));
+}
+
+void find_sequences(GraphDef& graph, std::vector<std::string>* outputs) {
+  std::optional<Nodes> around;
+  for (NodeDef& each : graph.nodes) {
+    if (!each.flow) continue;
+    if (!around) around.emplace(graph);
+    Flow flow = each.flow->is_loop ? LoopReader(each, *around).read() : *each.flow;
+    for (FunctionBody& function : flow.functions) find_sequences(function.graph, &function.outputs);
+    each.flow = std::make_shared<const Flow>(std::move(flow));
+  }
+  if (around) replace_outputs(graph, outputs);
+}
+
+}  // namespace
+
+void find_sequences(GraphDef& graph) { find_sequences(graph, nullptr); }
+
+}  // namespace tapestry::io

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "io/tensorflow/graph_def.hpp"
+
+/// Branches and loops of a file: the nodes If, Case and While with the functions that they run.
+
+namespace tapestry::io {
+
+/// The op of a node that stands for an argument of a function.
+inline constexpr std::string_view argument_op = "_Arg";
+
+/// A function that a node runs. The calls in it are replaced by the functions' bodies.
+struct FunctionBody {
+  std::string name{};
+  GraphDef graph{};                              ///< each argument is a node `argument_op`
+  std::vector<std::string> inputs{}, outputs{};  ///< the names of the arguments' nodes, and of tensors; "" for none
+  std::vector<TypeCode> types{};                 ///< of the inputs
+  std::vector<std::string> operations{};         ///< the nodes that run for their effect
+};
+
+/// What a branch or a loop runs. The numbers of a loop's variables are those in the file.
+struct Flow {
+  std::vector<FunctionBody> functions{};  ///< the branches, or [body, condition]
+  bool is_loop = false;
+
+  // Of a loop, after `find_sequences`:
+  std::vector<std::size_t> carried{}, operands{};
+  std::vector<std::size_t> passed_on{};  ///< those that never change
+  std::vector<std::size_t> counters{};   ///< those that count the iterations
+  std::vector<std::size_t> popped{};     ///< lists from whose end each iteration takes an element
+  struct Sequence {
+    std::size_t variable = 0;  ///< a list, or the tensor of its elements
+    std::string element{};     ///< the node of the body that has its element
+  };
+  std::vector<Sequence> sequences{};
+  struct Stacked {
+    std::size_t variable = 0;  ///< a list
+    std::string element{};     ///< the tensor of the body that each iteration appends
+    bool is_full = true;       ///< the list has as many elements as the loop has iterations
+  };
+  std::vector<Stacked> stacked{};
+  struct Last {
+    std::size_t variable = 0;  ///< a list of one element
+    std::size_t carried = 0;   ///< the loop variable that becomes this element
+  };
+  std::vector<Last> lasts{};
+  bool has_condition = true;  ///< or else one iteration for each element of the sequences
+  bool reverse = false;
+
+  /// The numbers of the loop variables that our loop needs: carried values, sequences, operands.
+  std::vector<std::size_t> used_variables() const;
+};
+
+/// The hint of the nodes that are written for a loop: of the loop itself, and of those that have the outputs of ours.
+inline constexpr std::string_view hint_loop = "_tapestry_loop";
+/// The hints of a loop that is to be recomputed, and of an output that a function does not give.
+inline constexpr std::string_view hint_recompute = "_tapestry_recompute", hint_absent = "_tapestry_absent";
+
+/// Whether the op runs functions: If, Case, While and their stateless forms.
+bool is_flow_op(std::string_view op);
+bool is_loop_op(std::string_view op);
+
+/// Whether a node changes a Variable, so that a function runs it whether or not something depends on it.
+bool has_effect(const NodeDef& node);
+
+/// Finds in a loop of the graph what our loops have and TensorFlow's express by other loop variables: operands, which
+/// are never changed; sequences, which are lists that are read at the counter of the iterations; stacked outputs, which
+/// are lists that are written there. Does the same for the loops in the functions.
+void find_sequences(GraphDef& graph);
+
+}  // namespace tapestry::io

@@ -1,0 +1,204 @@
+#include "io/tensorflow/flow_reader.hpp"
+
+#include <algorithm>
+
+#include "graph/flow/flow_ops.hpp"
+#include "graph/flow/function_tracer.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry::io {
+namespace {
+
+using detail::FlatFunction;
+using detail::FunctionTracer;
+using detail::GraphFunction;
+
+class FlowReader {
+ public:
+  FlowReader(const NodeReader& reader, const std::vector<Argument>& inputs, const ReadBody& read_body, Where where)
+      : reader_(reader), flow_(*reader.def().flow), inputs_(inputs), read_body_(read_body), where_(where) {}
+
+  Tensors read() { return flow_.is_loop ? read_loop() : read_branches(); }
+
+ private:
+  const FunctionBody& function(std::size_t i) const { return flow_.functions[i]; }
+
+  const Tensor& tensor(std::size_t i) const {
+    if (flow_.is_loop && flow_.functions[0].types[i] == variant_type && bool(inputs_[i].tensor) &&
+        inputs_[i].tensor.dtype() == DType::unknown)
+      throw UnimplementedError(detail::join("Node '", reader_.def().name, "' (op: '", reader_.def().op,
+                                            "'): its loop variable ", i, " is a list that is used in another way than ",
+                                            "element by element, in order, or whose elements have unknown shapes"));
+    if (!inputs_[i].tensor) reader_.refuse(detail::join("its input ", i, " is no tensor"));
+    return inputs_[i].tensor;
+  }
+
+  // ---- Branches ----
+
+  Tensors read_branches() {
+    const bool is_if = reader_.def().op.ends_with("If");
+    Tensor selector = tensor(0);
+    if (selector.shape().rank() > 0)
+      reader_.refuse(detail::join("its selector must be a scalar, but has the shape ", selector.shape()));
+    const DType due = is_if ? boolean : int32;
+    if (selector.dtype() != due) selector = cast(In(selector, where_), due);
+    Tensors inputs{selector};
+    std::vector<std::size_t> numbers;  // of the inputs that are tensors
+    Specs specs;
+    for (std::size_t i = 1; i < inputs_.size(); ++i) {
+      if (inputs_[i].variable) continue;
+      inputs.push_back(tensor(i));
+      specs.push_back(inputs.back().spec());
+      numbers.push_back(i);
+    }
+    std::vector<FlatFunction> branches;
+    for (std::size_t b = 0; b < flow_.functions.size(); ++b)
+      branches.push_back([&, b](const Tensors& values) {
+        std::map<std::string, Argument> given;
+        for (std::size_t i = 1; i < inputs_.size(); ++i) given.emplace(function(b).inputs[i - 1], inputs_[i]);
+        for (std::size_t k = 0; k < values.size(); ++k) given[function(b).inputs[numbers[k] - 1]] = {values[k], {}};
+        return read_body_(function(b), given, function(b).outputs);
+      });
+    std::vector<detail::TracedFunction> traced;
+    for (std::size_t b = 0; b < branches.size(); ++b)
+      traced.push_back(
+          {is_if ? (b == 0 ? "then" : "else") : detail::join("branch_", b), branches[b], specs, "operand", true});
+    FunctionTracer tracer(inputs, where_);
+    std::vector<GraphFunction> functions = tracer.trace(traced);
+    const bool is_stateful = tracer.is_stateful();
+    const Tensors operands = tracer.operands();
+    inputs.append(operands.begin(), operands.end());
+    return tracer.add(is_if ? detail::if_op(is_stateful) : detail::case_op(is_stateful), inputs,
+                      tracer.attrs(std::move(functions)), reader_.def().name);
+  }
+
+  // ---- Loops ----
+
+  Tensors read_loop() {
+    Tensors inputs;
+    for (const std::size_t i : flow_.carried) {
+      if (inputs_[i].variable)
+        throw UnimplementedError(detail::join("Node '", reader_.def().name, "' (op: '", reader_.def().op,
+                                              "'): its loop variable ", i, " is a Variable that changes"));
+      inputs.push_back(tensor(i));
+    }
+    for (const Flow::Sequence& each : flow_.sequences) inputs.push_back(tensor(each.variable));
+    std::vector<std::size_t> operands;  // that are tensors
+    for (const std::size_t i : flow_.operands)
+      if (!inputs_[i].variable) operands.push_back(i);
+    for (const std::size_t i : operands) inputs.push_back(tensor(i));
+    Specs specs = body_specs(inputs);
+    // A loop variable whose shape changes has no size where it does.
+    for (;;) {
+      std::optional<std::pair<std::size_t, Shape>> change;
+      Tensors results = try_loop(inputs, specs, operands, change);
+      if (!change) return in_order_of_file(results);
+      specs[change->first].shape = change->second;
+    }
+  }
+
+  Specs body_specs(const Tensors& inputs) const {
+    Specs specs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      Spec spec = inputs[i].spec();
+      const bool is_element = i >= flow_.carried.size() && i < flow_.carried.size() + flow_.sequences.size();
+      if (is_element && spec.shape.rank() == 0) reader_.refuse("a sequence is a scalar");
+      if (is_element && spec.shape.has_rank()) spec.shape = Shape(spec.shape.sizes().subspan(1));
+      specs.push_back(spec);
+    }
+    return specs;
+  }
+
+  /// Adds the loop with these specs of the body's inputs, or tells which loop variable cannot keep its shape.
+  Tensors try_loop(const Tensors& inputs, const Specs& specs, const std::vector<std::size_t>& operands,
+                   std::optional<std::pair<std::size_t, Shape>>& change) {
+    const std::size_t carried = flow_.carried.size(), sequences = flow_.sequences.size();
+    std::vector<std::string> results, conditions;
+    for (const std::size_t i : flow_.carried) results.push_back(function(0).outputs[i]);
+    for (const Flow::Stacked& each : flow_.stacked) results.push_back(each.element);
+    const auto arguments = [&](const FunctionBody& body, const Tensors& values, bool has_elements) {
+      std::map<std::string, Argument> given;
+      for (const std::size_t i : flow_.operands) given.emplace(body.inputs[i], inputs_[i]);
+      std::size_t next = 0;
+      for (const std::size_t i : flow_.carried) given[body.inputs[i]] = {values[next++], {}};
+      for (std::size_t k = 0; has_elements && k < sequences; ++k)
+        given[flow_.sequences[k].element] = {values[next++], {}};
+      for (const std::size_t i : operands) given[body.inputs[i]] = {values[next++], {}};
+      return given;
+    };
+    const FlatFunction body = [&](const Tensors& values) {
+      Tensors next = read_body_(function(0), arguments(function(0), values, true), results);
+      for (std::size_t i = 0; i < carried && !change; ++i) {
+        if (next[i].dtype() != values[i].dtype() && next[i].dtype() != DType::unknown &&
+            values[i].dtype() != DType::unknown)
+          detail::require_loop_variable(function(0).inputs[flow_.carried[i]], values[i].spec(), next[i].spec());
+        const Shape common = common_shape(specs[i].shape, next[i].shape());
+        if (common != specs[i].shape) change.emplace(i, common);
+      }
+      return next;
+    };
+    const FlatFunction condition = [&](const Tensors& values) -> Tensors {
+      const Tensor holds = read_body_(function(1), arguments(function(1), values, false), function(1).outputs)[0];
+      return {holds.dtype() == boolean ? holds : cast(In(holds, where_), boolean)};
+    };
+    Specs condition_specs(specs.begin(), specs.begin() + carried);
+    condition_specs.append(specs.begin() + carried + sequences, specs.end());
+    std::vector<detail::TracedFunction> traced{{"body", body, specs, "variable"}};
+    if (flow_.has_condition) traced.push_back({"cond", condition, condition_specs, "variable"});
+    FunctionTracer tracer(inputs, where_);
+    std::vector<GraphFunction> functions = tracer.trace(traced);
+    if (change) return {};
+    const bool is_stateful = tracer.is_stateful();
+    std::vector<Attr> attrs = tracer.attrs(std::move(functions));
+    attrs.push_back({"carried", static_cast<std::int64_t>(carried)});
+    attrs.push_back({"sequences", static_cast<std::int64_t>(sequences)});
+    if (flow_.reverse) attrs.push_back({"reverse", true});
+    if (reader_.def().attrs.contains(hint_recompute)) attrs.push_back({"recompute", true});
+    Ints varying;
+    for (std::size_t i = 0; i < carried; ++i)
+      if (specs[i].shape != inputs[i].shape()) varying.push_back(static_cast<std::int64_t>(i));
+    if (!varying.empty()) attrs.push_back({"varying", varying});
+    Tensors all = inputs;
+    const Tensors captured = tracer.operands();
+    all.append(captured.begin(), captured.end());
+    return tracer.add(detail::while_op(is_stateful), all, attrs, reader_.def().name);
+  }
+
+  /// The sizes that two shapes have in common; where one is not known, that of the other.
+  static Shape common_shape(const Shape& given, const Shape& next) {
+    if (!given.has_rank() || !next.has_rank()) return given;
+    if (given.rank() != next.rank()) return Shape::unknown_rank();
+    Shape common = given;
+    for (int axis = 0; axis < given.rank(); ++axis)
+      if (given.sizes()[axis] >= 0 && next.sizes()[axis] >= 0 && given.sizes()[axis] != next.sizes()[axis])
+        common.set(axis, -1);
+    return common;
+  }
+
+  Tensors in_order_of_file(const Tensors& results) const {
+    Tensors outputs(inputs_.size());
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) outputs[i] = inputs_[i].tensor;  // those that are passed on
+    for (const std::size_t i : flow_.carried) outputs[i] = results[next++];
+    for (const Flow::Stacked& each : flow_.stacked) outputs[each.variable] = results[next++];
+    for (const Flow::Last& each : flow_.lasts)
+      outputs[each.variable] = expand_dims(In(outputs[each.carried], where_), 0);
+    for (const std::size_t i : flow_.popped) outputs[i] = Tensor();
+    return outputs;
+  }
+
+  const NodeReader& reader_;
+  const Flow& flow_;
+  const std::vector<Argument>& inputs_;
+  const ReadBody& read_body_;
+  Where where_;
+};
+
+}  // namespace
+
+Tensors read_flow(const NodeReader& reader, const std::vector<Argument>& inputs, const ReadBody& read_body,
+                  Where where) {
+  return FlowReader(reader, inputs, read_body, where).read();
+}
+
+}  // namespace tapestry::io

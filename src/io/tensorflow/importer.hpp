@@ -1,0 +1,159 @@
+#pragma once
+
+#include <map>
+#include <unordered_map>
+
+#include "graph/graph_state.hpp"
+#include "graph/known_values.hpp"
+#include "io/tensorflow/composed_updates.hpp"
+#include "io/tensorflow/file_graph.hpp"
+#include "io/tensorflow/flow_reader.hpp"
+#include "io/tensorflow/op_reader.hpp"
+
+namespace tapestry::io {
+
+using detail::GraphState;
+using detail::Node;
+
+/// Adds the nodes of a file, or of a function in it, to a graph. That of a file stays with the graph.
+class Importer final : public detail::FileNodes {
+ public:
+  /// `original`: the same file in another graph, whose Variables this graph has as well; nullptr for none.
+  Importer(GraphDef file, GraphState& graph, Where where, const Importer* original = nullptr)
+      : file_(std::move(file)), graph_(graph), where_(where), original_(original) {}
+  /// Reads a function, with these arguments, whose `ends` are needed.
+  Importer(const GraphDef& function, const std::vector<std::string>& ends,
+           const std::map<std::string, Argument>& arguments, GraphState& graph, Where where)
+      : file_(function, &ends), graph_(graph), where_(where), original_(nullptr), arguments_(&arguments) {}
+
+  void run();
+
+  // ---- FileNodes ----
+
+  bool has(std::string_view name) const override { return file_.has(name); }
+
+  const Tensors* outputs(std::string_view name) override;
+  Node* find(std::string_view name) override;
+  Name name_of(const Tensor& tensor) override;
+  std::string name_of(const Node& node) override;
+  std::string_view library() const override { return file_.file().library; }
+
+  std::shared_ptr<GraphState> with_values(const Tensors& tensors, const Tensors& values) override;
+
+ private:
+  static std::string not_in_file(const std::string& name);
+  GraphState& state() { return graph_; }
+
+  // ---- Adding nodes ----
+
+  void add(Entry& entry);
+
+  /// Adds an entry that nothing has needed so far, and what it needs. The value of such a tensor is an attribute.
+  void add_missing(Entry& wanted);
+
+  /// Takes away what was added to the graph from node number `size` on, in an attempt to read the entry.
+  void take_back(const Entry& entry, std::size_t size);
+  static bool is_known(const NodeReader& reader);
+
+  /// Adds a node that is not read, with all its inputs.
+  Tensors keep_unread(const Entry& entry, const NodeReader& reader, const std::string& reason);
+
+  /// The node that the attribute `_class` names; "" for none.
+  std::string colocation_of(const NodeDef& def);
+  std::vector<Node*> nodes_of(const std::vector<const NodeDef*>& defs);
+  Tensors outputs_of(Entry& entry);
+
+  // ---- Ops ----
+
+  /// Reads a node, or keeps it as it is if values or sizes that it needs are not known.
+  Tensors read_or_keep(const Entry& entry, const NodeReader& reader);
+
+  /// Adds a node that is read later, with all its inputs.
+  Tensors keep(const NodeReader& reader, Tensors& inputs);
+
+  /// Gives inputs of unknown dtype, such as the outputs of a node that is not read, the dtype that the node's own
+  /// attribute "T" tells.
+  static void give_types(const NodeReader& reader, const Tensors& inputs);
+  Tensors make_hinted(const OpRule& rule, const Entry& entry, const NodeReader& reader);
+
+  // ---- Branches and loops ----
+
+  Tensors argument(const Entry& entry);
+  Tensors flow(const Entry& entry, const NodeReader& reader);
+
+  /// Adds the nodes of a function to the open graph.
+  Tensors read_function(const NodeReader& reader, const FunctionBody& body,
+                        const std::map<std::string, Argument>& given, const std::vector<std::string>& outputs);
+
+  /// The outputs of a loop of ours, which TensorFlow has in other nodes. The loop gets the name of the last one.
+  Tensors results_of_loop(const Entry& entry);
+
+  // ---- Leaves ----
+
+  Tensors constant(const NodeReader& reader);
+  Tensors placeholder(const NodeReader& reader);
+
+  // ---- Variables ----
+
+  Tensors variable(const NodeReader& reader);
+  std::shared_ptr<Variable::Cell> make_cell(const NodeReader& reader, const Spec& spec);
+  const Variable& variable_of(const Entry& entry, const NodeReader& reader, std::size_t input = 0) const;
+  Tensor handle_of(const Variable& variable) { return state().variable_entry(variable, where_).handle; }
+
+  Tensors read(const Entry& entry, const NodeReader& reader);
+  Tensors assign(const Entry& entry, const NodeReader& reader);
+
+  // ---- Optimizers ----
+
+  Tensors update(const Entry& entry, const NodeReader& reader, const UpdateRule& rule);
+  static bool has_constant_numbers(const NodeReader& reader, const UpdateRule& rule);
+  static std::vector<double> constant_numbers(const NodeReader& reader, const UpdateRule& rule);
+
+  /// An input of an update as a number: a float64 scalar.
+  Tensor number_of(const Entry& entry, const NodeReader& reader, std::size_t input);
+
+  /// The numbers of an update, some of which the graph computes or a run feeds.
+  Tensor numbers_by_tensors(const Entry& entry, const NodeReader& reader, const UpdateRule& rule);
+
+  /// Adds an update that is several of our operations.
+  Tensors compose(const Entry& entry, const NodeReader& reader, const ComposedUpdate& update);
+
+  /// The rows of a Variable: TensorFlow's lookup of embeddings.
+  Tensors gather_rows(const Entry& entry, const NodeReader& reader);
+  static void check_update(const NodeReader& reader, const std::vector<Variable>& variables, const Tensor& gradient);
+  static void check_slots(const NodeReader& reader, const std::vector<Variable>& variables);
+
+  /// The tensor of these numbers, which all updates with the same learning rate share; empty before it is made.
+  Tensor& numbers_of(const Entry& rate, const std::vector<double>& numbers) { return numbers_[{rate.def, numbers}]; }
+  /// The node of the numbers has the name of the rate's node, if that is no node of ours so far.
+  Tensor numbers_named(const Entry& rate, Tensor numbers);
+  Tensor numbers_node(const Entry& rate, const std::vector<double>& numbers);
+
+  /// Adam's numbers as our own optimizer computes them, from a Variable that counts the steps.
+  Tensor adam_numbers_by_counter(const Entry& rate, const NodeReader& reader, const Source& counter,
+                                 const std::vector<double>& parts);
+
+  /// Adam's numbers of a file of TensorFlow's own: the powers of the betas are tensors, and epsilon is not yet divided
+  /// by sqrt(1 - beta2^step), as our op needs it (see UpdateRule).
+  Tensor adam_numbers_by_powers(const Entry& entry, const NodeReader& reader);
+
+  // ---- What all have in common ----
+
+  Tensor tensor_of(const Source& source);
+  Tensors node(const Op& op, const Tensors& inputs, const Attrs& attrs, const std::string& name);
+
+  /// Whether the output of a node is TensorFlow 1's reference to the Variable that it has changed.
+  bool refers_to_variable(const Entry& entry) const;
+
+  FileGraph file_;
+  GraphState& graph_;  ///< owns the importer
+  Where where_;
+  const Importer* original_;
+  const std::map<std::string, Argument>* arguments_ = nullptr;  ///< of a function
+  std::unordered_map<const NodeDef*, Variable> variables_;
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<Variable::Cell>> cells_;  ///< by container, shared name
+  std::map<std::pair<const NodeDef*, std::vector<double>>, Tensor> numbers_;
+  detail::KnownValues known_;
+};
+
+}  // namespace tapestry::io

@@ -1,0 +1,420 @@
+#include "io/tensorflow/raise_conditions.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "io/tensorflow/flow.hpp"
+
+namespace tapestry::io {
+namespace {
+
+bool is_case_switch(const NodeDef& node) { return node.op == "_SwitchN"; }
+bool is_switch_of_condition(const NodeDef& node) {
+  return node.op == "Switch" || node.op == "RefSwitch" || is_case_switch(node);
+}
+bool is_merge_of_condition(const NodeDef& node) { return node.op == "Merge" || node.op == "RefMerge"; }
+
+/// An input of a node.
+struct Edge {
+  std::size_t node = 0;
+  std::int64_t output = 0;
+  bool is_control = false;
+};
+
+/// The conditions that a node is in, from the outermost to the innermost: each the number of its predicate and the
+/// side.
+using Context = std::vector<std::pair<std::size_t, std::int64_t>>;
+
+/// Raises the conditions of a graph whose loops are While nodes already.
+class ConditionRaiser {
+ public:
+  /// `operations`: those of a function, which may be in a branch; nullptr for a graph.
+  ConditionRaiser(GraphDef& graph, std::vector<std::string>* operations) : graph_(graph), operations_(operations) {}
+
+  /// Raises the innermost conditions. Returns whether there were any.
+  bool raise() {
+    if (!find_edges() || !find_switches()) return false;
+    for (const std::size_t i : order_) find_context(i);
+    std::size_t depth = 0;
+    for (const std::size_t i : order_) depth = std::max(depth, contexts_[i].size() + (predicate_of_merge_[i] ? 1 : 0));
+    if (depth == 0) {
+      for (std::size_t i = 0; i < graph_.nodes.size(); ++i) removed_[i] = predicate_of_switch_[i] ? 1 : 0;
+      rebuild();
+      return false;
+    }
+    std::map<std::pair<std::size_t, Context>, std::vector<std::size_t>> conditions;  // and what is in their branches
+    for (const std::size_t i : order_) {
+      Context around = contexts_[i];
+      if (around.size() == depth) {
+        const std::size_t predicate = around.back().first;
+        around.pop_back();
+        conditions[{predicate, around}].push_back(i);
+      } else if (predicate_of_merge_[i] && around.size() + 1 == depth) {
+        conditions[{*predicate_of_merge_[i], around}].push_back(i);
+      }
+    }
+    for (const auto& [condition, members] : conditions) raise_condition(condition.first, members);
+    rebuild();
+    return true;
+  }
+
+ private:
+  [[noreturn]] static void refuse(const NodeDef& node, std::string_view problem) {
+    throw UnimplementedError(detail::join("Node '", node.name, "' (op: '", node.op,
+                                          "') belongs to no condition that Tapestry can read: ", problem));
+  }
+  const NodeDef& def(std::size_t i) const { return graph_.nodes[i]; }
+
+  // ---- What the graph has -----------------------------------------------------------------------------------------
+
+  static Edge edge_of(const std::string& input, const std::unordered_map<std::string_view, std::size_t>& numbers) {
+    const bool control = input.starts_with('^');
+    const std::string_view name = std::string_view(input).substr(control ? 1 : 0);
+    const std::size_t colon = name.rfind(':');
+    const auto found = numbers.find(name.substr(0, colon));
+    if (found == numbers.end()) return {.node = numbers.size()};
+    const std::int64_t output = colon == std::string_view::npos ? 0 : std::atoll(name.data() + colon + 1);
+    return {found->second, output, control};
+  }
+
+  /// Returns false for a graph that has cycles or inputs that do not exist, which its reader refuses.
+  bool find_edges() {
+    const std::size_t size = graph_.nodes.size();
+    std::unordered_map<std::string_view, std::size_t> numbers;
+    for (std::size_t i = 0; i < size; ++i) numbers.emplace(def(i).name, i);
+    edges_.assign(size, {});
+    order_.clear();
+    std::vector<std::vector<std::size_t>> users(size);
+    std::vector<std::size_t> missing(size);
+    for (std::size_t i = 0; i < size; ++i)
+      for (const std::string& input : def(i).inputs) {
+        const Edge edge = edge_of(input, numbers);
+        if (edge.node >= size) return false;
+        edges_[i].push_back(edge);
+        users[edge.node].push_back(i);
+        ++missing[i];
+      }
+    for (std::size_t i = 0; i < size; ++i)
+      if (missing[i] == 0) order_.push_back(i);
+    for (std::size_t next = 0; next < order_.size(); ++next)
+      for (const std::size_t user : users[order_[next]])
+        if (--missing[user] == 0) order_.push_back(user);
+    contexts_.assign(size, {});
+    predicate_of_switch_.assign(size, {});
+    predicate_of_merge_.assign(size, {});
+    removed_.assign(size, 0);
+    added_.clear();
+    return order_.size() == size;
+  }
+
+  /// Finds the Switches whose predicates do not follow from constants. A placeholder with a default is one, as the
+  /// value that is fed instead is known before the graph runs.
+  bool find_switches() {
+    std::vector<char> depends(graph_.nodes.size());
+    for (const std::size_t i : order_) {
+      const std::string& op = def(i).op;
+      if (op == "Shape" || op == "ShapeN" || op == "Rank" || op == "Size") continue;
+      bool has_inputs = false;
+      for (const Edge& each : edges_[i]) {
+        if (each.is_control) continue;
+        has_inputs = true;
+        if (depends[each.node]) depends[i] = 1;
+      }
+      if (!has_inputs && op != "Const") depends[i] = 1;
+    }
+    bool any = false;
+    for (const std::size_t i : order_) {
+      if (!is_switch_of_condition(def(i)) || edges_[i].size() < 2 || edges_[i][1].is_control) continue;
+      if (!depends[edges_[i][1].node]) continue;
+      predicate_of_switch_[i] = number_of_predicate(edges_[i][1]);
+      any = true;
+    }
+    return any;
+  }
+
+  std::size_t number_of_predicate(Edge edge) {
+    while (def(edge.node).op == "Identity" && !edges_[edge.node].empty() && !edges_[edge.node][0].is_control)
+      edge = edges_[edge.node][0];
+    const std::string tensor = detail::join(def(edge.node).name, ":", edge.output);
+    return predicates_.emplace(tensor, predicates_.size()).first->second;
+  }
+
+  Context context_of(const Edge& edge) const {
+    Context context = contexts_[edge.node];
+    if (predicate_of_switch_[edge.node] && !edge.is_control)
+      context.emplace_back(*predicate_of_switch_[edge.node], edge.output);
+    return context;
+  }
+
+  static void unite(Context& all, const Context& more) {
+    for (const auto& each : more)
+      if (std::find(all.begin(), all.end(), each) == all.end()) all.push_back(each);
+  }
+
+  void find_context(std::size_t i) {
+    std::vector<Context> of_data;
+    for (const Edge& each : edges_[i]) {
+      if (is_merge_of_condition(def(i)) && each.is_control) continue;
+      of_data.push_back(context_of(each));
+    }
+    Context& context = contexts_[i];
+    for (const Context& each : of_data) unite(context, each);
+    if (!is_merge_of_condition(def(i))) return;
+    if (const auto predicate = predicate_between(of_data)) {
+      predicate_of_merge_[i] = predicate;
+      std::erase_if(context, [&](const auto& each) { return each.first == *predicate; });
+    }
+  }
+
+  /// The innermost condition that has the tensors on different sides; one of them may be in no branch of it.
+  static std::optional<std::size_t> predicate_between(const std::vector<Context>& contexts) {
+    std::optional<std::size_t> found;
+    for (const Context& context : contexts)
+      for (const auto& each : context) {
+        const bool is_shared = std::all_of(contexts.begin(), contexts.end(), [&](const Context& other) {
+          return std::find(other.begin(), other.end(), each) != other.end();
+        });
+        if (!is_shared) found = each.first;
+      }
+    return found;
+  }
+
+  // ---- Raising ----------------------------------------------------------------------------------------------------
+
+  /// A part of a condition: what runs before a Merge of it, or between two of its Merges. What comes after a Merge may
+  /// be in the same condition again, as gradients are; that becomes another node.
+  struct Stage {
+    std::map<std::int64_t, std::vector<std::size_t>> nodes{};  ///< by side
+    std::vector<std::size_t> merges{};
+    std::map<std::string, std::int64_t> exports{};  ///< tensors in a branch that later stages use: their side
+  };
+
+  void raise_condition(std::size_t predicate, const std::vector<std::size_t>& members) {
+    std::map<std::size_t, char> is_member;
+    for (const std::size_t i : members) is_member.emplace(i, 1);
+    std::vector<std::size_t> numbers(graph_.nodes.size());  // of the stages
+    std::map<std::size_t, Stage> stages;
+    for (const std::size_t i : order_) {
+      for (const Edge& each : edges_[i])
+        numbers[i] = std::max(numbers[i], numbers[each.node] + (is_merged(each.node, predicate, is_member) ? 1 : 0));
+      if (!is_member.contains(i)) continue;
+      Stage& stage = stages[numbers[i]];
+      if (is_merged(i, predicate, is_member))
+        stage.merges.push_back(i);
+      else
+        stage.nodes[contexts_[i].back().second].push_back(i);
+      for (const Edge& each : edges_[i])
+        if (is_inside(each, is_member) && !each.is_control && numbers[each.node] < numbers[i])
+          stages[numbers[each.node]].exports.emplace(tensor_of(each), contexts_[each.node].back().second);
+    }
+    exported_.clear();
+    for (auto& [number, stage] : stages) raise_stage(predicate, stage, number, numbers, is_member);
+  }
+  bool is_merged(std::size_t i, std::size_t predicate, const std::map<std::size_t, char>& is_member) const {
+    return predicate_of_merge_[i] == predicate && is_member.contains(i);
+  }
+  /// Whether a tensor is in a branch.
+  bool is_inside(const Edge& edge, const std::map<std::size_t, char>& is_member) const {
+    return is_member.contains(edge.node) && !predicate_of_merge_[edge.node] && !predicate_of_switch_[edge.node];
+  }
+  std::string tensor_of(const Edge& edge) const {
+    return edge.output == 0 ? def(edge.node).name : detail::join(def(edge.node).name, ":", edge.output);
+  }
+
+  void raise_stage(std::size_t predicate, const Stage& stage, std::size_t number,
+                   const std::vector<std::size_t>& numbers, const std::map<std::size_t, char>& is_member) {
+    const auto [selector, is_case, sides] = selector_of(predicate, stage);
+    NodeDef node{.name = unique_name(stage), .op = is_case ? "Case" : "If"};
+    std::vector<std::string> arguments;  // tensors around the condition
+    std::vector<std::string> waits;
+    const auto argument = [&](const std::string& tensor) {
+      const auto found = std::find(arguments.begin(), arguments.end(), tensor);
+      const std::string name = detail::join(node.name, "/_/argument_", found - arguments.begin());
+      if (found == arguments.end()) arguments.push_back(tensor);
+      return name;
+    };
+    const auto inside = [&](const Edge& edge, std::int64_t side) {
+      if (predicate_of_switch_[edge.node] == predicate) {
+        if (edge.output != side) refuse(def(edge.node), "a branch uses what the other one is given");
+        return argument(def(edge.node).inputs[0]);
+      }
+      const std::string tensor = tensor_of(edge);
+      if (!is_inside(edge, is_member)) return argument(tensor);
+      return numbers[edge.node] == number ? tensor : argument(exported_.at(tensor));
+    };
+    Flow flow;
+    for (std::int64_t side = 0; side < sides; ++side) {
+      FunctionBody body{.name = detail::join(node.name,
+                                             is_case     ? "/branch_"
+                                             : side == 1 ? "/then"
+                                                         : "/else",
+                                             is_case ? std::to_string(side) : "")};
+      const auto found = stage.nodes.find(side);
+      for (std::size_t k = 0; found != stage.nodes.end() && k < found->second.size(); ++k) {
+        const std::size_t i = found->second[k];
+        NodeDef copy = def(i);
+        copy.inputs.clear();
+        for (const Edge& each : edges_[i]) {
+          if (!each.is_control) {
+            copy.inputs.push_back(inside(each, side));
+          } else if (is_inside(each, is_member) && numbers[each.node] == number) {
+            copy.inputs.push_back("^" + def(each.node).name);
+          } else if (!predicate_of_switch_[each.node]) {
+            waits.push_back("^" + moved_name(each.node));
+          }
+        }
+        if (has_effect(copy)) body.operations.push_back(copy.name);
+        body.graph.nodes.push_back(std::move(copy));
+        moved_.insert_or_assign(def(i).name, node.name);
+        removed_[i] = 1;
+      }
+      for (const std::size_t i : stage.merges) body.outputs.push_back(result_of(i, side, predicate, inside));
+      for (const auto& [tensor, own] : stage.exports) body.outputs.push_back(own == side ? tensor : "");
+      flow.functions.push_back(std::move(body));
+    }
+    if (!is_case) std::swap(flow.functions[0], flow.functions[1]);
+    for (FunctionBody& each : flow.functions)
+      for (std::size_t k = 0; k < arguments.size(); ++k) {
+        each.inputs.push_back(detail::join(node.name, "/_/argument_", k));
+        each.types.emplace_back();
+        each.graph.nodes.push_back({.name = each.inputs.back(), .op = std::string(argument_op)});
+      }
+    for (std::size_t k = 0; k < stage.merges.size(); ++k) replace_merge(stage.merges[k], node.name, k);
+    std::size_t output = stage.merges.size();
+    for (const auto& [tensor, own] : stage.exports) exported_[tensor] = detail::join(node.name, ":", output++);
+    const bool has_operations = std::any_of(flow.functions.begin(), flow.functions.end(),
+                                            [](const FunctionBody& each) { return !each.operations.empty(); });
+    if (stage.merges.empty() && stage.exports.empty() && !has_operations) {
+      for (const auto& [side, nodes] : stage.nodes)
+        for (const std::size_t i : nodes) moved_.erase(def(i).name);
+      return;
+    }
+    node.inputs = {selector};
+    node.inputs.insert(node.inputs.end(), arguments.begin(), arguments.end());
+    std::sort(waits.begin(), waits.end());
+    waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+    std::erase(waits, "^" + node.name);
+    node.inputs.insert(node.inputs.end(), waits.begin(), waits.end());
+    if (operations_)
+      for (std::string& each : *operations_)
+        if (const auto to = moved_.find(each); to != moved_.end()) each = to->second;
+    node.flow = std::make_shared<const Flow>(std::move(flow));
+    added_.push_back(std::move(node));
+  }
+
+  /// The name of the node that a node has become part of.
+  std::string moved_name(std::size_t i) const {
+    const auto found = moved_.find(def(i).name);
+    return found == moved_.end() ? def(i).name : found->second;
+  }
+
+  struct Selector {
+    std::string tensor;
+    bool is_case;
+    std::int64_t sides;
+  };
+  Selector selector_of(std::size_t predicate, const Stage& stage) const {
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (predicate_of_switch_[i] != predicate) continue;
+      if (!is_case_switch(def(i))) return {def(i).inputs[1], false, 2};
+      const auto found = def(i).attrs.find("num_outs");
+      const auto* count = found == def(i).attrs.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
+      if (!count || *count < 1 || *count > most_sides) refuse(def(i), "its number of branches is not known");
+      return {def(i).inputs[1], true, *count};
+    }
+    refuse(def(stage.merges.empty() ? stage.nodes.begin()->second[0] : stage.merges[0]), "it has no Switch");
+  }
+  static constexpr std::int64_t most_sides = 1 << 12;
+
+  /// The tensor that a Merge takes from a side.
+  template <class F>
+  std::string result_of(std::size_t merge, std::int64_t side, std::size_t predicate, const F& inside) const {
+    std::optional<Edge> own, outside;
+    for (const Edge& each : edges_[merge]) {
+      if (each.is_control) continue;
+      const Context context = context_of(each);
+      const auto found =
+          std::find_if(context.begin(), context.end(), [&](const auto& entry) { return entry.first == predicate; });
+      if (found == context.end()) outside = each;
+      if (found != context.end() && found->second == side) {
+        if (own) refuse(def(merge), "it takes two tensors of one side");
+        own = each;
+      }
+    }
+    if (!own && !outside) refuse(def(merge), "it takes no tensor of one of the sides");
+    return inside(own ? *own : *outside, side);
+  }
+
+  void replace_merge(std::size_t i, const std::string& condition, std::size_t output) {
+    for (const std::size_t user : order_)
+      for (const Edge& each : edges_[user])
+        if (each.node == i && each.output == 1 && !each.is_control)
+          refuse(def(i), detail::join("'", def(user).name, "' uses the number of the branch that has run"));
+    NodeDef copy{.name = def(i).name, .op = "Identity", .device = def(i).device};
+    copy.inputs = {output == 0 ? condition : detail::join(condition, ":", output)};
+    if (const auto type = def(i).attrs.find("T"); type != def(i).attrs.end()) copy.attrs.emplace("T", type->second);
+    removed_[i] = 1;
+    added_.push_back(std::move(copy));
+  }
+
+  std::string unique_name(const Stage& stage) const {
+    const std::string& inner = def(stage.merges.empty() ? stage.nodes.begin()->second[0] : stage.merges[0]).name;
+    std::string name = inner.substr(0, inner.rfind('/'));
+    if (name == inner) name = "cond";
+    const auto is_taken = [&](const NodeDef& each) { return each.name == name; };
+    while (std::any_of(graph_.nodes.begin(), graph_.nodes.end(), is_taken) ||
+           std::any_of(added_.begin(), added_.end(), is_taken))
+      name += "_";
+    return name;
+  }
+
+  void rebuild() {
+    std::vector<NodeDef> nodes;
+    std::unordered_map<std::string, char> gone;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (removed_[i] && !moved_.contains(def(i).name) && !predicate_of_merge_[i]) gone.emplace("^" + def(i).name, 1);
+      if (!removed_[i]) nodes.push_back(std::move(graph_.nodes[i]));
+    }
+    std::move(added_.begin(), added_.end(), std::back_inserter(nodes));
+    for (NodeDef& each : nodes) {
+      std::erase_if(each.inputs, [&](const std::string& input) { return gone.contains(input); });
+      for (std::string& input : each.inputs)
+        if (input.starts_with('^'))
+          if (const auto found = moved_.find(input.substr(1)); found != moved_.end()) input = "^" + found->second;
+    }
+    graph_.nodes = std::move(nodes);
+  }
+
+  GraphDef& graph_;
+  std::vector<std::string>* operations_;
+  std::vector<std::vector<Edge>> edges_;  ///< by node, as are the following
+  std::vector<std::size_t> order_;        ///< the nodes, each after its inputs
+  std::vector<Context> contexts_;
+  std::vector<std::optional<std::size_t>> predicate_of_switch_, predicate_of_merge_;
+  std::vector<char> removed_;
+  std::vector<NodeDef> added_;
+  std::map<std::string, std::size_t> predicates_;
+  std::map<std::string, std::string> exported_;         ///< by the tensor of a branch: the output that it is
+  std::unordered_map<std::string, std::string> moved_;  ///< by the name of a node of a branch: that of the condition
+};
+
+void raise_conditions(GraphDef& graph, std::vector<std::string>* operations) {
+  for (NodeDef& each : graph.nodes) {
+    if (!each.flow) continue;
+    Flow flow = *each.flow;
+    for (FunctionBody& function : flow.functions) raise_conditions(function.graph, &function.operations);
+    each.flow = std::make_shared<const Flow>(std::move(flow));
+  }
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_switch_of_condition)) return;
+  ConditionRaiser raiser(graph, operations);
+  while (raiser.raise()) {
+  }
+}
+
+}  // namespace
+
+void raise_conditions(GraphDef& graph) { raise_conditions(graph, nullptr); }
+
+}  // namespace tapestry::io

@@ -1,0 +1,352 @@
+#include "io/tensorflow/raise_frames.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/make_tensor.hpp"
+#include "io/tensorflow/flow.hpp"
+
+namespace tapestry::io {
+namespace {
+
+std::string producer_name(const std::string& input) {
+  const std::size_t begin = input.starts_with('^') ? 1 : 0;
+  return input.substr(begin, input.find(':') - begin);
+}
+
+std::string without_zero(const std::string& input) {
+  return input.ends_with(":0") ? input.substr(0, input.size() - 2) : input;
+}
+
+std::size_t data_inputs(const NodeDef& node) {
+  return static_cast<std::size_t>(
+      std::find_if(node.inputs.begin(), node.inputs.end(), [](const auto& each) { return each.starts_with('^'); }) -
+      node.inputs.begin());
+}
+
+template <class T>
+const T* attr_of(const NodeDef& node, std::string_view name) {
+  const auto found = node.attrs.find(name);
+  return found == node.attrs.end() ? nullptr : std::get_if<T>(&found->second);
+}
+
+bool is_enter(const NodeDef& node) { return (node.op == "Enter" || node.op == "RefEnter") && data_inputs(node) == 1; }
+bool is_merge(const NodeDef& node) { return node.op == "Merge" || node.op == "RefMerge"; }
+bool is_switch(const NodeDef& node) { return node.op == "Switch" || node.op == "RefSwitch"; }
+bool is_exit(const NodeDef& node) { return node.op == "Exit" || node.op == "RefExit"; }
+bool is_next(const NodeDef& node) { return node.op == "NextIteration" || node.op == "RefNextIteration"; }
+
+using Index = std::unordered_map<std::string, std::size_t>;
+
+Index numbers_by_name(const GraphDef& graph) {
+  Index index;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) index.emplace(graph.nodes[i].name, i);
+  return index;
+}
+
+// ---- Loops ------------------------------------------------------------------------------------------------------------
+
+/// One frame, whose nodes have no frame in them.
+class Frame {
+ public:
+  Frame(GraphDef& graph, const Index& index, std::string name, std::set<std::size_t> members)
+      : graph_(graph), index_(index), name_(std::move(name)), members_(std::move(members)) {}
+
+  /// Replaces the frame by a While of this name.
+  void raise(const std::string& loop_name) {
+    find_parts();
+    NodeDef loop{.name = loop_name, .op = "While"};
+    std::set<std::string> controls;
+    Flow flow{.is_loop = true};
+    FunctionBody body{.name = name_ + "/body"};
+    for (const std::size_t i : members_) {
+      const NodeDef& node = graph_.nodes[i];
+      if (is_enter(node)) {
+        for (std::size_t k = 1; k < node.inputs.size(); ++k) controls.insert(node.inputs[k]);
+      } else if (!is_part(node)) {
+        body.graph.nodes.push_back(inside(node));
+        if (has_effect(node)) body.operations.push_back(node.name);
+      }
+    }
+    const auto add_variable = [&](const std::string& argument, const NodeDef& enter, const std::string& next) {
+      body.inputs.push_back(argument);
+      body.outputs.push_back(next);
+      const auto* type = attr_of<TypeCode>(enter, "T");
+      body.types.push_back(type ? *type : TypeCode());
+      body.graph.nodes.push_back({.name = argument, .op = std::string(argument_op)});
+      loop.inputs.push_back(enter.inputs[0]);
+    };
+    std::map<std::string, std::size_t> numbers;  // of the loop variables, by their Merge
+    for (const Variable& each : variables_) {
+      numbers.emplace(each.merge->name, numbers.size());
+      add_variable(each.merge->name, *each.enter, tensor_inside(each.next->inputs[0]));
+    }
+    for (const NodeDef* each : invariants_) add_variable(each->name, *each, each->name);
+    loop.inputs.insert(loop.inputs.end(), controls.begin(), controls.end());
+    FunctionBody condition = body;
+    condition.name = name_ + "/cond";
+    condition.outputs = {tensor_inside(condition_->inputs[0])};
+    condition.operations.clear();
+    flow.functions = {std::move(body), std::move(condition)};
+    loop.flow = std::make_shared<const Flow>(std::move(flow));
+    replace(std::move(loop), numbers);
+  }
+
+ private:
+  struct Variable {
+    const NodeDef *merge, *enter, *next;
+  };
+
+  [[noreturn]] void refuse(const std::string& problem) const {
+    throw UnimplementedError(detail::join("The frame '", name_, "' is no loop that Tapestry can read: ", problem));
+  }
+
+  const NodeDef* member(const std::string& input) const {
+    const auto found = index_.find(producer_name(input));
+    return found != index_.end() && members_.contains(found->second) ? &graph_.nodes[found->second] : nullptr;
+  }
+
+  void find_parts() {
+    std::set<std::string> merged;
+    for (const std::size_t i : members_) {
+      const NodeDef& node = graph_.nodes[i];
+      if (node.op == "LoopCond") {
+        if (condition_ || data_inputs(node) != 1) refuse("it has several conditions");
+        condition_ = &node;
+      }
+      if (!is_merge(node)) continue;
+      if (data_inputs(node) != 2) refuse(detail::join("'", node.name, "' has not two inputs"));
+      const NodeDef *enter = member(node.inputs[0]), *next = member(node.inputs[1]);
+      if (enter && next && is_next(*enter) && is_enter(*next)) std::swap(enter, next);
+      // Another Merge ends a branch in the body.
+      if (!enter || !next || !is_enter(*enter) || !is_next(*next)) continue;
+      if (data_inputs(*next) != 1) refuse(detail::join("'", next->name, "' has no input"));
+      variables_.push_back({&node, enter, next});
+      merged.insert(enter->name);
+    }
+    if (!condition_) refuse("it has no condition");
+    for (const std::size_t i : members_) {
+      const NodeDef& node = graph_.nodes[i];
+      if (is_enter(node) && !merged.contains(node.name)) invariants_.push_back(&node);
+      if (is_switch(node) && data_inputs(node) == 2 && member(node.inputs[1]) == condition_) {
+        const NodeDef* merge = member(node.inputs[0]);
+        if (!merge || !is_variable(*merge)) refuse(detail::join("'", node.name, "' passes on no loop variable"));
+        switches_.emplace(node.name, merge->name);
+      }
+    }
+  }
+
+  bool is_variable(const NodeDef& merge) const {
+    return std::any_of(variables_.begin(), variables_.end(),
+                       [&](const Variable& each) { return each.merge == &merge; });
+  }
+  bool is_part(const NodeDef& node) const {
+    return is_enter(node) || is_next(node) || is_exit(node) || &node == condition_ || switches_.contains(node.name) ||
+           (is_merge(node) && is_variable(node));
+  }
+
+  /// A tensor of the frame as the functions have it.
+  std::string tensor_inside(const std::string& input) const {
+    const auto loop_switch = switches_.find(producer_name(input));
+    if (loop_switch != switches_.end()) {
+      if (!input.ends_with(":1")) refuse(detail::join("'", input, "' is used in the loop, after whose end it exists"));
+      return loop_switch->second;
+    }
+    const NodeDef* node = member(input);
+    if (!node) refuse(detail::join("'", input, "' comes from another frame"));
+    const bool is_given = is_enter(*node) || (is_merge(*node) && is_variable(*node));
+    if ((is_given && without_zero(input) != node->name) || (is_part(*node) && !is_given))
+      refuse(detail::join("'", input, "' is used in the loop"));
+    return input;
+  }
+
+  NodeDef inside(const NodeDef& node) const {
+    NodeDef copy = node;
+    copy.inputs.clear();
+    for (const std::string& each : node.inputs) {
+      if (!each.starts_with('^')) {
+        copy.inputs.push_back(tensor_inside(each));
+      } else if (const NodeDef* control = member(each); control && !is_part(*control)) {
+        copy.inputs.push_back(each);
+      }
+    }
+    return copy;
+  }
+
+  void replace(NodeDef loop, const std::map<std::string, std::size_t>& numbers) {
+    std::vector<NodeDef> nodes;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      NodeDef& node = graph_.nodes[i];
+      if (members_.contains(i) && !is_exit(node)) continue;
+      NodeDef copy = node;
+      if (members_.contains(i)) {
+        const auto from = data_inputs(node) == 1 ? switches_.find(producer_name(node.inputs[0])) : switches_.end();
+        if (from == switches_.end()) refuse(detail::join("'", node.name, "' leaves no loop variable"));
+        copy.op = "Identity";
+        copy.inputs = {detail::join(loop.name, ":", numbers.at(from->second))};
+      } else {
+        bool waits = false;
+        std::erase_if(copy.inputs, [&](const std::string& input) {
+          const NodeDef* used = member(input);
+          if (!used || is_exit(*used)) return false;
+          if (!input.starts_with('^')) refuse(detail::join("'", input, "' is used outside the loop"));
+          return waits = true;
+        });
+        if (waits) copy.inputs.push_back("^" + loop.name);
+      }
+      nodes.push_back(std::move(copy));
+    }
+    nodes.push_back(std::move(loop));
+    graph_.nodes = std::move(nodes);
+  }
+
+  GraphDef& graph_;
+  const Index& index_;
+  std::string name_;
+  std::set<std::size_t> members_;  ///< the numbers of its nodes
+  std::vector<Variable> variables_;
+  std::vector<const NodeDef*> invariants_;
+  const NodeDef* condition_ = nullptr;
+  std::map<std::string, std::string> switches_;  ///< by name: the Merge whose value it passes on
+};
+
+/// The nodes that each frame reaches, without those after its Exits, by the frame's name.
+std::map<std::string, std::set<std::size_t>> members_of_frames(const GraphDef& graph, const Index& index) {
+  std::vector<std::vector<std::size_t>> users(graph.nodes.size());
+  std::map<std::string, std::set<std::size_t>> frames;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const std::string& input : graph.nodes[i].inputs)
+      if (const auto found = index.find(producer_name(input)); found != index.end()) users[found->second].push_back(i);
+    if (const auto* name = is_enter(graph.nodes[i]) ? attr_of<std::string>(graph.nodes[i], "frame_name") : nullptr)
+      frames[*name].insert(i);
+  }
+  for (auto& [name, members] : frames) {
+    std::vector<std::size_t> pending(members.begin(), members.end());
+    while (!pending.empty()) {
+      const std::size_t i = pending.back();
+      pending.pop_back();
+      if (is_exit(graph.nodes[i])) continue;
+      for (const std::size_t user : users[i])
+        if (members.insert(user).second) pending.push_back(user);
+    }
+  }
+  return frames;
+}
+
+// ---- TensorArrays -----------------------------------------------------------------------------------------------------
+
+/// Replaces TensorArrays by lists. The flow of an array is the list.
+class ArrayRaiser {
+ public:
+  explicit ArrayRaiser(GraphDef& graph) : graph_(graph), index_(numbers_by_name(graph)) {}
+
+  void run() {
+    std::unordered_set<std::string> arrays;
+    for (const NodeDef& each : graph_.nodes)
+      if (each.op == "TensorArrayV3" && data_inputs(each) == 1) arrays.insert(each.name);
+    if (arrays.empty()) return;
+    std::vector<NodeDef> shapes;
+    for (NodeDef& each : graph_.nodes) {
+      for (std::string& input : each.inputs)
+        if (input.ends_with(":1") && arrays.contains(producer_name(input))) input = producer_name(input);
+      raise(each, shapes);
+    }
+    for (NodeDef& each : shapes) graph_.nodes.push_back(std::move(each));
+  }
+
+ private:
+  void raise(NodeDef& node, std::vector<NodeDef>& shapes) {
+    const std::size_t count = data_inputs(node);
+    const auto become = [&](std::string_view op, std::vector<std::size_t> kept, bool with_shape, std::size_t at) {
+      std::vector<std::string> inputs;
+      for (const std::size_t i : kept) inputs.push_back(node.inputs[i]);
+      if (with_shape) {
+        shapes.push_back(shape_of(node));
+        inputs.insert(inputs.begin() + static_cast<std::ptrdiff_t>(at), shapes.back().name);
+      }
+      inputs.insert(inputs.end(), node.inputs.begin() + static_cast<std::ptrdiff_t>(count), node.inputs.end());
+      for (const char* name : {"dtype", "T"})
+        if (const auto* type = attr_of<TypeCode>(node, name)) node.attrs.emplace("element_dtype", *type);
+      node.op = op;
+      node.inputs = std::move(inputs);
+    };
+    if (node.op == "TensorArrayV3" && count == 1) return become("TensorListReserve", {0}, true, 0);
+    if (node.op == "TensorArrayScatterV3" && count == 4 && is_whole_range(node.inputs[1]))
+      return become("TensorListFromTensor", {2}, true, 1);
+    if (node.op == "TensorArrayReadV3" && count == 3) return become("TensorListGetItem", {2, 1}, true, 2);
+    if (node.op == "TensorArrayWriteV3" && count == 4) return become("TensorListSetItem", {3, 1, 2}, false, 0);
+    if (node.op == "TensorArrayGatherV3" && count == 3 && is_whole_range(node.inputs[1]))
+      return become("TensorListStack", {2}, true, 1);
+    if (node.op == "TensorArraySizeV3" && count == 2) return become("TensorListLength", {1}, false, 0);
+  }
+
+  /// The constant of the shape of the elements.
+  NodeDef shape_of(const NodeDef& node) const {
+    const Shape* declared = attr_of<Shape>(node, "element_shape");
+    const Shape shape = declared ? *declared : Shape::unknown_rank();
+    const Tensor value = detail::make_tensor(int32, shape.has_rank() ? Shape{shape.rank()} : Shape(), cpu());
+    auto* sizes = detail::mutable_data<std::int32_t>(value);
+    if (!shape.has_rank()) sizes[0] = -1;
+    for (int i = 0; i < shape.rank(); ++i) sizes[i] = static_cast<std::int32_t>(shape.sizes()[i]);
+    NodeDef constant{.name = node.name + "/_/element_shape", .op = "Const"};
+    // It is in the frame of the element that is read.
+    if (node.op == "TensorArrayReadV3") constant.inputs = {"^" + producer_name(node.inputs[1])};
+    constant.attrs = {{"dtype", code_of(int32)}, {"value", TensorDef{code_of(int32), value}}};
+    return constant;
+  }
+
+  /// Whether indices are 0, 1, 2, ...
+  bool is_whole_range(const std::string& indices) const {
+    const auto found = index_.find(producer_name(indices));
+    if (found == index_.end()) return false;
+    const NodeDef& node = graph_.nodes[found->second];
+    if (const auto* value = attr_of<TensorDef>(node, "value"); value && node.op == "Const" && bool(value->value)) {
+      if (value->value.dtype() != int32 || value->value.rank() != 1) return false;
+      const auto numbers = value->value.to_vector<std::int64_t>();
+      for (std::size_t i = 0; i < numbers.size(); ++i)
+        if (std::cmp_not_equal(numbers[i], i)) return false;
+      return true;
+    }
+    return node.op == "Range" && data_inputs(node) == 3 && is_number(node.inputs[0], 0) && is_number(node.inputs[2], 1);
+  }
+  bool is_number(const std::string& tensor, std::int64_t number) const {
+    const auto found = index_.find(producer_name(tensor));
+    const auto* value = found == index_.end() ? nullptr : attr_of<TensorDef>(graph_.nodes[found->second], "value");
+    return value && bool(value->value) && value->value.size() == 1 && value->value.dtype() == int32 &&
+           value->value.item<std::int64_t>() == number;
+  }
+
+  GraphDef& graph_;
+  Index index_;
+};
+
+}  // namespace
+
+void raise_frames(GraphDef& graph) {
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const NodeDef& each) { return is_enter(each); })) return;
+  ArrayRaiser(graph).run();
+  for (;;) {
+    const Index index = numbers_by_name(graph);
+    const auto frames = members_of_frames(graph, index);
+    if (frames.empty()) return;
+    // The innermost frame has the Enters of no other.
+    const auto innermost = std::find_if(frames.begin(), frames.end(), [&](const auto& frame) {
+      return std::none_of(frame.second.begin(), frame.second.end(), [&](std::size_t i) {
+        const NodeDef& node = graph.nodes[i];
+        const auto* name = is_enter(node) ? attr_of<std::string>(node, "frame_name") : nullptr;
+        return name && *name != frame.first;
+      });
+    });
+    if (innermost == frames.end())
+      throw UnimplementedError(detail::join("The frame '", frames.begin()->first, "' is in another that is in it"));
+    std::string name = innermost->first.substr(0, innermost->first.rfind('/'));
+    if (name.empty()) name = "while";
+    while (index.contains(name)) name += "_";
+    Frame(graph, index, innermost->first, innermost->second).raise(name);
+  }
+}
+
+}  // namespace tapestry::io

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tapestry/tapestry.hpp"
+
+namespace tapestry::test {
+
+/// A function with branches and loops, for files.
+struct FlowModel {
+  std::string name;
+  /// Of x: float64[batch, 3], n: int32[] and the Variables w: float64[3] and sum: float64[3], which is not trainable.
+  std::function<Tensor(const Tensor& x, const Tensor& n, const Variable& w, const Variable& sum)> f;
+  bool has_gradient = true;  ///< TensorFlow knows one
+};
+
+inline Tensor counted(const Tensor& x, const Tensor& n, const std::function<Tensor(Tensor i, Tensor s)>& step) {
+  auto [end, result] = while_loop([&](Tensor i, Tensor) { return less(i, n); },
+                                  [&](Tensor i, Tensor s) {
+                                    return std::tuple{i + 1, step(i, s)};
+                                  },
+                                  std::tuple{0, x});
+  return result;
+}
+
+inline const std::vector<FlowModel>& flow_models() {
+  using V = const Variable&;
+  using T = const Tensor&;
+  static const std::vector<FlowModel> models{
+      {"cond",
+       [](T x, T n, V w, V) {
+         return cond(
+             less(n, 2), [&] { return sin(x) * w; }, [&] { return x * x + w; });
+       }},
+      {"switch_case",
+       [](T x, T n, V w, V) {
+         return switch_case(n - 1, {[&] { return x * 2.0; }, [&] { return sin(x * w); }, [&] { return tanh(x); }});
+       }},
+      {"cond in cond",
+       [](T x, T n, V w, V) {
+         return cond(
+             less(n, 3),
+             [&] {
+               const Tensor y = exp(x);
+               return cond(
+                   less(n, 1), [&] { return y * y; }, [&] { return sin(y) * w; });
+             },
+             [&] { return x / (1.0 + x * x); });
+       }},
+      {"while_loop", [](T x, T n, V w, V) { return counted(x, n, [&](Tensor, Tensor s) { return sin(s * w) + x; }); }},
+      {"while_loop by values, with a maximum",
+       [](T x, T, V w, V) {
+         return while_loop([](Tensor s) { return less(reduce_max(abs(s)), 20.0); },
+                           [&](Tensor s) { return 1.5 * s + square(w); }, x + 1.0, {.maximum_iterations = 7});
+       }},
+      {"cond in while_loop",
+       [](T x, T n, V w, V) {
+         return counted(x, n, [&](Tensor i, Tensor s) {
+           return cond(
+               equal(mod(i, 2), 0), [&] { return sin(s) * w; }, [&] { return s * s * 0.1 + x; });
+         });
+       }},
+      {"while_loop in cond",
+       [](T x, T n, V w, V) {
+         return cond(
+             less(n, 4), [&] { return counted(x, n, [&](Tensor, Tensor s) { return tanh(s + w); }); },
+             [&] { return x * w; });
+       }},
+      {"while_loop in while_loop",
+       [](T x, T n, V w, V) {
+         return counted(
+             x, n, [&](Tensor i, Tensor s) { return counted(s, i, [&](Tensor, Tensor t) { return sin(t) * w; }) + x; });
+       }},
+      {"scan",
+       [](T x, T, V w, V) {
+         auto [h, ys] = scan(
+             [&](Tensor state, Tensor row) {
+               const Tensor next = tanh(state * w + row);
+               return std::tuple{next, next * row};
+             },
+             zeros({3}, {.dtype = float64}), x);
+         return ys + h;
+       }},
+      {"scan from the end",
+       [](T x, T, V w, V) {
+         auto [h, ys] = scan(
+             [&](Tensor state, Tensor row) {
+               return std::tuple{sin(state) + row, state * row * w};
+             },
+             ones({3}, {.dtype = float64}), x, {.reverse = true});
+         return ys + h;
+       }},
+      {"map", [](T x, T, V w, V) { return map([&](Tensor row) { return reduce_sum(row * w) * row; }, x); }},
+      {"a Variable that a loop changes",
+       [](T x, T n, V w, V sum) {
+         return counted(x, n,
+                        [&](Tensor, Tensor s) {
+                          sum.assign_add(reduce_sum(s, {0}));
+                          return s * w + sum;
+                        }) +
+                sum;
+       },
+       false},
+      {"a Variable that a branch changes",
+       [](T x, T n, V w, V sum) {
+         return cond(
+                    less(n, 2),
+                    [&] {
+                      sum.assign(w * 3.0);
+                      return x + sum;
+                    },
+                    [&] { return x * 1.0; }) *
+                w;
+       },
+       false},
+  };
+  return models;
+}
+
+}  // namespace tapestry::test
