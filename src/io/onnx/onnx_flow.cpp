@@ -100,7 +100,7 @@ class BranchWriter {
   }
 
   void run() {
-    const bool is_if = w_.node().op().name.ends_with("If");
+    const bool is_if = detail::is_if(w_.node().op());
     if (functions_.size() == 1) return w_.finish(write_function(w_.graph(), functions_[0], operands_, used_));
     const std::string is_first = is_if ? w_.in() : w_.op("Equal", {w_.in(), index(0)});
     const OnnxFields fields{{"then_branch", branch(0)}, {"else_branch", branches_from(1)}};

@@ -249,7 +249,7 @@ class FlowWriter {
       shapes.shapes.push_back(is_open(i) ? Shape::unknown_rank() : node_.output(i).shape());
     }
     FieldList fields{{"Tin", types(1)}, {"Tout", outputs}, {"output_shapes", shapes}};
-    if (node_.op().name.ends_with("If")) {
+    if (detail::is_if(node_.op())) {
       fields.emplace("Tcond", code_of(boolean));
       fields.emplace("then_branch", function_attr(functions[0]));
       fields.emplace("else_branch", function_attr(functions[1]));

@@ -3,7 +3,7 @@
 #include <functional>
 #include <set>
 
-#include "graph/flow/function.hpp"
+#include "graph/flow/flow_ops.hpp"
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/node_writer.hpp"
