@@ -1,14 +1,22 @@
 // Branches and loops in TensorFlow's files: what is written and read again gives the same bits, with the gradients that
 // the file holds, and is written alike the next time.
 
+#include <algorithm>
+#include <filesystem>
+
 #include <doctest/doctest.h>
 
 #include "expect.hpp"
 #include "flow_models.hpp"
+#include "interop/steps.hpp"
+#include "io/tensorflow/function_def.hpp"
+#include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 
 using namespace tapestry;
 using namespace tapestry::test;
+
+#define TAPESTRY_INVALID(text, ...) TAPESTRY_REFUSED(InvalidArgumentError, text, __VA_ARGS__)
 
 TEST_CASE("branches and loops are written and read again, with their gradients") {
   for (const FlowModel& model : flow_models()) {
@@ -46,4 +54,118 @@ TEST_CASE("branches and loops are written and read again, with their gradients")
       }
     }
   }
+}
+
+TEST_CASE("branches and loops of TensorFlow's are read and written again") {
+  int cases = 0;
+  for (const auto& each : std::filesystem::directory_iterator(std::filesystem::path(GOLDEN_FILES) / "flow")) {
+    const std::string path = each.path().string();
+    constexpr std::string_view ending = ".steps.pb";
+    if (!path.ends_with(ending)) continue;
+    CAPTURE(path);
+    const Graph graph = Graph::load(path.substr(0, path.size() - ending.size()) + ".pb");
+    const std::string again = graph.as_graph_def();
+    CHECK(do_steps(graph, steps_in(path)));
+    CHECK(do_steps(Graph::from_graph_def(again), steps_in(path)));
+    ++cases;
+  }
+  CHECK(cases >= 8);
+}
+
+TEST_CASE("a model with branches and loops is called with eager tensors, and differentiated") {
+  const Variable w({0.5, -0.25, 1.25}, {.name = "w", .dtype = float64});
+  const Variable sum({0.125, 0.5, -1.0}, {.name = "sum", .trainable = false, .dtype = float64});
+  const Tensor x = tensor({{0.5, -1.0, 0.25}, {1.5, 0.75, -0.5}}).cast(float64);
+  const auto gradient = [&](const std::function<Tensor()>& f, const std::vector<Variable>& parameters) {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = f();
+    std::vector<Tensor> found = tape.gradient(reduce_sum(sin(y)), {x}, {.unconnected = Unconnected::zero});
+    for (const Variable& each : parameters)
+      if (each.trainable())
+        found.push_back(tape.gradient(reduce_sum(sin(y)), {each}, {.unconnected = Unconnected::zero})[0]);
+    found.push_back(y);
+    return found;
+  };
+  for (const FlowModel& model : flow_models()) {
+    if (!model.has_gradient) continue;  // they change a Variable
+    CAPTURE(model.name);
+    const auto traced =
+        trace([&](Tensor a, Tensor n) { return model.f(a, n, w, sum); }, {spec(float64, {-1, 3}), spec(int32, {})});
+    const Model called(
+        Signature{.inputs = {{"x", traced.input(0)}, {"n", traced.input(1)}}, .outputs = {{"y", traced.output()}}});
+    for (const int n : {0, 1, 3}) {
+      CAPTURE(n);
+      CHECK(same_bits(called({{"x", x}, {"n", tensor(n)}})[0], traced(x, tensor(n))));
+      const std::vector<Tensor> expected = gradient([&] { return model.f(x, tensor(n), w, sum); }, {});
+      const std::vector<Tensor> actual = gradient([&] { return called({{"x", x}, {"n", tensor(n)}})[0]; }, {});
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        CHECK_MESSAGE(same_bits(actual[i], expected[i]), printed(actual[i]), printed(expected[i]));
+    }
+  }
+}
+
+namespace {
+
+/// The file of a loop that counts to n, with a change.
+std::string changed_file(const std::function<void(io::GraphDef&, std::vector<io::FunctionDef>&)>& change) {
+  const auto traced = trace(
+      [](Tensor n) { return while_loop([&](Tensor i) { return less(i, n); }, [](Tensor i) { return i + 1; }, 0); },
+      {spec(int32, {})});
+  io::GraphDef file = io::decode(traced.graph().as_graph_def());
+  std::vector<io::FunctionDef> functions = io::decode_library(file.library, GraphLimits::none());
+  change(file, functions);
+  file.library.clear();
+  for (const io::FunctionDef& each : functions) file.library += io::encode_function(each);
+  return io::encode(file);
+}
+
+io::NodeDef& loop_in(io::GraphDef& file) {
+  return *std::find_if(file.nodes.begin(), file.nodes.end(),
+                       [](const io::NodeDef& each) { return each.op.ends_with("While"); });
+}
+
+}  // namespace
+
+TEST_CASE("files whose functions lie are refused") {
+  using File = io::GraphDef;
+  using Functions = std::vector<io::FunctionDef>;  // the condition and the body
+  CHECK_NOTHROW(Graph::from_graph_def(changed_file([](File&, Functions&) {})));
+  TAPESTRY_INVALID("which takes 4 tensors and returns 3, not 4 and 4",
+                   Graph::from_graph_def(changed_file([](File&, Functions& all) { all[1].outputs.pop_back(); })));
+  TAPESTRY_INVALID("which takes 5 tensors and returns 1, not 4 and 1",
+                   Graph::from_graph_def(changed_file([](File&, Functions& all) {
+                     all[0].inputs.push_back(all[0].inputs.back());
+                     all[0].inputs.back().name = "more";
+                   })));
+  TAPESTRY_INVALID("which calls itself", Graph::from_graph_def(changed_file([](File& file, Functions& all) {
+                     io::NodeDef call = loop_in(file);
+                     call.inputs.clear();
+                     for (const auto& each : all[1].inputs) call.inputs.push_back(each.name);
+                     all[1].nodes.push_back(call);
+                   })));
+  TAPESTRY_INVALID(
+      "is neither an argument nor an output",
+      Graph::from_graph_def(changed_file([](File&, Functions& all) { all[1].returns.begin()->second = "absent"; })));
+  TAPESTRY_INVALID("enters the loop with shape [] and type int32, but has shape [] and type bool after one iteration",
+                   Graph::from_graph_def(changed_file([](File&, Functions& all) {
+                     for (io::NodeDef& node : all[1].nodes)
+                       if (node.op == "AddV2" && node.name != "next") node.op = "Less";
+                   })));
+  // What only a run needs is refused by a run.
+  const Graph graph = Graph::from_graph_def(changed_file([](File&, Functions& all) { all.clear(); }));
+  TAPESTRY_REFUSED(UnimplementedError, "Tapestry lacks the op 'StatelessWhile'",
+                   Session(graph).run("StatelessWhile:0", {{graph.placeholders()[0], tensor(3)}}));
+}
+
+TEST_CASE("a loop of a file that has no end meets a time limit") {
+  const Graph graph = Graph::from_graph_def(changed_file([](io::GraphDef&, std::vector<io::FunctionDef>& all) {
+    for (io::NodeDef& node : all[0].nodes)
+      if (node.op == "Less") node.op = "GreaterEqual";
+  }));
+  graph.set_limits({.time_in_ms = 50});
+  const Session session(graph);
+  const Tensor result = graph.operations().back().outputs()[0];
+  CHECK(session.run(result, {{graph.placeholders()[0], tensor(3)}}).item<int>() == 0);
+  CHECK_THROWS_AS(session.run(result, {{graph.placeholders()[0], tensor(-100)}}), DeadlineExceededError);
 }

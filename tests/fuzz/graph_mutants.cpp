@@ -7,6 +7,7 @@
 #include "fuzz/mutants.hpp"
 #include "fuzz/seeds.hpp"
 #include "fuzz/wire_damage.hpp"
+#include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/graph_def.hpp"
 #include "tapestry/tapestry.hpp"
 
@@ -123,7 +124,26 @@ constexpr auto ops = std::to_array<const char*>({"AddN",
                                                  "MatrixSolve",
                                                  "MatrixBandPart",
                                                  "Softmax",
-                                                 "SparseSoftmaxCrossEntropyWithLogits"});
+                                                 "SparseSoftmaxCrossEntropyWithLogits",
+                                                 "EmptyTensorList",
+                                                 "Enter",
+                                                 "Exit",
+                                                 "If",
+                                                 "LoopCond",
+                                                 "Merge",
+                                                 "NextIteration",
+                                                 "StatelessCase",
+                                                 "StatelessIf",
+                                                 "Switch",
+                                                 "TensorArrayReadV3",
+                                                 "TensorArrayV3",
+                                                 "TensorListFromTensor",
+                                                 "TensorListGetItem",
+                                                 "TensorListPushBack",
+                                                 "TensorListReserve",
+                                                 "TensorListSetItem",
+                                                 "TensorListStack",
+                                                 "While"});
 
 constexpr auto words =
     std::to_array<const char*>({"SAME", "VALID", "EXPLICIT", "NHWC", "NCHW", "REFLECT", "SYMMETRIC", "ij,jk->ik",
@@ -304,6 +324,38 @@ class GraphDamage {
   Dice& dice_;
 };
 
+/// Damages the nodes of one function of a branch or a loop, or what it takes and returns.
+void damage_function(GraphDef& graph, Dice& dice) {
+  std::vector<io::FunctionDef> functions;
+  try {
+    functions = io::decode_library(graph.library, GraphLimits::none());
+  } catch (const Error&) {
+    return;  // a library that another damage has hit
+  }
+  if (functions.empty()) return;
+  io::FunctionDef& function = dice.of(functions);
+  switch (dice.below(6)) {
+    case 0:
+      std::swap(dice.of(functions).name, function.name);
+      break;
+    case 1:
+      if (!function.inputs.empty()) function.inputs.pop_back();
+      break;
+    case 2:
+      if (!function.outputs.empty()) std::swap(dice.of(function.outputs), dice.of(function.outputs));
+      break;
+    case 3:
+      if (!function.returns.empty()) function.returns.begin()->second = std::prev(function.returns.end())->second;
+      break;
+    default:
+      GraphDef body{.nodes = function.nodes};
+      GraphDamage(body, dice).change();
+      function.nodes = body.nodes;
+  }
+  graph.library.clear();
+  for (const io::FunctionDef& each : functions) graph.library += io::encode_function(each);
+}
+
 std::string make(Dice& dice) {
   const std::vector<std::string>& seeds = graph_seeds();
   std::string bytes = dice.of(seeds);
@@ -315,7 +367,12 @@ std::string make(Dice& dice) {
       std::move(other.nodes.begin(), other.nodes.end(), std::back_inserter(graph.nodes));
     }
     GraphDamage damage(graph, dice);
-    for (std::size_t count = 1 + dice.below(4); count > 0; --count) damage.change();
+    for (std::size_t count = 1 + dice.below(4); count > 0; --count) {
+      if (!graph.library.empty() && dice.one_in(2))
+        damage_function(graph, dice);
+      else
+        damage.change();
+    }
     bytes = io::encode(graph);
   }
   if (dice.one_in(2))

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <memory>
 
+#include "flow_models.hpp"
 #include "io/tensorflow/graph_def.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
@@ -40,10 +41,13 @@ void add_files(std::vector<std::string>& seeds) {
   for (const char* kind : {"read_graph", "read_graph_text", "run_graph"})
     for (const fs::path& each : files_of(fs::path(FUZZ_CORPUS) / kind))
       seeds.push_back(kind == std::string_view("read_graph") ? bytes_of(each) : io::from_text(bytes_of(each)));
-  for (const fs::path& each : files_of(GOLDEN_FILES)) {
-    const std::string name = each.filename();
-    if (name.ends_with(".pb") && !name.ends_with(".expected.pb")) seeds.push_back(bytes_of(each));
-  }
+  for (const fs::path& folder : {fs::path(GOLDEN_FILES), fs::path(GOLDEN_FILES) / "flow"})
+    for (const fs::path& each : files_of(folder)) {
+      const std::string name = each.filename();
+      const bool is_graph_file =
+          name.ends_with(".pb") && !name.ends_with(".expected.pb") && !name.ends_with(".steps.pb");
+      if (is_graph_file) seeds.push_back(bytes_of(each));
+    }
   std::erase_if(seeds, [](const std::string& bytes) { return !is_graph(bytes); });
 }
 
@@ -83,6 +87,22 @@ void add_networks(std::vector<std::string>& seeds) {
   }
 }
 
+void add_branches_and_loops(std::vector<std::string>& seeds) {
+  const Variable w({0.5, -0.25, 1.25}, {.name = "w", .dtype = float64});
+  const Variable sum({0.125, 0.5, -1.0}, {.name = "sum", .trainable = false, .dtype = float64});
+  for (const FlowModel& model : flow_models()) {
+    const auto traced = trace(
+        [&](const Tensor& x, const Tensor& n) -> std::vector<Tensor> {
+          GradientTape tape;
+          tape.watch(x);
+          const Tensor y = model.f(x, n, w, sum);
+          return {y, tape.gradient(reduce_sum(y), {x}, {.unconnected = Unconnected::zero})[0]};
+        },
+        {spec(float64, {-1, 3}), spec(int32, {})});
+    seeds.push_back(traced.graph().as_graph_def());
+  }
+}
+
 }  // namespace
 
 const std::vector<std::string>& graph_seeds() {
@@ -91,6 +111,7 @@ const std::vector<std::string>& graph_seeds() {
     add_files(seeds);
     add_rows(seeds);
     add_networks(seeds);
+    add_branches_and_loops(seeds);
     return seeds;
   }());
   return all;

@@ -1,4 +1,4 @@
-"""Writes what others write with TensorFlow: frozen Keras layers, training programs, SavedModels.
+"""Writes what others write with TensorFlow: frozen Keras layers, training programs, SavedModels, branches and loops.
 
 usage: foreign_programs.py FOLDER
 
@@ -14,26 +14,14 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 sys.dont_write_bytecode = True  # beside the sources
 
+import foreign_flow
 import write_golden
+from foreign_flow import Steps
 from foreign_models import points, weights
 
 v1 = tf.compat.v1
 keras = tf.keras
 layers = keras.layers
-
-
-class Steps:
-    def __init__(self):
-        self.graph = v1.GraphDef()
-
-    def add(self, kind, target, value=None):
-        node = self.graph.node.add(name=str(len(self.graph.node)), op=kind)
-        node.attr["target"].s = target.encode()
-        if value is not None:
-            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.asarray(value)))
-
-    def save(self, path):
-        path.write_bytes(self.graph.SerializeToString(deterministic=True))
 
 
 def set_weights(model):
@@ -277,7 +265,8 @@ def write_saved_models(folder):
 
 def main(folder):
     keras.utils.set_random_seed(1)
-    for kind, write in (("layers", write_layers), ("training", write_training), ("saved_models", write_saved_models)):
+    for kind, write in (("layers", write_layers), ("training", write_training), ("saved_models", write_saved_models),
+                        ("flow", foreign_flow.write_functions), ("flow_training", foreign_flow.write_training)):
         (folder / kind).mkdir(parents=True)
         write(folder / kind)
 

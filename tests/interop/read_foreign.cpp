@@ -1,13 +1,10 @@
 // Reads what others have written with TensorFlow, and does the steps beside it: read_foreign FOLDER
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 
-#include "io/tensorflow/graph_def.hpp"
+#include "interop/steps.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace tapestry::test {
@@ -18,54 +15,6 @@ namespace fs = std::filesystem;
 /// How far a case gets; each includes those before.
 enum class Reached { refused, loads, runs, equal };
 constexpr const char* words[] = {"refused", "loads", "runs", "equal"};
-
-/// A sixth digit, of the largest number or of 1: networks of float32, trained for some steps.
-constexpr double tolerance = 2e-5;
-
-std::string bytes_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-bool is_equal(const Tensor& found, const Tensor& expected) {
-  if (found.dtype() != expected.dtype() || found.shape() != expected.shape()) return false;
-  const std::vector<double> a = found.cast(float64).to_vector<double>(), b = expected.cast(float64).to_vector<double>();
-  double scale = 1;
-  for (const double each : b)
-    if (std::isfinite(each)) scale = std::max(scale, std::abs(each));
-  return std::equal(a.begin(), a.end(), b.begin(), [&](double x, double y) {
-    return x == y || (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= tolerance * scale;
-  });
-}
-
-struct Step {
-  std::string kind, target;
-  Tensor value;
-};
-
-std::vector<Step> steps_in(const fs::path& path) {
-  std::vector<Step> steps;
-  for (const io::NodeDef& node : io::decode(bytes_of(path)).nodes) {
-    Step& step = steps.emplace_back(Step{node.op, std::get<std::string>(node.attrs.at("target")), {}});
-    if (const auto value = node.attrs.find("value"); value != node.attrs.end())
-      step.value = std::get<io::TensorDef>(value->second).value;
-  }
-  return steps;
-}
-
-/// Feeds, runs and fetches by the names of a graph.
-Reached do_steps(const Graph& graph, const std::vector<Step>& steps) {
-  const Session session(graph);
-  Feeds feeds;
-  bool equal = true;
-  for (const Step& step : steps) {
-    if (step.kind == "feed" && graph.has_operation(step.target.substr(0, step.target.rfind(':'))))
-      feeds.add(step.target, step.value);
-    if (step.kind == "run") session.run(step.target, feeds);
-    if (step.kind == "fetch") equal = is_equal(session.run(step.target, feeds), step.value) && equal;
-  }
-  return equal ? Reached::equal : Reached::runs;
-}
 
 /// Calls the signatures of a model: all that comes before the next one belongs to the last.
 Reached do_steps(const Model& model, const std::vector<Step>& steps) {
@@ -100,7 +49,8 @@ Reached try_case(const fs::path& base, const std::vector<Step>& steps, std::stri
     }
     const Graph graph = Graph::load(base.string() + ".pb");
     reached = Reached::loads;
-    return do_steps(graph, steps);
+    const std::string again = graph.as_graph_def();
+    return do_steps(graph, steps) && do_steps(Graph::from_graph_def(again), steps) ? Reached::equal : Reached::runs;
   } catch (const Error& error) {
     problem = error.message();
     return reached;

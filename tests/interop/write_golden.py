@@ -19,6 +19,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 sys.dont_write_bytecode = True  # beside the sources
 
+import foreign_flow
 import foreign_models
 import foreign_ops
 
@@ -536,6 +537,7 @@ def main(folder):
     write_text(folder)
     write_foreign(folder)
     foreign_ops.write(folder / "foreign_ops.pb", bytes_of, expected)
+    foreign_flow.write_golden_cases(folder / "flow")
     write_events(folder)
     write_checkpoints(folder)
     write_records(folder)

@@ -269,10 +269,12 @@ class LoopReader {
           {.name = named("last"), .op = "Sub", .inputs = {named("length"), named("one")}, .attrs = attrs},
           {.name = named("place"), .op = "Sub", .inputs = {named("last"), counter}, .attrs = attrs},
           std::move(item)};
-      const std::string element = name + ":1";
-      for (NodeDef& each : function.graph.nodes)
-        std::replace(each.inputs.begin(), each.inputs.end(), element, named("item"));
-      std::replace(function.outputs.begin(), function.outputs.end(), element, named("item"));
+      const auto replace = [&](std::string& tensor) {
+        if (tensor == name + ":1") tensor = named("item");
+        if (canonical(tensor) == name) tensor = list;
+      };
+      for (NodeDef& each : function.graph.nodes) std::for_each(each.inputs.begin(), each.inputs.end(), replace);
+      std::for_each(function.outputs.begin(), function.outputs.end(), replace);
       function.outputs[i] = list;
       std::erase_if(function.graph.nodes, [&](const NodeDef& each) { return each.name == name; });
       std::move(added.begin(), added.end(), std::back_inserter(function.graph.nodes));
@@ -480,6 +482,27 @@ bool has_effect(const NodeDef& node) {
 
 namespace {
 
+/// A branch that returns no value of an optional gives no such output. An optional that has a value is this value.
+void read_optionals(GraphDef& graph) {
+  for (NodeDef& each : graph.nodes) {
+    if (each.op == "OptionalFromValue" || each.op == "OptionalGetValue") {
+      if (Nodes::data_inputs(each) != 1)
+        throw UnimplementedError(detail::join("Node '", each.name, "' (op: '", each.op, "') has not one value"));
+      each.op = "Identity";
+      each.attrs.clear();
+    }
+    if (!each.flow) continue;
+    Flow flow = *each.flow;
+    for (FunctionBody& function : flow.functions) {
+      read_optionals(function.graph);
+      const Nodes nodes(function.graph);
+      for (std::string& output : function.outputs)
+        if (const NodeDef* source = nodes.source(output); source && source->op == "OptionalNone") output.clear();
+    }
+    each.flow = std::make_shared<const Flow>(std::move(flow));
+  }
+}
+
 /// Replaces outputs of loops: of variables that never change by what the loop is given, and of lists that may be longer
 /// than the loop has iterations by longer ones.
 void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
@@ -490,6 +513,17 @@ void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
     if (!each.flow) continue;
     for (const std::size_t i : each.flow->passed_on)
       replaced.emplace(canonical(detail::join(each.name, ":", i)), each.inputs[i]);
+    for (const std::size_t i : each.flow->popped) {
+      // As many elements are left as the loop did not take.
+      const auto named = [&](std::string_view part) { return detail::join(each.name, "/_/list_", i, part); };
+      NodeDef left{.name = named("/left"), .op = "Sub"};
+      left.inputs = {named("/length"), detail::join(each.name, ":", each.flow->counters[0])};
+      left.attrs = {{"T", code_of(int32)}};
+      added.push_back({.name = named("/length"), .op = "TensorListLength", .inputs = {each.inputs[i]}});
+      added.push_back(std::move(left));
+      added.push_back({.name = named(""), .op = "TensorListResize", .inputs = {each.inputs[i], named("/left")}});
+      replaced.emplace(canonical(detail::join(each.name, ":", i)), named(""));
+    }
     for (const Flow::Stacked& list : each.flow->stacked) {
       if (list.is_full) continue;
       const std::string name = detail::join(each.name, "/_/list_", list.variable);
@@ -524,6 +558,9 @@ void find_sequences(GraphDef& graph, std::vector<std::string>* outputs) {
 
 }  // namespace
 
-void find_sequences(GraphDef& graph) { find_sequences(graph, nullptr); }
+void find_sequences(GraphDef& graph) {
+  read_optionals(graph);
+  find_sequences(graph, nullptr);
+}
 
 }  // namespace tapestry::io

@@ -24,13 +24,13 @@ class FlowReader {
   const FunctionBody& function(std::size_t i) const { return flow_.functions[i]; }
 
   const Tensor& tensor(std::size_t i) const {
-    if (flow_.is_loop && flow_.functions[0].types[i] == variant_type && bool(inputs_[i].tensor) &&
-        inputs_[i].tensor.dtype() == DType::unknown)
+    const Tensor& given = inputs_[i].tensor;
+    if (!given) reader_.refuse(detail::join("its input ", i, " is no tensor"));
+    if (given.dtype() == DType::unknown)
       throw UnimplementedError(detail::join("Node '", reader_.def().name, "' (op: '", reader_.def().op,
-                                            "'): its loop variable ", i, " is a list that is used in another way than ",
-                                            "element by element, in order, or whose elements have unknown shapes"));
-    if (!inputs_[i].tensor) reader_.refuse(detail::join("its input ", i, " is no tensor"));
-    return inputs_[i].tensor;
+                                            "'): its input ", i, ", '", given.name(),
+                                            "', has no dtype that Tapestry knows"));
+    return given;
   }
 
   // ---- Branches ----
@@ -91,7 +91,7 @@ class FlowReader {
     // A loop variable whose shape changes has no size where it does.
     for (;;) {
       std::optional<std::pair<std::size_t, Shape>> change;
-      Tensors results = try_loop(inputs, specs, operands, change);
+      const Tensors results = try_loop(inputs, specs, operands, change);
       if (!change) return in_order_of_file(results);
       specs[change->first].shape = change->second;
     }
@@ -148,6 +148,7 @@ class FlowReader {
     FunctionTracer tracer(inputs, where_);
     std::vector<GraphFunction> functions = tracer.trace(traced);
     if (change) return {};
+    const std::vector<char> varies = changing_shapes(functions[0], tracer.operands());
     const bool is_stateful = tracer.is_stateful();
     std::vector<Attr> attrs = tracer.attrs(std::move(functions));
     attrs.push_back({"carried", static_cast<std::int64_t>(carried)});
@@ -156,12 +157,32 @@ class FlowReader {
     if (reader_.def().attrs.contains(hint_recompute)) attrs.push_back({"recompute", true});
     Ints varying;
     for (std::size_t i = 0; i < carried; ++i)
-      if (specs[i].shape != inputs[i].shape()) varying.push_back(static_cast<std::int64_t>(i));
+      if (specs[i].shape != inputs[i].shape() || varies[i]) varying.push_back(static_cast<std::int64_t>(i));
     if (!varying.empty()) attrs.push_back({"varying", varying});
     Tensors all = inputs;
     const Tensors captured = tracer.operands();
     all.append(captured.begin(), captured.end());
     return tracer.add(detail::while_op(is_stateful), all, attrs, reader_.def().name);
+  }
+
+  /// By loop variable, whether an iteration changes unknown sizes of its shape: tried with a number for each such size.
+  std::vector<char> changing_shapes(const GraphFunction& body, const Tensors& captured) const {
+    std::vector<char> changing(flow_.carried.size());
+    constexpr std::int64_t tried = 5;
+    Specs specs;
+    for (const Tensor& each : body.inputs)
+      specs.push_back(each ? each.spec()
+                           : captured[static_cast<int>(specs.size() + captured.size() - body.inputs.size())].spec());
+    for (Spec& each : specs)
+      for (int axis = 0; axis < each.shape.rank(); ++axis)
+        if (each.shape.sizes()[axis] < 0) each.shape.set(axis, tried);
+    try {
+      const Specs results = detail::infer_function(body, specs);
+      for (std::size_t i = 0; i < changing.size(); ++i) changing[i] = !agree(results[i].shape, specs[i].shape);
+    } catch (const Error&) {
+      // The sizes must differ from each other: what can be said is said when the graph runs.
+    }
+    return changing;
   }
 
   /// The sizes that two shapes have in common; where one is not known, that of the other.
@@ -183,7 +204,6 @@ class FlowReader {
     for (const Flow::Stacked& each : flow_.stacked) outputs[each.variable] = results[next++];
     for (const Flow::Last& each : flow_.lasts)
       outputs[each.variable] = expand_dims(In(outputs[each.carried], where_), 0);
-    for (const std::size_t i : flow_.popped) outputs[i] = Tensor();
     return outputs;
   }
 

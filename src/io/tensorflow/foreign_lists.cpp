@@ -29,6 +29,11 @@ Tensors read_list_item(const ForeignNode& n) {
   return {gather(n.in(0), index_of(n), 0, n.name())};
 }
 
+Tensors read_element_shape(const ForeignNode& n) {
+  require_list(n);
+  return n.composed([&] { return slice(shape(n.in(0)), {1}, {-1}).cast(n.node.type("shape_type")); });
+}
+
 Tensors read_list_length(const ForeignNode& n) {
   require_list(n);
   return n.composed([&] { return gather(shape(n.in(0)), 0, 0).cast(int32); });
@@ -144,6 +149,10 @@ ForeignOps foreign_lists() {
        .lacks_sizes = lacks_any_size,
        .outputs = {like(0), typed(int64)},
        .read = read_list_concat},
+      {.name = "TensorListElementShape",
+       .inputs = 1,
+       .outputs = {told_by("shape_type", int32)},
+       .read = read_element_shape},
       {.name = "TensorListFromTensor", .inputs = 2, .outputs = {like(0)}, .read = read_list},
       {.name = "TensorListGather", .inputs = 3, .outputs = {like(0)}, .read = read_list_gather},
       {.name = "TensorListGetItem", .inputs = 3, .outputs = {like(0)}, .read = read_list_item},

@@ -17,8 +17,15 @@ using detail::GraphVariable;
 namespace {
 
 constexpr std::array leaves_and_assignments = std::to_array<std::string_view>(
-    {"Const", "Placeholder", "NoOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "Assign", "AssignAdd",
-     "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"});
+    {"Const", "Placeholder", "NoOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "Assign",
+     "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"});
+
+/// Whether a node has an output of a loop of ours, which its inputs are. A hint at another op is none.
+bool is_result_of_loop(const NodeDef& def) {
+  constexpr std::array ops =
+      std::to_array<std::string_view>({"Identity", "IdentityN", "TensorListFromTensor", "TensorListStack"});
+  return def.attrs.contains(hint_loop) && std::find(ops.begin(), ops.end(), def.op) != ops.end();
+}
 
 }  // namespace
 
@@ -83,8 +90,7 @@ void Importer::add(Entry& entry) {
     try {
       entry.outputs = is_known(reader) ? outputs_of(entry) : keep_unread(entry, reader, "");
     } catch (const UnimplementedError& error) {
-      const bool is_raised = def.flow && !def.attrs.contains(def.flow->is_loop ? "body" : "then_branch");
-      if (reader.find<std::string>(hint_op) || is_raised) throw;
+      if (reader.find<std::string>(hint_op)) throw;
       take_back(entry, first);
       entry.outputs = keep_unread(entry, reader, error.message());
     }
@@ -128,7 +134,7 @@ void Importer::take_back(const Entry& entry, std::size_t size) {
 
 bool Importer::is_known(const NodeReader& reader) {
   const NodeDef& def = reader.def();
-  return def.flow || def.op == argument_op || def.attrs.contains(hint_loop) || is_readable(def) || is_variable(def) ||
+  return def.flow || def.op == argument_op || is_result_of_loop(def) || is_readable(def) || is_variable(def) ||
          reader.find<std::string>(hint_op) || update_rule(reader) || find_composed_update(def.op) ||
          std::find(leaves_and_assignments.begin(), leaves_and_assignments.end(), def.op) !=
              leaves_and_assignments.end();
@@ -167,7 +173,7 @@ Tensors Importer::outputs_of(Entry& entry) {
   const NodeReader reader(def, entry.inputs);
   if (def.op == argument_op && arguments_) return argument(entry);
   if (def.flow) return flow(entry, reader);
-  if (def.attrs.contains(hint_loop)) return results_of_loop(entry);
+  if (is_result_of_loop(def)) return results_of_loop(entry);
   if (const OpRule* rule = reader.hinted()) return make_hinted(*rule, entry, reader);
   if (def.op == "Const") return constant(reader);
   if (def.op == "Placeholder") return placeholder(reader);
@@ -178,6 +184,7 @@ Tensors Importer::outputs_of(Entry& entry) {
     return read(entry, reader);
   if (def.op.starts_with("Assign")) return assign(entry, reader);
   if (def.op.starts_with("ResourceGather")) return gather_rows(entry, reader);
+  if (def.op == "VariableShape") return shape_of_variable(entry, reader);
   if (const UpdateRule* rule = update_rule(reader)) return update(entry, reader, *rule);
   if (const ComposedUpdate* update = find_composed_update(def.op)) return compose(entry, reader, *update);
   if (!is_readable(def)) reader.refuse("the hint names an op that is not written so");
@@ -347,6 +354,17 @@ const Variable& Importer::variable_of(const Entry& entry, const NodeReader& read
                                           entry.inputs[input].node->name, "', of a type that Tapestry lacks"));
   if (found == variables_.end()) reader.refuse(detail::join("its input ", input, " is no Variable"));
   return found->second;
+}
+
+Tensors Importer::shape_of_variable(const Entry& entry, const NodeReader& reader) {
+  const Shape& shape = variable_of(entry, reader).shape();
+  const Tensor sizes =
+      detail::make_tensor(reader.find<TypeCode>("out_type") ? reader.type("out_type") : int32, {shape.rank()}, cpu());
+  detail::visit_dtype(sizes.dtype(), [&]<class T>() {
+    std::transform(shape.sizes().begin(), shape.sizes().end(), detail::mutable_data<T>(sizes),
+                   [](std::int64_t size) { return static_cast<T>(size); });
+  });
+  return node(const_op, {}, {{"dtype", sizes.dtype()}, {"value", sizes}}, entry.def->name);
 }
 
 Tensors Importer::read(const Entry& entry, const NodeReader& reader) {

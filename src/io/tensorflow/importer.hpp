@@ -101,6 +101,7 @@ class Importer final : public detail::FileNodes {
   Tensor handle_of(const Variable& variable) { return state().variable_entry(variable, where_).handle; }
 
   Tensors read(const Entry& entry, const NodeReader& reader);
+  Tensors shape_of_variable(const Entry& entry, const NodeReader& reader);
   Tensors assign(const Entry& entry, const NodeReader& reader);
 
   // ---- Optimizers ----

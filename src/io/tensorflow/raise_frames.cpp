@@ -139,13 +139,21 @@ class Frame {
     }
   }
 
+  /// The Switch of the loop whose first output a tensor is a copy of; nullptr for another tensor. Only an Exit uses it.
+  const NodeDef* switch_left_by(const std::string& input) const {
+    const NodeDef* node = member(input);
+    if (!node) return nullptr;
+    if (switches_.contains(node->name)) return input.ends_with(":1") ? nullptr : node;
+    return node->op == "Identity" && data_inputs(*node) == 1 ? switch_left_by(node->inputs[0]) : nullptr;
+  }
+
   bool is_variable(const NodeDef& merge) const {
     return std::any_of(variables_.begin(), variables_.end(),
                        [&](const Variable& each) { return each.merge == &merge; });
   }
   bool is_part(const NodeDef& node) const {
     return is_enter(node) || is_next(node) || is_exit(node) || &node == condition_ || switches_.contains(node.name) ||
-           (is_merge(node) && is_variable(node));
+           (is_merge(node) && is_variable(node)) || (node.op == "Identity" && switch_left_by(node.name));
   }
 
   /// A tensor of the frame as the functions have it.
@@ -183,10 +191,10 @@ class Frame {
       if (members_.contains(i) && !is_exit(node)) continue;
       NodeDef copy = node;
       if (members_.contains(i)) {
-        const auto from = data_inputs(node) == 1 ? switches_.find(producer_name(node.inputs[0])) : switches_.end();
-        if (from == switches_.end()) refuse(detail::join("'", node.name, "' leaves no loop variable"));
+        const NodeDef* from = data_inputs(node) == 1 ? switch_left_by(node.inputs[0]) : nullptr;
+        if (!from) refuse(detail::join("'", node.name, "' leaves no loop variable"));
         copy.op = "Identity";
-        copy.inputs = {detail::join(loop.name, ":", numbers.at(from->second))};
+        copy.inputs = {detail::join(loop.name, ":", numbers.at(switches_.at(from->name)))};
       } else {
         bool waits = false;
         std::erase_if(copy.inputs, [&](const std::string& input) {

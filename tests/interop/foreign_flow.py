@@ -1,0 +1,232 @@
+"""Writes branches and loops as others write them with TensorFlow; see foreign_programs.py."""
+
+import pathlib
+import shutil
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+from foreign_models import points, weights
+
+v1 = tf.compat.v1
+layers = tf.keras.layers
+SQUARE = weights(60, 3, 3)
+
+
+class Steps:
+    """What is to be done with a graph, and what TensorFlow finds: nodes feed, run and fetch of a GraphDef."""
+
+    def __init__(self):
+        self.graph = v1.GraphDef()
+
+    def add(self, kind, target, value=None):
+        node = self.graph.node.add(name=str(len(self.graph.node)), op=kind)
+        node.attr["target"].s = target.encode()
+        if value is not None:
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.asarray(value)))
+
+    def save(self, path):
+        path.write_bytes(self.graph.SerializeToString(deterministic=True))
+
+
+# ---- Functions of x: float32[n, 3] and n: int32 ---------------------------------------------------------------------------
+
+
+def counted(x, n):
+    return tf.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, tf.tanh(s @ SQUARE) + x), (0, x))[1]
+
+
+def until_small(x, n):
+    return tf.while_loop(lambda s: tf.reduce_max(tf.abs(s)) > 0.1, lambda s: s * 0.7 - 0.01 * s ** 3, [x],
+                         maximum_iterations=n)[0]
+
+
+def chosen(x, n):
+    return tf.cond(n > 2, lambda: x * 2, lambda: tf.sin(x) @ SQUARE)
+
+
+def passed_through(x, n):
+    return tf.cond(n > 2, lambda: (x, tf.reduce_sum(x)), lambda: (x * 3, 7.0))
+
+
+def one_of(x, n):
+    return tf.switch_case(n, [lambda: x * 2, lambda: x @ SQUARE, lambda: x + 1])
+
+
+def nested(x, n):
+    return tf.while_loop(
+        lambda i, s: i < n,
+        lambda i, s: (i + 1, tf.cond(i % 2 == 0,
+                                     lambda: tf.while_loop(lambda k, t: k < i, lambda k, t: (k + 1, tf.sin(t) + x), (0, s))[1],
+                                     lambda: tf.cond(tf.reduce_sum(s) > 0, lambda: s * 0.5, lambda: s + 1))), (0, x))[1]
+
+
+def mapped(x, n):
+    return tf.map_fn(lambda row: tf.reduce_sum(row) * row, x), tf.map_fn(
+        lambda row: (row[0], row[1:]), x, fn_output_signature=(tf.float32, tf.float32))
+
+
+def scanned(x, n):
+    return tf.scan(lambda a, row: tf.tanh(a @ SQUARE + row), x, tf.zeros([2, 3])), tf.scan(
+        lambda a, row: a * 0.5 + row, x, reverse=True)
+
+
+def folded(x, n):
+    return tf.foldl(lambda a, row: a * 0.9 + row, x), tf.foldr(lambda a, row: tf.sin(a) + row, x)
+
+
+def written(x, n):
+    """Lists of several sizes, read and written in several orders."""
+    every = tf.TensorArray(tf.float32, 4, element_shape=[3])
+    first = every.write(0, x[0])
+    _, filled = tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a.write(i + 1, a.read(i) * 0.5 + x[1])), (0, first))
+    some = tf.TensorArray(tf.float32, 6, element_shape=[])
+    count, part = tf.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a.write(i, tf.reduce_sum(x) * tf.cast(i, tf.float32))),
+                                (0, some))
+    rows = tf.TensorArray(tf.float32, 2).split(x[:2], [1, 1])
+    return filled.stack(), part.stack(), count, rows.concat(), filled.gather([2, 0])
+
+
+def grows(x, n):
+    return tf.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, tf.concat([s, s[:1] + 1], 0)), (0, x),
+                         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, 3])))[1]
+
+
+def differentiated(x, n):
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = counted(x, n) * chosen(x, n)
+    return y, tape.gradient(y, x)
+
+
+# Those that the tests read without TensorFlow.
+GOLDEN = ("counted, frames", "nested, frames", "nested, functions", "written, functions", "mapped, frames",
+          "passed_through, frames", "one_of, frames", "LSTM masked of any length, frames")
+
+FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
+             differentiated)
+
+
+def layers_with_loops():
+    def recurrent(name, **options):
+        return getattr(layers, name)(3, **options)
+    for name in ("SimpleRNN", "LSTM", "GRU"):
+        for options in ({}, {"return_sequences": True}, {"go_backwards": True}, {"return_state": True}):
+            yield " ".join([name, *options]), recurrent(name, **options)
+        yield f"{name} bidirectional", layers.Bidirectional(recurrent(name, return_sequences=True))
+        yield f"{name} masked", tf.keras.Sequential([layers.Masking(0.5), recurrent(name)])
+    yield "GRU reset before", recurrent("GRU", reset_after=False, return_sequences=True)
+    yield "two layers", tf.keras.Sequential([recurrent("LSTM", return_sequences=True), recurrent("GRU")])
+    yield "ConvLSTM1D", tf.keras.Sequential([layers.Reshape((-1, 3, 1)), layers.ConvLSTM1D(2, 2)])
+
+
+def save(folder, name, graph, feeds, fetches):
+    steps = Steps()
+    for feed in feeds:
+        for tensor, value in feed.items():
+            steps.add("feed", tensor, value)
+        for tensor, value in fetches(feed):
+            steps.add("fetch", tensor, value)
+    (folder / f"{name}.pb").write_bytes(graph.SerializeToString(deterministic=True))
+    steps.save(folder / f"{name}.steps.pb")
+
+
+def freeze(folder, name, function, feeds, specs):
+    concrete = tf.function(function).get_concrete_function(*specs)
+    for form, lowered in (("functions", False), ("frames", True)):
+        frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=lowered)
+
+        def fetches(feed, frozen=frozen):
+            results = frozen(*[tf.constant(feed[each.name]) for each in frozen.inputs])
+            results = results if isinstance(results, (list, tuple)) else [results]
+            return [(each.name, value) for each, value in zip(frozen.outputs, results)]
+        given = [{each.name: value for each, value in zip(frozen.inputs, feed)} for feed in feeds]
+        save(folder, f"{name}, {form}", frozen.graph.as_graph_def(), given, fetches)
+
+
+def write_functions(folder):
+    feeds = [[points(61, 2, 3), np.int32(n)] for n in (0, 1, 3, 5)] + [[points(62, 4, 3), np.int32(2)]]
+    for each in FUNCTIONS:
+        tall = each in (scanned,)
+        shape = [None, 2, 3] if tall else [None, 3]
+        given = [[points(63, n, 2, 3), np.int32(n)] for n in (1, 4)] if tall else feeds
+        freeze(folder, each.__name__, each, given, [tf.TensorSpec(shape, tf.float32, "x"), tf.TensorSpec([], tf.int32, "n")],)
+    for name, layer in layers_with_loops():
+        x = points(64, 2, 4, 3)
+        x[0, 2] = 0.5
+        layer(x)
+        for i, each in enumerate(layer.weights):
+            if each.dtype.startswith("float"):
+                each.assign(weights(i, *each.shape))
+        for length, others in (("", []), (" of any length", [[points(65, 3, 7, 3)]])):
+            freeze(folder, name + length, lambda x, layer=layer: layer(x), [[x]] + others,
+                   [tf.TensorSpec([None, None if length else 4, 3], tf.float32, "x")])
+
+
+def write_golden_cases(folder):
+    with tempfile.TemporaryDirectory() as all_cases:
+        write_functions(pathlib.Path(all_cases))
+        folder.mkdir(exist_ok=True)
+        for name in GOLDEN:
+            for ending in (".pb", ".steps.pb"):
+                shutil.copy(pathlib.Path(all_cases) / (name + ending), folder / (name.replace(", ", "_").replace(" ", "_") + ending))
+
+
+# ---- Training programs of TensorFlow 1 ------------------------------------------------------------------------------------
+
+
+def losses():
+    """By name: the loss of x [n, 6]."""
+    def variable(name, *shape):
+        return v1.get_variable(name, initializer=weights(len(name), *shape))
+
+    def recurrent(x):
+        w, u = variable("w", 2, 4), variable("ww", 4, 4)
+        parts = tf.TensorArray(tf.float32, 3).unstack(tf.transpose(tf.reshape(x, [-1, 3, 2]), [1, 0, 2]))
+        out = tf.TensorArray(tf.float32, 3)
+        _, state, out = tf.while_loop(
+            lambda i, *_: i < 3, lambda i, s, a: (lambda next: (i + 1, next, a.write(i, next * 2)))(tf.tanh(parts.read(i) @ w + s @ u)),
+            (0, tf.zeros([tf.shape(x)[0], 4]), out))
+        return tf.reduce_mean(tf.square(state)) + tf.reduce_mean(out.stack())
+
+    def branch(x):
+        w = variable("w", 6, 2)
+        return tf.reduce_mean(v1.cond(tf.reduce_sum(x) > 0, lambda: tf.square(x @ w), lambda: tf.sin(x @ w)))
+
+    def both(x):
+        w = variable("w", 6, 6)
+        y = tf.while_loop(lambda i, s: i < 4, lambda i, s: (
+            i + 1, tf.cond(i % 2 > 0, lambda: tf.tanh(s @ w), lambda: s * 0.5 + x)), (0, x))[1]
+        return tf.reduce_mean(tf.square(y))
+
+    def scan(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.scan(lambda a, row: tf.tanh(a * w + row), x, tf.zeros([6])))
+
+    return {each.__name__: each for each in (recurrent, branch, both, scan)}
+
+
+def write_training(folder):
+    x = points(66, 5, 6)
+    for form, switch in (("functions", v1.enable_control_flow_v2), ("frames", v1.disable_control_flow_v2)):
+        switch()
+        for name in losses():
+            for style in ("reference", "resource"):
+                with tf.Graph().as_default() as graph, v1.variable_scope("", use_resource=style == "resource"):
+                    loss = tf.identity(losses()[name](v1.placeholder(tf.float32, [None, 6], "x")), "loss")
+                    v1.train.AdamOptimizer(0.1).minimize(loss, name="train")
+                    tf.group(v1.global_variables_initializer(), name="init")
+                steps = Steps()
+                steps.add("feed", "x:0", x)
+                with v1.Session(graph=graph) as session:
+                    session.run("init")
+                    steps.add("run", "init")
+                    for _ in range(4):
+                        steps.add("fetch", "loss:0", session.run("loss:0", {"x:0": x}))
+                        session.run("train", {"x:0": x})
+                        steps.add("run", "train")
+                (folder / f"{name}, {form}, {style}.pb").write_bytes(graph.as_graph_def().SerializeToString(deterministic=True))
+                steps.save(folder / f"{name}, {form}, {style}.steps.pb")
+    v1.enable_control_flow_v2()
