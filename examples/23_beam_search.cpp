@@ -1,5 +1,5 @@
 // Beam search: the most probable words of a small recurrent model, which has learnt to spell. The search ends when all
-// words have ended, so its length depends on the values. The same function runs eagerly and traced.
+// words have ended, so its length depends on the values. The same function runs eagerly, traced, and read from a file.
 #include <iostream>
 #include <string>
 #include <vector>
@@ -83,6 +83,9 @@ int main() {
   for (int i = 0; i < 200; ++i) train(words);
 
   auto traced = tp::trace([&](tp::Tensor first) { return search(speller, first); }, {tp::spec(tp::int32, {}, "first")});
+  // The same bytes as in a file, which TensorFlow reads, too, with the weights as constants.
+  const tp::Session reloaded(
+      tp::Graph::from_graph_def(traced.graph().as_graph_def({.variables = tp::VariableStyle::frozen})));
   for (const char first : {'l', 'b'}) {
     const auto code = tp::tensor(static_cast<int>(first - 'a' + 1));
     auto [found, scores] = search(speller, code);
@@ -90,10 +93,14 @@ int main() {
     auto [again, scores_again] = traced(code);
     const bool same =
         texts_of(again) == texts_of(found) && scores_again.to_vector<float>() == scores.to_vector<float>();
-    std::cout << (same ? "and the same traced" : "but others traced") << '\n';
+    std::cout << (same ? "and the same traced" : "but others traced");
+    auto read = reloaded.run({traced.output(0).name(), traced.output(1).name()}, {{"first:0", code}});
+    const bool same_again =
+        texts_of(read[0]) == texts_of(found) && read[1].to_vector<float>() == scores.to_vector<float>();
+    std::cout << (same_again ? ", and read again" : ", but others read again") << '\n';
   }
 }
 
 // Output:
-// loop look lock and the same traced
-// branch beam break and the same traced
+// loop look lock and the same traced, and read again
+// branch beam break and the same traced, and read again

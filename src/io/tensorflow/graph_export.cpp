@@ -189,7 +189,8 @@ class Exporter {
   GraphDef run(std::vector<char> wanted) {
     for (std::size_t i = 0; i < graph_.size(); ++i) names_.insert(graph_.node(i).name());
     kept_ = std::move(wanted);
-    if (style_ == VariableStyle::frozen) drop_changes();
+    if (style_ == VariableStyle::frozen && !library_)
+      drop_changes();  // no function of a frozen graph changes Variables
     for (std::size_t i = 0; i < graph_.size(); ++i)
       if (kept_[i] && is_update(graph_.node(i))) updates_.note(graph_.node(i));
     if (style_ != VariableStyle::frozen && !options_.computed_initial_values) find_initial_values();
