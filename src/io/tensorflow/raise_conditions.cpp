@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "io/tensorflow/flow.hpp"
 
@@ -85,28 +86,49 @@ class ConditionRaiser {
     std::unordered_map<std::string_view, std::size_t> numbers;
     for (std::size_t i = 0; i < size; ++i) numbers.emplace(def(i).name, i);
     edges_.assign(size, {});
-    order_.clear();
-    std::vector<std::vector<std::size_t>> users(size);
-    std::vector<std::size_t> missing(size);
     for (std::size_t i = 0; i < size; ++i)
       for (const std::string& input : def(i).inputs) {
-        const Edge edge = edge_of(input, numbers);
-        if (edge.node >= size) return false;
-        edges_[i].push_back(edge);
-        users[edge.node].push_back(i);
-        ++missing[i];
+        edges_[i].push_back(edge_of(input, numbers));
+        if (edges_[i].back().node >= size) return false;
       }
-    for (std::size_t i = 0; i < size; ++i)
-      if (missing[i] == 0) order_.push_back(i);
-    for (std::size_t next = 0; next < order_.size(); ++next)
-      for (const std::size_t user : users[order_[next]])
-        if (--missing[user] == 0) order_.push_back(user);
+    switches_.clear();
+    branch_number_used_.clear();
     contexts_.assign(size, {});
     predicate_of_switch_.assign(size, {});
     predicate_of_merge_.assign(size, {});
     removed_.assign(size, 0);
     added_.clear();
-    return order_.size() == size;
+    names_.clear();
+    for (const NodeDef& each : graph_.nodes) names_.insert(each.name);
+    return sort();
+  }
+
+  /// Depth first, so that what is in one condition stands together. Returns false for a graph with a cycle.
+  bool sort() {
+    const std::size_t size = graph_.nodes.size();
+    std::vector<char> is_open(size), is_done(size);
+    std::vector<std::pair<std::size_t, std::size_t>> path;  // nodes, and how many of their inputs are done
+    order_.clear();
+    positions_.assign(size, 0);
+    for (std::size_t root = 0; root < size; ++root) {
+      if (!is_done[root]) path.emplace_back(root, 0);
+      while (!path.empty()) {
+        auto& [i, next] = path.back();
+        is_open[i] = 1;
+        if (next == edges_[i].size()) {
+          is_open[i] = 0;
+          is_done[i] = 1;
+          positions_[i] = order_.size();
+          order_.push_back(i);
+          path.pop_back();
+          continue;
+        }
+        const std::size_t input = edges_[i][next++].node;
+        if (is_open[input]) return false;
+        if (!is_done[input]) path.emplace_back(input, 0);
+      }
+    }
+    return true;
   }
 
   /// Finds the Switches whose predicates do not follow from constants. A placeholder with a default is one, as the
@@ -129,6 +151,7 @@ class ConditionRaiser {
       if (!is_switch_of_condition(def(i)) || edges_[i].size() < 2 || edges_[i][1].is_control) continue;
       if (!depends[edges_[i][1].node]) continue;
       predicate_of_switch_[i] = number_of_predicate(edges_[i][1]);
+      switches_.insert_or_assign(*predicate_of_switch_[i], i);
       any = true;
     }
     return any;
@@ -159,6 +182,9 @@ class ConditionRaiser {
       if (is_merge_of_condition(def(i)) && each.is_control) continue;
       of_data.push_back(context_of(each));
     }
+    for (const Edge& each : edges_[i])
+      if (is_merge_of_condition(def(each.node)) && each.output == 1 && !each.is_control)
+        branch_number_used_[each.node] = i;
     Context& context = contexts_[i];
     for (const Context& each : of_data) unite(context, each);
     if (!is_merge_of_condition(def(i))) return;
@@ -191,40 +217,53 @@ class ConditionRaiser {
     std::map<std::string, std::int64_t> exports{};  ///< tensors in a branch that later stages use: their side
   };
 
+  /// The numbers of the stages of the nodes between the first and the last one of a condition. Those before are 0.
+  struct StageNumbers {
+    std::size_t begin;
+    std::vector<std::size_t> list;
+    const std::vector<std::size_t>& positions;
+
+    std::size_t of(std::size_t node) const { return positions[node] < begin ? 0 : list[positions[node] - begin]; }
+  };
+
   void raise_condition(std::size_t predicate, const std::vector<std::size_t>& members) {
-    std::map<std::size_t, char> is_member;
-    for (const std::size_t i : members) is_member.emplace(i, 1);
-    std::vector<std::size_t> numbers(graph_.nodes.size());  // of the stages
+    std::unordered_set<std::size_t> is_member(members.begin(), members.end());
+    const auto by_position = [&](std::size_t a, std::size_t b) { return positions_[a] < positions_[b]; };
+    const std::size_t begin = positions_[*std::min_element(members.begin(), members.end(), by_position)];
+    const std::size_t end = positions_[*std::max_element(members.begin(), members.end(), by_position)] + 1;
+    StageNumbers numbers{begin, std::vector<std::size_t>(end - begin), positions_};
     std::map<std::size_t, Stage> stages;
-    for (const std::size_t i : order_) {
+    for (std::size_t position = begin; position < end; ++position) {
+      const std::size_t i = order_[position];
+      std::size_t& number = numbers.list[position - begin];
       for (const Edge& each : edges_[i])
-        numbers[i] = std::max(numbers[i], numbers[each.node] + (is_merged(each.node, predicate, is_member) ? 1 : 0));
+        number = std::max(number, numbers.of(each.node) + (is_merged(each.node, predicate, is_member) ? 1 : 0));
       if (!is_member.contains(i)) continue;
-      Stage& stage = stages[numbers[i]];
+      Stage& stage = stages[number];
       if (is_merged(i, predicate, is_member))
         stage.merges.push_back(i);
       else
         stage.nodes[contexts_[i].back().second].push_back(i);
       for (const Edge& each : edges_[i])
-        if (is_inside(each, is_member) && !each.is_control && numbers[each.node] < numbers[i])
-          stages[numbers[each.node]].exports.emplace(tensor_of(each), contexts_[each.node].back().second);
+        if (is_inside(each, is_member) && !each.is_control && numbers.of(each.node) < number)
+          stages[numbers.of(each.node)].exports.emplace(tensor_of(each), contexts_[each.node].back().second);
     }
     exported_.clear();
     for (auto& [number, stage] : stages) raise_stage(predicate, stage, number, numbers, is_member);
   }
-  bool is_merged(std::size_t i, std::size_t predicate, const std::map<std::size_t, char>& is_member) const {
+  bool is_merged(std::size_t i, std::size_t predicate, const std::unordered_set<std::size_t>& is_member) const {
     return predicate_of_merge_[i] == predicate && is_member.contains(i);
   }
   /// Whether a tensor is in a branch.
-  bool is_inside(const Edge& edge, const std::map<std::size_t, char>& is_member) const {
+  bool is_inside(const Edge& edge, const std::unordered_set<std::size_t>& is_member) const {
     return is_member.contains(edge.node) && !predicate_of_merge_[edge.node] && !predicate_of_switch_[edge.node];
   }
   std::string tensor_of(const Edge& edge) const {
     return edge.output == 0 ? def(edge.node).name : detail::join(def(edge.node).name, ":", edge.output);
   }
 
-  void raise_stage(std::size_t predicate, const Stage& stage, std::size_t number,
-                   const std::vector<std::size_t>& numbers, const std::map<std::size_t, char>& is_member) {
+  void raise_stage(std::size_t predicate, const Stage& stage, std::size_t number, const StageNumbers& numbers,
+                   const std::unordered_set<std::size_t>& is_member) {
     const auto [selector, is_case, sides] = selector_of(predicate, stage);
     NodeDef node{.name = unique_name(stage), .op = is_case ? "Case" : "If"};
     std::vector<std::string> arguments;  // tensors around the condition
@@ -242,7 +281,7 @@ class ConditionRaiser {
       }
       const std::string tensor = tensor_of(edge);
       if (!is_inside(edge, is_member)) return argument(tensor);
-      return numbers[edge.node] == number ? tensor : argument(exported_.at(tensor));
+      return numbers.of(edge.node) == number ? tensor : argument(exported_.at(tensor));
     };
     Flow flow;
     for (std::int64_t side = 0; side < sides; ++side) {
@@ -259,7 +298,7 @@ class ConditionRaiser {
         for (const Edge& each : edges_[i]) {
           if (!each.is_control) {
             copy.inputs.push_back(inside(each, side));
-          } else if (is_inside(each, is_member) && numbers[each.node] == number) {
+          } else if (is_inside(each, is_member) && numbers.of(each.node) == number) {
             copy.inputs.push_back("^" + def(each.node).name);
           } else if (!predicate_of_switch_[each.node]) {
             waits.push_back("^" + moved_name(each.node));
@@ -316,13 +355,13 @@ class ConditionRaiser {
     std::int64_t sides;
   };
   Selector selector_of(std::size_t predicate, const Stage& stage) const {
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (predicate_of_switch_[i] != predicate) continue;
-      if (!is_case_switch(def(i))) return {def(i).inputs[1], false, 2};
-      const auto found = def(i).attrs.find("num_outs");
-      const auto* count = found == def(i).attrs.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
-      if (!count || *count < 1 || *count > most_sides) refuse(def(i), "its number of branches is not known");
-      return {def(i).inputs[1], true, *count};
+    if (const auto found = switches_.find(predicate); found != switches_.end()) {
+      const NodeDef& node = def(found->second);
+      if (!is_case_switch(node)) return {node.inputs[1], false, 2};
+      const auto attr = node.attrs.find("num_outs");
+      const auto* count = attr == node.attrs.end() ? nullptr : std::get_if<std::int64_t>(&attr->second);
+      if (!count || *count < 1 || *count > most_sides) refuse(node, "its number of branches is not known");
+      return {node.inputs[1], true, *count};
     }
     refuse(def(stage.merges.empty() ? stage.nodes.begin()->second[0] : stage.merges[0]), "it has no Switch");
   }
@@ -348,10 +387,8 @@ class ConditionRaiser {
   }
 
   void replace_merge(std::size_t i, const std::string& condition, std::size_t output) {
-    for (const std::size_t user : order_)
-      for (const Edge& each : edges_[user])
-        if (each.node == i && each.output == 1 && !each.is_control)
-          refuse(def(i), detail::join("'", def(user).name, "' uses the number of the branch that has run"));
+    if (const auto user = branch_number_used_.find(i); user != branch_number_used_.end())
+      refuse(def(i), detail::join("'", def(user->second).name, "' uses the number of the branch that has run"));
     NodeDef copy{.name = def(i).name, .op = "Identity", .device = def(i).device};
     copy.inputs = {output == 0 ? condition : detail::join(condition, ":", output)};
     if (const auto type = def(i).attrs.find("T"); type != def(i).attrs.end()) copy.attrs.emplace("T", type->second);
@@ -359,14 +396,11 @@ class ConditionRaiser {
     added_.push_back(std::move(copy));
   }
 
-  std::string unique_name(const Stage& stage) const {
+  std::string unique_name(const Stage& stage) {
     const std::string& inner = def(stage.merges.empty() ? stage.nodes.begin()->second[0] : stage.merges[0]).name;
     std::string name = inner.substr(0, inner.rfind('/'));
     if (name == inner) name = "cond";
-    const auto is_taken = [&](const NodeDef& each) { return each.name == name; };
-    while (std::any_of(graph_.nodes.begin(), graph_.nodes.end(), is_taken) ||
-           std::any_of(added_.begin(), added_.end(), is_taken))
-      name += "_";
+    while (!names_.insert(name).second) name += "_";
     return name;
   }
 
@@ -391,10 +425,14 @@ class ConditionRaiser {
   std::vector<std::string>* operations_;
   std::vector<std::vector<Edge>> edges_;  ///< by node, as are the following
   std::vector<std::size_t> order_;        ///< the nodes, each after its inputs
+  std::vector<std::size_t> positions_;    ///< in this order
   std::vector<Context> contexts_;
   std::vector<std::optional<std::size_t>> predicate_of_switch_, predicate_of_merge_;
+  std::unordered_map<std::size_t, std::size_t> switches_;            ///< by predicate: one of its Switches
+  std::unordered_map<std::size_t, std::size_t> branch_number_used_;  ///< by Merge: a node that uses its second output
   std::vector<char> removed_;
   std::vector<NodeDef> added_;
+  std::unordered_set<std::string> names_;
   std::map<std::string, std::size_t> predicates_;
   std::map<std::string, std::string> exported_;         ///< by the tensor of a branch: the output that it is
   std::unordered_map<std::string, std::string> moved_;  ///< by the name of a node of a branch: that of the condition

@@ -1,6 +1,7 @@
 #include "io/tensorflow/raise_frames.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -49,11 +50,17 @@ Index numbers_by_name(const GraphDef& graph) {
 
 // ---- Loops ------------------------------------------------------------------------------------------------------------
 
+/// The loops that frames have become.
+struct Raised {
+  std::vector<NodeDef> loops{};
+  std::unordered_map<std::string, std::string> moved{};  ///< by the name of a node of a frame: the loop that it is in
+};
+
 /// One frame, whose nodes have no frame in them.
 class Frame {
  public:
-  Frame(GraphDef& graph, const Index& index, std::string name, std::set<std::size_t> members)
-      : graph_(graph), index_(index), name_(std::move(name)), members_(std::move(members)) {}
+  Frame(GraphDef& graph, const Index& index, Raised& raised, std::string name, std::set<std::size_t> members)
+      : graph_(graph), index_(index), raised_(raised), name_(std::move(name)), members_(std::move(members)) {}
 
   /// Replaces the frame by a While of this name.
   void raise(const std::string& loop_name) {
@@ -185,34 +192,25 @@ class Frame {
   }
 
   void replace(NodeDef loop, const std::map<std::string, std::size_t>& numbers) {
-    std::vector<NodeDef> nodes;
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    for (const std::size_t i : members_) {
       NodeDef& node = graph_.nodes[i];
-      if (members_.contains(i) && !is_exit(node)) continue;
-      NodeDef copy = node;
-      if (members_.contains(i)) {
-        const NodeDef* from = data_inputs(node) == 1 ? switch_left_by(node.inputs[0]) : nullptr;
-        if (!from) refuse(detail::join("'", node.name, "' leaves no loop variable"));
-        copy.op = "Identity";
-        copy.inputs = {detail::join(loop.name, ":", numbers.at(switches_.at(from->name)))};
-      } else {
-        bool waits = false;
-        std::erase_if(copy.inputs, [&](const std::string& input) {
-          const NodeDef* used = member(input);
-          if (!used || is_exit(*used)) return false;
-          if (!input.starts_with('^')) refuse(detail::join("'", input, "' is used outside the loop"));
-          return waits = true;
-        });
-        if (waits) copy.inputs.push_back("^" + loop.name);
+      if (!is_exit(node)) {
+        raised_.moved.emplace(node.name, loop.name);
+        continue;
       }
-      nodes.push_back(std::move(copy));
+      const NodeDef* from = data_inputs(node) == 1 ? switch_left_by(node.inputs[0]) : nullptr;
+      if (!from) refuse(detail::join("'", node.name, "' leaves no loop variable"));
+      node.inputs = {detail::join(loop.name, ":", numbers.at(switches_.at(from->name)))};
     }
-    nodes.push_back(std::move(loop));
-    graph_.nodes = std::move(nodes);
+    // Only now, as the others of the frame refer to them.
+    for (const std::size_t i : members_)
+      if (is_exit(graph_.nodes[i])) graph_.nodes[i].op = "Identity";
+    raised_.loops.push_back(std::move(loop));
   }
 
   GraphDef& graph_;
   const Index& index_;
+  Raised& raised_;
   std::string name_;
   std::set<std::size_t> members_;  ///< the numbers of its nodes
   std::vector<Variable> variables_;
@@ -333,6 +331,34 @@ class ArrayRaiser {
 
 }  // namespace
 
+namespace {
+
+/// Whether a frame has the Enters of no other.
+bool is_innermost(const GraphDef& graph, const std::string& frame, const std::set<std::size_t>& members) {
+  return std::none_of(members.begin(), members.end(), [&](std::size_t i) {
+    const NodeDef& node = graph.nodes[i];
+    const auto* name = is_enter(node) ? attr_of<std::string>(node, "frame_name") : nullptr;
+    return name && *name != frame;
+  });
+}
+
+/// Puts the loops in the place of the nodes of their frames.
+void take_in(GraphDef& graph, Raised raised) {
+  std::erase_if(graph.nodes, [&](const NodeDef& each) { return raised.moved.contains(each.name); });
+  for (NodeDef& node : graph.nodes)
+    for (std::string& input : node.inputs) {
+      const auto found = raised.moved.find(producer_name(input));
+      if (found == raised.moved.end()) continue;
+      if (!input.starts_with('^'))
+        throw UnimplementedError(
+            detail::join("Node '", node.name, "' uses '", input, "' outside of its loop, '", found->second, "'"));
+      input = "^" + found->second;
+    }
+  std::move(raised.loops.begin(), raised.loops.end(), std::back_inserter(graph.nodes));
+}
+
+}  // namespace
+
 void raise_frames(GraphDef& graph) {
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const NodeDef& each) { return is_enter(each); })) return;
   ArrayRaiser(graph).run();
@@ -340,20 +366,18 @@ void raise_frames(GraphDef& graph) {
     const Index index = numbers_by_name(graph);
     const auto frames = members_of_frames(graph, index);
     if (frames.empty()) return;
-    // The innermost frame has the Enters of no other.
-    const auto innermost = std::find_if(frames.begin(), frames.end(), [&](const auto& frame) {
-      return std::none_of(frame.second.begin(), frame.second.end(), [&](std::size_t i) {
-        const NodeDef& node = graph.nodes[i];
-        const auto* name = is_enter(node) ? attr_of<std::string>(node, "frame_name") : nullptr;
-        return name && *name != frame.first;
-      });
-    });
-    if (innermost == frames.end())
+    Raised raised;
+    std::unordered_set<std::string> names;
+    for (const auto& [frame, members] : frames) {
+      if (!is_innermost(graph, frame, members)) continue;
+      std::string name = frame.substr(0, frame.rfind('/'));
+      if (name.empty()) name = "while";
+      while (index.contains(name) || !names.insert(name).second) name += "_";
+      Frame(graph, index, raised, frame, members).raise(name);
+    }
+    if (raised.loops.empty())
       throw UnimplementedError(detail::join("The frame '", frames.begin()->first, "' is in another that is in it"));
-    std::string name = innermost->first.substr(0, innermost->first.rfind('/'));
-    if (name.empty()) name = "while";
-    while (index.contains(name)) name += "_";
-    Frame(graph, index, innermost->first, innermost->second).raise(name);
+    take_in(graph, std::move(raised));
   }
 }
 
