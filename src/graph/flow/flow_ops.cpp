@@ -53,7 +53,8 @@ Specs infer_branches(const Call& call) {
 
 /// The number of iterations, or -1 where it is not known.
 std::int64_t iterations_of(const WhileParts& parts, const Tensors& inputs) {
-  if (parts.condition || parts.sequences == 0) return -1;
+  if (parts.condition) return -1;
+  if (parts.sequences == 0) return parts.maximum;
   const Shape& shape = inputs[parts.carried].shape();
   return shape.has_rank() ? shape.sizes()[0] : -1;
 }
@@ -206,7 +207,8 @@ class ValueDependence {
   bool of_loop(const Node& node, std::size_t output) {
     const WhileParts parts(node);
     if (output < parts.carried) return parts.may_vary(output) || of(node.input(output));
-    return parts.condition || of(node.input(parts.carried)) || of(parts.body.outputs[output]);
+    const bool has_open_length = parts.sequences > 0 && of(node.input(parts.carried));
+    return parts.condition || has_open_length || of(parts.body.outputs[output]);
   }
 
   std::set<std::int64_t> seen_;  ///< tensors, by id

@@ -422,6 +422,10 @@ class LoopReader {
       if (each.way == way) flow_.sequences.push_back({each.variable, each.node});
     flow_.has_condition = flow_.sequences.empty();
     if (flow_.has_condition) flow_.reverse = false;
+    if (flow_.has_condition && iterations_.starts_with('=')) {
+      flow_.has_condition = false;
+      flow_.iterations = std::max<std::int64_t>(std::stoll(iterations_.substr(1)), 0);
+    }
     for (const Write& each : writes_)
       if (each.way == (flow_.reverse ? Way::backward : Way::forward)) take(each.variable, each.element, each.is_full);
     std::sort(flow_.stacked.begin(), flow_.stacked.end(),

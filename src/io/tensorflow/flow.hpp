@@ -44,7 +44,8 @@ struct Flow {
     std::size_t carried = 0;   ///< the loop variable that becomes this element
   };
   std::vector<Last> lasts{};
-  bool has_condition = true;  ///< or else one iteration for each element of the sequences
+  bool has_condition = true;     ///< or else one iteration for each element of the sequences, or
+  std::int64_t iterations = -1;  ///< this number of iterations, if there are no sequences
   bool reverse = false;
 
   /// The numbers of the loop variables that our loop needs: carried values, sequences, operands.

@@ -153,6 +153,7 @@ class FlowReader {
     std::vector<Attr> attrs = tracer.attrs(std::move(functions));
     attrs.push_back({"carried", static_cast<std::int64_t>(carried)});
     attrs.push_back({"sequences", static_cast<std::int64_t>(sequences)});
+    if (flow_.iterations >= 0) attrs.push_back({"maximum_iterations", flow_.iterations});
     if (flow_.reverse) attrs.push_back({"reverse", true});
     if (reader_.def().attrs.contains(hint_recompute)) attrs.push_back({"recompute", true});
     Ints varying;
