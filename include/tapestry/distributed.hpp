@@ -1,0 +1,3 @@
+#pragma once
+
+#include "tapestry/distributed/communicator.hpp"
