@@ -41,7 +41,7 @@ class TAPESTRY_API Collectives {
   virtual ~Collectives();
 
   /// Takes part in a collective. Throws InvalidArgumentError when the others make another one, and AbortedError when
-  /// one of them has ended. Element types are bool, uint8, int32, int64, float32 and float64.
+  /// one of them has ended. float16 and bfloat16 are not reduced.
   virtual void run(const Exchange& exchange) = 0;
   /// The ranks that give the same color. Throws what `run` throws.
   virtual CommunicatorRef split(int color, Where where) = 0;
