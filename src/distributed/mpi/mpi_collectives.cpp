@@ -234,10 +234,10 @@ class MpiCollectives final : public Collectives {
     const auto count = static_cast<std::int64_t>(exchange.input.size());
     const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(exchange.input.dtype()));
     if (bytes == 0) return;
-    if (count <= INT_MAX) {
-      const MPI_Datatype type = type_of(exchange.input.dtype());
-      check(MPI_Allgather(bytes_at(exchange.input, 0), static_cast<int>(count), type, bytes_at(exchange.output, 0),
-                          static_cast<int>(count), type, ranks_));
+    if (bytes <= INT_MAX) {
+      const auto length = static_cast<int>(bytes);
+      check(MPI_Allgather(bytes_at(exchange.input, 0), length, MPI_BYTE, bytes_at(exchange.output, 0), length, MPI_BYTE,
+                          ranks_));
       return;
     }
     std::memcpy(bytes_at(exchange.output, rank * count), exchange.input.impl().data, static_cast<std::size_t>(bytes));
@@ -294,7 +294,7 @@ CommunicatorRef open_world() {
 }  // namespace tapestry::detail
 
 extern "C" {
-extern const tapestry::detail::MpiPlugin tapestry_mpi_plugin;
+TAPESTRY_API extern const tapestry::detail::MpiPlugin tapestry_mpi_plugin;
 const tapestry::detail::MpiPlugin tapestry_mpi_plugin{
     .bytes = sizeof(tapestry::detail::MpiPlugin),
     .layout = tapestry::detail::mpi_layout,
