@@ -98,7 +98,8 @@ INTERNALS = {
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',
                 'src/ops/handles.hpp', 'src/train/adam.hpp', 'src/backend/philox.hpp'),
     # Collectives are ops, which reduce with the kernels of the host.
-    'src/distributed/': ('src/backend/backend.hpp', 'src/dispatch/define.hpp', 'src/dispatch/recorder.hpp'),
+    'src/distributed/': ('src/backend/backend.hpp', 'src/dispatch/define.hpp', 'src/dispatch/recorder.hpp',
+                         'src/train/arguments.hpp'),
 }
 
 # A pass is a function from a graph to a graph: it tells each new node what it is, and neither reads nor opens scopes.
