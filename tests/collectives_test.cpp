@@ -337,6 +337,33 @@ TEST_CASE("collectives in branches and loops") {
   for (const Tensor& each : found) CHECK(each.item<float>() == 3 * 6 * (0 + 1 + 2 + 3));
 }
 
+TEST_CASE("gradients of collectives in branches and loops are those of the eager loop") {
+  const auto found = on_ranks<std::vector<Tensor>>(2, [](const Communicator& world) {
+    const auto f = [&](const Tensor& x) -> std::vector<Tensor> {
+      GradientTape tape;
+      tape.watch(x);
+      const auto [steps, product] = while_loop([](const Tensor& i, const Tensor&) { return less(i, 3.0); },
+                                               [&](const Tensor& i, const Tensor& so_far) {
+                                                 return std::tuple{i + 1.0, so_far * world.all_reduce(so_far + x)};
+                                               },
+                                               std::tuple{stop_gradient(0.0 * x), x});
+      const Tensor total = product;
+      const Tensor y = cond(
+          greater(steps, 1.0), [&] { return world.all_reduce(total * total, Reduce::mean); }, [&] { return x; });
+      return {y, tape.gradient(y, x)};
+    };
+    const Tensor x = tensor<double>(0.3 + 0.1 * world.rank());
+    std::vector<Tensor> results = f(x);
+    for (const Tensor& each : trace(f, {spec(float64, {})})(x)) results.push_back(each);
+    return results;
+  });
+  for (const auto& each : found) {
+    CHECK(same_bits(each[0], each[2]));
+    CHECK(same_bits(each[1], each[3]));
+    CHECK(each[1].item<double>() != 0);
+  }
+}
+
 TEST_CASE("a graph with a collective is no file, and says so") {
   const Communicator alone;
   const auto traced = trace([&](const Tensor& x) { return alone.all_reduce(x); }, {spec(float32, {2})});

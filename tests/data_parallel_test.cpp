@@ -286,6 +286,36 @@ TEST_CASE("options that make no sense are refused") {
   }
 }
 
+TEST_CASE("a bucket starts before the gradients of earlier layers are computed, and is waited for behind all of them") {
+  const nn::Sequential net = make_net();
+  train::GradientDescentOptimizer optimizer(0.1);
+  DataParallel training(optimizer, Communicator(), {.bucket_bytes = 1});
+  const auto step =
+      trace([&](const Tensor& x, const Tensor& y) { return training.minimize([&] {
+                                                      return loss_of(net, {x, y});
+                                                    }); },
+            {spec(float32, {8, 5}), spec(int64, {8})});
+  Session session(step.graph());
+  std::vector<Operation> updates;
+  for (const Operation& each : step.graph().operations())
+    if (each.type() == "ResourceApplyGradientDescent") updates.push_back(each);
+  RunMetadata metadata;
+  session.run(updates, {{step.input(0), zeros({8, 5})}, {step.input(1), zeros({8}, {.dtype = int64})}}, {}, &metadata);
+  std::vector<std::string> types;  // of the plan's steps
+  for (const ExecutionPlan::Step& each : metadata.plan.steps) types.push_back(each.type);
+  const auto position = [&](const std::string& type, std::ptrdiff_t number) {
+    auto found = types.begin();
+    for (std::ptrdiff_t i = 0; i <= number; ++i) found = std::find(found + (i > 0 ? 1 : 0), types.end(), type);
+    return found - types.begin();
+  };
+  // Three products forward, two for each layer backward but the first; two parameters of each layer.
+  CHECK(std::count(types.begin(), types.end(), "MatMul") == 8);
+  CHECK(std::count(types.begin(), types.end(), "AllReduceStart") == 6);
+  CHECK(position("AllReduceStart", 1) < position("MatMul", 5));
+  CHECK(position("AllReduceStart", 3) < position("MatMul", 7));
+  CHECK(position("MatMul", 7) < position("AllReduceWait", 0));
+}
+
 TEST_CASE("a gradient is told as soon as it is complete, each once, in the order of the walk") {
   const Variable a(2.0), b(3.0), c(5.0), unused(7.0);
   for (const bool twice : {false, true}) {
@@ -346,6 +376,13 @@ TEST_CASE("the shards of a loader are disjoint, equally long, and together the j
   for (const data::Shard& bad : {data::Shard{0, 0}, data::Shard{2, 2}, data::Shard{2, -1}, data::Shard{-1, -2}})
     CHECK(message_of<InvalidArgumentError>([&] { data::Loader(make_set(4), {.shard = bad}); }) ==
           detail::join("There is no shard ", bad.index, " of ", bad.count));
+}
+
+TEST_CASE("a shard of a stream has every n-th element") {
+  const auto numbers_from = data::Stream<int>(std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  std::vector<int> found;
+  for (const int each : numbers_from.shard(data::Shard{3, 1})) found.push_back(each);
+  CHECK(found == std::vector<int>{1, 4, 7});
 }
 
 // ---- Batch norm -------------------------------------------------------------------------------------------------------
