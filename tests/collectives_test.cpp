@@ -7,6 +7,7 @@
 #include "expect.hpp"
 #include "op_cases/op_cases.hpp"
 #include "ranks.hpp"
+#include "tapestry/control_flow.hpp"
 #include "tapestry/graph.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/session.hpp"

@@ -85,7 +85,8 @@ TEST_CASE("different collectives are an error on every rank, which names what ea
   };
   for (const auto& [name, first] : calls)
     for (const auto& [other_name, second] : calls) {
-      INFO(name, " and ", other_name);
+      const std::string one = name, other = other_name;  // clang does not let a lambda have a part of a pair
+      INFO(one, " and ", other);
       const auto texts =
           errors_of<InvalidArgumentError>(2, [&, &first = first, &second = second](const Communicator& world) {
             (world.rank() == 0 ? first : second)(world);

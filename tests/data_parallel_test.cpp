@@ -101,7 +101,8 @@ using Trained = std::vector<Tensor>;
 
 TEST_CASE("N ranks make the steps of one rank with the joint batch, and all have the same bits") {
   for (const auto& [name, make_optimizer] : optimizers) {
-    INFO(name);
+    const std::string title = name;
+    INFO(title);
     const Trained alone = train_on(Communicator(), Mode::eager, make_optimizer, 10);
     for (const int ranks : {1, 2, 3, 4}) {
       CAPTURE(ranks);
@@ -116,7 +117,8 @@ TEST_CASE("N ranks make the steps of one rank with the joint batch, and all have
 
 TEST_CASE("eager, traced, in a graph, with any size of buckets: the same bits") {
   for (const auto& [name, make_optimizer] : optimizers) {
-    INFO(name);
+    const std::string title = name;
+    INFO(title);
     std::vector<Trained> results;
     for (const Mode mode : {Mode::eager, Mode::traced, Mode::graph})
       for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{300}, std::int64_t{1} << 30})

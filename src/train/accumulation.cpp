@@ -52,8 +52,8 @@ void GradientAccumulation::apply_gradients(Optimizer& optimizer, const TensorLis
 }
 
 void GradientAccumulation::add(Optimizer& optimizer, const TensorList& gradients,
-                                    const std::vector<Variable>& variables, const ApplyOptions& options,
-                                    const Change& change, Where where) {
+                               const std::vector<Variable>& variables, const ApplyOptions& options,
+                               const Change& change, Where where) {
   const CallSiteScope site(where);
   const Tensors& list = gradients.tensors();
   if (list.size() != variables.size())

@@ -51,10 +51,10 @@ TEST_CASE("collectives of processes give what plain ops give") {
         CHECK(values(world.reduce_scatter(own, reduce)) == values(expected(range(begin, begin + part))));
       }
       CHECK(values(world.broadcast(own, ranks - 1)) == values(argument(shape, dtype, ranks - 1)));
-      std::vector<double> all;
+      std::vector<double> joined;
       for (int rank = 0; rank < ranks; ++rank)
-        for (const double each : values(argument(shape, dtype, rank))) all.push_back(each);
-      CHECK(values(world.all_gather(own)) == all);
+        for (const double each : values(argument(shape, dtype, rank))) joined.push_back(each);
+      CHECK(values(world.all_gather(own)) == joined);
     }
 }
 
