@@ -26,18 +26,18 @@ Shape without(const Shape& shape, std::uint32_t axes, bool keep) {
   return result;
 }
 
-double combine(Reduce f, double a, double b) {
+double combine(ReduceFunction f, double a, double b) {
   switch (f) {
-    case Reduce::sum:
-    case Reduce::mean:
+    case ReduceFunction::sum:
+    case ReduceFunction::mean:
       return a + b;
-    case Reduce::prod:
+    case ReduceFunction::prod:
       return a * b;
-    case Reduce::max:
+    case ReduceFunction::max:
       return std::isnan(a) || a > b ? a : b;
-    case Reduce::min:
+    case ReduceFunction::min:
       return std::isnan(a) || a < b ? a : b;
-    case Reduce::any_true:
+    case ReduceFunction::any_true:
       return a != 0 || b != 0;
     default:
       return a != 0 && b != 0;
@@ -45,7 +45,7 @@ double combine(Reduce f, double a, double b) {
 }
 
 /// One element after the other, in doubles.
-std::vector<double> reference(Reduce f, const Tensor& x, std::uint32_t axes) {
+std::vector<double> reference(ReduceFunction f, const Tensor& x, std::uint32_t axes) {
   std::map<std::vector<std::int64_t>, std::vector<double>> groups;
   for_each_index(x.shape(), x.strides(), [&](std::vector<std::int64_t> index, std::int64_t offset) {
     for (std::size_t i = 0; i < index.size(); ++i)
@@ -56,12 +56,12 @@ std::vector<double> reference(Reduce f, const Tensor& x, std::uint32_t axes) {
   for (const auto& [index, group] : groups) {
     double total = group[0];
     for (std::size_t i = 1; i < group.size(); ++i) total = combine(f, total, group[i]);
-    result.push_back(f == Reduce::mean ? total / static_cast<double>(group.size()) : total);
+    result.push_back(f == ReduceFunction::mean ? total / static_cast<double>(group.size()) : total);
   }
   return result;
 }
 
-std::vector<double> reduced(Reduce f, const Tensor& x, std::uint32_t axes, bool keep = false) {
+std::vector<double> reduced(ReduceFunction f, const Tensor& x, std::uint32_t axes, bool keep = false) {
   const Tensor y = empty(x.dtype(), without(x.shape(), axes, keep));
   cpu_backend().reduce(f, x, axes, y);
   return values(y);
@@ -79,7 +79,7 @@ const std::vector<Shape> shapes = {
 }  // namespace
 
 TEST_CASE("every reduction over every set of axes agrees with a plain loop, in any layout") {
-  for (const Reduce f : {Reduce::sum, Reduce::mean, Reduce::max, Reduce::min}) {
+  for (const ReduceFunction f : {ReduceFunction::sum, ReduceFunction::mean, ReduceFunction::max, ReduceFunction::min}) {
     for (const DType dtype : {uint8, int32, int64, float32, float64}) {
       for (const Shape& shape : shapes) {
         const Tensor x = random_tensor(dtype, shape);
@@ -91,9 +91,9 @@ TEST_CASE("every reduction over every set of axes agrees with a plain loop, in a
             CAPTURE(to_string(shape));
             CAPTURE(axes);
             std::vector<double> expected = reference(f, layout, axes);
-            if (dtype == uint8 && f == Reduce::mean) {  // the sum wraps before the division
+            if (dtype == uint8 && f == ReduceFunction::mean) {  // the sum wraps before the division
               const auto count = static_cast<double>(layout.size()) / static_cast<double>(expected.size());
-              expected = reference(Reduce::sum, layout, axes);
+              expected = reference(ReduceFunction::sum, layout, axes);
               for (double& value : expected) value = as_dtype(value, uint8) / count;
             }
             const std::vector<double> got = reduced(f, layout, axes);
@@ -101,7 +101,7 @@ TEST_CASE("every reduction over every set of axes agrees with a plain loop, in a
             double worst = 0;
             for (std::size_t i = 0; i < got.size(); ++i)
               worst = std::max(worst, std::abs(got[i] - as_dtype(expected[i], dtype)));
-            const bool exact = f == Reduce::max || f == Reduce::min || !is_floating(dtype);
+            const bool exact = f == ReduceFunction::max || f == ReduceFunction::min || !is_floating(dtype);
             REQUIRE(worst <= (exact ? 0.0 : dtype == float32 ? 2e-3 : 1e-10));
           }
         }
@@ -128,10 +128,11 @@ TEST_CASE("operands in any layout give the bits of their row-major copies") {
     const auto axes = static_cast<std::uint32_t>(below(1U << shape.rank()));
     const bool keep = below(2) == 0;
     // A product of many of these numbers is not exact.
-    const std::vector<Reduce> functions = dtype == boolean
-                                              ? std::vector{Reduce::any_true, Reduce::all_true}
-                                              : std::vector{Reduce::sum, Reduce::mean, Reduce::max, Reduce::min};
-    const Reduce f = functions[below(functions.size())];
+    const std::vector<ReduceFunction> functions =
+        dtype == boolean
+            ? std::vector{ReduceFunction::any_true, ReduceFunction::all_true}
+            : std::vector{ReduceFunction::sum, ReduceFunction::mean, ReduceFunction::max, ReduceFunction::min};
+    const ReduceFunction f = functions[below(functions.size())];
     const auto result = [&](const Tensor& from) {
       const Shape reduced_shape = without(shape, axes, keep);
       const double before = is_floating(dtype) ? std::nan("") : 77;
@@ -156,33 +157,35 @@ TEST_CASE("products") {
     for (double& number : numbers) number = 1 + number / 1000;
     x = tensor_of(dtype, x.shape(), numbers);
     for (std::uint32_t axes = 1; axes < 8; ++axes) {
-      const auto expected = reference(Reduce::prod, x, axes), got = reduced(Reduce::prod, twisted(x), axes);
+      const auto expected = reference(ReduceFunction::prod, x, axes),
+                 got = reduced(ReduceFunction::prod, twisted(x), axes);
       for (std::size_t i = 0; i < got.size(); ++i)
         CHECK(got[i] == doctest::Approx(expected[i]).epsilon(dtype == float32 ? 1e-5 : 1e-13));
     }
   }
-  CHECK(reduced(Reduce::prod, tensor_of(int32, {3}, {2, -3, 5}), 1) == std::vector<double>{-30});
+  CHECK(reduced(ReduceFunction::prod, tensor_of(int32, {3}, {2, -3, 5}), 1) == std::vector<double>{-30});
   // 3^40 modulo 2^32, as a signed number
-  CHECK(reduced(Reduce::prod, tensor_of(int32, {40}, std::vector<double>(40, 3)), 1) ==
+  CHECK(reduced(ReduceFunction::prod, tensor_of(int32, {40}, std::vector<double>(40, 3)), 1) ==
         std::vector<double>{static_cast<double>(static_cast<std::int32_t>(12157665459056928801ULL))});
 }
 
 TEST_CASE("whole numbers wrap") {
   const double big = 2147483647;
-  CHECK(reduced(Reduce::sum, tensor_of(int32, {3}, {big, 1, 5}), 1) == std::vector<double>{-2147483648.0 + 5});
-  CHECK(reduced(Reduce::sum, tensor_of(uint8, {300}, std::vector<double>(300, 1)), 1) == std::vector<double>{44});
+  CHECK(reduced(ReduceFunction::sum, tensor_of(int32, {3}, {big, 1, 5}), 1) == std::vector<double>{-2147483648.0 + 5});
+  CHECK(reduced(ReduceFunction::sum, tensor_of(uint8, {300}, std::vector<double>(300, 1)), 1) ==
+        std::vector<double>{44});
 }
 
 TEST_CASE("any and all") {
   const Tensor x = random_tensor(boolean, {3, 4, 5});
   for (std::uint32_t axes = 0; axes < 8; ++axes) {
-    CHECK(reduced(Reduce::any_true, twisted(x), axes) == reference(Reduce::any_true, x, axes));
-    CHECK(reduced(Reduce::all_true, twisted(x), axes) == reference(Reduce::all_true, x, axes));
+    CHECK(reduced(ReduceFunction::any_true, twisted(x), axes) == reference(ReduceFunction::any_true, x, axes));
+    CHECK(reduced(ReduceFunction::all_true, twisted(x), axes) == reference(ReduceFunction::all_true, x, axes));
   }
   std::vector<double> last_true(100000, 0);
   last_true.back() = 1;
-  CHECK(reduced(Reduce::any_true, tensor_of(boolean, {100000}, last_true), 1) == std::vector<double>{1});
-  CHECK(reduced(Reduce::all_true, tensor_of(boolean, {100000}, last_true), 1) == std::vector<double>{0});
+  CHECK(reduced(ReduceFunction::any_true, tensor_of(boolean, {100000}, last_true), 1) == std::vector<double>{1});
+  CHECK(reduced(ReduceFunction::all_true, tensor_of(boolean, {100000}, last_true), 1) == std::vector<double>{0});
 }
 
 TEST_CASE("NaN travels through a maximum and a minimum wherever it stands") {
@@ -192,14 +195,14 @@ TEST_CASE("NaN travels through a maximum and a minimum wherever it stands") {
       for (const std::int64_t place : {std::int64_t{0}, length / 2, length - 1}) {
         std::vector<double> numbers(static_cast<std::size_t>(length), 2);
         numbers[static_cast<std::size_t>(place)] = nan;
-        for (const Reduce f : {Reduce::max, Reduce::min, Reduce::sum}) {
+        for (const ReduceFunction f : {ReduceFunction::max, ReduceFunction::min, ReduceFunction::sum}) {
           CHECK(std::isnan(reduced(f, tensor_of(dtype, {length}, numbers), 1)[0]));
           CHECK(std::isnan(reduced(f, tensor_of(dtype, {length, 1}, numbers), 1)[0]));
         }
       }
     }
     const Tensor columns = tensor_of(dtype, {3, 2}, {1, 2, nan, 4, 5, 6});
-    const auto got = reduced(Reduce::max, columns, 1);
+    const auto got = reduced(ReduceFunction::max, columns, 1);
     CHECK(std::isnan(got[0]));
     CHECK(got[1] == 6);
   }
@@ -209,20 +212,20 @@ TEST_CASE("over nothing") {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const DType dtype : float_dtypes) {
     const Tensor x = empty(dtype, {0, 3});
-    CHECK(reduced(Reduce::sum, x, 1) == std::vector<double>{0, 0, 0});
-    CHECK(reduced(Reduce::prod, x, 1) == std::vector<double>{1, 1, 1});
-    CHECK(reduced(Reduce::max, x, 1) == std::vector<double>(3, -infinity));
-    CHECK(reduced(Reduce::min, x, 3) == std::vector<double>{infinity});
-    CHECK(std::isnan(reduced(Reduce::mean, x, 3)[0]));
-    CHECK(reduced(Reduce::sum, x, 2).empty());
+    CHECK(reduced(ReduceFunction::sum, x, 1) == std::vector<double>{0, 0, 0});
+    CHECK(reduced(ReduceFunction::prod, x, 1) == std::vector<double>{1, 1, 1});
+    CHECK(reduced(ReduceFunction::max, x, 1) == std::vector<double>(3, -infinity));
+    CHECK(reduced(ReduceFunction::min, x, 3) == std::vector<double>{infinity});
+    CHECK(std::isnan(reduced(ReduceFunction::mean, x, 3)[0]));
+    CHECK(reduced(ReduceFunction::sum, x, 2).empty());
   }
   const Tensor ints = empty(int32, {2, 0});
-  CHECK(reduced(Reduce::max, ints, 2) == std::vector<double>(2, -2147483648.0));
-  CHECK(reduced(Reduce::min, ints, 2) == std::vector<double>(2, 2147483647.0));
-  CHECK(reduced(Reduce::max, empty(uint8, {0}), 1) == std::vector<double>{0});
-  CHECK(reduced(Reduce::min, empty(uint8, {0}), 1) == std::vector<double>{255});
-  CHECK(reduced(Reduce::any_true, empty(boolean, {0}), 1) == std::vector<double>{0});
-  CHECK(reduced(Reduce::all_true, empty(boolean, {0}), 1) == std::vector<double>{1});
+  CHECK(reduced(ReduceFunction::max, ints, 2) == std::vector<double>(2, -2147483648.0));
+  CHECK(reduced(ReduceFunction::min, ints, 2) == std::vector<double>(2, 2147483647.0));
+  CHECK(reduced(ReduceFunction::max, empty(uint8, {0}), 1) == std::vector<double>{0});
+  CHECK(reduced(ReduceFunction::min, empty(uint8, {0}), 1) == std::vector<double>{255});
+  CHECK(reduced(ReduceFunction::any_true, empty(boolean, {0}), 1) == std::vector<double>{0});
+  CHECK(reduced(ReduceFunction::all_true, empty(boolean, {0}), 1) == std::vector<double>{1});
 }
 
 TEST_CASE("large sums are split, accurate, and the same for any number of threads") {
@@ -230,17 +233,17 @@ TEST_CASE("large sums are split, accurate, and the same for any number of thread
   double exact = 0;
   for (const double value : values(x)) exact += value;
   const Tensor y = empty(float32, {});
-  cpu_backend().reduce(Reduce::sum, x, 1, y);
+  cpu_backend().reduce(ReduceFunction::sum, x, 1, y);
   CHECK(values(y)[0] == doctest::Approx(exact).epsilon(1e-7));
 
   const Tensor ones = tensor_of(float32, {3000000}, std::vector<double>(3000000, 0.1));
-  cpu_backend().reduce(Reduce::mean, ones, 1, y);
+  cpu_backend().reduce(ReduceFunction::mean, ones, 1, y);
   CHECK(values(y)[0] == doctest::Approx(0.1).epsilon(1e-7));
 
   const auto view = [&](const Shape& shape) { return detail::make_view(x, shape, row_major_strides(shape)); };
   const auto sum = [&](const Tensor& from, std::uint32_t axes) {
     return same_for_any_threads(float32, without(from.shape(), axes, false),
-                                [&](const Tensor& to) { cpu_backend().reduce(Reduce::sum, from, axes, to); });
+                                [&](const Tensor& to) { cpu_backend().reduce(ReduceFunction::sum, from, axes, to); });
   };
   CHECK(sum(x, 1));
   CHECK(sum(view({2048, 1024}), 1));

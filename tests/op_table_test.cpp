@@ -150,6 +150,13 @@ std::set<std::string> graph_ops() {
     switch_case(zero, {f, f});
     while_loop([](const Tensor& y) { return less(y, 9.0); }, [&](const Tensor& y) { return y + f(); }, x);
   }
+  const Communicator alone;
+  alone.all_reduce(x);
+  alone.all_reduce({x, x});
+  alone.all_gather(x);
+  alone.reduce_scatter(expand_dims(x, 0));
+  alone.barrier();
+  gradients(alone.broadcast(x), {x});
   std::set<std::string> types;
   for (const Operation& operation : graph.operations()) types.insert(operation.type());
   return types;

@@ -93,7 +93,7 @@ void ToyBackend::program(const Program& program, std::span<const Tensor> inputs,
   Backend::program(program, inputs, outputs);
 }
 // NOLINTEND(bugprone-parent-virtual-call)
-void ToyBackend::reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) {
+void ToyBackend::reduce(ReduceFunction f, const Tensor& x, std::uint32_t axes, const Tensor& y) {
   const Open open(*this);
   CpuBackend::reduce(f, x, axes, y);
 }

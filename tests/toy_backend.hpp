@@ -30,7 +30,7 @@ class ToyBackend final : public host::CpuBackend {
   void gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
                     std::span<const Tensor> others, std::span<const Tensor> outputs) override;
   void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override;
-  void reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) override;
+  void reduce(ReduceFunction f, const Tensor& x, std::uint32_t axes, const Tensor& y) override;
   void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) override;
   void arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) override;
   void top_k(const Tensor& x, std::int64_t k, bool largest, const Tensor& values, const Tensor& indices) override;

@@ -32,9 +32,11 @@ enum class Code {
   not_found = 5,            ///< no file, op, attribute or slot of that name
   resource_exhausted = 8,   ///< no memory, threads or disk space left
   failed_precondition = 9,  ///< not in this state: no value yet, closed, finalized
+  aborted = 10,             ///< another participant of the operation has ended it
   out_of_range = 11,        ///< no element at that position
   unimplemented = 12,       ///< Tapestry, or the format of a file, lacks it
   internal = 13,            ///< a bug in the library
+  unavailable = 14,         ///< another process cannot be reached
   data_loss = 15,           ///< a damaged file
   lookup = 100,             ///< Python's LookupError, which TensorFlow raises for an op without a gradient
 };
@@ -90,6 +92,10 @@ class TAPESTRY_API InvalidArgumentError : public ErrorWithCode<Code::invalid_arg
 class TAPESTRY_API FailedPreconditionError : public ErrorWithCode<Code::failed_precondition> {
   using ErrorWithCode::ErrorWithCode;
 };
+/// Another rank or task that takes part in an operation has failed or ended, so that the operation cannot complete.
+class TAPESTRY_API AbortedError : public ErrorWithCode<Code::aborted> {
+  using ErrorWithCode::ErrorWithCode;
+};
 /// There is no file, op, attribute or slot of that name.
 class TAPESTRY_API NotFoundError : public ErrorWithCode<Code::not_found> {
   using ErrorWithCode::ErrorWithCode;
@@ -116,6 +122,10 @@ class TAPESTRY_API ResourceExhaustedError : public ErrorWithCode<Code::resource_
 };
 /// A file is damaged, stops early or contradicts itself.
 class TAPESTRY_API DataLossError : public ErrorWithCode<Code::data_loss> {
+  using ErrorWithCode::ErrorWithCode;
+};
+/// Another process, or the library that reaches it, is not available.
+class TAPESTRY_API UnavailableError : public ErrorWithCode<Code::unavailable> {
   using ErrorWithCode::ErrorWithCode;
 };
 /// The library has a bug.

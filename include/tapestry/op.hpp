@@ -23,6 +23,7 @@ class Variable;
 struct Elementwise;
 struct Program;
 namespace detail {
+class Collectives;
 struct GraphFunction;
 class GraphState;
 }  // namespace detail
@@ -39,9 +40,12 @@ using ProgramRef = std::shared_ptr<const Program>;
 /// Functions of a graph as the value of an attribute, for ops that run them: branches, and the bodies of loops.
 using FunctionsRef = std::shared_ptr<const std::vector<detail::GraphFunction>>;
 
+/// The ranks among which an op communicates, as the value of an attribute.
+using CommunicatorRef = std::shared_ptr<detail::Collectives>;
+
 /// The value of an op's attribute.
 using AttrValue = std::variant<bool, std::int64_t, double, DType, Device, Ints, Shape, std::string, Closure, Tensor,
-                               VariablesRef, ProgramRef, FunctionsRef>;
+                               VariablesRef, ProgramRef, FunctionsRef, CommunicatorRef>;
 
 /// An argument of an op that is not a tensor: `{"axis", 1}`.
 struct Attr {
@@ -97,20 +101,21 @@ TAPESTRY_API std::string to_string(const Attrs& attrs);
 
 /// The type of an attribute's value. The types are those of AttrValue, in the same order.
 enum class AttrKind : std::uint8_t {
-  flag,       ///< bool
-  number,     ///< std::int64_t
-  real,       ///< double
-  type,       ///< DType
-  device,     ///< Device
-  numbers,    ///< Ints
-  shape,      ///< Shape
-  text,       ///< std::string
-  function,   ///< Closure
-  tensor,     ///< Tensor
-  variables,  ///< VariablesRef
-  program,    ///< ProgramRef
-  functions,  ///< FunctionsRef
-  any,        ///< any of these types
+  flag,          ///< bool
+  number,        ///< std::int64_t
+  real,          ///< double
+  type,          ///< DType
+  device,        ///< Device
+  numbers,       ///< Ints
+  shape,         ///< Shape
+  text,          ///< std::string
+  function,      ///< Closure
+  tensor,        ///< Tensor
+  variables,     ///< VariablesRef
+  program,       ///< ProgramRef
+  functions,     ///< FunctionsRef
+  communicator,  ///< CommunicatorRef
+  any,           ///< any of these types
 };
 
 /// The declaration of an attribute that an op may have. `apply_op` and the reader of TensorFlow's files check the
@@ -306,7 +311,8 @@ struct Op {
   Movement movement = Movement::none;
   /// The number of outputs; -1 when it depends on the inputs or attributes.
   int outputs = 1;
-  /// Whether two calls with equal inputs may differ (random numbers), or the op changes a Variable.
+  /// Whether two calls with equal inputs may differ (random numbers), or the op changes a Variable, or meets other
+  /// ranks. Such calls are neither merged nor left out, and those of a trace keep their order.
   bool stateful = false;
   /// Estimates for how many nanoseconds a call keeps one core busy while the others have nothing to do. It is 0, as by
   /// default, when that is short or when the kernel splits its work. A plan runs such calls side by side, so `cpu` must

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <concepts>
+#include <cstddef>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -147,6 +148,10 @@ struct GradientOptions {
   Unconnected unconnected = Unconnected::none;
   /// Tensors that are treated as constants: no gradient flows into the ops that computed them.
   TensorList stop_gradients = {};
+  /// Is called with the number of a source and its gradient as soon as the gradient is complete, while the others are
+  /// still being computed. It is called once for each source; the order depends on the recorded ops alone. (For a
+  /// graph, `tapestry::gradients` calls it at the end, in the order of the sources.)
+  std::function<void(std::size_t source, const Tensor& gradient)> when_final = {};
 };
 
 /// The part of a tape that becomes a graph.

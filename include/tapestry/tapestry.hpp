@@ -6,6 +6,7 @@
 #include "tapestry/control_flow.hpp"
 #include "tapestry/data.hpp"
 #include "tapestry/device.hpp"
+#include "tapestry/distributed.hpp"
 #include "tapestry/dtype.hpp"
 #include "tapestry/error.hpp"
 #include "tapestry/execution_plan.hpp"

@@ -85,11 +85,20 @@ void Backward::accumulate(std::int32_t slot, Tensor gradient) {
   }
 }
 
-void Backward::run(bool consume) {
+void Backward::run(bool consume, const std::function<void(std::size_t)>& passed) {
   for (std::size_t i = count_; i-- > 0;) {
     pass(calls_[i]);
     if (consume) calls_.pop_back();
+    if (passed) passed(i);
   }
+}
+
+std::vector<std::size_t> Backward::first_readers() const {
+  std::vector<std::size_t> first(gradients_.size(), SIZE_MAX);
+  for (std::size_t i = count_; i-- > 0;)
+    for (const std::int32_t slot : calls_[i].inputs)
+      if (slot >= 0) first[static_cast<std::size_t>(slot)] = i;
+  return first;
 }
 
 void Backward::pass(RecordedCall& record) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -18,8 +19,13 @@ class Backward {
   /// Adds to the gradient at a slot; several paths are summed here and nowhere else.
   void accumulate(std::int32_t slot, Tensor gradient);
 
-  /// Walks over all calls. With `consume`, each call is freed as soon as it has been passed.
-  void run(bool consume);
+  /// Walks over all calls. With `consume`, each call is freed as soon as it has been passed. `passed`, if given, is
+  /// called with the number of each call after it.
+  void run(bool consume, const std::function<void(std::size_t)>& passed = {});
+
+  /// By slot, the number of the first call that reads it; SIZE_MAX if none does. Once the walk has passed that call,
+  /// nothing is added to the slot's gradient any more.
+  std::vector<std::size_t> first_readers() const;
 
   /// The gradient that arrived at a slot; empty if none did.
   const Tensor& gradient(std::int32_t slot) const { return gradients_[static_cast<std::size_t>(slot)]; }

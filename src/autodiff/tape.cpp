@@ -154,6 +154,8 @@ class GradientTape::Record final : public Recorder {
 
   std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Source>& sources,
                                 const GradientOptions& options, bool consume);
+  void run_and_tell(Backward& walk, const std::vector<Source>& sources, bool consume,
+                    const std::function<void(std::size_t)>& complete) const;
 
   /// Ends a tape that is not persistent. Throws FailedPreconditionError the second time.
   void claim() {
@@ -246,18 +248,46 @@ std::vector<Tensor> GradientTape::Record::gradients(const TensorList& targets, c
     if (slot == SlotTable::none) continue;
     walk.accumulate(slot, !seeds.empty() && bool(seeds[i]) ? seeds[i] : ones_like(target));
   }
-  walk.run(consume);
-
-  std::vector<Tensor> found;
-  for (const Source& source : sources) {
+  const auto gradient_of = [&](const Source& source) {
     Tensor sum;
     for (const std::int32_t slot : slots_of(source))
       if (slot != SlotTable::none && bool(walk.gradient(slot)))
         sum = sum ? add(sum, walk.gradient(slot)) : walk.gradient(slot);
     if (!sum && options.unconnected == Unconnected::zero) sum = zeros_like(value_of(source));
-    found.push_back(std::move(sum));
+    return sum;
+  };
+  std::vector<Tensor> found;
+  if (options.when_final) {
+    found.resize(sources.size());
+    run_and_tell(walk, sources, consume, [&](std::size_t i) {
+      found[i] = gradient_of(sources[i]);
+      options.when_final(i, found[i]);
+    });
+  } else {
+    walk.run(consume);
+    for (const Source& source : sources) found.push_back(gradient_of(source));
   }
   return found;
+}
+
+/// Runs the walk, and calls `complete` with the number of each source as soon as its gradient is complete.
+void GradientTape::Record::run_and_tell(Backward& walk, const std::vector<Source>& sources, bool consume,
+                                        const std::function<void(std::size_t)>& complete) const {
+  const std::vector<std::size_t> readers = walk.first_readers();
+  std::vector<std::pair<std::size_t, std::size_t>> pending;  // a call, and a source that is complete after it
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    std::size_t first = SIZE_MAX;
+    for (const std::int32_t slot : slots_of(sources[i]))
+      if (slot != SlotTable::none) first = std::min(first, readers[static_cast<std::size_t>(slot)]);
+    pending.emplace_back(first, i);
+  }
+  std::stable_sort(pending.begin(), pending.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  auto next = pending.begin();
+  const auto tell_until = [&](std::size_t call) {
+    for (; next != pending.end() && next->first >= call; ++next) complete(next->second);
+  };
+  tell_until(SIZE_MAX);
+  walk.run(consume, tell_until);
 }
 
 GradientTape::GradientTape(const TapeOptions& options) : record_(std::make_unique<Record>(options)) {}

@@ -72,11 +72,11 @@ Tensor reciprocal_deviation(Backend& backend, const Tensor& variance, double eps
 
 void compose_batch_normalize(Backend& backend, const Tensor& x, const Tensor& scale, const Tensor& offset,
                              double epsilon, const Tensor& y, const Tensor& mean, const Tensor& variance) {
-  backend.reduce(Reduce::mean, x, row_axes(x), mean);
+  backend.reduce(ReduceFunction::mean, x, row_axes(x), mean);
   backend.binary(Binary::subtract, x, mean, 0, y);
   const Tensor squares = uninitialized_like(y);
   backend.unary(Unary::square, y, 0, squares);
-  backend.reduce(Reduce::mean, squares, row_axes(x), variance);
+  backend.reduce(ReduceFunction::mean, squares, row_axes(x), variance);
   const Tensor factor = reciprocal_deviation(backend, variance, epsilon);
   backend.binary(Binary::multiply, factor, scale, 0, factor);
   backend.binary(Binary::multiply, y, factor, 0, y);
@@ -91,8 +91,8 @@ void compose_batch_normalize_grad(Backend& backend, const Tensor& x, const Tenso
   backend.binary(Binary::subtract, x, mean, 0, normal);
   backend.binary(Binary::multiply, normal, factor, 0, normal);
   backend.binary(Binary::multiply, normal, g, 0, dx);
-  backend.reduce(Reduce::sum, dx, row_axes(x), dscale);
-  backend.reduce(Reduce::sum, g, row_axes(x), doffset);
+  backend.reduce(ReduceFunction::sum, dx, row_axes(x), dscale);
+  backend.reduce(ReduceFunction::sum, g, row_axes(x), doffset);
 
   const Tensor level = uninitialized_like(doffset), slope = uninitialized_like(dscale);
   const auto rows = static_cast<double>(x.size()) / static_cast<double>(dscale.size());
@@ -201,7 +201,7 @@ void Backend::ternary(Ternary f, const Tensor& a, const Tensor& b, const Tensor&
   wide.round();
 }
 
-void Backend::reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) {
+void Backend::reduce(ReduceFunction f, const Tensor& x, std::uint32_t axes, const Tensor& y) {
   Widened wide(*this);
   wide->reduce(f, wide.read(x), axes, wide.write(y));
   wide.round();

@@ -15,7 +15,7 @@ namespace tapestry {
 
 struct Program;
 
-enum class Reduce : std::uint8_t { sum, mean, prod, max, min, any_true, all_true };
+enum class ReduceFunction : std::uint8_t { sum, mean, prod, max, min, any_true, all_true };
 enum class ArgReduce : std::uint8_t { max, min };
 enum class Scan : std::uint8_t { sum, prod };
 enum class Linalg : std::uint8_t { cholesky, solve, inverse, svd, triangular_solve };
@@ -119,7 +119,7 @@ class TAPESTRY_API Backend : public detail::Allocator {
   /// elements, sum is 0, prod 1, mean NaN, max and min the lowest and the highest value (-inf, inf), any_true false and
   /// all_true true. max and min propagate NaN. Float sums are split the same way for any number of threads. any_true
   /// and all_true take bool only.
-  virtual void reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) = 0;
+  virtual void reduce(ReduceFunction f, const Tensor& x, std::uint32_t axes, const Tensor& y) = 0;
   /// y[i] = x[0] op ... op x[i] along an axis; exclusive: without x[i]; reverse: from the end.
   virtual void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) = 0;
   /// Position of the first largest or smallest element along a non-empty axis (the first NaN, if any); y is int32 or

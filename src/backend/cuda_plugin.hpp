@@ -7,6 +7,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/program.hpp"
+#include "core/open_plugin.hpp"
 
 namespace tapestry {
 
@@ -39,9 +40,5 @@ inline constexpr std::uint32_t cuda_layout = [] {
     sum = sum * 31 + static_cast<std::uint32_t>(bytes);
   return sum;
 }();
-
-/// Its address identifies a copy of the library. A program that is linked with the static library would get a second
-/// copy together with the plugin.
-TAPESTRY_API extern const char library_mark;
 
 }  // namespace tapestry

@@ -6,6 +6,7 @@
 #include "data/rows.hpp"
 #include "dispatch/recorder.hpp"
 #include "tapestry/data/stages.hpp"
+#include "tapestry/ops/creation.hpp"
 
 namespace tapestry::data {
 
@@ -15,13 +16,13 @@ class RowLoader::Epoch {
       : position_(loader.position_),
         arrays_(loader.arrays_),
         options_(loader.options_),
-        rows_(arrays_[0].shape()[0]),
+        rows_(loader.rows()),
         next_(position_->batch),
         size_(loader.size()),
         left_(size_ - next_) {
     position_->running = this;
     const ExecuteNow now;
-    if (options_.shuffle) order_ = shuffled_rows(rows_, options_.seed, position_->epoch).to(arrays_[0].device());
+    order_ = order();
     if (options_.prefetch > 0)
       queue_.emplace(1, options_.prefetch, [this, left = left_]() mutable { return left-- > 0 ? task() : nullptr; });
   }
@@ -58,6 +59,14 @@ class RowLoader::Epoch {
 
   /// Whether this epoch owns the loader's position: another one may have been started, or a state loaded.
   bool is_running() const { return position_->running == this; }
+  /// The rows in the order of this epoch; empty for all rows as they are.
+  Tensor order() const {
+    const std::int64_t all = arrays_[0].shape()[0], shards = options_.shard.count;
+    if (!options_.shuffle && shards == 1) return {};
+    const Tensor rows =
+        options_.shuffle ? shuffled_rows(all, options_.seed, position_->epoch) : arange(all, {.dtype = int64});
+    return rows(range(options_.shard.index, rows_ * shards, shards)).to(arrays_[0].device());
+  }
   Tensors make() {
     const ExecuteNow now;
     const std::int64_t begin = next_++ * options_.batch, end = std::min(begin + options_.batch, rows_);
@@ -69,7 +78,7 @@ class RowLoader::Epoch {
   Tensors arrays_;
   BasicLoaderOptions<Tensors> options_;
   std::int64_t rows_;
-  Tensor order_;       ///< int64 [n]: the rows in this epoch's order; empty when they are not shuffled
+  Tensor order_;       ///< int64 [n]: the rows in this epoch's order; empty for all rows as they are
   std::int64_t next_;  ///< the batch to be made
   std::int64_t size_;  ///< batches of a whole epoch
   std::int64_t left_;  ///< batches to be handed out
@@ -82,6 +91,9 @@ RowLoader::RowLoader(Tensors arrays, BasicLoaderOptions<Tensors> options, Where 
     throw InvalidArgumentError(detail::join("A batch needs at least 1 example, not ", options_.batch), where);
   if (options_.prefetch < 0)
     throw InvalidArgumentError(detail::join("There cannot be ", options_.prefetch, " batches beforehand"), where);
+  const Shard& shard = options_.shard;
+  if (shard.index < 0 || shard.index >= shard.count)
+    throw InvalidArgumentError(detail::join("There is no shard ", shard.index, " of ", shard.count), where);
   check_rows(arrays_, where);
 }
 
@@ -90,9 +102,11 @@ RowLoader::RowLoader(const RowLoader& other)
   position_->running = nullptr;
 }
 
+std::int64_t RowLoader::rows() const { return arrays_[0].shape()[0] / options_.shard.count; }
+
 std::int64_t RowLoader::size() const {
-  const std::int64_t rows = arrays_[0].shape()[0], whole = rows / options_.batch;
-  return options_.drop_last || rows % options_.batch == 0 ? whole : whole + 1;
+  const std::int64_t whole = rows() / options_.batch;
+  return options_.drop_last || rows() % options_.batch == 0 ? whole : whole + 1;
 }
 
 std::shared_ptr<RowLoader::Epoch> RowLoader::start() {

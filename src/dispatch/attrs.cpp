@@ -38,6 +38,8 @@ std::string text_of(const AttrValue& value) {
           return to_string(*v);
         } else if constexpr (std::is_same_v<T, FunctionsRef>) {
           return "functions";
+        } else if constexpr (std::is_same_v<T, CommunicatorRef>) {
+          return "communicator";
         } else {
           using std::to_string;
           return to_string(v);
@@ -94,8 +96,9 @@ namespace {
 
 /// One for each AttrKind.
 constexpr std::array kind_names{
-    "a bool", "a whole number", "a number", "a dtype",   "a device",  "whole numbers",        "a shape",
-    "a text", "a function",     "a tensor", "Variables", "a program", "functions of a graph", "any value"};
+    "a bool",   "a whole number", "a number", "a dtype",   "a device",  "whole numbers",        "a shape",
+    "a text",   "a function",     "a tensor", "Variables", "a program", "functions of a graph", "a communicator",
+    "any value"};
 static_assert(kind_names.size() == std::size_t{1} + static_cast<std::size_t>(AttrKind::any));
 static_assert(std::variant_size_v<AttrValue> == static_cast<std::size_t>(AttrKind::any));
 

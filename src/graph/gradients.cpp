@@ -215,7 +215,10 @@ std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Sourc
     const SinkScope scope("gradients");
     Tensors inside;
     for (const Tensor& target : targets.tensors()) inside.push_back(graph->captured(target, targets.where()));
-    return GraphGradients(graph, inside, options).compute(sources);
+    std::vector<Tensor> found = GraphGradients(graph, inside, options).compute(sources);
+    // All nodes are made before any of them runs, so there is nothing to tell earlier.
+    for (std::size_t i = 0; options.when_final && i < found.size(); ++i) options.when_final(i, found[i]);
+    return found;
   });
 }
 

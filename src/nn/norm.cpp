@@ -27,19 +27,20 @@ Tensor BatchNorm::forward(const Tensor& x) const {
   if (x.rank() < 2 || (x.shape().back().is_known() && x.shape().back() != channels))
     throw InvalidArgumentError(detail::join("x must be [..., ", channels, "], but its shape is ", x.shape()), {},
                                CallSiteScope::current());
-  if (!training()) return batch_norm(x, running_mean, running_var, bias, weight, options_.epsilon);
+  return training() ? train_on(x) : batch_norm(x, running_mean, running_var, bias, weight, options_.epsilon);
+}
 
-  if (x.shape().num_elements() == channels)
+Tensor BatchNorm::train_on(const Tensor& x) const {
+  if (x.shape().num_elements() == weight.shape()[0])
     throw InvalidArgumentError(detail::join("one value per channel is too few to learn from, the shape is ", x.shape()),
                                {}, CallSiteScope::current());
   const BatchNormTraining batch = batch_norm_training(x, weight, bias, options_.epsilon);
-  learn(x, stop_gradient(batch.mean), stop_gradient(batch.variance));
+  learn(size_like(x, batch.mean), stop_gradient(batch.mean), stop_gradient(batch.variance));
   return batch.y;
 }
 
-void BatchNorm::learn(const Tensor& x, const Tensor& mean, const Tensor& variance) const {
+void BatchNorm::learn(const Tensor& count, const Tensor& mean, const Tensor& variance) const {
   const double old_part = 1 - options_.momentum, new_part = options_.momentum;
-  const Tensor count = size_like(x, mean);
   // If a graph does not know that there is only one value per channel, the variance is 0.
   const Tensor unbiased = variance * (count / maximum(count - 1, 1));
   Variable running[] = {running_mean, running_var}, batches = num_batches_tracked;

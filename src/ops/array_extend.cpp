@@ -89,7 +89,7 @@ TAPESTRY_OP(tile_grad_op){{
           run_steps(
               backend, call.input(0), call.output(), repetitions, [](const Repetition& r) { return r.outer * r.block; },
               [&](const Repetition& r, const Tensor& from, const Tensor& to) {
-                backend.reduce(Reduce::sum, view_as(from, {r.outer, r.times, r.block}), 1U << 1,
+                backend.reduce(ReduceFunction::sum, view_as(from, {r.outer, r.times, r.block}), 1U << 1,
                                view_as(to, {r.outer, r.block}));
               });
         },

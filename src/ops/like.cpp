@@ -27,7 +27,7 @@ TAPESTRY_OP(sum_like_op){{
           }
           // Without axes the elements are copied, because a sum would turn -0 into 0.
           if (axes == 0) return backend.copy(x, view_as(y, kept));
-          backend.reduce(Reduce::sum, x, axes, view_as(y, kept));
+          backend.reduce(ReduceFunction::sum, x, axes, view_as(y, kept));
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {broadcast_like(g, call.input(0)), Tensor()};

@@ -27,7 +27,7 @@ void softmax_cross_entropy_forward(Backend& backend, const Call& call) {
   backend.unary(Unary::negative, labels, 0, minus_labels);
   backend.softmax_grad(log_p, minus_labels, true, backprop);
   backend.binary(Binary::multiply, minus_labels, log_p, 0, products);
-  backend.reduce(Reduce::sum, products, 1U << (logits.rank() - 1), call.output(0));
+  backend.reduce(ReduceFunction::sum, products, 1U << (logits.rank() - 1), call.output(0));
 }
 
 TAPESTRY_OP(softmax_cross_entropy_op){{

@@ -30,7 +30,7 @@ Specs reduced(const Call& call) {
   return {{x.dtype(), shape}};
 }
 
-template <Reduce f>
+template <ReduceFunction f>
 void reduce(Backend& backend, const Call& call) {
   backend.reduce(f, call.input(0), axes_mask(call, call.input(0).rank()), call.output());
 }
@@ -47,10 +47,10 @@ Tensor with_axes(const Call& call, const Tensor& result) {
   return expand_dims(result, list);
 }
 
-template <Reduce f, TypeSet allowed>
+template <ReduceFunction f, TypeSet allowed>
 Op reduction(const char* name, const Gradient& gradient, Needs needs = needs_nothing,
              Promotion promotion = no_promotion) {
-  constexpr bool adds = f == Reduce::sum || f == Reduce::mean || f == Reduce::prod;
+  constexpr bool adds = f == ReduceFunction::sum || f == ReduceFunction::mean || f == ReduceFunction::prod;
   return {
       .name = name,
       .attrs = {{"axis", AttrKind::numbers, optional}, {"keep_dims", AttrKind::flag, optional}},
@@ -99,13 +99,13 @@ Tensors product_gradient(const Call& call, const Tensor& g) {
   return {gradient};
 }
 
-TAPESTRY_OP(sum_op)(reduction<Reduce::sum, number_types>("Sum", sum_gradient));
-TAPESTRY_OP(mean_op)(reduction<Reduce::mean, float_types>("Mean", mean_gradient, needs_nothing, floating_type));
-TAPESTRY_OP(prod_op)(reduction<Reduce::prod, number_types>("Prod", product_gradient, needs_inputs));
-TAPESTRY_OP(max_op)(reduction<Reduce::max, number_types>("Max", extreme_gradient, Needs{}));
-TAPESTRY_OP(min_op)(reduction<Reduce::min, number_types>("Min", extreme_gradient, Needs{}));
-TAPESTRY_OP(any_op)(reduction<Reduce::any_true, bool_type>("Any", no_gradient));
-TAPESTRY_OP(all_op)(reduction<Reduce::all_true, bool_type>("All", no_gradient));
+TAPESTRY_OP(sum_op)(reduction<ReduceFunction::sum, number_types>("Sum", sum_gradient));
+TAPESTRY_OP(mean_op)(reduction<ReduceFunction::mean, float_types>("Mean", mean_gradient, needs_nothing, floating_type));
+TAPESTRY_OP(prod_op)(reduction<ReduceFunction::prod, number_types>("Prod", product_gradient, needs_inputs));
+TAPESTRY_OP(max_op)(reduction<ReduceFunction::max, number_types>("Max", extreme_gradient, Needs{}));
+TAPESTRY_OP(min_op)(reduction<ReduceFunction::min, number_types>("Min", extreme_gradient, Needs{}));
+TAPESTRY_OP(any_op)(reduction<ReduceFunction::any_true, bool_type>("Any", no_gradient));
+TAPESTRY_OP(all_op)(reduction<ReduceFunction::all_true, bool_type>("All", no_gradient));
 
 /// The position of an extreme element along an axis.
 template <ArgReduce f>

@@ -48,6 +48,12 @@ Variable& GradientAccumulation::sum_of(const Variable& variable, Where where) {
 void GradientAccumulation::apply_gradients(Optimizer& optimizer, const TensorList& gradients,
                                            const std::vector<Variable>& variables, const ApplyOptions& options,
                                            Where where) {
+  add(optimizer, gradients, variables, options, {}, where);
+}
+
+void GradientAccumulation::add(Optimizer& optimizer, const TensorList& gradients,
+                               const std::vector<Variable>& variables, const ApplyOptions& options,
+                               const Change& change, Where where) {
   const CallSiteScope site(where);
   const Tensors& list = gradients.tensors();
   if (list.size() != variables.size())
@@ -78,6 +84,7 @@ void GradientAccumulation::apply_gradients(Optimizer& optimizer, const TensorLis
   }
   ApplyOptions conditional = options;
   conditional.only_if = options.only_if ? logical_and(is_last, options.only_if) : is_last;
+  if (change) means = change(is_last, means);
   optimizer.apply_gradients({means, where}, variables, conditional, where);
   for (std::size_t i = 0; i < list.size(); ++i) sums[i].assign(tapestry::where(is_last, 0, totals[i]));
   pending_.assign(tapestry::where(is_last, 0, count));

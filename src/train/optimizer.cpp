@@ -136,7 +136,8 @@ Optimizer::~Optimizer() = default;
 
 std::int64_t Optimizer::iterations() const { return iterations_.cell()->load().item<std::int64_t>(); }
 
-Optimizer::Evaluation Optimizer::evaluate(const Loss& loss, const std::vector<Variable>* variables, Where where) {
+Optimizer::Evaluation Optimizer::evaluate(const Loss& loss, const std::vector<Variable>* variables, Where where,
+                                          const std::function<void(std::size_t, const Tensor&)>& when_final) {
   if (variables && variables->empty()) throw InvalidArgumentError("No variables to optimize.", where);
   GradientTape tape({.watch_accessed_variables = !variables});
   if (variables) tape.watch(*variables, where);
@@ -144,7 +145,7 @@ Optimizer::Evaluation Optimizer::evaluate(const Loss& loss, const std::vector<Va
   if (!value) throw InvalidArgumentError("The loss function returned an empty Tensor", where);
   const std::vector<Variable> sources = variables ? *variables : tape.watched_variables();
   if (sources.empty()) throw InvalidArgumentError("No variables to optimize.", where);
-  std::vector<Tensor> gradients = tape.gradient(TensorList(value, where), sources);
+  std::vector<Tensor> gradients = tape.gradient(TensorList(value, where), sources, {.when_final = when_final});
   Evaluation result{.loss = value, .gradients = {}};
   for (std::size_t i = 0; i < sources.size(); ++i) result.gradients.emplace_back(std::move(gradients[i]), sources[i]);
   return result;

@@ -218,7 +218,7 @@ TEST_SUITE("CUDA planning") {
         for (int i = 0; i < 3; ++i)
           if ((axes >> i & 1) != 0) kept.set(i, 1);
         const Tensor expected = empty(int32, kept);
-        cpu_backend().reduce(Reduce::sum, x, axes, expected);
+        cpu_backend().reduce(ReduceFunction::sum, x, axes, expected);
         CHECK(plan.outputs * plan.count == x.size());
         std::vector<double> sums;
         for (std::int64_t o = 0; o < plan.outputs; ++o) {

@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -70,6 +71,25 @@ def digits_in_three_types(program, folder):
     assert all(abs(loss / losses[0] - 1) < 0.05 for loss in losses), losses
 
 
+def digits_on_ranks(program, folder):
+    """Threads and, where there is mpirun, processes."""
+    noise = random.Random(1)
+    shapes = [[noise.choice([0, 0, 200]) for _ in range(784)] for _ in range(10)]
+    write_digits(folder, "train", 1000, shapes, noise)
+    write_digits(folder, "t10k", 100, shapes, noise)
+    for ranks in 1, 2, 3:
+        output = run(program, folder, "--epochs", 2, "--batch", 60, "--ranks", ranks)
+        assert accuracies(output)[-1] == 1 and f"on {ranks} ranks" in output, output
+    mpirun = shutil.which("mpirun")
+    if mpirun and pathlib.Path(program).resolve().parent.parent.joinpath("src/libtapestry_mpi.so").exists():
+        as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+        command = [mpirun, "-n", "2", os.path.abspath(program), "--data", folder, "--epochs", "2", "--batch", "60"]
+        output = subprocess.run(command, env={**os.environ, **as_root}, stdout=subprocess.PIPE, check=True,
+                                encoding="utf-8").stdout
+        print(output)
+        assert accuracies(output)[-1] == 1 and "on 2 ranks" in output, output
+
+
 # ---- Text
 
 def text(program, folder):
@@ -108,6 +128,7 @@ EXAMPLES = {
     "12_mnist_mlp": (digits, "train-images-idx3-ubyte.gz  9912422 bytes", 0.975),
     "13_mnist_cnn": (digits_with_log, "train-images-idx3-ubyte.gz  9912422 bytes", 0.99),
     "21_mixed_precision": (digits_in_three_types, "train-images-idx3-ubyte.gz  9912422 bytes", 0.97),
+    "24_data_parallel": (digits_on_ranks, "train-images-idx3-ubyte.gz  9912422 bytes", None),
     "14_shakespeare": (text, "There is no tinyshakespeare.txt in the folder", None),
     "11_wine": (table, "There is no winequality-white.csv in the folder", None),
 }

@@ -9,7 +9,7 @@ import re
 import sys
 
 # From the ground up: a file includes only from its own part and from those before it.
-PARTS = ['core', 'interface', 'backend', 'dispatch', 'ops', 'autodiff', 'graph', 'toolkit', 'all']
+PARTS = ['core', 'interface', 'backend', 'dispatch', 'ops', 'autodiff', 'graph', 'toolkit', 'distributed', 'all']
 
 # Which part a file belongs to, by the longest prefix of its path.
 FILES = {
@@ -58,6 +58,8 @@ FILES = {
     'src/nn/': 'toolkit',
     'src/data/': 'toolkit',
     'src/io/': 'toolkit',
+    'include/tapestry/distributed': 'distributed',
+    'src/distributed/': 'distributed',
     'include/tapestry/xtensor.hpp': 'core',  # the bridge to Tensor alone, which linear algebra uses, too
     'include/tapestry/tapestry.hpp': 'all',
     'src/pch/': 'all',  # precompiled, and forced on every file
@@ -70,6 +72,7 @@ THIRD_PARTY = {
     r'xbyak/': ['src/backend/cpu/'],
     r'(cuda|cublas|cudnn|nccl|nvrtc|curand|cub/)': ['src/backend/cuda/'],
     r'(zlib|zconf)\.h$|protozero/|nlohmann/': ['src/io/'],
+    r'mpi(-ext)?\.h$': ['src/distributed/mpi/'],
 }
 
 # What nvcc compiles sees plain structures only: neither Tensor nor the standard library's containers.
@@ -95,6 +98,9 @@ INTERNALS = {
                 'src/graph/state_ops.hpp',
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',
                 'src/ops/handles.hpp', 'src/train/adam.hpp', 'src/backend/philox.hpp'),
+    # Collectives are ops, which reduce with the kernels of the host.
+    'src/distributed/': ('src/backend/backend.hpp', 'src/dispatch/define.hpp', 'src/dispatch/recorder.hpp',
+                         'src/train/arguments.hpp'),
 }
 
 # A pass is a function from a graph to a graph: it tells each new node what it is, and neither reads nor opens scopes.
@@ -150,9 +156,9 @@ def violations(path, text, files):
         if path.startswith(IO) and found[0].startswith(IO) and room_of(found[0]) > room_of(path):
             yield f'{path}: includes {found[0]} of a room above it'
         own_folder = '/'.join(path.split('/')[:2]) + '/'
-        if part == 'toolkit' and found[0].startswith('src/') and not found[0].startswith(
+        if part in ('toolkit', 'distributed') and found[0].startswith('src/') and not found[0].startswith(
                 (own_folder, *TOOLKIT_INTERNALS, *INTERNALS.get(own_folder, ()))):
-            yield f'{path}: the toolkit includes the internal {found[0]}'
+            yield f'{path}: {part} includes the internal {found[0]}'
         if found[0].startswith('src/backend/') and '/' in found[0][len('src/backend/'):]:
             folder = '/'.join(found[0].split('/')[:3]) + '/'
             if not path.startswith(folder):
@@ -179,6 +185,7 @@ def self_test():
         'src/io/tensorflow/graph_def.cpp': ['#include "io/onnx/onnx_writer.hpp"'],
         'src/graph/passes/fold.cpp': ['scopes().device = device;', 'const Graph::Scope open(graph);',
                                       'const auto scope = graph.as_default();', 'const NameScope inside("x");'],
+        'src/distributed/x.cpp': ['#include <mpi.h>', '#include "backend/cpu/cpu_backend.hpp"'],
         'src/unknown/x.cpp': [''],
     }
     good = {

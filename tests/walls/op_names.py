@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-PARTS = ['core', 'backend', 'dispatch', 'ops', 'autodiff', 'graph', 'train', 'data']
+PARTS = ['core', 'backend', 'dispatch', 'ops', 'autodiff', 'graph', 'train', 'data', 'distributed']
 
 DEFINITIONS = [
     re.compile(r'\.name = "(\w+)"'),

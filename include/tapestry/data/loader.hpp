@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tapestry/data/dataset.hpp"
+#include "tapestry/data/shard.hpp"
 #include "tapestry/state_dict.hpp"
 
 namespace tapestry::data {
@@ -42,6 +43,10 @@ struct BasicLoaderOptions {
   /// is needed. This pays when a transform takes time. If a prefetched transform draws from `tp::random`, its draws mix
   /// with those of the loop in a random order, so that the run cannot be repeated.
   std::int64_t prefetch = 0;
+  /// The part of the rows that the loader reads, such as `world.shard()`; `batch` counts rows of this part. All shards
+  /// have equally many rows: those that are left over do not occur in the epoch, which are others in each random order.
+  /// The n-th batches of all shards together are the n-th batch, `count` times as large, of a loader of all rows.
+  Shard shard = {};
 };
 /// The options of a Loader.
 using LoaderOptions = BasicLoaderOptions<Batch>;
@@ -96,6 +101,9 @@ class TAPESTRY_API RowLoader {
     const Epoch* running = nullptr;  ///< the epoch that was started last, while it exists
   };
 
+  /// The number of rows of the shard.
+  std::int64_t rows() const;
+
   Tensors arrays_;
   BasicLoaderOptions<Tensors> options_;
   std::shared_ptr<Position> position_;  ///< shared with the epochs, which may outlive the loader
@@ -142,7 +150,8 @@ class BasicLoader : public RowLoader {
                    .seed = options.seed,
                    .drop_last = options.drop_last,
                    .transform = of_lists(options.transform),
-                   .prefetch = options.prefetch},
+                   .prefetch = options.prefetch,
+                   .shard = options.shard},
                   where) {}
 
  private:
@@ -177,8 +186,8 @@ class BasicLoader : public RowLoader {
 ///       for (auto [x, y] : loader) ...
 class TAPESTRY_API Loader : public BasicLoader<Batch, 2> {
  public:
-  /// Throws InvalidArgumentError for a batch below 1, a negative prefetch, scalars, and when x and y have different
-  /// numbers of rows.
+  /// Throws InvalidArgumentError for a batch below 1, a negative prefetch, a shard that does not exist, scalars, and
+  /// when x and y have different numbers of rows.
   explicit Loader(Dataset dataset, const LoaderOptions& options = {}, Where where = Where::here());
   /// Does not compile: the argument is not a data set.
   template <class T>
@@ -207,8 +216,8 @@ class TAPESTRY_API Loader : public BasicLoader<Batch, 2> {
 template <std::size_t count>
 class TupleLoader : public BasicLoader<std::array<Tensor, count>, count> {
  public:
-  /// Throws InvalidArgumentError for a batch below 1, a negative prefetch, scalars, and when the arrays have different
-  /// numbers of rows.
+  /// Throws InvalidArgumentError for a batch below 1, a negative prefetch, a shard that does not exist, scalars, and
+  /// when the arrays have different numbers of rows.
   explicit TupleLoader(const Tensor (&arrays)[count], const BasicLoaderOptions<std::array<Tensor, count>>& options = {},
                        Where where = Where::here())
       : BasicLoader<std::array<Tensor, count>, count>(list_of_all(arrays), options, where) {}

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tapestry/data/collate.hpp"
+#include "tapestry/data/shard.hpp"
 #include "tapestry/data/stages.hpp"
 #include "tapestry/state_dict.hpp"
 
@@ -215,6 +216,8 @@ class Stream : public StreamPosition {
     stages::require_at_least(index + 1, "count", count, where);
     return slice(index, count, INT64_MAX);
   }
+  /// The same for a Shard, such as `world.shard()`.
+  Stream shard(const Shard& part, Where where = Where::here()) const { return shard(part.count, part.index, where); }
 
   /// A pass over the elements that does not touch the position: for sources and stages of one's own.
   std::unique_ptr<Cursor<T>> open(std::int64_t epoch = 0) const { return (*source_)(epoch); }

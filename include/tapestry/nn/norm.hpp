@@ -35,11 +35,17 @@ class TAPESTRY_API BatchNorm : public Layer {
   /// The channels, such as "8".
   std::string size_text() const override;
 
+ protected:
+  /// The result in training mode. Throws InvalidArgumentError for only one value per channel, if sizes are known.
+  virtual Tensor train_on(const Tensor& x) const;
+  /// Updates the running statistics with those of a batch of `count` values per channel.
+  void learn(const Tensor& count, const Tensor& mean, const Tensor& variance) const;
+  /// The options that were given.
+  const BatchNormOptions& options() const { return options_; }
+
  private:
-  /// Throws InvalidArgumentError for another number of channels, and, in training mode, for only one value per channel,
-  /// if sizes are known.
+  /// Throws InvalidArgumentError for another number of channels, and what `train_on` throws.
   Tensor forward(const Tensor& x) const override;
-  void learn(const Tensor& x, const Tensor& mean, const Tensor& variance) const;
 
   BatchNormOptions options_;
 };

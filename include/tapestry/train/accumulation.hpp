@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,12 @@ class TAPESTRY_API GradientAccumulation {
   void load_state_dict(const StateDict& state, Where where = Where::here());
 
  private:
+  friend class DataParallel;
+  /// Changes the mean gradients before the step. It is called for every batch; the scalar tells whether it is the last.
+  using Change = std::function<std::vector<Tensor>(const Tensor& is_last, const std::vector<Tensor>& means)>;
+  void add(Optimizer& optimizer, const TensorList& gradients, const std::vector<Variable>& variables,
+           const ApplyOptions& options, const Change& change, Where where);
+
   struct Sum {
     Variable variable;
     std::string key;

@@ -226,7 +226,10 @@ class TAPESTRY_API Optimizer {
     Tensor loss;
     GradientsAndVariables gradients;
   };
-  static Evaluation evaluate(const Loss& loss, const std::vector<Variable>* variables, Where where);
+  friend class DataParallel;
+  /// `when_final`: as in GradientOptions.
+  static Evaluation evaluate(const Loss& loss, const std::vector<Variable>* variables, Where where,
+                             const std::function<void(std::size_t, const Tensor&)>& when_final = {});
   Tensor minimize_all(const Loss& loss, const std::vector<Variable>* variables, const ApplyOptions& options,
                       Where where);
   const std::vector<Variable>& slots_of(const Variable& variable, Where where);

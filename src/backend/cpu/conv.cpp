@@ -252,7 +252,7 @@ void CpuBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Wind
       const Tensor parts = detail::make_tensor(dfilter.dtype(), {count, dfilter.size()}, cpu());
       compute(geometry, elements<T>(image), elements<T>(gradient), mutable_data<T>(parts), count);
       const Shape flat{dfilter.size()};
-      reduce(Reduce::sum, parts, 1, detail::make_view(dfilter, flat, row_major_strides(flat)));
+      reduce(ReduceFunction::sum, parts, 1, detail::make_view(dfilter, flat, row_major_strides(flat)));
     }
   });
 }

@@ -38,7 +38,7 @@ class CpuBackend : public Backend {
   void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override;
 
   // reduce.cpp
-  void reduce(Reduce f, const Tensor& x, std::uint32_t reduced, const Tensor& y) override;
+  void reduce(ReduceFunction f, const Tensor& x, std::uint32_t reduced, const Tensor& y) override;
   void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) override;
   void arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) override;
 

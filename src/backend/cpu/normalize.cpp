@@ -112,8 +112,8 @@ void CpuBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Tens
                                 elements<T>(factor) + row, elements<T>(gradient) + row * n, rows, n,
                                 mutable_data<T>(dx) + row * n, of_scale, of_offset);
   });
-  reduce(Reduce::sum, scales, 1, dscale);
-  reduce(Reduce::sum, offsets, 1, doffset);
+  reduce(ReduceFunction::sum, scales, 1, dscale);
+  reduce(ReduceFunction::sum, offsets, 1, doffset);
 }
 
 }  // namespace tapestry::host

@@ -213,20 +213,20 @@ ReduceTypes plain_type(DType dtype) {
   }
 }
 
-const Reducer& reducer_of(Reduce f, DType from, DType to) {
+const Reducer& reducer_of(ReduceFunction f, DType from, DType to) {
   const ReduceTable& table = kernels();
   const ReduceTypes types = from == to               ? plain_type(from)
                             : from == DType::float32 ? ReduceTypes::f32_to_f64
                                                      : ReduceTypes::f64_to_f32;
   const auto i = static_cast<std::size_t>(types);
   switch (f) {
-    case Reduce::sum:
-    case Reduce::mean:
+    case ReduceFunction::sum:
+    case ReduceFunction::mean:
       return table.sum[i];
-    case Reduce::prod:
+    case ReduceFunction::prod:
       return table.prod[i];
-    case Reduce::max:
-    case Reduce::any_true:
+    case ReduceFunction::max:
+    case ReduceFunction::any_true:
       return table.max[i];
     default:
       return table.min[i];
@@ -234,8 +234,9 @@ const Reducer& reducer_of(Reduce f, DType from, DType to) {
 }
 
 /// Whether partial results are kept as doubles.
-bool is_float32_sum(Reduce f, DType dtype) {
-  return dtype == DType::float32 && (f == Reduce::sum || f == Reduce::mean || f == Reduce::prod);
+bool is_float32_sum(ReduceFunction f, DType dtype) {
+  return dtype == DType::float32 &&
+         (f == ReduceFunction::sum || f == ReduceFunction::mean || f == ReduceFunction::prod);
 }
 
 /// A contiguous tensor as lines along one axis.
@@ -267,10 +268,10 @@ void for_tiles(const Lines& lines, const Body& body) {
 
 /// Reduces the last or the first axes of a small contiguous tensor by one call, which saves the planning. Returns false
 /// for other tensors and axes.
-bool reduce_at_once(Reduce f, const Tensor& x, std::uint32_t reduced, const Tensor& y) {
+bool reduce_at_once(ReduceFunction f, const Tensor& x, std::uint32_t reduced, const Tensor& y) {
   if (!x.is_contiguous() || x.size() > task_elements) return false;
   const int rank = x.rank();
-  const std::int64_t columns = y.size(), n = x.size() / columns, divisor = f == Reduce::mean ? n : 1;
+  const std::int64_t columns = y.size(), n = x.size() / columns, divisor = f == ReduceFunction::mean ? n : 1;
   const auto all = static_cast<std::uint32_t>((1U << rank) - 1);
   const std::uint32_t kept = all & ~reduced;
   const Reducer& reducer = reducer_of(f, x.dtype(), y.dtype());
@@ -287,12 +288,12 @@ bool reduce_at_once(Reduce f, const Tensor& x, std::uint32_t reduced, const Tens
 
 }  // namespace
 
-void CpuBackend::reduce(Reduce f, const Tensor& x, std::uint32_t reduced, const Tensor& y) {
+void CpuBackend::reduce(ReduceFunction f, const Tensor& x, std::uint32_t reduced, const Tensor& y) {
   if (is_half(x.dtype())) return Backend::reduce(f, x, reduced, y);
   if (y.size() == 0) return;
   if (x.size() == 0) {
     // The mean of no integers is their sum, 0, because integers have no NaN.
-    const bool nan = f == Reduce::mean && is_floating(x.dtype());
+    const bool nan = f == ReduceFunction::mean && is_floating(x.dtype());
     reducer_of(f, x.dtype(), y.dtype()).rows(nullptr, 0, 1, y.size(), 0, y.impl().data, 1, nan ? 0 : 1);
     return;
   }
@@ -308,7 +309,7 @@ void CpuBackend::reduce(Reduce f, const Tensor& x, std::uint32_t reduced, const 
     return;
   }
 
-  const std::int64_t divisor = f == Reduce::mean ? x.size() / y.size() : 1;
+  const std::int64_t divisor = f == ReduceFunction::mean ? x.size() / y.size() : 1;
   const DType partial = is_float32_sum(f, x.dtype()) ? DType::float64 : x.dtype();
   for (Tensor from = x; from.id() != y.id();) {
     const PassPlan pass = next_pass(loops);

@@ -134,7 +134,7 @@ bool winograd_grad_filter(Backend& backend, const ConvGeometry& g, const float* 
                    g.out, begin != first, sum + p * g.in * g.out, g.out);
     }
   });
-  backend.reduce(Reduce::sum, sums, 1, total);
+  backend.reduce(ReduceFunction::sum, sums, 1, total);
   kernels().filter_gradient(detail::mutable_data<float>(total), g.in * g.out, dfilter);
   return true;
 }

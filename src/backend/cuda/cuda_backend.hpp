@@ -50,7 +50,7 @@ class CudaBackend final : public Backend {
   void random(Distribution f, std::uint64_t key, std::uint64_t offset, double a, double b, const Tensor& y) override;
 
   // reduce.cpp, scan.cpp and sort.cpp
-  void reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) override;
+  void reduce(ReduceFunction f, const Tensor& x, std::uint32_t axes, const Tensor& y) override;
   void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) override;
   void arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) override;
   void top_k(const Tensor& x, std::int64_t k, bool largest, const Tensor& values, const Tensor& indices) override;

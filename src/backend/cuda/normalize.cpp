@@ -70,8 +70,8 @@ void CudaBackend::normalize_grad(const Tensor& x, const Tensor& scale, const Ten
   normalize_sums(gpu.stream(), type_of(x), size, data(from), data(middle), data(factor), data(gradient), data(scales),
                  data(offsets));
   gpu.started("normalize_grad");
-  reduce(Reduce::sum, scales, 1, dscale);
-  reduce(Reduce::sum, offsets, 1, doffset);
+  reduce(ReduceFunction::sum, scales, 1, dscale);
+  reduce(ReduceFunction::sum, offsets, 1, doffset);
 }
 
 }  // namespace tapestry::gpu

@@ -5,15 +5,15 @@
 namespace tapestry::gpu {
 namespace {
 
-ReduceKind kind_of(Reduce f) {
+ReduceKind kind_of(ReduceFunction f) {
   switch (f) {
-    case Reduce::sum:
-    case Reduce::mean:
+    case ReduceFunction::sum:
+    case ReduceFunction::mean:
       return ReduceKind::sum;
-    case Reduce::prod:
+    case ReduceFunction::prod:
       return ReduceKind::prod;
-    case Reduce::max:
-    case Reduce::any_true:
+    case ReduceFunction::max:
+    case ReduceFunction::any_true:
       return ReduceKind::max;
     default:
       return ReduceKind::min;
@@ -21,17 +21,17 @@ ReduceKind kind_of(Reduce f) {
 }
 
 /// The result over no elements.
-double of_nothing(Reduce f, DType dtype) {
+double of_nothing(ReduceFunction f, DType dtype) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   switch (f) {
-    case Reduce::sum:
-    case Reduce::any_true:
+    case ReduceFunction::sum:
+    case ReduceFunction::any_true:
       return 0;
-    case Reduce::mean:
+    case ReduceFunction::mean:
       return is_floating(dtype) ? std::numeric_limits<double>::quiet_NaN() : 0;
-    case Reduce::max:
+    case ReduceFunction::max:
       return dtype == boolean ? 0 : -infinity;  // converted to an integer, that is the lowest one
-    case Reduce::min:
+    case ReduceFunction::min:
       return infinity;
     default:
       return 1;
@@ -48,14 +48,14 @@ void run(Context& gpu, ReduceKind kind, const Reduction& plan, const Tensor& x, 
 
 }  // namespace
 
-void CudaBackend::reduce(Reduce f, const Tensor& x, std::uint32_t axes, const Tensor& y) {
+void CudaBackend::reduce(ReduceFunction f, const Tensor& x, std::uint32_t axes, const Tensor& y) {
   if (is_half(x.dtype())) return Backend::reduce(f, x, axes, y);
   if (y.size() == 0) return;
   if (x.size() == 0) return fill(of_nothing(f, x.dtype()), y);
   Context& gpu = context();
   Reduction plan = plan_reduction(View(x), axes);
   plan.y = y.impl().data;
-  plan.divisor = f == Reduce::mean ? plan.count : 1;
+  plan.divisor = f == ReduceFunction::mean ? plan.count : 1;
   run(gpu, kind_of(f), plan, x, y);
 }
 

@@ -31,7 +31,10 @@ class FunctionGradient {
       : function_(function),
         open_(Graph(function.graph)),
         lock_(function.graph->mutex()),
-        forward_(function.graph->size()) {}
+        forward_(function.graph->size()) {
+    // The gradient runs in another op, so it does not wait for what the forward pass draws, or for its collectives.
+    function.graph->forget_draws();
+  }
 
   /// A placeholder for a gradient like this tensor.
   static Tensor gradient_like(const Tensor& tensor) { return placeholder(tensor.dtype(), tensor.shape(), "gradient"); }
@@ -78,6 +81,7 @@ class FunctionGradient {
   struct Needs {
     std::vector<char> inputs;  ///< by the function's input: whether it is needed
     Tensors residuals{};       ///< other tensors of the forward pass
+    bool is_stateful = false;  ///< whether the gradient itself meets other ranks
   };
   /// `recompute(node)`: whether to compute a forward node again, rather than to keep its outputs.
   Needs needs_of(const Tensors& results, const std::function<bool(const Node&)>& recompute) const {
@@ -98,6 +102,7 @@ class FunctionGradient {
         continue;
       }
       if (std::exchange(seen[node.index], 1)) continue;
+      needs.is_stateful |= has_effect(node);
       pending.insert(pending.end(), node.inputs().begin(), node.inputs().end());
     }
     return needs;
@@ -171,7 +176,7 @@ class BranchGradient {
     std::vector<GraphFunction> gradients;
     for (const GraphFunction& branch : *functions_) gradients.push_back(gradient_of(branch));
     add_residuals(gradients);
-    const Op& op = is_if(call_.op()) ? if_op(false) : case_op(false);
+    const Op& op = is_if(call_.op()) ? if_op(is_stateful_) : case_op(is_stateful_);
     const Tensors results =
         apply_all(op, inputs_, {{"functions", functions_ref(std::move(gradients))}}, {}, call_.where());
     Tensors all = sums_;
@@ -261,6 +266,7 @@ class BranchGradient {
       result.inputs.push_back(is_needed ? operands[i] : Tensor());
     }
     residuals_.push_back(needs.residuals);
+    is_stateful_ |= needs.is_stateful;
     return result;
   }
 
@@ -310,6 +316,7 @@ class BranchGradient {
   std::vector<std::size_t> wanted_;  ///< the operands whose gradients are computed, without the selector
   Tensors inputs_;
   std::vector<Tensors> residuals_;  ///< by branch
+  bool is_stateful_ = false;
 };
 
 // ---- Loops -----------------------------------------------------------------------------------------------------------
@@ -429,7 +436,7 @@ class LoopGradient {
   [[noreturn]] static void throw_not_replayable(const Node& node) {
     throw UnimplementedError(join("The gradient of a loop that is to be computed again (recompute, or a shape that ",
                                   "changes), but in which '", node.name(),
-                                  "' changes a Variable or draws random numbers"));
+                                  "' changes a Variable, draws random numbers or meets other ranks"));
   }
 
   void find_residuals(const FunctionGradient& gradient) {
@@ -446,6 +453,7 @@ class LoopGradient {
     };
     const auto needs = gradient.needs_of(results(), recompute);
     residuals_ = needs.residuals;
+    is_stateful_ = needs.is_stateful;
     for (std::size_t i = 0; i < body_.inputs.size(); ++i) {
       if (!needs.inputs[i]) continue;
       if (i < parts_.carried) residuals_.push_back(body_.inputs[i]);
@@ -502,7 +510,7 @@ class LoopGradient {
     if (replays_) attrs.push_back({"replayed", static_cast<std::int64_t>(parts_.carried)});
     if (!parts_.reverse) attrs.push_back({"reverse", true});
     if (!parts_.varying.empty()) add_varying(attrs);
-    const Tensors found = apply_all(while_op(false), inputs, Attrs(attrs), {}, call_.where());
+    const Tensors found = apply_all(while_op(is_stateful_), inputs, Attrs(attrs), {}, call_.where());
     Tensors all = sums_;
     const Tensor* next = found.begin();
     const auto take = [&](std::size_t i) { all[i] = sums_[i] ? add(sums_[i], *next++) : *next++; };
@@ -534,6 +542,7 @@ class LoopGradient {
   std::size_t outputs_;
   Tensors arrived_, sums_;
   std::size_t operands_begin_;
+  bool is_stateful_ = false;
   bool replays_;  ///< whether the backward loop runs the forward body again, rather than to keep its results
   // Numbers of the forward op's inputs:
   std::vector<std::size_t> active_, wanted_sequences_, wanted_operands_, needed_sequences_, needed_operands_;

@@ -421,6 +421,7 @@ class Exporter {
     if (&op == &placeholder_op)
       return writer.finish("Placeholder", {},
                            {{"dtype", code_of(node.output().dtype())}, {"shape", node.attr<Shape>("shape")}});
+    if (node.attrs().find("communicator")) refuse(node, "a file does not know the ranks among which it communicates");
     const OpRule* rule = rule_of(node.type());
     if (!rule || rule->entry != &op) refuse(node, "TensorFlow has no op that does the same");
     if (rule->by_entry) require_plain_attrs(node);

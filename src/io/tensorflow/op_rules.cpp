@@ -454,7 +454,15 @@ constexpr std::array state_ops = std::to_array<std::string_view>({"Const",
                                                                   "Case",
                                                                   "StatelessCase",
                                                                   "While",
-                                                                  "StatelessWhile"});
+                                                                  "StatelessWhile",
+                                                                  "AllReduce",
+                                                                  "AllReduceStart",
+                                                                  "AllReduceWait",
+                                                                  "AllGather",
+                                                                  "Barrier",
+                                                                  "Broadcast",
+                                                                  "BroadcastGrad",
+                                                                  "ReduceScatter"});
 
 const std::vector<OpRule>& op_rules() {
   static const std::vector<OpRule>& rules = *new std::vector<OpRule>([] {
@@ -471,7 +479,7 @@ const std::vector<OpRule>& op_rules() {
 bool is_plain(const Op& op) {
   return !is_state_op(op.name) && std::none_of(op.attrs.begin(), op.attrs.end(), [](const OpAttr& each) {
     return each.kind == AttrKind::function || each.kind == AttrKind::tensor || each.kind == AttrKind::variables ||
-           each.kind == AttrKind::program;
+           each.kind == AttrKind::program || each.kind == AttrKind::communicator;
   });
 }
 

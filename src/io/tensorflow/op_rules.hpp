@@ -60,8 +60,9 @@ const OpRule* rule_of(std::string_view op);
 /// The rule by which an op of TensorFlow's is read directly, or nullptr.
 const OpRule* rule_of_tensorflow(std::string_view op);
 
-/// Whether an op is a state op: Const, Placeholder, NoOp, one that reads or changes Variables, or one that runs
-/// functions of a graph. graph_export.cpp writes these and graph_import.cpp reads them, without rules.
+/// Whether an op is a state op: Const, Placeholder, NoOp, one that reads or changes Variables, one that runs functions
+/// of a graph, or a collective. graph_export.cpp writes these and graph_import.cpp reads them, without rules; a
+/// collective is no part of a file, which does not know the ranks.
 bool is_state_op(std::string_view op);
 
 /// The attribute of a node. For an absent one the value that it stands for, if the shapes tell it: "axis": all axes,

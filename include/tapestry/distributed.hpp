@@ -1,0 +1,5 @@
+#pragma once
+
+#include "tapestry/distributed/communicator.hpp"
+#include "tapestry/distributed/data_parallel.hpp"
+#include "tapestry/distributed/sync_batch_norm.hpp"

@@ -1,0 +1,414 @@
+#include "distributed/collective_ops.hpp"
+
+#include <atomic>
+#include <cstring>
+
+#include "backend/backend.hpp"
+#include "core/make_tensor.hpp"
+#include "dispatch/define.hpp"
+#include "dispatch/recorder.hpp"
+#include "distributed/background.hpp"
+#include "distributed/buckets.hpp"
+#include "tapestry/ops.hpp"
+
+namespace tapestry {
+namespace detail {
+namespace {
+
+// ---- Attributes -------------------------------------------------------------------------------------------------------
+
+Collectives& collectives_of(const Call& call) { return *call.attr<CommunicatorRef>("communicator"); }
+Communicator communicator_of(const Call& call) { return Communicator(call.attr<CommunicatorRef>("communicator")); }
+Reduce reduce_of(const Call& call) { return static_cast<Reduce>(call.attr<std::int64_t>("reduce")); }
+
+Attrs attrs_of(const Communicator& among) { return {{"communicator", among.collectives()}}; }
+Attrs attrs_of(const Communicator& among, Reduce reduce) {
+  return {{"communicator", among.collectives()}, {"reduce", static_cast<std::int64_t>(reduce)}};
+}
+Attrs attrs_of(const Communicator& among, Reduce reduce, std::int64_t slot, std::int64_t layout) {
+  return {{"communicator", among.collectives()},
+          {"reduce", static_cast<std::int64_t>(reduce)},
+          {"slot", slot},
+          {"layout", layout}};
+}
+
+/// Throws InvalidArgumentError for a type that cannot be reduced in that way.
+void check_reduce(DType dtype, Reduce reduce) {
+  if (reduce == Reduce::mean && !is_floating(dtype))
+    throw InvalidArgumentError(join("Reduce::mean is for float types, not for ", to_string(dtype)));
+  if (reduce == Reduce::sum && dtype == boolean)
+    throw InvalidArgumentError("Reduce::sum is for numbers, not for bool; Reduce::max tells whether one is true");
+}
+
+// ---- On the host ------------------------------------------------------------------------------------------------------
+
+/// The type in which elements travel.
+DType wire_type(DType dtype) { return is_half(dtype) ? float32 : dtype; }
+
+Tensor as_type(const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() == dtype) return tensor;
+  const Tensor result = make_tensor(dtype, tensor.shape(), cpu());
+  backend_of(cpu()).copy(tensor, result);
+  return result;
+}
+
+/// Runs a reduction, whose mean is a sum.
+void reduce_among(Collectives& among, Exchange exchange, Reduce reduce) {
+  exchange.reduce = reduce == Reduce::mean ? Reduce::sum : reduce;
+  among.run(exchange);
+}
+
+void divide_by(const Tensor& sum, int ranks) {
+  backend_of(cpu()).binary(Binary::divide, sum, make_scalar(ranks, sum.dtype()), 0, sum);
+}
+
+/// The body of AllReduce and ReduceScatter.
+void reduce_on_host(const Call& call, Exchange::Kind kind) {
+  const Tensor &x = call.input(0), &y = call.output();
+  const DType wire = wire_type(x.dtype());
+  const Tensor result = y.dtype() == wire ? y : make_tensor(wire, y.shape(), cpu());
+  reduce_among(collectives_of(call),
+               {.kind = kind, .name = call.type(), .input = as_type(x, wire), .output = result, .where = call.where()},
+               reduce_of(call));
+  if (reduce_of(call) == Reduce::mean) divide_by(result, collectives_of(call).size);
+  if (!result.is(y)) backend_of(cpu()).copy(result, y);
+}
+
+// ---- Gradients --------------------------------------------------------------------------------------------------------
+
+/// The product of the tensors that the other ranks have. (A quotient would be wrong where there are zeros.)
+Tensor product_of_others(const Communicator& among, const Tensor& x) {
+  const Tensor all = among.all_gather(expand_dims(x, 0));
+  Tensor product = ones_like(x);
+  for (int rank = 0; rank < among.size(); ++rank)
+    if (rank != among.rank()) product = product * all(rank);
+  return product;
+}
+
+/// The gradient of this rank's x: `y` is the reduced tensor and `g` the sum of the ranks' gradients of it.
+Tensor gradient_of_reduce(const Communicator& among, Reduce reduce, const Tensor& x, const Tensor& y, const Tensor& g) {
+  switch (reduce) {
+    case Reduce::sum:
+      return g;
+    case Reduce::mean:
+      return g / static_cast<double>(among.size());
+    case Reduce::product:
+      return g * product_of_others(among, x);
+    default: {
+      // The elements that equal the extreme one share its gradient.
+      const Tensor extreme = equal(x, y).cast(x.dtype());
+      return extreme * (g / among.all_reduce(extreme));
+    }
+  }
+}
+
+bool reads_values(Reduce reduce) { return reduce != Reduce::sum && reduce != Reduce::mean; }
+
+// ---- Ops --------------------------------------------------------------------------------------------------------------
+
+Specs infer_reduced(const Call& call) {
+  check_reduce(call.input(0).dtype(), reduce_of(call));
+  return {call.input(0).spec()};
+}
+
+TAPESTRY_OP(all_reduce_op){{
+    .name = "AllReduce",
+    .attrs = {{"communicator", AttrKind::communicator}, {"reduce", AttrKind::number}},
+    .infer = infer_reduced,
+    .cpu = [](const Call& call) { reduce_on_host(call, Exchange::Kind::all_reduce); },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const Communicator among = communicator_of(call);
+      return {gradient_of_reduce(among, reduce_of(call), call.input(0), call.output(), among.all_reduce(g))};
+    },
+    .stateful = true,
+}};
+
+TAPESTRY_OP(reduce_scatter_op){{
+    .name = "ReduceScatter",
+    .attrs = {{"communicator", AttrKind::communicator}, {"reduce", AttrKind::number}},
+    .infer = [](const Call& call) -> Specs {
+      Specs specs = infer_reduced(call);
+      Shape& shape = specs[0].shape;
+      const int ranks = collectives_of(call).size;
+      if (shape.rank() < 1) throw InvalidArgumentError("A scalar has no parts for the ranks");
+      const std::int64_t rows = shape.sizes()[0];
+      if (rows % ranks != 0 && rows >= 0)
+        throw InvalidArgumentError(join("The first axis of ", shape, " cannot be divided among ", ranks, " ranks"));
+      shape.set(0, rows < 0 ? rows : rows / ranks);
+      return specs;
+    },
+    .cpu = [](const Call& call) { reduce_on_host(call, Exchange::Kind::reduce_scatter); },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      const Communicator among = communicator_of(call);
+      const Tensor y = reads_values(reduce_of(call)) ? among.all_gather(call.output()) : Tensor();
+      return {gradient_of_reduce(among, reduce_of(call), call.input(0), y, among.all_gather(g))};
+    },
+    .stateful = true,
+}};
+
+TAPESTRY_OP(all_gather_op){{
+    .name = "AllGather",
+    .attrs = {{"communicator", AttrKind::communicator}},
+    .infer = [](const Call& call) -> Specs {
+      Spec spec = call.input(0).spec();
+      const std::int64_t ranks = collectives_of(call).size;
+      if (spec.shape.rank() == 0) {
+        spec.shape = {ranks};
+      } else if (spec.shape.sizes()[0] >= 0) {
+        Shape shape = spec.shape;
+        shape.set(0, shape.sizes()[0] * ranks);
+        spec.shape = Shape(shape.sizes());  // checks that the number of elements fits
+      }
+      return {spec};
+    },
+    .cpu =
+        [](const Call& call) {
+          collectives_of(call).run({.kind = Exchange::Kind::all_gather,
+                                    .name = call.type(),
+                                    .input = call.input(0),
+                                    .output = call.output(),
+                                    .where = call.where()});
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {reshape_like(communicator_of(call).reduce_scatter(g), call.input(0))};
+    },
+    .needs = needs_nothing,
+    .stateful = true,
+}};
+
+void broadcast_on_host(const Call& call) {
+  collectives_of(call).run({.kind = Exchange::Kind::broadcast,
+                            .name = call.type(),
+                            .input = call.input(0),
+                            .output = call.output(),
+                            .root = static_cast<int>(call.attr<std::int64_t>("root")),
+                            .where = call.where()});
+}
+
+Specs infer_from_root(const Call& call) {
+  const std::int64_t root = call.attr<std::int64_t>("root");
+  if (root < 0 || root >= collectives_of(call).size)
+    throw InvalidArgumentError(join("There is no rank ", root, " among ", collectives_of(call).size));
+  return {call.input(0).spec()};
+}
+
+extern const Op& broadcast_grad;
+
+TAPESTRY_OP(broadcast_op){{
+    .name = "Broadcast",
+    .attrs = {{"communicator", AttrKind::communicator}, {"root", AttrKind::number}},
+    .infer = infer_from_root,
+    .cpu = broadcast_on_host,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {apply(broadcast_grad, {{g, call.where()}}, call.attrs())};
+    },
+    .needs = needs_nothing,
+    .stateful = true,
+}};
+
+/// The sum of all ranks' tensors on the root, and zeros on the others.
+TAPESTRY_OP(broadcast_grad_op){{
+    .name = "BroadcastGrad",
+    .attrs = {{"communicator", AttrKind::communicator}, {"root", AttrKind::number}},
+    .infer = infer_from_root,
+    .cpu =
+        [](const Call& call) {
+          const Tensor& y = call.output();
+          const Tensor sum = make_tensor(wire_type(y.dtype()), y.shape(), cpu());
+          Collectives& among = collectives_of(call);
+          among.run({.kind = Exchange::Kind::all_reduce,
+                     .name = call.type(),
+                     .input = as_type(call.input(0), sum.dtype()),
+                     .output = sum,
+                     .where = call.where()});
+          if (among.rank == call.attr<std::int64_t>("root"))
+            backend_of(cpu()).copy(sum, y);
+          else
+            std::memset(y.impl().data, 0, y.size() * size_of(y.dtype()));
+        },
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {apply(broadcast_op, {{g, call.where()}}, call.attrs())};
+    },
+    .needs = needs_nothing,
+    .stateful = true,
+}};
+const Op& broadcast_grad = broadcast_grad_op;
+
+TAPESTRY_OP(barrier_op){{
+    .name = "Barrier",
+    .attrs = {{"communicator", AttrKind::communicator}},
+    .infer = [](const Call&) -> Specs { return {}; },
+    .cpu =
+        [](const Call& call) {
+          collectives_of(call).run({.kind = Exchange::Kind::barrier, .name = call.type(), .where = call.where()});
+        },
+    .gradient = no_gradient,
+    .outputs = 0,
+    .stateful = true,
+}};
+
+// ---- Buckets ----------------------------------------------------------------------------------------------------------
+
+// AllReduceStart gives the elements of its inputs, one after the other, to the communicator's thread, and
+// AllReduceWait takes the results from there. What runs between them runs beside the communication.
+
+/// A number that tensors of other dtypes and shapes, or in another order, would not have.
+std::uint64_t layout_of(const Call& call) {
+  auto hash = static_cast<std::uint64_t>(call.attr<std::int64_t>("layout"));
+  for (const Tensor& each : call.inputs()) {
+    const Exchange one{.kind = Exchange::Kind::all_reduce, .name = call.type(), .input = each, .layout = hash};
+    hash = one.signature();
+  }
+  return hash;
+}
+
+std::int64_t count_elements(const Tensors& tensors) {
+  std::int64_t count = 0;
+  for (const Tensor& each : tensors) count += each.size();
+  return count;
+}
+
+/// Some elements of a flat tensor, with another shape.
+Tensor part_like(const Tensor& flat, std::int64_t begin, const Tensor& like) {
+  SmallVector<std::int64_t, 8> strides(like.shape().sizes().begin(), like.shape().sizes().end());
+  std::int64_t stride = 1;
+  for (std::size_t i = strides.size(); i-- > 0;) stride *= std::exchange(strides[i], stride);
+  return make_view(flat, like.shape(), {strides.data(), strides.size()}, begin);
+}
+
+std::vector<OpAttr> bucket_attrs() {
+  return {{"communicator", AttrKind::communicator},
+          {"reduce", AttrKind::number},
+          {"slot", AttrKind::number},
+          {"layout", AttrKind::number}};
+}
+
+TAPESTRY_OP(all_reduce_start_op){{
+    .name = "AllReduceStart",
+    .attrs = bucket_attrs(),
+    .infer = [](const Call& call) -> Specs {
+      for (const Tensor& each : call.inputs()) {
+        check_reduce(each.dtype(), reduce_of(call));
+        if (each.dtype() != call.input(0).dtype())
+          throw InvalidArgumentError(
+              join("A bucket has one dtype, not ", to_string(call.input(0).dtype()), " and ", to_string(each.dtype())));
+      }
+      return {{uint8, {}}};
+    },
+    .cpu =
+        [](const Call& call) {
+          *call.output_data<std::uint8_t>() = 0;
+          const Shape all{count_elements(call.inputs())};
+          const DType wire = wire_type(call.input(0).dtype());
+          Exchange exchange{.kind = Exchange::Kind::all_reduce,
+                            .name = call.type(),
+                            .input = make_tensor(wire, all, cpu()),
+                            .output = make_tensor(wire, all, cpu()),
+                            .layout = layout_of(call),
+                            .where = call.where()};
+          std::int64_t next = 0;
+          for (const Tensor& each : call.inputs()) {
+            backend_of(cpu()).copy(each, part_like(exchange.input, next, each));
+            next += each.size();
+          }
+          if (reduce_of(call) != Reduce::mean) exchange.reduce = reduce_of(call);
+          Collectives& among = collectives_of(call);
+          among.background(call.where()).start(call.attr<std::int64_t>("slot"), std::move(exchange));
+        },
+    .gradient = no_gradient,
+    .stateful = true,
+}};
+
+TAPESTRY_OP(all_reduce_wait_op){{
+    .name = "AllReduceWait",
+    .attrs = bucket_attrs(),
+    .infer = [](const Call& call) -> Specs {
+      Specs specs;
+      for (std::size_t i = 1; i < call.inputs().size(); ++i) specs.push_back(call.input(i).spec());
+      return specs;
+    },
+    .cpu =
+        [](const Call& call) {
+          Collectives& among = collectives_of(call);
+          const Tensor flat = among.background(call.where()).wait(call.attr<std::int64_t>("slot"));
+          if (reduce_of(call) == Reduce::mean) divide_by(flat, among.size);
+          std::int64_t next = 0;
+          for (const Tensor& each : call.outputs()) {
+            backend_of(cpu()).copy(part_like(flat, next, each), each);
+            next += each.size();
+          }
+        },
+    .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+      std::vector<Tensor> list;
+      for (std::size_t i = 0; i < g.size(); ++i) list.push_back(g[i] ? g[i] : zeros_like(call.input(i + 1)));
+      const std::vector<Tensor> reduced = communicator_of(call).all_reduce(list, reduce_of(call), {}, call.where());
+      Tensors gradients{Tensor()};
+      gradients.append(reduced.data(), reduced.data() + reduced.size());
+      return gradients;
+    },
+    .needs = needs_nothing,
+    .shape_inputs = ~1U,
+    .outputs = -1,
+    .stateful = true,
+}};
+
+}  // namespace
+
+PendingReduce start_all_reduce(const Communicator& among, const Tensors& tensors, Reduce reduce, std::int64_t layout,
+                               Where where) {
+  static std::atomic<std::int64_t> slots = 0;
+  PendingReduce pending{attrs_of(among, reduce, ++slots, layout), tensors, {}, where};
+  pending.handle = apply_all(all_reduce_start_op, tensors, pending.attrs, {}, where)[0];
+  return pending;
+}
+
+Tensors finish(const PendingReduce& pending) {
+  Tensors inputs{pending.handle};
+  inputs.append(pending.tensors.begin(), pending.tensors.end());
+  return apply_all(all_reduce_wait_op, inputs, pending.attrs, {}, pending.where);
+}
+
+}  // namespace detail
+
+using namespace detail;
+
+Tensor Communicator::all_reduce(In x, Reduce reduce, std::string_view name) const {
+  return apply(all_reduce_op, {x}, attrs_of(*this, reduce), name);
+}
+
+std::vector<Tensor> Communicator::all_reduce(const std::vector<Tensor>& tensors, Reduce reduce, std::string_view name,
+                                             Where where) const {
+  std::vector<Tensor> results(tensors.size());
+  if (reads_values(reduce)) {
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (tensors[i]) results[i] = all_reduce({tensors[i], where}, reduce, name);
+    return results;
+  }
+  const CallSiteScope site(where);
+  Buckets buckets(*this, reduce, INT64_MAX, where);
+  for (std::size_t i = 0; i < tensors.size(); ++i) buckets.add(i, tensors[i]);
+  return buckets.finish(tensors.size());
+}
+
+Tensor Communicator::broadcast(In x, int root, std::string_view name) const {
+  return apply(broadcast_op, {x}, {{"communicator", collectives_}, {"root", std::int64_t{root}}}, name);
+}
+
+void Communicator::broadcast(const std::vector<Variable>& variables, int root, Where where) const {
+  const PauseRecording pause;
+  std::vector<Tensor> values;
+  for (const Variable& each : variables) values.push_back(broadcast({each.value(), where}, root));
+  for (std::size_t i = 0; i < variables.size(); ++i) variables[i].assign({values[i], where});
+}
+
+Tensor Communicator::all_gather(In x, std::string_view name) const {
+  return apply(all_gather_op, {x}, attrs_of(*this), name);
+}
+
+Tensor Communicator::reduce_scatter(In x, Reduce reduce, std::string_view name) const {
+  return apply(reduce_scatter_op, {x}, attrs_of(*this, reduce), name);
+}
+
+void Communicator::barrier(Where where) const { apply_all(barrier_op, {}, attrs_of(*this), {}, where); }
+
+}  // namespace tapestry

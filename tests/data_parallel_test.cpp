@@ -1,0 +1,441 @@
+#include <algorithm>
+#include <atomic>
+#include <functional>
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "op_cases/op_cases.hpp"
+#include "ranks.hpp"
+#include "tapestry/data.hpp"
+#include "tapestry/graph.hpp"
+#include "tapestry/nn.hpp"
+#include "tapestry/ops.hpp"
+#include "tapestry/session.hpp"
+#include "tapestry/trace.hpp"
+#include "tapestry/train.hpp"
+
+using namespace tapestry;
+using namespace tapestry::test;
+using train::DataParallel;
+using train::DataParallelOptions;
+
+namespace {
+
+/// A net with the same values in every thread and every call.
+nn::Sequential make_net() {
+  nn::Sequential net{nn::Dense(5, 7), nn::ReLU(), nn::Dense(7, 6), nn::ReLU(), nn::Dense(6, 3)};
+  unsigned seed = 1;
+  for (const Variable& each : net.parameters()) each.assign(numbers(each.shape(), -0.5, 0.5, seed++).cast(float32));
+  return net;
+}
+
+data::Dataset make_set(std::int64_t rows) {
+  return {numbers({rows, 5}, -1, 1, 3).cast(float32), whole_numbers({rows}, 0, 3, 4)};
+}
+
+Tensor loss_of(const nn::Sequential& net, const data::Batch& batch) {
+  return reduce_mean(sparse_softmax_cross_entropy(batch.y, net(batch.x)));
+}
+
+using MakeOptimizer = std::function<std::unique_ptr<train::Optimizer>()>;
+const std::vector<std::pair<std::string, MakeOptimizer>> optimizers{
+    {"gradient descent", [] { return std::make_unique<train::GradientDescentOptimizer>(0.1); }},
+    {"momentum", [] { return std::make_unique<train::MomentumOptimizer>(0.05, 0.9); }},
+    {"Adam", [] { return std::make_unique<train::AdamOptimizer>(0.01); }},
+};
+
+std::vector<Tensor> values_of(const nn::Sequential& net) {
+  std::vector<Tensor> list;
+  for (const Variable& each : net.parameters()) list.push_back(each.value());
+  return list;
+}
+
+enum class Mode { eager, traced, graph };
+
+/// Trains on the shard of a rank, and gives the parameters after it.
+std::vector<Tensor> train_on(const Communicator& world, Mode mode, const MakeOptimizer& make_optimizer, int epochs,
+                             const DataParallelOptions& options = {.bucket_bytes = 100}) {
+  nn::Sequential net = make_net();
+  const auto optimizer = make_optimizer();
+  DataParallel training(*optimizer, world, options);
+  data::Loader batches(make_set(48), {.batch = 24 / world.size(), .shuffle = true, .seed = 5, .shard = world.shard()});
+  const auto step = [&](const Tensor& x, const Tensor& y) {
+    return training.minimize([&] { return loss_of(net, {x, y}); });
+  };
+  const auto traced =
+      mode == Mode::traced ? std::optional(trace(step, {spec(float32, {-1, 5}), spec(int64, {-1})})) : std::nullopt;
+  const Graph graph;
+  std::optional<Session> session;
+  Tensor x, y;
+  Operation train_step;
+  if (mode == Mode::graph) {
+    const auto scope = graph.as_default();
+    x = placeholder(float32, {-1, 5});
+    y = placeholder(int64, {-1});
+    train_step = training.minimize(loss_of(net, {x, y}), net.parameters());
+    session.emplace(graph);
+  }
+  for (int epoch = 0; epoch < epochs; ++epoch)
+    for (auto [xs, ys] : batches) {
+      if (mode == Mode::eager) step(xs, ys);
+      if (mode == Mode::traced) (*traced)(xs, ys);
+      if (mode == Mode::graph) session->run(train_step, {{x, xs}, {y, ys}});
+    }
+  return values_of(net);
+}
+
+void check_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b, double tolerance) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) check_same(a[i], b[i], tolerance);
+}
+
+void check_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(same_bits(a[i], b[i]));
+}
+
+using Trained = std::vector<Tensor>;
+
+}  // namespace
+
+TEST_CASE("N ranks make the steps of one rank with the joint batch, and all have the same bits") {
+  for (const auto& [name, make_optimizer] : optimizers) {
+    const std::string title = name;
+    INFO(title);
+    const Trained alone = train_on(Communicator(), Mode::eager, make_optimizer, 10);
+    for (const int ranks : {1, 2, 3, 4}) {
+      CAPTURE(ranks);
+      const auto found = on_ranks<Trained>(ranks, [&, &make = make_optimizer](const Communicator& world) {
+        return train_on(world, Mode::eager, make, 10);
+      });
+      check_close(found[0], alone, 1e-5);
+      for (const Trained& each : found) check_bits(each, found[0]);
+    }
+  }
+}
+
+TEST_CASE("eager, traced, in a graph, with any size of buckets: the same bits") {
+  for (const auto& [name, make_optimizer] : optimizers) {
+    const std::string title = name;
+    INFO(title);
+    std::vector<Trained> results;
+    for (const Mode mode : {Mode::eager, Mode::traced, Mode::graph})
+      for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{300}, std::int64_t{1} << 30})
+        for (const Trained& each : on_ranks<Trained>(2, [&, &make = make_optimizer](const Communicator& world) {
+               return train_on(world, mode, make, 5, {.bucket_bytes = bytes});
+             }))
+          results.push_back(each);
+    for (const Trained& each : results) check_bits(each, results[0]);
+  }
+}
+
+TEST_CASE("all ranks have the same bits after 1,000 steps") {
+  const auto found = on_ranks<Trained>(
+      3, [&](const Communicator& world) { return train_on(world, Mode::traced, optimizers[2].second, 500); });
+  for (const Trained& each : found) check_bits(each, found[0]);
+}
+
+TEST_CASE("accumulated batches make the step of the joint batch, and travel once") {
+  for (const Mode mode : {Mode::eager, Mode::traced}) {
+    const auto found = on_ranks<Trained>(2, [&](const Communicator& world) {
+      nn::Sequential net = make_net();
+      train::MomentumOptimizer optimizer(0.1, 0.9);
+      DataParallel training(optimizer, world, {.accumulate = 3});
+      const auto step = [&](const Tensor& x, const Tensor& y) {
+        return training.minimize([&] { return loss_of(net, {x, y}); });
+      };
+      const auto traced = trace(step, {spec(float32, {-1, 5}), spec(int64, {-1})});
+      data::Loader batches(make_set(48), {.batch = 4, .shard = world.shard()});
+      std::int64_t count = 0;
+      for (int epoch = 0; epoch < 2; ++epoch)
+        for (auto [x, y] : batches) {
+          mode == Mode::eager ? step(x, y) : traced(x, y);
+          ++count;
+          CHECK(training.pending() == count % 3);
+          CHECK(optimizer.iterations() == count / 3);
+        }
+      return values_of(net);
+    });
+    nn::Sequential net = make_net();
+    train::MomentumOptimizer optimizer(0.1, 0.9);
+    data::Loader batches(make_set(48), {.batch = 24});
+    for (int epoch = 0; epoch < 2; ++epoch)
+      for (const auto& batch : batches) optimizer.minimize([&] { return loss_of(net, batch); });
+    for (const Trained& each : found) {
+      check_bits(each, found[0]);
+      check_close(each, values_of(net), 1e-5);
+    }
+  }
+}
+
+TEST_CASE("clipping uses the norm of the ranks' mean gradients") {
+  for (const bool traced : {false, true})
+    for (const std::int64_t accumulate : {1, 2}) {
+      const auto found = on_ranks<Tensor>(2, [&](const Communicator& world) {
+        const Variable w({0.0, 0.0});
+        train::GradientDescentOptimizer optimizer(1.0);
+        DataParallel training(optimizer, world, {.accumulate = accumulate, .clip_norm = 1});
+        // The gradients (0, 8) and (6, 0) have the mean (3, 4), whose norm is 5.
+        const Tensor slope = world.rank() == 0 ? tensor({0.0, 8.0}) : tensor({6.0, 0.0});
+        const auto step = [&](const Tensor& s) { return training.minimize([&] { return reduce_sum(s * w); }, {w}); };
+        const auto graph = trace(step, {spec(float32, {2})});
+        for (int i = 0; i < accumulate; ++i) traced ? graph(slope) : step(slope);
+        return w.value();
+      });
+      for (const Tensor& each : found) check_values(each, {-0.6, -0.8}, 1e-6);
+    }
+}
+
+TEST_CASE("parameters of several dtypes, shared ones, and ones without a gradient") {
+  for (const bool traced : {false, true}) {
+    const auto found = on_ranks<std::vector<Tensor>>(3, [&](const Communicator& world) {
+      const double r = world.rank();
+      const Variable a({1.0, 2.0}), unused(5.0), b(tensor<double>({3.0})), c(tensor({1.0}).cast(bfloat16));
+      train::GradientDescentOptimizer optimizer(1.0);
+      DataParallel training(optimizer, world, {.bucket_bytes = 1});
+      const auto step = [&](const Tensor& x) {
+        return training.minimize(
+            [&] {
+              return reduce_sum(a * x) + reduce_sum(a * 2.0) + reduce_sum(b * x.cast(float64)).cast(float32) +
+                     reduce_sum(c.value().cast(float32) * x);
+            },
+            {a, unused, b, c});
+      };
+      const auto graph = trace(step, {spec(float32, {})});
+      const Tensor x = tensor(static_cast<float>(r));
+      traced ? graph(x) : step(x);
+      return std::vector<Tensor>{a, unused, b, c};
+    });
+    for (const auto& each : found) {
+      check_values(each[0], {1 - 3.0, 2 - 3.0});  // the mean of the ranks is 1
+      check_values(each[1], {5});
+      check_values(each[2], {2});
+      check_values(each[3], {0});
+    }
+  }
+}
+
+TEST_CASE("unequal programs on the ranks are an error, not a hang, and change nothing") {
+  using Losses = std::function<Tensor(const Variable&, const Variable&)>;
+  const std::vector<Losses> losses{
+      [](const Variable& a, const Variable& b) {
+        const Tensor first = reduce_sum(a * 2.0);
+        return first + reduce_sum(b);
+      },
+      [](const Variable& a, const Variable&) { return reduce_sum(a); },
+      // The same Variables in another order.
+      [](const Variable& a, const Variable& b) {
+        const Tensor first = reduce_sum(b);
+        return first + reduce_sum(a);
+      },
+  };
+  for (std::size_t other = 1; other < losses.size(); ++other)
+    for (const std::int64_t bytes : {1, 1000}) {
+      std::atomic<int> errors = 0;
+      run_ranks(2, [&](const Communicator& world) {
+        const Variable a({1.0, 2.0}), b({1.0, 2.0});
+        train::GradientDescentOptimizer optimizer(1.0);
+        DataParallel training(optimizer, world, {.bucket_bytes = bytes});
+        const Losses& loss = losses[world.rank() == 0 ? 0 : other];
+        try {
+          training.minimize([&] { return loss(a, b); }, {a, b});
+        } catch (const InvalidArgumentError&) {
+          ++errors;
+          check_values(a, {1, 2});
+          check_values(b, {1, 2});
+          CHECK(optimizer.iterations() == 0);
+        } catch (const AbortedError&) {
+          ++errors;
+        }
+      });
+      CHECK(errors >= 1);
+    }
+}
+
+TEST_CASE("a rank that throws in its loss ends the step of the others") {
+  std::atomic<int> aborted = 0;
+  CHECK_THROWS_AS(run_ranks(3,
+                            [&](const Communicator& world) {
+                              nn::Sequential net = make_net();
+                              train::GradientDescentOptimizer optimizer(1.0);
+                              DataParallel training(optimizer, world);
+                              data::Loader batches(make_set(48), {.batch = 4, .shard = world.shard()});
+                              std::int64_t step = 0;
+                              try {
+                                for (const auto& batch : batches)
+                                  training.minimize([&] {
+                                    if (++step == 3 && world.rank() == 1) throw DataLossError("a broken file");
+                                    return loss_of(net, batch);
+                                  });
+                              } catch (const AbortedError&) {
+                                ++aborted;
+                                CHECK(optimizer.iterations() == 2);
+                                throw;
+                              }
+                            }),
+                  DataLossError);
+  CHECK(aborted == 2);
+}
+
+TEST_CASE("options that make no sense are refused") {
+  train::GradientDescentOptimizer optimizer(1.0);
+  for (const DataParallelOptions& each :
+       {DataParallelOptions{.bucket_bytes = 0}, DataParallelOptions{.accumulate = 0},
+        DataParallelOptions{.clip_norm = -1}, DataParallelOptions{.clip_norm = not_a_number}}) {
+    const auto error = caught<InvalidArgumentError>([&] { DataParallel(optimizer, Communicator(), each); });
+    CHECK(place(error) == line_before());
+  }
+}
+
+TEST_CASE("a bucket starts before the gradients of earlier layers are computed, and is waited for behind all of them") {
+  const nn::Sequential net = make_net();
+  train::GradientDescentOptimizer optimizer(0.1);
+  DataParallel training(optimizer, Communicator(), {.bucket_bytes = 1});
+  const auto step =
+      trace([&](const Tensor& x, const Tensor& y) { return training.minimize([&] {
+                                                      return loss_of(net, {x, y});
+                                                    }); },
+            {spec(float32, {8, 5}), spec(int64, {8})});
+  Session session(step.graph());
+  std::vector<Operation> updates;
+  for (const Operation& each : step.graph().operations())
+    if (each.type() == "ResourceApplyGradientDescent") updates.push_back(each);
+  RunMetadata metadata;
+  session.run(updates, {{step.input(0), zeros({8, 5})}, {step.input(1), zeros({8}, {.dtype = int64})}}, {}, &metadata);
+  std::vector<std::string> types;  // of the plan's steps
+  for (const ExecutionPlan::Step& each : metadata.plan.steps) types.push_back(each.type);
+  const auto position = [&](const std::string& type, std::ptrdiff_t number) {
+    auto found = types.begin();
+    for (std::ptrdiff_t i = 0; i <= number; ++i) found = std::find(found + (i > 0 ? 1 : 0), types.end(), type);
+    return found - types.begin();
+  };
+  // Three products forward, two for each layer backward but the first; two parameters of each layer.
+  CHECK(std::count(types.begin(), types.end(), "MatMul") == 8);
+  CHECK(std::count(types.begin(), types.end(), "AllReduceStart") == 6);
+  CHECK(position("AllReduceStart", 1) < position("MatMul", 5));
+  CHECK(position("AllReduceStart", 3) < position("MatMul", 7));
+  CHECK(position("MatMul", 7) < position("AllReduceWait", 0));
+}
+
+TEST_CASE("a gradient is told as soon as it is complete, each once, in the order of the walk") {
+  const Variable a(2.0), b(3.0), c(5.0), unused(7.0);
+  for (const bool twice : {false, true}) {
+    GradientTape tape;
+    Tensor y = a.value() * b;  // a is read first
+    y = y * c;
+    if (twice) y = y * a;
+    std::vector<std::size_t> order;
+    std::vector<Tensor> told(4);
+    const auto found =
+        tape.gradient(y, std::vector<Variable>{a, b, c, unused}, {.when_final = [&](std::size_t i, const Tensor& g) {
+                        order.push_back(i);
+                        told[i] = g;
+                      }});
+    CHECK(order == std::vector<std::size_t>{3, 2, 0, 1});
+    for (std::size_t i = 0; i < 3; ++i) CHECK(same_bits(told[i], found[i]));
+    CHECK(!told[3]);
+    check_values(found[0], {twice ? 60.0 : 15.0});
+  }
+}
+
+// ---- Shards -----------------------------------------------------------------------------------------------------------
+
+TEST_CASE("the shards of a loader are disjoint, equally long, and together the joint batches") {
+  for (const std::int64_t rows : {0, 1, 7, 12, 25})
+    for (const std::int64_t shards : {1, 2, 3, 4})
+      for (const bool shuffle : {false, true}) {
+        INFO(rows, " rows, ", shards, " shards");
+        const std::int64_t used = rows / shards * shards;
+        const data::Dataset set{arange(static_cast<double>(rows)), arange(static_cast<double>(rows))};
+        std::vector<data::Loader> parts;
+        for (std::int64_t i = 0; i < shards; ++i)
+          parts.emplace_back(set, data::LoaderOptions{.batch = 2, .shuffle = shuffle, .seed = 9, .shard = {shards, i}});
+        data::Loader joint(set, {.batch = 2 * shards, .shuffle = shuffle, .seed = 9});
+        for (int epoch = 0; epoch < 2; ++epoch) {
+          std::vector<std::vector<std::vector<double>>> batches(parts.size());
+          for (std::size_t i = 0; i < parts.size(); ++i)
+            for (const auto& batch : parts[i]) batches[i].push_back(values(batch.y));
+          std::size_t seen = 0, number = 0;
+          for (const auto& batch : joint) {
+            std::vector<double> expected = values(batch.y), found;
+            expected.resize(
+                std::min(expected.size(), static_cast<std::size_t>(used) - std::min<std::size_t>(seen, used)));
+            if (expected.empty()) break;
+            for (const auto& part : batches) {
+              REQUIRE(part.size() > number);
+              found.insert(found.end(), part[number].begin(), part[number].end());
+            }
+            seen += expected.size();
+            ++number;
+            std::sort(expected.begin(), expected.end());
+            std::sort(found.begin(), found.end());
+            CHECK(found == expected);
+          }
+          for (const auto& part : batches) CHECK(part.size() == number);
+        }
+      }
+  for (const data::Shard& bad : {data::Shard{0, 0}, data::Shard{2, 2}, data::Shard{2, -1}, data::Shard{-1, -2}})
+    CHECK(message_of<InvalidArgumentError>([&] { data::Loader(make_set(4), {.shard = bad}); }) ==
+          detail::join("There is no shard ", bad.index, " of ", bad.count));
+}
+
+TEST_CASE("a shard of a stream has every n-th element") {
+  const auto numbers_from = data::Stream<int>(std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  std::vector<int> found;
+  for (const int each : numbers_from.shard(data::Shard{3, 1})) found.push_back(each);
+  CHECK(found == std::vector<int>{1, 4, 7});
+}
+
+// ---- Batch norm -------------------------------------------------------------------------------------------------------
+
+TEST_CASE("a synchronised batch norm has the numbers of a batch norm of the joint batch") {
+  const Shape shape{12, 2, 3};
+  const Tensor x = numbers(shape, -2, 3, 11), weights = numbers(shape, -1, 1, 12);
+  nn::BatchNorm alone(3);
+  alone.to(float64);
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = alone(x);
+  auto [dx, dw] = tape.gradient(reduce_sum(y * weights), x, alone.parameters());
+  for (const bool traced : {false, true})
+    // Of different sizes, so that a mean of means would be wrong.
+    for (const std::vector<int>& ends : {std::vector<int>{12}, {6, 12}, {1, 5, 12}}) {
+      const auto ranks = static_cast<int>(ends.size());
+      CAPTURE(ranks);
+      const auto found = on_ranks<std::vector<Tensor>>(ranks, [&](const Communicator& world) {
+        nn::SyncBatchNorm norm(3, world);
+        norm.to(float64);
+        const auto rank = static_cast<std::size_t>(world.rank());
+        const auto part = range(rank == 0 ? 0 : ends[rank - 1], ends[rank]);
+        const auto f = [&](const Tensor& own, const Tensor& w) -> std::vector<Tensor> {
+          GradientTape own_tape;
+          own_tape.watch(own);
+          const Tensor result = norm(own);
+          auto [d_own, d_parameters] = own_tape.gradient(reduce_sum(result * w), own, norm.parameters());
+          return {result, d_own, world.all_reduce(d_parameters[0]), world.all_reduce(d_parameters[1])};
+        };
+        const Tensor own = x(part), w = weights(part);
+        std::vector<Tensor> results =
+            traced ? trace(f, {spec(float64, {-1, 2, 3}), spec(float64, {-1, 2, 3})})(own, w) : f(own, w);
+        results.push_back(norm.running_mean);
+        results.push_back(norm.running_var);
+        results.push_back(norm.num_batches_tracked);
+        norm.eval();
+        results.push_back(norm(own));
+        return results;
+      });
+      alone.eval();
+      for (std::size_t rank = 0; rank < found.size(); ++rank) {
+        const auto part = range(rank == 0 ? 0 : ends[rank - 1], ends[rank]);
+        check_same(found[rank][0], y(part), 1e-10);
+        check_same(found[rank][1], dx(part), 1e-10);
+        check_same(found[rank][2], dw[0], 1e-10);
+        check_same(found[rank][3], dw[1], 1e-10);
+        check_same(found[rank][4], alone.running_mean, 1e-10);
+        check_same(found[rank][5], alone.running_var, 1e-10);
+        check_same(found[rank][6], alone.num_batches_tracked);
+        check_same(found[rank][7], alone(x(part)), 1e-10);
+      }
+    }
+}
