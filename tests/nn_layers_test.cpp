@@ -98,6 +98,8 @@ std::vector<Case> cases() {
       {"root mean square norm", Sequential(RMSNorm(6, {.epsilon = 1e-3})), {3, 6}},
       {"dropout", Sequential(Dense(5, 50), Dropout(0.3), Dropout(0)), {5}},
       {"embedding", Sequential(Embedding(11, 4)), {3}, 11},
+      {"means of bags", Sequential(EmbeddingBag(11, 4)), {3}, 11},
+      {"sums of bags", Sequential(EmbeddingBag(11, 4, {.combiner = Combiner::sum})), {2, 3}, 11},
       {"transposed convolution",
        Sequential(ConvTranspose2D(4, 6, 3, {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2})),
        {4, 3, 4}},

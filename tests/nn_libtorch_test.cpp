@@ -212,6 +212,10 @@ TEST_CASE("normalization") {
 
 TEST_CASE("embedding") {
   compare(tp::nn::Embedding(7, 3), torch::nn::Embedding(7, 3), tp::tensor<std::int64_t>({{0, 6, 3}, {3, 3, 1}}));
+  const auto bags = tp::tensor<std::int64_t>({{0, 6, 3, 1}, {3, 3, 1, 2}});
+  compare(tp::nn::EmbeddingBag(7, 3), torch::nn::EmbeddingBag(7, 3), bags);
+  compare(tp::nn::EmbeddingBag(7, 3, {.combiner = tp::nn::Combiner::sum}),
+          torch::nn::EmbeddingBag(torch::nn::EmbeddingBagOptions(7, 3).mode(torch::kSum)), bags);
 }
 
 TEST_CASE("a convolutional network whose dense weights are PyTorch's") {

@@ -194,6 +194,30 @@ TEST_CASE("embedding") {
   check_array(layer({{4, 0}, {2, 4}}), y);
 }
 
+TEST_CASE("bags of embeddings") {
+  const int ids[3][3] = {{4, -1, 0}, {2, 2, 4}, {-1, -7, -1}};
+  const double weights[3][3] = {{0.5, 7, -2}, {1, 3, 0.25}, {1, 1, 1}};
+  const Tensor bags = tensor({{4, -1, 0}, {2, 2, 4}, {-1, -7, -1}});
+  const Tensor given = tensor({{0.5, 7.0, -2.0}, {1.0, 3.0, 0.25}, {1.0, 1.0, 1.0}});
+  for (const nn::Combiner combiner : {nn::Combiner::sum, nn::Combiner::mean})
+    for (const bool weighted : {false, true}) {
+      const nn::EmbeddingBag layer(5, 2, {.combiner = combiner});
+      Array w(layer.weight.value()), y({3, 2});
+      for (int i = 0; i < 3; ++i)
+        for (int k = 0; k < 2; ++k) {
+          double total = 0;
+          for (int j = 0; j < 3; ++j) {
+            if (ids[i][j] < 0) continue;
+            const double share = weighted ? weights[i][j] : 1;
+            total += share;
+            y(i, k) += share * w(ids[i][j], k);
+          }
+          if (combiner == nn::Combiner::mean && total != 0) y(i, k) /= total;
+        }
+      check_values(weighted ? layer(bags, given) : layer(bags), y.numbers, 1e-6);
+    }
+}
+
 /// The sums of a recurrent layer's gates for one example: W x + b, and W h + b.
 std::vector<double> gates_of(const nn::Parameter& weight, const nn::Parameter& bias, const std::vector<double>& x) {
   Array w(weight.value()), b(bias.value());

@@ -142,6 +142,15 @@ std::set<std::string> graph_ops() {
   train::AdamWOptimizer().minimize(loss);
   train::RMSPropOptimizer(0.1).minimize(loss);
   train::AdagradOptimizer(0.1).minimize(loss);
+  const Variable table(zeros({3}));
+  const auto lookup = [&] { return reduce_sum(gather(table, placeholder(int32, {-1}))); };
+  train::GradientDescentOptimizer(0.1).minimize(lookup(), {table});
+  train::MomentumOptimizer(0.1, 0.9).minimize(lookup(), {table});
+  train::MomentumOptimizer(0.1, 0.9, {.use_nesterov = true}).minimize(lookup(), {table});
+  train::AdamOptimizer().minimize(lookup(), {table});
+  train::AdamWOptimizer().minimize(lookup(), {table});
+  train::RMSPropOptimizer(0.1).minimize(lookup(), {table});
+  train::AdagradOptimizer(0.1).minimize(lookup(), {table});
   const Tensor x = placeholder(float32, {}), below = less(x, 9.0), zero = x.cast(int32);
   const auto keep = [&] { return x; };
   const auto count = [&] { return v.assign_add(1.0) + x; };

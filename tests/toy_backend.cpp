@@ -121,6 +121,10 @@ void ToyBackend::gather(const Tensor& x, const Tensor& indices, int axis, const 
   const Open open(*this);
   CpuBackend::gather(x, indices, axis, y);
 }
+void ToyBackend::put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y) {
+  const Open open(*this);
+  CpuBackend::put_rows(rows, indices, y);
+}
 void ToyBackend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
   const Open open(*this);
   CpuBackend::scatter_add(indices, updates, axis, y);

@@ -37,6 +37,7 @@ class ToyBackend final : public host::CpuBackend {
   void gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y) override;
   void linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint, std::span<const Tensor> outputs) override;
   void gather(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) override;
+  void put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y) override;
   void scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) override;
   void gather_nd(const Tensor& x, const Tensor& indices, const Tensor& y) override;
   void scatter_nd_add(const Tensor& indices, const Tensor& updates, const Tensor& y) override;

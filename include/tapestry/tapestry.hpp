@@ -25,6 +25,7 @@
 #include "tapestry/session.hpp"
 #include "tapestry/shape.hpp"
 #include "tapestry/signature.hpp"
+#include "tapestry/sparse.hpp"
 #include "tapestry/state_dict.hpp"
 #include "tapestry/summary.hpp"
 #include "tapestry/tape.hpp"

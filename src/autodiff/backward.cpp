@@ -1,8 +1,10 @@
 #include "autodiff/backward.hpp"
 
 #include "backend/backend.hpp"
+#include "core/deferred.hpp"
 #include "core/locate.hpp"
 #include "dispatch/recorder.hpp"
+#include "ops/sparse.hpp"
 #include "tapestry/autocast.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/tape.hpp"
@@ -50,8 +52,8 @@ Tensors gradient_of_composition(const Call& call, const Tensors& arrived) {
 
 /// Whether no other handle and no view uses the elements, so that they may be changed in place.
 bool is_private(const Tensor& tensor) {
-  return !tensor.is_symbolic() && tensor.is_contiguous() && !tensor.impl().references.is_shared() &&
-         !tensor.impl().storage->references.is_shared();
+  return !tensor.is_symbolic() && !detail::is_deferred(tensor) && tensor.is_contiguous() &&
+         !tensor.impl().references.is_shared() && !tensor.impl().storage->references.is_shared();
 }
 
 }  // namespace
@@ -76,12 +78,12 @@ void Backward::accumulate(std::int32_t slot, Tensor gradient) {
   Tensor& sum = gradients_[slot];
   if (!sum) {
     sum = std::move(gradient);
-  } else if (recorders().empty() && is_private(sum) && sum.spec() == gradient.spec() &&
-             sum.device() == gradient.device()) {
+  } else if (recorders().empty() && is_private(sum) && !detail::is_deferred(gradient) &&
+             sum.spec() == gradient.spec() && sum.device() == gradient.device()) {
     // This adds in place, without another memory block.
     backend_of(sum.device()).binary(Binary::add, sum, gradient, 0, sum);
   } else {
-    sum = add(sum, gradient);
+    sum = add_gradients(sum, gradient);
   }
 }
 

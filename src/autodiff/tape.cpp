@@ -11,6 +11,7 @@
 #include "autodiff/variable_cell.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
+#include "ops/sparse.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry {
@@ -252,7 +253,7 @@ std::vector<Tensor> GradientTape::Record::gradients(const TensorList& targets, c
     Tensor sum;
     for (const std::int32_t slot : slots_of(source))
       if (slot != SlotTable::none && bool(walk.gradient(slot)))
-        sum = sum ? add(sum, walk.gradient(slot)) : walk.gradient(slot);
+        sum = sum ? add_gradients(sum, walk.gradient(slot)) : walk.gradient(slot);
     if (!sum && options.unconnected == Unconnected::zero) sum = zeros_like(value_of(source));
     return sum;
   };

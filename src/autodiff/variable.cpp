@@ -4,6 +4,7 @@
 
 #include "autodiff/variable_cell.hpp"
 #include "backend/backend.hpp"
+#include "core/deferred.hpp"
 #include "dispatch/recorder.hpp"
 #include "tapestry/ops.hpp"
 
@@ -17,7 +18,7 @@ Tensor fitting(const Variable& variable, const Value& value, std::string_view wh
   const Where where = value.where();
   if (value.is_empty_tensor())
     throw FailedPreconditionError(detail::join(what, ": the value is an empty Tensor"), where);
-  const Tensor given = value.tensor({}, where);
+  const Tensor given = detail::computed(value.tensor({}, where));
   const auto refuse = [&](std::string_view problem) {
     throw InvalidArgumentError(
         detail::join(
@@ -33,17 +34,6 @@ Tensor fitting(const Variable& variable, const Value& value, std::string_view wh
   if (is_floating(given.dtype()) && !is_floating(cell.spec.dtype))
     refuse("; a float does not turn into a whole number");
   return value.is_tensor() ? given.cast(cell.spec.dtype, where) : value.tensor(cell.spec.dtype, where);
-}
-
-/// Opens the cells' values for writing, by nested calls of `modify`, so that no other thread reads one until `change`
-/// has run.
-template <class Change>
-void modify_all(std::span<const Variable> variables, SmallVector<Tensor, 4>& opened, const Change& change) {
-  if (variables.empty()) return change();
-  variables.front().cell()->modify([&](const Tensor& value) {
-    opened.push_back(value);
-    modify_all(variables.subspan(1), opened, change);
-  });
 }
 
 /// The graph in which an assignment becomes an operation; nullptr when it happens now.
@@ -82,11 +72,10 @@ void Variable::Cell::copy_from(const Tensor& value) {
 void update_in_place(Update formula, const Tensor& numbers, const Tensor& gradient,
                      std::span<const Variable> variable_and_slots) {
   Backend& backend = backend_of(gradient.device());
-  const Tensor in_order = backend.contiguous(gradient);  // the gradient of a transposed Variable is a view
-  SmallVector<Tensor, 4> opened;
-  modify_all(variable_and_slots, opened, [&] {
-    const std::span<const Tensor> slots(opened.begin() + 1, opened.end());
-    backend.update(formula, numbers, in_order, slots, opened[0]);
+  const Tensor in_order =
+      backend.contiguous(detail::computed(gradient));  // the gradient of a transposed Variable is a view
+  modify_all(variable_and_slots, [&](std::span<const Tensor> opened) {
+    backend.update(formula, numbers, in_order, opened.subspan(1), opened[0]);
   });
 }
 
@@ -110,7 +99,7 @@ Variable::Variable(const Init& initial_value, const VariableOptions& options, Wh
   cell_->trainable = options.trainable;
   cell_->spec = value.spec();
   cell_->device = value.device();
-  if (!value.is_symbolic()) cell_->store(value);
+  if (!value.is_symbolic()) cell_->store(detail::computed(value));
   if (graph) graph->declare(*this, value, where);
 }
 

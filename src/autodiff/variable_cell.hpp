@@ -89,6 +89,27 @@ struct Variable::Cell {
   Tensor value_;
 };
 
+namespace detail {
+
+template <class Change>
+void modify_rest(std::span<const Variable> variables, SmallVector<Tensor, 4>& opened, const Change& change) {
+  if (variables.empty()) return change(std::span<const Tensor>(opened.begin(), opened.end()));
+  variables.front().cell()->modify([&](const Tensor& value) {
+    opened.push_back(value);
+    modify_rest(variables.subspan(1), opened, change);
+  });
+}
+
+}  // namespace detail
+
+/// Lets `change` write the elements of several Variables in place, as `modify` does. No other thread reads one of them
+/// until it has run.
+template <class Change>
+void modify_all(std::span<const Variable> variables, const Change& change) {
+  SmallVector<Tensor, 4> opened;
+  detail::modify_rest(variables, opened, change);
+}
+
 enum class Update : std::uint8_t;
 
 /// Makes one step of an optimizer in one pass: changes a Variable and its slots, which are behind it in the list, in

@@ -349,6 +349,15 @@ void Backend::random(Distribution f, std::uint64_t key, std::uint64_t offset, do
   wide.round();
 }
 
+void Backend::put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y) {
+  const std::vector<std::int64_t> places = indices.to_vector<std::int64_t>();
+  const Shape row(y.shape().sizes().subspan(1));
+  const auto row_of = [&](const Tensor& x, std::size_t i) {
+    return detail::make_view(x, row, x.strides().subspan(1), static_cast<std::int64_t>(i) * row.size());
+  };
+  for (std::size_t j = 0; j < places.size(); ++j) copy(row_of(rows, j), row_of(y, static_cast<std::size_t>(places[j])));
+}
+
 void Backend::update(Update f, const Tensor& numbers, const Tensor& gradient, std::span<const Tensor> slots,
                      const Tensor& variable) {
   Widened wide(*this);

@@ -155,6 +155,9 @@ class TAPESTRY_API Backend : public detail::Allocator {
   virtual void gather(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) = 0;
   /// y = 0, then y[..., indices[j], ...] += updates[..., j, ...], in the order of j: the gradient of gather.
   virtual void scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) = 0;
+  /// y[indices[j]] = rows[j] along the first axis. The indices (int32 or int64) are one-dimensional, within the axis,
+  /// and all different. y is changed in these rows only. By default a `copy` for each row.
+  virtual void put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y);
   /// y[j...] = x[indices[j..., :]]: the last axis of indices holds the leading coordinates in x.
   virtual void gather_nd(const Tensor& x, const Tensor& indices, const Tensor& y) = 0;
   /// y = 0, then y[indices[j..., :]] += updates[j...].

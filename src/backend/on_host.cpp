@@ -1,12 +1,13 @@
 #include "backend/backend.hpp"
+#include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
 
 namespace tapestry::detail {
 
 Tensor on_host(const Tensor& tensor) {
-  if (tensor.device().is_cpu() && tensor.is_contiguous()) return tensor;
+  if (tensor.device().is_cpu() && tensor.is_contiguous()) return computed(tensor);
   Backend& backend = backend_of(tensor.device());
-  const Tensor from = backend.contiguous(tensor);
+  const Tensor from = backend.contiguous(computed(tensor));
   if (from.device().is_cpu()) return from;
   Tensor host = make_tensor(tensor.dtype(), tensor.shape(), cpu());
   const std::size_t bytes = tensor.size() * size_of(tensor.dtype());

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
 #include "tapestry/tensor.hpp"
 
@@ -384,7 +385,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
     return out << "Tensor(shape=" << tensor.shape() << ", dtype=" << to_string(tensor.dtype()) << ')';
   const PrintOptions options = print_options();
   // A view is not copied, because only the corners of a large tensor are read.
-  const Tensor host = tensor.device().is_cpu() ? tensor : detail::on_host(tensor);
+  const Tensor host = tensor.device().is_cpu() ? detail::computed(tensor) : detail::on_host(tensor);
   return out << detail::visit_dtype(tensor.dtype(), [&]<class T>() { return array_text<T>(host, options); });
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <new>
 
+#include "core/deferred.hpp"
 #include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 #include "core/pool.hpp"
@@ -111,6 +112,14 @@ Tensor without_data(const Tensor& tensor) {
   return bare;
 }
 
+Tensor make_deferred(DType dtype, const Shape& shape, Device device, Intrusive<Origin> origin) {
+  checked_size(dtype, shape);
+  Tensor deferred = make_symbolic(dtype, shape, device);
+  deferred.impl().storage = Storage::make(cpu(), 0);  // no symbolic tensor has a storage
+  deferred.impl().origin = std::move(origin);
+  return deferred;
+}
+
 Tensor make_scalar(double value, DType dtype) {
   Tensor scalar = make_tensor(dtype, {}, cpu());
   visit_dtype(dtype, [&]<class T>() { *mutable_data<T>(scalar) = convert<T>(value); });
@@ -164,7 +173,7 @@ const void* Tensor::host_data(DType wanted, Where where) const {
     throw FailedPreconditionError(detail::join("data() of a view of shape ", shape(),
                                                " whose elements are not in row-major order; use .contiguous() first"),
                                   where);
-  return impl().data;
+  return detail::computed(*this).impl().data;  // the origin of a deferred tensor keeps the elements
 }
 
 }  // namespace tapestry

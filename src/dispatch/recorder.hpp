@@ -34,7 +34,7 @@ class Sink {
 Sink*& open_sink();
 /// The graph of a symbolic tensor; nullptr for a tensor that is in none.
 inline Sink* sink_of(const Tensor& tensor) {
-  return bool(tensor) && tensor.impl().origin ? &tensor.impl().origin->sink() : nullptr;
+  return bool(tensor) && tensor.impl().origin && tensor.is_symbolic() ? &tensor.impl().origin->sink() : nullptr;
 }
 
 /// While it lives, the nodes that this thread adds to the open graph, if any, have names in that scope.

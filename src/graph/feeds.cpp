@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
 
@@ -30,6 +31,7 @@ bool can_be_fed_as(const Tensor& value, DType wanted) {
 Tensor fed_value(const Tensor& key, const Init& value, Where where) {
   const ExecuteNow now;
   Tensor tensor = value.tensor({}, where);
+  if (tensor) tensor = computed(tensor);
   if (!tensor || tensor.is_symbolic())
     throw InvalidArgumentError(
         join("The value of a feed cannot be a symbolic tensor, as for Tensor '", key.name(), "'"), where);

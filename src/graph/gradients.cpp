@@ -6,6 +6,8 @@
 #include "core/locate.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/state_ops.hpp"
+#include "graph/training.hpp"
+#include "ops/sparse.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry {
@@ -15,9 +17,6 @@ using detail::GraphState;
 using detail::is_unknown;
 using detail::Node;
 
-namespace {
-
-/// The op that stands in a graph for gradients while dtypes, ranks or values on which they depend are unknown.
 const Op& symbolic_gradient_op() {
   static const Op& op = *new Op{
       .name = "SymbolicGradient",
@@ -28,6 +27,8 @@ const Op& symbolic_gradient_op() {
   };
   return op;
 }
+
+namespace {
 
 /// The nodes that the targets are computed from, in the graph's order.
 std::vector<Node*> ancestors(const GraphState& graph, const Tensors& targets) {
@@ -93,7 +94,7 @@ class GraphGradients {
     for (std::size_t i = 0; i < sources.size(); ++i) {
       Tensor sum;
       for (std::size_t j = 0; j < tensors[i].size(); ++j, ++next)
-        if (found[next]) sum = sum ? add(sum, found[next]) : found[next];
+        if (found[next]) sum = sum ? add_gradients(sum, found[next]) : found[next];
       if (!sum && options_.unconnected == Unconnected::zero)
         sum = zeros_like(sources[i].cell() ? Variable(sources[i].cell()).value() : sources[i].tensor());
       result.push_back(std::move(sum));

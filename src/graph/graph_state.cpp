@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
@@ -40,7 +41,9 @@ struct NodeOrigin final : Origin {
   std::int32_t output;
 };
 
-const NodeOrigin* origin_of(const Tensor& tensor) { return static_cast<const NodeOrigin*>(tensor.impl().origin.get()); }
+const NodeOrigin* origin_of(const Tensor& tensor) {
+  return tensor.is_symbolic() ? static_cast<const NodeOrigin*>(tensor.impl().origin.get()) : nullptr;
+}
 
 /// What the results of an op have in common.
 void merge(std::optional<Specs>& all, const Specs& specs) {
@@ -243,6 +246,7 @@ Tensor GraphState::captured_in(const std::string& scope, const Tensor& tensor, W
       if (origin->node->graph == outer) return captures->inside_of(*this, tensor, nullptr, where);
     throw InvalidArgumentError(join(describe(tensor), " is not an element of this graph."), where);
   }
+  if (is_deferred(tensor)) return captured_in(scope, computed(tensor), where);
   if (tensor.is_symbolic())
     throw FailedPreconditionError("A tensor whose memory a tape has let go cannot become part of a graph", where);
   if (captures && captures->is_recorded && is_floating(tensor.dtype()) && !tensor.impl().weak)

@@ -10,6 +10,7 @@
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
 #include "graph/state_ops.hpp"
+#include "graph/training.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -92,7 +93,12 @@ class Specializer {
       const OptionsScope scopes = scopes_of(node, "");
       return apply_all(node.op(), with_numbers(inputs), node.attrs(), node.name(), node.where());
     }
-    const Call call(node.op(), inputs, node.attrs(), node.where(), node.name());
+    Call call(node.op(), inputs, node.attrs(), node.where(), node.name());
+    // An optimizer could not see yet that this gradient is row-sparse.
+    if (!inputs.empty() && &endpoint_of(node.inputs().back()).node->op() == &symbolic_gradient_op()) {
+      const OptionsScope scopes = scopes_of(node, node.name() + "/");
+      if (std::optional<Call> rows = update_of_rows(call)) call = std::move(*rows);
+    }
     return rewrite_.add(call, node.op().infer(call), rewrite_.options_like(node)).outputs();
   }
 

@@ -1,5 +1,6 @@
 #include "graph/training.hpp"
 
+#include "autodiff/row_update.hpp"
 #include "backend/backend.hpp"
 #include "dispatch/define.hpp"
 #include "graph/state_ops.hpp"
@@ -31,20 +32,24 @@ constexpr int slots_of(Update formula) {
   return counts[static_cast<int>(formula)];
 }
 
-/// Inputs: the handles of the variable and its slots, whether to update them at all (absent: yes), the formula's
-/// numbers, the gradient.
-template <Update formula>
-Op update_op(const char* name) {
+/// Inputs: the handles of the variable and its slots, whether to update them at all (absent: yes), for `rows` the
+/// indices of a row-sparse gradient, the formula's numbers, the gradient or its rows.
+Op update_op(const char* name, Update formula, bool rows) {
   return {
       .name = name,
       .attrs = {{"variables", AttrKind::variables}},
       .infer = [](const Call&) -> Specs { return {}; },
       .forward =
-          [](Backend&, const Call& call) {
+          [formula, rows](Backend&, const Call& call) {
             const std::vector<Variable>& variables = *call.attr<VariablesRef>("variables");
             const std::size_t count = call.inputs().size();
-            if (count > variables.size() + 2 && !call.input(variables.size()).item<bool>()) return;
-            update_in_place(formula, call.input(count - 2), call.inputs().back(), variables);
+            if (count > variables.size() + (rows ? 3 : 2) && !call.input(variables.size()).item<bool>()) return;
+            const Tensor &numbers = call.input(count - 2), &gradient = call.inputs().back();
+            if (rows)
+              update_rows_in_place(formula, numbers, summed_rows({call.input(count - 3), gradient}, variables[0]),
+                                   variables);
+            else
+              update_in_place(formula, numbers, gradient, variables);
           },
       .gradient = no_gradient,
       .shape_inputs = (2U << slots_of(formula)) - 1,
@@ -53,31 +58,24 @@ Op update_op(const char* name) {
   };
 }
 
-TAPESTRY_OP(gradient_descent_op)(update_op<Update::gradient_descent>("ResourceApplyGradientDescent"));
-TAPESTRY_OP(momentum_op)(update_op<Update::momentum>("ResourceApplyMomentum"));
-TAPESTRY_OP(nesterov_op)(update_op<Update::nesterov>("ResourceApplyNesterovMomentum"));
-TAPESTRY_OP(adam_op)(update_op<Update::adam>("ResourceApplyAdam"));
-TAPESTRY_OP(adamw_op)(update_op<Update::adamw>("ResourceApplyAdamW"));
-TAPESTRY_OP(rmsprop_op)(update_op<Update::rmsprop>("ResourceApplyRMSProp"));
-TAPESTRY_OP(adagrad_op)(update_op<Update::adagrad>("ResourceApplyAdagradV2"));
+/// The op of a formula for all rows, and the one for some.
+#define TAPESTRY_UPDATE_OPS(formula, op)                                            \
+  TAPESTRY_OP(formula##_op)(update_op("ResourceApply" op, Update::formula, false)); \
+  TAPESTRY_OP(sparse_##formula##_op)(update_op("ResourceSparseApply" op, Update::formula, true));
 
-const Op& op_of(Update formula) {
-  switch (formula) {
-    case Update::gradient_descent:
-      return gradient_descent_op;
-    case Update::momentum:
-      return momentum_op;
-    case Update::nesterov:
-      return nesterov_op;
-    case Update::adam:
-      return adam_op;
-    case Update::adamw:
-      return adamw_op;
-    case Update::rmsprop:
-      return rmsprop_op;
-    default:
-      return adagrad_op;
-  }
+TAPESTRY_UPDATE_OPS(gradient_descent, "GradientDescent")
+TAPESTRY_UPDATE_OPS(momentum, "Momentum")
+TAPESTRY_UPDATE_OPS(nesterov, "NesterovMomentum")
+TAPESTRY_UPDATE_OPS(adam, "Adam")
+TAPESTRY_UPDATE_OPS(adamw, "AdamW")
+TAPESTRY_UPDATE_OPS(rmsprop, "RMSProp")
+TAPESTRY_UPDATE_OPS(adagrad, "AdagradV2")
+
+const Op& op_of(Update formula, bool rows) {
+#define TAPESTRY_PAIR(name, slots, statements) {&name##_op, &sparse_##name##_op},
+  constexpr const Op* ops[][2] = {TAPESTRY_UPDATES(TAPESTRY_PAIR)};
+#undef TAPESTRY_PAIR
+  return *ops[static_cast<std::size_t>(formula)][rows ? 1 : 0];
 }
 
 }  // namespace
@@ -85,6 +83,23 @@ const Op& op_of(Update formula) {
 const Op& learning_rate_op = learning_rate_definition;
 
 namespace detail {
+
+std::optional<Call> update_of_rows(const Call& update) {
+#define TAPESTRY_FORMULA(name, slots, statements) Update::name,
+  for (const Update formula : {TAPESTRY_UPDATES(TAPESTRY_FORMULA)}) {
+#undef TAPESTRY_FORMULA
+    if (&update.op() != &op_of(formula, false)) continue;
+    const std::optional<IndexedSlices> rows = indexed_slices(update.inputs().back(), update.where());
+    if (!rows) return {};
+    Tensors inputs(update.inputs().begin(), update.inputs().end() - 2);
+    inputs.push_back(rows->indices);
+    inputs.push_back(update.input(update.inputs().size() - 2));
+    inputs.push_back(rows->values);
+    return Call(op_of(formula, true), inputs, update.attrs(), update.where(), update.name());
+  }
+  return {};
+}
+
 namespace {
 
 Tensor add_numbers(GraphState& graph, const TrainingStep& step) {
@@ -103,16 +118,18 @@ Operation add_update(GraphState& graph, const TrainingStep& step, const Training
   for (const Variable& variable : job.variables) inputs.push_back(graph.variable_entry(variable, step.where).handle);
   const std::string name = endpoint_of(inputs[0]).node->name();
   if (step.only_if) inputs.push_back(step.only_if);
-  inputs.push_back(numbers);
-  inputs.push_back(graph.captured(job.gradient, step.where));
   const NameScope inside("update_" + name, step.where);
   if (step.composed) {
     TrainingStep::Job captured = job;
     captured.gradient = graph.captured(job.gradient, step.where);
     return step.composed(captured, numbers, step.only_if);
   }
-  return operation_of(
-      graph.add_in_scopes(Call(op_of(*step.formula), inputs, variable_attrs(job.variables), step.where), {}));
+  const std::optional<IndexedSlices> rows = indexed_slices(job.gradient, step.where);
+  if (rows) inputs.push_back(graph.captured(rows->indices, step.where));
+  inputs.push_back(numbers);
+  inputs.push_back(graph.captured(rows ? rows->values : job.gradient, step.where));
+  const Op& op = op_of(*step.formula, rows.has_value());
+  return operation_of(graph.add_in_scopes(Call(op, inputs, variable_attrs(job.variables), step.where), {}));
 }
 
 /// Adds a node in this thread's scopes, with a name that has been taken for it.

@@ -13,7 +13,13 @@ enum class Update : std::uint8_t;
 /// update ops registered, too.
 extern const Op& learning_rate_op;
 
+/// The op that stands in a graph for gradients while dtypes, ranks or values on which they depend are unknown.
+const Op& symbolic_gradient_op();
+
 namespace detail {
+
+/// The update of some rows by the same formula, if this is an update whose gradient is row-sparse; otherwise nothing.
+std::optional<Call> update_of_rows(const Call& update);
 
 /// One step of an optimizer, to become part of a graph.
 struct TrainingStep {

@@ -1,3 +1,5 @@
+#include "dispatch/deferred.hpp"
+#include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/math.hpp"
@@ -66,7 +68,11 @@ TAPESTRY_OP(gather_op){{
     .forward = [](Backend& backend,
                   const Call& call) { backend.gather(call.input(0), call.input(1), axis_of(call), call.output()); },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-      return {apply(scatter_op, {call.input(1), g, call.input(0)}, call.attrs()), Tensor()};
+      const Tensors inputs{call.input(1), g, call.input(0)};
+      // The rows of a table are applied by optimizers as they are.
+      if (call.attr<std::int64_t>("axis") == 0)
+        return {apply_deferred(scatter_op, inputs, call.attrs(), call.where()), Tensor()};
+      return {apply(scatter_op, {inputs[0], inputs[1], inputs[2]}, call.attrs()), Tensor()};
     },
     .needs = needs_indices,
     .movement = Movement::moves,
@@ -213,6 +219,10 @@ TopK sorted(const In& x, std::int64_t axis, Direction direction) {
 }
 
 }  // namespace
+
+namespace ops {
+const Op &gather = gather_op, &unsorted_segment_sum = scatter_op;
+}  // namespace ops
 
 Tensor gather(In x, In indices, std::int64_t axis, std::string_view name) {
   return apply(gather_op, {x, indices}, {{"axis", axis}}, name);

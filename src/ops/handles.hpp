@@ -12,5 +12,6 @@ extern const Op &cast, &device_copy, &identity, &snapshot;
 extern const Op &broadcast_like, &broadcast_to, &expand_dims, &reshape, &sum_like, &transpose;
 extern const Op &fill, &ones_like, &zeros_like;
 extern const Op &matmul, &shape;
+extern const Op &gather, &unsorted_segment_sum;
 
 }  // namespace tapestry::ops

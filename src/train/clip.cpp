@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "dispatch/recorder.hpp"
+#include "ops/sparse.hpp"
 #include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/reduce.hpp"
@@ -25,7 +26,7 @@ Tensor norm_of(const Tensors& tensors) {
   Tensor sum;
   for (const Tensor& tensor : tensors) {
     if (!tensor) continue;
-    const Tensor part = reduce_sum(square(tensor));
+    const Tensor part = reduce_sum(square(elements_of(tensor)));
     sum = sum ? add(sum, part) : part;
   }
   return sum ? root(sum) : zeros({});
@@ -37,7 +38,8 @@ Tensor clip_by_norm(In x, double clip_norm) {
   check_limit(clip_norm, x.where());
   const CallSiteScope site(x.where());
   // The product comes before the division, as in TensorFlow. Infinite elements become NaN and the others 0.
-  return divide(multiply(x, clip_norm), maximum(root(reduce_sum(square(x))), clip_norm));
+  const Tensor divisor = maximum(root(reduce_sum(square(elements_of(x)))), clip_norm);
+  return map_rows(x, [&](const Tensor& each) { return divide(multiply(each, clip_norm), divisor); });
 }
 
 Tensor global_norm(const InList& tensors) {
@@ -52,7 +54,8 @@ std::pair<std::vector<Tensor>, Tensor> clip_by_global_norm(const InList& tensors
   // norm - norm is 0, but NaN where the norm is not finite.
   const Tensor scale = add(divide(clip_norm, maximum(norm, clip_norm)), subtract(norm, norm));
   std::vector<Tensor> clipped;
-  for (const Tensor& tensor : tensors.tensors()) clipped.push_back(tensor ? multiply(tensor, scale) : Tensor());
+  for (const Tensor& tensor : tensors.tensors())
+    clipped.push_back(tensor ? map_rows(tensor, [&](const Tensor& each) { return multiply(each, scale); }) : Tensor());
   return {std::move(clipped), norm};
 }
 

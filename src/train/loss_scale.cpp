@@ -4,6 +4,7 @@
 
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
+#include "ops/sparse.hpp"
 #include "tapestry/ops.hpp"
 #include "train/arguments.hpp"
 #include "train/loss_gradients.hpp"
@@ -18,7 +19,7 @@ Tensor all_finite(const Tensors& gradients) {
   Tensor finite;
   for (const Tensor& each : gradients) {
     if (!each) continue;
-    const Tensor part = reduce_all(is_finite(each));
+    const Tensor part = reduce_all(is_finite(elements_of(each)));
     finite = finite ? logical_and(finite, part) : part;
   }
   return bool(finite) && !finite.is_symbolic() ? finite.to(cpu()) : finite;
@@ -53,11 +54,11 @@ Tensor LossScale::scale(In loss) const {
 std::vector<Tensor> LossScale::unscale(const InList& gradients) const {
   const CallSiteScope site(gradients.where());
   std::vector<Tensor> unscaled;
-  for (const Tensor& each : gradients.tensors()) {
-    Tensor gradient = each;
-    if (each) gradient = each.is_symbolic() ? divide(each, scale_) : divide(each, scale_.value().to(each.device()));
-    unscaled.push_back(each ? gradient.cast(each.dtype()) : gradient);
-  }
+  const auto divided = [&](const Tensor& each) {
+    const Tensor quotient = each.is_symbolic() ? divide(each, scale_) : divide(each, scale_.value().to(each.device()));
+    return quotient.cast(each.dtype());
+  };
+  for (const Tensor& each : gradients.tensors()) unscaled.push_back(each ? map_rows(each, divided) : each);
   return unscaled;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "autodiff/variable_cell.hpp"
+#include "autodiff/row_update.hpp"
 #include "backend/backend.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/training.hpp"
@@ -233,15 +233,23 @@ Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, con
   const std::int64_t step = iterations() + 1;
   const Tensor numbers = tensor(rule_->numbers(rate, step));
   std::vector<Job> jobs;
+  std::vector<std::optional<IndexedSlices>> rows;  // of each job that changes some rows only
   jobs.reserve(gradients.size());
   for (const auto& [gradient, variable] : gradients) {
     if (!gradient) continue;
+    rows.push_back(formula_ ? indexed_slices(gradient, where) : std::nullopt);
+    if (rows.back())
+      rows.back() = blaming("apply_gradients", where, [&] { return summed_rows(*rows.back(), variable); });
     Job& job = jobs.emplace_back(Job{gradient.contiguous(), {variable}});
     const std::vector<Variable>& slots = slots_of(variable, where);
     job.variables.append(slots.begin(), slots.end());
   }
   if (formula_) {
-    for (const Job& job : jobs) update_in_place(*formula_, numbers, job.gradient, job.variables);
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const Job& job = jobs[i];
+      rows[i] ? update_rows_in_place(*formula_, numbers, *rows[i], job.variables)
+              : update_in_place(*formula_, numbers, job.gradient, job.variables);
+    }
   } else {
     apply_composed(jobs, rate, step, where);
   }

@@ -142,6 +142,27 @@ TEST_SUITE("CUDA device") {
     }
   }
 
+  TEST_CASE("row-sparse gradients change the rows of a table as on the CPU") {
+    for (const DType dtype : {float32, float64, float16}) {
+      const Tensor table = random::normal({50, 20}, {.dtype = float64}).cast(dtype);
+      const auto trained = [&](Device device) {
+        const Variable w(table.to(device));
+        const Tensor ids = tensor({3, 49, 3, 0}).to(device);
+        train::GradientDescentOptimizer optimizer(0.5);
+        train::MomentumOptimizer momentum(0.5, 0.5);
+        for (int i = 0; i < 2; ++i) {
+          optimizer.minimize([&] { return reduce_sum(square(gather(w, ids))); }, {w});
+          momentum.minimize([&] { return reduce_sum(square(gather(w, ids))); }, {w});
+        }
+        return w.value();
+      };
+      const Tensor here = trained(cpu()), there = trained(gpu).to(cpu());
+      check_values(there, values(here), dtype == float16 ? 1e-2 : 1e-5);
+      check_values(there(2), values(table(2)));
+      CHECK(values(there(3)) != values(table(3)));
+    }
+  }
+
   TEST_CASE("values that an op refuses are refused in the CPU's words") {
     const Tensor x = zeros({5, 2}, {.device = gpu});
     const auto whole = [](const std::vector<int>& numbers) { return tensor(numbers).to(gpu); };

@@ -31,6 +31,7 @@ FILES = {
     'src/dispatch/': 'dispatch',
     'include/tapestry/ops': 'ops',
     'include/tapestry/random.hpp': 'ops',
+    'include/tapestry/sparse.hpp': 'ops',
     'src/ops/': 'ops',
     'include/tapestry/tape.hpp': 'autodiff',
     'include/tapestry/variable.hpp': 'autodiff',
@@ -83,8 +84,8 @@ KERNEL_INCLUDES = re.compile(r'backend/cuda/kernels/|backend/(functors|philox)\.
 # Variable in place by one kernel, or adds its step to a graph.
 TOOLKIT_INTERNALS = ('src/io/', 'src/core/')
 INTERNALS = {
-    'src/train/': ('src/backend/backend.hpp', 'src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp',
-                   'src/graph/training.hpp'),
+    'src/train/': ('src/backend/backend.hpp', 'src/dispatch/recorder.hpp', 'src/ops/sparse.hpp',
+                   'src/autodiff/row_update.hpp', 'src/autodiff/variable_cell.hpp', 'src/graph/training.hpp'),
     # Batches are eager also where a graph is being built, and shuffled by the same numbers as everything else.
     'src/data/': ('src/backend/philox.hpp', 'src/dispatch/recorder.hpp'),
     # Initial values are computed at once, also in the scope of a graph, a Variable keeps its cell, and a recurrent layer

@@ -186,8 +186,9 @@ inline Tensor layer_norm(In x, In scale, In offset, const NodeName auto& name) {
 /// x with each element set to 0 with probability `rate`, and the others divided by 1 - rate, which keeps the mean. For
 /// a rate of 0 it is x itself. Draws from the global random stream. Throws InvalidArgumentError unless 0 <= rate < 1.
 TAPESTRY_API Tensor dropout(In x, double rate, std::string_view name = {});
-/// The rows of params [rows, ...] at the ids (int32 or int64). The shape of the result is that of ids, then [...].
-/// Throws InvalidArgumentError for an id outside [0, rows).
+/// The rows of params [rows, ...] at the ids (int32 or int64). The shape of the result is that of ids, then [...]. The
+/// gradient of params is row-sparse (see `indexed_slices`), as it is with `gather` along axis 0. Throws
+/// InvalidArgumentError for an id outside [0, rows).
 TAPESTRY_API Tensor embedding_lookup(In params, In ids, std::string_view name = {});
 /// x [..., channels] plus a bias [channels].
 TAPESTRY_API Tensor bias_add(In x, In bias, std::string_view name = {});

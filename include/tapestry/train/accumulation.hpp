@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,8 @@ namespace tapestry::train {
 ///     tp::train::GradientAccumulation accumulation(4);
 ///     for (auto [x, y] : loader) accumulation.minimize(optimizer, [&] { return loss(x, y); }, net.parameters());
 ///
-/// It is made of ops, so that in a trace it becomes part of the graph.
+/// It is made of ops, so that in a trace it becomes part of the graph. Of row-sparse gradients (see `indexed_slices`)
+/// it keeps the rows, so that the step is that of a row-sparse gradient.
 class TAPESTRY_API GradientAccumulation {
  public:
   /// Throws InvalidArgumentError for a number of batches below 1.
@@ -51,12 +54,17 @@ class TAPESTRY_API GradientAccumulation {
   void add(Optimizer& optimizer, const TensorList& gradients, const std::vector<Variable>& variables,
            const ApplyOptions& options, const Change& change, Where where);
 
+  struct Rows;
+  /// What has been added up for a Variable: all of its gradient, or rows, if the first one was row-sparse.
   struct Sum {
     Variable variable;
     std::string key;
-    Variable sum;
+    std::optional<Variable> sum;
+    std::shared_ptr<Rows> rows;
   };
-  Variable& sum_of(const Variable& variable, Where where);
+  Sum& sum_of(const Variable& variable, bool is_sparse, Where where);
+  Tensor total_of(Sum& sum, const Tensor& gradient, const Tensor& is_last);
+  void finish(Sum& sum, const Tensor& total, const Tensor& is_last);
 
   std::int64_t batches_;
   Variable pending_;

@@ -9,7 +9,8 @@ namespace tapestry {
 
 /// @addtogroup clip
 /// Clipping of gradients. It is made of ops, so that gradients pass through it. Clipping by value is the op `clip`.
-/// Norms are Euclidean. The functions throw InvalidArgumentError for a limit that is not a positive, finite number.
+/// Norms are Euclidean. Row-sparse gradients stay so, and their rows of the same index count as one. The functions
+/// throw InvalidArgumentError for a limit that is not a positive, finite number.
 /// @{
 
 /// x, scaled down to the norm `clip_norm` if its norm is larger. Otherwise x itself, even if all its elements are 0.

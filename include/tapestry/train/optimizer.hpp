@@ -46,7 +46,7 @@ struct ApplyOptions {
 /// thread at a time.
 ///
 /// An optimizer of one's own derives from this class, and computes in `updated` what a step makes of a Variable. This
-/// class adds minimizing, slots, checkpoints, traces and graphs:
+/// class adds minimizing, slots, checkpoints, traces and graphs. A row-sparse gradient comes as a whole:
 ///
 ///     class Lion final : public tp::train::Optimizer {
 ///      public:

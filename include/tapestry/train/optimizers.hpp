@@ -9,6 +9,11 @@ namespace tapestry::train {
 /// other letters are slots, which start at 0 except where noted. `weight_decay` is PyTorch's: weight_decay * v is added
 /// to g. Where TensorFlow and PyTorch differ, the documentation says which one is followed. Options out of their range
 /// throw InvalidArgumentError.
+///
+/// A row-sparse gradient (see `indexed_slices`) changes only its rows, in the Variable and in its slots, in a time that
+/// does not depend on the other rows. Rows with the same index are summed first. "Exact" means that this equals the
+/// step with the whole gradient; "lazy", that it does not, because there the other rows would change, too. A weight
+/// decay is lazy with all of them. t counts all steps.
 /// @{
 
 /// The options of GradientDescentOptimizer.
@@ -17,6 +22,8 @@ struct GradientDescentOptions {
 };
 
 /// v -= lr * g
+///
+/// Row-sparse gradients: exact without weight decay.
 class TAPESTRY_API GradientDescentOptimizer final : public Optimizer {
  public:
   /// The learning rate is a number or a schedule.
@@ -34,6 +41,8 @@ struct MomentumOptions {
 ///
 /// As in TensorFlow and PyTorch (without dampening). Sutskever et al. ("On the importance of initialization and
 /// momentum in deep learning", 2013) have lr inside m, which differs only when the rate changes.
+///
+/// Row-sparse gradients: lazy, as in TensorFlow. m of the other rows does not decay, and does not move them.
 class TAPESTRY_API MomentumOptimizer final : public Optimizer {
  public:
   /// The learning rate is a number or a schedule. A momentum of 0.9 is usual, and a negative one is an error.
@@ -55,6 +64,9 @@ struct AdamOptions {
 /// Algorithm 1 of D. Kingma, J. Ba, "Adam: a method for stochastic optimization", 2015, as in PyTorch. TensorFlow adds
 /// epsilon to sqrt(s) before the correction by 1 - beta2^t, so that it has more effect in the first steps. t counts the
 /// steps of the optimizer, as in TensorFlow, and not those of one Variable.
+///
+/// Row-sparse gradients: lazy, as in TensorFlow's LazyAdam and PyTorch's SparseAdam. m and s of the other rows do not
+/// decay, and do not move them; AdamOptimizer of TensorFlow 1 changes all rows.
 class TAPESTRY_API AdamOptimizer final : public Optimizer {
  public:
   /// The learning rate is a number or a schedule.
@@ -74,6 +86,8 @@ struct AdamWOptions {
 ///
 /// Algorithm 2 of I. Loshchilov, F. Hutter, "Decoupled weight decay regularization", 2019, as in PyTorch (whose default
 /// decay this is) and Keras: the decay is multiplied by the learning rate, and not only by its schedule.
+///
+/// Row-sparse gradients: lazy, as with AdamOptimizer. Only the rows of the gradient decay.
 class TAPESTRY_API AdamWOptimizer final : public Optimizer {
  public:
   /// The learning rate is a number or a schedule.
@@ -94,6 +108,8 @@ struct RMSPropOptions {
 ///
 /// T. Tieleman, G. Hinton, "Lecture 6.5: RMSProp", 2012, as in TensorFlow 1. PyTorch starts s at 0, adds epsilon (1e-8)
 /// to the square root, and has decay 0.99, and lr outside m.
+///
+/// Row-sparse gradients: lazy, as in TensorFlow. s and m of the other rows do not decay, and do not move them.
 class TAPESTRY_API RMSPropOptimizer final : public Optimizer {
  public:
   /// The learning rate is a number or a schedule.
@@ -112,6 +128,8 @@ struct AdagradOptions {
 ///
 /// J. Duchi, E. Hazan, Y. Singer, "Adaptive subgradient methods for online learning and stochastic optimization", 2011,
 /// as in TensorFlow 2. TensorFlow 1 has no epsilon; PyTorch starts s at 0 and has epsilon 1e-10.
+///
+/// Row-sparse gradients: exact without weight decay.
 class TAPESTRY_API AdagradOptimizer final : public Optimizer {
  public:
   /// The learning rate is a number or a schedule.

@@ -183,6 +183,16 @@ void CpuBackend::gather(const Tensor& x, const Tensor& indices, int axis, const 
   gather_slices(contiguous(x), size, checked(*this, indices, size), lines_around(x.shape(), axis), y);
 }
 
+void CpuBackend::put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y) {
+  if (rows.size() == 0) return;
+  const Positions positions = checked(*this, indices, y.shape().sizes()[0]);
+  const Tensor in_order = contiguous(rows);
+  const std::size_t row = static_cast<std::size_t>(lines_around(y.shape(), 0).inner) * size_of(y.dtype());
+  for (std::size_t j = 0; j < positions.size(); ++j)
+    std::memcpy(static_cast<std::byte*>(y.impl().data) + static_cast<std::size_t>(positions[j]) * row,
+                static_cast<const std::byte*>(in_order.impl().data) + j * row, row);
+}
+
 void CpuBackend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
   if (is_half(y.dtype())) return Backend::scatter_add(indices, updates, axis, y);
   const std::int64_t size = y.shape().sizes()[axis];

@@ -116,6 +116,15 @@ void CudaBackend::gather(const Tensor& x, const Tensor& indices, int axis, const
   take(gpu, slices_around(x.shape(), axis), positions, contiguous(x), y);
 }
 
+void CudaBackend::put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y) {
+  if (rows.size() == 0) return;
+  Context& gpu = context();
+  const Tensor positions = positions_in_axis(*this, gpu, contiguous(indices), y.shape().sizes()[0]);
+  put_slices(gpu.stream(), size_of(y.dtype()), slices_around(y.shape(), 0).inner, mutable_data<std::int64_t>(positions),
+             positions.size(), contiguous(rows).impl().data, y.impl().data);
+  gpu.started("put_rows");
+}
+
 void CudaBackend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
   if (is_half(y.dtype())) return Backend::scatter_add(indices, updates, axis, y);
   Context& gpu = context();

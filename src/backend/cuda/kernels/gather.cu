@@ -84,6 +84,22 @@ void start_gather(Stream stream, Slices slices, const std::int64_t* positions, s
 }
 
 template <class T>
+__global__ void __launch_bounds__(block_threads)
+    put_kernel(std::int64_t inner, int lanes, const std::int64_t* positions, std::int64_t count, const T* rows, T* y) {
+  const std::int64_t lane = threadIdx.x % lanes, step = grid_threads() / lanes;
+  for (std::int64_t i = global_thread() / lanes; i < count; i += step)
+    for (std::int64_t c = lane; c < inner; c += lanes) y[positions[i] * inner + c] = rows[i * inner + c];
+}
+
+template <class T>
+void start_put(Stream stream, std::int64_t inner, const std::int64_t* positions, std::int64_t count, const void* rows,
+               void* y) {
+  const int lanes = lanes_for(inner);
+  put_kernel<<<blocks_for(count * lanes), block_threads, 0, stream>>>(inner, lanes, positions, count,
+                                                                      static_cast<const T*>(rows), static_cast<T*>(y));
+}
+
+template <class T>
 __device__ T sum(T a, T b) {
   return static_cast<T>(a + b);
 }
@@ -145,6 +161,15 @@ void gather_slices(Stream stream, std::int64_t element_bytes, Slices slices, con
                      : element_bytes == 2 ? start_gather<std::uint16_t>
                                           : start_gather<std::uint8_t>;
   start(stream, slices, positions, count, x, y);
+}
+
+void put_slices(Stream stream, std::int64_t element_bytes, std::int64_t inner, const std::int64_t* positions,
+                std::int64_t count, const void* rows, void* y) {
+  const auto start = element_bytes == 8   ? start_put<std::uint64_t>
+                     : element_bytes == 4 ? start_put<std::uint32_t>
+                     : element_bytes == 2 ? start_put<std::uint16_t>
+                                          : start_put<std::uint8_t>;
+  start(stream, inner, positions, count, rows, y);
 }
 
 void add_slices(Stream stream, Type type, Slices slices, const std::uint64_t* sorted, const std::uint32_t* order,

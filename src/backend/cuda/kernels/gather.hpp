@@ -38,6 +38,11 @@ struct Slices {
 void gather_slices(Stream stream, std::int64_t element_bytes, Slices slices, const std::int64_t* positions,
                    std::int64_t count, const void* x, void* y);
 
+/// y[positions[j], :] = rows[j, :] for j < count, with rows of `inner` elements of 1, 2, 4 or 8 bytes; the positions
+/// are all different.
+void put_slices(Stream stream, std::int64_t element_bytes, std::int64_t inner, const std::int64_t* positions,
+                std::int64_t count, const void* rows, void* y);
+
 /// y[o, r, :] = the sum of updates[o, order[i], :] for all i with sorted[i] == r, in the order of i; "any" for bool.
 void add_slices(Stream stream, Type type, Slices slices, const std::uint64_t* sorted, const std::uint32_t* order,
                 std::int64_t count, const void* updates, void* y);
