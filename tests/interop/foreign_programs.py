@@ -147,6 +147,10 @@ def losses():
         rows = tf.gather(variable("table", 3, 4), labels)
         return tf.reduce_mean(tf.square(tf.matmul(rows, variable("w", 4, 6)) - x)) + 0.01 * tf.nn.l2_loss(rows)
 
+    def rows(x, labels):
+        """Gradients of some rows of the table."""
+        return embedding(x, labels) + tf.reduce_sum(tf.gather(variable("other", 5, 2), labels * 2))
+
     def cell(x, labels):
         kernel, bias, state = variable("kernel", 4, 8), variable("bias", 8), tf.zeros([tf.shape(x)[0], 2])
         memory = state
@@ -161,7 +165,7 @@ def losses():
         density = tf.square((x - mean) / scale) / 2 + tf.math.log(scale)
         return tf.reduce_mean(tf.reduce_logsumexp(density, 1)) + tf.reduce_sum(tf.math.lgamma(scale + 1))
 
-    return {each.__name__: each for each in (dense, picture, embedding, cell, gaussian)}
+    return {each.__name__: each for each in (dense, picture, embedding, rows, cell, gaussian)}
 
 
 def optimizers(step):
@@ -179,6 +183,7 @@ def write_training(folder):
     x, labels = points(40, 5, 6), np.array([0, 2, 1, 1, 0], np.int32)
     cases = [("dense", key) for key in optimizers(None or tf.constant(0))]
     cases += [(loss, key) for loss in ("picture", "embedding", "cell", "gaussian") for key in ("adam", "momentum", "clipped")]
+    cases += [("rows", key) for key in ("adagrad", "clipped", "descent", "momentum", "nesterov", "rmsprop")]
     for loss_name, key in cases:
         for style in ("reference", "resource"):
             with tf.Graph().as_default() as graph, v1.variable_scope("", use_resource=style == "resource"):
@@ -186,7 +191,8 @@ def write_training(folder):
                 x_, labels_ = v1.placeholder(tf.float32, [None, 6], "x"), v1.placeholder(tf.int32, [None], "labels")
                 loss = tf.identity(losses()[loss_name](x_, labels_), "loss")
                 optimizer = optimizers(step)[key]()
-                gradients = [(tf.convert_to_tensor(g), v) for g, v in optimizer.compute_gradients(loss)]
+                gradients = [(g if loss_name == "rows" else tf.convert_to_tensor(g), v)
+                             for g, v in optimizer.compute_gradients(loss)]
                 if key == "clipped":
                     clipped, _ = tf.clip_by_global_norm([g for g, _ in gradients], 0.2)
                     gradients = list(zip(clipped, [v for _, v in gradients]))

@@ -99,7 +99,7 @@ Model embedding(train::Optimizer& optimizer) {
   const auto open = model.graph.as_default();
   random::NumpyLegacy numbers(5);
   const Tensor words = placeholder(int64, {-1, 4}, "words"), target = placeholder(float64, {-1}, "target");
-  Variable table(draw(numbers, {7, 5}, float64), {.name = "table"}),
+  Variable table(draw(numbers, {9, 5}, float64), {.name = "table"}),
       scale(draw(numbers, {5}, float64), {.name = "scale"}), offset(draw(numbers, {5}, float64), {.name = "offset"}),
       w(draw(numbers, {5}, float64), {.name = "w"});
   const Tensor mean = reduce_mean(embedding_lookup(table, words), 1);

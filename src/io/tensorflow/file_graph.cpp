@@ -19,7 +19,7 @@ const UpdateRule* update_rule(const NodeReader& reader) {
     return rule && (rule->resource == def.op || rule->reference == def.op) ? rule : nullptr;
   }
   for (const UpdateRule& each : update_rules())
-    if ((each.resource == def.op || each.reference == def.op) &&
+    if ((each.resource == def.op || each.reference == def.op) && !each.has(UpdateRule::Part::difference) &&
         each.nesterov == reader.attr_or<bool>("use_nesterov", false))
       return &each;
   return nullptr;
@@ -35,6 +35,7 @@ bool is_number(const UpdateRule& rule, std::size_t input) {
 const NodeDef* rate_of(const Entry& entry) {
   const UpdateRule* rule = update_rule(NodeReader(*entry.def, entry.inputs));
   if (!rule || rule->arguments.size() != entry.inputs.size()) return nullptr;
+  if (rule->is_of_rows() && !entry.hinted.empty()) return entry.hinted.back().node;
   for (std::size_t i = 0; i < entry.inputs.size(); ++i)
     if (rule->arguments[i].part == UpdateRule::Part::number && rule->arguments[i].index == 0)
       return entry.inputs[i].node;
@@ -132,13 +133,17 @@ void FileGraph::mark(const std::vector<std::string>* ends) {
 
 std::vector<Source> FileGraph::used_inputs(const Entry& entry) {
   const NodeReader reader(*entry.def, entry.inputs);
-  if (reader.find<std::string>(hint_op)) return entry.hinted;
+  const UpdateRule* update = update_rule(reader);
+  if (reader.find<std::string>(hint_op)) {
+    std::vector<Source> used = entry.hinted;
+    if (update && update->is_of_rows() && !used.empty()) used.pop_back();  // the learning rate
+    return used;
+  }
   std::vector<Source> used;
   if (const Flow* flow = entry.def->flow.get(); flow && flow->is_loop) {
     for (const std::size_t i : flow->used_variables()) used.push_back(entry.inputs[i]);
     return used;
   }
-  const UpdateRule* update = update_rule(reader);
   std::vector<char> left_out(entry.inputs.size());
   if (update) {
     for (std::size_t i = 0; i < left_out.size(); ++i) left_out[i] = is_number(*update, i) && reader.is_constant(i);

@@ -13,6 +13,7 @@
 #include "io/tensorflow/flow_writer.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/kept_node.hpp"
+#include "io/tensorflow/lookups.hpp"
 #include "io/tensorflow/node_writer.hpp"
 #include "io/tensorflow/update_writer.hpp"
 #include "io/tensorflow/updates.hpp"
@@ -194,6 +195,7 @@ class Exporter {
     for (std::size_t i = 0; i < graph_.size(); ++i)
       if (kept_[i] && is_update(graph_.node(i))) updates_.note(graph_.node(i));
     if (style_ != VariableStyle::frozen && !options_.computed_initial_values) find_initial_values();
+    if (style_ == VariableStyle::resource && !library_) lookups_.emplace(graph_, kept_);
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       if (!kept_[i]) continue;
       const std::size_t first = file_.nodes.size();
@@ -201,6 +203,7 @@ class Exporter {
       add_colocation(graph_.node(i), first);
       if (options_.output_shapes && file_.nodes.size() > first) add_output_shapes(graph_.node(i));
     }
+    if (lookups_) lookups_->replace_waits(file_.nodes);
     if (!added_initializers_.empty()) write_init();
     if (library_) return std::move(file_);
     file_.library = library().bytes();
@@ -406,6 +409,7 @@ class Exporter {
     if (updates_.is_rate(node)) return updates_.write_rate(writer);
     if (&op == &var_handle_op) return write_handle(writer);
     if (&op == &read_variable_op) return write_read(writer);
+    if (lookups_ && lookups_->contains(node)) return lookups_->write(writer);
     if (is_update(node)) return updates_.write_update(writer);
     if (changes_state(node)) return write_assign(writer);
     if (&op == &no_op_op) return writer.finish("NoOp", {}, {});
@@ -529,6 +533,7 @@ class Exporter {
   std::unordered_map<const Node*, Tensor> replaced_constants_;  ///< values for constants that are initial values
   std::unordered_map<const Node*, Tensor> saved_values_;        ///< values for initializers whose own one is computed
   std::vector<std::string> added_initializers_;
+  std::optional<Lookups> lookups_;
   std::unordered_set<std::int64_t> passed_;  ///< of a function: the tensors that it is given or returns, by id
   std::optional<std::unordered_set<std::int64_t>> lists_;
   LibraryWriter* library_;

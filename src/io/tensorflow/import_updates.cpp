@@ -13,21 +13,30 @@ Tensors Importer::update(const Entry& entry, const NodeReader& reader, const Upd
   if (entry.inputs.size() != rule.arguments.size())
     reader.refuse(detail::join("it has ", entry.inputs.size(), " inputs, not ", rule.arguments.size()));
   std::vector<Variable> variables;
-  Source gradient;
+  Source gradient, indices;
   for (std::size_t i = 0; i < rule.arguments.size(); ++i) {
     const UpdateRule::Argument& each = rule.arguments[i];
     if (each.part == UpdateRule::Part::handle) variables.push_back(variable_of(entry, reader, i));
     if (each.part == UpdateRule::Part::gradient) gradient = entry.inputs[i];
+    if (each.part == UpdateRule::Part::indices) indices = entry.inputs[i];
   }
   const bool hinted = !entry.hinted.empty();
+  if (!hinted && rule.has(UpdateRule::Part::difference)) reader.refuse("its hints do not fit");
   if (hinted) {
-    if (entry.hinted.size() != variables.size() + (rule.is_adam() ? 2 : 1)) reader.refuse("its hints do not fit");
-    gradient = entry.hinted.back();
+    // The Variable, its slots, Adam's counter of steps, the gradient, or its indices, rows and the learning rate.
+    const std::size_t behind = (rule.is_adam() ? 1 : 0) + (rule.is_of_rows() ? 3 : 1), slots = rule.is_adam() ? 2 : 0;
+    if (rule.has(UpdateRule::Part::difference) && entry.hinted.size() == 1 + slots + behind)
+      for (std::size_t i = 1; i <= slots; ++i) variables.push_back(hinted_variable(entry, reader, i));
+    if (entry.hinted.size() != variables.size() + behind) reader.refuse("its hints do not fit");
+    gradient = entry.hinted[entry.hinted.size() - (rule.is_of_rows() ? 2 : 1)];
+    if (rule.is_of_rows()) indices = entry.hinted[entry.hinted.size() - 3];
   }
+  if (rule.is_of_rows()) take_summands(gradient, indices);
   const Tensor g = tensor_of(gradient);
-  check_update(reader, variables, g);
+  rule.is_of_rows() ? check_row_update(reader, variables, tensor_of(indices), g) : check_update(reader, variables, g);
   Tensors inputs;
   for (const Variable& each : variables) inputs.push_back(handle_of(each));
+  if (rule.is_of_rows()) inputs.push_back(tensor_of(indices));
   const Entry& rate = file_.entry(rate_of(entry));
   if (rule.is_adam() && hinted) {
     inputs.push_back(
@@ -60,7 +69,7 @@ std::vector<double> Importer::constant_numbers(const NodeReader& reader, const U
   for (std::size_t i = 0; i < rule.arguments.size(); ++i)
     if (const UpdateRule::Argument& each = rule.arguments[i]; each.part == UpdateRule::Part::number)
       numbers[static_cast<std::size_t>(each.index)] = reader.constant(i).item<double>();
-  if (rule.resource == "ResourceApplyRMSProp") numbers[2] = 1 - numbers[1];
+  if (rule.op.ends_with("RMSProp")) numbers[2] = 1 - numbers[1];
   return numbers;
 }
 
@@ -80,7 +89,7 @@ Tensor Importer::numbers_by_tensors(const Entry& entry, const NodeReader& reader
   for (std::size_t i = 0; i < rule.arguments.size(); ++i)
     if (const UpdateRule::Argument& each = rule.arguments[i]; each.part == UpdateRule::Part::number)
       numbers[static_cast<std::size_t>(each.index)] = number_of(entry, reader, i);
-  if (rule.resource == "ResourceApplyRMSProp") numbers[2] = 1.0 - numbers[1];
+  if (rule.op.ends_with("RMSProp")) numbers[2] = 1.0 - numbers[1];
   return stack(numbers);
 }
 
@@ -119,6 +128,34 @@ void Importer::check_update(const NodeReader& reader, const std::vector<Variable
   if (!is_floating(variables[0].dtype()) || variables[0].dtype() != gradient.dtype() ||
       !can_be(gradient.shape(), variables[0].shape()))
     reader.refuse("the Variables, their slots and the gradient are not alike");
+}
+
+void Importer::check_row_update(const NodeReader& reader, const std::vector<Variable>& variables, const Tensor& indices,
+                                const Tensor& rows) {
+  check_slots(reader, variables);
+  Shape shape = variables[0].shape();
+  if (shape.rank() == 0) reader.refuse("its Variable has no rows");
+  shape.set(0, indices.shape().has_rank() && indices.rank() == 1 ? indices.shape().sizes()[0] : -1);
+  if (!is_floating(variables[0].dtype()) || variables[0].dtype() != rows.dtype() || !can_be(rows.shape(), shape) ||
+      (indices.shape().has_rank() && indices.rank() != 1) || (indices.dtype() != int32 && indices.dtype() != int64))
+    reader.refuse("the Variables, their slots, the indices and the rows of the gradient do not fit");
+  if (!reader.attr_or<bool>("update_slots", true))
+    reader.refuse("Tapestry lacks updates that leave the slots as they are");
+}
+
+void Importer::take_summands(Source& rows, Source& indices) {
+  const Entry &sums = file_.entry(rows.node), &unique = file_.entry(indices.node);
+  if (sums.def->op != "UnsortedSegmentSum" || sums.inputs.size() != 3 || !unique.def->op.starts_with("Unique") ||
+      indices.output != 0 || sums.inputs[1].node != unique.def || sums.inputs[1].output != 1)
+    return;
+  rows = sums.inputs[0];
+  indices = unique.inputs.at(0);
+}
+
+const Variable& Importer::hinted_variable(const Entry& entry, const NodeReader& reader, std::size_t place) const {
+  const auto found = variables_.find(entry.hinted[place].node);
+  if (found == variables_.end()) reader.refuse("its hints do not fit");
+  return found->second;
 }
 
 void Importer::check_slots(const NodeReader& reader, const std::vector<Variable>& variables) {

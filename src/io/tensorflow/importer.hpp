@@ -122,7 +122,13 @@ class Importer final : public detail::FileNodes {
   /// The rows of a Variable: TensorFlow's lookup of embeddings.
   Tensors gather_rows(const Entry& entry, const NodeReader& reader);
   static void check_update(const NodeReader& reader, const std::vector<Variable>& variables, const Tensor& gradient);
+  static void check_row_update(const NodeReader& reader, const std::vector<Variable>& variables, const Tensor& indices,
+                               const Tensor& rows);
   static void check_slots(const NodeReader& reader, const std::vector<Variable>& variables);
+  /// Where the file sums the rows of equal indices before an update, as TensorFlow's optimizers do, takes the rows and
+  /// indices before that: our update sums by itself.
+  void take_summands(Source& rows, Source& indices);
+  const Variable& hinted_variable(const Entry& entry, const NodeReader& reader, std::size_t place) const;
 
   /// The tensor of these numbers, which all updates with the same learning rate share; empty before it is made.
   Tensor& numbers_of(const Entry& rate, const std::vector<double>& numbers) { return numbers_[{rate.def, numbers}]; }

@@ -67,7 +67,9 @@ class NodeWriter {
   /// node's name and gets the hints.
   void finish_expanded(const std::vector<Value>& outputs);
   /// Makes the node, and those that `stateful_op` adds, wait for these operations, too.
-  void wait_for(const std::vector<std::string>& operations) { awaited_ = operations; }
+  void wait_for(const std::vector<std::string>& operations) {
+    awaited_.insert(awaited_.end(), operations.begin(), operations.end());
+  }
   /// The node's outputs, which `expand` functions or `add_inner` set.
   std::vector<Value> result;
 

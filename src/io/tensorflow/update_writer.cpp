@@ -17,8 +17,6 @@ using detail::endpoint_of;
 using detail::Node;
 using Reals = std::vector<double>;
 
-const Node& rate_of(const Node& update) { return *endpoint_of(update.input(update.inputs().size() - 2)).node; }
-
 /// The numbers of an optimizer's formula, as a function of the number of steps done before.
 class UpdateFormula {
  public:
@@ -80,6 +78,8 @@ bool is_computed(const Node& rate) {
 
 }  // namespace
 
+const Node& rate_of(const Node& update) { return *endpoint_of(update.input(update.inputs().size() - 2)).node; }
+
 bool is_update(const Node& node) { return update_rule_of(node.type()) != nullptr; }
 
 const Variable& variable_of(const Node& node) { return node.attr<VariablesRef>("variables")->front(); }
@@ -87,10 +87,11 @@ const Variable& variable_of(const Node& node) { return node.attr<VariablesRef>("
 AttrDef class_of(const Node& handle) { return ListDef{.strings = {"loc:@" + handle.name()}}; }
 
 void UpdateWriter::note(const Node& update) {
-  if (update.inputs().size() > update.attr<VariablesRef>("variables")->size() + 2)
+  const UpdateRule& rule = *update_rule_of(update.type());
+  if (update.inputs().size() > update.attr<VariablesRef>("variables")->size() + (rule.is_of_rows() ? 3 : 2))
     refuse(update, "whether it is made depends on a condition");
   const Node& rate = rate_of(update);
-  const bool adam = update_rule_of(update.type())->is_adam();
+  const bool adam = rule.is_adam();
   if (is_computed(rate)) {
     rates_.try_emplace(&rate, Rate{.dtype = float64, .is_adam = adam, .is_computed = true});
   } else if (!rates_.contains(&rate)) {
@@ -189,6 +190,7 @@ void UpdateWriter::write_update(NodeWriter& writer) const {
   // Reading a reference gives the Variable itself, which must not change before all gradients are computed. Nor may the
   // decay of AdamW, which needs no gradient, come before that.
   if (!resource_ || rule.decays_variable) writer.wait_for(rate.gradients);
+  if (rule.is_of_rows()) return write_row_update(writer, rule);
   if (rate.is_computed) return write_computed_update(writer, rule);
   std::vector<std::string> inputs;
   for (const UpdateRule::Argument& each : rule.arguments) {
@@ -204,6 +206,9 @@ void UpdateWriter::write_update(NodeWriter& writer) const {
         inputs.push_back(dtype == float64 ? rate.from_step[index].name
                                           : writer.cast(rate.from_step[index], dtype).name);
         break;
+      case UpdateRule::Part::indices:
+      case UpdateRule::Part::difference:
+        break;  // of updates of rows only
       case UpdateRule::Part::number:
         if (each.index == 0 && rate.dtype == dtype) {
           inputs.push_back(rate_of(node).name());

@@ -10,6 +10,8 @@ namespace tapestry::io {
 
 /// Whether the node is the update of a Variable by an optimizer.
 bool is_update(const detail::Node& node);
+/// The node that gives an update its numbers.
+const detail::Node& rate_of(const detail::Node& update);
 /// The Variable that a node reads or changes.
 const Variable& variable_of(const detail::Node& node);
 /// TensorFlow's attribute "_class" of a node that is colocated with a Variable or another node.
@@ -45,6 +47,7 @@ class UpdateWriter {
 
   Value read(NodeWriter& writer, const std::string& handle, DType dtype) const;
   void write_computed_update(NodeWriter& writer, const UpdateRule& rule) const;
+  void write_row_update(NodeWriter& writer, const UpdateRule& rule) const;
   Value decayed_gradient(NodeWriter& writer, double decay) const;
   void write_adam_step(NodeWriter& writer, Rate& rate) const;
 

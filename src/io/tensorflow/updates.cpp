@@ -34,6 +34,24 @@ constexpr Argument adam[] = {{Part::handle, 0},
                              {Part::from_step, UpdateRule::epsilon, "epsilon"},
                              {Part::gradient}};
 
+constexpr Argument sparse_momentum[] = {{Part::handle, 0}, {Part::handle, 1}, {Part::number, 0},
+                                        {Part::gradient},  {Part::indices},   {Part::number, 1, "momentum"}};
+constexpr Argument sparse_adagrad[] = {{Part::handle, 0}, {Part::handle, 1},
+                                       {Part::number, 0}, {Part::number, 1, "epsilon"},
+                                       {Part::gradient},  {Part::indices}};
+constexpr Argument sparse_adagrad_v1[] = {
+    {Part::handle, 0}, {Part::handle, 1}, {Part::number, 0}, {Part::gradient}, {Part::indices}};
+constexpr Argument sparse_rmsprop[] = {{Part::handle, 0},
+                                       {Part::handle, 1},
+                                       {Part::handle, 2},
+                                       {Part::number, 0},
+                                       {Part::number, 1, "rho"},
+                                       {Part::number, 3, "momentum"},
+                                       {Part::number, 4, "epsilon"},
+                                       {Part::gradient},
+                                       {Part::indices}};
+constexpr Argument scatter_sub[] = {{Part::handle, 0}, {Part::indices}, {Part::difference}};
+
 constexpr std::array rules = std::to_array<UpdateRule>(
     {{"ResourceApplyGradientDescent", "ResourceApplyGradientDescent", "ApplyGradientDescent", false, 2,
       gradient_descent},
@@ -42,7 +60,17 @@ constexpr std::array rules = std::to_array<UpdateRule>(
      {"ResourceApplyAdam", "ResourceApplyAdam", "ApplyAdam", false, adam_parts, adam},
      {"ResourceApplyAdamW", "ResourceApplyAdam", "ApplyAdam", false, adam_parts, adam, true},
      {"ResourceApplyAdagradV2", "ResourceApplyAdagradV2", "ApplyAdagradV2", false, 3, adagrad},
-     {"ResourceApplyRMSProp", "ResourceApplyRMSProp", "ApplyRMSProp", false, 6, rmsprop}});
+     {"ResourceApplyRMSProp", "ResourceApplyRMSProp", "ApplyRMSProp", false, 6, rmsprop},
+     {"ResourceSparseApplyGradientDescent", "ResourceScatterSub", "ScatterSub", false, 2, scatter_sub},
+     {"ResourceSparseApplyMomentum", "ResourceSparseApplyMomentum", "SparseApplyMomentum", false, 3, sparse_momentum},
+     {"ResourceSparseApplyNesterovMomentum", "ResourceSparseApplyMomentum", "SparseApplyMomentum", true, 3,
+      sparse_momentum},
+     {"ResourceSparseApplyAdam", "ResourceScatterSub", "ScatterSub", false, adam_parts, scatter_sub},
+     {"ResourceSparseApplyAdamW", "ResourceScatterSub", "ScatterSub", false, adam_parts, scatter_sub, true},
+     {"ResourceSparseApplyAdagradV2", "ResourceSparseApplyAdagradV2", "SparseApplyAdagradV2", false, 3, sparse_adagrad},
+     // Read only: written is the first rule of an op.
+     {"ResourceSparseApplyAdagradV2", "ResourceSparseApplyAdagrad", "SparseApplyAdagrad", false, 3, sparse_adagrad_v1},
+     {"ResourceSparseApplyRMSProp", "ResourceSparseApplyRMSProp", "SparseApplyRMSProp", false, 6, sparse_rmsprop}});
 
 }  // namespace
 

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
 namespace tapestry::io {
+
+inline constexpr int adam_parts = 5;  ///< the count of numbers that tells Adam from others
 
 /// The arguments of TensorFlow's op for an optimizer, taken from those of our op: its handles (the Variable, then its
 /// slots), the numbers of the formula, and the gradient. For Adam and AdamW, the numbers are the five from which our
@@ -12,8 +15,11 @@ namespace tapestry::io {
 ///
 /// TensorFlow's ops have no decay: other ops before them apply it. TensorFlow's Adam adds epsilon to sqrt(v) before the
 /// correction by sqrt(1 - beta2^step), ours after it. The file therefore has epsilon multiplied by this number.
+///
+/// An update of rows has their indices among its arguments. Where TensorFlow has no op for its formula, several ops
+/// compute what the last one, a ScatterSub, subtracts; a file tells by hints which update that is.
 struct UpdateRule {
-  enum class Part : std::uint8_t { handle, number, from_step, gradient };
+  enum class Part : std::uint8_t { handle, number, from_step, gradient, indices, difference };
   struct Argument {
     Part part;
     int index = 0;
@@ -28,10 +34,12 @@ struct UpdateRule {
   std::span<const Argument> arguments;
   bool decays_variable = false;  ///< the decay changes the Variable itself, not the gradient
 
-  bool is_adam() const { return resource == "ResourceApplyAdam"; }
+  bool is_adam() const { return numbers == adam_parts; }
+  bool has(Part part) const {
+    return std::any_of(arguments.begin(), arguments.end(), [&](const Argument& each) { return each.part == part; });
+  }
+  bool is_of_rows() const { return has(Part::indices); }
 };
-
-inline constexpr int adam_parts = 5;
 
 /// Whether an op of TensorFlow's takes a reference to a Variable, as TensorFlow 1 has it.
 bool takes_reference(std::string_view op);
