@@ -123,6 +123,38 @@ def table(program, folder):
     assert len(errors) == 4 and errors[-1] < 0.4 * errors[0], errors
 
 
+# ---- A census
+
+def people(count, choose):
+    """Who is married earns much with some jobs, and who is not with the others; some fields are unknown."""
+    names = ("age, workclass, fnlwgt, education, education_num, marital_status, occupation, relationship, race, sex, "
+             "capital_gain, capital_loss, hours_per_week, native_country, income")
+    rows = [names]
+    for _ in range(count):
+        age, married, job = choose.randrange(17, 90), choose.random() < 0.5, choose.choice("Sales Tech Farming Other".split())
+        rich = married == (job in ("Sales", "Tech")) and age > 30
+        status = "Married" if married else "Single"
+        relationship = "Spouse" if married else "?"
+        rows.append(f"{age}, {choose.choice(['Private', 'State', '?'])}, 1, HS, 9, {status}, {job}, {relationship}, Any, "
+                    f"{choose.choice(['Male', 'Female'])}, {choose.choice([0, 0, 5000])}, 0, 40, Here, "
+                    f"{'>50K' if rich else '<=50K'}")
+    return rows
+
+
+def census(program, folder):
+    choose = random.Random(1)
+    pathlib.Path(folder, "adult-train.csv").write_text("\n".join(people(3000, choose)), encoding="utf-8")
+    rows = people(500, choose)
+    test = "\n".join([rows[0]] + [row + "." for row in rows[1:]])
+    pathlib.Path(folder, "adult-test.csv").write_text(test, encoding="utf-8")
+    assert run(program, folder, "--only", "write", "--records", "made-up") == ""
+    assert len(list(pathlib.Path(folder).glob("made-up/train-*"))) == 4
+    output = run(program, folder, "--only", "train", "--records", "made-up", "--epochs", 10)
+    assert output == run(program, folder, "--epochs", 10), "another result from the same records"
+    accuracy, auc = re.findall(r"test accuracy (\S+), test AUC (\S+)", output)[-1]
+    assert float(accuracy) > 0.95 and float(auc) > 0.98, output
+
+
 # A check on made-up data; what is said when the data are missing; the accuracy on the original data.
 EXAMPLES = {
     "12_mnist_mlp": (digits, "train-images-idx3-ubyte.gz  9912422 bytes", 0.975),
@@ -131,6 +163,7 @@ EXAMPLES = {
     "24_data_parallel": (digits_on_ranks, "train-images-idx3-ubyte.gz  9912422 bytes", None),
     "14_shakespeare": (text, "There is no tinyshakespeare.txt in the folder", None),
     "11_wine": (table, "There is no winequality-white.csv in the folder", None),
+    "25_wide_and_deep": (census, "There is no adult-train.csv in the folder", None),
 }
 
 

@@ -1,0 +1,243 @@
+// Who earns more than 50,000 dollars? A wide and deep network on the census of 1994. `--only write` makes TFRecords of
+// tf.Examples from the tables, `--only train` learns from these records as a stream; by default both.
+//
+// Every categorical column has a part of one table of embeddings (deep) and of one table of weights (wide). Their
+// gradients are row-sparse, so that a step changes only the rows of its batch.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include <tapestry/tapestry.hpp>
+
+#include "support/data_file.hpp"
+#include "support/flags.hpp"
+
+namespace {
+
+using tp::data::Feature;
+
+const std::vector<std::string> numbers{"age", "education_num", "capital_gain", "capital_loss", "hours_per_week"};
+/// Columns of few words, which get a vocabulary, and of more, which are hashed.
+const std::vector<std::string> vocabularies{"workclass", "education", "marital_status", "relationship", "race", "sex"};
+const std::vector<std::string> hashed{"occupation", "native_country"};
+constexpr std::int64_t hash_buckets = 1000, cross_buckets = 5000, embedding_size = 8;
+
+// ---- From the tables to records
+
+/// Writes the rows of a table into several files. An unknown field becomes no feature.
+void write_records(const std::string& table_path, const std::string& prefix, int shards) {
+  const auto table = tp::data::read_csv(table_path, {.missing = {"?"}});
+  std::vector<std::vector<float>> columns;
+  for (const std::string& name : numbers) columns.push_back(table.column(name).to_vector<float>());
+  std::vector<std::string> words = vocabularies;
+  words.insert(words.end(), hashed.begin(), hashed.end());
+  for (int shard = 0; shard < shards; ++shard) {
+    tp::data::RecordWriter writer(tp::data::shard_name(prefix, shard, shards));
+    for (auto row = static_cast<std::size_t>(shard); row < static_cast<std::size_t>(table.rows());
+         row += static_cast<std::size_t>(shards)) {
+      tp::data::Example example{{"income", table.text("income")[row].starts_with(">50K") ? 1 : 0}};
+      for (std::size_t i = 0; i < numbers.size(); ++i) example[numbers[i]] = columns[i][row];
+      for (const std::string& name : words)
+        if (const std::string& word = table.text(name)[row]; !word.empty()) example[name] = word;
+      writer.write(tp::data::encode(example));
+    }
+    writer.close();
+  }
+}
+
+void write_all(const std::string& data, const std::string& records) {
+  const auto path_of = [&](const std::string& name) {
+    return support::data_file(data, name,
+                              "It is part of B. Becker's and R. Kohavi's Adult data (1996), with a line of names, "
+                              "https://archive.ics.uci.edu/dataset/2.");
+  };
+  const std::string train = path_of("adult-train.csv"), test = path_of("adult-test.csv");
+  std::filesystem::create_directories(records);
+  write_records(train, records + "/train", 4);
+  write_records(test, records + "/test", 1);
+  const auto table = tp::data::read_csv(train, {.missing = {"?"}});
+  for (const std::string& name : vocabularies) {
+    std::ofstream file(records + "/" + name + ".txt");
+    for (const std::string& word : table.categories(name).names)
+      if (!word.empty()) file << word << '\n';
+  }
+}
+
+// ---- From records to ids
+
+/// The columns of ids, one behind the other in the tables: ids of a column begin where those of the one before end.
+class Columns {
+ public:
+  explicit Columns(const std::string& records) {
+    std::map<std::string, Feature> features{{"income", Feature::integers()}};
+    for (const std::string& name : numbers) features.emplace(name, Feature::floats());
+    for (const std::string& name : vocabularies) {
+      const auto words = tp::data::Vocabulary::read(records + "/" + name + ".txt", {.unknown_buckets = 1});
+      features.emplace(name, Feature::words(words, {.missing = std::string("?")}));
+      begin_.push_back(deep_size += words.size());
+    }
+    for (const std::string& name : hashed) {
+      features.emplace(name, Feature::hashed(hash_buckets, {.missing = std::string("?")}));
+      begin_.push_back(deep_size += hash_buckets);
+    }
+    begin_.insert(begin_.begin(), 0);
+    begin_.pop_back();
+    parser.emplace(std::move(features));
+  }
+
+  struct Ids {
+    tp::Tensor deep, wide;  ///< [batch, columns]
+  };
+
+  /// The ids of the columns, and for the wide part also those of buckets and crosses.
+  Ids ids_of(const tp::data::Features& batch) const {
+    std::vector<tp::Tensor> deep;
+    for (const std::string& name : vocabularies) deep.push_back(batch[name] + begin_[deep.size()]);
+    for (const std::string& name : hashed) deep.push_back(batch[name] + begin_[deep.size()]);
+    const auto age = bucket(batch["age"], {18, 25, 30, 35, 40, 45, 50, 55, 60, 65});
+    const auto hours = bucket(batch["hours_per_week"], {20, 35, 40, 45, 50, 60});
+    const auto gain = bucket(batch["capital_gain"], {1, 3000, 5000, 7000, 10000, 50000});
+    const auto loss = bucket(batch["capital_loss"], {1, 1500, 1800, 2000, 2400});
+    std::vector<tp::Tensor> wide = deep;
+    for (const auto& each : {age, hours, gain, loss,                                 // buckets
+                             cross({deep[1], deep[6]}),                              // education, occupation
+                             cross({deep[1], deep[6], age}),                         //
+                             cross({deep[2], age}), cross({deep[3], deep[1]}),       // marital status, relationship
+                             cross({deep[3], deep[6]}), cross({deep[7], deep[6]})})  // native country
+      wide.push_back(each + deep_size + static_cast<std::int64_t>(wide.size() - deep.size()) * cross_buckets);
+    return {tp::stack(deep, 1), tp::stack(wide, 1)};
+  }
+
+  std::int64_t wide_size() const { return deep_size + 10 * cross_buckets; }
+
+  std::optional<tp::data::ExampleParser> parser;
+  std::int64_t deep_size = 0;
+
+ private:
+  /// How many of the boundaries each number has reached.
+  static tp::Tensor bucket(const tp::Tensor& x, const std::vector<float>& boundaries) {
+    return tp::reduce_sum((tp::expand_dims(x, 1) >= tp::tensor(boundaries)).cast(tp::int64), 1);
+  }
+  /// One id for several.
+  static tp::Tensor cross(const std::vector<tp::Tensor>& ids) {
+    auto mixed = ids[0];
+    for (std::size_t i = 1; i < ids.size(); ++i) mixed = mixed * 1'000'003 + ids[i];
+    return tp::mod(mixed, cross_buckets);
+  }
+
+  std::vector<std::int64_t> begin_;  ///< the first id of each column
+};
+
+/// Numbers of about the same size: those of money are so different that their logarithms serve better.
+tp::Tensor numbers_of(const tp::data::Features& batch) {
+  return tp::stack(
+      {batch["age"] / 40.0 - 1.0, batch["education_num"] / 10.0 - 1.0, tp::log1p(batch["capital_gain"]) / 10.0,
+       tp::log1p(batch["capital_loss"]) / 10.0, batch["hours_per_week"] / 40.0 - 1.0},
+      1);
+}
+
+// ---- The network
+
+struct WideAndDeep : tp::nn::Module {
+  tp::nn::EmbeddingBag wide;
+  tp::nn::Embedding deep;
+  tp::nn::Sequential layers;
+  TAPESTRY_FIELDS(wide, deep, layers)
+
+  WideAndDeep(std::int64_t wide_ids, std::int64_t deep_ids)
+      : wide(wide_ids, 1, {.combiner = tp::nn::Combiner::sum}),
+        deep(deep_ids, embedding_size),
+        layers{tp::nn::Dense(inputs, 64), tp::nn::ReLU(), tp::nn::Dropout(0.2),
+               tp::nn::Dense(64, 32),     tp::nn::ReLU(), tp::nn::Dense(32, 1)} {
+    wide.weight.assign(tp::zeros({wide_ids, 1}));
+    deep.weight.assign(deep.weight * 0.1);
+  }
+
+  /// The logarithms of the odds, [batch].
+  tp::Tensor operator()(const tp::Tensor& x, const Columns::Ids& ids) const {
+    const auto embedded = tp::reshape(deep(ids.deep), {ids.deep.shape()[0], columns * embedding_size});
+    return tp::squeeze(wide(ids.wide) + layers(tp::concat({x, embedded}, 1)), {1});
+  }
+
+  static constexpr std::int64_t columns = 8, inputs = 5 + columns * embedding_size;
+};
+
+void train(const std::string& records, int epochs, std::uint64_t seed) {
+  const Columns columns(records);
+  tp::random::seed(seed);
+  WideAndDeep net(columns.wide_size(), columns.deep_size);
+  tp::train::AdagradOptimizer optimizer(0.1);
+
+  auto batches = tp::data::records(records + "/train-*")
+                     .shuffle(10'000, {.seed = seed})
+                     .batch(128)
+                     .map(*columns.parser)
+                     .prefetch(4);
+  const auto step = tp::trace(
+      [&](const tp::Tensor& x, const tp::Tensor& deep, const tp::Tensor& wide, const tp::Tensor& y) {
+        return optimizer.minimize(
+            [&] {
+              return tp::losses::binary_cross_entropy_with_logits(y, net(x, {deep, wide}));
+            },
+            net.parameters());
+      },
+      {tp::spec(tp::float32, {-1, 5}), tp::spec(tp::int64, {-1, -1}), tp::spec(tp::int64, {-1, -1}),
+       tp::spec(tp::float32, {-1})});
+
+  tp::metrics::Accuracy accuracy;
+  tp::metrics::AUC auc;
+  const auto validate = [&] {
+    net.eval();
+    for (const auto& batch : tp::data::records(records + "/test-*").batch(1024).map(*columns.parser)) {
+      const auto probabilities = tp::sigmoid(net(numbers_of(batch), columns.ids_of(batch)));
+      accuracy.update(batch["income"], probabilities);
+      auc.update(batch["income"], probabilities);
+    }
+    net.train();
+  };
+  const auto history =
+      tp::train::fit(batches,
+                     [&](const tp::data::Features& batch) {
+                       const auto ids = columns.ids_of(batch);
+                       return step(numbers_of(batch), ids.deep, ids.wide, batch["income"].cast(tp::float32));
+                     },
+                     {.epochs = epochs,
+                      .validate = validate,
+                      .validation_metrics = {{"test accuracy", &accuracy}, {"test AUC", &auc}},
+                      .callbacks = {tp::train::show_progress(std::cerr)}});
+  for (std::size_t i = 0; i < history.epochs.size(); ++i) {
+    const auto& logs = history.epochs[i];
+    std::printf("Epoch %zu: loss %.3f, test accuracy %.3f, test AUC %.3f\n", i + 1, logs.at("loss"),
+                logs.at("test accuracy"), logs.at("test AUC"));
+  }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  std::string data = "data/tabular", records = "census", only;
+  int epochs = 8, seed = 1;
+  support::parse_flags(count, arguments, "Predicts who earns more than 50,000 dollars.",
+                       {{"--data", "folder with adult-train.csv and adult-test.csv", data},
+                        {"--records", "folder for the records", records},
+                        {"--only", "what to do: write the records, or train on them; both by default", only},
+                        {"--epochs", "passes over the records", epochs},
+                        {"--seed", "of the order and of the first weights", seed}});
+  return support::run([&] {
+    if (!only.empty() && only != "write" && only != "train")
+      throw tp::InvalidArgumentError("--only takes write or train, not " + only);
+    if (only != "train") write_all(data, records);
+    if (only != "write") train(records, epochs, static_cast<std::uint64_t>(seed));
+  });
+}
+
+// Output:
+// Epoch 1: loss 0.365, test accuracy 0.853, test AUC 0.902
+// Epoch 2: loss 0.322, test accuracy 0.852, test AUC 0.908
+// Epoch 3: loss 0.313, test accuracy 0.858, test AUC 0.910
+// Epoch 4: loss 0.308, test accuracy 0.859, test AUC 0.911
+// Epoch 5: loss 0.304, test accuracy 0.860, test AUC 0.912
+// Epoch 6: loss 0.302, test accuracy 0.861, test AUC 0.913
+// Epoch 7: loss 0.300, test accuracy 0.858, test AUC 0.913
+// Epoch 8: loss 0.298, test accuracy 0.861, test AUC 0.914
