@@ -120,9 +120,11 @@ GradientAccumulation::Sum& GradientAccumulation::sum_of(const Variable& variable
     first = found->second.to(variable.device());
     waiting_.erase(found);
   }
-  Sum& sum = sums_.emplace_back(Sum{variable, key, {}, {}});
+  Sum& sum = sums_.emplace_back(Sum{variable, key, {}, {}, {}});
   if (is_sparse) {
     sum.rows = std::make_shared<Rows>();
+    sum.run = std::make_shared<const std::function<Tensors(const Tensors&)>>(
+        [rows = sum.rows](const Tensors& inputs) { return rows->run(inputs); });
     if (first) sum.rows->set_sum(first);
   } else {
     if (!first) first = zeros(variable.shape(), {variable.dtype(), variable.device()});
@@ -147,10 +149,7 @@ Tensor GradientAccumulation::total_of(Sum& sum, const Tensor& gradient, const Te
     added = rows ? *rows : IndexedSlices{arange(count, {.dtype = int64}).to(variable.device()), gradient};
   }
   added.indices = added.indices.cast(int64);
-  const auto state = sum.rows;
-  const Closure run = std::make_shared<const std::function<Tensors(const Tensors&)>>(
-      [state](const Tensors& inputs) { return state->run(inputs); });
-  const Tensors all = apply_all(accumulate_rows_op, {added.indices, added.values, is_last}, {{"run", run}}, {},
+  const Tensors all = apply_all(accumulate_rows_op, {added.indices, added.values, is_last}, {{"run", sum.run}}, {},
                                 CallSiteScope::current());
   return to_tensor({all[0], all[1]}, gradient ? gradient : variable.cell()->load());
 }
@@ -161,10 +160,7 @@ void GradientAccumulation::finish(Sum& sum, const Tensor& total, const Tensor& i
     sum.sum->assign(tapestry::where(is_last, 0, total));
     return;
   }
-  const auto state = sum.rows;
-  const Closure run = std::make_shared<const std::function<Tensors(const Tensors&)>>(
-      [state](const Tensors& inputs) { return state->run(inputs); });
-  apply_all(keep_rows_op, {is_last}, {{"run", run}}, {}, CallSiteScope::current());
+  apply_all(keep_rows_op, {is_last}, {{"run", sum.run}}, {}, CallSiteScope::current());
 }
 
 void GradientAccumulation::apply_gradients(Optimizer& optimizer, const TensorList& gradients,

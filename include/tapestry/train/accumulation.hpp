@@ -61,6 +61,7 @@ class TAPESTRY_API GradientAccumulation {
     std::string key;
     std::optional<Variable> sum;
     std::shared_ptr<Rows> rows;
+    Closure run;  ///< of the rows
   };
   Sum& sum_of(const Variable& variable, bool is_sparse, Where where);
   Tensor total_of(Sum& sum, const Tensor& gradient, const Tensor& is_last);
