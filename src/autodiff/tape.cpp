@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -275,14 +276,13 @@ std::vector<Tensor> GradientTape::Record::gradients(const TensorList& targets, c
 void GradientTape::Record::run_and_tell(Backward& walk, const std::vector<Source>& sources, bool consume,
                                         const std::function<void(std::size_t)>& complete) const {
   const std::vector<std::size_t> readers = walk.first_readers();
-  std::vector<std::pair<std::size_t, std::size_t>> pending;  // a call, and a source that is complete after it
+  std::multimap<std::size_t, std::size_t, std::greater<>> pending;  // by call, the sources that are complete after it
   for (std::size_t i = 0; i < sources.size(); ++i) {
     std::size_t first = SIZE_MAX;
     for (const std::int32_t slot : slots_of(sources[i]))
       if (slot != SlotTable::none) first = std::min(first, readers[static_cast<std::size_t>(slot)]);
-    pending.emplace_back(first, i);
+    pending.emplace(first, i);
   }
-  std::stable_sort(pending.begin(), pending.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   auto next = pending.begin();
   const auto tell_until = [&](std::size_t call) {
     for (; next != pending.end() && next->first >= call; ++next) complete(next->second);

@@ -1,5 +1,7 @@
 #include "distributed/background.hpp"
 
+#include <algorithm>
+
 namespace tapestry::detail {
 
 Background::Background(CommunicatorRef own) : state_(std::make_shared<State>()) {
@@ -38,27 +40,28 @@ void Background::work(const std::shared_ptr<State>& state) {
     lock.lock();
     job->exchange.input = Tensor();
     job->done = true;
-    state->queue.pop_front();
+    state->queue.erase(state->queue.begin());
     state->changed.notify_all();
   }
 }
 
 void Background::start(std::int64_t slot, Exchange exchange) {
-  const auto job = std::make_shared<Job>(Job{.exchange = std::move(exchange)});
+  const auto job = std::make_shared<Job>(Job{.slot = slot, .exchange = std::move(exchange)});
   {
     const std::lock_guard lock(state_->mutex);
     state_->queue.push_back(job);
-    slots_[slot] = job;
+    std::erase_if(kept_, [&](const auto& each) { return each->slot == slot; });
+    kept_.push_back(job);
   }
   state_->changed.notify_all();
 }
 
 Tensor Background::wait(std::int64_t slot) {
   std::unique_lock lock(state_->mutex);
-  const auto found = slots_.find(slot);
-  if (found == slots_.end()) throw FailedPreconditionError("The reduction that is waited for has not been started");
-  const std::shared_ptr<Job> job = found->second;
-  slots_.erase(found);
+  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const auto& each) { return each->slot == slot; });
+  if (found == kept_.end()) throw FailedPreconditionError("The reduction that is waited for has not been started");
+  const std::shared_ptr<Job> job = *found;
+  kept_.erase(found);
   state_->changed.wait(lock, [&] { return job->done; });
   if (job->error) std::rethrow_exception(job->error);
   return job->exchange.output;

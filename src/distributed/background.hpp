@@ -1,10 +1,9 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
-#include <map>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "distributed/collectives.hpp"
 
@@ -27,6 +26,7 @@ class Background {
 
  private:
   struct Job {
+    std::int64_t slot;
     Exchange exchange;
     bool done = false;
     std::exception_ptr error{};
@@ -36,13 +36,13 @@ class Background {
     CommunicatorRef own;
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<std::shared_ptr<Job>> queue;  ///< the first is the one that is going on
+    std::vector<std::shared_ptr<Job>> queue;  ///< the first is the one that is going on
     bool stop = false;
   };
   static void work(const std::shared_ptr<State>& state);
 
   std::shared_ptr<State> state_;
-  std::map<std::int64_t, std::shared_ptr<Job>> slots_;
+  std::vector<std::shared_ptr<Job>> kept_;  ///< those whose results are to be taken
   std::thread thread_;
 };
 

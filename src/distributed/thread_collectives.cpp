@@ -178,14 +178,20 @@ std::pair<std::shared_ptr<ThreadGroup>, int> ThreadGroup::split(int rank, int co
   colors_[static_cast<std::size_t>(rank)] = color;
   const auto make_parts = [&] {
     compare_calls();
-    std::map<int, std::vector<int>> members;
-    for (std::size_t i = 0; i < members_.size(); ++i) members[colors_[i]].push_back(members_[i]);
-    parts_.clear();
-    for (auto& [each, list] : members) parts_[each] = std::make_shared<ThreadGroup>(job_, std::move(list));
+    parts_.assign(members_.size(), nullptr);
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      if (parts_[i]) continue;
+      std::vector<int> members;
+      for (std::size_t k = i; k < members_.size(); ++k)
+        if (colors_[k] == colors_[i]) members.push_back(members_[k]);
+      const auto part = std::make_shared<ThreadGroup>(job_, std::move(members));
+      for (std::size_t k = i; k < members_.size(); ++k)
+        if (colors_[k] == colors_[i]) parts_[k] = part;
+    }
   };
   meet(lock, make_parts, true);
   require_agreement();
-  const auto place = place_of(parts_.at(color), rank);
+  const auto place = place_of(parts_[static_cast<std::size_t>(rank)], rank);
   meet(
       lock, [&] { parts_.clear(); }, false);
   return place;

@@ -2,7 +2,6 @@
 
 #include <condition_variable>
 #include <functional>
-#include <map>
 #include <vector>
 
 #include "distributed/collectives.hpp"
@@ -62,8 +61,8 @@ class ThreadGroup {
   std::uint64_t meetings_ = 0;
   std::string refusal_;      ///< what all ranks throw; "" if their calls fit together
   std::string failure_;      ///< what a rank has met in its share of the work; "" if nothing
-  std::vector<int> colors_;  ///< of `split`, by rank
-  std::map<int, std::shared_ptr<ThreadGroup>> parts_;
+  std::vector<int> colors_;  ///< of `split`, by rank; and the new groups
+  std::vector<std::shared_ptr<ThreadGroup>> parts_;
   int shrinking_ = 0;
   std::shared_ptr<ThreadGroup> survivors_;
 };
