@@ -13,7 +13,7 @@ namespace tapestry {
 namespace io {
 namespace {
 
-constexpr double step_width = 28, plot_height = 320, left = 90, top = 30, between_plots = 70;
+constexpr double step_width = 28, plot_height = 320, plot_left = 90, plot_top = 30, between_plots = 70;
 
 std::string number(double value) { return std::to_string(std::lround(value)); }
 
@@ -29,15 +29,15 @@ std::string drawn(const ExecutionPlan& plan, const ExecutionPlan::Arena& arena, 
   const double scale = plot_height / static_cast<double>(std::max<std::int64_t>(arena.bytes, 1));
   const double bottom = y + plot_height;
   std::string text =
-      text_at(left, y - 10, "start",
+      text_at(plot_left, y - 10, "start",
               detail::join(arena.device, ": ", arena.bytes, " bytes, ", arena.bytes_without_reuse, " without reuse")) +
-      text_at(left - 6, y + 8, "end", std::to_string(arena.bytes)) + text_at(left - 6, bottom, "end", "0") +
-      detail::join("<rect x=\"", number(left), "\" y=\"", number(y), "\" width=\"", number(width), "\" height=\"",
+      text_at(plot_left - 6, y + 8, "end", std::to_string(arena.bytes)) + text_at(plot_left - 6, bottom, "end", "0") +
+      detail::join("<rect x=\"", number(plot_left), "\" y=\"", number(y), "\" width=\"", number(width), "\" height=\"",
                    number(plot_height), "\" fill=\"none\" stroke=\"#888\"/>\n");
   std::size_t colour = 0;
   for (const ExecutionPlan::Buffer& buffer : plan.buffers) {
     if (buffer.memory != ExecutionPlan::Memory::arena || buffer.device != arena.device) continue;
-    const double x = left + step_width * static_cast<double>(buffer.first_step);
+    const double x = plot_left + step_width * static_cast<double>(buffer.first_step);
     const double wide = step_width * static_cast<double>(buffer.last_step - buffer.first_step + 1);
     const double high = std::max(scale * static_cast<double>(buffer.bytes), 1.0);
     const double above = bottom - scale * static_cast<double>(buffer.offset) - high;
@@ -54,16 +54,16 @@ std::string drawn(const ExecutionPlan& plan, const ExecutionPlan::Arena& arena, 
   }
   for (std::size_t i = 0; i < plan.steps.size(); ++i)
     text += detail::join("<g><title>", escaped(plan.steps[i].name), " (", escaped(plan.steps[i].type), ")</title>",
-                         "<text x=\"", number(left + step_width * (static_cast<double>(i) + 0.5)), "\" y=\"",
+                         "<text x=\"", number(plot_left + step_width * (static_cast<double>(i) + 0.5)), "\" y=\"",
                          number(bottom + 16), "\" text-anchor=\"middle\">", i, "</text></g>\n");
   return text;
 }
 
 std::string memory_svg(const ExecutionPlan& plan) {
-  const double width = left + step_width * static_cast<double>(plan.steps.size()) + margin;
-  const double height = top + (plot_height + between_plots) * static_cast<double>(plan.arenas.size());
+  const double width = plot_left + step_width * static_cast<double>(plan.steps.size()) + margin;
+  const double height = plot_top + (plot_height + between_plots) * static_cast<double>(plan.arenas.size());
   std::string text;
-  double y = top;
+  double y = plot_top;
   for (const ExecutionPlan::Arena& arena : plan.arenas) {
     text += drawn(plan, arena, y);
     y += plot_height + between_plots;
