@@ -233,12 +233,12 @@ TEST_CASE("whole random numbers and permutations of TensorFlow are drawn from ou
 TEST_CASE("what asks whether a Variable is initialized is written in both styles, and not among fixed values") {
   const std::string spec = attr("shape", "shape { }") + attr("dtype", "type: DT_FLOAT");
   const Graph graph = read(node("w", "VarHandleOp", {}, spec) + node("known", "VarIsInitializedOp", {"w"}) +
-                           node("size", "VariableShape", {"w"}) + float_node("two", "2") +
+                           node("gone", "DestroyResourceOp", {"w"}) + float_node("two", "2") +
                            node("w/Assign", "AssignVariableOp", {"w", "two"}, attr("dtype", "type: DT_FLOAT")));
   Session(graph).run("w/Assign");
   CHECK(def_of(graph.as_graph_def({.variables = VariableStyle::resource}), "known").op == "VarIsInitializedOp");
   CHECK(message_of<UnimplementedError>([&] { graph.as_graph_def({.variables = VariableStyle::reference}); }) ==
-        "Node 'size' (op: 'VariableShape') cannot be written as TensorFlow's: it refers to a Variable as "
+        "Node 'gone' (op: 'DestroyResourceOp') cannot be written as TensorFlow's: it refers to a Variable as "
         "VariableStyle::resource has it");
   const Graph frozen = Graph::from_graph_def(graph.as_graph_def({.variables = VariableStyle::frozen}));
   CHECK(!frozen.has_operation("known"));
