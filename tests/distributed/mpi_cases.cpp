@@ -33,7 +33,7 @@ constexpr DType all_dtypes[] = {boolean, uint8, int32, int64, float16, bfloat16,
 TEST_CASE("collectives of processes give what plain ops give") {
   const Communicator world = Communicator::world();
   const int ranks = world.size();
-  for (const Shape& shape : {Shape{}, Shape{0}, Shape{ranks}, Shape{5 * ranks, 3}, Shape{ranks * 10007}})
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{ranks * 1001, 3}})
     for (const DType dtype : all_dtypes) {
       INFO("rank ", world.rank(), " of ", ranks, ", ", to_string(dtype), to_string(shape));
       const Tensor own = argument(shape, dtype, world.rank());
@@ -112,7 +112,7 @@ TEST_CASE(
     };
     const auto graph = trace(step, {spec(float32, {-1, 5}), spec(y.dtype(), {-1})});
     data::Loader batches({x, y}, {.batch = 12 / ranks.size(), .shuffle = true, .seed = 2, .shard = ranks.shard()});
-    for (int epoch = 0; epoch < 20; ++epoch)
+    for (int epoch = 0; epoch < 8; ++epoch)
       for (auto [a, b] : batches) traced ? graph(a, b) : step(a, b);
     std::vector<Tensor> flat;
     for (const Variable& each : net.parameters()) flat.push_back(reshape(each.value(), {-1}));
