@@ -143,36 +143,37 @@ TEST_CASE("files whose functions lie are refused") {
   using File = io::GraphDef;
   using Functions = std::vector<io::FunctionDef>;  // the condition and the body
   CHECK_NOTHROW(Graph::from_graph_def(changed_file([](File&, Functions&) {})));
-  TAPESTRY_INVALID("which takes 4 tensors and returns 3, not 4 and 4",
-                   Graph::from_graph_def(changed_file([](File&, Functions& all) { all[1].outputs.pop_back(); })));
+  TAPESTRY_INVALID(
+      "which takes 4 tensors and returns 3, not 4 and 4",
+      Graph::from_graph_def(changed_file([](File&, Functions& library) { library[1].outputs.pop_back(); })));
   TAPESTRY_INVALID("which takes 5 tensors and returns 1, not 4 and 1",
-                   Graph::from_graph_def(changed_file([](File&, Functions& all) {
-                     all[0].inputs.push_back(all[0].inputs.back());
-                     all[0].inputs.back().name = "more";
+                   Graph::from_graph_def(changed_file([](File&, Functions& library) {
+                     library[0].inputs.push_back(library[0].inputs.back());
+                     library[0].inputs.back().name = "more";
                    })));
-  TAPESTRY_INVALID("which calls itself", Graph::from_graph_def(changed_file([](File& file, Functions& all) {
+  TAPESTRY_INVALID("which calls itself", Graph::from_graph_def(changed_file([](File& file, Functions& library) {
                      io::NodeDef call = loop_in(file);
                      call.inputs.clear();
-                     for (const auto& each : all[1].inputs) call.inputs.push_back(each.name);
-                     all[1].nodes.push_back(call);
+                     for (const auto& each : library[1].inputs) call.inputs.push_back(each.name);
+                     library[1].nodes.push_back(call);
                    })));
-  TAPESTRY_INVALID(
-      "is neither an argument nor an output",
-      Graph::from_graph_def(changed_file([](File&, Functions& all) { all[1].returns.begin()->second = "absent"; })));
+  TAPESTRY_INVALID("is neither an argument nor an output",
+                   Graph::from_graph_def(
+                       changed_file([](File&, Functions& library) { library[1].returns.begin()->second = "absent"; })));
   TAPESTRY_INVALID("enters the loop with shape [] and type int32, but has shape [] and type bool after one iteration",
-                   Graph::from_graph_def(changed_file([](File&, Functions& all) {
-                     for (io::NodeDef& node : all[1].nodes)
+                   Graph::from_graph_def(changed_file([](File&, Functions& library) {
+                     for (io::NodeDef& node : library[1].nodes)
                        if (node.op == "AddV2" && node.name != "next") node.op = "Less";
                    })));
   // What only a run needs is refused by a run.
-  const Graph graph = Graph::from_graph_def(changed_file([](File&, Functions& all) { all.clear(); }));
+  const Graph graph = Graph::from_graph_def(changed_file([](File&, Functions& library) { library.clear(); }));
   TAPESTRY_REFUSED(UnimplementedError, "Tapestry lacks the op 'StatelessWhile'",
                    Session(graph).run("StatelessWhile:0", {{graph.placeholders()[0], tensor(3)}}));
 }
 
 TEST_CASE("a loop of a file that has no end meets a time limit") {
-  const Graph graph = Graph::from_graph_def(changed_file([](io::GraphDef&, std::vector<io::FunctionDef>& all) {
-    for (io::NodeDef& node : all[0].nodes)
+  const Graph graph = Graph::from_graph_def(changed_file([](io::GraphDef&, std::vector<io::FunctionDef>& library) {
+    for (io::NodeDef& node : library[0].nodes)
       if (node.op == "Less") node.op = "GreaterEqual";
   }));
   graph.set_limits({.time_in_ms = 50});

@@ -78,7 +78,7 @@ void write_convolution(const std::filesystem::path& folder) {
   const Tensor images = placeholder(float32, {-1, 8, 8, 1}, "images");
   const Tensor pooled = max_pool2d(relu(bias_add(conv2d(images, filter), bias)));
   write_trainable(folder, "convolution",
-                  Model({.inputs = {{"images", images}}, .outputs = {{"softmax", softmax(reshape(pooled, {-1, 32}))}}}),
+                  Model({.inputs = {{"images", images}}, .outputs = {{"softmax", softmax(reshape(pooled, {-1, 18}))}}}),
                   {{"images", draw(numbers, {2, 8, 8, 1})}});
 }
 
