@@ -133,6 +133,7 @@ ForeignOps foreign_control() {
        .outputs = {like(0), typed(int32)},
        .read = read_merge},
       {.name = "RefSwitch", .inputs = 2, .values = {1}, .outputs = {like(0), like(0)}, .read = read_switch},
+      {.name = "Snapshot", .inputs = 1, .read = read_first},
       {.name = "Switch", .inputs = 2, .values = {1}, .outputs = {like(0), like(0)}, .read = read_switch},
   };
 }

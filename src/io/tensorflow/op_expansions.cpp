@@ -115,7 +115,7 @@ void expand_sequence_mask(NodeWriter& w) {
   const Value flat = w.reshape(lengths, w.ints("shape", {-1}));
   const Value with_zero = w.op("ConcatV2", {flat, w.reshape(zero, w.ints("one", {1})), w.number(0, int32)},
                                {{"N", std::int64_t{2}}, {"Tidx", code_of(int32)}});
-  const Value longest = w.op("Max", {with_zero, w.ints("axes", {0})}, {{"Tidx", code_of(int64)}, {"keep_dims", false}});
+  const Value longest = w.op("Max", {with_zero, w.ints("axes", {0})}, {{"Tidx", code_of(int32)}, {"keep_dims", false}});
   const Value positions = w.op("Range", {zero, longest, one}, lengths.dtype, {{"Tidx", code_of(lengths.dtype)}});
   const Value ends = w.op("ExpandDims", {lengths, w.number(-1, int32)}, {{"Tdim", code_of(int32)}});
   w.result = {w.op("Less", {positions, ends}, boolean)};
@@ -167,7 +167,7 @@ void expand_expand_dims(NodeWriter& w) {
 
 // ---- Devices, constants ---------------------------------------------------------------------------------------------
 
-void expand_device_copy(NodeWriter& w) { w.result = {w.op("Identity", {w.in(0)})}; }
+void expand_identity(NodeWriter& w) { w.result = {w.op("Identity", {w.in(0)})}; }
 
 void expand_fill(NodeWriter& w) {
   const Value value = w.number(w.node().attr<double>("value"), w.node().attr<DType>("dtype"));

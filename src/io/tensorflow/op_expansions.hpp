@@ -27,7 +27,7 @@ void expand_sum_like(NodeWriter& writer);
 void expand_broadcast_like(NodeWriter& writer);
 void expand_reshape_like(NodeWriter& writer);
 void expand_size_like(NodeWriter& writer);
-void expand_device_copy(NodeWriter& writer);
+void expand_identity(NodeWriter& writer);
 void expand_fill(NodeWriter& writer);
 void expand_fill_like(NodeWriter& writer);
 void expand_to_constant(NodeWriter& writer);

@@ -140,8 +140,8 @@ std::vector<OpRule> make_rules() {
   std::vector<OpRule> rules;
   const auto add = [&](OpRule rule) { rules.push_back(std::move(rule)); };
 
-  for (const char* op : {"Softmax", "LogSoftmax", "Identity", "StopGradient", "Snapshot", "ZerosLike", "OnesLike",
-                         "Cholesky", "MatrixDiagPart"})
+  for (const char* op :
+       {"Softmax", "LogSoftmax", "Identity", "StopGradient", "ZerosLike", "OnesLike", "Cholesky", "MatrixDiagPart"})
     add(plain(op, 1));
   add(untyped("LogicalNot", 1));
   add(untyped("LogicalAnd", 2));
@@ -281,7 +281,7 @@ std::vector<OpRule> make_rules() {
        .tensorflow = "Cast",
        .input_rules = {in(0)},
        .fields = {type_of(0, "SrcT"), field("DstT", "dtype"), fixed("Truncate", false)}});
-  add(expanded("DeviceCopy", 1, expand_device_copy));
+  add(expanded("DeviceCopy", 1, expand_identity));
   add({.op = "Fill",
        .inputs = 0,
        .tensorflow = "Fill",
@@ -306,6 +306,7 @@ std::vector<OpRule> make_rules() {
        .input_rules = {rest_from(0)},
        .fields = {type_of(-1), pair_count("N")}});
   add(expanded("SequenceMask", 1, expand_sequence_mask));
+  add(expanded("Snapshot", 1, expand_identity));  // TensorFlow's op of that name has no gradient
   add({.op = "Pack",
        .inputs = any_number,
        .tensorflow = "Pack",
