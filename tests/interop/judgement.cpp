@@ -34,6 +34,8 @@ void Judgement::variable(const std::string& name, const Tensor& value) { add("va
 void Judgement::add(const std::string& step, const std::string& target, const Tensor& value, const std::string& by) {
   io::NodeDef node{.name = std::to_string(steps_.nodes.size()), .op = step};
   node.attrs.emplace("target", target);
+  if (bool(value) && value.is_symbolic())
+    throw InternalError("What a judge compares with has no value: " + step + " " + target);
   if (value) node.attrs.emplace("value", io::TensorDef{io::code_of(value.dtype()), value});
   if (!by.empty()) node.attrs.emplace("by", by);
   steps_.nodes.push_back(std::move(node));

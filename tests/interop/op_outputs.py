@@ -12,7 +12,7 @@ from tensorflow.python.client import pywrap_tf_session
 
 def table(source):
     """The outputs of each op in the table, a C++ array of pairs of texts."""
-    rows = source[source.index("rows[] = {") + len("rows[] = {"):source.index("\n};", source.index("rows[]"))]
+    rows = source[source.index("named_outputs[] = {") + len("named_outputs[] = {"):source.index("\n};", source.index("named_outputs[]"))]
     for row in re.findall(r'\{([^{}]*)\}', rows):
         outputs, ops = re.split(r",\s*(?=\")", row.strip(), maxsplit=1)
         names = "".join(re.findall(r'"([^"]*)"', outputs)).split()

@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "dispatch/recorder.hpp"
 #include "interop/judgement.hpp"
 
@@ -39,7 +41,7 @@ void write_trainable(const std::filesystem::path& folder, const std::string& tit
   const std::vector<Variable> parameters = model.parameters();
   GradientTape tape;
   const std::vector<Tensor> results = model(feeds);
-  Tensor loss = constant(0.0F);
+  Tensor loss = tensor(0.0F);
   for (std::size_t i = 0; i < results.size(); ++i) {
     judgement.fetch(model.outputs()[i].name, results[i]);
     if (is_floating(results[i].dtype())) loss = loss + reduce_sum(square(results[i]));
@@ -72,14 +74,15 @@ void write_network(const std::filesystem::path& folder) {
 /// A convolution built by hand, with one input: Keras calls it by that.
 void write_convolution(const std::filesystem::path& folder) {
   const Graph graph;
-  const auto scope = graph.as_default();
+  std::optional<Graph::Scope> scope;
+  scope.emplace(graph);
   random::NumpyLegacy numbers(8);
   const Variable filter(draw(numbers, {3, 3, 1, 2}), {.name = "filter"}), bias(draw(numbers, {2}), {.name = "bias"});
   const Tensor images = placeholder(float32, {-1, 8, 8, 1}, "images");
   const Tensor pooled = max_pool2d(relu(bias_add(conv2d(images, filter), bias)));
-  write_trainable(folder, "convolution",
-                  Model({.inputs = {{"images", images}}, .outputs = {{"softmax", softmax(reshape(pooled, {-1, 18}))}}}),
-                  {{"images", draw(numbers, {2, 8, 8, 1})}});
+  const Model model({.inputs = {{"images", images}}, .outputs = {{"softmax", softmax(reshape(pooled, {-1, 18}))}}});
+  scope.reset();  // the model is called with values
+  write_trainable(folder, "convolution", model, {{"images", draw(numbers, {2, 8, 8, 1})}});
 }
 
 /// Traced, with labels, and beside a training step that does not belong to what is saved.
