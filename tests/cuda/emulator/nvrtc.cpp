@@ -193,9 +193,11 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int option_count, const ch
   write(source, translated(program->text));
   Dl_info emulator{};
   dladdr(&gridDim, &emulator);
+  // The program that loads it has the C++ library, whose symbols take the linker long; of the mathematical library the
+  // linker must see which version of a function is today's.
   const std::string command =
-      std::string(COMPILER " -std=c++20 -O1 -ffp-contract=off -w -fPIC -shared -I" INCLUDES " -I") +
-      folder.path().string() + " " + source.string() + " -o " + object.string() + " " + emulator.dli_fname;
+      std::string(COMPILER " -std=c++20 -O1 -ffp-contract=off -w -fPIC -shared -nostdlib -I" INCLUDES " -I") +
+      folder.path().string() + " " + source.string() + " -o " + object.string() + " " + emulator.dli_fname + " -lm";
   if (run(command, program->log) != 0) return NVRTC_ERROR_COMPILATION;
   const std::string content = read(object);
   emulator::Image image{};

@@ -33,7 +33,8 @@ namespace emulator {
 namespace {
 
 constexpr std::size_t arena_bytes = std::size_t{1} << 36;  // address space; pages come with their first use
-constexpr std::size_t granule = 512, red_zone = 256, page = 4096, large_bytes = std::size_t{16} << 20,
+// Pages are huge where the kernel gives such: `protect` takes as long as there are pages.
+constexpr std::size_t granule = 512, red_zone = 256, page = std::size_t{2} << 20, large_bytes = std::size_t{16} << 20,
                       end_bytes = std::size_t{1} << 16, stream_length = 1024;
 constexpr int red = 0xa5, fresh = 0xff;
 
@@ -51,10 +52,15 @@ struct Arena {
   std::uint64_t last_number = 0;
   std::vector<CUmemPoolHandle_st*> pools;
 };
+/// The first page that begins at the address or behind it.
+std::byte* next_page(std::byte* data) { return data + (page - reinterpret_cast<std::uintptr_t>(data) % page) % page; }
+
 Arena& arena() {
   static Arena& only = *new Arena([] {
-    void* memory = mmap(nullptr, arena_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* memory = mmap(nullptr, arena_bytes + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) std::abort();
+    memory = next_page(static_cast<std::byte*>(memory));
+    madvise(memory, arena_bytes, MADV_HUGEPAGE);
 #ifdef EMULATOR_ASAN
     ASAN_POISON_MEMORY_REGION(memory, granule);
 #endif
@@ -66,7 +72,6 @@ Arena& arena() {
 void protect(int rights) {
   if (mprotect(arena().begin, (arena().used + page - 1) / page * page, rights) != 0) std::abort();
 }
-std::size_t bytes_in_page(const std::byte* data) { return reinterpret_cast<std::uintptr_t>(data) % page; }
 
 std::size_t reserved_for(std::size_t bytes) { return (bytes + red_zone + granule - 1) / granule * granule; }
 
@@ -77,7 +82,7 @@ void open_block(std::byte* data, std::size_t bytes) {
 #else
   std::memset(data + bytes, red, reserved_for(bytes) - bytes);
 #endif
-  // Of a block as large as a library's workspace, the ends: `protect` takes as long as there are pages.
+  // Of a block as large as a library's workspace, the ends: the rest needs no pages.
   const std::size_t filled = bytes < large_bytes ? bytes : end_bytes;
   std::memset(data, fresh, filled);
   std::memset(data + bytes - filled, fresh, filled);
@@ -85,10 +90,12 @@ void open_block(std::byte* data, std::size_t bytes) {
 
 void close_block(std::byte* data, std::size_t bytes) {
   arena().resident.erase(data);
-  if (bytes < 4 * page)
+  if (bytes < 2 * page) {
     std::memset(data, red, bytes);
-  else
-    madvise(data + (page - bytes_in_page(data)), bytes / page * page - page, MADV_DONTNEED);
+  } else {
+    std::byte* const whole_pages = next_page(data);
+    madvise(whole_pages, bytes / page * page - page, MADV_DONTNEED);
+  }
 #ifdef EMULATOR_ASAN
   ASAN_POISON_MEMORY_REGION(data, reserved_for(bytes));
 #endif
@@ -97,12 +104,15 @@ void close_block(std::byte* data, std::size_t bytes) {
 /// What has been written behind a block; AddressSanitizer tells that by itself, and where.
 std::string check_red_zones() {
 #ifndef EMULATOR_ASAN
-  for (const auto& [data, bytes] : arena().resident)
-    for (std::size_t i = bytes; i < reserved_for(bytes); ++i)
-      if (data[i] != std::byte{red}) {
-        std::memset(data + bytes, red, reserved_for(bytes) - bytes);
-        return "byte " + std::to_string(i) + " of a block of " + std::to_string(bytes) + " was written";
-      }
+  static const std::vector<std::byte> untouched(red_zone + granule, std::byte{red});
+  for (const auto& [data, bytes] : arena().resident) {
+    std::byte *const begin = data + bytes, *const end = data + reserved_for(bytes);
+    if (std::memcmp(begin, untouched.data(), static_cast<std::size_t>(end - begin)) == 0) continue;
+    const auto changed = std::find_if(begin, end, [](std::byte each) { return each != std::byte{red}; });
+    const std::string index = std::to_string(changed - data);
+    std::memset(begin, red, static_cast<std::size_t>(end - begin));
+    return "byte " + index + " of a block of " + std::to_string(bytes) + " was written";
+  }
 #endif
   return "";
 }
