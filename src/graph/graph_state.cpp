@@ -202,7 +202,7 @@ bool Captures::is_changed(const Variable& variable) const {
 void GraphState::rename(Node& node, const std::string& name) {
   if (node.name() == name) return;
   if (!is_valid_node_name(name)) throw InvalidArgumentError(join("'", name, "' is not a valid node name"));
-  if (by_name_.contains(name)) throw InvalidArgumentError(join("Node '", name, "' is not unique"));
+  if (find(name)) throw InvalidArgumentError(join("Node '", name, "' is not unique"));
   names_.take(name);
   by_name_.erase(node.name());
   if (&node.op() == &var_handle_op)
@@ -217,13 +217,13 @@ void GraphState::shrink_to(std::size_t size) {
   std::erase_if(constants_, [&](const auto& each) { return is_gone(each.second.second); });
   for (GraphVariable& each : variables_)
     if (is_gone(each.value)) each.value = Tensor();
-  for (std::size_t i = size; i < nodes_.size(); ++i) by_name_.erase(nodes_[i]->name());
+  for (std::size_t i = size; i < indexed_; ++i) by_name_.erase(nodes_[i]->name());
+  indexed_ = std::min(indexed_, size);
   nodes_.resize(size);
 }
 
 void GraphState::reserve(std::size_t nodes) {
   nodes_.reserve(nodes);
-  by_name_.reserve(nodes);
   names_.reserve(nodes);
 }
 
@@ -231,7 +231,14 @@ void GraphState::require_open(Where where) const {
   if (finalized_) throw FailedPreconditionError("Graph is finalized and cannot be modified.", where);
 }
 
+/// Names are looked up in few of the graphs that passes make, so the index is made when it is asked for.
+void GraphState::index_names() const {
+  for (; indexed_ < nodes_.size(); ++indexed_) by_name_.emplace(nodes_[indexed_]->name(), nodes_[indexed_].get());
+}
+
 Node* GraphState::find(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  index_names();
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : found->second;
 }
@@ -305,24 +312,24 @@ NodeOptions GraphState::scope_options(const Op& op) {
 }
 
 Node& GraphState::add_in_scopes(Call call, const Specs& specs) {
-  const NodeOptions options = scope_options(call.op());
-  return add_node(std::move(call), specs, options);
+  NodeOptions options = scope_options(call.op());
+  return add_node(std::move(call), specs, std::move(options));
 }
 
-Node& GraphState::add_node(Call call, const Specs& specs, const NodeOptions& options) {
+Node& GraphState::add_node(Call call, const Specs& specs, NodeOptions options) {
   const std::lock_guard lock(mutex_);
   require_open(call.where());
-  if (!is_valid_node_name(options.scope + call.name()))
+  const std::string name = options.name_is_taken ? std::string() : options.scope + call.name();
+  if (!options.name_is_taken && !is_valid_node_name(name))
     throw InvalidArgumentError(join("'", call.name(), "' is not a valid node name"));
   budget_.take_node(call, specs, nodes_.size());
-  if (!options.name_is_taken) call.set_name(names_.unique(options.scope + call.name()));
+  if (!options.name_is_taken) call.set_name(names_.unique(name));
 
   nodes_.push_back(std::make_unique<Node>(*this, nodes_.size(), std::move(call)));
   Node& node = *nodes_.back();
-  node.device = options.device;
-  node.colocation = options.colocation;
-  node.overridden = options.overridden;
-  by_name_.emplace(node.name(), &node);
+  node.device = std::move(options.device);
+  node.colocation = std::move(options.colocation);
+  node.overridden = std::move(options.overridden);
   const Device device = options.outputs_on ? *options.outputs_on : device_of(node);
   for (const Spec& spec : specs) add_output(node, spec, device);
   const auto depends_on = [&](const Node* other) {

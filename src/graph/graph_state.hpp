@@ -103,7 +103,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   void leave_scope(std::string outer) override;
 
   /// Adds a node. The inputs of the call are tensors of this graph; the outputs get these specs.
-  Node& add_node(Call call, const Specs& specs, const NodeOptions& options);
+  Node& add_node(Call call, const Specs& specs, NodeOptions options);
   /// Adds a node with the options of this thread's scopes.
   Node& add_in_scopes(Call call, const Specs& specs);
   /// The options that this thread's scopes give a new node of an op.
@@ -154,6 +154,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   Captures* captures = nullptr;               ///< while a function is traced into this graph
 
  private:
+  void index_names() const;
   void add_output(Node& node, const Spec& spec, Device device);
   void order_after_program(Node& node);
   void order_after_draws(Node& node);
@@ -167,7 +168,8 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
 
   Order order_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::unordered_map<std::string_view, Node*> by_name_;
+  mutable std::unordered_map<std::string_view, Node*> by_name_;  ///< the first `indexed_` nodes
+  mutable std::size_t indexed_ = 0;
   NameTable names_;
   std::unordered_map<std::int64_t, std::pair<Tensor, Tensor>> constants_;  ///< by id: an eager tensor and its constant
   std::vector<GraphVariable> variables_;

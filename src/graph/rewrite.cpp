@@ -20,7 +20,12 @@ void for_each_need(const Node& node, auto each) {
 }  // namespace
 
 Rewrite::Rewrite(const GraphState& from)
-    : graph_(std::make_shared<GraphState>()), ordered_(from.size()), nodes_(from.size()) {
+    : from_(from),
+      graph_(std::make_shared<GraphState>()),
+      ordered_(from.size()),
+      nodes_(from.size()),
+      outputs_(from.size()),
+      taken_(from.size()) {
   graph_->budget().set_limits(from.budget().limits());
   for (std::size_t i = 0; i < from.size(); ++i) {
     const Node& node = from.node(i);
@@ -33,6 +38,13 @@ Rewrite::Rewrite(const GraphState& from)
 }
 
 Rewrite::Rewrite(const PlanGraph& from) : Rewrite(*from.graph) { old_devices_ = from.devices; }
+
+void Rewrite::replace(const Tensor& old, const Tensor& by) {
+  const Endpoint end = endpoint_of(old);
+  Tensors& outputs = outputs_[end.node->index];
+  if (outputs.empty()) outputs.resize(end.node->outputs().size());
+  if (Tensor& output = outputs[static_cast<std::size_t>(end.output)]; !output) output = by;
+}
 
 Tensors Rewrite::inputs_of(const Node& old) const {
   Tensors inputs;
@@ -54,12 +66,19 @@ Node& Rewrite::add(Call call, const Specs& specs, NodeOptions options) {
   // graph.
   if (!old_devices_.empty()) {
     const std::string name = call.name();
-    while (graph_->find(call.name())) call.set_name(graph_->names().unique(name));
+    while (!take_name(call.name())) call.set_name(graph_->names().unique(name));
     options.name_is_taken = true;
   }
   Node& node = graph_->add_node(std::move(call), specs, options);
   if (options.outputs_on) devices_.push_back(*options.outputs_on);
   return node;
+}
+
+/// Returns false if another node of the new graph has the name.
+bool Rewrite::take_name(const std::string& name) {
+  // Most nodes take the name of the one that they replace, for which nothing has to be looked up.
+  const Node* old = replaced_ && replaced_->name() == name ? replaced_ : from_.find(name);
+  return old ? !std::exchange(taken_[old->index], 1) : more_names_.insert(name).second;
 }
 
 NodeOptions Rewrite::options_like(const Node& old) const {
@@ -80,6 +99,7 @@ Tensor Rewrite::constant(const Tensor& value, const Node& like, const std::strin
 
 std::size_t Rewrite::begin(std::span<const Node* const> group) {
   waits_.clear();
+  replaced_ = group.back();
   const auto wait_for = [&](const Node* old) {
     if (ordered_[old->index]) waits_.insert(waits_.end(), nodes_of(*old).begin(), nodes_of(*old).end());
   };
@@ -97,7 +117,7 @@ void Rewrite::finish(std::span<const Node* const> group, std::size_t first, cons
   for (const Node* old : group)
     for (const Tensor& output : old->outputs())
       if (const Tensor& by = outputs[next++]) replace(output, by);
-  std::vector<Node*> nodes;
+  Nodes nodes;
   for (std::size_t i = first; i < graph_->size(); ++i)
     if (const Op* op = &graph_->node(i).op(); op != &const_op && op != &placeholder_op)
       nodes.push_back(&graph_->node(i));

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cassert>
 #include <span>
-#include <unordered_map>
+#include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "graph/plan_graph.hpp"
@@ -15,6 +17,8 @@ namespace tapestry::detail {
 /// for take its place. So ops that change Variables keep their order, whatever a pass leaves out.
 class Rewrite {
  public:
+  using Nodes = SmallVector<Node*, 2>;
+
   /// Rewrites a graph that is not a plan yet.
   explicit Rewrite(const GraphState& from);
   /// Rewrites a plan, whose nodes have devices.
@@ -23,12 +27,17 @@ class Rewrite {
   const std::shared_ptr<GraphState>& graph() const { return graph_; }
 
   /// The new tensor that stands for an old one, and those for the inputs of an old node.
-  const Tensor& of(const Tensor& old) const { return tensors_.at(old.id()); }
+  const Tensor& of(const Tensor& old) const {
+    const Endpoint end = endpoint_of(old);
+    const Tensors& outputs = outputs_[end.node->index];
+    assert(static_cast<std::size_t>(end.output) < outputs.size());
+    return outputs[static_cast<std::size_t>(end.output)];
+  }
   Tensors inputs_of(const Node& old) const;
   /// Lets a tensor stand for an old one, unless another does already.
-  void replace(const Tensor& old, const Tensor& by) { tensors_.try_emplace(old.id(), by); }
+  void replace(const Tensor& old, const Tensor& by);
   /// The new nodes that stand for an old node as a control input.
-  const std::vector<Node*>& nodes_of(const Node& old) const { return nodes_[old.index]; }
+  const Nodes& nodes_of(const Node& old) const { return nodes_[old.index]; }
 
   /// Adds a copy of the node.
   void copy(const Node& old) {
@@ -65,15 +74,20 @@ class Rewrite {
  private:
   std::size_t begin(std::span<const Node* const> group);
   void finish(std::span<const Node* const> group, std::size_t first, const Tensors& outputs);
+  bool take_name(const std::string& name);
 
+  const GraphState& from_;
   std::shared_ptr<GraphState> graph_;
-  std::vector<char> ordered_;                         ///< by old node: whether it or a node that it needs is stateful
-  std::vector<std::vector<Node*>> nodes_;             ///< by old node
-  std::unordered_map<std::int64_t, Tensor> tensors_;  ///< by id
-  std::vector<Node*> waits_;                          ///< control inputs of the nodes that are being replaced
-  std::vector<std::uint32_t> waited_for_;             ///< by new node: the last replacement that waits for it
-  std::uint32_t replacement_ = 0;                     ///< the number of replacements until now
-  std::vector<Device> old_devices_, devices_;         ///< by node; empty when the old graph is no plan
+  std::vector<char> ordered_;                   ///< by old node: whether it or a node that it needs is stateful
+  std::vector<Nodes> nodes_;                    ///< by old node
+  std::vector<Tensors> outputs_;                ///< by old node: what stands for its outputs
+  std::vector<Node*> waits_;                    ///< control inputs of the nodes that are being replaced
+  const Node* replaced_ = nullptr;              ///< the last of the nodes that are being replaced
+  std::vector<char> taken_;                     ///< by old node: whether a new node has its name
+  std::unordered_set<std::string> more_names_;  ///< of new nodes; no old node has them
+  std::vector<std::uint32_t> waited_for_;       ///< by new node: the last replacement that waits for it
+  std::uint32_t replacement_ = 0;               ///< the number of replacements until now
+  std::vector<Device> old_devices_, devices_;   ///< by node; empty when the old graph is no plan
 };
 
 }  // namespace tapestry::detail

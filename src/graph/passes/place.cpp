@@ -58,7 +58,7 @@ class Placer {
     for (const Tensor& input : node.inputs())
       if (input.dtype() == DType::resource) return handles_.at(endpoint_of(input).node);
     if (is_device_copy(node)) return plan_.device_of(node);
-    const Node* other = plan_.graph->find(node.colocation);
+    const Node* other = node.colocation.empty() ? nullptr : plan_.graph->find(node.colocation);
     if (other && other->index < devices_.size()) return devices_[other->index];
     if (const std::optional<Device> asked = asked_for(node)) return *asked;
     const bool says_itself = node.inputs().empty() || node.attrs().find("device");
