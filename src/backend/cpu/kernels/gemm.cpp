@@ -97,6 +97,9 @@ void tile(const GemmTile<T>& t) {
   const int64_t a_row = t.a_row, a_column = t.a_column, b_row = t.b_row;
   const auto sum_up = [&](auto load_last) __attribute__((always_inline)) {
     for (int64_t p = 0; p < t.depth; ++p) {
+      // Where the steps of the depth are pages apart, the processor does not look ahead by itself. A narrow tile has no
+      // time for it.
+      if constexpr (registers > 1) __builtin_prefetch(a + 16 * a_column);
       Vector<T> right[registers];
 #pragma GCC unroll 8
       for (int v = 0; v < last; ++v) right[v] = load<Vector<T>>(b + v * width<T>);
