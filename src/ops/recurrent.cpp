@@ -105,6 +105,11 @@ Tensor of_gate(const Tensor& z, std::int64_t gate) {
   return view_part(z, 1, gate * hidden, hidden);
 }
 
+Tensor transposed(const Tensor& matrix) {
+  const std::array strides{matrix.strides()[1], matrix.strides()[0]};
+  return detail::make_view(matrix, {matrix.shape().sizes()[1], matrix.shape().sizes()[0]}, strides);
+}
+
 struct Sizes {
   std::int64_t batch, time, hidden;
 };
@@ -200,8 +205,11 @@ void run_sequence(Backend& backend, const Call& call) {
   const auto make = [&](const Shape& shape) { return detail::make_tensor(h.dtype(), shape, h.device()); };
   const Tensor z = make({s.batch, gates * s.hidden}), h_now = make({s.batch, s.hidden});
   const Program program = step_program(h.dtype());
+  // Transposed once, not in the product of each step.
+  const Tensor turned = make({s.hidden, gates * s.hidden});
+  backend.copy(transposed(weight), turned);
   for (std::int64_t t = 0; t < s.time; ++t) {
-    backend.gemm(t == 0 ? call.input(2) : h_now, weight, false, true, z);
+    backend.gemm(t == 0 ? call.input(2) : h_now, turned, false, false, z);
     const Tensor input = at(from_input, 1, t), activated = at(all_gates, 0, t);
     std::array<Tensor, 9> inputs;
     std::array<Tensor, 6> outputs;
