@@ -16,9 +16,6 @@ namespace {
 constexpr std::array flow_ops =
     std::to_array<std::string_view>({"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"});
 
-/// The name of a tensor without ":0".
-std::string canonical(const std::string& name) { return name.ends_with(":0") ? name.substr(0, name.size() - 2) : name; }
-
 bool contains(const std::vector<std::size_t>& list, std::size_t number) {
   return std::find(list.begin(), list.end(), number) != list.end();
 }
@@ -32,7 +29,7 @@ class Nodes {
 
   /// The node whose first output the tensor is; nullptr for another output.
   const NodeDef* producer(const std::string& tensor) const {
-    const auto found = by_name_.find(canonical(tensor));
+    const auto found = by_name_.find(without_zero(tensor));
     return found == by_name_.end() ? nullptr : found->second;
   }
   /// The tensor that it is a copy of.
@@ -47,18 +44,12 @@ class Nodes {
       if (!all || all->op != "IdentityN" || output >= data_inputs(*all)) break;
       tensor = all->inputs[output];
     }
-    return canonical(tensor);
+    return without_zero(tensor);
   }
   const NodeDef* source(const std::string& tensor) const { return producer(origin(tensor)); }
   const NodeDef* source(const std::string& tensor, std::string_view op, std::size_t inputs) const {
     const NodeDef* node = source(tensor);
     return node && node->op == op && data_inputs(*node) == inputs ? node : nullptr;
-  }
-
-  static std::size_t data_inputs(const NodeDef& node) {
-    std::size_t count = 0;
-    while (count < node.inputs.size() && !node.inputs[count].starts_with('^')) ++count;
-    return count;
   }
 
   /// The value of a constant with one whole number.
@@ -238,7 +229,7 @@ class LoopReader {
     find_passed_on(body);
     for (std::size_t i = 0; i < count(); ++i) {
       const NodeDef* add = body.source(result(i));
-      const bool adds = add && (add->op == "AddV2" || add->op == "Add") && Nodes::data_inputs(*add) == 2;
+      const bool adds = add && (add->op == "AddV2" || add->op == "Add") && data_inputs(*add) == 2;
       const auto is = [&](std::size_t a, std::size_t b) {
         return body.origin(add->inputs[a]) == arguments()[i] && number_inside(body, add->inputs[b]) == 1;
       };
@@ -271,7 +262,7 @@ class LoopReader {
           std::move(item)};
       const auto replace = [&](std::string& tensor) {
         if (tensor == name + ":1") tensor = named("item");
-        if (canonical(tensor) == name) tensor = list;
+        if (without_zero(tensor) == name) tensor = list;
       };
       for (NodeDef& each : function.graph.nodes) std::for_each(each.inputs.begin(), each.inputs.end(), replace);
       std::for_each(function.outputs.begin(), function.outputs.end(), replace);
@@ -309,7 +300,7 @@ class LoopReader {
       const std::string tensor = pending.back();
       pending.pop_back();
       const NodeDef* node = condition.source(tensor);
-      if (!node || Nodes::data_inputs(*node) != 2 || steps > 100) return iterations_.clear();
+      if (!node || data_inputs(*node) != 2 || steps > 100) return iterations_.clear();
       if (node->op == "LogicalAnd") {
         pending.insert(pending.end(), {node->inputs[0], node->inputs[1]});
         continue;
@@ -356,7 +347,7 @@ class LoopReader {
       };
       for (const NodeDef* each : nodes.needed_by(function))
         if (!nodes.is_copy(*each))
-          for (std::size_t k = 0; k < Nodes::data_inputs(*each); ++k) count_use(each->inputs[k]);
+          for (std::size_t k = 0; k < data_inputs(*each); ++k) count_use(each->inputs[k]);
       for (const std::string& each : function.outputs) count_use(each);
     }
   }
@@ -371,7 +362,7 @@ class LoopReader {
         if (const NodeDef* push = body.source(result(i), "TensorListPushBack", 2);
             push && body.origin(push->inputs[0]) == arguments()[i])
           take(i, push->inputs[1], true);
-      if (given->op != "TensorListReserve" || Nodes::data_inputs(*given) != 2) continue;
+      if (given->op != "TensorListReserve" || data_inputs(*given) != 2) continue;
       const NodeDef* write = body.source(result(i), "TensorListSetItem", 3);
       if (!write || body.origin(write->inputs[0]) != arguments()[i]) continue;
       const bool is_full = !iterations_.empty() && around_.key(given->inputs[1]) == iterations_;
@@ -405,7 +396,7 @@ class LoopReader {
     };
     std::vector<Read> reads;
     for (const NodeDef& each : flow_.functions[0].graph.nodes) {
-      if (each.op != "TensorListGetItem" || Nodes::data_inputs(each) != 3 || iterations_.empty()) continue;
+      if (each.op != "TensorListGetItem" || data_inputs(each) != 3 || iterations_.empty()) continue;
       const auto list = argument_of(flow_.functions[0], body, each.inputs[0]);
       if (!list || !is_passed_on_[*list]) continue;
       if (around_.list_length_key(loop_.inputs[*list]) != iterations_) continue;
@@ -490,7 +481,7 @@ namespace {
 void read_optionals(GraphDef& graph) {
   for (NodeDef& each : graph.nodes) {
     if (each.op == "OptionalFromValue" || each.op == "OptionalGetValue") {
-      if (Nodes::data_inputs(each) != 1)
+      if (data_inputs(each) != 1)
         throw UnimplementedError(detail::join("Node '", each.name, "' (op: '", each.op, "') has not one value"));
       each.op = "Identity";
       each.attrs.clear();
@@ -516,7 +507,7 @@ void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
   for (const NodeDef& each : graph.nodes) {
     if (!each.flow) continue;
     for (const std::size_t i : each.flow->passed_on)
-      replaced.emplace(canonical(detail::join(each.name, ":", i)), each.inputs[i]);
+      replaced.emplace(without_zero(detail::join(each.name, ":", i)), each.inputs[i]);
     for (const std::size_t i : each.flow->popped) {
       // As many elements are left as the loop did not take.
       const auto named = [&](std::string_view part) { return detail::join(each.name, "/_/list_", i, part); };
@@ -526,12 +517,12 @@ void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
       added.push_back({.name = named("/length"), .op = "TensorListLength", .inputs = {each.inputs[i]}});
       added.push_back(std::move(left));
       added.push_back({.name = named(""), .op = "TensorListResize", .inputs = {each.inputs[i], named("/left")}});
-      replaced.emplace(canonical(detail::join(each.name, ":", i)), named(""));
+      replaced.emplace(without_zero(detail::join(each.name, ":", i)), named(""));
     }
     for (const Flow::Stacked& list : each.flow->stacked) {
       if (list.is_full) continue;
       const std::string name = detail::join(each.name, "/_/list_", list.variable);
-      const std::string tensor = canonical(detail::join(each.name, ":", list.variable));
+      const std::string tensor = without_zero(detail::join(each.name, ":", list.variable));
       replaced.emplace(tensor, name);
       added.push_back({.name = name,
                        .op = "TensorListResize",
@@ -539,8 +530,8 @@ void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
     }
   }
   const auto replace = [&](std::string& tensor) {
-    for (auto found = replaced.find(canonical(tensor)); found != replaced.end();
-         found = replaced.find(canonical(tensor)))
+    for (auto found = replaced.find(without_zero(tensor)); found != replaced.end();
+         found = replaced.find(without_zero(tensor)))
       tensor = found->second;
   };
   for (NodeDef& each : graph.nodes) std::for_each(each.inputs.begin(), each.inputs.end(), replace);

@@ -20,6 +20,16 @@ static_assert(std::endian::native == std::endian::little, "tensors are stored as
 using protozero::data_view;
 using protozero::pbf_writer;
 
+std::size_t data_inputs(const NodeDef& node) {
+  std::size_t count = 0;
+  while (count < node.inputs.size() && !node.inputs[count].starts_with('^')) ++count;
+  return count;
+}
+
+std::string without_zero(const std::string& tensor) {
+  return tensor.ends_with(":0") ? tensor.substr(0, tensor.size() - 2) : tensor;
+}
+
 void write_sizes(pbf_writer& writer, std::span<const std::int64_t> sizes) {
   for (const std::int64_t size : sizes)
     add_message(writer, 2, [&](pbf_writer& dim) {

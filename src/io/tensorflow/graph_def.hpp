@@ -69,6 +69,11 @@ struct GraphDef {
   std::int32_t producer = 0;  ///< the version of TensorFlow's formats that the file is written in; 0 if it tells none
 };
 
+/// The number of a node's inputs before its control inputs.
+std::size_t data_inputs(const NodeDef& node);
+/// The name of a tensor, as inputs have it, without ":0".
+std::string without_zero(const std::string& tensor);
+
 /// The bytes of a .pb file. The same graph gives the same bytes.
 std::string encode(const GraphDef& graph);
 /// Throws DataLossError for bytes that are no GraphDef, InvalidArgumentError for tensors that claim far more elements

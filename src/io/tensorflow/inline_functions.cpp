@@ -169,8 +169,7 @@ class Inliner {
 
   /// Throws unless the functions take and return as many tensors as the node gives them and has.
   static void require_fit(const NodeDef& node, const Flow& flow) {
-    const auto inputs = static_cast<std::size_t>(
-        std::count_if(node.inputs.begin(), node.inputs.end(), [](const auto& each) { return !each.starts_with('^'); }));
+    const std::size_t inputs = data_inputs(node);
     const std::size_t taken = flow.is_loop ? inputs : inputs - std::min<std::size_t>(inputs, 1);
     const std::size_t due = flow.is_loop ? inputs : flow.functions[0].outputs.size();
     if (!flow.is_loop && inputs == 0) refuse(node, "has no inputs");

@@ -18,16 +18,6 @@ std::string producer_name(const std::string& input) {
   return input.substr(begin, input.find(':') - begin);
 }
 
-std::string without_zero(const std::string& input) {
-  return input.ends_with(":0") ? input.substr(0, input.size() - 2) : input;
-}
-
-std::size_t data_inputs(const NodeDef& node) {
-  return static_cast<std::size_t>(
-      std::find_if(node.inputs.begin(), node.inputs.end(), [](const auto& each) { return each.starts_with('^'); }) -
-      node.inputs.begin());
-}
-
 template <class T>
 const T* attr_of(const NodeDef& node, std::string_view name) {
   const auto found = node.attrs.find(name);
