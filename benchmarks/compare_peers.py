@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compares Tapestry on the processor with today's PyTorch and TensorFlow, and prints the table of ratios.
+"""Compares Tapestry on the processor with today's PyTorch, TensorFlow and JAX, and prints the table of ratios.
 
-usage: compare_peers.py BUILD_DIR [--torch PYTHON] [--tensorflow PYTHON] [--rounds N] [--only REGEX] [--clock wall]
-                        [--core N] [--json FILE]
+usage: compare_peers.py BUILD_DIR [--torch PYTHON] [--tensorflow PYTHON] [--jax PYTHON] [--rounds N] [--only REGEX]
+                        [--clock wall] [--core N] [--json FILE]
 
 BUILD_DIR holds benchmarks/bench_tapestry; PYTHON is an interpreter with that library. All compute the same, which is
 checked first. Each round starts each program once, on one thread that is bound to one core; the table shows medians,
@@ -21,8 +21,9 @@ import tempfile
 from compare import check, machine, plain_environment, say, show
 
 FOLDER = pathlib.Path(__file__).parent
-GOALS = {'f/': 1.2, 'g/': 1.2, 'k/': 1.2, 'l/block': 1.2, 'l/gpt': 1.1}
-MODES = {'torch': ('eager', 'compile'), 'tensorflow': ('function', 'xla')}
+GOALS = {'b/': 1.1, 'c/': 1.0, 'e/chain_forward': 1.5, 'e/chain_gradient': 4.0, 'f/': 1.2, 'g/': 1.2, 'k/': 1.2,
+         'l/block': 1.2, 'l/gpt': 1.1, 'm/': 1.0}
+MODES = {'torch': ('eager', 'compile'), 'tensorflow': ('function', 'xla'), 'jax': ('jit',)}
 
 
 def run(command, core, environment=None):
@@ -101,7 +102,8 @@ def main():
     parser.add_argument('build', type=pathlib.Path)
     parser.add_argument('--torch', metavar='PYTHON')
     parser.add_argument('--tensorflow', metavar='PYTHON')
-    parser.add_argument('--modes', default='eager,compile,function,xla', help='of the peers, separated by commas')
+    parser.add_argument('--jax', metavar='PYTHON')
+    parser.add_argument('--modes', default='eager,compile,function,xla,jit', help='of the peers, separated by commas')
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--only', default='', metavar='REGEX')
     parser.add_argument('--clock', choices=['cpu', 'wall'], default='cpu')
@@ -112,7 +114,7 @@ def main():
     tapestry = Tapestry(options.build.resolve(), options)
     peers = [Peer(library, python, options) for library in MODES if (python := getattr(options, library))]
     if not peers:
-        parser.error('give --torch or --tensorflow')
+        parser.error('give --torch, --tensorflow or --jax')
     mine, names = computed(tapestry), set()
     for peer in peers:
         expected = computed(peer)
