@@ -87,6 +87,13 @@ TEST_CASE("what must not be fed or fetched") {
   TAPESTRY_REFUSED(NotFoundError, "Unrecognized Op name Cubed", gradient_override_map({{"Cubed", {}}}));
 }
 
+TEST_CASE("a constant whose value is not known") {
+  Opened here;
+  TAPESTRY_INVALID("The value of a constant cannot be a symbolic tensor", constant(ones({2})));
+  TAPESTRY_INVALID("The value of a constant cannot be a symbolic tensor",
+                   trace([](const Tensor& x) { return constant(x) * 2.0; }, {spec(float32, {})}));
+}
+
 TEST_CASE("a placeholder that is not fed is blamed on the line that made it") {
   Opened here;
   const auto refuse = [&](const std::string& text, Where made, const Tensor& fetch) {

@@ -220,7 +220,7 @@ Tensor placeholder(DType dtype, Place where = Place::here()) {
   return placeholder(dtype, Shape::unknown_rank(), {}, where);
 }
 /// @}
-/// A constant in the default graph.
+/// A constant in the default graph. Throws InvalidArgumentError for a symbolic tensor.
 TAPESTRY_API Tensor constant(const Init& value, std::string_view name = {}, Where where = Where::here());
 /// An operation that only waits for its control inputs.
 TAPESTRY_API Operation no_op(std::string_view name = {}, Where where = Where::here());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/deferred.hpp"
 #include "core/locate.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/state_ops.hpp"
@@ -294,7 +295,9 @@ Tensor placeholder(DType dtype, const Shape& shape, std::string_view name, Where
 }
 
 Tensor constant(const Init& value, std::string_view name, Where where) {
-  const Tensor tensor = value.tensor({}, where);
+  Tensor tensor = value.tensor({}, where);
+  if (detail::is_deferred(tensor)) tensor = detail::computed(tensor);
+  if (tensor.is_symbolic()) throw InvalidArgumentError("The value of a constant cannot be a symbolic tensor", where);
   return add_leaf(const_op, {{"dtype", tensor.dtype()}, {"value", tensor}}, name, where).output();
 }
 
