@@ -3,9 +3,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 
+#include "same_bits.hpp"
 #include "sanitizers.hpp"
 #include "tapestry/tapestry.hpp"
 
@@ -141,6 +144,44 @@ TEST_CASE("what kernels need for themselves comes from the cache") {
   if (caching) CHECK(allocations_of([&] { loss(x, labels); }).first == 0);
   CHECK(memory_stats().in_use == before.in_use);
   CHECK(memory_stats().cached == before.cached);
+}
+
+TEST_CASE("plans of one graph share their memory, and give the results of fresh ones") {
+  const Tensor weight = random::normal({256, 256});
+  Graph graph;
+  Tensor x, result;
+  {
+    const auto scope = graph.as_default();
+    x = placeholder(float32, {-1, 256});
+    Tensor y = x;
+    for (int i = 0; i < 4; ++i) y = matmul(tanh(y), weight);
+    result = reduce_sum(y, 1);
+  }
+  const auto batch = [](std::int64_t rows) { return ones({rows, 256}) * static_cast<double>(rows) / 1000; };
+  Session shared(graph);
+  const std::int64_t before = memory_stats().in_use;
+  shared.run(result, {{x, batch(700)}});
+  const std::int64_t of_largest = memory_stats().in_use - before;
+  CHECK(of_largest >= 700 * 256 * 4);
+  for (int round = 0; round < 2; ++round)
+    for (std::int64_t rows = 10; rows <= 700; rows += 10) {
+      CAPTURE(rows);
+      CHECK(same_bits(shared.run(result, {{x, batch(rows)}}), Session(graph).run(result, {{x, batch(rows)}})));
+    }
+  CHECK(memory_stats().in_use - before < 2 * of_largest);
+
+  // Runs that take place at the same time have memory of their own.
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (std::int64_t rows = 50; rows <= 200; rows += 50)
+    threads.emplace_back([&, rows] {
+      const Tensor expected = Session(graph).run(result, {{x, batch(rows)}});
+      for (int i = 0; i < 50; ++i) wrong += same_bits(shared.run(result, {{x, batch(rows)}}), expected) ? 0 : 1;
+    });
+  for (std::thread& each : threads) each.join();
+  CHECK(wrong == 0);
+  shared.close();
+  CHECK(memory_stats().in_use == before);
 }
 
 TEST_CASE("making a plan takes the memory of the plan, not that of all results") {

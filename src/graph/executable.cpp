@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "backend/backend.hpp"
 #include "core/locate.hpp"
@@ -112,8 +113,26 @@ void Executable::set_results(const Step& step, const Tensors& values) {
 }
 
 bool Executable::is_in_arena(const Tensor& value) const {
-  return std::any_of(arenas_.begin(), arenas_.end(),
-                     [&](const Tensor& arena) { return arena.impl().storage.get() == value.impl().storage.get(); });
+  return std::any_of(arenas_.begin(), arenas_.end(), [&](const Arena& arena) {
+    return arena.storage.impl().storage.get() == value.impl().storage.get();
+  });
+}
+
+void Executable::take_arenas() {
+  for (Arena& arena : arenas_) {
+    arena.block = graph_->arena_pool->take(arena.device, arena.bytes, arena.address);
+    auto* const address = static_cast<std::byte*>(arena.block.impl().data);
+    if (std::exchange(arena.address, address) == address) continue;
+    for (Root& root : roots_) {
+      if (!root.is_in_arena() || root.device != arena.device) continue;
+      for (auto& [tensor, offset] : root.tensors) tensor.impl().data = address + root.offset + offset;
+    }
+  }
+}
+
+void Executable::give_back_arenas() noexcept {
+  for (Arena& arena : arenas_)
+    if (arena.block) graph_->arena_pool->give_back(std::move(arena.block));
 }
 
 Tensor Executable::result_of(std::size_t fetch) {
@@ -134,6 +153,7 @@ Tensors Executable::run(const Tensors& feeds, RunTimes* times, const Deadline* d
   const ExecuteNow now;
   Tensors results;
   try {
+    take_arenas();
     for (std::size_t i = 0; i < feeds.size(); ++i)
       if (feeds[i]) set(root(feed_roots_[i]), feeds[i]);
     bind_outputs();
@@ -219,12 +239,14 @@ void Executable::unbind_unused(const Step& step) {
 
 /// Releases all memory that does not belong to the plan.
 void Executable::unbind_all() noexcept {
+  give_back_arenas();
   for (Root& each : roots_)
     if (each.memory == Memory::bound && !each.fixed) unbind(each);
 }
 
 Executable::Repeated::Repeated(Executable& executable, const Deadline* deadline)
     : executable_(executable), lock_(locked(executable.mutex_, deadline)) {
+  executable_.take_arenas();
   executable_.keeps_feeds_ = true;
   executable_.bind_outputs();
 }

@@ -47,6 +47,7 @@ class Executable {
  public:
   /// A partition of a plan for several devices exchanges tensors with the others through the rendezvous.
   explicit Executable(const PlanGraph& plan, const SessionOptions& options = {}, Rendezvous* rendezvous = nullptr);
+  ~Executable();
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
@@ -81,6 +82,14 @@ class Executable {
 
     bool is_in_arena() const { return fixed || (memory == Memory::arena && !fetched); }
   };
+  /// The memory of the intermediate tensors on one device. It is taken from the pool for each run.
+  struct Arena {
+    Device device;
+    std::int64_t bytes = 0;
+    Tensor storage;      ///< holds no memory; its storage is that of all tensors in the arena
+    Tensor block{};      ///< the memory during a run
+    std::byte* address;  ///< of the memory during the last run, to which the tensors are bound
+  };
   struct Step {
     enum class Kind : std::uint8_t {
       kernel,  ///< the op's `forward`
@@ -113,6 +122,8 @@ class Executable {
   static void set(Root& root, const Tensor& value);
   void set_results(const Step& step, const Tensors& values);
   bool is_in_arena(const Tensor& value) const;
+  void take_arenas();
+  void give_back_arenas() noexcept;
   Root& root(std::int32_t index) { return roots_[index]; }
   void bind_outputs();
   void copy_outputs();
@@ -145,7 +156,7 @@ class Executable {
   std::vector<std::int32_t> feed_roots_, output_roots_;
   Tensors fetched_;
   std::vector<std::int32_t> fetched_roots_;  ///< of the fetched tensors; -1 for constants
-  std::vector<Tensor> arenas_;
+  std::vector<Arena> arenas_;
   std::vector<std::pair<Variable, Device>> variables_;
   bool records_ = false;      ///< whether there are steps that may be recorded
   bool keeps_feeds_ = false;  ///< whether what is fed stays bound for the next run

@@ -293,11 +293,12 @@ class Executable::Builder {
     }
     require_memory(arenas);
     for (std::size_t i = 0; i < devices.size(); ++i) {
-      const Tensor arena = make_tensor(uint8, {static_cast<std::int64_t>(arenas[i])}, devices[i]);
-      to_.arenas_.push_back(arena);
-      for_each_in_arena(devices[i], [&](Root& root) {
-        bind(root, make_view(arena, {}, {}, static_cast<std::int64_t>(root.offset)));
-      });
+      const Tensor storage = make_tensor(uint8, {0}, devices[i]);
+      to_.arenas_.push_back({.device = devices[i],
+                             .bytes = static_cast<std::int64_t>(arenas[i]),
+                             .storage = storage,
+                             .address = nullptr});
+      for_each_in_arena(devices[i], [&](Root& root) { bind(root, storage); });
     }
   }
 
@@ -335,7 +336,10 @@ Executable::Executable(const PlanGraph& plan, const SessionOptions& options, Ren
   const PauseRecording pause;
   const ExecuteNow now;
   Builder(*this, plan, options.replay).build();
+  graph_->arena_pool->add_plan();
 }
+
+Executable::~Executable() { graph_->arena_pool->remove_plan(); }
 
 Executable::Step::Step(Kind how, Call what, Device where)
     : kind(how), device(where), backend(&backend_of(where)), call(std::move(what)) {}
@@ -355,7 +359,7 @@ ExecutionPlan Executable::description() const {
                           .replayed = step.replayed,
                           .why_executed = reason});
   }
-  for (const Tensor& arena : arenas_) plan.arenas.push_back({arena.device(), arena.size()});
+  for (const Arena& arena : arenas_) plan.arenas.push_back({arena.device, arena.bytes});
   for (const Root& root : roots_) {
     const auto memory = root.is_in_arena()             ? ExecutionPlan::Memory::arena
                         : root.memory == Memory::bound ? ExecutionPlan::Memory::bound

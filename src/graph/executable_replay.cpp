@@ -24,8 +24,8 @@ std::span<const Variable> variables_of(const Call& call) {
 }  // namespace
 
 /// Consecutive steps that can be recorded. A recording is valid only for the addresses with which it was made: those of
-/// the Variables, and of the roots that earlier steps have bound. It is made when a run finds the same addresses as the
-/// run before, and is replayed as long as they stay the same. Other runs execute the steps.
+/// the Variables, of the roots that earlier steps have bound, and of the arenas. It is made when a run finds the same
+/// addresses as the run before, and is replayed as long as they stay the same. Other runs execute the steps.
 struct Executable::Segment {
   struct Use {
     Variable variable;
@@ -35,7 +35,7 @@ struct Executable::Segment {
   std::size_t end = 0;
   std::vector<Use> uses;
   std::vector<std::int32_t> bound;  ///< the roots that are bound before it runs
-  std::optional<Addresses> seen;    ///< the addresses of the last run: of the Variables, then of `bound`
+  std::optional<Addresses> seen;    ///< the addresses of the last run: of the Variables, of `bound`, of the arenas
   bool is_due = false;              ///< to be recorded at once: it comes from a segment that was split
   std::unique_ptr<Recording> recording;
   Addresses recorded;                                    ///< the addresses of the recording
@@ -89,6 +89,7 @@ bool Executable::find_memory(const Segment& segment, Addresses& memory) {
     if (changed && !variable.cell()->may_change_in_place(own)) return false;
   }
   for (const std::int32_t index : segment.bound) memory.push_back(root(index).tensors[0].first.impl().data);
+  for (const Arena& arena : arenas_) memory.push_back(arena.address);
   return true;
 }
 

@@ -13,6 +13,7 @@
 
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
+#include "graph/arena_pool.hpp"
 #include "graph/budget.hpp"
 #include "graph/file_nodes.hpp"
 #include "graph/names.hpp"
@@ -152,6 +153,8 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   std::shared_ptr<FileNodes> file;            ///< that the graph was read from; empty for another graph
   std::unordered_set<std::int64_t> absorbed;  ///< tensors, by id, whose values became attributes when it was read
   Captures* captures = nullptr;               ///< while a function is traced into this graph
+  /// Of the plans that are made of this graph. Passes hand it on.
+  std::shared_ptr<ArenaPool> arena_pool = std::make_shared<ArenaPool>();
 
  private:
   void index_names() const;

@@ -27,6 +27,7 @@ Rewrite::Rewrite(const GraphState& from)
       outputs_(from.size()),
       taken_(from.size()) {
   graph_->budget().set_limits(from.budget().limits());
+  graph_->arena_pool = from.arena_pool;
   for (std::size_t i = 0; i < from.size(); ++i) {
     const Node& node = from.node(i);
     const auto is_ordered = [&](const Node* other) { return ordered_[other->index] != 0; };

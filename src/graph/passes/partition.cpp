@@ -40,7 +40,11 @@ class Partitioner {
 
   Draft& draft_on(Device device) {
     const auto [draft, is_new] = drafts_.try_emplace({device.kind(), device.index()}, Draft{.device = device});
-    if (is_new) draft->second.graph->budget().set_limits(plan_.graph->budget().limits());
+    if (is_new) {
+      GraphState& graph = *draft->second.graph;
+      graph.budget().set_limits(plan_.graph->budget().limits());
+      graph.arena_pool = plan_.graph->arena_pool;
+    }
     return draft->second;
   }
 
