@@ -1,0 +1,44 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serve/batcher.hpp"
+#include "serve/signature_info.hpp"
+#include "tapestry/saved_model.hpp"
+
+namespace tapestry::serve {
+
+/// One version of a model in memory. Its functions may be called from several threads.
+class Servable {
+ public:
+  /// Reads the SavedModel. Throws what `saved_model::load` throws.
+  Servable(std::string name, std::int64_t version, const std::filesystem::path& folder,
+           const std::optional<BatchingOptions>& batching = {});
+
+  const std::string& name() const { return name_; }
+  std::int64_t version() const { return version_; }
+  const std::map<std::string, SignatureInfo>& signatures() const { return signatures_; }
+  /// The model's graph as a picture, which is drawn when it is first asked for.
+  std::string svg() const;
+
+  /// The outputs of a signature that the model has, for all of its inputs. Throws InvalidArgumentError for tensors that
+  /// do not fit, UnimplementedError for what Tapestry lacks, and DeadlineExceededError.
+  NamedTensors run(const std::string& signature, const NamedTensors& inputs, Deadline deadline) const;
+
+ private:
+  NamedTensors run_alone(const std::string& signature, const NamedTensors& inputs, Deadline deadline) const;
+
+  std::string name_;
+  std::int64_t version_;
+  std::map<std::string, SignatureInfo> signatures_;
+  Model model_;
+  Session session_;
+  std::unique_ptr<Batcher> batcher_;  ///< nullptr: requests run alone
+};
+
+}  // namespace tapestry::serve
