@@ -72,6 +72,11 @@ Batcher::Batcher(BatchingOptions options, Run run) : options_(std::move(options)
     throw InvalidArgumentError("allowed_batch_sizes must increase, and end with max_batch_size");
 }
 
+std::size_t Batcher::waiting() {
+  const std::lock_guard lock(mutex_);
+  return waiting_.size();
+}
+
 std::int64_t Batcher::allowed_size(std::int64_t rows) const {
   return *std::lower_bound(options_.allowed_batch_sizes.begin(), options_.allowed_batch_sizes.end(), rows);
 }

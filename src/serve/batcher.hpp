@@ -37,6 +37,8 @@ class Batcher {
   /// many wait, DeadlineExceededError, and the errors of `run`; an error of a batch concerns only the requests that
   /// also fail alone.
   NamedTensors run(const std::string& signature, const NamedTensors& inputs, Deadline deadline);
+  /// The number of batches that wait to be run.
+  std::size_t waiting();
 
  private:
   struct Task;

@@ -10,7 +10,7 @@ namespace tapestry::serve {
 namespace {
 
 /// What a value of a feature is. A number with a point or an exponent is a float, a whole one and a bool are integers.
-enum class Kind { none, text, real, whole };
+enum class Kind { none, whole, real, text };
 
 Kind feature_kind(const Json& value) {
   if (value.IsString() || value.IsObject()) return Kind::text;
@@ -22,26 +22,36 @@ Kind feature_kind(const Json& value) {
 data::FeatureValues read_feature(const std::string& name, const Json& json) {
   const std::span<const Json> values =
       json.IsArray() ? std::span<const Json>(json.Begin(), json.Size()) : std::span<const Json>(&json, 1);
-  data::FeatureValues feature;
   Kind kind = Kind::none;
   for (const Json& each : values) {
     const Kind found = feature_kind(each);
-    if (kind != Kind::none && kind != found)
+    if (kind != Kind::none && kind != found && (kind == Kind::text || found == Kind::text))
       throw InvalidArgumentError("Unexpected element type in JSON list of feature: " + name +
                                  " Value: " + quoted(each));
-    if (found == Kind::text) {
-      if (kind == Kind::none) feature = std::vector<std::string>();
-      std::get<std::vector<std::string>>(feature).push_back(bytes_of(each));
-    } else if (found == Kind::real) {
-      if (kind == Kind::none) feature = std::vector<float>();
-      std::get<std::vector<float>>(feature).push_back(static_cast<float>(each.GetDouble()));
-    } else {
-      if (kind == Kind::none) feature = std::vector<std::int64_t>();
-      std::get<std::vector<std::int64_t>>(feature).push_back(each.IsBool() ? each.GetBool() : each.GetInt64());
-    }
-    kind = found;
+    kind = std::max(kind, found);  // one real number makes all of them real
   }
-  return feature;
+  std::vector<std::string> texts;
+  std::vector<float> reals;
+  std::vector<std::int64_t> wholes;
+  for (const Json& each : values) {
+    if (kind == Kind::text) {
+      texts.push_back(bytes_of(each));
+    } else if (kind == Kind::real) {
+      reals.push_back(each.IsBool() ? each.GetBool() : static_cast<float>(each.GetDouble()));
+    } else {
+      wholes.push_back(each.IsBool() ? each.GetBool() : each.GetInt64());
+    }
+  }
+  switch (kind) {
+    case Kind::text:
+      return texts;
+    case Kind::real:
+      return reals;
+    case Kind::whole:
+      return wholes;
+    default:
+      return {};
+  }
 }
 
 void read_features(const Json& object, data::Example& example) {

@@ -87,6 +87,8 @@ class HttpServer::Impl {
   }
 
   Answer answer(const httplib::Request& request, const httplib::ContentReader* read) {
+    // TensorFlow Serving compresses no answer, httplib would; the request is not const where it comes from.
+    const_cast<httplib::Headers&>(request.headers).erase("Accept-Encoding");
     std::string body;
     bool too_large = false;
     const bool allowed = is_allowed(request);
