@@ -68,42 +68,92 @@ class HttpServer::Impl {
     server.set_keep_alive_timeout(options_.read_timeout.count());
     server.set_read_timeout(options_.read_timeout);
     server.set_write_timeout(options_.read_timeout);
-    server.set_payload_max_length(options_.most_body_bytes);
     constexpr const char* all = R"([\s\S]*)";
     const auto without_body = [this](const httplib::Request& request, httplib::Response& response) {
-      send(answer(request, {}), response);
+      respond(request, response, nullptr);
     };
     const auto with_body = [this](const httplib::Request& request, httplib::Response& response,
-                                  const httplib::ContentReader& read) { send(answer(request, &read), response); };
+                                  const httplib::ContentReader& read) { respond(request, response, &read); };
     server.Get(all, without_body).Options(all, without_body).Delete(all, with_body);
     server.Post(all, with_body).Put(all, with_body).Patch(all, with_body);
-    // What httplib refuses by itself, because it is not HTTP or is too large, has no body yet.
+    // What httplib refuses by itself has no answer yet.
     server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
-      if (!response.body.empty() || response.content_length_ != 0) return;
-      const char* text =
-          response.status == 413 ? "The request is too large" : "The request is not HTTP, or was cut off";
-      response.set_content(error_body(text), "application/json");
+      if (!response.has_header("Content-Type"))
+        send_and_close({.status = 400, .body = error_body("The request is not HTTP, or was cut off")}, response);
     });
   }
 
-  Answer answer(const httplib::Request& request, const httplib::ContentReader* read) {
+  /// `read` reads the body; nullptr for methods that have none.
+  void respond(const httplib::Request& request, httplib::Response& response, const httplib::ContentReader* read) {
     // TensorFlow Serving compresses no answer, httplib would; the request is not const where it comes from.
     const_cast<httplib::Headers&>(request.headers).erase("Accept-Encoding");
-    std::string body;
-    bool too_large = false;
-    const bool allowed = is_allowed(request);
-    const auto take = [&](const char* bytes, std::size_t count) {
-      too_large = body.size() + count > options_.most_body_bytes;
-      if (too_large) return false;
-      if (allowed) body.append(bytes, count);
-      return true;
-    };
-    const Deadline deadline = std::chrono::steady_clock::now() + options_.timeout;
-    if (read && !(*read)(take)) {
-      return {.status = too_large ? 413 : 400,
-              .body = error_body(too_large ? "The request is too large"
-                                           : "The request was cut off, or cannot be unpacked")};
+    if (options_.cors) {
+      response.set_header("Access-Control-Allow-Origin", "*");
+      response.set_header("Access-Control-Allow-Methods", "POST, GET");
+      response.set_header("Access-Control-Allow-Headers", "Content-Type");
     }
+    const Deadline deadline = std::chrono::steady_clock::now() + options_.timeout;
+    std::string body;
+    // Who may not ask gets no memory for his body.
+    const bool allowed = is_allowed(request);
+    if (const auto refusal = read_body(request, read, deadline, allowed ? &body : nullptr))
+      return send_and_close(*refusal, response);
+    Answer sent = body.size() > options_.most_body_bytes
+                      ? Answer{.status = 413, .body = error_body("The request is too large")}
+                      : answer(request, std::move(body), allowed, deadline);
+    response.status = sent.status;
+    response.set_content(std::move(sent.body), sent.type);
+  }
+
+  /// Reads the body, of one that is too large only somewhat more than is allowed. Returns the answer where the rest of
+  /// the connection can no longer be told from the body.
+  std::optional<Answer> read_body(const httplib::Request& request, const httplib::ContentReader* read,
+                                  Deadline deadline, std::string* body) const {
+    const auto refuse = [](int status, const char* text) { return Answer{.status = status, .body = error_body(text)}; };
+    const bool chunked = request.has_header("Transfer-Encoding");
+    const std::string length = request.get_header_value("Content-Length");
+    const bool is_number = length.find_first_not_of("0123456789") == std::string::npos && length.size() < 19;
+    if (!is_number || request.get_header_value_count("Content-Length") > 1 || (chunked && !length.empty()))
+      return refuse(400, "The request does not tell the length of its body");
+    const bool empty = !chunked && (length.empty() || length == "0");
+    if (!read && !empty) return refuse(400, "A request of this method has no body");
+    if (!read || empty) return std::nullopt;
+    const bool packed = request.has_header("Content-Encoding");
+    const char* trouble = "The request was cut off, or cannot be unpacked";
+    int status = 400;
+    const bool done = (*read)([&](const char* bytes, std::size_t count) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        status = 408;
+        trouble = "The request took too long to arrive";
+        return false;
+      }
+      if (!body) return true;
+      // The client of a large body hears of it when he has sent all. What little bytes unpack to has no end.
+      if (body->size() <= options_.most_body_bytes) {
+        body->append(bytes, count);
+      } else if (packed) {
+        status = 413;
+        trouble = "The request is too large";
+        return false;
+      }
+      return true;
+    });
+    if (done) return std::nullopt;
+    return refuse(status, trouble);
+  }
+
+  /// A provider that fails behind its last byte is how a handler of httplib's ends the connection.
+  static void send_and_close(const Answer& answer, httplib::Response& response) {
+    response.status = answer.status;
+    response.set_header("Connection", "close");
+    response.set_content_provider(answer.body.size(), answer.type,
+                                  [body = answer.body](std::size_t begin, std::size_t count, httplib::DataSink& sink) {
+                                    sink.write(body.data() + begin, count);
+                                    return false;
+                                  });
+  }
+
+  Answer answer(const httplib::Request& request, std::string body, bool allowed, Deadline deadline) const {
     const std::string path = request.target.substr(0, request.target.find_first_of("?#"));
     if (!allowed && path != "/" && path != "/healthz")
       return {.status = 401, .body = error_body("The request has no valid token")};
@@ -131,16 +181,6 @@ class HttpServer::Impl {
   bool is_allowed(const httplib::Request& request) const {
     return options_.token.empty() ||
            equal_secrets(request.get_header_value("Authorization"), "Bearer " + options_.token);
-  }
-
-  void send(Answer answer, httplib::Response& response) const {
-    response.status = answer.status;
-    if (options_.cors) {
-      response.set_header("Access-Control-Allow-Origin", "*");
-      response.set_header("Access-Control-Allow-Methods", "POST, GET");
-      response.set_header("Access-Control-Allow-Headers", "Content-Type");
-    }
-    response.set_content(std::move(answer.body), answer.type);
   }
 
   const ModelStore& models_;
