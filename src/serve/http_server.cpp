@@ -172,6 +172,8 @@ class HttpServer::Impl {
                 .body = ready ? "ok\n" : "not every model has a version\n",
                 .type = "text/plain"};
       }
+      if (path == "/") return {.body = std::string(page()), .type = "text/html; charset=utf-8"};
+      if (path.starts_with("/page/")) return page_answer(std::string_view(path).substr(6), models_, metrics_);
       if (!options_.metrics_path.empty() && path == options_.metrics_path)
         return {.body = metrics_.prometheus(), .type = "text/plain; version=0.0.4"};
     }

@@ -195,6 +195,15 @@ std::vector<VersionStatus> ModelStore::status(const std::string& model, const Ve
   return list;
 }
 
+std::vector<VersionStatus> ModelStore::known(const std::string& model) const {
+  const std::shared_lock lock(mutex_);
+  std::vector<VersionStatus> list;
+  if (const auto found = models_.find(model); found != models_.end())
+    for (auto each = found->second.versions.rbegin(); each != found->second.versions.rend(); ++each)
+      list.push_back(each->second.status);
+  return list;
+}
+
 std::vector<std::string> ModelStore::names() const {
   const std::shared_lock lock(mutex_);
   std::vector<std::string> names;

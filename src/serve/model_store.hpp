@@ -82,6 +82,8 @@ class ModelStore {
   /// What is known of the versions that are meant, the newest first; all versions by default. Throws NotFoundError if
   /// there is none, InvalidArgumentError for an unknown label.
   std::vector<VersionStatus> status(const std::string& model, const VersionChoice& choice = {}) const;
+  /// The same for all versions of a model, of which there may be none.
+  std::vector<VersionStatus> known(const std::string& model) const;
   /// The names of the models.
   std::vector<std::string> names() const;
   /// Whether each model has a version that is served.

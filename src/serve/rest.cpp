@@ -33,17 +33,6 @@ int hex_digit(char c) {
   return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
 }
 
-std::string percent_decoded(std::string_view text) {
-  std::string decoded;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool coded =
-        text[i] == '%' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 && hex_digit(text[i + 2]) >= 0;
-    decoded += coded ? static_cast<char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2])) : text[i];
-    if (coded) i += 2;
-  }
-  return decoded;
-}
-
 int http_status(Code code) {
   switch (code) {
     case Code::invalid_argument:
@@ -97,21 +86,6 @@ std::string_view code_name(Code code) {
   }
 }
 
-std::string_view state_name(VersionState state) {
-  switch (state) {
-    case VersionState::start:
-      return "START";
-    case VersionState::loading:
-      return "LOADING";
-    case VersionState::available:
-      return "AVAILABLE";
-    case VersionState::unloading:
-      return "UNLOADING";
-    default:
-      return "END";
-  }
-}
-
 /// The signature that a request names. Throws InvalidArgumentError unless the model has it.
 const SignatureInfo& signature_of(const Servable& model, const std::string& name) {
   const auto found = model.signatures().find(name);
@@ -151,6 +125,40 @@ void append_tensors(std::string& json, const std::map<std::string, TensorInfo>& 
 }
 
 }  // namespace
+
+std::string percent_decoded(std::string_view text) {
+  std::string decoded;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool coded =
+        text[i] == '%' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 && hex_digit(text[i + 2]) >= 0;
+    decoded += coded ? static_cast<char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2])) : text[i];
+    if (coded) i += 2;
+  }
+  return decoded;
+}
+
+std::string_view state_name(VersionState state) {
+  switch (state) {
+    case VersionState::start:
+      return "START";
+    case VersionState::loading:
+      return "LOADING";
+    case VersionState::available:
+      return "AVAILABLE";
+    case VersionState::unloading:
+      return "UNLOADING";
+    default:
+      return "END";
+  }
+}
+
+std::int64_t parse_version(std::string_view digits) {
+  std::int64_t version = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), version);
+  if (error != std::errc() || end != digits.data() + digits.size())
+    throw InvalidArgumentError(detail::join("Failed to convert version: ", digits, " to numeric."));
+  return version;
+}
 
 /// The parts of a path.
 struct RestApi::Target {
@@ -198,11 +206,7 @@ std::optional<RestApi::Target> RestApi::target_of(const Request& request) {
 
 VersionChoice RestApi::choice_of(const Target& target) {
   VersionChoice choice{.version = {}, .label = target.label};
-  if (target.version.empty()) return choice;
-  choice.version = 0;
-  const char* const end = target.version.data() + target.version.size();
-  if (std::from_chars(target.version.data(), end, *choice.version).ec != std::errc())
-    throw InvalidArgumentError("Failed to convert version: " + target.version + " to numeric.");
+  if (!target.version.empty()) choice.version = parse_version(target.version);
   return choice;
 }
 

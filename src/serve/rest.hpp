@@ -26,6 +26,13 @@ struct Answer {
 /// The answer to an error: its text, with the HTTP status for its code.
 Answer error_answer(Code code, std::string_view text);
 
+/// "AVAILABLE".
+std::string_view state_name(VersionState state);
+/// The text of a part of a path: "a%2Fb" is "a/b".
+std::string percent_decoded(std::string_view text);
+/// The number of a version. Throws InvalidArgumentError when it is none, or too large.
+std::int64_t parse_version(std::string_view digits);
+
 /// The paths below /v1/ of TensorFlow Serving's REST interface, with its answers: predict, classify, regress, status
 /// and metadata. It has no part of HTTP's own, such as headers and connections.
 class RestApi {

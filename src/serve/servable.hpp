@@ -23,8 +23,9 @@ class Servable {
   const std::string& name() const { return name_; }
   std::int64_t version() const { return version_; }
   const std::map<std::string, SignatureInfo>& signatures() const { return signatures_; }
-  /// The model's graph as a picture, which is drawn when it is first asked for.
-  std::string svg() const;
+  /// The part of the graph that a signature runs, as a picture: of the whole graph, where that part cannot be planned
+  /// for a single example. Throws InvalidArgumentError for an unknown signature.
+  std::string svg(const std::string& signature) const;
 
   /// The outputs of a signature that the model has, for all of its inputs. Throws InvalidArgumentError for tensors that
   /// do not fit, UnimplementedError for what Tapestry lacks, and DeadlineExceededError.
@@ -32,6 +33,7 @@ class Servable {
 
  private:
   NamedTensors run_alone(const std::string& signature, const NamedTensors& inputs, Deadline deadline) const;
+  const Signature& callable(const std::string& signature) const;
 
   std::string name_;
   std::int64_t version_;

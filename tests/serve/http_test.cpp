@@ -137,6 +137,28 @@ TEST_CASE("requests over HTTP") {
   CHECK(!client.Options("/v1/models/m")->has_header("Access-Control-Allow-Origin"));
 }
 
+TEST_CASE("the page, and what it asks for") {
+  const Running server;
+  httplib::Client client = server.client();
+  const auto page = client.Get("/");
+  CHECK(page->status == 200);
+  CHECK(page->get_header_value("Content-Type") == "text/html; charset=utf-8");
+  CHECK(page->body.starts_with("<!doctype html>"));
+  CHECK(page->body.ends_with("</html>\n"));
+  CHECK(client.Get("/page/models")->body ==
+        R"({"models": [{"name": "m", "versions": [{"version": "1", "state": "AVAILABLE", "error": ""}]}]})");
+  const auto graph = client.Get("/page/graph/m/1/serving_default");
+  CHECK(graph->get_header_value("Content-Type") == "image/svg+xml");
+  CHECK(graph->body.starts_with("<svg"));
+  CHECK(client.Get("/page/metrics")->status == 200);
+  CHECK(client.Get("/page/graph/m/1/other")->body ==
+        error_body("Serving signature name: \"other\" not found in signature def"));
+  CHECK(client.Get("/page/graph/m/2/serving_default")->status == 404);
+  CHECK(client.Get("/page/graph/m/x/serving_default")->status == 400);
+  for (const char* path : {"/page/", "/page/graph", "/page/graph/m/1/serving_default/more", "/page/other"})
+    CHECK(client.Get(path)->status >= 400);
+}
+
 TEST_CASE("compressed requests, whole and damaged") {
   const Running server({.most_body_bytes = 1U << 20});
   httplib::Client client = server.client();
