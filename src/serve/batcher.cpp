@@ -95,7 +95,7 @@ NamedTensors Batcher::run(const std::string& signature, const NamedTensors& inpu
     batch->tasks.push_back(task);
     batch->rows += *rows;
     if (batch->rows == options_.max_batch_size) changed_.notify_all();
-    if (!batch->done.wait_until(lock, deadline, [&] { return batch->is_done; })) time_left(deadline);
+    if (!batch->done.wait_until(lock, deadline, [&] { return batch->is_done; })) require_time(deadline);
   } else {
     if (static_cast<std::int64_t>(waiting_.size()) >= options_.max_enqueued_batches)
       throw UnavailableError("The batch scheduling queue to which this task was submitted is full");

@@ -12,7 +12,16 @@ namespace tapestry::serve {
 using Json = rapidjson::Value;
 
 /// The object at the start of a request's body. Throws InvalidArgumentError for anything else.
-rapidjson::Document parse_object(std::string_view body);
+class ParsedObject {
+ public:
+  explicit ParsedObject(std::string_view body);
+
+  const Json& json() const { return document_; }
+
+ private:
+  rapidjson::MemoryPoolAllocator<> memory_;
+  rapidjson::Document document_;
+};
 
 /// The member of an object; nullptr if it has none of that name.
 const Json* member(const Json& object, std::string_view name);

@@ -1,5 +1,6 @@
 #include "serve/json_tensor.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -13,7 +14,8 @@
 namespace tapestry::serve {
 namespace {
 
-using Sizes = std::vector<std::int64_t>;
+/// Of a value in JSON, which may have more axes than a tensor.
+using Sizes = SmallVector<std::int64_t, 8>;
 
 /// "[2,1]".
 std::string listed(const Sizes& sizes) {
@@ -109,6 +111,7 @@ class Elements {
   }
 
   Tensor tensor(const Sizes& sizes) const {
+    const Shape shape(std::span<const std::int64_t>(sizes.begin(), sizes.size()));
     return std::visit(
         [&](const auto& values) -> Tensor {
           using List = std::decay_t<decltype(values)>;
@@ -117,9 +120,9 @@ class Elements {
           } else if constexpr (std::is_same_v<List, std::vector<Bit>>) {
             std::vector<std::uint8_t> bytes;
             for (const Bit bit : values) bytes.push_back(bit.value);
-            return tapestry::tensor(bytes, Shape(sizes)).cast(boolean);
+            return tapestry::tensor(bytes, shape).cast(boolean);
           } else {
-            return tapestry::tensor(values, Shape(sizes));
+            return tapestry::tensor(values, shape);
           }
         },
         values_);
@@ -169,7 +172,7 @@ struct Column {
   void add(const Json& value) {
     const Sizes added = elements.add(value);
     if (!sizes) sizes = added;
-    if (added == *sizes) return;
+    if (std::equal(added.begin(), added.end(), sizes->begin(), sizes->end())) return;
     const auto count = [](const Sizes& list) {
       std::int64_t product = 1;
       for (const std::int64_t size : list) product *= size;
@@ -210,46 +213,44 @@ class RowReader {
       if (named) {
         add_object(each, count);
       } else {
-        const std::string place = detail::join("Failed to process element: ", count, " of 'instances' list.");
-        adding(place, [&] { columns_.begin()->second.add(each); });
+        add(&columns_.begin()->second, each, count);
       }
       ++count;
     }
     NamedTensors tensors;
     for (const auto& [name, column] : columns_) {
       Sizes sizes{count};
-      sizes.insert(sizes.end(), column.sizes->begin(), column.sizes->end());
-      tensors.emplace(name, column.elements.tensor(sizes));
+      for (const std::int64_t size : *column.sizes) sizes.push_back(size);
+      tensors.emplace_hint(tensors.end(), name, column.elements.tensor(sizes));
     }
     return tensors;
   }
 
  private:
-  /// Calls f, and says in front of its errors where they occurred. Only those of values carry the place.
-  template <class F>
-  static void adding(const std::string& place, F f) {
+  /// Adds an element, or one of its members, and says in front of errors which it was.
+  static void add(Column* column, const Json& value, std::int64_t count, std::string_view key = {}) {
     try {
-      f();
+      if (!column) throw InvalidArgumentError(detail::join("JSON object: does not have named input: ", key));
+      column->add(value);
     } catch (const InvalidArgumentError& error) {
-      throw InvalidArgumentError(place + " Error: INVALID_ARGUMENT: " + error.message());
+      throw InvalidArgumentError(detail::join("Failed to process element: ", count, key.empty() ? "" : " key: ", key,
+                                              " of 'instances' list. Error: INVALID_ARGUMENT: ", error.message()));
     }
   }
 
   void add_object(const Json& object, std::int64_t count) {
-    std::set<std::string_view> keys;
+    std::set<const Column*> added;
     for (const auto& each : object.GetObject()) {
       const std::string_view key = text_of(each.name);
-      const auto column = columns_.find(std::string(key));
-      const std::string place =
-          detail::join("Failed to process element: ", count, " key: ", key, " of 'instances' list.");
-      adding(place, [&] {
-        if (column == columns_.end())
-          throw InvalidArgumentError(detail::join("JSON object: does not have named input: ", key));
-        if (!keys.insert(key).second) throw InvalidArgumentError("JSON object: has the key twice");
-        column->second.add(each.value);
-      });
+      const auto found = columns_.find(key);
+      Column* const column = found == columns_.end() ? nullptr : &found->second;
+      add(column, each.value, count, key);
+      if (!added.insert(column).second)
+        throw InvalidArgumentError(detail::join("Failed to process element: ", count,
+                                                " of 'instances' list. JSON object: ", quoted(object),
+                                                " has a key twice"));
     }
-    if (keys.size() == columns_.size()) return;
+    if (added.size() == columns_.size()) return;
     std::string names;
     for (const auto& [name, info] : signature_.inputs) names += (names.empty() ? "" : ",") + name;
     throw InvalidArgumentError(detail::join("Failed to process element: ", count, " of 'instances' list. JSON object: ",
@@ -257,7 +258,7 @@ class RowReader {
   }
 
   const SignatureInfo& signature_;
-  std::map<std::string, Column> columns_;
+  std::map<std::string_view, Column> columns_;
 };
 
 NamedTensors read_columnar(const Json& inputs, const SignatureInfo& signature) {

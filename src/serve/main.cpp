@@ -35,7 +35,7 @@ int serve_until_ended(const Flags& flags) {
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
 
-  ModelStore models({.batching = flags.batching, .log = log_line});
+  ModelStore models({.models = {.batching = flags.batching, .run_timeout = flags.http.timeout}, .log = log_line});
   const std::string& file = flags.model_config_file;
   models.configure(file.empty() ? flags.models : parse_models(read_file(file), file));
   Metrics metrics;

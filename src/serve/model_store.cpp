@@ -125,7 +125,7 @@ void ModelStore::load(const ModelConfig& config, std::int64_t number, const fs::
     log(detail::join("Cannot load version ", number, " of ", config.name, ": ", message));
   };
   try {
-    version.servable = std::make_shared<Servable>(config.name, number, folder, options_.batching);
+    version.servable = std::make_shared<Servable>(config.name, number, folder, options_.models);
     log(detail::join("Serving version ", number, " of ", config.name));
   } catch (const Error& error) {
     failed(error.code(), error.message());

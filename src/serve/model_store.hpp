@@ -57,7 +57,7 @@ struct VersionStatus {
 };
 
 struct StoreOptions {
-  std::optional<BatchingOptions> batching{};      ///< requests run alone by default
+  ServableOptions models{};
   std::function<void(const std::string&)> log{};  ///< gets a line for each version that comes or goes
 };
 

@@ -248,7 +248,8 @@ Answer RestApi::handle(const Request& request, const Target& target) const {
 
 std::string RestApi::predict(const Target& target, const Request& request) const {
   const VersionChoice choice = choice_of(target);
-  const rapidjson::Document json = parse_object(request.body);
+  const ParsedObject parsed(request.body);
+  const Json& json = parsed.json();
   const std::string name = signature_name(json);
   const std::shared_ptr<const Servable> model = models_.find(target.model, choice);
   const auto [form, inputs] = read_inputs(json, signature_of(*model, name));
@@ -258,7 +259,8 @@ std::string RestApi::predict(const Target& target, const Request& request) const
 std::string RestApi::infer_examples(const Target& target, const Request& request) const {
   const bool classifies = target.kind == Target::Kind::classify;
   const VersionChoice choice = choice_of(target);
-  const rapidjson::Document json = parse_object(request.body);
+  const ParsedObject parsed(request.body);
+  const Json& json = parsed.json();
   const std::string name = signature_name(json);
   const auto examples = read_examples(json, classifies ? "classify" : "regress");
   const std::shared_ptr<const Servable> model = models_.find(target.model, choice);

@@ -8,16 +8,19 @@
 
 namespace tapestry::serve {
 
-// Each batch size has a plan.
 Servable::Servable(std::string name, std::int64_t version, const std::filesystem::path& folder,
-                   const std::optional<BatchingOptions>& batching)
+                   const ServableOptions& options)
     : name_(std::move(name)),
       version_(version),
       signatures_(read_signatures(folder)),
       model_(saved_model::load(folder.string())),
-      session_(model_.graph(), {.allow_soft_placement = true, .most_plans = 256}) {
-  if (batching)
-    batcher_ = std::make_unique<Batcher>(*batching, [this](const auto&... request) { return run_alone(request...); });
+      runners_(model_.graph()) {
+  GraphLimits limits;
+  limits.time_in_ms = options.run_timeout.count();
+  model_.graph().set_limits(limits);
+  if (options.batching)
+    batcher_ =
+        std::make_unique<Batcher>(*options.batching, [this](const auto&... request) { return run_alone(request...); });
 }
 
 const Signature& Servable::callable(const std::string& signature) const {
@@ -39,7 +42,10 @@ std::string Servable::svg(const std::string& signature) const {
     }
     std::vector<Fetch> fetches;
     for (const auto& [name, tensor] : callable(signature).outputs) fetches.emplace_back(tensor);
-    return session_.explain_all(fetches, feeds, Where()).stages.front().graph.to_svg();
+    return Session(model_.graph(), {.allow_soft_placement = true})
+        .explain_all(fetches, feeds, Where())
+        .stages.front()
+        .graph.to_svg();
   } catch (const UnimplementedError&) {
     return model_.graph().to_svg();
   }
@@ -51,16 +57,16 @@ NamedTensors Servable::run(const std::string& signature, const NamedTensors& inp
 
 NamedTensors Servable::run_alone(const std::string& signature, const NamedTensors& inputs, Deadline deadline) const {
   const Signature& called = callable(signature);
-  Feeds feeds;
+  std::vector<Value> given;
+  given.reserve(called.inputs.size());
   for (const auto& [name, placeholder] : called.inputs) {
-    const auto given = inputs.find(name);
-    if (given == inputs.end()) throw InvalidArgumentError("Missing named input: " + name);
-    feeds.add(placeholder, given->second);
+    const auto input = inputs.find(name);
+    if (input == inputs.end()) throw InvalidArgumentError("Missing named input: " + name);
+    given.emplace_back(input->second, Where());
   }
-  std::vector<Fetch> fetches;
-  for (const auto& [name, tensor] : called.outputs) fetches.emplace_back(tensor);
-  const RunOptions options{.timeout_in_ms = time_left(deadline).count()};
-  std::vector<Tensor> values = session_.run_all(fetches, feeds, options, nullptr, Where());
+  require_time(deadline);
+  const Tensors values = runners_.take(deadline)->run(signature, called, given);
+  require_time(deadline);
   NamedTensors outputs;
   std::size_t next = 0;
   for (const auto& [name, tensor] : called.outputs) outputs.emplace(name, values[next++].to(Device()).contiguous());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -8,17 +9,23 @@
 #include <vector>
 
 #include "serve/batcher.hpp"
+#include "serve/runner_pool.hpp"
 #include "serve/signature_info.hpp"
 #include "tapestry/saved_model.hpp"
 
 namespace tapestry::serve {
+
+struct ServableOptions {
+  std::optional<BatchingOptions> batching{};      ///< requests run alone by default
+  std::chrono::milliseconds run_timeout{30'000};  ///< a run that takes longer is ended
+};
 
 /// One version of a model in memory. Its functions may be called from several threads.
 class Servable {
  public:
   /// Reads the SavedModel. Throws what `saved_model::load` throws.
   Servable(std::string name, std::int64_t version, const std::filesystem::path& folder,
-           const std::optional<BatchingOptions>& batching = {});
+           const ServableOptions& options = {});
 
   const std::string& name() const { return name_; }
   std::int64_t version() const { return version_; }
@@ -39,7 +46,7 @@ class Servable {
   std::int64_t version_;
   std::map<std::string, SignatureInfo> signatures_;
   Model model_;
-  Session session_;
+  mutable RunnerPool runners_;
   std::unique_ptr<Batcher> batcher_;  ///< nullptr: requests run alone
 };
 

@@ -293,8 +293,8 @@ TEST_CASE("no request is lost or answered wrongly while versions come and go and
         const auto answer = client.Post(predict, R"({"instances": [0, 100]})", "application/json");
         REQUIRE(answer);
         REQUIRE(answer->status == 200);
-        const rapidjson::Document json = parse_object(answer->body);
-        const auto& list = json["predictions"];
+        const ParsedObject json(answer->body);
+        const Json& list = *member(json.json(), "predictions");
         const int version = static_cast<int>(list[0].GetDouble());
         // Both values are of one version, which is never older than one that has answered before.
         REQUIRE(list[1].GetDouble() == 100 + version);

@@ -262,8 +262,8 @@ TEST_CASE("hostile bodies") {
 
 TEST_CASE("base64") {
   const auto decoded = [](const std::string& text) {
-    rapidjson::Document document = parse_object(R"({"v": {"b64": ")" + text + "\"}}");
-    return bytes_of(document["v"]);
+    const ParsedObject object(R"({"v": {"b64": ")" + text + "\"}}");
+    return bytes_of(*member(object.json(), "v"));
   };
   CHECK(decoded("").empty());
   CHECK(decoded("aGVsbG8=") == "hello");
@@ -273,8 +273,9 @@ TEST_CASE("base64") {
     INFO(bad);
     CHECK_THROWS_WITH(decoded(bad), "Unable to base64 decode");
   }
-  const rapidjson::Document number = parse_object(R"({"v": {"b64": 5}})");
-  CHECK_THROWS_WITH(bytes_of(number["v"]), doctest::Contains("not formatted correctly for base64 data"));
+  const ParsedObject number(R"({"v": {"b64": 5}})");
+  CHECK_THROWS_WITH(bytes_of(*member(number.json(), "v")),
+                    doctest::Contains("not formatted correctly for base64 data"));
 }
 
 TEST_CASE("classify and regress") {

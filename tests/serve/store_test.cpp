@@ -229,7 +229,7 @@ TEST_CASE("a model whose outputs have no rows is served with batches, too") {
     const Tensor x = placeholder(float32, {-1}, "x");
     return Signature{.inputs = {{"x", x}}, .outputs = {{"y", reduce_sum(x)}}};
   });
-  const Servable sum("sum", 1, folder / "sum" / "1", BatchingOptions{.max_batch_size = 8});
+  const Servable sum("sum", 1, folder / "sum" / "1", {.batching = BatchingOptions{.max_batch_size = 8}});
   const auto y = sum.run("serving_default", {{"x", column({1, 2, 3})}}, soon()).at("y");
   CHECK(y.item<float>() == 6);
 }
