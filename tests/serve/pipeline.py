@@ -8,6 +8,7 @@ import json
 import pathlib
 import random
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -35,6 +36,9 @@ def make_up(folder):
 
 
 def main(page, example, program):
+    if not shutil.which("curl"):
+        print("skipped: curl is not installed")
+        sys.exit(77)
     text = commands(pathlib.Path(page))
     assert text.count("25_wide_and_deep") == 3 and text.count("curl") == 4, text
     text = text.replace("8501", str(free_port())).replace("--epochs 8", "--epochs 1")
