@@ -10,22 +10,22 @@ namespace tapestry::serve {
 namespace {
 
 /// What a value of a feature is. A number with a point or an exponent is a float, a whole one and a bool are integers.
-enum class Kind { none, whole, real, text };
+enum class FeatureKind { none, whole, real, text };
 
-Kind feature_kind(const Json& value) {
-  if (value.IsString() || value.IsObject()) return Kind::text;
-  if (value.IsBool() || value.IsInt64()) return Kind::whole;
-  if (value.IsDouble()) return Kind::real;
+FeatureKind feature_kind(const Json& value) {
+  if (value.IsString() || value.IsObject()) return FeatureKind::text;
+  if (value.IsBool() || value.IsInt64()) return FeatureKind::whole;
+  if (value.IsDouble()) return FeatureKind::real;
   throw InvalidArgumentError("JSON Value: " + quoted(value) + " is not a value of a feature");
 }
 
 data::FeatureValues read_feature(const std::string& name, const Json& json) {
   const std::span<const Json> values =
       json.IsArray() ? std::span<const Json>(json.Begin(), json.Size()) : std::span<const Json>(&json, 1);
-  Kind kind = Kind::none;
+  FeatureKind kind = FeatureKind::none;
   for (const Json& each : values) {
-    const Kind found = feature_kind(each);
-    if (kind != Kind::none && kind != found && (kind == Kind::text || found == Kind::text))
+    const FeatureKind found = feature_kind(each);
+    if (kind != FeatureKind::none && kind != found && (kind == FeatureKind::text || found == FeatureKind::text))
       throw InvalidArgumentError("Unexpected element type in JSON list of feature: " + name +
                                  " Value: " + quoted(each));
     kind = std::max(kind, found);  // one real number makes all of them real
@@ -34,20 +34,20 @@ data::FeatureValues read_feature(const std::string& name, const Json& json) {
   std::vector<float> reals;
   std::vector<std::int64_t> wholes;
   for (const Json& each : values) {
-    if (kind == Kind::text) {
+    if (kind == FeatureKind::text) {
       texts.push_back(bytes_of(each));
-    } else if (kind == Kind::real) {
+    } else if (kind == FeatureKind::real) {
       reals.push_back(each.IsBool() ? each.GetBool() : static_cast<float>(each.GetDouble()));
     } else {
       wholes.push_back(each.IsBool() ? each.GetBool() : each.GetInt64());
     }
   }
   switch (kind) {
-    case Kind::text:
+    case FeatureKind::text:
       return texts;
-    case Kind::real:
+    case FeatureKind::real:
       return reals;
-    case Kind::whole:
+    case FeatureKind::whole:
       return wholes;
     default:
       return {};

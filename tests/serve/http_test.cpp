@@ -203,7 +203,7 @@ TEST_CASE("bodies that are too large, cut off or no HTTP") {
     std::string bytes, status;
   };
   // What follows a body that was not understood must not be taken for a request.
-  for (const auto& [bytes, status] : {
+  for (const Bad& bad : {
            Bad{head + length("1000000") + "\r\n" + spaces, "413"},
            Bad{head + "Transfer-Encoding: chunked\r\n\r\nf4240\r\n" + spaces + "\r\n0\r\n\r\n", "413"},
            Bad{head + length("2147483648") + "\r\n{}" + inner, "400"},
@@ -220,10 +220,10 @@ TEST_CASE("bodies that are too large, cut off or no HTTP") {
            Bad{"GET /" + std::string(10'000, 'x') + " HTTP/1.1\r\n\r\n", "400"},
            Bad{"GET / HTTP/1.1\r\nX: " + std::string(10'000, 'x') + "\r\n\r\n", "400"},
        }) {
-    INFO(bytes.substr(0, 120));
-    const std::string answer = answer_to(bytes);
+    INFO(bad.bytes.substr(0, 120));
+    const std::string answer = answer_to(bad.bytes);
     INFO(answer);
-    CHECK(answer.starts_with("HTTP/1.1 " + status + " "));
+    CHECK(answer.starts_with("HTTP/1.1 " + bad.status + " "));
     CHECK(answer.find("{\n    \"error\": ") != std::string::npos);
     CHECK(answer.find("HTTP/1.1", 1) == std::string::npos);
   }

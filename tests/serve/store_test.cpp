@@ -293,9 +293,9 @@ TEST_CASE("mistakes in configuration files are named with their lines") {
       {"", "f has no model"},
       {"}", "f:1: a field's name is missing"},
   };
-  for (const auto& [text, message] : texts) {
-    INFO(text);
-    CHECK_THROWS_WITH(parse_models(text, "f"), message.c_str());
+  for (const auto& each : texts) {
+    INFO(each.first);
+    CHECK_THROWS_WITH(parse_models(each.first, "f"), each.second.c_str());
   }
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "a{";
@@ -339,9 +339,9 @@ TEST_CASE("flags") {
       {"Other machines reach 0.0.0.0: set a token", {"--model_base_path=m", "--host=0.0.0.0"}},
       {"Other machines reach ::: set a token", {"--model_base_path=m", "--host=::"}},
   };
-  for (const auto& [message, arguments] : wrong) {
-    INFO(message);
-    CHECK_THROWS_WITH(parse_flags(arguments), doctest::Contains(message.c_str()));
+  for (const auto& each : wrong) {
+    INFO(each.first);
+    CHECK_THROWS_WITH(parse_flags(each.second), doctest::Contains(each.first.c_str()));
   }
 }
 
