@@ -4,6 +4,8 @@
 #include <fstream>
 #include <iterator>
 
+#include <arpa/inet.h>
+
 #include "serve/text_proto.hpp"
 
 namespace tapestry::serve {
@@ -127,7 +129,11 @@ struct Flag {
   }
 };
 
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+bool is_loopback(const std::string& host) {
+  in_addr address{};
+  const bool is_number = ::inet_pton(AF_INET, host.c_str(), &address) == 1;
+  return host == "localhost" || host == "::1" || (is_number && host.starts_with("127."));
+}
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find_first_of("\r\n")); }
 

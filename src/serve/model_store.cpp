@@ -149,8 +149,12 @@ void ModelStore::keep_looking(std::chrono::milliseconds interval, std::function<
     std::unique_lock lock(waiting_);
     while (!stop_changed_.wait_for(lock, interval, [this] { return stop_; })) {
       lock.unlock();
-      if (before) before();
-      look();
+      try {
+        if (before) before();
+        look();
+      } catch (const std::exception& error) {
+        log(std::string("Cannot look for models: ") + error.what());
+      }
       lock.lock();
     }
   });
@@ -209,6 +213,11 @@ std::vector<std::string> ModelStore::names() const {
   std::vector<std::string> names;
   for (const auto& [name, model] : models_) names.push_back(name);
   return names;
+}
+
+bool ModelStore::contains(const std::string& model) const {
+  const std::shared_lock lock(mutex_);
+  return models_.contains(model);
 }
 
 bool ModelStore::is_ready() const {

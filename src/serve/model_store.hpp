@@ -86,6 +86,8 @@ class ModelStore {
   std::vector<VersionStatus> known(const std::string& model) const;
   /// The names of the models.
   std::vector<std::string> names() const;
+  /// Whether there is a model of that name, loaded or not.
+  bool contains(const std::string& model) const;
   /// Whether each model has a version that is served.
   bool is_ready() const;
 

@@ -225,9 +225,9 @@ Answer RestApi::answer(const Request& request) const {
     answer = error_answer(Code::internal, error.what());
   }
   constexpr std::array<const char*, 3> methods{"predict", "classify", "regress"};
-  // A name that no model has would make a new row of numbers for each request.
   const auto method = static_cast<std::size_t>(target->kind);
-  if (method < methods.size() && (answer.status != 404))
+  // Names that no model has would each make new numbers.
+  if (method < methods.size() && models_.contains(target->model))
     metrics_.count(target->model, methods[method], answer.status, std::chrono::steady_clock::now() - start);
   return answer;
 }

@@ -337,6 +337,7 @@ TEST_CASE("flags") {
       {"Cannot read the file /no/file", {"--token_file=/no/file"}},
       {"--ssl_certificate and --ssl_key need each other", {"--model_base_path=m", "--ssl_key=f"}},
       {"Other machines reach 0.0.0.0: set a token", {"--model_base_path=m", "--host=0.0.0.0"}},
+      {"Other machines reach 127.example.com: set a token", {"--model_base_path=m", "--host=127.example.com"}},
       {"Other machines reach ::: set a token", {"--model_base_path=m", "--host=::"}},
   };
   for (const auto& each : wrong) {
