@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <set>
 #include <variant>
 
 #include "tapestry/error.hpp"
@@ -167,10 +166,11 @@ bool is_named(const Json& value) { return value.IsObject() && !is_bytes(value); 
 
 /// The values of one input in the row format, which all have one shape.
 struct Column {
-  explicit Column(TypeNumber type) : elements(type) {}
+  Column(std::string_view input, TypeNumber type) : name(input), elements(type) {}
 
   void add(const Json& value) {
     const Sizes added = elements.add(value);
+    ++rows;
     if (!sizes) sizes = added;
     if (std::equal(added.begin(), added.end(), sizes->begin(), sizes->end())) return;
     const auto count = [](const Sizes& list) {
@@ -183,14 +183,17 @@ struct Column {
     throw InvalidArgumentError("Expecting shape " + listed(*sizes) + " but got: " + listed(added));
   }
 
+  std::string_view name;
   Elements elements;
   std::optional<Sizes> sizes{};
+  std::int64_t rows = 0;
 };
 
 class RowReader {
  public:
   explicit RowReader(const SignatureInfo& signature) : signature_(signature) {
-    for (const auto& [name, info] : signature.inputs) columns_.emplace(name, Column(info.type));
+    columns_.reserve(signature.inputs.size());
+    for (const auto& [name, info] : signature.inputs) columns_.emplace_back(name, info.type);
   }
 
   NamedTensors read(const Json& instances) {
@@ -213,15 +216,15 @@ class RowReader {
       if (named) {
         add_object(each, count);
       } else {
-        add(&columns_.begin()->second, each, count);
+        add(&columns_.front(), each, count);
       }
       ++count;
     }
     NamedTensors tensors;
-    for (const auto& [name, column] : columns_) {
+    for (const Column& column : columns_) {
       Sizes sizes{count};
       for (const std::int64_t size : *column.sizes) sizes.push_back(size);
-      tensors.emplace_hint(tensors.end(), name, column.elements.tensor(sizes));
+      tensors.emplace_hint(tensors.end(), column.name, column.elements.tensor(sizes));
     }
     return tensors;
   }
@@ -239,18 +242,19 @@ class RowReader {
   }
 
   void add_object(const Json& object, std::int64_t count) {
-    std::set<const Column*> added;
     for (const auto& each : object.GetObject()) {
       const std::string_view key = text_of(each.name);
-      const auto found = columns_.find(key);
-      Column* const column = found == columns_.end() ? nullptr : &found->second;
+      const auto found =
+          std::lower_bound(columns_.begin(), columns_.end(), key,
+                           [](const Column& column, std::string_view name) { return column.name < name; });
+      Column* const column = found == columns_.end() || found->name != key ? nullptr : &*found;
       add(column, each.value, count, key);
-      if (!added.insert(column).second)
+      if (column->rows > count + 1)
         throw InvalidArgumentError(detail::join("Failed to process element: ", count,
                                                 " of 'instances' list. JSON object: ", quoted(object),
                                                 " has a key twice"));
     }
-    if (added.size() == columns_.size()) return;
+    if (object.MemberCount() == columns_.size()) return;
     std::string names;
     for (const auto& [name, info] : signature_.inputs) names += (names.empty() ? "" : ",") + name;
     throw InvalidArgumentError(detail::join("Failed to process element: ", count, " of 'instances' list. JSON object: ",
@@ -258,7 +262,7 @@ class RowReader {
   }
 
   const SignatureInfo& signature_;
-  std::map<std::string_view, Column> columns_;
+  std::vector<Column> columns_;  ///< sorted by name, as the inputs are
 };
 
 NamedTensors read_columnar(const Json& inputs, const SignatureInfo& signature) {

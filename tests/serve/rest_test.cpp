@@ -210,6 +210,9 @@ TEST_CASE("wrong requests") {
            "Failed to process element: 0 key: c of 'instances' list. Error: INVALID_ARGUMENT: JSON object: does not "
            "have "
            "named input: c"},
+          {predict, R"({"instances": [{"x": 1, "x": 1}]})", 400,
+           "Failed to process element: 0 of 'instances' list. JSON object: {\n    \"x\": 1,\n    \"x\": 1\n} has a key "
+           "twice"},
           {predict, R"({"instances": [{"x": 1}, 2]})", 400, "Expecting object but got list at item 1 of input list"},
           {predict, R"({"instances": [2, {"x": 1}]})", 400,
            "Expecting value/list but got object at item 1 of input list"},
