@@ -78,7 +78,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         batching = folder / "batching.config"
-        batching.write_text("max_batch_size { value: 64 } batch_timeout_micros { value: 500 }\n")
+        batching.write_text("max_batch_size { value: 32 } batch_timeout_micros { value: 0 } num_batch_threads { value: 2 }\n")
         compare({"census": (serve("census"), "census", person),
                  "echo": ((str(arguments.build / "benchmarks/serve_echo"),), "census", person)},
                 arguments.rounds, arguments.seconds, folder)
