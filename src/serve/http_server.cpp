@@ -17,6 +17,8 @@ class Listening final : public Base {
   void lengthen_queue() const { ::listen(Base::svr_sock_, 1024); }
 };
 
+constexpr const char* no_token = "The request has no valid token";
+
 /// Compares in a time that does not tell how much is equal.
 bool equal_secrets(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
@@ -90,7 +92,8 @@ class HttpServer::Impl {
     if (options_.cors) {
       response.set_header("Access-Control-Allow-Origin", "*");
       response.set_header("Access-Control-Allow-Methods", "POST, GET");
-      response.set_header("Access-Control-Allow-Headers", "Content-Type");
+      response.set_header("Access-Control-Allow-Headers",
+                          options_.token.empty() ? "Content-Type" : "Content-Type, Authorization");
     }
     const Deadline deadline = std::chrono::steady_clock::now() + options_.timeout;
     std::string body;
@@ -119,6 +122,7 @@ class HttpServer::Impl {
     if (!read && !empty) return refuse(400, "A request of this method has no body");
     if (!read || empty) return std::nullopt;
     const bool packed = request.has_header("Content-Encoding");
+    if (packed && !body) return refuse(401, no_token);
     const char* trouble = "The request was cut off, or cannot be unpacked";
     int status = 400;
     const bool done = (*read)([&](const char* bytes, std::size_t count) {
@@ -155,8 +159,9 @@ class HttpServer::Impl {
 
   Answer answer(const httplib::Request& request, std::string body, bool allowed, Deadline deadline) const {
     const std::string path = request.target.substr(0, request.target.find_first_of("?#"));
-    if (!allowed && path != "/" && path != "/healthz")
-      return {.status = 401, .body = error_body("The request has no valid token")};
+    // A browser asks by OPTIONS before it sends a token to another site.
+    if (!allowed && path != "/" && path != "/healthz" && request.method != "OPTIONS")
+      return {.status = 401, .body = error_body(no_token)};
     if (path.starts_with("/v1/") || path.starts_with("/V1/")) {
       if (request.method == "OPTIONS") {
         const std::string origin = request.get_header_value("Origin");

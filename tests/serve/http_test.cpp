@@ -261,8 +261,13 @@ TEST_CASE("a token, and pages of other sites") {
   CHECK(client.Get("/v1/models/m")->status == 401);
   CHECK(client.Get("/monitoring/prometheus/metrics")->status == 401);
   CHECK(client.Get("/healthz")->status == 200);
+  // Who may not ask has nothing unpacked.
+  const httplib::Headers gzip{{"Content-Encoding", "gzip"}};
+  CHECK(server.client().Post(predict, gzip, zipped(body), "application/json")->status == 401);
+  CHECK(client.Options("/v1/models/m", {{"Origin", "https://example.com"}})->status == 200);
   const auto answer = client.Post(predict, {{"Authorization", "Bearer secret"}}, body, "application/json");
   CHECK(answer->body == predictions);
+  CHECK(answer->get_header_value("Access-Control-Allow-Headers") == "Content-Type, Authorization");
   CHECK(answer->get_header_value("Access-Control-Allow-Origin") == "*");
 }
 
