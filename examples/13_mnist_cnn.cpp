@@ -34,13 +34,14 @@ tp::data::Dataset images(const std::string& folder, tp::data::Split split) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  std::string data = "data/mnist", log = "logs";
+  std::string data = "data/mnist", log = "logs", model;
   int epochs = 5, seed = 1;
   support::parse_flags(count, arguments, "Learns handwritten digits with a convolutional network.",
                        {{"--data", "folder with the MNIST files", data},
                         {"--epochs", "passes over the training images", epochs},
                         {"--seed", "of the first weights and of the order of the images", seed},
-                        {"--log", "folder for TensorBoard", log}});
+                        {"--log", "folder for TensorBoard", log},
+                        {"--model", "folder for the trained model, such as models/mnist/1; none by default", model}});
   return support::run([&] {
     const auto train = images(data, tp::data::Split::train), test = images(data, tp::data::Split::test);
     tp::data::Loader batches(train, {.batch = 64, .shuffle = true, .seed = static_cast<std::uint64_t>(seed)});
@@ -78,6 +79,11 @@ int main(int count, char** arguments) {
       log_file.add_scalar("test accuracy", accuracy, optimizer.iterations());
       std::cout << "Epoch " << epoch << "  test accuracy " << accuracy << std::endl;
     }
+
+    if (model.empty()) return;
+    const auto classify = tp::trace([&](const tp::Tensor& x) { return tp::softmax(net(x)); }, {image});
+    tp::saved_model::save(model,
+                          {.inputs = {{"image", classify.input()}}, .outputs = {{"probabilities", classify.output()}}});
   });
 }
 

@@ -1,5 +1,6 @@
 // Who earns more than 50,000 dollars? A wide and deep network on the census of 1994. `--only write` makes TFRecords of
-// tf.Examples from the tables, `--only train` learns from these records as a stream; by default both.
+// tf.Examples from the tables, `--only train` learns from these records as a stream; by default both. `--model` writes
+// the trained model for tapestry-serve; docs/pipeline.md goes that way to its end.
 //
 // Every categorical column has a part of one table of embeddings (deep) and of one table of weights (wide). Their
 // gradients are row-sparse, so that a step changes only the rows of its batch.
@@ -92,21 +93,27 @@ class Columns {
 
   /// The ids of the columns, and for the wide part also those of buckets and crosses.
   Ids ids_of(const tp::data::Features& batch) const {
-    std::vector<tp::Tensor> deep;
-    for (const std::string& name : vocabularies) deep.push_back(batch[name] + begin_[deep.size()]);
-    for (const std::string& name : hashed) deep.push_back(batch[name] + begin_[deep.size()]);
-    const auto age = bucket(batch["age"], {18, 25, 30, 35, 40, 45, 50, 55, 60, 65});
-    const auto hours = bucket(batch["hours_per_week"], {20, 35, 40, 45, 50, 60});
-    const auto gain = bucket(batch["capital_gain"], {1, 3000, 5000, 7000, 10000, 50000});
-    const auto loss = bucket(batch["capital_loss"], {1, 1500, 1800, 2000, 2400});
-    std::vector<tp::Tensor> wide = deep;
-    for (const auto& each : {age, hours, gain, loss,                                 // buckets
-                             cross({deep[1], deep[6]}),                              // education, occupation
-                             cross({deep[1], deep[6], age}),                         //
-                             cross({deep[2], age}), cross({deep[3], deep[1]}),       // marital status, relationship
-                             cross({deep[3], deep[6]}), cross({deep[7], deep[6]})})  // native country
-      wide.push_back(each + deep_size + static_cast<std::int64_t>(wide.size() - deep.size()) * cross_buckets);
-    return {tp::stack(deep, 1), tp::stack(wide, 1)};
+    std::vector<tp::Tensor> words;
+    for (const std::string& name : vocabularies) words.push_back(batch[name]);
+    for (const std::string& name : hashed) words.push_back(batch[name]);
+    const auto deep = tp::stack(words, 1) + tp::tensor(begin_);
+    const auto buckets = tp::stack({bucket(batch["age"], {18, 25, 30, 35, 40, 45, 50, 55, 60, 65}),
+                                    bucket(batch["hours_per_week"], {20, 35, 40, 45, 50, 60}),
+                                    bucket(batch["capital_gain"], {1, 3000, 5000, 7000, 10000, 50000}),
+                                    bucket(batch["capital_loss"], {1, 1500, 1800, 2000, 2400})},
+                                   1);
+    // Crosses: one id for two columns, or three.
+    constexpr std::int64_t education = 1, marital_status = 2, relationship = 3, occupation = 6, native_country = 7,
+                           age = 8;
+    const auto columns = tp::concat({deep, buckets}, 1);
+    const auto cross = [](const tp::Tensor& a, const tp::Tensor& b) { return a * 1'000'003 + b; };
+    const auto pairs =
+        cross(tp::gather(columns, {education, marital_status, relationship, relationship, native_country}, 1),
+              tp::gather(columns, {occupation, age, education, occupation, occupation}, 1));
+    const auto triple = cross(tp::slice(pairs, {0, 0}, {-1, 1}), tp::slice(columns, {0, age}, {-1, 1}));
+    const auto crosses = tp::mod(tp::concat({pairs, triple}, 1), cross_buckets);
+    const auto more = tp::concat({buckets, crosses}, 1);
+    return {deep, tp::concat({deep, more + (tp::arange(std::int64_t{10}) * cross_buckets + deep_size)}, 1)};
   }
 
   std::int64_t wide_size() const { return deep_size + 10 * cross_buckets; }
@@ -118,12 +125,6 @@ class Columns {
   /// How many of the boundaries each number has reached.
   static tp::Tensor bucket(const tp::Tensor& x, const std::vector<float>& boundaries) {
     return tp::reduce_sum((tp::expand_dims(x, 1) >= tp::tensor(boundaries)).cast(tp::int64), 1);
-  }
-  /// One id for several.
-  static tp::Tensor cross(const std::vector<tp::Tensor>& ids) {
-    auto mixed = ids[0];
-    for (std::size_t i = 1; i < ids.size(); ++i) mixed = mixed * 1'000'003 + ids[i];
-    return tp::mod(mixed, cross_buckets);
   }
 
   std::vector<std::int64_t> begin_;  ///< the first id of each column
@@ -163,7 +164,41 @@ struct WideAndDeep : tp::nn::Module {
   static constexpr std::int64_t columns = 8, inputs = 5 + columns * embedding_size;
 };
 
-void train(const std::string& records, int epochs, std::uint64_t seed) {
+// ---- From the network to a model that is served
+
+/// Writes the model, whose inputs are the features, and beside the records a request for its predictions, from the
+/// first examples of the test. Texts are no tensors, so a client gives the ids of words.
+void write_model(const WideAndDeep& net, const Columns& columns, const std::string& records,
+                 const std::string& folder) {
+  const auto few = *tp::data::records(records + "/test-*").batch(3).map(*columns.parser).begin();
+  tp::Graph graph;
+  const auto scope = graph.as_default();
+  tp::data::Features batch;
+  tp::Signature signature;
+  for (const auto& [name, values] : few.tensors) {
+    if (name == "income") continue;
+    batch.tensors[name] = tp::placeholder(values.dtype(), {-1}, name);
+    signature.inputs.emplace(name, batch[name]);
+  }
+  const auto probability = tp::sigmoid(net(numbers_of(batch), columns.ids_of(batch)));
+  signature.outputs = {{"probability", probability}};
+  tp::saved_model::save(folder, signature);
+
+  std::ofstream request(records + "/request.json");
+  tp::Feeds feeds;
+  for (std::int64_t row = 0; row < few["income"].size(); ++row) {
+    request << (row == 0 ? "{\"instances\": [\n  {" : "},\n  {");
+    for (const auto& [name, input] : signature.inputs)
+      request << (name == signature.inputs.begin()->first ? "\"" : ", \"") << name
+              << "\": " << few[name].to_vector<double>()[static_cast<std::size_t>(row)];
+  }
+  request << "}]}\n";
+  for (const auto& [name, input] : signature.inputs) feeds.add(input, few[name]);
+  std::cout << "The model in " << folder << " predicts " << tp::Session(graph).run(probability, feeds) << " for "
+            << records << "/request.json\n";
+}
+
+void train(const std::string& records, int epochs, std::uint64_t seed, const std::string& model) {
   const Columns columns(records);
   tp::random::seed(seed);
   WideAndDeep net(columns.wide_size(), columns.deep_size);
@@ -211,24 +246,28 @@ void train(const std::string& records, int epochs, std::uint64_t seed) {
     std::printf("Epoch %zu: loss %.3f, test accuracy %.3f, test AUC %.3f\n", i + 1, logs.at("loss"),
                 logs.at("test accuracy"), logs.at("test AUC"));
   }
+  std::fflush(stdout);
+  net.eval();
+  if (!model.empty()) write_model(net, columns, records, model);
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
-  std::string data = "data/tabular", records = "census", only;
+  std::string data = "data/tabular", records = "census", only, model;
   int epochs = 8, seed = 1;
   support::parse_flags(count, arguments, "Predicts who earns more than 50,000 dollars.",
                        {{"--data", "folder with adult-train.csv and adult-test.csv", data},
                         {"--records", "folder for the records", records},
                         {"--only", "what to do: write the records, or train on them; both by default", only},
+                        {"--model", "folder for the trained model, such as models/census/1; none by default", model},
                         {"--epochs", "passes over the records", epochs},
                         {"--seed", "of the order and of the first weights", seed}});
   return support::run([&] {
     if (!only.empty() && only != "write" && only != "train")
       throw tp::InvalidArgumentError("--only takes write or train, not " + only);
     if (only != "train") write_all(data, records);
-    if (only != "write") train(records, epochs, static_cast<std::uint64_t>(seed));
+    if (only != "write") train(records, epochs, static_cast<std::uint64_t>(seed), model);
   });
 }
 

@@ -26,6 +26,8 @@ header protozero/pbf_reader.hpp|libprotozero-dev
 header doctest/doctest.h|doctest-dev
 module benchmark|libbenchmark-dev
 module ompi-c|libopenmpi-dev
+module cpp-httplib|libcpp-httplib-dev
+header rapidjson/document.h|rapidjson-dev
 '
 [ "$(uname -m)" != x86_64 ] || build_needs+=$'module xbyak|libxbyak-dev\n'
 # Without it meson on Debian would install into lib64, where neither the loader nor CMake look.

@@ -185,4 +185,5 @@ def main():
             assert max(accuracies(done.stdout)) >= accuracy
 
 
-main()
+if __name__ == "__main__":
+    main()

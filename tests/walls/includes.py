@@ -9,7 +9,7 @@ import re
 import sys
 
 # From the ground up: a file includes only from its own part and from those before it.
-PARTS = ['core', 'interface', 'backend', 'dispatch', 'ops', 'autodiff', 'graph', 'toolkit', 'distributed', 'all']
+PARTS = ['core', 'interface', 'backend', 'dispatch', 'ops', 'autodiff', 'graph', 'toolkit', 'distributed', 'all', 'serve']
 
 # Which part a file belongs to, by the longest prefix of its path.
 FILES = {
@@ -61,6 +61,7 @@ FILES = {
     'src/io/': 'toolkit',
     'include/tapestry/distributed': 'distributed',
     'src/distributed/': 'distributed',
+    'src/serve/': 'serve',  # a program of its own
     'include/tapestry/xtensor.hpp': 'core',  # the bridge to Tensor alone, which linear algebra uses, too
     'include/tapestry/tapestry.hpp': 'all',
     'src/pch/': 'all',  # precompiled, and forced on every file
@@ -73,6 +74,7 @@ THIRD_PARTY = {
     r'xbyak/': ['src/backend/cpu/'],
     r'(cuda|cublas|cudnn|nccl|nvrtc|curand|cub/)': ['src/backend/cuda/'],
     r'(zlib|zconf)\.h$|protozero/|nlohmann/': ['src/io/'],
+    r'httplib\.h$|rapidjson/': ['src/serve/'],
     r'mpi(-ext)?\.h$': ['src/distributed/mpi/'],
 }
 
@@ -103,6 +105,10 @@ INTERNALS = {
     'src/distributed/': ('src/backend/backend.hpp', 'src/dispatch/define.hpp', 'src/dispatch/recorder.hpp',
                          'src/train/arguments.hpp'),
 }
+
+# The server is a user of the library; only the reader of protobuf's bytes, which is a header alone, is ours, too.
+SERVE = 'src/serve/'
+SERVE_INTERNALS = ('src/io/wire.hpp',)
 
 # A pass is a function from a graph to a graph: it tells each new node what it is, and neither reads nor opens scopes.
 PASSES = ('src/graph/passes/', 'src/graph/rewrite.')
@@ -160,6 +166,8 @@ def violations(path, text, files):
         if part in ('toolkit', 'distributed') and found[0].startswith('src/') and not found[0].startswith(
                 (own_folder, *TOOLKIT_INTERNALS, *INTERNALS.get(own_folder, ()))):
             yield f'{path}: {part} includes the internal {found[0]}'
+        if path.startswith(SERVE) and found[0].startswith('src/') and not found[0].startswith((SERVE, *SERVE_INTERNALS)):
+            yield f'{path}: the server includes the internal {found[0]}'
         if found[0].startswith('src/backend/') and '/' in found[0][len('src/backend/'):]:
             folder = '/'.join(found[0].split('/')[:3]) + '/'
             if not path.startswith(folder):
@@ -171,7 +179,7 @@ def self_test():
     files = {'include/tapestry/tensor.hpp', 'include/tapestry/tape.hpp', 'src/ops/math.cpp', 'src/train/sgd.cpp',
              'src/backend/backend.hpp', 'src/backend/cpu/cpu_backend.hpp', 'src/core/device.cpp',
              'src/dispatch/recorder.hpp', 'src/io/file.hpp', 'src/io/arrays/npy.hpp', 'src/io/onnx/onnx_writer.hpp',
-             'src/io/tensorflow/graph_def.hpp'}
+             'src/io/tensorflow/graph_def.hpp', 'src/serve/json.hpp', 'src/io/wire.hpp'}
     bad = {
         'include/tapestry/tensor.hpp': ['#include "tapestry/tape.hpp"', '#include <xtensor/xarray.hpp>',
                                         '#include "backend/backend.hpp"'],
@@ -181,18 +189,20 @@ def self_test():
         'src/train/sgd.cpp': ['#include "backend/cpu/cpu_backend.hpp"', '#include <zlib.h>'],
         'src/data/read.cpp': ['#include "backend/backend.hpp"'],
         'src/backend/cuda/kernels/x.cu': ['#include "tapestry/tensor.hpp"', '#include <vector>'],
-        'src/io/file.cpp': ['#include "io/arrays/npy.hpp"'],
+        'src/io/file.cpp': ['#include "io/arrays/npy.hpp"', '#include <httplib.h>', '#include "serve/json.hpp"'],
         'src/io/arrays/npy.cpp': ['#include "io/tensorflow/graph_def.hpp"', '#include "backend/cpu/cpu_backend.hpp"'],
         'src/io/tensorflow/graph_def.cpp': ['#include "io/onnx/onnx_writer.hpp"'],
         'src/graph/passes/fold.cpp': ['scopes().device = device;', 'const Graph::Scope open(graph);',
                                       'const auto scope = graph.as_default();', 'const NameScope inside("x");'],
         'src/distributed/x.cpp': ['#include <mpi.h>', '#include "backend/cpu/cpu_backend.hpp"'],
+        'src/serve/rest.cpp': ['#include "io/file.hpp"', '#include "backend/backend.hpp"', '#include <cblas.h>'],
         'src/unknown/x.cpp': [''],
     }
     good = {
         'src/ops/math.cpp': '#include "backend/backend.hpp"\n#include <cmath>\n#include "tapestry/tensor.hpp"\n',
         'src/backend/cuda/kernels/x.cu': '#include <cstdint>\n',
         'src/io/onnx/onnx.cpp': '#include "io/tensorflow/graph_def.hpp"\n#include "io/file.hpp"\n#include <zlib.h>\n',
+        'src/serve/rest.cpp': '#include <httplib.h>\n#include "io/wire.hpp"\n#include "tapestry/tensor.hpp"\n',
         'src/graph/passes/fold.cpp': 'const CallSiteScope site(where);  // the scope of a name: options.scope\n',
         'src/backend/cpu/matmul.cpp': '#include <cblas.h>\n#include "backend/cpu/cpu_backend.hpp"\n',
     }

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "serve/named_tensors.hpp"
+
+namespace tapestry::serve {
+
+/// How requests are run together. The names are those of TensorFlow Serving's parameters.
+struct BatchingOptions {
+  std::int64_t max_batch_size = 1000;       ///< rows that run together at most
+  std::int64_t batch_timeout_micros = 0;    ///< how long a batch that is not full waits for more
+  std::int64_t max_enqueued_batches = 100;  ///< more that wait: the request is refused
+  std::int64_t num_batch_threads = 1;       ///< batches that run at the same time
+  /// A batch is filled up to the next of these sizes, so that few plans are made. The largest is the maximal size. By
+  /// default the powers of two.
+  std::vector<std::int64_t> allowed_batch_sizes{};
+};
+
+/// Runs requests together that come at about the same time, one below the other along the first axis. There is no
+/// thread of its own: the thread of a batch's first request runs the batch.
+class Batcher {
+ public:
+  using Run = std::function<NamedTensors(const std::string& signature, const NamedTensors& inputs, Deadline deadline)>;
+
+  /// Throws InvalidArgumentError for options that make no sense.
+  Batcher(BatchingOptions options, Run run);
+
+  /// The outputs of one request. One that cannot be joined with others runs alone. Throws UnavailableError when too
+  /// many wait, DeadlineExceededError, and the errors of `run`; an error of a batch concerns only the requests that
+  /// also fail alone.
+  NamedTensors run(const std::string& signature, const NamedTensors& inputs, Deadline deadline);
+  /// The number of batches that wait to be run.
+  std::size_t waiting();
+
+ private:
+  struct Task;
+  struct Batch;
+  /// Waits until the batch is full or old enough, and until it is its turn; then runs it.
+  void lead(const std::shared_ptr<Batch>& batch, std::unique_lock<std::mutex>& lock);
+  void execute(Batch& batch) const;
+  void run_joined(Batch& batch) const;
+  std::int64_t allowed_size(std::int64_t rows) const;
+
+  BatchingOptions options_;
+  Run run_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Batch>> waiting_;  ///< oldest first
+  std::int64_t running_ = 0;
+};
+
+}  // namespace tapestry::serve

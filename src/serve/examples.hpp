@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "serve/json.hpp"
+#include "serve/servable.hpp"
+#include "tapestry/data/example.hpp"
+
+/// Requests to classify and to regress: lists of tf.Examples, whose features become the inputs of a signature.
+
+namespace tapestry::serve {
+
+/// The examples of a request's object, each with the features of its context. Throws InvalidArgumentError.
+std::vector<data::Example> read_examples(const Json& request, std::string_view method);
+
+/// The inputs of a signature that takes features: each is the feature of its name. Throws InvalidArgumentError for an
+/// example that lacks one, or has values of another type or number, and UnimplementedError for texts.
+NamedTensors inputs_of(const std::vector<data::Example>& examples, const SignatureInfo& signature);
+
+/// The body of an answer, from the outputs "classes" and "scores", or "outputs". Throws InvalidArgumentError when the
+/// outputs are not of that kind.
+/// @{
+std::string write_classes(const NamedTensors& outputs, std::size_t examples);
+std::string write_regressions(const NamedTensors& outputs, std::size_t examples);
+/// @}
+
+}  // namespace tapestry::serve

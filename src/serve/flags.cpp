@@ -1,0 +1,282 @@
+#include "serve/flags.hpp"
+
+#include <charconv>
+#include <fstream>
+#include <iterator>
+
+#include <arpa/inet.h>
+
+#include "serve/text_proto.hpp"
+
+namespace tapestry::serve {
+namespace {
+
+using Field = TextProto::Field;
+
+/// A wrapped number: `{ value: 32 }`.
+std::int64_t wrapped_number(const Field& field) {
+  std::int64_t number = 0;
+  for (const Field& each : field.as_message().fields()) {
+    if (each.name != "value") each.refuse();
+    number = each.as_number();
+  }
+  return number;
+}
+
+VersionPolicy parse_policy(const Field& field) {
+  VersionPolicy policy;
+  using Kind = VersionPolicy::Kind;
+  for (const Field& each : field.as_message().fields()) {
+    const auto& inner = each.as_message().fields();
+    if (each.name == "latest") {
+      policy.kind = Kind::latest;
+      for (const Field& number : inner) {
+        if (number.name != "num_versions") number.refuse();
+        policy.latest = number.as_number();
+        if (policy.latest < 1) throw InvalidArgumentError(number.place + ": num_versions must be at least 1");
+      }
+    } else if (each.name == "all") {
+      policy.kind = Kind::all;
+      for (const Field& any : inner) any.refuse();
+    } else if (each.name == "specific") {
+      policy.kind = Kind::specific;
+      for (const Field& number : inner) {
+        if (number.name != "versions") number.refuse();
+        policy.specific.insert(number.as_number());
+      }
+    } else {
+      each.refuse();
+    }
+  }
+  return policy;
+}
+
+void parse_label(const Field& field, ModelConfig& model) {
+  std::string key;
+  std::int64_t value = 0;
+  for (const Field& each : field.as_message().fields()) {
+    if (each.name == "key") {
+      key = each.as_text();
+    } else if (each.name == "value") {
+      value = each.as_number();
+    } else {
+      each.refuse();
+    }
+  }
+  model.labels[key] = value;
+}
+
+ModelConfig parse_model(const Field& field) {
+  ModelConfig model;
+  for (const Field& each : field.as_message().fields()) {
+    if (each.name == "name") {
+      model.name = each.as_text();
+    } else if (each.name == "base_path") {
+      model.base_path = each.as_text();
+    } else if (each.name == "model_platform") {
+      if (each.as_text() != "tensorflow")
+        throw InvalidArgumentError(each.place + ": there is no platform " + each.value + " but tensorflow");
+    } else if (each.name == "model_version_policy") {
+      model.policy = parse_policy(each);
+    } else if (each.name == "version_labels") {
+      parse_label(each, model);
+    } else {
+      each.refuse();
+    }
+  }
+  if (model.name.empty()) throw InvalidArgumentError(field.place + ": the model has no name");
+  if (model.base_path.empty()) throw InvalidArgumentError(field.place + ": the model has no base_path");
+  return model;
+}
+
+/// Where Prometheus finds the numbers; "" if it is switched off.
+std::string parse_monitoring(std::string_view text, const std::string& name) {
+  bool enabled = false;
+  std::string path = HttpOptions().metrics_path;
+  const TextProto file = TextProto::parse(text, name);
+  for (const Field& field : file.fields()) {
+    if (field.name != "prometheus_config") field.refuse();
+    for (const Field& each : field.as_message().fields()) {
+      if (each.name == "enable") {
+        enabled = each.as_bool();
+      } else if (each.name == "path") {
+        path = each.as_text();
+      } else {
+        each.refuse();
+      }
+    }
+  }
+  return enabled ? path : "";
+}
+
+/// A flag with its value.
+struct Flag {
+  std::string name, value;
+  bool has_value;
+
+  std::int64_t number(std::int64_t least) const {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || number < least)
+      throw InvalidArgumentError(
+          detail::join(name, " takes a whole number of at least ", least, ", not \"", value, '"'));
+    return number;
+  }
+  bool yes() const {
+    if (!has_value || value == "true" || value == "1") return true;
+    if (value == "false" || value == "0") return false;
+    throw InvalidArgumentError(name + " takes true or false, not \"" + value + '"');
+  }
+};
+
+bool is_loopback(const std::string& host) {
+  in_addr address{};
+  const bool is_number = ::inet_pton(AF_INET, host.c_str(), &address) == 1;
+  return host == "localhost" || host == "::1" || (is_number && host.starts_with("127."));
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find_first_of("\r\n")); }
+
+}  // namespace
+
+std::string_view usage() {
+  return R"(usage: tapestry-serve --model_base_path=FOLDER [--model_name=NAME] [FLAG]...
+       tapestry-serve --model_config_file=FILE [FLAG]...
+
+Answers requests for the predictions of SavedModels, as TensorFlow Serving does over HTTP. The folder of a model has a
+folder for each version, FOLDER/1, FOLDER/2; new ones are served as they appear.
+
+  --model_name=NAME               the model's name in requests (default: default)
+  --model_base_path=FOLDER        the model's folder
+  --model_config_file=FILE        several models: model_config_list { config { name: "m" base_path: "/models/m" } }
+  --model_config_file_poll_wait_seconds=N  how often that file is read again (default: 0, never)
+  --file_system_poll_wait_seconds=N        how often the folders are looked at (default: 1; 0: once)
+  --rest_api_port=N               the port (default: 8501; 0: any free one, which is printed)
+  --rest_api_timeout_in_ms=N      how long a request may take (default: 30000)
+  --rest_api_num_threads=N        the most connections that are served at the same time (default: 1024)
+  --rest_api_enable_cors_support  pages of other sites may ask
+  --rest_api_max_body_bytes=N     the largest request (default: 268435456)
+  --enable_batching               requests that come together run together
+  --batching_parameters_file=FILE max_batch_size { value: 64 } batch_timeout_micros { value: 1000 } ...
+  --monitoring_config_file=FILE   prometheus_config { enable: true path: "/metrics" }
+  --host=ADDRESS                  where to listen (default: 127.0.0.1, for programs on this machine only). Any other
+                                  address needs --token_file or --insecure
+  --token_file=FILE               the first line is a token, which requests must carry: "Authorization: Bearer TOKEN"
+  --ssl_certificate=FILE, --ssl_key=FILE   speak HTTPS; files in PEM
+  --insecure                      anyone who reaches the address may ask
+  --help                          print this
+)";
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw NotFoundError("Cannot read the file " + path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<ModelConfig> parse_models(std::string_view text, const std::string& name) {
+  std::vector<ModelConfig> models;
+  const TextProto file = TextProto::parse(text, name);
+  for (const Field& field : file.fields()) {
+    if (field.name != "model_config_list") field.refuse();
+    for (const Field& each : field.as_message().fields()) {
+      if (each.name != "config") each.refuse();
+      models.push_back(parse_model(each));
+    }
+  }
+  if (models.empty()) throw InvalidArgumentError(name + " has no model");
+  return models;
+}
+
+BatchingOptions parse_batching(std::string_view text, const std::string& name) {
+  BatchingOptions options;
+  const TextProto file = TextProto::parse(text, name);
+  for (const Field& each : file.fields()) {
+    if (each.name == "max_batch_size") {
+      options.max_batch_size = wrapped_number(each);
+    } else if (each.name == "batch_timeout_micros") {
+      options.batch_timeout_micros = wrapped_number(each);
+    } else if (each.name == "max_enqueued_batches") {
+      options.max_enqueued_batches = wrapped_number(each);
+    } else if (each.name == "num_batch_threads") {
+      options.num_batch_threads = wrapped_number(each);
+    } else if (each.name == "allowed_batch_sizes") {
+      options.allowed_batch_sizes.push_back(each.as_number());
+    } else {
+      each.refuse();
+    }
+  }
+  return options;
+}
+
+Flags parse_flags(const std::vector<std::string>& arguments) {
+  Flags flags;
+  ModelConfig model{.name = "default", .base_path = {}};
+  std::string batching_file;
+  bool insecure = false;
+  for (const std::string& argument : arguments) {
+    const std::size_t equals = argument.find('=');
+    const Flag flag{.name = argument.substr(0, equals),
+                    .value = equals == std::string::npos ? "" : argument.substr(equals + 1),
+                    .has_value = equals != std::string::npos};
+    if (flag.name == "--help") {
+      flags.help = true;
+    } else if (flag.name == "--model_name") {
+      model.name = flag.value;
+    } else if (flag.name == "--model_base_path") {
+      model.base_path = flag.value;
+    } else if (flag.name == "--model_config_file") {
+      flags.model_config_file = flag.value;
+    } else if (flag.name == "--model_config_file_poll_wait_seconds") {
+      flags.model_config_poll_seconds = flag.number(0);
+    } else if (flag.name == "--file_system_poll_wait_seconds") {
+      flags.folder_poll_seconds = flag.number(0);
+    } else if (flag.name == "--rest_api_port") {
+      flags.http.port = static_cast<int>(flag.number(0));
+      if (flags.http.port > 65535) throw InvalidArgumentError("--rest_api_port: ports end at 65535");
+    } else if (flag.name == "--rest_api_timeout_in_ms") {
+      flags.http.timeout = std::chrono::milliseconds(flag.number(1));
+    } else if (flag.name == "--rest_api_num_threads") {
+      flags.http.threads = static_cast<std::size_t>(flag.number(1));
+    } else if (flag.name == "--rest_api_enable_cors_support") {
+      flags.http.cors = flag.yes();
+    } else if (flag.name == "--rest_api_max_body_bytes") {
+      flags.http.most_body_bytes = static_cast<std::size_t>(flag.number(1));
+    } else if (flag.name == "--enable_batching") {
+      flags.batching = flag.yes() ? std::optional(BatchingOptions()) : std::nullopt;
+    } else if (flag.name == "--batching_parameters_file") {
+      batching_file = flag.value;
+    } else if (flag.name == "--monitoring_config_file") {
+      flags.http.metrics_path = parse_monitoring(read_file(flag.value), flag.value);
+    } else if (flag.name == "--host") {
+      flags.http.host = flag.value;
+    } else if (flag.name == "--token_file") {
+      flags.http.token = first_line(read_file(flag.value));
+      if (flags.http.token.empty()) throw InvalidArgumentError("The first line of " + flag.value + " is empty");
+    } else if (flag.name == "--ssl_certificate") {
+      flags.http.certificate = flag.value;
+    } else if (flag.name == "--ssl_key") {
+      flags.http.key = flag.value;
+    } else if (flag.name == "--insecure") {
+      insecure = flag.yes();
+    } else {
+      throw InvalidArgumentError("Unknown flag: " + argument + " (--help lists them; values follow a '=')");
+    }
+  }
+  if (flags.help) return flags;
+  if (model.base_path.empty() == flags.model_config_file.empty())
+    throw InvalidArgumentError("Either --model_base_path or --model_config_file tells what to serve");
+  if (!model.base_path.empty()) flags.models = {model};
+  if (!batching_file.empty()) {
+    if (!flags.batching) throw InvalidArgumentError("--batching_parameters_file needs --enable_batching");
+    flags.batching = parse_batching(read_file(batching_file), batching_file);
+  }
+  if (flags.http.certificate.empty() != flags.http.key.empty())
+    throw InvalidArgumentError("--ssl_certificate and --ssl_key need each other");
+  if (!is_loopback(flags.http.host) && flags.http.token.empty() && !insecure)
+    throw InvalidArgumentError("Other machines reach " + flags.http.host +
+                               ": set a token by --token_file, or let anyone ask by --insecure");
+  return flags;
+}
+
+}  // namespace tapestry::serve

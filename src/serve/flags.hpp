@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/http_server.hpp"
+
+namespace tapestry::serve {
+
+/// What the program is told to do. The flags and files are those of TensorFlow Serving, as far as they apply.
+struct Flags {
+  HttpOptions http{};
+  std::vector<ModelConfig> models{};           ///< of --model_name and --model_base_path
+  std::string model_config_file{};             ///< "": none
+  std::int64_t model_config_poll_seconds = 0;  ///< 0: the file is read once
+  std::int64_t folder_poll_seconds = 1;        ///< 0: the folders are looked at once
+  std::optional<BatchingOptions> batching{};
+  bool help = false;
+};
+
+/// What --help prints.
+std::string_view usage();
+
+/// Throws InvalidArgumentError for a flag that makes no sense, or where a server that others can reach would have
+/// neither a token nor --insecure; NotFoundError for a file that is missing.
+Flags parse_flags(const std::vector<std::string>& arguments);
+
+/// The models of a configuration file: `model_config_list { config { name: "m" base_path: "/models/m" } }`.
+std::vector<ModelConfig> parse_models(std::string_view text, const std::string& name);
+/// The parameters of batches: `max_batch_size { value: 32 }`.
+BatchingOptions parse_batching(std::string_view text, const std::string& name);
+
+/// The bytes of a file. Throws NotFoundError.
+std::string read_file(const std::string& path);
+
+}  // namespace tapestry::serve

@@ -1,0 +1,78 @@
+// The program tapestry-serve: see usage() in flags.cpp.
+
+#include <csignal>
+#include <iostream>
+#include <thread>
+
+#include "serve/flags.hpp"
+
+namespace {
+
+using namespace tapestry;
+using namespace tapestry::serve;
+
+void log_line(const std::string& line) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  std::cerr << line << std::endl;
+}
+
+/// Reads the file of models again, and keeps what is served when the file has become wrong.
+void reconfigure(ModelStore& models, const std::string& file) {
+  try {
+    models.configure(parse_models(read_file(file), file));
+  } catch (const Error& error) {
+    log_line("The models stay as they are: " + error.message());
+  }
+}
+
+int serve_until_ended(const Flags& flags) {
+  // Threads inherit the mask, so that only this function sees the signals.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+
+  ModelStore models({.models = {.batching = flags.batching, .run_timeout = flags.http.timeout}, .log = log_line});
+  const std::string& file = flags.model_config_file;
+  models.configure(file.empty() ? flags.models : parse_models(read_file(file), file));
+  Metrics metrics;
+  HttpServer server(models, metrics, flags.http);
+  models.look();
+  if (!models.is_ready()) log_line("Not every model has a version that can be served");
+  if (flags.folder_poll_seconds > 0) {
+    auto next_reading = std::chrono::steady_clock::now();
+    models.keep_looking(std::chrono::seconds(flags.folder_poll_seconds), [&, next_reading]() mutable {
+      const auto now = std::chrono::steady_clock::now();
+      if (flags.model_config_poll_seconds == 0 || file.empty() || now < next_reading) return;
+      next_reading = now + std::chrono::seconds(flags.model_config_poll_seconds);
+      reconfigure(models, file);
+    });
+  }
+  std::thread answering([&] { server.run(); });
+  std::cout << "Listening on " << flags.http.host << ':' << server.port() << std::endl;
+  int signal = 0;
+  sigwait(&ends, &signal);
+  log_line("Ending when all requests are answered");
+  server.stop();
+  answering.join();
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    const Flags flags = parse_flags({arguments + 1, arguments + count});
+    if (!flags.help) return serve_until_ended(flags);
+    std::cout << usage();
+    return 0;
+  } catch (const Error& error) {
+    std::cerr << "tapestry-serve: " << error.message() << '\n';
+  } catch (const std::exception& error) {
+    std::cerr << "tapestry-serve: " << error.what() << '\n';
+  }
+  return 1;
+}

@@ -1,0 +1,66 @@
+#include "serve/metrics.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+namespace tapestry::serve {
+namespace {
+
+/// A value of a label, with its quotes.
+std::string label(std::string_view text) {
+  std::string value = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') value += '\\';
+    if (c == '\n') {
+      value += "\\n";
+    } else {
+      value += c;
+    }
+  }
+  return value + "\"";
+}
+
+std::string number(double value) {
+  std::array<char, 32> text;
+  return {text.begin(), std::to_chars(text.begin(), text.end(), value).ptr};
+}
+
+double bound(std::size_t bucket) { return 10 * std::pow(1.8, static_cast<double>(bucket)); }
+
+}  // namespace
+
+void Metrics::count(const std::string& model, const std::string& method, int status, std::chrono::nanoseconds time) {
+  const double microseconds = static_cast<double>(time.count()) / 1000;
+  std::size_t bucket = 0;
+  while (bucket + 1 < buckets && microseconds > bound(bucket)) ++bucket;
+  const std::lock_guard lock(mutex_);
+  ++requests_[{model, method, status}];
+  Latency& latency = latencies_[{model, method}];
+  ++latency.counts[bucket];
+  latency.microseconds += microseconds;
+}
+
+std::string Metrics::prometheus() const {
+  const std::lock_guard lock(mutex_);
+  std::string text = "# TYPE :tensorflow:serving:request_count counter\n";
+  for (const auto& [key, count] : requests_)
+    text += ":tensorflow:serving:request_count{model_name=" + label(key.model) + ",method=" + label(key.method) +
+            ",status=\"" + std::to_string(key.status) + "\"} " + std::to_string(count) + "\n";
+  text += "# TYPE :tensorflow:serving:request_latency histogram\n";
+  for (const auto& [key, latency] : latencies_) {
+    const std::string labels = "model_name=" + label(key.first) + ",method=" + label(key.second);
+    std::uint64_t count = 0;
+    for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+      count += latency.counts[bucket];
+      const std::string most = bucket + 1 == buckets ? "+Inf" : number(bound(bucket));
+      text += ":tensorflow:serving:request_latency_bucket{" + labels + ",le=\"" + most + "\"} " +
+              std::to_string(count) + "\n";
+    }
+    text += ":tensorflow:serving:request_latency_sum{" + labels + "} " + number(latency.microseconds) + "\n";
+    text += ":tensorflow:serving:request_latency_count{" + labels + "} " + std::to_string(count) + "\n";
+  }
+  return text;
+}
+
+}  // namespace tapestry::serve

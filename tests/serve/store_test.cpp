@@ -1,0 +1,350 @@
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "models.hpp"
+#include "serve/flags.hpp"
+
+// Which versions are served, batches, and configuration files.
+
+namespace tapestry::serve {
+namespace {
+
+double answer_of(const Servable& model, double x) {
+  return model.run("serving_default", {{"x", tensor<float>({static_cast<float>(x)})}}, soon()).at("y").item<float>();
+}
+
+std::string states_of(const ModelStore& store, const std::string& model) {
+  std::string text;
+  for (const VersionStatus& each : store.status(model))
+    text += std::to_string(each.version) + ":" + std::to_string(static_cast<int>(each.state)) +
+            (each.error ? "!" : "") + " ";
+  return text;
+}
+
+TEST_CASE("a new version replaces an older one, which lives as long as it is in use") {
+  const TemporaryFolder folder;
+  std::vector<std::string> lines;
+  ModelStore store({.log = [&](const std::string& line) { lines.push_back(line); }});
+  store.configure({{.name = "m", .base_path = folder / "m"}});
+  store.look();
+  CHECK(!store.is_ready());
+  CHECK_THROWS_AS(store.find("m"), NotFoundError);
+
+  std::filesystem::create_directories(folder / "m" / "notes");
+  write_line(folder / "m" / "2", 1, 2);
+  store.look();
+  CHECK(store.is_ready());
+  const auto second = store.find("m");
+  CHECK(second->version() == 2);
+
+  write_line(folder / "m" / "10", 1, 10);
+  write_line(folder / "m" / "9", 1, 9);
+  store.look();
+  CHECK(store.find("m")->version() == 10);
+  CHECK_THROWS_WITH(store.find("m", {.version = 2}), "Servable not found for request: Specific(m, 2)");
+  CHECK(states_of(store, "m") == "10:30 2:50 ");
+  CHECK(answer_of(*second, 1) == 3);
+  CHECK(answer_of(*store.find("m"), 1) == 11);
+
+  std::filesystem::remove_all(folder / "m" / "10");
+  store.look();
+  CHECK(store.find("m")->version() == 9);
+  std::filesystem::remove_all(folder / "m");
+  store.look();
+  CHECK_THROWS_AS(store.find("m"), NotFoundError);
+  CHECK(states_of(store, "m") == "10:50 9:50 2:50 ");
+  CHECK(lines.front() == "Serving version 2 of m");
+  CHECK(lines.back() == "No longer serving version 9 of m");
+}
+
+TEST_CASE("a version that cannot be loaded ends no other, and is tried again when it changes") {
+  const TemporaryFolder folder;
+  ModelStore store;
+  store.configure({{.name = "m", .base_path = folder / "m"}});
+  write_line(folder / "m" / "1", 1, 1);
+  store.look();
+  std::filesystem::create_directories(folder / "m" / "2");
+  store.look();
+  CHECK(store.find("m")->version() == 1);
+  CHECK(states_of(store, "m") == "2:50! 1:30 ");
+  const VersionStatus failed = store.status("m", {.version = 2}).at(0);
+  CHECK(failed.error == Code::not_found);
+  CHECK(failed.message.find("saved_model.pb") != std::string::npos);
+
+  std::ofstream(folder / "m" / "2" / "saved_model.pb") << "\xff\xff\xff";
+  store.look();
+  CHECK(store.status("m", {.version = 2}).at(0).error == Code::data_loss);
+  CHECK(store.find("m")->version() == 1);
+
+  std::filesystem::remove_all(folder / "m" / "2");
+  write_line(folder / "m" / "2", 1, 2);
+  // Clocks of file systems tick slowly; a later time is what a real change brings.
+  std::filesystem::last_write_time(folder / "m" / "2",
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  store.look();
+  CHECK(store.find("m")->version() == 2);
+  CHECK(states_of(store, "m") == "2:30 1:50 ");
+}
+
+TEST_CASE("policies, labels, and a configuration that changes") {
+  const TemporaryFolder folder;
+  ModelStore store;
+  for (int version = 1; version <= 4; ++version) write_line(folder / "m" / std::to_string(version), 1, version);
+  using Kind = VersionPolicy::Kind;
+  const auto states_with = [&](const VersionPolicy& policy) {
+    store.configure(
+        {{.name = "m", .base_path = folder / "m", .policy = policy, .labels = {{"canary", 4}, {"old", 1}}}});
+    store.look();
+    return states_of(store, "m");
+  };
+  CHECK(states_with({.kind = Kind::latest, .latest = 2}) == "4:30 3:30 ");
+  CHECK(store.find("m", {.label = "canary"})->version() == 4);
+  CHECK_THROWS_WITH(store.find("m", {.label = "old"}), "Servable not found for request: Specific(m, 1)");
+  CHECK_THROWS_WITH(store.find("m", {.label = "new"}), "Unrecognized servable version label: new");
+  CHECK(states_with({.kind = Kind::specific, .specific = {1, 3, 7}}) == "4:50 3:30 1:30 ");
+  CHECK(store.find("m", {.label = "old"})->version() == 1);
+  CHECK(states_with({.kind = Kind::all}) == "4:30 3:30 2:30 1:30 ");
+
+  store.configure({{.name = "other", .base_path = folder / "m"}});
+  store.look();
+  CHECK(store.names() == std::vector<std::string>{"other"});
+  CHECK_THROWS_AS(store.find("m"), NotFoundError);
+  CHECK_THROWS_AS(store.configure({{.name = "a", .base_path = "b"}, {.name = "a", .base_path = "c"}}),
+                  InvalidArgumentError);
+}
+
+// ---- Batches
+
+Tensor column(std::vector<float> values) { return tensor(values); }
+
+/// Squares, and notes the sizes of what it is given.
+struct Squares {
+  std::mutex mutex{};
+  std::vector<std::int64_t> sizes{};
+
+  NamedTensors operator()(const std::string&, const NamedTensors& inputs, Deadline) {
+    const Tensor x = inputs.at("x");
+    const std::lock_guard lock(mutex);
+    sizes.push_back(x.shape().sizes()[0]);
+    for (const float each : x.to_vector<float>())
+      if (each < 0) throw InvalidArgumentError("negative");
+    return {{"y", x * x}};
+  }
+};
+
+TEST_CASE("requests that come together run together") {
+  Squares squares;
+  Batcher batcher({.max_batch_size = 4, .batch_timeout_micros = 60'000'000}, std::ref(squares));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      const auto value = static_cast<float>(i);
+      const Tensor y = batcher.run("s", {{"x", column({value})}}, soon()).at("y");
+      CHECK(y.to_vector<float>() == std::vector<float>{value * value});
+    });
+  for (std::thread& each : threads) each.join();
+  CHECK(squares.sizes == std::vector<std::int64_t>{4});  // a timeout of a minute has not passed
+}
+
+TEST_CASE("a batch is filled up to an allowed size, and too large requests run alone") {
+  Squares squares;
+  Batcher batcher({.max_batch_size = 6}, std::ref(squares));
+  const auto run = [&](const std::vector<float>& x) {
+    return batcher.run("s", {{"x", column(x)}}, soon()).at("y").to_vector<float>();
+  };
+  CHECK(run({1, 2, 3}) == std::vector<float>{1, 4, 9});
+  CHECK(run({1, 2, 3, 4, 5}) == std::vector<float>{1, 4, 9, 16, 25});
+  CHECK(run({1, 2, 3, 4, 5, 6, 7}) == std::vector<float>{1, 4, 9, 16, 25, 36, 49});
+  CHECK(run({}).empty());
+  CHECK(squares.sizes == std::vector<std::int64_t>{4, 6, 7, 0});
+}
+
+TEST_CASE("the mistake of one request is told to that one only") {
+  Squares squares;
+  Batcher batcher({.max_batch_size = 3, .batch_timeout_micros = 60'000'000}, std::ref(squares));
+  std::vector<std::thread> threads;
+  std::atomic<int> refused = 0, answered = 0;
+  for (const float value : {2.F, -1.F, 3.F})
+    threads.emplace_back([&, value] {
+      try {
+        const Tensor y = batcher.run("s", {{"x", column({value})}}, soon()).at("y");
+        CHECK(y.item<float>() == value * value);
+        ++answered;
+      } catch (const InvalidArgumentError& error) {
+        CHECK(error.message() == "negative");
+        CHECK(value < 0);
+        ++refused;
+      }
+    });
+  for (std::thread& each : threads) each.join();
+  CHECK(refused == 1);
+  CHECK(answered == 2);
+}
+
+TEST_CASE("requests of other shapes and signatures are not joined; too many are refused, and some wait too long") {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool go_on = false, begun = false;
+  const auto wait = [&](const std::string&, const NamedTensors& inputs, Deadline) {
+    std::unique_lock lock(mutex);
+    begun = true;
+    changed.notify_all();
+    changed.wait(lock, [&] { return go_on; });
+    return NamedTensors{{"y", inputs.at("x")}};
+  };
+  Batcher batcher({.max_batch_size = 8, .max_enqueued_batches = 2, .num_batch_threads = 1}, wait);
+  const auto run = [&](const std::string& signature, const Tensor& x, Deadline deadline = soon()) {
+    return batcher.run(signature, {{"x", x}}, deadline).at("y");
+  };
+  std::vector<std::thread> threads;
+  threads.emplace_back([&] { CHECK(run("a", column({1, 2})).size() == 2); });
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return begun; });
+  }
+  const auto wait_for = [&](std::size_t count) {
+    while (batcher.waiting() < count) std::this_thread::yield();
+  };
+  threads.emplace_back([&] { CHECK(run("a", zeros({1, 2})).rank() == 2); });
+  wait_for(1);
+  threads.emplace_back([&] { CHECK(run("b", column({3})).size() == 1); });
+  wait_for(2);
+  // This one may join the last one, if it has the time.
+  CHECK_THROWS_AS(run("b", column({4}), std::chrono::steady_clock::now()), DeadlineExceededError);
+  CHECK_THROWS_WITH(run("c", column({5})), "The batch scheduling queue to which this task was submitted is full");
+  CHECK_THROWS_AS(run("c", column({5})), UnavailableError);
+  {
+    const std::lock_guard lock(mutex);
+    go_on = true;
+  }
+  changed.notify_all();
+  for (std::thread& each : threads) each.join();
+  CHECK(batcher.waiting() == 0);
+}
+
+TEST_CASE("a model whose outputs have no rows is served with batches, too") {
+  const TemporaryFolder folder;
+  write_model(folder / "sum" / "1", [] {
+    const Tensor x = placeholder(float32, {-1}, "x");
+    return Signature{.inputs = {{"x", x}}, .outputs = {{"y", reduce_sum(x)}}};
+  });
+  const Servable sum("sum", 1, folder / "sum" / "1", {.batching = BatchingOptions{.max_batch_size = 8}});
+  const auto y = sum.run("serving_default", {{"x", column({1, 2, 3})}}, soon()).at("y");
+  CHECK(y.item<float>() == 6);
+}
+
+TEST_CASE("batching options that make no sense") {
+  const auto refuses = [](const BatchingOptions& options) {
+    CHECK_THROWS_AS(Batcher(options, [](const auto&...) { return NamedTensors(); }), InvalidArgumentError);
+  };
+  refuses({.max_batch_size = 0});
+  refuses({.batch_timeout_micros = -1});
+  refuses({.max_enqueued_batches = 0});
+  refuses({.num_batch_threads = 0});
+  refuses({.max_batch_size = 8, .allowed_batch_sizes = {4}});
+  refuses({.max_batch_size = 8, .allowed_batch_sizes = {4, 2, 8}});
+  refuses({.max_batch_size = 8, .allowed_batch_sizes = {0, 8}});
+}
+
+// ---- Flags and files
+
+TEST_CASE("a configuration file of several models") {
+  const auto models = parse_models(R"(
+      # two models
+      model_config_list: {
+        config {
+          name: "a", base_path: '/models/' "a"
+          model_platform: "tensorflow"
+          model_version_policy: { specific { versions: 1 versions: 4 } }
+          version_labels { key: "stable" value: 1 }
+          version_labels < key: "canary"; value: 4 >
+        }
+        config: { name: "b" base_path: "/models/b" model_version_policy { all {} } }
+        config: { name: "c" base_path: "c" model_version_policy { latest { num_versions: 2 } } }
+      })",
+                                   "models.config");
+  using Kind = VersionPolicy::Kind;
+  const std::vector<ModelConfig> expected{{.name = "a",
+                                           .base_path = "/models/a",
+                                           .policy = {.kind = Kind::specific, .specific = {1, 4}},
+                                           .labels = {{"stable", 1}, {"canary", 4}}},
+                                          {.name = "b", .base_path = "/models/b", .policy = {.kind = Kind::all}},
+                                          {.name = "c", .base_path = "c", .policy = {.latest = 2}}};
+  CHECK(models == expected);
+}
+
+TEST_CASE("mistakes in configuration files are named with their lines") {
+  const std::map<std::string, std::string> texts{
+      {"model_config_list {\n config {\n  nam: 'a' } }", "f:3: there is no field nam here"},
+      {"model_config_list {\n config { name: 'a' } }", "f:2: the model has no base_path"},
+      {"model_config_list { config { base_path: 'a' } }", "f:1: the model has no name"},
+      {"model_config_list {", "f:1: '}' is missing at the end"},
+      {"model_config_list { config { name: 'a } }", "f:1: a string does not end"},
+      {"model_config_list { config { name 'a' } }", "f:1: ':' is missing behind name"},
+      {"model_config_list { config { name: } }", "f:1: the value of name is missing"},
+      {"model_config_list { config { name: {} } }", "f:1: name takes a value, not { ... }"},
+      {"model_config_list: 5", "f:1: model_config_list takes { ... }"},
+      {"model_config_list { config { model_version_policy { latest { num_versions: x } } } }",
+       "f:1: num_versions takes a whole number, not x"},
+      {"model_config_list { config { model_version_policy { latest { num_versions: 0 } } } }",
+       "f:1: num_versions must be at least 1"},
+      {"model_config_list { config { model_platform: 'caffe' } }", "f:1: there is no platform caffe but tensorflow"},
+      {"", "f has no model"},
+      {"}", "f:1: a field's name is missing"},
+  };
+  for (const auto& each : texts) {
+    INFO(each.first);
+    CHECK_THROWS_WITH(parse_models(each.first, "f"), each.second.c_str());
+  }
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "a{";
+  CHECK_THROWS_WITH(parse_models(deep, "f"), "f:1: messages are nested deeper than 20");
+  const BatchingOptions batching = parse_batching(
+      "max_batch_size { value: 32 } batch_timeout_micros: { value: 500 } max_enqueued_batches { value: 7 }\n"
+      "num_batch_threads { value: 2 } allowed_batch_sizes: 8 allowed_batch_sizes: [16, 32]",
+      "f");
+  CHECK(batching.max_batch_size == 32);
+  CHECK(batching.batch_timeout_micros == 500);
+  CHECK(batching.max_enqueued_batches == 7);
+  CHECK(batching.num_batch_threads == 2);
+  CHECK(batching.allowed_batch_sizes == std::vector<std::int64_t>{8, 16, 32});
+}
+
+TEST_CASE("flags") {
+  const Flags flags = parse_flags({"--model_name=m", "--model_base_path=/m", "--rest_api_port=0", "--enable_batching",
+                                   "--rest_api_timeout_in_ms=50", "--rest_api_enable_cors_support=false"});
+  CHECK(flags.models == std::vector<ModelConfig>{{.name = "m", .base_path = "/m"}});
+  CHECK(flags.http.port == 0);
+  CHECK(flags.http.timeout == std::chrono::milliseconds(50));
+  CHECK(!flags.http.cors);
+  CHECK(flags.batching.has_value());
+  CHECK(!parse_flags({"--model_base_path=m", "--enable_batching=false"}).batching);
+  CHECK(parse_flags({"--help"}).help);
+  CHECK(parse_flags({"--model_base_path=m", "--host=0.0.0.0", "--insecure"}).http.host == "0.0.0.0");
+
+  const std::map<std::string, std::vector<std::string>> wrong{
+      {"Either --model_base_path or --model_config_file", {}},
+      {"Either --model_base_path or --model_config_file ", {"--model_base_path=m", "--model_config_file=f"}},
+      {"Unknown flag: --port=5", {"--model_base_path=m", "--port=5"}},
+      {"Unknown flag: m", {"--model_base_path=m", "m"}},
+      {"--rest_api_port takes a whole number of at least 0, not \"x\"", {"--rest_api_port=x"}},
+      {"--rest_api_port takes a whole number of at least 0, not \"-1\"", {"--rest_api_port=-1"}},
+      {"--rest_api_port: ports end at 65535", {"--rest_api_port=65536"}},
+      {"--rest_api_timeout_in_ms takes", {"--rest_api_timeout_in_ms"}},
+      {"--enable_batching takes true or false", {"--enable_batching=x"}},
+      {"--batching_parameters_file needs --enable_batching", {"--model_base_path=m", "--batching_parameters_file=f"}},
+      {"Cannot read the file /no/file", {"--token_file=/no/file"}},
+      {"--ssl_certificate and --ssl_key need each other", {"--model_base_path=m", "--ssl_key=f"}},
+      {"Other machines reach 0.0.0.0: set a token", {"--model_base_path=m", "--host=0.0.0.0"}},
+      {"Other machines reach 127.example.com: set a token", {"--model_base_path=m", "--host=127.example.com"}},
+      {"Other machines reach ::: set a token", {"--model_base_path=m", "--host=::"}},
+  };
+  for (const auto& each : wrong) {
+    INFO(each.first);
+    CHECK_THROWS_WITH(parse_flags(each.second), doctest::Contains(each.first.c_str()));
+  }
+}
+
+}  // namespace
+}  // namespace tapestry::serve
