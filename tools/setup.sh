@@ -26,6 +26,7 @@ header protozero/pbf_reader.hpp|libprotozero-dev
 header doctest/doctest.h|doctest-dev
 module benchmark|libbenchmark-dev
 module ompi-c|libopenmpi-dev
+module grpc++|libgrpc++-dev
 '
 [ "$(uname -m)" != x86_64 ] || build_needs+=$'module xbyak|libxbyak-dev\n'
 # Without it meson on Debian would install into lib64, where neither the loader nor CMake look.
