@@ -28,6 +28,7 @@ module benchmark|libbenchmark-dev
 module ompi-c|libopenmpi-dev
 module cpp-httplib|libcpp-httplib-dev
 header rapidjson/document.h|rapidjson-dev
+module grpc++|libgrpc++-dev
 '
 [ "$(uname -m)" != x86_64 ] || build_needs+=$'module xbyak|libxbyak-dev\n'
 # Without it meson on Debian would install into lib64, where neither the loader nor CMake look.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "tapestry/distributed/cluster.hpp"
 #include "tapestry/distributed/communicator.hpp"
 #include "tapestry/distributed/data_parallel.hpp"
+#include "tapestry/distributed/server.hpp"
 #include "tapestry/distributed/sync_batch_norm.hpp"

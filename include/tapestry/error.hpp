@@ -27,6 +27,7 @@ TAPESTRY_API std::string to_string(Where where);
 
 /// TensorFlow's canonical error codes, with its numbers.
 enum class Code {
+  cancelled = 1,            ///< given up by the caller, who closed the session or ended the server
   invalid_argument = 3,     ///< a value, shape, dtype or name that makes no sense
   deadline_exceeded = 4,    ///< a run took longer than it may
   not_found = 5,            ///< no file, op, attribute or slot of that name
@@ -54,6 +55,8 @@ class TAPESTRY_API Error : public std::runtime_error {
   const std::string& message() const { return message_; }
   /// The innermost op in which the error occurred, such as "AddV2"; "" when it occurred in none.
   const std::string& op() const { return op_; }
+  /// The operation of a graph, such as "hidden/MatMul", that failed in a run; "" when none did.
+  const std::string& node() const { return node_; }
   /// The call site in the user's program.
   Where where() const { return where_; }
   /// Message, op and position in one line.
@@ -61,12 +64,14 @@ class TAPESTRY_API Error : public std::runtime_error {
 
   /// Adds the op and the position. Those that are known already stay, so that the error names the innermost op.
   void locate(std::string_view op, Where where);
+  /// The same for an operation of a graph.
+  void locate(std::string_view op, std::string_view node, Where where);
 
  private:
   void compose();
 
   Code code_;
-  std::string message_, op_, text_;
+  std::string message_, op_, node_, text_;
   Where where_;
 };
 
@@ -86,6 +91,10 @@ class ErrorWithCode : public Error {
 
 /// A value, shape, dtype or name that makes no sense.
 class TAPESTRY_API InvalidArgumentError : public ErrorWithCode<Code::invalid_argument> {
+  using ErrorWithCode::ErrorWithCode;
+};
+/// A run on a server was given up, because its session was closed or the server was stopped.
+class TAPESTRY_API CancelledError : public ErrorWithCode<Code::cancelled> {
   using ErrorWithCode::ErrorWithCode;
 };
 /// Something is not in the required state: a Variable has no value, a session is closed, a file cannot be written.

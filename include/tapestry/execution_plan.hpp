@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct ExecutionPlan {
     /// Why the step was not replayed, such as "draws random numbers". Empty for a step that was replayed, and on
     /// devices that cannot record.
     std::string why_executed = {};
+    /// The task of a cluster that ran the step, such as "/job:ps/replica:0/task:0". Empty for this process.
+    std::string task = {};
   };
 
   /// Who owns the memory of a tensor.
@@ -114,6 +117,9 @@ struct RunOptions {
   /// The run throws DeadlineExceededError after this many milliseconds; 0 means never. A step that has begun is not
   /// interrupted, and changes of Variables that have been made by then stay.
   std::int64_t timeout_in_ms = 0;
+  /// The run throws CancelledError when a stop is requested of the token's std::stop_source; otherwise as for a
+  /// timeout.
+  std::stop_token stop = {};
 };
 
 /// What a run has done.

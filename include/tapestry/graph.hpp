@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <map>
@@ -337,11 +338,22 @@ class TAPESTRY_API ControlScope {
 /// them.
 [[nodiscard]] inline ControlScope control_dependencies(const ControlInputs& inputs) { return ControlScope(inputs); }
 
+/// What a DeviceFunction is told of an operation that is being added to a graph.
+struct NewOperation {
+  std::string_view type;               ///< the name of its op, such as "MatMul"
+  const Variable* variable = nullptr;  ///< the Variable, if the operation holds one ("VarHandleOp")
+};
+/// A function that chooses the device of each new operation, such as "/job:ps/task:1"; "" for none.
+using DeviceFunction = std::function<std::string(const NewOperation&)>;
+
 /// The result of `device`.
 class TAPESTRY_API DeviceScope {
  public:
   /// The same as `device`.
+  /// @{
   DeviceScope(std::string_view name, Where where);
+  explicit DeviceScope(DeviceFunction choose);
+  /// @}
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
@@ -365,6 +377,10 @@ class TAPESTRY_API DeviceScope {
   return DeviceScope(tensorflow_name(place), where);
 }
 /// @}
+/// Opens a scope in which a function chooses the device of each new operation of a graph, also of the Variables that
+/// the graph uses for the first time, unless they are an optimizer's slots, which stay with their Variables. What is
+/// executed at once is not affected. Scopes inside it merge as those of names do, and win.
+[[nodiscard]] inline DeviceScope device(DeviceFunction choose) { return DeviceScope(std::move(choose)); }
 
 /// The result of `colocate_with`.
 class TAPESTRY_API ColocationScope {
@@ -377,6 +393,7 @@ class TAPESTRY_API ColocationScope {
 
  private:
   std::string colocation_, device_;  ///< those of the scopes around this one
+  DeviceFunction device_function_;   ///< the same
 };
 /// Opens a scope in which new operations run on the device of the given operation, regardless of the device scopes
 /// around it. Files express this by TensorFlow's attribute `_class`. For an eager tensor the scope has no effect.

@@ -143,6 +143,22 @@ struct SessionOptions {
   /// run, and started as a whole from then on; the plan in a RunMetadata tells which steps were replayed. The results
   /// are the same bits.
   bool replay = true;
+  /// The timeout, in milliseconds, of each run without one of its own, and of each other call to a server; 0 means
+  /// none.
+  std::int64_t operation_timeout_in_ms = 0;
+  /// The tasks of a server's cluster that the session may use: "/job:ps", "/job:worker/task:0". By default all.
+  std::vector<std::string> device_filters = {};
+  /// Whether the session's Variables on a server are its own. By default, all sessions of the server share Variables by
+  /// their names.
+  bool isolate_session_state = false;
+};
+
+/// A device of a session, in this process or in a task of its server's cluster.
+struct DeviceAttributes {
+  std::string name;               ///< "/job:worker/replica:0/task:1/device:CPU:0"
+  std::string device_type;        ///< "CPU", "GPU"
+  std::int64_t memory_limit = 0;  ///< in bytes; 0 if it is not known
+  std::uint64_t incarnation = 0;  ///< a number that differs after each start of the device's task
 };
 
 class SessionState;
@@ -156,6 +172,19 @@ class TAPESTRY_API Session {
   explicit Session(const SessionOptions& options = {}, Where where = Where::here());
   /// A session for a graph.
   explicit Session(const Graph& graph, const SessionOptions& options = {}, Where where = Where::here());
+  /// A session on a server, such as "grpc://localhost:2222": a Server, or one of TensorFlow's
+  /// (tf.distribute.Server). The server runs the graph, and has the values of its Variables: `run` the initializers
+  /// (`global_variables_initializer` also sends the values of Variables that were made outside of the graph), and fetch
+  /// a Variable to get its value; the Variable in this process stays as it is. The graph is sent at the first run, and
+  /// what has been added since at later ones. With the target "" the session runs the graph in this process.
+  ///
+  /// The constructor connects to nothing. A run throws UnavailableError when the server cannot be reached, AbortedError
+  /// when it no longer knows the session, which then has to be made anew, and the error of the operation that failed on
+  /// the server, with the line of this program that made it.
+  /// @{
+  explicit Session(std::string_view target, const SessionOptions& options = {}, Where where = Where::here());
+  Session(std::string_view target, const Graph& graph, const SessionOptions& options = {}, Where where = Where::here());
+  /// @}
   ~Session();
   /// A session can be moved, but not copied.
   /// @{
@@ -216,6 +245,12 @@ class TAPESTRY_API Session {
   void close();
   /// The graph of the session.
   Graph graph() const;
+  /// The devices that the session can use.
+  std::vector<DeviceAttributes> list_devices(Where where = Where::here()) const;
+  /// Removes the values of Variables from a server, for all of its sessions: those in the named containers, or, if none
+  /// is named, in the default one. Sessions of the server end.
+  static void reset(std::string_view target, const std::vector<std::string>& containers = {},
+                    const SessionOptions& options = {}, Where where = Where::here());
 
   /// For the templates: `run` and `explain` of a flat list.
   /// @{

@@ -12,8 +12,11 @@ std::string to_string(Where where) {
 Error::Error(Code code, std::string message)
     : std::runtime_error(message), code_(code), message_(std::move(message)), text_(message_) {}
 
-void Error::locate(std::string_view op, Where where) {
+void Error::locate(std::string_view op, Where where) { locate(op, {}, where); }
+
+void Error::locate(std::string_view op, std::string_view node, Where where) {
   if (op_.empty()) op_ = op;
+  if (node_.empty()) node_ = node;
   if (!where_) where_ = where;
   compose();
 }

@@ -17,4 +17,15 @@ decltype(auto) locating(std::string_view op, Where where, F f) {
   }
 }
 
+/// The same for an operation of a graph.
+template <class F>
+decltype(auto) locating(std::string_view op, std::string_view node, Where where, F f) {
+  try {
+    return f();
+  } catch (Error& error) {
+    error.locate(op, node, where);
+    throw;
+  }
+}
+
 }  // namespace tapestry

@@ -45,7 +45,7 @@ std::string mismatch(const Plugin& plugin, std::uint32_t layout, const std::stri
 }
 
 /// The value of an environment variable; "" if it is not set.
-std::string environment(const char* name);
+TAPESTRY_API std::string environment(const char* name);
 
 }  // namespace detail
 }  // namespace tapestry

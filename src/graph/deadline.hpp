@@ -4,28 +4,37 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tapestry/error.hpp"
 
 namespace tapestry::detail {
 
-/// The time by which a run must have ended.
+/// The time by which a run must have ended, unless it is cancelled before.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// `cause`: who asked for the deadline, a literal that ends the message.
-  explicit Deadline(std::int64_t milliseconds, std::string_view cause = {})
+  explicit Deadline(std::int64_t milliseconds, std::string_view cause = {}, std::stop_token stop = {})
       : milliseconds_(milliseconds),
         cause_(cause),
+        stop_(std::move(stop)),
         end_(Clock::now() + std::min(std::chrono::milliseconds(milliseconds), longest)) {}
 
   Clock::time_point end() const { return end_; }
-  bool has_passed() const { return Clock::now() >= end_; }
+  bool has_passed() const { return stop_.stop_requested() || Clock::now() >= end_; }
+  /// When to look again whether it has passed, for who waits.
+  Clock::time_point next_look() const {
+    constexpr std::chrono::milliseconds interval(20);
+    return stop_.stop_possible() ? std::min(end_, Clock::now() + interval) : end_;
+  }
   /// `state`: how far the run has come.
   [[noreturn]] void fail(const std::string& state) const {
+    if (stop_.stop_requested()) throw CancelledError(join("The run was cancelled: ", state));
     throw DeadlineExceededError(
         join("Timed out waiting for notification: after ", milliseconds_, " ms ", state, cause_));
   }
@@ -36,6 +45,7 @@ class Deadline {
 
   std::int64_t milliseconds_;
   std::string_view cause_;
+  std::stop_token stop_;
   Clock::time_point end_;
 };
 
@@ -46,7 +56,7 @@ inline std::unique_lock<std::timed_mutex> locked(std::timed_mutex& mutex, const 
   // Clang 14's thread sanitizer knows only locks by the system's clock, which may be set meanwhile.
   while (!lock && !deadline->has_passed())
     static_cast<void>(
-        lock.try_lock_until(std::chrono::system_clock::now() + (deadline->end() - Deadline::Clock::now())));
+        lock.try_lock_until(std::chrono::system_clock::now() + (deadline->next_look() - Deadline::Clock::now())));
   if (!lock) deadline->fail("an earlier run has not ended");
   return lock;
 }

@@ -203,7 +203,7 @@ void Executable::run_measured(RunTimes& times, const Deadline* deadline) {
 
 void Executable::run_step(Step& step, const Deadline* deadline) {
   Call& call = step.call;
-  locating(call.type(), call.where(), [&] {
+  locating(call.type(), call.name(), call.where(), [&] {
     switch (step.kind) {
       case Step::Kind::kernel:
         call.op().forward(*step.backend, call);

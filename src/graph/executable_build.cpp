@@ -116,7 +116,7 @@ class Executable::Builder {
 
   void add(const Node& node) {
     const Op& op = node.op();
-    locating(op.name, node.where(), [&] {
+    locating(op.name, node.name(), node.where(), [&] {
       if (&op == &no_op_op) return;
       // A placeholder that is not fed stands for a tensor of which only the shape is read.
       if (&op == &var_handle_op || &op == &placeholder_op) {

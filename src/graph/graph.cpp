@@ -329,7 +329,9 @@ Tensor Variable::initialized_value(Where where) const {
 }
 
 Operation global_variables_initializer(Where where) {
-  return variables_initializer(default_graph().variables(), "init", where);
+  const Operation init = variables_initializer(default_graph().variables(), "init", where);
+  default_graph().state()->initializes_all.insert(&node_of(init));
+  return init;
 }
 
 Operation variables_initializer(const std::vector<Variable>& variables, std::string_view name, Where where) {
@@ -395,6 +397,7 @@ ControlScope::~ControlScope() { detail::scopes().control_inputs = std::move(save
 
 struct DeviceScope::State final : DeviceWish {
   std::string outer;
+  DeviceFunction outer_function;
   DeviceWish* outer_wish = nullptr;
   std::string asked;
   std::optional<std::optional<Device>> found;  ///< looked for when the first op asks
@@ -406,26 +409,45 @@ struct DeviceScope::State final : DeviceWish {
 };
 
 DeviceScope::DeviceScope(std::string_view name, Where where) : state_(new State) {
+  state_->outer_function = detail::scopes().device_function;
   locating({}, where, [&] { state_->asked = detail::merge_device_names(detail::scopes().device, name); });
   state_->outer = std::exchange(detail::scopes().device, state_->asked);
   state_->outer_wish = std::exchange(device_wish(), state_.get());
 }
+
+DeviceScope::DeviceScope(DeviceFunction choose) : state_(new State) {
+  detail::Scopes& scopes = detail::scopes();
+  state_->outer_wish = device_wish();
+  state_->outer = std::exchange(scopes.device, "");
+  state_->outer_function = std::exchange(
+      scopes.device_function,
+      [outer = state_->outer, outside = scopes.device_function, own = std::move(choose)](const NewOperation& each) {
+        const std::string around = outside ? detail::merge_device_names(outside(each), outer) : outer;
+        return detail::merge_device_names(around, own(each));
+      });
+}
+
 DeviceScope::~DeviceScope() {
   device_wish() = state_->outer_wish;
+  detail::scopes().device_function = std::move(state_->outer_function);
   detail::scopes().device = std::move(state_->outer);
 }
 
 ColocationScope::ColocationScope(const Operation& operation)
-    : colocation_(detail::scopes().colocation), device_(detail::scopes().device) {
+    : colocation_(detail::scopes().colocation),
+      device_(detail::scopes().device),
+      device_function_(detail::scopes().device_function) {
   const bool is_eager = operation && !operation.outputs().empty() && !detail::endpoint_of(operation.output()).node;
   if (!operation || is_eager) return;
   const Node& node = node_of(operation);
   detail::scopes().colocation = node.colocation.empty() ? node.name() : node.colocation;
   detail::scopes().device = node.device;
+  detail::scopes().device_function = {};
 }
 ColocationScope::~ColocationScope() {
   detail::scopes().colocation = std::move(colocation_);
   detail::scopes().device = std::move(device_);
+  detail::scopes().device_function = std::move(device_function_);
 }
 
 GradientOverrides::GradientOverrides(const std::map<std::string, Gradient>& gradients, Where where)

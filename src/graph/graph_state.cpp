@@ -159,6 +159,12 @@ Scopes& scopes() {
   return current;
 }
 
+std::string device_in_scopes(const NewOperation& operation) {
+  const Scopes& scope = scopes();
+  if (!scope.device_function) return scope.device;
+  return merge_device_names(scope.device_function(operation), scope.device);
+}
+
 OptionsScope::OptionsScope(const std::shared_ptr<GraphState>& graph, const NodeOptions& options) : open_(Graph(graph)) {
   Scopes& scope = scopes();
   scope.name = options.scope;
@@ -305,7 +311,8 @@ std::vector<Node*> GraphState::scope_controls() {
 NodeOptions GraphState::scope_options(const Op& op) {
   const Scopes& scope = scopes();
   NodeOptions options{
-      .scope = scope.name, .control_inputs = scope_controls(), .device = scope.device, .colocation = scope.colocation};
+      .scope = scope.name, .control_inputs = scope_controls(), .device = {}, .colocation = scope.colocation};
+  options.device = device_in_scopes({.type = op.name});
   if (const auto gradient = scope.gradients.find(op.name); gradient != scope.gradients.end())
     options.overridden = with_gradient(op, gradient->second);
   return options;
@@ -400,12 +407,23 @@ std::vector<Node*> GraphState::must_run() const {
   return found;
 }
 
+namespace {
+
+std::string device_of_variable(const Variable& variable) {
+  return device_in_scopes({.type = var_handle_op.name, .variable = &variable});
+}
+
+}  // namespace
+
 GraphVariable& GraphState::variable_entry(const Variable& variable, Where where) {
   const std::lock_guard lock(mutex_);
   const auto found = variable_index_.find(variable.cell().get());
   if (found != variable_index_.end()) return variables_[found->second];
   require_open(where);
-  return make_entry(variable, names_.unique(node_name(variable)), {}, where);
+  // Only a function chooses a device for a Variable from outside the graph, and none for a slot of an optimizer.
+  const bool is_slot = variable.cell()->owner.lock() != nullptr;
+  const std::string device = scopes().device_function && !is_slot ? device_of_variable(variable) : "";
+  return make_entry(variable, names_.unique(node_name(variable)), device, where);
 }
 
 /// The name that a Variable from outside the graph should have here.
@@ -488,7 +506,7 @@ void GraphState::declare(const Variable& variable, const Tensor& initial_value, 
     throw InvalidArgumentError(join("'", variable.name(), "' is not a valid node name"), where);
   const std::string name = names_.unique(scopes().name + variable.name());
   variable.cell()->name = name;
-  const NodeOptions there{.device = scopes().device};
+  const NodeOptions there{.device = device_of_variable(variable)};
   Tensor value = initial_value;
   if (!value.is_symbolic()) {
     Call constant(const_op, {}, {{"dtype", value.dtype()}, {"value", value}}, where, name + "/initial_value");

@@ -150,9 +150,10 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   std::map<std::string, Collection, std::less<>> collections;
   std::set<std::int64_t> not_feedable;  ///< tensors, by id
   std::set<const Node*> not_fetchable;
-  std::shared_ptr<FileNodes> file;            ///< that the graph was read from; empty for another graph
-  std::unordered_set<std::int64_t> absorbed;  ///< tensors, by id, whose values became attributes when it was read
-  Captures* captures = nullptr;               ///< while a function is traced into this graph
+  std::shared_ptr<FileNodes> file;                  ///< that the graph was read from; empty for another graph
+  std::unordered_set<std::int64_t> absorbed;        ///< tensors, by id, whose values became attributes when it was read
+  std::unordered_set<const Node*> initializes_all;  ///< made by `global_variables_initializer`
+  Captures* captures = nullptr;                     ///< while a function is traced into this graph
   /// Of the plans that are made of this graph. Passes hand it on.
   std::shared_ptr<ArenaPool> arena_pool = std::make_shared<ArenaPool>();
 
@@ -192,11 +193,14 @@ struct Scopes {
   std::shared_ptr<GraphState> graph;  ///< the open one; empty outside all scopes
   std::string name;                   ///< "outer/inner/"
   std::vector<Operation> control_inputs;
-  std::string device;
+  std::string device;                         ///< of the scopes inside that of `device_function`
+  DeviceFunction device_function;             ///< empty for none
   std::string colocation;                     ///< the name of a node
   std::map<std::string, Gradient> gradients;  ///< by the op's name: used instead of the registered ones
 };
 Scopes& scopes();
+/// The device that the scopes give a new operation.
+std::string device_in_scopes(const NewOperation& operation);
 
 /// While it lives, the graph is open in scopes with these options, so that the nodes that public ops add get them.
 class OptionsScope {

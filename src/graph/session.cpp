@@ -11,6 +11,7 @@
 #include "core/make_tensor.hpp"
 #include "graph/explain.hpp"
 #include "graph/feeds.hpp"
+#include "graph/remote_session.hpp"
 #include "graph/staged_plan.hpp"
 #include "graph/state_ops.hpp"
 
@@ -35,11 +36,15 @@ Fetch::Fetch(const Variable& variable) : cell_(variable.cell()), kind_(Kind::var
 
 class SessionState : public std::enable_shared_from_this<SessionState> {
  public:
-  SessionState(const Graph& graph, const SessionOptions& options) : graph_(graph), options_(options) {}
+  SessionState(const Graph& graph, const SessionOptions& options,
+               std::unique_ptr<detail::RemoteSession> remote = nullptr)
+      : graph_(graph), options_(options), remote_(std::move(remote)) {}
 
   const Graph& graph() const { return graph_; }
+  /// nullptr for a session in this process.
+  detail::RemoteSession* remote() const { return remote_.get(); }
   void close() {
-    closed_ = true;
+    if (!closed_.exchange(true) && remote_) remote_->close();
     const std::lock_guard lock(mutex_);
     plans_.clear();
     substituted_.clear();
@@ -58,6 +63,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     std::vector<std::int64_t> key{};      ///< the beginning of the keys in `plans_` for these fetches and feeds
     std::vector<std::size_t> absorbed{};  ///< the feeds whose values are attributes of other nodes of a file
     std::shared_ptr<StagedPlan> plan{};   ///< that of the last run, for feeds with the specs `request.fed`
+    /// On a server: of a callable or a run in parts.
+    std::shared_ptr<detail::RemoteSession::Prepared> remote{};
   };
 
   /// Resolves the fetches and targets of a run. Throws for one that cannot be fetched.
@@ -89,20 +96,12 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     require_open();
     if (options.timeout_in_ms < 0)
       throw InvalidArgumentError(detail::join("timeout_in_ms must not be negative: ", options.timeout_in_ms));
-    const std::optional<detail::Deadline> deadline = graph_.state()->budget().deadline(options.timeout_in_ms);
+    if (options.stop.stop_requested()) throw CancelledError("The run was cancelled before it began");
     Tensors fetched, results;
     if (metadata) *metadata = {};
-    if (!prepared.request.fetches.empty() || !prepared.request.operations.empty()) {
-      const detail::Deadline* until = deadline ? &*deadline : nullptr;
-      if (prepared.absorbed.empty()) {
-        fetched = run_plan(plan_for(prepared, values), values, options, until, metadata);
-      } else {
-        auto [session, request, rest] = substitute(prepared, values);
-        Prepared there{.request = std::move(request), .results = {}};
-        there.key = key_of(there.request);
-        fetched = run_plan(session->plan_for(there, rest), rest, options, until, metadata);
-      }
-    }
+    if (!prepared.request.fetches.empty() || !prepared.request.operations.empty())
+      fetched =
+          remote_ ? run_remotely(prepared, values, options, metadata) : run_here(prepared, values, options, metadata);
     for (const Prepared::Result& each : prepared.results) {
       using From = Prepared::Result::From;
       results.push_back(each.from == From::fetch  ? fetched[each.index]
@@ -122,6 +121,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   Explanation explain(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) {
     return locating({}, where, [&] {
+      if (remote_) throw UnimplementedError("A session on a server has no plan that could be explained");
       auto [prepared, values] = prepare(fetches, feeds, where);
       Substituted run{shared_from_this(), prepared.request, values};
       if (!prepared.absorbed.empty()) run = substitute(prepared, values);
@@ -130,6 +130,20 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       const std::lock_guard lock(graph.mutex());
       return detail::explain(graph, run.request, options_);
     });
+  }
+
+  std::vector<DeviceAttributes> list_devices() const {
+    require_open();
+    if (remote_) return remote_->list_devices();
+    const std::vector<Device> own = devices();
+    std::vector<DeviceAttributes> list(own.size());
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const std::string name = full_name(own[i]);
+      const std::size_t type = name.rfind('/') + std::string_view("/device:").size();
+      list[i].device_type = name.substr(type, name.rfind(':') - type);
+      list[i].name = name;
+    }
+    return list;
   }
 
   Tensor feed_key(const Feed::Key& key, Where where) const {
@@ -143,6 +157,68 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   }
 
  private:
+  Tensors run_here(Prepared& prepared, const Tensors& values, const RunOptions& options, RunMetadata* metadata) {
+    const std::int64_t timeout = options.timeout_in_ms > 0 ? options.timeout_in_ms : options_.operation_timeout_in_ms;
+    const std::optional<detail::Deadline> deadline = graph_.state()->budget().deadline(timeout, options.stop);
+    const detail::Deadline* until = deadline ? &*deadline : nullptr;
+    if (prepared.absorbed.empty())
+      if (StagedPlan* plan = plan_with_feeds(prepared, values))
+        return run_plan(*plan, values, options, until, metadata);
+    while (true) {
+      auto [session, request, rest] = substitute(prepared, values);
+      Prepared there{.request = std::move(request), .results = {}};
+      there.key = key_of(there.request);
+      StagedPlan* plan = nullptr;
+      try {
+        plan = &session->plan_for(there, rest);
+      } catch (const detail::FedValueNeeded& needed) {
+        if (!absorb(prepared, needed.placeholder)) throw;
+        continue;
+      }
+      return run_plan(*plan, rest, options, until, metadata);
+    }
+  }
+
+  /// The plan for these feeds; nullptr if it needs the value of one, which is then among `absorbed`.
+  StagedPlan* plan_with_feeds(Prepared& prepared, const Tensors& values) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = value_feeds_.find(prepared.key); found != value_feeds_.end())
+        prepared.absorbed = found->second;
+    }
+    if (!prepared.absorbed.empty()) return nullptr;
+    try {
+      return &plan_for(prepared, values);
+    } catch (const detail::FedValueNeeded& needed) {
+      if (!absorb(prepared, needed.placeholder)) throw;
+      return nullptr;
+    }
+  }
+
+  /// Makes a feed of a file's graph one whose value is known while a run is planned. False if it cannot be one.
+  bool absorb(Prepared& prepared, const std::string& placeholder) {
+    const Tensors& feeds = prepared.request.feeds;
+    for (std::size_t i = 0; i < feeds.size() && graph_.state()->file; ++i) {
+      if (detail::placeholder_name(feeds[i]) != placeholder) continue;
+      if (std::find(prepared.absorbed.begin(), prepared.absorbed.end(), i) != prepared.absorbed.end()) return false;
+      prepared.absorbed.push_back(i);
+      const std::lock_guard lock(mutex_);
+      value_feeds_.insert_or_assign(prepared.key, prepared.absorbed);
+      return true;
+    }
+    return false;
+  }
+
+  Tensors run_remotely(const Prepared& prepared, const Tensors& values, const RunOptions& options,
+                       RunMetadata* metadata) {
+    if (!prepared.absorbed.empty())
+      throw UnimplementedError(
+          detail::join("Tensor ", prepared.request.feeds[prepared.absorbed[0]].name(),
+                       " cannot be fed in a session on a server: its value is an attribute of other operations"));
+    return prepared.remote ? prepared.remote->run(prepared.request, values)
+                           : remote_->run(prepared.request, values, options, metadata);
+  }
+
   void require_open() const {
     if (closed_) throw FailedPreconditionError("Attempted to use a closed Session.");
   }
@@ -344,10 +420,13 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   Graph graph_;
   SessionOptions options_;
+  std::unique_ptr<detail::RemoteSession> remote_;
   std::atomic<bool> closed_ = false;
   mutable std::mutex mutex_;
   std::map<std::vector<std::int64_t>, KeptPlan> plans_;
   std::vector<std::pair<std::string, std::shared_ptr<SessionState>>> substituted_;  ///< by the values, oldest first
+  /// By the beginning of the keys of plans: the feeds whose values are needed while a run is planned.
+  std::map<std::vector<std::int64_t>, std::vector<std::size_t>> value_feeds_;
   std::uint64_t runs_ = 0;  ///< counts the uses of plans, which tells their order
 };
 
@@ -356,12 +435,28 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 Session::Session(const SessionOptions& options, Where where) : Session(default_graph(), options, where) {}
 Session::Session(const Graph& graph, const SessionOptions& options, Where)
     : state_(std::make_shared<SessionState>(graph, options)) {}
+Session::Session(std::string_view target, const SessionOptions& options, Where where)
+    : Session(target, default_graph(), options, where) {}
+Session::Session(std::string_view target, const Graph& graph, const SessionOptions& options, Where where)
+    : state_(locating({}, where, [&] {
+        return std::make_shared<SessionState>(
+            graph, options, target.empty() ? nullptr : detail::open_remote_session(target, graph, options));
+      })) {}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
 void Session::close() { state_->close(); }
 Graph Session::graph() const { return state_->graph(); }
+
+std::vector<DeviceAttributes> Session::list_devices(Where where) const {
+  return locating({}, where, [&] { return state_->list_devices(); });
+}
+
+void Session::reset(std::string_view target, const std::vector<std::string>& containers, const SessionOptions& options,
+                    Where where) {
+  locating({}, where, [&] { detail::reset_server(target, containers, options); });
+}
 
 std::vector<Tensor> Session::run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, const RunOptions& options,
                                      RunMetadata* metadata, Where where) const {
@@ -386,6 +481,8 @@ Session::Callable::Callable(std::shared_ptr<SessionState> session, const std::ve
   locating({}, where, [&] {
     for (const Tensor& feed : feeds) state_->keys.push_back(state_->session->feed_key(feed, where));
     state_->prepared = state_->session->prepare(fetches, targets, state_->keys);
+    if (detail::RemoteSession* remote = state_->session->remote())
+      state_->prepared.remote = remote->make_callable(state_->prepared.request);
   });
 }
 
@@ -443,8 +540,9 @@ struct Session::PartialRun::State {
   };
 
   std::shared_ptr<SessionState> session;
-  Tensors feeds;             ///< of the setup
-  detail::Request promised;  ///< what the setup fetches
+  Tensors feeds;                                              ///< of the setup
+  detail::Request promised;                                   ///< what the setup fetches
+  std::shared_ptr<detail::RemoteSession::Prepared> remote{};  ///< on a server
   std::mutex mutex{};
   Known known{};
   detail::Request fetched{};  ///< what has been fetched; `done`: what has run for it
@@ -478,6 +576,7 @@ struct Session::PartialRun::State {
   std::vector<Tensor> run(const std::vector<Fetch>& fetches, const Feeds& feeds_now, Where where) {
     Known now = with(feeds_now, where);
     detail::Request had = fetched_with(session->request_for(fetches));
+    if (remote) return run_remotely(fetches, std::move(now), std::move(had));
     SessionState::Prepared part = session->prepare(fetches, {}, now.keys);
     const std::size_t results = part.results.size();
     part.request.done = fetched.done;
@@ -500,6 +599,17 @@ struct Session::PartialRun::State {
     fetched = std::move(had);
     return {computed.begin(), computed.begin() + results};
   }
+
+  /// The server keeps what it has computed.
+  std::vector<Tensor> run_remotely(const std::vector<Fetch>& fetches, Known now, detail::Request had) {
+    const auto fed = static_cast<std::ptrdiff_t>(known.keys.size());
+    SessionState::Prepared part = session->prepare(fetches, {}, Tensors(now.keys.begin() + fed, now.keys.end()));
+    part.remote = remote;
+    const Tensors computed = session->run(part, Tensors(now.values.begin() + fed, now.values.end()));
+    known = std::move(now);
+    fetched = std::move(had);
+    return {computed.begin(), computed.end()};
+  }
 };
 
 Session::PartialRun::PartialRun(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches,
@@ -508,6 +618,10 @@ Session::PartialRun::PartialRun(std::shared_ptr<SessionState> session, const std
   locating({}, where, [&] {
     for (const Tensor& feed : feeds) state_->feeds.push_back(state_->session->feed_key(feed, where));
     state_->promised = state_->session->request_for(fetches);
+    if (detail::RemoteSession* remote = state_->session->remote()) {
+      state_->promised.feeds = state_->feeds;
+      state_->remote = remote->partial_run(state_->promised);
+    }
   });
 }
 

@@ -38,9 +38,8 @@ class Specializer {
       const Tensor& feed = request_.feeds[i];
       const Spec& spec = request_.fed[i];
       const Endpoint end = endpoint_of(feed);
-      std::string name = end.node->name();
-      if (&end.node->op() != &placeholder_op) name = join(name, "_", end.output, "_fed");
-      Call call(placeholder_op, {}, {{"dtype", spec.dtype}, {"shape", spec.shape}}, end.node->where(), name);
+      Call call(placeholder_op, {}, {{"dtype", spec.dtype}, {"shape", spec.shape}}, end.node->where(),
+                placeholder_name(feed));
       const Node& node = rewrite_.add(std::move(call), {spec}, {.device = end.node->device});
       rewrite_.replace(feed, node.output());
     }
@@ -64,7 +63,7 @@ class Specializer {
   void copy(const Node& node) {
     const GraphState& to = *rewrite_.graph();
     const std::size_t first = to.size();
-    locating(node.type(), node.where(), [&] {
+    locating(node.type(), node.name(), node.where(), [&] {
       rewrite_.build(node, [&] { return copy_outputs(node, rewrite_.inputs_of(node)); });
       for (std::size_t i = first; gives_value_[node.index] && i < to.size(); ++i) known_.note(to.node(i));
     });
@@ -139,9 +138,11 @@ class Specializer {
   [[noreturn]] void refuse(const Node& node, std::int64_t input, const Tensor& tensor) const {
     const Node& cause = unknown_cause(*endpoint_of(tensor).node);
     const bool fed = &cause.op() == &placeholder_op;
-    throw InvalidArgumentError(join("Node '", node.name(), "' (op: '", node.type(), "'): its input ", input, ", '",
-                                    tensor.name(), "', must follow from constants and shapes, but depends on '",
-                                    cause.name(), "' (op: '", cause.type(), fed ? "'), whose value is fed" : "')"));
+    const std::string message = join("Node '", node.name(), "' (op: '", node.type(), "'): its input ", input, ", '",
+                                     tensor.name(), "', must follow from constants and shapes, but depends on '",
+                                     cause.name(), "' (op: '", cause.type(), fed ? "'), whose value is fed" : "')");
+    if (fed) throw FedValueNeeded(message, cause.name());
+    throw InvalidArgumentError(message);
   }
 
   /// The first node on the way back whose value is unknown although those of its inputs are known.
@@ -172,6 +173,11 @@ class Specializer {
 };
 
 }  // namespace
+
+std::string placeholder_name(const Tensor& feed) {
+  const Endpoint end = endpoint_of(feed);
+  return &end.node->op() == &placeholder_op ? end.node->name() : join(end.node->name(), "_", end.output, "_fed");
+}
 
 std::vector<char> needed_nodes(const GraphState& graph, const Request& request) {
   std::vector<char> needed(graph.size()), done(graph.size());

@@ -22,8 +22,17 @@ std::vector<char> needed_nodes(const GraphState& graph, const Request& request);
 /// lacks, or else why the first node was not read.
 void require_read(const GraphState& graph, const std::vector<char>& needed);
 
+/// The value of a feed would have to be known while the run is planned.
+struct FedValueNeeded : InvalidArgumentError {
+  FedValueNeeded(const std::string& message, std::string name)
+      : InvalidArgumentError(message), placeholder(std::move(name)) {}
+  std::string placeholder;  ///< the node that stands for the feed (see `placeholder_name`)
+};
+/// The name of the node that stands for a feed in plans.
+std::string placeholder_name(const Tensor& feed);
+
 /// Copies the nodes that the request needs, with the dtypes and shapes that are fed. Throws what the ops' inference
-/// throws for them, and InvalidArgumentError, "You must feed a value for placeholder tensor 'x' ...".
+/// throws for them; InvalidArgumentError, "You must feed a value for placeholder tensor 'x' ..."; and FedValueNeeded.
 PlanGraph specialize(const GraphState& graph, const Request& request);
 
 }  // namespace tapestry::detail

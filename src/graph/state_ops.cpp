@@ -94,6 +94,21 @@ TAPESTRY_OP(read_variable_definition){{
     .stateful = true,
 }};
 
+TAPESTRY_OP(is_initialized_definition){{
+    .name = "VarIsInitializedOp",
+    .attrs = {{"variables", AttrKind::variables}},
+    .infer = [](const Call&) -> Specs {
+      return {{boolean, {}}};
+    },
+    .view =
+        [](const Call& call, const Spec&) {
+          return detail::make_scalar(variable_of(call).cell()->is_initialized() ? 1 : 0, boolean);
+        },
+    .gradient = no_gradient,
+    .shape_inputs = 1,
+    .stateful = true,
+}};
+
 void refuse_to_run(Backend&, const Call&) { throw InternalError("runs in the plan of a Session only"); }
 
 // Only plans have these two ops, so they are not registered.
@@ -134,6 +149,7 @@ const Op& placeholder_op = placeholder_definition;
 const Op& no_op_op = no_op_definition;
 const Op& var_handle_op = var_handle_definition;
 const Op& read_variable_op = read_variable_definition;
+const Op& is_initialized_op = is_initialized_definition;
 const Op& send_op = make_send_op();
 const Op& recv_op = make_recv_op();
 

@@ -25,7 +25,7 @@ void add_message(protozero::pbf_writer& writer, protozero::pbf_tag_type tag, F f
 
 /// TensorFlow's TensorShapeProto, of sizes that are all known, and of any shape.
 void write_sizes(protozero::pbf_writer& writer, std::span<const std::int64_t> sizes);
-void write_shape(protozero::pbf_writer& writer, const Shape& shape);
+TAPESTRY_API void write_shape(protozero::pbf_writer& writer, const Shape& shape);
 
 /// protozero's reader for files that cannot be trusted: a field of an unexpected wire type throws protozero's
 /// exception, where protozero itself only asserts.

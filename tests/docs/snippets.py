@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Compiles and runs every C++ snippet of the given Markdown pages, or of all pages in a given folder.
 
-A ```cpp block is a program; one without `main` is taken as the body of it, and one marked ```cpp fragment is none. Where
-the next block is ```text, the program must print exactly that. The bodies of a page are compiled as functions of one
-program, which runs the one that its argument numbers.
+A ```cpp block is a program; one without `main` is taken as the body of it, and one marked ```cpp fragment is none. One
+marked ```cpp server needs the plugin for servers, which some builds lack. Where the next block is ```text, the program
+must print exactly that. The bodies of a page are compiled as functions of one program, which runs the one that its
+argument numbers.
 Usage: snippets.py COMPILER LIBRARY_FOLDER INCLUDE_FOLDER PAGE_OR_FOLDER..."""
 
 import concurrent.futures
@@ -19,9 +20,11 @@ def pages_of(path):
     return sorted(path.glob("*.md")) if path.is_dir() else [path]
 
 
-def snippets(page):
+def snippets(page, has_servers):
     """Yields (line, code, expected output or None) for each C++ block of a page."""
     text = page.read_text()
+    if has_servers:
+        text = text.replace("```cpp server\n", "```cpp\n")
     blocks = list(re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
     for block, following in zip(blocks, blocks[1:] + [None]):
         if block[1] != "cpp":
@@ -78,16 +81,17 @@ def problems_of(compile_command, libraries, page, found):
         return [problem_of_run(program, number, expected) for number, (_, _, expected) in enumerate(found)]
 
 
-def programs(page):
+def programs(page, has_servers):
     """The snippets of a page in groups, of each of which one program is made."""
-    found = list(snippets(page))
+    found = list(snippets(page, has_servers))
     bodies = [each for each in found if not re.search(r"\bmain\(", each[1])]
     return ([bodies] if bodies else []) + [[each] for each in found if each not in bodies]
 
 
 def main(compiler, libraries, includes, *pages):
     pages = [page for given in pages for page in pages_of(pathlib.Path(given))]
-    groups = [(page, group) for page in pages for group in programs(page)]
+    has_servers = (pathlib.Path(libraries) / "libtapestry_distributed.so").exists()
+    groups = [(page, group) for page in pages for group in programs(page, has_servers)]
     with tempfile.TemporaryDirectory() as folder:
         compile_command = compiler.split() + ["-std=c++20", f"-I{folder}", f"-I{includes}"]
         precompile(compile_command, pathlib.Path(folder))

@@ -76,6 +76,8 @@ THIRD_PARTY = {
     r'(zlib|zconf)\.h$|protozero/|nlohmann/': ['src/io/'],
     r'httplib\.h$|rapidjson/': ['src/serve/'],
     r'mpi(-ext)?\.h$': ['src/distributed/mpi/'],
+    r'(grpc|grpcpp|grpc\+\+)/': ['src/distributed/grpc/'],
+    r'google/protobuf/': [],  # messages are written by protozero
 }
 
 # What nvcc compiles sees plain structures only: neither Tensor nor the standard library's containers.
@@ -101,8 +103,9 @@ INTERNALS = {
                 'src/graph/state_ops.hpp',
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',
                 'src/ops/handles.hpp', 'src/train/adam.hpp', 'src/backend/philox.hpp'),
-    # Collectives are ops, which reduce with the kernels of the host.
+    # Collectives are ops, which reduce with the kernels of the host. A session on a server sends its graph's own nodes.
     'src/distributed/': ('src/backend/backend.hpp', 'src/dispatch/define.hpp', 'src/dispatch/recorder.hpp',
+                         'src/graph/graph_state.hpp', 'src/graph/remote_session.hpp',
                          'src/train/arguments.hpp'),
 }
 
@@ -117,7 +120,7 @@ SCOPES = re.compile(r'\b(scopes\(\)|\w*Scopes?\b(?<!CallSiteScope)|as_default\(|
 # The rooms of src/io/ in which the formats live. Each includes from itself, from those before it, and what all share,
 # which lies in src/io/ itself and includes from no room.
 IO = 'src/io/'
-ROOMS = ['arrays', 'drawing', 'tensorflow', 'onnx', 'records', 'events']
+ROOMS = ['arrays', 'drawing', 'tensorflow', 'rpc', 'onnx', 'records', 'events']
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -194,7 +197,8 @@ def self_test():
         'src/io/tensorflow/graph_def.cpp': ['#include "io/onnx/onnx_writer.hpp"'],
         'src/graph/passes/fold.cpp': ['scopes().device = device;', 'const Graph::Scope open(graph);',
                                       'const auto scope = graph.as_default();', 'const NameScope inside("x");'],
-        'src/distributed/x.cpp': ['#include <mpi.h>', '#include "backend/cpu/cpu_backend.hpp"'],
+        'src/distributed/x.cpp': ['#include <mpi.h>', '#include <grpcpp/grpcpp.h>', '#include <google/protobuf/any.h>',
+                                  '#include "backend/cpu/cpu_backend.hpp"'],
         'src/serve/rest.cpp': ['#include "io/file.hpp"', '#include "backend/backend.hpp"', '#include <cblas.h>'],
         'src/unknown/x.cpp': [''],
     }

@@ -7,6 +7,6 @@
 namespace tapestry::io {
 
 /// A RunMetadata message of TensorFlow's (config.proto, step_stats.proto), which TensorBoard shows beside the graph.
-std::string encode(const RunMetadata& metadata);
+TAPESTRY_API std::string encode(const RunMetadata& metadata);
 
 }  // namespace tapestry::io

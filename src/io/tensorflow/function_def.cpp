@@ -171,6 +171,35 @@ std::string without_functions(std::string_view library, std::string_view prefix)
   }
 }
 
+void merge_library(std::string& library, std::string_view other) {
+  try {
+    std::map<std::string_view, std::string_view> known;  // by name: the entry
+    WireReader reader = reader_of(library);
+    while (reader.next()) {
+      const bool is_function = reader.tag() == 1;
+      const std::string_view entry = reader.get_text();
+      if (is_function) known.emplace(field_of(field_of(entry, 1), 1), entry);
+    }
+    std::string more;
+    protozero::pbf_writer writer(more);
+    WireReader added = reader_of(other);
+    while (added.next()) {
+      const std::uint32_t tag = added.tag();
+      const std::string_view entry = added.get_text();
+      const std::string_view name = tag == 1 ? field_of(field_of(entry, 1), 1) : std::string_view();
+      const auto found = tag == 1 ? known.find(name) : known.end();
+      if (found == known.end()) {
+        writer.add_message(tag, std::string(entry));
+      } else if (found->second != entry) {
+        throw InvalidArgumentError(detail::join("There is already another function '", name, "'"));
+      }
+    }
+    library += more;
+  } catch (const protozero::exception&) {
+    refuse_library();
+  }
+}
+
 FunctionName function_named_by(const AttrDef& attr) {
   try {
     return read_name(field_of(raw_bytes(attr), 10));

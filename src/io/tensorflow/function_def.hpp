@@ -36,6 +36,10 @@ std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimit
 /// The library without the functions whose names begin so. Throws DataLossError for a damaged one.
 std::string without_functions(std::string_view library, std::string_view prefix);
 
+/// Adds the functions of another library. Functions that are in both must be equal: otherwise throws
+/// InvalidArgumentError. Throws DataLossError for a damaged one.
+TAPESTRY_API void merge_library(std::string& library, std::string_view other);
+
 /// The function that an attribute names, with the attributes that it is called with; "" when the attribute names none.
 /// Throws DataLossError for a damaged attribute.
 struct FunctionName {

@@ -22,11 +22,11 @@ struct TypeCode {
 };
 inline constexpr TypeCode resource_type{20}, variant_type{21};
 /// DType::unknown becomes 0, TensorFlow's DT_INVALID.
-TypeCode code_of(DType dtype);
+TAPESTRY_API TypeCode code_of(DType dtype);
 /// DType::unknown for a type that Tapestry lacks. A reference type gives the type that it refers to.
-DType dtype_of(TypeCode type);
+TAPESTRY_API DType dtype_of(TypeCode type);
 /// "DT_FLOAT", "DT_FLOAT_REF"; the number of a type that TensorFlow lacks.
-std::string type_name(TypeCode type);
+TAPESTRY_API std::string type_name(TypeCode type);
 constexpr TypeCode reference_to(TypeCode type) { return {type.value + 100}; }
 
 /// The value of a Const. `value` is empty when Tapestry lacks the type; an attribute is then a RawAttr.
@@ -75,15 +75,15 @@ std::size_t data_inputs(const NodeDef& node);
 std::string without_zero(const std::string& tensor);
 
 /// The bytes of a .pb file. The same graph gives the same bytes.
-std::string encode(const GraphDef& graph);
+TAPESTRY_API std::string encode(const GraphDef& graph);
 /// Throws DataLossError for bytes that are no GraphDef, InvalidArgumentError for tensors that claim far more elements
 /// than they list, and ResourceExhaustedError for more nodes than the limits allow. Takes memory in proportion to the
 /// bytes, and for at most 2^24 elements that the bytes do not list.
-GraphDef decode(std::string_view bytes, const GraphLimits& limits = GraphLimits::none());
+TAPESTRY_API GraphDef decode(std::string_view bytes, const GraphLimits& limits = GraphLimits::none());
 
 /// A NodeDef and an AttrValue by themselves.
 /// @{
-std::string encode_node(const NodeDef& node);
+TAPESTRY_API std::string encode_node(const NodeDef& node);
 std::string encode_attr(const AttrDef& attr);
 /// @}
 
@@ -96,7 +96,7 @@ AttrDef decode_attr(std::string_view bytes, std::int64_t& repeats);
 
 /// A TensorProto by itself. Throws DataLossError for bytes that are none, InvalidArgumentError for a tensor that leaves
 /// out more elements than it has bytes, unless it repeats a single one.
-TensorDef decode_tensor(std::string_view bytes);
+TAPESTRY_API TensorDef decode_tensor(std::string_view bytes);
 
 /// The messages that have a text form.
 enum class TextMessage { graph, checkpoint_state };

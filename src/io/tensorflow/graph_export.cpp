@@ -204,10 +204,16 @@ class Exporter {
       if (options_.output_shapes && file_.nodes.size() > first) add_output_shapes(graph_.node(i));
     }
     if (lookups_) lookups_->replace_waits(file_.nodes);
-    if (!added_initializers_.empty()) write_init();
+    if (!added_initializers_.empty() && !is_served_) write_init();
     if (library_) return std::move(file_);
     file_.library = library().bytes();
     return std::move(file_);
+  }
+
+  ServedGraph run_for_server() {
+    is_served_ = true;
+    GraphDef file = run(std::vector<char>(graph_.size(), 1));
+    return {std::move(file), std::move(added_initializers_), std::move(added_values_)};
   }
 
  private:
@@ -223,7 +229,7 @@ class Exporter {
       const Node& node = graph_.node(i);
       const bool changes = changes_state(node) || (detail::is_flow(node.op()) && node.outputs().empty() &&
                                                    node.attrs().find("variables") != nullptr);
-      if (changes || refers_to_variable(node)) kept_[i] = 0;
+      if (changes || refers_to_variable(node) || &node.op() == &is_initialized_op) kept_[i] = 0;
       for_inputs(node, [&](const Node& input) {
         ++uses[input.index];
         if (!kept_[input.index]) kept_[i] = 0;
@@ -285,6 +291,7 @@ class Exporter {
   void write_added_initializer(const Node& handle, const Variable& variable) {
     NodeWriter writer(handle, file_, names_);
     const Value value = writer.constant("initial_value", variable.cell()->load());
+    added_values_.insert(value.name);
     added_initializers_.push_back(add_assign(writer, {handle.name(), value.dtype}, value, handle).name);
   }
 
@@ -409,6 +416,7 @@ class Exporter {
     if (updates_.is_rate(node)) return updates_.write_rate(writer);
     if (&op == &var_handle_op) return write_handle(writer);
     if (&op == &read_variable_op) return write_read(writer);
+    if (&op == &is_initialized_op) return write_is_initialized(writer);
     if (lookups_ && lookups_->contains(node)) return lookups_->write(writer);
     if (is_update(node)) return updates_.write_update(writer);
     if (changes_state(node)) return write_assign(writer);
@@ -465,7 +473,6 @@ class Exporter {
   void write_kept(NodeWriter& writer, const NodeDef& def) const {
     const Node& node = writer.node();
     const bool unread = why_unread(node) != nullptr;
-    if (def.op == "VarIsInitializedOp" || def.op == "IsVariableInitialized") return write_is_initialized(writer);
     if (refers_to_variable(node) && takes_reference(def.op) != (style_ == VariableStyle::reference))
       refuse(node, detail::join("it refers to a Variable as VariableStyle::",
                                 takes_reference(def.op) ? "reference" : "resource", " has it"));
@@ -533,6 +540,8 @@ class Exporter {
   std::unordered_map<const Node*, Tensor> replaced_constants_;  ///< values for constants that are initial values
   std::unordered_map<const Node*, Tensor> saved_values_;        ///< values for initializers whose own one is computed
   std::vector<std::string> added_initializers_;
+  std::set<std::string> added_values_;  ///< the constants that these assign
+  bool is_served_ = false;              ///< who sends the graph runs the added initializers
   std::optional<Lookups> lookups_;
   std::unordered_set<std::int64_t> passed_;  ///< of a function: the tensors that it is given or returns, by id
   std::optional<std::unordered_set<std::int64_t>> lists_;
@@ -545,6 +554,12 @@ class Exporter {
 GraphDef export_graph(const GraphState& graph, const SaveOptions& options) {
   const std::lock_guard lock(graph.mutex());
   return Exporter(graph, options).run(std::vector<char>(graph.size(), 1));
+}
+
+ServedGraph export_for_server(const GraphState& graph) {
+  const std::lock_guard lock(graph.mutex());
+  const SaveOptions options{.computed_initial_values = true};
+  return Exporter(graph, options).run_for_server();
 }
 
 GraphDef export_part(const GraphState& graph, const SaveOptions& options, const Tensors& tensors,

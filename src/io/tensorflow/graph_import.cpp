@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::array leaves_and_assignments = std::to_array<std::string_view>(
     {"Const", "Placeholder", "NoOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "Assign",
-     "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"});
+     "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "VarIsInitializedOp",
+     "IsVariableInitialized"});
 
 /// Whether a node has an output of a loop of ours, which its inputs are. A hint at another op is none.
 bool is_result_of_loop(const NodeDef& def) {
@@ -184,6 +185,10 @@ Tensors Importer::outputs_of(Entry& entry) {
     return read(entry, reader);
   if (def.op.starts_with("Assign")) return assign(entry, reader);
   if (def.op.starts_with("ResourceGather")) return gather_rows(entry, reader);
+  if (def.op == "VarIsInitializedOp" || def.op == "IsVariableInitialized") {
+    const Variable& asked = variable_of(entry, reader);
+    return node(is_initialized_op, {handle_of(asked)}, variable_attrs({asked}), def.name);
+  }
   if (def.op == "VariableShape") return shape_of_variable(entry, reader);
   if (const UpdateRule* rule = update_rule(reader)) return update(entry, reader, *rule);
   if (const ComposedUpdate* update = find_composed_update(def.op)) return compose(entry, reader, *update);
@@ -323,8 +328,9 @@ Tensors Importer::variable(const NodeReader& reader) {
   const Spec spec{reader.type("dtype"), reader.attr<Shape>("shape")};
   if (!spec.shape.is_known()) reader.refuse(detail::join("a Variable must have a shape, not ", spec.shape));
   const auto name = reader.attr_or<std::string>("shared_name", "");
-  auto& cell = cells_[{reader.attr_or<std::string>("container", ""), name.empty() ? def.name : name}];
-  if (!cell) cell = make_cell(reader, spec);
+  const std::pair key(reader.attr_or<std::string>("container", ""), name.empty() ? def.name : name);
+  auto& cell = cells_[key];
+  if (!cell) cell = make_cell(reader, key, spec);
   const Variable shared(cell);
   if (shared.dtype() != spec.dtype || shared.shape() != spec.shape)
     reader.refuse(detail::join("it is ", to_string(spec.dtype), spec.shape, ", but shares the Variable '",
@@ -333,11 +339,13 @@ Tensors Importer::variable(const NodeReader& reader) {
   return {handle_of(shared)};
 }
 
-std::shared_ptr<Variable::Cell> Importer::make_cell(const NodeReader& reader, const Spec& spec) {
+std::shared_ptr<Variable::Cell> Importer::make_cell(const NodeReader& reader,
+                                                    const std::pair<std::string, std::string>& key, const Spec& spec) {
   const std::string& name = reader.def().name;
   if (original_)
     for (const auto& [def, variable] : original_->variables_)
       if (def->name == name) return variable.cell();
+  if (shared_) return shared_->cell(key.first, key.second, spec);
   auto cell = std::make_shared<Variable::Cell>();
   cell->name = name;
   cell->trainable = !reader.attr_or<bool>(hint_not_trainable, false);
@@ -390,7 +398,7 @@ Tensors Importer::assign(const Entry& entry, const NodeReader& reader) {
     known.initializer = &state().node(state().size() - 1);
     known.initial_value = value;
     const Node& source = *detail::endpoint_of(value).node;
-    if (&source.op() == &const_op && !original_) variable.cell()->store(source.attr<Tensor>("value"));
+    if (&source.op() == &const_op && !original_ && !shared_) variable.cell()->store(source.attr<Tensor>("value"));
   }
   return {};
 }
@@ -426,8 +434,9 @@ namespace {
 
 /// Adds the importer to its graph.
 std::shared_ptr<GraphState> import_into(const std::shared_ptr<GraphState>& graph, GraphDef file, Where where,
-                                        const Importer* original = nullptr) {
-  const auto importer = std::make_shared<Importer>(std::move(file), *graph, where, original);
+                                        const Importer* original = nullptr,
+                                        std::shared_ptr<VariableTable> shared = nullptr) {
+  const auto importer = std::make_shared<Importer>(std::move(file), *graph, where, original, std::move(shared));
   importer->run();
   graph->file = importer;
   return graph;
@@ -440,13 +449,13 @@ std::shared_ptr<GraphState> Importer::with_values(const Tensors& tensors, const 
   for (std::size_t i = 0; i < tensors.size(); ++i) constants.emplace_back(name_of(tensors[i]), values[i]);
   const auto graph = std::make_shared<GraphState>();
   graph->budget().set_limits(state().budget().limits());
-  return import_into(graph, file_.with_constants(constants), where_, this);
+  return import_into(graph, file_.with_constants(constants), where_, this, shared_);
 }
 
-Graph import_graph(GraphDef file, const GraphLimits& limits, Where where) {
+Graph import_graph(GraphDef file, const GraphLimits& limits, Where where, std::shared_ptr<VariableTable> shared) {
   Graph graph;
   graph.set_limits(limits, where);
-  import_into(graph.state(), std::move(file), where);
+  import_into(graph.state(), std::move(file), where, nullptr, std::move(shared));
   return graph;
 }
 

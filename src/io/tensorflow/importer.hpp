@@ -9,6 +9,7 @@
 #include "io/tensorflow/file_graph.hpp"
 #include "io/tensorflow/flow_reader.hpp"
 #include "io/tensorflow/op_reader.hpp"
+#include "io/tensorflow/variable_table.hpp"
 
 namespace tapestry::io {
 
@@ -18,9 +19,11 @@ using detail::Node;
 /// Adds the nodes of a file, or of a function in it, to a graph. That of a file stays with the graph.
 class Importer final : public detail::FileNodes {
  public:
-  /// `original`: the same file in another graph, whose Variables this graph has as well; nullptr for none.
-  Importer(GraphDef file, GraphState& graph, Where where, const Importer* original = nullptr)
-      : file_(std::move(file)), graph_(graph), where_(where), original_(original) {}
+  /// `original`: the same file in another graph, whose Variables this graph has as well; nullptr for none. `shared`:
+  /// the Variables that the graph shares with others; nullptr for Variables of its own.
+  Importer(GraphDef file, GraphState& graph, Where where, const Importer* original = nullptr,
+           std::shared_ptr<VariableTable> shared = nullptr)
+      : file_(std::move(file)), graph_(graph), where_(where), original_(original), shared_(std::move(shared)) {}
   /// Reads a function, with these arguments, whose `ends` are needed.
   Importer(const GraphDef& function, const std::vector<std::string>& ends,
            const std::map<std::string, Argument>& arguments, GraphState& graph, Where where)
@@ -96,7 +99,8 @@ class Importer final : public detail::FileNodes {
   // ---- Variables ----
 
   Tensors variable(const NodeReader& reader);
-  std::shared_ptr<Variable::Cell> make_cell(const NodeReader& reader, const Spec& spec);
+  std::shared_ptr<Variable::Cell> make_cell(const NodeReader& reader, const std::pair<std::string, std::string>& key,
+                                            const Spec& spec);
   const Variable& variable_of(const Entry& entry, const NodeReader& reader, std::size_t input = 0) const;
   Tensor handle_of(const Variable& variable) { return state().variable_entry(variable, where_).handle; }
 
@@ -156,6 +160,7 @@ class Importer final : public detail::FileNodes {
   GraphState& graph_;  ///< owns the importer
   Where where_;
   const Importer* original_;
+  std::shared_ptr<VariableTable> shared_;
   const std::map<std::string, Argument>* arguments_ = nullptr;  ///< of a function
   std::unordered_map<const NodeDef*, Variable> variables_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Variable::Cell>> cells_;  ///< by container, shared name

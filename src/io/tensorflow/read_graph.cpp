@@ -145,7 +145,11 @@ void refuse_other_formats(std::string_view bytes, const std::string& what) {
 
 GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const std::string& what) {
   refuse_other_formats(bytes, what);
-  GraphDef file = inline_functions(decode(bytes, limits), limits);
+  return read_graph(decode(bytes, limits), limits);
+}
+
+GraphDef read_graph(GraphDef file, const GraphLimits& limits) {
+  file = inline_functions(std::move(file), limits);
   require_printable(file);
   switch_constants(file);
   raise_frames(file);

@@ -12,4 +12,7 @@ void refuse_other_formats(std::string_view bytes, const std::string& what);
 /// `inline_functions` throw, and InvalidArgumentError for a name with control characters.
 GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const std::string& what = "The data");
 
+/// The same for a graph that was decoded.
+TAPESTRY_API GraphDef read_graph(GraphDef file, const GraphLimits& limits);
+
 }  // namespace tapestry::io

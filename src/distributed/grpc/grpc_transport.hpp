@@ -1,0 +1,10 @@
+#pragma once
+
+#include "distributed/rpc/transport.hpp"
+
+namespace tapestry::detail {
+
+/// Over TCP, by gRPC.
+Transport& grpc_transport();
+
+}  // namespace tapestry::detail

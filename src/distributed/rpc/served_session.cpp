@@ -1,0 +1,196 @@
+#include "distributed/rpc/served_session.hpp"
+
+#include <algorithm>
+
+#include "distributed/rpc/any_stop.hpp"
+#include "io/events/run_metadata.hpp"
+
+namespace tapestry::detail {
+namespace {
+
+namespace rpc = io::rpc;
+using io::TensorDef;
+
+/// A client can keep so many callables and partial runs at a time.
+constexpr std::size_t most_handles = 10'000;
+
+void require_room(std::size_t handles, std::string_view what) {
+  if (handles >= most_handles)
+    throw ResourceExhaustedError(join("The session has ", handles, " ", what, ", which is the most that it may have"));
+}
+
+/// What TensorFlow says of a fetch or a target that the graph lacks.
+void require_node(const Graph& graph, const std::string& name, std::string_view list) {
+  if (!graph.has_operation(name.substr(0, name.find(':'))))
+    throw NotFoundError(join(list, " node ", name, ": not found"));
+}
+
+/// The names of a run as fetches: those of tensors first. A name without an output is that of output 0.
+std::vector<Fetch> fetches_of(const Graph& graph, const std::vector<std::string>& tensors,
+                              const std::vector<std::string>& operations) {
+  std::vector<Fetch> list;
+  for (const std::string& each : tensors) {
+    require_node(graph, each, "FetchOutputs");
+    list.emplace_back(each.find(':') == std::string::npos ? each + ":0" : each);
+  }
+  for (const std::string& each : operations) {
+    require_node(graph, each, "TargetNodes");
+    list.emplace_back(each.substr(0, each.find(':')));
+  }
+  return list;
+}
+
+Tensor fed_tensor(const Graph& graph, const std::string& name) {
+  require_node(graph, name, "FeedInputs");
+  return graph.get_tensor_by_name(name.find(':') == std::string::npos ? name + ":0" : name, {});
+}
+
+/// The value of a feed. What repeats one element gets memory for all of them.
+Tensor value_of(const std::string& name, const TensorDef& tensor) {
+  if (!tensor.value)
+    throw UnimplementedError(
+        join("Tensor ", name, " is fed with the type ", io::type_name(tensor.type), ", which Tapestry lacks"));
+  return tensor.value.contiguous();
+}
+
+TensorDef definition_of(const Tensor& value) { return {io::code_of(value.dtype()), value}; }
+
+}  // namespace
+
+/// One run, by names.
+struct ServedSession::Step {
+  const std::vector<std::string>& fetches;
+  const std::vector<std::string>& targets;
+  Feeds feeds;
+  RunOptions options;
+
+  std::vector<Tensor> run(const Session& session, RunMetadata* metadata) const {
+    std::vector<Tensor> values =
+        session.run_all(fetches_of(session.graph(), fetches, targets), feeds, options, metadata, {});
+    values.resize(fetches.size());
+    return values;
+  }
+};
+
+ServedSession::ServedSession(const rpc::CreateSessionRequest& request, std::shared_ptr<io::VariableTable> variables,
+                             const ServerOptions& options)
+    : variables_(std::move(variables)), graph_(options.graph) {
+  graph_.extend(request.graph_def);
+}
+
+ServedSession::Clock::time_point ServedSession::last_use() const {
+  const std::lock_guard lock(mutex_);
+  return last_use_;
+}
+
+std::int64_t ServedSession::extend(std::string_view graph_def, std::int64_t current) {
+  const std::lock_guard lock(mutex_);
+  last_use_ = Clock::now();
+  if (current != version_)
+    throw AbortedError(join("Current version is ", version_, " but caller expected ", current, "."));
+  graph_.extend(graph_def);
+  session_.reset();
+  return ++version_;
+}
+
+std::shared_ptr<const Session> ServedSession::session() {
+  const std::lock_guard lock(mutex_);
+  last_use_ = Clock::now();
+  if (!session_) session_ = std::make_shared<const Session>(graph_.read(variables_));
+  return session_;
+}
+
+rpc::RunStepResponse ServedSession::run(const rpc::RunStepRequest& request, std::stop_token stop) {
+  const AnyStop any(closing_.get_token(), std::move(stop));
+  rpc::RunStepResponse response;
+  std::vector<Tensor> values;
+  const std::shared_ptr<const Session> session = this->session();
+  const Graph graph = session->graph();
+  Feeds feeds;
+  for (const rpc::NamedTensor& each : request.feed)
+    feeds.add(fed_tensor(graph, each.name), value_of(each.name, each.tensor));
+  if (!request.partial_run_handle.empty()) {
+    values =
+        partial_run(request.partial_run_handle).run_all(fetches_of(graph, request.fetch, request.target), feeds, {});
+  } else {
+    const bool trace = request.options.trace_level == rpc::full_trace;
+    const Step step{request.fetch,
+                    request.target,
+                    std::move(feeds),
+                    {.trace_level = trace ? TraceLevel::full : TraceLevel::none,
+                     .timeout_in_ms = request.options.timeout_in_ms,
+                     .stop = any.token()}};
+    RunMetadata metadata;
+    values = step.run(*session, trace ? &metadata : nullptr);
+    if (trace) response.metadata = io::encode(metadata);
+  }
+  for (std::size_t i = 0; i < request.fetch.size(); ++i)
+    response.tensor.push_back({request.fetch[i], definition_of(values[i])});
+  return response;
+}
+
+std::string ServedSession::set_up_partial_run(const rpc::PartialRunSetupRequest& request) {
+  const std::shared_ptr<const Session> session = this->session();
+  std::vector<Tensor> feeds;
+  for (const std::string& each : request.feed) feeds.push_back(fed_tensor(session->graph(), each));
+  auto run = std::make_shared<Session::PartialRun>(
+      session->partial_run_setup(fetches_of(session->graph(), request.fetch, request.target), feeds, {}));
+  const std::lock_guard lock(mutex_);
+  require_room(partial_runs_.size(), "partial runs");
+  return partial_runs_.emplace(std::to_string(next_handle_++), std::move(run)).first->first;
+}
+
+Session::PartialRun& ServedSession::partial_run(const std::string& handle) {
+  const std::lock_guard lock(mutex_);
+  const auto found = partial_runs_.find(handle);
+  if (found == partial_runs_.end()) throw InvalidArgumentError("Must run 'setup' before performing partial runs!");
+  return *found->second;
+}
+
+std::int64_t ServedSession::make_callable(const rpc::CallableOptions& options) {
+  const Graph graph = session()->graph();
+  for (const std::string& each : options.feed) static_cast<void>(fed_tensor(graph, each));
+  static_cast<void>(fetches_of(graph, options.fetch, options.target));
+  const std::lock_guard lock(mutex_);
+  require_room(callables_.size(), "callables");
+  callables_.emplace(next_handle_, options);
+  return next_handle_++;
+}
+
+rpc::RunCallableResponse ServedSession::run_callable(const rpc::RunCallableRequest& request, std::stop_token stop) {
+  const AnyStop any(closing_.get_token(), std::move(stop));
+  const std::shared_ptr<const Session> session = this->session();
+  rpc::CallableOptions options;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = callables_.find(request.handle);
+    if (found == callables_.end()) throw InvalidArgumentError(join("No such callable handle: ", request.handle));
+    options = found->second;
+  }
+  if (request.feed.size() != options.feed.size())
+    throw InvalidArgumentError(join("Expected ", options.feed.size(), " feed tensors, but got ", request.feed.size()));
+  const Graph graph = session->graph();
+  Feeds feeds;
+  for (std::size_t i = 0; i < options.feed.size(); ++i)
+    feeds.add(fed_tensor(graph, options.feed[i]), value_of(options.feed[i], request.feed[i]));
+  const bool trace = options.run_options.trace_level == rpc::full_trace;
+  const Step step{options.fetch,
+                  options.target,
+                  std::move(feeds),
+                  {.trace_level = trace ? TraceLevel::full : TraceLevel::none,
+                   .timeout_in_ms = options.run_options.timeout_in_ms,
+                   .stop = any.token()}};
+  RunMetadata metadata;
+  rpc::RunCallableResponse response;
+  for (const Tensor& each : step.run(*session, trace ? &metadata : nullptr))
+    response.fetch.push_back(definition_of(each));
+  if (trace) response.metadata = io::encode(metadata);
+  return response;
+}
+
+void ServedSession::release_callable(std::int64_t handle) {
+  const std::lock_guard lock(mutex_);
+  if (callables_.erase(handle) == 0) throw InvalidArgumentError(join("No such callable handle: ", handle));
+}
+
+}  // namespace tapestry::detail

@@ -1,0 +1,101 @@
+// Sessions on servers and servers themselves are in a plugin, which this opens when a program first asks for one.
+
+#include <atomic>
+
+#include <dlfcn.h>
+
+#include "core/locate.hpp"
+#include "distributed/rpc_plugin.hpp"
+
+namespace tapestry {
+namespace detail {
+namespace {
+
+std::atomic<const RpcPlugin*> opened_plugin = nullptr;
+
+const RpcPlugin& open_rpc_plugin() {
+  const auto refuse = [](const std::string& reason) {
+    throw UnavailableError("Other processes cannot be reached: " + reason);
+  };
+  const OpenedPlugin opened = open_plugin({.file = "libtapestry_distributed.so",
+                                           .what = "gRPC",
+                                           .variable = "TAPESTRY_DISTRIBUTED_PLUGIN",
+                                           .path = environment("TAPESTRY_DISTRIBUTED_PLUGIN")});
+  if (!opened.handle) refuse(opened.reason);
+  const auto* plugin = static_cast<const RpcPlugin*>(dlsym(opened.handle, rpc_plugin_symbol));
+  if (!plugin) refuse(join("the plugin does not define ", rpc_plugin_symbol));
+  if (const std::string reason = mismatch(*plugin, rpc_layout, TAPESTRY_VERSION); !reason.empty()) refuse(reason);
+  return *plugin;
+}
+
+}  // namespace
+
+const RpcPlugin& rpc_plugin() {
+  if (const RpcPlugin* plugin = opened_plugin) return *plugin;
+  const RpcPlugin& plugin = open_rpc_plugin();
+  opened_plugin = &plugin;
+  return plugin;
+}
+
+void set_rpc_plugin(const RpcPlugin& plugin) { opened_plugin = &plugin; }
+
+std::unique_ptr<RemoteSession> open_remote_session(std::string_view target, const Graph& graph,
+                                                   const SessionOptions& options) {
+  return rpc_plugin().open_session(target, graph, options);
+}
+
+void reset_server(std::string_view target, const std::vector<std::string>& containers, const SessionOptions& options) {
+  rpc_plugin().reset(target, containers, options);
+}
+
+}  // namespace detail
+
+ClusterSpec ClusterSpec::from_environment(Where where) {
+  return locating({}, where, [] { return detail::rpc_plugin().cluster_of_environment(); });
+}
+
+ClusterSpec ClusterSpec::from_arguments(int argc, const char* const* argv, Where where) {
+  return locating({}, where, [&] { return detail::rpc_plugin().cluster_of_arguments(argc, argv); });
+}
+
+Server::Server(const ClusterSpec& cluster, const ServerOptions& options, Where where) {
+  locating({}, where, [&] {
+    ServerOptions own = options;
+    if (own.job.empty()) own.job = cluster.job();
+    if (own.job.empty()) throw InvalidArgumentError("Neither the options of the server nor the cluster tell its job");
+    if (own.task < 0) own.task = own.job == cluster.job() ? cluster.task() : 0;
+    static_cast<void>(cluster.task_address(own.job, own.task, {}));  // throws if there is no such task
+    service_ = detail::rpc_plugin().serve(cluster, own);
+    target_ = service_->target();
+    job_ = own.job;
+    task_ = own.task;
+  });
+}
+
+Server Server::create_local_server(const ServerOptions& options, Where where) {
+  ServerOptions own = options;
+  if (own.job.empty()) own.job = "localhost";
+  own.task = 0;
+  return Server(ClusterSpec({{own.job, {"localhost:0"}}}), own, where);
+}
+
+Server::~Server() {
+  if (service_) service_->stop();
+}
+Server::Server(Server&&) noexcept = default;
+Server& Server::operator=(Server&& other) noexcept {
+  if (this != &other && service_) service_->stop();
+  service_ = std::move(other.service_);
+  target_ = std::move(other.target_);
+  job_ = std::move(other.job_);
+  task_ = other.task_;
+  return *this;
+}
+
+const std::string& Server::target() const { return target_; }
+const std::string& Server::job() const { return job_; }
+int Server::task() const { return task_; }
+void Server::join() { service_->wait(); }
+void Server::stop() { service_->stop(); }
+
+}  // namespace tapestry

@@ -1,0 +1,81 @@
+// tapestry-server: a tp::Server as a program.
+
+#include <csignal>
+#include <cstring>
+#include <iostream>
+#include <string_view>
+
+#include "tapestry/distributed.hpp"
+
+namespace {
+
+constexpr const char* usage =
+    R"(usage: tapestry-server [--cluster 'ps=HOST:PORT;worker=HOST:PORT,HOST:PORT' --job JOB --task NUMBER]
+                       [--bind ADDRESS] [--insecure]
+
+Runs the graphs of tp::Session("grpc://HOST:PORT") and tf.compat.v1.Session("grpc://HOST:PORT"). Without --cluster, the
+environment tells the cluster (TF_CONFIG; TF_CLUSTER_DEF, TF_ROLE, TF_INDEX; SLURM); without either, the server is
+alone, at a free port. Prints its target when it listens, and ends at SIGTERM.
+
+  --bind ADDRESS   from where connections are accepted: 127.0.0.1 (default), 0.0.0.0 for all
+  --insecure       allow connections from other machines, which are neither encrypted nor authenticated
+)";
+
+tapestry::ClusterSpec cluster_of(int argc, char** argv) {
+  try {
+    return tapestry::ClusterSpec::from_arguments(argc, argv);
+  } catch (const tapestry::NotFoundError&) {
+  }
+  try {
+    return tapestry::ClusterSpec::from_environment();
+  } catch (const tapestry::NotFoundError&) {
+    return {};
+  }
+}
+
+/// The options that are not about the cluster. Throws for an unknown argument.
+tapestry::ServerOptions options_of(int argc, char** argv) {
+  tapestry::ServerOptions options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--insecure") {
+      options.insecure = true;
+    } else if (argument == "--bind" && i + 1 < argc) {
+      options.bind = argv[++i];
+    } else if ((argument == "--cluster" || argument == "--job" || argument == "--task") && i + 1 < argc) {
+      ++i;
+    } else if (!argument.starts_with("--cluster=") && !argument.starts_with("--job=") &&
+               !argument.starts_with("--task=")) {
+      throw tapestry::InvalidArgumentError("Unknown argument: " + std::string(argument) + '\n' + usage, {});
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--help") == 0) {
+    std::cout << usage;
+    return 0;
+  }
+  // Before any thread starts, so that all of them leave the signals to this one.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  try {
+    const tapestry::ServerOptions options = options_of(argc, argv);
+    const tapestry::ClusterSpec cluster = cluster_of(argc, argv);
+    tapestry::Server server =
+        cluster.empty() ? tapestry::Server::create_local_server(options) : tapestry::Server(cluster, options);
+    std::cout << server.target() << std::endl;
+    int signal = 0;
+    sigwait(&signals, &signal);
+    server.stop();
+  } catch (const tapestry::Error& error) {
+    std::cerr << "tapestry-server: " << error.message() << '\n';
+    return 1;
+  }
+}

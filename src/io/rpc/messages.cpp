@@ -1,0 +1,164 @@
+#include "io/rpc/messages.hpp"
+
+#include <type_traits>
+
+#include "core/make_tensor.hpp"
+#include "io/wire.hpp"
+
+namespace tapestry::io::rpc {
+namespace {
+
+using protozero::pbf_wire_type;
+
+// ---- Writing --------------------------------------------------------------------------------------------------------
+
+std::string varint(std::uint64_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7U) bytes += static_cast<char>(value | 0x80U);
+  return bytes += static_cast<char>(value);
+}
+
+std::string key(unsigned tag, pbf_wire_type type) { return varint(tag << 3U | static_cast<unsigned>(type)); }
+
+void write_delimited(Pieces& to, unsigned tag, Pieces content) {
+  to.add(key(tag, pbf_wire_type::length_delimited) + varint(content.size()));
+  to.add(std::move(content));
+}
+
+template <class Message>
+void write_fields(Pieces& to, const Message& message);
+
+// protobuf leaves out fields with default values, but not the elements of lists.
+
+void write_element(Pieces& to, unsigned tag, const std::string& value) {
+  to.add(key(tag, pbf_wire_type::length_delimited) + varint(value.size()));
+  to.add(value);
+}
+
+void write_element(Pieces& to, unsigned tag, const TensorDef& value) {
+  Pieces content;
+  std::string head;
+  protozero::pbf_writer writer(head);
+  writer.add_enum(1, value.type.value);
+  if (value.value) {
+    const Tensor host = detail::on_host(value.value).contiguous();
+    add_message(writer, 2, [&](protozero::pbf_writer& shape) { write_shape(shape, host.shape()); });
+    const std::uint64_t bytes = static_cast<std::uint64_t>(host.size()) * size_of(host.dtype());
+    if (bytes > 0) head += key(4, pbf_wire_type::length_delimited) + varint(bytes);
+    content.add(head);
+    if (bytes > 0) content.add(host);
+  } else {
+    content.add(head);
+  }
+  write_delimited(to, tag, std::move(content));
+}
+
+template <class Message>
+requires std::is_class_v<Message>
+void write_element(Pieces& to, unsigned tag, const Message& value) {
+  Pieces content;
+  write_fields(content, value);
+  write_delimited(to, tag, std::move(content));
+}
+
+void write_field(Pieces& to, unsigned tag, std::int64_t value) {
+  if (value != 0) to.add(key(tag, pbf_wire_type::varint) + varint(static_cast<std::uint64_t>(value)));
+}
+
+void write_field(Pieces& to, unsigned tag, bool value) { write_field(to, tag, std::int64_t{value}); }
+
+void write_field(Pieces& to, unsigned tag, Fixed64 value) {
+  if (value.value == 0) return;
+  std::string bytes = key(tag, pbf_wire_type::fixed64);
+  for (unsigned i = 0; i < 64; i += 8) bytes += static_cast<char>(value.value >> i);
+  to.add(bytes);
+}
+
+void write_field(Pieces& to, unsigned tag, const std::string& value) {
+  if (!value.empty()) write_element(to, tag, value);
+}
+
+template <class T>
+void write_field(Pieces& to, unsigned tag, const std::vector<T>& list) {
+  for (const T& each : list) write_element(to, tag, each);
+}
+
+template <class Message>
+requires std::is_class_v<Message>
+void write_field(Pieces& to, unsigned tag, const Message& value) { write_element(to, tag, value); }
+
+template <class Message>
+void write_fields(Pieces& to, const Message& message) {
+  Message::fields(message, [&](unsigned tag, const auto& value) { write_field(to, tag, value); });
+}
+
+// ---- Reading --------------------------------------------------------------------------------------------------------
+
+/// How many elements a tensor may leave out because they repeat the one before. More are an attack or an error.
+constexpr std::int64_t most_repeated_elements = std::int64_t{1} << 24;
+
+template <class Message>
+void read_fields(Message& message, WireReader reader);
+
+void read_value(std::int64_t& value, WireReader& reader) { value = reader.get_int64(); }
+void read_value(bool& value, WireReader& reader) { value = reader.get_bool(); }
+void read_value(Fixed64& value, WireReader& reader) {
+  if (reader.wire_type() != pbf_wire_type::fixed64) throw protozero::unknown_pbf_wire_type_exception();
+  value.value = reader.get_fixed64();
+}
+void read_value(std::string& value, WireReader& reader) { value = reader.get_text(); }
+void read_value(TensorDef& value, WireReader& reader) {
+  value = decode_tensor(reader.get_text());
+  const bool repeats = bool(value.value) && !value.value.is_contiguous();
+  if (repeats && value.value.size() > most_repeated_elements)
+    throw InvalidArgumentError(
+        detail::join("A tensor of shape ", value.value.shape(), " repeats one element, too many times"));
+}
+template <class Message>
+requires std::is_class_v<Message>
+void read_value(Message& value, WireReader& reader) { read_fields(value, reader.get_message()); }
+template <class T>
+void read_value(std::vector<T>& list, WireReader& reader) {
+  read_value(list.emplace_back(), reader);
+}
+
+template <class Message>
+void read_fields(Message& message, WireReader reader) {
+  while (reader.next()) {
+    bool is_known = false;
+    Message::fields(message, [&](unsigned tag, auto& value) {
+      if (tag != reader.tag() || is_known) return;
+      is_known = true;
+      read_value(value, reader);
+    });
+    if (!is_known) reader.skip();
+  }
+}
+
+}  // namespace
+
+template <class Message>
+Pieces encode(const Message& message) {
+  Pieces pieces;
+  write_fields(pieces, message);
+  return pieces;
+}
+
+template <class Message>
+Message decode(std::string_view bytes) {
+  Message message;
+  try {
+    read_fields(message, WireReader(bytes.data(), bytes.size()));
+  } catch (const protozero::exception&) {
+    throw DataLossError("The message of the other side is damaged");
+  }
+  return message;
+}
+
+#define TAPESTRY_MESSAGE(Message)                 \
+  template Pieces encode(const Message& message); \
+  template Message decode(std::string_view bytes);
+TAPESTRY_RPC_MESSAGES(TAPESTRY_MESSAGE)
+#undef TAPESTRY_MESSAGE
+
+}  // namespace tapestry::io::rpc

@@ -1,0 +1,218 @@
+// Sessions on servers over gRPC. REMOTE_TARGET names a server that runs already, such as TensorFlow's; with
+// REMOTE_CLUSTER it is the worker 0 of a cluster with one task "ps". By default the program starts a server of its own.
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "tapestry/tapestry.hpp"
+
+using namespace tapestry;
+
+namespace {
+
+/// A server without Variables.
+class Target {
+ public:
+  Target() {
+    if (const char* given = std::getenv("REMOTE_TARGET")) {
+      name_ = given;
+      Session::reset(name_);
+    } else {
+      name_ = own_.emplace(Server::create_local_server()).target();
+    }
+  }
+  const std::string& name() const { return name_; }
+
+ private:
+  std::optional<Server> own_;
+  std::string name_;
+};
+
+std::vector<double> values(const Tensor& tensor) { return tensor.to_vector<double>(); }
+
+template <class E, class F>
+std::string message_of(F f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return std::string("another error: ") + error.what();
+  }
+  return "no error";
+}
+
+bool says(const std::string& text, const std::string& part) {
+  INFO(text);
+  CHECK(text.find(part) != std::string::npos);
+  return text.find(part) != std::string::npos;
+}
+
+/// Whether operations can ask for the tasks "ps" and "worker" of the target; a server of ours runs them itself.
+bool has_tasks(const std::string& target) {
+  return !target.empty() && (!std::getenv("REMOTE_TARGET") || std::getenv("REMOTE_CLUSTER"));
+}
+
+constexpr int steps = 30;
+
+/// The losses of training, which fall.
+template <class Optimizer>
+std::vector<double> descent(const std::string& target, Optimizer optimizer, const std::vector<Tensor>& batches) {
+  const Tensor first = full({4, 8}, 0.1), second = full({8, 1}, 0.2);
+  Graph graph;
+  const auto scope = graph.as_default();
+  std::optional<DeviceScope> placed;
+  if (has_tasks(target))
+    placed.emplace(train::replica_device_setter(ClusterSpec({{"ps", {"a:1"}}, {"worker", {"b:1"}}})));
+  const Tensor x = placeholder(float32, {-1, 4}, "x");
+  const Variable w(first, {.name = "w"}), v(second * 0.5, {.name = "v"});
+  const Tensor y = reduce_sum(x(all, range(0, 2)), 1, {.keep_dims = true});
+  const Tensor loss = reduce_mean(square(matmul(tanh(matmul(x, w)), v) - y));
+  const Operation step = optimizer.minimize(loss);
+  const Session session(target, graph, {.operation_timeout_in_ms = 60'000});
+  session.run(global_variables_initializer());
+  std::vector<double> result;
+  for (const Tensor& batch : batches)
+    result.push_back(std::get<0>(session.run(std::tuple{loss, step}, {{x, batch}})).template item<float>());
+  return result;
+}
+
+void check_close(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == doctest::Approx(b[i]).epsilon(1e-4));
+}
+
+}  // namespace
+
+TEST_CASE("training on a server is training here, but for rounding") {
+  std::vector<Tensor> batches;
+  for (int i = 0; i < steps; ++i) batches.push_back(cos(reshape(arange(32.0) * (i + 1.0), {8, 4})).cast(float32));
+  const auto check = [&](const auto& make) {
+    const Target target;
+    const auto there = descent(target.name(), make(), batches);
+    check_close(there, descent("", make(), batches));
+    CHECK(there.back() < there.front());
+  };
+  check([] { return train::GradientDescentOptimizer(0.05); });
+  check([] { return train::MomentumOptimizer(0.02, 0.9); });
+  check([] { return train::AdamOptimizer(0.01); });
+}
+
+TEST_CASE("feeds, fetches, callables, partial runs, a growing graph") {
+  const Target target;
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor a = placeholder(float32, {-1}, "a"), b = placeholder(float32, {-1}, "b");
+  const Tensor sum = add(a, b, "sum"), product = multiply(sum, a, "product");
+  const Session session(target.name(), graph, {.operation_timeout_in_ms = 60'000});
+  const Feeds feeds{{a, {1.0, 2.0}}, {b, {3.0, 4.0}}};
+  CHECK(values(session.run(product, feeds)) == std::vector<double>{4, 12});
+  const auto f = session.make_callable({product, sum}, {a, b});
+  CHECK(values(f(tensor({2.0}), tensor({1.0}))[0]) == std::vector<double>{6});
+  auto parts = session.partial_run_setup({sum, product}, {a, b});
+  CHECK(values(parts.run(sum, {{a, {1.0}}, {b, {2.0}}})) == std::vector<double>{3});
+  CHECK(values(parts.run(product)) == std::vector<double>{3});
+  CHECK(values(session.run(product + 1.0, feeds)) == std::vector<double>{5, 13});
+  const Tensor branch = cond(
+      less(reduce_sum(a), 10.0), [&] { return product * 2.0; }, [&] { return product; });
+  const auto [n, power] = while_loop([](const Tensor& i, const Tensor&) { return less(i, 3); },
+                                     [&](const Tensor& i, const Tensor& x) {
+                                       return std::tuple{i + 1, x * b};
+                                     },
+                                     std::tuple{constant(0), a});
+  CHECK(values(session.run(branch, feeds)) == std::vector<double>{8, 24});
+  CHECK(values(session.run(power, feeds)) == std::vector<double>{27, 128});
+  CHECK(!session.list_devices().empty());
+  RunMetadata metadata;
+  session.run(product, feeds, {.trace_level = TraceLevel::full}, &metadata);
+  CHECK(metadata.times.size() == metadata.plan.steps.size());
+  const auto is_product = [](const ExecutionPlan::Step& step) { return step.name == "product"; };
+  CHECK(std::any_of(metadata.plan.steps.begin(), metadata.plan.steps.end(), is_product));
+}
+
+TEST_CASE("errors name the line of this program") {
+  const Target target;
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {-1}, "x");
+  const Tensor seven = reshape(x, {7}, "seven");
+  const std::string line = to_string(Where{__FILE__, __LINE__ - 1});
+  const Session session(target.name(), graph, {.operation_timeout_in_ms = 60'000});
+  says(message_of<InvalidArgumentError>([&] { session.run(seven, {{x, {1.0, 2.0}}}); }), line);
+  says(message_of<InvalidArgumentError>([&] { session.run(seven); }),
+       "You must feed a value for placeholder tensor 'x'");
+  const Variable v({1.0}, {.name = "v"});
+  says(message_of<FailedPreconditionError>([&] { session.run(v); }), "v");
+}
+
+TEST_CASE("large tensors, and many threads") {
+  const Target target;
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {-1}, "x");
+  const Tensor y = x + 1.0;
+  const Session session(target.name(), graph, {.operation_timeout_in_ms = 60'000});
+  const Tensor large = Session(graph).run(y, {{x, std::vector<float>(5'000'000, 1.0F)}});
+  const Tensor more = session.run(y, {{x, large}});
+  CHECK(more.size() == 5'000'000);
+  CHECK(more.data<float>()[4'999'999] == 3.0F);
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      for (int k = 0; k < 50; ++k)
+        if (session.run(y, {{x, {1.0F * static_cast<float>(i)}}}).item<float>() == static_cast<float>(i) + 1.0F)
+          ++right;
+    });
+  for (std::thread& each : threads) each.join();
+  CHECK(right == 200);
+}
+
+TEST_CASE("a run ends at its deadline and when it is stopped") {
+  const Target target;
+  Graph graph;
+  const auto scope = graph.as_default();
+  // Work that TensorFlow gives to its threads: an endless chain of small operations overflows its stack.
+  const Tensor x = placeholder(float32, {200, 200}, "x");
+  const Tensor never =
+      std::get<0>(while_loop([](const Tensor& each) { return less(reduce_sum(each), 1e9); },
+                             [](const Tensor& each) { return std::tuple{tanh(matmul(each, each))}; }, std::tuple{x}));
+  const Feeds feeds{{x, std::vector<std::vector<float>>(200, std::vector<float>(200, 0.1F))}};
+  const Session session(target.name(), graph);
+  CHECK_THROWS_AS(session.run(never, feeds, {.timeout_in_ms = 200}, nullptr), DeadlineExceededError);
+  std::stop_source source;
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    source.request_stop();
+  });
+  CHECK_THROWS_AS(session.run(never, feeds, {.stop = source.get_token()}, nullptr), CancelledError);
+  stopper.join();
+}
+
+TEST_CASE("a server that is gone, a port in use, a target that is none") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor one = constant(1.0);
+  std::optional<Server> server = Server::create_local_server();
+  const std::string target = server->target(), address = target.substr(std::string("grpc://").size());
+  const Session session(target, graph);
+  CHECK(session.run(one).item<float>() == 1);
+  CHECK_THROWS_AS(Server(ClusterSpec({{"ps", {address}}}), {.job = "ps"}), UnavailableError);
+  server.reset();
+  says(message_of<UnavailableError>([&] { session.run(one); }), target + " cannot be reached");
+  // Another one at the same place does not know the session.
+  const Server again(ClusterSpec({{"ps", {address}}}), {.job = "ps"});
+  std::string message;
+  do {
+    message = message_of<AbortedError>([&] { session.run(one); });
+  } while (message.find("cannot be reached") != std::string::npos);  // until gRPC connects anew
+  says(message, "is not found");
+  CHECK(Session(again.target(), graph).run(one).item<float>() == 1);
+  for (const char* wrong : {"localhost:1", "http://localhost:1", "grpc://", "grpc://localhost", "grpc://a:1/b"})
+    says(message_of<InvalidArgumentError>([&] { Session(wrong, graph); }), "grpc://host:port");
+}
