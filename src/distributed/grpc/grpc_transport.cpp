@@ -130,6 +130,8 @@ class Service final : public grpc::CallbackGenericService {
           reply_ = buffer_of(service_.handler_(method_, reply_of(request_).bytes, stop_.get_token()));
         } catch (const Error& error) {
           status = {static_cast<grpc::StatusCode>(error.code()), error.message()};
+        } catch (const std::exception& error) {
+          status = {grpc::StatusCode::INTERNAL, error.what()};
         }
       }
       request_.Clear();
