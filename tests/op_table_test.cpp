@@ -11,6 +11,7 @@
 #include "call_collector.hpp"
 #include "dispatch/declaration.hpp"
 #include "expect.hpp"
+#include "io/tensorflow/graph_def.hpp"
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 #include "toy_backend.hpp"
@@ -166,8 +167,21 @@ std::set<std::string> graph_ops() {
   alone.reduce_scatter(expand_dims(x, 0));
   alone.barrier();
   gradients(alone.broadcast(x), {x});
+  // Only graphs of files ask whether a Variable has a value.
+  const Graph of_file = Graph::from_graph_def(io::from_text(R"(
+    node { name: 'v' op: 'VarHandleOp' attr { key: 'dtype' value { type: DT_FLOAT } }
+           attr { key: 'shape' value { shape { } } } }
+    node { name: 'one' op: 'Const' attr { key: 'dtype' value { type: DT_FLOAT } }
+           attr { key: 'value' value { tensor { dtype: DT_FLOAT tensor_shape { } float_val: 1 } } } }
+    node { name: 'set' op: 'AssignVariableOp' input: 'v' input: 'one' attr { key: 'dtype' value { type: DT_FLOAT } } }
+    node { name: 'known' op: 'VarIsInitializedOp' input: 'v' })"));
+  const Session session(of_file);
+  CHECK_FALSE(session.run("known:0").item<bool>());
+  session.run("set");
+  CHECK(session.run("known:0").item<bool>());
   std::set<std::string> types;
-  for (const Operation& operation : graph.operations()) types.insert(operation.type());
+  for (const Graph& each : {graph, of_file})
+    for (const Operation& operation : each.operations()) types.insert(operation.type());
   return types;
 }
 
