@@ -329,7 +329,8 @@ TEST_CASE("options of a server that contradict each other") {
   const ClusterSpec cluster({{"ps", {"localhost:0"}}});
   TAPESTRY_REFUSED(InvalidArgumentError, "job", Server(cluster));
   TAPESTRY_REFUSED(InvalidArgumentError, "has no task 1", Server(cluster, {.job = "ps", .task = 1}));
-  TAPESTRY_REFUSED(InvalidArgumentError, "insecure", Server(cluster, {.job = "ps", .bind = "0.0.0.0"}));
+  for (const char* bind : {"0.0.0.0", "127.0.0.1.example.com", "[::]", ""})
+    TAPESTRY_REFUSED(InvalidArgumentError, "insecure", Server(cluster, {.job = "ps", .bind = bind}));
   TAPESTRY_REFUSED(InvalidArgumentError, "at least 1", Server(cluster, {.job = "ps", .sessions = 0}));
   const Server server(cluster, {.job = "ps"});
   CHECK(server.job() == "ps");

@@ -6,6 +6,8 @@
 #include <random>
 #include <unordered_set>
 
+#include <arpa/inet.h>
+
 #include "distributed/rpc/served_session.hpp"
 
 namespace tapestry::detail {
@@ -88,7 +90,10 @@ class Master final : public Server::Service {
 
  private:
   static void check(const ServerOptions& options) {
-    const bool loopback = options.bind.starts_with("127.") || options.bind == "localhost" || options.bind == "[::1]";
+    in_addr number{};
+    const bool is_number = ::inet_pton(AF_INET, options.bind.c_str(), &number) == 1;
+    const bool loopback =
+        (is_number && options.bind.starts_with("127.")) || options.bind == "localhost" || options.bind == "[::1]";
     if (!loopback && !options.insecure)
       throw InvalidArgumentError(join("The server would accept connections at ", options.bind,
                                       " without encryption, and run any graph that they send. Say so by "
