@@ -8,12 +8,9 @@ usage: bench_jax.py [--threads N] [--clock cpu] [--only REGEX] --check FILE | --
 --time jit    prints the seconds of one run of each, as JSON
 """
 
-import argparse
 import json
 import os
-import re
 import sys
-import time
 
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 if '--threads' in sys.argv:
@@ -23,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from suite_numbers import digest, labels, numbers, seconds
+from suite_numbers import BLOCK, Options, chosen, clock_of, labels, numbers, seconds, write_results
 
 # --- Workloads: each gives (step, state, results). A step takes a state and returns the next one; `results` shows what
 # is compared of a state. --------------------------------------------------------------------------------------------
@@ -202,10 +199,6 @@ def lstm_step(_):
     return adam(p, loss, most=1.0)
 
 
-BLOCK = [(768, 256), (768,), (256, 256), (256,), (1024, 256), (1024,), (256, 1024), (256,), (256,), (256,), (256,),
-         (256,)]
-
-
 def layer_norm(x, scale, offset):
     mean = jnp.mean(x, -1, keepdims=True)
     variance = jnp.mean(jnp.square(x - mean), -1, keepdims=True)
@@ -291,37 +284,28 @@ WORKLOADS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--threads', type=int)
-    parser.add_argument('--clock', choices=['cpu'])
-    parser.add_argument('--only', default='', metavar='REGEX')
-    parser.add_argument('--check', metavar='FILE')
-    parser.add_argument('--time', choices=['jit'])
-    options = parser.parse_args()
-    chosen = {name: make for name, make in WORKLOADS.items() if re.search(options.only, name)}
+    options = Options(__doc__, ['jit']).parse_args()
+    workloads = chosen(WORKLOADS, options)
 
     if options.check:
-        shown = {}
-        for name, make in chosen.items():
-            step, state, results = make(0.0)
+        results = {}
+        for name, make in workloads.items():
+            step, state, show = make(0.0)
             step = jax.jit(step)
             for _ in range(3):
                 state = step(state)
-            arrays = [np.asarray(x, np.float32).ravel() for x in results(state)]
-            shown[name] = [part for values in arrays for part in digest(values)]
-        with open(options.check, 'w', encoding='utf-8') as file:
-            json.dump(shown, file)
+            results[name] = [np.asarray(x, np.float32).ravel() for x in show(state)]
+        write_results(options.check, results)
     if options.time:
-        clock = time.process_time if options.clock else time.perf_counter
         times = {}
-        for name, make in chosen.items():
+        for name, make in workloads.items():
             step, state, _ = make(0.25)
             step, last = jax.jit(step), [state]
 
             def run():
                 last[0] = step(last[0])
 
-            times[name] = seconds(run, lambda: jax.block_until_ready(last[0]), clock)
+            times[name] = seconds(run, lambda: jax.block_until_ready(last[0]), clock_of(options))
         print(json.dumps({'jax': jax.__version__, 'seconds': times}))
 
 

@@ -9,11 +9,8 @@ usage: bench_tensorflow.py [--threads N] [--clock cpu] [--only REGEX] --check FI
               jit_compile)
 """
 
-import argparse
 import json
 import os
-import re
-import time
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('CUDA_VISIBLE_DEVICES', '')
@@ -21,7 +18,7 @@ os.environ.setdefault('CUDA_VISIBLE_DEVICES', '')
 import numpy as np
 import tensorflow as tf
 
-from suite_numbers import digest, labels, numbers, seconds
+from suite_numbers import BLOCK, Options, chosen, clock_of, labels, numbers, seconds, write_results
 
 
 def variables(shapes):
@@ -147,10 +144,6 @@ def lstm_step(_):
     return learning(p, logits, classes((32, 64), 100, 65), tf.reshape(classes((32, 64), 101, 65), (-1,)), most=1.0)
 
 
-BLOCK = [(768, 256), (768,), (256, 256), (256,), (1024, 256), (1024,), (256, 1024), (256,), (256,), (256,), (256,),
-         (256,)]
-
-
 def attention(x, p, mask):
     """The attention of x [batch, time, 256] to itself with four heads."""
     batch, time_steps = x.shape[0], x.shape[1]
@@ -228,38 +221,29 @@ WORKLOADS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--threads', type=int)
-    parser.add_argument('--clock', choices=['cpu'])
-    parser.add_argument('--only', default='', metavar='REGEX')
-    parser.add_argument('--check', metavar='FILE')
-    parser.add_argument('--time', choices=['eager', 'function', 'xla'])
-    options = parser.parse_args()
+    options = Options(__doc__, ['eager', 'function', 'xla']).parse_args()
     if options.threads:
         tf.config.threading.set_intra_op_parallelism_threads(options.threads)
         tf.config.threading.set_inter_op_parallelism_threads(options.threads)
-    chosen = {name: make for name, make in WORKLOADS.items() if re.search(options.only, name)}
+    workloads = chosen(WORKLOADS, options)
 
     if options.check:
-        shown = {}
-        for name, make in chosen.items():
-            step, results = make(0.0)
+        results = {}
+        for name, make in workloads.items():
+            step, show = make(0.0)
             step = tf.function(step)
             for _ in range(3):
                 computed = step()
-            arrays = [np.asarray(x, np.float32).ravel() for x in results(computed)]
-            shown[name] = [part for array in arrays for part in digest(array)]
-        with open(options.check, 'w', encoding='utf-8') as file:
-            json.dump(shown, file)
+            results[name] = [np.asarray(x, np.float32).ravel() for x in show(computed)]
+        write_results(options.check, results)
     if options.time:
-        clock = time.process_time if options.clock else time.perf_counter
         times = {}
-        for name, make in chosen.items():
+        for name, make in workloads.items():
             step, _ = make(0.25)
             if options.time != 'eager':
                 step = tf.function(step, jit_compile=options.time == 'xla')
             try:
-                times[name] = seconds(step, lambda: None, clock)
+                times[name] = seconds(step, lambda: None, clock_of(options))
             except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
                 print(f'{name}: {str(error).splitlines()[0]}')
         print(json.dumps({'tensorflow': tf.__version__, 'seconds': times}))

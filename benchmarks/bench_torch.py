@@ -9,16 +9,13 @@ usage: bench_torch.py [--device cuda] [--threads N] [--clock cpu] [--only REGEX]
               run captured as a CUDA graph)
 """
 
-import argparse
 import json
-import re
-import time
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from suite_numbers import digest, labels, numbers, seconds
+from suite_numbers import Options, chosen, clock_of, labels, numbers, seconds, write_results
 
 
 def layers(*widths):
@@ -329,37 +326,29 @@ def captured(step):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = Options(__doc__, ['eager', 'compile', 'graphs'])
     parser.add_argument('--device', default='cuda')
-    parser.add_argument('--threads', type=int)
-    parser.add_argument('--clock', choices=['cpu'])
-    parser.add_argument('--only', default='', metavar='REGEX')
-    parser.add_argument('--check', metavar='FILE')
-    parser.add_argument('--time', choices=['eager', 'compile', 'graphs'])
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
-    clock = time.process_time if options.clock else time.perf_counter
     suite = Suite(options.device, 0.0 if options.check else 0.25)
     synchronize = torch.cuda.synchronize if suite.device.type == 'cuda' else lambda: None
-    chosen = {name: make for name, make in suite.workloads().items() if re.search(options.only, name)}
+    workloads = chosen(suite.workloads(), options)
 
     if options.check:
-        shown = {}
-        for name, make in chosen.items():
-            step, results = make()
+        results = {}
+        for name, make in workloads.items():
+            step, show = make()
             for _ in range(3):
                 step()
-            arrays = [x.detach().cpu().float().numpy().ravel() for x in results()]
-            shown[name] = [part for array in arrays for part in digest(array)]
-        with open(options.check, 'w', encoding='utf-8') as file:
-            json.dump(shown, file)
+            results[name] = [x.detach().cpu().float().numpy().ravel() for x in show()]
+        write_results(options.check, results)
     if options.time:
         times = {}
-        for name, make in chosen.items():
+        for name, make in workloads.items():
             step, _ = make()
             how = {'eager': lambda f: f, 'compile': lambda f: torch.compile(f), 'graphs': captured}[options.time]
-            times[name] = seconds(how(step), synchronize, clock)
+            times[name] = seconds(how(step), synchronize, clock_of(options))
         print(json.dumps({'torch': torch.__version__, 'seconds': times}))
 
 

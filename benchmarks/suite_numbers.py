@@ -1,5 +1,8 @@
-"""What the Python programs of the suite share: the numbers of harness.cpp, and the clock."""
+"""What the Python programs of the suite share: the numbers of harness.cpp, the clock, and the options."""
 
+import argparse
+import json
+import re
 import statistics
 import time
 
@@ -48,3 +51,35 @@ def digest(values):
     if len(values) <= 4096:
         return [values.tolist()]
     return [values[::len(values) // 4096 | 1].tolist(), [float(np.abs(values.astype(np.float64)).sum())]]
+
+
+# The parameters of a transformer block with four heads, for features of size 256 and a hidden layer of size 1024.
+BLOCK = [(768, 256), (768,), (256, 256), (256,), (1024, 256), (1024,), (256, 1024), (256,), (256,), (256,), (256,),
+         (256,)]
+
+
+class Options(argparse.ArgumentParser):
+    """The options of a program of the suite."""
+
+    def __init__(self, doc, modes):
+        super().__init__(description=doc.splitlines()[0])
+        self.add_argument('--threads', type=int)
+        self.add_argument('--clock', choices=['cpu'])
+        self.add_argument('--only', default='', metavar='REGEX')
+        self.add_argument('--check', metavar='FILE')
+        self.add_argument('--time', choices=modes)
+
+
+def chosen(workloads, options):
+    return {name: make for name, make in workloads.items() if re.search(options.only, name)}
+
+
+def clock_of(options):
+    return time.process_time if options.clock else time.perf_counter
+
+
+def write_results(path, results):
+    """Writes what workloads computed: flat arrays by their names."""
+    shown = {name: [part for array in arrays for part in digest(array)] for name, arrays in results.items()}
+    with open(path, 'w', encoding='utf-8') as file:
+        json.dump(shown, file)
