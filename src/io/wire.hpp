@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <protozero/pbf_reader.hpp>
@@ -57,6 +58,35 @@ class WireReader : public protozero::pbf_reader {
     return *this;
   }
 };
+
+/// Calls f(reader) for each field of this number; skips the others.
+template <class F>
+void for_fields(WireReader reader, std::uint32_t tag, F f) {
+  while (reader.next()) {
+    if (reader.tag() == tag) {
+      f(reader);
+    } else {
+      reader.skip();
+    }
+  }
+}
+
+/// Calls f(key, value) for the entry of a map from strings to messages.
+template <class F>
+void with_entry(WireReader entry, F f) {
+  std::string key;
+  WireReader value;
+  while (entry.next()) {
+    if (entry.tag() == 1) {
+      key = entry.get_text();
+    } else if (entry.tag() == 2) {
+      value = entry.get_message();
+    } else {
+      entry.skip();
+    }
+  }
+  f(std::move(key), value);
+}
 
 /// Reads a repeated field of numbers, packed or not.
 template <class T, class One, class Packed>

@@ -50,35 +50,6 @@ const Type* type_of(TypeNumber number) {
   return number >= 0 && number < static_cast<int>(types.size()) ? &types[static_cast<std::size_t>(number)] : nullptr;
 }
 
-/// Calls f(reader) for each field of this number; skips the others.
-template <class F>
-void for_fields(WireReader reader, std::uint32_t tag, F f) {
-  while (reader.next()) {
-    if (reader.tag() == tag) {
-      f(reader);
-    } else {
-      reader.skip();
-    }
-  }
-}
-
-/// Calls f(key, value) for the entry of a map from strings to messages.
-template <class F>
-void with_entry(WireReader entry, F f) {
-  std::string key;
-  WireReader value;
-  while (entry.next()) {
-    if (entry.tag() == 1) {
-      key = entry.get_text();
-    } else if (entry.tag() == 2) {
-      value = entry.get_message();
-    } else {
-      entry.skip();
-    }
-  }
-  f(std::move(key), value);
-}
-
 std::optional<std::vector<std::int64_t>> read_sizes(WireReader shape) {
   std::vector<std::int64_t> sizes;
   bool known = true;

@@ -10,35 +10,6 @@ namespace {
 
 constexpr std::string_view all_variables = "variables", trainable_variables = "trainable_variables";
 
-/// Calls f(key, value) for the entry of a map from strings to messages.
-template <class F>
-void with_entry(WireReader entry, F f) {
-  std::string key;
-  WireReader value;
-  while (entry.next()) {
-    if (entry.tag() == 1) {
-      key = entry.get_text();
-    } else if (entry.tag() == 2) {
-      value = entry.get_message();
-    } else {
-      entry.skip();
-    }
-  }
-  f(std::move(key), value);
-}
-
-/// Calls f(reader) for each field of this number; skips the others.
-template <class F>
-void for_fields(WireReader reader, std::uint32_t tag, F f) {
-  while (reader.next()) {
-    if (reader.tag() == tag) {
-      f(reader);
-    } else {
-      reader.skip();
-    }
-  }
-}
-
 void read_tensor_info(WireReader info, std::string& name, SignatureDef& signature) {
   while (info.next()) {
     if (info.tag() == 1) {
