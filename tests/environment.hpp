@@ -12,6 +12,12 @@ inline long number_of_cases(long usual) {
   return wish ? std::atol(wish) : usual;
 }
 
+/// The seed of a test that by itself takes `usual`: what TAPESTRY_SEED says, so that a long search can be run in parts.
+inline unsigned seed_of_cases(unsigned usual) {
+  const char* wish = std::getenv("TAPESTRY_SEED");
+  return wish ? static_cast<unsigned>(std::atol(wish)) : usual;
+}
+
 /// Sets an environment variable while it lives.
 class Setting {
  public:
