@@ -4,6 +4,9 @@
 // one line here; every backend builds its kernels from these lists. `x`, `a`, `b`, `c` are the operands and `p` is the
 // op's number (the slope of leaky_relu); `T` is the element type. Each backend has its own functions in `math::`. On
 // the CPU, the bits of an element do not depend on its position in the array.
+//
+// T may also be a type that writes down what is done with it (backend/cpu/vector_value.hpp). So a choice between two
+// values is math::select(condition, a, b) instead of ?:, and conditions are combined by & and |.
 
 #include <cstdint>
 
@@ -13,45 +16,46 @@ namespace tapestry {
 inline constexpr double pi = 3.14159265358979323846;
 
 /// X(name, formula), for float types only. The derivatives are in src/ops.
-#define TAPESTRY_UNARY_FLOAT(X)                                                                             \
-  X(reciprocal, T(1) / x)                                                                                   \
-  X(sqrt, math::sqrt(x))                                                                                    \
-  X(rsqrt, T(1) / math::sqrt(x))                                                                            \
-  X(exp, math::exp(x))                                                                                      \
-  X(expm1, math::expm1(x))                                                                                  \
-  X(log, math::log(x))                                                                                      \
-  X(log1p, math::log1p(x))                                                                                  \
-  X(sin, math::sin(x))                                                                                      \
-  X(cos, math::cos(x))                                                                                      \
-  X(tan, math::tan(x))                                                                                      \
-  X(asin, math::asin(x))                                                                                    \
-  X(acos, math::acos(x))                                                                                    \
-  X(atan, math::atan(x))                                                                                    \
-  X(sinh, math::sinh(x))                                                                                    \
-  X(cosh, math::cosh(x))                                                                                    \
-  X(tanh, math::tanh(x))                                                                                    \
-  X(atanh, T(0.5) * (math::log1p(x) - math::log1p(-x)))                                                     \
-  X(acosh, math::log1p(x - T(1) + math::sqrt(x - T(1)) * math::sqrt(x + T(1))))                             \
-  X(sinc, x == T(0) ? T(1) : math::sin(T(pi) * (x - T(2) * math::round_half_even(x / T(2)))) / (T(pi) * x)) \
-  X(erf, math::erf(x))                                                                                      \
-  X(sigmoid, math::sigmoid(x))                                                                              \
-  X(softplus, math::softplus(x))                                                                            \
-  X(elu, x > T(0) ? x : math::expm1(x))                                                                     \
-  X(leaky_relu, x > T(0) ? x : x * T(p))                                                                    \
-  X(gelu, T(0.5) * x * (T(1) + math::erf(x * T(0.70710678118654752440))))                                   \
-  X(gelu_tanh, T(0.5) * x * (T(1) + math::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)))) \
-  X(silu, x* math::sigmoid(x))                                                                              \
-  X(floor, math::floor(x))                                                                                  \
-  X(ceil, math::ceil(x))                                                                                    \
+#define TAPESTRY_UNARY_FLOAT(X)                                                                                   \
+  X(reciprocal, T(1) / x)                                                                                         \
+  X(sqrt, math::sqrt(x))                                                                                          \
+  X(rsqrt, T(1) / math::sqrt(x))                                                                                  \
+  X(exp, math::exp(x))                                                                                            \
+  X(expm1, math::expm1(x))                                                                                        \
+  X(log, math::log(x))                                                                                            \
+  X(log1p, math::log1p(x))                                                                                        \
+  X(sin, math::sin(x))                                                                                            \
+  X(cos, math::cos(x))                                                                                            \
+  X(tan, math::tan(x))                                                                                            \
+  X(asin, math::asin(x))                                                                                          \
+  X(acos, math::acos(x))                                                                                          \
+  X(atan, math::atan(x))                                                                                          \
+  X(sinh, math::sinh(x))                                                                                          \
+  X(cosh, math::cosh(x))                                                                                          \
+  X(tanh, math::tanh(x))                                                                                          \
+  X(atanh, T(0.5) * (math::log1p(x) - math::log1p(-x)))                                                           \
+  X(acosh, math::log1p(x - T(1) + math::sqrt(x - T(1)) * math::sqrt(x + T(1))))                                   \
+  X(sinc,                                                                                                         \
+    math::select(x == T(0), T(1), math::sin(T(pi) * (x - T(2) * math::round_half_even(x / T(2)))) / (T(pi) * x))) \
+  X(erf, math::erf(x))                                                                                            \
+  X(sigmoid, math::sigmoid(x))                                                                                    \
+  X(softplus, math::softplus(x))                                                                                  \
+  X(elu, math::select(x > T(0), x, math::expm1(x)))                                                               \
+  X(leaky_relu, math::select(x > T(0), x, x * T(p)))                                                              \
+  X(gelu, T(0.5) * x * (T(1) + math::erf(x * T(0.70710678118654752440))))                                         \
+  X(gelu_tanh, T(0.5) * x * (T(1) + math::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x))))       \
+  X(silu, x* math::sigmoid(x))                                                                                    \
+  X(floor, math::floor(x))                                                                                        \
+  X(ceil, math::ceil(x))                                                                                          \
   X(round, math::round_half_even(x))
 
 /// All types but bool.
-#define TAPESTRY_UNARY_NUMBER(X)                    \
-  X(negative, static_cast<T>(-x))                   \
-  X(abs, math::abs(x))                              \
-  X(sign, x > T(0) ? T(1) : (x < T(0) ? T(-1) : x)) \
-  X(square, static_cast<T>(x * x))                  \
-  X(relu, x > T(0) ? x : (x == x ? T(0) : x))
+#define TAPESTRY_UNARY_NUMBER(X)                                          \
+  X(negative, static_cast<T>(-x))                                         \
+  X(abs, math::abs(x))                                                    \
+  X(sign, math::select(x > T(0), T(1), math::select(x < T(0), T(-1), x))) \
+  X(square, static_cast<T>(x * x))                                        \
+  X(relu, math::select(x <= T(0), T(0), x))
 
 /// Float types to bool.
 #define TAPESTRY_UNARY_PREDICATE(X) \
@@ -66,27 +70,27 @@ inline constexpr double pi = 3.14159265358979323846;
   X(add, static_cast<T>(a + b))                            \
   X(subtract, static_cast<T>(a - b))                       \
   X(multiply, static_cast<T>(a * b))                       \
-  X(maximum, a > b || a != a ? a : b)                      \
-  X(minimum, a < b || a != a ? a : b)                      \
+  X(maximum, math::select((a > b) | (a != a), a, b))       \
+  X(minimum, math::select((a < b) | (a != a), a, b))       \
   X(squared_difference, static_cast<T>((a - b) * (a - b))) \
   X(floor_mod, math::floor_mod(a, b))                      \
   X(floor_divide, math::floor_divide(a, b))                \
   X(power, math::power(a, b))                              \
-  X(relu_grad, b > T(0) ? a : T(0))
+  X(relu_grad, math::select(b > T(0), a, T(0)))
 
 /// Float types only. A `_grad` function takes the incoming gradient as `a` and the function's output as `b`;
 /// softplus_grad, leaky_relu_grad and gelu_grad take the function's input instead. TensorFlow's SigmoidGrad and
 /// TanhGrad, and our ops of these names, take the two in the other order.
 #define TAPESTRY_BINARY_FLOAT(X)                                               \
   X(divide, a / b)                                                             \
-  X(divide_no_nan, b == T(0) ? T(0) : a / b)                                   \
+  X(divide_no_nan, math::select(b == T(0), T(0), a / b))                       \
   X(atan2, math::atan2(a, b))                                                  \
-  X(xlogy, a == T(0) ? T(0) : a * math::log(b))                                \
+  X(xlogy, math::select(a == T(0), T(0), a * math::log(b)))                    \
   X(sigmoid_grad, a* b*(T(1) - b))                                             \
   X(tanh_grad, a*(T(1) - b * b))                                               \
   X(softplus_grad, a* math::sigmoid(b))                                        \
-  X(elu_grad, b > T(0) ? a : a * (b + T(1)))                                   \
-  X(leaky_relu_grad, b > T(0) ? a : a * T(p))                                  \
+  X(elu_grad, math::select(b > T(0), a, a * (b + T(1))))                       \
+  X(leaky_relu_grad, math::select(b > T(0), a, a * T(p)))                      \
   X(gelu_grad, a*(T(0.5) * (T(1) + math::erf(b * T(0.70710678118654752440))) + \
                   b * T(0.39894228040143267794) * math::exp(T(-0.5) * b * b)))
 
@@ -101,12 +105,12 @@ inline constexpr double pi = 3.14159265358979323846;
 
 /// bool to bool.
 #define TAPESTRY_BINARY_LOGICAL(X) \
-  X(logical_and, a&& b)            \
-  X(logical_or, a || b)
+  X(logical_and, a& b)             \
+  X(logical_or, a | b)
 
 /// clip: NaN stays NaN. select: `a` is bool, `b` and `c` are of any type.
-#define TAPESTRY_TERNARY_NUMBER(X) X(clip, a < b ? b : (a > c ? c : a))
-#define TAPESTRY_TERNARY_SELECT(X) X(select, a ? b : c)
+#define TAPESTRY_TERNARY_NUMBER(X) X(clip, math::select(a < b, b, math::select(a > c, c, a)))
+#define TAPESTRY_TERNARY_SELECT(X) X(select, math::select(a, b, c))
 
 #define TAPESTRY_NAME(name, formula) name,
 enum class Unary : std::uint8_t {

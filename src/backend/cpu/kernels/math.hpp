@@ -13,10 +13,15 @@
 // exp, expm1, log, log1p, tanh, sigmoid and softplus are computed here in the type of the operand. Of the others, in
 // double the trigonometric functions, sinh, cosh, erf and pow call libm. In float erf is computed in float, and the
 // rest through short polynomials in double, which need no case distinctions.
+//
+// A template's T may also be a Value (vector_value.hpp), which writes down what is done with it. So functions choose by
+// `select`, not by ?:, and the first operand of `select` and of `multiply_add` is no plain number.
 
 #include <cstdint>
 
+#ifndef TAPESTRY_INLINE
 #define TAPESTRY_INLINE inline __attribute__((always_inline))
+#endif
 
 namespace tapestry::host::TAPESTRY_KERNEL_LEVEL::math {
 
@@ -64,12 +69,26 @@ struct Real<double> {
 
 template <class T>
 TAPESTRY_INLINE constexpr typename Real<T>::Bits bits(T x) {
-  return __builtin_bit_cast(typename Real<T>::Bits, x);
+  if constexpr (__is_class(T)) {
+    return x.bits();
+  } else {
+    return __builtin_bit_cast(typename Real<T>::Bits, x);
+  }
 }
 template <class T>
 TAPESTRY_INLINE constexpr T from_bits(typename Real<T>::Bits b) {
-  return __builtin_bit_cast(T, b);
+  if constexpr (__is_class(T)) {
+    return T::from_bits(b);
+  } else {
+    return __builtin_bit_cast(T, b);
+  }
 }
+template <class T>
+TAPESTRY_INLINE constexpr T select(bool first, T a, T b) {
+  return first ? a : b;
+}
+TAPESTRY_INLINE double widen(float x) { return static_cast<double>(x); }
+TAPESTRY_INLINE float narrow(double x) { return static_cast<float>(x); }
 /// 2^n for n in the range of normal numbers; n may be a negative number's unsigned form.
 template <class T>
 TAPESTRY_INLINE T power_of_two(typename Real<T>::Bits n) {
@@ -79,7 +98,7 @@ TAPESTRY_INLINE float abs(float x) { return from_bits<float>(bits(x) & ~Real<flo
 TAPESTRY_INLINE double abs(double x) { return from_bits<double>(bits(x) & ~Real<double>::sign); }
 template <class T>
 TAPESTRY_INLINE T abs(T x) {
-  return x < T(0) ? static_cast<T>(-x) : x;
+  return select(x < T(0), static_cast<T>(-x), x);
 }
 template <class T>
 TAPESTRY_INLINE T copy_sign(T magnitude, T sign) {
@@ -101,16 +120,16 @@ TAPESTRY_INLINE T multiply_add(T a, T b, T c) {
 
 /// c[0] + c[1] x + c[2] x^2 + ... by Estrin's scheme: the halves are independent, and so hide each other's latency. The
 /// first half of five coefficients has two, which saves computing x^4.
-template <class T, int count, int begin = 0, int end = count>
-TAPESTRY_INLINE T polynomial(T x, const T (&c)[count]) {
+template <class T, class Coefficient, int count, int begin = 0, int end = count>
+TAPESTRY_INLINE T polynomial(T x, const Coefficient (&c)[count]) {
   if constexpr (end - begin == 1) {
     return c[begin];
   } else {
     constexpr int half = end - begin > 8 ? 8 : end - begin > 5 ? 4 : end - begin > 2 ? 2 : 1;
     const T x2 = x * x, x4 = x2 * x2;  // the compiler computes each power once, or not at all
     const T power = half == 8 ? x4 * x4 : half == 4 ? x4 : half == 2 ? x2 : x;
-    return multiply_add(power, polynomial<T, count, begin + half, end>(x, c),
-                        polynomial<T, count, begin, begin + half>(x, c));
+    return multiply_add(power, polynomial<T, Coefficient, count, begin + half, end>(x, c),
+                        polynomial<T, Coefficient, count, begin, begin + half>(x, c));
   }
 }
 
@@ -143,24 +162,29 @@ TAPESTRY_INLINE Exponential<T> split_exponential(T x) {
   return {shifted, multiply_add(r * r, polynomial(r, R::exp), r)};
 }
 
+/// 2^n y for the n of `split_exponential(x)`, and y the exponential of the rest, or NaN where x is. A denormal result
+/// is rounded once.
+template <class T>
+TAPESTRY_INLINE T scaled_exponential(T y, T shifted, T x) {
+  using R = Real<T>;
+  // Adding n to the exponent multiplies by 2^n, which must not touch a NaN. A denormal result is computed 2^detour
+  // times too large and then scaled.
+  const auto n = select(x == x, bits(shifted), typename R::Bits{0});
+  const auto scaled = bits(y) + (n << R::mantissa_bits);
+  return select(x < R::exp_normal, from_bits<T>(scaled + (R::detour << R::mantissa_bits)) * power_of_two<T>(-R::detour),
+                from_bits<T>(scaled));
+}
+
 /// exp for x <= exp_high.
 template <class T>
 TAPESTRY_INLINE T exp_not_above(T x) {
-  using R = Real<T>;
   const auto [shifted, expm1_r] = split_exponential(x);
-  // Adding n to the exponent multiplies by 2^n, which must not touch a NaN. A denormal result is computed 2^detour
-  // times too large and then scaled, so that it is rounded once.
-  const auto n = x == x ? bits(shifted) : typename R::Bits{0};
-  const bool denormal = x < R::exp_normal;
-  const auto scaled = bits(T(1) + expm1_r) + (n << R::mantissa_bits);
-  const T y = denormal ? from_bits<T>(scaled + (R::detour << R::mantissa_bits)) * power_of_two<T>(-R::detour)
-                       : from_bits<T>(scaled);
-  return x < R::exp_low ? T(0) : y;
+  return select(x < Real<T>::exp_low, T(0), scaled_exponential(T(1) + expm1_r, shifted, x));
 }
 
 template <class T>
 TAPESTRY_INLINE T exp(T x) {
-  return x > Real<T>::exp_high ? Real<T>::infinity : exp_not_above(x);
+  return select(x > Real<T>::exp_high, T(Real<T>::infinity), exp_not_above(x));
 }
 
 /// expm1(x) / 2 for x in [expm1_low, exp_high]. It loses the sign of -0.
@@ -175,7 +199,7 @@ TAPESTRY_INLINE T half_expm1(T x) {
 template <class T>
 TAPESTRY_INLINE T expm1(T x) {
   const T y = copy_sign(T(2) * half_expm1(x), x);
-  return x < Real<T>::expm1_low ? T(-1) : (x > Real<T>::exp_high ? Real<T>::infinity : y);
+  return select(x < Real<T>::expm1_low, T(-1), select(x > Real<T>::exp_high, T(Real<T>::infinity), y));
 }
 
 template <class T>
@@ -183,13 +207,13 @@ TAPESTRY_INLINE T tanh(T x) {
   const T magnitude = abs(x);
   const T e = half_expm1(T(2) * magnitude);
   const T y = e / (e + T(1));
-  return copy_sign(magnitude > Real<T>::tanh_high ? T(1) : y, x);
+  return copy_sign(select(magnitude > Real<T>::tanh_high, T(1), y), x);
 }
 
 template <class T>
 TAPESTRY_INLINE T sigmoid(T x) {
   const T e = exp_not_above(-abs(x));
-  return (x >= T(0) ? T(1) : e) / (T(1) + e);
+  return select(x >= T(0), T(1), e) / (T(1) + e);
 }
 
 // --- Logarithms ---------------------------------------------------------------------------------------------------
@@ -214,8 +238,7 @@ struct ExponentAndMantissa {
 template <class T>
 TAPESTRY_INLINE ExponentAndMantissa<T> split(T x) {
   using R = Real<T>;
-  constexpr auto one = bits(T(1));
-  const auto b = bits(x) + (one - R::sqrt_half);
+  const auto b = bits(x) + (bits(T(1)) - R::sqrt_half);
   const auto exponent = b >> R::mantissa_bits;
   // An integer below 2^mantissa_bits is converted by writing it to the mantissa of the float 2^mantissa_bits.
   const T k = from_bits<T>(exponent | bits(R::two_to_mantissa)) - (R::two_to_mantissa + T(R::bias));
@@ -225,26 +248,26 @@ TAPESTRY_INLINE ExponentAndMantissa<T> split(T x) {
 template <class T>
 TAPESTRY_INLINE T log(T x) {
   using R = Real<T>;
-  const bool denormal = x < R::least_normal;
-  const ExponentAndMantissa<T> parts = split(denormal ? x * R::two_to_mantissa : x);
-  const T y = log_of_parts(parts.k - (denormal ? T(R::mantissa_bits) : T(0)), parts.m - T(1));
-  return x > T(0) ? (x < R::infinity ? y : x) : (x == T(0) ? -R::infinity : R::nan);
+  const auto denormal = x < R::least_normal;
+  const ExponentAndMantissa<T> parts = split(select(denormal, x * R::two_to_mantissa, x));
+  const T y = log_of_parts(parts.k - select(denormal, T(R::mantissa_bits), T(0)), parts.m - T(1));
+  return select(x > T(0), select(x < R::infinity, y, x), select(x == T(0), T(-R::infinity), T(R::nan)));
 }
 
 template <class T>
 TAPESTRY_INLINE T log1p(T x) {
   using R = Real<T>;
   const T u = T(1) + x;
-  const T lost = x < T(1) ? x - (u - T(1)) : T(1) - (u - x);  // 1 + x - u, exactly
+  const T lost = select(x < T(1), x - (u - T(1)), T(1) - (u - x));  // 1 + x - u, exactly
   const ExponentAndMantissa<T> parts = split(u);
   const T scale = T(0.5) * power_of_two<T>(R::bias + 1 - parts.exponent);  // 2^-k, or 0 where that is denormal
   const T y = log_of_parts(parts.k, (parts.m - T(1)) + lost * scale);
-  return x > T(-1) ? (x < R::infinity ? copy_sign(y, x) : x) : (x == T(-1) ? -R::infinity : R::nan);
+  return select(x > T(-1), select(x < R::infinity, copy_sign(y, x), x), select(x == T(-1), T(-R::infinity), T(R::nan)));
 }
 
 template <class T>
 TAPESTRY_INLINE T softplus(T x) {
-  return (x > T(0) ? x : T(0)) + log1p(exp_not_above(-abs(x)));
+  return select(x > T(0), x, T(0)) + log1p(exp_not_above(-abs(x)));
 }
 
 // --- float through double, double through libm --------------------------------------------------------------------
@@ -297,97 +320,110 @@ TAPESTRY_INLINE double tan(double x) { return __builtin_tan(x); }
 inline constexpr double pi = 3.14159265358979323846;
 
 /// asin(s) for 0 <= s <= 1/2 and z = s^2.
-TAPESTRY_INLINE double small_asin(double s, double z) {
+template <class T>
+TAPESTRY_INLINE T small_asin(T s, T z) {
   // (asin(s) / s - 1) / s^2 in s^2: 2^-35.
   constexpr double c[] = {0.16666667153302148,  0.07499950375144873,  0.04465967964620751, 0.030115310817926552,
                           0.024590931616998938, 0.007543580335377412, 0.0346129904383659};
   return multiply_add(s, z * polynomial(z, c), s);
 }
 /// Above 1/2, asin(s) = pi / 2 - 2 asin(sqrt((1 - s) / 2)).
-TAPESTRY_INLINE float asin(float x) {
-  const double a = abs(static_cast<double>(x));
-  const bool large = a > 0.5;
-  const double z = large ? (1 - a) * 0.5 : a * a;
-  const double y = small_asin(large ? sqrt(z) : a, z);
-  return copy_sign(static_cast<float>(large ? pi / 2 - 2 * y : y), x);
+template <class T>
+TAPESTRY_INLINE T asin(T x) {
+  const auto a = abs(widen(x));
+  const auto large = a > 0.5;
+  const auto z = select(large, (1 - a) * 0.5, a * a);
+  const auto y = small_asin(select(large, sqrt(z), a), z);
+  return copy_sign(narrow(select(large, pi / 2 - 2 * y, y)), x);
 }
-TAPESTRY_INLINE float acos(float x) {
-  const double d = x;
-  const double a = abs(d);
-  const bool large = a > 0.5;
-  const double z = large ? (1 - a) * 0.5 : a * a;
-  const double y = small_asin(large ? sqrt(z) : a, z);
-  return static_cast<float>(large ? (d > 0 ? 2 * y : pi - 2 * y) : pi / 2 - (d > 0 ? y : -y));
+template <class T>
+TAPESTRY_INLINE T acos(T x) {
+  const auto d = widen(x);
+  const auto a = abs(d);
+  const auto large = a > 0.5;
+  const auto z = select(large, (1 - a) * 0.5, a * a);
+  const auto y = small_asin(select(large, sqrt(z), a), z);
+  return narrow(select(large, select(d > 0, 2 * y, pi - 2 * y), pi / 2 - select(d > 0, y, -y)));
 }
 TAPESTRY_INLINE double asin(double x) { return __builtin_asin(x); }
 TAPESTRY_INLINE double acos(double x) { return __builtin_acos(x); }
 
 /// atan(u) for 0 <= u <= 1.
-TAPESTRY_INLINE double small_atan(double u) {
+template <class T>
+TAPESTRY_INLINE T small_atan(T u) {
   // (atan(u) / u - 1) / u^2 in u^2: 2^-31.
   constexpr double c[] = {-0.3333332765710509,   0.1999969975347043,   -0.14280215470103547,  0.11060758530830443,
                           -0.08820658902646421,  0.06763492313322894,  -0.044999383402728334, 0.02280380540309931,
                           -0.007442491945341307, 0.0011387480283332984};
-  const double z = u * u;
+  const T z = u * u;
   return multiply_add(u, z * polynomial(z, c), u);
 }
-TAPESTRY_INLINE float atan(float x) {
-  const double a = abs(static_cast<double>(x));
-  const bool large = a > 1;
-  const double y = small_atan(large ? 1 / a : a);
-  return copy_sign(static_cast<float>(large ? pi / 2 - y : y), x);
+template <class T>
+TAPESTRY_INLINE T atan(T x) {
+  const auto a = abs(widen(x));
+  const auto large = a > 1;
+  const auto y = small_atan(select(large, 1 / a, a));
+  return copy_sign(narrow(select(large, pi / 2 - y, y)), x);
 }
-TAPESTRY_INLINE float atan2(float y, float x) {
-  const double a = abs(static_cast<double>(x)), b = abs(static_cast<double>(y));
-  const bool steep = b > a;
-  const double low = steep ? a : b, high = steep ? b : a;
+template <class T>
+TAPESTRY_INLINE T atan2(T y, T x) {
+  const auto a = abs(widen(x)), b = abs(widen(y));
+  using Wide = decltype(widen(x));
+  const auto steep = b > a;
+  const Wide low = select(steep, a, b), high = select(steep, b, a);
   // 0 / 0 and infinity / infinity have a direction too: 0 and 45 degrees.
-  const double ratio = low == high ? (low == 0 ? 0.0 : 1.0) : low / high;
-  const double first_octant = small_atan(ratio);
-  const double first_quadrant = steep ? pi / 2 - first_octant : first_octant;
-  const double angle = bits(x) >> 31 ? pi - first_quadrant : first_quadrant;
-  return x != x || y != y ? x + y : copy_sign(static_cast<float>(angle), y);
+  const Wide ratio = select(low == high, select(low == 0, Wide(0), Wide(1)), low / high);
+  const Wide first_octant = small_atan(ratio);
+  const Wide first_quadrant = select(steep, pi / 2 - first_octant, first_octant);
+  const Wide angle = select(copy_sign(T(1), x) < T(0), pi - first_quadrant, first_quadrant);
+  return select((x != x) | (y != y), x + y, copy_sign(narrow(angle), y));
 }
 TAPESTRY_INLINE double atan(double x) { return __builtin_atan(x); }
 TAPESTRY_INLINE double atan2(double y, double x) { return __builtin_atan2(y, x); }
 
-TAPESTRY_INLINE float sinh(float x) {
-  const float a = abs(x);
-  const double e = half_expm1(static_cast<double>(a));
-  const float y = static_cast<float>(e + e / (2 * e + 1));
-  return copy_sign(a > 100 ? Real<float>::infinity : y, x);
+template <class T>
+TAPESTRY_INLINE T sinh(T x) {
+  const T a = abs(x);
+  const auto e = half_expm1(widen(a));
+  const T y = narrow(e + e / (2 * e + 1));
+  return copy_sign(select(a > 100, T(Real<T>::infinity), y), x);
 }
-TAPESTRY_INLINE float cosh(float x) {
-  const float a = abs(x);
-  const double e = exp_not_above(static_cast<double>(a));
-  const float y = static_cast<float>(0.5 * (e + 1 / e));
-  return a > 100 ? Real<float>::infinity : y;
+template <class T>
+TAPESTRY_INLINE T cosh(T x) {
+  const T a = abs(x);
+  const auto e = exp_not_above(widen(a));
+  const T y = narrow(0.5 * (e + 1 / e));
+  return select(a > 100, T(Real<T>::infinity), y);
 }
 TAPESTRY_INLINE double sinh(double x) { return __builtin_sinh(x); }
 TAPESTRY_INLINE double cosh(double x) { return __builtin_cosh(x); }
 
-TAPESTRY_INLINE float erf(float x) {
+template <class T>
+TAPESTRY_INLINE T erf(T x) {
   // erf(t) / t - 1 in t^2 for t <= 0.9: 2^-31; -log(erfc(t)) / t for 0.9 <= t <= 4: 2^-28 of erf.
   constexpr float small[] = {1.2837917e-1f, -3.7612635e-1f, 1.12837195e-1f, -2.6860753e-2f,
                              5.204436e-3f,  -8.181928e-4f,  8.538843e-5f};
   constexpr float large[] = {1.1285166f, 6.3571125e-1f, 1.05270505e-1f, -2.2895124e-2f, 3.2164508e-3f, -2.1415376e-4f};
-  const float a = abs(x);
-  const float near = multiply_add(a, polynomial(a * a, small), a);
-  const float far = -2 * half_expm1(-(a * polynomial(a, large)));
-  return copy_sign(a < 0.9f ? near : (a > 4 ? 1.0f : far), x);
+  const T a = abs(x);
+  const T near = multiply_add(a, polynomial(a * a, small), a);
+  const T far = -2 * half_expm1(-(a * polynomial(a, large)));
+  return copy_sign(select(a < 0.9f, near, select(a > 4, T(1), far)), x);
 }
 TAPESTRY_INLINE double erf(double x) { return __builtin_erf(x); }
 
 /// Computes exp(b log(a)) in double, which rounds correctly to float except near ties.
-TAPESTRY_INLINE float power(float a, float b) {
-  const double y = exp(static_cast<double>(b) * log(static_cast<double>(abs(a))));
-  const bool whole = floor(b) == b;  // infinities too
-  const bool odd = whole && floor(b * 0.5f) != b * 0.5f;
-  const float magnitude = b == 0 || abs(a) == 1 ? 1.0f : static_cast<float>(y);  // also where the other operand is NaN
-  const float signed_power = odd ? copy_sign(magnitude, a) : magnitude;
-  const bool undefined = a < 0 && !whole && a != -Real<float>::infinity;
-  return b == 0 || a == 1 ? 1.0f : (undefined || b != b ? Real<float>::nan : signed_power);
+template <class T>
+TAPESTRY_INLINE T float_power(T a, T b) {
+  const auto y = exp(widen(b) * log(widen(abs(a))));
+  const auto whole = floor(b) == b;  // infinities too
+  const T half = b * 0.5f;
+  const auto odd = whole & (floor(half) != half);
+  const T magnitude = select((b == 0) | (abs(a) == 1), T(1), narrow(y));  // also where the other operand is NaN
+  const T signed_power = select(odd, copy_sign(magnitude, a), magnitude);
+  const auto undefined = (a < 0) & !whole & (a != -Real<T>::infinity);
+  return select((b == 0) | (a == 1), T(1), select(undefined | (b != b), T(Real<T>::nan), signed_power));
 }
+TAPESTRY_INLINE float power(float a, float b) { return float_power(a, b); }
 TAPESTRY_INLINE double power(double a, double b) { return __builtin_pow(a, b); }
 
 // --- Division with the sign of the divisor ------------------------------------------------------------------------

@@ -31,6 +31,10 @@ TAPESTRY_MATH(ceil, ceilf, ceil)
 TAPESTRY_MATH(round_half_even, rintf, rint)
 #undef TAPESTRY_MATH
 
+template <class T>
+TAPESTRY_HD T select(bool first, T a, T b) {
+  return first ? a : b;
+}
 TAPESTRY_HD float abs(float x) { return ::fabsf(x); }
 TAPESTRY_HD double abs(double x) { return ::fabs(x); }
 template <class T>
