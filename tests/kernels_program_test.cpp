@@ -2,7 +2,6 @@
 // layout and number of threads.
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -19,6 +18,7 @@
 
 #include "backend/cpu/compiled_program.hpp"
 #include "backend/cpu/levels.hpp"
+#include "environment.hpp"
 #include "program_cases.hpp"
 #include "toy_backend.hpp"
 
@@ -30,11 +30,16 @@ namespace {
 /// Equal bits, but that of two NaNs an addition may give either.
 bool same_results(const Tensor& a, const Tensor& b) {
   if (same_bits(a, b)) return true;
-  if (a.dtype() != float32 || b.dtype() != float32 || a.shape() != b.shape()) return false;
-  const auto *x = static_cast<const float*>(a.impl().data), *y = static_cast<const float*>(b.impl().data);
-  return std::equal(x, x + a.size(), y, [](float u, float v) {
-    return std::bit_cast<std::uint32_t>(u) == std::bit_cast<std::uint32_t>(v) || (std::isnan(u) && std::isnan(v));
+  if (a.dtype() != b.dtype() || a.shape() != b.shape() || !is_floating(a.dtype())) return false;
+  bool same = true;
+  detail::visit_dtype(a.dtype(), [&]<class T>() {
+    const auto *x = static_cast<const T*>(a.impl().data), *y = static_cast<const T*>(b.impl().data);
+    same = std::equal(x, x + a.size(), y, [](T u, T v) {
+      return std::memcmp(&u, &v, sizeof(T)) == 0 ||
+             (std::isnan(static_cast<double>(u)) && std::isnan(static_cast<double>(v)));
+    });
   });
+  return same;
 }
 
 /// Whether the blocks give the bits of the single ops, with any number of threads.
@@ -65,21 +70,31 @@ void check_function(const ElementFunction& f) {
   }
 }
 
-/// The functions that there is machine code for, where there is any.
-const std::vector<ElementFunction> compiled_functions = {Unary::reciprocal,    Unary::sqrt,
-                                                         Unary::rsqrt,         Unary::exp,
-                                                         Unary::tanh,          Unary::log,
-                                                         Unary::sigmoid,       Unary::silu,
-                                                         Unary::gelu_tanh,     Unary::floor,
-                                                         Unary::ceil,          Unary::round,
-                                                         Unary::negative,      Unary::abs,
-                                                         Unary::square,        Unary::relu,
-                                                         Unary::leaky_relu,    Binary::add,
-                                                         Binary::subtract,     Binary::multiply,
-                                                         Binary::divide,       Binary::maximum,
-                                                         Binary::minimum,      Binary::squared_difference,
-                                                         Binary::relu_grad,    Binary::leaky_relu_grad,
-                                                         Binary::sigmoid_grad, Binary::tanh_grad};
+/// The functions that call libm, for which there is no machine code: for any float, and for doubles only.
+const std::vector<ElementFunction> without_code = {Unary::sin, Unary::cos, Unary::tan, Unary::sinc, Binary::floor_mod};
+const std::vector<ElementFunction> without_code_in_double = {
+    Unary::asin, Unary::acos, Unary::atan,   Unary::sinh,   Unary::cosh,
+    Unary::erf,  Unary::gelu, Binary::power, Binary::atan2, Binary::gelu_grad};
+
+bool has_code(const ElementFunction& f, DType dtype) {
+  const auto is_in = [&f](const std::vector<ElementFunction>& list) {
+    return std::count(list.begin(), list.end(), f) > 0;
+  };
+  return !is_in(without_code) && !(dtype == float64 && is_in(without_code_in_double));
+}
+
+/// Every function of floats to floats that has machine code for them.
+std::vector<ElementFunction> compiled_functions(DType dtype) {
+  std::vector<ElementFunction> list;
+  const auto add = [&](const auto& functions) {
+    for (const auto f : functions)
+      if (result_of(f, dtype) == dtype && has_code(f, dtype)) list.push_back(f);
+  };
+  add(functions<Unary>());
+  add(functions<Binary>());
+  list.emplace_back(Ternary::clip);
+  return list;
+}
 
 /// r0 = x0 * x1; y0 = tanh(r0); r1 = sigmoid(x2); y1 = r1 + x3; y2 = y0 * r1
 Program float_sample() {
@@ -94,7 +109,7 @@ Program float_sample() {
           .registers = 2};
 }
 
-/// All pairs of numbers at which functions change their ways, and some around them.
+/// Operands of three inputs: all pairs of numbers at which functions change their ways, and some around them.
 List awkward_operands() {
   using Limits = std::numeric_limits<float>;
   std::vector<float> numbers = {0,
@@ -131,14 +146,15 @@ List awkward_operands() {
       b.push_back(y);
     }
   const Shape shape{static_cast<std::int64_t>(a.size())};
-  List operands = {empty(float32, shape), empty(float32, shape)};
+  List operands = {empty(float32, shape), empty(float32, shape), random_tensor(float32, shape)};
   std::memcpy(operands[0].impl().data, a.data(), a.size() * sizeof(float));
   std::memcpy(operands[1].impl().data, b.data(), b.size() * sizeof(float));
   return operands;
 }
 
 /// A program of functions that are compiled: writes every output once, and registers once or twice.
-Program random_float_program(std::mt19937& generator) {
+Program random_float_program(std::mt19937& generator, DType dtype) {
+  const std::vector<ElementFunction> choices = compiled_functions(dtype);
   const auto below = [&](std::size_t n) { return generator() % n; };
   const auto count = [&](std::size_t n) { return static_cast<int>(below(n)); };
   Program program{.instructions = {}, .inputs = 1 + count(6), .outputs = 1 + count(3), .registers = count(10)};
@@ -149,9 +165,9 @@ Program random_float_program(std::mt19937& generator) {
     results.push_back(static_cast<std::uint8_t>(program.inputs + program.outputs + i));
   std::shuffle(results.begin(), results.end(), generator);
   for (const std::uint8_t result : results) {
-    const ElementFunction& f = compiled_functions[below(compiled_functions.size())];
-    const std::uint8_t a = known[below(known.size())], b = known[below(known.size())];
-    program.instructions.push_back({f, {a, b}, result, float32, 0.25});
+    const ElementFunction& f = choices[below(choices.size())];
+    const std::uint8_t a = known[below(known.size())], b = known[below(known.size())], c = known[below(known.size())];
+    program.instructions.push_back({f, {a, b, c}, result, dtype, 0.25});
     known.push_back(result);
   }
   return program;
@@ -189,19 +205,34 @@ TEST_CASE("results that do not fit the caches are written past them") {
 }
 
 TEST_CASE("compiled: what has code, and which bits it gives") {
-  const bool has_code = host::cpu_level() == host::Level::v4;
-  const List operands = awkward_operands();
-  for (const ElementFunction& f : compiled_functions) {
-    CAPTURE(to_string(f));
-    const Program program = single(f, float32);
-    const List own(operands.begin(), operands.begin() + operands_of(f));
-    CHECK(host::may_be_compiled(program, own) == has_code);
-    if (has_code) CHECK(host::compiled(program, 0) != nullptr);
+  const bool has_compiler = host::cpu_level() == host::Level::v3 || host::cpu_level() == host::Level::v4;
+  const auto check = [&](const ElementFunction& f, DType dtype, const List& operands) {
+    const DType result = result_of(f, dtype);
+    if (result == DType::unknown) return;
+    CAPTURE(to_string(f) + " of " + to_string(dtype));
+    const Program program = single(f, result);
+    List own(operands.begin(), operands.begin() + operands_of(f));
+    if (f == ElementFunction(Ternary::select)) own[0] = random_tensor(boolean, operands[0].shape());
+    CHECK(host::may_be_compiled(program, own) == has_compiler);
+    if (has_compiler) CHECK((host::compiled(program, own, 0) != nullptr) == has_code(f, dtype));
     CHECK(agrees(program, own, operands[0].shape()));
+  };
+  for (const DType dtype : {float32, float64, float16, bfloat16, boolean}) {
+    List operands = awkward_operands();
+    for (Tensor& each : operands) {
+      const Tensor converted = empty(dtype, each.shape());
+      cpu_backend().copy(each, converted);
+      each = converted;
+    }
+    for (const Unary f : functions<Unary>()) check(f, dtype, operands);
+    for (const Binary f : functions<Binary>()) check(f, dtype, operands);
+    for (const Ternary f : functions<Ternary>()) check(f, dtype, operands);
+    for (const DType to : {float32, float64, float16, bfloat16, boolean}) {
+      CAPTURE(to_string(dtype) + " to " + to_string(to));
+      CHECK(agrees(single(Convert{}, to), {operands[0]}, operands[0].shape()));
+    }
   }
-  const Program unknown = single(Unary::erf, float32), whole = single(Unary::abs, int32);
-  if (has_code) CHECK(host::compiled(unknown, 0) == nullptr);
-  CHECK_FALSE(host::may_be_compiled(whole, List{random_tensor(int32, {2000})}));
+  CHECK_FALSE(host::may_be_compiled(single(Unary::abs, int32), List{random_tensor(int32, {2000})}));
 }
 
 TEST_CASE("compiled: inputs are broadcast and may have any layout") {
@@ -214,14 +245,15 @@ TEST_CASE("compiled: inputs are broadcast and may have any layout") {
 TEST_CASE("compiled: programs of all sizes, in several threads") {
   const auto check = [](unsigned seed, int& wrong) {
     std::mt19937 generator(seed);
-    for (int round = 0; round < 150; ++round) {
-      const Program program = random_float_program(generator);
+    for (long round = 0; round < test::number_of_cases(150); ++round) {
+      const DType dtype = std::vector<DType>{float32, float64, float16, bfloat16}[generator() % 4];
+      const Program program = random_float_program(generator, dtype);
       const Shape shape =
           std::vector<Shape>{{1024 + static_cast<std::int64_t>(generator() % 3000)}, {33, 40}}[round % 2];
       List inputs;
       for (int i = 0; i < program.inputs; ++i) {
         const Shape own = std::vector<Shape>{shape, {}, {shape.back()}}[generator() % 3];
-        inputs.push_back(random_tensor(float32, own, static_cast<unsigned>(generator())));
+        inputs.push_back(random_tensor(dtype, own, static_cast<unsigned>(generator())));
       }
       const List expected = outputs_of(program, shape), found = outputs_of(program, shape);
       cpu_backend().Backend::program(program, inputs, expected);
@@ -231,7 +263,8 @@ TEST_CASE("compiled: programs of all sizes, in several threads") {
   };
   int wrong[3] = {};
   std::vector<std::thread> threads;
-  for (unsigned i = 0; i < 3; ++i) threads.emplace_back(check, 1 + i / 2, std::ref(wrong[i]));  // two of them the same
+  for (unsigned i = 0; i < 3; ++i)
+    threads.emplace_back(check, test::seed_of_cases(1) + i / 2, std::ref(wrong[i]));  // two of them the same
   for (std::thread& thread : threads) thread.join();
   for (const int count : wrong) CHECK(count == 0);
 }
@@ -252,7 +285,7 @@ TEST_CASE("compiled: where a process may not make code, the kernels run") {
     const List expected = outputs_of(program, {5000}), found = outputs_of(program, {5000});
     cpu_backend().Backend::program(program, inputs, expected);
     cpu_backend().program(program, inputs, found);
-    _exit(same_results(found[0], expected[0]) && host::compiled(program, 0) == nullptr ? right : wrong);
+    _exit(same_results(found[0], expected[0]) && host::compiled(program, inputs, 0) == nullptr ? right : wrong);
   }
   set_num_threads(before);
   int status = 0;

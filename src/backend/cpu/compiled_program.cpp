@@ -12,22 +12,25 @@
 
 #include "backend/cpu/levels.hpp"
 #include "backend/cpu/program_compiler.hpp"
+#include "backend/cpu/program_recorder.hpp"
 
 namespace tapestry::host {
 namespace {
 
-/// What the code of a program depends on, as bytes. All operands are float32, so their dtypes are left out.
+/// What the code of a program depends on, as bytes.
 class Key {
  public:
-  Key(const Program& program, std::uint64_t single) {
+  Key(const Program& program, std::span<const DType> inputs, std::uint64_t single) {
     add(single);
     add(program.inputs);
     add(program.outputs);
+    for (const DType dtype : inputs) add(dtype);
     for (const Program::Instruction& each : program.instructions) {
       add(static_cast<std::uint8_t>(each.function.index()));
       std::visit([this](auto f) { add(f); }, each.function);
       add(each.operands);
       add(each.result);
+      add(each.dtype);
       add(each.number);
     }
   }
@@ -39,20 +42,21 @@ class Key {
     std::memcpy(bytes_.data() + size_, &value, sizeof value);
     size_ += sizeof value;
   }
-  std::array<char, 16 + Program::max_instructions*(2 + sizeof(Program::Instruction))> bytes_;
+  std::array<char, 16 + Program::max_operands + Program::max_instructions*(2 + sizeof(Program::Instruction))> bytes_;
   std::size_t size_ = 0;
 };
 
 /// Compiled programs by their keys.
 class Cache {
  public:
-  std::shared_ptr<const CompiledProgram> find_or_compile(const Program& program, std::uint64_t single) {
-    const Key key(program, single);
+  std::shared_ptr<const CompiledProgram> find_or_compile(const Program& program, std::span<const DType> inputs,
+                                                         std::uint64_t single) {
+    const Key key(program, inputs, single);
     {
       const std::shared_lock lock(mutex_);
       if (const auto found = programs_.find(key.bytes()); found != programs_.end()) return found->second;
     }
-    std::shared_ptr<const CompiledProgram> made = compile(program, single);
+    std::shared_ptr<const CompiledProgram> made = compile(program, inputs, single);
     const std::unique_lock lock(mutex_);
     if (programs_.size() >= most_programs) programs_.clear();  // a caller that runs one still holds it
     return programs_.try_emplace(std::string(key.bytes()), std::move(made)).first->second;
@@ -69,19 +73,40 @@ class Cache {
 
 }  // namespace
 
-bool may_be_compiled(const Program& program, std::span<const Tensor> inputs) {
-  const auto is_known = [](const Program::Instruction& each) {
-    const bool has_code = std::holds_alternative<Unary>(each.function) || std::holds_alternative<Binary>(each.function);
-    return has_code && each.dtype == DType::float32;
-  };
-  return cpu_level() == Level::v4 && program.operands() <= most_compiled_operands &&
-         std::all_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.dtype() == DType::float32; }) &&
-         std::all_of(program.instructions.begin(), program.instructions.end(), is_known);
+void CompiledProgram::run(Code code, const Operand* operands, std::int64_t n) const {
+  const std::int64_t whole = n / lanes * lanes, rest = n - whole;
+  if (whole > 0) code(operands, whole);
+  if (rest == 0) return;
+  // The last elements are computed in a vector of their own, so that nothing beyond them is read or written.
+  constexpr std::size_t vector_bytes = 64;
+  alignas(vector_bytes) std::array<std::byte, Program::max_operands * vector_bytes> room{};
+  std::array<Operand, Program::max_operands> own;
+  const auto address = [&](std::size_t i) { return operands[i].data + whole * element_bytes[i]; };
+  const auto bytes = [&](std::size_t i) { return static_cast<std::size_t>(rest * element_bytes[i]); };
+  for (std::size_t i = 0; i < element_bytes.size(); ++i) {
+    own[i] = operands[i];
+    if (i < inputs && operands[i].stride == 0) continue;
+    own[i].data = &room[i * vector_bytes];
+    if (i < inputs) std::memcpy(own[i].data, address(i), bytes(i));
+  }
+  store(own.data(), lanes);
+  for (std::size_t i = inputs; i < element_bytes.size(); ++i) std::memcpy(address(i), own[i].data, bytes(i));
 }
 
-std::shared_ptr<const CompiledProgram> compiled(const Program& program, std::uint64_t single) {
+bool may_be_compiled(const Program& program, std::span<const Tensor> inputs) {
+  const Level level = cpu_level();
+  return (level == Level::v3 || level == Level::v4) &&
+         std::all_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return has_vector_code(x.dtype()); }) &&
+         std::all_of(program.instructions.begin(), program.instructions.end(),
+                     [](const Program::Instruction& each) { return has_vector_code(each.dtype); });
+}
+
+std::shared_ptr<const CompiledProgram> compiled(const Program& program, std::span<const Tensor> inputs,
+                                                std::uint64_t single) {
   static Cache& cache = *new Cache;  // never destroyed: threads may compute while the process ends
-  return cache.find_or_compile(program, single);
+  std::array<DType, Program::max_operands> dtypes;
+  for (std::size_t i = 0; i < inputs.size(); ++i) dtypes[i] = inputs[i].dtype();
+  return cache.find_or_compile(program, std::span(dtypes).first(inputs.size()), single);
 }
 
 }  // namespace tapestry::host

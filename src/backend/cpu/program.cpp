@@ -269,7 +269,7 @@ class Machine {
     const std::int64_t bytes = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype()));
     stream_ = bytes >= streaming_bytes;
     if (try_code) {
-      code_ = compiled(program, single());
+      code_ = compiled(program, inputs, single());
       if (code_) return;
       block_elements_ = interpreted_block();
       grid_ = Grid(outputs[0].shape(), inputs, block_elements_);
@@ -359,7 +359,7 @@ class Machine {
     const bool stream = stream_ && std::all_of(outputs, outputs + outputs_.size(), [](const Operand& operand) {
                           return reinterpret_cast<std::uintptr_t>(operand.data) % line_bytes == 0;
                         });
-    (stream ? code_->stream : code_->store)(operands.data(), n);
+    code_->run(stream ? code_->stream : code_->store, operands.data(), n);
   }
 
   /// Prefetches the inputs' elements behind those of the block. Most of them belong to the next block.

@@ -2,427 +2,348 @@
 
 #ifdef __x86_64__
 
-#include <algorithm>
-#include <bit>
-#include <map>
-#include <optional>
 #include <vector>
 
-#include <xbyak/xbyak.h>
-
-// The constants of the formulas.
-#define TAPESTRY_KERNEL_LEVEL constants
-#include "backend/cpu/kernels/math.hpp"
+#include "backend/cpu/levels.hpp"
+#include "backend/cpu/program_recorder.hpp"
+#include "backend/cpu/value_registers.hpp"
 
 namespace tapestry::host {
 namespace {
 
-using Real = constants::math::Real<float>;
-
-/// Writes the code of one program, for the System V calling convention of x86-64. The functions are those of
-/// kernels/math.hpp, operation by operation, so that they round alike. One AVX-512 instruction replaces several
-/// operations only where it gives the same bits: vscalefps multiplies by 2^n, and rounds once even where the result is
-/// denormal.
-class Compiler : public Xbyak::CodeGenerator {
+/// Writes machine code that computes vector code in a loop, for the System V calling convention of x86-64. It is
+/// written twice in vain first: then it is known how many registers and how much of the stack it needs.
+class Compiler : public ValueRegisters {
  public:
-  Compiler(const Program& program, std::uint64_t single)
-      : CodeGenerator(most_bytes, Xbyak::DontSetProtectRWE), program_(program), single_(single) {
-    body(false, false);  // to count the uses of the constants
-    reset();
-    hold_constants();
-    code_.store = function(false);
+  Compiler(const RecordedProgram& recorded, int inputs, std::uint64_t single)
+      : ValueRegisters(recorded.code, single), outputs_(recorded.outputs), inputs_(inputs) {
+    find_uses();
+    body(false);
+    hold_invariants();
+    body(false);  // how much of the stack it needs is known behind it
+    discard_code();
+    compiled_.lanes = lanes_;
+    compiled_.store = function(false);
     align(64);
-    code_.stream = function(true);
+    compiled_.stream = function(true);
     write_constants();
     setProtectModeRE();
   }
-  const CompiledProgram& code() const { return code_; }
-  /// Whether the program has only functions that are known here.
-  bool is_complete() const { return complete_; }
+  CompiledProgram& compiled() { return compiled_; }
 
  private:
-  using Zmm = Xbyak::Zmm;
-  static constexpr std::size_t most_bytes = 1 << 18;  // of address space
-  static constexpr int lanes = 16;
-  /// Predicates of comparisons. The last two hold for NaN.
-  static constexpr std::uint8_t equal = 0x00, less = 0x11, greater = 0x1e, unordered = 0x03, not_less_or_equal = 0x16;
-
-  // The first two are the arguments: the operands, and the number of elements, which counts those that are left. All
-  // registers that the code uses are caller-saved.
-  const Xbyak::Reg64 &operands_ = rdi, &left_ = rsi, &offset_ = rcx, &address_ = rax;
-  const Xbyak::Opmask &tail_ = k1, &chosen_ = k2;
-
-  static Zmm operand(int i) { return Zmm(i); }
-  static Zmm scratch(int i) { return Zmm(most_compiled_operands + i); }
-
   // --- The loop ---------------------------------------------------------------------------------------------------
 
   CompiledProgram::Code function(bool stream) {
     const auto code = getCurr<CompiledProgram::Code>();
-    Xbyak::Label loop, tail, end;
-    for (int i = 0; i < program_.inputs; ++i)
-      if (is_single(i)) {
-        mov(address_, address(i));
-        vbroadcastss(operand(i), ptr[address_]);
-      }
-    load_held_constants();
-    xor_(offset_.cvt32(), offset_.cvt32());
-    cmp(left_, lanes);
-    jl(tail, T_NEAR);
+    Xbyak::Label loop;
+    push(rbp);
+    mov(rbp, rsp);
+    and_(rsp, -slot_bytes);
+    sub(rsp, static_cast<std::uint32_t>(slots_.size()) * slot_bytes);
+    xor_(index_.cvt32(), index_.cvt32());
+    for (int i = 0; i < end_; ++i)
+      if (place(i).held) load(i);
     align(64);
     L(loop);
-    body(stream, false);
-    add(offset_, lanes * 4);
-    sub(left_, lanes);
-    cmp(left_, lanes);
-    jge(loop, T_NEAR);
-    L(tail);
-    test(left_, left_);
-    jz(end, T_NEAR);
-    mov(address_.cvt32(), 0xffffffffU);
-    bzhi(address_.cvt32(), address_.cvt32(), left_.cvt32());
-    kmovw(tail_, address_.cvt32());
-    body(false, true);
-    L(end);
+    body(stream);
+    add(index_, lanes_);
+    cmp(index_, count_);
+    jl(loop, T_NEAR);
+    mov(rsp, rbp);
+    pop(rbp);
     vzeroupper();
     ret();
     return code;
   }
 
-  bool is_single(int input) const { return (single_ >> input & 1) != 0; }
-  Xbyak::Address address(int i) const { return ptr[operands_ + static_cast<std::size_t>(i) * sizeof(Operand)]; }
-
-  void body(bool stream, bool masked) {
-    for (int i = 0; i < program_.inputs; ++i) {
-      if (is_single(i)) continue;
-      mov(address_, address(i));
-      vmovups(masked ? operand(i) | tail_ | T_z : operand(i), ptr[address_ + offset_]);
+  void body(bool stream) {
+    start_over();
+    for (position_ = 0; position_ < end_; ++position_) {
+      if (place(position_).uses.empty() || is_leaf(position_)) continue;
+      write(position_, node(position_));
+      finish_instruction();
     }
-    for (const Program::Instruction& each : program_.instructions) {
-      instruction(each);
-      if (program_.is_register(each.result)) continue;
-      mov(address_, address(each.result));
-      if (stream) {
-        vmovntps(ptr[address_ + offset_], operand(each.result));
-      } else {
-        vmovups(masked ? ptr[address_ + offset_] | tail_ : ptr[address_ + offset_], operand(each.result));
-      }
+    // An output may lie where an input does, so nothing is written before everything has been read.
+    for (std::size_t i = 0; i < outputs_.size(); ++i) store(static_cast<int>(i), stream);
+  }
+  /// `position_` is that of the output now, behind all nodes.
+  void store(int number, bool stream) {
+    const auto [i, stored] = outputs_[static_cast<std::size_t>(number)];
+    need(i);
+    mov(address_, operand_address(inputs_ + number));
+    store_value(i, stored, stream);
+    pass(i);
+    finish_instruction();
+    ++position_;
+  }
+  /// Finds which nodes the outputs need, and where.
+  void find_uses() {
+    std::vector<bool> needed(places_.size());
+    for (const auto& output : outputs_) needed[static_cast<std::size_t>(output.node)] = true;
+    for (int i = end_ - 1; i >= 0; --i)
+      if (needed[static_cast<std::size_t>(i)])
+        for (const int operand : node(i).operands)
+          if (operand >= 0) needed[static_cast<std::size_t>(operand)] = true;
+    bool any_wide = false;
+    for (int i = 0; i < end_; ++i) {
+      if (!needed[static_cast<std::size_t>(i)]) continue;
+      any_wide = any_wide || is_wide(i);
+      for (const int operand : node(i).operands)
+        if (operand >= 0) place(operand).uses.push_back(i);
     }
+    int position = end_;
+    for (const auto& output : outputs_) place(output.node).uses.push_back(position++);
+    set_lanes(any_wide);
   }
 
-  // --- Constants --------------------------------------------------------------------------------------------------
+  // --- Instructions -----------------------------------------------------------------------------------------------
 
-  struct Constant {
-    int uses = 0;
-    Xbyak::Label label;
-    std::optional<Xbyak::Address> memory;
-    std::optional<Zmm> held;  ///< a register that has it in every lane
-  };
-
-  /// The constants that are used most get one each of the registers that no operand needs.
-  void hold_constants() {
-    std::vector<Constant*> by_use;
-    for (auto& each : constants_) by_use.push_back(&each.second);
-    std::stable_sort(by_use.begin(), by_use.end(), [](auto* a, auto* b) { return a->uses > b->uses; });
-    int next = program_.operands();
-    for (Constant* each : by_use)
-      each->held = next < most_compiled_operands ? std::optional(Zmm(next++)) : std::nullopt;
-  }
-  void load_held_constants() {
-    for (auto& [bits, constant] : constants_)
-      if (constant.held) vbroadcastss(*constant.held, ptr[rip + constant.label]);
-  }
-  void write_constants() {
-    align(4);
-    for (auto& [bits, constant] : constants_) {
-      L(constant.label);
-      dd(bits);
-    }
-  }
-
-  Constant& find(float value) {
-    const auto [found, is_new] = constants_.try_emplace(std::bit_cast<std::uint32_t>(value));
-    if (is_new) found->second.held = scratch(0);  // while uses are counted, any register will do
-    ++found->second.uses;
-    return found->second;
-  }
-  /// A register that has the constant: its own, or else `room`, to which it is loaded.
-  Zmm load(const Zmm& room, float value) {
-    Constant& found = find(value);
-    if (found.held) return *found.held;
-    vbroadcastss(room, ptr[rip + found.label]);
-    return room;
-  }
-  void copy(const Zmm& to, float value) {
-    const Zmm from = load(to, value);
-    if (from != to) vmovaps(to, from);
-  }
-  /// The constant as the last operand of an instruction, which can broadcast it from memory.
-  const Xbyak::Operand& constant(float value) {
-    Constant& found = find(value);
-    if (found.held) return *found.held;
-    return found.memory.emplace(ptr_b[rip + found.label]);
-  }
-
-  // --- Functions --------------------------------------------------------------------------------------------------
-
-  void instruction(const Program::Instruction& each) {
-    const Zmm y = operand(each.result), a = operand(each.operands[0]), b = operand(each.operands[1]);
-    const auto number = static_cast<float>(each.number);
-    if (const Unary* f = std::get_if<Unary>(&each.function)) {
-      unary(*f, y, a, number);
-    } else if (const Binary* g = std::get_if<Binary>(&each.function)) {
-      binary(*g, y, a, b, number);
-    } else {
-      complete_ = false;
+  void write(int i, const Node& it) {
+    const auto [a, b, c] = it.operands;
+    switch (it.op) {
+      case VectorOp::add:
+      case VectorOp::multiply:
+      case VectorOp::add_bits:
+      case VectorOp::bit_and:
+      case VectorOp::bit_or:
+      case VectorOp::bit_xor:
+        if (in_mask(i)) return of_masks(i, a, b);
+        return in_memory(a) && !in_memory(b) ? binary(i, b, a) : binary(i, a, b);
+      case VectorOp::subtract:
+      case VectorOp::divide:
+      case VectorOp::subtract_bits:
+      case VectorOp::limit:
+      case VectorOp::scale:
+        return binary(i, a, b);
+      case VectorOp::compare:
+        return compare(i, a, b);
+      case VectorOp::invert:
+        return of_masks(i, a, a);
+      case VectorOp::square_root:
+      case VectorOp::round:
+      case VectorOp::widen:
+      case VectorOp::narrow:
+      case VectorOp::round_to_float16:
+      case VectorOp::shift_left:
+      case VectorOp::shift_right:
+        return unary(i, a);
+      case VectorOp::multiply_add:
+      case VectorOp::subtract_product:
+        return in_memory(a) && !in_memory(b) ? multiply_add(i, b, a, c) : multiply_add(i, a, b, c);
+      case VectorOp::select:
+        return select(i, a, b, c);
+      case VectorOp::resize_mask:
+        return resize_mask(i, a);
+      case VectorOp::copy_sign:
+        return copy_sign(i, a, b, c);
+      case VectorOp::constant:
+      case VectorOp::input:
+        return;  // loaded where they are used
     }
   }
 
-  void unary(Unary f, const Zmm& y, const Zmm& x, float number) {
-    const Zmm s = scratch(0), t = scratch(1);
-    switch (f) {
-      case Unary::reciprocal:
-        return vdivps(y, load(s, 1), x);
-      case Unary::sqrt:
-        return vsqrtps(y, x);
-      case Unary::rsqrt:
-        vsqrtps(t, x);
-        return vdivps(y, load(s, 1), t);
-      case Unary::exp:
-        return exp(y, x);
-      case Unary::tanh:
-        return tanh(y, x);
-      case Unary::log:
-        return log(y, x);
-      case Unary::sigmoid:
-        return sigmoid(y, x);
-      case Unary::silu:
-        sigmoid(s, x);
-        return vmulps(y, s, x);
-      case Unary::gelu_tanh:
-        return gelu_tanh(y, x);
-      case Unary::floor:
-        return vrndscaleps(y, x, 1);
-      case Unary::ceil:
-        return vrndscaleps(y, x, 2);
-      case Unary::round:
-        return vrndscaleps(y, x, 0);
-      case Unary::negative:
-        return vxorps(y, x, constant(sign));
-      case Unary::abs:
-        return vandps(y, x, constant(not_sign));
-      case Unary::square:
-        return vmulps(y, x, x);
-      case Unary::relu:
-        vcmpps(chosen_, x, constant(0), not_less_or_equal);
-        return vmovaps(y | chosen_ | T_z, x);
-      case Unary::leaky_relu:
-        vcmpps(chosen_, x, constant(0), greater);
-        vmulps(s, x, constant(number));
-        return vblendmps(y | chosen_, s, x);
-      default:
-        complete_ = false;
-    }
-  }
-
-  void binary(Binary f, const Zmm& y, const Zmm& a, const Zmm& b, float number) {
-    const Zmm s = scratch(0), t = scratch(1);
-    switch (f) {
-      case Binary::add:
-        return vaddps(y, a, b);
-      case Binary::subtract:
-        return vsubps(y, a, b);
-      case Binary::multiply:
-        return vmulps(y, a, b);
-      case Binary::divide:
-        return vdivps(y, a, b);
-      case Binary::maximum:
-        vmaxps(s, a, b);  // b where both are zeros, and where one is NaN
-        return replace_by_nan(y, s, a);
-      case Binary::minimum:
-        vminps(s, a, b);
-        return replace_by_nan(y, s, a);
-      case Binary::squared_difference:
-        vsubps(s, a, b);
-        return vmulps(y, s, s);
-      case Binary::relu_grad:
-        vcmpps(chosen_, b, constant(0), greater);
-        return vmovaps(y | chosen_ | T_z, a);
-      case Binary::leaky_relu_grad:
-        vcmpps(chosen_, b, constant(0), greater);
-        vmulps(s, a, constant(number));
-        return vblendmps(y | chosen_, s, a);
-      case Binary::sigmoid_grad:
-        vsubps(s, load(s, 1), b);
-        vmulps(t, a, b);
-        return vmulps(y, t, s);
-      case Binary::tanh_grad:
-        vmulps(t, b, b);
-        vsubps(s, load(s, 1), t);
-        return vmulps(y, a, s);
-      default:
-        complete_ = false;
-    }
-  }
-
-  /// y = a where a is NaN, x elsewhere.
-  void replace_by_nan(const Zmm& y, const Zmm& x, const Zmm& a) {
-    vcmpps(chosen_, a, a, unordered);
-    vblendmps(y | chosen_, x, a);
-  }
-
-  static constexpr std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
-  static constexpr float from_bits(std::uint32_t x) { return std::bit_cast<float>(x); }
-  static constexpr float sign = -0.0f, not_sign = std::bit_cast<float>(0x7fffffffu);
-
-  /// Splits x, or -x, into n ln(2) + r with |r| <= ln(2) / 2.
-  void reduce(const Zmm& n, const Zmm& r, const Zmm& x, bool of_negative = false) {
-    copy(n, Real::rounder);
-    vmovaps(r, x);
-    if (of_negative) {
-      vfnmadd231ps(n, x, constant(Real::log2_e));
-      vsubps(n, n, constant(Real::rounder));
-      vfnmsub231ps(r, n, constant(Real::ln2_high));
-    } else {
-      vfmadd231ps(n, x, constant(Real::log2_e));
-      vsubps(n, n, constant(Real::rounder));
-      vfnmadd231ps(r, n, constant(Real::ln2_high));
-    }
-    vfnmadd231ps(r, n, constant(Real::ln2_low));
-  }
-
-  /// y = exp(r) - 1 for an r of `reduce`.
-  void small_expm1(const Zmm& y, const Zmm& r) {
-    const Zmm square = scratch(10), low = scratch(11);
-    vmulps(square, r, r);
-    copy(low, Real::exp[0]);
-    vfmadd231ps(low, r, constant(Real::exp[1]));
-    copy(y, Real::exp[2]);
-    vfmadd231ps(y, r, constant(Real::exp[3]));
-    vfmadd231ps(y, square, constant(Real::exp[4]));
-    vfmadd213ps(y, square, low);
-    vfmadd213ps(y, square, r);
-  }
-
-  /// y = 2^n exp(r), infinity or 0 where n is too large or too small.
-  void scaled_exp(const Zmm& y, const Zmm& n, const Zmm& r) {
-    const Zmm e = scratch(8);
-    small_expm1(e, r);
-    vaddps(e, e, constant(1));
-    vscalefps(y, e, n);
-  }
-
-  void exp(const Zmm& y, const Zmm& x) {
-    const Zmm n = scratch(0), r = scratch(1);
-    reduce(n, r, x);
-    // If x is out of range, r may be anything. vrangeps limits it to a number, so that n alone decides; n is NaN where
-    // x is.
+  void binary(int i, int left, int right) {
     constexpr std::uint8_t least_magnitude = 2;
-    vrangeps(r, r, constant(1), least_magnitude);
-    scaled_exp(y, n, r);
+    need(left);
+    need_source(right);
+    const Xmm a = vector(left);
+    const Source source = source_of(right);
+    make_result(i);
+    const Xmm y = vector(i);
+    const Xbyak::Operand& b = source.operand();
+    const bool wide = is_wide(i);
+    switch (node(i).op) {
+      case VectorOp::add:
+        return wide ? vaddpd(y, a, b) : vaddps(y, a, b);
+      case VectorOp::subtract:
+        return wide ? vsubpd(y, a, b) : vsubps(y, a, b);
+      case VectorOp::multiply:
+        return wide ? vmulpd(y, a, b) : vmulps(y, a, b);
+      case VectorOp::divide:
+        return wide ? vdivpd(y, a, b) : vdivps(y, a, b);
+      case VectorOp::bit_and:
+        return wide ? vandpd(y, a, b) : vandps(y, a, b);
+      case VectorOp::bit_or:
+        return wide ? vorpd(y, a, b) : vorps(y, a, b);
+      case VectorOp::bit_xor:
+        return wide ? vxorpd(y, a, b) : vxorps(y, a, b);
+      case VectorOp::add_bits:
+        return wide ? vpaddq(y, a, b) : vpaddd(y, a, b);
+      case VectorOp::subtract_bits:
+        return wide ? vpsubq(y, a, b) : vpsubd(y, a, b);
+      case VectorOp::limit:
+        return wide ? vrangepd(y, a, b, least_magnitude) : vrangeps(y, a, b, least_magnitude);
+      default:
+        return wide ? vscalefpd(y, a, b) : vscalefps(y, a, b);
+    }
   }
 
-  void sigmoid(const Zmm& y, const Zmm& x) {
-    const Zmm e = scratch(1), s = scratch(2), n = scratch(3), r = scratch(4);
-    vandps(e, x, constant(not_sign));
-    vminps(e, load(s, 105), e);  // exp(-105) is 0; NaN stays
-    reduce(n, r, e, true);
-    scaled_exp(e, n, r);
-    copy(s, 1);
-    vpmovd2m(chosen_, x);  // where the sign is set
-    vmovaps(s | chosen_, e);
-    vaddps(e, e, constant(1));
-    vdivps(y, s, e);
+  void unary(int i, int operand) {
+    need(operand);
+    const Xmm x = vector(operand);
+    make_result(i);
+    const Xmm y = vector(i);
+    const bool wide = is_wide(i);
+    const std::uint8_t detail = node(i).detail;
+    switch (node(i).op) {
+      case VectorOp::square_root:
+        return wide ? vsqrtpd(y, x) : vsqrtps(y, x);
+      case VectorOp::round:
+        if (code_.avx512()) return wide ? vrndscalepd(y, x, detail) : vrndscaleps(y, x, detail);
+        return wide ? vroundpd(y, x, detail) : vroundps(y, x, detail);
+      case VectorOp::widen:
+        return vcvtps2pd(y, x);
+      case VectorOp::narrow:
+        return vcvtpd2ps(y, x);
+      case VectorOp::round_to_float16:
+        vcvtps2ph(half_of(i), x, nearest_even);
+        return vcvtph2ps(y, half_of(i));
+      case VectorOp::shift_left:
+        return wide ? vpsllq(y, x, detail) : vpslld(y, x, detail);
+      default:
+        return wide ? vpsrlq(y, x, detail) : vpsrld(y, x, detail);
+    }
   }
 
-  void tanh(const Zmm& y, const Zmm& x) {
-    const Zmm e = scratch(0), n = scratch(1), half = scratch(2), s = scratch(3), r = scratch(4);
-    vandps(s, x, constant(not_sign));
-    vaddps(s, s, s);
-    vminps(s, load(e, 2 * Real::tanh_high), s);  // beyond, e / (e + 1) is 1; NaN stays
-    reduce(n, r, s);
-    small_expm1(e, r);
-    vscalefps(half, load(half, 0.5f), n);
-    vsubps(s, half, constant(0.5f));
-    vfmadd213ps(e, half, s);
-    vaddps(s, e, constant(1));
-    vdivps(e, e, s);
-    vpternlogd(e, x, constant(sign), 0xd8);  // the sign bit from x, the others from e
-    vmovaps(y, e);
+  void of_masks(int i, int left, int right) {
+    need(left);
+    need(right);
+    const Opmask a = mask(left), b = mask(right);
+    make_result(i);
+    switch (node(i).op) {
+      case VectorOp::bit_and:
+        return kandw(mask(i), a, b);
+      case VectorOp::bit_or:
+        return korw(mask(i), a, b);
+      case VectorOp::bit_xor:
+        return kxorw(mask(i), a, b);
+      default:
+        return knotw(mask(i), a);
+    }
   }
 
-  void gelu_tanh(const Zmm& y, const Zmm& x) {
-    const Zmm s = scratch(5), t = scratch(6);
-    vmulps(s, x, constant(0.044715f));
-    vmulps(s, s, x);
-    vmulps(s, s, x);
-    vaddps(s, x, s);
-    vmulps(s, s, constant(0.79788456080286535588f));
-    tanh(s, s);
-    vaddps(s, s, constant(1));
-    vmulps(t, x, constant(0.5f));
-    vmulps(y, t, s);
+  void compare(int i, int left, int right) {
+    need(left);
+    need_source(right);
+    const Xmm a = vector(left);
+    const Source source = source_of(right);
+    make_result(i);
+    const Xbyak::Operand& b = source.operand();
+    const std::uint8_t predicate = node(i).detail;
+    if (in_mask(i)) return is_wide(i) ? vcmppd(mask(i), a, b, predicate) : vcmpps(mask(i), a, b, predicate);
+    is_wide(i) ? vcmppd(vector(i), a, b, predicate) : vcmpps(vector(i), a, b, predicate);
   }
 
-  /// x = 2^k m with m near 1, as in `split`. The rest, with f = m - 1, is as in `log_of_parts`.
-  void log(const Zmm& y, const Zmm& x) {
-    const Zmm b = scratch(0), k = scratch(1), f = scratch(2), s = scratch(3), square = scratch(4), half_f2 = scratch(5),
-              rest = scratch(6), low = scratch(7);
-    vmovaps(b, x);
-    vcmpps(chosen_, x, constant(Real::least_normal), less);
-    vmulps(b | chosen_, x, constant(Real::two_to_mantissa));
-    vpaddd(b, b, constant(from_bits(bits(1.0f) - Real::sqrt_half)));
-    vpsrld(k, b, Real::mantissa_bits);
-    vorps(k, k, constant(Real::two_to_mantissa));
-    vsubps(k, k, constant(Real::two_to_mantissa + static_cast<float>(Real::bias)));
-    vsubps(k | chosen_, k, constant(static_cast<float>(Real::mantissa_bits)));
-    vandps(b, b, constant(from_bits((1U << Real::mantissa_bits) - 1)));
-    vpaddd(b, b, constant(from_bits(Real::sqrt_half)));
-    vsubps(f, b, constant(1));
-
-    vaddps(s, f, constant(2));
-    vdivps(s, f, s);
-    vmulps(square, s, s);
-    vmulps(half_f2, f, constant(0.5f));
-    vmulps(half_f2, half_f2, f);
-    copy(rest, Real::log[0]);
-    vfmadd231ps(rest, square, constant(Real::log[1]));
-    vmulps(low, square, square);
-    vfmadd231ps(rest, low, constant(Real::log[2]));
-    vmulps(rest, square, rest);
-    vaddps(rest, half_f2, rest);
-    vmulps(low, k, constant(Real::ln2_low));
-    vfmadd213ps(s, rest, low);
-    vsubps(s, half_f2, s);
-    vsubps(s, f, s);
-    vfmadd231ps(s, k, constant(Real::ln2_high));
-
-    copy(b, Real::nan);
-    vcmpps(chosen_, x, constant(0), equal);
-    vmovaps(b | chosen_, load(f, -Real::infinity));
-    vcmpps(chosen_, x, constant(0), greater);
-    vmovaps(b | chosen_, s);
-    vcmpps(chosen_, x, constant(Real::infinity), equal);
-    vmovaps(b | chosen_, x);
-    vmovaps(y, b);
+  /// The result overwrites an operand that dies, if there is one: y = y + a b, or y = y b + c.
+  void multiply_add(int i, int a, int b, int c) {
+    need(a);
+    need_source(b);
+    need_source(c);
+    const bool over_sum = dies(c), over_a = dies(a), over_b = dies(b);
+    if (!over_sum && over_a) need(b);  // the instruction reads c from memory, but not b
+    const Source left = source_of(a), right = source_of(b), sum = source_of(c);
+    if (over_sum) {
+      take_over(i, c);
+    } else if (over_a || over_b) {
+      take_over(i, over_a ? a : b);
+      pass_operands(i);
+      const Source& factor = over_a ? right : left;
+      return write_multiply_add(i, false, factor.number, sum.operand());
+    } else {
+      place(i).number = allocate(vectors_, i);
+      copy(i, c);
+    }
+    pass_operands(i);
+    write_multiply_add(i, true, left.number, right.operand());
+  }
+  /// y = y + a b, or else y = a y + b; the product is subtracted where the node says so.
+  void write_multiply_add(int i, bool to_sum, const Xmm& a, const Xbyak::Operand& b) {
+    const Xmm y = vector(i);
+    const bool wide = is_wide(i);
+    if (node(i).op == VectorOp::multiply_add) {
+      if (to_sum) return wide ? vfmadd231pd(y, a, b) : vfmadd231ps(y, a, b);
+      return wide ? vfmadd213pd(y, a, b) : vfmadd213ps(y, a, b);
+    }
+    if (to_sum) return wide ? vfnmadd231pd(y, a, b) : vfnmadd231ps(y, a, b);
+    wide ? vfnmadd213pd(y, a, b) : vfnmadd213ps(y, a, b);
   }
 
-  const Program& program_;
-  std::uint64_t single_;
-  std::map<std::uint32_t, Constant> constants_;
-  CompiledProgram code_{};
-  bool complete_ = true;
+  void select(int i, int condition, int chosen, int other) {
+    const bool or_zero = node(other).op == VectorOp::constant && node(other).bits == 0;
+    const bool wide = is_wide(i);
+    need(condition);
+    if (!or_zero) need(other);
+    or_zero&& code_.avx512() ? need(chosen) : need_source(chosen);
+    const int first = place(condition).number;
+    const Source a = source_of(chosen), b = source_of(other);
+    make_result(i);
+    if (code_.avx512()) {
+      const Opmask k(first);
+      if (or_zero) return wide ? vmovapd(vector(i) | k | T_z, a.number) : vmovaps(vector(i) | k | T_z, a.number);
+      return wide ? vblendmpd(vector(i) | k, b.number, a.operand()) : vblendmps(vector(i) | k, b.number, a.operand());
+    }
+    const Xmm lanes = vector(first, wide);
+    if (or_zero) return wide ? vandpd(vector(i), lanes, a.operand()) : vandps(vector(i), lanes, a.operand());
+    wide ? vblendvpd(vector(i), b.number, a.operand(), lanes) : vblendvps(vector(i), b.number, a.operand(), lanes);
+  }
+
+  /// Four lanes of AVX2, which are 128 bits of 32-bit lanes.
+  void resize_mask(int i, int from) {
+    need(from);
+    const int number = place(from).number;
+    if (is_wide(i)) {
+      make_result(i);
+      return vpmovsxdq(vector(i), Xmm(number));
+    }
+    place(i).number = allocate(vectors_, i);
+    vextractf128(vector(i), Ymm(number), 1);
+    vshufps(vector(i), Xmm(number), vector(i), 0x88);  // the low halves of all four
+    pass_operands(i);
+  }
+
+  void copy_sign(int i, int magnitude, int sign, int bit) {
+    need(magnitude);
+    need(sign);
+    need_source(bit);
+    const Xmm b = vector(sign);
+    const Source c = source_of(bit);
+    if (dies(magnitude)) {
+      take_over(i, magnitude);
+    } else {
+      place(i).number = allocate(vectors_, i);
+      copy(i, magnitude);
+    }
+    pass_operands(i);
+    constexpr std::uint8_t b_where_c = 0xd8;  // a truth table: c ? b : a
+    is_wide(i) ? vpternlogq(vector(i), b, c.operand(), b_where_c) : vpternlogd(vector(i), b, c.operand(), b_where_c);
+  }
+
+  const std::vector<RecordedProgram::Output>& outputs_;
+  int inputs_;
+  CompiledProgram compiled_{};
 };
 
 }  // namespace
 
-std::shared_ptr<const CompiledProgram> compile(const Program& program, std::uint64_t single) {
+std::shared_ptr<const CompiledProgram> compile(const Program& program, std::span<const DType> inputs,
+                                               std::uint64_t single) {
+  const RecordedProgram recorded = record(program, inputs, cpu_level() == Level::v4);
+  if (!recorded.code.is_complete()) return nullptr;
   try {
-    const auto compiler = std::make_shared<const Compiler>(program, single);
-    if (compiler->is_complete()) return {compiler, &compiler->code()};
+    const auto compiler = std::make_shared<Compiler>(recorded, program.inputs, single);
+    CompiledProgram& compiled = compiler->compiled();
+    compiled.inputs = inputs.size();
+    for (const DType dtype : inputs) compiled.element_bytes.push_back(static_cast<std::int64_t>(size_of(dtype)));
+    for (const Program::Instruction& each : program.instructions) {
+      compiled.element_bytes.resize(static_cast<std::size_t>(program.inputs + program.outputs));
+      if (!program.is_register(each.result))
+        compiled.element_bytes[each.result] = static_cast<std::int64_t>(size_of(each.dtype));
+    }
+    return {compiler, &compiled};
   } catch (const Xbyak::Error&) {  // the system gives no memory for code
+    return nullptr;
   }
-  return nullptr;
 }
 
 }  // namespace tapestry::host
@@ -431,7 +352,9 @@ std::shared_ptr<const CompiledProgram> compile(const Program& program, std::uint
 
 namespace tapestry::host {
 
-std::shared_ptr<const CompiledProgram> compile(const Program&, std::uint64_t) { return nullptr; }
+std::shared_ptr<const CompiledProgram> compile(const Program&, std::span<const DType>, std::uint64_t) {
+  return nullptr;
+}
 
 }  // namespace tapestry::host
 

@@ -18,6 +18,7 @@
 // `select`, not by ?:, and the first operand of `select` and of `multiply_add` is no plain number.
 
 #include <cstdint>
+#include <type_traits>
 
 #ifndef TAPESTRY_INLINE
 #define TAPESTRY_INLINE inline __attribute__((always_inline))
@@ -101,12 +102,16 @@ TAPESTRY_INLINE T abs(T x) {
   return select(x < T(0), static_cast<T>(-x), x);
 }
 template <class T>
+TAPESTRY_INLINE T minus_abs(T x) {
+  return from_bits<T>(bits(x) | Real<T>::sign);
+}
+template <class T>
 TAPESTRY_INLINE T copy_sign(T magnitude, T sign) {
   return from_bits<T>((bits(magnitude) & ~Real<T>::sign) | (bits(sign) & Real<T>::sign));
 }
 /// a * b + c, rounded once on a processor with FMA.
 template <class T>
-TAPESTRY_INLINE T multiply_add(T a, T b, T c) {
+TAPESTRY_INLINE T multiply_add(T a, std::type_identity_t<T> b, std::type_identity_t<T> c) {
 #if defined(__FMA__) || defined(__FP_FAST_FMA)
   if constexpr (sizeof(T) == sizeof(float)) {
     return __builtin_fmaf(a, b, c);
@@ -162,24 +167,17 @@ TAPESTRY_INLINE Exponential<T> split_exponential(T x) {
   return {shifted, multiply_add(r * r, polynomial(r, R::exp), r)};
 }
 
-/// 2^n y for the n of `split_exponential(x)`, and y the exponential of the rest, or NaN where x is. A denormal result
-/// is rounded once.
-template <class T>
-TAPESTRY_INLINE T scaled_exponential(T y, T shifted, T x) {
-  using R = Real<T>;
-  // Adding n to the exponent multiplies by 2^n, which must not touch a NaN. A denormal result is computed 2^detour
-  // times too large and then scaled.
-  const auto n = select(x == x, bits(shifted), typename R::Bits{0});
-  const auto scaled = bits(y) + (n << R::mantissa_bits);
-  return select(x < R::exp_normal, from_bits<T>(scaled + (R::detour << R::mantissa_bits)) * power_of_two<T>(-R::detour),
-                from_bits<T>(scaled));
-}
-
 /// exp for x <= exp_high.
 template <class T>
 TAPESTRY_INLINE T exp_not_above(T x) {
+  using R = Real<T>;
   const auto [shifted, expm1_r] = split_exponential(x);
-  return select(x < Real<T>::exp_low, T(0), scaled_exponential(T(1) + expm1_r, shifted, x));
+  // Adding n to the exponent multiplies by 2^n, which must not touch a NaN. A denormal result is computed 2^detour
+  // times too large and then scaled, so that it is rounded once.
+  const auto n = select(x == x, bits(shifted), typename R::Bits{0});
+  const auto scaled = bits(T(1) + expm1_r) + (n << R::mantissa_bits);
+  const T denormal = from_bits<T>(scaled + (R::detour << R::mantissa_bits)) * power_of_two<T>(-R::detour);
+  return select(x < R::exp_low, T(0), select(x < R::exp_normal, denormal, from_bits<T>(scaled)));
 }
 
 template <class T>
@@ -212,7 +210,7 @@ TAPESTRY_INLINE T tanh(T x) {
 
 template <class T>
 TAPESTRY_INLINE T sigmoid(T x) {
-  const T e = exp_not_above(-abs(x));
+  const T e = exp_not_above(minus_abs(x));
   return select(x >= T(0), T(1), e) / (T(1) + e);
 }
 
@@ -267,7 +265,7 @@ TAPESTRY_INLINE T log1p(T x) {
 
 template <class T>
 TAPESTRY_INLINE T softplus(T x) {
-  return select(x > T(0), x, T(0)) + log1p(exp_not_above(-abs(x)));
+  return select(x > T(0), x, T(0)) + log1p(exp_not_above(minus_abs(x)));
 }
 
 // --- float through double, double through libm --------------------------------------------------------------------
@@ -420,7 +418,7 @@ TAPESTRY_INLINE T float_power(T a, T b) {
   const auto odd = whole & (floor(half) != half);
   const T magnitude = select((b == 0) | (abs(a) == 1), T(1), narrow(y));  // also where the other operand is NaN
   const T signed_power = select(odd, copy_sign(magnitude, a), magnitude);
-  const auto undefined = (a < 0) & !whole & (a != -Real<T>::infinity);
+  const auto undefined = (a < 0) & (!whole) & (a != -Real<T>::infinity);
   return select((b == 0) | (a == 1), T(1), select(undefined | (b != b), T(Real<T>::nan), signed_power));
 }
 TAPESTRY_INLINE float power(float a, float b) { return float_power(a, b); }
@@ -437,8 +435,12 @@ TAPESTRY_INLINE double floor_mod(double a, double b) {
   const double r = __builtin_fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-TAPESTRY_INLINE float floor_divide(float a, float b) { return floor(a / b); }
-TAPESTRY_INLINE double floor_divide(double a, double b) { return floor(a / b); }
+template <class T>
+TAPESTRY_INLINE T float_floor_divide(T a, T b) {
+  return floor(a / b);
+}
+TAPESTRY_INLINE float floor_divide(float a, float b) { return float_floor_divide(a, b); }
+TAPESTRY_INLINE double floor_divide(double a, double b) { return float_floor_divide(a, b); }
 
 /// For integers. The caller has refused b = 0, which must not trap here all the same. The kernels are compiled with
 /// -fwrapv, but the processor's division traps for the smallest number by -1.

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace tapestry::host {
+
+/// What the lanes of a vector hold. The bits of a float are a vector of the same kind. A mask belongs to lanes of its
+/// width; AVX-512 keeps it in a register of its own, AVX2 in a vector whose lanes are all ones or all zeros.
+enum class Lane : std::uint8_t { float32, float64, mask32, mask64 };
+constexpr bool is_mask(Lane lane) { return lane == Lane::mask32 || lane == Lane::mask64; }
+constexpr Lane mask_of(Lane lane) {
+  return lane == Lane::float64 || lane == Lane::mask64 ? Lane::mask64 : Lane::mask32;
+}
+
+/// How the lanes of a vector lie in memory: as they are (a truth value is a byte), or as 16-bit floats.
+enum class Stored : std::uint8_t { plain, float16, bfloat16 };
+
+/// The operations on vectors that the code of a program consists of. Each stands for one or two instructions.
+enum class VectorOp : std::uint8_t {
+  constant,  ///< `bits` in every lane
+  input,     ///< operand number `bits` of the program, which is `Stored` as `detail` says
+  add,
+  subtract,
+  multiply,
+  divide,
+  multiply_add,      ///< a b + c, rounded once
+  subtract_product,  ///< c - a b, rounded once
+  square_root,
+  round,  ///< by `detail`: 0 to the nearest even, 1 down, 2 up
+  bit_and,
+  bit_or,
+  bit_xor,
+  invert,    ///< of a mask; AVX-512 only
+  add_bits,  ///< as unsigned integers
+  subtract_bits,
+  shift_left,  ///< by `detail`
+  shift_right,
+  compare,           ///< by the predicate `detail` of vcmpps
+  select,            ///< where the mask a is set b, elsewhere c
+  widen,             ///< float32 to float64
+  narrow,            ///< float64 to float32
+  round_to_float16,  ///< float32 to the nearest float16, which is a float32 again
+  resize_mask,       ///< to lanes of the other width
+  limit,             ///< a, or b where its magnitude is smaller or a is NaN; AVX-512 only
+  scale,             ///< a 2^b for a whole b, rounded once; AVX-512 only
+  copy_sign,         ///< a with the sign of b, where c has the sign bit only; AVX-512 only
+};
+
+/// Straight-line code on vectors, in single assignment: each node is computed from nodes before it. An operation that
+/// is there already is not added a second time.
+class VectorCode {
+ public:
+  struct Node {
+    VectorOp op;
+    Lane lane;
+    std::uint8_t detail = 0;
+    std::array<int, 3> operands{-1, -1, -1};
+    std::uint64_t bits = 0;
+    friend auto operator<=>(const Node&, const Node&) = default;
+  };
+
+  explicit VectorCode(bool avx512) : avx512_(avx512) {}
+  /// Whether the code is for AVX-512, or for AVX2.
+  bool avx512() const { return avx512_; }
+
+  int add(const Node& node);
+  const std::vector<Node>& nodes() const { return nodes_; }
+  Lane lane(int node) const { return nodes_[static_cast<std::size_t>(node)].lane; }
+
+  /// Says that a function has no vector code, so that there is none for the program.
+  void give_up() { complete_ = false; }
+  bool is_complete() const { return complete_; }
+
+ private:
+  bool avx512_, complete_ = true;
+  std::vector<Node> nodes_;
+  std::map<Node, int> known_;
+};
+
+}  // namespace tapestry::host
