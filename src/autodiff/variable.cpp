@@ -93,8 +93,8 @@ Variable::Variable(const Init& initial_value, const VariableOptions& options, Wh
   }
   if (!value.shape().is_known() || value.dtype() == DType::unknown)
     throw InvalidArgumentError(detail::join("initial_value must have a shape specified: ", value.shape()), where);
-  if (DeviceWish* wish = graph ? nullptr : device_wish())
-    if (const std::optional<Device> place = wish->place("Variable")) value = value.to(*place, where);
+  if (DeviceRequest* request = graph ? nullptr : device_request())
+    if (const std::optional<Device> place = request->place("Variable")) value = value.to(*place, where);
   cell_->name = cell_->given_name = options.name;
   cell_->trainable = options.trainable;
   cell_->spec = value.spec();

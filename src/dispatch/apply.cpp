@@ -13,7 +13,7 @@ namespace {
 // Constant-initialised, so that access needs no guard.
 constinit thread_local Where site_override __attribute__((tls_model("initial-exec"))) = {};
 constinit thread_local Sink* current_sink __attribute__((tls_model("initial-exec"))) = nullptr;
-constinit thread_local DeviceWish* current_wish __attribute__((tls_model("initial-exec"))) = nullptr;
+constinit thread_local DeviceRequest* current_request __attribute__((tls_model("initial-exec"))) = nullptr;
 constinit std::atomic<bool> logs_placement = false, places_softly = false;
 
 bool is_weak(const Tensor& input) { return input.impl().weak; }
@@ -117,9 +117,9 @@ Device common_device(const Tensors& inputs, const Attrs& attrs) {
 /// The device on which an op runs within a device scope; its inputs are moved there. An op with inputs and the
 /// attribute "device" decides itself where its result goes. A symbolic input, of which only the shape is read, has no
 /// value to move.
-Device wished_device(const Call& call, Tensors& inputs) {
+Device requested_device(const Call& call, Tensors& inputs) {
   const bool says_itself = !inputs.empty() && call.attrs().find("device");
-  const std::optional<Device> device = says_itself ? std::nullopt : current_wish->place(call.name());
+  const std::optional<Device> device = says_itself ? std::nullopt : current_request->place(call.name());
   if (!device) return common_device(inputs, call.attrs());
   for (Tensor& input : inputs)
     if (!input.is_symbolic()) input = input.to(*device, call.where());
@@ -210,7 +210,7 @@ void perform(Call& call, Sink* sink) {
     // The placement of a graph chooses the devices of its constants later.
     if (!alike) promote_inputs(op, inputs, sink ? cpu() : device_of_tensors(inputs), call.where());
     if (sink) return add_to_graph(*sink, call);
-    const Device device = current_wish && !current_sink ? wished_device(call, inputs)
+    const Device device = current_request && !current_sink ? requested_device(call, inputs)
                           : alike                       ? inputs[0].device()
                                                         : common_device(inputs, call.attrs());
     const Specs specs = op.infer(call);
@@ -255,7 +255,7 @@ CallSiteScope::~CallSiteScope() { site_override = saved_; }
 Where CallSiteScope::current() { return site_override; }
 
 Sink*& open_sink() { return current_sink; }
-DeviceWish*& device_wish() { return current_wish; }
+DeviceRequest*& device_request() { return current_request; }
 
 void set_log_device_placement(bool on) { logs_placement = on; }
 void set_soft_device_placement(bool on) { places_softly = on; }

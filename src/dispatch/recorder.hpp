@@ -55,15 +55,15 @@ class SinkScope {
 };
 
 /// The request of a device scope to the ops that are executed in it.
-class DeviceWish {
+class DeviceRequest {
  public:
-  virtual ~DeviceWish() = default;
+  virtual ~DeviceRequest() = default;
   /// The device on which they run; nothing if the scope names none. Throws InvalidArgumentError, with the name of the
   /// op that asks, if there is no such device.
   virtual std::optional<Device> place(std::string_view op) = 0;
 };
 /// The request of this thread's innermost device scope; nullptr outside all of them.
-DeviceWish*& device_wish();
+DeviceRequest*& device_request();
 /// What `set_soft_device_placement` has set.
 bool soft_device_placement();
 /// "/job:localhost/replica:0/task:0/device:GPU:0".
@@ -73,17 +73,17 @@ std::string full_name(Device device);
 /// a device scope. For example, the state of an optimizer is made once, and not at every run of a graph.
 class ExecuteNow {
  public:
-  ExecuteNow() : sink_(std::exchange(open_sink(), nullptr)), wish_(std::exchange(device_wish(), nullptr)) {}
+  ExecuteNow() : sink_(std::exchange(open_sink(), nullptr)), request_(std::exchange(device_request(), nullptr)) {}
   ~ExecuteNow() {
     open_sink() = sink_;
-    device_wish() = wish_;
+    device_request() = request_;
   }
   ExecuteNow(const ExecuteNow&) = delete;
   ExecuteNow& operator=(const ExecuteNow&) = delete;
 
  private:
   Sink* sink_;
-  DeviceWish* wish_;
+  DeviceRequest* request_;
 };
 
 /// Listens to the ops of a thread, as a gradient tape does.

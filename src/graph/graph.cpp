@@ -395,10 +395,10 @@ ControlScope::ControlScope(const ControlInputs& inputs) : saved_(detail::scopes(
 }
 ControlScope::~ControlScope() { detail::scopes().control_inputs = std::move(saved_); }
 
-struct DeviceScope::State final : DeviceWish {
+struct DeviceScope::State final : DeviceRequest {
   std::string outer;
   DeviceFunction outer_function;
-  DeviceWish* outer_wish = nullptr;
+  DeviceRequest* outer_request = nullptr;
   std::string asked;
   std::optional<std::optional<Device>> found;  ///< looked for when the first op asks
 
@@ -412,12 +412,12 @@ DeviceScope::DeviceScope(std::string_view name, Where where) : state_(new State)
   state_->outer_function = detail::scopes().device_function;
   locating({}, where, [&] { state_->asked = detail::merge_device_names(detail::scopes().device, name); });
   state_->outer = std::exchange(detail::scopes().device, state_->asked);
-  state_->outer_wish = std::exchange(device_wish(), state_.get());
+  state_->outer_request = std::exchange(device_request(), state_.get());
 }
 
 DeviceScope::DeviceScope(DeviceFunction choose) : state_(new State) {
   detail::Scopes& scopes = detail::scopes();
-  state_->outer_wish = device_wish();
+  state_->outer_request = device_request();
   state_->outer = std::exchange(scopes.device, "");
   state_->outer_function = std::exchange(
       scopes.device_function,
@@ -428,7 +428,7 @@ DeviceScope::DeviceScope(DeviceFunction choose) : state_(new State) {
 }
 
 DeviceScope::~DeviceScope() {
-  device_wish() = state_->outer_wish;
+  device_request() = state_->outer_request;
   detail::scopes().device_function = std::move(state_->outer_function);
   detail::scopes().device = std::move(state_->outer);
 }

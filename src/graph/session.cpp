@@ -583,7 +583,7 @@ struct Session::PartialRun::State {
     {
       const GraphState& graph = *session->graph().state();
       const std::lock_guard lock(graph.mutex());
-      detail::keep_for_later(graph, part.request, promised);
+      detail::add_carried_fetches(graph, part.request, promised);
     }
     had.done = std::exchange(part.request.done, fetched.done);
     for (std::size_t i = 0; i < part.request.fetches.size(); ++i) {

@@ -46,7 +46,7 @@ Tensors open_inputs(const GraphState& graph) {
 
 }  // namespace
 
-void keep_for_later(const GraphState& graph, Request& part, const Request& promised) {
+void add_carried_fetches(const GraphState& graph, Request& part, const Request& promised) {
   const std::vector<char> now = needed_nodes(graph, part);
   Request whole = promised;
   whole.feeds = part.feeds;
@@ -99,7 +99,7 @@ Request part_before(const Cut& cut, const Request& whole) {
   Request part = whole;
   part.fetches = cut.open;
   part.operations.clear();
-  keep_for_later(*cut.whole.graph, part, whole);
+  add_carried_fetches(*cut.whole.graph, part, whole);
   return part;
 }
 

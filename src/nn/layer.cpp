@@ -57,7 +57,7 @@ std::string LayerCall::node_name(const std::string& path) {
 }
 
 Tensor LayerCall::gives(const Tensor& result) const {
-  if (current_observer) current_observer->layer_gave(layer_, result);
+  if (current_observer) current_observer->on_result(layer_, result);
   return result;
 }
 

@@ -13,7 +13,7 @@ class LayerObserver {
   LayerObserver(const LayerObserver&) = delete;
   LayerObserver& operator=(const LayerObserver&) = delete;
 
-  virtual void layer_gave(const Module& layer, const Tensor& result) = 0;
+  virtual void on_result(const Module& layer, const Tensor& result) = 0;
 
  private:
   LayerObserver* saved_;

@@ -16,7 +16,7 @@ using Row = std::array<std::string, 4>;
 /// The shapes of the layers' last results.
 class Shapes : public LayerObserver {
  public:
-  void layer_gave(const Module& layer, const Tensor& result) override { shapes_[&layer] = result.shape(); }
+  void on_result(const Module& layer, const Tensor& result) override { shapes_[&layer] = result.shape(); }
   std::string of(const Module& module) const {
     const auto found = shapes_.find(&module);
     return found == shapes_.end() ? "" : to_string(found->second);

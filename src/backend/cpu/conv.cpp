@@ -21,7 +21,7 @@ namespace {
 /// Calls row(offset in the image, or -1 outside it; offset in the patches; elements) for each segment of one group's
 /// patches, at the positions [begin, end), that is contiguous in the image.
 template <class Row>
-void for_stretches(const ConvGeometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end,
+void for_segments(const ConvGeometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end,
                    const Row& row) {
   const Window2d& w = geometry.window;
   const std::int64_t channels = geometry.group_in();
@@ -59,7 +59,7 @@ void for_stretches(const ConvGeometry& geometry, std::int64_t group, std::int64_
 template <class T>
 void read_patches(const ConvGeometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end,
                   const T* image, T* patches) {
-  for_stretches(geometry, group, begin, end, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+  for_segments(geometry, group, begin, end, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
     if (from < 0) {
       std::fill_n(patches + to, count, T(0));
     } else {
@@ -74,7 +74,7 @@ void add_patches(const ConvGeometry& geometry, std::int64_t group, std::int64_t 
                  const T* patches, T* image) {
   const auto add =
       binary_kernels().rows[static_cast<std::size_t>(Binary::add)][static_cast<std::size_t>(dtype_of<T>())];
-  for_stretches(geometry, group, begin, end, [&](std::int64_t at, std::int64_t from, std::int64_t count) {
+  for_segments(geometry, group, begin, end, [&](std::int64_t at, std::int64_t from, std::int64_t count) {
     if (at >= 0) add(image + at, 1, patches + from, 1, image + at, count, 0);
   });
 }

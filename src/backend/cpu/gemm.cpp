@@ -60,26 +60,26 @@ std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part -
 
 /// Memory that each thread keeps for its next product, so that the steps of a plan allocate nothing.
 template <class T>
-T* room_for(std::int64_t count) {
+T* thread_workspace(std::int64_t count) {
   constexpr std::align_val_t line{64};
-  struct Room {
-    Room() = default;
-    Room(const Room&) = delete;
-    Room& operator=(const Room&) = delete;
-    ~Room() { ::operator delete(data, line); }
+  struct Workspace {
+    Workspace() = default;
+    Workspace(const Workspace&) = delete;
+    Workspace& operator=(const Workspace&) = delete;
+    ~Workspace() { ::operator delete(data, line); }
     void* data = nullptr;
     std::size_t bytes = 0;
   };
-  static thread_local Room room;
+  static thread_local Workspace workspace;
   const auto needed = static_cast<std::size_t>(count) * sizeof(T);
-  if (needed > room.bytes) {
-    ::operator delete(room.data, line);
-    room.data = nullptr;
-    room.bytes = 0;
-    room.data = ::operator new(needed, line);
-    room.bytes = needed;
+  if (needed > workspace.bytes) {
+    ::operator delete(workspace.data, line);
+    workspace.data = nullptr;
+    workspace.bytes = 0;
+    workspace.data = ::operator new(needed, line);
+    workspace.bytes = needed;
   }
-  return static_cast<T*>(room.data);
+  return static_cast<T*>(workspace.data);
 }
 
 /// Copies `depth` x `width` elements, of which `count` per step of the depth exist, to adjacent memory.
@@ -102,7 +102,7 @@ class BlockProduct {
     const std::int64_t a_size = packs_a_ ? block_ * slice_ : 0;
     const std::int64_t b_size = packs_b_ ? (m > block_ ? parts(n, strip_) : 1) * strip_ * slice_ : 0;
     if (a_size + b_size > 0) {
-      packed_a_ = room_for<T>(a_size + b_size);
+      packed_a_ = thread_workspace<T>(a_size + b_size);
       packed_b_ = packed_a_ + a_size;
     }
   }
@@ -175,7 +175,7 @@ template <class T>
 void multiply_vectors(std::int64_t rows, std::int64_t depth, const Matrix<T>& matrix, std::int64_t count, Matrix<T> x,
                       T* y, std::int64_t y_row, bool accumulate) {
   if (x.row != 1) {
-    T* const plain = room_for<T>(count * depth);
+    T* const plain = thread_workspace<T>(count * depth);
     movement_kernels().move(sizeof(T))(x.data, x.column, x.row, plain, depth, 1, count, depth);
     x = {plain, 1, depth};
   }

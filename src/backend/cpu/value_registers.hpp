@@ -25,7 +25,7 @@ using Xbyak::Opmask, Xbyak::Xmm, Xbyak::Ymm, Xbyak::Zmm;
 class ValueRegisters : public Xbyak::CodeGenerator {
  protected:
   using Node = VectorCode::Node;
-  static constexpr std::size_t most_bytes = 1 << 20;  // of address space
+  static constexpr std::size_t most_bytes = 1 << 18;  // of address space
   static constexpr int slot_bytes = 64;
   static constexpr int never = std::numeric_limits<int>::max();
 

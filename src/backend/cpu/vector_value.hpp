@@ -223,14 +223,11 @@ Value<T> abs(Value<T> x) {
 
 template <Float T>
 Value<T> copy_sign(Value<T> magnitude, Value<T> sign) {
-  using Bits = typename Real<T>::Bits;
   VectorCode& code = sign.code();
-  if (code.avx512()) {
-    const int left = magnitude.node_in(code), bit = Value<Bits>(Real<T>::sign).node_in(code);
-    return {code, code.add({VectorOp::copy_sign, Value<T>::lane, 0, {left, sign.node_in(code), bit}})};
-  }
-  return Value<T>::from_bits((magnitude.bits() & Value<Bits>(~Real<T>::sign)) |
-                             (sign.bits() & Value<Bits>(Real<T>::sign)));
+  if (!code.avx512()) return copy_sign<Value<T>>(magnitude, sign);
+  const int left = magnitude.node_in(code), right = sign.node_in(code);
+  const int bit = Value<typename Real<T>::Bits>(Real<T>::sign).node_in(code);
+  return {code, code.add({VectorOp::copy_sign, Value<T>::lane, 0, {left, right, bit}})};
 }
 
 /// vscalefps multiplies by 2^n and rounds once, even where the result is denormal, 0 or infinite. Where x is that

@@ -17,8 +17,8 @@ struct Library {
   std::string reason;
 
   Library() {
-    const char* wish = std::getenv("TAPESTRY_CUDNN");
-    if (wish && std::string_view(wish) == "0") {
+    const char* setting = std::getenv("TAPESTRY_CUDNN");
+    if (setting && std::string_view(setting) == "0") {
       reason = "the environment variable TAPESTRY_CUDNN is 0";
       return;
     }

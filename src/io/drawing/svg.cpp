@@ -175,10 +175,10 @@ class Layout {
       for (std::size_t i = 0; i < layer.size(); ++i) position[layer[i]] = static_cast<double>(i);
     };
     for (const auto& layer : layers_) number_layer(layer);
-    std::vector<double> wish(vertices_.size());
+    std::vector<double> wanted(vertices_.size());
     const auto sort = [&](std::vector<std::size_t>& layer, std::vector<std::size_t> Vertex::*side) {
-      for (const std::size_t i : layer) wish[i] = mean(vertices_[i].*side, position, position[i]);
-      std::stable_sort(layer.begin(), layer.end(), [&](std::size_t a, std::size_t b) { return wish[a] < wish[b]; });
+      for (const std::size_t i : layer) wanted[i] = mean(vertices_[i].*side, position, position[i]);
+      std::stable_sort(layer.begin(), layer.end(), [&](std::size_t a, std::size_t b) { return wanted[a] < wanted[b]; });
       number_layer(layer);
     };
     for (int round = 0; round < 4; ++round) {

@@ -92,7 +92,7 @@ void Importer::add(Entry& entry) {
       entry.outputs = is_known(reader) ? outputs_of(entry) : keep_unread(entry, reader, "");
     } catch (const UnimplementedError& error) {
       if (reader.find<std::string>(hint_op)) throw;
-      take_back(entry, first);
+      undo(entry, first);
       entry.outputs = keep_unread(entry, reader, error.message());
     }
     // The last node is the operation itself; the others serve it.
@@ -123,7 +123,7 @@ void Importer::add_missing(Entry& wanted) {
   state().finalize(finalized);
 }
 
-void Importer::take_back(const Entry& entry, std::size_t size) {
+void Importer::undo(const Entry& entry, std::size_t size) {
   const auto is_new = [&](const Tensor& tensor) { return bool(tensor) && detail::producer_of(tensor).index >= size; };
   for (const Source& each : entry.inputs) {
     Tensors& outputs = file_.entry(each.node).outputs;

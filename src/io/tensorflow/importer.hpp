@@ -55,7 +55,7 @@ class Importer final : public detail::FileNodes {
   void add_missing(Entry& wanted);
 
   /// Takes away what was added to the graph from node number `size` on, in an attempt to read the entry.
-  void take_back(const Entry& entry, std::size_t size);
+  void undo(const Entry& entry, std::size_t size);
   static bool is_known(const NodeReader& reader);
 
   /// Adds a node that is not read, with all its inputs.
