@@ -263,6 +263,33 @@ def chain_gradient(_):
     return function_of(lambda x: jnp.sum(chain(x)), [array((1 << 24,), 100)], jnp.float32(1))
 
 
+def scalar_loop(s):
+    return jax.lax.while_loop(lambda state: state[0] < 100_000, lambda state: (state[0] + 1, 0.999 * state[1] + 0.5),
+                              (0, s))[1]
+
+
+def scan(x, weights):
+    """The sum of the last state of an LSTM over x [time, batch, inputs]."""
+    def cell(state, x):
+        h, c = state
+        i, f, g, o = jnp.split(jnp.concatenate([x, h], 1) @ weights, 4, 1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        h = jax.nn.sigmoid(o) * jnp.tanh(c)
+        return (h, c), h
+
+    start = jnp.zeros((16, 64))
+    return jnp.sum(jax.lax.scan(cell, (start, start), x)[0][0])
+
+
+def scan_gradient(_):
+    return function_of(scan, [array((128, 16, 32), 100), array((96, 256), 101, -0.1, 0.1)], jnp.float32(1))
+
+
+def rosenbrock(x):
+    head, tail = x[:-1], x[1:]
+    return jnp.sum(100.0 * jnp.square(tail - jnp.square(head)) + jnp.square(1.0 - head))
+
+
 WORKLOADS = {
     'a/mlp_step': mlp_step,
     'b/adam_step': adam_step,
@@ -280,6 +307,9 @@ WORKLOADS = {
     'l/gpt_step': gpt_step,
     'm/product_1024': lambda _: product(1024),
     'm/product_4096': lambda _: product(4096),
+    'n/scalar_loop': lambda _: function_of(scalar_loop, [jnp.float32(1)]),
+    'n/scan_gradient': scan_gradient,
+    'o/rosenbrock_gradient': lambda _: function_of(rosenbrock, [array((10,), 100)], jnp.float32(1)),
 }
 
 

@@ -239,6 +239,46 @@ Tensor softmax(Inputs in) { return tp::softmax(in[0]); }
 Tensor layer_norm(Inputs in) { return tp::layer_norm(in[0], in[1], in[2]); }
 std::vector<Tensor> layer_norm_inputs() { return {matrix(4096, 1024), vector(1024, 102), vector(1024, 103)}; }
 
+Workload rosenbrock_gradient(Mode mode) {
+  return gradient(
+      {vector(10)}, {},
+      [](Inputs in) {
+        const Tensor head = in[0](tp::range(0, 9)), tail = in[0](tp::range(1, 10));
+        return tp::reduce_sum(100.0 * tp::square(tail - tp::square(head)) + tp::square(1.0 - head));
+      },
+      mode);
+}
+
+// ---- Loops
+
+/// s = 0.999 s + 0.5, a hundred thousand times.
+Tensor scalar_loop(Inputs in) {
+  const auto is_open = [](const Tensor& i, const Tensor&) { return tp::less(i, 100'000); };
+  const auto body = [](const Tensor& i, const Tensor& s) { return std::tuple{i + 1, 0.999 * s + 0.5}; };
+  return std::get<1>(tp::while_loop(is_open, body, std::tuple{tp::tensor(0), in[0]}));
+}
+
+/// The sum of the last state of an LSTM over in[0] [time, batch, inputs]; in[1] are its weights.
+Tensor scan(Inputs in) {
+  const Tensor& weights = in[1];
+  const std::int64_t batch = in[0].shape()[1], hidden = weights.shape()[1] / 4;
+  const auto cell = [&](std::tuple<Tensor, Tensor> state, Tensor x) {
+    const auto [h, c] = state;
+    const std::vector<Tensor> gates = tp::split(tp::matmul(tp::concat({x, h}, 1), weights), 4, 1);
+    const Tensor next = tp::sigmoid(gates[1]) * c + tp::sigmoid(gates[0]) * tp::tanh(gates[2]);
+    const Tensor shown = tp::sigmoid(gates[3]) * tp::tanh(next);
+    return std::tuple{std::tuple{shown, next}, shown};
+  };
+  const Tensor start = tp::zeros({batch, hidden});
+  const auto [last, outputs] = tp::scan(cell, std::tuple{start, start}, in[0]);
+  return tp::reduce_sum(std::get<0>(last));
+}
+Workload scan_gradient(Mode mode) {
+  const Tensor x = tp::tensor(bench::numbers(128 * 16 * 32, 100), {128, 16, 32});
+  const Tensor weights = tp::tensor(bench::numbers(96 * 256, 101, -0.1F, 0.1F), {96, 256});
+  return gradient({x, weights}, {}, scan, mode);
+}
+
 Workload product(const bench::Product& p, Mode mode) {
   const auto matrices = [&](std::int64_t rows, std::int64_t columns, unsigned seed) {
     const auto count = static_cast<std::size_t>(p.batch * rows * columns);
@@ -294,6 +334,9 @@ Workloads workloads() {
          return gradient({images(), filter()}, images(101), convolution, mode);
        }},
       {"g/cnn_step", cnn_step},
+      {"n/scalar_loop", [](Mode mode) { return forward({tp::tensor(1.0)}, scalar_loop, mode); }},
+      {"n/scan_gradient", scan_gradient},
+      {"o/rosenbrock_gradient", rosenbrock_gradient},
   };
 }
 

@@ -27,8 +27,8 @@ def variables(shapes):
             for seed, shape in enumerate(shapes, 10)]
 
 
-def constant(shape, seed, low=-1.0):
-    return tf.constant(numbers(int(np.prod(shape)), seed, low, 1).reshape(shape))
+def constant(shape, seed, low=-1.0, high=1.0):
+    return tf.constant(numbers(int(np.prod(shape)), seed, low, high).reshape(shape))
 
 
 def classes(shape, seed, end):
@@ -207,6 +207,27 @@ def layer_norm_inputs():
     return [matrix(), constant((1024,), 102), constant((1024,), 103)]
 
 
+def scalar_loop(s):
+    return tf.while_loop(lambda i, s: i < 100_000, lambda i, s: (i + 1, 0.999 * s + 0.5), (0, s))[1]
+
+
+def scan(x, weights):
+    """The sum of the last state of an LSTM over x [time, batch, inputs]."""
+    def cell(state, x):
+        h, c = state
+        i, f, g, o = tf.split(tf.matmul(tf.concat([x, h], 1), weights), 4, 1)
+        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+        return tf.sigmoid(o) * tf.tanh(c), c
+
+    start = tf.zeros((16, 64))
+    return tf.reduce_sum(tf.scan(cell, x, (start, start))[0][-1])
+
+
+def rosenbrock(x):
+    head, tail = x[:-1], x[1:]
+    return tf.reduce_sum(100.0 * tf.square(tail - tf.square(head)) + tf.square(1.0 - head))
+
+
 WORKLOADS = {
     'f/softmax_forward': lambda _: function_of(tf.nn.softmax, [matrix()]),
     'f/softmax_gradient': lambda _: function_of(tf.nn.softmax, [matrix()], matrix(101)),
@@ -217,6 +238,10 @@ WORKLOADS = {
     'k/lstm_step': lstm_step,
     'l/block_gradient': block_gradient,
     'l/gpt_step': gpt_step,
+    'n/scalar_loop': lambda _: function_of(scalar_loop, [tf.constant(1.0)]),
+    'n/scan_gradient': lambda _: function_of(
+        scan, [constant((128, 16, 32), 100), constant((96, 256), 101, -0.1, 0.1)], tf.constant(1.0)),
+    'o/rosenbrock_gradient': lambda _: function_of(rosenbrock, [constant((10,), 100)], tf.constant(1.0)),
 }
 
 

@@ -287,6 +287,36 @@ class Suite:
         a, b = (self.tensor(numbers(n * n, seed), n, n) for seed in (100, 101))
         return self.function(lambda: [a @ b])
 
+    @staticmethod
+    def scalar_loop(s):
+        for _ in range(100_000):
+            s = 0.999 * s + 0.5
+        return s
+
+    @staticmethod
+    def scan(x, weights):
+        """The sum of the last state of an LSTM over x [time, batch, inputs]."""
+        h = c = torch.zeros(16, 64, device=x.device)
+        for element in x:
+            i, f, g, o = (torch.cat([element, h], 1) @ weights).split(64, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+        return h.sum()
+
+    @staticmethod
+    def rosenbrock(x):
+        head, tail = x[:-1], x[1:]
+        return (100.0 * (tail - head.square()).square() + (1.0 - head).square()).sum()
+
+    def scan_gradient(self):
+        x = self.tensor(numbers(128 * 16 * 32, 100), 128, 16, 32)
+        return self.with_gradients(self.scan, [x, self.tensor(numbers(96 * 256, 101, -0.1, 0.1), 96, 256)],
+                                   torch.ones((), device=self.device))
+
+    def rosenbrock_gradient(self):
+        return self.with_gradients(self.rosenbrock, [self.tensor(numbers(10, 100), 10)],
+                                   torch.ones((), device=self.device))
+
     def workloads(self):
         return {
             'a/mlp_step': self.mlp_step,
@@ -305,6 +335,9 @@ class Suite:
             'k/lstm_step': self.lstm_step,
             'l/block_gradient': self.block_gradient,
             'l/gpt_step': self.gpt_step,
+            'n/scalar_loop': lambda: self.with_gradients(self.scalar_loop, [torch.ones((), device=self.device)]),
+            'n/scan_gradient': self.scan_gradient,
+            'o/rosenbrock_gradient': self.rosenbrock_gradient,
         }
 
 
@@ -346,6 +379,8 @@ def main():
     if options.time:
         times = {}
         for name, make in workloads.items():
+            if options.time == 'compile' and name.startswith('n/'):
+                continue  # torch.compile unrolls loops
             step, _ = make()
             how = {'eager': lambda f: f, 'compile': lambda f: torch.compile(f), 'graphs': captured}[options.time]
             times[name] = seconds(how(step), synchronize, clock_of(options))

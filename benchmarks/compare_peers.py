@@ -22,7 +22,7 @@ from compare import check, machine, plain_environment, say, show
 
 FOLDER = pathlib.Path(__file__).parent
 GOALS = {'b/': 1.1, 'c/': 1.0, 'e/chain_forward': 1.5, 'e/chain_gradient': 4.0, 'f/': 1.2, 'g/': 1.2, 'k/': 1.2,
-         'l/block': 1.2, 'l/gpt': 1.1, 'm/': 1.0}
+         'l/block': 1.2, 'l/gpt': 1.1, 'm/': 1.0, 'n/': 1.0, 'o/': 1.0}
 MODES = {'torch': ('eager', 'compile'), 'tensorflow': ('function', 'xla'), 'jax': ('jit',)}
 
 
