@@ -70,17 +70,35 @@ void check_function(const ElementFunction& f) {
   }
 }
 
-/// The functions that call libm, for which there is no machine code: for any float, and for doubles only.
-const std::vector<ElementFunction> without_code = {Unary::sin, Unary::cos, Unary::tan, Unary::sinc, Binary::floor_mod};
-const std::vector<ElementFunction> without_code_in_double = {
-    Unary::asin, Unary::acos, Unary::atan,   Unary::sinh,   Unary::cosh,
-    Unary::erf,  Unary::gelu, Binary::power, Binary::atan2, Binary::gelu_grad};
+/// The formula of a function in functors.hpp, as text.
+std::string formula_of(const ElementFunction& function) {
+#define TAPESTRY_TEXT(name, formula) \
+  if (function == ElementFunction(Family::name)) return #formula;
+  {
+    using Family = Unary;
+    TAPESTRY_UNARY_FLOAT(TAPESTRY_TEXT)
+    TAPESTRY_UNARY_NUMBER(TAPESTRY_TEXT)
+  }
+  {
+    using Family = Binary;
+    TAPESTRY_BINARY_NUMBER(TAPESTRY_TEXT)
+    TAPESTRY_BINARY_FLOAT(TAPESTRY_TEXT)
+  }
+#undef TAPESTRY_TEXT
+  return {};
+}
 
-bool has_code(const ElementFunction& f, DType dtype) {
-  const auto is_in = [&f](const std::vector<ElementFunction>& list) {
-    return std::count(list.begin(), list.end(), f) > 0;
+/// Whether there is machine code for a function: it calls none of libm's.
+bool has_code(const ElementFunction& function, DType dtype) {
+  const std::string formula = formula_of(function);
+  const auto calls = [&formula](const char* name) {
+    return formula.find(std::string("math::") + name + '(') != std::string::npos;
   };
-  return !is_in(without_code) && !(dtype == float64 && is_in(without_code_in_double));
+  const auto calls_any = [&](std::initializer_list<const char*> names) {
+    return std::any_of(names.begin(), names.end(), calls);
+  };
+  if (calls_any({"sin", "cos", "tan", "floor_mod"})) return false;
+  return dtype != float64 || !calls_any({"asin", "acos", "atan", "atan2", "sinh", "cosh", "erf", "power"});
 }
 
 /// Every function of floats to floats that has machine code for them.
