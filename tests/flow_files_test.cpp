@@ -182,3 +182,60 @@ TEST_CASE("a loop of a file that has no end meets a time limit") {
   CHECK(session.run(result, {{graph.placeholders()[0], tensor(3)}}).item<int>() == 0);
   CHECK_THROWS_AS(session.run(result, {{graph.placeholders()[0], tensor(-100)}}), DeadlineExceededError);
 }
+
+TEST_CASE("a file in which an op reads what the taken branch does not give") {
+  const auto traced = trace(
+      [](const Tensor& x, const Tensor& n) {
+        GradientTape tape;
+        tape.watch(x);
+        const Tensor y = cond(
+            less(n, 3), [&] { return exp(x); }, [&] { return x / (x * x + 1.0); });
+        return std::vector<Tensor>{y, tape.gradient(reduce_sum(y), x)};
+      },
+      {spec(float64, {-1, 3}, "x"), spec(int32, {}, "n")});
+  const io::GraphDef file = io::decode(traced.graph().as_graph_def());
+  const auto branch =
+      std::find_if(file.nodes.begin(), file.nodes.end(), [](const auto& each) { return each.op == "StatelessIf"; });
+  REQUIRE(branch != file.nodes.end());
+  const auto& outputs = std::get<io::ListDef>(branch->attrs.at("Tout"));
+  int refused = 0;
+  for (std::size_t i = 1; i < outputs.types.size(); ++i) {
+    io::GraphDef damaged = file;
+    io::NodeDef reader{.name = "reader", .op = "Exp", .inputs = {branch->name + ":" + std::to_string(i)}};
+    reader.attrs["T"] = outputs.types[i];
+    damaged.nodes.push_back(reader);
+    const Session session(Graph::from_graph_def(io::encode(damaged)));
+    for (const int n : {0, 5}) {
+      const Tensor x = ones({2, 3}, {.dtype = float64});
+      try {
+        session.run("reader:0", {{"x:0", x}, {"n:0", tensor(n)}});
+      } catch (const InvalidArgumentError& error) {
+        ++refused;
+        CHECK(std::string(error.what()).find("has no value: it is of a branch that was not taken") !=
+              std::string::npos);
+      }
+    }
+  }
+  CHECK(refused > 0);
+}
+
+TEST_CASE("a file whose loop goes on by something that is no single truth value") {
+  const auto traced = trace(
+      [](const Tensor& x, const Tensor& n) {
+        return std::get<1>(while_loop([&](const Tensor& i, const Tensor&) { return less(i, n); },
+                                      [](const Tensor& i, const Tensor& y) {
+                                        return std::tuple{i + 1, y * 2.0};
+                                      },
+                                      std::tuple{tensor(0), x}));
+      },
+      {spec(float32, {3}, "x"), spec(int32, {}, "n")});
+  for (const Shape& shape : {Shape{0}, Shape{0, 2}, Shape{2}}) {
+    io::GraphDef file = io::decode(traced.graph().as_graph_def());
+    for (io::NodeDef& node : file.nodes)
+      if (node.name == "n") node.attrs["shape"] = shape;
+    CAPTURE(to_string(shape));
+    TAPESTRY_INVALID("",
+                     Session(Graph::from_graph_def(io::encode(file)))
+                         .run(traced.output(0).name(), {{"x:0", ones({3})}, {"n:0", zeros(shape, {.dtype = int32})}}));
+  }
+}

@@ -102,13 +102,25 @@ void Executable::copy_outputs() {
 
 /// Binds the outputs of a step to its results. A result in an arena, such as an operand that a branch returns, is
 /// copied: its memory there may be reused.
+/// Throws unless a value has the dtype and the shape that the steps behind it were planned for. A function or a branch
+/// in a file may give others than its description says.
+void Executable::require_planned(const Root& root, const Tensor& value) {
+  const Tensor& planned = root.tensors[0].first;
+  if (value.dtype() != planned.dtype() || (!root.is_open && value.shape() != planned.shape()))
+    throw InvalidArgumentError(detail::join("The result is ", to_string(value.dtype()), value.shape(),
+                                            ", where the graph expects ", to_string(planned.dtype()), planned.shape()));
+}
+
 void Executable::set_results(const Step& step, const Tensors& values) {
   for (std::size_t i = 0; i < step.results.size(); ++i) {
     Root& to = root(step.results[i]);
-    if (values[i])
-      set(to, is_in_arena(values[i]) ? backend_of(values[i].device()).contiguous_copy(values[i]) : values[i]);
-    else
+    note_absence(to, !values[i]);
+    if (to.absent) {
       unbind(to);
+      continue;
+    }
+    require_planned(to, values[i]);
+    set(to, is_in_arena(values[i]) ? backend_of(values[i].device()).contiguous_copy(values[i]) : values[i]);
   }
 }
 
@@ -154,8 +166,10 @@ Tensors Executable::run(const Tensors& feeds, RunTimes* times, const Deadline* d
   Tensors results;
   try {
     take_arenas();
-    for (std::size_t i = 0; i < feeds.size(); ++i)
+    for (std::size_t i = 0; i < feeds.size(); ++i) {
+      note_absence(root(feed_roots_[i]), !feeds[i]);
       if (feeds[i]) set(root(feed_roots_[i]), feeds[i]);
+    }
     bind_outputs();
     if (records_)
       for (Step& step : steps_) step.replayed = false;
@@ -201,9 +215,25 @@ void Executable::run_measured(RunTimes& times, const Deadline* deadline) {
   }
 }
 
+void Executable::note_absence(Root& root, bool absent) {
+  root.absent = absent;
+  may_lack_values_ |= absent;
+}
+
+/// Throws if a step would read a value that is absent. A graph that this library makes hands such values to branches
+/// only, which do not use them; a file may hand them to any op.
+void Executable::require_values(const Step& step) {
+  if (step.kind == Step::Kind::flow) return;
+  for (const std::int32_t index : step.roots)
+    if (root(index).absent && std::find(step.results.begin(), step.results.end(), index) == step.results.end())
+      throw InvalidArgumentError(
+          detail::join("'", root(index).source.name(), "' has no value: it is of a branch that was not taken"));
+}
+
 void Executable::run_step(Step& step, const Deadline* deadline) {
   Call& call = step.call;
   locating(call.type(), call.name(), call.where(), [&] {
+    if (may_lack_values_) require_values(step);
     switch (step.kind) {
       case Step::Kind::kernel:
         call.op().forward(*step.backend, call);
@@ -219,9 +249,12 @@ void Executable::run_step(Step& step, const Deadline* deadline) {
       case Step::Kind::send:
         rendezvous_->send(call.attr<std::string>("key"), call.input(0).to(call.attr<Device>("recv_device")));
         break;
-      case Step::Kind::receive:
-        set(root(step.root), rendezvous_->receive(call.attr<std::string>("key"), deadline));
+      case Step::Kind::receive: {
+        const Tensor value = rendezvous_->receive(call.attr<std::string>("key"), deadline);
+        require_planned(root(step.root), value);
+        set(root(step.root), value);
         break;
+      }
       case Step::Kind::evaluate:
         set_results(step, call.op().evaluate(call));
         break;

@@ -74,6 +74,7 @@ class Executable {
     bool fed = false;
     bool is_open = false;  ///< some sizes are known only when it is bound
     bool fixed = false;    ///< bound or fetched, but with a buffer in the arena, for recorded steps
+    bool absent = false;   ///< without a value in this run: the result of a branch that was not taken
     Device device;
     std::size_t bytes = 0, offset = 0;  ///< `offset`: in the arena
     std::size_t first_step = 0, last_step = 0;
@@ -120,6 +121,8 @@ class Executable {
   static void bind(Root& root, const Tensor& value);
   static void unbind(Root& root);
   static void set(Root& root, const Tensor& value);
+  void note_absence(Root& root, bool absent);
+  static void require_planned(const Root& root, const Tensor& value);
   void set_results(const Step& step, const Tensors& values);
   bool is_in_arena(const Tensor& value) const;
   void take_arenas();
@@ -132,6 +135,7 @@ class Executable {
   void run_measured(RunTimes& times, const Deadline* deadline);
   void run_step(Step& step, const Deadline* deadline);
   void require_time(const Deadline* deadline, std::size_t step) const;
+  void require_values(const Step& step);
   void unbind_unused(const Step& step);
   void unbind_all() noexcept;
 
@@ -153,6 +157,7 @@ class Executable {
   Rendezvous* rendezvous_;
   std::vector<Root> roots_;
   std::vector<Step> steps_;
+  bool may_lack_values_ = false;  ///< whether some root has been absent
   std::vector<std::int32_t> feed_roots_, output_roots_;
   Tensors fetched_;
   std::vector<std::int32_t> fetched_roots_;  ///< of the fetched tensors; -1 for constants

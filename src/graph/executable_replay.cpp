@@ -109,6 +109,8 @@ void Executable::run_segments(const Deadline* deadline) {
 std::size_t Executable::run_segment(std::size_t begin, const Deadline* deadline) {
   Segment& segment = segment_at(begin);
   const std::size_t end = segment.end;
+  if (may_lack_values_)
+    for (std::size_t i = begin; i < end; ++i) require_values(steps_[i]);
   if (const std::optional<Locks> locks = segment.lock()) {
     Addresses memory;
     const bool is_fit = find_memory(segment, memory);

@@ -111,19 +111,28 @@ class FunctionRunner {
   std::map<std::vector<std::int64_t>, std::unique_ptr<StagedPlan>> plans_;  ///< by the shapes of the values
 };
 
+/// The number or truth value that decides what runs next.
+template <class T>
+T decision(const Tensor& value, std::string_view node) {
+  if (value.size() != 1)
+    throw InvalidArgumentError(
+        join("What decides in '", node, "' is ", to_string(value.dtype()), value.shape(), ", not one value"));
+  return on_host(value).item<T>();
+}
+
 class BranchRunner final : public FlowRunner {
  public:
   BranchRunner(const Node& node, const SessionOptions& options)
-      : functions_(node.attr<FunctionsRef>("functions")), is_if_(is_if(node.op())) {
+      : node_(node), functions_(node.attr<FunctionsRef>("functions")), is_if_(is_if(node.op())) {
     Specs operands;
     for (std::size_t i = 1; i < node.inputs().size(); ++i) operands.push_back(node.input(i).spec());
     for (const GraphFunction& each : *functions_) branches_.emplace_back(each, operands, options);
   }
 
   Tensors run(const Tensors& inputs, const Deadline* deadline) override {
-    const Tensor selector = on_host(inputs[0]);
     const auto last = static_cast<std::int64_t>(branches_.size()) - 1;
-    const std::int64_t index = is_if_ ? !selector.item<bool>() : selector.item<std::int64_t>();
+    const std::int64_t index =
+        is_if_ ? !decision<bool>(inputs[0], node_.name()) : decision<std::int64_t>(inputs[0], node_.name());
     Tensors outputs;
     branches_[static_cast<std::size_t>(index < 0 || index > last ? last : index)].run(
         Tensors(inputs.begin() + 1, inputs.end()), deadline, outputs);
@@ -131,6 +140,7 @@ class BranchRunner final : public FlowRunner {
   }
 
  private:
+  const Node& node_;
   FunctionsRef functions_;
   bool is_if_;
   std::vector<FunctionRunner> branches_;
@@ -340,7 +350,10 @@ class LoopRunner final : public FlowRunner {
     for (std::size_t i = 0; i < parts_.carried; ++i)
       if (body.result(i).spec() != values[i].spec()) return {};
     std::optional<QuickFunction> condition;
-    if (condition_) condition.emplace(*condition_, *condition_plan, condition_values, deadline);
+    if (condition_) {
+      condition.emplace(*condition_, *condition_plan, condition_values, deadline);
+      if (condition->result(0).size() != 1) return {};  // the other way says what is wrong
+    }
     return iterate(inputs, values, stacks, length, deadline, body, condition ? &*condition : nullptr);
   }
 
@@ -398,7 +411,7 @@ class LoopRunner final : public FlowRunner {
     inputs.append(values.begin() + operands, values.end());
     results_.clear();
     condition_->run(inputs, deadline, results_);
-    return on_host(results_[0]).item<bool>();
+    return decision<bool>(results_[0], node_.name());
   }
 
   /// What a carried value may be like after an iteration.
