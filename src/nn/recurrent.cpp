@@ -7,7 +7,9 @@
 #include "nn/initial.hpp"
 #include "nn/layer_call.hpp"
 #include "nn/names.hpp"
+#include "nn/positions.hpp"
 #include "ops/recurrent.hpp"
+#include "ops/support.hpp"
 #include "tapestry/control_flow.hpp"
 #include "tapestry/ops.hpp"
 
@@ -70,7 +72,7 @@ Fields Recurrent::fields() {
 
 std::string Recurrent::size_text() const { return join(in_, ", ", hidden_); }
 
-void Recurrent::check(const Tensor& x, const Tensors& initial) const {
+void Recurrent::check(const Tensor& x, const Tensors& initial, const Tensor& lengths) const {
   const std::string order = options_.batch_first ? "[batch, time, " : "[time, batch, ";
   if (x.rank() != 3 || (x.shape()[2].is_known() && x.shape()[2] != in_))
     throw InvalidArgumentError(join("x must be ", order, in_, "], but its shape is ", x.shape()));
@@ -82,6 +84,11 @@ void Recurrent::check(const Tensor& x, const Tensors& initial) const {
     if (bool(state) && !agree(state.shape(), expected))
       throw InvalidArgumentError(
           join("The state must be [layers, batch, hidden] = ", expected, ", but its shape is ", state.shape()));
+  if (!lengths) return;
+  if ((lengths.dtype() != int32 && lengths.dtype() != int64) || !agree(lengths.shape(), Shape{batch}))
+    throw InvalidArgumentError(join("lengths must be int32 or int64 [batch], but are ", to_string(lengths.dtype()),
+                                    lengths.shape(), " for x ", x.shape()));
+  require_lengths(lengths, x.shape().sizes()[options_.batch_first ? 1 : 0]);
 }
 
 /// The steps as a loop in a graph. `inputs`: [batch, time, ...], where the number of steps is not known yet.
@@ -93,7 +100,8 @@ Recurrent::Sequence Recurrent::as_loop(const Cell& cell, const Tensor& inputs, c
         return std::pair{std::vector<Tensor>(state.begin(), state.end()), state[0]};
       },
       std::vector<Tensor>(initial.begin(), initial.end()), transpose(inputs, {1, 0, 2}));
-  return {transpose(outputs, {1, 0, 2}), Tensors(last)};
+  const Tensor output = transpose(outputs, {1, 0, 2});
+  return {output, Tensors(last), {output}};
 }
 
 Recurrent::Scan Recurrent::step_by_step(Cell cell) {
@@ -107,42 +115,72 @@ Recurrent::Scan Recurrent::step_by_step(Cell cell) {
           state = cell(part, affine(state[0], weights.weight_hh, weights.bias_hh), state);
           outputs.push_back(state[0]);
         }
-        return {stack(outputs, 1), state};
+        const Tensor output = stack(outputs, 1);
+        return {output, state, {output}};
       };
 }
 
+namespace {
+
+/// Which elements of x [batch, time, ...] belong to sequences of these lengths: bool [batch, time, 1].
+Tensor in_use(const Tensor& x, const Tensor& lengths) {
+  const Tensor steps = positions_along(ones_like(x).cast(int64), 1);
+  return expand_dims(less_equal(expand_dims(steps, 0), expand_dims(lengths.cast(int64), 1)), 2);
+}
+
+/// The state after the last step of each sequence: that of step `lengths` - 1 of `states` [batch, time, hidden], or
+/// `first` [batch, hidden] where the length is 0.
+Tensor state_at_end(const Tensor& states, const Tensor& first, const Tensor& lengths) {
+  const Tensor length = expand_dims(lengths.cast(int64), {1, 2});
+  const Tensor index = broadcast_to(maximum(length - 1, 0), {states.shape()[0], 1, states.shape()[2]});
+  return where(expand_dims(greater(lengths, 0), 1), squeeze(take_along_axis(states, index, 1), 1), first);
+}
+
+}  // namespace
+
 /// `layers[place]`, whose output is in the order in which the steps are computed.
 Recurrent::Sequence Recurrent::run_direction(std::size_t place, const Tensor& x, const Tensors& initial,
-                                             const Scan& scan) const {
+                                             const Tensor& lengths, const Scan& scan) const {
   const Weights& weights = layers[place];
   // The products with the inputs do not depend on earlier steps, so all steps share one product.
   const Tensor from_input = matmul(x, weights.weight_ih, {.transpose_b = true});
   Tensors state;
   for (const Tensor& part : initial)
     state.push_back(part ? part(place) : zeros_like(from_input(all, 0, range(0, hidden_))));
-  return scan(from_input, weights, state);
+  Sequence result = scan(from_input, weights, state);
+  if (!lengths) return result;
+  // Steps beyond the end of a sequence are computed in vain.
+  result.output = tapestry::where(in_use(result.output, lengths), result.output, 0.0);
+  for (std::size_t i = 0; i < state.size(); ++i) result.state[i] = state_at_end(result.states[i], state[i], lengths);
+  return result;
 }
 
-Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Scan& scan) const {
+Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Tensor& lengths, const Scan& scan) const {
   const LayerCall call(*this, x.where());
   const auto blamed = [&](auto f) {
     return naming(*this, {x.tensor()}, [&] { return blaming(type_name(*this), x.where(), f); });
   };
   return blamed([&] {
-    check(x, initial);
+    check(x, initial, lengths);
     Tensor output = options_.batch_first ? x.tensor() : transpose(x, {1, 0, 2});
+    // What the padding holds must not reach the weights: the gradient of an output that is left out is 0, but 0 times
+    // infinity is none.
+    if (lengths) output = tapestry::where(in_use(output, lengths), output, 0.0);
+    const auto reversed = [&](const Tensor& sequence) {
+      return lengths ? reverse_sequence(sequence, lengths) : flip(sequence, 1);
+    };
     std::vector<Tensors> last;
     for (std::size_t i = 0; i < layers.size(); i += directions()) {
       if (i > 0 && training() && options_.dropout > 0) output = dropout(output, options_.dropout);
-      const Sequence forward = run_direction(i, output, initial, scan);
+      const Sequence forward = run_direction(i, output, initial, lengths, scan);
       last.push_back(forward.state);
       if (!options_.bidirectional) {
         output = forward.output;
         continue;
       }
-      const Sequence backward = run_direction(i + 1, flip(output, 1), initial, scan);
+      const Sequence backward = run_direction(i + 1, reversed(output), initial, lengths, scan);
       last.push_back(backward.state);
-      output = concat({forward.output, flip(backward.output, 1)}, -1);
+      output = concat({forward.output, reversed(backward.output)}, -1);
     }
     if (!options_.batch_first) output = transpose(output, {1, 0, 2});
     Sequence result{call.gives(output), {}};
@@ -154,39 +192,40 @@ Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Scan& sca
 RNN::RNN(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, Nonlinearity nonlinearity, Where where)
     : Recurrent(in, hidden, 1, options, where), nonlinearity_(nonlinearity) {}
 
-RNNResult RNN::operator()(In x, In state) const {
+RNNResult RNN::operator()(In x, In state, In lengths) const {
   const auto cell = [this](const Tensor& from_input, const Tensor& from_hidden, const Tensors&) -> Tensors {
     const Tensor sum = from_input + from_hidden;
     return {nonlinearity_ == Nonlinearity::tanh ? tanh(sum) : relu(sum)};
   };
-  const Sequence result = run(x, {state}, step_by_step(cell));
+  const Sequence result = run(x, {state}, lengths, step_by_step(cell));
   return {result.output, result.state[0]};
 }
 
 GRU::GRU(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, Where where)
     : Recurrent(in, hidden, 3, options, where) {}
 
-RNNResult GRU::operator()(In x, In state) const {
+RNNResult GRU::operator()(In x, In state, In lengths) const {
   const auto cell = [](const Tensor& from_input, const Tensor& from_hidden, const Tensors& before) -> Tensors {
     const std::vector<Tensor> i = split(from_input, 3, -1), h = split(from_hidden, 3, -1);
     const Tensor reset = sigmoid(i[0] + h[0]), update = sigmoid(i[1] + h[1]);
     const Tensor candidate = tanh(i[2] + reset * h[2]);
     return {(1 - update) * candidate + update * before[0]};
   };
-  const Sequence result = run(x, {state}, step_by_step(cell));
+  const Sequence result = run(x, {state}, lengths, step_by_step(cell));
   return {result.output, result.state[0]};
 }
 
 LSTM::LSTM(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, Where where)
     : Recurrent(in, hidden, 4, options, where) {}
 
-LSTMResult LSTM::operator()(In x, const LSTMState& state) const {
-  const auto scan = [](const Tensor& from_input, const Weights& weights, const Tensors& initial) -> Sequence {
+LSTMResult LSTM::operator()(In x, const LSTMState& state, In lengths) const {
+  const auto scan = [by_length = bool(lengths.tensor())](const Tensor& from_input, const Weights& weights,
+                                                         const Tensors& initial) -> Sequence {
     const Tensor bias = weights.bias_ih ? *weights.bias_ih + *weights.bias_hh : Tensor();
     const auto [h, c] = lstm_sequence(with_bias(from_input, bias), weights.weight_hh, initial[0], initial[1]);
-    return {h, {h(all, -1), c(-1)}};
+    return {h, {h(all, -1), c(-1)}, by_length ? Tensors{h, transpose(c, {1, 0, 2})} : Tensors()};
   };
-  const Sequence result = run(x, {state.h, state.c}, scan);
+  const Sequence result = run(x, {state.h, state.c}, lengths, scan);
   return {result.output, {result.state[0], result.state[1]}};
 }
 

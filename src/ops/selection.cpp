@@ -323,6 +323,36 @@ Tensor sequence_mask(In lengths, std::int64_t longest, std::string_view name) {
   });
 }
 
+Tensor reverse_sequence(In x, In lengths, std::int64_t seq_axis, std::int64_t batch_axis, std::string_view name) {
+  return blaming("ReverseSequence", x.where(), [&] {
+    const int rank = x->rank(), time = normalize_axis(seq_axis, rank), batch = normalize_axis(batch_axis, rank);
+    require_type(lengths, index_types, "lengths");
+    if (time == batch) throw InvalidArgumentError(detail::join("The sequence axis ", time, " is the batch axis, too"));
+    if (lengths->rank() != 1 || !agree(lengths->shape(), Shape{x->shape().sizes()[static_cast<std::size_t>(batch)]}))
+      throw InvalidArgumentError(
+          detail::join("lengths must be [batch], but are ", lengths->shape(), " for x ", x->shape()));
+    require_lengths(lengths, x->shape().sizes()[static_cast<std::size_t>(time)]);
+    const auto along = [rank](const Tensor& values, int axis) {
+      std::vector<std::int64_t> others;
+      for (int i = 0; i < rank; ++i)
+        if (i != axis) others.push_back(i);
+      return expand_dims(values.cast(int64), others);
+    };
+    const Tensor counted = cumsum(ones({x->shape()[time]}, {.dtype = int64, .device = x->device()}));
+    const Tensor position = along(counted - 1, time), length = along(lengths, batch);
+    const Tensor index = where(less(position, length), length - 1 - position, position);
+    return take_along_axis(x, broadcast_to(index, x->shape()), time, name);
+  });
+}
+
+void require_lengths(const Tensor& lengths, std::int64_t time) {
+  if (lengths.is_symbolic() || time < 0) return;  // a gather of a step that there is not finds the rest
+  const std::vector<std::int64_t> values = on_host(lengths).to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] < 0 || values[i] > time)
+      throw InvalidArgumentError(detail::join("lengths[", i, "] = ", values[i], " is not in [0, ", time, "]"));
+}
+
 Tensor ragged_to_padded(In values, In lengths, double padding, std::string_view name) {
   return blaming("RaggedToPadded", values.where(), [&] {
     const Tensor mask = sequence_mask(lengths);

@@ -72,6 +72,17 @@ OpCases selection_cases() {
                   .reference = [](const Arguments&) -> Elements { return {1, 0, 0, 0, 0, 0, 1, 1, 1}; },
                   .orders = 0,
                   .open = true});
+  rows.push_back({.name = "reverse_sequence",
+                  .inputs = {numbers({3, 2, 2}, -2, 2, 77)},
+                  .f =
+                      [](const Inputs& x) {
+                        return reverse_sequence(x[0], tensor({3, 2}).to(x[0].device()), 0, 1);
+                      },
+                  .reference = [](const Arguments& x) -> Elements {
+                    // [time, batch, 2]: the first sequence has three elements, the second has two.
+                    return {x[0][8], x[0][9], x[0][6], x[0][7], x[0][4],  x[0][5],
+                            x[0][2], x[0][3], x[0][0], x[0][1], x[0][10], x[0][11]};
+                  }});
   rows.push_back({.name = "ragged_to_padded",
                   .inputs = {numbers({4, 2}, -2, 2, 76)},
                   .f =

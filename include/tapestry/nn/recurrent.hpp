@@ -12,6 +12,11 @@ namespace tapestry::nn {
 /// PyTorch's default. In a trace the steps are unrolled where their number is known, and a loop of the graph where it
 /// is not; an LSTM is one operation in both. Names, shapes, the order of the gates and the initial values (uniform in
 /// [-1/sqrt(hidden), 1/sqrt(hidden))) are those of PyTorch.
+///
+/// Sequences of unequal lengths are padded at their end to one tensor, and a call gets their lengths [batch], int32 or
+/// int64. What the padding holds does not matter. The outputs beyond a length are 0, the state is the one after the
+/// last step of each sequence, and the backward direction begins at its end: the results are those of each sequence
+/// alone, as in PyTorch's packed sequences. A length of 0 leaves the first state as it is.
 /// @{
 
 /// How RNN, LSTM and GRU are built.
@@ -50,11 +55,13 @@ class TAPESTRY_API Recurrent : public Module {
  protected:
   /// The outputs and states of one or more layers.
   struct Sequence {
-    Tensor output;  ///< h at each time step
-    Tensors state;  ///< the last state; that of several layers and directions is [layers, batch, hidden] each
+    Tensor output;     ///< h at each time step
+    Tensors state;     ///< the last state; that of several layers and directions is [layers, batch, hidden] each
+    Tensors states{};  ///< the state after each time step, of one layer and direction: [batch, time, hidden] each
   };
   /// One layer in one direction: computes h after each step, [batch, time, hidden], and the last state, [batch, hidden]
-  /// each, from x weight_ih^T, [batch, time, gates * hidden], and from the first state, whose first tensor is h.
+  /// each, from x weight_ih^T, [batch, time, gates * hidden], and from the first state, whose first tensor is h. Only
+  /// where lengths are given, it also gives the state after each step.
   using Scan = std::function<Sequence(const Tensor& from_input, const Weights& weights, const Tensors& state)>;
   /// One step: computes the next state from the step's part of x weight_ih^T + bias_ih and from h weight_hh^T +
   /// bias_hh, each [batch, gates * hidden], and from the state.
@@ -65,12 +72,13 @@ class TAPESTRY_API Recurrent : public Module {
   /// Throws InvalidArgumentError for a size or a number of layers below 1.
   Recurrent(std::int64_t in, std::int64_t hidden, std::int64_t gates, const RecurrentOptions& options, Where where);
   /// Runs all layers. `initial` has as many tensors as a state; empty ones stand for zeros.
-  Sequence run(In x, const Tensors& initial, const Scan& scan) const;
+  Sequence run(In x, const Tensors& initial, const Tensor& lengths, const Scan& scan) const;
 
  private:
   static Sequence as_loop(const Cell& cell, const Tensor& inputs, const Weights& weights, const Tensors& initial);
-  Sequence run_direction(std::size_t place, const Tensor& x, const Tensors& initial, const Scan& scan) const;
-  void check(const Tensor& x, const Tensors& initial) const;
+  Sequence run_direction(std::size_t place, const Tensor& x, const Tensors& initial, const Tensor& lengths,
+                         const Scan& scan) const;
+  void check(const Tensor& x, const Tensors& initial, const Tensor& lengths) const;
   std::size_t directions() const { return options_.bidirectional ? 2 : 1; }
 
   std::int64_t in_, hidden_;
@@ -101,8 +109,9 @@ class TAPESTRY_API RNN : public Recurrent {
   RNN(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options = {},
       Nonlinearity nonlinearity = Nonlinearity::tanh, Where where = Where::here());
 
-  /// Starts from a state [layers, batch, hidden], or from zeros. Throws InvalidArgumentError when sizes do not fit.
-  RNNResult operator()(In x, In state = {}) const;
+  /// Starts from a state [layers, batch, hidden], or from zeros. Throws InvalidArgumentError when sizes or lengths do
+  /// not fit.
+  RNNResult operator()(In x, In state = {}, In lengths = {}) const;
 
  private:
   Nonlinearity nonlinearity_;
@@ -116,8 +125,9 @@ class TAPESTRY_API GRU : public Recurrent {
   /// Throws InvalidArgumentError for a size below 1.
   GRU(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options = {}, Where where = Where::here());
 
-  /// Starts from a state [layers, batch, hidden], or from zeros. Throws InvalidArgumentError when sizes do not fit.
-  RNNResult operator()(In x, In state = {}) const;
+  /// Starts from a state [layers, batch, hidden], or from zeros. Throws InvalidArgumentError when sizes or lengths do
+  /// not fit.
+  RNNResult operator()(In x, In state = {}, In lengths = {}) const;
 };
 
 /// The state of an LSTM, [layers, batch, hidden] each.
@@ -138,8 +148,8 @@ class TAPESTRY_API LSTM : public Recurrent {
   /// Throws InvalidArgumentError for a size below 1.
   LSTM(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options = {}, Where where = Where::here());
 
-  /// Starts from a state, or from zeros. Throws InvalidArgumentError when sizes do not fit.
-  LSTMResult operator()(In x, const LSTMState& state = {}) const;
+  /// Starts from a state, or from zeros. Throws InvalidArgumentError when sizes or lengths do not fit.
+  LSTMResult operator()(In x, const LSTMState& state = {}, In lengths = {}) const;
 };
 
 /// @}
