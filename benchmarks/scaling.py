@@ -47,7 +47,8 @@ def table(program, rounds):
 def draw(results, path):
     import matplotlib
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "scaling"  # the same picture for the same numbers
+    matplotlib.rcParams.update({"svg.hashsalt": "scaling",  # the same picture for the same numbers
+                                "svg.fonttype": "none"})
     from matplotlib import pyplot
     figure, axes = pyplot.subplots(2, len(results), figsize=(15, 5.5), squeeze=False)
     for column, (workload, rows) in enumerate(results.items()):
@@ -56,15 +57,20 @@ def draw(results, path):
         times.plot(sizes, [time * 1e3 for _, time, _ in rows], marker="o", color="tab:blue")
         memory.plot(sizes, [max(used, 0) / 2**20 for _, _, used in rows], marker="o", color="tab:orange")
         times.set_title(WORKLOADS[workload][0], fontsize=10)
-        for axis in (times, memory):
-            axis.set_xscale("log", base=2 if workload == "threads" else 10)
-            axis.grid(True, alpha=0.3)
-        times.set_yscale("log")
-        memory.set_yscale("symlog", linthresh=1)
-        memory.set_ylim(bottom=0)
         if workload == "threads":
-            times.set_ylim(bottom=0.5 * min(time for _, time, _ in rows) * 1e3)
-            memory.set_ylim(0, 100)
+            for axis in (times, memory):
+                axis.set_xticks(sizes)
+            times.set_ylim(bottom=0)
+            memory.set_ylim(0, 10)
+        else:
+            for axis in (times, memory):
+                axis.set_xscale("log")
+            times.set_yscale("log")
+            memory.set_yscale("symlog", linthresh=1)
+            memory.set_ylim(bottom=0)
+        for axis in (times, memory):
+            axis.minorticks_off()
+            axis.grid(True, alpha=0.3)
     axes[0][0].set_ylabel("time [ms]")
     axes[1][0].set_ylabel("memory [MiB]")
     figure.tight_layout()
