@@ -9,7 +9,6 @@
 #include "nn/names.hpp"
 #include "nn/positions.hpp"
 #include "ops/recurrent.hpp"
-#include "ops/support.hpp"
 #include "tapestry/control_flow.hpp"
 #include "tapestry/ops.hpp"
 

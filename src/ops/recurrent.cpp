@@ -321,4 +321,12 @@ LSTMSequence lstm_sequence(const Tensor& from_input, const Tensor& weight, const
   return {results[0], results[1]};
 }
 
+void require_lengths(const Tensor& lengths, std::int64_t time) {
+  if (lengths.is_symbolic() || time < 0) return;  // a gather of a step that there is not finds the rest
+  const std::vector<std::int64_t> values = detail::on_host(lengths).to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] < 0 || values[i] > time)
+      throw InvalidArgumentError(detail::join("lengths[", i, "] = ", values[i], " is not in [0, ", time, "]"));
+}
+
 }  // namespace tapestry

@@ -143,10 +143,6 @@ T attr_or(const Call& call, std::string_view name, T otherwise) {
   return value ? *value : otherwise;
 }
 
-/// Throws InvalidArgumentError for a length of a padded sequence that is below 0 or above the number of time steps, as
-/// far as both are known.
-void require_lengths(const Tensor& lengths, std::int64_t time);
-
 /// The attribute "axis" (one number) as 0 ... rank-1 of the first input.
 int axis_of(const Call& call);
 
