@@ -164,7 +164,7 @@ NamedTensors inputs_of(const std::vector<data::Example>& examples, const Signatu
   return inputs;
 }
 
-std::string write_classes(const NamedTensors& outputs, std::size_t examples) {
+std::vector<Classes> classes_of(const NamedTensors& outputs, std::size_t examples) {
   const auto count = static_cast<std::int64_t>(examples);
   if (output(outputs, "classes"))
     throw InvalidArgumentError("Expected classes Tensor of DT_STRING. Was: " +
@@ -182,20 +182,14 @@ std::string write_classes(const NamedTensors& outputs, std::size_t examples) {
   const std::int64_t rows = scores->shape().sizes()[0], classes = scores->shape().sizes()[1];
   if (rows != count)
     throw InvalidArgumentError(detail::join("Expected scores output batch size of ", count, ". Got: ", rows));
-  std::string json = "{\n    \"results\": [";
-  for (std::int64_t row = 0; row < rows; ++row) {
-    json += row == 0 ? "[" : ", [";
-    for (std::int64_t i = 0; i < classes; ++i) {
-      json += i == 0 ? "[\"\", " : ", [\"\", ";
-      append_number(json, scores->data<float>()[row * classes + i]);
-      json += "]";
-    }
-    json += "]";
-  }
-  return json + "\n    ]\n}";
+  std::vector<Classes> results(examples);
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t i = 0; i < classes; ++i)
+      results[static_cast<std::size_t>(row)].emplace_back("", scores->data<float>()[row * classes + i]);
+  return results;
 }
 
-std::string write_regressions(const NamedTensors& outputs, std::size_t examples) {
+std::vector<float> regressions_of(const NamedTensors& outputs, std::size_t examples) {
   const auto count = static_cast<std::int64_t>(examples);
   const Tensor* values = output(outputs, "outputs");
   if (!values) throw InvalidArgumentError("No regression outputs found in SignatureDef");
@@ -208,10 +202,30 @@ std::string write_regressions(const NamedTensors& outputs, std::size_t examples)
         "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got ", values->shape()));
   if (values->size() != count)
     throw InvalidArgumentError(detail::join("Expected output batch size to be ", count, ". Got: ", values->size()));
+  return {values->data<float>(), values->data<float>() + count};
+}
+
+std::string write_json(const std::vector<Classes>& results) {
   std::string json = "{\n    \"results\": [";
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (i != 0) json += ", ";
-    append_number(json, values->data<float>()[i]);
+  for (const Classes& each : results) {
+    json += json.ends_with("[") ? "[" : ", [";
+    for (const auto& [label, score] : each) {
+      json += json.ends_with("[") ? "[" : ", [";
+      append_string(json, label);
+      json += ", ";
+      append_number(json, score);
+      json += "]";
+    }
+    json += "]";
+  }
+  return json + "\n    ]\n}";
+}
+
+std::string write_json(const std::vector<float>& results) {
+  std::string json = "{\n    \"results\": [";
+  for (const float each : results) {
+    if (!json.ends_with("[")) json += ", ";
+    append_number(json, each);
   }
   return json + "\n    ]\n}";
 }

@@ -18,11 +18,20 @@ std::vector<data::Example> read_examples(const Json& request, std::string_view m
 /// example that lacks one, or has values of another type or number, and UnimplementedError for texts.
 NamedTensors inputs_of(const std::vector<data::Example>& examples, const SignatureInfo& signature);
 
-/// The body of an answer, from the outputs "classes" and "scores", or "outputs". Throws InvalidArgumentError when the
-/// outputs are not of that kind.
+/// The classes of one example: their labels, and their scores.
+using Classes = std::vector<std::pair<std::string, float>>;
+
+/// What is answered for each example, from the outputs "classes" and "scores", or "outputs". Throws
+/// InvalidArgumentError when the outputs are not of that kind.
 /// @{
-std::string write_classes(const NamedTensors& outputs, std::size_t examples);
-std::string write_regressions(const NamedTensors& outputs, std::size_t examples);
+std::vector<Classes> classes_of(const NamedTensors& outputs, std::size_t examples);
+std::vector<float> regressions_of(const NamedTensors& outputs, std::size_t examples);
+/// @}
+
+/// The body of an answer in JSON.
+/// @{
+std::string write_json(const std::vector<Classes>& results);
+std::string write_json(const std::vector<float>& results);
 /// @}
 
 }  // namespace tapestry::serve

@@ -137,7 +137,8 @@ std::map<std::string, SignatureInfo> read_signatures(const std::filesystem::path
       signatures.emplace();
       for_fields(graph, 5, [&](WireReader& entry) {
         with_entry(entry.get_message(), [&](std::string key, WireReader signature) {
-          signatures->insert_or_assign(std::move(key), read_signature(signature));
+          SignatureInfo& info = signatures->insert_or_assign(std::move(key), read_signature(signature)).first->second;
+          info.proto.assign(signature.data().data(), signature.length());
         });
       });
     });

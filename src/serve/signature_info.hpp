@@ -36,6 +36,7 @@ struct TensorInfo {
 struct SignatureInfo {
   std::map<std::string, TensorInfo> inputs{}, outputs{};
   std::string method{};  ///< "tensorflow/serving/predict"
+  std::string proto{};   ///< the bytes of the SignatureDef
 };
 
 /// The signatures of the graph with the tag "serve". Throws NotFoundError when there is no file or no such graph, and

@@ -326,7 +326,7 @@ TEST_CASE("flags") {
   const std::map<std::string, std::vector<std::string>> wrong{
       {"Either --model_base_path or --model_config_file", {}},
       {"Either --model_base_path or --model_config_file ", {"--model_base_path=m", "--model_config_file=f"}},
-      {"Unknown flag: --port=5", {"--model_base_path=m", "--port=5"}},
+      {"Unknown flag: --prot=5", {"--model_base_path=m", "--prot=5"}},
       {"Unknown flag: m", {"--model_base_path=m", "m"}},
       {"--rest_api_port takes a whole number of at least 0, not \"x\"", {"--rest_api_port=x"}},
       {"--rest_api_port takes a whole number of at least 0, not \"-1\"", {"--rest_api_port=-1"}},
