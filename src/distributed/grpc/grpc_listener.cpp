@@ -105,6 +105,16 @@ class Service final : public grpc::CallbackGenericService {
   Workers workers_;
 };
 
+std::shared_ptr<grpc::ServerCredentials> credentials(const TlsKeys& keys) {
+  if (!keys) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions options(keys.authority.empty()
+                                                ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+                                                : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = keys.authority;
+  options.pem_key_cert_pairs = {{keys.key, keys.certificate}};
+  return grpc::SslServerCredentials(options);
+}
+
 class GrpcListener final : public Listener {
  public:
   GrpcListener(const GrpcListenOptions& options, GrpcHandler handler)
@@ -120,11 +130,12 @@ class GrpcListener final : public Listener {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-    builder.AddListeningPort(join(address.host, ":", address.port), grpc::InsecureServerCredentials(), &port_);
+    builder.AddListeningPort(join(address.host, ":", address.port), credentials(options.tls), &port_);
     builder.RegisterCallbackGenericService(&service_);
     server_ = builder.BuildAndStart();
     if (!server_ || port_ == 0)
-      throw UnavailableError(join("Cannot listen at ", address.host, ":", address.port, "; is the port in use?"));
+      throw UnavailableError(join("Cannot listen at ", address.host, ":", address.port, "; is the port in use",
+                                  options.tls ? ", or are the certificate and its key wrong?" : "?"));
   }
   GrpcListener(const GrpcListener&) = delete;
   GrpcListener& operator=(const GrpcListener&) = delete;

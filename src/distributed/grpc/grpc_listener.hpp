@@ -20,8 +20,19 @@ struct GrpcCall {
 /// Returns the reply, or throws the error that the client gets.
 using GrpcHandler = std::function<Pieces(const GrpcCall& call)>;
 
+/// What a side of an encrypted connection shows, and what it asks for; texts in PEM. All are empty where nothing is
+/// encrypted.
+struct TlsKeys {
+  std::string certificate{}, key{};  ///< its own; a client may have none
+  std::string authority{};           ///< who signs the other side's certificates; "": a server asks for none
+
+  explicit operator bool() const { return !certificate.empty() || !authority.empty(); }
+  friend auto operator<=>(const TlsKeys&, const TlsKeys&) = default;
+};
+
 struct GrpcListenOptions {
   ListenOptions address{};
+  TlsKeys tls{};
   std::int64_t calls_at_once = 0;      ///< further ones are refused with ResourceExhausted; 0: any number
   std::chrono::milliseconds grace{0};  ///< how long `stop` lets running calls go on before it cancels them
   /// Whether who sends this value of the header "authorization" may call; others are refused as Unauthenticated, and
@@ -29,7 +40,7 @@ struct GrpcListenOptions {
   std::function<bool(std::string_view authorization)> is_allowed{};
 };
 
-/// Throws UnavailableError if the port is in use.
+/// Throws UnavailableError if the port is in use, or if the certificate cannot be used.
 std::unique_ptr<Listener> listen_by_grpc(const GrpcListenOptions& options, GrpcHandler handler);
 
 }  // namespace tapestry::detail

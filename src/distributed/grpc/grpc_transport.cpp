@@ -1,6 +1,10 @@
 #include "distributed/grpc/grpc_transport.hpp"
 
 #include <climits>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <mutex>
 
 #include <grpcpp/generic/generic_stub.h>
 
@@ -12,8 +16,8 @@ namespace {
 
 class GrpcChannel final : public Channel {
  public:
-  explicit GrpcChannel(const std::string& address)
-      : stub_(grpc::CreateCustomChannel(address, credentials(), options())) {}
+  GrpcChannel(const std::string& address, const TlsKeys& keys)
+      : stub_(grpc::CreateCustomChannel(address, credentials(keys), options())) {}
 
   Reply call(const std::string& method, Pieces request, const CallOptions& options) override {
     grpc::ClientContext context;
@@ -34,7 +38,10 @@ class GrpcChannel final : public Channel {
   }
 
  private:
-  static std::shared_ptr<grpc::ChannelCredentials> credentials() { return grpc::InsecureChannelCredentials(); }
+  static std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsKeys& keys) {
+    if (!keys) return grpc::InsecureChannelCredentials();
+    return grpc::SslCredentials({keys.authority, keys.key, keys.certificate});
+  }
 
   static grpc::ChannelArguments options() {
     grpc::ChannelArguments arguments;
@@ -60,22 +67,43 @@ class GrpcChannel final : public Channel {
 
 class GrpcTransport final : public Transport {
  public:
+  explicit GrpcTransport(TlsKeys keys) : keys_(std::move(keys)) {}
+
   std::shared_ptr<Channel> connect(const std::string& address) override {
-    return std::make_shared<GrpcChannel>(address);
+    return std::make_shared<GrpcChannel>(address, keys_);
   }
   std::unique_ptr<Listener> listen(const ListenOptions& options, RequestHandler handler) override {
-    return listen_by_grpc({.address = options}, [handler = std::move(handler)](const GrpcCall& call) {
+    return listen_by_grpc({.address = options, .tls = keys_}, [handler = std::move(handler)](const GrpcCall& call) {
       return handler(call.method, call.request, call.stop);
     });
   }
+
+ private:
+  const TlsKeys keys_;
 };
+
+std::string read_file(const std::string& path, const char* what) {
+  if (path.empty()) throw InvalidArgumentError(join("TLS needs a file for ", what));
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw NotFoundError(join("Cannot read ", path, ", which has ", what));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 }  // namespace
 
-Transport& grpc_transport() {
+TlsKeys read_keys(const Tls& files) {
+  return {.certificate = read_file(files.certificate, "the certificate"),
+          .key = read_file(files.key, "the certificate's key"),
+          .authority = read_file(files.authority, "the authority of other certificates")};
+}
+
+Transport& grpc_transport(const TlsKeys& keys) {
   silence_grpc();
-  static GrpcTransport transport;
-  return transport;
+  // Servers and sessions keep references.
+  static std::mutex mutex;
+  static std::map<TlsKeys, GrpcTransport> transports;
+  const std::lock_guard lock(mutex);
+  return transports.try_emplace(keys, keys).first->second;
 }
 
 }  // namespace tapestry::detail
