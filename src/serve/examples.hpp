@@ -14,9 +14,13 @@ namespace tapestry::serve {
 /// The examples of a request's object, each with the features of its context. Throws InvalidArgumentError.
 std::vector<data::Example> read_examples(const Json& request, std::string_view method);
 
-/// The inputs of a signature that takes features: each is the feature of its name. Throws InvalidArgumentError for an
-/// example that lacks one, or has values of another type or number, and UnimplementedError for texts.
-NamedTensors inputs_of(const std::vector<data::Example>& examples, const SignatureInfo& signature);
+/// The inputs of a signature: of one that takes texts, the examples themselves, and of others the features of the
+/// inputs' names. Throws InvalidArgumentError for an example that lacks a feature, or has values of another type or
+/// number, and UnimplementedError for types that features cannot become.
+/// @{
+NamedValues inputs_of(const std::vector<data::Example>& examples, const SignatureInfo& signature);
+NamedValues inputs_of(const std::vector<std::string>& encoded, const SignatureInfo& signature);
+/// @}
 
 /// The classes of one example: their labels, and their scores.
 using Classes = std::vector<std::pair<std::string, float>>;
@@ -24,8 +28,8 @@ using Classes = std::vector<std::pair<std::string, float>>;
 /// What is answered for each example, from the outputs "classes" and "scores", or "outputs". Throws
 /// InvalidArgumentError when the outputs are not of that kind.
 /// @{
-std::vector<Classes> classes_of(const NamedTensors& outputs, std::size_t examples);
-std::vector<float> regressions_of(const NamedTensors& outputs, std::size_t examples);
+std::vector<Classes> classes_of(const NamedValues& outputs, std::size_t examples);
+std::vector<float> regressions_of(const NamedValues& outputs, std::size_t examples);
 /// @}
 
 /// The body of an answer in JSON.

@@ -169,7 +169,9 @@ a folder for each version, FOLDER/1, FOLDER/2; new ones are served as they appea
   --host=ADDRESS                  where to listen (default: 127.0.0.1, for programs on this machine only). Any other
                                   address needs --token_file or --insecure
   --token_file=FILE               the first line is a token, which requests must carry: "Authorization: Bearer TOKEN"
-  --ssl_certificate=FILE, --ssl_key=FILE   speak HTTPS; files in PEM
+  --ssl_certificate=FILE, --ssl_key=FILE   encrypt both ports by TLS; files in PEM
+  --ssl_config_file=FILE          encrypt gRPC's port otherwise, and let it ask for clients' certificates:
+                                  server_key: "PEM" server_cert: "PEM" custom_ca: "PEM" client_verify: true
   --insecure                      anyone who reaches the address may ask
   --help                          print this
 )";
@@ -216,10 +218,35 @@ BatchingOptions parse_batching(std::string_view text, const std::string& name) {
   return options;
 }
 
+detail::TlsKeys parse_ssl(std::string_view text, const std::string& name) {
+  detail::TlsKeys keys;
+  std::string authority;
+  bool verifies = false;
+  const TextProto file = TextProto::parse(text, name);
+  for (const Field& each : file.fields()) {
+    if (each.name == "server_key") {
+      keys.key = each.as_text();
+    } else if (each.name == "server_cert") {
+      keys.certificate = each.as_text();
+    } else if (each.name == "custom_ca") {
+      authority = each.as_text();
+    } else if (each.name == "client_verify") {
+      verifies = each.as_bool();
+    } else {
+      each.refuse();
+    }
+  }
+  if (keys.key.empty() || keys.certificate.empty())
+    throw InvalidArgumentError(name + " needs server_key and server_cert");
+  if (verifies && authority.empty()) throw InvalidArgumentError(name + ": client_verify needs custom_ca");
+  if (verifies) keys.authority = authority;
+  return keys;
+}
+
 Flags parse_flags(const std::vector<std::string>& arguments) {
   Flags flags;
   ModelConfig model{.name = "default", .base_path = {}};
-  std::string batching_file;
+  std::string batching_file, ssl_file;
   std::int64_t grpc_calls = GrpcOptions().calls_at_once;
   bool insecure = false;
   for (const std::string& argument : arguments) {
@@ -268,6 +295,8 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
       flags.http.certificate = flag.value;
     } else if (flag.name == "--ssl_key") {
       flags.http.key = flag.value;
+    } else if (flag.name == "--ssl_config_file") {
+      ssl_file = flag.value;
     } else if (flag.name == "--insecure") {
       insecure = flag.yes();
     } else {
@@ -287,12 +316,19 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
   if (!is_loopback(flags.http.host) && flags.http.token.empty() && !insecure)
     throw InvalidArgumentError("Other machines reach " + flags.http.host +
                                ": set a token by --token_file, or let anyone ask by --insecure");
+  if (!ssl_file.empty() && !flags.grpc) throw InvalidArgumentError("--ssl_config_file is for gRPC, and needs --port");
   if (flags.grpc) {
     flags.grpc->host = flags.http.host;
     flags.grpc->calls_at_once = grpc_calls;
     flags.grpc->most_message_bytes = static_cast<std::int64_t>(flags.http.most_body_bytes);
     flags.grpc->timeout = flags.http.timeout;
     flags.grpc->token = flags.http.token;
+    if (!ssl_file.empty()) {
+      flags.grpc->tls = parse_ssl(read_file(ssl_file), ssl_file);
+    } else if (!flags.http.certificate.empty()) {
+      flags.grpc->tls = {
+          .certificate = read_file(flags.http.certificate), .key = read_file(flags.http.key), .authority = {}};
+    }
   }
   return flags;
 }

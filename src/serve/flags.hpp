@@ -33,6 +33,9 @@ std::vector<ModelConfig> parse_models(std::string_view text, const std::string& 
 /// The parameters of batches: `max_batch_size { value: 32 }`.
 BatchingOptions parse_batching(std::string_view text, const std::string& name);
 
+/// The keys of gRPC's port: `server_key: "..." server_cert: "..." custom_ca: "..." client_verify: true`.
+detail::TlsKeys parse_ssl(std::string_view text, const std::string& name);
+
 /// The bytes of a file. Throws NotFoundError.
 std::string read_file(const std::string& path);
 

@@ -1,6 +1,5 @@
 #include "serve/grpc_server.hpp"
 
-#include "distributed/grpc/grpc_listener.hpp"
 #include "serve/secrets.hpp"
 
 namespace tapestry::serve {
@@ -10,6 +9,7 @@ class GrpcServer::Impl {
   Impl(ModelStore& models, Metrics& metrics, const GrpcOptions& options) : api_(models, metrics), options_(options) {
     detail::GrpcListenOptions listening{
         .address = {.host = options.host, .port = options.port, .message_bytes = options.most_message_bytes},
+        .tls = options.tls,
         .calls_at_once = options.calls_at_once,
         .grace = options.timeout};
     if (!options.token.empty())

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "distributed/grpc/grpc_listener.hpp"
 #include "serve/rpc_api.hpp"
 
 namespace tapestry::serve {
@@ -15,12 +16,14 @@ struct GrpcOptions {
   std::int64_t most_message_bytes = 256LL << 20;  ///< the largest request
   std::chrono::milliseconds timeout{30'000};      ///< for a request of a client that sets no deadline
   std::string token{};                            ///< which requests must carry; "": none
+  detail::TlsKeys tls{};
 };
 
 /// Answers gRPC's requests, from the constructor on.
 class GrpcServer {
  public:
-  /// Takes the port. Throws UnavailableError when it cannot be had, or if the program was built without gRPC.
+  /// Takes the port. Throws UnavailableError when it cannot be had, for a wrong certificate, or if the program was
+  /// built without gRPC.
   GrpcServer(ModelStore& models, Metrics& metrics, const GrpcOptions& options);
   ~GrpcServer();
 

@@ -266,7 +266,7 @@ std::string RestApi::infer_examples(const Target& target, const Request& request
   const std::string name = signature_name(json);
   const auto examples = read_examples(json, classifies ? "classify" : "regress");
   const std::shared_ptr<const Servable> model = models_.find(target.model, choice);
-  const NamedTensors outputs = model->run(name, inputs_of(examples, signature_of(*model, name)), request.deadline);
+  const NamedValues outputs = model->run(name, inputs_of(examples, signature_of(*model, name)), request.deadline);
   return classifies ? write_json(classes_of(outputs, examples.size()))
                     : write_json(regressions_of(outputs, examples.size()));
 }

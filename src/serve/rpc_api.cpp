@@ -57,14 +57,14 @@ ModelSpec used(const Servable& model, const std::string& signature) {
 }
 
 /// The inputs that a signature has. Throws InvalidArgumentError for others.
-NamedTensors inputs_of(const PredictRequest& request, const SignatureInfo& signature) {
+NamedValues inputs_of(const PredictRequest& request, const SignatureInfo& signature) {
   const auto& given = request.inputs;
   if (given.size() != signature.inputs.size())
     throw InvalidArgumentError(detail::join(
         "input size does not match signature: ", given.size(), "!=", signature.inputs.size(), " len(", listed(given),
         ") != len(", listed(signature.inputs), "). Sent extra: ", listed(only_in(given, signature.inputs)),
         ". Missing but required: ", listed(only_in(signature.inputs, given)), "."));
-  NamedTensors inputs;
+  NamedValues inputs;
   for (const auto& [name, info] : signature.inputs) {
     const auto found = given.find(name);
     if (found == given.end())
@@ -72,13 +72,13 @@ NamedTensors inputs_of(const PredictRequest& request, const SignatureInfo& signa
           detail::join("Signature input alias: ", name, "(feed name: ", info.name,
                        ") not found in request and no default value provided. Inputs expected to be in the request ",
                        listed(given), ", or default input alias set: "));
-    inputs.emplace(name, read_tensor(name, found->second));
+    inputs.emplace(name, read_value(name, found->second));
   }
   return inputs;
 }
 
 /// Takes the outputs that nobody asked for away.
-void filter(NamedTensors& outputs, const std::vector<std::string>& wanted) {
+void filter(NamedValues& outputs, const std::vector<std::string>& wanted) {
   if (wanted.empty()) return;
   const std::set<std::string> names(wanted.begin(), wanted.end());
   std::erase_if(outputs, [&](const auto& each) { return !names.contains(each.first); });
@@ -92,19 +92,6 @@ void check_filter(const std::vector<std::string>& wanted, const SignatureInfo& s
                                               " Outputs expected to be in the set ", listed(signature.outputs), "."));
     if (!seen.insert(each).second) throw InvalidArgumentError("duplicate output tensor alias: " + each);
   }
-}
-
-std::vector<data::Example> decoded(const std::vector<std::string>& examples) {
-  if (examples.empty()) throw InvalidArgumentError("Input is empty.");
-  std::vector<data::Example> result;
-  for (const std::string& each : examples) {
-    try {
-      result.push_back(data::decode_example({.bytes = each}, Where()));
-    } catch (const DataLossError&) {
-      throw InvalidArgumentError(detail::join("Could not parse example input, number ", result.size()));
-    }
-  }
-  return result;
 }
 
 }  // namespace
@@ -170,16 +157,16 @@ std::string RpcApi::predict(Asked& asked) const {
   const auto signature = model->signatures().find(name);
   if (signature == model->signatures().end())
     throw FailedPreconditionError("Serving signature key \"" + name + "\" not found.");
-  const NamedTensors inputs = inputs_of(request, signature->second);
+  const NamedValues inputs = inputs_of(request, signature->second);
   check_filter(request.output_filter, signature->second);
-  NamedTensors outputs = model->run(name, inputs, asked.deadline);
+  NamedValues outputs = model->run(name, inputs, asked.deadline);
   filter(outputs, request.output_filter);
   return write_predict_response(outputs, used(*model, name));
 }
 
 /// What a classification or regression found.
 struct RpcApi::Inferred {
-  NamedTensors outputs;
+  NamedValues outputs;
   std::size_t examples;
   ModelSpec used;
 };
@@ -189,14 +176,15 @@ RpcApi::Inferred RpcApi::infer_examples(Asked& asked) const {
   const ModelSpec& spec = required(request.model_spec);
   asked.model = spec.name;
   const std::shared_ptr<const Servable> model = find(models_, spec);
-  return infer(*model, signature_name(spec), decoded(request.examples), asked.deadline);
+  return infer(*model, signature_name(spec), request.examples, asked.deadline);
 }
 
-RpcApi::Inferred RpcApi::infer(const Servable& model, const std::string& name,
-                               const std::vector<data::Example>& examples, Deadline deadline) {
+RpcApi::Inferred RpcApi::infer(const Servable& model, const std::string& name, const std::vector<std::string>& examples,
+                               Deadline deadline) {
   const auto signature = model.signatures().find(name);
   if (signature == model.signatures().end())
     throw InvalidArgumentError("No signature was found with the name: " + name);
+  if (examples.empty()) throw InvalidArgumentError("Input is empty.");
   return {.outputs = model.run(name, serve::inputs_of(examples, signature->second), deadline),
           .examples = examples.size(),
           .used = used(model, name)};
@@ -229,13 +217,12 @@ std::string RpcApi::multi_inference(Asked& asked) const {
   asked.model = request.tasks.front().model_spec.name;
   // One version for all tasks, though another one may come meanwhile.
   const std::shared_ptr<const Servable> model = find(models_, request.tasks.front().model_spec);
-  const std::vector<data::Example> examples = decoded(request.examples);
   std::string response;
   for (const InferenceTask& task : request.tasks) {
     const std::string name = signature_name(task.model_spec);
     if (!model->signatures().contains(name))
       throw InvalidArgumentError("Requested signature not found in model graph: " + name);
-    const Inferred found = infer(*model, name, examples, asked.deadline);
+    const Inferred found = infer(*model, name, request.examples, asked.deadline);
     response += task.method_name == classify_method
                     ? write_inference_result(classes_of(found.outputs, found.examples), found.used)
                     : write_inference_result(regressions_of(found.outputs, found.examples), found.used);

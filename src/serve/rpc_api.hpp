@@ -25,7 +25,7 @@ class RpcApi {
   std::string handle(Asked& asked) const;
   std::string predict(Asked& asked) const;
   Inferred infer_examples(Asked& asked) const;
-  static Inferred infer(const Servable& model, const std::string& name, const std::vector<data::Example>& examples,
+  static Inferred infer(const Servable& model, const std::string& name, const std::vector<std::string>& examples,
                         Deadline deadline);
   std::string classify(Asked& asked) const;
   std::string regress(Asked& asked) const;

@@ -305,14 +305,14 @@ std::string read_text_request(std::string_view bytes) {
   return text;
 }
 
-std::string write_predict_response(const NamedTensors& outputs, const ModelSpec& model_spec) {
+std::string write_predict_response(const NamedValues& outputs, const ModelSpec& model_spec) {
   std::string bytes;
   pbf_writer writer(bytes);
-  for (const auto& [name, tensor] : outputs) {
+  for (const auto& [name, value] : outputs) {
     pbf_writer entry(writer, 1);
     entry.add_string(1, name);
-    pbf_writer value(entry, 2);
-    write_tensor(value, tensor);
+    pbf_writer inner(entry, 2);
+    std::visit([&](const auto& each) { write_value(inner, each); }, value);
   }
   write_model_spec(writer, 2, model_spec);
   return bytes;

@@ -60,7 +60,7 @@ std::string read_text_request(std::string_view bytes);
 
 /// @name The bytes of answers
 /// @{
-std::string write_predict_response(const NamedTensors& outputs, const ModelSpec& model_spec);
+std::string write_predict_response(const NamedValues& outputs, const ModelSpec& model_spec);
 std::string write_classification_response(const std::vector<Classes>& results, const ModelSpec& model_spec);
 std::string write_regression_response(const std::vector<float>& results, const ModelSpec& model_spec);
 /// `InferenceResult`, one of MultiInferenceResponse's; the response is these, one behind the other.

@@ -43,4 +43,9 @@ struct SignatureInfo {
 /// DataLossError when the file is damaged.
 std::map<std::string, SignatureInfo> read_signatures(const std::filesystem::path& folder);
 
+/// The bytes of the file. Throws NotFoundError.
+std::string read_model(const std::filesystem::path& folder);
+/// Whether one of its MetaGraphs has the tag "serve", and no other. Throws protozero's exceptions.
+bool is_for_serving(std::string_view meta_graph);
+
 }  // namespace tapestry::serve

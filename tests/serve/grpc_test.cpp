@@ -9,7 +9,7 @@
 
 #include "models.hpp"
 #include "rpc_messages.hpp"
-#include "serve/grpc_server.hpp"
+#include "serve/flags.hpp"
 
 // The server as gRPC's clients see it, over loopback.
 
@@ -55,8 +55,9 @@ struct Call {
 
 class Client {
  public:
-  explicit Client(const std::string& address)
-      : stub_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())) {}
+  explicit Client(const std::string& address,
+                  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials())
+      : stub_(grpc::CreateChannel(address, std::move(credentials))) {}
 
   Reply call(const std::string& method, const std::string& request, const Call& options = {}) {
     grpc::ClientContext context;
@@ -128,6 +129,34 @@ TEST_CASE("a token, and requests that are too large") {
   CHECK(client.predict({1}, {1}, {.token = "secret"}).text == answer({1}, {1}));
   CHECK(client.predict({4000}, std::vector<float>(4000), {.token = "secret"}).code ==
         grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_CASE("TLS, with and without certificates of clients") {
+  const std::filesystem::path folder = CERTIFICATES;
+  const auto keys = [&](const char* who) {
+    return detail::TlsKeys{.certificate = read_file(folder / who / "certificate.pem"),
+                           .key = read_file(folder / who / "key.pem"),
+                           .authority = read_file(folder / who / "authority.pem")};
+  };
+  const auto ask = [](const Running& server, const grpc::SslCredentialsOptions& options) {
+    return Client(server.address(), grpc::SslCredentials(options)).predict({1}, {1}).code;
+  };
+  const detail::TlsKeys member = keys("member"), stranger = keys("stranger");
+  const grpc::SslCredentialsOptions as_member{member.authority, member.key, member.certificate},
+      as_stranger{stranger.authority, stranger.key, stranger.certificate}, as_nobody{member.authority, "", ""};
+  const Running mutual({.tls = member});
+  CHECK(ask(mutual, as_member) == grpc::StatusCode::OK);
+  CHECK(ask(mutual, as_stranger) == grpc::StatusCode::UNAVAILABLE);
+  CHECK(ask(mutual, as_nobody) == grpc::StatusCode::UNAVAILABLE);
+  CHECK(Client(mutual.address()).predict({1}, {1}).code == grpc::StatusCode::UNAVAILABLE);
+  const Running server({.token = "secret", .tls = {.certificate = member.certificate, .key = member.key}});
+  CHECK(ask(server, as_nobody) == grpc::StatusCode::UNAUTHENTICATED);
+  Client client(server.address(), grpc::SslCredentials(as_nobody));
+  CHECK(client.predict({1}, {1}, {.token = "secret"}).code == grpc::StatusCode::OK);
+  // A server that the authority does not know.
+  const Running other({.tls = {.certificate = stranger.certificate, .key = stranger.key}});
+  CHECK(ask(other, as_nobody) == grpc::StatusCode::UNAVAILABLE);
+  CHECK_THROWS_AS(Running({.tls = {.certificate = stranger.certificate, .key = member.key}}), UnavailableError);
 }
 
 TEST_CASE("requests of both protocols run together; full queues and passed deadlines") {

@@ -1,0 +1,305 @@
+#include "serve/text_graph.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+
+#include "io/wire.hpp"
+#include "serve/proto_tensor.hpp"
+#include "serve/signature_info.hpp"
+#include "tapestry/op.hpp"
+
+namespace tapestry::serve {
+namespace {
+
+using io::NodeDef;
+using io::TypeCode;
+
+constexpr TypeCode text_code{string_type}, number_code{9};
+
+/// A tensor of a node: "node:1".
+struct Endpoint {
+  std::string node;
+  std::size_t output;
+
+  friend auto operator<=>(const Endpoint&, const Endpoint&) = default;
+};
+
+bool is_control(const std::string& input) { return input.starts_with('^'); }
+
+Endpoint endpoint_of(const std::string& input) {
+  const std::size_t colon = input.rfind(':');
+  std::size_t output = 0;
+  if (colon == std::string::npos) return {input.substr(is_control(input) ? 1 : 0), 0};
+  std::from_chars(input.data() + colon + 1, input.data() + input.size(), output);
+  return {input.substr(0, colon), output};
+}
+
+template <class T>
+const T* attr(const NodeDef& node, std::string_view name) {
+  const auto found = node.attrs.find(name);
+  return found == node.attrs.end() ? nullptr : std::get_if<T>(&found->second);
+}
+
+/// The operations whose results are elements of their inputs, whatever these are.
+bool moves_elements(const std::string& op) {
+  static const std::set<std::string, std::less<>> ops{
+      "BroadcastTo", "Concat",       "ConcatV2",     "Const", "ExpandDims",  "Fill",     "Gather",  "GatherNd",
+      "GatherV2",    "Identity",     "IdentityN",    "Pack",  "Placeholder", "Rank",     "Reshape", "ReverseV2",
+      "Select",      "SelectV2",     "Shape",        "Size",  "Slice",       "Snapshot", "Split",   "SplitV",
+      "Squeeze",     "StopGradient", "StridedSlice", "Tile",  "Transpose",   "Unpack"};
+  return ops.contains(op);
+}
+
+/// The text that a constant attribute holds, in the bytes of an AttrValue.
+std::optional<Texts> texts_in(const io::AttrDef* value) {
+  const auto* raw = value ? std::get_if<io::RawAttr>(value) : nullptr;
+  std::optional<Texts> texts;
+  if (raw)
+    for_fields(io::WireReader(raw->bytes.data(), raw->bytes.size()), 8,
+               [&](io::WireReader& tensor) { texts = read_texts(tensor.get_text()); });
+  return texts;
+}
+
+class Numbering {
+ public:
+  Numbering(io::GraphDef graph, const std::vector<std::string>& outputs) {
+    result_.graph = std::move(graph);
+    for (std::size_t i = 0; i < nodes().size(); ++i) by_name_.emplace(nodes()[i].name, i);
+    find_needed(outputs);
+    for (const std::string& each : outputs)
+      if (const NodeDef* node = find(each); node && node->op == "Placeholder" && is_text(*node))
+        result_.inputs[each].is_moved = true;
+  }
+
+  TextGraph run() {
+    for (const std::size_t each : needed_)
+      if (nodes()[each].op == "ParseExample" || nodes()[each].op == "ParseExampleV2") parse_here(nodes()[each]);
+    redirect();
+    std::vector<NodeDef> added;
+    for (const std::size_t each : needed_) {
+      NodeDef& node = nodes()[each];
+      if (node.op == "AsString") {
+        number_digits(node, added);
+      } else if (moves_elements(node.op)) {
+        number(node);
+      }
+    }
+    std::erase_if(nodes(), [&](const NodeDef& each) { return removed_.contains(each.name); });
+    for (std::vector<NodeDef>* list : {&added, &placeholders_})
+      nodes().insert(nodes().end(), std::make_move_iterator(list->begin()), std::make_move_iterator(list->end()));
+    return std::move(result_);
+  }
+
+ private:
+  std::vector<NodeDef>& nodes() { return result_.graph.nodes; }
+
+  const NodeDef* find(const std::string& name) {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : &nodes()[found->second];
+  }
+
+  void find_needed(const std::vector<std::string>& outputs) {
+    std::vector<std::string> open = outputs;
+    while (!open.empty()) {
+      const auto found = by_name_.find(open.back());
+      open.pop_back();
+      if (found == by_name_.end() || !needed_.insert(found->second).second) continue;
+      for (const std::string& input : nodes()[found->second].inputs) open.push_back(endpoint_of(input).node);
+    }
+  }
+
+  /// The node whose elements an input has, in whatever shape.
+  const NodeDef* origin(const std::string& input) {
+    const NodeDef* node = find(endpoint_of(input).node);
+    while (node && (node->op == "Identity" || node->op == "Reshape" || node->op == "Snapshot"))
+      node = node->inputs.empty() ? nullptr : find(endpoint_of(node->inputs[0]).node);
+    return node;
+  }
+
+  /// The elements of a constant input of texts.
+  std::vector<std::string> names_in(const NodeDef& parser, std::size_t input) {
+    const NodeDef* constant = input < parser.inputs.size() ? origin(parser.inputs[input]) : nullptr;
+    const auto value = constant && constant->op == "Const" ? constant->attrs.find("value") : parser.attrs.end();
+    const auto texts =
+        constant && constant->op == "Const" && value != constant->attrs.end() ? texts_in(&value->second) : std::nullopt;
+    return texts ? texts->elements : std::vector<std::string>();
+  }
+
+  /// The value that stands for a missing feature; nothing if the input has none. Throws UnimplementedError.
+  data::FeatureOptions options_of(const std::string& input, const Shape& shape) {
+    data::FeatureOptions options{.shape = shape};
+    const NodeDef* constant = origin(input);
+    if (!constant || constant->op != "Const") throw UnimplementedError("a default value that is computed");
+    if (const auto* number = attr<io::TensorDef>(*constant, "value")) {
+      const Tensor value = number->value.contiguous();
+      if (value.size() == 0) return options;
+      const auto all = value.to_vector<double>();
+      if (std::any_of(all.begin(), all.end(), [&](double each) { return each != all.front(); }))
+        throw UnimplementedError("a default value of several numbers");
+      if (value.dtype() == int64) {
+        options.missing = value.data<std::int64_t>()[0];
+      } else {
+        options.missing = all.front();
+      }
+      return options;
+    }
+    const auto value = constant->attrs.find("value");
+    const auto texts = value == constant->attrs.end() ? std::nullopt : texts_in(&value->second);
+    if (!texts) throw UnimplementedError("a default value of a type that tensors do not have");
+    if (texts->elements.empty()) return options;
+    if (std::set<std::string>(texts->elements.begin(), texts->elements.end()).size() > 1)
+      throw UnimplementedError("a default value of several texts");
+    options.missing = texts->elements.front();
+    return options;
+  }
+
+  /// Puts placeholders in the place of a ParseExample; leaves one alone that is used in a way that this cannot be.
+  void parse_here(const NodeDef& parser) {
+    const bool is_second = parser.op == "ParseExampleV2";
+    const auto* sparse = attr<std::int64_t>(parser, is_second ? "num_sparse" : "Nsparse");
+    const auto *dense = attr<io::ListDef>(parser, "Tdense"), *shapes = attr<io::ListDef>(parser, "dense_shapes");
+    const NodeDef* examples = parser.inputs.empty() ? nullptr : origin(parser.inputs[0]);
+    if (!sparse || !dense || !shapes || !examples || examples->op != "Placeholder") return;
+    const std::size_t count = dense->types.size(), first_output = 3 * static_cast<std::size_t>(*sparse);
+    std::vector<std::string> names;
+    if (is_second) {
+      names = names_in(parser, 3);
+    } else {
+      for (std::size_t i = 0; i < count; ++i)
+        for (const std::string& each : names_in(parser, 2 + static_cast<std::size_t>(*sparse) + i))
+          names.push_back(each);
+    }
+    const std::size_t first_default = is_second ? 5 : 2 + static_cast<std::size_t>(*sparse) + count;
+    if (names.size() != count || shapes->shapes.size() != count || parser.inputs.size() < first_default + count) return;
+    if (uses_others(parser, first_output, count)) return;
+    std::vector<ParsedFeature> features;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string placeholder = parser.name + "/feature/" + std::to_string(i);
+      try {
+        features.push_back(
+            {.name = names[i],
+             .placeholder = placeholder,
+             .feature = feature_of(dense->types[i], options_of(parser.inputs[first_default + i], shapes->shapes[i]))});
+      } catch (const Error&) {
+        return;
+      }
+      add_placeholder(placeholder, dense->types[i], shapes->shapes[i]);
+      redirected_[{parser.name, first_output + i}] = placeholder;
+    }
+    std::vector<ParsedFeature>& all = result_.inputs[examples->name].features;
+    all.insert(all.end(), std::make_move_iterator(features.begin()), std::make_move_iterator(features.end()));
+    removed_.insert(parser.name);
+  }
+
+  /// Whether anything needs outputs that are no dense features.
+  bool uses_others(const NodeDef& parser, std::size_t first, std::size_t count) {
+    for (const std::size_t each : needed_)
+      for (const std::string& input : nodes()[each].inputs) {
+        const Endpoint used = endpoint_of(input);
+        if (!is_control(input) && used.node == parser.name && (used.output < first || used.output >= first + count))
+          return true;
+      }
+    return false;
+  }
+
+  static data::Feature feature_of(TypeCode type, data::FeatureOptions options) {
+    const auto& sizes = options.shape.sizes();
+    if (!options.shape.is_known() ||
+        std::any_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size < 0; }))
+      throw UnimplementedError("a feature of varying length");
+    if (type == text_code) return data::Feature::texts(std::move(options));
+    return type == number_code ? data::Feature::integers(std::move(options))
+                               : data::Feature::floats(std::move(options));
+  }
+
+  void add_placeholder(const std::string& name, TypeCode type, const Shape& of_one) {
+    std::vector<std::int64_t> sizes{-1};
+    for (const std::int64_t each : of_one.sizes()) sizes.push_back(each);
+    placeholders_.push_back({.name = name,
+                             .op = "Placeholder",
+                             .attrs = {{"dtype", type == text_code ? number_code : type}, {"shape", Shape(sizes)}}});
+  }
+
+  /// Lets everything that used the features use the placeholders.
+  void redirect() {
+    for (NodeDef& node : nodes()) {
+      std::erase_if(node.inputs, [&](const std::string& input) {
+        return is_control(input) && removed_.contains(endpoint_of(input).node);
+      });
+      for (std::string& input : node.inputs)
+        if (const auto found = redirected_.find(endpoint_of(input)); !is_control(input) && found != redirected_.end())
+          input = found->second;
+    }
+    for (const std::size_t each : needed_) {
+      if (removed_.contains(nodes()[each].name)) continue;
+      for (const std::string& input : nodes()[each].inputs) {
+        const NodeDef* node = find(endpoint_of(input).node);
+        if (node && node->op == "Placeholder" && is_text(*node)) result_.inputs[node->name].is_moved = true;
+      }
+    }
+  }
+
+  static bool is_text(const NodeDef& placeholder) {
+    const auto* type = attr<TypeCode>(placeholder, "dtype");
+    return type && *type == text_code;
+  }
+
+  void number(NodeDef& node) {
+    for (auto& [name, value] : node.attrs) {
+      if (auto* type = std::get_if<TypeCode>(&value); type && *type == text_code) *type = number_code;
+      if (auto* list = std::get_if<io::ListDef>(&value))
+        std::replace(list->types.begin(), list->types.end(), text_code, number_code);
+    }
+    if (node.op != "Const") return;
+    const auto value = node.attrs.find("value");
+    const auto texts = value == node.attrs.end() ? std::nullopt : texts_in(&value->second);
+    if (!texts) return;
+    std::vector<std::int64_t> numbers;
+    for (const std::string& each : texts->elements) numbers.push_back(result_.texts.add(each));
+    value->second = io::TensorDef{number_code, tensor(numbers, Shape(texts->sizes))};
+  }
+
+  /// The digits of a number n are the text 3 n + 1.
+  static void number_digits(NodeDef& node, std::vector<NodeDef>& added) {
+    const auto* type = attr<TypeCode>(node, "T");
+    const auto* width = attr<std::int64_t>(node, "width");
+    const DType dtype = type ? io::dtype_of(*type) : DType::unknown;
+    const bool is_whole = dtype == int64 || dtype == int32 || dtype == uint8;
+    if (!is_whole || (width && *width > 0) || node.inputs.empty()) return;
+    const auto constant = [&](const char* name, std::int64_t value) {
+      const std::string full = node.name + name;
+      added.push_back({.name = full,
+                       .op = "Const",
+                       .attrs = {{"dtype", number_code}, {"value", io::TensorDef{number_code, tensor(value)}}}});
+      return full;
+    };
+    const std::string whole = node.name + "/whole", product = node.name + "/product";
+    added.push_back({.name = whole,
+                     .op = "Cast",
+                     .inputs = {node.inputs[0]},
+                     .attrs = {{"SrcT", *type}, {"DstT", number_code}, {"Truncate", false}}});
+    added.push_back(
+        {.name = product, .op = "Mul", .inputs = {whole, constant("/three", 3)}, .attrs = {{"T", number_code}}});
+    node.op = "AddV2";
+    node.inputs[0] = product;
+    node.inputs.insert(node.inputs.begin() + 1, constant("/one", 1));
+    node.attrs = {{"T", number_code}};
+  }
+
+  TextGraph result_;
+  std::map<std::string, std::size_t> by_name_;
+  std::set<std::size_t> needed_;
+  std::map<Endpoint, std::string> redirected_;
+  std::set<std::string> removed_;
+  std::vector<NodeDef> placeholders_;
+};
+
+}  // namespace
+
+TextGraph number_texts(io::GraphDef graph, const std::vector<std::string>& outputs) {
+  return Numbering(std::move(graph), outputs).run();
+}
+
+}  // namespace tapestry::serve
