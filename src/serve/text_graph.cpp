@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -64,7 +66,7 @@ std::optional<Texts> texts_in(const io::AttrDef* value) {
 
 class Numbering {
  public:
-  Numbering(io::GraphDef graph, const std::vector<std::string>& outputs) {
+  Numbering(io::GraphDef graph, const std::vector<std::string>& outputs, const AssetFiles& assets) : assets_(assets) {
     result_.graph = std::move(graph);
     for (std::size_t i = 0; i < nodes().size(); ++i) by_name_.emplace(nodes()[i].name, i);
     find_needed(outputs);
@@ -82,10 +84,14 @@ class Numbering {
       NodeDef& node = nodes()[each];
       if (node.op == "AsString") {
         number_digits(node, added);
+      } else if (node.op == "LookupTableFindV2" || node.op == "LookupTableFind") {
+        if (std::optional<Table> table = table_of(node)) lookups_.emplace_back(each, std::move(*table));
       } else if (moves_elements(node.op)) {
         number(node);
       }
     }
+    // From here on the model has all of its texts.
+    for (const auto& [each, table] : lookups_) look_up(nodes()[each], table, added);
     std::erase_if(nodes(), [&](const NodeDef& each) { return removed_.contains(each.name); });
     for (std::vector<NodeDef>* list : {&added, &placeholders_})
       nodes().insert(nodes().end(), std::make_move_iterator(list->begin()), std::make_move_iterator(list->end()));
@@ -113,10 +119,15 @@ class Numbering {
   /// The node whose elements an input has, in whatever shape.
   const NodeDef* origin(const std::string& input) {
     const NodeDef* node = find(endpoint_of(input).node);
-    while (node && (node->op == "Identity" || node->op == "Reshape" || node->op == "Snapshot"))
+    // A damaged graph may have a cycle.
+    for (std::size_t steps = 0; node && steps < nodes().size(); ++steps) {
+      if (node->op != "Identity" && node->op != "Reshape" && node->op != "Snapshot") return node;
       node = node->inputs.empty() ? nullptr : find(endpoint_of(node->inputs[0]).node);
-    return node;
+    }
+    return nullptr;
   }
+
+  const NodeDef* first_origin(const NodeDef& node) { return node.inputs.empty() ? nullptr : origin(node.inputs[0]); }
 
   /// The elements of a constant input of texts.
   std::vector<std::string> names_in(const NodeDef& parser, std::size_t input) {
@@ -261,6 +272,141 @@ class Numbering {
     value->second = io::TensorDef{number_code, tensor(numbers, Shape(texts->sizes))};
   }
 
+  /// The value of a text attribute "value", or of one of whole numbers, as numbers.
+  std::optional<std::vector<std::int64_t>> numbers_in(const NodeDef* constant) {
+    if (!constant || constant->op != "Const") return std::nullopt;
+    const auto value = constant->attrs.find("value");
+    if (value == constant->attrs.end()) return std::nullopt;
+    if (const auto texts = texts_in(&value->second)) return numbers_of(texts->elements);
+    const auto* whole = std::get_if<io::TensorDef>(&value->second);
+    if (!whole || (whole->type != number_code && whole->value.dtype() != int32)) return std::nullopt;
+    return whole->value.to_vector<std::int64_t>();
+  }
+
+  std::vector<std::int64_t> numbers_of(const std::vector<std::string>& texts) {
+    std::vector<std::int64_t> numbers;
+    for (const std::string& each : texts) numbers.push_back(result_.texts.add(each));
+    return numbers;
+  }
+
+  /// What a table gives for keys; both are numbers, some of them of texts.
+  struct Table {
+    bool is_of_texts = false;  ///< its keys
+    std::vector<std::int64_t> keys{}, values{};
+  };
+
+  /// The table of a lookup; nothing if its contents are not known.
+  std::optional<Table> table_of(const NodeDef& lookup) {
+    const NodeDef* table = lookup.inputs.size() < 3 ? nullptr : origin(lookup.inputs[0]);
+    if (!table || !table->op.starts_with("HashTable")) return std::nullopt;
+    const auto is_type = [&](const char* name, TypeCode type) {
+      const auto* found = attr<TypeCode>(*table, name);
+      return found && *found == type;
+    };
+    const bool of_texts = is_type("key_dtype", text_code);
+    if ((!of_texts && !is_type("key_dtype", number_code)) ||
+        (!is_type("value_dtype", text_code) && !is_type("value_dtype", number_code)))
+      return std::nullopt;
+    for (const NodeDef& each : nodes()) {
+      if (each.inputs.size() < 2 || (!each.op.starts_with("InitializeTable") && each.op != "LookupTableImportV2") ||
+          origin(each.inputs[0]) != table)
+        continue;
+      if (each.op.starts_with("InitializeTableFromTextFile")) return read_table(each, of_texts);
+      const auto keys = numbers_in(origin(each.inputs[1])), values = numbers_in(origin(each.inputs[2]));
+      if (!keys || !values || keys->size() != values->size()) return std::nullopt;
+      return Table{of_texts, *keys, *values};
+    }
+    return std::nullopt;
+  }
+
+  /// A table of a file's lines and their numbers, the one way or the other.
+  std::optional<Table> read_table(const NodeDef& initializer, bool of_texts) {
+    constexpr std::int64_t line = -2, line_number = -1;
+    const auto *key = attr<std::int64_t>(initializer, "key_index"),
+               *value = attr<std::int64_t>(initializer, "value_index");
+    if (!key || !value || *key != (of_texts ? line : line_number) || *value != (of_texts ? line_number : line))
+      return std::nullopt;
+    const auto found = assets_.find(asset_of(initializer.inputs[1]));
+    if (found == assets_.end()) return std::nullopt;
+    std::ifstream file(found->second, std::ios::binary);
+    if (!file) throw NotFoundError("Cannot read " + found->second.string() + ", which has the words of a table");
+    std::vector<std::string> lines;
+    for (std::string each; std::getline(file, each);) {
+      if (each.ends_with('\r')) each.pop_back();
+      lines.push_back(each);
+    }
+    std::vector<std::int64_t> numbers(lines.size());
+    std::iota(numbers.begin(), numbers.end(), 0);
+    std::vector<std::int64_t> texts = numbers_of(lines);
+    return of_texts ? Table{true, std::move(texts), std::move(numbers)}
+                    : Table{false, std::move(numbers), std::move(texts)};
+  }
+
+  /// The placeholder or constant that gets the path of an asset, perhaps by a Variable.
+  std::string asset_of(const std::string& input) {
+    const NodeDef* node = origin(input);
+    const NodeDef* variable = node && node->op == "ReadVariableOp" ? first_origin(*node) : nullptr;
+    for (const NodeDef& each : nodes())
+      if (variable && each.op == "AssignVariableOp" && each.inputs.size() > 1 && origin(each.inputs[0]) == variable)
+        node = origin(each.inputs[1]);
+    return node ? node->name : "";
+  }
+
+  /// Finds a key's place in a list of what the table has for the numbers 0, 1, 2 and so on, and behind them for all
+  /// others. Keys that are texts are texts 0, 1, 2 of the model, for only those are in the table.
+  void look_up(NodeDef& node, const Table& table, std::vector<NodeDef>& added) {
+    const std::int64_t step = table.is_of_texts ? 3 : 1;
+    std::int64_t places = 0;
+    for (const std::int64_t key : table.keys) {
+      // Numbers that lie far apart would take a list that is mostly empty.
+      if (key < 0 || key / step > 64 * std::ssize(table.keys) + result_.texts.size()) return;
+      places = std::max(places, key / step + 1);
+    }
+    std::vector<std::int64_t> values(static_cast<std::size_t>(places + 1), 0);
+    std::vector<std::uint8_t> has(values.size(), 0);
+    for (std::size_t i = table.keys.size(); i-- > 0;) {  // of a key that comes twice, the first value
+      const auto place = static_cast<std::size_t>(table.keys[i] / step);
+      values[place] = table.values[i];
+      has[place] = 1;
+    }
+    const auto add = [&](const char* name, const char* op, std::vector<std::string> inputs, const char* type_name,
+                         TypeCode type) {
+      const std::string full = node.name + name;
+      added.push_back({.name = full, .op = op, .inputs = std::move(inputs), .attrs = {{type_name, type}}});
+      return full;
+    };
+    const auto constant = [&](const char* name, TypeCode type, Tensor value) {
+      added.push_back({.name = node.name + name,
+                       .op = "Const",
+                       .attrs = {{"dtype", type}, {"value", io::TensorDef{type, std::move(value)}}}});
+      return added.back().name;
+    };
+    const TypeCode bool_code = io::code_of(boolean), index_code = io::code_of(int32);
+    const std::string zero = constant("/zero", number_code, tensor(std::int64_t{0})),
+                      width = constant("/width", number_code, tensor(step)),
+                      last = constant("/last", number_code, tensor(places)),
+                      axis = constant("/axis", index_code, tensor(0));
+    const std::string kind = add("/kind", "FloorMod", {node.inputs[1], width}, "T", number_code),
+                      place = add("/place", "FloorDiv", {node.inputs[1], width}, "T", number_code),
+                      right = add("/right", "Equal", {kind, zero}, "T", number_code),
+                      above = add("/above", "GreaterEqual", {place, zero}, "T", number_code),
+                      below = add("/below", "Less", {place, last}, "T", number_code),
+                      inside = add("/inside", "LogicalAnd", {above, below}, "T", bool_code),
+                      is_listed = add("/is_listed", "LogicalAnd", {inside, right}, "T", bool_code),
+                      index = add("/index", "SelectV2", {is_listed, place, last}, "T", number_code);
+    const auto take = [&](const char* name, const std::string& list, TypeCode type) {
+      const std::string full = add(name, "GatherV2", {list, index, axis}, "Tparams", type);
+      added.back().attrs.insert({{"Tindices", number_code}, {"Taxis", index_code}, {"batch_dims", std::int64_t{0}}});
+      return full;
+    };
+    const std::string found = take("/found", constant("/has", bool_code, tensor(has).cast(boolean)), bool_code),
+                      value = take("/value", constant("/values", number_code, tensor(values)), number_code);
+    node.op = "SelectV2";
+    node.inputs[0] = found;
+    node.inputs[1] = value;  // and behind it the default
+    node.attrs = {{"T", number_code}};
+  }
+
   /// The digits of a number n are the text 3 n + 1.
   static void number_digits(NodeDef& node, std::vector<NodeDef>& added) {
     const auto* type = attr<TypeCode>(node, "T");
@@ -288,18 +434,20 @@ class Numbering {
     node.attrs = {{"T", number_code}};
   }
 
+  const AssetFiles& assets_;
   TextGraph result_;
   std::map<std::string, std::size_t> by_name_;
   std::set<std::size_t> needed_;
   std::map<Endpoint, std::string> redirected_;
   std::set<std::string> removed_;
   std::vector<NodeDef> placeholders_;
+  std::vector<std::pair<std::size_t, Table>> lookups_;
 };
 
 }  // namespace
 
-TextGraph number_texts(io::GraphDef graph, const std::vector<std::string>& outputs) {
-  return Numbering(std::move(graph), outputs).run();
+TextGraph number_texts(io::GraphDef graph, const std::vector<std::string>& outputs, const AssetFiles& assets) {
+  return Numbering(std::move(graph), outputs, assets).run();
 }
 
 }  // namespace tapestry::serve

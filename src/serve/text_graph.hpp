@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,9 +32,13 @@ struct TextGraph {
   std::map<std::string, TextInput> inputs{};  ///< by the names of placeholders
 };
 
+/// The files that come with a graph, by the names of the placeholders and constants that get their paths.
+using AssetFiles = std::map<std::string, std::filesystem::path>;
+
 /// Texts become int64 where operations move them without a look at them; a ParseExample becomes a placeholder for each
-/// feature. Operations that do look at texts stay as they are, and are refused when a run needs them.
-/// `outputs`: the nodes that signatures fetch; only what they need is rewritten.
-TextGraph number_texts(io::GraphDef graph, const std::vector<std::string>& outputs);
+/// feature, and a lookup in a table of constants or of a file the numbers' places in it. Operations that look into
+/// texts stay as they are, and are refused when a run needs them. `outputs`: the nodes that signatures fetch; only what
+/// they need is rewritten. Throws NotFoundError for a file of a table that is missing.
+TextGraph number_texts(io::GraphDef graph, const std::vector<std::string>& outputs, const AssetFiles& assets);
 
 }  // namespace tapestry::serve

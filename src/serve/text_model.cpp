@@ -22,6 +22,27 @@ bool has_texts(const SignatureInfo& signature) {
 /// The node of a tensor "node:0".
 std::string node_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind(':')); }
 
+/// The files of a MetaGraph, by the nodes that get their paths.
+AssetFiles assets_of(std::string_view meta, const fs::path& folder) {
+  AssetFiles files;
+  for_fields(io::WireReader(meta.data(), meta.size()), 6, [&](io::WireReader& asset) {
+    std::string tensor, file;
+    io::WireReader fields = asset.get_message();
+    while (fields.next()) {
+      if (fields.tag() == 1) {
+        for_fields(fields.get_message(), 1, [&](io::WireReader& name) { tensor = name.get_text(); });
+      } else if (fields.tag() == 2) {
+        file = fields.get_text();
+      } else {
+        fields.skip();
+      }
+    }
+    // The folder's own files only.
+    if (fs::path(file).filename() == file) files[node_of(tensor)] = folder / "assets" / file;
+  });
+  return files;
+}
+
 /// A folder that goes when it is no longer used.
 class OwnFolder {
  public:
@@ -102,7 +123,8 @@ void TextModel::load_numbered(const fs::path& folder) {
       }
       out.add_bytes(2, rewritten(meta, [&](io::WireReader& field, protozero::pbf_writer& inner) {
                       if (field.tag() != 2) return false;
-                      numbered = number_texts(io::read_graph(io::decode(field.get_text()), GraphLimits()), outputs);
+                      numbered = number_texts(io::read_graph(io::decode(field.get_text()), GraphLimits()), outputs,
+                                              assets_of(meta, folder));
                       inner.add_bytes(2, io::encode(numbered->graph));
                       return true;
                     }));
@@ -178,7 +200,7 @@ NamedTensors TextModel::tensors_of(const std::string& name, const NamedValues& i
         }
         std::vector<std::int64_t> sizes{std::ssize(records)};
         const Shape shape = signatures_.at(name).inputs.at(inner).shape();
-        for (int axis = 1; axis < shape.rank(); ++axis) sizes.push_back(shape.sizes()[axis]);
+        sizes.insert(sizes.end(), shape.sizes().begin() + 1, shape.sizes().end());
         tensors.emplace(inner, texts.numbers({.sizes = std::move(sizes), .elements = std::move(words->second)}));
       }
     } catch (const DataLossError& error) {

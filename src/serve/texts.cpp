@@ -46,8 +46,8 @@ Tensor RequestTexts::numbers(const Texts& texts) {
 }
 
 Texts RequestTexts::texts(const Tensor& numbers) const {
-  Texts texts{.sizes = {}, .elements = {}};
-  for (int axis = 0; axis < numbers.rank(); ++axis) texts.sizes.push_back(numbers.shape().sizes()[axis]);
+  const auto sizes = numbers.shape().sizes();
+  Texts texts{.sizes = {sizes.begin(), sizes.end()}, .elements = {}};
   for (std::int64_t i = 0; i < numbers.size(); ++i) {
     const std::int64_t number = numbers.data<std::int64_t>()[i];
     // Of negative numbers, too, the remainder is not negative.

@@ -20,6 +20,7 @@ class ModelTexts {
   std::int64_t add(const std::string& text);
   /// -1 if the model does not have the text.
   std::int64_t find(const std::string& text) const;
+  std::int64_t size() const { return std::ssize(texts_); }
   /// Throws InternalError for a number that no text has.
   const std::string& text(std::int64_t number) const;
 

@@ -49,7 +49,7 @@ class WithTexts:
     def save(self, folder):
         model = Texts()
         tf.saved_model.save(model, folder, signatures={"serving_default": model.classify, "regress": model.regress,
-                                                       "label": model.label})
+                                                       "label": model.label, "look_up": model.look_up})
 
 
 class Keras:
@@ -96,7 +96,7 @@ def values_for(info, rows):
     shape = ANY_SHAPE if info.shape.rank is None else [rows if size is None else size for size in info.shape]
     if info.dtype == tf.string:
         if len(shape) > 1:
-            return np.array([f"text {i}" for i in range(int(np.prod(shape)))], object).reshape(shape)
+            return np.array([["cat", "dog", f"text {i}"][i % 3] for i in range(int(np.prod(shape)))], object).reshape(shape)
         return np.array([example(random.normal(size=3), n=i, **({"name": f"nr {i}"} if i else {})).SerializeToString()
                          for i in range(rows)], object)
     if info.dtype == tf.bool:

@@ -421,6 +421,13 @@ class Texts(tf.Module):
         self.w = tf.Variable([[0.5, -0.5], [1.0, 2.0], [-1.5, 0.25]], name="w")
         self.labels = tf.constant(["cat", "dog"])
 
+        def table(keys, values, default):
+            return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values)), default)
+
+        self.ids = table(["cat", "dog"], tf.constant([10, 20], tf.int64), -1)
+        self.sounds = table(["dog", "cat"], ["woof", "meow"], "?")
+        self.names = table(tf.constant([1, 2], tf.int64), ["cat", "dog"], "nobody")
+
     def scores(self, examples):
         features = {"x": tf.io.FixedLenFeature([3], tf.float32), "n": tf.io.FixedLenFeature([], tf.int64, 7),
                     "name": tf.io.FixedLenFeature([], tf.string, "nobody")}
@@ -443,6 +450,11 @@ class Texts(tf.Module):
         return {"label": tf.gather(self.labels, best), "best": tf.strings.as_string(best - 1), "name": name,
                 "key_bytes": keys[:, ::-1], "scores": scores}
 
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.string, "words")])
+    def look_up(self, words):
+        ids = self.ids.lookup(words)
+        return {"ids": ids, "sounds": self.sounds.lookup(words), "names": self.names.lookup(ids // 10)}
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
     def longer(self, texts):
         return {"longer": tf.strings.join([texts, "!"])}
@@ -451,7 +463,8 @@ class Texts(tf.Module):
 def write_text_model(folder):
     texts = Texts()
     tf.saved_model.save(texts, str(folder / "saved_model_texts"), signatures={
-        "serving_default": texts.classify, "regress": texts.regress, "label": texts.label, "longer": texts.longer})
+        "serving_default": texts.classify, "regress": texts.regress, "label": texts.label, "longer": texts.longer,
+        "look_up": texts.look_up})
 
 
 def write_table_model(folder):

@@ -331,9 +331,11 @@ TEST_CASE("flags") {
   CHECK(both.grpc->port == 5);
   CHECK(both.grpc->calls_at_once == 7);
   CHECK(both.grpc->timeout == std::chrono::milliseconds(50));
-  const detail::TlsKeys keys = parse_ssl("server_key: 'K\\n' server_cert: 'C' custom_ca: 'A' client_verify: true", "f");
-  CHECK(keys == detail::TlsKeys{.certificate = "C", .key = "K\n", .authority = "A"});
+  const detail::TlsKeys keys =
+      parse_ssl("server_key: 'K\\n\\x41\\102\\'\\\\' server_cert: 'C' custom_ca: 'A' client_verify: true", "f");
+  CHECK(keys == detail::TlsKeys{.certificate = "C", .key = "K\nAB'\\", .authority = "A"});
   CHECK(parse_ssl("server_key: 'K' server_cert: 'C' custom_ca: 'A'", "f").authority.empty());
+  CHECK_THROWS_WITH(parse_ssl("server_key: '\\q'", "f"), "f:1: a string has a '\\' that stands for nothing");
   CHECK_THROWS_WITH(parse_ssl("server_key: 'K'", "f"), "f needs server_key and server_cert");
   CHECK_THROWS_WITH(parse_ssl("server_key: 'K' server_cert: 'C' client_verify: true", "f"),
                     "f: client_verify needs custom_ca");

@@ -55,6 +55,18 @@ TEST_CASE("texts come and go, alone and in batches") {
   CHECK(!batching.svg("label").empty());
 }
 
+TEST_CASE("words and classes are looked up in tables") {
+  // The word's line in a file chooses one of four numbers; w is [0.5, 1.5, 2.5, 3.5].
+  const Servable words("m", 1, std::filesystem::path(GOLDEN_FILES) / "saved_model_table");
+  const auto y = run(words, "look_up", {{"words", Texts{{5}, {"one", "three", "four", "", "two"}}}}).at("y");
+  CHECK(std::get<Tensor>(y).to_vector<float>() == std::vector<float>{1.5F, 3.5F, 0.5F, 0.5F, 2.5F});
+  const Servable model("m", 1, model_folder());
+  const NamedValues outputs = run(model, "look_up", {{"words", Texts{{2, 2}, {"dog", "cow", "cat", "7"}}}});
+  CHECK(std::get<Tensor>(outputs.at("ids")).to_vector<std::int64_t>() == std::vector<std::int64_t>{20, -1, 10, -1});
+  CHECK(texts(outputs, "sounds") == Strings{"woof", "?", "meow", "?"});
+  CHECK(texts(outputs, "names") == Strings{"dog", "nobody", "cat", "nobody"});
+}
+
 /// A store of the model, and both protocols.
 class Served {
  public:
