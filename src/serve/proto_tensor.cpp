@@ -1,7 +1,6 @@
 #include "serve/proto_tensor.hpp"
 
 #include "io/tensorflow/graph_def.hpp"
-#include "io/wire.hpp"
 #include "serve/signature_info.hpp"
 #include "tapestry/error.hpp"
 

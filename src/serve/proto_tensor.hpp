@@ -4,8 +4,7 @@
 #include <string_view>
 #include <variant>
 
-#include <protozero/pbf_writer.hpp>
-
+#include "io/wire.hpp"
 #include "serve/named_tensors.hpp"
 
 /// Tensors in protobuf's messages.

@@ -130,6 +130,11 @@ class GrpcListener final : public Listener {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+    // A client that begins ever more calls and ends none has to wait.
+    constexpr std::int64_t least_streams = 100;
+    if (options.calls_at_once > 0)
+      builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(std::clamp<std::int64_t>(
+                                                                      options.calls_at_once, least_streams, INT_MAX)));
     builder.AddListeningPort(join(address.host, ":", address.port), credentials(options.tls), &port_);
     builder.RegisterCallbackGenericService(&service_);
     server_ = builder.BuildAndStart();
