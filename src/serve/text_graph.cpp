@@ -304,6 +304,8 @@ class Numbering {
       return found && *found == type;
     };
     const bool of_texts = is_type("key_dtype", text_code);
+    // The digits of a number are no text of the model, even if the model has the same one.
+    if (of_texts && depends_on_digits(lookup)) return std::nullopt;
     if ((!of_texts && !is_type("key_dtype", number_code)) ||
         (!is_type("value_dtype", text_code) && !is_type("value_dtype", number_code)))
       return std::nullopt;
@@ -312,11 +314,26 @@ class Numbering {
           origin(each.inputs[0]) != table)
         continue;
       if (each.op.starts_with("InitializeTableFromTextFile")) return read_table(each, of_texts);
+      if (each.inputs.size() < 3) return std::nullopt;
       const auto keys = numbers_in(origin(each.inputs[1])), values = numbers_in(origin(each.inputs[2]));
       if (!keys || !values || keys->size() != values->size()) return std::nullopt;
       return Table{of_texts, *keys, *values};
     }
     return std::nullopt;
+  }
+
+  bool depends_on_digits(const NodeDef& lookup) {
+    std::vector<std::string> open{endpoint_of(lookup.inputs[1]).node};
+    std::set<std::string> seen;
+    while (!open.empty()) {
+      const std::string name = std::move(open.back());
+      open.pop_back();
+      const NodeDef* node = find(name);
+      if (!node || !seen.insert(name).second) continue;
+      if (node->op == "AsString" || digits_.contains(name)) return true;
+      for (const std::string& input : node->inputs) open.push_back(endpoint_of(input).node);
+    }
+    return false;
   }
 
   /// A table of a file's lines and their numbers, the one way or the other.
@@ -408,7 +425,7 @@ class Numbering {
   }
 
   /// The digits of a number n are the text 3 n + 1.
-  static void number_digits(NodeDef& node, std::vector<NodeDef>& added) {
+  void number_digits(NodeDef& node, std::vector<NodeDef>& added) {
     const auto* type = attr<TypeCode>(node, "T");
     const auto* width = attr<std::int64_t>(node, "width");
     const DType dtype = type ? io::dtype_of(*type) : DType::unknown;
@@ -428,6 +445,7 @@ class Numbering {
                      .attrs = {{"SrcT", *type}, {"DstT", number_code}, {"Truncate", false}}});
     added.push_back(
         {.name = product, .op = "Mul", .inputs = {whole, constant("/three", 3)}, .attrs = {{"T", number_code}}});
+    digits_.insert(node.name);
     node.op = "AddV2";
     node.inputs[0] = product;
     node.inputs.insert(node.inputs.begin() + 1, constant("/one", 1));
@@ -440,6 +458,7 @@ class Numbering {
   std::set<std::size_t> needed_;
   std::map<Endpoint, std::string> redirected_;
   std::set<std::string> removed_;
+  std::set<std::string> digits_;  ///< the nodes that write numbers as texts
   std::vector<NodeDef> placeholders_;
   std::vector<std::pair<std::size_t, Table>> lookups_;
 };

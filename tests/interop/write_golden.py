@@ -455,6 +455,10 @@ class Texts(tf.Module):
         ids = self.ids.lookup(words)
         return {"ids": ids, "sounds": self.sounds.lookup(words), "names": self.names.lookup(ids // 10)}
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, "numbers")])
+    def look_up_digits(self, numbers):
+        return {"ids": self.ids.lookup(tf.strings.as_string(numbers))}
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
     def longer(self, texts):
         return {"longer": tf.strings.join([texts, "!"])}
@@ -464,7 +468,7 @@ def write_text_model(folder):
     texts = Texts()
     tf.saved_model.save(texts, str(folder / "saved_model_texts"), signatures={
         "serving_default": texts.classify, "regress": texts.regress, "label": texts.label, "longer": texts.longer,
-        "look_up": texts.look_up})
+        "look_up": texts.look_up, "look_up_digits": texts.look_up_digits})
 
 
 def write_table_model(folder):

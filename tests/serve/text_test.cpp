@@ -65,6 +65,8 @@ TEST_CASE("words and classes are looked up in tables") {
   CHECK(std::get<Tensor>(outputs.at("ids")).to_vector<std::int64_t>() == std::vector<std::int64_t>{20, -1, 10, -1});
   CHECK(texts(outputs, "sounds") == Strings{"woof", "?", "meow", "?"});
   CHECK(texts(outputs, "names") == Strings{"dog", "nobody", "cat", "nobody"});
+  CHECK_THROWS_WITH(run(model, "look_up_digits", {{"numbers", tensor<std::int64_t>({7})}}),
+                    doctest::Contains("LookupTableFindV2"));
 }
 
 /// A store of the model, and both protocols.
