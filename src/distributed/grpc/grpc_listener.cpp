@@ -1,8 +1,9 @@
 #include "distributed/grpc/grpc_listener.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <climits>
+#include <condition_variable>
+#include <mutex>
 #include <system_error>
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -28,8 +29,15 @@ class Service final : public grpc::CallbackGenericService {
     return new OneCall(*this, *context);
   }
 
-  /// Cancels the calls that are running.
-  void cancel() { stopping_.request_stop(); }
+  /// Refuses further calls, and waits until those that are running have ended, but no longer than this. Then cancels
+  /// them.
+  void end_calls(std::chrono::milliseconds grace) {
+    std::unique_lock lock(mutex_);
+    is_ending_ = true;
+    calls_changed_.wait_for(lock, grace, [this] { return calls_ == 0; });
+    lock.unlock();
+    stopping_.request_stop();
+  }
   /// Waits until their threads have ended.
   void finish() { workers_.finish(); }
 
@@ -49,10 +57,8 @@ class Service final : public grpc::CallbackGenericService {
 
     void OnReadDone(bool ok) override {
       if (!ok) return Finish(grpc::Status::CANCELLED);
-      const std::int64_t most = service_.options_.calls_at_once;
+      if (const grpc::Status refusal = service_.count_call(); !refusal.ok()) return Finish(refusal);
       is_counted_ = true;
-      if (service_.calls_.fetch_add(1) >= most && most > 0)
-        return Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, join("The server has ", most, " calls at a time")});
       try {
         // gRPC's own threads must not wait.
         service_.workers_.start([this] { handle(); });
@@ -62,7 +68,7 @@ class Service final : public grpc::CallbackGenericService {
     }
     void OnCancel() override { stop_.request_stop(); }
     void OnDone() override {
-      if (is_counted_) --service_.calls_;
+      if (is_counted_) service_.forget_call();
       delete this;
     }
 
@@ -98,9 +104,30 @@ class Service final : public grpc::CallbackGenericService {
     bool is_counted_ = false;
   };
 
+  /// Counts a call, or tells why it is refused.
+  grpc::Status count_call() {
+    const std::lock_guard lock(mutex_);
+    const std::int64_t most = options_.calls_at_once;
+    if (is_ending_) return {grpc::StatusCode::UNAVAILABLE, "The server is ending"};
+    if (most > 0 && calls_ >= most)
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED, join("The server has ", most, " calls at a time")};
+    ++calls_;
+    return grpc::Status::OK;
+  }
+  void forget_call() {
+    {
+      const std::lock_guard lock(mutex_);
+      --calls_;
+    }
+    calls_changed_.notify_all();
+  }
+
   const GrpcListenOptions options_;
   const GrpcHandler handler_;
-  std::atomic<std::int64_t> calls_ = 0;
+  std::mutex mutex_;
+  std::condition_variable calls_changed_;
+  std::int64_t calls_ = 0;
+  bool is_ending_ = false;
   std::stop_source stopping_;
   Workers workers_;
 };
@@ -150,9 +177,10 @@ class GrpcListener final : public Listener {
 
   void stop() override {
     if (!server_) return;
-    if (grace_ == std::chrono::milliseconds(0)) service_.cancel();
+    // By itself, gRPC would also wait for connections without calls whose clients do not answer.
+    service_.end_calls(grace_);
     // Calls that have not ended by then are cancelled.
-    server_->Shutdown(std::chrono::system_clock::now() + std::max(grace_, std::chrono::milliseconds(200)));
+    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
     server_.reset();
     service_.finish();
   }
