@@ -11,13 +11,15 @@ namespace {
 
 constexpr const char* usage =
     R"(usage: tapestry-server [--cluster 'ps=HOST:PORT;worker=HOST:PORT,HOST:PORT' --job JOB --task NUMBER]
-                       [--bind ADDRESS] [--insecure]
+                       [--bind ADDRESS] [--tls FOLDER] [--insecure]
 
 Runs the graphs of tp::Session("grpc://HOST:PORT") and tf.compat.v1.Session("grpc://HOST:PORT"). Without --cluster, the
 environment tells the cluster (TF_CONFIG; TF_CLUSTER_DEF, TF_ROLE, TF_INDEX; SLURM); without either, the server is
 alone, at a free port. Prints its target when it listens, and ends at SIGTERM.
 
   --bind ADDRESS   from where connections are accepted: 127.0.0.1 (default), 0.0.0.0 for all
+  --tls FOLDER     encrypt connections, and accept only those with a certificate: FOLDER/certificate.pem, key.pem and
+                   authority.pem. Clients find theirs by the environment variable TAPESTRY_TLS
   --insecure       allow connections from other machines, which are neither encrypted nor authenticated
 )";
 
@@ -42,6 +44,8 @@ tapestry::ServerOptions options_of(int argc, char** argv) {
       options.insecure = true;
     } else if (argument == "--bind" && i + 1 < argc) {
       options.bind = argv[++i];
+    } else if (argument == "--tls" && i + 1 < argc) {
+      options.tls = tapestry::Tls::files(argv[++i]);
     } else if ((argument == "--cluster" || argument == "--job" || argument == "--task") && i + 1 < argc) {
       ++i;
     } else if (!argument.starts_with("--cluster=") && !argument.starts_with("--job=") &&

@@ -128,6 +128,16 @@ void Batcher::lead(const std::shared_ptr<Batch>& batch, std::unique_lock<std::mu
 }
 
 void Batcher::execute(Batch& batch) const {
+  // Nobody waits for the answers of requests whose deadlines have passed.
+  std::erase_if(batch.tasks, [&](const std::shared_ptr<Task>& task) {
+    const bool is_late = task->deadline <= std::chrono::steady_clock::now();
+    if (is_late) {
+      task->error = std::make_exception_ptr(DeadlineExceededError("Timed out before the request was answered"));
+      batch.rows -= task->rows;
+    }
+    return is_late;
+  });
+  if (batch.tasks.empty()) return;
   try {
     return run_joined(batch);
   } catch (const std::exception&) {

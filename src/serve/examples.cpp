@@ -113,10 +113,37 @@ Tensor column_of(const std::vector<data::Example>& examples, const std::string& 
   return tensor(values, Shape(sizes));
 }
 
-/// The output of a signature that has this meaning.
-const Tensor* output(const NamedTensors& outputs, const std::string& name) {
+/// Whether a signature takes whole examples.
+bool takes_examples(const SignatureInfo& signature) {
+  return signature.inputs.size() == 1 && signature.inputs.begin()->second.type == string_type;
+}
+
+NamedValues whole_examples(std::vector<std::string> encoded, const SignatureInfo& signature) {
+  const std::int64_t count = std::ssize(encoded);
+  return {{signature.inputs.begin()->first, Texts{.sizes = {count}, .elements = std::move(encoded)}}};
+}
+
+/// The output of a signature that has this meaning; nullptr if there is none.
+const std::variant<Tensor, Texts>* output(const NamedValues& outputs, const std::string& name) {
   const auto found = outputs.find(name);
   return found == outputs.end() ? nullptr : &found->second;
+}
+
+/// The output as float32. Throws InvalidArgumentError. `title`: what it is in the error.
+const Tensor& floats_of(const std::variant<Tensor, Texts>& value, const std::string& title) {
+  const Tensor* tensor = std::get_if<Tensor>(&value);
+  if (tensor && tensor->dtype() == float32) return *tensor;
+  throw InvalidArgumentError("Expected " + title + " Tensor of DT_FLOAT. Was: " +
+                             std::string(tensor ? tensorflow_name(tensor->dtype()) : "string"));
+}
+
+template <class Sizes>
+void check_classes(const Sizes& sizes, const char* title, std::size_t examples) {
+  if (sizes.size() != 2)
+    throw InvalidArgumentError(detail::join("Expected Tensor shape: [batch_size num_classes] but got ", Shape(sizes)));
+  if (!std::cmp_equal(sizes[0], examples))
+    throw InvalidArgumentError(
+        detail::join("Expected ", title, " output batch size of ", examples, ". Got: ", sizes[0]));
 }
 
 }  // namespace
@@ -140,8 +167,13 @@ std::vector<data::Example> read_examples(const Json& request, std::string_view m
   return examples;
 }
 
-NamedTensors inputs_of(const std::vector<data::Example>& examples, const SignatureInfo& signature) {
-  NamedTensors inputs;
+NamedValues inputs_of(const std::vector<data::Example>& examples, const SignatureInfo& signature) {
+  if (takes_examples(signature)) {
+    std::vector<std::string> encoded;
+    for (const data::Example& each : examples) encoded.push_back(data::encode(each));
+    return whole_examples(std::move(encoded), signature);
+  }
+  NamedValues inputs;
   for (const auto& [name, info] : signature.inputs) {
     switch (dtype_of(info.type)) {
       case DType::float32:
@@ -164,30 +196,72 @@ NamedTensors inputs_of(const std::vector<data::Example>& examples, const Signatu
   return inputs;
 }
 
-std::string write_classes(const NamedTensors& outputs, std::size_t examples) {
-  const auto count = static_cast<std::int64_t>(examples);
-  if (output(outputs, "classes"))
-    throw InvalidArgumentError("Expected classes Tensor of DT_STRING. Was: " +
-                               std::string(tensorflow_name(output(outputs, "classes")->dtype())));
-  const Tensor* scores = output(outputs, "scores");
-  if (!scores)
+NamedValues inputs_of(const std::vector<std::string>& encoded, const SignatureInfo& signature) {
+  if (takes_examples(signature)) return whole_examples(encoded, signature);
+  std::vector<data::Example> examples;
+  for (const std::string& each : encoded) {
+    try {
+      examples.push_back(data::decode_example({.bytes = each}, Where()));
+    } catch (const DataLossError&) {
+      throw InvalidArgumentError(detail::join("Could not parse example input, number ", examples.size()));
+    }
+  }
+  return inputs_of(examples, signature);
+}
+
+std::vector<Classes> classes_of(const NamedValues& outputs, std::size_t examples) {
+  const auto *labels = output(outputs, "classes"), *scores = output(outputs, "scores");
+  if (!labels && !scores)
     throw InvalidArgumentError(
         "Expected classification signature outputs to contain at least one of classes or scores");
-  if (scores->dtype() != float32)
-    throw InvalidArgumentError("Expected scores Tensor of DT_FLOAT. Was: " +
-                               std::string(tensorflow_name(scores->dtype())));
-  if (scores->rank() != 2)
-    throw InvalidArgumentError(
-        detail::join("Expected Tensor shape: [batch_size num_classes] but got ", scores->shape()));
-  const std::int64_t rows = scores->shape().sizes()[0], classes = scores->shape().sizes()[1];
-  if (rows != count)
-    throw InvalidArgumentError(detail::join("Expected scores output batch size of ", count, ". Got: ", rows));
+  const Texts* texts = labels ? std::get_if<Texts>(labels) : nullptr;
+  if (labels && !texts)
+    throw InvalidArgumentError("Expected classes Tensor of DT_STRING. Was: " +
+                               std::string(tensorflow_name(std::get<Tensor>(*labels).dtype())));
+  if (texts) check_classes(std::vector(texts->sizes), "classes", examples);
+  const float* values = nullptr;
+  std::int64_t classes = texts ? texts->sizes[1] : 0;
+  if (scores) {
+    const Tensor& tensor = floats_of(*scores, "scores");
+    const auto& sizes = tensor.shape().sizes();
+    check_classes(std::vector<std::int64_t>(sizes.begin(), sizes.end()), "scores", examples);
+    if (texts && classes != sizes[1])
+      throw InvalidArgumentError(
+          detail::join("Tensors class and score should match in dim_size(1). Got ", classes, " vs. ", sizes[1]));
+    classes = sizes[1];
+    values = tensor.data<float>();
+  }
+  std::vector<Classes> results(examples);
+  std::size_t next = 0;
+  for (Classes& each : results)
+    for (std::int64_t i = 0; i < classes; ++i, ++next)
+      each.emplace_back(texts ? texts->elements[next] : "", values ? values[next] : 0.0F);
+  return results;
+}
+
+std::vector<float> regressions_of(const NamedValues& outputs, std::size_t examples) {
+  const auto count = static_cast<std::int64_t>(examples);
+  const auto* found = output(outputs, "outputs");
+  if (!found) throw InvalidArgumentError("No regression outputs found in SignatureDef");
+  const Tensor& values = floats_of(*found, "output");
+  const bool fits = values.rank() == 1 || (values.rank() == 2 && values.shape().sizes()[1] == 1);
+  if (!fits)
+    throw InvalidArgumentError(detail::join(
+        "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got ", values.shape()));
+  if (values.size() != count)
+    throw InvalidArgumentError(detail::join("Expected output batch size to be ", count, ". Got: ", values.size()));
+  return {values.data<float>(), values.data<float>() + count};
+}
+
+std::string write_json(const std::vector<Classes>& results) {
   std::string json = "{\n    \"results\": [";
-  for (std::int64_t row = 0; row < rows; ++row) {
-    json += row == 0 ? "[" : ", [";
-    for (std::int64_t i = 0; i < classes; ++i) {
-      json += i == 0 ? "[\"\", " : ", [\"\", ";
-      append_number(json, scores->data<float>()[row * classes + i]);
+  for (const Classes& each : results) {
+    json += json.ends_with("[") ? "[" : ", [";
+    for (const auto& [label, score] : each) {
+      json += json.ends_with("[") ? "[" : ", [";
+      append_string(json, label);
+      json += ", ";
+      append_number(json, score);
       json += "]";
     }
     json += "]";
@@ -195,23 +269,11 @@ std::string write_classes(const NamedTensors& outputs, std::size_t examples) {
   return json + "\n    ]\n}";
 }
 
-std::string write_regressions(const NamedTensors& outputs, std::size_t examples) {
-  const auto count = static_cast<std::int64_t>(examples);
-  const Tensor* values = output(outputs, "outputs");
-  if (!values) throw InvalidArgumentError("No regression outputs found in SignatureDef");
-  if (values->dtype() != float32)
-    throw InvalidArgumentError("Expected output Tensor of DT_FLOAT. Was: " +
-                               std::string(tensorflow_name(values->dtype())));
-  const bool fits = values->rank() == 1 || (values->rank() == 2 && values->shape().sizes()[1] == 1);
-  if (!fits)
-    throw InvalidArgumentError(detail::join(
-        "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got ", values->shape()));
-  if (values->size() != count)
-    throw InvalidArgumentError(detail::join("Expected output batch size to be ", count, ". Got: ", values->size()));
+std::string write_json(const std::vector<float>& results) {
   std::string json = "{\n    \"results\": [";
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (i != 0) json += ", ";
-    append_number(json, values->data<float>()[i]);
+  for (const float each : results) {
+    if (!json.ends_with("[")) json += ", ";
+    append_number(json, each);
   }
   return json + "\n    ]\n}";
 }

@@ -122,6 +122,11 @@ struct Flag {
           detail::join(name, " takes a whole number of at least ", least, ", not \"", value, '"'));
     return number;
   }
+  int port() const {
+    const std::int64_t port = number(0);
+    if (port > 65535) throw InvalidArgumentError(name + ": ports end at 65535");
+    return static_cast<int>(port);
+  }
   bool yes() const {
     if (!has_value || value == "true" || value == "1") return true;
     if (value == "false" || value == "0") return false;
@@ -143,15 +148,17 @@ std::string_view usage() {
   return R"(usage: tapestry-serve --model_base_path=FOLDER [--model_name=NAME] [FLAG]...
        tapestry-serve --model_config_file=FILE [FLAG]...
 
-Answers requests for the predictions of SavedModels, as TensorFlow Serving does over HTTP. The folder of a model has a
-folder for each version, FOLDER/1, FOLDER/2; new ones are served as they appear.
+Answers requests for the predictions of SavedModels, as TensorFlow Serving does over HTTP and gRPC. The folder of a model has
+a folder for each version, FOLDER/1, FOLDER/2; new ones are served as they appear.
 
   --model_name=NAME               the model's name in requests (default: default)
   --model_base_path=FOLDER        the model's folder
   --model_config_file=FILE        several models: model_config_list { config { name: "m" base_path: "/models/m" } }
   --model_config_file_poll_wait_seconds=N  how often that file is read again (default: 0, never)
   --file_system_poll_wait_seconds=N        how often the folders are looked at (default: 1; 0: once)
-  --rest_api_port=N               the port (default: 8501; 0: any free one, which is printed)
+  --rest_api_port=N               the port for HTTP (default: 8501; 0: any free one, which is printed)
+  --port=N                        also answer gRPC, at this port (0: any free one, which is printed)
+  --grpc_max_threads=N            the most gRPC requests that are answered at the same time (default: 1024)
   --rest_api_timeout_in_ms=N      how long a request may take (default: 30000)
   --rest_api_num_threads=N        the most connections that are served at the same time (default: 1024)
   --rest_api_enable_cors_support  pages of other sites may ask
@@ -162,7 +169,9 @@ folder for each version, FOLDER/1, FOLDER/2; new ones are served as they appear.
   --host=ADDRESS                  where to listen (default: 127.0.0.1, for programs on this machine only). Any other
                                   address needs --token_file or --insecure
   --token_file=FILE               the first line is a token, which requests must carry: "Authorization: Bearer TOKEN"
-  --ssl_certificate=FILE, --ssl_key=FILE   speak HTTPS; files in PEM
+  --ssl_certificate=FILE, --ssl_key=FILE   encrypt both ports by TLS; files in PEM
+  --ssl_config_file=FILE          encrypt gRPC's port otherwise, and let it ask for clients' certificates:
+                                  server_key: "PEM" server_cert: "PEM" custom_ca: "PEM" client_verify: true
   --insecure                      anyone who reaches the address may ask
   --help                          print this
 )";
@@ -209,10 +218,36 @@ BatchingOptions parse_batching(std::string_view text, const std::string& name) {
   return options;
 }
 
+detail::TlsKeys parse_ssl(std::string_view text, const std::string& name) {
+  detail::TlsKeys keys;
+  std::string authority;
+  bool verifies = false;
+  const TextProto file = TextProto::parse(text, name);
+  for (const Field& each : file.fields()) {
+    if (each.name == "server_key") {
+      keys.key = each.as_text();
+    } else if (each.name == "server_cert") {
+      keys.certificate = each.as_text();
+    } else if (each.name == "custom_ca") {
+      authority = each.as_text();
+    } else if (each.name == "client_verify") {
+      verifies = each.as_bool();
+    } else {
+      each.refuse();
+    }
+  }
+  if (keys.key.empty() || keys.certificate.empty())
+    throw InvalidArgumentError(name + " needs server_key and server_cert");
+  if (verifies && authority.empty()) throw InvalidArgumentError(name + ": client_verify needs custom_ca");
+  if (verifies) keys.authority = authority;
+  return keys;
+}
+
 Flags parse_flags(const std::vector<std::string>& arguments) {
   Flags flags;
   ModelConfig model{.name = "default", .base_path = {}};
-  std::string batching_file;
+  std::string batching_file, ssl_file;
+  std::int64_t grpc_calls = GrpcOptions().calls_at_once;
   bool insecure = false;
   for (const std::string& argument : arguments) {
     const std::size_t equals = argument.find('=');
@@ -232,8 +267,11 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
     } else if (flag.name == "--file_system_poll_wait_seconds") {
       flags.folder_poll_seconds = flag.number(0);
     } else if (flag.name == "--rest_api_port") {
-      flags.http.port = static_cast<int>(flag.number(0));
-      if (flags.http.port > 65535) throw InvalidArgumentError("--rest_api_port: ports end at 65535");
+      flags.http.port = flag.port();
+    } else if (flag.name == "--port") {
+      flags.grpc.emplace().port = flag.port();
+    } else if (flag.name == "--grpc_max_threads") {
+      grpc_calls = flag.number(1);
     } else if (flag.name == "--rest_api_timeout_in_ms") {
       flags.http.timeout = std::chrono::milliseconds(flag.number(1));
     } else if (flag.name == "--rest_api_num_threads") {
@@ -257,6 +295,8 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
       flags.http.certificate = flag.value;
     } else if (flag.name == "--ssl_key") {
       flags.http.key = flag.value;
+    } else if (flag.name == "--ssl_config_file") {
+      ssl_file = flag.value;
     } else if (flag.name == "--insecure") {
       insecure = flag.yes();
     } else {
@@ -276,6 +316,20 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
   if (!is_loopback(flags.http.host) && flags.http.token.empty() && !insecure)
     throw InvalidArgumentError("Other machines reach " + flags.http.host +
                                ": set a token by --token_file, or let anyone ask by --insecure");
+  if (!ssl_file.empty() && !flags.grpc) throw InvalidArgumentError("--ssl_config_file is for gRPC, and needs --port");
+  if (flags.grpc) {
+    flags.grpc->host = flags.http.host;
+    flags.grpc->calls_at_once = grpc_calls;
+    flags.grpc->most_message_bytes = static_cast<std::int64_t>(flags.http.most_body_bytes);
+    flags.grpc->timeout = flags.http.timeout;
+    flags.grpc->token = flags.http.token;
+    if (!ssl_file.empty()) {
+      flags.grpc->tls = parse_ssl(read_file(ssl_file), ssl_file);
+    } else if (!flags.http.certificate.empty()) {
+      flags.grpc->tls = {
+          .certificate = read_file(flags.http.certificate), .key = read_file(flags.http.key), .authority = {}};
+    }
+  }
   return flags;
 }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "serve/grpc_server.hpp"
 #include "serve/http_server.hpp"
 
 namespace tapestry::serve {
@@ -11,6 +12,7 @@ namespace tapestry::serve {
 /// What the program is told to do. The flags and files are those of TensorFlow Serving, as far as they apply.
 struct Flags {
   HttpOptions http{};
+  std::optional<GrpcOptions> grpc{};           ///< nothing: no gRPC
   std::vector<ModelConfig> models{};           ///< of --model_name and --model_base_path
   std::string model_config_file{};             ///< "": none
   std::int64_t model_config_poll_seconds = 0;  ///< 0: the file is read once
@@ -30,6 +32,9 @@ Flags parse_flags(const std::vector<std::string>& arguments);
 std::vector<ModelConfig> parse_models(std::string_view text, const std::string& name);
 /// The parameters of batches: `max_batch_size { value: 32 }`.
 BatchingOptions parse_batching(std::string_view text, const std::string& name);
+
+/// The keys of gRPC's port: `server_key: "..." server_cert: "..." custom_ca: "..." client_verify: true`.
+detail::TlsKeys parse_ssl(std::string_view text, const std::string& name);
 
 /// The bytes of a file. Throws NotFoundError.
 std::string read_file(const std::string& path);

@@ -5,6 +5,7 @@
 #include "serve/connection_threads.hpp"
 #include "serve/json.hpp"
 #include "serve/page.hpp"
+#include "serve/secrets.hpp"
 
 namespace tapestry::serve {
 namespace {
@@ -18,15 +19,6 @@ class Listening final : public Base {
 };
 
 constexpr const char* no_token = "The request has no valid token";
-
-/// Compares in a time that does not tell how much is equal.
-bool equal_secrets(std::string_view a, std::string_view b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    difference |= static_cast<unsigned char>(a[i]) ^
-                  static_cast<unsigned>(static_cast<unsigned char>(b[i % std::max<std::size_t>(b.size(), 1)]));
-  return difference == 0;
-}
 
 }  // namespace
 

@@ -191,6 +191,19 @@ std::string bytes_of(const Json& value) {
   return decode_base64(text_of(*base64));
 }
 
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t three = 0;
+    for (std::size_t k = 0; k < 3; ++k)
+      three = three << 8U | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0U);
+    for (std::size_t k = 0; k < 4; ++k)
+      text += i + k > bytes.size() ? '=' : digits[three >> (18U - 6U * static_cast<std::uint32_t>(k)) & 63U];
+  }
+  return text;
+}
+
 void append_string(std::string& json, std::string_view text) {
   constexpr std::string_view digits = "0123456789abcdef";
   json += '"';

@@ -37,6 +37,9 @@ bool is_bytes(const Json& value);
 /// The bytes of {"b64": "..."}, or of a string. Throws InvalidArgumentError when they are not in base64.
 std::string bytes_of(const Json& value);
 
+/// Bytes in base64.
+std::string base64(std::string_view bytes);
+
 /// Appends a string of JSON with its quotes. Bytes that are no UTF-8 become U+FFFD, so that the text stays JSON.
 void append_string(std::string& json, std::string_view text);
 /// The body {"error": text}.

@@ -60,12 +60,18 @@ bool read(const Json& json, Bit& value) {
   value.value = json.GetBool();
   return true;
 }
+bool read(const Json& json, std::string& value) {
+  if (!json.IsString() && !json.IsObject()) return false;
+  value = bytes_of(json);
+  return true;
+}
 /// @}
 
 /// The elements of an input, as they are read one after the other.
 class Elements {
  public:
   explicit Elements(TypeNumber type) : type_(type) {
+    if (type == string_type) values_ = std::vector<std::string>();
     switch (dtype_of(type)) {
       case DType::boolean:
         values_ = std::vector<Bit>();
@@ -109,13 +115,15 @@ class Elements {
     return sizes;
   }
 
-  Tensor tensor(const Sizes& sizes) const {
+  std::variant<Tensor, Texts> value(const Sizes& sizes) const {
     const Shape shape(std::span<const std::int64_t>(sizes.begin(), sizes.size()));
     return std::visit(
-        [&](const auto& values) -> Tensor {
+        [&](const auto& values) -> std::variant<Tensor, Texts> {
           using List = std::decay_t<decltype(values)>;
           if constexpr (std::is_same_v<List, std::monostate>) {
             throw InternalError("elements of a type that cannot be read");
+          } else if constexpr (std::is_same_v<List, std::vector<std::string>>) {
+            return Texts{.sizes = {sizes.begin(), sizes.end()}, .elements = values};
           } else if constexpr (std::is_same_v<List, std::vector<Bit>>) {
             std::vector<std::uint8_t> bytes;
             for (const Bit bit : values) bytes.push_back(bit.value);
@@ -157,7 +165,7 @@ class Elements {
 
   TypeNumber type_;
   std::variant<std::monostate, std::vector<Bit>, std::vector<std::uint8_t>, std::vector<std::int32_t>,
-               std::vector<std::int64_t>, std::vector<float>, std::vector<double>>
+               std::vector<std::int64_t>, std::vector<float>, std::vector<double>, std::vector<std::string>>
       values_;
 };
 
@@ -196,7 +204,7 @@ class RowReader {
     for (const auto& [name, info] : signature.inputs) columns_.emplace_back(name, info.type);
   }
 
-  NamedTensors read(const Json& instances) {
+  NamedValues read(const Json& instances) {
     if (!instances.IsArray())
       throw InvalidArgumentError("JSON Value: " + quoted(instances) + " Expecting 'instances' to be an list/array");
     if (instances.Empty())
@@ -220,13 +228,13 @@ class RowReader {
       }
       ++count;
     }
-    NamedTensors tensors;
+    NamedValues values;
     for (const Column& column : columns_) {
       Sizes sizes{count};
       for (const std::int64_t size : *column.sizes) sizes.push_back(size);
-      tensors.emplace_hint(tensors.end(), column.name, column.elements.tensor(sizes));
+      values.emplace_hint(values.end(), column.name, column.elements.value(sizes));
     }
-    return tensors;
+    return values;
   }
 
  private:
@@ -265,20 +273,20 @@ class RowReader {
   std::vector<Column> columns_;  ///< sorted by name, as the inputs are
 };
 
-NamedTensors read_columnar(const Json& inputs, const SignatureInfo& signature) {
+NamedValues read_columnar(const Json& inputs, const SignatureInfo& signature) {
   if (!is_named(inputs) && signature.inputs.size() > 1)
     throw InvalidArgumentError(
         "inputs is a plain value/list, but expecting an object as multiple input tensors required as per "
         "tensorinfo_map");
-  NamedTensors tensors;
+  NamedValues values;
   for (const auto& [name, info] : signature.inputs) {
     const Json* value = is_named(inputs) ? member(inputs, name) : &inputs;
     if (!value) throw InvalidArgumentError("Missing named input: " + name + " in 'inputs' object.");
     Elements elements(info.type);
     const Sizes sizes = elements.add(*value);
-    tensors.emplace(name, elements.tensor(sizes));
+    values.emplace(name, elements.value(sizes));
   }
-  return tensors;
+  return values;
 }
 
 // ---- Answers
@@ -315,33 +323,42 @@ void append_element(std::string& json, T value) {
   }
 }
 
-/// Writes parts of a tensor, from the first axis on or from the second one on.
-class TensorWriter {
+/// Writes parts of an output, from the first axis on or from the second one on.
+class OutputWriter {
  public:
-  explicit TensorWriter(const Tensor& tensor) : tensor_(tensor) {
-    for (int axis = 0; axis < tensor.rank(); ++axis) sizes_.push_back(tensor.shape().sizes()[axis]);
+  OutputWriter(const std::string& name, const std::variant<Tensor, Texts>& value)
+      : value_(value), in_base64_(name.ends_with("_bytes")) {
+    if (const Texts* texts = std::get_if<Texts>(&value)) {
+      sizes_.assign(texts->sizes.begin(), texts->sizes.end());
+    } else {
+      const Shape shape = std::get<Tensor>(value).shape();
+      sizes_.assign(shape.sizes().begin(), shape.sizes().end());
+    }
   }
 
   /// Appends the elements from `axis` on, beginning with element number `first`.
   void append(std::string& json, std::size_t axis, std::int64_t first) const {
-    switch (tensor_.dtype()) {
+    if (const Texts* texts = std::get_if<Texts>(&value_)) return append_part(json, axis, first, texts->elements.data());
+    const Tensor& tensor = std::get<Tensor>(value_);
+    switch (tensor.dtype()) {
       case DType::float32:
-        return append_part(json, axis, first, tensor_.data<float>());
+        return append_part(json, axis, first, tensor.data<float>());
       case DType::float64:
-        return append_part(json, axis, first, tensor_.data<double>());
+        return append_part(json, axis, first, tensor.data<double>());
       case DType::int32:
-        return append_part(json, axis, first, tensor_.data<std::int32_t>());
+        return append_part(json, axis, first, tensor.data<std::int32_t>());
       case DType::int64:
-        return append_part(json, axis, first, tensor_.data<std::int64_t>());
+        return append_part(json, axis, first, tensor.data<std::int64_t>());
       case DType::uint8:
-        return append_part(json, axis, first, tensor_.data<std::uint8_t>());
+        return append_part(json, axis, first, tensor.data<std::uint8_t>());
       case DType::boolean:
-        return append_part(json, axis, first, tensor_.data<bool>());
+        return append_part(json, axis, first, tensor.data<bool>());
       default:
         throw InvalidArgumentError(
-            detail::join("Failed to write JSON value for tensor type: ", tensorflow_name(tensor_.dtype())));
+            detail::join("Failed to write JSON value for tensor type: ", tensorflow_name(tensor.dtype())));
     }
   }
+  const std::vector<std::int64_t>& sizes() const { return sizes_; }
   /// The number of elements from `axis` on.
   std::int64_t count(std::size_t axis) const {
     std::int64_t product = 1;
@@ -352,7 +369,13 @@ class TensorWriter {
  private:
   template <class T>
   void append_part(std::string& json, std::size_t axis, std::int64_t first, const T* elements) const {
-    if (axis == sizes_.size()) return append_element(json, elements[first]);
+    if (axis == sizes_.size()) {
+      if constexpr (std::is_same_v<T, std::string>) {
+        return append_text(json, elements[first]);
+      } else {
+        return append_element(json, elements[first]);
+      }
+    }
     const std::int64_t step = count(axis + 1);
     json += '[';
     for (std::int64_t i = 0; i < sizes_[axis]; ++i) {
@@ -362,45 +385,53 @@ class TensorWriter {
     json += ']';
   }
 
-  const Tensor& tensor_;
-  Sizes sizes_;
+  void append_text(std::string& json, const std::string& text) const {
+    if (!in_base64_) return append_string(json, text);
+    json += "{\"b64\": ";
+    append_string(json, base64(text));
+    json += "}";
+  }
+
+  const std::variant<Tensor, Texts>& value_;
+  const bool in_base64_;
+  std::vector<std::int64_t> sizes_;
 };
 
-std::string write_columnar(const NamedTensors& outputs) {
+std::string write_columnar(const NamedValues& outputs) {
   std::string json = "{\n    \"outputs\": ";
   if (outputs.size() == 1) {
-    const Tensor& only = outputs.begin()->second;
-    TensorWriter(only).append(json, 0, 0);
-    if (only.rank() > 0 && only.size() > 0) json.insert(json.size() - 1, "\n    ");
+    const OutputWriter only(outputs.begin()->first, outputs.begin()->second);
+    only.append(json, 0, 0);
+    if (!only.sizes().empty() && only.count(0) > 0) json.insert(json.size() - 1, "\n    ");
     return json + "\n}";
   }
   json += "{";
-  for (const auto& [name, tensor] : outputs) {
+  for (const auto& [name, value] : outputs) {
     json += json.ends_with("{") ? "\n        " : ",\n        ";
     append_string(json, name);
     json += ": ";
-    TensorWriter(tensor).append(json, 0, 0);
+    OutputWriter(name, value).append(json, 0, 0);
   }
   return json + "\n    }\n}";
 }
 
-std::string write_rows(const NamedTensors& outputs) {
+std::string write_rows(const NamedValues& outputs) {
   std::optional<std::int64_t> rows;
-  for (const auto& [name, tensor] : outputs) {
-    if (tensor.rank() == 0) throw InvalidArgumentError("Tensor name: " + name + " has no shape information ");
-    const std::int64_t size = tensor.shape().sizes()[0];
+  std::map<std::string_view, OutputWriter> writers;
+  for (const auto& [name, value] : outputs) {
+    const OutputWriter& writer = writers.try_emplace(name, name, value).first->second;
+    if (writer.sizes().empty()) throw InvalidArgumentError("Tensor name: " + name + " has no shape information ");
+    const std::int64_t size = writer.sizes()[0];
     if (rows && *rows != size)
       throw InvalidArgumentError(
           detail::join("Tensor name: ", name, " has inconsistent batch size: ", size, " expecting: ", *rows));
     rows = size;
   }
   std::string json = "{\n    \"predictions\": [";
-  std::map<std::string_view, TensorWriter> writers;
-  for (const auto& [name, tensor] : outputs) writers.emplace(name, tensor);
   for (std::int64_t row = 0; row < rows.value_or(0); ++row) {
     if (outputs.size() == 1) {
       if (row != 0) json += ", ";
-      const TensorWriter& writer = writers.begin()->second;
+      const OutputWriter& writer = writers.begin()->second;
       writer.append(json, 1, row * writer.count(1));
       continue;
     }
@@ -422,7 +453,7 @@ std::string write_rows(const NamedTensors& outputs) {
 void append_number(std::string& json, float value) { append_real(json, value, 9); }
 void append_number(std::string& json, double value) { append_real(json, value, 17); }
 
-std::pair<Form, NamedTensors> read_inputs(const Json& request, const SignatureInfo& signature) {
+std::pair<Form, NamedValues> read_inputs(const Json& request, const SignatureInfo& signature) {
   const Json *inputs = member(request, "inputs"), *instances = member(request, "instances");
   if (inputs && instances)
     throw InvalidArgumentError("JSON Value: " + quoted(request) +
@@ -432,7 +463,7 @@ std::pair<Form, NamedTensors> read_inputs(const Json& request, const SignatureIn
   throw InvalidArgumentError("Missing 'inputs' or 'instances' key");
 }
 
-std::string write_outputs(Form form, const NamedTensors& outputs) {
+std::string write_outputs(Form form, const NamedValues& outputs) {
   return form == Form::row ? write_rows(outputs) : write_columnar(outputs);
 }
 

@@ -17,10 +17,10 @@ enum class Form {
 
 /// The values of a request's object. Throws InvalidArgumentError, with TensorFlow Serving's texts, for values that do
 /// not fit the signature, and UnimplementedError for types that JSON or tensors do not have.
-std::pair<Form, NamedTensors> read_inputs(const Json& request, const SignatureInfo& signature);
+std::pair<Form, NamedValues> read_inputs(const Json& request, const SignatureInfo& signature);
 
 /// The body of the answer. Throws InvalidArgumentError for outputs that the form cannot list.
-std::string write_outputs(Form form, const NamedTensors& outputs);
+std::string write_outputs(Form form, const NamedValues& outputs);
 
 /// A float as answers write it: with six digits if these tell it exactly, else with nine.
 void append_number(std::string& json, float value);

@@ -51,12 +51,16 @@ int serve_until_ended(const Flags& flags) {
       reconfigure(models, file);
     });
   }
+  std::optional<GrpcServer> grpc;
+  if (flags.grpc) grpc.emplace(models, metrics, *flags.grpc);
   std::thread answering([&] { server.run(); });
   std::cout << "Listening on " << flags.http.host << ':' << server.port() << std::endl;
+  if (grpc) std::cout << "Listening on " << flags.grpc->host << ':' << grpc->port() << " for gRPC" << std::endl;
   int signal = 0;
   sigwait(&ends, &signal);
   log_line("Ending when all requests are answered");
   server.stop();
+  if (grpc) grpc->stop();
   answering.join();
   return 0;
 }

@@ -30,7 +30,8 @@ double bound(std::size_t bucket) { return 10 * std::pow(1.8, static_cast<double>
 
 }  // namespace
 
-void Metrics::count(const std::string& model, const std::string& method, int status, std::chrono::nanoseconds time) {
+void Metrics::count(const std::string& model, const std::string& method, const std::string& status,
+                    std::chrono::nanoseconds time) {
   const double microseconds = static_cast<double>(time.count()) / 1000;
   std::size_t bucket = 0;
   while (bucket + 1 < buckets && microseconds > bound(bucket)) ++bucket;
@@ -46,7 +47,7 @@ std::string Metrics::prometheus() const {
   std::string text = "# TYPE :tensorflow:serving:request_count counter\n";
   for (const auto& [key, count] : requests_)
     text += ":tensorflow:serving:request_count{model_name=" + label(key.model) + ",method=" + label(key.method) +
-            ",status=\"" + std::to_string(key.status) + "\"} " + std::to_string(count) + "\n";
+            ",status=" + label(key.status) + "} " + std::to_string(count) + "\n";
   text += "# TYPE :tensorflow:serving:request_latency histogram\n";
   for (const auto& [key, latency] : latencies_) {
     const std::string labels = "model_name=" + label(key.first) + ",method=" + label(key.second);

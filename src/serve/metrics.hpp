@@ -12,8 +12,9 @@ namespace tapestry::serve {
 /// Counts requests and measures their time, under the names that TensorFlow Serving gives to Prometheus.
 class Metrics {
  public:
-  /// Counts a request that was answered with this HTTP status, after this time.
-  void count(const std::string& model, const std::string& method, int status, std::chrono::nanoseconds time);
+  /// Counts a request that was answered with this status, "200" of HTTP or "OK" of gRPC, after this time.
+  void count(const std::string& model, const std::string& method, const std::string& status,
+             std::chrono::nanoseconds time);
 
   /// All numbers in Prometheus' text format.
   std::string prometheus() const;
@@ -26,8 +27,7 @@ class Metrics {
     double microseconds = 0;  ///< the sum
   };
   struct Key {
-    std::string model, method;
-    int status;
+    std::string model, method, status;
 
     friend auto operator<=>(const Key&, const Key&) = default;
   };

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <map>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "tapestry/error.hpp"
 #include "tapestry/tensor.hpp"
@@ -12,8 +14,17 @@ namespace tapestry::serve {
 /// When a request has to be answered.
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// The tensors of a request or of an answer, by the names of the signature.
+/// Tensors by their names.
 using NamedTensors = std::map<std::string, Tensor>;
+
+/// What tensors cannot hold: an array of texts, or of any bytes, in row-major order.
+struct Texts {
+  std::vector<std::int64_t> sizes{};
+  std::vector<std::string> elements{};
+};
+
+/// The values of a request or of an answer, by the names of the signature.
+using NamedValues = std::map<std::string, std::variant<Tensor, Texts>>;
 
 /// Throws DeadlineExceededError when a request has no time left.
 inline void require_time(Deadline deadline) {

@@ -57,35 +57,6 @@ int http_status(Code code) {
   }
 }
 
-/// The name of gRPC's code, as protobuf's JSON writes it.
-std::string_view code_name(Code code) {
-  switch (code) {
-    case Code::invalid_argument:
-      return "INVALID_ARGUMENT";
-    case Code::deadline_exceeded:
-      return "DEADLINE_EXCEEDED";
-    case Code::not_found:
-    case Code::lookup:
-      return "NOT_FOUND";
-    case Code::resource_exhausted:
-      return "RESOURCE_EXHAUSTED";
-    case Code::failed_precondition:
-      return "FAILED_PRECONDITION";
-    case Code::aborted:
-      return "ABORTED";
-    case Code::out_of_range:
-      return "OUT_OF_RANGE";
-    case Code::unimplemented:
-      return "UNIMPLEMENTED";
-    case Code::unavailable:
-      return "UNAVAILABLE";
-    case Code::data_loss:
-      return "DATA_LOSS";
-    default:
-      return "INTERNAL";
-  }
-}
-
 /// The signature that a request names. Throws InvalidArgumentError unless the model has it.
 const SignatureInfo& signature_of(const Servable& model, const std::string& name) {
   const auto found = model.signatures().find(name);
@@ -135,6 +106,36 @@ std::string percent_decoded(std::string_view text) {
     if (coded) i += 2;
   }
   return decoded;
+}
+
+std::string_view code_name(Code code) {
+  switch (code) {
+    case Code::invalid_argument:
+      return "INVALID_ARGUMENT";
+    case Code::cancelled:
+      return "CANCELLED";
+    case Code::deadline_exceeded:
+      return "DEADLINE_EXCEEDED";
+    case Code::not_found:
+    case Code::lookup:
+      return "NOT_FOUND";
+    case Code::resource_exhausted:
+      return "RESOURCE_EXHAUSTED";
+    case Code::failed_precondition:
+      return "FAILED_PRECONDITION";
+    case Code::aborted:
+      return "ABORTED";
+    case Code::out_of_range:
+      return "OUT_OF_RANGE";
+    case Code::unimplemented:
+      return "UNIMPLEMENTED";
+    case Code::unavailable:
+      return "UNAVAILABLE";
+    case Code::data_loss:
+      return "DATA_LOSS";
+    default:
+      return "INTERNAL";
+  }
 }
 
 std::string_view state_name(VersionState state) {
@@ -228,7 +229,8 @@ Answer RestApi::answer(const Request& request) const {
   const auto method = static_cast<std::size_t>(target->kind);
   // Names that no model has would each make new numbers.
   if (method < methods.size() && models_.contains(target->model))
-    metrics_.count(target->model, methods[method], answer.status, std::chrono::steady_clock::now() - start);
+    metrics_.count(target->model, methods[method], std::to_string(answer.status),
+                   std::chrono::steady_clock::now() - start);
   return answer;
 }
 
@@ -264,8 +266,9 @@ std::string RestApi::infer_examples(const Target& target, const Request& request
   const std::string name = signature_name(json);
   const auto examples = read_examples(json, classifies ? "classify" : "regress");
   const std::shared_ptr<const Servable> model = models_.find(target.model, choice);
-  const NamedTensors outputs = model->run(name, inputs_of(examples, signature_of(*model, name)), request.deadline);
-  return classifies ? write_classes(outputs, examples.size()) : write_regressions(outputs, examples.size());
+  const NamedValues outputs = model->run(name, inputs_of(examples, signature_of(*model, name)), request.deadline);
+  return classifies ? write_json(classes_of(outputs, examples.size()))
+                    : write_json(regressions_of(outputs, examples.size()));
 }
 
 std::string RestApi::status(const Target& target) const {

@@ -26,6 +26,8 @@ struct Answer {
 /// The answer to an error: its text, with the HTTP status for its code.
 Answer error_answer(Code code, std::string_view text);
 
+/// The name of gRPC's code, as protobuf's JSON writes it: "NOT_FOUND".
+std::string_view code_name(Code code);
 /// "AVAILABLE".
 std::string_view state_name(VersionState state);
 /// The text of a part of a path: "a%2Fb" is "a/b".

@@ -10,11 +10,7 @@ namespace tapestry::serve {
 
 Servable::Servable(std::string name, std::int64_t version, const std::filesystem::path& folder,
                    const ServableOptions& options)
-    : name_(std::move(name)),
-      version_(version),
-      signatures_(read_signatures(folder)),
-      model_(saved_model::load(folder.string())),
-      runners_(model_.graph()) {
+    : name_(std::move(name)), version_(version), model_(folder), runners_(model_.graph()) {
   GraphLimits limits;
   limits.time_in_ms = options.run_timeout.count();
   model_.graph().set_limits(limits);
@@ -23,25 +19,17 @@ Servable::Servable(std::string name, std::int64_t version, const std::filesystem
         std::make_unique<Batcher>(*options.batching, [this](const auto&... request) { return run_alone(request...); });
 }
 
-const Signature& Servable::callable(const std::string& signature) const {
-  const auto found = model_.signatures().find(signature);
-  if (found != model_.signatures().end()) return found->second;
-  if (!signatures_.contains(signature))
-    throw InvalidArgumentError("Serving signature name: \"" + signature + "\" not found in signature def");
-  throw UnimplementedError("The signature \"" + signature + "\" has tensors that are not plain arrays");
-}
-
 std::string Servable::svg(const std::string& signature) const {
   try {
     Feeds feeds;
-    for (const auto& [name, input] : callable(signature).inputs) {
-      std::vector<std::int64_t> sizes =
-          signatures_.at(signature).inputs.at(name).sizes.value_or(std::vector<std::int64_t>());
+    for (const auto& [name, input] : model_.signature(signature).inputs) {
+      std::vector<std::int64_t> sizes;
+      if (const Shape shape = input.shape(); shape.has_rank()) sizes.assign(shape.sizes().begin(), shape.sizes().end());
       std::replace(sizes.begin(), sizes.end(), std::int64_t{-1}, std::int64_t{1});
       feeds.add(input, zeros(Shape(sizes), {.dtype = input.dtype()}));
     }
     std::vector<Fetch> fetches;
-    for (const auto& [name, tensor] : callable(signature).outputs) fetches.emplace_back(tensor);
+    for (const auto& [name, tensor] : model_.signature(signature).outputs) fetches.emplace_back(tensor);
     return Session(model_.graph(), {.allow_soft_placement = true})
         .explain_all(fetches, feeds, Where())
         .stages.front()
@@ -51,12 +39,16 @@ std::string Servable::svg(const std::string& signature) const {
   }
 }
 
-NamedTensors Servable::run(const std::string& signature, const NamedTensors& inputs, Deadline deadline) const {
-  return batcher_ ? batcher_->run(signature, inputs, deadline) : run_alone(signature, inputs, deadline);
+NamedValues Servable::run(const std::string& signature, const NamedValues& inputs, Deadline deadline) const {
+  RequestTexts texts(model_.texts());
+  const NamedTensors tensors = model_.tensors_of(signature, inputs, texts);
+  return model_.values_of(
+      signature, batcher_ ? batcher_->run(signature, tensors, deadline) : run_alone(signature, tensors, deadline),
+      texts);
 }
 
 NamedTensors Servable::run_alone(const std::string& signature, const NamedTensors& inputs, Deadline deadline) const {
-  const Signature& called = callable(signature);
+  const Signature& called = model_.signature(signature);
   std::vector<Value> given;
   given.reserve(called.inputs.size());
   for (const auto& [name, placeholder] : called.inputs) {

@@ -10,8 +10,7 @@
 
 #include "serve/batcher.hpp"
 #include "serve/runner_pool.hpp"
-#include "serve/signature_info.hpp"
-#include "tapestry/saved_model.hpp"
+#include "serve/text_model.hpp"
 
 namespace tapestry::serve {
 
@@ -29,23 +28,21 @@ class Servable {
 
   const std::string& name() const { return name_; }
   std::int64_t version() const { return version_; }
-  const std::map<std::string, SignatureInfo>& signatures() const { return signatures_; }
+  const std::map<std::string, SignatureInfo>& signatures() const { return model_.infos(); }
   /// The part of the graph that a signature runs, as a picture: of the whole graph, where that part cannot be planned
   /// for a single example. Throws InvalidArgumentError for an unknown signature.
   std::string svg(const std::string& signature) const;
 
   /// The outputs of a signature that the model has, for all of its inputs. Throws InvalidArgumentError for tensors that
   /// do not fit, UnimplementedError for what Tapestry lacks, and DeadlineExceededError.
-  NamedTensors run(const std::string& signature, const NamedTensors& inputs, Deadline deadline) const;
+  NamedValues run(const std::string& signature, const NamedValues& inputs, Deadline deadline) const;
 
  private:
   NamedTensors run_alone(const std::string& signature, const NamedTensors& inputs, Deadline deadline) const;
-  const Signature& callable(const std::string& signature) const;
 
   std::string name_;
   std::int64_t version_;
-  std::map<std::string, SignatureInfo> signatures_;
-  Model model_;
+  TextModel model_;
   mutable RunnerPool runners_;
   std::unique_ptr<Batcher> batcher_;  ///< nullptr: requests run alone
 };

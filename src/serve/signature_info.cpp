@@ -99,14 +99,6 @@ SignatureInfo read_signature(WireReader reader) {
   return signature;
 }
 
-bool is_for_serving(WireReader graph) {
-  std::vector<std::string> tags;
-  for_fields(graph, 1, [&](WireReader& info) {
-    for_fields(info.get_message(), 4, [&](WireReader& tag) { tags.emplace_back(tag.get_text()); });
-  });
-  return tags == std::vector<std::string>{"serve"};
-}
-
 }  // namespace
 
 std::string enum_name(TypeNumber type) {
@@ -124,20 +116,35 @@ DType dtype_of(TypeNumber type) {
   return known ? known->dtype : DType::unknown;
 }
 
-std::map<std::string, SignatureInfo> read_signatures(const std::filesystem::path& folder) {
+std::string read_model(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "saved_model.pb";
   std::ifstream file(path, std::ios::binary);
   if (!file) throw NotFoundError("Cannot read " + path.string());
-  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool is_for_serving(std::string_view meta_graph) {
+  std::vector<std::string> tags;
+  for_fields(WireReader(meta_graph.data(), meta_graph.size()), 1, [&](WireReader& info) {
+    for_fields(info.get_message(), 4, [&](WireReader& tag) { tags.emplace_back(tag.get_text()); });
+  });
+  return tags == std::vector<std::string>{"serve"};
+}
+
+std::map<std::string, SignatureInfo> read_signatures(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "saved_model.pb";
+  const std::string bytes = read_model(folder);
   std::optional<std::map<std::string, SignatureInfo>> signatures;
   try {
     for_fields(WireReader(bytes), 2, [&](WireReader& field) {
-      const WireReader graph = field.get_message();
-      if (signatures || !is_for_serving(graph)) return;
+      const std::string_view meta = field.get_text();
+      const WireReader graph(meta.data(), meta.size());
+      if (signatures || !is_for_serving(meta)) return;
       signatures.emplace();
       for_fields(graph, 5, [&](WireReader& entry) {
         with_entry(entry.get_message(), [&](std::string key, WireReader signature) {
-          signatures->insert_or_assign(std::move(key), read_signature(signature));
+          SignatureInfo& info = signatures->insert_or_assign(std::move(key), read_signature(signature)).first->second;
+          info.proto.assign(signature.data().data(), signature.length());
         });
       });
     });

@@ -36,10 +36,16 @@ struct TensorInfo {
 struct SignatureInfo {
   std::map<std::string, TensorInfo> inputs{}, outputs{};
   std::string method{};  ///< "tensorflow/serving/predict"
+  std::string proto{};   ///< the bytes of the SignatureDef
 };
 
 /// The signatures of the graph with the tag "serve". Throws NotFoundError when there is no file or no such graph, and
 /// DataLossError when the file is damaged.
 std::map<std::string, SignatureInfo> read_signatures(const std::filesystem::path& folder);
+
+/// The bytes of the file. Throws NotFoundError.
+std::string read_model(const std::filesystem::path& folder);
+/// Whether one of its MetaGraphs has the tag "serve", and no other. Throws protozero's exceptions.
+bool is_for_serving(std::string_view meta_graph);
 
 }  // namespace tapestry::serve

@@ -72,11 +72,32 @@ class TextProtoParser {
     const char quote = rest_[0];
     rest_.remove_prefix(1);
     while (!rest_.empty() && rest_[0] != quote && rest_[0] != '\n') {
-      if (rest_[0] == '\\' && rest_.size() > 1) rest_.remove_prefix(1);
-      value += rest_[0];
-      rest_.remove_prefix(1);
+      if (take('\\')) {
+        value += read_escape();
+      } else {
+        value += rest_[0];
+        rest_.remove_prefix(1);
+      }
     }
     if (!take(quote)) refuse("a string does not end");
+  }
+
+  /// What stands for itself behind a backslash, or for another character: "n" for a line's end, "x0a", "012".
+  char read_escape() {
+    constexpr std::string_view names = R"(abfnrtv\'"?)", values = "\a\b\f\n\r\t\v\\'\"?";
+    if (rest_.empty()) refuse("a string does not end");
+    if (const std::size_t found = names.find(rest_[0]); found != std::string_view::npos) {
+      rest_.remove_prefix(1);
+      return values[found];
+    }
+    const bool hexadecimal = take('x') || take('X');
+    const std::string_view digits = rest_.substr(0, hexadecimal ? 2 : 3);
+    unsigned value = 0;
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), value, hexadecimal ? 16 : 8);
+    if (error != std::errc() || value > 255) refuse("a string has a '\\' that stands for nothing");
+    rest_.remove_prefix(static_cast<std::size_t>(end - digits.data()));
+    return static_cast<char>(value);
   }
 
   std::string_view take_word() {

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "../environment.hpp"
 #include "tapestry/tapestry.hpp"
 
 using namespace tapestry;
@@ -194,6 +195,49 @@ TEST_CASE("a run ends at its deadline and when it is stopped") {
   stopper.join();
 }
 
+TEST_CASE("certificates that are right, wrong and absent") {
+  const std::string folder = CERTIFICATES;
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor one = constant(1.0);
+  const Server server = Server::create_local_server({.bind = "0.0.0.0", .tls = Tls::files(folder + "/member")});
+  REQUIRE(server.target().starts_with("grpcs://localhost:"));
+  const std::string address = server.target().substr(std::string("grpcs://").size());
+  const auto run_at = [&](const std::string& target) {
+    return Session(target, graph, {.operation_timeout_in_ms = 20'000}).run(one).item<float>();
+  };
+  {
+    const test::Setting none("TAPESTRY_TLS", "");
+    says(message_of<InvalidArgumentError>([&] { run_at(server.target()); }), "TAPESTRY_TLS");
+    says(message_of<UnavailableError>([&] { run_at("grpc://" + address); }), "cannot be reached");
+  }
+  {
+    const test::Setting member("TAPESTRY_TLS", folder + "/member");
+    CHECK(run_at(server.target()) == 1);
+    // The certificate is for another name.
+    says(message_of<UnavailableError>([&] { run_at("grpcs://127.0.0.2" + address.substr(address.find(':'))); }),
+         "cannot be reached");
+    const Server plain = Server::create_local_server();
+    says(message_of<UnavailableError>([&] { run_at("grpcs" + plain.target().substr(4)); }), "cannot be reached");
+  }
+  {
+    const test::Setting stranger("TAPESTRY_TLS", folder + "/stranger");
+    says(message_of<UnavailableError>([&] { run_at(server.target()); }), "cannot be reached");
+  }
+  {
+    const test::Setting nowhere("TAPESTRY_TLS", folder + "/nowhere");
+    says(message_of<NotFoundError>([&] { run_at(server.target()); }), "nowhere/certificate.pem");
+  }
+  const auto serve = [](const ServerOptions& options) { Server::create_local_server(options); };
+  says(message_of<InvalidArgumentError>([&] { serve({.bind = "0.0.0.0"}); }), "Tls::files");
+  serve({.bind = "0.0.0.0", .insecure = true});
+  Tls mixed = Tls::files(folder + "/member");
+  mixed.key = folder + "/stranger/key.pem";
+  says(message_of<UnavailableError>([&] { serve({.tls = mixed}); }), "are the certificate and its key wrong?");
+  says(message_of<InvalidArgumentError>([&] { serve({.tls = {.key = mixed.key}}); }), "TLS needs a file");
+  says(message_of<NotFoundError>([&] { serve({.tls = Tls::files(folder)}); }), "certificate.pem");
+}
+
 TEST_CASE("a server that is gone, a port in use, a target that is none") {
   Graph graph;
   const auto scope = graph.as_default();
@@ -214,5 +258,5 @@ TEST_CASE("a server that is gone, a port in use, a target that is none") {
   says(message, "is not found");
   CHECK(Session(again.target(), graph).run(one).item<float>() == 1);
   for (const char* wrong : {"localhost:1", "http://localhost:1", "grpc://", "grpc://localhost", "grpc://a:1/b"})
-    says(message_of<InvalidArgumentError>([&] { Session(wrong, graph); }), "grpc://host:port");
+    says(message_of<InvalidArgumentError>([&] { Session(wrong, graph); }), "grpc://host:port or grpcs://host:port");
 }

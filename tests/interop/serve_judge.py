@@ -1,7 +1,9 @@
-"""Lets TensorFlow write models, has tapestry-serve serve them, and compares its answers with TensorFlow's own.
+"""Lets TensorFlow write models, has tapestry-serve serve them, and compares its answers with TensorFlow's own: by REST,
+and by gRPC with TensorFlow Serving's own client (tensorflow-serving-api).
 
 usage: serve_judge.py TAPESTRY_SERVE FOLDER"""
 
+import base64
 import json
 import pathlib
 import shutil
@@ -10,8 +12,15 @@ import sys
 import urllib.error
 import urllib.request
 
+import grpc
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2, get_model_status_pb2, inference_pb2,
+                                     model_management_pb2, model_service_pb2_grpc, predict_pb2,
+                                     prediction_service_pb2_grpc, regression_pb2)
+
+from write_golden import Texts
 
 NEAR = 1e-5
 random = np.random.default_rng(1)
@@ -32,6 +41,15 @@ class Module(tf.Module):
 
     def save(self, folder):
         tf.saved_model.save(self, folder, signatures=dict(self.functions))
+
+
+class WithTexts:
+    """Signatures of tf.Examples and of texts."""
+
+    def save(self, folder):
+        model = Texts()
+        tf.saved_model.save(model, folder, signatures={"serving_default": model.classify, "regress": model.regress,
+                                                       "label": model.label, "look_up": model.look_up})
 
 
 class Keras:
@@ -61,12 +79,26 @@ MODELS = {
     "extremes": Module([spec(tf.float32, None, name="x")], lambda m: lambda x: {"y": x * np.float32(1e38), "z": tf.math.log(x)}),
     "keras": Keras(),
     "recurrent": Recurrent(),
+    "texts": WithTexts(),
 }
 ANY_SHAPE = [3, 2, 2]
 
 
+def example(x, **others):
+    features = {"x": tf.train.Feature(float_list=tf.train.FloatList(value=x))}
+    for key, value in others.items():
+        features[key] = (tf.train.Feature(int64_list=tf.train.Int64List(value=[value])) if isinstance(value, int)
+                         else tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()])))
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
 def values_for(info, rows):
     shape = ANY_SHAPE if info.shape.rank is None else [rows if size is None else size for size in info.shape]
+    if info.dtype == tf.string:
+        if len(shape) > 1:
+            return np.array([["cat", "dog", f"text {i}"][i % 3] for i in range(int(np.prod(shape)))], object).reshape(shape)
+        return np.array([example(random.normal(size=3), n=i, **({"name": f"nr {i}"} if i else {})).SerializeToString()
+                         for i in range(rows)], object)
     if info.dtype == tf.bool:
         return random.integers(0, 2, shape).astype(bool)
     if info.dtype.is_integer:
@@ -83,8 +115,126 @@ def ask(address, path, body):
 
 
 def near(ours, theirs):
+    if theirs.dtype == object:
+        decoded = [each if isinstance(each, bytes) else base64.b64decode(each["b64"]) if isinstance(each, dict) else each.encode()
+                   for each in np.array(ours, object).reshape(-1)]
+        return decoded == list(theirs.reshape(-1))
     ours = np.array(ours, dtype=theirs.dtype)
     return ours.shape == theirs.shape and np.allclose(ours, theirs, rtol=NEAR, atol=NEAR, equal_nan=True)
+
+
+def listed(value):
+    """As JSON has it: bytes in base64."""
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode()}
+    if isinstance(value, str):
+        return value
+    return [listed(each) for each in value] if value.dtype == object else value.tolist()
+
+
+def grpc_differences(channel, name, signature, function):
+    """The same over gRPC, with both forms of tensors."""
+    predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
+    infos = function.structured_input_signature[1]
+    inputs = {key: values_for(info, 3) for key, info in infos.items()}
+    outputs = {key: value.numpy() for key, value in function(**{key: tf.constant(value) for key, value in inputs.items()}).items()}
+    for form, wanted in (("content", []), ("values", []), ("values", sorted(outputs)[-1:])):
+        request = predict_pb2.PredictRequest(output_filter=wanted)
+        request.model_spec.name, request.model_spec.signature_name = name, signature
+        for key, value in inputs.items():
+            proto = tf.make_tensor_proto(value, dtype=infos[key].dtype)
+            if form == "values" and proto.tensor_content:  # numbers one by one
+                lists = {tf.float32: proto.float_val, tf.float64: proto.double_val, tf.int64: proto.int64_val, tf.bool: proto.bool_val}
+                lists.get(infos[key].dtype, proto.int_val).extend(value.reshape(-1).tolist())
+                proto.ClearField("tensor_content")
+            request.inputs[key].CopyFrom(proto)
+        reply = predict(request, timeout=60)
+        if set(reply.outputs) != set(wanted or outputs):
+            yield f"gRPC: the outputs {set(reply.outputs)}"
+        if (reply.model_spec.name, reply.model_spec.version.value, reply.model_spec.signature_name) != (name, 1, signature):
+            yield f"gRPC: {reply.model_spec}"
+        for key, proto in reply.outputs.items():
+            value = tf.make_ndarray(proto)
+            if value.dtype != outputs[key].dtype or value.shape != outputs[key].shape or not near(value.tolist() if value.dtype == object else value, outputs[key]):
+                yield f"gRPC: {key} is {value} instead of {outputs[key]}"
+
+
+def grpc_metadata_differences(channel, name, folder):
+    """The signatures are those of the file."""
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    request.model_spec.name = name
+    reply = prediction_service_pb2_grpc.PredictionServiceStub(channel).GetModelMetadata(request)
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    reply.metadata["signature_def"].Unpack(signatures)
+    saved = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    if dict(signatures.signature_def) != dict(saved.meta_graphs[0].signature_def):
+        yield "gRPC: the metadata are not the file's"
+    status = get_model_status_pb2.GetModelStatusRequest()
+    status.model_spec.name = name
+    versions = model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(status).model_version_status
+    if [(each.version, each.state, each.status.error_code) for each in versions] != [(1, 30, 0)]:
+        yield f"gRPC: the status {versions}"
+
+
+def example_differences(channel, folder):
+    """Classify, Regress and MultiInference, with and without a context."""
+    service = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    signatures = tf.saved_model.load(str(folder)).signatures
+    context, alone = example([1, 2, 3], n=5), [example([4, 5, 6]), example([-1, 0, 1], n=2)]
+    merged = [tf.train.Example.FromString(context.SerializeToString() + each.SerializeToString()) for each in alone]
+    for examples, given in ((alone, {"examples": alone}), (merged, {"examples": alone, "context": context})):
+        encoded = tf.constant([each.SerializeToString() for each in examples])
+        classes = {key: value.numpy() for key, value in signatures["serving_default"](encoded).items()}
+        values = signatures["regress"](encoded)["outputs"].numpy()
+        kind = "example_list_with_context" if "context" in given else "example_list"
+
+        def check(classified, regressed):
+            labels = [[each.label.encode() for each in row.classes] for row in classified.classifications]
+            scores = [[each.score for each in row.classes] for row in classified.classifications]
+            if labels != classes["classes"].tolist() or not near(scores, classes["scores"]):
+                yield f"gRPC: classes {labels} {scores} instead of {classes}"
+            if not near([each.value for each in regressed.regressions], values):
+                yield f"gRPC: regressions {regressed} instead of {values}"
+
+        requests = [kind_of() for kind_of in (classification_pb2.ClassificationRequest, regression_pb2.RegressionRequest,
+                                              inference_pb2.MultiInferenceRequest)]
+        for each in requests:
+            list_of = getattr(each.input, kind)
+            list_of.examples.extend(given["examples"])
+            if "context" in given:
+                list_of.context.CopyFrom(context)
+        requests[0].model_spec.name = requests[1].model_spec.name = "texts"
+        requests[1].model_spec.signature_name = "regress"
+        for method, signature in (("classify", "serving_default"), ("regress", "regress")):
+            task = requests[2].tasks.add(method_name="tensorflow/serving/" + method)
+            task.model_spec.name, task.model_spec.signature_name = "texts", signature
+        yield from check(service.Classify(requests[0]).result, service.Regress(requests[1]).result)
+        both = service.MultiInference(requests[2]).results
+        yield from check(both[0].classification_result, both[1].regression_result)
+
+
+def reload_differences(channel, folder):
+    """Another configuration, by TensorFlow Serving's own client."""
+    request = model_management_pb2.ReloadConfigRequest()
+    config = request.config.model_config_list.config.add(name="renamed", base_path=str(folder), model_platform="tensorflow")
+    config.model_version_policy.specific.versions.append(1)
+    config.version_labels["stable"] = 1
+    models = model_service_pb2_grpc.ModelServiceStub(channel)
+    if models.HandleReloadConfigRequest(request, timeout=60).status.error_code != 0:
+        yield "gRPC: no other configuration"
+    predict = predict_pb2.PredictRequest()
+    predict.model_spec.name, predict.model_spec.version_label = "renamed", "stable"
+    predict.inputs["x"].CopyFrom(tf.make_tensor_proto(np.ones((1, 5), np.float32)))
+    service = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    if service.Predict(predict).model_spec.version.value != 1:
+        yield "gRPC: another version"
+    predict.model_spec.name = "affine"
+    try:
+        service.Predict(predict)
+        yield "gRPC: a model that was taken away"
+    except grpc.RpcError as error:
+        if error.code() != grpc.StatusCode.INVALID_ARGUMENT:
+            yield f"gRPC: {error}"
 
 
 def differences(address, name, signature, function):
@@ -93,7 +243,7 @@ def differences(address, name, signature, function):
     inputs = {key: values_for(info, 3) for key, info in infos.items()}
     outputs = {key: value.numpy() for key, value in function(**{key: tf.constant(value) for key, value in inputs.items()}).items()}
     path = f"v1/models/{name}:predict"
-    columns = {key: value.tolist() for key, value in inputs.items()}
+    columns = {key: listed(value) for key, value in inputs.items()}
     status, answer = ask(address, path, {"signature_name": signature, "inputs": columns})
     if status != 200:
         yield f"columnar: {status} {answer}"
@@ -104,7 +254,7 @@ def differences(address, name, signature, function):
             yield f"columnar: {key} is {given[key]} instead of {value}"
     if not all(info.shape.rank and info.shape[0] is None for info in infos.values()):
         return
-    rows = [{key: value[i].tolist() for key, value in inputs.items()} for i in range(3)]
+    rows = [{key: listed(value[i]) for key, value in inputs.items()} for i in range(3)]
     forms = [rows] if len(inputs) > 1 else [rows, [each[next(iter(inputs))] for each in rows]]
     for form in forms:
         status, answer = ask(address, path, {"signature_name": signature, "instances": form})
@@ -146,18 +296,26 @@ def main(program, folder):
     config = folder / "models.config"
     config.write_text("model_config_list {" + "".join(
         f'config {{ name: "{name}" base_path: "{folder / name}" }}\n' for name in MODELS) + "}")
-    server = subprocess.Popen([program, f"--model_config_file={config}", "--rest_api_port=0"], stdout=subprocess.PIPE,
+    server = subprocess.Popen([program, f"--model_config_file={config}", "--rest_api_port=0", "--port=0"], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
     address = "http://" + server.stdout.readline().split()[-1] + "/"
+    channel = grpc.insecure_channel(server.stdout.readline().split()[2])
     passed = failed = 0
     try:
         for name in MODELS:
             model = tf.saved_model.load(str(folder / name / "1"))
             found = list(metadata_differences(address, name, model))
+            found += grpc_metadata_differences(channel, name, folder / name / "1")
             for signature, function in model.signatures.items():
                 found += differences(address, name, signature, function)
+                found += grpc_differences(channel, name, signature, function)
+            if name == "texts":
+                found += example_differences(channel, folder / name / "1")
             passed, failed = passed + (not found), failed + bool(found)
             print(f"  {name:10} {'failed: ' + '; '.join(found)[:500] if found else 'passed'}")
+        found = list(reload_differences(channel, folder / "affine"))
+        passed, failed = passed + (not found), failed + bool(found)
+        print(f"  {'reload':10} {'failed: ' + '; '.join(found)[:500] if found else 'passed'}")
     finally:
         server.terminate()
         server.wait()

@@ -413,6 +413,64 @@ class Words(tf.Module):
         return {"y": x * self.w[1]}
 
 
+class Texts(tf.Module):
+    """Signatures that get and give texts: tf.Examples, labels, digits, and what the client sent."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable([[0.5, -0.5], [1.0, 2.0], [-1.5, 0.25]], name="w")
+        self.labels = tf.constant(["cat", "dog"])
+
+        def table(keys, values, default):
+            return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values)), default)
+
+        self.ids = table(["cat", "dog"], tf.constant([10, 20], tf.int64), -1)
+        self.sounds = table(["dog", "cat"], ["woof", "meow"], "?")
+        self.names = table(tf.constant([1, 2], tf.int64), ["cat", "dog"], "nobody")
+
+    def scores(self, examples):
+        features = {"x": tf.io.FixedLenFeature([3], tf.float32), "n": tf.io.FixedLenFeature([], tf.int64, 7),
+                    "name": tf.io.FixedLenFeature([], tf.string, "nobody")}
+        parsed = tf.io.parse_example(examples, features)
+        return parsed["x"] @ self.w + tf.cast(parsed["n"], tf.float32)[:, None], parsed["name"]
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
+    def classify(self, inputs):
+        scores, _ = self.scores(inputs)
+        return {"classes": tf.tile(self.labels[None, :], [tf.shape(scores)[0], 1]), "scores": scores}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
+    def regress(self, inputs):
+        return {"outputs": self.scores(inputs)[0][:, 1]}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples"), tf.TensorSpec([None, 2], tf.string, "keys")])
+    def label(self, examples, keys):
+        scores, name = self.scores(examples)
+        best = tf.argmax(scores, 1)
+        return {"label": tf.gather(self.labels, best), "best": tf.strings.as_string(best - 1), "name": name,
+                "key_bytes": keys[:, ::-1], "scores": scores}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.string, "words")])
+    def look_up(self, words):
+        ids = self.ids.lookup(words)
+        return {"ids": ids, "sounds": self.sounds.lookup(words), "names": self.names.lookup(ids // 10)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, "numbers")])
+    def look_up_digits(self, numbers):
+        return {"ids": self.ids.lookup(tf.strings.as_string(numbers))}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
+    def longer(self, texts):
+        return {"longer": tf.strings.join([texts, "!"])}
+
+
+def write_text_model(folder):
+    texts = Texts()
+    tf.saved_model.save(texts, str(folder / "saved_model_texts"), signatures={
+        "serving_default": texts.classify, "regress": texts.regress, "label": texts.label, "longer": texts.longer,
+        "look_up": texts.look_up, "look_up_digits": texts.look_up_digits})
+
+
 def write_table_model(folder):
     vocabulary = folder / "words.txt"
     vocabulary.write_text("one\ntwo\nthree\n")
@@ -544,6 +602,7 @@ def main(folder):
     write_metrics(folder)
     write_saved_models(folder)
     write_table_model(folder)
+    write_text_model(folder)
     write_keras_model(folder)
     for each in folder.glob("*/fingerprint.pb"):
         each.unlink()

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Starts tapestry-serve and asks it over HTTP and HTTPS.
 
-usage: program.py PROGRAM GOLDEN_FOLDER"""
+usage: program.py PROGRAM GOLDEN_FOLDER [--grpc]"""
 
 import json
 import pathlib
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -55,7 +56,7 @@ def run(program, *flags):
 def check_flags(program, folder):
     assert run(program, "--help").stdout.startswith("usage: tapestry-serve ")
     for flags, complaint in (((), "Either --model_base_path or --model_config_file tells what to serve"),
-                             (("--model_base_path=m", "--port=1"), "Unknown flag: --port=1"),
+                             (("--model_base_path=m", "--prot=1"), "Unknown flag: --prot=1"),
                              (("--model_base_path=m", "--host=0.0.0.0"), "set a token by --token_file"),
                              (("--model_config_file=" + str(folder / "none"),), "Cannot read the file"),
                              (("--model_base_path=m", "--host=192.0.2.1", "--insecure"), "Cannot listen on 192.0.2.1:8501")):
@@ -89,6 +90,20 @@ def check_models(program, golden, folder):
     assert "Ending when all requests are answered" in log, log
 
 
+def check_grpc(program, folder):
+    """The port for gRPC is printed; what a client gets there is tested without Python."""
+    server = Server(program, f"--model_base_path={folder / 'one'}", "--port=0")
+    line = server.process.stdout.readline()
+    assert line.startswith("Listening on 127.0.0.1:") and line.endswith(" for gRPC\n"), line
+    with socket.create_connection(("127.0.0.1", int(line.split()[2].rsplit(":", 1)[1])), 30) as client:
+        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\4" + bytes(5))  # and empty settings
+        assert client.recv(9)[3] == 4  # the settings of the server
+        # A client that is connected, but asks and answers nothing, does not keep the server from ending.
+        start = time.monotonic()
+        server.end()
+        assert time.monotonic() - start < 15
+
+
 def check_token_and_tls(program, folder):
     token = folder / "token"
     token.write_text("secret\n")
@@ -109,11 +124,13 @@ def check_token_and_tls(program, folder):
     server.end(signal.SIGINT)
 
 
-def main(program, golden):
+def main(program, golden, *flags):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         check_flags(program, folder)
         check_models(program, pathlib.Path(golden), folder)
+        if "--grpc" in flags:
+            check_grpc(program, folder)
         check_token_and_tls(program, folder)
 
 

@@ -11,7 +11,8 @@ namespace tapestry::serve {
 namespace {
 
 double answer_of(const Servable& model, double x) {
-  return model.run("serving_default", {{"x", tensor<float>({static_cast<float>(x)})}}, soon()).at("y").item<float>();
+  const NamedValues outputs = model.run("serving_default", {{"x", tensor<float>({static_cast<float>(x)})}}, soon());
+  return std::get<Tensor>(outputs.at("y")).item<float>();
 }
 
 std::string states_of(const ModelStore& store, const std::string& model) {
@@ -231,7 +232,7 @@ TEST_CASE("a model whose outputs have no rows is served with batches, too") {
   });
   const Servable sum("sum", 1, folder / "sum" / "1", {.batching = BatchingOptions{.max_batch_size = 8}});
   const auto y = sum.run("serving_default", {{"x", column({1, 2, 3})}}, soon()).at("y");
-  CHECK(y.item<float>() == 6);
+  CHECK(std::get<Tensor>(y).item<float>() == 6);
 }
 
 TEST_CASE("batching options that make no sense") {
@@ -323,10 +324,26 @@ TEST_CASE("flags") {
   CHECK(parse_flags({"--help"}).help);
   CHECK(parse_flags({"--model_base_path=m", "--host=0.0.0.0", "--insecure"}).http.host == "0.0.0.0");
 
+  CHECK(!flags.grpc);
+  const Flags both =
+      parse_flags({"--model_base_path=m", "--port=5", "--grpc_max_threads=7", "--rest_api_timeout_in_ms=50"});
+  REQUIRE(both.grpc);
+  CHECK(both.grpc->port == 5);
+  CHECK(both.grpc->calls_at_once == 7);
+  CHECK(both.grpc->timeout == std::chrono::milliseconds(50));
+  const detail::TlsKeys keys =
+      parse_ssl("server_key: 'K\\n\\x41\\102\\'\\\\' server_cert: 'C' custom_ca: 'A' client_verify: true", "f");
+  CHECK(keys == detail::TlsKeys{.certificate = "C", .key = "K\nAB'\\", .authority = "A"});
+  CHECK(parse_ssl("server_key: 'K' server_cert: 'C' custom_ca: 'A'", "f").authority.empty());
+  CHECK_THROWS_WITH(parse_ssl("server_key: '\\q'", "f"), "f:1: a string has a '\\' that stands for nothing");
+  CHECK_THROWS_WITH(parse_ssl("server_key: 'K'", "f"), "f needs server_key and server_cert");
+  CHECK_THROWS_WITH(parse_ssl("server_key: 'K' server_cert: 'C' client_verify: true", "f"),
+                    "f: client_verify needs custom_ca");
+
   const std::map<std::string, std::vector<std::string>> wrong{
       {"Either --model_base_path or --model_config_file", {}},
       {"Either --model_base_path or --model_config_file ", {"--model_base_path=m", "--model_config_file=f"}},
-      {"Unknown flag: --port=5", {"--model_base_path=m", "--port=5"}},
+      {"Unknown flag: --prot=5", {"--model_base_path=m", "--prot=5"}},
       {"Unknown flag: m", {"--model_base_path=m", "m"}},
       {"--rest_api_port takes a whole number of at least 0, not \"x\"", {"--rest_api_port=x"}},
       {"--rest_api_port takes a whole number of at least 0, not \"-1\"", {"--rest_api_port=-1"}},
@@ -335,6 +352,9 @@ TEST_CASE("flags") {
       {"--enable_batching takes true or false", {"--enable_batching=x"}},
       {"--batching_parameters_file needs --enable_batching", {"--model_base_path=m", "--batching_parameters_file=f"}},
       {"Cannot read the file /no/file", {"--token_file=/no/file"}},
+      {"--ssl_config_file is for gRPC", {"--model_base_path=m", "--ssl_config_file=f"}},
+      {"Cannot read the file f", {"--model_base_path=m", "--port=0", "--ssl_config_file=f"}},
+      {"--port: ports end at 65535", {"--port=65536"}},
       {"--ssl_certificate and --ssl_key need each other", {"--model_base_path=m", "--ssl_key=f"}},
       {"Other machines reach 0.0.0.0: set a token", {"--model_base_path=m", "--host=0.0.0.0"}},
       {"Other machines reach 127.example.com: set a token", {"--model_base_path=m", "--host=127.example.com"}},

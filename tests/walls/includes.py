@@ -109,9 +109,11 @@ INTERNALS = {
                          'src/train/arguments.hpp'),
 }
 
-# The server is a user of the library; only the reader of protobuf's bytes, which is a header alone, is ours, too.
+# The server is a user of the library; but it reads protobuf's bytes by our header, numbers the texts in TensorFlow's
+# graphs, and listens for gRPC as the servers of sessions do.
 SERVE = 'src/serve/'
-SERVE_INTERNALS = ('src/io/wire.hpp',)
+SERVE_INTERNALS = ('src/io/wire.hpp', 'src/io/tensorflow/graph_def.hpp', 'src/io/tensorflow/read_graph.hpp',
+                   'src/distributed/grpc/grpc_listener.hpp')
 
 # A pass is a function from a graph to a graph: it tells each new node what it is, and neither reads nor opens scopes.
 PASSES = ('src/graph/passes/', 'src/graph/rewrite.')

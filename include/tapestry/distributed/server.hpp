@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tapestry/distributed/cluster.hpp"
+#include "tapestry/distributed/tls.hpp"
 
 namespace tapestry {
 
@@ -17,7 +18,7 @@ struct ServerOptions {
   std::string job = {};  ///< the job of the task; by default the one that the cluster knows
   int task = -1;         ///< the number of the task; by default the one that the cluster knows
   /// The addresses from which the server accepts connections, "127.0.0.1" or, for all, "0.0.0.0". Any but a loopback
-  /// address needs `insecure`.
+  /// address needs `tls` or `insecure`.
   std::string bind = "127.0.0.1";
   /// Allows connections from other machines. They are neither encrypted nor authenticated: who can reach the port can
   /// run any graph in this process.
@@ -29,6 +30,9 @@ struct ServerOptions {
   GraphLimits graph = {};                               ///< of the graph of each session, and of its runs
   /// A session that has not been used for so many seconds ends; 0: never.
   std::int64_t session_gc_seconds = 3600;
+  /// Encrypts connections, and lets only those in who have a certificate of the authority. The target is then
+  /// "grpcs://HOST:PORT".
+  Tls tls = {};
 };
 
 /// A server that runs the graphs of other processes: of Tapestry's `Session(target, graph)`, and of TensorFlow's

@@ -1,5 +1,6 @@
 // libtapestry_distributed.so: sessions on servers, and servers.
 
+#include "core/open_plugin.hpp"
 #include "distributed/grpc/grpc_transport.hpp"
 #include "distributed/rpc/master.hpp"
 #include "distributed/rpc/read_cluster.hpp"
@@ -9,27 +10,37 @@
 namespace tapestry::detail {
 namespace {
 
-/// "host:port" of "grpc://host:port".
-std::string address_of(std::string_view target) {
-  constexpr std::string_view scheme = "grpc://";
-  const std::string_view address = target.starts_with(scheme) ? target.substr(scheme.size()) : "";
-  if (address.empty() || address.find(':') == std::string_view::npos || address.find('/') != std::string_view::npos)
+/// The connection to "grpc://host:port", or, encrypted, to "grpcs://host:port".
+std::shared_ptr<Channel> connect(std::string_view target) {
+  const std::size_t end = target.find("://");
+  const std::string_view scheme = target.substr(0, end),
+                         address = end == std::string_view::npos ? "" : target.substr(end + 3);
+  if ((scheme != "grpc" && scheme != "grpcs") || address.find(':') == std::string_view::npos ||
+      address.find('/') != std::string_view::npos)
+    throw InvalidArgumentError(join(
+        "The target of a session is \"\" or of the form grpc://host:port or grpcs://host:port, not \"", target, "\""));
+  if (scheme == "grpc") return grpc_transport().connect(std::string(address));
+  const std::string folder = environment("TAPESTRY_TLS");
+  if (folder.empty())
     throw InvalidArgumentError(
-        join("The target of a session is \"\" or of the form grpc://host:port, not \"", target, "\""));
-  return std::string(address);
+        join("The environment variable TAPESTRY_TLS does not tell the folder of the certificates "
+             "for ",
+             target));
+  return grpc_transport(read_keys(Tls::files(folder))).connect(std::string(address));
 }
 
 std::unique_ptr<RemoteSession> open_session(std::string_view target, const Graph& graph,
                                             const SessionOptions& options) {
-  return make_remote_session(grpc_transport().connect(address_of(target)), target, graph, options);
+  return make_remote_session(connect(target), target, graph, options);
 }
 
 void reset(std::string_view target, const std::vector<std::string>& containers, const SessionOptions& options) {
-  reset_containers(*grpc_transport().connect(address_of(target)), target, containers, options);
+  reset_containers(*connect(target), target, containers, options);
 }
 
 std::shared_ptr<Server::Service> serve(const ClusterSpec& cluster, const ServerOptions& options) {
-  return make_master(grpc_transport(), "grpc", cluster, options);
+  if (!options.tls) return make_master(grpc_transport(), "grpc", cluster, options);
+  return make_master(grpc_transport(read_keys(options.tls)), "grpcs", cluster, options);
 }
 
 }  // namespace

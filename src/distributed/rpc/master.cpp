@@ -94,10 +94,11 @@ class Master final : public Server::Service {
     const bool is_number = ::inet_pton(AF_INET, options.bind.c_str(), &number) == 1;
     const bool loopback =
         (is_number && options.bind.starts_with("127.")) || options.bind == "localhost" || options.bind == "[::1]";
-    if (!loopback && !options.insecure)
+    if (!loopback && !options.insecure && !options.tls)
       throw InvalidArgumentError(join("The server would accept connections at ", options.bind,
-                                      " without encryption, and run any graph that they send. Say so by "
-                                      ".insecure = true (--insecure)"));
+                                      " without encryption, and run any graph that they send. Give it certificates by "
+                                      ".tls = Tls::files(FOLDER) (--tls FOLDER), or say so by .insecure = true "
+                                      "(--insecure)"));
     for (const std::int64_t each :
          {options.message_bytes, options.sessions, options.steps_at_once, options.variable_bytes})
       if (each < 1) throw InvalidArgumentError("The limits of a server are at least 1");

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -17,13 +18,17 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
   ~Workers() { finish(); }
 
+  /// Throws std::system_error when the system gives no thread, not even the first one; then the task will not run.
   void start(std::function<void()> task) {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
-    if (tasks_.size() > idle_) {
+    if (tasks_.size() <= idle_) return wake_.notify_one();
+    try {
       threads_.emplace_back([this] { work(); });
-    } else {
-      wake_.notify_one();
+    } catch (const std::system_error&) {
+      if (!threads_.empty()) return;  // one of the threads that there are takes the task later
+      tasks_.pop_back();
+      throw;
     }
   }
 

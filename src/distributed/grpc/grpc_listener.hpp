@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+
+#include "distributed/rpc/transport.hpp"
+
+/// A server for gRPC's calls of one request and one reply. Messages are bytes here: gRPC's generic interface needs
+/// neither protobuf nor generated code.
+
+namespace tapestry::detail {
+
+/// A request, with what gRPC tells of it.
+struct GrpcCall {
+  std::string_view method;                         ///< "/tensorflow.MasterService/RunStep"
+  std::string_view request;                        ///< the bytes of the message
+  std::chrono::system_clock::time_point deadline;  ///< of the client; far in the future if it has none
+  std::stop_token stop;                            ///< as that of a RequestHandler
+};
+
+/// Returns the reply, or throws the error that the client gets.
+using GrpcHandler = std::function<Pieces(const GrpcCall& call)>;
+
+/// What a side of an encrypted connection shows, and what it asks for; texts in PEM. All are empty where nothing is
+/// encrypted.
+struct TlsKeys {
+  std::string certificate{}, key{};  ///< its own; a client may have none
+  std::string authority{};           ///< who signs the other side's certificates; "": a server asks for none
+
+  explicit operator bool() const { return !certificate.empty() || !authority.empty(); }
+  friend auto operator<=>(const TlsKeys&, const TlsKeys&) = default;
+};
+
+struct GrpcListenOptions {
+  ListenOptions address{};
+  TlsKeys tls{};
+  std::int64_t calls_at_once = 0;      ///< further ones are refused with ResourceExhausted; 0: any number
+  std::chrono::milliseconds grace{0};  ///< how long `stop` lets running calls go on before it cancels them
+  /// Whether who sends this value of the header "authorization" may call; others are refused as Unauthenticated, and
+  /// their messages are not read. Empty: anyone may.
+  std::function<bool(std::string_view authorization)> is_allowed{};
+};
+
+/// Throws UnavailableError if the port is in use, or if the certificate cannot be used.
+std::unique_ptr<Listener> listen_by_grpc(const GrpcListenOptions& options, GrpcHandler handler);
+
+}  // namespace tapestry::detail

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "serve/metrics.hpp"
+#include "serve/rpc_messages.hpp"
+
+namespace tapestry::serve {
+
+/// TensorFlow Serving's gRPC services, PredictionService and ModelService, and gRPC's service of health, with their
+/// answers. It has no part of gRPC's own, such as connections: messages are bytes.
+class RpcApi {
+ public:
+  RpcApi(ModelStore& models, Metrics& metrics) : models_(models), metrics_(metrics) {}
+
+  /// The reply to a method, such as "/tensorflow.serving.PredictionService/Predict". Throws the error that the client
+  /// gets.
+  std::string answer(std::string_view method, std::string_view request, Deadline deadline) const;
+
+ private:
+  /// A request, and the model that it asks as soon as that is known.
+  struct Asked;
+  struct Inferred;
+  std::string handle(Asked& asked) const;
+  std::string predict(Asked& asked) const;
+  Inferred infer_examples(Asked& asked) const;
+  static Inferred infer(const Servable& model, const std::string& name, const std::vector<std::string>& examples,
+                        Deadline deadline);
+  std::string classify(Asked& asked) const;
+  std::string regress(Asked& asked) const;
+  std::string multi_inference(Asked& asked) const;
+  std::string metadata(std::string_view bytes) const;
+  std::string status(std::string_view bytes) const;
+  std::string reload(std::string_view bytes) const;
+  std::string health(std::string_view bytes) const;
+
+  ModelStore& models_;
+  Metrics& metrics_;
+};
+
+}  // namespace tapestry::serve

@@ -1,0 +1,69 @@
+#include "serve/texts.hpp"
+
+#include "tapestry/op.hpp"
+
+namespace tapestry::serve {
+namespace {
+
+enum Kind : std::int64_t { of_model, digits, of_request };
+
+std::int64_t number_of(std::size_t index, Kind kind) { return 3 * static_cast<std::int64_t>(index) + kind; }
+
+template <class List>
+auto& at(const List& list, std::int64_t index) {
+  if (index < 0 || std::cmp_greater_equal(index, list.size())) throw InternalError("a number that no text has");
+  return list[static_cast<std::size_t>(index)];
+}
+
+}  // namespace
+
+std::int64_t ModelTexts::add(const std::string& text) {
+  const auto [found, is_new] = numbers_.emplace(text, number_of(texts_.size(), of_model));
+  if (is_new) texts_.push_back(text);
+  return found->second;
+}
+
+std::int64_t ModelTexts::find(const std::string& text) const {
+  const auto found = numbers_.find(text);
+  return found == numbers_.end() ? -1 : found->second;
+}
+
+const std::string& ModelTexts::text(std::int64_t number) const { return at(texts_, number / 3); }
+
+Tensor RequestTexts::numbers(const Texts& texts) {
+  std::vector<std::int64_t> numbers;
+  numbers.reserve(texts.elements.size());
+  for (const std::string& each : texts.elements) {
+    std::int64_t number = model_.find(each);
+    if (number < 0) {
+      const auto [found, is_new] = numbers_.emplace(each, number_of(texts_.size(), of_request));
+      if (is_new) texts_.push_back(&found->first);
+      number = found->second;
+    }
+    numbers.push_back(number);
+  }
+  return tensor(numbers, Shape(texts.sizes));
+}
+
+Texts RequestTexts::texts(const Tensor& numbers) const {
+  const auto sizes = numbers.shape().sizes();
+  Texts texts{.sizes = {sizes.begin(), sizes.end()}, .elements = {}};
+  for (std::int64_t i = 0; i < numbers.size(); ++i) {
+    const std::int64_t number = numbers.data<std::int64_t>()[i];
+    // Of negative numbers, too, the remainder is not negative.
+    const std::int64_t kind = (number % 3 + 3) % 3;
+    switch (kind) {
+      case of_model:
+        texts.elements.push_back(model_.text(number));
+        break;
+      case digits:
+        texts.elements.push_back(std::to_string((number - digits) / 3));
+        break;
+      default:
+        texts.elements.push_back(*at(texts_, (number - of_request) / 3));
+    }
+  }
+  return texts;
+}
+
+}  // namespace tapestry::serve
