@@ -83,7 +83,8 @@ Variable global_step(Where where) {
   return locating({}, where, [] {
     const std::shared_ptr<detail::GraphState> graph = default_graph().state();
     if (const std::optional<Variable> found = find_global_step(*graph)) return *found;
-    const auto scope = Graph(graph).as_default();
+    std::optional<Graph::Scope> scope;
+    if (open_sink() != graph.get()) scope.emplace(Graph(graph));
     return Variable(number(0), {.name = step_name, .trainable = false});
   });
 }
