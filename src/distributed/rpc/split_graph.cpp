@@ -286,7 +286,10 @@ class Cutter {
   }
 
   io::TypeCode type_of(const Edge& edge) const {
-    const io::TypeCode type = options_.type_of(edge.tensor());
+    const auto source = index_.find(edge.node);
+    const bool of_variable = source != index_.end() && is_variable(graph_.nodes[source->second]);
+    const io::TypeCode type = of_variable ? attr_or<io::TypeCode>(graph_.nodes[source->second], "dtype", {})
+                                          : options_.type_of(edge.tensor());
     if (type != io::TypeCode{} && type != io::resource_type) return type;
     throw UnimplementedError(join("Tensor ", edge.tensor(), " cannot be sent to another task: its type is ",
                                   type == io::resource_type ? "a resource" : "not known before the run",
