@@ -4,12 +4,14 @@
 #include <chrono>
 #include <iostream>
 #include <map>
+#include <random>
 #include <set>
 #include <thread>
 
 #include <doctest/doctest.h>
 
 #include "expect.hpp"
+#include "io/rpc/messages.hpp"
 #include "memory_plugin.hpp"
 #include "refused.hpp"
 #include "same_bits.hpp"
@@ -18,14 +20,44 @@
 
 using namespace tapestry;
 using namespace tapestry::test;
+namespace rpc = tapestry::io::rpc;
 
 namespace {
 
-/// The memory transport, which counts the calls of each method.
+/// A channel that delays calls, and loses requests and replies.
+class FaultyChannel final : public detail::Channel {
+ public:
+  FaultyChannel(std::shared_ptr<detail::Channel> channel, std::uint64_t seed)
+      : channel_(std::move(channel)), random_(seed) {}
+
+  detail::Reply call(const std::string& method, detail::Pieces request, const detail::CallOptions& options) override {
+    std::uint64_t fate = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      fate = random_();
+    }
+    const bool may_fail = method.ends_with("RunGraph") || method.ends_with("RecvTensor") ||
+                          method.ends_with("RegisterGraph") || method.ends_with("CleanupGraph");
+    if (fate % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(fate / 4 % 500));
+    if (may_fail && fate % 31 == 0) throw UnavailableError("the request was lost");
+    detail::Reply reply = channel_->call(method, std::move(request), options);
+    if (may_fail && fate % 37 == 0) throw UnavailableError("the reply was lost");
+    return reply;
+  }
+
+ private:
+  std::shared_ptr<detail::Channel> channel_;
+  std::mutex mutex_;
+  std::mt19937_64 random_;
+};
+
+/// The memory transport, which counts the calls of each method, and has faults between tasks if it has a seed.
 class CountingTransport final : public detail::Transport {
  public:
   std::shared_ptr<detail::Channel> connect(const std::string& address) override {
-    return detail::memory_transport().connect(address);
+    auto channel = detail::memory_transport().connect(address);
+    if (seed == 0) return channel;
+    return std::make_shared<FaultyChannel>(std::move(channel), seed++);
   }
   std::unique_ptr<detail::Listener> listen(const detail::ListenOptions& options,
                                            detail::RequestHandler handler) override {
@@ -43,6 +75,8 @@ class CountingTransport final : public detail::Transport {
     return calls_[method];
   }
 
+  std::atomic<std::uint64_t> seed = 0;
+
  private:
   std::mutex mutex_;
   std::map<std::string, int> calls_;
@@ -51,7 +85,8 @@ class CountingTransport final : public detail::Transport {
 /// Two parameter servers and two workers.
 class Cluster {
  public:
-  explicit Cluster(int first_port, const ServerOptions& options = {}) : options_(options) {
+  explicit Cluster(int first_port, const ServerOptions& options = {}, std::uint64_t seed = 0) : options_(options) {
+    transport.seed = seed;
     const auto at = [&](int i) { return "localhost:" + std::to_string(first_port + i); };
     spec = ClusterSpec({{"ps", {at(0), at(1)}}, {"worker", {at(2), at(3)}}});
     for (const char* job : {"ps", "worker"})
@@ -339,4 +374,90 @@ TEST_CASE("isolated sessions have Variables of their own on all tasks") {
   own.run(model.init);
   one_step(own, model, 1);
   CHECK(!same_bits(shared.run(model.variables[0]), own.run(model.variables[0])));
+}
+
+TEST_CASE("with lost messages no run hangs, and no update is lost or made twice") {
+  int finished = 0, lost = 0;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    INFO("seed ", seed);
+    Cluster cluster(5100, {}, seed * 1000);
+    Graph graph;
+    const auto scope = graph.as_default();
+    std::optional<Variable> s;
+    {
+      const auto on = device("/job:ps/task:0");
+      s = Variable(0.0F, {.name = "s"});
+    }
+    Tensor y, sum;
+    {
+      const auto on = device("/job:worker/task:1");
+      y = *s * 2.0 + 1.0;
+    }
+    {
+      const auto on = device("/job:ps/task:1");
+      y = y - *s * 2.0;
+    }
+    {
+      const auto after = control_dependencies({y});
+      sum = s->assign_add(stop_gradient(y));
+    }
+    const Session session(cluster.target(), graph, {.operation_timeout_in_ms = 20'000});
+    const auto attempt = [&](const auto& fetch) -> std::optional<Tensor> {
+      try {
+        return session.run(fetch);
+      } catch (const UnavailableError&) {
+        return std::nullopt;
+      }
+    };
+    while (!attempt(global_variables_initializer())) ++lost;
+    double least = 0, most = 0;
+    for (int i = 0; i < 10; ++i) {
+      ++most;
+      if (attempt(sum)) ++least, ++finished;
+    }
+    std::optional<Tensor> value;
+    while (!(value = attempt(*s))) ++lost;
+    lost += static_cast<int>(most - least);
+    CHECK(value->item<float>() >= least);
+    CHECK(value->item<float>() <= most);
+  }
+  CHECK(finished > 100);
+  CHECK(lost > 10);
+}
+
+TEST_CASE("a task that gets garbage goes on") {
+  const Cluster cluster(5200);
+  const auto channel = detail::memory_transport().connect("localhost:5202");
+  std::mt19937_64 random(1);
+  const auto call = [&](const std::string& method, const std::string& bytes) {
+    detail::Pieces request;
+    request.add(bytes);
+    try {
+      channel->call("/tensorflow.WorkerService/" + method, std::move(request), {.timeout_in_ms = 20});
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it may be refused, or wait for ever
+    }
+  };
+  for (const char* method : {"RegisterGraph", "RunGraph", "RecvTensor", "CleanupGraph", "GetStatus", "CleanupAll",
+                             "CreateWorkerSession", "DeleteWorkerSession", "DeregisterGraph", "Nonsense"})
+    for (int i = 0; i < 40; ++i) {
+      std::string bytes(random() % 40, ' ');
+      for (char& each : bytes) each = static_cast<char>(random() % 4 == 0 ? random() : random() % 24);
+      call(method, bytes);
+    }
+  // Graphs that contradict themselves.
+  for (const char* text : {"node { name: 'a' op: '_Send' }", "node { name: 'a' op: 'Add' input: 'b' }",
+                           "node { name: 'a' op: 'NoOp' input: '^a' }",
+                           "node { name: 'a' op: '_Recv' } node { name: 'a' "
+                           "op: '_Recv' }",
+                           "node { name: 'a' op: '_Recv' } node { name: 'b' op: 'Relu' input: 'a' }"}) {
+    io::GraphDef graph = io::decode(io::from_text(text));
+    const auto registered = rpc::encode(rpc::RegisterGraphRequest{.graph_def = io::encode(graph)}).joined();
+    call("RegisterGraph", registered);
+  }
+  for (int i = 0; i < 20; ++i)
+    call("RunGraph", rpc::encode(rpc::RunGraphRequest{.graph_handle = std::to_string(i), .step_id = i}).joined());
+  const Training model = mlp(train::GradientDescentOptimizer(0.1), cluster.spec);
+  const Session session(cluster.target(), model.graph);
+  session.run(model.init);
+  CHECK(one_step(session, model, 0).item<float>() > 0);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <condition_variable>
+#include <deque>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -168,21 +169,31 @@ class GraphPart::Builder {
 
   /// The tensors that each node waits for; nodes that wait for the same ones make an island.
   void find_islands() {
-    std::vector<Bits> waits(nodes_.size(), Bits((part_.receives_.size() + 63) / 64));
+    const std::size_t words = (part_.receives_.size() + 63) / 64;
+    if (std::cmp_greater(words * sizeof(Bits::value_type), options_.graph.bytes / std::int64_t(nodes_.size() + 1)))
+      throw ResourceExhaustedError(join("A part of a graph has ", nodes_.size(), " nodes and receives ",
+                                        part_.receives_.size(), " tensors, which are too many (GraphLimits::bytes)"));
+    std::vector<Bits> waits(nodes_.size(), Bits(words));
+    std::vector<std::vector<std::size_t>> users(nodes_.size());
     for (std::size_t i = 0; i < nodes_.size(); ++i)
-      if (receive_of_[i] != none) waits[i][receive_of_[i] / 64] |= std::uint64_t{1} << (receive_of_[i] % 64);
-    // Loops of TensorFlow 1 are cycles.
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (std::size_t i = 0; i < nodes_.size(); ++i)
-        for (const Edge& edge : edges_[i]) {
-          const Bits& from = waits[at(edge)];
-          for (std::size_t k = 0; k < from.size(); ++k) {
-            changed |= (from[k] & ~waits[i][k]) != 0;
-            waits[i][k] |= from[k];
-          }
-        }
+      for (const Edge& edge : edges_[i]) users[at(edge)].push_back(i);
+    std::deque<std::size_t> pending;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      if (receive_of_[i] == none) continue;
+      waits[i][receive_of_[i] / 64] |= std::uint64_t{1} << (receive_of_[i] % 64);
+      pending.push_back(i);
     }
+    // Loops of TensorFlow 1 are cycles: a node is looked at again when what it waits for has grown.
+    for (; !pending.empty(); pending.pop_front())
+      for (const std::size_t user : users[pending.front()]) {
+        bool grows = false;
+        for (std::size_t k = 0; k < words; ++k) {
+          const std::uint64_t more = waits[pending.front()][k] & ~waits[user][k];
+          grows |= more != 0;
+          waits[user][k] |= more;
+        }
+        if (grows) pending.push_back(user);
+      }
     const auto count = [](const Bits& bits) {
       int sum = 0;
       for (const std::uint64_t each : bits) sum += std::popcount(each);

@@ -30,15 +30,19 @@ void StepTable::send(std::int64_t step, const std::string& key, const Tensor& va
 }
 
 Tensor StepTable::receive(std::int64_t step, const std::string& key, const std::stop_token& stop) {
+  // Each wait takes a thread.
+  constexpr std::size_t most_waits = 4096;
   std::unique_lock lock(mutex_);
+  if (waits_ >= most_waits)
+    throw ResourceExhaustedError(join(waits_, " calls wait for tensors of steps, which are the most that may"));
   const std::shared_ptr<Step> from = at(step);
-  ++from->waiting;
+  ++from->waiting, ++waits_;
   auto found = from->sent.end();
   changed_.wait(lock, stop, [&] {
     found = from->sent.find(key);
     return from->error || found != from->sent.end();
   });
-  --from->waiting;
+  --from->waiting, --waits_;
   if (found != from->sent.end()) {
     Tensor value = std::move(found->second);
     from->sent.erase(found);

@@ -20,8 +20,8 @@ class StepTable {
  public:
   /// Throws the error of the step, if it has failed.
   void send(std::int64_t step, const std::string& key, const Tensor& value);
-  /// Waits for a tensor, and takes it. Throws the error of the step as soon as it has failed, and CancelledError when a
-  /// stop is requested.
+  /// Waits for a tensor, and takes it. Throws the error of the step as soon as it has failed, CancelledError when a
+  /// stop is requested, and ResourceExhaustedError for too many waits.
   Tensor receive(std::int64_t step, const std::string& key, const std::stop_token& stop);
   /// Ends all waits of a step with an error, those to come, too.
   void abort(std::int64_t step, const std::exception_ptr& error);
@@ -41,6 +41,7 @@ class StepTable {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::map<std::int64_t, std::shared_ptr<Step>> steps_;
+  std::size_t waits_ = 0;
   std::deque<std::int64_t> order_;  ///< in which the steps became known
 };
 
