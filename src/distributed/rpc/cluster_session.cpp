@@ -16,7 +16,7 @@ bool has_loops(const io::GraphDef& graph) {
                      [](const io::NodeDef& each) { return each.op == "Enter" || each.op == "Switch"; });
 }
 
-std::string full_name(const std::string& tensor) { return edge_of(tensor).tensor(); }
+std::string full_name(const std::string& tensor) { return rpc::edge_of(tensor).tensor(); }
 
 }  // namespace
 
@@ -110,7 +110,7 @@ std::vector<rpc::DeviceDef> ClusterSession::remote_devices(const std::stop_token
   return devices;
 }
 
-std::shared_ptr<const ClusterSession::Plan> ClusterSession::plan_for(const RunNames& names,
+std::shared_ptr<const ClusterSession::Plan> ClusterSession::plan_for(const rpc::RunNames& names,
                                                                      const std::stop_token& stop) {
   std::vector<std::string> key;
   for (const auto* part : {&names.feeds, &names.fetches, &names.targets}) {
@@ -127,22 +127,22 @@ std::shared_ptr<const ClusterSession::Plan> ClusterSession::plan_for(const RunNa
   return plan;
 }
 
-std::shared_ptr<const ClusterSession::Plan> ClusterSession::make_plan(const RunNames& names,
+std::shared_ptr<const ClusterSession::Plan> ClusterSession::make_plan(const rpc::RunNames& names,
                                                                       const std::stop_token& stop) {
   auto plan = std::make_shared<Plan>();
   const io::GraphDef graph = graph_def();
-  const PlacedGraph placed = place_on_tasks(graph, names, place_.task, tasks_);
+  const rpc::PlacedGraph placed = rpc::place_on_tasks(graph, names, place_.task, tasks_);
   if (placed.is_all_at(place_.task)) return plan;
   // Reads the graph for its types only: most of its Variables are elsewhere.
   ServedSession types(graph, std::make_shared<io::VariableTable>("", std::numeric_limits<std::int64_t>::max()),
                       options_);
-  const std::vector<TaskPart> parts =
-      cut(placed, names,
-          {.own = place_.task,
-           .devices_of = [&](const std::string& task) { return devices_of(task, stop); },
-           .type_of = [&](const std::string& tensor) { return types.type_of(tensor); },
-           .allow_soft_placement = config_.allow_soft_placement});
-  for (const TaskPart& each : parts) {
+  const std::vector<rpc::TaskPart> parts =
+      rpc::cut(placed, names,
+               {.own = place_.task,
+                .devices_of = [&](const std::string& task) { return devices_of(task, stop); },
+                .type_of = [&](const std::string& tensor) { return types.type_of(tensor); },
+                .allow_soft_placement = config_.allow_soft_placement});
+  for (const rpc::TaskPart& each : parts) {
     const rpc::RegisterGraphRequest request{.session_handle = place_.handle,
                                             .graph_def = io::encode(each.graph),
                                             .has_control_flow = has_loops(each.graph),
@@ -187,7 +187,7 @@ struct ClusterSession::Step {
 
 rpc::RunStepResponse ClusterSession::run(const rpc::RunStepRequest& request, std::stop_token stop) {
   if (!request.partial_run_handle.empty()) return ServedSession::run(request, std::move(stop));
-  RunNames names{.targets = request.target};
+  rpc::RunNames names{.targets = request.target};
   for (const rpc::NamedTensor& each : request.feed) names.feeds.push_back(full_name(each.name));
   for (const std::string& each : request.fetch) names.fetches.push_back(full_name(each));
   const AnyStop any(closing(), stop);
@@ -198,13 +198,13 @@ rpc::RunStepResponse ClusterSession::run(const rpc::RunStepRequest& request, std
 }
 
 std::string ClusterSession::set_up_partial_run(const rpc::PartialRunSetupRequest& request) {
-  const RunNames names{.feeds = request.feed, .fetches = request.fetch, .targets = request.target};
-  if (!place_on_tasks(graph_def(), names, place_.task, tasks_).is_all_at(place_.task))
+  const rpc::RunNames names{.feeds = request.feed, .fetches = request.fetch, .targets = request.target};
+  if (!rpc::place_on_tasks(graph_def(), names, place_.task, tasks_).is_all_at(place_.task))
     throw UnimplementedError("A run in several parts must stay within the task of the session's server");
   return ServedSession::set_up_partial_run(request);
 }
 
-rpc::RunStepResponse ClusterSession::run_plan(const Plan& plan, const RunNames& names,
+rpc::RunStepResponse ClusterSession::run_plan(const Plan& plan, const rpc::RunNames& names,
                                               const rpc::RunStepRequest& request, const std::stop_token& stop) {
   const bool trace = request.options.trace_level == rpc::full_trace;
   const auto step = std::make_shared<Step>();

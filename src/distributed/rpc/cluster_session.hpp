@@ -1,7 +1,7 @@
 #pragma once
 
-#include "distributed/rpc/split_graph.hpp"
 #include "distributed/rpc/task_worker.hpp"
+#include "io/rpc/split_graph.hpp"
 
 namespace tapestry::detail {
 
@@ -38,12 +38,12 @@ class ClusterSession final : public ServedSession {
   };
   struct Step;
 
-  std::shared_ptr<const Plan> plan_for(const RunNames& names, const std::stop_token& stop);
-  std::shared_ptr<const Plan> make_plan(const RunNames& names, const std::stop_token& stop);
+  std::shared_ptr<const Plan> plan_for(const io::rpc::RunNames& names, const std::stop_token& stop);
+  std::shared_ptr<const Plan> make_plan(const io::rpc::RunNames& names, const std::stop_token& stop);
   /// Waits for the task, and makes the session known to it.
   std::vector<io::rpc::DeviceDef> devices_of(const std::string& task, const std::stop_token& stop);
-  io::rpc::RunStepResponse run_plan(const Plan& plan, const RunNames& names, const io::rpc::RunStepRequest& request,
-                                    const std::stop_token& stop);
+  io::rpc::RunStepResponse run_plan(const Plan& plan, const io::rpc::RunNames& names,
+                                    const io::rpc::RunStepRequest& request, const std::stop_token& stop);
 
   const io::rpc::SessionConfig config_;
   const std::shared_ptr<io::VariableTable> variables_;

@@ -8,16 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "distributed/rpc/node_edges.hpp"
 #include "distributed/rpc/served_session.hpp"
+#include "io/rpc/islands.hpp"
 
 namespace tapestry::detail {
 
-/// The part of a graph that a task runs, with `_Recv` and `_Send` nodes where it meets the parts of other tasks.
-///
-/// Its nodes fall into islands: the nodes that wait for the same received tensors. An island is a graph of its own, for
-/// which what it receives, or other islands compute, is fed. It runs as soon as that is there, so no tensor that a part
-/// sends waits for one that it need not wait for.
+using io::rpc::Transfer;
+
+/// The part of a graph that a task runs, with `_Recv` and `_Send` nodes where it meets the parts of other tasks. It
+/// runs island by island, so that no tensor that it sends waits for one that it does not need.
 class GraphPart {
  public:
   /// Throws InvalidArgumentError for a part that contradicts itself.
@@ -34,32 +33,12 @@ class GraphPart {
   io::rpc::StepStats run(const Exchange& exchange, bool trace, const std::stop_token& stop) const;
 
  private:
-  class Builder;
   struct Run;
-
-  /// A tensor has the number of its place among the values of a run.
-  struct Island {
-    std::unique_ptr<ServedSession> session{};
-    std::vector<std::pair<std::string, std::size_t>> feeds{}, fetches{};  ///< tensors of its graph, and their places
-    std::vector<std::string> targets{};
-    std::vector<std::size_t> after_tensors{}, after_islands{};  ///< what else it waits for
-  };
-  struct Receive {
-    Transfer transfer;
-    std::size_t place;
-  };
-  struct Send {
-    Transfer transfer;
-    std::size_t place;
-    std::vector<std::size_t> after_tensors{}, after_islands{};
-  };
 
   void run_island(Run& run, std::size_t number, bool trace, const std::stop_token& stop) const;
 
-  std::vector<Island> islands_;
-  std::vector<Receive> receives_;
-  std::vector<Send> sends_;
-  std::size_t places_ = 0;
+  io::rpc::Islands plan_;
+  std::vector<std::unique_ptr<ServedSession>> sessions_;  ///< by island
 };
 
 }  // namespace tapestry::detail

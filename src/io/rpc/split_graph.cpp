@@ -1,4 +1,4 @@
-#include "distributed/rpc/split_graph.hpp"
+#include "io/rpc/split_graph.hpp"
 
 #include <algorithm>
 #include <map>
@@ -6,14 +6,11 @@
 #include <set>
 #include <unordered_map>
 
-#include "distributed/rpc/node_edges.hpp"
+#include "io/rpc/node_edges.hpp"
 #include "tapestry/ops.hpp"
 
-namespace tapestry::detail {
+namespace tapestry::io::rpc {
 namespace {
-
-using io::GraphDef;
-using io::NodeDef;
 
 // ---- Devices --------------------------------------------------------------------------------------------------------
 
@@ -29,14 +26,14 @@ struct DeviceSpec {
       rest.remove_prefix(part.size());
       const std::size_t colon = part.find(':');
       if (colon == std::string_view::npos)
-        throw InvalidArgumentError(join("Node '", node.name, "' has the malformed device '", node.device, "'"));
+        throw InvalidArgumentError(detail::join("Node '", node.name, "' has the malformed device '", node.device, "'"));
       const std::string_view key = part.substr(0, colon), value = part.substr(colon + 1);
       if (key == "job") {
         job = value;
       } else if (key == "task") {
         task = value;
       } else if (key == "device") {
-        device = upper(value.find(':') == std::string_view::npos ? join(value, ":0") : std::string(value));
+        device = upper(value.find(':') == std::string_view::npos ? detail::join(value, ":0") : std::string(value));
       } else if (key != "replica") {
         device = upper(std::string(part));  // "/gpu:0"
       }
@@ -46,8 +43,8 @@ struct DeviceSpec {
 
   bool names_task() const { return !job.empty() || !task.empty(); }
   bool is_at(const std::string& name) const {
-    return (job.empty() || name.starts_with(join("/job:", job, "/"))) &&
-           (task.empty() || name.ends_with(join("/task:", task)));
+    return (job.empty() || name.starts_with(detail::join("/job:", job, "/"))) &&
+           (task.empty() || name.ends_with(detail::join("/task:", task)));
   }
 
  private:
@@ -65,7 +62,7 @@ bool is_variable(const NodeDef& node) {
 bool makes_resource(const NodeDef& node) {
   if (is_variable(node) || node.op.ends_with("HandleOp")) return true;
   for (const char* type : {"T", "dtype"})
-    if (attr_or<io::TypeCode>(node, type, {}) == io::resource_type && node.op != "Const") return true;
+    if (attr_or<TypeCode>(node, type, {}) == resource_type && node.op != "Const") return true;
   return false;
 }
 
@@ -85,7 +82,7 @@ class Groups {
     while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
     return i;
   }
-  void join(std::size_t a, std::size_t b) { parent_[of(a)] = of(b); }
+  void unite(std::size_t a, std::size_t b) { parent_[of(a)] = of(b); }
 
  private:
   std::vector<std::size_t> parent_;
@@ -103,7 +100,7 @@ PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) index.emplace(graph.nodes[i].name, i);
   const auto find = [&](const std::string& name, std::string_view list) {
     const auto found = index.find(edge_of(name).node);
-    if (found == index.end()) throw NotFoundError(join(list, " node ", name, ": not found"));
+    if (found == index.end()) throw NotFoundError(detail::join(list, " node ", name, ": not found"));
     return found->second;
   };
 
@@ -128,7 +125,8 @@ PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std
       const Edge edge = edge_of(input);
       const auto from = index.find(edge.node);
       if (from == index.end())
-        throw InvalidArgumentError(join("Node '", node.name, "' has an input from unknown node '", edge.node, "'"));
+        throw InvalidArgumentError(
+            detail::join("Node '", node.name, "' has an input from unknown node '", edge.node, "'"));
       const bool is_fed_placeholder = graph.nodes[from->second].op == "Placeholder" && fed.contains(edge.node + ":0");
       if (edge.is_control ? !is_fed_placeholder : !fed.contains(edge.tensor())) need(from->second);
     }
@@ -138,17 +136,17 @@ PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std
   Groups groups(graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const NodeDef& node = graph.nodes[i];
-    for (const std::string& each : attr_or<io::ListDef>(node, "_class", {}).strings)
+    for (const std::string& each : attr_or<ListDef>(node, "_class", {}).strings)
       if (each.starts_with("loc:@"))
         if (const auto with = index.find(std::string_view(each).substr(5)); with != index.end())
-          groups.join(i, with->second);
+          groups.unite(i, with->second);
     for (const std::string& input : node.inputs) {
       const Edge edge = edge_of(input);
       const auto from = index.find(edge.node);
       if (edge.is_control || from == index.end()) continue;
       const NodeDef& source = graph.nodes[from->second];
       const bool reference = is_variable(source) || (takes_reference(source) && !source.op.ends_with("VariableOp"));
-      if (reference ? takes_reference(node) : makes_resource(source)) groups.join(i, from->second);
+      if (reference ? takes_reference(node) : makes_resource(source)) groups.unite(i, from->second);
     }
   }
 
@@ -161,9 +159,9 @@ PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std
     if (found != tasks.end()) return *found;
     std::string there;
     for (const std::string& each : tasks) there += (there.empty() ? "" : ", ") + each;
-    throw InvalidArgumentError(join("Cannot assign a device for operation '", graph.nodes[i].name, "': it asks for '",
-                                    graph.nodes[i].device, "'; the session can use the tasks ", there, "\n\t [[{{node ",
-                                    graph.nodes[i].name, "}}]]"));
+    throw InvalidArgumentError(detail::join(
+        "Cannot assign a device for operation '", graph.nodes[i].name, "': it asks for '", graph.nodes[i].device,
+        "'; the session can use the tasks ", there, "\n\t [[{{node ", graph.nodes[i].name, "}}]]"));
   };
   std::vector<char> is_used(graph.nodes.size());  // by group
   for (std::size_t i = 0; i < graph.nodes.size(); ++i)
@@ -179,9 +177,9 @@ PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std
       if (task.empty()) {
         task = choose(i);
       } else if (rank == 0 && needed[i] && !DeviceSpec(node).is_at(task)) {
-        throw InvalidArgumentError(join("Operation '", node.name, "' is at '", node.device,
-                                        "', and must be together with one at ", task,
-                                        ", because an operation uses both\n\t [[{{node ", node.name, "}}]]"));
+        throw InvalidArgumentError(detail::join("Operation '", node.name, "' is at '", node.device,
+                                                "', and must be together with one at ", task,
+                                                ", because an operation uses both\n\t [[{{node ", node.name, "}}]]"));
       }
     }
 
@@ -222,32 +220,33 @@ class Cutter {
   const std::string& task_of(const std::string& node) const { return graph_.tasks[index_.at(node)]; }
   GraphDef& part(const std::string& task) { return parts_[task]; }
 
-  const std::vector<io::rpc::DeviceDef>& devices(const std::string& task) {
+  const std::vector<DeviceDef>& devices(const std::string& task) {
     const auto found = devices_.find(task);
     return found != devices_.end() ? found->second : devices_.emplace(task, options_.devices_of(task)).first->second;
   }
 
   /// The device of a task that sends and receives.
-  const io::rpc::DeviceDef& cpu_of(const std::string& task) {
-    for (const io::rpc::DeviceDef& each : devices(task))
+  const DeviceDef& cpu_of(const std::string& task) {
+    for (const DeviceDef& each : devices(task))
       if (each.device_type == "CPU") return each;
-    throw InvalidArgumentError(join("The task ", task, " has no CPU"));
+    throw InvalidArgumentError(detail::join("The task ", task, " has no CPU"));
   }
 
   std::string full_device(const NodeDef& node, const std::string& task) {
     const std::string wanted = DeviceSpec(node).device;
     if (wanted.empty()) return cpu_of(task).name;
     std::string there;
-    for (const io::rpc::DeviceDef& each : devices(task)) {
+    for (const DeviceDef& each : devices(task)) {
       if (each.name.ends_with("/device:" + wanted)) return each.name;
       there += (there.empty() ? "" : ", ") + each.name;
     }
     if (options_.allow_soft_placement) return cpu_of(task).name;
-    throw InvalidArgumentError(join("Cannot assign a device for operation '", node.name, "': it asks for '",
-                                    node.device, "', and the task has ", there, "\n\t [[{{node ", node.name, "}}]]"));
+    throw InvalidArgumentError(detail::join("Cannot assign a device for operation '", node.name, "': it asks for '",
+                                            node.device, "', and the task has ", there, "\n\t [[{{node ", node.name,
+                                            "}}]]"));
   }
 
-  std::string new_name(const std::string& base) { return join(base, "/_", ++last_); }
+  std::string new_name(const std::string& base) { return detail::join(base, "/_", ++last_); }
 
   void add(const NodeDef& given, const std::string& task) {
     NodeDef node = given;
@@ -285,15 +284,15 @@ class Cutter {
     return transfer(edge, type_of(edge), from, task);
   }
 
-  io::TypeCode type_of(const Edge& edge) const {
+  TypeCode type_of(const Edge& edge) const {
     const auto source = index_.find(edge.node);
     const bool of_variable = source != index_.end() && is_variable(graph_.nodes[source->second]);
-    const io::TypeCode type = of_variable ? attr_or<io::TypeCode>(graph_.nodes[source->second], "dtype", {})
-                                          : options_.type_of(edge.tensor());
-    if (type != io::TypeCode{} && type != io::resource_type) return type;
-    throw UnimplementedError(join("Tensor ", edge.tensor(), " cannot be sent to another task: its type is ",
-                                  type == io::resource_type ? "a resource" : "not known before the run",
-                                  "\n\t [[{{node ", edge.node, "}}]]"));
+    const TypeCode type =
+        of_variable ? attr_or<TypeCode>(graph_.nodes[source->second], "dtype", {}) : options_.type_of(edge.tensor());
+    if (type != TypeCode{} && type != resource_type) return type;
+    throw UnimplementedError(detail::join("Tensor ", edge.tensor(), " cannot be sent to another task: its type is ",
+                                          type == resource_type ? "a resource" : "not known before the run",
+                                          "\n\t [[{{node ", edge.node, "}}]]"));
   }
 
   std::string copy(const NodeDef& constant, const std::string& task) {
@@ -326,12 +325,12 @@ class Cutter {
   }
 
   /// Sends a tensor to a task, once; the name of the node that receives it there.
-  std::string transfer(const Edge& edge, io::TypeCode type, const std::string& from, const std::string& to) {
+  std::string transfer(const Edge& edge, TypeCode type, const std::string& from, const std::string& to) {
     const auto [made, is_new] = transfers_.try_emplace({edge.tensor(), to});
     if (is_new) {
-      const io::rpc::DeviceDef &sender = cpu_of(from), &receiver = cpu_of(to);
+      const DeviceDef &sender = cpu_of(from), &receiver = cpu_of(to);
       Transfer transfer;
-      transfer.tensor_name = join("edge_", ++last_, "_", edge.node);
+      transfer.tensor_name = detail::join("edge_", ++last_, "_", edge.node);
       transfer.send_device = sender.name;
       transfer.recv_device = receiver.name;
       transfer.incarnation = static_cast<std::int64_t>(sender.incarnation.value);
@@ -356,15 +355,15 @@ class Cutter {
       const Tensor nothing = zeros({0});
       NodeDef node{.name = made->second = new_name(nodes[0]), .op = "Const", .device = cpu_of(from).name};
       for (const std::string& each : nodes) node.inputs.push_back("^" + each);
-      node.attrs = {{"dtype", io::code_of(float32)}, {"value", io::TensorDef{io::code_of(float32), nothing}}};
+      node.attrs = {{"dtype", code_of(float32)}, {"value", TensorDef{code_of(float32), nothing}}};
       part(from).nodes.push_back(std::move(node));
     }
-    return transfer({.node = made->second}, io::code_of(float32), from, to);
+    return transfer({.node = made->second}, code_of(float32), from, to);
   }
 
   void add_fetch(const Edge& edge) {
     if (fed_.contains(edge.tensor())) return;
-    const io::rpc::DeviceDef& own = cpu_of(options_.own);
+    const DeviceDef& own = cpu_of(options_.own);
     Transfer transfer;
     transfer.tensor_name = edge.tensor();
     transfer.send_device = transfer.recv_device = own.name;
@@ -383,7 +382,7 @@ class Cutter {
   std::unordered_map<std::string, std::size_t> index_;
   std::set<std::string> fed_;
   std::map<std::string, GraphDef> parts_;
-  std::map<std::string, std::vector<io::rpc::DeviceDef>> devices_;
+  std::map<std::string, std::vector<DeviceDef>> devices_;
   std::map<std::pair<std::string, std::string>, std::string> copies_, transfers_;
   std::map<std::string, std::string> feeds_;
   std::map<std::pair<std::string, std::vector<std::string>>, std::string> signals_;
@@ -396,4 +395,4 @@ std::vector<TaskPart> cut(const PlacedGraph& graph, const RunNames& run, const C
   return Cutter(graph, run, options).parts();
 }
 
-}  // namespace tapestry::detail
+}  // namespace tapestry::io::rpc

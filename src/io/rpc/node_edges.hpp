@@ -8,7 +8,7 @@
 
 /// What the splitting of graphs reads of NodeDefs.
 
-namespace tapestry::detail {
+namespace tapestry::io::rpc {
 
 /// An input of a node: "n", "n:k" or "^n".
 struct Edge {
@@ -17,7 +17,7 @@ struct Edge {
   bool is_control = false;
 
   /// "n:k"
-  std::string tensor() const { return join(node, ":", output); }
+  std::string tensor() const { return detail::join(node, ":", output); }
   /// As nodes have it: "n" for output 0.
   std::string input() const { return output == 0 ? node : tensor(); }
 };
@@ -32,7 +32,7 @@ inline Edge edge_of(std::string_view input) {
 }
 
 template <class T>
-T attr_or(const io::NodeDef& node, std::string_view name, T otherwise) {
+T attr_or(const NodeDef& node, std::string_view name, T otherwise) {
   const auto found = node.attrs.find(name);
   const T* value = found == node.attrs.end() ? nullptr : std::get_if<T>(&found->second);
   return value ? *value : otherwise;
@@ -44,7 +44,7 @@ struct Transfer {
   std::int64_t incarnation = 0;  ///< of the sending device
   bool is_clients = false;       ///< the client of the session feeds or fetches it
 
-  explicit Transfer(const io::NodeDef& node)
+  explicit Transfer(const NodeDef& node)
       : tensor_name(attr_or<std::string>(node, "tensor_name", "")),
         send_device(attr_or<std::string>(node, "send_device", "")),
         recv_device(attr_or<std::string>(node, "recv_device", "")),
@@ -52,7 +52,7 @@ struct Transfer {
         is_clients(attr_or<bool>(node, "client_terminated", false)) {}
   Transfer() = default;
 
-  void write_to(io::NodeDef& node) const {
+  void write_to(NodeDef& node) const {
     node.attrs.insert_or_assign("tensor_name", tensor_name);
     node.attrs.insert_or_assign("send_device", send_device);
     node.attrs.insert_or_assign("recv_device", recv_device);
@@ -66,11 +66,11 @@ struct Transfer {
     std::string number;
     for (int shift = 60; shift >= 0; shift -= 4)
       number += digits[(static_cast<std::uint64_t>(incarnation) >> static_cast<unsigned>(shift)) & 15U];
-    return join(send_device, ";", number, ";", recv_device, ";", tensor_name, ";0:0");
+    return detail::join(send_device, ";", number, ";", recv_device, ";", tensor_name, ";0:0");
   }
 
   /// "/job:ps/replica:0/task:0" of the sending device.
   std::string sender() const { return send_device.substr(0, send_device.find("/device:")); }
 };
 
-}  // namespace tapestry::detail
+}  // namespace tapestry::io::rpc
