@@ -103,10 +103,11 @@ INTERNALS = {
                 'src/graph/state_ops.hpp',
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',
                 'src/ops/handles.hpp', 'src/train/adam.hpp', 'src/backend/philox.hpp'),
-    # Collectives are ops, which reduce with the kernels of the host. A session on a server sends its graph's own nodes.
+    # Collectives are ops, which reduce with the kernels of the host. A session on a server sends its graph's own nodes,
+    # and a monitored one adds operations that ask for the state of Variables.
     'src/distributed/': ('src/backend/backend.hpp', 'src/dispatch/define.hpp', 'src/dispatch/recorder.hpp',
                          'src/graph/graph_state.hpp', 'src/graph/remote_session.hpp',
-                         'src/train/arguments.hpp'),
+                         'src/graph/state_ops.hpp', 'src/train/arguments.hpp'),
 }
 
 # The server is a user of the library; but it reads protobuf's bytes by our header, numbers the texts in TensorFlow's

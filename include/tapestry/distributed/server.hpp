@@ -36,7 +36,9 @@ struct ServerOptions {
 };
 
 /// A server that runs the graphs of other processes: of Tapestry's `Session(target, graph)`, and of TensorFlow's
-/// `tf.compat.v1.Session(target)`. It listens from the constructor to `stop` or the destructor.
+/// `tf.compat.v1.Session(target)`. As a task of a cluster of several it splits graphs among the tasks, and runs the
+/// parts that other servers, Tapestry's or TensorFlow's, give it. It listens from the constructor to `stop` or the
+/// destructor.
 ///
 ///     tp::Server server(cluster, {.job = "worker", .task = 0});
 ///     server.join();

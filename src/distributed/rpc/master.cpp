@@ -8,7 +8,7 @@
 
 #include <arpa/inet.h>
 
-#include "distributed/rpc/served_session.hpp"
+#include "distributed/rpc/cluster_session.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -49,13 +49,15 @@ class KnownRequests {
   std::deque<std::int64_t> order_;
 };
 
-/// TensorFlow's master service for one task, on whose devices everything runs.
+/// TensorFlow's master and worker services for a task of a cluster.
 class Master final : public Server::Service {
  public:
   Master(Transport& transport, const std::string& scheme, const ClusterSpec& cluster, const ServerOptions& options)
       : options_(options),
-        task_name_(join("/job:", options.job, "/replica:0/task:", options.task)),
-        variables_(make_table()) {
+        task_name_(task_name(options.job, options.task)),
+        variables_(make_table()),
+        tasks_(transport, cluster),
+        worker_(tasks_, task_name_, options_, variables_, [this] { return make_table(); }) {
     check(options);
     const std::string address = cluster.task_address(options.job, options.task, {});
     const std::size_t colon = address.rfind(':');
@@ -122,6 +124,8 @@ class Master final : public Server::Service {
   }
 
   Pieces dispatch(std::string_view method, std::string_view request, std::stop_token stop) {
+    constexpr std::string_view workers = "/tensorflow.WorkerService/";
+    if (method.starts_with(workers)) return dispatch_worker(method.substr(workers.size()), request, stop);
     constexpr std::string_view service = "/tensorflow.MasterService/";
     const std::string_view name = method.starts_with(service) ? method.substr(service.size()) : "";
     const auto handle = [&]<class Request>(auto f) { return rpc::encode(f(rpc::decode<Request>(request))); };
@@ -159,11 +163,48 @@ class Master final : public Server::Service {
       return handle.operator()<CloseSessionRequest>([&](const auto& each) { return close_session(each); });
     if (name == "ListDevices")
       return handle.operator()<ListDevicesRequest>([&](const ListDevicesRequest& each) {
-        static_cast<void>(session(each.session_handle));
-        return list_devices();
+        return ListDevicesResponse{own_devices(), session(each.session_handle)->remote_devices(stop)};
       });
-    if (name == "Reset") return handle.operator()<ResetRequest>([&](const auto& each) { return reset(each); });
+    if (name == "Reset") return handle.operator()<ResetRequest>([&](const auto& each) { return reset(each, stop); });
     throw UnimplementedError(join("The server has no method ", method));
+  }
+
+  Pieces dispatch_worker(std::string_view name, std::string_view request, const std::stop_token& stop) {
+    const auto handle = [&]<class Request>(auto f) { return rpc::encode(f(rpc::decode<Request>(request))); };
+    using namespace rpc;  // NOLINT(google-build-using-namespace): its messages
+    if (name == "RecvTensor")
+      return handle.operator()<RecvTensorRequest>([&](const auto& each) { return worker_.recv_tensor(each, stop); });
+    if (name == "RunGraph")
+      return handle.operator()<RunGraphRequest>([&](const RunGraphRequest& each) { return run_graph(each, stop); });
+    if (name == "CleanupGraph")
+      return handle.operator()<CleanupGraphRequest>([&](const auto& each) { return worker_.cleanup_graph(each); });
+    if (name == "GetStatus")
+      return handle.operator()<Empty>([&](const Empty&) { return GetStatusResponse{own_devices()}; });
+    if (name == "CreateWorkerSession")
+      return handle.operator()<CreateWorkerSessionRequest>(
+          [&](const CreateWorkerSessionRequest& each) { return worker_.create_session(each); });
+    if (name == "DeleteWorkerSession")
+      return handle.operator()<DeleteWorkerSessionRequest>(
+          [&](const auto& each) { return worker_.delete_session(each); });
+    if (name == "RegisterGraph")
+      return handle.operator()<RegisterGraphRequest>([&](const auto& each) { return worker_.register_graph(each); });
+    if (name == "DeregisterGraph")
+      return handle.operator()<DeregisterGraphRequest>(
+          [&](const auto& each) { return worker_.deregister_graph(each); });
+    if (name == "CleanupAll")
+      return handle.operator()<CleanupAllRequest>([&](const auto& each) { return worker_.cleanup_all(each); });
+    throw UnimplementedError(join("The server has no method /tensorflow.WorkerService/", name));
+  }
+
+  rpc::RunGraphResponse run_graph(const rpc::RunGraphRequest& request, const std::stop_token& stop) {
+    try {
+      requests_.take(request.request_id, "RunGraph (Worker)");
+      const OneStep one(*this);
+      return worker_.run_graph(request, stop);
+    } catch (const Error& error) {
+      if (!request.store_errors_in_response_body) throw;
+      return {.status_code = code_of(error), .status_error_message = text_of(error)};
+    }
   }
 
   rpc::RunStepResponse run_step(const rpc::RunStepRequest& request, const std::stop_token& stop) {
@@ -178,9 +219,16 @@ class Master final : public Server::Service {
   }
 
   rpc::CreateSessionResponse create_session(const rpc::CreateSessionRequest& request) {
-    auto created = std::make_shared<ServedSession>(
-        request, request.config.isolate_session_state ? make_table() : variables_, options_);
     const std::string handle = hexadecimal(random_number());
+    io::GraphDef graph = io::decode(request.graph_def, options_.graph);
+    const auto variables = request.config.isolate_session_state ? make_table() : variables_;
+    std::shared_ptr<ServedSession> created;
+    if (tasks_.names().size() == 1)
+      created = std::make_shared<ServedSession>(std::move(graph), variables, options_);
+    else
+      created =
+          std::make_shared<ClusterSession>(std::move(graph), request.config, variables, options_,
+                                           ClusterSession::Place{task_name_, handle, tasks_, worker_, own_devices()});
     const std::lock_guard lock(mutex_);
     end_unused_sessions();
     if (std::cmp_greater_equal(sessions_.size(), options_.sessions))
@@ -213,24 +261,28 @@ class Master final : public Server::Service {
     return {};
   }
 
-  rpc::ListDevicesResponse list_devices() const {
-    rpc::ListDevicesResponse response;
+  std::vector<rpc::DeviceDef> own_devices() const {
+    std::vector<rpc::DeviceDef> list;
     for (const Device& device : devices()) {
       const std::string name = tensorflow_name(device);
       const std::size_t type = std::string_view("/device:").size();
-      response.local_device.push_back({.name = task_name_ + name,
-                                       .device_type = name.substr(type, name.rfind(':') - type),
-                                       .memory_limit = options_.graph.bytes,
-                                       .incarnation = {incarnation_}});
+      list.push_back({.name = task_name_ + name,
+                      .device_type = name.substr(type, name.rfind(':') - type),
+                      .memory_limit = options_.graph.bytes,
+                      .incarnation = {incarnation_}});
     }
-    return response;
+    return list;
   }
 
-  rpc::Empty reset(const rpc::ResetRequest& request) {
+  rpc::Empty reset(const rpc::ResetRequest& request, const std::stop_token& stop) {
+    for (const std::string& task : tasks_.names())
+      if (task != task_name_ && is_allowed(task, request.device_filters))
+        call_worker<rpc::Empty>(tasks_, task, "CleanupAll", rpc::CleanupAllRequest{request.container}, {.stop = stop});
     variables_->clear(request.container);
+    std::map<std::string, std::shared_ptr<ServedSession>, std::less<>> ended;
     const std::lock_guard lock(mutex_);
-    for (const auto& [handle, session] : sessions_) session->close();
-    sessions_.clear();
+    ended.swap(sessions_);
+    for (const auto& [handle, session] : ended) session->close();
     return {};
   }
 
@@ -270,6 +322,8 @@ class Master final : public Server::Service {
   const std::string task_name_;
   const std::uint64_t incarnation_ = random_number();
   const std::shared_ptr<io::VariableTable> variables_;
+  Tasks tasks_;
+  TaskWorker worker_;
   std::string target_;
   KnownRequests requests_;
   std::atomic<std::int64_t> steps_ = 0;

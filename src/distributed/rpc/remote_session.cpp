@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <random>
 #include <stop_token>
 #include <unordered_map>
 
 #include "core/make_tensor.hpp"
 #include "distributed/rpc/any_stop.hpp"
+#include "distributed/rpc/tasks.hpp"
 #include "graph/graph_state.hpp"
 #include "io/rpc/messages.hpp"
 #include "io/tensorflow/graph_export.hpp"
@@ -71,12 +71,6 @@ class Calls {
   std::shared_ptr<Channel> channel_;
   std::string target_;
 };
-
-/// A number that no two calls have: a server refuses a step that it gets twice.
-std::int64_t new_request_id() {
-  thread_local std::mt19937_64 numbers{(std::uint64_t{std::random_device{}()} << 32U) | std::random_device{}()};
-  return static_cast<std::int64_t>(numbers() | 1U);
-}
 
 /// The operation that an error of the server names as "{{node n}}", or the one in whose scope the server's node is: an
 /// operation may be written as several nodes. An empty handle for none.

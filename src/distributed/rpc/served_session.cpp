@@ -57,30 +57,29 @@ TensorDef definition_of(const Tensor& value) { return {io::code_of(value.dtype()
 
 }  // namespace
 
-/// One run, by names.
-struct ServedSession::Step {
-  const std::vector<std::string>& fetches;
-  const std::vector<std::string>& targets;
-  Feeds feeds;
-  RunOptions options;
-
-  std::vector<Tensor> run(const Session& session, RunMetadata* metadata) const {
-    std::vector<Tensor> values =
-        session.run_all(fetches_of(session.graph(), fetches, targets), feeds, options, metadata, {});
-    values.resize(fetches.size());
-    return values;
-  }
-};
-
-ServedSession::ServedSession(const rpc::CreateSessionRequest& request, std::shared_ptr<io::VariableTable> variables,
+ServedSession::ServedSession(io::GraphDef graph, std::shared_ptr<io::VariableTable> variables,
                              const ServerOptions& options)
     : variables_(std::move(variables)), graph_(options.graph) {
-  graph_.extend(request.graph_def);
+  graph_.extend(std::move(graph));
+}
+
+io::TypeCode ServedSession::type_of(const std::string& tensor) {
+  return io::code_of(fed_tensor(session()->graph(), tensor).dtype());
+}
+
+io::GraphDef ServedSession::graph_def() const {
+  const std::lock_guard lock(mutex_);
+  return graph_.file();
 }
 
 ServedSession::Clock::time_point ServedSession::last_use() const {
   const std::lock_guard lock(mutex_);
   return last_use_;
+}
+
+void ServedSession::note_use() {
+  const std::lock_guard lock(mutex_);
+  last_use_ = Clock::now();
 }
 
 std::int64_t ServedSession::extend(std::string_view graph_def, std::int64_t current) {
@@ -96,7 +95,9 @@ std::int64_t ServedSession::extend(std::string_view graph_def, std::int64_t curr
 std::shared_ptr<const Session> ServedSession::session() {
   const std::lock_guard lock(mutex_);
   last_use_ = Clock::now();
-  if (!session_) session_ = std::make_shared<const Session>(graph_.read(variables_));
+  // The functions of a graph name tasks, too, which this process cannot tell apart.
+  if (!session_)
+    session_ = std::make_shared<const Session>(graph_.read(variables_), SessionOptions{.allow_soft_placement = true});
   return session_;
 }
 
@@ -114,14 +115,12 @@ rpc::RunStepResponse ServedSession::run(const rpc::RunStepRequest& request, std:
         partial_run(request.partial_run_handle).run_all(fetches_of(graph, request.fetch, request.target), feeds, {});
   } else {
     const bool trace = request.options.trace_level == rpc::full_trace;
-    const Step step{request.fetch,
-                    request.target,
-                    std::move(feeds),
-                    {.trace_level = trace ? TraceLevel::full : TraceLevel::none,
-                     .timeout_in_ms = request.options.timeout_in_ms,
-                     .stop = any.token()}};
     RunMetadata metadata;
-    values = step.run(*session, trace ? &metadata : nullptr);
+    values = session->run_all(fetches_of(graph, request.fetch, request.target), feeds,
+                              {.trace_level = trace ? TraceLevel::full : TraceLevel::none,
+                               .timeout_in_ms = request.options.timeout_in_ms,
+                               .stop = any.token()},
+                              trace ? &metadata : nullptr, {});
     if (trace) response.metadata = io::encode(metadata);
   }
   for (std::size_t i = 0; i < request.fetch.size(); ++i)
@@ -158,33 +157,23 @@ std::int64_t ServedSession::make_callable(const rpc::CallableOptions& options) {
 }
 
 rpc::RunCallableResponse ServedSession::run_callable(const rpc::RunCallableRequest& request, std::stop_token stop) {
-  const AnyStop any(closing_.get_token(), std::move(stop));
-  const std::shared_ptr<const Session> session = this->session();
-  rpc::CallableOptions options;
+  rpc::RunStepRequest step;
   {
     const std::lock_guard lock(mutex_);
     const auto found = callables_.find(request.handle);
     if (found == callables_.end()) throw InvalidArgumentError(join("No such callable handle: ", request.handle));
-    options = found->second;
+    const rpc::CallableOptions& options = found->second;
+    if (request.feed.size() != options.feed.size())
+      throw InvalidArgumentError(
+          join("Expected ", options.feed.size(), " feed tensors, but got ", request.feed.size()));
+    for (std::size_t i = 0; i < options.feed.size(); ++i) step.feed.push_back({options.feed[i], request.feed[i]});
+    step.fetch = options.fetch;
+    step.target = options.target;
+    step.options = options.run_options;
   }
-  if (request.feed.size() != options.feed.size())
-    throw InvalidArgumentError(join("Expected ", options.feed.size(), " feed tensors, but got ", request.feed.size()));
-  const Graph graph = session->graph();
-  Feeds feeds;
-  for (std::size_t i = 0; i < options.feed.size(); ++i)
-    feeds.add(fed_tensor(graph, options.feed[i]), value_of(options.feed[i], request.feed[i]));
-  const bool trace = options.run_options.trace_level == rpc::full_trace;
-  const Step step{options.fetch,
-                  options.target,
-                  std::move(feeds),
-                  {.trace_level = trace ? TraceLevel::full : TraceLevel::none,
-                   .timeout_in_ms = options.run_options.timeout_in_ms,
-                   .stop = any.token()}};
-  RunMetadata metadata;
-  rpc::RunCallableResponse response;
-  for (const Tensor& each : step.run(*session, trace ? &metadata : nullptr))
-    response.fetch.push_back(definition_of(each));
-  if (trace) response.metadata = io::encode(metadata);
+  rpc::RunStepResponse results = run(step, std::move(stop));
+  rpc::RunCallableResponse response{.metadata = std::move(results.metadata)};
+  for (rpc::NamedTensor& each : results.tensor) response.fetch.push_back(std::move(each.tensor));
   return response;
 }
 

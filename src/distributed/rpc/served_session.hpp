@@ -6,6 +6,7 @@
 #include <mutex>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "io/rpc/messages.hpp"
 #include "io/rpc/sent_graph.hpp"
@@ -20,23 +21,35 @@ class ServedSession {
  public:
   using Clock = std::chrono::steady_clock;
 
-  ServedSession(const io::rpc::CreateSessionRequest& request, std::shared_ptr<io::VariableTable> variables,
-                const ServerOptions& options);
+  ServedSession(io::GraphDef graph, std::shared_ptr<io::VariableTable> variables, const ServerOptions& options);
+  ServedSession(const ServedSession&) = delete;
+  ServedSession& operator=(const ServedSession&) = delete;
+  virtual ~ServedSession() = default;
 
   /// Adds nodes to the graph of version `current`, and returns the new version.
   std::int64_t extend(std::string_view graph_def, std::int64_t current);
-  io::rpc::RunStepResponse run(const io::rpc::RunStepRequest& request, std::stop_token stop);
-  std::string set_up_partial_run(const io::rpc::PartialRunSetupRequest& request);
+  virtual io::rpc::RunStepResponse run(const io::rpc::RunStepRequest& request, std::stop_token stop);
+  virtual std::string set_up_partial_run(const io::rpc::PartialRunSetupRequest& request);
   std::int64_t make_callable(const io::rpc::CallableOptions& options);
   io::rpc::RunCallableResponse run_callable(const io::rpc::RunCallableRequest& request, std::stop_token stop);
   void release_callable(std::int64_t handle);
   /// Ends the runs.
-  void close() { closing_.request_stop(); }
+  virtual void close() { closing_.request_stop(); }
+  /// The devices of other tasks that the session can use.
+  virtual std::vector<io::rpc::DeviceDef> remote_devices(const std::stop_token& /*stop*/) { return {}; }
+
+  /// The element type of a tensor of the graph, "n:0"; 0 if it is not known before the run.
+  io::TypeCode type_of(const std::string& tensor);
 
   Clock::time_point last_use() const;
 
+ protected:
+  /// The graph as it is now. Its nodes stay where they are until `extend`.
+  io::GraphDef graph_def() const;
+  std::stop_token closing() const { return closing_.get_token(); }
+  void note_use();
+
  private:
-  struct Step;
   /// The graph as it is now, and its session here.
   std::shared_ptr<const Session> session();
   Session::PartialRun& partial_run(const std::string& handle);

@@ -8,8 +8,9 @@
 #include "io/rpc/pieces.hpp"
 #include "io/tensorflow/graph_def.hpp"
 
-/// The messages of TensorFlow's master service (master.proto), as plain values, with the protocol's own names. The
-/// numbers of their fields are TensorFlow's; each message lists them once, for writing and for reading.
+/// The messages of TensorFlow's master and worker services (master.proto, worker.proto), as plain values, with the
+/// protocol's own names. The numbers of their fields are TensorFlow's; each message lists them once, for writing and
+/// for reading.
 
 namespace tapestry::io::rpc {
 
@@ -221,6 +222,114 @@ struct StepMetadata {
   static constexpr auto fields(auto& self, auto each) { each(1, self.step_stats); }
 };
 
+// ---- Between the tasks of a cluster ----
+
+struct GetStatusResponse {
+  std::vector<DeviceDef> device_attributes{};
+  static constexpr auto fields(auto& self, auto each) { each(1, self.device_attributes); }
+};
+
+/// ServerDef, without the cluster: a task knows its own.
+struct ServerDef {
+  std::string job_name{};
+  std::int64_t task_index = 0;
+  std::string protocol{};
+  static constexpr auto fields(auto& self, auto each) {
+    each(2, self.job_name), each(3, self.task_index), each(5, self.protocol);
+  }
+};
+struct CreateWorkerSessionRequest {
+  std::string session_handle{};
+  ServerDef server_def{};
+  bool isolate_session_state = false;
+  static constexpr auto fields(auto& self, auto each) {
+    each(1, self.session_handle), each(2, self.server_def), each(3, self.isolate_session_state);
+  }
+};
+struct DeleteWorkerSessionRequest {
+  std::string session_handle{};
+  static constexpr auto fields(auto& self, auto each) { each(1, self.session_handle); }
+};
+
+struct RegisterGraphRequest {
+  std::string session_handle{};
+  std::string graph_def{};
+  bool has_control_flow = false;
+  bool create_worker_session_called = false;
+  static constexpr auto fields(auto& self, auto each) {
+    each(1, self.session_handle), each(2, self.graph_def), each(3, self.has_control_flow);
+    each(6, self.create_worker_session_called);
+  }
+};
+struct RegisterGraphResponse {
+  std::string graph_handle{};
+  static constexpr auto fields(auto& self, auto each) { each(1, self.graph_handle); }
+};
+struct DeregisterGraphRequest {
+  std::string graph_handle{};
+  std::string session_handle{};
+  bool create_worker_session_called = false;
+  static constexpr auto fields(auto& self, auto each) {
+    each(1, self.graph_handle), each(2, self.session_handle), each(3, self.create_worker_session_called);
+  }
+};
+
+/// ExecutorOpts.
+struct ExecutorOptions {
+  bool record_timeline = false;
+  static constexpr auto fields(auto& self, auto each) { each(3, self.record_timeline); }
+};
+struct RunGraphRequest {
+  std::string graph_handle{};
+  std::int64_t step_id = 0;
+  std::vector<NamedTensor> send{};      ///< what is fed, by the names of the tensors
+  std::vector<std::string> recv_key{};  ///< what is fetched
+  ExecutorOptions exec_opts{};
+  bool is_partial = false;
+  std::string session_handle{};
+  bool store_errors_in_response_body = false;
+  bool create_worker_session_called = false;
+  std::int64_t request_id = 0;
+  static constexpr auto fields(auto& self, auto each) {
+    each(1, self.graph_handle), each(2, self.step_id), each(3, self.send), each(4, self.recv_key);
+    each(5, self.exec_opts), each(6, self.is_partial), each(8, self.session_handle);
+    each(9, self.store_errors_in_response_body), each(10, self.create_worker_session_called);
+    each(11, self.request_id);
+  }
+};
+struct RunGraphResponse {
+  std::vector<NamedTensor> recv{};
+  StepStats step_stats{};
+  std::int64_t status_code = 0;
+  std::string status_error_message{};
+  static constexpr auto fields(auto& self, auto each) {
+    each(1, self.recv), each(2, self.step_stats), each(5, self.status_code), each(6, self.status_error_message);
+  }
+};
+
+struct RecvTensorRequest {
+  std::int64_t step_id = 0;
+  std::string rendezvous_key{};
+  std::int64_t request_id = 0;
+  static constexpr auto fields(auto& self, auto each) {
+    each(1, self.step_id), each(2, self.rendezvous_key), each(7, self.request_id);
+  }
+};
+struct RecvTensorResponse {
+  TensorDef tensor{};
+  bool is_dead = false;  ///< of a branch that was not taken
+  static constexpr auto fields(auto& self, auto each) { each(1, self.tensor), each(2, self.is_dead); }
+};
+
+struct CleanupGraphRequest {
+  std::int64_t step_id = 0;
+  static constexpr auto fields(auto& self, auto each) { each(1, self.step_id); }
+};
+struct CleanupAllRequest {
+  std::vector<std::string> container{};
+  static constexpr auto fields(auto& self, auto each) { each(1, self.container); }
+};
+
 /// All messages, for what is done with each of them.
 #define TAPESTRY_RPC_MESSAGES(X) \
   X(CreateSessionRequest)        \
@@ -241,6 +350,18 @@ struct StepMetadata {
   X(RunCallableResponse)         \
   X(ReleaseCallableRequest)      \
   X(StepMetadata)                \
+  X(GetStatusResponse)           \
+  X(CreateWorkerSessionRequest)  \
+  X(DeleteWorkerSessionRequest)  \
+  X(RegisterGraphRequest)        \
+  X(RegisterGraphResponse)       \
+  X(DeregisterGraphRequest)      \
+  X(RunGraphRequest)             \
+  X(RunGraphResponse)            \
+  X(RecvTensorRequest)           \
+  X(RecvTensorResponse)          \
+  X(CleanupGraphRequest)         \
+  X(CleanupAllRequest)           \
   X(Empty)
 
 /// The bytes of a message. Tensors of other devices are copied to the host; they must have values.

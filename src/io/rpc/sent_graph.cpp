@@ -8,8 +8,9 @@
 
 namespace tapestry::io::rpc {
 
-void SentGraph::extend(std::string_view graph_def) {
-  GraphDef more = io::decode(graph_def, limits_);
+void SentGraph::extend(std::string_view graph_def) { extend(io::decode(graph_def, limits_)); }
+
+void SentGraph::extend(GraphDef more) {
   if (std::cmp_greater(file_.nodes.size() + more.nodes.size(), limits_.nodes))
     throw ResourceExhaustedError(detail::join("The graph would have ", file_.nodes.size() + more.nodes.size(),
                                               " nodes; it may have ", limits_.nodes, " (GraphLimits::nodes)"));

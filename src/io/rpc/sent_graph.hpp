@@ -17,6 +17,8 @@ class SentGraph {
   /// Adds the nodes and functions of a GraphDef. Throws what `decode` throws, InvalidArgumentError for a node that is
   /// there already, and ResourceExhaustedError for too many nodes; then nothing has changed.
   void extend(std::string_view graph_def);
+  void extend(GraphDef more);
+  const GraphDef& file() const { return file_; }
   /// The graph as it is now. Throws what `read_graph` and `import_graph` throw.
   Graph read(const std::shared_ptr<VariableTable>& variables) const;
 

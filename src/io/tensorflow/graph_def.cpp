@@ -147,7 +147,8 @@ void write_node(pbf_writer& writer, const NodeDef& node) {
 
 // ---- Reading --------------------------------------------------------------------------------------------------------
 
-Shape read_shape(WireReader reader) {
+/// TensorFlow's optimizer gives unknown sizes of an attribute that it knows to be equal one number below -1.
+Shape read_shape(WireReader reader, bool of_attribute = false) {
   Shape shape;
   bool unknown = false;
   while (reader.next()) {
@@ -161,6 +162,7 @@ Shape read_shape(WireReader reader) {
           dim.skip();
         }
       }
+      if (of_attribute) size = std::max<std::int64_t>(size, -1);
       if (size < -1) throw DataLossError(detail::join("A shape has a dimension of size ", size));
       if (shape.rank() == Shape::max_rank)
         throw InvalidArgumentError(detail::join("A shape has more than ", Shape::max_rank, " dimensions"));
@@ -313,7 +315,7 @@ AttrDef read_list(WireReader reader) {
         read_numbers(reader, types, &WireReader::get_enum, &WireReader::get_packed_enum);
         break;
       case 7:
-        list.shapes.push_back(read_shape(reader.get_message()));
+        list.shapes.push_back(read_shape(reader.get_message(), true));
         break;
       case 8:
       case 9:
@@ -350,7 +352,7 @@ AttrDef read_attr(const data_view& bytes, std::int64_t& repeats) {
         attr = TypeCode{reader.get_enum()};
         break;
       case 7:
-        attr = read_shape(reader.get_message());
+        attr = read_shape(reader.get_message(), true);
         break;
       case 8:
         attr = TensorReader(reader.get_message(), repeats).result();

@@ -1,0 +1,109 @@
+#include "distributed/rpc/graph_part.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+
+namespace tapestry::detail {
+
+using io::rpc::Islands;
+
+GraphPart::GraphPart(io::GraphDef part, const std::shared_ptr<io::VariableTable>& variables,
+                     const ServerOptions& options) {
+  plan_ = io::rpc::find_islands(
+      std::move(part),
+      {.most_bytes = options.graph.bytes,
+       .make =
+           [&](std::size_t, io::GraphDef graph) {
+             sessions_.push_back(std::make_unique<ServedSession>(std::move(graph), variables, options));
+           },
+       .type_of = [&](std::size_t island, const std::string& tensor) { return sessions_[island]->type_of(tensor); }});
+}
+
+/// What a run has got so far. What is received late outlives it.
+struct GraphPart::Run {
+  explicit Run(std::size_t places, std::size_t islands) : values(places), has_run(islands) {}
+
+  std::mutex mutex{};
+  std::condition_variable_any changed{};
+  std::vector<Tensor> values;
+  std::vector<char> has_run;  ///< by island
+  std::size_t arrived = 0;    ///< how many calls of the Exchange have ended
+  std::exception_ptr error{};
+  io::rpc::StepStats stats{};
+
+  /// Called with the lock held.
+  bool has(const Islands::Waits& waits) const {
+    const auto& [tensors, islands] = waits;
+    return std::all_of(tensors.begin(), tensors.end(), [&](std::size_t i) { return bool(values[i]); }) &&
+           std::all_of(islands.begin(), islands.end(), [&](std::size_t i) { return has_run[i] != 0; });
+  }
+};
+
+io::rpc::StepStats GraphPart::run(const Exchange& exchange, bool trace, const std::stop_token& stop) const {
+  const auto run = std::make_shared<Run>(plan_.places, plan_.islands.size());
+  for (const Islands::Receive& each : plan_.receives)
+    exchange.receive(each.transfer, [run, place = each.place](Tensor value, std::exception_ptr error) {
+      const std::lock_guard lock(run->mutex);
+      run->values[place] = std::move(value);
+      if (error && !run->error) run->error = std::move(error);
+      ++run->arrived;
+      run->changed.notify_all();
+    });
+
+  std::vector<char> is_sent(plan_.sends.size());
+  std::size_t left = plan_.islands.size() + plan_.sends.size();
+  std::unique_lock lock(run->mutex);
+  while (left > 0) {
+    if (run->error) std::rethrow_exception(run->error);
+    if (stop.stop_requested()) throw CancelledError("The step was cancelled");
+    const std::size_t seen = run->arrived;
+    bool progress = false;
+    // First what others wait for.
+    for (std::size_t i = 0; i < plan_.sends.size(); ++i) {
+      const Islands::Send& send = plan_.sends[i];
+      if (is_sent[i] || !run->values[send.place] || !run->has(send)) continue;
+      is_sent[i] = 1, --left, progress = true;
+      const Tensor value = run->values[send.place];
+      lock.unlock();
+      exchange.send(send.transfer, value);
+      lock.lock();
+    }
+    for (std::size_t i = 0; i < plan_.islands.size() && !progress; ++i) {
+      const Islands::Island& island = plan_.islands[i];
+      const auto is_there = [&](const auto& feed) { return bool(run->values[feed.second]); };
+      if (run->has_run[i] || !run->has(island) || !std::all_of(island.feeds.begin(), island.feeds.end(), is_there))
+        continue;
+      lock.unlock();
+      run_island(*run, i, trace, stop);
+      lock.lock();
+      --left, progress = true;
+    }
+    if (!progress && left > 0) run->changed.wait(lock, stop, [&] { return run->arrived > seen; });
+  }
+  return std::move(run->stats);
+}
+
+void GraphPart::run_island(Run& run, std::size_t number, bool trace, const std::stop_token& stop) const {
+  const Islands::Island& island = plan_.islands[number];
+  io::rpc::RunStepRequest step;
+  {
+    const std::lock_guard lock(run.mutex);
+    for (const auto& [name, place] : island.feeds) {
+      const Tensor& value = run.values[place];
+      step.feed.push_back({name, {io::code_of(value.dtype()), value}});
+    }
+  }
+  for (const auto& [name, place] : island.fetches) step.fetch.push_back(name);
+  step.target = island.targets;
+  step.options.trace_level = trace ? io::rpc::full_trace : 0;
+  const io::rpc::RunStepResponse results = sessions_[number]->run(step, stop);
+  const std::lock_guard lock(run.mutex);
+  for (std::size_t i = 0; i < island.fetches.size(); ++i)
+    run.values[island.fetches[i].second] = results.tensor[i].tensor.value;
+  run.has_run[number] = 1;
+  if (trace)
+    for (io::rpc::DeviceStats& each : io::rpc::decode<io::rpc::StepMetadata>(results.metadata).step_stats.dev_stats)
+      run.stats.dev_stats.push_back(std::move(each));
+}
+
+}  // namespace tapestry::detail
