@@ -372,3 +372,37 @@ TEST_CASE("gradients through shapes made of unknown sizes are those of eager mod
     CHECK(same_bits(traced(x), second(x)));
   }
 }
+
+// What is broadcast where it need not be the same size would give a number that nobody asked for.
+TEST_CASE("sizes that must be the same are compared when they become known") {
+  const nn::GRU gru(3, 2);
+  const nn::LSTM lstm(3, 2);
+  const std::vector<std::pair<std::string, std::function<Tensor(const Tensor&, const Tensor&)>>> cases{
+      {"sigmoid_cross_entropy", [](const Tensor& a, const Tensor& b) { return sigmoid_cross_entropy(a, b); }},
+      {"mse", [](const Tensor& a, const Tensor& b) { return losses::mse(a, b); }},
+      {"l1", [](const Tensor& a, const Tensor& b) { return losses::l1(a, b); }},
+      {"huber", [](const Tensor& a, const Tensor& b) { return losses::huber(a, b); }},
+      {"hinge", [](const Tensor& a, const Tensor& b) { return losses::hinge(a, b); }},
+      {"binary_cross_entropy_with_logits",
+       [](const Tensor& a, const Tensor& b) { return losses::binary_cross_entropy_with_logits(a, b); }},
+      {"kl_divergence", [](const Tensor& a, const Tensor& b) { return losses::kl_divergence(a, b); }},
+      {"a state of a GRU",
+       [&](const Tensor& a, const Tensor& b) {
+         return gru(expand_dims(a, {1, 2}) * ones({4, 3}), expand_dims(b, {0, 2}) * ones({2})).state;
+       }},
+      {"lengths of an LSTM",
+       [&](const Tensor& a, const Tensor& b) {
+         return lstm(expand_dims(a, {1, 2}) * ones({4, 3}), {}, b.cast(int32)).state.h;
+       }},
+  };
+  for (const auto& [name, f] : cases) {
+    CAPTURE(name);
+    const auto traced = trace([&f = f](const Tensor& a, const Tensor& b) { return f(a, b); },
+                              {spec(float32, {-1}), spec(float32, {-1})});
+    check_same(traced(ones({5}), ones({5})), f(ones({5}), ones({5})));
+    for (const auto& [a, b] : {std::pair(5, 1), std::pair(1, 5)}) {
+      CHECK_THROWS_AS(f(ones({a}), ones({b})), InvalidArgumentError);
+      CHECK_THROWS_AS(traced(ones({a}), ones({b})), InvalidArgumentError);
+    }
+  }
+}

@@ -211,8 +211,8 @@ void perform(Call& call, Sink* sink) {
     if (!alike) promote_inputs(op, inputs, sink ? cpu() : device_of_tensors(inputs), call.where());
     if (sink) return add_to_graph(*sink, call);
     const Device device = current_request && !current_sink ? requested_device(call, inputs)
-                          : alike                       ? inputs[0].device()
-                                                        : common_device(inputs, call.attrs());
+                          : alike                          ? inputs[0].device()
+                                                           : common_device(inputs, call.attrs());
     const Specs specs = op.infer(call);
     require_values(op, call);
     execute(call, specs, device);

@@ -29,7 +29,8 @@ template <class F>
 Tensor elementwise(std::string_view name, const In& targets, const In& predictions, Reduction reduction, F element) {
   return blaming(name, predictions.where(), [&] {
     require_same_shape(targets, predictions);
-    return reduced(element(targets.tensor(), predictions.tensor()), reduction);
+    // Each is broadcast to the other, which changes neither: a graph whose sizes become known later refuses others.
+    return reduced(element(broadcast_like(targets, predictions), broadcast_like(predictions, targets)), reduction);
   });
 }
 

@@ -144,8 +144,9 @@ Recurrent::Sequence Recurrent::run_direction(std::size_t place, const Tensor& x,
   // The products with the inputs do not depend on earlier steps, so all steps share one product.
   const Tensor from_input = matmul(x, weights.weight_ih, {.transpose_b = true});
   Tensors state;
-  for (const Tensor& part : initial)
-    state.push_back(part ? part(place) : zeros_like(from_input(all, 0, range(0, hidden_))));
+  // The states have as many rows as x, which a graph whose sizes become known later checks by the reshape.
+  const Tensor row = from_input(all, 0, range(0, hidden_));
+  for (const Tensor& part : initial) state.push_back(part ? reshape_like(part(place), row) : zeros_like(row));
   Sequence result = scan(from_input, weights, state);
   if (!lengths) return result;
   // Steps beyond the end of a sequence are computed in vain.
@@ -154,14 +155,15 @@ Recurrent::Sequence Recurrent::run_direction(std::size_t place, const Tensor& x,
   return result;
 }
 
-Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Tensor& lengths, const Scan& scan) const {
+Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Tensor& given_lengths, const Scan& scan) const {
   const LayerCall call(*this, x.where());
   const auto blamed = [&](auto f) {
     return naming(*this, {x.tensor()}, [&] { return blaming(type_name(*this), x.where(), f); });
   };
   return blamed([&] {
-    check(x, initial, lengths);
+    check(x, initial, given_lengths);
     Tensor output = options_.batch_first ? x.tensor() : transpose(x, {1, 0, 2});
+    const Tensor lengths = given_lengths ? reshape_like(given_lengths, output(all, 0, 0)) : Tensor();
     // What the padding holds must not reach the weights: the gradient of an output that is left out is 0, but 0 times
     // infinity is none.
     if (lengths) output = tapestry::where(in_use(output, lengths), output, 0.0);

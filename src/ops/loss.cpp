@@ -176,8 +176,10 @@ Tensor sigmoid_cross_entropy(In labels, In logits, std::string_view name) {
     if (!shapes_agree(labels->shape(), logits->shape()))
       throw InvalidArgumentError(detail::join("`logits` and `labels` must have the same shape, received (",
                                               logits->shape(), " vs ", labels->shape(), ")"));
+    // Each is broadcast to the other, which changes neither: a graph whose sizes become known later refuses others.
+    const Tensor target = broadcast_like(labels, logits), score = broadcast_like(logits, labels);
     // Two terms of one sign, both smooth: no digit cancels, and derivatives of any order are right everywhere.
-    return add(labels * softplus(-logits), (1.0 - labels) * softplus(logits), name);
+    return add(target * softplus(-score), (1.0 - target) * softplus(score), name);
   });
 }
 

@@ -22,7 +22,7 @@ namespace {
 /// patches, at the positions [begin, end), that is contiguous in the image.
 template <class Row>
 void for_segments(const ConvGeometry& geometry, std::int64_t group, std::int64_t begin, std::int64_t end,
-                   const Row& row) {
+                  const Row& row) {
   const Window2d& w = geometry.window;
   const std::int64_t channels = geometry.group_in();
   std::int64_t to = 0;
