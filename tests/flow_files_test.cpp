@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include <doctest/doctest.h>
@@ -183,13 +184,16 @@ TEST_CASE("a loop of a file that has no end meets a time limit") {
   CHECK_THROWS_AS(session.run(result, {{graph.placeholders()[0], tensor(-100)}}), DeadlineExceededError);
 }
 
-TEST_CASE("a file in which an op reads what the taken branch does not give") {
+namespace {
+
+/// Lets an op read each of the results that branches keep for their gradients, where they were taken and where not.
+void read_all_results(const std::function<Tensor(const Tensor&)>& branch_of) {
   const auto traced = trace(
-      [](const Tensor& x, const Tensor& n) {
+      [&](const Tensor& x, const Tensor& n) {
         GradientTape tape;
         tape.watch(x);
         const Tensor y = cond(
-            less(n, 3), [&] { return exp(x); }, [&] { return x / (x * x + 1.0); });
+            less(n, 3), [&] { return branch_of(x); }, [&] { return x / (x * x + 1.0); });
         return std::vector<Tensor>{y, tape.gradient(reduce_sum(y), x)};
       },
       {spec(float64, {-1, 3}, "x"), spec(int32, {}, "n")});
@@ -200,6 +204,7 @@ TEST_CASE("a file in which an op reads what the taken branch does not give") {
   const auto& outputs = std::get<io::ListDef>(branch->attrs.at("Tout"));
   int refused = 0;
   for (std::size_t i = 1; i < outputs.types.size(); ++i) {
+    if (outputs.types[i] != io::code_of(float64)) continue;
     io::GraphDef damaged = file;
     io::NodeDef reader{.name = "reader", .op = "Exp", .inputs = {branch->name + ":" + std::to_string(i)}};
     reader.attrs["T"] = outputs.types[i];
@@ -217,6 +222,14 @@ TEST_CASE("a file in which an op reads what the taken branch does not give") {
     }
   }
   CHECK(refused > 0);
+}
+
+}  // namespace
+
+TEST_CASE("a file in which an op reads what the taken branch does not give") {
+  read_all_results([](const Tensor& x) { return exp(x); });
+  // The sizes of what this one keeps are known only when it has run.
+  read_all_results([](const Tensor& x) { return x * reduce_sum(square(exp(boolean_mask(x, greater(x, 0.5))))); });
 }
 
 TEST_CASE("a file whose loop goes on by something that is no single truth value") {

@@ -123,6 +123,7 @@ StagedPlan::StagedPlan(const GraphState& graph, const Request& request, const Se
   specialized_ = cut->whole.graph;
   rest_ = whole_request(*cut, request);
   Request part = part_before(*cut, rest_);
+  open_ = cut->open.size();
   rest_.done = std::exchange(part.done, {});
   rest_.feeds.append(part.fetches.begin(), part.fetches.end());
   rest_.fed.clear();
@@ -147,6 +148,11 @@ Tensors StagedPlan::run(const Tensors& feeds, RunTimes* times, const Deadline* d
   if (!specialized_) return first_->run(feeds, times, deadline);
   Tensors values = feeds;
   const Tensors computed = first_->run(feeds, times, deadline);
+  // Without a value its sizes never become known, and every further part would be cut at it again.
+  for (std::size_t i = 0; i < open_; ++i)
+    if (!computed[i])
+      throw InvalidArgumentError(
+          join("'", rest_.feeds[feeds.size() + i].name(), "' has no value: it is of a branch that was not taken"));
   values.append(computed.begin(), computed.end());
   Tensors late;
   if (!rest_.fetches.empty() || !rest_.operations.empty()) late = rest_for(values)->run(values, times, deadline);

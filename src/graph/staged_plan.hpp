@@ -36,7 +36,8 @@ class StagedPlan {
   SessionOptions options_;
   std::shared_ptr<GraphState> specialized_;  ///< the graph that is cut, with the shapes that are fed; empty for no cut
   std::unique_ptr<Partitioned> first_;
-  Request rest_{};  ///< after the cut: without the specs of what is fed
+  Request rest_{};        ///< after the cut: without the specs of what is fed
+  std::size_t open_ = 0;  ///< of the first part's fetches, so many are the tensors at which the request was cut
   std::vector<std::ptrdiff_t>
       fetched_early_;  ///< by fetch of the request: its number among the feeds of the rest, or -1
   mutable std::mutex mutex_;
