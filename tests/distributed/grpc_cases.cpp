@@ -238,6 +238,24 @@ TEST_CASE("certificates that are right, wrong and absent") {
   says(message_of<NotFoundError>([&] { serve({.tls = Tls::files(folder)}); }), "certificate.pem");
 }
 
+TEST_CASE("tasks of a cluster over mutual TLS") {
+  const std::string member = std::string(CERTIFICATES) + "/member";
+  const test::Setting client("TAPESTRY_TLS", member);
+  const auto free_address = [] { return Server::create_local_server().target().substr(std::string("grpc://").size()); };
+  const ClusterSpec cluster({{"ps", {free_address()}}, {"worker", {free_address()}}});
+  const Server ps(cluster, {.job = "ps", .tls = Tls::files(member)});
+  const Server worker(cluster, {.job = "worker", .tls = Tls::files(member)});
+  Graph graph;
+  const auto scope = graph.as_default();
+  const auto placed = device(train::replica_device_setter(cluster));
+  const Variable w(2.0, {.name = "w"});
+  const auto step = train::GradientDescentOptimizer(0.1).minimize(square(w - 1.0));
+  const Session session(worker.target(), graph, {.operation_timeout_in_ms = 20'000});
+  session.run(global_variables_initializer());
+  session.run(step);
+  CHECK(session.run(w).item<float>() == 2.0F - 0.1F * 2.0F);
+}
+
 TEST_CASE("a server that is gone, a port in use, a target that is none") {
   Graph graph;
   const auto scope = graph.as_default();
