@@ -395,10 +395,11 @@ TEST_CASE("sizes that must be the same are compared when they become known") {
          return lstm(expand_dims(a, {1, 2}) * ones({4, 3}), {}, b.cast(int32)).state.h;
        }},
   };
-  for (const auto& [name, f] : cases) {
-    CAPTURE(name);
-    const auto traced = trace([&f = f](const Tensor& a, const Tensor& b) { return f(a, b); },
-                              {spec(float32, {-1}), spec(float32, {-1})});
+  for (const auto& each : cases) {
+    CAPTURE(each.first);
+    const auto& f = each.second;
+    const auto traced =
+        trace([&f](const Tensor& a, const Tensor& b) { return f(a, b); }, {spec(float32, {-1}), spec(float32, {-1})});
     check_same(traced(ones({5}), ones({5})), f(ones({5}), ones({5})));
     for (const auto& [a, b] : {std::pair(5, 1), std::pair(1, 5)}) {
       CHECK_THROWS_AS(f(ones({a}), ones({b})), InvalidArgumentError);
