@@ -437,7 +437,11 @@ TEST_CASE("lengths that do not fit are refused") {
   TAPESTRY_REFUSED(InvalidArgumentError, "lengths[1] = 6 is not in [0, 5]", reverse_sequence(x, tensor({1, 6})));
   TAPESTRY_REFUSED(InvalidArgumentError, "is the batch axis, too", reverse_sequence(x, tensor({1, 2}), 0, 0));
   const auto traced = trace([&](const Tensor& lengths) { return gru(x, {}, lengths).state; }, {spec(int32, {2})});
-  CHECK_THROWS_AS(traced(tensor({1, 6})), InvalidArgumentError);
+  const auto reversed = trace([&](const Tensor& lengths) { return reverse_sequence(x, lengths); }, {spec(int32, {2})});
+  for (const int wrong : {6, -1}) {
+    CHECK_THROWS_AS(traced(tensor({1, wrong})), InvalidArgumentError);
+    CHECK_THROWS_AS(reversed(tensor({1, wrong})), InvalidArgumentError);
+  }
 }
 
 TEST_CASE("the names of recurrent networks and of attention are PyTorch's") {

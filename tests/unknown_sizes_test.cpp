@@ -390,6 +390,8 @@ TEST_CASE("sizes that must be the same are compared when they become known") {
        [&](const Tensor& a, const Tensor& b) {
          return gru(expand_dims(a, {1, 2}) * ones({4, 3}), expand_dims(b, {0, 2}) * ones({2})).state;
        }},
+      {"lengths of reverse_sequence",
+       [](const Tensor& a, const Tensor& b) { return reverse_sequence(expand_dims(a, 1) * ones({3}), b.cast(int32)); }},
       {"lengths of an LSTM",
        [&](const Tensor& a, const Tensor& b) {
          return lstm(expand_dims(a, {1, 2}) * ones({4, 3}), {}, b.cast(int32)).state.h;

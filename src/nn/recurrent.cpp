@@ -131,7 +131,9 @@ Tensor in_use(const Tensor& x, const Tensor& lengths) {
 /// `first` [batch, hidden] where the length is 0.
 Tensor state_at_end(const Tensor& states, const Tensor& first, const Tensor& lengths) {
   const Tensor length = expand_dims(lengths.cast(int64), {1, 2});
-  const Tensor index = broadcast_to(maximum(length - 1, 0), {states.shape()[0], 1, states.shape()[2]});
+  // A length below 0 becomes an index that there is not.
+  const Tensor index =
+      broadcast_to(where(equal(length, 0), length, length - 1), {states.shape()[0], 1, states.shape()[2]});
   return where(expand_dims(greater(lengths, 0), 1), squeeze(take_along_axis(states, index, 1), 1), first);
 }
 

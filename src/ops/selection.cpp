@@ -340,8 +340,11 @@ Tensor reverse_sequence(In x, In lengths, std::int64_t seq_axis, std::int64_t ba
       return expand_dims(values.cast(int64), others);
     };
     const Tensor counted = cumsum(ones({x->shape()[time]}, {.dtype = int64, .device = x->device()}));
-    const Tensor position = along(counted - 1, time), length = along(lengths, batch);
-    const Tensor index = where(less(position, length), length - 1 - position, position);
+    // Lengths of another number than the batch has are refused by the reshape, where sizes become known later; a length
+    // below 0 becomes an index that there is not.
+    const Tensor one_each = reshape_like(lengths, zeros({x->shape()[batch]}, {.device = x->device()}));
+    const Tensor position = along(counted - 1, time), length = along(one_each, batch);
+    const Tensor index = where(less(position, length), length - 1 - position, position + minimum(length, 0));
     return take_along_axis(x, broadcast_to(index, x->shape()), time, name);
   });
 }

@@ -335,11 +335,10 @@ std::shared_ptr<const CompiledProgram> compile(const Program& program, std::span
     CompiledProgram& compiled = compiler->compiled();
     compiled.inputs = inputs.size();
     for (const DType dtype : inputs) compiled.element_bytes.push_back(static_cast<std::int64_t>(size_of(dtype)));
-    for (const Program::Instruction& each : program.instructions) {
-      compiled.element_bytes.resize(static_cast<std::size_t>(program.inputs + program.outputs));
+    compiled.element_bytes.resize(static_cast<std::size_t>(program.inputs + program.outputs));
+    for (const Program::Instruction& each : program.instructions)
       if (!program.is_register(each.result))
         compiled.element_bytes[each.result] = static_cast<std::int64_t>(size_of(each.dtype));
-    }
     return {compiler, &compiled};
   } catch (const Xbyak::Error&) {  // the system gives no memory for code
     return nullptr;

@@ -62,6 +62,7 @@ template <class T>
 class Value {
  public:
   static constexpr Lane lane = sizeof(T) == 4 ? Lane::float32 : Lane::float64;
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 
   template <class Number>
   requires std::is_arithmetic_v<Number>
@@ -72,16 +73,13 @@ class Value {
   VectorCode& code() const { return *code_; }
   int node_in(VectorCode& code) const {
     if (code_) return node_;
-    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
     return code.add({VectorOp::constant, lane, 0, {-1, -1, -1}, std::bit_cast<Bits>(constant_)});
   }
 
-  Value<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>> bits() const {
-    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  Value<Bits> bits() const {
     if (is_constant()) return std::bit_cast<Bits>(constant_);
     return {*code_, node_};
   }
-  template <class Bits>
   static Value from_bits(const Value<Bits>& bits) {
     if (bits.is_constant()) return std::bit_cast<T>(bits.constant());
     return {bits.code(), bits.node_in(bits.code())};
