@@ -151,14 +151,6 @@ std::vector<Tensor> trained(const Session& session, const Training& model) {
   return results;
 }
 
-void check_same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  REQUIRE(a.size() == b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    INFO("result ", i);
-    CHECK(same_bits(a[i], b[i]));
-  }
-}
-
 }  // namespace
 
 TEST_CASE("a graph on several tasks trains as in this process, to the bit") {

@@ -51,6 +51,15 @@ inline void check_same(const Tensor& actual, const Tensor& expected, double tole
   check_values(actual, values(expected), tolerance);
 }
 
+/// Checks that the lists have tensors of the same bits.
+inline void check_same_bits(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected) {
+  REQUIRE(actual.size() == expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    INFO("result ", i);
+    CHECK(same_bits(actual[i], expected[i]));
+  }
+}
+
 /// The error of type E that `f` throws; fails the test when it does not.
 template <class E = Error, class F>
 E caught(F f) {

@@ -68,14 +68,6 @@ std::vector<Tensor> trained(const Session& session, const Training& model) {
   return results;
 }
 
-void check_same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  REQUIRE(a.size() == b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    INFO("result ", i);
-    CHECK(same_bits(a[i], b[i]));
-  }
-}
-
 /// Answers each method with bytes.
 using Answers = std::map<std::string, std::function<std::string()>>;
 std::unique_ptr<detail::Listener> liar(Answers answers) {
