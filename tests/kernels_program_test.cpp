@@ -322,6 +322,88 @@ TEST_CASE("programs of all sizes, types and registers") {
   });
 }
 
+namespace {
+
+/// Whether a program whose output number `output` is reduced gives the bits of the reduction of that output.
+bool reduces_alike(const Program& program, const List& inputs, const Shape& shape, std::size_t output, ReduceFunction f,
+                   std::uint32_t axes) {
+  Shape left;
+  for (int i = 0; i < shape.rank(); ++i)
+    if ((axes >> i & 1) == 0) left.push_back(shape.sizes()[i]);
+  const auto results = [&] {
+    List outputs = outputs_of(program, shape);
+    outputs[output] = empty(outputs[output].dtype(), left);
+    return outputs;
+  };
+  const Backend::ReducedOutput reduced{.output = output, .function = f, .axes = axes};
+  const List expected = results();
+  cpu_backend().Backend::program_reduce(program, inputs, shape, reduced, expected);
+  const int before = num_threads();
+  bool same = true;
+  for (const int threads : {1, 3}) {
+    set_num_threads(threads);
+    const List found = results();
+    cpu_backend().program_reduce(program, inputs, shape, reduced, found);
+    for (std::size_t i = 0; i < found.size(); ++i) same = same && same_results(found[i], expected[i]);
+  }
+  set_num_threads(before);
+  return same;
+}
+
+/// y0 = x0 * x1 + x2, of one type
+Program multiply_add_of(DType dtype) {
+  return {.instructions = {{Binary::multiply, {0, 1}, 4, dtype, 0}, {Binary::add, {4, 2}, 3, dtype, 0}},
+          .inputs = 3,
+          .outputs = 1,
+          .registers = 1};
+}
+
+}  // namespace
+
+TEST_CASE("a program whose output is reduced gives the bits of the reduction") {
+  for (const Shape& shape :
+       {Shape{70000}, Shape{40000, 2}, Shape{2, 40000}, Shape{130, 300}, Shape{1000, 40}, Shape{40, 1000},
+        Shape{700, 3, 33}, Shape{3, 300, 50}, Shape{1, 90, 1, 400}, Shape{3, 11, 5, 13, 7, 4}, Shape{20, 2100},
+        Shape{2100, 20}, Shape{600, 65}, Shape{17, 256, 8}, Shape{5, 9}, Shape{0, 4}}) {
+    const auto inputs = [&](DType dtype) {
+      return List{random_tensor(dtype, shape, 1), random_tensor(dtype, Shape{shape.back()}, 2),
+                  random_tensor(dtype, {}, 3)};
+    };
+    for (std::uint32_t axes = 1; axes < 1U << shape.rank(); ++axes) {
+      CAPTURE(to_string(shape));
+      CAPTURE(axes);
+      if (shape.rank() > 4 && axes % 7 != 3) continue;
+      for (const ReduceFunction f : {ReduceFunction::sum, ReduceFunction::max})
+        CHECK(reduces_alike(multiply_add_of(float32), inputs(float32), shape, 0, f, axes));
+      CHECK(reduces_alike(multiply_add_of(float64), inputs(float64), shape, 0, ReduceFunction::mean, axes));
+      if (shape.rank() > 2) continue;
+      for (const DType dtype : {uint8, int32, int64})
+        CHECK(reduces_alike(multiply_add_of(dtype), inputs(dtype), shape, 0, ReduceFunction::sum, axes));
+      CHECK(reduces_alike(multiply_add_of(float32), inputs(float32), shape, 0, ReduceFunction::prod, axes));
+      CHECK(reduces_alike(multiply_add_of(float16), inputs(float16), shape, 0, ReduceFunction::min, axes));
+      CHECK(reduces_alike(single(Unary::is_finite, boolean), {inputs(float32)[0]}, shape, 0, ReduceFunction::all_true,
+                          axes));
+      CHECK(reduces_alike(single(Unary::sin, float32), {inputs(float32)[0]}, shape, 0, ReduceFunction::sum, axes));
+      // Other outputs are kept.
+      List four = inputs(float32);
+      four.push_back(random_tensor(float32, shape, 4));
+      for (const std::size_t output : {0, 1, 2}) {
+        const ReduceFunction f = output == 2 ? ReduceFunction::any_true : ReduceFunction::sum;
+        CHECK(reduces_alike(sample(), four, shape, output, f, axes));
+      }
+    }
+  }
+  // Results that are written past the caches, beside one that is not.
+  const Shape large{3, 3000, 1001};
+  const List four = {random_tensor(float32, large, 1), random_tensor(float32, {1001}, 2),
+                     random_tensor(float32, {3000, 1}, 3), random_tensor(float32, {}, 4)};
+  for (const std::uint32_t axes : {1U, 4U, 7U})
+    for (const std::size_t output : {0, 1}) {
+      CHECK(reduces_alike(float_sample(), four, large, output, ReduceFunction::sum, axes));
+      CHECK(reduces_alike(sample(), four, large, output, ReduceFunction::sum, axes));
+    }
+}
+
 TEST_CASE("a device without a kernel of its own runs a program op by op") {
   const Device toy = tapestry::test::toy_device();
   const Shape shape{6, 50};

@@ -39,6 +39,8 @@ class CpuBackend : public Backend {
 
   // reduce.cpp
   void reduce(ReduceFunction f, const Tensor& x, std::uint32_t reduced, const Tensor& y) override;
+  void program_reduce(const Program& program, std::span<const Tensor> inputs, const Shape& shape,
+                      const ReducedOutput& reduced, std::span<const Tensor> outputs) override;
   void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) override;
   void arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) override;
 

@@ -15,8 +15,8 @@ namespace {
 /// written twice in vain first: then it is known how many registers and how much of the stack it needs.
 class Compiler : public ValueRegisters {
  public:
-  Compiler(const RecordedProgram& recorded, int inputs, std::uint64_t single)
-      : ValueRegisters(recorded.code, single), outputs_(recorded.outputs), inputs_(inputs) {
+  Compiler(const RecordedProgram& recorded, int inputs, std::uint64_t single, int near)
+      : ValueRegisters(recorded.code, single), outputs_(recorded.outputs), inputs_(inputs), near_(near) {
     find_uses();
     body(false);
     hold_invariants();
@@ -72,7 +72,7 @@ class Compiler : public ValueRegisters {
     const auto [i, stored] = outputs_[static_cast<std::size_t>(number)];
     need(i);
     mov(address_, operand_address(inputs_ + number));
-    store_value(i, stored, stream);
+    store_value(i, stored, stream && number != near_);
     pass(i);
     finish_instruction();
     ++position_;
@@ -320,18 +320,18 @@ class Compiler : public ValueRegisters {
   }
 
   const std::vector<RecordedProgram::Output>& outputs_;
-  int inputs_;
+  int inputs_, near_;
   CompiledProgram compiled_{};
 };
 
 }  // namespace
 
 std::shared_ptr<const CompiledProgram> compile(const Program& program, std::span<const DType> inputs,
-                                               std::uint64_t single) {
+                                               std::uint64_t single, int near) {
   const RecordedProgram recorded = record(program, inputs, cpu_level() == Level::v4);
   if (!recorded.code.is_complete()) return nullptr;
   try {
-    const auto compiler = std::make_shared<Compiler>(recorded, program.inputs, single);
+    const auto compiler = std::make_shared<Compiler>(recorded, program.inputs, single, near);
     CompiledProgram& compiled = compiler->compiled();
     compiled.inputs = inputs.size();
     for (const DType dtype : inputs) compiled.element_bytes.push_back(static_cast<std::int64_t>(size_of(dtype)));
@@ -351,7 +351,7 @@ std::shared_ptr<const CompiledProgram> compile(const Program& program, std::span
 
 namespace tapestry::host {
 
-std::shared_ptr<const CompiledProgram> compile(const Program&, std::span<const DType>, std::uint64_t) {
+std::shared_ptr<const CompiledProgram> compile(const Program&, std::span<const DType>, std::uint64_t, int) {
   return nullptr;
 }
 

@@ -168,13 +168,15 @@ void take_rows(const T* x, int64_t n, int64_t stride, int64_t columns, T* sums) 
 
 template <class Op, class T, class Out>
 void reduce_columns(const void* x, int64_t n, int64_t stride, int64_t columns, int64_t step, void* y, int64_t y_step,
-                    int64_t divisor) {
-  T sums[column_limit], buffer[column_limit];
+                    int64_t divisor, RowsSoFar so_far) {
+  T own[column_limit], buffer[column_limit];
+  T* sums = so_far.results ? static_cast<T*>(so_far.results) : own;
   const T* from = static_cast<const T*>(x);
   // Several narrow rows make one that is long enough for the registers.
   const int64_t group = step == 1 && stride == columns && columns < narrow_columns ? narrow_columns / columns : 1;
   const int64_t wide = group * columns;
-  for (int64_t j = 0; j < wide; ++j) sums[j] = identity<Op, T>;
+  if (so_far.first)
+    for (int64_t j = 0; j < wide; ++j) sums[j] = identity<Op, T>;
   // NOLINTBEGIN(clang-analyzer-core.CallAndMessage): there is a group, so sums has been set as far as it is read
   if (step == 1) {
     take_rows<Op>(from, n / group, stride * group, wide, sums);
@@ -186,6 +188,7 @@ void reduce_columns(const void* x, int64_t n, int64_t stride, int64_t columns, i
     for (int64_t i = 0; i < n; ++i)
       take_rows<Op>(side_by_side(from + i * stride, columns, step, buffer), 1, 0, columns, sums);
   }
+  if (!so_far.last) return;
   Out results[column_limit];
   Out* to = y_step == 1 ? static_cast<Out*>(y) : results;
   for (int64_t j = 0; j < columns; ++j) to[j] = finish<Op, Out>(sums[j], divisor);
