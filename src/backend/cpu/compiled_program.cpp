@@ -94,13 +94,7 @@ void CompiledProgram::run(Code code, const Operand* operands, std::int64_t n) co
   for (std::size_t i = inputs; i < element_bytes.size(); ++i) std::memcpy(address(i), own[i].data, bytes(i));
 }
 
-bool may_be_compiled(const Program& program, std::span<const Tensor> inputs) {
-  const Level level = cpu_level();
-  return (level == Level::v3 || level == Level::v4) &&
-         std::all_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return has_vector_code(x.dtype()); }) &&
-         std::all_of(program.instructions.begin(), program.instructions.end(),
-                     [](const Program::Instruction& each) { return has_vector_code(each.dtype); });
-}
+bool may_be_compiled() { return cpu_level() == Level::v3 || cpu_level() == Level::v4; }
 
 std::shared_ptr<const CompiledProgram> compiled(const Program& program, std::span<const Tensor> inputs,
                                                 std::uint64_t single, int near) {

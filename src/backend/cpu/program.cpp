@@ -262,8 +262,7 @@ class Machine {
  public:
   /// `apart`: the output that goes to the memory of a workspace; -1 for none.
   Machine(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs, int apart = -1)
-      : Machine(program, inputs, outputs, apart,
-                outputs[0].size() >= smallest_compiled && may_be_compiled(program, inputs)) {}
+      : Machine(program, inputs, outputs, apart, outputs[0].size() >= smallest_compiled && may_be_compiled()) {}
 
   void run() const {
     // Several instructions are worth another thread for fewer elements than one addition is.

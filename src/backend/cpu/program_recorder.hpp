@@ -9,9 +9,7 @@
 
 namespace tapestry::host {
 
-/// Whether vector code computes with elements of a type: floats and bool.
-bool has_vector_code(DType dtype);
-/// How such elements lie in memory.
+/// How elements of a type lie in memory.
 Stored stored_as(DType dtype);
 
 /// A program as vector code.

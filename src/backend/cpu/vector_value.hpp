@@ -16,6 +16,9 @@ namespace tapestry::host::emitted::math {
 
 template <class T>
 concept Float = std::is_floating_point_v<T>;
+/// An element type of whole numbers. A uint8 is the value of a lane of 32 bits.
+template <class T>
+concept Whole = std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::uint8_t>;
 
 /// A truth value in each lane.
 class Mask {
@@ -56,13 +59,13 @@ class Mask {
   int node_;
 };
 
-/// A number of type T in each lane: a float, or, as std::uint32_t or std::uint64_t, the bits of one. A constant needs
-/// no code until it meets a number that has some.
+/// A number of type T in each lane: a float, a whole number or, as std::uint32_t or std::uint64_t, the bits of a float.
+/// A constant needs no code until it meets a number that has some.
 template <class T>
 class Value {
  public:
-  static constexpr Lane lane = sizeof(T) == 4 ? Lane::float32 : Lane::float64;
-  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  static constexpr Lane lane = sizeof(T) == 8 ? Lane::bits64 : Lane::bits32;
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
   template <class Number>
   requires std::is_arithmetic_v<Number>
@@ -73,11 +76,11 @@ class Value {
   VectorCode& code() const { return *code_; }
   int node_in(VectorCode& code) const {
     if (code_) return node_;
-    return code.add({VectorOp::constant, lane, 0, {-1, -1, -1}, std::bit_cast<Bits>(constant_)});
+    return code.add({VectorOp::constant, lane, 0, {-1, -1, -1}, std::uint64_t{constant_bits()}});
   }
 
   Value<Bits> bits() const {
-    if (is_constant()) return std::bit_cast<Bits>(constant_);
+    if (is_constant()) return constant_bits();
     return {*code_, node_};
   }
   static Value from_bits(const Value<Bits>& bits) {
@@ -94,6 +97,11 @@ class Value {
   friend Value operator*(Value a, Value b) requires Float<T> {
     return combine(VectorOp::multiply, a, b, [](T x, T y) { return x * y; });
   }
+  friend Value operator*(Value a, Value b) requires Whole<T> {
+    VectorCode& code = a.is_constant() ? b.code() : a.code();
+    if (sizeof(T) == 8 && !code.avx512()) return product_of_halves(a, b);
+    return combine(VectorOp::multiply_bits, a, b, [](T x, T y) { return x * y; });
+  }
   friend Value operator/(Value a, Value b) requires Float<T> {
     return combine(VectorOp::divide, a, b, [](T x, T y) { return x / y; });
   }
@@ -106,6 +114,7 @@ class Value {
   friend Value operator-(Value a) requires Float<T> {
     return a.is_constant() ? Value(-a.constant_) : record(VectorOp::bit_xor, a, T(-0.0));
   }
+  friend Value operator-(Value a) requires Whole<T> { return Value(0) - a; }
   friend Value operator<<(Value a, int count) requires(!Float<T>) {
     if (a.is_constant()) return a.constant_ << count;
     return shift(VectorOp::shift_left, a, count);
@@ -120,6 +129,13 @@ class Value {
   friend Mask operator>(Value a, Value b) requires Float<T> { return compare(a, b, 0x1e); }
   friend Mask operator>=(Value a, Value b) requires Float<T> { return compare(a, b, 0x1d); }
 
+  friend Mask operator==(Value a, Value b) requires Whole<T> { return compare_bits(a, b, equal_bits); }
+  friend Mask operator!=(Value a, Value b) requires Whole<T> { return compare_bits(a, b, unequal_bits); }
+  friend Mask operator<(Value a, Value b) requires Whole<T> { return compare_bits(a, b, less_bits); }
+  friend Mask operator<=(Value a, Value b) requires Whole<T> { return compare_bits(a, b, less_equal_bits); }
+  friend Mask operator>(Value a, Value b) requires Whole<T> { return compare_bits(a, b, greater_bits); }
+  friend Mask operator>=(Value a, Value b) requires Whole<T> { return compare_bits(a, b, greater_equal_bits); }
+
   /// The code of an operation on a and b, of which one at least is no constant.
   static Value record(VectorOp op, Value a, Value b) {
     VectorCode& code = a.is_constant() ? b.code() : a.code();
@@ -128,19 +144,49 @@ class Value {
   }
 
  private:
+  constexpr Bits constant_bits() const {
+    if constexpr (sizeof(T) == 1) {
+      return constant_;
+    } else {
+      return std::bit_cast<Bits>(constant_);
+    }
+  }
   /// Two constants are computed at once.
   template <class Compute>
   static Value combine(VectorOp op, Value a, Value b, Compute compute) {
     if (a.is_constant() && b.is_constant()) return compute(a.constant_, b.constant_);
-    return record(op, a, b);
+    const Value result = record(op, a, b);
+    if constexpr (sizeof(T) == 1) {
+      return record(VectorOp::bit_and, result, Value(0xff));
+    } else {
+      return result;
+    }
   }
   static Value shift(VectorOp op, Value a, int count) {
     return {a.code(), a.code().add({op, lane, static_cast<std::uint8_t>(count), {a.node_}})};
   }
-  static Mask compare(Value a, Value b, std::uint8_t predicate) {
+  /// The low half of a product of 64 bits: a b = a0 b0 + (a0 b1 + a1 b0) 2^32 + ...
+  static Value product_of_halves(Value a, Value b) {
+    VectorCode& code = a.is_constant() ? b.code() : a.code();
+    const Value x(code, a.node_in(code)), y(code, b.node_in(code));
+    const auto product = [](Value u, Value v) { return record(VectorOp::multiply_halves, u, v); };
+    const Value mixed = product(x, y >> 32) + product(x >> 32, y);
+    return product(x, y) + (mixed << 32);
+  }
+  static Mask compare(Value a, Value b, std::uint8_t predicate) { return compared(VectorOp::compare, a, b, predicate); }
+  static Mask compare_bits(Value a, Value b, std::uint8_t predicate) {
+    const VectorCode& code = a.is_constant() ? b.code() : a.code();
+    if (code.avx512() || predicate == equal_bits || predicate == greater_bits)
+      return compared(VectorOp::compare_bits, a, b, predicate);
+    if (predicate == less_bits) return compared(VectorOp::compare_bits, b, a, greater_bits);
+    if (predicate == unequal_bits) return !compared(VectorOp::compare_bits, a, b, equal_bits);
+    if (predicate == less_equal_bits) return !compared(VectorOp::compare_bits, a, b, greater_bits);
+    return !compared(VectorOp::compare_bits, b, a, greater_bits);
+  }
+  static Mask compared(VectorOp op, Value a, Value b, std::uint8_t predicate) {
     VectorCode& code = a.is_constant() ? b.code() : a.code();
     const int left = a.node_in(code), right = b.node_in(code);
-    return {code, code.add({VectorOp::compare, mask_of(lane), predicate, {left, right}})};
+    return {code, code.add({op, mask_of(lane), predicate, {left, right}})};
   }
 
   VectorCode* code_ = nullptr;
@@ -184,12 +230,13 @@ template <class T>
 Value<T> ceil(Value<T> x) {
   return unary(VectorOp::round, x, 2);
 }
-inline Value<double> widen(Value<float> x) {
-  return {x.code(), x.code().add({VectorOp::widen, Lane::float64, 0, {x.node_in(x.code())}})};
+/// A number of another kind, by one operation.
+template <class To, class From>
+Value<To> converted_by(VectorOp op, Value<From> x) {
+  return {x.code(), x.code().add({op, Value<To>::lane, 0, {x.node_in(x.code())}})};
 }
-inline Value<float> narrow(Value<double> x) {
-  return {x.code(), x.code().add({VectorOp::narrow, Lane::float32, 0, {x.node_in(x.code())}})};
-}
+inline Value<double> widen(Value<float> x) { return converted_by<double>(VectorOp::widen, x); }
+inline Value<float> narrow(Value<double> x) { return converted_by<float>(VectorOp::narrow, x); }
 
 /// The nearest 16-bit float, as a float.
 inline Value<float> round_to_float16(Value<float> x) { return unary(VectorOp::round_to_float16, x); }
@@ -273,9 +320,18 @@ template <class T>
 Value<T> floor_mod(Value<T> a, Value<T>) {
   return without_code(a);
 }
-template <class T>
+template <Float T>
 Value<T> floor_divide(Value<T> a, Value<T> b) {
   return float_floor_divide(a, b);
+}
+// The processor divides no vectors of whole numbers.
+template <Whole T>
+Value<T> floor_divide(Value<T> a, Value<T>) {
+  return without_code(a);
+}
+template <Whole T>
+Value<T> power(Value<T> a, Value<T>) {
+  return without_code(a);
 }
 
 }  // namespace tapestry::host::emitted::math
