@@ -216,6 +216,8 @@ void Backend::program_reduce(const Program& program, std::span<const Tensor> inp
   reduce(reduced.function, x, reduced.axes, outputs[reduced.output]);
 }
 
+std::shared_ptr<const LoopCode> Backend::loop_code(const LoopProgram&) { return nullptr; }
+
 void Backend::scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) {
   Widened wide(*this);
   wide->scan(f, wide.read(x), axis, exclusive, reverse, wide.write(y));

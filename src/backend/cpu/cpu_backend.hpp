@@ -36,6 +36,7 @@ class CpuBackend : public Backend {
   void gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
                     std::span<const Tensor> others, std::span<const Tensor> outputs) override;
   void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override;
+  std::shared_ptr<const LoopCode> loop_code(const LoopProgram& loop) override;
 
   // reduce.cpp
   void reduce(ReduceFunction f, const Tensor& x, std::uint32_t reduced, const Tensor& y) override;

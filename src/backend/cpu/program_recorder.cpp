@@ -227,6 +227,8 @@ class Recorder {
   RecordedProgram::Output output(int operand) const {
     return {node(operand), stored_as(dtypes_[static_cast<std::size_t>(operand)])};
   }
+  /// The node of a truth value, for lanes of any width.
+  int mask(int operand) const { return std::get<Mask>(operands_[static_cast<std::size_t>(operand)]).node(); }
 
  private:
   int node(int operand) const {
@@ -344,6 +346,15 @@ RecordedProgram record(const Program& program, std::span<const DType> inputs, bo
   const Recorder recorder(program, inputs, recorded.code);
   if (!recorded.code.is_complete()) return recorded;
   for (int i = 0; i < program.outputs; ++i) recorded.outputs.push_back(recorder.output(program.inputs + i));
+  return recorded;
+}
+
+RecordedProgram record(const LoopProgram& loop, bool avx512) {
+  RecordedProgram recorded{VectorCode(avx512), {}};
+  const Recorder recorder(loop.program, loop.dtypes, recorded.code);
+  if (!recorded.code.is_complete()) return recorded;
+  if (loop.condition >= 0) recorded.condition = recorder.mask(loop.condition);
+  for (const std::uint8_t result : loop.results) recorded.outputs.push_back(recorder.output(result));
   return recorded;
 }
 

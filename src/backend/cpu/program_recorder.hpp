@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/cpu/vector_code.hpp"
+#include "backend/loop_program.hpp"
 #include "backend/program.hpp"
 
 namespace tapestry::host {
@@ -20,9 +21,12 @@ struct RecordedProgram {
   };
   VectorCode code;
   std::vector<Output> outputs;
+  int condition = -1;  ///< of a loop: the node that says whether an iteration runs, or -1
 };
 /// Runs a program's functions on values that record. `inputs` are the dtypes of its inputs. Where a function has no
 /// vector code, `code.is_complete()` says so.
 RecordedProgram record(const Program& program, std::span<const DType> inputs, bool avx512);
+/// The same for a loop; the outputs are its results. Node i is input i.
+RecordedProgram record(const LoopProgram& loop, bool avx512);
 
 }  // namespace tapestry::host
