@@ -2,7 +2,6 @@
 
 #ifdef __x86_64__
 
-#include <limits>
 #include <type_traits>
 #include <variant>
 
@@ -14,10 +13,10 @@ namespace {
 namespace math = emitted::math;
 using math::Mask;
 using math::Value;
+using math::Whole;
 
 /// What an operand of a program holds.
-using AnyValue = std::variant<std::monostate, Value<float>, Value<double>, Value<std::int32_t>, Value<std::int64_t>,
-                              Value<std::uint8_t>, Mask>;
+using AnyValue = std::variant<std::monostate, Value<float>, Value<double>, Whole, Mask>;
 
 #define TAPESTRY_CASE(name, formula) \
   case Family::name:                 \
@@ -35,10 +34,9 @@ AnyValue apply(Unary f, Value<Scalar> x, Scalar p) {
       return {};
   }
 }
-template <math::Whole Scalar>
-AnyValue apply(Unary f, Value<Scalar> x, Scalar) {
+AnyValue apply(Unary f, Whole x) {
   using Family = Unary;
-  using T = Value<Scalar>;
+  using T = Whole;
   switch (f) {
     TAPESTRY_UNARY_NUMBER(TAPESTRY_CASE)
     default:
@@ -66,10 +64,9 @@ AnyValue apply(Binary f, Value<Scalar> a, Value<Scalar> b, Scalar p) {
       return {};
   }
 }
-template <math::Whole Scalar>
-AnyValue apply(Binary f, Value<Scalar> a, Value<Scalar> b, Scalar) {
+AnyValue apply(Binary f, Whole a, Whole b) {
   using Family = Binary;
-  using T = Value<Scalar>;
+  using T = Whole;
   switch (f) {
     TAPESTRY_BINARY_NUMBER(TAPESTRY_CASE)
     TAPESTRY_BINARY_COMPARE(TAPESTRY_CASE)
@@ -110,99 +107,68 @@ AnyValue apply(Ternary f, Mask a, T b, T c) {
 // --- Conversions ------------------------------------------------------------------------------------------------
 
 /// As the kernels: NaN becomes 0, and what is out of range the lowest or highest number.
-template <math::Whole To, math::Float From>
-AnyValue to_whole(Value<From> x) {
-  if (sizeof(To) == 8 && !x.code().avx512()) return {};
-  using Wide = std::conditional_t<sizeof(To) == 8, std::int64_t, std::int32_t>;
-  constexpr To low = std::numeric_limits<To>::min(), high = std::numeric_limits<To>::max();
-  const auto constant = [&](auto number) { return Value<Wide>(x.code(), Value<Wide>(number).node_in(x.code())); };
-  const Value<Wide> rounded = math::converted_by<Wide>(VectorOp::real_to_whole, x);
-  // The highest integer may round up to a float that is out of range.
-  const Value<Wide> limited =
-      math::select(x >= Value<From>(static_cast<From>(high)), constant(high),
-                   math::select(x <= Value<From>(static_cast<From>(low)), constant(low), rounded));
-  const Value<Wide> y = math::select(x == x, limited, Value<Wide>(0));
-  return Value<To>(y.code(), y.node_in(y.code()));
+template <math::Float From>
+AnyValue to_whole(Value<From> x, DType dtype) {
+  if (dtype == DType::int64 && !x.code().avx512()) return {};
+  const Whole y = math::truncated(x, dtype);
+  const int bits = dtype == DType::int64 ? 63 : dtype == DType::int32 ? 31 : 8;
+  // The highest integer, or the float above it, and the lowest one.
+  const From end = dtype == DType::int64 ? From(0x1p63) : dtype == DType::int32 ? From(0x1p31) : From(0x1p8);
+  const std::int64_t high = static_cast<std::int64_t>((std::uint64_t{1} << bits) - 1);
+  const Whole low = y.like(dtype == DType::uint8 ? 0 : -high - 1);
+  const Value<From> least = dtype == DType::uint8 ? From(0) : -end;
+  const Whole limited = math::select(x >= Value<From>(end), y.like(high), math::select(x <= least, low, y));
+  return math::select(x == x, limited, Whole(0));
 }
 
 template <math::Float From>
 AnyValue converted(Value<From> x, DType to) {
   constexpr bool is_double = sizeof(From) == 8;
-  switch (to) {
-    case DType::boolean:
-      return x != Value<From>(0);
-    case DType::uint8:
-      return to_whole<std::uint8_t>(x);
-    case DType::int32:
-      return to_whole<std::int32_t>(x);
-    case DType::int64:
-      return to_whole<std::int64_t>(x);
-    case DType::float32:
-      if constexpr (is_double) return math::narrow(x);
-      return x;
-    case DType::float64:
-      if constexpr (!is_double) return math::widen(x);
-      return x;
-    default:
-      if constexpr (is_double) return {};  // to 16 bits a double is rounded once, by way of an odd float
-      return x;
+  if (to == DType::boolean) return x != Value<From>(0);
+  if (is_integer(to)) return to_whole(x, to);
+  if constexpr (is_double) {
+    if (to == DType::float64) return x;
+    if (to == DType::float32) return math::narrow(x);
+    return {};  // to 16 bits a double is rounded once, by way of an odd float
+  } else {
+    if (to == DType::float64) return math::widen(x);
+    return x;
   }
 }
 
-template <math::Whole From>
-AnyValue converted(Value<From> x, DType to) {
-  constexpr bool is_wide = sizeof(From) == 8;
+AnyValue converted(Whole x, DType to) {
+  if (to == DType::boolean) return x != Whole(0);
+  if (to == x.dtype()) return x;
   VectorCode& code = x.code();
-  // The lanes as numbers of 32 bits.
-  const auto narrow = [&] {
-    if constexpr (is_wide) {
-      return math::converted_by<std::int32_t>(VectorOp::narrow_bits, x);
-    } else {
-      return Value<std::int32_t>(code, x.node_in(code));
-    }
-  };
-  switch (to) {
-    case DType::boolean:
-      return x != Value<From>(0);
-    case DType::uint8:
-      if constexpr (sizeof(From) == 1) return x;
-      return Value<std::uint8_t>(code, (narrow() & Value<std::int32_t>(0xff)).node_in(code));
-    case DType::int32:
-      return narrow();
-    case DType::int64:
-      if constexpr (is_wide) return x;
-      return math::converted_by<std::int64_t>(VectorOp::widen_bits, x);
-    case DType::float32:
-      if (is_wide && !code.avx512()) return {};
-      return math::converted_by<float>(VectorOp::whole_to_real, x);
-    case DType::float64:
-      if (is_wide && !code.avx512()) return {};
-      return math::converted_by<double>(VectorOp::whole_to_real, x);
-    default:
-      if (sizeof(From) > 1) return {};  // rounded once, which a float32 on the way would not be
-      return math::converted_by<float>(VectorOp::whole_to_real, x);
+  const bool is_wide = x.dtype() == DType::int64;
+  if (!is_integer(to)) {
+    const bool is_byte = x.dtype() == DType::uint8;
+    if (is_wide && !code.avx512()) return {};
+    if (to == DType::float64) return math::to_real<double>(x);
+    if (to != DType::float32 && !is_byte) return {};  // rounded once, which a float32 on the way would not be
+    return math::to_real<float>(x);
   }
+  const auto changed = [&](VectorOp op, DType dtype) {
+    return Whole(code, code.add({op, Whole::lane_of(dtype), 0, {x.node()}}), dtype);
+  };
+  if (to == DType::int64) return changed(VectorOp::widen_bits, to);
+  const Whole narrow = is_wide ? changed(VectorOp::narrow_bits, to) : Whole(code, x.node(), to);
+  return to == DType::uint8 ? narrow & Whole(0xff) : narrow;
 }
 
 AnyValue converted(Mask x, DType to) {
+  VectorCode& code = x.code();
+  if (to == DType::boolean) return x;
+  if (is_integer(to)) {
+    const Whole like(code, -1, to);
+    return math::select(x, like.like(1), like.like(0));
+  }
   const auto chosen = [&]<class T>(T) -> AnyValue {
-    const Value<T> one(x.code(), Value<T>(1).node_in(x.code()));
+    const Value<T> one(code, Value<T>(1).node_in(code));
     return math::select(x, one, Value<T>(0));
   };
-  switch (to) {
-    case DType::boolean:
-      return x;
-    case DType::uint8:
-      return chosen(std::uint8_t{});
-    case DType::int32:
-      return chosen(std::int32_t{});
-    case DType::int64:
-      return chosen(std::int64_t{});
-    case DType::float64:
-      return chosen(double{});
-    default:
-      return chosen(float{});
-  }
+  if (to == DType::float64) return chosen(double{});
+  return chosen(float{});
 }
 
 /// Writes down what a program does. Its operands change, the nodes of the code do not.
@@ -239,6 +205,8 @@ class Recorder {
             return -1;
           } else if constexpr (std::is_same_v<T, Mask>) {
             return value.resized(Lane::mask32).node();
+          } else if constexpr (std::is_same_v<T, Whole>) {
+            return value.node();
           } else {
             return value.node_in(code_);
           }
@@ -260,11 +228,9 @@ class Recorder {
       case DType::boolean:
         return Mask(code_, add(Lane::mask32));
       case DType::uint8:
-        return Value<std::uint8_t>(code_, add(Lane::bits32));
       case DType::int32:
-        return Value<std::int32_t>(code_, add(Lane::bits32));
       case DType::int64:
-        return Value<std::int64_t>(code_, add(Lane::bits64));
+        return Whole(code_, add(Whole::lane_of(dtype)), dtype);
       case DType::float64:
         return Value<double>(code_, add(Lane::bits64));
       default:
@@ -281,7 +247,7 @@ class Recorder {
   }
   AnyValue run(Unary f, const Program::Instruction& each) const {
     return visit(each, 0, [&]<class T>(const T& x) {
-      if constexpr (std::is_same_v<T, Mask>) {
+      if constexpr (std::is_same_v<T, Mask> || std::is_same_v<T, Whole>) {
         return apply(f, x);
       } else {
         return apply(f, x, T(each.number).constant());
@@ -290,7 +256,7 @@ class Recorder {
   }
   AnyValue run(Binary f, const Program::Instruction& each) const {
     return visit(each, 0, [&]<class T>(const T& a) {
-      if constexpr (std::is_same_v<T, Mask>) {
+      if constexpr (std::is_same_v<T, Mask> || std::is_same_v<T, Whole>) {
         return apply(f, a, get<T>(each, 1));
       } else {
         return apply(f, a, get<T>(each, 1), T(each.number).constant());

@@ -5,10 +5,13 @@
 // own.
 
 #include <bit>
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "backend/cpu/vector_code.hpp"
+#include "tapestry/dtype.hpp"
 
 #define TAPESTRY_KERNEL_LEVEL emitted
 #define TAPESTRY_INLINE inline
@@ -16,9 +19,6 @@ namespace tapestry::host::emitted::math {
 
 template <class T>
 concept Float = std::is_floating_point_v<T>;
-/// An element type of whole numbers. A uint8 is the value of a lane of 32 bits.
-template <class T>
-concept Whole = std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::uint8_t>;
 
 /// A truth value in each lane.
 class Mask {
@@ -59,13 +59,13 @@ class Mask {
   int node_;
 };
 
-/// A number of type T in each lane: a float, a whole number or, as std::uint32_t or std::uint64_t, the bits of a float.
-/// A constant needs no code until it meets a number that has some.
+/// A number of type T in each lane: a float, or, as std::uint32_t or std::uint64_t, the bits of one. A constant needs
+/// no code until it meets a number that has some.
 template <class T>
 class Value {
  public:
-  static constexpr Lane lane = sizeof(T) == 8 ? Lane::bits64 : Lane::bits32;
-  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+  static constexpr Lane lane = sizeof(T) == 4 ? Lane::bits32 : Lane::bits64;
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 
   template <class Number>
   requires std::is_arithmetic_v<Number>
@@ -76,11 +76,11 @@ class Value {
   VectorCode& code() const { return *code_; }
   int node_in(VectorCode& code) const {
     if (code_) return node_;
-    return code.add({VectorOp::constant, lane, 0, {-1, -1, -1}, std::uint64_t{constant_bits()}});
+    return code.add({VectorOp::constant, lane, 0, {-1, -1, -1}, std::bit_cast<Bits>(constant_)});
   }
 
   Value<Bits> bits() const {
-    if (is_constant()) return constant_bits();
+    if (is_constant()) return std::bit_cast<Bits>(constant_);
     return {*code_, node_};
   }
   static Value from_bits(const Value<Bits>& bits) {
@@ -97,11 +97,6 @@ class Value {
   friend Value operator*(Value a, Value b) requires Float<T> {
     return combine(VectorOp::multiply, a, b, [](T x, T y) { return x * y; });
   }
-  friend Value operator*(Value a, Value b) requires Whole<T> {
-    VectorCode& code = a.is_constant() ? b.code() : a.code();
-    if (sizeof(T) == 8 && !code.avx512()) return product_of_halves(a, b);
-    return combine(VectorOp::multiply_bits, a, b, [](T x, T y) { return x * y; });
-  }
   friend Value operator/(Value a, Value b) requires Float<T> {
     return combine(VectorOp::divide, a, b, [](T x, T y) { return x / y; });
   }
@@ -114,7 +109,6 @@ class Value {
   friend Value operator-(Value a) requires Float<T> {
     return a.is_constant() ? Value(-a.constant_) : record(VectorOp::bit_xor, a, T(-0.0));
   }
-  friend Value operator-(Value a) requires Whole<T> { return Value(0) - a; }
   friend Value operator<<(Value a, int count) requires(!Float<T>) {
     if (a.is_constant()) return a.constant_ << count;
     return shift(VectorOp::shift_left, a, count);
@@ -129,13 +123,6 @@ class Value {
   friend Mask operator>(Value a, Value b) requires Float<T> { return compare(a, b, 0x1e); }
   friend Mask operator>=(Value a, Value b) requires Float<T> { return compare(a, b, 0x1d); }
 
-  friend Mask operator==(Value a, Value b) requires Whole<T> { return compare_bits(a, b, equal_bits); }
-  friend Mask operator!=(Value a, Value b) requires Whole<T> { return compare_bits(a, b, unequal_bits); }
-  friend Mask operator<(Value a, Value b) requires Whole<T> { return compare_bits(a, b, less_bits); }
-  friend Mask operator<=(Value a, Value b) requires Whole<T> { return compare_bits(a, b, less_equal_bits); }
-  friend Mask operator>(Value a, Value b) requires Whole<T> { return compare_bits(a, b, greater_bits); }
-  friend Mask operator>=(Value a, Value b) requires Whole<T> { return compare_bits(a, b, greater_equal_bits); }
-
   /// The code of an operation on a and b, of which one at least is no constant.
   static Value record(VectorOp op, Value a, Value b) {
     VectorCode& code = a.is_constant() ? b.code() : a.code();
@@ -144,55 +131,113 @@ class Value {
   }
 
  private:
-  constexpr Bits constant_bits() const {
-    if constexpr (sizeof(T) == 1) {
-      return constant_;
-    } else {
-      return std::bit_cast<Bits>(constant_);
-    }
-  }
   /// Two constants are computed at once.
   template <class Compute>
   static Value combine(VectorOp op, Value a, Value b, Compute compute) {
     if (a.is_constant() && b.is_constant()) return compute(a.constant_, b.constant_);
-    const Value result = record(op, a, b);
-    if constexpr (sizeof(T) == 1) {
-      return record(VectorOp::bit_and, result, Value(0xff));
-    } else {
-      return result;
-    }
+    return record(op, a, b);
   }
   static Value shift(VectorOp op, Value a, int count) {
     return {a.code(), a.code().add({op, lane, static_cast<std::uint8_t>(count), {a.node_}})};
   }
-  /// The low half of a product of 64 bits: a b = a0 b0 + (a0 b1 + a1 b0) 2^32 + ...
-  static Value product_of_halves(Value a, Value b) {
-    VectorCode& code = a.is_constant() ? b.code() : a.code();
-    const Value x(code, a.node_in(code)), y(code, b.node_in(code));
-    const auto product = [](Value u, Value v) { return record(VectorOp::multiply_halves, u, v); };
-    const Value mixed = product(x, y >> 32) + product(x >> 32, y);
-    return product(x, y) + (mixed << 32);
-  }
-  static Mask compare(Value a, Value b, std::uint8_t predicate) { return compared(VectorOp::compare, a, b, predicate); }
-  static Mask compare_bits(Value a, Value b, std::uint8_t predicate) {
-    const VectorCode& code = a.is_constant() ? b.code() : a.code();
-    if (code.avx512() || predicate == equal_bits || predicate == greater_bits)
-      return compared(VectorOp::compare_bits, a, b, predicate);
-    if (predicate == less_bits) return compared(VectorOp::compare_bits, b, a, greater_bits);
-    if (predicate == unequal_bits) return !compared(VectorOp::compare_bits, a, b, equal_bits);
-    if (predicate == less_equal_bits) return !compared(VectorOp::compare_bits, a, b, greater_bits);
-    return !compared(VectorOp::compare_bits, b, a, greater_bits);
-  }
-  static Mask compared(VectorOp op, Value a, Value b, std::uint8_t predicate) {
+  static Mask compare(Value a, Value b, std::uint8_t predicate) {
     VectorCode& code = a.is_constant() ? b.code() : a.code();
     const int left = a.node_in(code), right = b.node_in(code);
-    return {code, code.add({op, mask_of(lane), predicate, {left, right}})};
+    return {code, code.add({VectorOp::compare, mask_of(lane), predicate, {left, right}})};
   }
 
   VectorCode* code_ = nullptr;
   int node_ = -1;
   T constant_{};
 };
+
+/// A whole number of one of the element types in each lane; a uint8 is the value of a lane of 32 bits. A constant has
+/// the type of the number that it meets.
+class Whole {
+ public:
+  template <std::integral Number>
+  constexpr Whole(Number constant) : constant_(constant) {}
+  Whole(VectorCode& code, int node, DType dtype) : code_(&code), node_(node), dtype_(dtype) {}
+  VectorCode& code() const { return *code_; }
+  DType dtype() const { return dtype_; }
+  Lane lane() const { return lane_of(dtype_); }
+  int node() const { return node_; }
+  static Lane lane_of(DType dtype) { return dtype == DType::int64 ? Lane::bits64 : Lane::bits32; }
+
+  friend Whole operator+(Whole a, Whole b) { return combine(VectorOp::add_bits, a, b); }
+  friend Whole operator-(Whole a, Whole b) { return combine(VectorOp::subtract_bits, a, b); }
+  friend Whole operator-(Whole a) { return Whole(0) - a; }
+  friend Whole operator*(Whole a, Whole b) {
+    unify(a, b);
+    if (a.dtype_ == DType::int64 && !a.code().avx512()) return product_of_halves(a, b);
+    return combine(VectorOp::multiply_bits, a, b);
+  }
+  friend Whole operator&(Whole a, Whole b) { return combine(VectorOp::bit_and, a, b); }
+
+  friend Mask operator==(Whole a, Whole b) { return compare(a, b, equal_bits); }
+  friend Mask operator!=(Whole a, Whole b) { return compare(a, b, unequal_bits); }
+  friend Mask operator<(Whole a, Whole b) { return compare(a, b, less_bits); }
+  friend Mask operator<=(Whole a, Whole b) { return compare(a, b, less_equal_bits); }
+  friend Mask operator>(Whole a, Whole b) { return compare(a, b, greater_bits); }
+  friend Mask operator>=(Whole a, Whole b) { return compare(a, b, greater_equal_bits); }
+
+  /// Gives a constant the code and the type of the other number.
+  static void unify(Whole& a, Whole& b) {
+    if (!a.code_) a = b.like(a.constant_);
+    if (!b.code_) b = a.like(b.constant_);
+  }
+  /// A constant of this number's type.
+  Whole like(std::int64_t number) const {
+    const auto bits = static_cast<std::uint64_t>(number);
+    const std::uint64_t own = dtype_ == DType::int64   ? bits
+                              : dtype_ == DType::int32 ? bits & 0xffffffffU
+                                                       : bits & 0xffU;
+    return {*code_, code_->add({VectorOp::constant, lane(), 0, {-1, -1, -1}, own}), dtype_};
+  }
+
+ private:
+  Whole record(VectorOp op, Whole b, std::uint8_t detail = 0) const {
+    return {*code_, code_->add({op, lane(), detail, {node_, b.node_}}), dtype_};
+  }
+  static Whole combine(VectorOp op, Whole a, Whole b) {
+    unify(a, b);
+    const Whole result = a.record(op, b);
+    if (a.dtype_ != DType::uint8 || op == VectorOp::bit_and) return result;
+    return result.record(VectorOp::bit_and, result.like(0xff));
+  }
+  /// The low half of a product of 64 bits: a b = a0 b0 + (a0 b1 + a1 b0) 2^32 + ...
+  static Whole product_of_halves(Whole a, Whole b) {
+    const auto shifted = [](Whole x, VectorOp op) {
+      return Whole(*x.code_, x.code_->add({op, x.lane(), 32, {x.node_}}), x.dtype_);
+    };
+    const Whole mixed = a.record(VectorOp::multiply_halves, shifted(b, VectorOp::shift_right)) +
+                        shifted(a, VectorOp::shift_right).record(VectorOp::multiply_halves, b);
+    return a.record(VectorOp::multiply_halves, b) + shifted(mixed, VectorOp::shift_left);
+  }
+  /// AVX2 knows two of the predicates.
+  static Mask compare(Whole a, Whole b, std::uint8_t predicate) {
+    unify(a, b);
+    const bool all = a.code().avx512();
+    const bool swapped = !all && (predicate == less_bits || predicate == greater_equal_bits);
+    const bool inverted = !all && predicate != equal_bits && predicate != less_bits && predicate != greater_bits;
+    if (!all && predicate == unequal_bits) predicate = equal_bits;
+    if (!all && predicate != equal_bits) predicate = greater_bits;
+    if (swapped) std::swap(a, b);
+    const Mask mask(a.code(), a.code().add({VectorOp::compare_bits, mask_of(a.lane()), predicate, {a.node_, b.node_}}));
+    return inverted ? !mask : mask;
+  }
+
+  VectorCode* code_ = nullptr;
+  int node_ = -1;
+  DType dtype_ = DType::unknown;
+  std::int64_t constant_ = 0;
+};
+inline Whole select(Mask first, Whole a, Whole b) {
+  Whole::unify(a, b);
+  VectorCode& code = a.code();
+  return {code, code.add({VectorOp::select, a.lane(), 0, {first.resized(a.lane()).node(), a.node(), b.node()}}),
+          a.dtype()};
+}
 
 template <class T>
 Value<T> select(Mask first, Value<T> a, Value<T> b) {
@@ -230,13 +275,22 @@ template <class T>
 Value<T> ceil(Value<T> x) {
   return unary(VectorOp::round, x, 2);
 }
-/// A number of another kind, by one operation.
-template <class To, class From>
-Value<To> converted_by(VectorOp op, Value<From> x) {
-  return {x.code(), x.code().add({op, Value<To>::lane, 0, {x.node_in(x.code())}})};
+inline Value<double> widen(Value<float> x) {
+  return {x.code(), x.code().add({VectorOp::widen, Lane::bits64, 0, {x.node_in(x.code())}})};
 }
-inline Value<double> widen(Value<float> x) { return converted_by<double>(VectorOp::widen, x); }
-inline Value<float> narrow(Value<double> x) { return converted_by<float>(VectorOp::narrow, x); }
+inline Value<float> narrow(Value<double> x) {
+  return {x.code(), x.code().add({VectorOp::narrow, Lane::bits32, 0, {x.node_in(x.code())}})};
+}
+template <Float T>
+Value<T> to_real(Whole x) {
+  return {x.code(), x.code().add({VectorOp::whole_to_real, Value<T>::lane, 0, {x.node()}})};
+}
+/// Towards zero; out of range it is the lowest number.
+template <Float T>
+Whole truncated(Value<T> x, DType dtype) {
+  const int node = x.code().add({VectorOp::real_to_whole, Whole::lane_of(dtype), 0, {x.node_in(x.code())}});
+  return {x.code(), node, dtype};
+}
 
 /// The nearest 16-bit float, as a float.
 inline Value<float> round_to_float16(Value<float> x) { return unary(VectorOp::round_to_float16, x); }
@@ -291,7 +345,7 @@ Value<T> exp_not_above(Value<T> x) {
 
 // Functions of libm, for which there is no vector code.
 template <class T>
-Value<T> without_code(Value<T> x) {
+T without_code(T x) {
   x.code().give_up();
   return x;
 }
@@ -320,18 +374,13 @@ template <class T>
 Value<T> floor_mod(Value<T> a, Value<T>) {
   return without_code(a);
 }
-template <Float T>
+// The processor divides no vectors of whole numbers.
+inline Whole floor_mod(Whole a, Whole) { return without_code(a); }
+inline Whole floor_divide(Whole a, Whole) { return without_code(a); }
+inline Whole power(Whole a, Whole) { return without_code(a); }
+template <class T>
 Value<T> floor_divide(Value<T> a, Value<T> b) {
   return float_floor_divide(a, b);
-}
-// The processor divides no vectors of whole numbers.
-template <Whole T>
-Value<T> floor_divide(Value<T> a, Value<T>) {
-  return without_code(a);
-}
-template <Whole T>
-Value<T> power(Value<T> a, Value<T>) {
-  return without_code(a);
 }
 
 }  // namespace tapestry::host::emitted::math
