@@ -1,5 +1,6 @@
 #include "backend/cpu/kernels/reduce.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 #include "backend/cpu/kernels/lanes.hpp"
@@ -94,6 +95,10 @@ template <class T>
   for (int64_t i = 0; i < count; ++i) to[i] = x[i * stride];
 }
 template <class T>
+[[gnu::noinline]] void fill(T* to, int64_t count, T value) {
+  for (int64_t i = 0; i < count; ++i) to[i] = value;
+}
+template <class T>
 [[gnu::noinline]] void scatter(const T* from, int64_t count, int64_t stride, T* y) {
   for (int64_t i = 0; i < count; ++i) y[i * stride] = from[i];
 }
@@ -175,8 +180,7 @@ void reduce_columns(const void* x, int64_t n, int64_t stride, int64_t columns, i
   // Several narrow rows make one that is long enough for the registers.
   const int64_t group = step == 1 && stride == columns && columns < narrow_columns ? narrow_columns / columns : 1;
   const int64_t wide = group * columns;
-  if (so_far.first)
-    for (int64_t j = 0; j < wide; ++j) sums[j] = identity<Op, T>;
+  if (so_far.first) fill(sums, wide, identity<Op, T>);
   // NOLINTBEGIN(clang-analyzer-core.CallAndMessage): there is a group, so sums has been set as far as it is read
   if (step == 1) {
     take_rows<Op>(from, n / group, stride * group, wide, sums);
@@ -191,7 +195,11 @@ void reduce_columns(const void* x, int64_t n, int64_t stride, int64_t columns, i
   if (!so_far.last) return;
   Out results[column_limit];
   Out* to = y_step == 1 ? static_cast<Out*>(y) : results;
-  for (int64_t j = 0; j < columns; ++j) to[j] = finish<Op, Out>(sums[j], divisor);
+  if constexpr (sizeof(T) == sizeof(Out) && !__is_same(Op, Sum)) {
+    __builtin_memcpy(to, sums, static_cast<std::size_t>(columns) * sizeof(T));  // the same bits
+  } else {
+    for (int64_t j = 0; j < columns; ++j) to[j] = finish<Op, Out>(sums[j], divisor);
+  }
   if (y_step != 1) scatter(results, columns, y_step, static_cast<Out*>(y));
   // NOLINTEND(clang-analyzer-core.CallAndMessage)
 }
