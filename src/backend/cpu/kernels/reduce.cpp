@@ -150,9 +150,9 @@ void reduce_rows(const void* x, int64_t n, int64_t stride, int64_t rows, int64_t
   }
 }
 
-/// Combines x[i * stride + j], i < n, into sums[j].
+/// Combines x[i * stride + j], i < n, into sums[j]. Not inlined: one copy for each of its many calls would be large.
 template <class Op, class T>
-void take_rows(const T* x, int64_t n, int64_t stride, int64_t columns, T* sums) {
+[[gnu::noinline]] void take_rows(const T* x, int64_t n, int64_t stride, int64_t columns, T* sums) {
   using V = typename Register<T>::type;
   constexpr int width = register_bytes / sizeof(T);
   const auto four = [](const auto& row) {
@@ -185,9 +185,8 @@ void reduce_columns(const void* x, int64_t n, int64_t stride, int64_t columns, i
   if (step == 1) {
     take_rows<Op>(from, n / group, stride * group, wide, sums);
     const T* rest = from + n / group * wide;
-    for (int64_t j = 0; j < n % group * columns; ++j) sums[j] = Op::combine(sums[j], rest[j]);
-    for (int64_t g = 1; g < group; ++g)
-      for (int64_t j = 0; j < columns; ++j) sums[j] = Op::combine(sums[j], sums[g * columns + j]);
+    take_rows<Op>(rest, 1, 0, n % group * columns, sums);
+    for (int64_t g = 1; g < group; ++g) take_rows<Op>(sums + g * columns, 1, 0, columns, sums);
   } else {
     for (int64_t i = 0; i < n; ++i)
       take_rows<Op>(side_by_side(from + i * stride, columns, step, buffer), 1, 0, columns, sums);
