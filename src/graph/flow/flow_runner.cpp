@@ -346,11 +346,8 @@ class LoopRunner final : public FlowRunner {
     for (;;) {
       require_time(deadline, done);
       std::int64_t count = code_iterations_;
-      if (length >= 0) {
-        count = std::min(count, length - done);
-      } else if (!stacks.empty()) {
-        count = std::min(count, std::max<std::int64_t>(done, 16));
-      }
+      if (length >= 0) count = std::min(count, length - done);
+      if (condition_ && !stacks.empty()) count = std::min(count, std::max<std::int64_t>(done, 16));
       if (count == 0) return done;
       const std::int64_t at = parts_.reverse ? length - 1 - done : done;
       std::vector<LoopCode::Place> places;

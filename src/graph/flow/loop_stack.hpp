@@ -45,8 +45,8 @@ class LoopStack {
   /// Where the element of an iteration is written by code that runs `count` iterations; the elements have this shape.
   LoopCode::Place place(std::int64_t index, std::int64_t count, bool reverse, const Shape& shape) {
     if (!memory_) element_.shape = shape;
-    if (!memory_ || (!reverse && index + count > memory_.shape()[0]))
-      reserve(std::max<std::int64_t>(16, 2 * (index + count)));
+    const std::int64_t needed = index + (reverse ? 1 : count);
+    if (!memory_ || needed > memory_.shape()[0]) reserve(std::max<std::int64_t>(16, needed));
     const std::int64_t bytes = memory_.strides()[0] * static_cast<std::int64_t>(size_of(element_.dtype));
     return {static_cast<std::byte*>(memory_.impl().data) + index * bytes, reverse ? -bytes : bytes};
   }
