@@ -308,6 +308,17 @@ Workloads workloads() {
       {"c/sgd_step", [](Mode mode) { return sgd_step(2048, 256, mode); }},
       {"e/chain_forward", [](Mode mode) { return forward({vector(chain_size)}, chain, mode); }},
       {"e/chain_gradient", [](Mode mode) { return chain_gradient(chain_size, mode); }},
+      {"e/chain_mean",
+       [](Mode mode) {
+         return forward(
+             {vector(chain_size)}, [](Inputs in) { return tp::reduce_mean(chain(in)); }, mode);
+       }},
+      {"e/mean_squared_error",
+       [](Mode mode) {
+         return forward(
+             {matrix(side, side), matrix(side, side, 101)},
+             [](Inputs in) { return tp::reduce_mean(tp::square(in[0] - in[1]), 1); }, mode);
+       }},
       {"f/outer_add",
        [](Mode mode) {
          return forward(

@@ -245,6 +245,14 @@ class Suite:
 
         return self.function(f)
 
+    def chain_mean(self):
+        x = self.tensor(numbers(1 << 24, 100))
+        return self.function(lambda: [self.chain(x).mean()])
+
+    def mean_squared_error(self):
+        x, y = (self.tensor(numbers(4096 * 4096, seed).reshape(4096, 4096)) for seed in (100, 101))
+        return self.function(lambda: [torch.square(x - y).mean(1)])
+
     def with_gradients(self, f, inputs, seed=None):
         """f without a tape, or f and its gradients."""
         if seed is None:
@@ -324,6 +332,8 @@ class Suite:
             'c/sgd_step': self.sgd_step,
             'e/chain_forward': self.chain_forward,
             'e/chain_gradient': self.chain_gradient,
+            'e/chain_mean': self.chain_mean,
+            'e/mean_squared_error': self.mean_squared_error,
             'g/cnn_step': self.cnn_step,
             'm/product_1024': lambda: self.product(1024),
             'm/product_4096': lambda: self.product(4096),

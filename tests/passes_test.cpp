@@ -15,70 +15,13 @@
 #include "backend/program.hpp"
 #include "call_collector.hpp"
 #include "expect.hpp"
-#include "graph/executable.hpp"
-#include "graph/specialize.hpp"
 #include "op_cases/op_cases.hpp"
+#include "planned.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace tapestry::test {
 namespace {
 
-using detail::PlanGraph;
-using Types = std::multiset<std::string>;
-
-/// A function as a graph of its arguments, specialised for their values.
-class Planned {
- public:
-  Planned(const std::vector<Tensor>& values, const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f)
-      : values_(values) {
-    const auto scope = graph_.as_default();
-    detail::Request request;
-    std::vector<Tensor> arguments;
-    for (const Tensor& value : values_) {
-      arguments.push_back(placeholder(value.dtype(), value.shape(), "x"));
-      request.feeds.push_back(arguments.back());
-      request.fed.push_back(value.spec());
-    }
-    request.fetches = f(arguments);
-    plan = detail::specialize(*graph_.state(), request);
-    expected_ = run();
-  }
-
-  /// Runs the passes of these names, and checks that the results keep their bits.
-  void apply(std::initializer_list<std::string_view> names) {
-    for (const std::string_view name : names)
-      for (const detail::Pass& pass : detail::passes())
-        if (pass.name == name) plan = pass.run(plan);
-    const Tensors found = run();
-    REQUIRE(found.size() == expected_.size());
-    for (std::size_t i = 0; i < found.size(); ++i) CHECK(same_bits(found[i], expected_[i]));
-  }
-
-  Tensors run() const { return detail::Executable(plan).run(values_); }
-
-  /// The types of the operations, without placeholders and constants.
-  Types types() const {
-    Types found;
-    for (std::size_t i = 0; i < plan.graph->size(); ++i) {
-      const std::string& type = plan.graph->node(i).type();
-      if (type != "Placeholder" && type != "Const") found.insert(type);
-    }
-    return found;
-  }
-  const detail::Node& first(std::string_view type) const {
-    for (std::size_t i = 0; i < plan.graph->size(); ++i)
-      if (plan.graph->node(i).type() == type) return plan.graph->node(i);
-    throw NotFoundError(detail::join("no ", type));
-  }
-
-  PlanGraph plan;
-
- private:
-  Graph graph_;
-  Tensors values_, expected_;
-};
-
-using Arguments = std::vector<Tensor>;
 using OneToOne = std::function<Tensor(const Tensor&)>;
 
 Planned planned(const Tensor& value, const OneToOne& f) {
@@ -578,6 +521,66 @@ TEST_CASE("e: forward and backward of a chain are one program") {
   });
   graph.apply({"fold", "simplify", "cse", "shapes", "prune", "fuse"});
   CHECK(graph.types() == Types{"_Fused"});
+}
+
+namespace {
+
+/// The types that are left of f(a, b) where reductions are joined with what computes their inputs.
+Types reduced(const Tensor& a, const Tensor& b, const std::function<Arguments(const Tensor&, const Tensor&)>& f) {
+  Planned graph({a, b}, [&](const Arguments& x) { return f(x[0], x[1]); });
+  graph.apply({"simplify", "shapes", "prune", "fuse", "epilogue", "reductions"});
+  return graph.types();
+}
+
+}  // namespace
+
+TEST_CASE("reductions: large ones run where their input is computed") {
+  const Tensor a = floats({300, 200}, 1), b = floats({200}, 2);
+  const auto chain = [](const Tensor& x, const Tensor& y) { return exp(-x * x) + y; };
+  for (const Axes& axes : {Axes(), Axes(0), Axes(1), Axes(-1)})
+    for (const bool keep : {false, true}) {
+      const ReduceOptions options{.keep_dims = keep};
+      CHECK(reduced(a, b, [&](const Tensor& x, const Tensor& y) -> Arguments {
+              return {reduce_sum(chain(x, y), axes, options), reduce_mean(x * y, axes, options)};
+            }) == Types{"_FusedReduction", "_FusedReduction"});
+      CHECK(reduced(a, b, [&](const Tensor& x, const Tensor& y) -> Arguments {
+              return {reduce_max(x * y, axes, options)};
+            }) == Types{"_FusedReduction"});
+    }
+  CHECK(reduced(whole_numbers({300, 200}, -5, 5, 1), whole_numbers({200}, -5, 5, 2),
+                [](const Tensor& x, const Tensor& y) -> Arguments { return {reduce_prod(x - y * x, 1)}; }) ==
+        Types{"_FusedReduction"});
+  CHECK(reduced(a, b, [](const Tensor& x, const Tensor& y) -> Arguments { return {reduce_any(x < y, 0)}; }) ==
+        Types{"_FusedReduction"});
+}
+
+TEST_CASE("reductions: gradients stay in the program that a reduction is joined with") {
+  const Tensor a = floats({300, 200}, 1), b = floats({300, 200}, 2);
+  CHECK(reduced(a, b, [](const Tensor& x, const Tensor& y) -> Arguments {
+          GradientTape tape;
+          tape.watch(x);
+          const Tensor loss = reduce_mean(square(x - y));
+          return {loss, tape.gradient(loss, x)};
+        }).contains("_FusedReduction"));
+}
+
+TEST_CASE("reductions: what something else needs, too, is kept") {
+  const Tensor a = floats({300, 200}, 1), b = floats({200}, 2);
+  const auto kept = [&](const std::function<Arguments(const Tensor&, const Tensor&)>& f) {
+    return !reduced(a, b, f).contains("_FusedReduction");
+  };
+  CHECK(kept([](const Tensor& x, const Tensor& y) -> Arguments {
+    const Tensor product = x * y;
+    return {product, reduce_sum(product)};
+  }));
+  CHECK(kept([](const Tensor& x, const Tensor& y) -> Arguments {
+    const Tensor product = x * y;
+    return {reduce_sum(product, 0), reduce_max(product, 1)};
+  }));
+  CHECK(kept([](const Tensor& x, const Tensor&) -> Arguments { return {reduce_sum(x)}; }));
+  CHECK(kept([](const Tensor& x, const Tensor& y) -> Arguments { return {reduce_sum(x(range(0, 100)) * y)}; }));
+  CHECK(kept(
+      [](const Tensor& x, const Tensor& y) -> Arguments { return {reduce_sum(x.cast(float16) * y.cast(float16))}; }));
 }
 
 }  // namespace tapestry::test

@@ -207,6 +207,17 @@ void Backend::reduce(ReduceFunction f, const Tensor& x, std::uint32_t axes, cons
   wide.round();
 }
 
+void Backend::program_reduce(const Program& program, std::span<const Tensor> inputs, const Shape& shape,
+                             const ReducedOutput& reduced, std::span<const Tensor> outputs) {
+  ProgramInputs places(outputs.begin(), outputs.end());
+  Tensor& x = places[reduced.output];
+  x = detail::make_tensor(x.dtype(), shape, x.device());
+  this->program(program, inputs, {places.data(), places.size()});
+  reduce(reduced.function, x, reduced.axes, outputs[reduced.output]);
+}
+
+std::shared_ptr<const LoopCode> Backend::loop_code(const LoopProgram&) { return nullptr; }
+
 void Backend::scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) {
   Widened wide(*this);
   wide->scan(f, wide.read(x), axis, exclusive, reverse, wide.write(y));

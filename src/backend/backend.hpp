@@ -14,6 +14,8 @@
 namespace tapestry {
 
 struct Program;
+struct LoopProgram;
+class LoopCode;
 
 enum class ReduceFunction : std::uint8_t { sum, mean, prod, max, min, any_true, all_true };
 enum class ArgReduce : std::uint8_t { max, min };
@@ -120,6 +122,18 @@ class TAPESTRY_API Backend : public detail::Allocator {
   /// all_true true. max and min propagate NaN. Float sums are split the same way for any number of threads. any_true
   /// and all_true take bool only.
   virtual void reduce(ReduceFunction f, const Tensor& x, std::uint32_t axes, const Tensor& y) = 0;
+  /// Runs a program whose outputs have `shape`, and reduces one of them as `reduce` does: outputs[output] is the
+  /// result, and the elements that it is made of are not kept. By default they are, until the reduction is done; the
+  /// bits are the same.
+  struct ReducedOutput {
+    std::size_t output;
+    ReduceFunction function;
+    std::uint32_t axes;
+  };
+  virtual void program_reduce(const Program& program, std::span<const Tensor> inputs, const Shape& shape,
+                              const ReducedOutput& reduced, std::span<const Tensor> outputs);
+  /// Code that runs a whole loop over few elements (loop_program.hpp); nullptr if there is none for it.
+  virtual std::shared_ptr<const LoopCode> loop_code(const LoopProgram& loop);
   /// y[i] = x[0] op ... op x[i] along an axis; exclusive: without x[i]; reverse: from the end.
   virtual void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) = 0;
   /// Position of the first largest or smallest element along a non-empty axis (the first NaN, if any); y is int32 or

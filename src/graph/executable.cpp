@@ -289,6 +289,15 @@ Executable::Repeated::~Repeated() {
   executable_.unbind_all();
 }
 
+std::optional<std::vector<const Call*>> Executable::Repeated::kernels() const {
+  std::vector<const Call*> calls;
+  for (const Step& step : executable_.steps_) {
+    if (step.kind != Step::Kind::kernel) return {};
+    calls.push_back(&step.call);
+  }
+  return calls;
+}
+
 bool Executable::is_placed() const {
   return std::all_of(variables_.begin(), variables_.end(),
                      [](const auto& each) { return each.first.device() == each.second; });

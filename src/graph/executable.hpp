@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -183,6 +184,8 @@ class Executable::Repeated {
   void run(const Deadline* deadline) { executable_.run_steps(deadline); }
   /// A fetch of the last run. The next run overwrites it.
   const Tensor& result(std::size_t fetch) const { return executable_.fetched_[fetch]; }
+  /// What a run does: the kernels in their order. Nothing if it does anything else, too.
+  std::optional<std::vector<const Call*>> kernels() const;
 
  private:
   Executable& executable_;

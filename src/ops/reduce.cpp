@@ -1,5 +1,6 @@
 #include "tapestry/ops/reduce.hpp"
 
+#include "ops/reduction.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/math.hpp"
@@ -136,6 +137,17 @@ Tensor apply_reduction(const Op& op, const In& x, const Axes& axes, const Reduce
 }
 
 }  // namespace
+
+std::optional<ops::Reduction> ops::reduction_of(const Call& call) {
+  const std::pair<const Op*, ReduceFunction> reductions[] = {
+      {&sum_op, ReduceFunction::sum},      {&mean_op, ReduceFunction::mean}, {&prod_op, ReduceFunction::prod},
+      {&max_op, ReduceFunction::max},      {&min_op, ReduceFunction::min},   {&any_op, ReduceFunction::any_true},
+      {&all_op, ReduceFunction::all_true},
+  };
+  for (const auto& [op, function] : reductions)
+    if (&call.op() == op) return Reduction{function, axes_mask(call, call.input(0).rank())};
+  return {};
+}
 
 Tensor reduce_sum(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
   return apply_reduction(sum_op, x, axes, options, name);

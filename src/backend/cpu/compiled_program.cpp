@@ -20,8 +20,9 @@ namespace {
 /// What the code of a program depends on, as bytes.
 class Key {
  public:
-  Key(const Program& program, std::span<const DType> inputs, std::uint64_t single) {
+  Key(const Program& program, std::span<const DType> inputs, std::uint64_t single, int near) {
     add(single);
+    add(near);
     add(program.inputs);
     add(program.outputs);
     for (const DType dtype : inputs) add(dtype);
@@ -42,7 +43,7 @@ class Key {
     std::memcpy(bytes_.data() + size_, &value, sizeof value);
     size_ += sizeof value;
   }
-  std::array<char, 16 + Program::max_operands + Program::max_instructions*(2 + sizeof(Program::Instruction))> bytes_;
+  std::array<char, 24 + Program::max_operands + Program::max_instructions*(2 + sizeof(Program::Instruction))> bytes_;
   std::size_t size_ = 0;
 };
 
@@ -50,13 +51,13 @@ class Key {
 class Cache {
  public:
   std::shared_ptr<const CompiledProgram> find_or_compile(const Program& program, std::span<const DType> inputs,
-                                                         std::uint64_t single) {
-    const Key key(program, inputs, single);
+                                                         std::uint64_t single, int near) {
+    const Key key(program, inputs, single, near);
     {
       const std::shared_lock lock(mutex_);
       if (const auto found = programs_.find(key.bytes()); found != programs_.end()) return found->second;
     }
-    std::shared_ptr<const CompiledProgram> made = compile(program, inputs, single);
+    std::shared_ptr<const CompiledProgram> made = compile(program, inputs, single, near);
     const std::unique_lock lock(mutex_);
     if (programs_.size() >= most_programs) programs_.clear();  // a caller that runs one still holds it
     return programs_.try_emplace(std::string(key.bytes()), std::move(made)).first->second;
@@ -93,20 +94,14 @@ void CompiledProgram::run(Code code, const Operand* operands, std::int64_t n) co
   for (std::size_t i = inputs; i < element_bytes.size(); ++i) std::memcpy(address(i), own[i].data, bytes(i));
 }
 
-bool may_be_compiled(const Program& program, std::span<const Tensor> inputs) {
-  const Level level = cpu_level();
-  return (level == Level::v3 || level == Level::v4) &&
-         std::all_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return has_vector_code(x.dtype()); }) &&
-         std::all_of(program.instructions.begin(), program.instructions.end(),
-                     [](const Program::Instruction& each) { return has_vector_code(each.dtype); });
-}
+bool may_be_compiled() { return cpu_level() == Level::v3 || cpu_level() == Level::v4; }
 
 std::shared_ptr<const CompiledProgram> compiled(const Program& program, std::span<const Tensor> inputs,
-                                                std::uint64_t single) {
+                                                std::uint64_t single, int near) {
   static Cache& cache = *new Cache;  // never destroyed: threads may compute while the process ends
   std::array<DType, Program::max_operands> dtypes;
   for (std::size_t i = 0; i < inputs.size(); ++i) dtypes[i] = inputs[i].dtype();
-  return cache.find_or_compile(program, std::span(dtypes).first(inputs.size()), single);
+  return cache.find_or_compile(program, std::span(dtypes).first(inputs.size()), single, near);
 }
 
 }  // namespace tapestry::host

@@ -22,7 +22,7 @@ struct CompiledProgram {
   /// Computes n elements, n a positive multiple of `lanes`. `operands` are the inputs, then the outputs.
   using Code = void (*)(const Operand* operands, std::int64_t n);
   Code store;
-  Code stream;  ///< writes floats past the caches; the outputs must be aligned to 64 bytes
+  Code stream;  ///< writes floats past the caches, but for those of the near output; all must be aligned to 64 bytes
   std::int64_t lanes;
   std::size_t inputs;
   std::vector<std::int64_t> element_bytes;  ///< of each input and output
@@ -31,12 +31,13 @@ struct CompiledProgram {
   void run(Code code, const Operand* operands, std::int64_t n) const;
 };
 
-/// Whether `compiled` may return code: the processor has AVX2, and all elements are float32, float64 or bool.
-bool may_be_compiled(const Program& program, std::span<const Tensor> inputs);
+/// Whether `compiled` may return code: the processor has AVX2.
+bool may_be_compiled();
 
-/// The code of a program, which the first call compiles. Null if one of its functions is one of libm's, or if the
-/// system gives no memory for code. Bit i of `single` says that input i is one repeated element.
+/// The code of a program, which the first call compiles. Null if one of its functions has no vector code, as those of
+/// libm and the division of whole numbers have none, or if the system gives no memory for code. Bit i of `single` says
+/// that input i is one repeated element. `near` is an output that is read again at once, or -1.
 std::shared_ptr<const CompiledProgram> compiled(const Program& program, std::span<const Tensor> inputs,
-                                                std::uint64_t single);
+                                                std::uint64_t single, int near = -1);
 
 }  // namespace tapestry::host

@@ -36,9 +36,12 @@ class CpuBackend : public Backend {
   void gemm_program(const FusedProduct& fused, const Tensor& a, const Tensor& b, const Program& program,
                     std::span<const Tensor> others, std::span<const Tensor> outputs) override;
   void program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override;
+  std::shared_ptr<const LoopCode> loop_code(const LoopProgram& loop) override;
 
   // reduce.cpp
   void reduce(ReduceFunction f, const Tensor& x, std::uint32_t reduced, const Tensor& y) override;
+  void program_reduce(const Program& program, std::span<const Tensor> inputs, const Shape& shape,
+                      const ReducedOutput& reduced, std::span<const Tensor> outputs) override;
   void scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) override;
   void arg_reduce(ArgReduce f, const Tensor& x, int axis, const Tensor& y) override;
 

@@ -102,16 +102,25 @@ class Grid {
     const std::int64_t row = index % row_blocks_ * extent_.rows;
     index /= row_blocks_;
     block.size = {std::min(extent_.rows, rows().size - row), std::min(extent_.columns, columns().size - column)};
-    block.column = column;
-    block.first = row * columns().size + column;
-    for (int i = 0; i < loop_.operands; ++i) block.input_first[i] = row * row_stride(i) + column * column_stride(i);
-    std::int64_t behind = rows().size * columns().size;
-    for (int axis = loop_.axes - 3; axis >= 0; --axis) {
-      const std::int64_t position = index % loop_.axis[axis].size;
-      index /= loop_.axis[axis].size;
-      block.first += position * behind;
-      behind *= loop_.axis[axis].size;
-      for (int i = 0; i < loop_.operands; ++i) block.input_first[i] += position * loop_.axis[axis].stride[i];
+    place(row, column, index, block);
+  }
+
+  /// Calls `each(block, is_whole)` for blocks that make up `count` elements of the outputs from `first` on. Those that
+  /// are not whole are parts of rows.
+  template <class F>
+  void for_each_block(std::int64_t first, std::int64_t count, F each) const {
+    const std::int64_t width = columns().size, height = rows().size;
+    Block block;
+    for (const std::int64_t end = first + count; first < end; first += block.size.rows * block.size.columns) {
+      const std::int64_t column = first % width, row = first / width % height, left = end - first;
+      const bool is_whole = column == 0 && left >= width && extent_.columns == width;
+      if (is_whole) {
+        block.size = {std::min({extent_.rows, left / width, height - row}), width};
+      } else {
+        block.size = {1, std::min({extent_.columns, width - column, left})};
+      }
+      place(row, column, first / width / height, block);
+      each(block, is_whole);
     }
   }
 
@@ -146,6 +155,21 @@ class Grid {
  private:
   const Axis& columns() const { return loop_.last(); }
   const Axis& rows() const { return loop_.axis[loop_.axes - 2]; }
+
+  /// Gives a block its place: `index` is its position along all axes but the last two.
+  void place(std::int64_t row, std::int64_t column, std::int64_t index, Block& block) const {
+    block.column = column;
+    block.first = row * columns().size + column;
+    for (int i = 0; i < loop_.operands; ++i) block.input_first[i] = row * row_stride(i) + column * column_stride(i);
+    std::int64_t behind = rows().size * columns().size;
+    for (int axis = loop_.axes - 3; axis >= 0; --axis) {
+      const std::int64_t position = index % loop_.axis[axis].size;
+      index /= loop_.axis[axis].size;
+      block.first += position * behind;
+      behind *= loop_.axis[axis].size;
+      for (int i = 0; i < loop_.operands; ++i) block.input_first[i] += position * loop_.axis[axis].stride[i];
+    }
+  }
 
   Loop loop_;
   Extent extent_{};
@@ -236,8 +260,9 @@ BoundInstruction bound_to_kernel(const Program::Instruction& instruction,
 /// A program with its tensors. It runs the program's code if it could be compiled, else the kernels of the single ops.
 class Machine {
  public:
-  Machine(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs)
-      : Machine(program, inputs, outputs, outputs[0].size() >= smallest_compiled && may_be_compiled(program, inputs)) {}
+  /// `apart`: the output that goes to the memory of a workspace; -1 for none.
+  Machine(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs, int apart = -1)
+      : Machine(program, inputs, outputs, apart, outputs[0].size() >= smallest_compiled && may_be_compiled()) {}
 
   void run() const {
     // Several instructions are worth another thread for fewer elements than one addition is.
@@ -257,19 +282,39 @@ class Machine {
     if (stream_) finish_streaming();
   }
 
+  void run(const Stripe& stripe, std::byte* to, std::int64_t to_stride) const {
+    Workspace workspace(*this);
+    const std::int64_t size = element_size(outputs_[static_cast<std::size_t>(apart_)]);
+    const bool has_gaps = stripe.stride != stripe.columns || to_stride != stripe.columns;
+    const std::int64_t rows = has_gaps ? stripe.rows : 1, columns = stripe.rows / rows * stripe.columns;
+    bool was_whole = true;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      workspace.apart = to + row * to_stride * size;
+      workspace.apart_first = stripe.first + row * stripe.stride;
+      grid_.for_each_block(workspace.apart_first, columns, [&](const Grid::Block& block, bool is_whole) {
+        if (!is_whole || !was_whole) workspace.gathered_rows = 0;  // parts of rows differ in inputs that are the same
+        was_whole = is_whole;
+        run_block(block, workspace);
+      });
+    }
+    if (stream_) finish_streaming();
+  }
+
  private:
-  Machine(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs, bool try_code)
+  Machine(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs, int apart,
+          bool try_code)
       : inputs_(inputs),
         outputs_(outputs),
+        apart_(apart),
         count_(program.instructions.size()),
         operands_(program.operands()),
         element_bytes_(largest_element(program, inputs)),
         block_elements_(try_code ? compiled_block() : interpreted_block()),
         grid_(outputs[0].shape(), inputs, block_elements_) {
     const std::int64_t bytes = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype()));
-    stream_ = bytes >= streaming_bytes;
+    stream_ = bytes >= streaming_bytes && (apart < 0 || outputs.size() > 1);
     if (try_code) {
-      code_ = compiled(program, inputs, single());
+      code_ = compiled(program, inputs, single(), apart);
       if (code_) return;
       block_elements_ = interpreted_block();
       grid_ = Grid(outputs[0].shape(), inputs, block_elements_);
@@ -328,6 +373,8 @@ class Machine {
     alignas(64) std::byte room[room_bytes];
     Operands operands;
     std::int64_t gathered_rows = 0;  ///< of the inputs that are the same everywhere
+    std::byte* apart = nullptr;      ///< where the output that goes apart is stored, from the element `apart_first` on
+    std::int64_t apart_first = 0;
   };
 
   void run_blocks(std::int64_t begin, std::int64_t end) const {
@@ -346,15 +393,14 @@ class Machine {
     const std::int64_t n = block.size.rows * block.size.columns;
     find_inputs(block, workspace.gathered_rows, workspace.operands);
     workspace.gathered_rows = std::max(workspace.gathered_rows, block.size.rows);
-    if (code_) return run_code(block.first, n, workspace.operands);
-    if (!stream_) find_outputs(block.first, workspace.operands);
+    find_outputs(block.first, workspace);
+    if (code_) return run_code(n, workspace.operands);
     if (far_) fetch_behind(n, workspace.operands);
     for (std::size_t i = 0; i < count_; ++i) instructions_[i].run(workspace.operands, n);
     if (stream_) stream_outputs(block.first, n, workspace.operands);
   }
 
-  void run_code(std::int64_t first, std::int64_t n, Operands& operands) const {
-    find_outputs(first, operands);
+  void run_code(std::int64_t n, const Operands& operands) const {
     const auto* const outputs = operands.data() + inputs_.size();
     const bool stream = stream_ && std::all_of(outputs, outputs + outputs_.size(), [](const Operand& operand) {
                           return reinterpret_cast<std::uintptr_t>(operand.data) % line_bytes == 0;
@@ -375,7 +421,7 @@ class Machine {
   bool needs_buffer(int operand) const {
     const int inputs = static_cast<int>(inputs_.size());
     if (operand < inputs) return !grid_.is_in_place(operand);
-    if (code_) return false;
+    if (code_ || operand == inputs + apart_) return false;
     return stream_ || operand >= inputs + static_cast<int>(outputs_.size());
   }
 
@@ -406,20 +452,33 @@ class Machine {
   }
 
   /// `first` is the block's first element.
-  void find_outputs(std::int64_t first, Operands& operands) const {
-    for (std::size_t i = 0; i < outputs_.size(); ++i) operands[inputs_.size() + i].data = address(outputs_[i], first);
+  void find_outputs(std::int64_t first, Workspace& workspace) const {
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      const std::size_t operand = inputs_.size() + i;
+      if (static_cast<int>(i) == apart_) {
+        workspace.operands[operand].data =
+            workspace.apart + (first - workspace.apart_first) * element_size(outputs_[i]);
+      } else if (!needs_buffer(static_cast<int>(operand))) {
+        workspace.operands[operand].data = address(outputs_[i], first);
+      }
+    }
   }
   void stream_outputs(std::int64_t first, std::int64_t n, const Operands& operands) const {
     for (std::size_t i = 0; i < outputs_.size(); ++i)
-      movement_kernels().stream(operands[inputs_.size() + i].data, address(outputs_[i], first),
-                                n * static_cast<std::int64_t>(size_of(outputs_[i].dtype())));
+      if (static_cast<int>(i) != apart_)
+        movement_kernels().stream(operands[inputs_.size() + i].data, address(outputs_[i], first),
+                                  n * element_size(outputs_[i]));
+  }
+  static std::int64_t element_size(const Tensor& tensor) {
+    return static_cast<std::int64_t>(size_of(tensor.impl().dtype));
   }
   static std::byte* address(const Tensor& output, std::int64_t element) {
     const detail::TensorImpl& impl = output.impl();
-    return static_cast<std::byte*>(impl.data) + element * static_cast<std::int64_t>(size_of(impl.dtype));
+    return static_cast<std::byte*>(impl.data) + element * element_size(output);
   }
 
   std::span<const Tensor> inputs_, outputs_;
+  int apart_;
   std::size_t count_;
   int operands_;
   std::int64_t element_bytes_, block_elements_;
@@ -459,6 +518,12 @@ void in_tiles(const Program& program, std::span<const Tensor> inputs, std::span<
               FunctionRef<void(RunTile)> use) {
   const Machine machine(program, inputs, outputs);
   use([&](const Tile& tile) { machine.run(tile); });
+}
+
+void in_stripes(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                std::size_t apart, FunctionRef<void(RunStripe)> use) {
+  const Machine machine(program, inputs, outputs, static_cast<int>(apart));
+  use([&](const Stripe& stripe, std::byte* to, std::int64_t to_stride) { machine.run(stripe, to, to_stride); });
 }
 
 void CpuBackend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {

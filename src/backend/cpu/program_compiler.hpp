@@ -9,6 +9,6 @@ namespace tapestry::host {
 
 /// Machine code for a program whose inputs have these dtypes, as `compiled` returns it.
 std::shared_ptr<const CompiledProgram> compile(const Program& program, std::span<const DType> inputs,
-                                               std::uint64_t single);
+                                               std::uint64_t single, int near);
 
 }  // namespace tapestry::host

@@ -2,7 +2,7 @@
 
 #ifdef __x86_64__
 
-#include <optional>
+#include <type_traits>
 #include <variant>
 
 #include "backend/cpu/vector_value.hpp"
@@ -13,21 +13,32 @@ namespace {
 namespace math = emitted::math;
 using math::Mask;
 using math::Value;
+using math::Whole;
 
 /// What an operand of a program holds.
-using AnyValue = std::variant<std::monostate, Value<float>, Value<double>, Mask>;
+using AnyValue = std::variant<std::monostate, Value<float>, Value<double>, Whole, Mask>;
 
 #define TAPESTRY_CASE(name, formula) \
   case Family::name:                 \
     return formula;
 
-template <class T, class Scalar>
-AnyValue apply(Unary f, T x, Scalar p) {
+template <math::Float Scalar>
+AnyValue apply(Unary f, Value<Scalar> x, Scalar p) {
   using Family = Unary;
+  using T = Value<Scalar>;
   switch (f) {
     TAPESTRY_UNARY_FLOAT(TAPESTRY_CASE)
     TAPESTRY_UNARY_NUMBER(TAPESTRY_CASE)
     TAPESTRY_UNARY_PREDICATE(TAPESTRY_CASE)
+    default:
+      return {};
+  }
+}
+AnyValue apply(Unary f, Whole x) {
+  using Family = Unary;
+  using T = Whole;
+  switch (f) {
+    TAPESTRY_UNARY_NUMBER(TAPESTRY_CASE)
     default:
       return {};
   }
@@ -41,12 +52,23 @@ AnyValue apply(Unary f, Mask x) {
   }
 }
 
-template <class T, class Scalar>
-AnyValue apply(Binary f, T a, T b, Scalar p) {
+template <math::Float Scalar>
+AnyValue apply(Binary f, Value<Scalar> a, Value<Scalar> b, Scalar p) {
   using Family = Binary;
+  using T = Value<Scalar>;
   switch (f) {
     TAPESTRY_BINARY_NUMBER(TAPESTRY_CASE)
     TAPESTRY_BINARY_FLOAT(TAPESTRY_CASE)
+    TAPESTRY_BINARY_COMPARE(TAPESTRY_CASE)
+    default:
+      return {};
+  }
+}
+AnyValue apply(Binary f, Whole a, Whole b) {
+  using Family = Binary;
+  using T = Whole;
+  switch (f) {
+    TAPESTRY_BINARY_NUMBER(TAPESTRY_CASE)
     TAPESTRY_BINARY_COMPARE(TAPESTRY_CASE)
     default:
       return {};
@@ -82,12 +104,82 @@ AnyValue apply(Ternary f, Mask a, T b, T c) {
 }
 #undef TAPESTRY_CASE
 
+// --- Conversions ------------------------------------------------------------------------------------------------
+
+/// As the kernels: NaN becomes 0, and what is out of range the lowest or highest number.
+template <math::Float From>
+AnyValue to_whole(Value<From> x, DType dtype) {
+  if (dtype == DType::int64 && !x.code().avx512()) return {};
+  const Whole y = math::truncated(x, dtype);
+  const int bits = dtype == DType::int64 ? 63 : dtype == DType::int32 ? 31 : 8;
+  // The highest integer, or the float above it, and the lowest one.
+  const From end = dtype == DType::int64 ? From(0x1p63) : dtype == DType::int32 ? From(0x1p31) : From(0x1p8);
+  const std::int64_t high = static_cast<std::int64_t>((std::uint64_t{1} << bits) - 1);
+  const Whole low = y.like(dtype == DType::uint8 ? 0 : -high - 1);
+  const Value<From> least = dtype == DType::uint8 ? From(0) : -end;
+  const Whole limited = math::select(x >= Value<From>(end), y.like(high), math::select(x <= least, low, y));
+  return math::select(x == x, limited, Whole(0));
+}
+
+template <math::Float From>
+AnyValue converted(Value<From> x, DType to) {
+  constexpr bool is_double = sizeof(From) == 8;
+  if (to == DType::boolean) return x != Value<From>(0);
+  if (is_integer(to)) return to_whole(x, to);
+  if constexpr (is_double) {
+    if (to == DType::float64) return x;
+    if (to == DType::float32) return math::narrow(x);
+    return {};  // to 16 bits a double is rounded once, by way of an odd float
+  } else {
+    if (to == DType::float64) return math::widen(x);
+    return x;
+  }
+}
+
+AnyValue converted(Whole x, DType to) {
+  if (to == DType::boolean) return x != Whole(0);
+  if (to == x.dtype()) return x;
+  VectorCode& code = x.code();
+  const bool is_wide = x.dtype() == DType::int64;
+  if (!is_integer(to)) {
+    const bool is_byte = x.dtype() == DType::uint8;
+    if (is_wide && !code.avx512()) return {};
+    if (to == DType::float64) return math::to_real<double>(x);
+    if (to != DType::float32 && !is_byte) return {};  // rounded once, which a float32 on the way would not be
+    return math::to_real<float>(x);
+  }
+  const auto changed = [&](VectorOp op, DType dtype) {
+    return Whole(code, code.add({op, Whole::lane_of(dtype), 0, {x.node()}}), dtype);
+  };
+  if (to == DType::int64) return changed(VectorOp::widen_bits, to);
+  const Whole narrow = is_wide ? changed(VectorOp::narrow_bits, to) : Whole(code, x.node(), to);
+  return to == DType::uint8 ? narrow & Whole(0xff) : narrow;
+}
+
+AnyValue converted(Mask x, DType to) {
+  VectorCode& code = x.code();
+  if (to == DType::boolean) return x;
+  if (is_integer(to)) {
+    const Whole like(code, -1, to);
+    return math::select(x, like.like(1), like.like(0));
+  }
+  const auto chosen = [&]<class T>(T) -> AnyValue {
+    const Value<T> one(code, Value<T>(1).node_in(code));
+    return math::select(x, one, Value<T>(0));
+  };
+  if (to == DType::float64) return chosen(double{});
+  return chosen(float{});
+}
+
 /// Writes down what a program does. Its operands change, the nodes of the code do not.
 class Recorder {
  public:
   Recorder(const Program& program, std::span<const DType> inputs, VectorCode& code)
       : code_(code), operands_(static_cast<std::size_t>(program.operands())), dtypes_(operands_.size()) {
-    for (std::size_t i = 0; i < inputs.size(); ++i) operands_[i] = input(static_cast<int>(i), inputs[i]);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      operands_[i] = input(static_cast<int>(i), inputs[i]);
+      dtypes_[i] = inputs[i];
+    }
     for (const Program::Instruction& each : program.instructions) {
       const AnyValue result = std::visit([&](auto f) { return run(f, each); }, each.function);
       if (std::holds_alternative<std::monostate>(result)) {
@@ -101,6 +193,8 @@ class Recorder {
   RecordedProgram::Output output(int operand) const {
     return {node(operand), stored_as(dtypes_[static_cast<std::size_t>(operand)])};
   }
+  /// The node of a truth value, for lanes of any width.
+  int mask(int operand) const { return std::get<Mask>(operands_[static_cast<std::size_t>(operand)]).node(); }
 
  private:
   int node(int operand) const {
@@ -111,6 +205,8 @@ class Recorder {
             return -1;
           } else if constexpr (std::is_same_v<T, Mask>) {
             return value.resized(Lane::mask32).node();
+          } else if constexpr (std::is_same_v<T, Whole>) {
+            return value.node();
           } else {
             return value.node_in(code_);
           }
@@ -128,64 +224,67 @@ class Recorder {
       const auto stored = static_cast<std::uint8_t>(stored_as(dtype));
       return code_.add({VectorOp::input, lane, stored, {-1, -1, -1}, static_cast<std::uint64_t>(number)});
     };
-    if (dtype == DType::boolean) return Mask(code_, add(Lane::mask32));
-    if (dtype == DType::float64) return Value<double>(code_, add(Lane::float64));
-    return Value<float>(code_, add(Lane::float32));
+    switch (dtype) {
+      case DType::boolean:
+        return Mask(code_, add(Lane::mask32));
+      case DType::uint8:
+      case DType::int32:
+      case DType::int64:
+        return Whole(code_, add(Whole::lane_of(dtype)), dtype);
+      case DType::float64:
+        return Value<double>(code_, add(Lane::bits64));
+      default:
+        return Value<float>(code_, add(Lane::bits32));
+    }
   }
-  const AnyValue& operand(const Program::Instruction& each, std::size_t i) const { return operands_[each.operands[i]]; }
   template <class T>
-  const T* get(const Program::Instruction& each, std::size_t i) const {
-    return std::get_if<T>(&operand(each, i));
+  const T& get(const Program::Instruction& each, std::size_t i) const {
+    return *std::get_if<T>(&operands_[each.operands[i]]);
   }
 
-  static AnyValue converted(Value<float> x, DType to) {
-    if (to == DType::boolean) return x != Value<float>(0);
-    if (to == DType::float64) return math::widen(x);
-    return x;
-  }
-  static AnyValue converted(Value<double> x, DType to) {
-    if (to == DType::boolean) return x != Value<double>(0);
-    if (to == DType::float64) return x;
-    if (to == DType::float32) return math::narrow(x);
-    return {};  // to 16 bits a double is rounded once, by way of an odd float
-  }
-  static AnyValue converted(Mask x, DType to) {
-    if (to == DType::boolean) return x;
-    const auto chosen = [&]<class T>(T) {
-      const Value<T> one(x.code(), Value<T>(1).node_in(x.code()));
-      return math::select(x, one, Value<T>(0));
-    };
-    if (to == DType::float64) return chosen(double{});
-    return chosen(float{});
-  }
   AnyValue run(Convert, const Program::Instruction& each) const {
-    if (const auto* x = get<Value<float>>(each, 0)) return converted(*x, each.dtype);
-    if (const auto* x = get<Value<double>>(each, 0)) return converted(*x, each.dtype);
-    return converted(*get<Mask>(each, 0), each.dtype);
+    return visit(each, 0, [&](const auto& x) { return converted(x, each.dtype); });
   }
   AnyValue run(Unary f, const Program::Instruction& each) const {
-    if (const auto* x = get<Value<float>>(each, 0)) return apply(f, *x, static_cast<float>(each.number));
-    if (const auto* x = get<Value<double>>(each, 0)) return apply(f, *x, each.number);
-    return apply(f, *get<Mask>(each, 0));
+    return visit(each, 0, [&]<class T>(const T& x) {
+      if constexpr (std::is_same_v<T, Mask> || std::is_same_v<T, Whole>) {
+        return apply(f, x);
+      } else {
+        return apply(f, x, T(each.number).constant());
+      }
+    });
   }
   AnyValue run(Binary f, const Program::Instruction& each) const {
-    if (const auto* a = get<Value<float>>(each, 0))
-      return apply(f, *a, *get<Value<float>>(each, 1), static_cast<float>(each.number));
-    if (const auto* a = get<Value<double>>(each, 0)) return apply(f, *a, *get<Value<double>>(each, 1), each.number);
-    return apply(f, *get<Mask>(each, 0), *get<Mask>(each, 1));
+    return visit(each, 0, [&]<class T>(const T& a) {
+      if constexpr (std::is_same_v<T, Mask> || std::is_same_v<T, Whole>) {
+        return apply(f, a, get<T>(each, 1));
+      } else {
+        return apply(f, a, get<T>(each, 1), T(each.number).constant());
+      }
+    });
   }
   AnyValue run(Ternary f, const Program::Instruction& each) const {
-    const auto apply_to = [&]<class T>(const T& b) -> AnyValue {
-      if (const auto* a = get<Mask>(each, 0)) return apply(f, *a, b, *get<T>(each, 2));
-      if constexpr (!std::is_same_v<T, Mask>) {
-        return apply(f, *get<T>(each, 0), b, *get<T>(each, 2));
-      } else {
+    return visit(each, 1, [&]<class T>(const T& b) -> AnyValue {
+      if (const auto* a = std::get_if<Mask>(&operands_[each.operands[0]])) return apply(f, *a, b, get<T>(each, 2));
+      if constexpr (std::is_same_v<T, Mask>) {
         return {};
+      } else {
+        return apply(f, get<T>(each, 0), b, get<T>(each, 2));
       }
-    };
-    if (const auto* b = get<Value<float>>(each, 1)) return apply_to(*b);
-    if (const auto* b = get<Value<double>>(each, 1)) return apply_to(*b);
-    return apply_to(*get<Mask>(each, 1));
+    });
+  }
+  /// Calls `f` with the i-th operand of an instruction.
+  template <class F>
+  AnyValue visit(const Program::Instruction& each, std::size_t i, F f) const {
+    return std::visit(
+        [&]<class T>(const T& x) -> AnyValue {
+          if constexpr (std::is_same_v<T, std::monostate>) {
+            return {};
+          } else {
+            return f(x);
+          }
+        },
+        operands_[each.operands[i]]);
   }
 
   VectorCode& code_;
@@ -195,22 +294,33 @@ class Recorder {
 
 }  // namespace
 
-bool has_vector_code(DType dtype) { return is_floating(dtype) || dtype == DType::boolean; }
-
 Stored stored_as(DType dtype) {
-  return dtype == DType::float16 ? Stored::float16 : dtype == DType::bfloat16 ? Stored::bfloat16 : Stored::plain;
+  switch (dtype) {
+    case DType::float16:
+      return Stored::float16;
+    case DType::bfloat16:
+      return Stored::bfloat16;
+    case DType::uint8:
+      return Stored::byte;
+    default:
+      return Stored::plain;
+  }
 }
 
 RecordedProgram record(const Program& program, std::span<const DType> inputs, bool avx512) {
   RecordedProgram recorded{VectorCode(avx512), {}};
   const Recorder recorder(program, inputs, recorded.code);
   if (!recorded.code.is_complete()) return recorded;
-  for (int i = 0; i < program.outputs; ++i) {
-    const RecordedProgram::Output output = recorder.output(program.inputs + i);
-    // The output of before may lie where the input does, which would be read too late.
-    if (recorded.code.nodes()[static_cast<std::size_t>(output.node)].op == VectorOp::input) recorded.code.give_up();
-    recorded.outputs.push_back(output);
-  }
+  for (int i = 0; i < program.outputs; ++i) recorded.outputs.push_back(recorder.output(program.inputs + i));
+  return recorded;
+}
+
+RecordedProgram record(const LoopProgram& loop, bool avx512) {
+  RecordedProgram recorded{VectorCode(avx512), {}};
+  const Recorder recorder(loop.program, loop.dtypes, recorded.code);
+  if (!recorded.code.is_complete()) return recorded;
+  if (loop.condition >= 0) recorded.condition = recorder.mask(loop.condition);
+  for (const std::uint8_t result : loop.results) recorded.outputs.push_back(recorder.output(result));
   return recorded;
 }
 

@@ -5,13 +5,12 @@
 #include <vector>
 
 #include "backend/cpu/vector_code.hpp"
+#include "backend/loop_program.hpp"
 #include "backend/program.hpp"
 
 namespace tapestry::host {
 
-/// Whether vector code computes with elements of a type: floats and bool.
-bool has_vector_code(DType dtype);
-/// How such elements lie in memory.
+/// How elements of a type lie in memory.
 Stored stored_as(DType dtype);
 
 /// A program as vector code.
@@ -22,9 +21,12 @@ struct RecordedProgram {
   };
   VectorCode code;
   std::vector<Output> outputs;
+  int condition = -1;  ///< of a loop: the node that says whether an iteration runs, or -1
 };
 /// Runs a program's functions on values that record. `inputs` are the dtypes of its inputs. Where a function has no
 /// vector code, `code.is_complete()` says so.
 RecordedProgram record(const Program& program, std::span<const DType> inputs, bool avx512);
+/// The same for a loop; the outputs are its results. Node i is input i.
+RecordedProgram record(const LoopProgram& loop, bool avx512);
 
 }  // namespace tapestry::host

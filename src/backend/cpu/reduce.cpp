@@ -9,6 +9,8 @@
 
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/threads.hpp"
+#include "backend/cpu/tiles.hpp"
+#include "backend/program.hpp"
 #include "backend/strided_loop.hpp"
 #include "core/make_tensor.hpp"
 
@@ -128,11 +130,13 @@ PassPlan next_pass(const LoopNest& loops) {
   return pass;
 }
 
-/// Reduces one axis.
+/// Reduces one axis of x, or of what a program computes, which has x's shape.
 class Pass {
  public:
-  Pass(const Reducer& kernel, const Tensor& x, std::int64_t first, const Tensor& y, std::int64_t divisor)
+  Pass(const Reducer& kernel, const Tensor& x, std::int64_t first, const Tensor& y, std::int64_t divisor,
+       const RunStripe* program)
       : kernel_(kernel),
+        program_(program),
         x_bytes_(static_cast<std::int64_t>(size_of(x.dtype()))),
         y_bytes_(static_cast<std::int64_t>(size_of(y.dtype()))),
         x_(static_cast<const std::byte*>(x.impl().data) + first * x_bytes_),
@@ -160,14 +164,21 @@ class Pass {
     const std::int64_t length = std::min(loop.size, chunk);
     const std::int64_t grain = std::max<std::int64_t>(1, task_elements / length);
     parallel_for(positions(loops), grain, [&](std::int64_t i, std::int64_t end) {
+      const Tensor room = make_room();
       for (Position position(loops, i); i < end;) {
         std::int64_t run = std::min(loops[last].size - position.index(last), end - i), n = length;
         if (loop.size > chunk) {
           run = 1;
           n = std::min(chunk, loop.size - position.index(last) * chunk);
         }
-        kernel_.rows(x_ + position.x() * x_bytes_, n, loop.x, run, loops[last].x, y_ + position.y() * y_bytes_,
-                     loops[last].y, divisor_);
+        std::byte* const y = y_ + position.y() * y_bytes_;
+        if (program_) {
+          auto* const x = detail::mutable_data<std::byte>(room);
+          (*program_)({position.x(), 1, 0, run * n}, x, 0);
+          kernel_.rows(x, n, 1, run, n, y, loops[last].y, divisor_);
+        } else {
+          kernel_.rows(x_ + position.x() * x_bytes_, n, loop.x, run, loops[last].x, y, loops[last].y, divisor_);
+        }
         position.advance(run);
         i += run;
       }
@@ -180,16 +191,45 @@ class Pass {
     const std::int64_t unit = std::min(loop.size, chunk) * std::min(inner.size, column_limit);
     const std::int64_t grain = std::max<std::int64_t>(1, task_elements / unit);
     parallel_for(positions(loops), grain, [&](std::int64_t i, std::int64_t end) {
+      const Tensor room = make_room();
       for (Position position(loops, i); i < end; ++i, position.advance(1)) {
         const std::int64_t n = std::min(chunk, loop.size - position.index(last - 1) * chunk);
         const std::int64_t width = std::min(column_limit, inner.size - position.index(last) * column_limit);
-        kernel_.columns(x_ + position.x() * x_bytes_, n, loop.x, width, inner.x, y_ + position.y() * y_bytes_, inner.y,
-                        divisor_);
+        std::byte* const y = y_ + position.y() * y_bytes_;
+        if (program_) {
+          computed_columns({position.x(), n, loop.x, width}, inner, room, y);
+        } else {
+          kernel_.columns(x_ + position.x() * x_bytes_, n, loop.x, width, inner.x, y, inner.y, divisor_, {});
+        }
       }
     });
   }
 
+  /// Computes and reduces as many rows at a time as there is room for. Where rows have no gaps between them, they get
+  /// none, for the kernel adds up narrow ones in another order than others; there is room for all of these.
+  void computed_columns(const Stripe& tile, const Loop& inner, const Tensor& room, std::byte* y) const {
+    const bool narrow = tile.columns < narrow_columns;
+    const std::int64_t stride = narrow && tile.stride != tile.columns ? narrow_columns : tile.columns;
+    const std::int64_t most = narrow ? tile.rows : room_elements / stride / 4 * 4;
+    auto* const x = detail::mutable_data<std::byte>(room);
+    for (std::int64_t done = 0; done < tile.rows; done += most) {
+      const std::int64_t rows = std::min(most, tile.rows - done);
+      (*program_)({tile.first + done * tile.stride, rows, tile.stride, tile.columns}, x, stride);
+      kernel_.columns(x, rows, stride, tile.columns, 1, y, inner.y, divisor_,
+                      {x + room_elements * x_bytes_, done == 0, done + rows == tile.rows});
+    }
+  }
+
+  /// The most elements that a program computes at a time: all that `rows` reads, and all narrow rows of a chunk. Behind
+  /// them is room for the running results of columns.
+  static constexpr std::int64_t room_elements = row_chunk;
+  static_assert(room_elements >= task_elements && room_elements >= column_chunk * narrow_columns);
+  Tensor make_room() const {
+    return program_ ? detail::make_tensor(uint8, {(room_elements + column_limit) * x_bytes_}, cpu()) : Tensor();
+  }
+
   const Reducer& kernel_;
+  const RunStripe* program_;
   std::int64_t x_bytes_, y_bytes_;  ///< of an element
   const std::byte* x_;
   std::byte* y_;
@@ -266,10 +306,12 @@ void for_tiles(const Lines& lines, const Body& body) {
   });
 }
 
+bool is_small(const Tensor& x) { return x.size() <= task_elements; }
+
 /// Reduces the last or the first axes of a small contiguous tensor by one call, which saves the planning. Returns false
 /// for other tensors and axes.
 bool reduce_at_once(ReduceFunction f, const Tensor& x, std::uint32_t reduced, const Tensor& y) {
-  if (!x.is_contiguous() || x.size() > task_elements) return false;
+  if (!x.is_contiguous() || !is_small(x)) return false;
   const int rank = x.rank();
   const std::int64_t columns = y.size(), n = x.size() / columns, divisor = f == ReduceFunction::mean ? n : 1;
   const auto all = static_cast<std::uint32_t>((1U << rank) - 1);
@@ -280,10 +322,36 @@ bool reduce_at_once(ReduceFunction f, const Tensor& x, std::uint32_t reduced, co
     return true;
   }
   if ((reduced & (reduced + 1)) == 0 && n <= column_chunk && columns <= column_limit) {
-    reducer.columns(x.impl().data, n, columns, columns, 1, y.impl().data, 1, divisor);
+    reducer.columns(x.impl().data, n, columns, columns, 1, y.impl().data, 1, divisor, {});
     return true;
   }
   return false;
+}
+
+/// `loops` are those over x, of which one at least is reduced, from the element `first` on. If there is a program, it
+/// computes the elements of x, which has none.
+void reduce_in_passes(ReduceFunction f, const Tensor& x, std::int64_t first, LoopNest loops, const Tensor& y,
+                      const RunStripe* program) {
+  const std::int64_t divisor = f == ReduceFunction::mean ? x.size() / y.size() : 1;
+  const DType partial = is_float32_sum(f, x.dtype()) ? DType::float64 : x.dtype();
+  for (Tensor from = x; from.id() != y.id();) {
+    const PassPlan pass = next_pass(loops);
+    // `packed` has the strides of this pass's input and output. `left` has those of the next pass's input.
+    LoopNest left = pass.left, packed = pass.left;
+    const bool last = std::none_of(left.begin(), left.end(), [](const Loop& loop) { return loop.reduced; });
+    Tensor to = y;
+    if (!last) {
+      to = detail::make_tensor(partial, {positions(left)}, y.device());
+      std::int64_t stride = 1;
+      for (std::size_t i = left.size(); i-- > 0; stride *= left[i].size) left[i].x = packed[i].y = stride;
+    }
+    const Reducer& kernel = reducer_of(f, from.dtype(), to.dtype());
+    Pass(kernel, from, first, to, last ? divisor : 1, program).run(pass, packed);
+    loops = left;
+    from = to;
+    first = 0;
+    program = nullptr;
+  }
 }
 
 }  // namespace
@@ -299,7 +367,7 @@ void CpuBackend::reduce(ReduceFunction f, const Tensor& x, std::uint32_t reduced
   }
   if (reduce_at_once(f, x, reduced, y)) return;
   std::int64_t first = 0;
-  LoopNest loops = plan(x, reduced, first);
+  const LoopNest loops = plan(x, reduced, first);
   if (std::none_of(loops.begin(), loops.end(), [](const Loop& loop) { return loop.reduced; })) {
     std::array<std::int64_t, Shape::max_rank> strides{};
     std::size_t rank = 0;
@@ -308,25 +376,21 @@ void CpuBackend::reduce(ReduceFunction f, const Tensor& x, std::uint32_t reduced
     copy(detail::make_view(x, y.shape(), {strides.data(), rank}), y);
     return;
   }
+  reduce_in_passes(f, x, first, loops, y, nullptr);
+}
 
-  const std::int64_t divisor = f == ReduceFunction::mean ? x.size() / y.size() : 1;
-  const DType partial = is_float32_sum(f, x.dtype()) ? DType::float64 : x.dtype();
-  for (Tensor from = x; from.id() != y.id();) {
-    const PassPlan pass = next_pass(loops);
-    // `packed` has the strides of this pass's input and output. `left` has those of the next pass's input.
-    LoopNest left = pass.left, packed = pass.left;
-    const bool last = std::none_of(left.begin(), left.end(), [](const Loop& loop) { return loop.reduced; });
-    Tensor to = y;
-    if (!last) {
-      to = detail::make_tensor(partial, {positions(left)}, y.device());
-      std::int64_t stride = 1;
-      for (std::size_t i = left.size(); i-- > 0; stride *= left[i].size) left[i].x = packed[i].y = stride;
-    }
-    Pass(reducer_of(f, from.dtype(), to.dtype()), from, first, to, last ? divisor : 1).run(pass, packed);
-    loops = left;
-    from = to;
-    first = 0;
-  }
+void CpuBackend::program_reduce(const Program& program, std::span<const Tensor> inputs, const Shape& shape,
+                                const ReducedOutput& reduced, std::span<const Tensor> outputs) {
+  const Tensor& y = outputs[reduced.output];
+  ProgramInputs places(outputs.begin(), outputs.end());
+  const Tensor x = places[reduced.output] = detail::make_symbolic(y.dtype(), shape);
+  std::int64_t first = 0;
+  const LoopNest loops = plan(x, reduced.axes, first);
+  const bool is_reduced = std::any_of(loops.begin(), loops.end(), [](const Loop& loop) { return loop.reduced; });
+  if (is_half(x.dtype()) || is_small(x) || !is_reduced)
+    return Backend::program_reduce(program, inputs, shape, reduced, outputs);
+  in_stripes(program, inputs, {places.data(), places.size()}, reduced.output,
+             [&](RunStripe run) { reduce_in_passes(reduced.function, x, first, loops, y, &run); });
 }
 
 void CpuBackend::scan(Scan f, const Tensor& x, int axis, bool exclusive, bool reverse, const Tensor& y) {

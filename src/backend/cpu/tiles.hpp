@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -17,5 +18,17 @@ using RunTile = FunctionRef<void(const Tile&)>;
 /// Calls `use` with a function that runs the program on a tile of its outputs, which are matrices, in this thread.
 void in_tiles(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
               FunctionRef<void(RunTile)> use);
+
+/// Rows of elements among the outputs of a program in row-major order: `columns` from `first` on, then as many `stride`
+/// elements further on, and so on.
+struct Stripe {
+  std::int64_t first, rows, stride, columns;
+};
+using RunStripe = FunctionRef<void(const Stripe&, std::byte* to, std::int64_t to_stride)>;
+
+/// Calls `use` with a function that runs the program on a stripe of its outputs, in this thread. The output number
+/// `apart`, which needs no memory, is not stored in its place but in rows at `to`.
+void in_stripes(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                std::size_t apart, FunctionRef<void(RunStripe)> use);
 
 }  // namespace tapestry::host

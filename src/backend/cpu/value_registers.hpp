@@ -29,10 +29,13 @@ class ValueRegisters : public Xbyak::CodeGenerator {
   static constexpr int slot_bytes = 64;
   static constexpr int never = std::numeric_limits<int>::max();
 
-  ValueRegisters(const VectorCode& code, std::uint64_t single)
+  /// Bit i of `single` says that input i is one element, which is repeated; bit i of `fixed`, that it is the same in
+  /// all iterations.
+  ValueRegisters(const VectorCode& code, std::uint64_t single, std::uint64_t fixed)
       : CodeGenerator(most_bytes, Xbyak::DontSetProtectRWE),
         code_(code),
         single_(single),
+        fixed_(fixed),
         places_(code.nodes().size()),
         labels_(places_.size()),
         end_(static_cast<int>(code.nodes().size())),
@@ -52,8 +55,10 @@ class ValueRegisters : public Xbyak::CodeGenerator {
   Place& place(int i) { return places_[static_cast<std::size_t>(i)]; }
   bool is_leaf(int i) const { return node(i).op == VectorOp::constant || node(i).op == VectorOp::input; }
   bool is_single(int i) const { return node(i).op == VectorOp::input && (single_ >> node(i).bits & 1) != 0; }
-  bool is_invariant(int i) const { return node(i).op == VectorOp::constant || is_single(i); }
-  bool is_wide(int i) const { return node(i).lane == Lane::float64 || node(i).lane == Lane::mask64; }
+  bool is_invariant(int i) const {
+    return node(i).op == VectorOp::constant || (node(i).op == VectorOp::input && (fixed_ >> node(i).bits & 1) != 0);
+  }
+  bool is_wide(int i) const { return node(i).lane == Lane::bits64 || node(i).lane == Lane::mask64; }
 
   // --- Registers --------------------------------------------------------------------------------------------------
 
@@ -159,6 +164,12 @@ class ValueRegisters : public Xbyak::CodeGenerator {
     file(i).give(number, i);
   }
 
+  /// Copies a register of the node's kind to the node's.
+  void move(int i, int from) {
+    if (in_mask(i)) return kmovw(mask(i), Opmask(from));
+    vmovaps(vector(i), vector(from, is_wide(i)));
+  }
+
   // --- Operands ---------------------------------------------------------------------------------------------------
 
   bool in_register(int i) { return place(i).number != RegisterFile::none; }
@@ -197,6 +208,7 @@ class ValueRegisters : public Xbyak::CodeGenerator {
     const auto stored = static_cast<Stored>(node(i).detail);
     mov(address_, operand_address(number));
     if (is_mask(node(i).lane)) return load_bools(i);
+    if (stored == Stored::byte) return load_bytes(i);
     if (stored != Stored::plain) return load_halves(i, stored);
     if (is_single(i)) return broadcast(i, ptr[address_]);
     vmovups(vector(i), element(i));
@@ -211,7 +223,8 @@ class ValueRegisters : public Xbyak::CodeGenerator {
     code_.avx512() ? vbroadcastsd(Zmm(number), from) : vbroadcastsd(Ymm(number), from);
   }
   void store_value(int i, Stored stored, bool stream) {
-    if (is_mask(node(i).lane)) return store_bools(i, element(i));
+    if (is_mask(node(i).lane)) return store_bools(i);
+    if (stored == Stored::byte) return store_bytes(i);
     if (stored != Stored::plain) return store_halves(i, stored);
     if (stream) return vmovntps(element(i), vector(i));
     vmovups(element(i), vector(i));
@@ -251,13 +264,39 @@ class ValueRegisters : public Xbyak::CodeGenerator {
     }
     vectors_.release(number);
   }
+  Xbyak::Address byte_element() { return ptr[address_ + index_]; }
+  /// One byte for each lane of 32 bits.
+  void load_bytes(int i) {
+    const Xmm to = vector(i), low(to.getIdx());
+    if (!is_single(i)) return vpmovzxbd(to, byte_element());
+    vpbroadcastb(low, ptr[address_]);
+    vpmovzxbd(to, low);
+  }
+  void store_bytes(int i) {
+    if (code_.avx512()) return vpmovdb(byte_element(), vector(i));
+    const int number = allocate(vectors_, temporary);
+    pack_bytes(i, number, false);
+    store_packed(Xmm(number));
+    vectors_.release(number);
+  }
+  /// The lanes of 32 bits of AVX2 as bytes of the register `number`: they are within the range of bytes, or masks.
+  void pack_bytes(int i, int number, bool masks) {
+    const Xmm bytes(number), low(place(i).number);
+    if (lanes_ == 8) vextracti128(bytes, Ymm(low.getIdx()), 1);
+    vpackssdw(bytes, low, lanes_ == 8 ? bytes : low);
+    masks ? vpacksswb(bytes, bytes, bytes) : vpackuswb(bytes, bytes, bytes);
+  }
+  void store_packed(const Xmm& bytes) {
+    if (lanes_ == 16) return vmovdqu8(byte_element(), bytes);
+    if (lanes_ == 8) return vmovq(byte_element(), bytes);
+    vmovd(byte_element(), bytes);
+  }
   /// One byte for each lane becomes a mask.
   void load_bools(int i) {
     const bool single = is_single(i);
     if (!code_.avx512()) {
       const Xmm to = vector(i);
-      if (single) vpbroadcastb(Xmm(to.getIdx()), ptr[address_]);
-      single ? vpmovzxbd(to, Xmm(to.getIdx())) : vpmovzxbd(to, element(i));
+      load_bytes(i);
       vpslld(to, to, 31);
       return vpsrad(to, to, 31);
     }
@@ -272,27 +311,16 @@ class ValueRegisters : public Xbyak::CodeGenerator {
     vptestmb(mask(i), bytes, bytes);
     vectors_.release(bytes.getIdx());
   }
-  void store_bools(int i, const Xbyak::Address& to) {
+  void store_bools(int i) {
     const int number = allocate(vectors_, temporary);
     const Xmm bytes(number);
     if (code_.avx512()) {
       vpmovm2b(bytes, mask(i));
-    } else if (lanes_ == 8) {
-      vextracti128(bytes, Ymm(place(i).number), 1);
-      vpackssdw(bytes, Xmm(place(i).number), bytes);
-      vpacksswb(bytes, bytes, bytes);
     } else {
-      vpackssdw(bytes, Xmm(place(i).number), Xmm(place(i).number));
-      vpacksswb(bytes, bytes, bytes);
+      pack_bytes(i, number, true);
     }
     vpabsb(bytes, bytes);
-    if (lanes_ == 16) {
-      vmovdqu8(to, bytes);
-    } else if (lanes_ == 8) {
-      vmovq(to, bytes);
-    } else {
-      vmovd(to, bytes);
-    }
+    store_packed(bytes);
     vectors_.release(number);
   }
 
@@ -301,7 +329,7 @@ class ValueRegisters : public Xbyak::CodeGenerator {
   }
   /// The elements of this iteration of the operand whose address has been loaded.
   Xbyak::Address element(int i) {
-    if (is_mask(node(i).lane)) return ptr[address_ + index_];
+    if (is_mask(node(i).lane)) return byte_element();
     return is_wide(i) ? ptr[address_ + index_ * 8] : ptr[address_ + index_ * 4];
   }
 
@@ -325,10 +353,15 @@ class ValueRegisters : public Xbyak::CodeGenerator {
   void hold_invariants() {
     std::vector<int> by_use;
     for (int i = 0; i < end_; ++i)
-      if (is_invariant(i) && !place(i).uses.empty()) by_use.push_back(i);
+      if (is_invariant(i)) by_use.push_back(i);
     std::stable_sort(by_use.begin(), by_use.end(),
                      [this](int a, int b) { return place(a).uses.size() > place(b).uses.size(); });
-    for (const int i : by_use) {
+    hold(by_use);
+  }
+  /// Gives them to some values, as far as there are any.
+  void hold(const std::vector<int>& values) {
+    for (const int i : values) {
+      if (place(i).uses.empty()) continue;
       RegisterFile& from = file(i);
       int& left = in_mask(i) ? masks_left_ : vectors_left_;
       if (left < 0) left = from.count() - from.peak();
@@ -364,7 +397,7 @@ class ValueRegisters : public Xbyak::CodeGenerator {
   const Xbyak::Reg64 &operands_ = rdi, &count_ = rsi, &index_ = rcx, &address_ = rax;
 
   const VectorCode& code_;
-  std::uint64_t single_;
+  std::uint64_t single_, fixed_;
   std::vector<Place> places_;
   std::vector<Xbyak::Label> labels_;  ///< of the constants
   int end_, lanes_ = 0, position_ = 0, vectors_left_ = -1, masks_left_ = -1;

@@ -3,7 +3,7 @@
 namespace tapestry::host {
 namespace {
 
-constexpr std::uint64_t sign_bit(Lane lane) { return lane == Lane::float64 ? std::uint64_t{1} << 63 : 0x80000000U; }
+constexpr std::uint64_t sign_bit(Lane lane) { return lane == Lane::bits64 ? std::uint64_t{1} << 63 : 0x80000000U; }
 
 }  // namespace
 

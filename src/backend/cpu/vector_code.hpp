@@ -8,16 +8,15 @@
 
 namespace tapestry::host {
 
-/// What the lanes of a vector hold. The bits of a float are a vector of the same kind. A mask belongs to lanes of its
-/// width; AVX-512 keeps it in a register of its own, AVX2 in a vector whose lanes are all ones or all zeros.
-enum class Lane : std::uint8_t { float32, float64, mask32, mask64 };
+/// What the lanes of a vector hold: numbers of 32 or 64 bits, which are floats or whole numbers as the operations take
+/// them, or truth values. A mask belongs to lanes of its width; AVX-512 keeps it in a register of its own, AVX2 in a
+/// vector whose lanes are all ones or all zeros.
+enum class Lane : std::uint8_t { bits32, bits64, mask32, mask64 };
 constexpr bool is_mask(Lane lane) { return lane == Lane::mask32 || lane == Lane::mask64; }
-constexpr Lane mask_of(Lane lane) {
-  return lane == Lane::float64 || lane == Lane::mask64 ? Lane::mask64 : Lane::mask32;
-}
+constexpr Lane mask_of(Lane lane) { return lane == Lane::bits64 || lane == Lane::mask64 ? Lane::mask64 : Lane::mask32; }
 
-/// How the lanes of a vector lie in memory: as they are (a truth value is a byte), or as 16-bit floats.
-enum class Stored : std::uint8_t { plain, float16, bfloat16 };
+/// How the lanes of a vector lie in memory: as they are (a truth value is a byte), as 16-bit floats, or as bytes.
+enum class Stored : std::uint8_t { plain, float16, bfloat16, byte };
 
 /// The operations on vectors that the code of a program consists of. Each stands for one or two instructions.
 enum class VectorOp : std::uint8_t {
@@ -35,20 +34,34 @@ enum class VectorOp : std::uint8_t {
   bit_or,
   bit_xor,
   invert,    ///< of a mask; AVX-512 only
-  add_bits,  ///< as unsigned integers
+  add_bits,  ///< as whole numbers, which wrap
   subtract_bits,
-  shift_left,  ///< by `detail`
+  multiply_bits,    ///< the low half of the product; of 64 bits with AVX-512 only
+  multiply_halves,  ///< the product of the low halves of 64 bits
+  shift_left,       ///< by `detail`
   shift_right,
-  compare,           ///< by the predicate `detail` of vcmpps
-  select,            ///< where the mask a is set b, elsewhere c
-  widen,             ///< float32 to float64
-  narrow,            ///< float64 to float32
+  compare,        ///< by the predicate `detail` of vcmpps
+  compare_bits,   ///< as signed numbers, by the predicate `detail` of vpcmpd; AVX2 has `equal_bits` and `greater_bits`
+  select,         ///< where the mask a is set b, elsewhere c
+  widen,          ///< float32 to float64
+  narrow,         ///< float64 to float32
+  widen_bits,     ///< a signed number of 32 bits to 64
+  narrow_bits,    ///< the low half of 64 bits
+  whole_to_real,  ///< a signed number to a float, between lanes of any width; AVX2 takes 32 bits only
+  real_to_whole,  ///< towards zero, likewise; out of range the result has the highest bit only
   round_to_float16,  ///< float32 to the nearest float16, which is a float32 again
   resize_mask,       ///< to lanes of the other width
   limit,             ///< a, or b where its magnitude is smaller or a is NaN; AVX-512 only
   scale,             ///< a 2^b for a whole b, rounded once; AVX-512 only
   copy_sign,         ///< a with the sign of b, where c has the sign bit only; AVX-512 only
+  copy,              ///< a, in a register of its own
 };
+
+/// Predicates of `compare_bits`.
+/// @{
+constexpr std::uint8_t equal_bits = 0, less_bits = 1, less_equal_bits = 2, unequal_bits = 4, greater_equal_bits = 5,
+                       greater_bits = 6;
+/// @}
 
 /// Straight-line code on vectors, in single assignment: each node is computed from nodes before it. An operation that
 /// is there already is not added a second time.

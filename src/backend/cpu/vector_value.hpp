@@ -5,10 +5,13 @@
 // own.
 
 #include <bit>
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "backend/cpu/vector_code.hpp"
+#include "tapestry/dtype.hpp"
 
 #define TAPESTRY_KERNEL_LEVEL emitted
 #define TAPESTRY_INLINE inline
@@ -61,7 +64,7 @@ class Mask {
 template <class T>
 class Value {
  public:
-  static constexpr Lane lane = sizeof(T) == 4 ? Lane::float32 : Lane::float64;
+  static constexpr Lane lane = sizeof(T) == 4 ? Lane::bits32 : Lane::bits64;
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 
   template <class Number>
@@ -148,6 +151,94 @@ class Value {
   T constant_{};
 };
 
+/// A whole number of one of the element types in each lane; a uint8 is the value of a lane of 32 bits. A constant has
+/// the type of the number that it meets.
+class Whole {
+ public:
+  template <std::integral Number>
+  constexpr Whole(Number constant) : constant_(constant) {}
+  Whole(VectorCode& code, int node, DType dtype) : code_(&code), node_(node), dtype_(dtype) {}
+  VectorCode& code() const { return *code_; }
+  DType dtype() const { return dtype_; }
+  Lane lane() const { return lane_of(dtype_); }
+  int node() const { return node_; }
+  static Lane lane_of(DType dtype) { return dtype == DType::int64 ? Lane::bits64 : Lane::bits32; }
+
+  friend Whole operator+(Whole a, Whole b) { return combine(VectorOp::add_bits, a, b); }
+  friend Whole operator-(Whole a, Whole b) { return combine(VectorOp::subtract_bits, a, b); }
+  friend Whole operator-(Whole a) { return Whole(0) - a; }
+  friend Whole operator*(Whole a, Whole b) {
+    unify(a, b);
+    if (a.dtype_ == DType::int64 && !a.code().avx512()) return product_of_halves(a, b);
+    return combine(VectorOp::multiply_bits, a, b);
+  }
+  friend Whole operator&(Whole a, Whole b) { return combine(VectorOp::bit_and, a, b); }
+
+  friend Mask operator==(Whole a, Whole b) { return compare(a, b, equal_bits); }
+  friend Mask operator!=(Whole a, Whole b) { return compare(a, b, unequal_bits); }
+  friend Mask operator<(Whole a, Whole b) { return compare(a, b, less_bits); }
+  friend Mask operator<=(Whole a, Whole b) { return compare(a, b, less_equal_bits); }
+  friend Mask operator>(Whole a, Whole b) { return compare(a, b, greater_bits); }
+  friend Mask operator>=(Whole a, Whole b) { return compare(a, b, greater_equal_bits); }
+
+  /// Gives a constant the code and the type of the other number.
+  static void unify(Whole& a, Whole& b) {
+    if (!a.code_) a = b.like(a.constant_);
+    if (!b.code_) b = a.like(b.constant_);
+  }
+  /// A constant of this number's type.
+  Whole like(std::int64_t number) const {
+    const auto bits = static_cast<std::uint64_t>(number);
+    const std::uint64_t own = dtype_ == DType::int64   ? bits
+                              : dtype_ == DType::int32 ? bits & 0xffffffffU
+                                                       : bits & 0xffU;
+    return {*code_, code_->add({VectorOp::constant, lane(), 0, {-1, -1, -1}, own}), dtype_};
+  }
+
+ private:
+  Whole record(VectorOp op, Whole b, std::uint8_t detail = 0) const {
+    return {*code_, code_->add({op, lane(), detail, {node_, b.node_}}), dtype_};
+  }
+  static Whole combine(VectorOp op, Whole a, Whole b) {
+    unify(a, b);
+    const Whole result = a.record(op, b);
+    if (a.dtype_ != DType::uint8 || op == VectorOp::bit_and) return result;
+    return result.record(VectorOp::bit_and, result.like(0xff));
+  }
+  /// The low half of a product of 64 bits: a b = a0 b0 + (a0 b1 + a1 b0) 2^32 + ...
+  static Whole product_of_halves(Whole a, Whole b) {
+    const auto shifted = [](Whole x, VectorOp op) {
+      return Whole(*x.code_, x.code_->add({op, x.lane(), 32, {x.node_}}), x.dtype_);
+    };
+    const Whole mixed = a.record(VectorOp::multiply_halves, shifted(b, VectorOp::shift_right)) +
+                        shifted(a, VectorOp::shift_right).record(VectorOp::multiply_halves, b);
+    return a.record(VectorOp::multiply_halves, b) + shifted(mixed, VectorOp::shift_left);
+  }
+  /// AVX2 knows two of the predicates.
+  static Mask compare(Whole a, Whole b, std::uint8_t predicate) {
+    unify(a, b);
+    const bool all = a.code().avx512();
+    const bool swapped = !all && (predicate == less_bits || predicate == greater_equal_bits);
+    const bool inverted = !all && predicate != equal_bits && predicate != less_bits && predicate != greater_bits;
+    if (!all && predicate == unequal_bits) predicate = equal_bits;
+    if (!all && predicate != equal_bits) predicate = greater_bits;
+    if (swapped) std::swap(a, b);
+    const Mask mask(a.code(), a.code().add({VectorOp::compare_bits, mask_of(a.lane()), predicate, {a.node_, b.node_}}));
+    return inverted ? !mask : mask;
+  }
+
+  VectorCode* code_ = nullptr;
+  int node_ = -1;
+  DType dtype_ = DType::unknown;
+  std::int64_t constant_ = 0;
+};
+inline Whole select(Mask first, Whole a, Whole b) {
+  Whole::unify(a, b);
+  VectorCode& code = a.code();
+  return {code, code.add({VectorOp::select, a.lane(), 0, {first.resized(a.lane()).node(), a.node(), b.node()}}),
+          a.dtype()};
+}
+
 template <class T>
 Value<T> select(Mask first, Value<T> a, Value<T> b) {
   VectorCode& code = first.code();
@@ -185,10 +276,20 @@ Value<T> ceil(Value<T> x) {
   return unary(VectorOp::round, x, 2);
 }
 inline Value<double> widen(Value<float> x) {
-  return {x.code(), x.code().add({VectorOp::widen, Lane::float64, 0, {x.node_in(x.code())}})};
+  return {x.code(), x.code().add({VectorOp::widen, Lane::bits64, 0, {x.node_in(x.code())}})};
 }
 inline Value<float> narrow(Value<double> x) {
-  return {x.code(), x.code().add({VectorOp::narrow, Lane::float32, 0, {x.node_in(x.code())}})};
+  return {x.code(), x.code().add({VectorOp::narrow, Lane::bits32, 0, {x.node_in(x.code())}})};
+}
+template <Float T>
+Value<T> to_real(Whole x) {
+  return {x.code(), x.code().add({VectorOp::whole_to_real, Value<T>::lane, 0, {x.node()}})};
+}
+/// Towards zero; out of range it is the lowest number.
+template <Float T>
+Whole truncated(Value<T> x, DType dtype) {
+  const int node = x.code().add({VectorOp::real_to_whole, Whole::lane_of(dtype), 0, {x.node_in(x.code())}});
+  return {x.code(), node, dtype};
 }
 
 /// The nearest 16-bit float, as a float.
@@ -244,7 +345,7 @@ Value<T> exp_not_above(Value<T> x) {
 
 // Functions of libm, for which there is no vector code.
 template <class T>
-Value<T> without_code(Value<T> x) {
+T without_code(T x) {
   x.code().give_up();
   return x;
 }
@@ -273,6 +374,10 @@ template <class T>
 Value<T> floor_mod(Value<T> a, Value<T>) {
   return without_code(a);
 }
+// The processor divides no vectors of whole numbers.
+inline Whole floor_mod(Whole a, Whole) { return without_code(a); }
+inline Whole floor_divide(Whole a, Whole) { return without_code(a); }
+inline Whole power(Whole a, Whole) { return without_code(a); }
 template <class T>
 Value<T> floor_divide(Value<T> a, Value<T> b) {
   return float_floor_divide(a, b);

@@ -8,8 +8,9 @@
 #include "backend/backend.hpp"
 #include "core/locate.hpp"
 #include "core/make_tensor.hpp"
-#include "graph/budget.hpp"
 #include "graph/flow/flow_ops.hpp"
+#include "graph/flow/loop_stack.hpp"
+#include "graph/flow/loop_writer.hpp"
 #include "graph/staged_plan.hpp"
 
 namespace tapestry::detail {
@@ -146,77 +147,6 @@ class BranchRunner final : public FlowRunner {
   std::vector<FunctionRunner> branches_;
 };
 
-/// An output of a loop that gets one element in each iteration. Where the number of iterations is unknown, its memory
-/// grows by doubling.
-class Stack {
- public:
-  /// `element`: the spec of an element; `length`: the number of elements, or -1; `may_lack`: whether a branch gives the
-  /// elements, so that some may be absent; `output`: of the loop's node.
-  Stack(const Spec& element, std::int64_t length, bool may_lack, const Tensor& output)
-      : element_(element),
-        may_lack_(may_lack),
-        device_(output.device()),
-        budget_(producer_of(output).graph->budget()),
-        name_(output.name()) {
-    if (length >= 0 && element_.shape.is_known()) reserve(length);
-  }
-
-  void put(std::int64_t index, const Tensor& value) {
-    if (!value) return;
-    if (!memory_) element_.shape = value.shape();
-    if (value.shape() != element_.shape)
-      throw InvalidArgumentError(join("The elements of '", name_, "' must have the same shape to be stacked: ",
-                                      element_.shape, " and ", value.shape()));
-    if (!memory_ || index >= memory_.shape()[0]) reserve(std::max<std::int64_t>(16, 2 * index));
-    const std::size_t bytes = bytes_of(value);
-    const Tensor row = make_view(memory_, element_.shape, memory_.strides().subspan(1), index * memory_.strides()[0]);
-    if (device_.is_cpu() && value.is_contiguous())
-      std::memcpy(row.impl().data, value.impl().data, bytes);
-    else
-      backend_of(device_).copy(value, row);
-  }
-
-  /// The stack of `length` elements.
-  Tensor take(std::int64_t length) {
-    if (!memory_) {
-      Shape known = element_.shape;
-      for (int axis = 0; axis < known.rank(); ++axis)
-        if (known.sizes()[axis] < 0) known.set(axis, 0);
-      element_.shape = known;
-      reserve(length);
-    }
-    return make_view(memory_, stacked(length), memory_.strides());
-  }
-
- private:
-  Shape stacked(std::int64_t length) const {
-    Shape shape{length};
-    for (const std::int64_t size : element_.shape.sizes()) shape.push_back(size);
-    return shape;
-  }
-
-  /// Allocates memory for some elements, and keeps those that are there.
-  void reserve(std::int64_t elements) {
-    const Shape shape = stacked(elements);
-    std::int64_t bytes = 0;
-    if (__builtin_mul_overflow(shape.num_elements(), static_cast<std::int64_t>(size_of(element_.dtype)), &bytes))
-      throw ResourceExhaustedError(join("OOM when stacking '", name_, "' with shape ", shape));
-    budget_.require_bytes(static_cast<std::size_t>(bytes), name_);
-    const Tensor more = make_tensor(element_.dtype, shape, device_);
-    Backend& backend = backend_of(device_);
-    if (may_lack_) backend.fill(0, more);
-    if (memory_) backend.copy(memory_, make_view(more, memory_.shape(), memory_.strides()));
-    memory_ = more;
-  }
-
-  Spec element_;
-  bool may_lack_;
-  Device device_;
-  const Budget& budget_;
-  std::string name_;
-  Tensor memory_;
-};
-
 /// Element i of a sequence along axis 0.
 Tensor element_of(const Tensor& sequence, std::int64_t i) {
   return make_view(sequence, Shape(sequence.shape().sizes().subspan(1)), sequence.strides().subspan(1),
@@ -250,6 +180,7 @@ class QuickFunction {
   }
   void run(const Deadline* deadline) { run_.run(deadline); }
   const Tensor& result(std::size_t i) const { return *results_[i]; }
+  const Executable::Repeated& plan() const { return run_; }
 
  private:
   FunctionRunner& function_;
@@ -303,7 +234,7 @@ class LoopRunner final : public FlowRunner {
   Tensors run(const Tensors& inputs, const Deadline* deadline) override {
     const std::size_t operands = parts_.carried + parts_.sequences;
     const std::int64_t length = length_of(inputs);
-    std::vector<Stack> stacks = make_stacks(length);
+    std::vector<LoopStack> stacks = make_stacks(length);
     Tensors values(inputs.begin(), inputs.end());
     std::int64_t done = 0;
     if (const auto quick = run_quickly(inputs, values, stacks, length, deadline))
@@ -323,14 +254,14 @@ class LoopRunner final : public FlowRunner {
         for (std::size_t i = 0; i < stacks.size(); ++i) stacks[i].put(at, results_[parts_.carried + i]);
       }
     Tensors outputs(values.begin(), values.begin() + parts_.carried);
-    for (Stack& each : stacks) outputs.push_back(each.take(done));
+    for (LoopStack& each : stacks) outputs.push_back(each.take(done));
     results_.clear();
     return outputs;
   }
 
  private:
   /// Runs a loop over small values on the CPU. Returns the number of iterations; nothing if the loop is another one.
-  std::optional<std::int64_t> run_quickly(const Tensors& inputs, Tensors& values, std::vector<Stack>& stacks,
+  std::optional<std::int64_t> run_quickly(const Tensors& inputs, Tensors& values, std::vector<LoopStack>& stacks,
                                           std::int64_t length, const Deadline* deadline) {
     const std::size_t operands = parts_.carried + parts_.sequences;
     std::size_t bytes = 0;
@@ -357,23 +288,83 @@ class LoopRunner final : public FlowRunner {
     return iterate(inputs, values, stacks, length, deadline, body, condition ? &*condition : nullptr);
   }
 
-  std::int64_t iterate(const Tensors& inputs, const Tensors& values, std::vector<Stack>& stacks, std::int64_t length,
+  std::int64_t iterate(const Tensors& inputs, Tensors& values, std::vector<LoopStack>& stacks, std::int64_t length,
                        const Deadline* deadline, QuickFunction& body, QuickFunction* condition) {
     CarriedMemory memory(Tensors(values.begin(), values.begin() + parts_.carried));
+    bool may_have_code = true;
     for (std::int64_t done = 0;; ++done) {
       if (done == length) return done;
+      if (++interpreted_ > most_interpreted && may_have_code) {
+        may_have_code = find_code(values, body, condition);
+        if (may_have_code) return run_code(inputs, values, stacks, length, deadline, body, done);
+      }
       if (condition) {
         condition->run(deadline);
         if (!*static_cast<const bool*>(condition->result(0).impl().data)) return done;
       }
       require_time(deadline, done);
       const std::int64_t at = parts_.reverse ? length - 1 - done : done;
-      for (std::size_t i = parts_.carried; i < parts_.carried + parts_.sequences; ++i)
-        body.feed(i, element_of(inputs[i], at));
+      for (std::size_t i = parts_.carried; i < parts_.carried + parts_.sequences; ++i) {
+        values[i] = element_of(inputs[i], at);  // it may also be a result
+        body.feed(i, values[i]);
+      }
       body.run(deadline);
       for (std::size_t i = 0; i < stacks.size(); ++i) stacks[i].put(at, present(body.result(parts_.carried + i)));
       for (std::size_t i = 0; i < parts_.carried; ++i) memory.take(i, body.result(i));
       memory.store();
+    }
+  }
+
+  /// Finds the code for values of these shapes. Returns false if there is none.
+  bool find_code(const Tensors& values, const QuickFunction& body, const QuickFunction* condition) {
+    Specs specs;
+    for (const Tensor& each : values) {
+      if (!each.is_contiguous()) return false;
+      specs.push_back(each.spec());
+    }
+    if (specs == code_specs_) return code_ != nullptr;
+    code_specs_ = specs;
+    LoopWriter writer(values, parts_.carried, parts_.sequences);
+    if (condition) {
+      writer.add(condition->plan());
+      writer.set_condition(condition->result(0));
+    }
+    writer.add(body.plan());
+    for (std::size_t i = 0; i < node_.outputs().size(); ++i) writer.add_result(body.result(i));
+    const std::optional<LoopProgram> program = writer.program();
+    code_ = program ? backend_of(cpu()).loop_code(*program) : nullptr;
+    code_inputs_ = writer.fixed();
+    if (program)
+      code_iterations_ = most_instructions / static_cast<std::int64_t>(program->program.instructions.size() + 1);
+    return code_ != nullptr;
+  }
+
+  /// Runs the code from iteration `done` on. It stops from time to time to look at the clock, and for stacks to grow.
+  std::int64_t run_code(const Tensors& inputs, const Tensors& values, std::vector<LoopStack>& stacks,
+                        std::int64_t length, const Deadline* deadline, const QuickFunction& body,
+                        std::int64_t done) const {
+    for (;;) {
+      require_time(deadline, done);
+      std::int64_t count = code_iterations_;
+      if (length >= 0) count = std::min(count, length - done);
+      if (condition_ && !stacks.empty()) count = std::min(count, std::max<std::int64_t>(done, 16));
+      if (count == 0) return done;
+      const std::int64_t at = parts_.reverse ? length - 1 - done : done;
+      std::vector<LoopCode::Place> places;
+      const auto add = [&](const Tensor& value, std::int64_t step) {
+        places.push_back({static_cast<std::byte*>(value.impl().data), step});
+      };
+      for (std::size_t i = 0; i < parts_.carried; ++i) add(values[i], 0);
+      for (std::size_t i = parts_.carried; i < parts_.carried + parts_.sequences; ++i) {
+        const std::int64_t step = inputs[i].strides()[0] * static_cast<std::int64_t>(size_of(inputs[i].dtype()));
+        add(element_of(inputs[i], at), parts_.reverse ? -step : step);
+      }
+      for (const LoopWriter::Fixed& each : code_inputs_) add(each.constant ? each.constant : values[each.operand], 0);
+      for (std::size_t i = 0; i < stacks.size(); ++i)
+        places.push_back(stacks[i].place(at, count, parts_.reverse, body.result(parts_.carried + i).shape()));
+      const std::int64_t ran = code_->run(places, count);
+      done += ran;
+      if (ran < count) return done;
     }
   }
 
@@ -392,8 +383,8 @@ class LoopRunner final : public FlowRunner {
     return length;
   }
 
-  std::vector<Stack> make_stacks(std::int64_t length) const {
-    std::vector<Stack> stacks;
+  std::vector<LoopStack> make_stacks(std::int64_t length) const {
+    std::vector<LoopStack> stacks;
     for (std::size_t i = parts_.carried; i < node_.outputs().size(); ++i) {
       const Tensor& output = node_.output(i);
       Spec element = output.spec();
@@ -425,6 +416,15 @@ class LoopRunner final : public FlowRunner {
   FunctionRunner body_;
   std::unique_ptr<FunctionRunner> condition_;
   Tensors results_;
+
+  /// So many iterations take about as long as compiling. Code runs as many iterations at a time as have together about
+  /// this number of instructions, which take less than a millisecond or so.
+  static constexpr std::int64_t most_interpreted = 1000, most_instructions = 1 << 18;
+  std::int64_t interpreted_ = 0;
+  Specs code_specs_;  ///< of the values for which the code was made
+  std::shared_ptr<const LoopCode> code_;
+  std::vector<LoopWriter::Fixed> code_inputs_;
+  std::int64_t code_iterations_ = 0;
 };
 
 /// Runs the backward loop of a While that recomputes. The states of the forward loop are found by halving: the state in
@@ -456,7 +456,7 @@ class ReplayingRunner final : public FlowRunner {
     }
     if (length_ > 0) go_back(0, length_, Tensors(inputs.begin() + operands_, inputs.begin() + operands_ + states_));
     Tensors outputs = std::exchange(values_, {});
-    for (Stack& each : stacks_) outputs.push_back(each.take(length_));
+    for (LoopStack& each : stacks_) outputs.push_back(each.take(length_));
     inputs_.clear();
     stacks_.clear();
     return outputs;
@@ -529,7 +529,7 @@ class ReplayingRunner final : public FlowRunner {
   FunctionRunner body_, forward_;
   // During a run:
   Tensors inputs_, values_;
-  std::vector<Stack> stacks_;
+  std::vector<LoopStack> stacks_;
   std::int64_t length_ = 0;
   const Deadline* deadline_ = nullptr;
 };

@@ -50,32 +50,6 @@ struct Epilogue {
   std::size_t input, into;
 };
 
-/// The node's program or, for an elementwise op, a program of one instruction. Also sets the program's inputs.
-ProgramRef program_of(const Node& node, Tensors& inputs) {
-  if (const ProgramRef* program = node.attrs().find<ProgramRef>("program")) {
-    inputs = node.inputs();
-    return *program;
-  }
-  for (const Tensor& input : node.inputs())
-    if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& other) { return other.is(input); }))
-      inputs.push_back(input);
-  const Elementwise function = node.op().forward.elementwise(node);
-  Program program{.instructions = {}, .inputs = static_cast<int>(inputs.size()), .outputs = 1, .registers = 0};
-  Program::Instruction instruction{.function = function.function,
-                                   .operands = {},
-                                   .result = static_cast<std::uint8_t>(inputs.size()),
-                                   .dtype = node.output().dtype(),
-                                   .number = function.number};
-  for (std::size_t i = 0; i < static_cast<std::size_t>(operands_of(function.function)); ++i) {
-    const Tensor& operand = node.input(function.inputs[i]);
-    const auto is_operand = [&](const Tensor& input) { return input.is(operand); };
-    instruction.operands[i] =
-        static_cast<std::uint8_t>(std::find_if(inputs.begin(), inputs.end(), is_operand) - inputs.begin());
-  }
-  program.instructions.push_back(instruction);
-  return std::make_shared<const Program>(std::move(program));
-}
-
 /// Whether the input and the output may share memory: no instruction reads the input after the output is written.
 bool may_share(const Program& program, std::size_t input, std::size_t output) {
   bool written = false;

@@ -11,22 +11,6 @@
 namespace tapestry::detail {
 namespace {
 
-/// The op of a fused group. Only plans have it, so it is not in the registry.
-const Op& fused_op() {
-  static const Op& op = *new Op{
-      .name = "_Fused",
-      .infer = program_specs,
-      .forward =
-          [](Backend& backend, const Call& call) {
-            backend.program(*call.attr<ProgramRef>("program"), {call.inputs().begin(), call.inputs().size()},
-                            {call.outputs().begin(), call.outputs().size()});
-          },
-      .gradient = no_gradient,
-      .outputs = -1,
-  };
-  return op;
-}
-
 /// Whether a function may throw, as integer functions do for operands for which they are undefined. Such nodes are not
 /// fused, so that the error names the call site of their op.
 bool may_throw(const ElementFunction& function, DType dtype) {
@@ -348,10 +332,50 @@ class Fuser {
 
 }  // namespace
 
+const Op& fused_op() {
+  static const Op& op = *new Op{
+      .name = "_Fused",
+      .infer = program_specs,
+      .forward =
+          [](Backend& backend, const Call& call) {
+            backend.program(*call.attr<ProgramRef>("program"), {call.inputs().begin(), call.inputs().size()},
+                            {call.outputs().begin(), call.outputs().size()});
+          },
+      .gradient = no_gradient,
+      .outputs = -1,
+  };
+  return op;
+}
+
 bool may_be_fused(const Node& node) {
   return node.op().forward.is_elementwise() && node.outputs().size() == 1 &&
          !may_throw(node.op().forward.elementwise(node).function, node.input(0).dtype()) &&
          std::none_of(node.inputs().begin(), node.inputs().end(), is_transposed);
+}
+
+ProgramRef program_of(const Call& call, Tensors& inputs) {
+  if (const ProgramRef* program = call.attrs().find<ProgramRef>("program")) {
+    inputs = call.inputs();
+    return *program;
+  }
+  for (const Tensor& input : call.inputs())
+    if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& other) { return other.is(input); }))
+      inputs.push_back(input);
+  const Elementwise function = call.op().forward.elementwise(call);
+  Program program{.instructions = {}, .inputs = static_cast<int>(inputs.size()), .outputs = 1, .registers = 0};
+  Program::Instruction instruction{.function = function.function,
+                                   .operands = {},
+                                   .result = static_cast<std::uint8_t>(inputs.size()),
+                                   .dtype = call.output().dtype(),
+                                   .number = function.number};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(operands_of(function.function)); ++i) {
+    const Tensor& operand = call.input(function.inputs[i]);
+    const auto is_operand = [&](const Tensor& input) { return input.is(operand); };
+    instruction.operands[i] =
+        static_cast<std::uint8_t>(std::find_if(inputs.begin(), inputs.end(), is_operand) - inputs.begin());
+  }
+  program.instructions.push_back(instruction);
+  return std::make_shared<const Program>(std::move(program));
 }
 
 Specs program_specs(const Call& call) {

@@ -8,9 +8,10 @@
 namespace tapestry::detail {
 
 std::span<const Pass> passes() {
-  static constexpr std::array list{Pass{"fold", fold},         Pass{"simplify", simplify}, Pass{"cse", cse},
-                                   Pass{"shapes", shapes},     Pass{"prune", prune},       Pass{"fuse", fuse},
-                                   Pass{"epilogue", epilogue}, Pass{"parallel", parallel}};
+  static constexpr std::array list{
+      Pass{"fold", fold},         Pass{"simplify", simplify},     Pass{"cse", cse},
+      Pass{"shapes", shapes},     Pass{"prune", prune},           Pass{"fuse", fuse},
+      Pass{"epilogue", epilogue}, Pass{"reductions", reductions}, Pass{"parallel", parallel}};
   return list;
 }
 

@@ -28,6 +28,9 @@ PlanGraph fuse(const PlanGraph& plan);
 /// Joins a matrix product with the elementwise operation or program that is its only user. This then runs on each tile
 /// of the product while the tile is in the cache, and overwrites it. Small products are left alone.
 PlanGraph epilogue(const PlanGraph& plan);
+/// Joins a reduction on the CPU with the elementwise operation or program whose result it alone needs. The elements are
+/// then reduced while they are in the cache, and not kept. Small ones stay in the cache anyway and are left alone.
+PlanGraph reductions(const PlanGraph& plan);
 /// Puts independent operations that would each keep one core busy next to each other, in a group.
 PlanGraph parallel(const PlanGraph& plan);
 
@@ -66,8 +69,13 @@ std::span<const Pass> passes();
 PlanGraph optimize(PlanGraph plan, const std::vector<std::string>& disabled = {},
                    const std::function<void(std::string_view pass, const PlanGraph& plan)>& seen = {});
 
+/// The op of the programs that `fuse` makes. Only plans have it, so it is not in the registry.
+const Op& fused_op();
 /// Whether a node is elementwise and may be computed in a program.
 bool may_be_fused(const Node& node);
+/// The program of a call that `fuse` made or, of an elementwise op, a program of one instruction. Also sets the
+/// program's inputs.
+ProgramRef program_of(const Call& call, Tensors& inputs);
 /// Infers the outputs of an op from its attributes "program" and "shape".
 Specs program_specs(const Call& call);
 /// Whether a node does more than compute its outputs: it changes a Variable, or takes random numbers from the stream.

@@ -1,5 +1,6 @@
 #include "backend/cpu/kernels/reduce.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 #include "backend/cpu/kernels/lanes.hpp"
@@ -94,6 +95,10 @@ template <class T>
   for (int64_t i = 0; i < count; ++i) to[i] = x[i * stride];
 }
 template <class T>
+[[gnu::noinline]] void fill(T* to, int64_t count, T value) {
+  for (int64_t i = 0; i < count; ++i) to[i] = value;
+}
+template <class T>
 [[gnu::noinline]] void scatter(const T* from, int64_t count, int64_t stride, T* y) {
   for (int64_t i = 0; i < count; ++i) y[i * stride] = from[i];
 }
@@ -145,9 +150,9 @@ void reduce_rows(const void* x, int64_t n, int64_t stride, int64_t rows, int64_t
   }
 }
 
-/// Combines x[i * stride + j], i < n, into sums[j].
+/// Combines x[i * stride + j], i < n, into sums[j]. Not inlined: one copy for each of its many calls would be large.
 template <class Op, class T>
-void take_rows(const T* x, int64_t n, int64_t stride, int64_t columns, T* sums) {
+[[gnu::noinline]] void take_rows(const T* x, int64_t n, int64_t stride, int64_t columns, T* sums) {
   using V = typename Register<T>::type;
   constexpr int width = register_bytes / sizeof(T);
   const auto four = [](const auto& row) {
@@ -168,27 +173,32 @@ void take_rows(const T* x, int64_t n, int64_t stride, int64_t columns, T* sums) 
 
 template <class Op, class T, class Out>
 void reduce_columns(const void* x, int64_t n, int64_t stride, int64_t columns, int64_t step, void* y, int64_t y_step,
-                    int64_t divisor) {
-  T sums[column_limit], buffer[column_limit];
+                    int64_t divisor, RowsSoFar so_far) {
+  T own[column_limit], buffer[column_limit];
+  T* sums = so_far.results ? static_cast<T*>(so_far.results) : own;
   const T* from = static_cast<const T*>(x);
   // Several narrow rows make one that is long enough for the registers.
   const int64_t group = step == 1 && stride == columns && columns < narrow_columns ? narrow_columns / columns : 1;
   const int64_t wide = group * columns;
-  for (int64_t j = 0; j < wide; ++j) sums[j] = identity<Op, T>;
+  if (so_far.first) fill(sums, wide, identity<Op, T>);
   // NOLINTBEGIN(clang-analyzer-core.CallAndMessage): there is a group, so sums has been set as far as it is read
   if (step == 1) {
     take_rows<Op>(from, n / group, stride * group, wide, sums);
     const T* rest = from + n / group * wide;
-    for (int64_t j = 0; j < n % group * columns; ++j) sums[j] = Op::combine(sums[j], rest[j]);
-    for (int64_t g = 1; g < group; ++g)
-      for (int64_t j = 0; j < columns; ++j) sums[j] = Op::combine(sums[j], sums[g * columns + j]);
+    take_rows<Op>(rest, 1, 0, n % group * columns, sums);
+    for (int64_t g = 1; g < group; ++g) take_rows<Op>(sums + g * columns, 1, 0, columns, sums);
   } else {
     for (int64_t i = 0; i < n; ++i)
       take_rows<Op>(side_by_side(from + i * stride, columns, step, buffer), 1, 0, columns, sums);
   }
+  if (!so_far.last) return;
   Out results[column_limit];
   Out* to = y_step == 1 ? static_cast<Out*>(y) : results;
-  for (int64_t j = 0; j < columns; ++j) to[j] = finish<Op, Out>(sums[j], divisor);
+  if constexpr (sizeof(T) == sizeof(Out) && !__is_same(Op, Sum)) {
+    __builtin_memcpy(to, sums, static_cast<std::size_t>(columns) * sizeof(T));  // the same bits
+  } else {
+    for (int64_t j = 0; j < columns; ++j) to[j] = finish<Op, Out>(sums[j], divisor);
+  }
   if (y_step != 1) scatter(results, columns, y_step, static_cast<Out*>(y));
   // NOLINTEND(clang-analyzer-core.CallAndMessage)
 }

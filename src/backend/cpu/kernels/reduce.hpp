@@ -11,6 +11,13 @@ constexpr std::int64_t column_limit = 2048;
 /// Rows with fewer columns than this and without gaps between them are taken several at a time.
 constexpr std::int64_t narrow_columns = 64;
 
+/// Where a `columns` kernel is called for some of the rows after the other: memory for the running results, of the
+/// elements' type. All calls but the last take a multiple of 4 rows, and the rows have gaps or are not narrow.
+struct RowsSoFar {
+  void* results = nullptr;  ///< none for all rows at once
+  bool first = true, last = true;
+};
+
 /// One reduction, for one type of elements and one of results.
 struct Reducer {
   /// y[j * y_step] = x[j * step + i * stride] reduced over all i < n, for j < rows. A sum is divided by `divisor`.
@@ -19,7 +26,7 @@ struct Reducer {
   /// The same for j < columns, where j is the innermost axis in memory. Floats are added one after another, so for
   /// accuracy n should be some hundred at most.
   void (*columns)(const void* x, std::int64_t n, std::int64_t stride, std::int64_t columns, std::int64_t step, void* y,
-                  std::int64_t y_step, std::int64_t divisor);
+                  std::int64_t y_step, std::int64_t divisor, RowsSoFar so_far);
 };
 
 /// The position of the first largest or smallest of n elements (the first NaN, if any).

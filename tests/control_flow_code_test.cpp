@@ -1,0 +1,322 @@
+// Long loops over few elements, which sessions compile: eagerly, traced and without passes they give the same bits,
+// with gradients, limits and errors.
+
+#include <chrono>
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "tapestry/tapestry.hpp"
+
+using namespace tapestry;
+using namespace tapestry::test;
+
+namespace {
+
+struct LoopCase {
+  std::string name;
+  std::vector<Tensor> arguments;
+  std::function<std::vector<Tensor>(const std::vector<Tensor>&)> f;
+};
+
+constexpr int steps = 1500;  // compiled after a thousand
+
+const std::vector<LoopCase>& cases() {
+  using Arguments = std::vector<Tensor>;
+  static const std::vector<LoopCase> list{
+      LoopCase{"a counter and a number",
+               {tensor(1.0)},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, s_end] = while_loop([](Tensor i, Tensor) { return less(i, steps); },
+                                                  [](Tensor i, Tensor s) {
+                                                    return std::tuple{i + 1, 0.999 * s + 0.5};
+                                                  },
+                                                  std::tuple{tensor(0), x[0]});
+                 return {i_end, s_end};
+               }},
+      LoopCase{"functions of float64 that end by the condition",
+               {tensor(3.0).cast(float64)},
+               [](const Arguments& x) -> Arguments {
+                 auto [n_end, a_end, b_end] =
+                     while_loop([](Tensor, Tensor a, Tensor b) { return greater(abs(a - b), 1e-4); },
+                                [](Tensor n, Tensor a, Tensor b) {
+                                  return std::tuple{n + 1, a - 0.001 * tanh(a) * exp(-b * b), b + 1e-4};
+                                },
+                                std::tuple{tensor(0), x[0], x[0] * 0.75});
+                 return {n_end, a_end, b_end};
+               }},
+      LoopCase{"whole numbers of all types, and bools",
+               {tensor(12345).cast(int64)},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, a_end, b_end, odd_end] =
+                     while_loop([](Tensor i, Tensor, Tensor, Tensor) { return less_equal(i, steps); },
+                                [](Tensor i, Tensor a, Tensor b, Tensor odd) {
+                                  const Tensor next = a * 1103515245 + 12345;
+                                  return std::tuple{i + 1, next, b * 7 + next.cast(uint8), logical_not(odd)};
+                                },
+                                std::tuple{tensor(0).cast(int64), x[0], tensor(1).cast(uint8), tensor(false)});
+                 return {i_end, a_end, b_end, odd_end};
+               }},
+      LoopCase{"half types",
+               {tensor(0.5).cast(float16), tensor(0.25).cast(bfloat16)},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, a_end, b_end] = while_loop([](Tensor i, Tensor, Tensor) { return less(i, steps); },
+                                                         [](Tensor i, Tensor a, Tensor b) {
+                                                           return std::tuple{i + 1, sigmoid(a) * 1.5, tanh(b + 0.125)};
+                                                         },
+                                                         std::tuple{tensor(0), x[0], x[1]});
+                 return {i_end, a_end, b_end};
+               }},
+      LoopCase{"variables that change places",
+               {tensor(1), tensor(2), tensor(3)},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, a_end, b_end, c_end] =
+                     while_loop([](Tensor i, Tensor, Tensor, Tensor) { return less(i, steps); },
+                                [](Tensor i, Tensor a, Tensor b, Tensor c) {
+                                  return std::tuple{i + 1, b, c, a};
+                                },
+                                std::tuple{tensor(0), x[0], x[1], x[2]});
+                 return {i_end, a_end, b_end, c_end};
+               }},
+      LoopCase{"vectors beside numbers, in several shapes",
+               {tensor({1.0, 2.0, 3.0}), tensor({{0.5, 0.25, 0.125}})},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, a_end, b_end] =
+                     while_loop([](Tensor i, Tensor, Tensor) { return less(i, steps); },
+                                [&](Tensor i, Tensor a, Tensor b) {
+                                  const Tensor scale = 1.0 / (i.cast(float32) + 1.0);
+                                  return std::tuple{i + 1, cos(scale) * a * 0.5 + x[1](0), b * scale + x[1]};
+                                },
+                                std::tuple{tensor(0), x[0], x[1]});
+                 return {i_end, a_end, b_end};
+               }},
+      LoopCase{"the same without functions of libm",
+               {tensor({1.0, 2.0, 3.0}), tensor({{0.5, 0.25, 0.125}})},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, a_end, b_end] =
+                     while_loop([](Tensor i, Tensor, Tensor) { return less(i, steps); },
+                                [&](Tensor i, Tensor a, Tensor b) {
+                                  const Tensor scale = 1.0 / (i.cast(float32) + 1.0);
+                                  return std::tuple{i + 1, exp(-scale) * a * 0.5 + reshape(b, {3}), b * scale + x[1]};
+                                },
+                                std::tuple{tensor(0), x[0], x[1]});
+                 return {i_end, a_end, b_end};
+               }},
+      LoopCase{"an element of a vector",
+               {tensor({1.0, 2.0, 3.0})},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, a_end] = while_loop([](Tensor i, Tensor) { return less(i, steps); },
+                                                  [](Tensor i, Tensor a) {
+                                                    return std::tuple{i + 1, a * 0.5 + a(1)};
+                                                  },
+                                                  std::tuple{tensor(0), x[0]});
+                 return {i_end, a_end};
+               }},
+      LoopCase{"a matrix whose rows are added to a column",
+               {ones({2, 2})},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, a_end] = while_loop([](Tensor i, Tensor) { return less(i, steps); },
+                                                  [](Tensor i, Tensor a) {
+                                                    return std::tuple{i + 1, transpose(a) * 0.5 + a};
+                                                  },
+                                                  std::tuple{tensor(0), x[0]});
+                 return {i_end, a_end};
+               }},
+      LoopCase{"NaN, which ends a loop",
+               {tensor(0.001)},
+               [](const Arguments& x) -> Arguments {
+                 auto [n_end, s_end] =
+                     while_loop([](Tensor, Tensor s) { return less(s, 10.0); },
+                                [](Tensor n, Tensor s) {
+                                  return std::tuple{n + 1, where(greater(n, 1200), sqrt(-s), s + 1e-3)};
+                                },
+                                std::tuple{tensor(0), x[0]});
+                 return {n_end, s_end};
+               }},
+      LoopCase{"a limit",
+               {tensor(1.0)},
+               [](const Arguments& x) -> Arguments {
+                 return {while_loop([](Tensor s) { return greater(s, -1.0); }, [](Tensor s) { return s * 0.5 + 1.0; },
+                                    x[0], {.maximum_iterations = steps})};
+               }},
+      LoopCase{"a condition that is a variable",
+               {tensor(true), tensor(2.0)},
+               [](const Arguments& x) -> Arguments {
+                 auto [open_end, n_end, s_end] = while_loop([](Tensor open, Tensor, Tensor) { return open; },
+                                                            [](Tensor, Tensor n, Tensor s) {
+                                                              return std::tuple{less(n, steps), n + 1, s * 1.001};
+                                                            },
+                                                            std::tuple{x[0], tensor(0), x[1]});
+                 return {open_end, n_end, s_end};
+               }},
+      LoopCase{"no iterations",
+               {tensor(2.0)},
+               [](const Arguments& x) -> Arguments {
+                 return {while_loop([](Tensor s) { return less(s, 1.0); }, [](Tensor s) { return s * 0.5; }, x[0])};
+               }},
+      LoopCase{"a scan of numbers",
+               {linspace(-1.0, 1.0, steps)},
+               [](const Arguments& x) -> Arguments {
+                 auto [last_end, ys_end] = scan(
+                     [](Tensor s, Tensor e) {
+                       const Tensor next = 0.9 * s + e;
+                       return std::tuple{next, less(next, 0.0)};
+                     },
+                     tensor(0.25), x[0]);
+                 return {last_end, ys_end};
+               }},
+      LoopCase{"a scan from the end, of several sequences into several stacks",
+               {linspace(-1.0, 1.0, steps), arange(steps)},
+               [](const Arguments& x) -> Arguments {
+                 auto [last_end, ys_end] = scan(
+                     [](Tensor s, std::tuple<Tensor, Tensor> e) {
+                       auto [a, k] = e;
+                       const Tensor next = tanh(s * a) + k.cast(float32) * 1e-3;
+                       return std::tuple{next, std::tuple{s, k * 2, next.cast(float16)}};
+                     },
+                     tensor(0.25), std::tuple{x[0], x[1]}, {.reverse = true});
+                 return {last_end, std::get<0>(ys_end), std::get<1>(ys_end), std::get<2>(ys_end)};
+               }},
+      LoopCase{"elements that pass through a scan",
+               {linspace(-1.0, 1.0, steps), arange(steps)},
+               [](const Arguments& x) -> Arguments {
+                 auto [last_end, ys_end] = scan(
+                     [](std::tuple<Tensor, Tensor>, std::tuple<Tensor, Tensor> e) {
+                       return std::tuple{e, e};
+                     },
+                     std::tuple{tensor(0.0), tensor(0)}, std::tuple{x[0], x[1]});
+                 return {std::get<0>(last_end), std::get<1>(last_end), std::get<0>(ys_end), std::get<1>(ys_end)};
+               }},
+      LoopCase{"gradients through a loop by its condition",
+               {tensor(0.75)},
+               [](const Arguments& x) -> Arguments {
+                 GradientTape tape;
+                 tape.watch(x[0]);
+                 auto [i_end, s_end] = while_loop([](Tensor i, Tensor) { return less(i, steps); },
+                                                  [&](Tensor i, Tensor s) {
+                                                    return std::tuple{i + 1, tanh(s * x[0]) + 0.25};
+                                                  },
+                                                  std::tuple{tensor(0), x[0]});
+                 return {s_end, tape.gradient(s_end, x[0])};
+               }},
+      LoopCase{"gradients through a scan",
+               {linspace(-1.0, 1.0, steps), tensor(0.5)},
+               [](const Arguments& x) -> Arguments {
+                 GradientTape tape;
+                 tape.watch(x[0]);
+                 tape.watch(x[1]);
+                 auto [last_end, ys_end] = scan(
+                     [&](Tensor s, Tensor e) {
+                       const Tensor next = sigmoid(s * x[1] + e);
+                       return std::tuple{next, next * e};
+                     },
+                     x[1], x[0]);
+                 const auto g = tape.gradient(last_end + reduce_sum(ys_end), {x[0], x[1]});
+                 return {last_end, ys_end, g[0], g[1]};
+               }},
+      LoopCase{"a loop in a loop",
+               {tensor(0.5)},
+               [](const Arguments& x) -> Arguments {
+                 auto [i_end, s_end] = while_loop([](Tensor i, Tensor) { return less(i, 60); },
+                                                  [](Tensor i, Tensor s) {
+                                                    auto [k_end, t_end] =
+                                                        while_loop([&](Tensor k, Tensor) { return less(k, i); },
+                                                                   [](Tensor k, Tensor t) {
+                                                                     return std::tuple{k + 1, t * 0.99 + 0.01};
+                                                                   },
+                                                                   std::tuple{tensor(0), s});
+                                                    return std::tuple{i + 1, t_end - 0.5 * s};
+                                                  },
+                                                  std::tuple{tensor(0), x[0]});
+                 return {i_end, s_end};
+               }},
+  };
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("long loops give in a session the bits that they give eagerly") {
+  for (const LoopCase& each : cases()) {
+    CAPTURE(each.name);
+    const std::vector<Tensor> expected = each.f(each.arguments);
+    for (const SessionOptions& options : {SessionOptions{}, SessionOptions{.optimize = false}}) {
+      CAPTURE(options.optimize);
+      Graph graph;
+      std::vector<Feed> feeds;
+      std::vector<Tensor> fetches;
+      {
+        const auto scope = graph.as_default();
+        std::vector<Tensor> arguments;
+        for (const Tensor& argument : each.arguments) {
+          arguments.push_back(placeholder(argument.dtype(), argument.shape()));
+          feeds.push_back({arguments.back(), argument});
+        }
+        fetches = each.f(arguments);
+      }
+      const Session session(graph, options);
+      for (int run = 0; run < 3; ++run) {
+        CAPTURE(run);
+        const std::vector<Tensor> found = session.run(fetches, feeds);
+        REQUIRE(found.size() == expected.size());
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          CAPTURE(i);
+          check_same(found[i], expected[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a loop without end ends at its time limit, and when its run is cancelled") {
+  const Graph graph;
+  Tensor x, y;
+  {
+    const auto scope = graph.as_default();
+    x = placeholder(float32, {});
+    y = while_loop([](Tensor s) { return less(s, 2.0); }, [](Tensor s) { return s * 0.5; }, x, {.name = "endless"});
+  }
+  const Session session(graph);
+  for (int i = 0; i < 2; ++i) {
+    const auto error = caught<DeadlineExceededError>([&] {
+      session.run(y, {{x, 1.0F}}, {.timeout_in_ms = 30}, nullptr);
+    });
+    const std::string message = error.message();
+    const std::size_t at = message.find("'endless' has done ");
+    REQUIRE(at != std::string::npos);
+    CHECK(std::stoll(message.substr(at + 19)) > 1000);
+    CHECK(session.run(y, {{x, 3.0F}}).item<float>() == 3);
+  }
+  std::stop_source source;
+  std::thread canceller([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    source.request_stop();
+  });
+  CHECK_THROWS_AS(session.run(y, {{x, 1.0F}}, {.stop = source.get_token()}, nullptr), CancelledError);
+  canceller.join();
+}
+
+TEST_CASE("a plan keeps the code of its loop for values of other shapes") {
+  const auto f = trace(
+      [](const Tensor& x, const Tensor& n) {
+        auto [i_end, s_end] = while_loop([&](Tensor i, Tensor) { return less(i, n); },
+                                         [](Tensor i, Tensor s) {
+                                           return std::tuple{i + 1, s * 0.75 + 1.0};
+                                         },
+                                         std::tuple{tensor(0), x});
+        return s_end;
+      },
+      {spec(float32, {-1}), spec(int32, {})});
+  for (const std::int64_t size : {1, 3, 40, 3, 16, 0, 17, 1}) {
+    CAPTURE(size);
+    const Tensor x = size > 0 ? linspace(0.0, 1.0, size) : zeros({0});
+    Tensor expected = x;
+    for (int i = 0; i < 1300; ++i) expected = expected * 0.75 + 1.0;
+    check_same(f(x, tensor(1300)), expected);
+  }
+}
