@@ -161,6 +161,15 @@ const std::vector<FlowProgram>& programs() {
        }},
       {"map", [](const Tensor& x, const Tensor&, const Variable& w,
                  const Variable&) { return map([&](Tensor row) { return reduce_sum(row * w) * row; }, x); }},
+      {"elements that are passed on",
+       [](const Tensor& x, const Tensor&, const Variable& w, const Variable&) {
+         auto [last_out, before_out] = scan(
+             [](Tensor before, Tensor row) {
+               return std::tuple{row, before};
+             },
+             w.value(), x);
+         return map([](Tensor row) { return row; }, x, {.reverse = true}) * w + before_out * last_out;
+       }},
       {"scan in a loop",
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
          auto [i_out, s_out] = while_loop([&](Tensor i, Tensor) { return below(i, n); },

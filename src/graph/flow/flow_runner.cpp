@@ -357,7 +357,7 @@ class LoopRunner final : public FlowRunner {
     return iterate(inputs, values, stacks, length, deadline, body, condition ? &*condition : nullptr);
   }
 
-  std::int64_t iterate(const Tensors& inputs, const Tensors& values, std::vector<Stack>& stacks, std::int64_t length,
+  std::int64_t iterate(const Tensors& inputs, Tensors& values, std::vector<Stack>& stacks, std::int64_t length,
                        const Deadline* deadline, QuickFunction& body, QuickFunction* condition) {
     CarriedMemory memory(Tensors(values.begin(), values.begin() + parts_.carried));
     for (std::int64_t done = 0;; ++done) {
@@ -368,8 +368,10 @@ class LoopRunner final : public FlowRunner {
       }
       require_time(deadline, done);
       const std::int64_t at = parts_.reverse ? length - 1 - done : done;
-      for (std::size_t i = parts_.carried; i < parts_.carried + parts_.sequences; ++i)
-        body.feed(i, element_of(inputs[i], at));
+      for (std::size_t i = parts_.carried; i < parts_.carried + parts_.sequences; ++i) {
+        values[i] = element_of(inputs[i], at);  // which the body may also pass on
+        body.feed(i, values[i]);
+      }
       body.run(deadline);
       for (std::size_t i = 0; i < stacks.size(); ++i) stacks[i].put(at, present(body.result(parts_.carried + i)));
       for (std::size_t i = 0; i < parts_.carried; ++i) memory.take(i, body.result(i));
