@@ -373,3 +373,35 @@ TEST_CASE("a function that makes a Variable and changes it after it was read is 
   const std::string message = caught<InvalidArgumentError>([&] { trace(f, {spec(int32, {})}); }).message();
   CHECK(message.find("makes a Variable 'own' and changes it") != std::string::npos);
 }
+
+TEST_CASE("a branch that cannot run with these sizes matters only where it is taken") {
+  const auto f = [](const Tensor& x) {
+    return cond(
+        less(size(x, 0), 3),
+        [&] {
+          return reduce_sum(matmul(reshape(x, {2, 1}), ones({1, 2})));
+        },
+        [&] { return reduce_sum(x); });
+  };
+  const auto traced = trace(f, {spec(float32, {-1})});
+  for (const std::int64_t size : {2, 3, 5}) check_same(traced(ones({size})), f(ones({size})));
+  const Error refused = caught<InvalidArgumentError>([&] { traced(ones({1})); });
+  CHECK(place(refused) == place(caught<InvalidArgumentError>([&] { f(ones({1})); })));
+}
+
+TEST_CASE("a loop whose variable would change its shape is refused when it does") {
+  const auto f = [](const Tensor& x, const Tensor& n) {
+    return std::get<1>(while_loop([&](const Tensor& i, const Tensor&) { return less(i, n); },
+                                  [](const Tensor& i, const Tensor& s) {
+                                    return std::tuple{i + 1, concat({s, s}, 0)};
+                                  },
+                                  std::tuple{0, x}));
+  };
+  const auto traced = trace(f, {spec(float32, {-1}), spec(int32, {})});
+  const Tensor x = ones({2});
+  for (int i = 0; i < 2; ++i) {
+    check_same(traced(x, 0), x);
+    CHECK(message_of<InvalidArgumentError>([&] { traced(x, 1); }).find("shape_invariants") != std::string::npos);
+    CHECK_THROWS_AS(f(x, tensor(1)), InvalidArgumentError);
+  }
+}
