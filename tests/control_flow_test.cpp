@@ -1,6 +1,7 @@
 // Branches and loops: eagerly, traced and in a session they give the same bits, with their gradients to second order,
 // and leave Variables and random numbers alike.
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -404,4 +405,62 @@ TEST_CASE("a loop whose variable would change its shape is refused when it does"
     CHECK(message_of<InvalidArgumentError>([&] { traced(x, 1); }).find("shape_invariants") != std::string::npos);
     CHECK_THROWS_AS(f(x, tensor(1)), InvalidArgumentError);
   }
+}
+
+TEST_CASE("branches of switch_case return what those of cond return") {
+  const Variable v(0, {.name = "v"});
+  const auto f = [&](const Tensor& i, const Tensor& x) -> std::vector<Tensor> {
+    auto [a, b] = switch_case(i, {[&] { return std::tuple{x, x * 2.0}; }, [&] { return std::tuple{sin(x), x}; }});
+    auto [c, d, e] = switch_case(i, {[&] { return std::tuple{a, b, x}; }, [&] { return std::tuple{b, a, x}; }});
+    switch_case(i, {[&] { v.assign(1); }, [&] { v.assign_add(10); }});
+    const std::vector<std::function<std::array<Tensor, 2>()>> more{[&] {
+                                                                     return std::array{c, d};
+                                                                   },
+                                                                   [&] {
+                                                                     return std::array{d, e};
+                                                                   }};
+    const auto [p, q] = switch_case(i, more);
+    return {p, q, switch_case(i, {[&] { return std::vector{a, b}; }, [&] { return std::vector{b, a}; }})[0], v + 0};
+  };
+  const auto traced = trace(f, {spec(int32, {}), spec(float64, {2})});
+  const Tensor x = tensor<double>({0.5, -1.0});
+  for (const int i : {0, 1, 7, -1}) {
+    v.assign(3);
+    const std::vector<Tensor> expected = f(tensor(i), x);
+    v.assign(3);
+    check_same_bits(traced(i, x), expected);
+  }
+}
+
+TEST_CASE("what a function over sequences returns is checked, and errors name the user's line") {
+  using List = std::vector<Tensor>;
+  const Tensor zero = zeros({}), two = ones({2}), none = zeros({0});
+  const auto lacks_carried = [&](const Tensor& x) {
+    return std::get<1>(scan(
+        [](const List& c, const Tensor& e) {
+          return std::pair{List{c[0]}, e};
+        },
+        List{zero, zero}, x));
+  };
+  const char* const counts = "The body of the loop takes 2 loop variables and returns 1";
+  for (const Tensor& x : {two, none})
+    CHECK(message_of<InvalidArgumentError>([&] { lacks_carried(x); }).find(counts) != std::string::npos);
+  CHECK(message_of<InvalidArgumentError>([&] { trace(lacks_carried, {spec(float32, {-1})}); }).find(counts) !=
+        std::string::npos);
+  CHECK_THROWS_AS(scan(
+                      [](const Tensor& c, const Tensor& e) {
+                        return std::pair{stack({c, c}), e};
+                      },
+                      zero, none),
+                  InvalidArgumentError);
+  for (const int step : {1, -1}) {
+    int count = 3;
+    const auto varies = [&](const Tensor& e) { return List(static_cast<std::size_t>(count += step), e); };
+    const std::string message = message_of<InvalidArgumentError>([&] { map(varies, two); });
+    CHECK(message == (step > 0 ? "The body returns 5 outputs for element 1, and 4 before"
+                               : "The body returns 1 outputs for element 1, and 2 before"));
+  }
+  const auto unequal = [](const Tensor& e) { return ones({e.item<int>()}); };
+  const Error error = caught<InvalidArgumentError>([&] { map(unequal, tensor({1, 2})); });
+  CHECK(place(error) == line_before());
 }
