@@ -118,6 +118,29 @@ TEST_CASE("a model with branches and loops is called with eager tensors, and dif
   }
 }
 
+TEST_CASE("the gradient of a loop that recomputes, called with eager tensors") {
+  const Variable w({0.5, -0.25, 1.25}, {.name = "w", .dtype = float64});
+  const Variable sum({0.125, 0.5, -1.0}, {.name = "sum", .trainable = false, .dtype = float64});
+  const Tensor x = tensor({{0.5, -1.0, 0.25}, {1.5, 0.75, -0.5}}).cast(float64);
+  int models = 0;
+  for (const FlowModel& model : flow_models()) {
+    if (model.name != "while_loop that recomputes" && model.name != "while_loop whose shape changes") continue;
+    CAPTURE(model.name);
+    ++models;
+    const auto traced = trace(
+        [&](Tensor a, Tensor n) {
+          GradientTape tape;
+          tape.watch(a);
+          return tape.gradient(reduce_sum(model.f(a, n, w, sum)), a);
+        },
+        {spec(float64, {-1, 3}), spec(int32, {})});
+    const Model called(
+        Signature{.inputs = {{"x", traced.input(0)}, {"n", traced.input(1)}}, .outputs = {{"dx", traced.output()}}});
+    for (const int n : {0, 1, 3, 5}) CHECK(same_bits(called({{"x", x}, {"n", tensor(n)}})[0], traced(x, tensor(n))));
+  }
+  CHECK(models == 2);
+}
+
 namespace {
 
 /// The file of a loop that counts to n, with a change.

@@ -122,7 +122,8 @@ const std::vector<OpAttr> loop_attrs{{"carried", AttrKind::number},
                                      {"maximum_iterations", AttrKind::number, optional},
                                      {"reverse", AttrKind::flag, optional},
                                      {"recompute", AttrKind::flag, optional},
-                                     {"replayed", AttrKind::number, optional}};
+                                     {"replayed", AttrKind::number, optional},
+                                     {"varying_states", AttrKind::flag, optional}};
 
 TAPESTRY_OP(if_definition)(flow_op("If", true, infer_branches, if_gradient, {}));
 TAPESTRY_OP(stateless_if_definition)(flow_op("StatelessIf", false, infer_branches, if_gradient, {}));
@@ -137,6 +138,7 @@ const Op& if_op(bool stateful) { return stateful ? if_definition : stateless_if_
 const Op& case_op(bool stateful) { return stateful ? case_definition : stateless_case_definition; }
 const Op& while_op(bool stateful) { return stateful ? while_definition : stateless_while_definition; }
 
+bool is_replayed(const Call& call) { return call.attrs().find("replayed") != nullptr; }
 bool is_while(const Op& op) { return &op == &while_op(true) || &op == &while_op(false); }
 bool is_if(const Op& op) { return &op == &if_op(true) || &op == &if_op(false); }
 bool is_flow(const Op& op) { return is_while(op) || is_if(op) || &op == &case_op(true) || &op == &case_op(false); }
@@ -152,7 +154,7 @@ WhileParts::WhileParts(const Call& call)
     : carried(static_cast<std::size_t>(call.attr<std::int64_t>("carried"))),
       sequences(static_cast<std::size_t>(call.attr<std::int64_t>("sequences"))),
       body(functions_of(call)[0]),
-      condition(functions_of(call).size() > 1 && !call.attrs().find("replayed") ? &functions_of(call)[1] : nullptr),
+      condition(functions_of(call).size() > 1 && !is_replayed(call) ? &functions_of(call)[1] : nullptr),
       reverse(call.attrs().find("reverse") && call.attr<bool>("reverse")),
       maximum(call.attrs().find("maximum_iterations") ? call.attr<std::int64_t>("maximum_iterations") : -1) {
   if (const Ints* list = call.attrs().find<Ints>("varying")) varying = *list;

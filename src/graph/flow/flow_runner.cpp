@@ -539,7 +539,7 @@ class ReplayingRunner final : public FlowRunner {
 }  // namespace
 
 std::unique_ptr<FlowRunner> make_flow_runner(const Node& node, const SessionOptions& options) {
-  if (node.attrs().find("replayed")) return std::make_unique<ReplayingRunner>(node, options);
+  if (is_replayed(node)) return std::make_unique<ReplayingRunner>(node, options);
   if (is_while(node.op())) return std::make_unique<LoopRunner>(node, options);
   return std::make_unique<BranchRunner>(node, options);
 }
