@@ -2,7 +2,10 @@
 // and leave Variables and random numbers alike.
 
 #include <array>
+#include <fstream>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +13,7 @@
 
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
 
 using namespace tapestry;
 using namespace tapestry::test;
@@ -463,4 +467,42 @@ TEST_CASE("what a function over sequences returns is checked, and errors name th
   const auto unequal = [](const Tensor& e) { return ones({e.item<int>()}); };
   const Error error = caught<InvalidArgumentError>([&] { map(unequal, tensor({1, 2})); });
   CHECK(place(error) == line_before());
+}
+
+TEST_CASE("the steps of functions are measured, too") {
+  const auto traced = trace(
+      [](const Tensor& x, const Tensor& n) {
+        return std::get<1>(while_loop([&](const Tensor& i, const Tensor&) { return less(i, n); },
+                                      [&](const Tensor& i, const Tensor& s) {
+                                        return std::tuple{i + 1, cond(
+                                                                     equal(mod(i, 2), 0), [&] { return matmul(s, x); },
+                                                                     [&] { return s; })};
+                                      },
+                                      std::tuple{0, x}, {.name = "loop"}));
+      },
+      {spec(float32, {3, 3}), spec(int32, {})});
+  const Session session(traced.graph());
+  const Feeds feeds{{traced.input(0), eye(3)}, {traced.input(1), 5}};
+  RunMetadata metadata;
+  session.run(traced.output(), feeds, {}, &metadata);
+  CHECK(metadata.functions.empty());
+  check_same(session.run(traced.output(), feeds, {.trace_level = TraceLevel::full}, &metadata), eye(3));
+  std::map<std::string, std::int64_t> runs;
+  for (const RunMetadata::Function& each : metadata.functions) {
+    runs[each.name] = each.runs;
+    REQUIRE(each.times.size() == each.plan.steps.size());
+    for (const RunMetadata::Time& time : each.times) {
+      CHECK(time.start >= metadata.times[0].start);
+      CHECK(time.duration <= metadata.times[0].duration);
+    }
+  }
+  const std::string branch = "loop/body/StatelessIf/";
+  CHECK(runs == std::map<std::string, std::int64_t>{
+                    {"loop/body", 5}, {"loop/cond", 6}, {branch + "then", 3}, {branch + "else", 2}});
+  const TemporaryFolder folder;
+  metadata.write_chrome_trace(folder / "trace.json");
+  std::ifstream file(folder / "trace.json");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  CHECK(text.find("\"name\":\"loop/body/StatelessIf/then\"") != std::string::npos);
+  CHECK(text.find("\"runs\":6") != std::string::npos);
 }
