@@ -6,9 +6,10 @@
 #include "nn/bias.hpp"
 #include "nn/initial.hpp"
 #include "nn/layer_call.hpp"
+#include "nn/lstm_sequence.hpp"
 #include "nn/names.hpp"
 #include "nn/positions.hpp"
-#include "ops/recurrent.hpp"
+#include "ops/lengths.hpp"
 #include "tapestry/control_flow.hpp"
 #include "tapestry/ops.hpp"
 
