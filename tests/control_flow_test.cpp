@@ -1,7 +1,11 @@
 // Branches and loops: eagerly, traced and in a session they give the same bits, with their gradients to second order,
 // and leave Variables and random numbers alike.
 
+#include <array>
+#include <fstream>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,6 +13,7 @@
 
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
 
 using namespace tapestry;
 using namespace tapestry::test;
@@ -161,6 +166,15 @@ const std::vector<FlowProgram>& programs() {
        }},
       {"map", [](const Tensor& x, const Tensor&, const Variable& w,
                  const Variable&) { return map([&](Tensor row) { return reduce_sum(row * w) * row; }, x); }},
+      {"elements that are passed on",
+       [](const Tensor& x, const Tensor&, const Variable& w, const Variable&) {
+         auto [last_out, before_out] = scan(
+             [](Tensor before, Tensor row) {
+               return std::tuple{row, before};
+             },
+             w.value(), x);
+         return map([](Tensor row) { return row; }, x, {.reverse = true}) * w + before_out * last_out;
+       }},
       {"scan in a loop",
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
          auto [i_out, s_out] = while_loop([&](Tensor i, Tensor) { return below(i, n); },
@@ -363,4 +377,132 @@ TEST_CASE("a function that makes a Variable and changes it after it was read is 
   };
   const std::string message = caught<InvalidArgumentError>([&] { trace(f, {spec(int32, {})}); }).message();
   CHECK(message.find("makes a Variable 'own' and changes it") != std::string::npos);
+}
+
+TEST_CASE("a branch that cannot run with these sizes matters only where it is taken") {
+  const auto f = [](const Tensor& x) {
+    return cond(
+        less(size(x, 0), 3),
+        [&] {
+          return reduce_sum(matmul(reshape(x, {2, 1}), ones({1, 2})));
+        },
+        [&] { return reduce_sum(x); });
+  };
+  const auto traced = trace(f, {spec(float32, {-1})});
+  for (const std::int64_t size : {2, 3, 5}) check_same(traced(ones({size})), f(ones({size})));
+  const Error refused = caught<InvalidArgumentError>([&] { traced(ones({1})); });
+  CHECK(place(refused) == place(caught<InvalidArgumentError>([&] { f(ones({1})); })));
+}
+
+TEST_CASE("a loop whose variable would change its shape is refused when it does") {
+  const auto f = [](const Tensor& x, const Tensor& n) {
+    return std::get<1>(while_loop([&](const Tensor& i, const Tensor&) { return less(i, n); },
+                                  [](const Tensor& i, const Tensor& s) {
+                                    return std::tuple{i + 1, concat({s, s}, 0)};
+                                  },
+                                  std::tuple{0, x}));
+  };
+  const auto traced = trace(f, {spec(float32, {-1}), spec(int32, {})});
+  const Tensor x = ones({2});
+  for (int i = 0; i < 2; ++i) {
+    check_same(traced(x, 0), x);
+    CHECK(message_of<InvalidArgumentError>([&] { traced(x, 1); }).find("shape_invariants") != std::string::npos);
+    CHECK_THROWS_AS(f(x, tensor(1)), InvalidArgumentError);
+  }
+}
+
+TEST_CASE("branches of switch_case return what those of cond return") {
+  const Variable v(0, {.name = "v"});
+  const auto f = [&](const Tensor& i, const Tensor& x) -> std::vector<Tensor> {
+    auto [a, b] = switch_case(i, {[&] { return std::tuple{x, x * 2.0}; }, [&] { return std::tuple{sin(x), x}; }});
+    auto [c, d, e] = switch_case(i, {[&] { return std::tuple{a, b, x}; }, [&] { return std::tuple{b, a, x}; }});
+    switch_case(i, {[&] { v.assign(1); }, [&] { v.assign_add(10); }});
+    const std::vector<std::function<std::array<Tensor, 2>()>> more{[&] {
+                                                                     return std::array{c, d};
+                                                                   },
+                                                                   [&] {
+                                                                     return std::array{d, e};
+                                                                   }};
+    const auto [p, q] = switch_case(i, more);
+    return {p, q, switch_case(i, {[&] { return std::vector{a, b}; }, [&] { return std::vector{b, a}; }})[0], v + 0};
+  };
+  const auto traced = trace(f, {spec(int32, {}), spec(float64, {2})});
+  const Tensor x = tensor<double>({0.5, -1.0});
+  for (const int i : {0, 1, 7, -1}) {
+    v.assign(3);
+    const std::vector<Tensor> expected = f(tensor(i), x);
+    v.assign(3);
+    check_same_bits(traced(i, x), expected);
+  }
+}
+
+TEST_CASE("what a function over sequences returns is checked, and errors name the user's line") {
+  using List = std::vector<Tensor>;
+  const Tensor zero = zeros({}), two = ones({2}), none = zeros({0});
+  const auto lacks_carried = [&](const Tensor& x) {
+    return std::get<1>(scan(
+        [](const List& c, const Tensor& e) {
+          return std::pair{List{c[0]}, e};
+        },
+        List{zero, zero}, x));
+  };
+  const char* const counts = "The body of the loop takes 2 loop variables and returns 1";
+  for (const Tensor& x : {two, none})
+    CHECK(message_of<InvalidArgumentError>([&] { lacks_carried(x); }).find(counts) != std::string::npos);
+  CHECK(message_of<InvalidArgumentError>([&] { trace(lacks_carried, {spec(float32, {-1})}); }).find(counts) !=
+        std::string::npos);
+  CHECK_THROWS_AS(scan(
+                      [](const Tensor& c, const Tensor& e) {
+                        return std::pair{stack({c, c}), e};
+                      },
+                      zero, none),
+                  InvalidArgumentError);
+  for (const int step : {1, -1}) {
+    int count = 3;
+    const auto varies = [&](const Tensor& e) { return List(static_cast<std::size_t>(count += step), e); };
+    const std::string message = message_of<InvalidArgumentError>([&] { map(varies, two); });
+    CHECK(message == (step > 0 ? "The body returns 5 outputs for element 1, and 4 before"
+                               : "The body returns 1 outputs for element 1, and 2 before"));
+  }
+  const auto unequal = [](const Tensor& e) { return ones({e.item<int>()}); };
+  const Error error = caught<InvalidArgumentError>([&] { map(unequal, tensor({1, 2})); });
+  CHECK(place(error) == line_before());
+}
+
+TEST_CASE("the steps of functions are measured, too") {
+  const auto traced = trace(
+      [](const Tensor& x, const Tensor& n) {
+        return std::get<1>(while_loop([&](const Tensor& i, const Tensor&) { return less(i, n); },
+                                      [&](const Tensor& i, const Tensor& s) {
+                                        return std::tuple{i + 1, cond(
+                                                                     equal(mod(i, 2), 0), [&] { return matmul(s, x); },
+                                                                     [&] { return s; })};
+                                      },
+                                      std::tuple{0, x}, {.name = "loop"}));
+      },
+      {spec(float32, {3, 3}), spec(int32, {})});
+  const Session session(traced.graph());
+  const Feeds feeds{{traced.input(0), eye(3)}, {traced.input(1), 5}};
+  RunMetadata metadata;
+  session.run(traced.output(), feeds, {}, &metadata);
+  CHECK(metadata.functions.empty());
+  check_same(session.run(traced.output(), feeds, {.trace_level = TraceLevel::full}, &metadata), eye(3));
+  std::map<std::string, std::int64_t> runs;
+  for (const RunMetadata::Function& each : metadata.functions) {
+    runs[each.name] = each.runs;
+    REQUIRE(each.times.size() == each.plan.steps.size());
+    for (const RunMetadata::Time& time : each.times) {
+      CHECK(time.start >= metadata.times[0].start);
+      CHECK(time.duration <= metadata.times[0].duration);
+    }
+  }
+  const std::string branch = "loop/body/StatelessIf/";
+  CHECK(runs == std::map<std::string, std::int64_t>{
+                    {"loop/body", 5}, {"loop/cond", 6}, {branch + "then", 3}, {branch + "else", 2}});
+  const TemporaryFolder folder;
+  metadata.write_chrome_trace(folder / "trace.json");
+  std::ifstream file(folder / "trace.json");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  CHECK(text.find("\"name\":\"loop/body/StatelessIf/then\"") != std::string::npos);
+  CHECK(text.find("\"runs\":6") != std::string::npos);
 }

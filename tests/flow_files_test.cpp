@@ -12,6 +12,7 @@
 #include "flow_models.hpp"
 #include "interop/steps.hpp"
 #include "io/tensorflow/function_def.hpp"
+#include "io/tensorflow/op_rules.hpp"
 #include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 
@@ -115,6 +116,83 @@ TEST_CASE("a model with branches and loops is called with eager tensors, and dif
       for (std::size_t i = 0; i < expected.size(); ++i)
         CHECK_MESSAGE(same_bits(actual[i], expected[i]), printed(actual[i]), printed(expected[i]));
     }
+  }
+}
+
+TEST_CASE("the gradient of a loop that recomputes, called with eager tensors") {
+  const Variable w({0.5, -0.25, 1.25}, {.name = "w", .dtype = float64});
+  const Variable sum({0.125, 0.5, -1.0}, {.name = "sum", .trainable = false, .dtype = float64});
+  const Tensor x = tensor({{0.5, -1.0, 0.25}, {1.5, 0.75, -0.5}}).cast(float64);
+  int models = 0;
+  for (const FlowModel& model : flow_models()) {
+    if (model.name != "while_loop that recomputes" && model.name != "while_loop whose shape changes") continue;
+    CAPTURE(model.name);
+    ++models;
+    const auto traced = trace(
+        [&](Tensor a, Tensor n) {
+          GradientTape tape;
+          tape.watch(a);
+          return tape.gradient(reduce_sum(model.f(a, n, w, sum)), a);
+        },
+        {spec(float64, {-1, 3}), spec(int32, {})});
+    const Model called(
+        Signature{.inputs = {{"x", traced.input(0)}, {"n", traced.input(1)}}, .outputs = {{"dx", traced.output()}}});
+    for (const int n : {0, 1, 3, 5}) CHECK(same_bits(called({{"x", x}, {"n", tensor(n)}})[0], traced(x, tensor(n))));
+  }
+  CHECK(models == 2);
+}
+
+TEST_CASE("an LSTM of unknown length is written as a loop, with its gradients") {
+  random::seed(4);
+  nn::LSTM lstm(3, 4, {.layers = 2, .bidirectional = true});
+  lstm.to(float64);
+  const auto f = [&](const Tensor& x, const Tensor& lengths) {
+    GradientTape tape;
+    tape.watch(x);
+    const auto result = lstm(x, {}, lengths);
+    const Tensor loss = reduce_sum(sin(result.output)) + reduce_sum(result.state.h * result.state.c);
+    std::vector<Tensor> list = tape.gradient(loss, {x, lstm.layers[0].weight_hh, lstm.layers[3].weight_ih});
+    list.push_back(result.output);
+    list.push_back(result.state.c);
+    return list;
+  };
+  const auto traced = trace(f, {spec(float64, {-1, -1, 3}), spec(int32, {-1})});
+  const std::string bytes = traced.graph().as_graph_def({.variables = VariableStyle::frozen});
+  io::GraphDef foreign = io::decode(bytes);
+  for (io::NodeDef& each : foreign.nodes) each.attrs.erase(std::string(io::hint_op));
+  const auto is_loop = [](const io::NodeDef& each) { return each.op == "StatelessWhile"; };
+  CHECK(std::count_if(foreign.nodes.begin(), foreign.nodes.end(), is_loop) >= 4 * 2);
+  std::vector<std::string> names;
+  for (const Tensor& each : traced.outputs()) names.emplace_back(each.name());
+  for (const auto& [batch, time] : {std::pair(2, 5), std::pair(1, 1), std::pair(3, 2)}) {
+    const Tensor x = random::normal({batch, time, 3}, {.dtype = float64});
+    const Tensor lengths = minimum(arange(batch).cast(int32) + 1, time);
+    const std::vector<Tensor> expected = f(x, lengths);
+    for (const bool with_hints : {true, false}) {
+      const Session session(Graph::from_graph_def(with_hints ? bytes : io::encode(foreign)));
+      const std::vector<Tensor> found =
+          session.run(names, {{traced.input(0).name(), x}, {traced.input(1).name(), lengths}});
+      for (std::size_t i = 0; i < found.size(); ++i) check_same(found[i], expected[i], with_hints ? 0 : 1e-12);
+    }
+  }
+}
+
+TEST_CASE("an LSTM of unknown length has derivatives of second order") {
+  random::seed(4);
+  nn::LSTM lstm(3, 4);
+  lstm.to(float64);
+  const auto f = [&](const Tensor& x) {
+    GradientTape outer;
+    outer.watch(x);
+    GradientTape inner;
+    inner.watch(x);
+    const Tensor g = inner.gradient(reduce_sum(sin(lstm(x).output)), x);
+    return outer.gradient(reduce_sum(square(g)), x);
+  };
+  const auto traced = trace(f, {spec(float64, {-1, -1, 3})});
+  for (const auto& [batch, time] : {std::pair(2, 4), std::pair(1, 1)}) {
+    const Tensor x = random::normal({batch, time, 3}, {.dtype = float64});
+    check_same(traced(x), f(x), 1e-12);
   }
 }
 

@@ -73,6 +73,33 @@ inline const std::vector<FlowModel>& flow_models() {
          return counted(
              x, n, [&](Tensor i, Tensor s) { return counted(s, i, [&](Tensor, Tensor t) { return sin(t) * w; }) + x; });
        }},
+      {"while_loop that recomputes",
+       [](T x, T n, V w, V) {
+         auto [end, result] = while_loop([&](Tensor i, Tensor) { return less(i, n); },
+                                         [&](Tensor i, Tensor s) {
+                                           return std::tuple{i + 1, sin(s * w) + x * cast(i, float64)};
+                                         },
+                                         std::tuple{0, x}, {.recompute = true});
+         return result;
+       }},
+      {"while_loop whose shape changes",
+       [](T x, T n, V w, V) {
+         auto [end, result] = while_loop([&](Tensor i, Tensor) { return less(i, n); },
+                                         [&](Tensor i, Tensor s) {
+                                           return std::tuple{i + 1, concat({sin(s * w), x}, 0)};
+                                         },
+                                         std::tuple{0, x}, {.shape_invariants = {{}, {-1, 3}}});
+         return reduce_sum(result * result, {0});
+       }},
+      {"while_loop that keeps what a mask leaves",
+       [](T x, T n, V w, V) {
+         auto [end, result] = while_loop([&](Tensor i, Tensor) { return less(i, n); },
+                                         [&](Tensor i, Tensor s) {
+                                           return std::tuple{i + 1, boolean_mask(s * w, greater(s(all, 0), -0.1))};
+                                         },
+                                         std::tuple{0, concat({x, x}, 0)}, {.shape_invariants = {{}, {-1, 3}}});
+         return reduce_sum(sin(result), {0});
+       }},
       {"scan",
        [](T x, T, V w, V) {
          auto [h, ys] = scan(

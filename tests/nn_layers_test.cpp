@@ -401,6 +401,22 @@ void check_lengths(const Network& network, bool batch_first, std::int64_t states
       for (std::size_t k = 0; k < sums.size(); ++k) sums[k] = sums[k] + alone[kinds + k];
   }
   for (std::size_t k = 0; k < sums.size(); ++k) check_same(found[found.size() - sums.size() + k], sums[k], 1e-5);
+  // As a pack, eagerly and in a trace that knows neither the batch nor the number of steps.
+  const auto as_pack = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const nn::PackedSequence pack = nn::pack_padded_sequence(in[0], in[2], batch_first);
+    if constexpr (std::is_same_v<Network, nn::LSTM>) {
+      const auto result = network(pack, {in[1], in[1] * 0.5});
+      return {nn::pad_packed_sequence(result.output, batch_first).output, result.state.h, result.state.c};
+    } else {
+      const auto result = network(pack, in[1]);
+      return {nn::pad_packed_sequence(result.output, batch_first).output, result.state};
+    }
+  };
+  const std::vector<Tensor> packed = as_pack({in_order(x), state, tensor(sizes)});
+  for (std::size_t i = 0; i < packed.size(); ++i) CHECK(same_bits(packed[i], found[i]));
+  const auto packed_trace =
+      trace(as_pack, {spec(float32, {-1, -1, 3}), spec(float32, {states, -1, 4}), spec(int64, {-1})});
+  check_same_bits(packed_trace({in_order(x), state, tensor(sizes)}), packed);
   // In a trace neither the batch nor the number of steps need be known.
   const auto traced = trace([&](const std::vector<Tensor>& in) { return all_of(network, in[0], in[1], in[2]); },
                             {spec(float32, {-1, -1, 3}), spec(float32, {states, -1, 4}), spec(int64, {-1})});

@@ -105,12 +105,17 @@ FlatFunction flat_branch(F& f) {
   };
 }
 
-/// Writes the parts of a scan's result one after the other: a Tensor, or a std::vector or std::tuple of them.
-inline void append_part(Tensors& list, const Tensor& part) { list.push_back(part); }
-template <class T>
-void append_part(Tensors& list, const T& part) {
-  const Tensors more = flatten(part);
-  list.append(more.begin(), more.end());
+/// Throws InvalidArgumentError unless a body gives as many loop variables as it takes.
+TAPESTRY_API void require_count(std::size_t taken, std::size_t given);
+
+/// What a scan's function returns in one list. Each part is a Tensor, or a std::vector or std::tuple of them.
+template <class Next, class Output>
+Tensors scan_results(const Next& next, const Output& output, std::size_t carried) {
+  Tensors list = flatten(next);
+  require_count(carried, list.size());
+  const Tensors outputs = flatten(output);
+  list.append(outputs.begin(), outputs.end());
+  return list;
 }
 
 }  // namespace detail
@@ -130,21 +135,61 @@ auto cond(const Value& predicate, F then, G otherwise, std::string_view name = {
       detail::flat_case(predicate, {detail::flat_branch(then), detail::flat_branch(otherwise)}, true, name, where));
 }
 
+namespace detail {
+
+/// A branch that returns nothing. A std::function<void()> would take functions that return something, too.
+struct Effect : std::function<void()> {
+  template <class F>
+  requires(std::is_void_v<std::invoke_result_t<F&>>) Effect(F f)  // NOLINT(google-explicit-constructor)
+      : std::function<void()>(std::move(f)) {}
+};
+
+template <class Result, class Branch>
+Result switch_among(const Value& index, const std::vector<Branch>& branches, std::string_view name, Where where) {
+  std::vector<FlatFunction> flat;
+  for (const Branch& each : branches) flat.push_back(flat_branch(each));
+  return Unflatten<Result>::from(flat_case(index, flat, false, name, where));
+}
+
+}  // namespace detail
+
 /// The result of the branch number `index`; an index out of range takes the last branch. Otherwise like `cond`; the
-/// operation is TensorFlow's `Case`. Throws InvalidArgumentError if there is no branch.
+/// operation is TensorFlow's `Case`. Branches in braces return a Tensor, a std::vector, a std::tuple of two, three or
+/// four, or nothing; a std::vector of std::function may return whatever those of `cond` do. Throws InvalidArgumentError
+/// if there is no branch.
 /// @{
+template <class Result>
+Result switch_case(const Value& index, const std::vector<std::function<Result()>>& branches, std::string_view name = {},
+                   Where where = Where::here()) {
+  return detail::switch_among<Result>(index, branches, name, where);
+}
 inline Tensor switch_case(const Value& index, const std::vector<std::function<Tensor()>>& branches,
                           std::string_view name = {}, Where where = Where::here()) {
-  std::vector<detail::FlatFunction> flat;
-  for (const std::function<Tensor()>& each : branches) flat.push_back(detail::flat_branch(each));
-  return detail::flat_case(index, flat, false, name, where)[0];
+  return detail::switch_among<Tensor>(index, branches, name, where);
 }
 inline std::vector<Tensor> switch_case(const Value& index,
                                        const std::vector<std::function<std::vector<Tensor>()>>& branches,
                                        std::string_view name = {}, Where where = Where::here()) {
-  std::vector<detail::FlatFunction> flat;
-  for (const std::function<std::vector<Tensor>()>& each : branches) flat.push_back(detail::flat_branch(each));
-  return detail::flat_case(index, flat, false, name, where);
+  return detail::switch_among<std::vector<Tensor>>(index, branches, name, where);
+}
+inline std::tuple<Tensor, Tensor> switch_case(const Value& index,
+                                              const std::vector<std::function<std::tuple<Tensor, Tensor>()>>& branches,
+                                              std::string_view name = {}, Where where = Where::here()) {
+  return detail::switch_among<std::tuple<Tensor, Tensor>>(index, branches, name, where);
+}
+inline std::tuple<Tensor, Tensor, Tensor> switch_case(
+    const Value& index, const std::vector<std::function<std::tuple<Tensor, Tensor, Tensor>()>>& branches,
+    std::string_view name = {}, Where where = Where::here()) {
+  return detail::switch_among<std::tuple<Tensor, Tensor, Tensor>>(index, branches, name, where);
+}
+inline std::tuple<Tensor, Tensor, Tensor, Tensor> switch_case(
+    const Value& index, const std::vector<std::function<std::tuple<Tensor, Tensor, Tensor, Tensor>()>>& branches,
+    std::string_view name = {}, Where where = Where::here()) {
+  return detail::switch_among<std::tuple<Tensor, Tensor, Tensor, Tensor>>(index, branches, name, where);
+}
+inline void switch_case(const Value& index, const std::vector<detail::Effect>& branches, std::string_view name = {},
+                        Where where = Where::here()) {
+  detail::switch_among<void>(index, branches, name, where);
 }
 /// @}
 
@@ -186,12 +231,9 @@ auto scan(F f, const Carried& carried, const Sequences& sequences, const Sequenc
   const Tensors first = C::list(carried, where), elements = S::list(sequences, where);
   const Tensors results = detail::flat_scan(
       [&](const Tensors& values) -> Tensors {
-        Tensors list;
         auto [next, output] =
             f(C::from(values.begin(), first.size()), S::from(values.begin() + first.size(), elements.size()));
-        detail::append_part(list, next);
-        detail::append_part(list, output);
-        return list;
+        return detail::scan_results(next, output, first.size());
       },
       first, elements, options, where);
   const Tensors stacked(results.begin() + first.size(), results.end());
@@ -207,12 +249,8 @@ auto map(F f, const Sequences& sequences, const SequenceOptions& options = {}, W
   using Output = std::remove_cvref_t<std::invoke_result_t<F&, typename S::Type>>;
   const Tensors elements = S::list(sequences, where);
   const Tensors stacked = detail::flat_scan(
-      [&](const Tensors& values) -> Tensors {
-        Tensors list;
-        detail::append_part(list, f(S::from(values.begin(), values.size())));
-        return list;
-      },
-      {}, elements, options, where);
+      [&](const Tensors& values) -> Tensors { return detail::flatten(f(S::from(values.begin(), values.size()))); }, {},
+      elements, options, where);
   return detail::LoopVariables<Output>::from(stacked.begin(), stacked.size());
 }
 

@@ -130,6 +130,13 @@ struct TAPESTRY_API RunMetadata {
     std::int64_t duration = 0;  ///< in nanoseconds
     int thread = 0;             ///< 0 is the caller's thread
   };
+  /// A function that a step ran: a branch, or the body or the condition of a loop.
+  struct Function {
+    std::string name;         ///< after the operation, such as "halve/body", or "halve/body/inner/body" inside of it
+    std::int64_t runs = 0;    ///< how often it ran
+    ExecutionPlan plan;       ///< its plan, or for several shapes one of them
+    std::vector<Time> times;  ///< for each of its steps, the start of the first run and the duration of all runs
+  };
 
   /// The graph after the optimisation.
   Graph graph;
@@ -137,6 +144,8 @@ struct TAPESTRY_API RunMetadata {
   ExecutionPlan plan;
   /// The times of the plan's steps; empty unless `RunOptions::trace_level` asked for them.
   std::vector<Time> times;
+  /// The functions that these steps ran, in the order in which they first ended, under the same condition.
+  std::vector<Function> functions;
   /// The start of the run, in microseconds since 1970.
   std::int64_t start = 0;
 

@@ -89,6 +89,8 @@ class GraphCall {
     if (parts.maximum >= 0) length = length < 0 ? parts.maximum : std::min(length, parts.maximum);
     Tensors values = inputs;
     std::vector<std::vector<Tensor>> stacked(node.outputs().size() - parts.carried);
+    std::vector<Tensors> states;
+    if (is_replayed(node) && length > 0) states = replayed_states(node, inputs, length, where);
     for (std::int64_t done = 0; done != length; ++done) {
       if (parts.condition) {
         Tensors given(values.begin(), values.begin() + parts.carried);
@@ -97,6 +99,10 @@ class GraphCall {
       }
       const std::int64_t at = parts.reverse ? length - 1 - done : done;
       for (std::size_t i = parts.carried; i < operands; ++i) values[i] = gather(inputs[i], at, 0);
+      if (!states.empty()) {
+        std::copy(states.back().begin(), states.back().end(), values.begin() + operands);
+        states.pop_back();
+      }
       const Tensors results = call_function(parts.body, values, where);
       for (std::size_t i = 0; i < parts.carried; ++i) values[i] = results[i];
       for (std::size_t k = 0; k < stacked.size(); ++k) stacked[k].push_back(results[parts.carried + k]);
@@ -107,6 +113,26 @@ class GraphCall {
       outputs.push_back(stacked[k].empty() ? no_elements(node.output(parts.carried + k)) : stack(stacked[k]));
     }
     return outputs;
+  }
+
+  /// The states before each iteration of the forward loop of which a replayed one is the gradient.
+  static std::vector<Tensors> replayed_states(const Node& node, const Tensors& inputs, std::int64_t length,
+                                              Where where) {
+    const WhileParts parts(node);
+    const GraphFunction& forward = functions_of(node)[1];
+    const auto state = inputs.begin() + parts.carried + parts.sequences;
+    const auto operands = state + node.attr<std::int64_t>("replayed");
+    const auto elements = static_cast<std::ptrdiff_t>(forward.inputs.size()) - (inputs.end() - state);
+    std::vector<Tensors> states{Tensors(state, operands)};
+    for (std::int64_t i = 0; i + 1 < length; ++i) {
+      Tensors given = states.back();
+      for (std::ptrdiff_t k = 0; k < elements; ++k)
+        given.push_back(gather(inputs.begin()[static_cast<std::ptrdiff_t>(parts.carried) + k],
+                               parts.reverse ? i : length - 1 - i, 0));
+      given.append(operands, inputs.end());
+      states.push_back(call_function(forward, given, where));
+    }
+    return states;
   }
 
   /// A stack of no elements, whose unknown sizes are 0.

@@ -3,7 +3,6 @@
 #include "graph/executable.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "backend/backend.hpp"
@@ -49,11 +48,6 @@ void run_on_host(const Call& call) {
 }
 
 }  // namespace
-
-std::int64_t RunTimes::now() {
-  const auto time = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
-}
 
 void Executable::bind(Root& root, const Tensor& value) {
   for (auto& [tensor, offset] : root.tensors) {
@@ -208,7 +202,7 @@ void Executable::run_measured(RunTimes& times, const Deadline* deadline) {
     Step& step = steps_[i];
     require_time(deadline, i);
     const std::int64_t start = RunTimes::now();
-    run_step(step, deadline);
+    run_step(step, deadline, &times);
     step.backend->synchronize();
     unbind_unused(step);
     times.steps.push_back({.start = start - times.begin, .duration = RunTimes::now() - start, .thread = times.thread});
@@ -230,7 +224,7 @@ void Executable::require_values(const Step& step) {
           detail::join("'", root(index).source.name(), "' has no value: it is of a branch that was not taken"));
 }
 
-void Executable::run_step(Step& step, const Deadline* deadline) {
+void Executable::run_step(Step& step, const Deadline* deadline, RunTimes* times) {
   Call& call = step.call;
   locating(call.type(), call.name(), call.where(), [&] {
     if (may_lack_values_) require_values(step);
@@ -259,7 +253,7 @@ void Executable::run_step(Step& step, const Deadline* deadline) {
         set_results(step, call.op().evaluate(call));
         break;
       case Step::Kind::flow:
-        set_results(step, step.flow->run(present(call.inputs()), deadline));
+        set_results(step, step.flow->run(present(call.inputs()), deadline, times));
     }
   });
 }

@@ -12,6 +12,7 @@
 #include "graph/flow/flow_runner.hpp"
 #include "graph/plan_graph.hpp"
 #include "graph/rendezvous.hpp"
+#include "graph/run_times.hpp"
 #include "tapestry/execution_plan.hpp"
 
 namespace tapestry::detail {
@@ -22,16 +23,6 @@ inline std::size_t bytes_of(const Tensor& tensor) { return tensor.size() * size_
 inline std::ptrdiff_t distance(const Tensor& from, const Tensor& to) {
   return static_cast<const std::byte*>(to.impl().data) - static_cast<const std::byte*>(from.impl().data);
 }
-
-/// The measured times of a run's steps.
-struct RunTimes {
-  explicit RunTimes(std::int64_t start = now(), int number = 0) : begin(start), thread(number) {}
-  static std::int64_t now();  ///< in nanoseconds
-
-  std::int64_t begin;
-  int thread;
-  std::vector<RunMetadata::Time> steps{};
-};
 
 /// A plan that can run. Before the first run every intermediate tensor has its offset in an arena and every call its
 /// tensors, so that a run is a loop over kernels and allocates no intermediate tensors.
@@ -134,7 +125,7 @@ class Executable {
   Tensor result_of(std::size_t fetch);
   void run_steps(const Deadline* deadline);
   void run_measured(RunTimes& times, const Deadline* deadline);
-  void run_step(Step& step, const Deadline* deadline);
+  void run_step(Step& step, const Deadline* deadline, RunTimes* times = nullptr);
   void require_time(const Deadline* deadline, std::size_t step) const;
   void require_values(const Step& step);
   void unbind_unused(const Step& step);

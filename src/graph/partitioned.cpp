@@ -107,8 +107,11 @@ Tensors Partitioned::run(const Tensors& feeds, RunTimes* times, const Deadline* 
     if (runner->worker) runner->worker->wait();
   if (const std::exception_ptr error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
   if (times)
-    for (const std::unique_ptr<Runner>& runner : runners_)
-      times->steps.insert(times->steps.end(), runner->times->steps.begin(), runner->times->steps.end());
+    for (const std::unique_ptr<Runner>& runner : runners_) {
+      const auto add = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+      add(times->steps, runner->times->steps);
+      add(times->functions, runner->times->functions);
+    }
   return results;
 }
 

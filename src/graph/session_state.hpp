@@ -288,11 +288,13 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   static Tensors run_plan(detail::StagedPlan& plan, const Tensors& values, const RunOptions& options,
                           const detail::Deadline* deadline, RunMetadata* metadata) {
     if (!metadata) return plan.run(values, nullptr, deadline);
-    *metadata = {.graph = plan.graph(), .plan = plan.description(), .times = {}, .start = microseconds_now()};
+    *metadata = {
+        .graph = plan.graph(), .plan = plan.description(), .times = {}, .functions = {}, .start = microseconds_now()};
     detail::RunTimes times;
     Tensors results = plan.run(values, options.trace_level == TraceLevel::none ? nullptr : &times, deadline);
     metadata->plan = plan.description();
     metadata->times = std::move(times.steps);
+    metadata->functions = std::move(times.functions);
     return results;
   }
 

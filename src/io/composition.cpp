@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "graph/flow/flow_ops.hpp"
 #include "graph/state_ops.hpp"
 #include "tapestry/autocast.hpp"
 
@@ -55,7 +56,8 @@ ComposedGraph compose(const Node& node) {
   const Graph traced(std::make_shared<GraphState>()), ordered(std::make_shared<GraphState>());
   const auto scope = traced.as_default();
   const Tensors inputs = add_inputs(*traced.state(), node);
-  const Tensors outputs = node.op().composition(Call(node.op(), inputs, node.attrs(), node.where(), node.name()));
+  const auto composition = detail::is_replayed(node) ? detail::compose_replay : node.op().composition;
+  const Tensors outputs = composition(Call(node.op(), inputs, node.attrs(), node.where(), node.name()));
   if (outputs.size() != node.outputs().size())
     throw InternalError(detail::join("The composition has ", outputs.size(), " outputs, not ", node.outputs().size()),
                         node.type(), node.where());

@@ -11,7 +11,7 @@ struct ComposedGraph {
   Tensors outputs;  ///< as many as the node has
 };
 
-/// Traces the composition of the node's op, which must have one.
+/// Traces the composition of the node's op, which must have one, or that of a loop that computes another one again.
 ComposedGraph compose(const detail::Node& node);
 
 }  // namespace tapestry::io

@@ -6,9 +6,10 @@
 #include "nn/bias.hpp"
 #include "nn/initial.hpp"
 #include "nn/layer_call.hpp"
+#include "nn/lstm_sequence.hpp"
 #include "nn/names.hpp"
 #include "nn/positions.hpp"
-#include "ops/recurrent.hpp"
+#include "ops/lengths.hpp"
 #include "tapestry/control_flow.hpp"
 #include "tapestry/ops.hpp"
 
@@ -192,6 +193,18 @@ Recurrent::Sequence Recurrent::run(In x, const Tensors& initial, const Tensor& g
   });
 }
 
+PaddedSequences Recurrent::padded(const PackedSequence& packed, Where where) const {
+  if (packed.data.rank() != 2)
+    throw InvalidArgumentError(
+        join("The data of the pack must be [sum of lengths, ", in_, "], but its shape is ", packed.data.shape()),
+        where);
+  return pad_packed_sequence(packed, options_.batch_first, 0, where);
+}
+
+PackedSequence Recurrent::packed(const Tensor& output, const Tensor& lengths, Where where) const {
+  return pack_padded_sequence(In(output, where), In(lengths, where), options_.batch_first);
+}
+
 RNN::RNN(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, Nonlinearity nonlinearity, Where where)
     : Recurrent(in, hidden, 1, options, where), nonlinearity_(nonlinearity) {}
 
@@ -202,6 +215,12 @@ RNNResult RNN::operator()(In x, In state, In lengths) const {
   };
   const Sequence result = run(x, {state}, lengths, step_by_step(cell));
   return {result.output, result.state[0]};
+}
+
+PackedRNNResult RNN::operator()(const PackedSequence& x, In state, Where where) const {
+  const PaddedSequences all = padded(x, where);
+  const RNNResult result = (*this)(In(all.output, where), state, all.lengths);
+  return {packed(result.output, all.lengths, where), result.state};
 }
 
 GRU::GRU(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, Where where)
@@ -218,6 +237,12 @@ RNNResult GRU::operator()(In x, In state, In lengths) const {
   return {result.output, result.state[0]};
 }
 
+PackedRNNResult GRU::operator()(const PackedSequence& x, In state, Where where) const {
+  const PaddedSequences all = padded(x, where);
+  const RNNResult result = (*this)(In(all.output, where), state, all.lengths);
+  return {packed(result.output, all.lengths, where), result.state};
+}
+
 LSTM::LSTM(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, Where where)
     : Recurrent(in, hidden, 4, options, where) {}
 
@@ -230,6 +255,12 @@ LSTMResult LSTM::operator()(In x, const LSTMState& state, In lengths) const {
   };
   const Sequence result = run(x, {state.h, state.c}, lengths, scan);
   return {result.output, {result.state[0], result.state[1]}};
+}
+
+PackedLSTMResult LSTM::operator()(const PackedSequence& x, const LSTMState& state, Where where) const {
+  const PaddedSequences all = padded(x, where);
+  const LSTMResult result = (*this)(In(all.output, where), state, all.lengths);
+  return {packed(result.output, all.lengths, where), result.state};
 }
 
 }  // namespace tapestry::nn

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "core/make_tensor.hpp"
-#include "ops/recurrent.hpp"
+#include "ops/lengths.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -322,6 +322,14 @@ Tensor sequence_mask(In lengths, std::int64_t longest, std::string_view name) {
     const Tensor positions = arange(longest, {.dtype = lengths->dtype(), .device = lengths->device()});
     return less(positions, expand_dims(lengths, -1), name);
   });
+}
+
+void require_lengths(const Tensor& lengths, std::int64_t time) {
+  if (lengths.is_symbolic() || time < 0) return;  // a gather of a step that there is not finds the rest
+  const std::vector<std::int64_t> values = on_host(lengths).to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] < 0 || values[i] > time)
+      throw InvalidArgumentError(detail::join("lengths[", i, "] = ", values[i], " is not in [0, ", time, "]"));
 }
 
 Tensor reverse_sequence(In x, In lengths, std::int64_t seq_axis, std::int64_t batch_axis, std::string_view name) {

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "tapestry/nn/module.hpp"
+#include "tapestry/nn/packed.hpp"
 #include "tapestry/op.hpp"
 
 namespace tapestry::nn {
@@ -16,7 +17,8 @@ namespace tapestry::nn {
 /// Sequences of unequal lengths are padded at their end to one tensor, and a call gets their lengths [batch], int32 or
 /// int64. What the padding holds does not matter. The outputs beyond a length are 0, the state is the one after the
 /// last step of each sequence, and the backward direction begins at its end: the results are those of each sequence
-/// alone, as in PyTorch's packed sequences. A length of 0 leaves the first state as it is.
+/// alone. A length of 0 leaves the first state as it is. A call with a PackedSequence computes the same and returns its
+/// output packed; states are in the order before packing.
 /// @{
 
 /// How RNN, LSTM and GRU are built.
@@ -71,6 +73,10 @@ class TAPESTRY_API Recurrent : public Module {
 
   /// Throws InvalidArgumentError for a size or a number of layers below 1.
   Recurrent(std::int64_t in, std::int64_t hidden, std::int64_t gates, const RecurrentOptions& options, Where where);
+  /// The sequences of a pack as a call takes them.
+  PaddedSequences padded(const PackedSequence& packed, Where where) const;
+  /// Packs outputs of a call in the order of a pack.
+  PackedSequence packed(const Tensor& output, const Tensor& lengths, Where where) const;
   /// Runs all layers. `initial` has as many tensors as a state; empty ones stand for zeros.
   Sequence run(In x, const Tensors& initial, const Tensor& lengths, const Scan& scan) const;
 
@@ -95,6 +101,12 @@ struct RNNResult {
   Tensor state;   ///< h after the last step, [layers, batch, hidden]
 };
 
+/// The result of RNN and GRU for a pack.
+struct PackedRNNResult {
+  PackedSequence output;  ///< h of each step
+  Tensor state;           ///< h after the last step of each sequence, [layers, batch, hidden]
+};
+
 /// The function that an RNN applies to the sum of the two products.
 enum class Nonlinearity {
   tanh,  ///< `tp::tanh`
@@ -112,6 +124,8 @@ class TAPESTRY_API RNN : public Recurrent {
   /// Starts from a state [layers, batch, hidden], or from zeros. Throws InvalidArgumentError when sizes or lengths do
   /// not fit.
   RNNResult operator()(In x, In state = {}, In lengths = {}) const;
+  /// The same for a pack.
+  PackedRNNResult operator()(const PackedSequence& x, In state = {}, Where where = Where::here()) const;
 
  private:
   Nonlinearity nonlinearity_;
@@ -128,6 +142,8 @@ class TAPESTRY_API GRU : public Recurrent {
   /// Starts from a state [layers, batch, hidden], or from zeros. Throws InvalidArgumentError when sizes or lengths do
   /// not fit.
   RNNResult operator()(In x, In state = {}, In lengths = {}) const;
+  /// The same for a pack.
+  PackedRNNResult operator()(const PackedSequence& x, In state = {}, Where where = Where::here()) const;
 };
 
 /// The state of an LSTM, [layers, batch, hidden] each.
@@ -141,6 +157,12 @@ struct LSTMResult {
   LSTMState state;  ///< the state after the last step
 };
 
+/// The result of an LSTM for a pack.
+struct PackedLSTMResult {
+  PackedSequence output;  ///< h of each step
+  LSTMState state;        ///< the state after the last step of each sequence
+};
+
 /// i, f, o = sigmoid(...), g = tanh(...), c' = f c + i g, h' = o tanh(c'). The rows of the weights are in the order i,
 /// f, g, o. PyTorch's LSTM. (S. Hochreiter, J. Schmidhuber, "Long short-term memory", 1997.)
 class TAPESTRY_API LSTM : public Recurrent {
@@ -150,6 +172,8 @@ class TAPESTRY_API LSTM : public Recurrent {
 
   /// Starts from a state, or from zeros. Throws InvalidArgumentError when sizes or lengths do not fit.
   LSTMResult operator()(In x, const LSTMState& state = {}, In lengths = {}) const;
+  /// The same for a pack.
+  PackedLSTMResult operator()(const PackedSequence& x, const LSTMState& state = {}, Where where = Where::here()) const;
 };
 
 /// @}

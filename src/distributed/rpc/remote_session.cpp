@@ -339,7 +339,7 @@ RunMetadata WireSession::metadata_of(const std::string& bytes) const {
     }
   }
   std::stable_sort(all.begin(), all.end(), [](const Timed& a, const Timed& b) { return a.time.start < b.time.start; });
-  RunMetadata metadata{.graph = graph_, .plan = {}, .times = {}, .start = 0};
+  RunMetadata metadata{.graph = graph_, .plan = {}, .times = {}, .functions = {}, .start = 0};
   const std::int64_t first = all.empty() ? 0 : all.front().time.start;
   metadata.start = first / nanos;
   for (Timed& each : all) {

@@ -39,9 +39,7 @@ bool is_true(const Tensor& predicate) { return predicate.cast(boolean).item<bool
 
 /// Throws unless an iteration gives values like those that it was given.
 void require_alike(const Tensors& given, const Tensors& next, const WhileOptions& options) {
-  if (given.size() != next.size())
-    throw InvalidArgumentError(
-        join("The body of the loop takes ", given.size(), " loop variables and returns ", next.size()));
+  require_count(given.size(), next.size());
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (!next[i])
       throw InvalidArgumentError(join("The body of the loop returned an empty Tensor for loop variable ", i));
@@ -103,28 +101,6 @@ Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, con
   return tracer.add(while_op(is_stateful), inputs, attrs, options.name);
 }
 
-Tensors symbolic_scan(const FlatFunction& body, const Tensors& carried, const Tensors& sequences,
-                      const SequenceOptions& options, Where where) {
-  Specs specs = specs_of(carried);
-  for (const Tensor& each : sequences) {
-    Spec element = each.spec();
-    if (element.shape.has_rank()) element.shape = Shape(element.shape.sizes().subspan(1));
-    specs.push_back(element);
-  }
-  Tensors all = carried;
-  all.append(sequences.begin(), sequences.end());
-  FunctionTracer tracer(all, where);
-  std::vector<GraphFunction> functions = tracer.trace({{"body", body, specs, "element"}});
-  const bool is_stateful = tracer.is_stateful();
-  std::vector<Attr> attrs = tracer.attrs(std::move(functions));
-  attrs.push_back({"carried", static_cast<std::int64_t>(carried.size())});
-  attrs.push_back({"sequences", static_cast<std::int64_t>(sequences.size())});
-  if (options.reverse) attrs.push_back({"reverse", true});
-  const Tensors operands = tracer.operands();
-  all.append(operands.begin(), operands.end());
-  return tracer.add(while_op(is_stateful), all, attrs, options.name);
-}
-
 /// What the body makes of no elements: outputs of length 0.
 Tensors empty_outputs(const FlatFunction& body, const Tensors& carried, const Tensors& sequences) {
   const PauseRecording pause;
@@ -134,6 +110,7 @@ Tensors empty_outputs(const FlatFunction& body, const Tensors& carried, const Te
   for (const Tensor& each : sequences)
     inputs.push_back(placeholder(each.dtype(), Shape(each.shape().sizes().subspan(1))));
   const Tensors results = body(inputs);
+  require_alike(carried, {results.begin(), results.begin() + carried.size()}, {});
   Specs specs;
   for (std::size_t i = carried.size(); i < results.size(); ++i) specs.push_back(results[i].spec());
   const ExecuteNow now;
@@ -160,6 +137,36 @@ void check_sequences(const Tensors& sequences) {
 }
 
 }  // namespace
+
+void require_count(std::size_t taken, std::size_t given) {
+  if (taken != given)
+    throw InvalidArgumentError(join("The body of the loop takes ", taken, " loop variables and returns ", given));
+}
+
+Tensors scan_symbolically(const FlatFunction& body, const Tensors& carried, const Tensors& sequences,
+                          const ScanForm& form, Where where) {
+  Specs specs = specs_of(carried);
+  for (std::size_t i = 0; i < form.varying.size(); ++i)
+    specs[static_cast<std::size_t>(form.varying[i])].shape = form.shapes[i];
+  for (const Tensor& each : sequences) {
+    Spec element = each.spec();
+    if (element.shape.has_rank()) element.shape = Shape(element.shape.sizes().subspan(1));
+    specs.push_back(element);
+  }
+  Tensors all = carried;
+  all.append(sequences.begin(), sequences.end());
+  FunctionTracer tracer(all, where);
+  std::vector<GraphFunction> functions = tracer.trace({{"body", body, specs, "element"}});
+  const bool is_stateful = tracer.is_stateful();
+  std::vector<Attr> attrs = tracer.attrs(std::move(functions));
+  attrs.push_back({"carried", static_cast<std::int64_t>(carried.size())});
+  attrs.push_back({"sequences", static_cast<std::int64_t>(sequences.size())});
+  if (form.reverse) attrs.push_back({"reverse", true});
+  if (!form.varying.empty()) attrs.push_back({"varying", form.varying});
+  const Tensors operands = tracer.operands();
+  all.append(operands.begin(), operands.end());
+  return tracer.add(while_op(is_stateful), all, attrs, form.name);
+}
 
 Tensors flat_case(const Value& value, const std::vector<FlatFunction>& branches, bool is_condition,
                   std::string_view name, Where where) {
@@ -221,7 +228,7 @@ Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensor
   return locating("scan", where, [&]() -> Tensors {
     check_sequences(sequences);
     if (any_symbolic(carried) || any_symbolic(sequences))
-      return symbolic_scan(body, carried, sequences, options, where);
+      return scan_symbolically(body, carried, sequences, {.reverse = options.reverse, .name = options.name}, where);
     const std::int64_t length = sequences[0].shape()[0];
     Tensors current = separate(carried);
     if (length == 0) {
@@ -230,19 +237,23 @@ Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensor
       return current;
     }
     std::vector<std::vector<Tensor>> elements, outputs;
-    for (const Tensor& each : sequences) elements.push_back(unstack(each));
+    for (const Tensor& each : sequences) elements.push_back(unstack(In(each, where)));
     for (std::int64_t step = 0; step < length; ++step) {
       const auto i = static_cast<std::size_t>(options.reverse ? length - 1 - step : step);
       Tensors inputs = current;
       for (const std::vector<Tensor>& each : elements) inputs.push_back(each[i]);
       const Tensors results = body(inputs);
-      Tensors next(results.begin(), results.begin() + std::min(carried.size(), results.size()));
+      Tensors next(results.begin(), results.begin() + carried.size());
       require_alike(current, next, {});
       current = separate(next);
-      outputs.resize(results.size() - carried.size(), std::vector<Tensor>(static_cast<std::size_t>(length)));
+      const std::size_t given = results.size() - carried.size();
+      if (step == 0) outputs.assign(given, std::vector<Tensor>(static_cast<std::size_t>(length)));
+      if (given != outputs.size())
+        throw InvalidArgumentError(
+            join("The body returns ", given, " outputs for element ", i, ", and ", outputs.size(), " before"));
       for (std::size_t k = 0; k < outputs.size(); ++k) outputs[k][i] = results[carried.size() + k];
     }
-    for (const std::vector<Tensor>& each : outputs) current.push_back(stack(each));
+    for (const std::vector<Tensor>& each : outputs) current.push_back(stack(InList(each, where)));
     return current;
   });
 }

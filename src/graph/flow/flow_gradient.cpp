@@ -336,7 +336,7 @@ class LoopGradient {
         sums_(arrived.begin() + outputs_, arrived.end()),
         operands_begin_(parts_.carried + parts_.sequences),
         replays_(!parts_.varying.empty() || node_.attrs().find("recompute")) {
-    if (node_.attrs().find("replayed"))
+    if (is_replayed(node_))
       throw UnimplementedError(
           "The second derivative of a loop that is computed again (recompute, or a shape that "
           "changes)");
@@ -509,6 +509,7 @@ class LoopGradient {
         {"functions", functions_ref(std::move(functions))}, {"carried", carried}, {"sequences", count}};
     if (replays_) attrs.push_back({"replayed", static_cast<std::int64_t>(parts_.carried)});
     if (!parts_.reverse) attrs.push_back({"reverse", true});
+    if (!parts_.varying.empty()) attrs.push_back({"varying_states", true});
     if (!parts_.varying.empty()) add_varying(attrs);
     const Tensors found = apply_all(while_op(is_stateful_), inputs, Attrs(attrs), {}, call_.where());
     Tensors all = sums_;

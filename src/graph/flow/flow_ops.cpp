@@ -32,7 +32,7 @@ Specs infer_branches(const Call& call) {
   for (std::size_t i = 1; i < call.inputs().size(); ++i) operands.push_back(call.input(i).spec());
   std::optional<Specs> all;
   for (const GraphFunction& branch : functions_of(call)) {
-    const Specs specs = infer_function(branch, operands);
+    const Specs specs = infer_if_run(branch, operands);
     if (!all) {
       all = specs;
       continue;
@@ -67,19 +67,27 @@ void require_same_length(const WhileParts& parts, const Tensors& inputs) {
   }
 }
 
+/// Throws unless the loop variables stay as they are, as far as the trace of the body tells. What only a run tells is
+/// compared after each iteration, of which there may be none.
+void require_loop_variables(const GraphFunction& body, const Specs& given, std::size_t carried) {
+  const Specs next = traced_outputs(body);
+  for (std::size_t i = 0; i < carried; ++i) {
+    const Tensor& input = body.inputs[i];
+    require_loop_variable(input ? input.name() : join("variable ", i),
+                          {given[i].dtype, input ? input.shape() : given[i].shape}, next[i]);
+  }
+}
+
 Specs infer_while(const Call& call) {
   const WhileParts parts(call);
   require_same_length(parts, call.inputs());
   const Specs given = parts.body_specs(call.inputs());
-  Specs specs = infer_function(parts.body, given);
+  Specs specs = infer_if_run(parts.body, given);
   if (specs.size() < parts.carried)
     throw InvalidArgumentError(join("The body '", parts.body.name, "' of the loop returns ", specs.size(),
                                     " tensors, where ", parts.carried, " loop variables are due"));
-  for (std::size_t i = 0; i < parts.carried; ++i) {
-    require_loop_variable(parts.body.inputs[i] ? parts.body.inputs[i].name() : join("variable ", i), given[i],
-                          specs[i]);
-    specs[i] = given[i];
-  }
+  require_loop_variables(parts.body, given, parts.carried);
+  for (std::size_t i = 0; i < parts.carried; ++i) specs[i] = given[i];
   const std::int64_t iterations = iterations_of(parts, call.inputs());
   for (std::size_t i = parts.carried; i < specs.size(); ++i) {
     if (!specs[i].shape.has_rank()) continue;
@@ -114,7 +122,8 @@ const std::vector<OpAttr> loop_attrs{{"carried", AttrKind::number},
                                      {"maximum_iterations", AttrKind::number, optional},
                                      {"reverse", AttrKind::flag, optional},
                                      {"recompute", AttrKind::flag, optional},
-                                     {"replayed", AttrKind::number, optional}};
+                                     {"replayed", AttrKind::number, optional},
+                                     {"varying_states", AttrKind::flag, optional}};
 
 TAPESTRY_OP(if_definition)(flow_op("If", true, infer_branches, if_gradient, {}));
 TAPESTRY_OP(stateless_if_definition)(flow_op("StatelessIf", false, infer_branches, if_gradient, {}));
@@ -129,6 +138,7 @@ const Op& if_op(bool stateful) { return stateful ? if_definition : stateless_if_
 const Op& case_op(bool stateful) { return stateful ? case_definition : stateless_case_definition; }
 const Op& while_op(bool stateful) { return stateful ? while_definition : stateless_while_definition; }
 
+bool is_replayed(const Call& call) { return call.attrs().find("replayed") != nullptr; }
 bool is_while(const Op& op) { return &op == &while_op(true) || &op == &while_op(false); }
 bool is_if(const Op& op) { return &op == &if_op(true) || &op == &if_op(false); }
 bool is_flow(const Op& op) { return is_while(op) || is_if(op) || &op == &case_op(true) || &op == &case_op(false); }
@@ -144,7 +154,7 @@ WhileParts::WhileParts(const Call& call)
     : carried(static_cast<std::size_t>(call.attr<std::int64_t>("carried"))),
       sequences(static_cast<std::size_t>(call.attr<std::int64_t>("sequences"))),
       body(functions_of(call)[0]),
-      condition(functions_of(call).size() > 1 && !call.attrs().find("replayed") ? &functions_of(call)[1] : nullptr),
+      condition(functions_of(call).size() > 1 && !is_replayed(call) ? &functions_of(call)[1] : nullptr),
       reverse(call.attrs().find("reverse") && call.attr<bool>("reverse")),
       maximum(call.attrs().find("maximum_iterations") ? call.attr<std::int64_t>("maximum_iterations") : -1) {
   if (const Ints* list = call.attrs().find<Ints>("varying")) varying = *list;

@@ -15,6 +15,10 @@ namespace tapestry::detail {
 // takes the carried values, an element of each sequence and the operands, and returns the new carried values and an
 // element of each stacked output. The condition takes the carried values and the operands. TensorFlow has no sequences
 // and stacked outputs; in its files, they are lists of tensors among the carried values.
+//
+// The gradient of a While that recomputes is one with the attribute "replayed": its first operands, as many, are the
+// state in which the forward loop began, and its functions are [body, forward body]. Its sequences are those of the
+// forward loop, then others. `ReplayingRunner` runs it; files have its composition.
 
 const Op& if_op(bool stateful);
 const Op& case_op(bool stateful);
@@ -26,6 +30,10 @@ bool is_flow(const Op& op);
 bool is_while(const Op& op);
 bool is_if(const Op& op);
 /// @}
+/// Whether a While computes the states of another loop again.
+bool is_replayed(const Call& call);
+/// The outputs of such a While by loops that formats of files have. The inputs are symbolic.
+Tensors compose_replay(const Call& call);
 
 inline const std::vector<GraphFunction>& functions_of(const Call& call) {
   return *call.attr<FunctionsRef>("functions");

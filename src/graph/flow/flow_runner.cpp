@@ -20,8 +20,8 @@ namespace {
 class FunctionRunner {
  public:
   /// `known`: the specs of the inputs, as far as the plan around the function knows them.
-  FunctionRunner(const GraphFunction& function, Specs known, const SessionOptions& options)
-      : function_(function), known_(std::move(known)), options_(options) {
+  FunctionRunner(const Node& node, const GraphFunction& function, Specs known, const SessionOptions& options)
+      : function_(function), name_(node.name() + "/" + function.name), known_(std::move(known)), options_(options) {
     const std::vector<char> used = used_inputs(function);
     for (std::size_t i = 0; i < used.size(); ++i)
       if (used[i]) used_.push_back(i);
@@ -48,10 +48,14 @@ class FunctionRunner {
   const std::vector<std::ptrdiff_t>& passed_on() const { return passed_on_; }
 
   /// Appends the outputs for these inputs.
-  void run(const Tensors& inputs, const Deadline* deadline, Tensors& outputs) {
+  void run(const Tensors& inputs, const Deadline* deadline, RunTimes* times, Tensors& outputs) {
     fed_.clear();
     for (const std::size_t i : used_) fed_.push_back(inputs[i]);
-    const Tensors results = plan_for_fed().run(fed_, nullptr, deadline);
+    StagedPlan& plan = plan_for_fed();
+    std::optional<RunTimes> measured;
+    if (times) measured = times->inner();
+    const Tensors results = plan.run(fed_, measured ? &*measured : nullptr, deadline);
+    if (times) times->add_function(name_, *measured, [&] { return plan.description(); });
     fed_.clear();
     for (std::size_t i = 0, next = 0; i < passed_on_.size(); ++i) {
       if (passed_on_[i] >= 0)
@@ -102,6 +106,7 @@ class FunctionRunner {
   }
 
   const GraphFunction& function_;
+  std::string name_;  ///< for measured times
   Specs known_;
   const SessionOptions& options_;
   std::vector<std::size_t> used_;          ///< the inputs that the function needs
@@ -127,16 +132,16 @@ class BranchRunner final : public FlowRunner {
       : node_(node), functions_(node.attr<FunctionsRef>("functions")), is_if_(is_if(node.op())) {
     Specs operands;
     for (std::size_t i = 1; i < node.inputs().size(); ++i) operands.push_back(node.input(i).spec());
-    for (const GraphFunction& each : *functions_) branches_.emplace_back(each, operands, options);
+    for (const GraphFunction& each : *functions_) branches_.emplace_back(node, each, operands, options);
   }
 
-  Tensors run(const Tensors& inputs, const Deadline* deadline) override {
+  Tensors run(const Tensors& inputs, const Deadline* deadline, RunTimes* times) override {
     const auto last = static_cast<std::int64_t>(branches_.size()) - 1;
     const std::int64_t index =
         is_if_ ? !decision<bool>(inputs[0], node_.name()) : decision<std::int64_t>(inputs[0], node_.name());
     Tensors outputs;
     branches_[static_cast<std::size_t>(index < 0 || index > last ? last : index)].run(
-        Tensors(inputs.begin() + 1, inputs.end()), deadline, outputs);
+        Tensors(inputs.begin() + 1, inputs.end()), deadline, times, outputs);
     return outputs;
   }
 
@@ -223,30 +228,31 @@ class LoopRunner final : public FlowRunner {
       : node_(node),
         functions_(node.attr<FunctionsRef>("functions")),
         parts_(node),
-        body_(parts_.body, parts_.body_specs(node.inputs()), options) {
+        body_(node, parts_.body, parts_.body_specs(node.inputs()), options) {
     if (!parts_.condition) return;
     Specs specs;
     for (std::size_t i = 0; i < node.inputs().size(); ++i)
       if (i < parts_.carried || i >= parts_.carried + parts_.sequences) specs.push_back(node.input(i).spec());
-    condition_ = std::make_unique<FunctionRunner>(*parts_.condition, specs, options);
+    condition_ = std::make_unique<FunctionRunner>(node, *parts_.condition, specs, options);
   }
 
-  Tensors run(const Tensors& inputs, const Deadline* deadline) override {
+  Tensors run(const Tensors& inputs, const Deadline* deadline, RunTimes* times) override {
     const std::size_t operands = parts_.carried + parts_.sequences;
     const std::int64_t length = length_of(inputs);
     std::vector<LoopStack> stacks = make_stacks(length);
     Tensors values(inputs.begin(), inputs.end());
     std::int64_t done = 0;
-    if (const auto quick = run_quickly(inputs, values, stacks, length, deadline))
+    std::optional<std::int64_t> quick;
+    if (!times) quick = run_quickly(inputs, values, stacks, length, deadline);
+    if (quick)
       done = *quick;
     else
-      for (; done != length && holds(values, operands, deadline); ++done) {
-        if (deadline && deadline->has_passed())
-          deadline->fail(join("'", node_.name(), "' has done ", done, " iterations"));
+      for (; done != length && holds(values, operands, deadline, times); ++done) {
+        require_time(deadline, done);
         const std::int64_t at = parts_.reverse ? length - 1 - done : done;
         for (std::size_t i = parts_.carried; i < operands; ++i) values[i] = element_of(inputs[i], at);
         results_.clear();
-        body_.run(values, deadline, results_);
+        body_.run(values, deadline, times, results_);
         for (std::size_t i = 0; i < parts_.carried; ++i) {
           require_loop_variable(join("variable ", i), allowed(i, inputs), results_[i].spec());
           values[i] = std::move(results_[i]);
@@ -396,12 +402,12 @@ class LoopRunner final : public FlowRunner {
     return stacks;
   }
 
-  bool holds(const Tensors& values, std::size_t operands, const Deadline* deadline) {
+  bool holds(const Tensors& values, std::size_t operands, const Deadline* deadline, RunTimes* times) {
     if (!condition_) return true;
     Tensors inputs(values.begin(), values.begin() + parts_.carried);
     inputs.append(values.begin() + operands, values.end());
     results_.clear();
-    condition_->run(inputs, deadline, results_);
+    condition_->run(inputs, deadline, times, results_);
     return decision<bool>(results_[0], node_.name());
   }
 
@@ -440,12 +446,13 @@ class ReplayingRunner final : public FlowRunner {
         operands_(parts_.carried + parts_.sequences),
         states_(static_cast<std::size_t>(node.attr<std::int64_t>("replayed"))),
         elements_((*functions_)[1].inputs.size() - (node.inputs().size() - operands_)),
-        body_((*functions_)[0], parts_.body_specs(node.inputs()), options),
-        forward_((*functions_)[1], forward_specs(), options) {}
+        body_(node, (*functions_)[0], parts_.body_specs(node.inputs()), options),
+        forward_(node, (*functions_)[1], forward_specs(), options) {}
 
-  Tensors run(const Tensors& inputs, const Deadline* deadline) override {
+  Tensors run(const Tensors& inputs, const Deadline* deadline, RunTimes* times) override {
     inputs_ = inputs;
     deadline_ = deadline;
+    times_ = times;
     length_ = inputs[parts_.carried].shape()[0];
     values_ = Tensors(inputs.begin(), inputs.begin() + parts_.carried);
     stacks_.clear();
@@ -498,7 +505,7 @@ class ReplayingRunner final : public FlowRunner {
       inputs.push_back(element_of(inputs_[parts_.carried + i], element(iteration)));
     inputs.append(inputs_.begin() + operands_ + states_, inputs_.end());
     Tensors next;
-    forward_.run(inputs, deadline_, next);
+    forward_.run(inputs, deadline_, times_, next);
     return next;
   }
 
@@ -510,7 +517,7 @@ class ReplayingRunner final : public FlowRunner {
     inputs.append(state.begin(), state.end());
     inputs.append(inputs_.begin() + operands_ + states_, inputs_.end());
     Tensors results;
-    body_.run(inputs, deadline_, results);
+    body_.run(inputs, deadline_, times_, results);
     for (std::size_t i = 0; i < parts_.carried; ++i) values_[i] = results[i];
     for (std::size_t i = 0; i < stacks_.size(); ++i) stacks_[i].put(at, results[parts_.carried + i]);
   }
@@ -532,12 +539,13 @@ class ReplayingRunner final : public FlowRunner {
   std::vector<LoopStack> stacks_;
   std::int64_t length_ = 0;
   const Deadline* deadline_ = nullptr;
+  RunTimes* times_ = nullptr;
 };
 
 }  // namespace
 
 std::unique_ptr<FlowRunner> make_flow_runner(const Node& node, const SessionOptions& options) {
-  if (node.attrs().find("replayed")) return std::make_unique<ReplayingRunner>(node, options);
+  if (is_replayed(node)) return std::make_unique<ReplayingRunner>(node, options);
   if (is_while(node.op())) return std::make_unique<LoopRunner>(node, options);
   return std::make_unique<BranchRunner>(node, options);
 }

@@ -4,6 +4,7 @@
 
 #include "graph/deadline.hpp"
 #include "graph/flow/function.hpp"
+#include "graph/run_times.hpp"
 #include "tapestry/session.hpp"
 
 namespace tapestry::detail {
@@ -13,8 +14,9 @@ namespace tapestry::detail {
 class FlowRunner {
  public:
   virtual ~FlowRunner() = default;
-  /// Computes the outputs. One that the branch that was taken does not give is an empty handle.
-  virtual Tensors run(const Tensors& inputs, const Deadline* deadline) = 0;
+  /// Computes the outputs. One that the branch that was taken does not give is an empty handle. Measures the steps of
+  /// the functions if `times` is given.
+  virtual Tensors run(const Tensors& inputs, const Deadline* deadline, RunTimes* times) = 0;
 };
 
 /// The runner of a node of a plan, which must outlive it.

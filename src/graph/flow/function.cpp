@@ -47,16 +47,19 @@ Request request_for(const GraphFunction& function, const Specs& inputs) {
   return request;
 }
 
+Specs traced_outputs(const GraphFunction& function) {
+  Specs specs(function.outputs.size(), Spec{DType::unknown, {}});
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    if (function.outputs[i]) specs[i] = function.outputs[i].spec();
+  return specs;
+}
+
 Specs infer_function(const GraphFunction& function, const Specs& inputs) {
+  Specs specs = traced_outputs(function);
   bool as_traced = true;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     as_traced = as_traced && (!function.inputs[i] || function.inputs[i].spec() == inputs[i]);
-  Specs specs(function.outputs.size(), Spec{DType::unknown, {}});
-  if (as_traced) {
-    for (std::size_t i = 0; i < specs.size(); ++i)
-      if (function.outputs[i]) specs[i] = function.outputs[i].spec();
-    return specs;
-  }
+  if (as_traced) return specs;
   const PauseRecording pause;
   const ExecuteNow now;
   const std::lock_guard lock(function.graph->mutex());
@@ -64,6 +67,18 @@ Specs infer_function(const GraphFunction& function, const Specs& inputs) {
   for (std::size_t i = 0, next = 0; i < specs.size(); ++i)
     if (function.outputs[i]) specs[i] = plan.fetches[next++].spec();
   return specs;
+}
+
+Specs infer_if_run(const GraphFunction& function, const Specs& inputs) {
+  try {
+    return infer_function(function, inputs);
+  } catch (const Error& error) {
+    const Code code = error.code();
+    if (code != Code::invalid_argument && code != Code::out_of_range && code != Code::failed_precondition &&
+        code != Code::unimplemented)
+      throw;
+    return traced_outputs(function);
+  }
 }
 
 }  // namespace tapestry::detail

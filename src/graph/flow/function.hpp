@@ -19,9 +19,14 @@ struct GraphFunction {
   std::vector<Node*> operations{};  ///< to be run for their effect
 };
 
+/// The specs of a function's outputs as it was traced; of one that it does not give, the dtype is `unknown`.
+Specs traced_outputs(const GraphFunction& function);
 /// The specs of a function's outputs for inputs of these specs; sizes may be unknown. An output that the function does
 /// not give has the dtype `unknown`. Throws what the ops' inference throws.
 Specs infer_function(const GraphFunction& function, const Specs& inputs);
+/// The same for a function that may not run: one that cannot run with these inputs is refused when it does, and until
+/// then its outputs have the specs with which it was traced.
+Specs infer_if_run(const GraphFunction& function, const Specs& inputs);
 
 /// What runs for a function whose inputs have these specs. The feeds are the inputs that the function needs, and the
 /// fetches its outputs, without the empty ones.

@@ -50,4 +50,15 @@ class FunctionTracer {
   bool draws_ = false;
 };
 
+/// How a loop over sequences is added to a graph.
+struct ScanForm {
+  bool reverse = false;            ///< from the last element to the first
+  Ints varying = {};               ///< the carried values whose shapes change
+  std::vector<Shape> shapes = {};  ///< of those, with -1 for the sizes that change
+  std::string name = {};
+};
+/// Adds a loop over sequences, of which some are symbolic unless a graph is open; otherwise like `flat_scan`.
+Tensors scan_symbolically(const FlatFunction& body, const Tensors& carried, const Tensors& sequences,
+                          const ScanForm& form, Where where);
+
 }  // namespace tapestry::detail

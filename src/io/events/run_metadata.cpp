@@ -38,20 +38,20 @@ void write_output(pbf_writer& node, const Buffer& buffer, const std::string& ste
   allocation.add_string(3, to_string(buffer.device));
 }
 
-/// NodeExecStats of a step.
-void write_step(pbf_writer& device, const RunMetadata& metadata, std::size_t index) {
-  const ExecutionPlan::Step& step = metadata.plan.steps[index];
-  const RunMetadata::Time& time = metadata.times[index];
+/// NodeExecStats of a step. `start`: of the run; `prefix`: of the name of a function's step.
+void write_step(pbf_writer& device, const ExecutionPlan& plan, std::size_t index, const RunMetadata::Time& time,
+                std::int64_t start, const std::string& prefix) {
+  const ExecutionPlan::Step& step = plan.steps[index];
   // With a duration of 0, a step of less than a microsecond would look as if it had not run.
   const std::int64_t micros = std::max<std::int64_t>(1, (time.duration + 500) / 1000);
   pbf_writer node(device, 2);
-  node.add_string(1, step.name);
-  node.add_int64(2, metadata.start + time.start / 1000);
+  node.add_string(1, prefix + step.name);
+  node.add_int64(2, start + time.start / 1000);
   node.add_int64(3, 0);
   node.add_int64(4, micros);
   node.add_int64(5, micros);
   std::int64_t bytes = 0;
-  for (const Buffer& buffer : metadata.plan.buffers)
+  for (const Buffer& buffer : plan.buffers)
     if (is_result_of(buffer, step.name)) bytes += buffer.bytes;
   if (bytes > 0) {
     pbf_writer memory(node, 6);
@@ -59,9 +59,9 @@ void write_step(pbf_writer& device, const RunMetadata& metadata, std::size_t ind
     memory.add_int64(2, bytes);
     memory.add_int64(3, bytes);
   }
-  for (const Buffer& buffer : metadata.plan.buffers)
+  for (const Buffer& buffer : plan.buffers)
     if (is_result_of(buffer, step.name)) write_output(node, buffer, step.name);
-  node.add_string(8, detail::join(step.name, " = ", step.type));
+  node.add_string(8, detail::join(prefix, step.name, " = ", step.type));
   node.add_uint32(10, time.thread);
 }
 
@@ -106,9 +106,10 @@ class TraceWriter {
       add(detail::join("\"ph\":\"M\",\"name\":\"process_name\",\"pid\":", i,
                        ",\"args\":{\"name\":", json_string(tensorflow_name(devices_[i])), "}"));
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-      add_step(i);
+      add_step(plan.steps[i], metadata_.times[i], process_of(plan.steps[i].device), detail::join("\"step\":", i));
       for (const ExecutionPlan::Arena& arena : plan.arenas) add_memory(i, arena.device);
     }
+    add_functions();
     return "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n" + events_ + "\n]}\n";
   }
 
@@ -119,13 +120,30 @@ class TraceWriter {
     return std::find(devices_.begin(), devices_.end(), device) - devices_.begin();
   }
 
-  void add_step(std::size_t i) {
-    const ExecutionPlan::Step& step = metadata_.plan.steps[i];
-    const RunMetadata::Time& time = metadata_.times[i];
-    add(detail::join("\"ph\":\"X\",\"cat\":\"op\",\"name\":", json_string(step.type),
-                     ",\"pid\":", process_of(step.device), ",\"tid\":", time.thread, ",\"ts\":", micros(time.start),
-                     ",\"dur\":", micros(time.duration), ",\"args\":{\"name\":", json_string(step.name),
-                     ",\"step\":", i, "}"));
+  void add_step(const ExecutionPlan::Step& step, const RunMetadata::Time& time, std::size_t process,
+                const std::string& detail) {
+    add(detail::join("\"ph\":\"X\",\"cat\":\"op\",\"name\":", json_string(step.type), ",\"pid\":", process,
+                     ",\"tid\":", time.thread, ",\"ts\":", micros(time.start), ",\"dur\":", micros(time.duration),
+                     ",\"args\":{\"name\":", json_string(step.name), ",", detail, "}"));
+  }
+
+  /// Each function has a row of its own, in which the durations of its steps, of all runs together, follow each other.
+  void add_functions() {
+    const std::size_t process = devices_.size();
+    if (!metadata_.functions.empty())
+      add(detail::join("\"ph\":\"M\",\"name\":\"process_name\",\"pid\":", process,
+                       ",\"args\":{\"name\":\"functions, all runs together\"}"));
+    for (std::size_t k = 0; k < metadata_.functions.size(); ++k) {
+      const RunMetadata::Function& function = metadata_.functions[k];
+      add(detail::join("\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":", process, ",\"tid\":", k,
+                       ",\"args\":{\"name\":", json_string(function.name), "}"));
+      RunMetadata::Time time{.thread = static_cast<int>(k)};
+      for (std::size_t i = 0; i < function.times.size(); ++i) {
+        time.start = i == 0 ? function.times[0].start : time.start + time.duration;
+        time.duration = function.times[i].duration;
+        add_step(function.plan.steps[i], time, process, detail::join("\"runs\":", function.runs));
+      }
+    }
   }
 
   /// Adds how many bytes of the device's arena are in use while a step runs.
@@ -154,8 +172,14 @@ std::string encode(const RunMetadata& metadata) {
     for (const Device device : devices_of(metadata.plan)) {
       pbf_writer each(stats, 1);
       each.add_string(1, "/job:localhost/replica:0/task:0" + tensorflow_name(device));
-      for (std::size_t i = 0; i < metadata.times.size(); ++i)
-        if (metadata.plan.steps[i].device == device) write_step(each, metadata, i);
+      const auto write = [&](const ExecutionPlan& plan, const std::vector<RunMetadata::Time>& times,
+                             const std::string& prefix) {
+        for (std::size_t i = 0; i < times.size(); ++i)
+          if (plan.steps[i].device == device) write_step(each, plan, i, times[i], metadata.start, prefix);
+      };
+      write(metadata.plan, metadata.times, {});
+      for (const RunMetadata::Function& function : metadata.functions)
+        write(function.plan, function.times, function.name + "/");
     }
   }
   writer.add_message(3, encode(describe_graph(*metadata.graph.state())));

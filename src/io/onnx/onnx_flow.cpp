@@ -168,8 +168,6 @@ class LoopWriter {
   }
 
   void run() {
-    if (node_.attrs().find("replayed"))
-      w_.refuse("it is the gradient of a loop that is computed again (recompute, or a shape that changes)");
     check_stacks();
     Texts values = spread(is_scan() ? scan() : loop(), wanted_);
     for (std::size_t i = 0; i < values.size(); ++i)

@@ -76,6 +76,7 @@ class NodesWriter {
     if (&op == &const_op) return write_constant(node, node.name(), node.attr<Tensor>("value"));
     if (&op == &read_variable_op)
       return write_constant(node, endpoint_of(node.input(0)).node->name(), variable_of(node).cell()->load());
+    if (detail::is_replayed(node)) return write_composition(writer);
     if (detail::is_flow(op)) return write_onnx_flow(writer);
     if (node.inputs().empty() && !op.stateful && &op != &ops::fill) {
       const ExecuteNow now;

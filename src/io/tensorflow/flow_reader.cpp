@@ -166,24 +166,39 @@ class FlowReader {
     return tracer.add(detail::while_op(is_stateful), all, attrs, reader_.def().name);
   }
 
-  /// By loop variable, whether an iteration changes unknown sizes of its shape: tried with a number for each such size.
+  /// By loop variable, whether an iteration changes unknown sizes of its shape. It is tried with numbers: one for all
+  /// of these sizes, and then another one for each of them in turn, which shows sizes that come from other tensors.
   std::vector<char> changing_shapes(const GraphFunction& body, const Tensors& captured) const {
     std::vector<char> changing(flow_.carried.size());
-    constexpr std::int64_t tried = 5;
     Specs specs;
     for (const Tensor& each : body.inputs)
-      specs.push_back(each ? each.spec()
-                           : captured[static_cast<int>(specs.size() + captured.size() - body.inputs.size())].spec());
-    for (Spec& each : specs)
-      for (int axis = 0; axis < each.shape.rank(); ++axis)
-        if (each.shape.sizes()[axis] < 0) each.shape.set(axis, tried);
-    try {
-      const Specs results = detail::infer_function(body, specs);
-      for (std::size_t i = 0; i < changing.size(); ++i) changing[i] = !agree(results[i].shape, specs[i].shape);
-    } catch (const Error&) {
-      // The sizes must differ from each other: what can be said is said when the graph runs.
+      specs.push_back(each ? each.spec() : captured[specs.size() + captured.size() - body.inputs.size()].spec());
+    std::vector<std::pair<std::size_t, int>> open;  // axes of loop variables
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      for (int axis = 0; axis < specs[i].shape.rank(); ++axis) {
+        if (specs[i].shape.sizes()[axis] >= 0) continue;
+        if (i < changing.size()) open.emplace_back(i, axis);
+        specs[i].shape.set(axis, 5);
+      }
+    if (open.empty()) return changing;
+    note_changes(body, specs, changing);
+    for (const auto& [i, axis] : open) {
+      if (changing[i]) continue;
+      Specs other = specs;
+      other[i].shape.set(axis, 7);
+      note_changes(body, other, changing);
     }
     return changing;
+  }
+
+  static void note_changes(const GraphFunction& body, const Specs& given, std::vector<char>& changing) {
+    try {
+      const Specs next = detail::infer_function(body, given);
+      for (std::size_t i = 0; i < changing.size(); ++i)
+        if (given[i].shape.has_rank() && next[i].shape.has_rank() && next[i].shape != given[i].shape) changing[i] = 1;
+    } catch (const Error&) {
+      // These sizes must be the same. What else can be said is said when the graph runs.
+    }
   }
 
   /// The sizes that two shapes have in common; where one is not known, that of the other.

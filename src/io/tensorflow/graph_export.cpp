@@ -423,6 +423,7 @@ class Exporter {
     if (&op == &no_op_op) return writer.finish("NoOp", {}, {});
     if (const KeptNode* kept = kept_node(node)) return write_kept(writer, kept->def);
     require_types(node);
+    if (detail::is_replayed(node)) return write_replay(writer);
     if (detail::is_flow(op)) return write_functions(writer);
     if (&op == &const_op) {
       const auto replaced = replaced_constants_.find(&node);
@@ -448,6 +449,17 @@ class Exporter {
       write_composition(writer);
     }
     writer.finish_expanded(writer.result);
+  }
+
+  void write_replay(NodeWriter& writer) {
+    write_composition(writer);
+    std::vector<std::string> results;
+    ListDef types;
+    for (const Value& each : writer.result) {
+      results.push_back(each.name);
+      types.types.push_back(code_of(each.dtype));
+    }
+    writer.finish("IdentityN", results, {{"T", std::move(types)}});
   }
 
   /// Writes the composition of the node's op, as nodes in the node's scope.

@@ -1,15 +1,16 @@
-#include "ops/recurrent.hpp"
+#include "nn/lstm_sequence.hpp"
 
 #include <array>
 
 #include "ops/support.hpp"
+#include "tapestry/control_flow.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/linalg.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"
 
-TAPESTRY_OP_FAMILY(recurrent)
+TAPESTRY_OP_FAMILY(lstm_sequence)
 
 namespace tapestry {
 namespace {
@@ -137,36 +138,50 @@ Sizes sizes_of(const Call& call) {
 
 // ---- Composition --------------------------------------------------------------------------------------------------------
 
-/// The tensors of each step.
-struct Steps {
-  std::vector<Tensor> h, c;
-  std::vector<std::vector<Tensor>> gates;
+/// What one step computes.
+struct Step {
+  Tensor h, c;
+  std::array<Tensor, gates> activated;  ///< i, f, g, o
 };
 
-/// The composition of the first four inputs, step by step.
-Steps composed_steps(const Call& call) {
-  const std::int64_t time = call.input(0).shape().sizes()[1];
-  if (time < 0) throw InvalidArgumentError("The number of time steps must be known");
-  Tensor h = call.input(2), c = call.input(3);
-  Steps steps;
-  for (std::int64_t t = 0; t < time; ++t) {
-    const Tensor z = call.input(0)(all, t) + matmul(h, call.input(1), {.transpose_b = true});
-    const std::vector<Tensor> parts = split(z, gates, -1);
-    const Tensor i = sigmoid(parts[0]), f = sigmoid(parts[1]), g = tanh(parts[2]), o = sigmoid(parts[3]);
-    c = f * c + i * g;
-    h = o * tanh(c);
-    steps.h.push_back(h);
-    steps.c.push_back(c);
-    steps.gates.push_back({i, f, g, o});
-  }
-  return steps;
+Step composed_step(const Tensor& from_input, const Tensor& weight, const Tensor& h_before, const Tensor& c_before) {
+  const std::vector<Tensor> z = split(from_input + matmul(h_before, weight, {.transpose_b = true}), gates, -1);
+  const Tensor i = sigmoid(z[0]), f = sigmoid(z[1]), g = tanh(z[2]), o = sigmoid(z[3]);
+  const Tensor c = f * c_before + i * g;
+  return {o * tanh(c), c, {i, f, g, o}};
 }
 
+/// Calls `f` for each step with the carried tensors, `count` of them, and the step's element of each sequence, whose
+/// axis 0 is time. It returns the next carried tensors and outputs, which are stacked. The steps are unrolled where
+/// their number is known, and otherwise a loop of the graph.
+Tensors go_through(const detail::FlatFunction& f, const Tensors& carried, const Tensors& sequences, bool reverse) {
+  const std::int64_t time = sequences[0].shape().sizes()[0];
+  if (time < 0) return detail::flat_scan(f, carried, sequences, {.reverse = reverse}, {});
+  std::vector<std::vector<Tensor>> elements, outputs;
+  for (const Tensor& each : sequences) elements.push_back(unstack(each));
+  Tensors current = carried;
+  for (std::int64_t step = 0; step < time; ++step) {
+    const auto at = static_cast<std::size_t>(reverse ? time - 1 - step : step);
+    for (const std::vector<Tensor>& each : elements) current.push_back(each[at]);
+    const Tensors results = f(current);
+    current = Tensors(results.begin(), results.begin() + carried.size());
+    outputs.resize(results.size() - carried.size(), std::vector<Tensor>(static_cast<std::size_t>(time)));
+    for (std::size_t k = 0; k < outputs.size(); ++k) outputs[k][at] = results[carried.size() + k];
+  }
+  for (const std::vector<Tensor>& each : outputs) current.push_back(stack(each));
+  return current;
+}
+
+/// Batch and time change places.
+Tensor by_time(const Tensor& x) { return transpose(x, {1, 0, 2}); }
+
 Tensors compose_sequence(const Call& call) {
-  const Steps steps = composed_steps(call);
-  std::vector<Tensor> all_gates;
-  for (const std::vector<Tensor>& each : steps.gates) all_gates.push_back(stack(each));
-  return {stack(steps.h, 1), stack(steps.c), stack(all_gates)};
+  const auto step = [&](const Tensors& x) -> Tensors {
+    const Step now = composed_step(x[2], call.input(1), x[0], x[1]);
+    return {now.h, now.c, now.h, now.c, stack(now.activated)};
+  };
+  const Tensors results = go_through(step, {call.input(2), call.input(3)}, {by_time(call.input(0))}, false);
+  return {by_time(results[2]), results[3], results[4]};
 }
 
 /// y (1 - y), the derivative of a sigmoid whose result is y.
@@ -175,25 +190,27 @@ Tensor steepness(const Tensor& y) { return y * (1 - y); }
 /// It reads h, c and the gates not from the call, but computes them again: so its own gradient is complete.
 Tensors compose_gradient(const Call& call) {
   const Tensor &weight = call.input(1), &of_h = call.input(7), &of_c = call.input(8), &of_gates = call.input(9);
-  const Steps steps = composed_steps(call);
-  const std::size_t time = steps.h.size();
-  Tensor next_h = zeros_like(call.input(2)), next_c = zeros_like(call.input(3)), of_weight = zeros_like(weight);
-  std::vector<Tensor> of_z(time);
-  for (std::size_t t = time; t-- > 0;) {
-    const auto number = static_cast<std::int64_t>(t);
-    const Tensor h_before = t > 0 ? steps.h[t - 1] : call.input(2), c_before = t > 0 ? steps.c[t - 1] : call.input(3);
-    const Tensor &i = steps.gates[t][0], &f = steps.gates[t][1], &g = steps.gates[t][2], &o = steps.gates[t][3];
-    const Tensor bent = tanh(steps.c[t]), h = next_h + of_h(all, number);
-    const Tensor c = next_c + of_c(number) + h * o * (1 - square(bent));
-    const auto gate = [&](std::int64_t k) { return of_gates(number, k); };
-    of_z[t] = concat({(c * g + gate(0)) * steepness(i), (c * c_before + gate(1)) * steepness(f),
-                      (c * i + gate(2)) * (1 - square(g)), (h * bent + gate(3)) * steepness(o)},
-                     -1);
-    next_h = matmul(of_z[t], weight);
-    next_c = c * f;
-    of_weight = of_weight + matmul(of_z[t], h_before, {.transpose_a = true});
-  }
-  return {stack(of_z, 1), of_weight, next_h, next_c};
+  const auto forward = [&](const Tensors& x) -> Tensors {
+    const Step now = composed_step(x[2], weight, x[0], x[1]);
+    return {now.h, now.c, x[0], x[1], now.c, stack(now.activated)};
+  };
+  const Tensors before = go_through(forward, {call.input(2), call.input(3)}, {by_time(call.input(0))}, false);
+  const auto backward = [&](const Tensors& x) -> Tensors {
+    const Tensor &h_before = x[3], &c_before = x[4], &c_now = x[5], &of_activated = x[9];
+    const std::vector<Tensor> gate = unstack(x[6]);
+    const Tensor &i = gate[0], &f = gate[1], &g = gate[2], &o = gate[3];
+    const Tensor bent = tanh(c_now), h = x[0] + x[7];
+    const Tensor c = x[1] + x[8] + h * o * (1 - square(bent));
+    const Tensor of_z =
+        concat({(c * g + of_activated(0)) * steepness(i), (c * c_before + of_activated(1)) * steepness(f),
+                (c * i + of_activated(2)) * (1 - square(g)), (h * bent + of_activated(3)) * steepness(o)},
+               -1);
+    return {matmul(of_z, weight), c * f, x[2] + matmul(of_z, h_before, {.transpose_a = true}), of_z};
+  };
+  const Tensors results =
+      go_through(backward, {zeros_like(call.input(2)), zeros_like(call.input(3)), zeros_like(weight)},
+                 {before[2], before[3], before[4], before[5], by_time(of_h), of_c, of_gates}, true);
+  return {by_time(results[3]), results[2], results[0], results[1]};
 }
 
 // ---- The ops ------------------------------------------------------------------------------------------------------------
@@ -319,14 +336,6 @@ TAPESTRY_OP(lstm_sequence_op){{
 LSTMSequence lstm_sequence(const Tensor& from_input, const Tensor& weight, const Tensor& h, const Tensor& c) {
   const Tensors results = apply_all(lstm_sequence_op, {from_input, weight, h, c}, {}, {}, {});
   return {results[0], results[1]};
-}
-
-void require_lengths(const Tensor& lengths, std::int64_t time) {
-  if (lengths.is_symbolic() || time < 0) return;  // a gather of a step that there is not finds the rest
-  const std::vector<std::int64_t> values = detail::on_host(lengths).to_vector<std::int64_t>();
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (values[i] < 0 || values[i] > time)
-      throw InvalidArgumentError(detail::join("lengths[", i, "] = ", values[i], " is not in [0, ", time, "]"));
 }
 
 }  // namespace tapestry

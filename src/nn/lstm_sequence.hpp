@@ -14,8 +14,4 @@ struct LSTMSequence {
 /// step are [batch, hidden]. Throws InvalidArgumentError when the shapes do not fit.
 LSTMSequence lstm_sequence(const Tensor& from_input, const Tensor& weight, const Tensor& h, const Tensor& c);
 
-/// Throws InvalidArgumentError for a length of a padded sequence that is below 0 or above the number of time steps, as
-/// far as both are known.
-void require_lengths(const Tensor& lengths, std::int64_t time);
-
 }  // namespace tapestry
