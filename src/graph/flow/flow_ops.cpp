@@ -27,12 +27,26 @@ Spec common(const Spec& a, const Spec& b) {
   return spec;
 }
 
+/// The specs of the outputs of a function that may never run. If it does not fit its inputs, its outputs are as far
+/// known as where it was made, and the error comes when it runs: a branch may be there for other sizes, `cond(size(x,
+/// 0) > 1, ...)`.
+Specs infer_if_it_runs(const GraphFunction& function, const Specs& inputs) {
+  try {
+    return infer_function(function, inputs);
+  } catch (const InvalidArgumentError&) {
+    Specs specs(function.outputs.size(), Spec{DType::unknown, {}});
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      if (function.outputs[i]) specs[i] = function.outputs[i].spec();
+    return specs;
+  }
+}
+
 Specs infer_branches(const Call& call) {
   Specs operands;
   for (std::size_t i = 1; i < call.inputs().size(); ++i) operands.push_back(call.input(i).spec());
   std::optional<Specs> all;
   for (const GraphFunction& branch : functions_of(call)) {
-    const Specs specs = infer_function(branch, operands);
+    const Specs specs = infer_if_it_runs(branch, operands);
     if (!all) {
       all = specs;
       continue;
@@ -71,7 +85,8 @@ Specs infer_while(const Call& call) {
   const WhileParts parts(call);
   require_same_length(parts, call.inputs());
   const Specs given = parts.body_specs(call.inputs());
-  Specs specs = infer_function(parts.body, given);
+  const std::int64_t iterations = iterations_of(parts, call.inputs());
+  Specs specs = iterations <= 0 ? infer_if_it_runs(parts.body, given) : infer_function(parts.body, given);
   if (specs.size() < parts.carried)
     throw InvalidArgumentError(join("The body '", parts.body.name, "' of the loop returns ", specs.size(),
                                     " tensors, where ", parts.carried, " loop variables are due"));
@@ -80,7 +95,6 @@ Specs infer_while(const Call& call) {
                           specs[i]);
     specs[i] = given[i];
   }
-  const std::int64_t iterations = iterations_of(parts, call.inputs());
   for (std::size_t i = parts.carried; i < specs.size(); ++i) {
     if (!specs[i].shape.has_rank()) continue;
     Shape stacked{iterations};
