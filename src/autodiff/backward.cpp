@@ -3,7 +3,9 @@
 #include "backend/backend.hpp"
 #include "core/deferred.hpp"
 #include "core/locate.hpp"
+#include "dispatch/declaration.hpp"
 #include "dispatch/recorder.hpp"
+#include "ops/checked_like.hpp"
 #include "ops/sparse.hpp"
 #include "tapestry/autocast.hpp"
 #include "tapestry/ops.hpp"
@@ -18,7 +20,8 @@ Tensor fit(const Call& call, std::size_t index, Tensor gradient) {
   const Tensor& input = call.input(index);
   if (gradient.shape() == input.shape() && gradient.shape().is_known()) return gradient;
   if (call.op().broadcasts) return sum_like(gradient, input);
-  if (agree(gradient.shape(), input.shape())) return gradient;
+  if (agree(gradient.shape(), input.shape()))
+    return has_own_gradient(call.op()) ? gradient : checked_like(gradient, input);
   throw InvalidArgumentError(detail::join(
       "Incompatible shapes between op input and calculated input gradient. Forward operation: ", call.name(),
       ". Input index: ", index, ". Original input shape: ", input.shape(),
@@ -57,6 +60,24 @@ bool is_private(const Tensor& tensor) {
 }
 
 }  // namespace
+
+void check_seeds(const Tensors& targets, const Tensors& seeds) {
+  if (!seeds.empty() && seeds.size() != targets.size())
+    throw InvalidArgumentError(
+        detail::join("There are ", targets.size(), " targets and ", seeds.size(), " output gradients"));
+  for (std::size_t i = 0; i < seeds.size(); ++i) {
+    if (!seeds[i]) continue;
+    const Spec &seed = seeds[i].spec(), &target = targets[i].spec();
+    const bool alike = seed.dtype == target.dtype || seed.dtype == DType::unknown || target.dtype == DType::unknown;
+    if (!alike || !agree(seed.shape, target.shape))
+      throw InvalidArgumentError(detail::join("The output gradient ", to_string(seed.dtype), seed.shape,
+                                              " does not fit the target ", to_string(target.dtype), target.shape));
+  }
+}
+
+Tensor first_gradient(const Tensors& targets, const Tensors& seeds, std::size_t i, std::string_view name) {
+  return !seeds.empty() && bool(seeds[i]) ? checked_like(seeds[i], targets[i]) : ones_like(targets[i], name);
+}
 
 Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<std::int32_t>& sources,
                    const std::vector<std::int32_t>& stops)
