@@ -506,3 +506,86 @@ TEST_CASE("the steps of functions are measured, too") {
   CHECK(text.find("\"name\":\"loop/body/StatelessIf/then\"") != std::string::npos);
   CHECK(text.find("\"runs\":6") != std::string::npos);
 }
+
+TEST_CASE("a branch that does not fit the sizes is refused only where it is taken") {
+  const std::vector<std::pair<std::string, std::function<Tensor(const Tensor& x, const Tensor& y)>>> functions{
+      {"an index",
+       [](const Tensor& x, const Tensor&) {
+         return cond(
+             size(x, 0) > 1, [&] { return x(1); }, [&] { return reduce_sum(x); });
+       }},
+      {"sizes that are equal",
+       [](const Tensor& x, const Tensor& y) {
+         return cond(
+             equal(size(x, 0), size(y, 0)), [&] { return reduce_sum(x * y); }, [&] { return reduce_sum(x); });
+       }},
+      {"a branch in a branch",
+       [](const Tensor& x, const Tensor&) {
+         return cond(
+             size(x, 0) > 0,
+             [&] {
+               return cond(
+                   size(x, 0) > 1, [&] { return x(1) * x(0); }, [&] { return x(0); });
+             },
+             [&] { return tensor(7.0); });
+       }},
+      {"cases",
+       [](const Tensor& x, const Tensor&) {
+         return switch_case(
+             minimum(size(x, 0), 2).cast(int32),
+             {[&] { return zeros({1}); }, [&] { return top_k(x, 1).values; }, [&] { return top_k(x, 2).values; }});
+       }},
+      {"an empty maximum",
+       [](const Tensor& x, const Tensor&) {
+         return cond(
+             size(x, 0) > 0, [&] { return gather(x, argmax(x)); }, [&] { return tensor(-1.0); });
+       }},
+      {"a loop that does not run",
+       [](const Tensor& x, const Tensor& y) {
+         return std::get<1>(while_loop([](Tensor i, Tensor) { return i < 0; },
+                                       [&](Tensor i, Tensor sum) {
+                                         return std::tuple{i + 1, sum + x(5)};
+                                       },
+                                       std::tuple{size(x, 0), reduce_sum(y)}));
+       }},
+      {"a branch that is always wrong",
+       [](const Tensor& x, const Tensor&) {
+         return cond(
+             reduce_sum(x) > 0.5, [&] { return x(range(0, 2)) + ones({3}); }, [&] { return x; });
+       }},
+  };
+  for (const auto& [name, f] : functions) {
+    CAPTURE(name);
+    const auto gradient = [&f = f](const Tensor& x, const Tensor& y) {
+      GradientTape tape;
+      tape.watch(x);
+      return tape.gradient(f(x, y), x, {.unconnected = Unconnected::zero});
+    };
+    for (const std::function<Tensor(const Tensor&, const Tensor&)>& each :
+         {f, std::function<Tensor(const Tensor&, const Tensor&)>(gradient)}) {
+      const auto traced = trace(each, {spec(float32, {-1}), spec(float32, {-1})});
+      const Graph file = Graph::from_graph_def(traced.graph().as_graph_def());
+      Session reloaded(file);
+      for (const auto& [rows, others] : {std::pair{0, 3}, {1, 3}, {3, 3}, {3, 1}, {2, 0}}) {
+        CAPTURE(rows);
+        CAPTURE(others);
+        const Tensor x = sin(ones({rows}) + cumsum(ones({rows}))), y = ones({others});
+        const auto again = [&] {
+          return reloaded.run(traced.output().name(), {{traced.input(0).name(), x}, {traced.input(1).name(), y}});
+        };
+        Tensor eager;
+        try {
+          eager = each(x, y);
+        } catch (const InvalidArgumentError&) {
+        }
+        if (eager) {
+          CHECK(same_bits(traced(x, y), eager));
+          CHECK(same_bits(again(), eager));
+        } else {
+          CHECK(message_of<InvalidArgumentError>([&] { traced(x, y); }) != "");
+          CHECK_THROWS_AS(again(), InvalidArgumentError);
+        }
+      }
+    }
+  }
+}

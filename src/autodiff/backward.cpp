@@ -3,7 +3,9 @@
 #include "backend/backend.hpp"
 #include "core/deferred.hpp"
 #include "core/locate.hpp"
+#include "dispatch/declaration.hpp"
 #include "dispatch/recorder.hpp"
+#include "ops/checked_like.hpp"
 #include "ops/sparse.hpp"
 #include "tapestry/autocast.hpp"
 #include "tapestry/ops.hpp"
@@ -14,11 +16,15 @@ namespace {
 
 /// Fits the gradient of an input to the input's shape. Where the op broadcasts, a gradient of another shape is summed
 /// to that of the input; elsewhere another shape is a mistake of the op.
-Tensor fit(const Call& call, std::size_t index, Tensor gradient) {
+/// `is_shared`: whether it is another gradient, too.
+Tensor fit(const Call& call, std::size_t index, Tensor gradient, bool is_shared) {
   const Tensor& input = call.input(index);
-  if (gradient.shape() == input.shape() && gradient.shape().is_known()) return gradient;
+  if (gradient.shape() == input.shape() && gradient.shape().is_known())
+    // A tape that records the walk sees an op here, as where sizes are unknown: so it adds up in the same order.
+    return is_shared && call.op().broadcasts && !recorders().empty() ? identity(gradient) : gradient;
   if (call.op().broadcasts) return sum_like(gradient, input);
-  if (agree(gradient.shape(), input.shape())) return gradient;
+  if (agree(gradient.shape(), input.shape()))
+    return has_own_gradient(call.op()) ? gradient : checked_like(gradient, input);
   throw InvalidArgumentError(detail::join(
       "Incompatible shapes between op input and calculated input gradient. Forward operation: ", call.name(),
       ". Input index: ", index, ". Original input shape: ", input.shape(),
@@ -57,6 +63,24 @@ bool is_private(const Tensor& tensor) {
 }
 
 }  // namespace
+
+void check_seeds(const Tensors& targets, const Tensors& seeds) {
+  if (!seeds.empty() && seeds.size() != targets.size())
+    throw InvalidArgumentError(
+        detail::join("There are ", targets.size(), " targets and ", seeds.size(), " output gradients"));
+  for (std::size_t i = 0; i < seeds.size(); ++i) {
+    if (!seeds[i]) continue;
+    const Spec &seed = seeds[i].spec(), &target = targets[i].spec();
+    const bool alike = seed.dtype == target.dtype || seed.dtype == DType::unknown || target.dtype == DType::unknown;
+    if (!alike || !agree(seed.shape, target.shape))
+      throw InvalidArgumentError(detail::join("The output gradient ", to_string(seed.dtype), seed.shape,
+                                              " does not fit the target ", to_string(target.dtype), target.shape));
+  }
+}
+
+Tensor first_gradient(const Tensors& targets, const Tensors& seeds, std::size_t i, std::string_view name) {
+  return !seeds.empty() && bool(seeds[i]) ? checked_like(seeds[i], targets[i]) : ones_like(targets[i], name);
+}
 
 Backward::Backward(CallList& calls, std::int32_t slots, const std::vector<std::int32_t>& sources,
                    const std::vector<std::int32_t>& stops)
@@ -146,7 +170,12 @@ void Backward::pass(RecordedCall& record) {
                                               " do not match num inputs ", record.inputs.size()));
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i] || !is_live(record.inputs[i])) continue;
-      Tensor gradient = fit(call, i, std::move(gradients[i]));
+      const auto is_same = [&](const Tensor& other) { return bool(other) && other.is(gradients[i]); };
+      const bool is_shared = std::any_of(gradients.begin() + i + 1, gradients.end(), is_same) ||
+                             std::any_of(record.outputs.begin(), record.outputs.end(), [&](std::int32_t output) {
+                               return output >= 0 && is_same(gradients_[static_cast<std::size_t>(output)]);
+                             });
+      Tensor gradient = fit(call, i, std::move(gradients[i]), is_shared);
       if (op.gradient_sums)
         gradients_[static_cast<std::size_t>(record.inputs[i])] = std::move(gradient);
       else

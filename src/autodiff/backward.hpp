@@ -8,6 +8,12 @@
 
 namespace tapestry {
 
+/// Throws InvalidArgumentError unless `seeds` is empty or has one entry for each target: an empty Tensor, or one of the
+/// target's dtype and shape, as far as these are known.
+void check_seeds(const Tensors& targets, const Tensors& seeds);
+/// The gradient with which the walk starts at target i: its seed, or ones, whose node has the given name.
+Tensor first_gradient(const Tensors& targets, const Tensors& seeds, std::size_t i, std::string_view name = {});
+
 /// The backward walk over calls in execution order: it computes the gradients at the source slots from gradients at
 /// other slots. Execution order is topological, so the walk is a loop from the last call to the first.
 class Backward {

@@ -3,6 +3,7 @@
 #include "core/make_tensor.hpp"
 #include "dispatch/define.hpp"
 #include "dispatch/recorder.hpp"
+#include "ops/checked_like.hpp"
 #include "tapestry/autocast.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/random.hpp"
@@ -54,7 +55,7 @@ std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& x, const Te
 }
 
 std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Tensor& v, Where where) {
-  if (!v || !x || v.spec() != x.spec())
+  if (!v || !x || v.dtype() != x.dtype() || !agree(v.shape(), x.shape()))
     throw InvalidArgumentError(
         detail::join("jvp: the direction ", describe(v), " does not fit the argument ", describe(x)), where);
   GradientTape outer;
@@ -242,9 +243,17 @@ Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, c
   auto gradient = [f, backward = result.gradient, graph = sink_of(result.value)](const Tensors& all) -> Tensors {
     // `backward` has captured tensors of the graph in which f ran. Another graph is a copy of it, made once the ranks
     // were known; f runs again there.
-    if (!graph || sink_of(all.back()) == graph) return backward(all.back());
-    const NoRandomNumbers none;
-    return f(Tensors(all.begin(), all.end() - 1)).gradient(all.back());
+    Tensors gradients;
+    if (!graph || sink_of(all.back()) == graph) {
+      gradients = backward(all.back());
+    } else {
+      const NoRandomNumbers none;
+      gradients = f(Tensors(all.begin(), all.end() - 1)).gradient(all.back());
+    }
+    for (std::size_t i = 0; i < gradients.size() && i + 1 < all.size(); ++i)
+      if (bool(gradients[i]) && agree(gradients[i].shape(), all[i].shape()))
+        gradients[i] = checked_like(gradients[i], all[i]);
+    return gradients;
   };
   return record_result(custom_gradient_op, result.value, inputs,
                        std::make_shared<const std::function<Tensors(const Tensors&)>>(gradient), where);

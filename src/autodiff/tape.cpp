@@ -28,20 +28,12 @@ void require_floating(DType dtype) {
         detail::join("The dtype of the watched tensor must be floating (e.g. tf.float32), got ", to_string(dtype)));
 }
 
-/// Checks the arguments of `gradient` before it uses the tape up. `seeds` is empty or has one entry for each target: an
-/// empty Tensor, or one of the target's dtype and shape.
+/// Checks the arguments of `gradient` before it uses the tape up.
 void check_arguments(const Tensors& targets, const std::vector<Source>& sources, const Tensors& seeds) {
   for (const Source& source : sources)
     if (!source.cell()) source.tensor().impl();
   for (const Tensor& target : targets) target.impl();
-  if (!seeds.empty() && seeds.size() != targets.size())
-    throw InvalidArgumentError(
-        detail::join("There are ", targets.size(), " targets and ", seeds.size(), " output gradients"));
-  for (std::size_t i = 0; i < seeds.size(); ++i)
-    if (bool(seeds[i]) && seeds[i].spec() != targets[i].spec())
-      throw InvalidArgumentError(detail::join("The output gradient ", to_string(seeds[i].dtype()), seeds[i].shape(),
-                                              " does not fit the target ", to_string(targets[i].dtype()),
-                                              targets[i].shape()));
+  check_seeds(targets, seeds);
 }
 
 const Tensor& only_target(const TensorList& targets) {
@@ -240,15 +232,13 @@ std::vector<Tensor> GradientTape::Record::gradients(const TensorList& targets, c
     for (const std::int32_t slot : slots_of(source)) source_slots.push_back(slot);
 
   const SinkScope scope("gradients");
-  const Tensors& seeds = options.output_gradients.tensors();
   std::vector<std::int32_t> stops;
   for (const Tensor& stop : options.stop_gradients.tensors()) stops.push_back(slots_.find(stop.id()));
   Backward walk(calls_, slots_.size(), source_slots, stops);
   for (std::size_t i = 0; i < targets.tensors().size(); ++i) {
-    const Tensor& target = targets.tensors()[i];
-    const std::int32_t slot = slots_.find(target.id());
+    const std::int32_t slot = slots_.find(targets.tensors()[i].id());
     if (slot == SlotTable::none) continue;
-    walk.accumulate(slot, !seeds.empty() && bool(seeds[i]) ? seeds[i] : ones_like(target));
+    walk.accumulate(slot, first_gradient(targets.tensors(), options.output_gradients.tensors(), i));
   }
   const auto gradient_of = [&](const Source& source) {
     Tensor sum;

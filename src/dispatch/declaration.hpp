@@ -15,6 +15,9 @@ const OpAttr* find_attr(const Op& op, std::string_view name);
 /// What is wrong with a value of the declared kind, such as "has 3 elements"; nothing if it is valid.
 std::optional<std::string> problem_of(const OpAttr& attr, const AttrValue& value);
 
+/// Whether the op's gradient is the one that the library has for it. A program may have registered another one.
+bool has_own_gradient(const Op& op);
+
 /// A required attribute of the op that is not among these, or nullptr.
 const OpAttr* missing_attr(const Op& op, const Attrs& attrs);
 

@@ -13,6 +13,7 @@ struct Registry {
   std::mutex mutex;
   std::map<std::string, const Op*, std::less<>> ops;
   std::set<std::string, std::less<>> replaced_gradients;
+  std::set<const Op*> with_own_gradients;  ///< the library's ops, without those whose gradients were replaced
 };
 
 /// Never destroyed: tensors in static variables may be differentiated until the very end of a program.
@@ -35,7 +36,11 @@ void add(const Op& op, Where where) {
 
 }  // namespace
 
-OpDefinition::OpDefinition(Op op) : Op(std::move(op)) { add(*this, {}); }
+OpDefinition::OpDefinition(Op op) : Op(std::move(op)) {
+  add(*this, {});
+  const std::lock_guard lock(registry().mutex);
+  registry().with_own_gradients.insert(this);
+}
 
 const Op& register_op(Op op, Where where) {
   detail::link_op_families();
@@ -53,6 +58,12 @@ void register_gradient(std::string_view op, Gradient gradient, Where where) {
   // Ops are constants to everyone else; this is the one change that the registry makes to them.
   const_cast<Op*>(found)->gradient = std::move(gradient);
   const_cast<Op*>(found)->needs = Needs{};
+  registry().with_own_gradients.erase(found);
+}
+
+bool has_own_gradient(const Op& op) {
+  const std::lock_guard lock(registry().mutex);
+  return registry().with_own_gradients.contains(&op);
 }
 
 const Op* find_op(std::string_view name) {

@@ -122,11 +122,10 @@ class GraphGradients {
     std::vector<std::int32_t> stops;
     for (const Tensor& stop : options_.stop_gradients.tensors()) stops.push_back(slots.find(stop.id()));
     Backward backward(calls, slots.size(), source_slots, stops);
-    const Tensors& seeds = options_.output_gradients.tensors();
     for (std::size_t i = 0; i < targets_.size(); ++i) {
       const std::int32_t slot = slots.find(targets_[i].id());
       if (slot != SlotTable::none)
-        backward.accumulate(slot, !seeds.empty() && bool(seeds[i]) ? seeds[i] : ones_like(targets_[i], "grad_ys"));
+        backward.accumulate(slot, first_gradient(targets_, options_.output_gradients.tensors(), i, "grad_ys"));
     }
     backward.run(true);
     std::vector<Tensor> found;
@@ -195,10 +194,7 @@ void check_arguments(const Tensors& targets, const GradientOptions& options) {
     if (!target || !endpoint_of(target).node)
       throw FailedPreconditionError(
           "tf.gradients is not supported when eager execution is enabled. Use tf.GradientTape instead.");
-  const Tensors& seeds = options.output_gradients.tensors();
-  if (!seeds.empty() && seeds.size() != targets.size())
-    throw InvalidArgumentError(
-        detail::join("There are ", targets.size(), " targets and ", seeds.size(), " output gradients"));
+  check_seeds(targets, options.output_gradients.tensors());
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ class Specializer {
       const OptionsScope scopes = scopes_of(node, node.name() + "/");
       if (std::optional<Call> rows = update_of_rows(call)) call = std::move(*rows);
     }
-    return rewrite_.add(call, node.op().infer(call), rewrite_.options_like(node)).outputs();
+    return rewrite_.add(call, call.op().infer(call), rewrite_.options_like(node)).outputs();
   }
 
   /// The results of an op whose sizes depend on values, if these are known; empty for any other.

@@ -38,7 +38,14 @@ Op update_op(const char* name, Update formula, bool rows) {
   return {
       .name = name,
       .attrs = {{"variables", AttrKind::variables}},
-      .infer = [](const Call&) -> Specs { return {}; },
+      .infer = [rows](const Call& call) -> Specs {
+        const Variable& variable = call.attr<VariablesRef>("variables")->front();
+        const Shape& gradient = call.inputs().back().shape();
+        if (!rows && !can_be(gradient, variable.shape()))
+          throw InvalidArgumentError(detail::join("The gradient of variable '", variable.name(), "' has the shape ",
+                                                  gradient, "; the variable has ", variable.shape()));
+        return {};
+      },
       .forward =
           [formula, rows](Backend&, const Call& call) {
             const std::vector<Variable>& variables = *call.attr<VariablesRef>("variables");

@@ -3,6 +3,7 @@
 #include "nn/initial.hpp"
 #include "nn/layer_call.hpp"
 #include "nn/names.hpp"
+#include "ops/checked_like.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::nn {
@@ -38,13 +39,16 @@ Tensor EmbeddingBag::operator()(In ids, In weights) const {
   return naming(*this, {ids.tensor(), weights.tensor()}, [&] {
     if (!agree(ids->shape(), weights->shape()))
       throw InvalidArgumentError(detail::join("The weights must have the shape of the ids, but the shapes are ",
-                                              weights->shape(), " and ", ids->shape()));
-    return call.gives(combined(ids, weights.as(weight.dtype())));
+                                              weights->shape(), " and ", ids->shape()),
+                                 {}, CallSiteScope::current());
+    return call.gives(combined(ids, checked_like(weights.as(weight.dtype()), ids)));
   });
 }
 
 Tensor EmbeddingBag::combined(const Tensor& ids, const Tensor& weights) const {
-  if (ids.rank() == 0) throw InvalidArgumentError("The ids of bags must be at least a vector, but are a scalar");
+  if (ids.rank() == 0)
+    throw InvalidArgumentError("The ids of bags must be at least a vector, but are a scalar", {},
+                               CallSiteScope::current());
   const Tensor is_id = greater_equal(ids, 0);
   // Padding looks up a row that is looked up anyway, so that no other row gets a gradient, which is 0.
   const Tensor rows = embedding_lookup(weight, where(is_id, ids, maximum(reduce_max(ids), 0)));

@@ -4,6 +4,7 @@
 
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
+#include "ops/checked_like.hpp"
 
 namespace tapestry::nn::detail {
 
@@ -70,7 +71,7 @@ void with_values(const Module& module, const StateDict& values, const std::funct
           join("'", name, "' is ", to_string(variable.dtype()), variable.shape(), " in the module ", type_name(module),
                "; the value is ", value ? to_string(value.dtype()) + to_string(value.shape()) : "an empty Tensor"),
           where);
-    substitutes.emplace(variable.cell().get(), value);
+    substitutes.emplace(variable.cell().get(), checked_like(value, variable.shape()));
   }
   const Substitution scope(std::move(substitutes));
   f();

@@ -1,6 +1,7 @@
 #include "tapestry/nn/losses.hpp"
 
 #include "dispatch/recorder.hpp"
+#include "ops/checked_like.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::losses {
@@ -8,10 +9,12 @@ namespace {
 
 using detail::join;
 
-void require_same_shape(const Tensor& targets, const Tensor& predictions) {
+/// The targets, which must have the shape of the predictions.
+Tensor fitting(const Tensor& targets, const Tensor& predictions) {
   if (!agree(targets.shape(), predictions.shape()))
     throw InvalidArgumentError(join("Targets and predictions must have the same shape, but have ", targets.shape(),
                                     " and ", predictions.shape()));
+  return checked_like(targets, predictions);
 }
 
 Tensor reduced(const Tensor& elements, Reduction reduction) {
@@ -27,11 +30,8 @@ Tensor reduced(const Tensor& elements, Reduction reduction) {
 /// A loss that is computed element by element from targets and predictions of one shape.
 template <class F>
 Tensor elementwise(std::string_view name, const In& targets, const In& predictions, Reduction reduction, F element) {
-  return blaming(name, predictions.where(), [&] {
-    require_same_shape(targets, predictions);
-    // Each is broadcast to the other, which changes neither: a graph whose sizes become known later refuses others.
-    return reduced(element(broadcast_like(targets, predictions), broadcast_like(predictions, targets)), reduction);
-  });
+  return blaming(name, predictions.where(),
+                 [&] { return reduced(element(fitting(targets, predictions), predictions.tensor()), reduction); });
 }
 
 // ---- Labels
@@ -65,12 +65,14 @@ void require_labels(const Tensor& labels, const Tensor& scores) {
                                   " they must be int32 or int64 ", shape_of_labels(scores)));
 }
 
-void check_class_weights(const Tensor& weights, const Tensor& scores) {
-  if (!weights || !scores.shape().has_rank() || scores.rank() == 0) return;
+/// The weights, which must be one for each class.
+Tensor checked_class_weights(const Tensor& weights, const Tensor& scores) {
+  if (!weights || !scores.shape().has_rank() || scores.rank() == 0) return weights;
   const Dimension classes = scores.shape().back();
   if (!agree(weights.shape(), {classes}))
     throw InvalidArgumentError(
         join("class_weights must be [classes] = ", Shape{classes}, ", but are ", weights.shape()));
+  return checked_like(weights, Shape{classes});
 }
 
 /// The labels of a classification loss: which ones count, and with what weight.
@@ -106,18 +108,18 @@ Tensor weighted_log_softmax(const Tensor& logits, const Tensor& class_weights) {
   return class_weights ? class_weights * log_softmax(logits) : log_softmax(logits);
 }
 
-Tensor of_distributions(const Tensor& targets, const Tensor& logits, const CrossEntropyOptions& options) {
+Tensor of_distributions(const Tensor& targets, const Tensor& logits, const Tensor& class_weights,
+                        const CrossEntropyOptions& options) {
   if (options.ignore_index) throw InvalidArgumentError("ignore_index is for labels; the targets are distributions");
   const double smoothing = options.label_smoothing;
   Tensor loss;
-  if (options.class_weights) {
-    require_same_shape(targets, logits);
-    loss = -reduce_sum(targets * weighted_log_softmax(logits, options.class_weights), -1);
+  if (class_weights) {
+    loss = -reduce_sum(fitting(targets, logits) * weighted_log_softmax(logits, class_weights), -1);
   } else {
     loss = softmax_cross_entropy(targets, logits);
   }
   if (smoothing > 0)
-    loss = (1 - smoothing) * loss - smoothing * reduce_mean(weighted_log_softmax(logits, options.class_weights), -1);
+    loss = (1 - smoothing) * loss - smoothing * reduce_mean(weighted_log_softmax(logits, class_weights), -1);
   return reduced(loss, options.reduction);
 }
 
@@ -149,12 +151,12 @@ Tensor cross_entropy(In targets, In logits, const CrossEntropyOptions& options) 
                                logits.where());
   return blaming("cross_entropy", logits.where(), [&] {
     require_labels_or_distributions(targets, logits);
-    check_class_weights(options.class_weights, logits);
-    if (is_floating(targets->dtype())) return of_distributions(targets, logits, options);
-    const Labels labels(targets, options.class_weights, options.ignore_index);
+    const Tensor class_weights = checked_class_weights(options.class_weights, logits);
+    if (is_floating(targets->dtype())) return of_distributions(targets, logits, class_weights, options);
+    const Labels labels(targets, class_weights, options.ignore_index);
     Tensor loss = labels.weighted(sparse_softmax_cross_entropy(labels.classes, logits));
     if (smoothing > 0) {
-      const Tensor spread = labels.kept(reduce_mean(weighted_log_softmax(logits, options.class_weights), -1));
+      const Tensor spread = labels.kept(reduce_mean(weighted_log_softmax(logits, class_weights), -1));
       loss = (1 - smoothing) * loss - smoothing * spread;
     }
     return labels.reduced(loss, options.reduction);
@@ -164,8 +166,8 @@ Tensor cross_entropy(In targets, In logits, const CrossEntropyOptions& options) 
 Tensor nll(In labels, In log_probabilities, const NLLOptions& options) {
   return blaming("nll", log_probabilities.where(), [&] {
     require_labels(labels, log_probabilities);
-    check_class_weights(options.class_weights, log_probabilities);
-    const Labels of(labels, options.class_weights, options.ignore_index);
+    const Tensor class_weights = checked_class_weights(options.class_weights, log_probabilities);
+    const Labels of(labels, class_weights, options.ignore_index);
     const Tensor picked = take_along_axis(log_probabilities, expand_dims(of.classes, -1), -1);
     return of.reduced(of.weighted(-squeeze(picked, -1)), options.reduction);
   });
@@ -174,9 +176,7 @@ Tensor nll(In labels, In log_probabilities, const NLLOptions& options) {
 Tensor binary_cross_entropy_with_logits(In targets, In logits, const BinaryCrossEntropyOptions& options) {
   const auto element = [&](const Tensor& t, const Tensor& z) {
     if (!options.pos_weight) return sigmoid_cross_entropy(t, z);
-    const Tensor factor = 1 + (options.pos_weight - 1) * t;
-    require_same_shape(t, factor);
-    return (1 - t) * z + factor * softplus(-z);
+    return (1 - t) * z + fitting(1 + (options.pos_weight - 1) * t, t) * softplus(-z);
   };
   return elementwise("binary_cross_entropy_with_logits", targets, logits, options.reduction, element);
 }
@@ -193,18 +193,18 @@ Tensor hinge(In targets, In predictions, const LossOptions& options) {
 
 Tensor cosine_similarity(In a, In b) {
   return blaming("cosine_similarity", a.where(), [&] {
-    require_same_shape(a, b);
+    const Tensor x = fitting(a, b);
     constexpr double least = 1e-8;
-    const Tensor squared_lengths = reduce_sum(square(a), -1) * reduce_sum(square(b), -1);
-    return reduce_sum(a * b, -1) * rsqrt(maximum(squared_lengths, least * least));
+    const Tensor squared_lengths = reduce_sum(square(x), -1) * reduce_sum(square(b), -1);
+    return reduce_sum(x * b, -1) * rsqrt(maximum(squared_lengths, least * least));
   });
 }
 
 Tensor cosine_embedding(In targets, In a, In b, const CosineEmbeddingOptions& options) {
   return blaming("cosine_embedding", a.where(), [&] {
     const Tensor cosine = cosine_similarity(a, b);
-    require_same_shape(targets, cosine);
-    const Tensor elements = tapestry::where(greater(targets, 0), 1 - cosine, relu(cosine - options.margin));
+    const Tensor is_alike = greater(fitting(targets, cosine), 0);
+    const Tensor elements = tapestry::where(is_alike, 1 - cosine, relu(cosine - options.margin));
     return reduced(elements, options.reduction);
   });
 }

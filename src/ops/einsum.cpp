@@ -1,8 +1,10 @@
 #include <cctype>
 #include <map>
 
+#include "ops/checked_like.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/linalg.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/reduce.hpp"
@@ -183,20 +185,54 @@ Operand summed_to(const Operand& x, const Labels& needed) {
   return axes.empty() ? x : Operand{reduce_sum(x.tensor, axes), kept};
 }
 
-// ---- Two operands ------------------------------------------------------------------------------------------------------
-
-/// The shape with the `count` dimensions from `first` on merged into one.
-Shape merged(const Shape& shape, int first, int count) {
-  Shape result;
-  for (int i = 0; i < first; ++i) result.push_back(shape.sizes()[i]);
-  const Shape group(std::span(shape.sizes().begin() + first, static_cast<std::size_t>(count)));
-  result.push_back(group.num_elements());
-  for (int i = first + count; i < shape.rank(); ++i) result.push_back(shape.sizes()[i]);
-  return result;
+/// Makes a graph whose sizes become known later refuse operands that give a letter to several sizes: ops that broadcast
+/// would take a size of 1 for any other.
+void require_equal_sizes(std::vector<Operand>& operands) {
+  std::map<char, Dimension> sizes;
+  for (Operand& operand : operands) {
+    Shape expected = operand.tensor.shape();
+    bool is_shared = false;
+    for (int axis = 0; axis < expected.rank(); ++axis) {
+      const char label = operand.labels[static_cast<std::size_t>(axis)];
+      const auto [first, is_new] = sizes.try_emplace(label, expected[axis]);
+      if (is_new || is_ellipsis(label)) continue;
+      expected.set(axis, first->second);
+      is_shared = true;
+    }
+    if (is_shared) operand.tensor = checked_like(operand.tensor, expected);
+  }
 }
 
-/// Whether reshape can make this shape: it infers one size at most.
-bool can_reshape_to(const Shape& shape) { return std::count(shape.sizes().begin(), shape.sizes().end(), -1) <= 1; }
+// ---- Two operands ------------------------------------------------------------------------------------------------------
+
+/// The tensor in another shape. If only one size is unknown, it follows from the others.
+Tensor in_shape(const Tensor& x, const Shape& shape) {
+  const auto unknown = std::count(shape.sizes().begin(), shape.sizes().end(), -1);
+  return reshape(x, unknown <= 1 ? Shape(shape.sizes()) : shape);
+}
+
+/// The tensor with neighbouring axes merged: `counts` says of how many of them each axis of the result is made.
+Tensor merged(const Tensor& x, const Ints& counts) {
+  Shape result, group;
+  int unknown = 0;
+  const auto for_groups = [&](auto f) {
+    for (int axis = 0; const std::int64_t count : counts) {
+      group = {};
+      for (const int end = axis + static_cast<int>(count); axis < end; ++axis) group.push_back(x.shape()[axis]);
+      f();
+    }
+  };
+  for_groups([&] {
+    result.push_back(group.num_elements());
+    if (!group.is_known()) ++unknown;
+  });
+  if (unknown > 1) {
+    // The size of a group is then that of a tensor, of which nothing but the shape is read.
+    result = {};
+    for_groups([&] { result.push_back(group.rank() == 1 ? group[0] : reshape(zeros(group), {-1}).shape()[0]); });
+  }
+  return in_shape(x, result);
+}
 
 /// How the labels of two operands are used: batch labels are in both and stay, inner ones are summed over.
 struct Roles {
@@ -235,14 +271,13 @@ Tensor aligned(const Operand& x, const Labels& order) {
   return missing.empty() ? tensor : expand_dims(tensor, missing);
 }
 
-/// Merges the last dimensions into two: first `rows` of them, then `columns`. If too many sizes are unknown, it returns
-/// x and sets `possible` to false.
-Tensor as_matrices(const Tensor& x, std::size_t rows, std::size_t columns, bool& possible) {
+/// Merges the last dimensions into two: first `rows` of them, then `columns`.
+Tensor as_matrices(const Tensor& x, std::size_t rows, std::size_t columns) {
   if (rows == 1 && columns == 1) return x;
-  const int r = static_cast<int>(rows), c = static_cast<int>(columns);
-  const Shape shape = merged(merged(x.shape(), x.rank() - c, c), x.rank() - c - r, r);
-  possible = possible && can_reshape_to(shape);
-  return possible ? reshape(x, shape) : x;
+  Ints counts(static_cast<std::size_t>(x.rank()) - rows - columns, 1);
+  counts.push_back(static_cast<std::int64_t>(rows));
+  counts.push_back(static_cast<std::int64_t>(columns));
+  return merged(x, counts);
 }
 
 /// Multiplies two operands and sums over the inner labels. The labels of the result are `roles.product()`.
@@ -255,20 +290,17 @@ Tensor multiply_and_sum(const Operand& a, const Operand& b, const Roles& roles) 
 }
 
 Tensor matrix_product(const Operand& a, const Operand& b, const Roles& roles) {
-  bool possible = true;
-  const Tensor left = as_matrices(aligned(a, roles.batch + roles.outer_a + roles.inner), roles.outer_a.size(),
-                                  roles.inner.size(), possible);
-  const Tensor right = as_matrices(aligned(b, roles.batch + roles.inner + roles.outer_b), roles.inner.size(),
-                                   roles.outer_b.size(), possible);
-  if (!possible) return multiply_and_sum(a, b, roles);
-  Tensor product = matmul(left, right);
+  const Tensor left =
+      as_matrices(aligned(a, roles.batch + roles.outer_a + roles.inner), roles.outer_a.size(), roles.inner.size());
+  const Tensor right =
+      as_matrices(aligned(b, roles.batch + roles.inner + roles.outer_b), roles.inner.size(), roles.outer_b.size());
+  const Tensor product = matmul(left, right);
   if (roles.outer_a.size() == 1 && roles.outer_b.size() == 1) return product;
-  Shape shape(std::span(product.shape().sizes().begin(), product.shape().sizes().end() - 2));
-  for (const char label : roles.outer_a)
-    shape.push_back(a.tensor.shape().sizes()[static_cast<int>(a.labels.find(label))]);
-  for (const char label : roles.outer_b)
-    shape.push_back(b.tensor.shape().sizes()[static_cast<int>(b.labels.find(label))]);
-  return can_reshape_to(shape) ? reshape(product, shape) : multiply_and_sum(a, b, roles);
+  Shape shape;
+  for (int i = 0; i + 2 < product.rank(); ++i) shape.push_back(product.shape()[i]);
+  for (const char label : roles.outer_a) shape.push_back(a.tensor.shape()[a.labels.find(label)]);
+  for (const char label : roles.outer_b) shape.push_back(b.tensor.shape()[b.labels.find(label)]);
+  return in_shape(product, shape);
 }
 
 /// The product of two operands, summed over the labels that are not needed.
@@ -314,6 +346,7 @@ std::string pairing(const Shape& a, const Shape& b, const ContractedAxes& axes) 
 Tensor einsum(std::string_view equation, const InList& operands, std::string_view name) {
   return blaming("Einsum", operands.where(), [&] {
     Equation parsed = Parser(equation, operands.tensors()).result();
+    require_equal_sizes(parsed.operands);
     Operand result = without_repeats(parsed.operands[0]);
     for (std::size_t i = 1; i < parsed.operands.size(); ++i) {
       Labels needed = parsed.output;

@@ -1,7 +1,10 @@
 #include "backend/strided_loop.hpp"
+#include "dispatch/recorder.hpp"
+#include "ops/checked_like.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
 
 TAPESTRY_OP_FAMILY(like)
 
@@ -96,6 +99,15 @@ Tensor sum_like(In x, In like, std::string_view name) { return apply(sum_like_op
 Tensor broadcast_like(In x, In like, std::string_view name) { return apply(broadcast_like_op, {x, like}, {}, name); }
 Tensor reshape_like(In x, In like, std::string_view name) { return apply(reshape_like_op, {x, like}, {}, name); }
 Tensor size_like(In x, In like, std::string_view name) { return apply(size_like_op, {x, like}, {}, name); }
+
+Tensor checked_like(const Tensor& x, const Tensor& like) {
+  if (x.shape().is_known() && like.shape().is_known()) return recorders().empty() ? x : identity(x);
+  // Each is broadcast to the other, which changes neither, or is refused.
+  return broadcast_like(broadcast_like(x, like), broadcast_like(like, x));
+}
+Tensor checked_like(const Tensor& x, const Shape& shape) {
+  return checked_like(x, x.shape().is_known() && shape.is_known() ? x : zeros(shape));
+}
 
 namespace ops {
 const Op &broadcast_like = broadcast_like_op, &sum_like = sum_like_op;

@@ -252,12 +252,15 @@ Tensors svd_gradient(const Call& call, const Tensors& g) {
   if (g[2]) core = core + rotation(v, g[2]) * s_column;
   Tensor result = back(matmul(u, core), v);
 
-  const auto may_be_longer_than = [](const Tensor& vectors, const Tensor& values) {
-    return vectors.shape().sizes()[vectors.rank() - 2] != values.shape().sizes().back() ||
-           values.shape().sizes().back() < 0;
+  // As many vectors as each is long span the whole space; what rounding leaves outside must not count.
+  const auto add_if_longer = [&](const Tensor& vectors, const auto& part) {
+    const std::int64_t length = vectors.shape().sizes()[vectors.rank() - 2], count = s.shape().sizes().back();
+    if (length >= 0 && length == count) return;
+    const Tensor sum = result + part();
+    result = length >= 0 && count >= 0 ? sum : where(greater(size(vectors, -2), size(s, -1)), sum, result);
   };
-  if (bool(g[1]) && may_be_longer_than(u, s)) result = result + back(outside(u, g[1]) / s_row, v);
-  if (bool(g[2]) && may_be_longer_than(v, s)) result = result + back(u / s_row, outside(v, g[2]));
+  if (g[1]) add_if_longer(u, [&] { return back(outside(u, g[1]) / s_row, v); });
+  if (g[2]) add_if_longer(v, [&] { return back(u / s_row, outside(v, g[2])); });
   return {result};
 }
 

@@ -1,4 +1,5 @@
 #include "backend/strided_loop.hpp"
+#include "ops/checked_like.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -176,10 +177,9 @@ Tensor sigmoid_cross_entropy(In labels, In logits, std::string_view name) {
     if (!shapes_agree(labels->shape(), logits->shape()))
       throw InvalidArgumentError(detail::join("`logits` and `labels` must have the same shape, received (",
                                               logits->shape(), " vs ", labels->shape(), ")"));
-    // Each is broadcast to the other, which changes neither: a graph whose sizes become known later refuses others.
-    const Tensor target = broadcast_like(labels, logits), score = broadcast_like(logits, labels);
+    const Tensor target = checked_like(labels, logits);
     // Two terms of one sign, both smooth: no digit cancels, and derivatives of any order are right everywhere.
-    return add(target * softplus(-score), (1.0 - target) * softplus(score), name);
+    return add(target * softplus(-logits), (1.0 - target) * softplus(logits), name);
   });
 }
 

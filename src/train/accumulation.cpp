@@ -5,6 +5,7 @@
 #include "autodiff/variable_cell.hpp"
 #include "backend/backend.hpp"
 #include "dispatch/recorder.hpp"
+#include "ops/checked_like.hpp"
 #include "ops/sparse.hpp"
 #include "tapestry/ops.hpp"
 #include "train/arguments.hpp"
@@ -137,7 +138,7 @@ GradientAccumulation::Sum& GradientAccumulation::sum_of(const Variable& variable
 Tensor GradientAccumulation::total_of(Sum& sum, const Tensor& gradient, const Tensor& is_last) {
   if (sum.sum) {
     const Tensor before = *sum.sum;
-    return gradient ? before + gradient : before;
+    return gradient ? before + checked_like(gradient, before) : before;
   }
   const Variable& variable = sum.variable;
   Shape none = variable.shape();
@@ -146,7 +147,9 @@ Tensor GradientAccumulation::total_of(Sum& sum, const Tensor& gradient, const Te
   if (gradient) {
     const std::optional<IndexedSlices> rows = indexed_slices(gradient);
     const std::int64_t count = variable.shape().sizes()[0];
-    added = rows ? *rows : IndexedSlices{arange(count, {.dtype = int64}).to(variable.device()), gradient};
+    added = rows ? *rows
+                 : IndexedSlices{arange(count, {.dtype = int64}).to(variable.device()),
+                                 checked_like(gradient, variable.shape())};
   }
   added.indices = added.indices.cast(int64);
   const Tensors all = apply_all(accumulate_rows_op, {added.indices, added.values, is_last}, {{"run", sum.run}}, {},

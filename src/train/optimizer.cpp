@@ -7,6 +7,7 @@
 #include "backend/backend.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/training.hpp"
+#include "ops/checked_like.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/math.hpp"
@@ -326,7 +327,8 @@ Operation Optimizer::add_composed(const Tensor& gradient, const std::vector<Vari
   for (const Variable& each : variables) now.push_back(each.value());
   const DType dtype = variables[0].dtype();
   const Step step{numbers(0).cast(dtype), numbers(1).cast(dtype)};
-  Tensors next = checked_update(variables[0], now[0], gradient, Tensors(now.begin() + 1, now.end()), step, where);
+  Tensors next = checked_update(variables[0], now[0], checked_like(gradient, now[0]),
+                                Tensors(now.begin() + 1, now.end()), step, where);
   std::vector<Operation> before;
   for (std::size_t i = 0; i < next.size(); ++i) {
     if (only_if) next[i] = tapestry::where(only_if, next[i], now[i]);

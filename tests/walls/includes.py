@@ -88,14 +88,14 @@ KERNEL_INCLUDES = re.compile(r'backend/cuda/kernels/|backend/(functors|philox)\.
 # Variable in place by one kernel, or adds its step to a graph.
 TOOLKIT_INTERNALS = ('src/io/', 'src/core/')
 INTERNALS = {
-    'src/train/': ('src/backend/backend.hpp', 'src/dispatch/recorder.hpp', 'src/ops/sparse.hpp',
+    'src/train/': ('src/backend/backend.hpp', 'src/dispatch/recorder.hpp', 'src/ops/checked_like.hpp', 'src/ops/sparse.hpp',
                    'src/autodiff/row_update.hpp', 'src/autodiff/variable_cell.hpp', 'src/graph/training.hpp'),
     # Batches are eager also where a graph is being built, and shuffled by the same numbers as everything else.
     'src/data/': ('src/backend/philox.hpp', 'src/dispatch/recorder.hpp'),
-    # Initial values are computed at once, also in the scope of a graph, a Variable keeps its cell, and an LSTM is one op,
-    # which is composed of a loop of a graph.
-    'src/nn/': ('src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp', 'src/ops/lengths.hpp',
-                'src/ops/support.hpp'),
+    # Initial values are computed at once, also in the scope of a graph, a Variable keeps its cell, an LSTM is one op, which
+    # is composed of a loop of a graph, and shapes are compared when they are known.
+    'src/nn/': ('src/dispatch/recorder.hpp', 'src/autodiff/variable_cell.hpp', 'src/ops/checked_like.hpp',
+                'src/ops/lengths.hpp', 'src/ops/support.hpp'),
     # A file of a graph is made from the graph's own nodes, and a graph that is read is built of them, as their ops'
     # entries say. A model that a tape watches is called op by op.
     'src/io/': ('src/graph/call_graph.hpp', 'src/graph/flow/flow_ops.hpp', 'src/graph/flow/function_tracer.hpp',

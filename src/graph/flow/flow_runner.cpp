@@ -33,12 +33,18 @@ class FunctionRunner {
     }
   }
 
-  /// A run of the function for inputs of these shapes, again and again; nothing if this is not possible.
+  /// A run of the function for inputs of these shapes, again and again; nothing if this is not possible. If the
+  /// function does not fit the inputs, `run` says so: it may never be called.
   Executable* repeatable(const Tensors& inputs) {
     fed_.clear();
     for (const std::size_t i : used_) fed_.push_back(inputs[i]);
     const bool complete = std::all_of(fed_.begin(), fed_.end(), [](const Tensor& each) { return bool(each); });
-    Executable* executable = complete ? plan_for_fed().only() : nullptr;
+    Executable* executable = nullptr;
+    try {
+      if (complete) executable = plan_for_fed().only();
+    } catch (const Error& error) {
+      if (!is_misfit(error)) throw;
+    }
     fed_.clear();
     return executable;
   }

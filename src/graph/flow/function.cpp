@@ -69,14 +69,17 @@ Specs infer_function(const GraphFunction& function, const Specs& inputs) {
   return specs;
 }
 
+bool is_misfit(const Error& error) {
+  const Code code = error.code();
+  return code == Code::invalid_argument || code == Code::out_of_range || code == Code::failed_precondition ||
+         code == Code::unimplemented;
+}
+
 Specs infer_if_run(const GraphFunction& function, const Specs& inputs) {
   try {
     return infer_function(function, inputs);
   } catch (const Error& error) {
-    const Code code = error.code();
-    if (code != Code::invalid_argument && code != Code::out_of_range && code != Code::failed_precondition &&
-        code != Code::unimplemented)
-      throw;
+    if (!is_misfit(error)) throw;
     return traced_outputs(function);
   }
 }

@@ -27,6 +27,8 @@ Specs infer_function(const GraphFunction& function, const Specs& inputs);
 /// The same for a function that may not run: one that cannot run with these inputs is refused when it does, and until
 /// then its outputs have the specs with which it was traced.
 Specs infer_if_run(const GraphFunction& function, const Specs& inputs);
+/// Whether an error tells that a function cannot run with its inputs.
+bool is_misfit(const Error& error);
 
 /// What runs for a function whose inputs have these specs. The feeds are the inputs that the function needs, and the
 /// fetches its outputs, without the empty ones.
