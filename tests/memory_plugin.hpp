@@ -6,6 +6,7 @@
 #include "distributed/rpc/master.hpp"
 #include "distributed/rpc/read_cluster.hpp"
 #include "distributed/rpc/remote_session.hpp"
+#include "distributed/rpc/sync_replicas.hpp"
 #include "distributed/rpc_plugin.hpp"
 
 namespace tapestry::test {
@@ -33,6 +34,7 @@ inline const detail::RpcPlugin memory_plugin{
         [](const ClusterSpec& cluster, const ServerOptions& options) {
           return detail::make_master(detail::memory_transport(), "memory", cluster, options);
         },
+    .synchronize = detail::synchronize,
 };
 [[maybe_unused]] inline const bool is_set = (detail::set_rpc_plugin(memory_plugin), true);
 

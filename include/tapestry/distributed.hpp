@@ -6,3 +6,4 @@
 #include "tapestry/distributed/monitored_session.hpp"
 #include "tapestry/distributed/server.hpp"
 #include "tapestry/distributed/sync_batch_norm.hpp"
+#include "tapestry/distributed/sync_replicas.hpp"

@@ -154,8 +154,13 @@ struct MonitoredSession::State {
       step = current_step();
       stopped |= step >= options.stop_at_step;
     }
-    for (const SessionHook& each : options.hooks)
-      if (each.after_create) each.after_create(*session);
+    try {
+      for (const SessionHook& each : options.hooks)
+        if (each.after_create) each.after_create(*session);
+    } catch (...) {
+      drop_session();
+      throw;
+    }
   }
 
   /// The chief restores the Variables, or initializes them.
@@ -280,7 +285,7 @@ struct MonitoredSession::State {
     std::vector<Fetch> all = fetches;
     for (const SessionHook& each : options.hooks) all.insert(all.end(), each.fetches.begin(), each.fetches.end());
     std::vector<Tensor> values = recovering([&] {
-      std::vector<Tensor> results = session->run_all(all, feeds, {}, nullptr, where);
+      std::vector<Tensor> results = run_once(all, feeds, where);
       ++runs;
       if (needs_step()) step = current_step();
       return results;
@@ -296,6 +301,16 @@ struct MonitoredSession::State {
     return values;
   }
 
+  std::vector<Tensor> run_once(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) const {
+    try {
+      return session->run_all(fetches, feeds, {}, nullptr, where);
+    } catch (const Error&) {
+      for (const SessionHook& each : options.hooks)
+        if (each.after_error) each.after_error();
+      throw;
+    }
+  }
+
   /// Calls f, again with a new session if a server was lost.
   template <class F>
   auto recovering(F f) -> decltype(f()) {
@@ -309,9 +324,15 @@ struct MonitoredSession::State {
       } catch (const AbortedError&) {
         if (Clock::now() >= end) throw;
       }
-      session.reset();
+      drop_session();
       create();
     }
+  }
+
+  void drop_session() {
+    for (const SessionHook& each : options.hooks)
+      if (each.before_close) each.before_close();
+    session.reset();
   }
 
   void call_hooks(const std::vector<Tensor>& values, std::size_t first) {
@@ -343,9 +364,13 @@ struct MonitoredSession::State {
   void close() {
     if (!session) return;
     stopped = true;
-    finish();
-    session->close();
-    session.reset();
+    try {
+      finish();
+    } catch (...) {
+      drop_session();
+      throw;
+    }
+    drop_session();
   }
 
   const std::string target;

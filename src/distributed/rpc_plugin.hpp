@@ -5,6 +5,7 @@
 #include "core/open_plugin.hpp"
 #include "graph/remote_session.hpp"
 #include "tapestry/distributed/server.hpp"
+#include "tapestry/distributed/sync_replicas.hpp"
 
 namespace tapestry {
 
@@ -20,6 +21,12 @@ class Server::Service {
 
 namespace detail {
 
+/// Of a synchronous step: how many gradients make it, and how many workers wait for it.
+struct SyncCounts {
+  int gradients, tokens;
+  Where where;
+};
+
 /// libtapestry_distributed.so exports this as the C symbol `tapestry_rpc_plugin`. The first members are as in every
 /// plugin (see `mismatch`).
 struct RpcPlugin {
@@ -33,6 +40,9 @@ struct RpcPlugin {
   ClusterSpec (*cluster_of_environment)();
   ClusterSpec (*cluster_of_arguments)(int argc, const char* const* argv);
   std::shared_ptr<Server::Service> (*serve)(const ClusterSpec& cluster, const ServerOptions& options);
+  train::SyncReplicasOptimizer::Operations (*synchronize)(train::Optimizer& optimizer,
+                                                          const train::GradientsAndVariables& gradients,
+                                                          const train::ApplyOptions& options, const SyncCounts& counts);
 };
 inline constexpr const char* rpc_plugin_symbol = "tapestry_rpc_plugin";
 

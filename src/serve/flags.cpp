@@ -163,6 +163,7 @@ a folder for each version, FOLDER/1, FOLDER/2; new ones are served as they appea
   --rest_api_num_threads=N        the most connections that are served at the same time (default: 1024)
   --rest_api_enable_cors_support  pages of other sites may ask
   --rest_api_max_body_bytes=N     the largest request (default: 268435456)
+  --max_request_memory_bytes=N    the bodies of all requests that are being answered (default: 2147483648)
   --enable_batching               requests that come together run together
   --batching_parameters_file=FILE max_batch_size { value: 64 } batch_timeout_micros { value: 1000 } ...
   --monitoring_config_file=FILE   prometheus_config { enable: true path: "/metrics" }
@@ -278,6 +279,8 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
       flags.http.threads = static_cast<std::size_t>(flag.number(1));
     } else if (flag.name == "--rest_api_enable_cors_support") {
       flags.http.cors = flag.yes();
+    } else if (flag.name == "--max_request_memory_bytes") {
+      flags.http.memory = std::make_shared<RequestMemory>(static_cast<std::size_t>(flag.number(1)));
     } else if (flag.name == "--rest_api_max_body_bytes") {
       flags.http.most_body_bytes = static_cast<std::size_t>(flag.number(1));
     } else if (flag.name == "--enable_batching") {
@@ -321,6 +324,7 @@ Flags parse_flags(const std::vector<std::string>& arguments) {
     flags.grpc->host = flags.http.host;
     flags.grpc->calls_at_once = grpc_calls;
     flags.grpc->most_message_bytes = static_cast<std::int64_t>(flags.http.most_body_bytes);
+    flags.grpc->memory = flags.http.memory;
     flags.grpc->timeout = flags.http.timeout;
     flags.grpc->token = flags.http.token;
     if (!ssl_file.empty()) {

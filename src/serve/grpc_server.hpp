@@ -5,6 +5,7 @@
 #include <string>
 
 #include "distributed/grpc/grpc_listener.hpp"
+#include "serve/request_memory.hpp"
 #include "serve/rpc_api.hpp"
 
 namespace tapestry::serve {
@@ -14,8 +15,10 @@ struct GrpcOptions {
   int port = 8500;                                ///< 0: any free one
   std::int64_t calls_at_once = 1024;              ///< further requests are refused
   std::int64_t most_message_bytes = 256LL << 20;  ///< the largest request
-  std::chrono::milliseconds timeout{30'000};      ///< for a request of a client that sets no deadline
-  std::string token{};                            ///< which requests must carry; "": none
+  /// Of all requests.
+  std::shared_ptr<RequestMemory> memory = std::make_shared<RequestMemory>(std::size_t{2} << 30);
+  std::chrono::milliseconds timeout{30'000};  ///< for a request of a client that sets no deadline
+  std::string token{};                        ///< which requests must carry; "": none
   detail::TlsKeys tls{};
 };
 

@@ -88,10 +88,11 @@ class HttpServer::Impl {
                           options_.token.empty() ? "Content-Type" : "Content-Type, Authorization");
     }
     const Deadline deadline = std::chrono::steady_clock::now() + options_.timeout;
+    RequestMemory::Hold memory(*options_.memory);
     std::string body;
     // Who may not ask gets no memory for his body.
     const bool allowed = is_allowed(request);
-    if (const auto refusal = read_body(request, read, deadline, allowed ? &body : nullptr))
+    if (const auto refusal = read_body(request, read, deadline, allowed ? &body : nullptr, memory))
       return send_and_close(*refusal, response);
     Answer sent = body.size() > options_.most_body_bytes
                       ? Answer{.status = 413, .body = error_body("The request is too large")}
@@ -103,7 +104,7 @@ class HttpServer::Impl {
   /// Reads the body, of one that is too large only somewhat more than is allowed. Returns the answer where the rest of
   /// the connection can no longer be told from the body.
   std::optional<Answer> read_body(const httplib::Request& request, const httplib::ContentReader* read,
-                                  Deadline deadline, std::string* body) const {
+                                  Deadline deadline, std::string* body, RequestMemory::Hold& memory) const {
     const auto refuse = [](int status, const char* text) { return Answer{.status = status, .body = error_body(text)}; };
     const bool chunked = request.has_header("Transfer-Encoding");
     const std::string length = request.get_header_value("Content-Length");
@@ -126,6 +127,11 @@ class HttpServer::Impl {
       if (!body) return true;
       // The client of a large body hears of it when he has sent all. What little bytes unpack to has no end.
       if (body->size() <= options_.most_body_bytes) {
+        if (!memory.grow(count)) {
+          status = 503;
+          trouble = RequestMemory::used_up;
+          return false;
+        }
         body->append(bytes, count);
       } else if (packed) {
         status = 413;

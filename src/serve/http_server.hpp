@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "serve/request_memory.hpp"
 #include "serve/rest.hpp"
 
 namespace tapestry::serve {
@@ -15,9 +16,11 @@ struct HttpOptions {
   std::chrono::milliseconds timeout{30'000};  ///< for a request to be answered
   std::chrono::seconds read_timeout{5};       ///< for the next bytes of a request, or the next request
   std::size_t most_body_bytes = 256U << 20;   ///< after decompression
-  bool cors = false;                          ///< whether pages of other sites may ask
-  std::string token{};                        ///< which requests must carry; "": none
-  std::string certificate{}, key{};           ///< files in PEM, for TLS; "": none
+  /// Of all requests.
+  std::shared_ptr<RequestMemory> memory = std::make_shared<RequestMemory>(std::size_t{2} << 30);
+  bool cors = false;                                            ///< whether pages of other sites may ask
+  std::string token{};                                          ///< which requests must carry; "": none
+  std::string certificate{}, key{};                             ///< files in PEM, for TLS; "": none
   std::string metrics_path = "/monitoring/prometheus/metrics";  ///< "": none
 };
 

@@ -4,8 +4,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -21,10 +24,15 @@ using Clock = std::chrono::steady_clock;
 
 std::string free_address() { return Server::create_local_server().target().substr(std::string("grpc://").size()); }
 
+/// Where a task is: the name of a network namespace, and its address there; "" for loopback.
+struct Place {
+  std::string space{}, address{};
+};
+
 /// A server that is a process.
 class Task {
  public:
-  Task(const std::string& cluster, const std::string& job, int task) {
+  Task(const std::string& cluster, const std::string& job, int task, const Place& place = {}) {
     const char* program = std::getenv("TAPESTRY_SERVER");
     REQUIRE(program != nullptr);
     int ends[2];
@@ -34,7 +42,13 @@ class Task {
     if (process_ == 0) {
       ::dup2(ends[1], STDOUT_FILENO);
       ::close(ends[0]);
-      ::execl(program, program, "--cluster", cluster.c_str(), "--job", job.c_str(), "--task", number.c_str(), nullptr);
+      std::vector<const char*> words;
+      if (!place.space.empty()) words = {"ip", "netns", "exec", place.space.c_str()};
+      words.insert(words.end(),
+                   {program, "--cluster", cluster.c_str(), "--job", job.c_str(), "--task", number.c_str()});
+      if (!place.space.empty()) words.insert(words.end(), {"--bind", place.address.c_str(), "--insecure"});
+      words.push_back(nullptr);
+      ::execvp(words[0], const_cast<char* const*>(words.data()));
       ::_exit(1);
     }
     ::close(ends[1]);
@@ -47,6 +61,7 @@ class Task {
   Task& operator=(const Task&) = delete;
   ~Task() { end(SIGTERM); }
 
+  void send(int signal) const { ::kill(process_, signal); }
   void end(int signal) {
     if (process_ <= 0) return;
     ::kill(process_, signal);
@@ -63,20 +78,27 @@ class Task {
 /// A parameter server and two workers.
 class Cluster {
  public:
-  Cluster() {
-    const std::string ps = free_address(), first = free_address(), second = free_address();
+  /// `places`: of the tasks "ps0", ..., if they are not all on loopback.
+  explicit Cluster(std::map<std::string, Place> places = {}) : places_(std::move(places)) {
+    const auto address = [&](const std::string& name, const char* port) {
+      return places_.empty() ? free_address() : places_.at(name).address + port;
+    };
+    const std::string ps = address("ps0", ":7100"), first = address("worker0", ":7101"),
+                      second = address("worker1", ":7102");
     spec = ClusterSpec({{"ps", {ps}}, {"worker", {first, second}}});
     text_ = "ps=" + ps + ";worker=" + first + "," + second;
     start("ps", 0), start("worker", 0), start("worker", 1);
   }
   void start(const std::string& job, int task) {
-    tasks_[job + std::to_string(task)] = std::make_unique<Task>(text_, job, task);
+    const std::string name = job + std::to_string(task);
+    tasks_[name] = std::make_unique<Task>(text_, job, task, places_.empty() ? Place() : places_.at(name));
   }
   Task& operator[](const std::string& name) { return *tasks_.at(name); }
 
   ClusterSpec spec;
 
  private:
+  std::map<std::string, Place> places_;
   std::string text_;
   std::map<std::string, std::unique_ptr<Task>> tasks_;
 };
@@ -152,5 +174,106 @@ TEST_CASE("a task that is killed in the middle of a step ends it at once") {
     const std::chrono::duration<double> after = Clock::now() - killed;
     MESSAGE("after ", after.count(), " s");
     CHECK(after.count() < 10);  // without the broken connection, half a minute
+  }
+}
+
+namespace {
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+bool succeeds(const std::string& command) { return std::system((command + " > /dev/null 2>&1").c_str()) == 0; }
+
+/// A network namespace for each task, and a bridge between them, made for this process.
+class Network {
+ public:
+  Network() {
+    const std::string mark = "tp" + std::to_string(::getpid() % 10'000);
+    bridge_ = mark + "b";
+    is_there_ = succeeds("ip link add " + bridge_ + " type bridge && ip addr add 10.71.0.1/24 dev " + bridge_ +
+                         " && ip link set " + bridge_ + " up");
+    int number = 2;
+    for (const char* task : {"ps0", "worker0", "worker1"}) {
+      const std::string space = mark + task, outside = mark + "v" + std::to_string(number),
+                        address = "10.71.0." + std::to_string(number++);
+      is_there_ =
+          is_there_ && succeeds("ip netns add " + space + " && ip link add " + outside +
+                                " type veth peer name eth0 netns " + space + " && ip link set " + outside + " master " +
+                                bridge_ + " up && ip -n " + space + " addr add " + address + "/24 dev eth0 && ip -n " +
+                                space + " link set eth0 up && ip -n " + space + " link set lo up");
+      places.emplace(task, Place{space, address});
+    }
+  }
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+  ~Network() {
+    for (const auto& [task, place] : places) succeeds("ip netns del " + place.space);
+    succeeds("ip link del " + bridge_);
+  }
+  explicit operator bool() const { return is_there_; }
+  void set_link(const std::string& task, const char* state) const {
+    REQUIRE(succeeds("ip -n " + places.at(task).space + " link set eth0 " + state));
+  }
+
+  std::map<std::string, Place> places{};
+
+ private:
+  std::string bridge_;
+  bool is_there_ = false;
+};
+
+/// Trains while something happens to a task before the fourth step and is undone after it has been noticed: the losses
+/// are those of an unbroken training.
+void check_resumed(Cluster& cluster, const std::function<void()>& disturb, const std::function<void()>& undo) {
+  const Training there = make_training(cluster.spec), here = make_training(ClusterSpec());
+  const auto folder = std::filesystem::temp_directory_path() / ("tapestry-resumed-" + std::to_string(::getpid()));
+  train::MonitoredSession training(cluster["worker0"].target, there.graph,
+                                   {.checkpoint_dir = folder.string(), .save_checkpoint_steps = 1});
+  const Session local(here.graph, {.allow_soft_placement = true}), other(cluster["worker0"].target, there.graph);
+  local.run(here.init);
+  for (int i = 0; i < 6; ++i) {
+    std::thread repair;
+    if (i == 2) other.run(there.loss, {{there.x, batch(i)}});  // a first run would wait for the tasks
+    if (i == 3) {
+      disturb();
+      const auto begin = Clock::now();
+      CHECK_THROWS_AS(other.run(there.loss, {{there.x, batch(i)}}), UnavailableError);
+      MESSAGE("noticed after ", seconds_since(begin), " s");
+      repair = std::thread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        undo();
+      });
+    }
+    INFO("step ", i);
+    const Tensor loss = std::get<0>(training.run(std::tuple{there.loss, there.step}, {{there.x, batch(i)}}));
+    if (repair.joinable()) repair.join();
+    CHECK(loss.item<float>() ==
+          std::get<0>(local.run(std::tuple{here.loss, here.step}, {{here.x, batch(i)}})).item<float>());
+  }
+  training.close();
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+
+TEST_CASE("a task that is stopped ends a step, and the training goes on when it is continued") {
+  for (const char* task : {"ps0", "worker1"}) {
+    INFO(std::string(task));
+    Cluster cluster;
+    check_resumed(
+        cluster, [&] { cluster[task].send(SIGSTOP); }, [&] { cluster[task].send(SIGCONT); });
+  }
+}
+
+TEST_CASE("a task whose link is down ends a step, and the training goes on when it is up") {
+  const Network network;
+  if (!network) {
+    MESSAGE("skipped: network namespaces are not permitted here");
+    return;
+  }
+  for (const char* task : {"ps0", "worker1"}) {
+    INFO(std::string(task));
+    Cluster cluster(network.places);
+    check_resumed(
+        cluster, [&] { network.set_link(task, "down"); }, [&] { network.set_link(task, "up"); });
   }
 }

@@ -49,17 +49,23 @@ def cnn(weights):
     return tf.reduce_mean(tf.square(tf.nn.relu(tf.matmul(h, weights("w", 64, 3)) + weights("c", 3)))), {x: data(4, 8, 8, 1)}
 
 
-def train(target, model, optimizer, resource):
-    """The losses, the number of steps, and the Variables."""
+def train(target, model, optimizer, resource, synchronous=False):
+    """The losses, the number of steps, and the Variables. A synchronous training has one worker, which is the chief."""
     with tf.Graph().as_default():
         placed = v1.train.replica_device_setter(ps_tasks=1, worker_device="/job:worker/task:0") if target else None
         with v1.device(placed):
             loss, feeds = model(lambda name, *shape: v1.get_variable(name, initializer=data(*shape) * 0.3, use_resource=resource))
-            count = v1.train.get_or_create_global_step()
-            step = optimizer().minimize(loss, count)
+            with v1.variable_scope("", use_resource=resource):
+                count = v1.train.get_or_create_global_step()
+            opt = v1.train.SyncReplicasOptimizer(optimizer(), 1) if synchronous else optimizer()
+            step = opt.minimize(loss, count)
         init = v1.global_variables_initializer()
         with v1.Session(target, config=v1.ConfigProto(operation_timeout_in_ms=60_000)) as session:
             session.run(init)
+            if synchronous:
+                session.run([opt.chief_init_op, opt.get_init_tokens_op()])
+                coordinator = tf.train.Coordinator()
+                opt.get_chief_queue_runner().create_threads(session, coordinator, daemon=True, start=True)
             return ([session.run([loss, step], feeds)[0] for _ in range(4)] + [session.run(count)] +
                     [session.run(each) for each in v1.trainable_variables()])
 
@@ -94,9 +100,9 @@ class Cluster:
             each.terminate()
 
 
-def problem_of(target, *training):
+def problem_of(target, *training, synchronous=False):
     try:
-        found, expected = train(target, *training), train("", *training)
+        found, expected = train(target, *training, synchronous), train("", *training)
     except Exception as error:  # pylint: disable=broad-except
         return f"{type(error).__name__}: {error}"
     same = all(np.allclose(a, b, rtol=2e-4, atol=1e-5) for a, b in zip(found, expected))
@@ -115,6 +121,11 @@ def main():
                     title = (f"ps {ps}, worker {worker}, master {master}: {model.__name__} {name} "
                              f"{'resource' if resource else 'reference'} Variables")
                     print(f"ok {title}" if problem is None else f"FAILED {title}: {problem}", flush=True)
+        for name, optimizer in OPTIMIZERS.items():
+            problem = problem_of(cluster.targets[master], mlp, optimizer, True, synchronous=True)
+            passed, failed = passed + (problem is None), failed + (problem is not None)
+            title = f"ps {ps}, worker {worker}, master {master}: mlp {name} with SyncReplicasOptimizer"
+            print(f"ok {title}" if problem is None else f"FAILED {title}: {problem}", flush=True)
         cluster.end()
     print(f"{passed} passed, {failed} failed", flush=True)
     os._exit(0)  # TensorFlow's servers do not end by themselves

@@ -189,6 +189,30 @@ TEST_CASE("compressed requests, whole and damaged") {
   CHECK(server.client().Post(predict, body, "application/json")->body == predictions);
 }
 
+TEST_CASE("the bodies of all requests together take no more memory than they may") {
+  const Running server({.memory = std::make_shared<RequestMemory>(1000)});
+  const std::string large = body + std::string(600, ' ');
+  const auto status_becomes = [&](int wanted) {
+    for (int i = 0; i < 1000; ++i) {
+      const auto answer = server.client().Post(predict, large, "application/json");
+      REQUIRE(answer);
+      if (answer->status == wanted) return true;
+      CHECK((answer->status == 200 || answer->status == 503));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return false;
+  };
+  CHECK(status_becomes(200));
+  {
+    // A request that has arrived in part.
+    const RawConnection slow(server.port());
+    slow.send("POST " + predict + " HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n" + std::string(800, ' '));
+    CHECK(status_becomes(503));
+    CHECK(server.client().Post(predict, body, "application/json")->body == predictions);
+  }
+  CHECK(status_becomes(200));
+}
+
 TEST_CASE("bodies that are too large, cut off or no HTTP") {
   const Running server({.read_timeout = std::chrono::seconds(1), .most_body_bytes = 1000});
   const std::string head = "POST " + predict + " HTTP/1.1\r\nHost: x\r\n";

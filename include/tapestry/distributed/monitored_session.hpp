@@ -40,6 +40,8 @@ struct SessionHook {
   std::function<void(const Session&)> after_create = {};  ///< after a session was made, and made anew, and is ready
   std::function<void(SessionRun&)> after_run = {};        ///< after each run
   std::function<void(const Session&, std::int64_t)> end = {};  ///< at the end, with the global step
+  std::function<void()> after_error = {};   ///< after a run has thrown; may throw an error that tells more
+  std::function<void()> before_close = {};  ///< before the session of `after_create` ends, or is made anew
 };
 
 /// How a MonitoredSession begins, saves and ends.

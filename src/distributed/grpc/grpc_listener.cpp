@@ -154,9 +154,11 @@ class GrpcListener final : public Listener {
     // Otherwise two servers can have one port, without a word.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     // Clients may ask whether the server is there while a long step runs.
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+    constexpr int least_interval = 5'000;
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                               std::min(least_interval, keepalive_ms() / 4));
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms());
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_ms() / 2);
     // A client that begins ever more calls and ends none has to wait.
     constexpr std::int64_t least_streams = 100;
     if (options.calls_at_once > 0)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
@@ -33,6 +34,14 @@ inline Reply reply_of(const grpc::ByteBuffer& buffer) {
   const auto slice = std::make_shared<grpc::Slice>();
   if (!buffer.DumpToSingleSlice(slice.get()).ok()) throw DataLossError("A message cannot be read");
   return {{reinterpret_cast<const char*>(slice->begin()), slice->size()}, slice};
+}
+
+/// After how many milliseconds without an answer one side asks whether the other is there; half as many later it is
+/// taken for gone. TAPESTRY_KEEPALIVE_MS sets it, for networks in which half a minute is too long.
+inline int keepalive_ms() {
+  constexpr int usual = 20'000, least = 100;
+  const char* text = std::getenv("TAPESTRY_KEEPALIVE_MS");
+  return text ? std::max(std::atoi(text), least) : usual;
 }
 
 /// Errors are thrown, not written to the terminal, unless the user asks for gRPC's log.

@@ -48,8 +48,9 @@ class GrpcChannel final : public Channel {
     arguments.SetMaxReceiveMessageSize(INT_MAX);
     arguments.SetMaxSendMessageSize(INT_MAX);
     // A host that has vanished is noticed while a call waits for it.
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms());
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_ms() / 2);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     // A server that was started again is found soon.
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);

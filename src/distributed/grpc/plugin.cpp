@@ -5,6 +5,7 @@
 #include "distributed/rpc/master.hpp"
 #include "distributed/rpc/read_cluster.hpp"
 #include "distributed/rpc/remote_session.hpp"
+#include "distributed/rpc/sync_replicas.hpp"
 #include "distributed/rpc_plugin.hpp"
 
 namespace tapestry::detail {
@@ -58,5 +59,6 @@ const tapestry::detail::RpcPlugin tapestry_rpc_plugin{
     .cluster_of_environment = tapestry::detail::cluster_of_environment,
     .cluster_of_arguments = tapestry::detail::cluster_of_arguments,
     .serve = tapestry::detail::serve,
+    .synchronize = tapestry::detail::synchronize,
 };
 }

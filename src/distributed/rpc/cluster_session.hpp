@@ -19,7 +19,7 @@ class ClusterSession final : public ServedSession {
     TaskWorker& worker;                       ///< of this task
     std::vector<io::rpc::DeviceDef> devices;  ///< of this task
   };
-  ClusterSession(io::GraphDef graph, const io::rpc::SessionConfig& config, std::shared_ptr<io::VariableTable> variables,
+  ClusterSession(io::GraphDef graph, const io::rpc::SessionConfig& config, std::shared_ptr<TaskState> state,
                  const ServerOptions& options, Place place);
   ~ClusterSession() override;
 
@@ -37,22 +37,44 @@ class ClusterSession final : public ServedSession {
     std::vector<Part> parts;  ///< none if all is here
   };
   struct Step;
+  struct PartialRun;
 
   std::shared_ptr<const Plan> plan_for(const io::rpc::RunNames& names, const std::stop_token& stop);
   std::shared_ptr<const Plan> make_plan(const io::rpc::RunNames& names, const std::stop_token& stop);
   /// Waits for the task, and makes the session known to it.
   std::vector<io::rpc::DeviceDef> devices_of(const std::string& task, const std::stop_token& stop);
-  io::rpc::RunStepResponse run_plan(const Plan& plan, const io::rpc::RunNames& names,
-                                    const io::rpc::RunStepRequest& request, const std::stop_token& stop);
+
+  static io::rpc::RunNames names_of(const io::rpc::RunStepRequest& request);
+  io::rpc::RunGraphRequest request_for(const Step& step, const Part& part) const;
+  /// The part of this task; nullptr if there is none.
+  const Part* own_part(const Step& step) const;
+  /// Runs the parts of other tasks, on threads of their own.
+  void begin_elsewhere(const std::shared_ptr<Step>& step);
+  /// Runs the part of this task; returns what is fetched, by name.
+  std::map<std::string, io::TensorDef> run_here(const std::shared_ptr<Step>& step, const io::rpc::RunNames& names,
+                                                const io::rpc::RunStepRequest& request);
+  /// Waits for all parts, and throws the error of the step.
+  void end_step(Step& step);
+
+  std::shared_ptr<PartialRun> find_partial_run(const std::string& handle);
+  /// Throws InvalidArgumentError for a part that was not promised, or cannot be computed with what has been fed.
+  void check_part(const PartialRun& partial, const io::rpc::RunNames& part) const;
+  io::rpc::RunStepResponse run_partially(PartialRun& partial, const io::rpc::RunStepRequest& request,
+                                         const std::stop_token& stop);
+  /// Sends tensors to the part of this task, and fetches tensors from it.
+  io::rpc::RunGraphResponse exchange(PartialRun& partial, io::rpc::RunGraphRequest tensors,
+                                     const std::stop_token& stop);
+  void end_partially(PartialRun& partial, const std::exception_ptr& error);
 
   const io::rpc::SessionConfig config_;
-  const std::shared_ptr<io::VariableTable> variables_;
+  const std::shared_ptr<TaskState> state_;
   const ServerOptions& options_;
   const Place place_;
   std::vector<std::string> tasks_;  ///< that the session may use
   std::mutex planning_;
   std::map<std::vector<std::string>, std::shared_ptr<const Plan>> plans_;
-  std::map<std::string, std::vector<io::rpc::DeviceDef>> known_;  ///< by task that knows the session
+  std::map<std::string, std::vector<io::rpc::DeviceDef>> known_;     ///< by task that knows the session
+  std::map<std::string, std::shared_ptr<PartialRun>> partial_runs_;  ///< by handle
   bool ended_ = false;
 };
 

@@ -14,20 +14,23 @@ GraphPart::GraphPart(io::GraphDef part, const std::shared_ptr<io::VariableTable>
       {.most_bytes = options.graph.bytes,
        .make =
            [&](std::size_t, io::GraphDef graph) {
-             sessions_.push_back(std::make_unique<ServedSession>(std::move(graph), variables, options));
+             sessions_.push_back(
+                 graph.nodes.empty() ? nullptr : std::make_unique<ServedSession>(std::move(graph), variables, options));
            },
-       .type_of = [&](std::size_t island, const std::string& tensor) { return sessions_[island]->type_of(tensor); }});
+       .spec_of = [&](std::size_t island, const std::string& tensor) { return sessions_[island]->spec_of(tensor); }});
 }
 
 /// What a run has got so far. What is received late outlives it.
 struct GraphPart::Run {
-  explicit Run(std::size_t places, std::size_t islands) : values(places), has_run(islands) {}
+  explicit Run(std::size_t places, std::size_t islands)
+      : values(places), has_begun(islands), has_run(islands), left(islands) {}
 
   std::mutex mutex{};
   std::condition_variable_any changed{};
   std::vector<Tensor> values;
-  std::vector<char> has_run;  ///< by island
-  std::size_t arrived = 0;    ///< how many calls of the Exchange have ended
+  std::vector<char> has_begun, has_run;  ///< by island
+  std::size_t left;                      ///< how many islands have not run
+  std::size_t arrived = 0;               ///< how many calls of the Exchange have ended
   std::exception_ptr error{};
   io::rpc::StepStats stats{};
 
@@ -51,9 +54,9 @@ io::rpc::StepStats GraphPart::run(const Exchange& exchange, bool trace, const st
     });
 
   std::vector<char> is_sent(plan_.sends.size());
-  std::size_t left = plan_.islands.size() + plan_.sends.size();
+  std::size_t unsent = plan_.sends.size();
   std::unique_lock lock(run->mutex);
-  while (left > 0) {
+  while (run->left + unsent > 0) {
     if (run->error) std::rethrow_exception(run->error);
     if (stop.stop_requested()) throw CancelledError("The step was cancelled");
     const std::size_t seen = run->arrived;
@@ -62,7 +65,7 @@ io::rpc::StepStats GraphPart::run(const Exchange& exchange, bool trace, const st
     for (std::size_t i = 0; i < plan_.sends.size(); ++i) {
       const Islands::Send& send = plan_.sends[i];
       if (is_sent[i] || !run->values[send.place] || !run->has(send)) continue;
-      is_sent[i] = 1, --left, progress = true;
+      is_sent[i] = 1, --unsent, progress = true;
       const Tensor value = run->values[send.place];
       lock.unlock();
       exchange.send(send.transfer, value);
@@ -71,15 +74,16 @@ io::rpc::StepStats GraphPart::run(const Exchange& exchange, bool trace, const st
     for (std::size_t i = 0; i < plan_.islands.size() && !progress; ++i) {
       const Islands::Island& island = plan_.islands[i];
       const auto is_there = [&](const auto& feed) { return bool(run->values[feed.second]); };
-      if (run->has_run[i] || !run->has(island) || !std::all_of(island.feeds.begin(), island.feeds.end(), is_there))
+      if (run->has_begun[i] || !run->has(island) || !std::all_of(island.feeds.begin(), island.feeds.end(), is_there))
         continue;
+      run->has_begun[i] = 1, progress = true;
       lock.unlock();
-      run_island(*run, i, trace, stop);
+      island.use ? begin_use(run, i, exchange) : run_island(*run, i, trace, stop);
       lock.lock();
-      --left, progress = true;
     }
-    if (!progress && left > 0) run->changed.wait(lock, stop, [&] { return run->arrived > seen; });
+    if (!progress && run->left + unsent > 0) run->changed.wait(lock, stop, [&] { return run->arrived > seen; });
   }
+  if (run->error) std::rethrow_exception(run->error);
   return std::move(run->stats);
 }
 
@@ -100,10 +104,30 @@ void GraphPart::run_island(Run& run, std::size_t number, bool trace, const std::
   const std::lock_guard lock(run.mutex);
   for (std::size_t i = 0; i < island.fetches.size(); ++i)
     run.values[island.fetches[i].second] = results.tensor[i].tensor.value;
-  run.has_run[number] = 1;
+  run.has_run[number] = 1, --run.left;
   if (trace)
     for (io::rpc::DeviceStats& each : io::rpc::decode<io::rpc::StepMetadata>(results.metadata).step_stats.dev_stats)
       run.stats.dev_stats.push_back(std::move(each));
+}
+
+void GraphPart::begin_use(const std::shared_ptr<Run>& run, std::size_t number, const Exchange& exchange) const {
+  const Islands::Island& island = plan_.islands[number];
+  Tensors inputs;
+  {
+    const std::lock_guard lock(run->mutex);
+    for (const auto& [name, place] : island.feeds) inputs.push_back(run->values[place]);
+  }
+  exchange.use(*island.use, std::move(inputs),
+               [run, number, fetches = island.fetches](const Tensors& outputs, std::exception_ptr error) {
+                 const std::lock_guard lock(run->mutex);
+                 for (const auto& [name, place] : fetches) {
+                   const auto output = static_cast<std::size_t>(io::rpc::edge_of(name).output);
+                   if (output < outputs.size()) run->values[place] = outputs[output];
+                 }
+                 if (error && !run->error) run->error = std::move(error);
+                 run->has_run[number] = 1, --run->left, ++run->arrived;
+                 run->changed.notify_all();
+               });
 }
 
 }  // namespace tapestry::detail

@@ -55,9 +55,9 @@ class Master final : public Server::Service {
   Master(Transport& transport, const std::string& scheme, const ClusterSpec& cluster, const ServerOptions& options)
       : options_(options),
         task_name_(task_name(options.job, options.task)),
-        variables_(make_table()),
+        state_(make_state()),
         tasks_(transport, cluster),
-        worker_(tasks_, task_name_, options_, variables_, [this] { return make_table(); }) {
+        worker_(tasks_, task_name_, options_, state_, [this] { return make_state(); }) {
     check(options);
     const std::string address = cluster.task_address(options.job, options.task, {});
     const std::size_t colon = address.rfind(':');
@@ -107,8 +107,8 @@ class Master final : public Server::Service {
     if (options.session_gc_seconds < 0) throw InvalidArgumentError("session_gc_seconds must not be negative");
   }
 
-  std::shared_ptr<io::VariableTable> make_table() const {
-    return std::make_shared<io::VariableTable>(options_.job, options_.variable_bytes);
+  std::shared_ptr<TaskState> make_state() const {
+    return std::make_shared<TaskState>(options_.job, options_.variable_bytes);
   }
 
   // ---- Requests ----
@@ -173,7 +173,10 @@ class Master final : public Server::Service {
     const auto handle = [&]<class Request>(auto f) { return rpc::encode(f(rpc::decode<Request>(request))); };
     using namespace rpc;  // NOLINT(google-build-using-namespace): its messages
     if (name == "RecvTensor")
-      return handle.operator()<RecvTensorRequest>([&](const auto& each) { return worker_.recv_tensor(each, stop); });
+      return handle.operator()<RecvTensorRequest>([&](const RecvTensorRequest& each) {
+        check_incarnation(each.rendezvous_key);
+        return worker_.recv_tensor(each, stop);
+      });
     if (name == "RunGraph")
       return handle.operator()<RunGraphRequest>([&](const RunGraphRequest& each) { return run_graph(each, stop); });
     if (name == "CleanupGraph")
@@ -194,6 +197,16 @@ class Master final : public Server::Service {
     if (name == "CleanupAll")
       return handle.operator()<CleanupAllRequest>([&](const auto& each) { return worker_.cleanup_all(each); });
     throw UnimplementedError(join("The server has no method /tensorflow.WorkerService/", name));
+  }
+
+  /// What this task has sent before it was started anew is lost: who asks for it would wait for ever.
+  void check_incarnation(const std::string& rendezvous_key) const {
+    const std::size_t begin = rendezvous_key.find(';');
+    if (begin == std::string::npos) return;
+    const std::string expected = rendezvous_key.substr(begin + 1, rendezvous_key.find(';', begin + 1) - begin - 1);
+    if (expected != hexadecimal(incarnation_))
+      throw AbortedError(join("RecvTensor expects a different device incarnation: ", expected, " vs. ",
+                              hexadecimal(incarnation_), ". The task ", task_name_, " was started anew."));
   }
 
   rpc::RunGraphResponse run_graph(const rpc::RunGraphRequest& request, const std::stop_token& stop) {
@@ -221,14 +234,10 @@ class Master final : public Server::Service {
   rpc::CreateSessionResponse create_session(const rpc::CreateSessionRequest& request) {
     const std::string handle = hexadecimal(random_number());
     io::GraphDef graph = io::decode(request.graph_def, options_.graph);
-    const auto variables = request.config.isolate_session_state ? make_table() : variables_;
-    std::shared_ptr<ServedSession> created;
-    if (tasks_.names().size() == 1)
-      created = std::make_shared<ServedSession>(std::move(graph), variables, options_);
-    else
-      created =
-          std::make_shared<ClusterSession>(std::move(graph), request.config, variables, options_,
-                                           ClusterSession::Place{task_name_, handle, tasks_, worker_, own_devices()});
+    const auto state = request.config.isolate_session_state ? make_state() : state_;
+    auto created =
+        std::make_shared<ClusterSession>(std::move(graph), request.config, state, options_,
+                                         ClusterSession::Place{task_name_, handle, tasks_, worker_, own_devices()});
     const std::lock_guard lock(mutex_);
     end_unused_sessions();
     if (std::cmp_greater_equal(sessions_.size(), options_.sessions))
@@ -278,7 +287,7 @@ class Master final : public Server::Service {
     for (const std::string& task : tasks_.names())
       if (task != task_name_ && is_allowed(task, request.device_filters))
         call_worker<rpc::Empty>(tasks_, task, "CleanupAll", rpc::CleanupAllRequest{request.container}, {.stop = stop});
-    variables_->clear(request.container);
+    state_->clear(request.container);
     std::map<std::string, std::shared_ptr<ServedSession>, std::less<>> ended;
     const std::lock_guard lock(mutex_);
     ended.swap(sessions_);
@@ -321,7 +330,7 @@ class Master final : public Server::Service {
   const ServerOptions options_;
   const std::string task_name_;
   const std::uint64_t incarnation_ = random_number();
-  const std::shared_ptr<io::VariableTable> variables_;
+  const std::shared_ptr<TaskState> state_;
   Tasks tasks_;
   TaskWorker worker_;
   std::string target_;

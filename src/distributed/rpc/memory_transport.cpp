@@ -66,6 +66,8 @@ class MemoryListener final : public Listener {
       } catch (const Error&) {
         error = std::current_exception();
       }
+      // The connection of a server that ends breaks, whatever the server was about to say.
+      if (stopping_.stop_requested()) error = std::make_exception_ptr(UnavailableError("Socket closed"));
       const std::lock_guard lock(call->mutex);
       call->has_ended = true;
       call->reply = std::move(reply);

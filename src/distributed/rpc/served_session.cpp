@@ -63,13 +63,16 @@ ServedSession::ServedSession(io::GraphDef graph, std::shared_ptr<io::VariableTab
   graph_.extend(std::move(graph));
 }
 
-io::TypeCode ServedSession::type_of(const std::string& tensor) {
-  return io::code_of(fed_tensor(session()->graph(), tensor).dtype());
-}
+Spec ServedSession::spec_of(const std::string& tensor) { return fed_tensor(session()->graph(), tensor).spec(); }
 
 io::GraphDef ServedSession::graph_def() const {
   const std::lock_guard lock(mutex_);
   return graph_.file();
+}
+
+bool ServedSession::uses_resources() const {
+  const std::lock_guard lock(mutex_);
+  return graph_.uses_resources();
 }
 
 ServedSession::Clock::time_point ServedSession::last_use() const {

@@ -38,14 +38,15 @@ class ServedSession {
   /// The devices of other tasks that the session can use.
   virtual std::vector<io::rpc::DeviceDef> remote_devices(const std::stop_token& /*stop*/) { return {}; }
 
-  /// The element type of a tensor of the graph, "n:0"; 0 if it is not known before the run.
-  io::TypeCode type_of(const std::string& tensor);
+  /// What is known of a tensor of the graph, "n:0", before the run.
+  Spec spec_of(const std::string& tensor);
 
   Clock::time_point last_use() const;
 
  protected:
   /// The graph as it is now. Its nodes stay where they are until `extend`.
   io::GraphDef graph_def() const;
+  bool uses_resources() const;
   std::stop_token closing() const { return closing_.get_token(); }
   void note_use();
 

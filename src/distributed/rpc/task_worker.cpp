@@ -1,28 +1,46 @@
 #include "distributed/rpc/task_worker.hpp"
 
 #include "distributed/rpc/any_stop.hpp"
+#include "io/rpc/resource_ops.hpp"
 
 namespace tapestry::detail {
 
 namespace rpc = io::rpc;
 
-TaskWorker::TaskWorker(Tasks& tasks, std::string name, const ServerOptions& options,
-                       std::shared_ptr<io::VariableTable> variables,
-                       std::function<std::shared_ptr<io::VariableTable>()> make_table)
+namespace {
+
+/// Under which a step has what the client of a partial run feeds or fetches: "x:0", or a key of TensorFlow's that names
+/// it after three other parts.
+std::string clients_key(std::string name) {
+  for (int i = 0; i < 3; ++i)
+    if (const std::size_t at = name.find(';'); at != std::string::npos) name.erase(0, at + 1);
+  return "client;" + name.substr(0, name.find(';'));
+}
+
+}  // namespace
+
+TaskWorker::TaskWorker(Tasks& tasks, std::string name, const ServerOptions& options, std::shared_ptr<TaskState> state,
+                       std::function<std::shared_ptr<TaskState>()> make_state)
     : tasks_(tasks),
       name_(std::move(name)),
       options_(options),
-      variables_(std::move(variables)),
-      make_table_(std::move(make_table)) {}
+      state_(std::move(state)),
+      make_state_(std::move(make_state)) {}
 
-TaskWorker::~TaskWorker() { steps_.clear(std::make_exception_ptr(AbortedError("The server has stopped"))); }
+TaskWorker::~TaskWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [step, run] : partial_runs_) run->stop.request_stop();
+  }
+  steps_.clear(std::make_exception_ptr(AbortedError("The server has stopped")));
+}
 
 // ---- Sessions and graphs --------------------------------------------------------------------------------------------
 
 TaskWorker::WorkerSession& TaskWorker::session(const std::string& handle, bool was_created) {
   if (!was_created) {
     WorkerSession& legacy = sessions_[""];
-    if (!legacy.variables) legacy.variables = variables_;
+    if (!legacy.state) legacy.state = state_;
     return legacy;
   }
   const auto found = sessions_.find(handle);
@@ -32,7 +50,7 @@ TaskWorker::WorkerSession& TaskWorker::session(const std::string& handle, bool w
   return found->second;
 }
 
-void TaskWorker::create_session(const std::string& handle, std::shared_ptr<io::VariableTable> variables) {
+void TaskWorker::create_session(const std::string& handle, std::shared_ptr<TaskState> state) {
   const std::lock_guard lock(mutex_);
   if (options_.session_gc_seconds > 0) {
     const auto before = ServedSession::Clock::now() - std::chrono::seconds(options_.session_gc_seconds);
@@ -41,12 +59,12 @@ void TaskWorker::create_session(const std::string& handle, std::shared_ptr<io::V
   if (std::cmp_greater_equal(sessions_.size(), options_.sessions))
     throw ResourceExhaustedError(join("The task takes part in ", sessions_.size(),
                                       " sessions, which is the most that it may (ServerOptions::sessions)"));
-  sessions_.try_emplace(handle, WorkerSession{.variables = std::move(variables)});
+  sessions_.try_emplace(handle, WorkerSession{.state = std::move(state)});
 }
 
 rpc::Empty TaskWorker::create_session(const rpc::CreateWorkerSessionRequest& request) {
   if (request.session_handle.empty()) throw InvalidArgumentError("A session needs a handle");
-  create_session(request.session_handle, request.isolate_session_state ? make_table_() : variables_);
+  create_session(request.session_handle, request.isolate_session_state ? make_state_() : state_);
   return {};
 }
 
@@ -57,12 +75,12 @@ rpc::Empty TaskWorker::delete_session(const rpc::DeleteWorkerSessionRequest& req
 }
 
 rpc::RegisterGraphResponse TaskWorker::register_graph(const rpc::RegisterGraphRequest& request) {
-  std::shared_ptr<io::VariableTable> variables;
+  std::shared_ptr<TaskState> state;
   {
     const std::lock_guard lock(mutex_);
-    variables = session(request.session_handle, request.create_worker_session_called).variables;
+    state = session(request.session_handle, request.create_worker_session_called).state;
   }
-  auto part = std::make_shared<const GraphPart>(io::decode(request.graph_def, options_.graph), variables, options_);
+  auto part = std::make_shared<const GraphPart>(io::decode(request.graph_def, options_.graph), state, options_);
   const std::lock_guard lock(mutex_);
   WorkerSession& owner = session(request.session_handle, request.create_worker_session_called);
   constexpr std::size_t most_parts = 10'000;
@@ -86,6 +104,7 @@ void TaskWorker::receive(std::int64_t step, const Transfer& transfer, const std:
                          GraphPart::Arrival arrival) {
   threads_.start([this, step, transfer, stop, arrival = std::move(arrival)] {
     try {
+      if (transfer.is_clients) return arrival(steps_.receive(step, clients_key(transfer.tensor_name), stop), nullptr);
       if (transfer.sender() == name_) return arrival(steps_.receive(step, transfer.key(), stop), nullptr);
       const auto response = call_worker<rpc::RecvTensorResponse>(
           tasks_, transfer.sender(), "RecvTensor",
@@ -104,39 +123,63 @@ void TaskWorker::receive(std::int64_t step, const Transfer& transfer, const std:
   });
 }
 
+void TaskWorker::use(const std::shared_ptr<TaskState>& state, const rpc::Islands::ResourceUse& use, Tensors inputs,
+                     const std::stop_token& stop, GraphPart::Outputs done) {
+  const auto run = [state, use, inputs = std::move(inputs), stop, done = std::move(done)] {
+    try {
+      Tensors outputs = state->resource(use.maker)->use(use.node, inputs, stop);
+      done(std::move(outputs), nullptr);
+    } catch (Error& error) {
+      error.locate(use.node.op, use.node.name, {});
+      done({}, std::current_exception());
+    }
+  };
+  rpc::may_wait(use.node.op) ? threads_.start(run) : run();
+}
+
+TaskWorker::Registered TaskWorker::registered(const rpc::RunGraphRequest& request) {
+  const std::lock_guard lock(mutex_);
+  const WorkerSession& owner = session(request.session_handle, request.create_worker_session_called);
+  const auto found = owner.parts.find(request.graph_handle);
+  if (found == owner.parts.end()) throw AbortedError(join("Graph handle is not found: ", request.graph_handle));
+  return {found->second, owner.state};
+}
+
+GraphPart::Exchange TaskWorker::exchange(std::int64_t step, std::shared_ptr<TaskState> state,
+                                         const std::stop_token& stop) {
+  return {
+      .receive = [this, step, stop](const Transfer& transfer,
+                                    GraphPart::Arrival arrival) { receive(step, transfer, stop, std::move(arrival)); },
+      .send =
+          [this, step](const Transfer& transfer, const Tensor& value) {
+            steps_.send(step, transfer.is_clients ? clients_key(transfer.tensor_name) : transfer.key(), value);
+          },
+      .use = [this, state = std::move(state), stop](
+                 const rpc::Islands::ResourceUse& resource, Tensors inputs,
+                 GraphPart::Outputs done) { use(state, resource, std::move(inputs), stop, std::move(done)); }};
+}
+
 rpc::RunGraphResponse TaskWorker::run_graph(const rpc::RunGraphRequest& request, const std::stop_token& stop) {
-  if (request.is_partial) throw UnimplementedError("A run in several parts must stay within one task");
-  std::shared_ptr<const GraphPart> part;
-  {
-    const std::lock_guard lock(mutex_);
-    auto& parts = session(request.session_handle, request.create_worker_session_called).parts;
-    const auto found = parts.find(request.graph_handle);
-    if (found == parts.end()) throw AbortedError(join("Graph handle is not found: ", request.graph_handle));
-    part = found->second;
-  }
+  if (request.is_partial) return run_partially(request, stop);
+  const Registered graph = registered(request);
   std::map<std::string, Tensor> fetched;
   std::stop_source ended;  // when the run ends, so does what it waits for
   const AnyStop any(ended.get_token(), stop);
-  const GraphPart::Exchange exchange{.receive =
-                                         [&](const Transfer& transfer, GraphPart::Arrival arrival) {
-                                           if (!transfer.is_clients)
-                                             return receive(request.step_id, transfer, any.token(), std::move(arrival));
-                                           for (const rpc::NamedTensor& each : request.send)
-                                             if (each.name == transfer.tensor_name)
-                                               return arrival(each.tensor.value, nullptr);
-                                           arrival(Tensor(), std::make_exception_ptr(InvalidArgumentError(join(
-                                                                 "No value was sent for ", transfer.tensor_name))));
-                                         },
-                                     .send =
-                                         [&](const Transfer& transfer, const Tensor& value) {
-                                           if (transfer.is_clients)
-                                             fetched.insert_or_assign(transfer.tensor_name, value);
-                                           else
-                                             steps_.send(request.step_id, transfer.key(), value);
-                                         }};
+  GraphPart::Exchange exchange = this->exchange(request.step_id, graph.state, any.token());
+  exchange.receive = [&, others = exchange.receive](const Transfer& transfer, GraphPart::Arrival arrival) {
+    if (!transfer.is_clients) return others(transfer, std::move(arrival));
+    for (const rpc::NamedTensor& each : request.send)
+      if (each.name == transfer.tensor_name) return arrival(each.tensor.value, nullptr);
+    arrival(Tensor(),
+            std::make_exception_ptr(InvalidArgumentError(join("No value was sent for ", transfer.tensor_name))));
+  };
+  exchange.send = [&, others = exchange.send](const Transfer& transfer, const Tensor& value) {
+    if (!transfer.is_clients) return others(transfer, value);
+    fetched.insert_or_assign(transfer.tensor_name, value);
+  };
   rpc::RunGraphResponse response;
   try {
-    response.step_stats = part->run(exchange, request.exec_opts.record_timeline, stop);
+    response.step_stats = graph.part->run(exchange, request.exec_opts.record_timeline, stop);
   } catch (const Error&) {
     ended.request_stop();
     steps_.abort(request.step_id, std::current_exception());
@@ -152,18 +195,66 @@ rpc::RunGraphResponse TaskWorker::run_graph(const rpc::RunGraphRequest& request,
   return response;
 }
 
+std::shared_ptr<TaskWorker::PartialRun> TaskWorker::partial_run(const rpc::RunGraphRequest& request) {
+  constexpr std::size_t most_runs = 256;  // each takes threads
+  const Registered graph = registered(request);
+  const std::lock_guard lock(mutex_);
+  if (const auto found = partial_runs_.find(request.step_id); found != partial_runs_.end()) return found->second;
+  if (partial_runs_.size() >= most_runs)
+    throw ResourceExhaustedError(join("The task has ", most_runs, " open partial runs, which is the most at a time"));
+  const auto run = std::make_shared<PartialRun>();
+  threads_.start([this, run, graph, step = request.step_id] {
+    std::exception_ptr error;
+    try {
+      graph.part->run(exchange(step, graph.state, run->stop.get_token()), false, run->stop.get_token());
+    } catch (const Error&) {
+      error = std::current_exception();
+      run->stop.request_stop();
+      steps_.abort(step, error);
+    }
+    const std::lock_guard ended(mutex_);
+    run->has_ended = true;
+    run->error = error;
+    partial_run_ended_.notify_all();
+  });
+  partial_runs_.emplace(request.step_id, run);
+  return run;
+}
+
+rpc::RunGraphResponse TaskWorker::run_partially(const rpc::RunGraphRequest& request, const std::stop_token& stop) {
+  const std::shared_ptr<PartialRun> run = partial_run(request);
+  for (const rpc::NamedTensor& each : request.send)
+    steps_.send(request.step_id, clients_key(each.name), each.tensor.value.contiguous());
+  rpc::RunGraphResponse response;
+  for (const std::string& each : request.recv_key) {
+    const Tensor value = steps_.receive(request.step_id, clients_key(each), stop);
+    response.recv.push_back({each, {io::code_of(value.dtype()), value}});
+  }
+  if (!request.is_last_partial_run) return response;
+  std::unique_lock lock(mutex_);
+  partial_run_ended_.wait(lock, stop, [&] { return run->has_ended; });
+  if (!run->has_ended) throw CancelledError("The step was cancelled");
+  partial_runs_.erase(request.step_id);
+  if (run->error) std::rethrow_exception(run->error);
+  return response;
+}
+
 rpc::RecvTensorResponse TaskWorker::recv_tensor(const rpc::RecvTensorRequest& request, const std::stop_token& stop) {
   const Tensor value = steps_.receive(request.step_id, request.rendezvous_key, stop);
   return {.tensor = {io::code_of(value.dtype()), value}};
 }
 
 rpc::Empty TaskWorker::cleanup_graph(const rpc::CleanupGraphRequest& request) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto open = partial_runs_.extract(request.step_id); !open.empty()) open.mapped()->stop.request_stop();
+  }
   steps_.remove(request.step_id);
   return {};
 }
 
 rpc::Empty TaskWorker::cleanup_all(const rpc::CleanupAllRequest& request) {
-  variables_->clear(request.container);
+  state_->clear(request.container);
   return {};
 }
 

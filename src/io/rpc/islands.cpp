@@ -4,9 +4,11 @@
 #include <bit>
 #include <deque>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "io/rpc/resource_ops.hpp"
 #include "io/tensorflow/op_rules.hpp"
 
 namespace tapestry::io::rpc {
@@ -14,6 +16,7 @@ namespace {
 
 /// Whether the node only says what there is: each island can have it.
 bool is_leaf(const NodeDef& node) {
+  if (makes_shared_resource(node.op)) return true;
   return node.inputs.empty() &&
          (node.op == "Const" || node.op == "VariableV2" || node.op == "Variable" || node.op == "VarHandleOp");
 }
@@ -119,16 +122,23 @@ class Builder {
   void build() {
     find_receives();
     find_islands();
-    for (std::size_t i = 0; i < nodes_.size(); ++i)
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
       if (is_send(i)) add_send(i);
+      // A constant that such a node gets has a place, too.
+      if (is_use(i))
+        for (std::size_t k = 1; k < edges_[i].size(); ++k)
+          if (!edges_[i][k].is_control) static_cast<void>(place_of(edges_[i][k]));
+    }
     part_.islands.resize(members_.size());
     // An island needs only such that wait for fewer tensors, which come first.
-    for (std::size_t i = 0; i < members_.size(); ++i) build_island(i);
+    for (std::size_t i = 0; i < members_.size(); ++i)
+      is_use(members_[i][0]) ? build_use(i, members_[i][0]) : build_island(i);
     for (auto& [tensor, place] : fetched_) {
       Islands::Island& island = part_.islands[place.island];
       island.fetches.emplace_back(tensor, place.place);
     }
-    for (std::size_t i = 0; i < members_.size(); ++i) find_targets(i);
+    for (std::size_t i = 0; i < members_.size(); ++i)
+      if (!part_.islands[i].use) find_targets(i);
     part_.places = places_;
   }
 
@@ -149,6 +159,7 @@ class Builder {
   std::size_t at(const Edge& edge) const { return index_.at(edge.node); }
   bool is_receive(std::size_t i) const { return nodes_[i].op == "_Recv" || nodes_[i].op == "_HostRecv"; }
   bool is_send(std::size_t i) const { return nodes_[i].op == "_Send" || nodes_[i].op == "_HostSend"; }
+  bool is_use(std::size_t i) const { return uses_shared_resource(nodes_[i].op); }
 
   void find_receives() {
     receive_of_.assign(nodes_.size(), none);
@@ -159,21 +170,25 @@ class Builder {
     }
   }
 
-  /// The tensors that each node waits for; nodes that wait for the same ones make an island.
+  /// The tensors, and the uses of queues and accumulators, that each node waits for; nodes that wait for the same ones
+  /// make an island.
   void find_islands() {
-    const std::size_t words = (part_.receives.size() + 63) / 64;
+    std::vector<std::size_t> bit_of = receive_of_;
+    std::size_t waited = part_.receives.size();
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+      if (is_use(i)) bit_of[i] = waited++;
+    const std::size_t words = (waited + 63) / 64;
     if (std::cmp_greater(words * sizeof(Bits::value_type), options_.most_bytes / std::int64_t(nodes_.size() + 1)))
-      throw ResourceExhaustedError(detail::join("A part of a graph has ", nodes_.size(), " nodes and receives ",
-                                                part_.receives.size(),
-                                                " tensors, which are too many (GraphLimits::bytes)"));
+      throw ResourceExhaustedError(detail::join("A part of a graph has ", nodes_.size(), " nodes and waits for ",
+                                                waited, " tensors, which are too many (GraphLimits::bytes)"));
     std::vector<Bits> waits(nodes_.size(), Bits(words));
     std::vector<std::vector<std::size_t>> users(nodes_.size());
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       for (const Edge& edge : edges_[i]) users[at(edge)].push_back(i);
     std::deque<std::size_t> pending;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      if (receive_of_[i] == none) continue;
-      waits[i][receive_of_[i] / 64] |= std::uint64_t{1} << (receive_of_[i] % 64);
+      if (bit_of[i] == none) continue;
+      waits[i][bit_of[i] / 64] |= std::uint64_t{1} << (bit_of[i] % 64);
       pending.push_back(i);
     }
     // Loops of TensorFlow 1 are cycles: a node is looked at again when what it waits for has grown.
@@ -192,9 +207,15 @@ class Builder {
       for (const std::uint64_t each : bits) sum += std::popcount(each);
       return sum;
     };
-    std::map<std::pair<int, Bits>, std::vector<std::size_t>> classes;
-    for (std::size_t i = 0; i < nodes_.size(); ++i)
-      if (!is_receive(i) && !is_send(i) && !is_leaf(nodes_[i])) classes[{count(waits[i]), waits[i]}].push_back(i);
+    // A use comes before the other nodes that wait for it.
+    std::map<std::tuple<int, Bits, bool>, std::vector<std::size_t>> classes;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      if (is_receive(i) || is_send(i) || is_leaf(nodes_[i])) continue;
+      std::vector<std::size_t>& members = classes[{count(waits[i]), waits[i], !is_use(i)}];
+      if (is_use(i) && !members.empty())
+        throw UnimplementedError(detail::join("Node '", nodes_[i].name, "' uses a queue or an accumulator in a loop"));
+      members.push_back(i);
+    }
     island_of_.assign(nodes_.size(), none);
     for (auto& [wait, members] : classes) {
       for (const std::size_t i : members) island_of_[i] = members_.size();
@@ -269,7 +290,7 @@ class Builder {
           const std::pair<std::string, std::size_t> feed{name + ":0", place};
           if (std::find(island.feeds.begin(), island.feeds.end(), feed) == island.feeds.end())
             island.feeds.push_back(feed);
-          add_once({.name = name, .op = "Placeholder", .attrs = {{"dtype", type_of(edge)}}});
+          add_once({.name = name, .op = "Placeholder", .attrs = {{"dtype", type_of(edge)}, {"shape", shape_of(edge)}}});
           node.inputs.push_back(name);
         }
       }
@@ -280,10 +301,40 @@ class Builder {
     options_.make(number, std::move(graph));
   }
 
+  /// An island of a node that uses a queue or an accumulator.
+  void build_use(std::size_t number, std::size_t i) {
+    Islands::Island& island = part_.islands[number];
+    const NodeDef& node = nodes_[i];
+    if (edges_[i].empty() || edges_[i][0].is_control || !makes_shared_resource(nodes_[at(edges_[i][0])].op))
+      throw UnimplementedError(detail::join("Node '", node.name, "' (op: '", node.op,
+                                            "') uses what is no queue or accumulator of this task\n\t [[{{node ",
+                                            node.name, "}}]]"));
+    island.use = {node, nodes_[at(edges_[i][0])]};
+    for (std::size_t k = 1; k < edges_[i].size(); ++k) {
+      const Edge& edge = edges_[i][k];
+      if (edge.is_control) {
+        wait_for(island, at(edge));
+      } else {
+        island.feeds.emplace_back(edge.tensor(), place_of(edge));
+      }
+    }
+    options_.make(number, {});
+  }
+
+  /// As far as it is known.
+  Shape shape_of(const Edge& edge) const {
+    const std::size_t node = at(edge);
+    if (!is_receive(node) && !is_use(node)) return options_.spec_of(island_of_[node], edge.tensor()).shape;
+    const std::vector<Shape> shapes = attr_or<ListDef>(nodes_[node], "_output_shapes", {}).shapes;
+    return std::cmp_less(edge.output, shapes.size()) ? shapes[static_cast<std::size_t>(edge.output)]
+                                                     : Shape::unknown_rank();
+  }
+
   TypeCode type_of(const Edge& edge) const {
     const std::size_t node = at(edge);
     if (receive_of_[node] != none) return attr_or<TypeCode>(nodes_[node], "tensor_type", {});
-    const TypeCode type = options_.type_of(island_of_[node], edge.tensor());
+    const TypeCode type = is_use(node) ? output_type(nodes_[node], edge.output)
+                                       : code_of(options_.spec_of(island_of_[node], edge.tensor()).dtype);
     if (type == TypeCode{} || type == resource_type)
       throw UnimplementedError(detail::join("Node '", edge.node,
                                             "' computes what cannot be handed from one part of the graph ",

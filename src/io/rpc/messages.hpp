@@ -285,14 +285,15 @@ struct RunGraphRequest {
   std::vector<NamedTensor> send{};      ///< what is fed, by the names of the tensors
   std::vector<std::string> recv_key{};  ///< what is fetched
   ExecutorOptions exec_opts{};
-  bool is_partial = false;
+  bool is_partial = false, is_last_partial_run = false;
   std::string session_handle{};
   bool store_errors_in_response_body = false;
   bool create_worker_session_called = false;
   std::int64_t request_id = 0;
   static constexpr auto fields(auto& self, auto each) {
     each(1, self.graph_handle), each(2, self.step_id), each(3, self.send), each(4, self.recv_key);
-    each(5, self.exec_opts), each(6, self.is_partial), each(8, self.session_handle);
+    each(5, self.exec_opts), each(6, self.is_partial), each(7, self.is_last_partial_run);
+    each(8, self.session_handle);
     each(9, self.store_errors_in_response_body), each(10, self.create_worker_session_called);
     each(11, self.request_id);
   }

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "io/rpc/node_edges.hpp"
+#include "io/rpc/resource_ops.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::io::rpc {
@@ -60,7 +61,7 @@ bool is_variable(const NodeDef& node) {
 
 /// Whether an output of the node stands for something that lives at its task.
 bool makes_resource(const NodeDef& node) {
-  if (is_variable(node) || node.op.ends_with("HandleOp")) return true;
+  if (is_variable(node) || node.op.ends_with("HandleOp") || makes_shared_resource(node.op)) return true;
   for (const char* type : {"T", "dtype"})
     if (attr_or<TypeCode>(node, type, {}) == resource_type && node.op != "Const") return true;
   return false;
@@ -89,6 +90,10 @@ class Groups {
 };
 
 }  // namespace
+
+bool PlacedGraph::uses_resources() const {
+  return std::any_of(nodes.begin(), nodes.end(), [](const NodeDef& each) { return uses_shared_resource(each.op); });
+}
 
 bool PlacedGraph::is_all_at(const std::string& task) const {
   return std::all_of(tasks.begin(), tasks.end(), [&](const std::string& each) { return each == task; });
@@ -275,20 +280,23 @@ class Cutter {
   std::string here(const Edge& edge, const std::string& task) {
     if (fed_.contains(edge.tensor())) {
       const std::string received = feed(edge);
-      return task == options_.own ? received : transfer({.node = received}, type_of(edge), options_.own, task);
+      return task == options_.own
+                 ? received
+                 : transfer({.node = received}, type_of(edge), Shape::unknown_rank(), options_.own, task);
     }
     const std::string& from = task_of(edge.node);
     if (from == task) return edge.input();
     const NodeDef& source = graph_.nodes[index_.at(edge.node)];
     if (source.op == "Const") return copy(source, task);
-    return transfer(edge, type_of(edge), from, task);
+    return transfer(edge, type_of(edge), options_.spec_of(edge.tensor()).shape, from, task);
   }
 
   TypeCode type_of(const Edge& edge) const {
     const auto source = index_.find(edge.node);
-    const bool of_variable = source != index_.end() && is_variable(graph_.nodes[source->second]);
-    const TypeCode type =
-        of_variable ? attr_or<TypeCode>(graph_.nodes[source->second], "dtype", {}) : options_.type_of(edge.tensor());
+    const NodeDef* node = source == index_.end() ? nullptr : &graph_.nodes[source->second];
+    const TypeCode type = node && is_variable(*node)               ? attr_or<TypeCode>(*node, "dtype", {})
+                          : node && uses_shared_resource(node->op) ? output_type(*node, edge.output)
+                                                                   : code_of(options_.spec_of(edge.tensor()).dtype);
     if (type != TypeCode{} && type != resource_type) return type;
     throw UnimplementedError(detail::join("Tensor ", edge.tensor(), " cannot be sent to another task: its type is ",
                                           type == resource_type ? "a resource" : "not known before the run",
@@ -325,7 +333,8 @@ class Cutter {
   }
 
   /// Sends a tensor to a task, once; the name of the node that receives it there.
-  std::string transfer(const Edge& edge, TypeCode type, const std::string& from, const std::string& to) {
+  std::string transfer(const Edge& edge, TypeCode type, const Shape& shape, const std::string& from,
+                       const std::string& to) {
     const auto [made, is_new] = transfers_.try_emplace({edge.tensor(), to});
     if (is_new) {
       const DeviceDef &sender = cpu_of(from), &receiver = cpu_of(to);
@@ -340,6 +349,9 @@ class Cutter {
       transfer.write_to(send);
       NodeDef receive{.name = made->second = new_name(edge.node), .op = "_Recv", .device = receiver.name};
       receive.attrs.emplace("tensor_type", type);
+      ListDef shapes;
+      shapes.shapes.push_back(shape);
+      receive.attrs.emplace("_output_shapes", std::move(shapes));  // a hint, of which TensorFlow knows nothing
       transfer.write_to(receive);
       part(from).nodes.push_back(std::move(send));
       part(to).nodes.push_back(std::move(receive));
@@ -358,7 +370,7 @@ class Cutter {
       node.attrs = {{"dtype", code_of(float32)}, {"value", TensorDef{code_of(float32), nothing}}};
       part(from).nodes.push_back(std::move(node));
     }
-    return transfer({.node = made->second}, code_of(float32), from, to);
+    return transfer({.node = made->second}, code_of(float32), {0}, from, to);
   }
 
   void add_fetch(const Edge& edge) {

@@ -23,6 +23,8 @@ struct PlacedGraph {
   std::int32_t producer = 0;
 
   bool is_all_at(const std::string& task) const;
+  /// Whether a node uses a queue or an accumulator.
+  bool uses_resources() const;
 };
 
 /// Chooses the tasks. A node is where its device says, and otherwise at the task `own`; what reads or changes a
@@ -41,7 +43,7 @@ struct TaskPart {
 struct CutOptions {
   std::string own{};  ///< the task that gets what is fed, and gives what is fetched
   std::function<std::vector<DeviceDef>(const std::string& task)> devices_of{};
-  std::function<TypeCode(const std::string& tensor)> type_of{};
+  std::function<Spec(const std::string& tensor)> spec_of{};
   bool allow_soft_placement = false;
 };
 /// Cuts the edges between tasks: a tensor, or the end of some nodes, is sent once to each task that needs it, and a

@@ -139,6 +139,14 @@ void add_scatter_sub(const UpdateCall& call) {
   assign(call, 0, Assign::set, scatter_add(call.inputs[0], call.inputs[1], -rows_of(call)));
 }
 
+/// Which of several rows for one index is taken is not told: their mean.
+void add_scatter_update(const UpdateCall& call) {
+  const Tensor &value = call.inputs[0], &indices = call.inputs[1], rows = rows_of(call);
+  const Tensor counts = scatter_add(zeros_like(value), indices, ones_like(rows)),
+               sums = scatter_add(zeros_like(value), indices, rows);
+  assign(call, 0, Assign::set, where(greater(counts, 0.0), sums / maximum(counts, 1.0), value));
+}
+
 constexpr auto updates = std::to_array<ComposedUpdate>({
     {"ResourceApplyAdagrad", "ApplyAdagrad", 2, 4, add_adagrad},
     {"ResourceApplyCenteredRMSProp", "ApplyCenteredRMSProp", 4, 9, add_centered_rmsprop},
@@ -152,6 +160,7 @@ constexpr auto updates = std::to_array<ComposedUpdate>({
     {"ResourceApplyAddSign", "ApplyAddSign", 2, 7, add_add_sign},
     {"ResourceScatterAdd", "ScatterAdd", 1, 3, add_scatter_add},
     {"ResourceScatterSub", "ScatterSub", 1, 3, add_scatter_sub},
+    {"ResourceScatterUpdate", "ScatterUpdate", 1, 3, add_scatter_update},
 });
 
 }  // namespace

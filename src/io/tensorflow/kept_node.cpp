@@ -290,7 +290,8 @@ class Outlook {
 /// What the attributes of a node that is not read tell of its outputs.
 Specs unread_specs(const NodeReader& reader, std::size_t count) {
   Specs specs(count, Spec{DType::unknown, Shape::unknown_rank()});
-  for (const std::string_view name : {"output_types", "component_types", "out_types", "Tout", "dtypes"})
+  for (const std::string_view name :
+       {"output_types", "component_types", "out_types", "Tout", "dtypes", "_output_types"})
     if (const auto* list = reader.find<ListDef>(name))
       for (std::size_t i = 0; i < std::min(count, list->types.size()); ++i) specs[i].dtype = dtype_of(list->types[i]);
   for (const std::string_view name : {"_output_shapes", "output_shapes"})

@@ -25,8 +25,8 @@ detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, con
 
 /// Adds a node that is not read at all, with all inputs of TensorFlow's op. `outputs`: how many of its outputs the file
 /// uses. `reason`: why it is not read; empty when Tapestry lacks its op.
-detail::Node& keep_unread_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs,
-                               std::int64_t outputs, const std::string& reason, Where where);
+TAPESTRY_API detail::Node& keep_unread_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs,
+                                            std::int64_t outputs, const std::string& reason, Where where);
 
 /// The KeptNode of a node that `keep_node` or `keep_unread_node` has added; nullptr for any other node.
 const KeptNode* kept_node(const detail::Node& node);
