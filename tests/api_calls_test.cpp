@@ -4,6 +4,8 @@
 #include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace api_calls_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -365,3 +367,5 @@ TEST_CASE("errors have the operands of a product as the user has them") {
   CHECK(text_of([&](Tensor x) { return layer(x); }, {spec(float32, {-1, 5})}).find("[?,5], [9,8]^T") !=
         std::string::npos);
 }
+
+}  // namespace api_calls_test

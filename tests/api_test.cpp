@@ -6,6 +6,8 @@
 
 #include <tapestry/tapestry.hpp>
 
+namespace api_test {
+
 using tapestry::test::all_same, tapestry::test::check_same, tapestry::test::caught, tapestry::test::line_before,
     tapestry::test::place, tapestry::test::printed, tapestry::test::text;
 
@@ -440,3 +442,5 @@ TEST_SUITE("2. ops") {
              1e-6);
   }
 }
+
+}  // namespace api_test

@@ -6,6 +6,8 @@
 
 #include "api.hpp"
 
+namespace api_training_test {
+
 using tapestry::test::all_same, tapestry::test::caught, tapestry::test::check_same, tapestry::test::line_before,
     tapestry::test::place, tapestry::test::text;
 
@@ -220,3 +222,5 @@ TEST_SUITE("7. errors") {
     CHECK(std::string(caught<tp::Error>([] { throw E("text"); }).what()) == "text");
   }
 }
+
+}  // namespace api_training_test

@@ -6,7 +6,7 @@
 
 #include "refused.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::bad_input_test {
 namespace {
 
 constexpr auto least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
@@ -254,4 +254,4 @@ TEST_CASE("matrices that cannot be decomposed") {
 }
 
 }  // namespace
-}  // namespace tapestry::test
+}  // namespace tapestry::test::bad_input_test

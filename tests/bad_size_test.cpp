@@ -6,7 +6,7 @@
 #include "refused.hpp"
 #include "sanitizers.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::bad_size_test {
 namespace {
 
 constexpr std::int64_t big = std::int64_t{1} << 40, huge = std::int64_t{1} << 62;
@@ -144,4 +144,4 @@ TEST_CASE("a tape, a Variable and an optimizer survive it") {
 }
 
 }  // namespace
-}  // namespace tapestry::test
+}  // namespace tapestry::test::bad_size_test

@@ -9,7 +9,7 @@
 #include "temporary_folder.hpp"
 #include "toy_backend.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::bad_use_test {
 namespace {
 
 #define TAPESTRY_INVALID(text, ...) TAPESTRY_REFUSED(InvalidArgumentError, text, __VA_ARGS__)
@@ -193,4 +193,4 @@ TEST_CASE("data") {
 }
 
 }  // namespace
-}  // namespace tapestry::test
+}  // namespace tapestry::test::bad_use_test

@@ -27,6 +27,8 @@
 #include "tapestry/train.hpp"
 #include "temporary_folder.hpp"
 
+namespace checkpoint_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -459,3 +461,5 @@ TEST_CASE("a writer that is killed leaves whole checkpoints, and the newest is f
   CHECK(leftovers > 0);
   CHECK(files_in(folder.path()).size() <= 3 + 2);
 }
+
+}  // namespace checkpoint_test

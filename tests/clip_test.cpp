@@ -6,6 +6,8 @@
 #include "tapestry/ops.hpp"
 #include "tapestry/tape.hpp"
 
+namespace clip_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -78,3 +80,5 @@ TEST_CASE("limits that make no sense are refused with the line") {
 }
 
 }  // namespace
+
+}  // namespace clip_test

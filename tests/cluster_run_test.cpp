@@ -19,6 +19,8 @@
 #include "temporary_folder.hpp"
 #include "toy_backend.hpp"
 
+namespace cluster_run_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 namespace rpc = tapestry::io::rpc;
@@ -402,3 +404,5 @@ TEST_CASE("a task that gets garbage goes on") {
   session.run(model.init);
   CHECK(one_step(session, model, 0).item<float>() > 0);
 }
+
+}  // namespace cluster_run_test

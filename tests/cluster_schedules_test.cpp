@@ -14,6 +14,8 @@
 #include "memory_cluster.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace cluster_schedules_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -121,3 +123,5 @@ TEST_CASE("when messages are lost and tasks are killed no run hangs, and no upda
   CHECK(sum.finished > 0);
   CHECK((sum.lost > 0 || count < 20));
 }
+
+}  // namespace cluster_schedules_test

@@ -8,6 +8,8 @@
 #include "tapestry/ops.hpp"
 #include "tapestry/train.hpp"
 
+namespace cluster_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -160,3 +162,5 @@ TEST_CASE("replica_device_setter: Variables round the parameter servers, everyth
   }
   CHECK(constant(1.0).op().device() == "/job:worker/task:7");
 }
+
+}  // namespace cluster_test

@@ -13,6 +13,8 @@
 #include "tapestry/session.hpp"
 #include "tapestry/trace.hpp"
 
+namespace collectives_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -387,3 +389,5 @@ TEST_CASE("recomputing a function makes its collectives once") {
   });
   for (const Tensor& each : found) CHECK(each.item<double>() == doctest::Approx(2 * std::exp(1.0)));
 }
+
+}  // namespace collectives_test

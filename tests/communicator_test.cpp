@@ -11,6 +11,8 @@
 #include "tapestry/session.hpp"
 #include "tapestry/trace.hpp"
 
+namespace communicator_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -249,3 +251,5 @@ TEST_CASE("many ranks, many collectives, no order of threads matters") {
       REQUIRE(world.all_reduce(1.0 * world.rank() + step).item<double>() == expected + 8 * step);
   });
 }
+
+}  // namespace communicator_test

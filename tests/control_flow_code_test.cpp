@@ -13,6 +13,8 @@
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace control_flow_code_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -320,3 +322,5 @@ TEST_CASE("a plan keeps the code of its loop for values of other shapes") {
     check_same(f(x, tensor(1300)), expected);
   }
 }
+
+}  // namespace control_flow_code_test

@@ -10,6 +10,8 @@
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace control_flow_random_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -142,3 +144,5 @@ TEST_CASE("random programs of branches and loops: eager and traced give the same
     }
   }
 }
+
+}  // namespace control_flow_random_test

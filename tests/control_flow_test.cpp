@@ -15,6 +15,8 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
+namespace control_flow_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -589,3 +591,5 @@ TEST_CASE("a branch that does not fit the sizes is refused only where it is take
     }
   }
 }
+
+}  // namespace control_flow_test

@@ -6,6 +6,8 @@
 #include "refused.hpp"
 #include "temporary_folder.hpp"
 
+namespace csv_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using data::CsvOptions;
@@ -156,3 +158,5 @@ TEST_CASE("text files") {
   CHECK(data::read_lines(written("")).empty());
   TAPESTRY_REFUSED(NotFoundError, "There is no file", data::read_text(folder() / "absent"));
 }
+
+}  // namespace csv_test

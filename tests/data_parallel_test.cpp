@@ -15,6 +15,8 @@
 #include "tapestry/trace.hpp"
 #include "tapestry/train.hpp"
 
+namespace data_parallel_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using train::DataParallel;
@@ -439,3 +441,5 @@ TEST_CASE("a synchronised batch norm has the numbers of a batch norm of the join
       }
     }
 }
+
+}  // namespace data_parallel_test

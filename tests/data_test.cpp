@@ -8,6 +8,8 @@
 
 #include "temporary_folder.hpp"
 
+namespace data_test {
+
 using namespace tapestry;
 using data::mnist;
 using data::read_idx;
@@ -188,3 +190,5 @@ TEST_CASE("mnist: the original files" * doctest::skip(std::getenv("TAPESTRY_MNIS
         doctest::Approx(0.13066).epsilon(1e-4));
   CHECK(mnist(std::getenv("TAPESTRY_MNIST"), Split::test).size() == 10000);
 }
+
+}  // namespace data_test

@@ -7,6 +7,8 @@
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace documents_test {
+
 using tapestry::test::printed;
 
 namespace {
@@ -165,3 +167,5 @@ TEST_CASE("minimize needs no loss computed before it") {
   CHECK(optimizer.minimize([&] { return tp::square(w); }).item<float>() == 9);
   CHECK(w.value().item<float>() == 1.5F);
 }
+
+}  // namespace documents_test

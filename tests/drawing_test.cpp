@@ -9,7 +9,7 @@
 
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::drawing_test {
 namespace {
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -230,4 +230,4 @@ TEST_CASE("an empty graph is an empty picture") {
   CHECK(Graph().to_svg().ends_with("</svg>\n"));
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::drawing_test

@@ -15,7 +15,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::events_test {
 namespace {
 
 using protozero::pbf_reader;
@@ -290,4 +290,4 @@ TEST_CASE("a folder that cannot be made is an error") {
   CHECK_THROWS_AS(summary::FileWriter{file}, FailedPreconditionError);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::events_test

@@ -15,6 +15,8 @@
 #include "tapestry/ops.hpp"
 #include "temporary_folder.hpp"
 
+namespace example_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using data::Example;
@@ -270,3 +272,5 @@ TEST_CASE("ExampleParser: what does not fit names the record and the feature") {
                              Feature::texts({.missing = 1}), Feature::hashed(2, {.missing = 1.5})})
     TAPESTRY_REFUSED(InvalidArgumentError, "`missing` of the feature 'x'", ExampleParser(Features{{"x", bad}}));
 }
+
+}  // namespace example_test

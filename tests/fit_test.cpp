@@ -9,6 +9,8 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
+namespace fit_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using train::Callback;
@@ -197,3 +199,5 @@ TEST_CASE("fit: what does not fit") {
   TAPESTRY_REFUSED(InvalidArgumentError, "every_epochs",
                    train::save_checkpoints(training.checkpoint(), "x", {.every_epochs = 0}));
 }
+
+}  // namespace fit_test

@@ -16,6 +16,8 @@
 #include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace flow_files_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -330,3 +332,5 @@ TEST_CASE("a file whose loop goes on by something that is no single truth value"
                          .run(traced.output(0).name(), {{"x:0", ones({3})}, {"n:0", zeros(shape, {.dtype = int32})}}));
   }
 }
+
+}  // namespace flow_files_test

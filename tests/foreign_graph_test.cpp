@@ -13,7 +13,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::foreign_graph_test {
 namespace {
 
 using Fields = std::map<std::string, io::AttrDef, std::less<>>;
@@ -456,4 +456,4 @@ TEST_CASE("what only resembles our ops is refused") {
   CHECK(message("AddN", {}, {}) == "Node 'y' (op: 'AddN'): it has no inputs");
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::foreign_graph_test

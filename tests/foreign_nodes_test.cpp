@@ -10,7 +10,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::foreign_nodes_test {
 namespace {
 
 Graph read(const std::string& text) { return Graph::from_graph_def(io::from_text(text)); }
@@ -289,4 +289,4 @@ TEST_CASE("a placeholder without a rank is trained, by the file's own types") {
   check_same(Session(graph).run(gradient, {{x, {1.0, 2.0}}}), tensor<float>({4, 8}));
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::foreign_nodes_test

@@ -12,7 +12,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::foreign_ops_test {
 namespace {
 
 const std::filesystem::path folder = GOLDEN_FILES;
@@ -140,4 +140,4 @@ TEST_CASE("gradients of nodes are the slopes of their results") {
   }
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::foreign_ops_test

@@ -8,7 +8,7 @@
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::found_programs_test {
 namespace {
 
 using Values = std::vector<Tensor>;
@@ -138,4 +138,4 @@ TEST_CASE("a sum over nothing keeps the sign of zero") {
   CHECK(same_bits(traced(x), f(x)));
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::found_programs_test

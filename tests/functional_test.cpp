@@ -7,6 +7,8 @@
 #include "tapestry/random.hpp"
 #include "tapestry/tape.hpp"
 
+namespace functional_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -251,3 +253,5 @@ TEST_SUITE("recompute") {
 }
 
 }  // namespace
+
+}  // namespace functional_test

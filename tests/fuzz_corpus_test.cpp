@@ -8,7 +8,7 @@
 #include "fuzz/readers.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::fuzz_corpus_test {
 
 TEST_CASE("the readers survive the corpus of the fuzzer") {
   const std::map<std::string, bool (*)(Fuzzed)> readers{{"read_graph", read_graph},
@@ -34,4 +34,4 @@ TEST_CASE("the readers survive the corpus of the fuzzer") {
   }
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::fuzz_corpus_test

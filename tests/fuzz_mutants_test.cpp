@@ -4,7 +4,7 @@
 
 #include "fuzz/mutants.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::fuzz_mutants_test {
 
 TEST_CASE("damaged files are refused or make sense") {
   for (const auto& row : all_mutants()) {
@@ -32,4 +32,4 @@ TEST_CASE("the same dice give the same file") {
   }
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::fuzz_mutants_test

@@ -13,7 +13,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::golden_test {
 namespace {
 
 const std::filesystem::path folder = GOLDEN_FILES;
@@ -175,4 +175,4 @@ TEST_CASE("event files have TensorFlow's records") {
   }
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::golden_test

@@ -6,7 +6,7 @@
 #include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::graph_errors_test {
 namespace {
 
 #define TAPESTRY_INVALID(text, ...) TAPESTRY_REFUSED(InvalidArgumentError, text, __VA_ARGS__)
@@ -214,4 +214,4 @@ TEST_CASE("shapes that do not fit, while the graph is built and while it runs") 
                    matmul(narrow_value, wide_value));
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::graph_errors_test

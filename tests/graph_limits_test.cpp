@@ -10,7 +10,7 @@
 #include "io/tensorflow/graph_def.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::graph_limits_test {
 namespace {
 
 constexpr std::int64_t huge = std::int64_t{1} << 40;
@@ -277,4 +277,4 @@ TEST_CASE("a number that does not fit its element type becomes the nearest that 
   CHECK(detail::make_scalar(NAN, int32).item<std::int32_t>() == 0);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::graph_limits_test

@@ -9,7 +9,7 @@
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::graph_table_test {
 namespace {
 
 using Inputs = std::vector<Tensor>;
@@ -155,4 +155,4 @@ TEST_CASE("a program with placeholders of known dtype and unknown shape is train
   CHECK(session.run(loss, {{x, points[0]}, {y, points[1]}}).item<float>() < 0.2F);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::graph_table_test

@@ -8,7 +8,7 @@
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::graph_test {
 namespace {
 
 std::vector<std::string> names_of(const std::vector<Operation>& operations) {
@@ -399,4 +399,4 @@ TEST_CASE("chains of any depth") {
   CHECK(session.run(gradients(y, x), {{x, 1.0}})[0].item<int>() == 20001);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::graph_test

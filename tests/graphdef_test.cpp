@@ -15,7 +15,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::graphdef_test {
 namespace {
 
 using Inputs = std::vector<Tensor>;
@@ -587,4 +587,4 @@ TEST_CASE("damaged files are errors and nothing worse") {
   CHECK(refused > 1000);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::graphdef_test

@@ -15,7 +15,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::half_test {
 namespace {
 
 using Inputs = std::vector<Tensor>;
@@ -400,4 +400,4 @@ TEST_CASE("graphs hold both types, and read TensorFlow's half_val") {
         }).find("An element of type half has more than 16 bits: 65536") != std::string::npos);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::half_test

@@ -4,6 +4,8 @@
 #include "tapestry/ops.hpp"
 #include "tapestry/tape.hpp"
 
+namespace jacobian_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -101,3 +103,5 @@ TEST_SUITE("jacobian") {
 }
 
 }  // namespace
+
+}  // namespace jacobian_test

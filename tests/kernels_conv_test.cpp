@@ -6,6 +6,8 @@
 
 #include "kernels_support.hpp"
 
+namespace kernels_conv_test {
+
 using namespace tapestry;
 using namespace tapestry::testing;
 
@@ -237,3 +239,5 @@ TEST_CASE("pooling does not depend on the number of threads") {
     CHECK(same_for_any_threads(float32, x.shape(), [&](const Tensor& to) { b.pool2d_grad(kind, x, y, g, w, to); }));
   }
 }
+
+}  // namespace kernels_conv_test

@@ -13,6 +13,8 @@
 #include "kernels_support.hpp"
 #include "tapestry/error.hpp"
 
+namespace kernels_elementwise_test {
+
 using namespace tapestry;
 using namespace tapestry::testing;
 
@@ -345,3 +347,5 @@ TEST_CASE("update changes the variable and its slots in one pass") {
     CHECK(worst < tolerance);
   }
 }
+
+}  // namespace kernels_elementwise_test

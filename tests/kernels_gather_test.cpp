@@ -5,6 +5,8 @@
 #include "expect.hpp"
 #include "kernels_support.hpp"
 
+namespace kernels_gather_test {
+
 using namespace tapestry;
 using namespace tapestry::testing;
 using tapestry::test::message_of;
@@ -195,3 +197,5 @@ TEST_CASE("sums at one place are added in order, for any number of threads") {
   CHECK(same_for_any_threads(float32, {50, 1000},
                              [&](const Tensor& y) { cpu_backend().put_along_add(places, values_added, 0, y); }));
 }
+
+}  // namespace kernels_gather_test

@@ -15,6 +15,8 @@
 #include "backend/cpu/kernels/gemm.hpp"
 #include "environment.hpp"
 
+namespace kernels_gemm_test {
+
 using namespace tapestry;
 using namespace tapestry::host;
 
@@ -196,3 +198,5 @@ TEST_CASE("NaN and infinities in the operands reach the sums that they belong to
           CHECK(wrong == 0);
         }
 }
+
+}  // namespace kernels_gemm_test

@@ -17,6 +17,8 @@
 #include "tapestry/device.hpp"
 #include "tapestry/error.hpp"
 
+namespace kernels_host_test {
+
 using namespace tapestry;
 using host::parallel_for;
 using host::parallel_tasks;
@@ -223,3 +225,5 @@ TEST_CASE("a child of fork() has a pool of its own") {
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }
+
+}  // namespace kernels_host_test

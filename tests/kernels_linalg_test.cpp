@@ -7,6 +7,8 @@
 #include "expect.hpp"
 #include "kernels_support.hpp"
 
+namespace kernels_linalg_test {
+
 using namespace tapestry;
 using namespace tapestry::testing;
 using tapestry::test::message_of;
@@ -173,3 +175,5 @@ TEST_CASE("matrices without an answer are refused in TensorFlow's words") {
           }) == "Cholesky decomposition was not successful. The input might not be valid.");
   }
 }
+
+}  // namespace kernels_linalg_test

@@ -14,6 +14,8 @@
 #include "environment.hpp"
 #include "program_cases.hpp"
 
+namespace kernels_loop_code_test {
+
 using namespace tapestry;
 using namespace tapestry::testing;
 
@@ -275,3 +277,5 @@ TEST_CASE("a loop with more values than there are registers") {
   REQUIRE(moving);
   CHECK(agree(found_by(*moving, loop, 7), expected_of(loop)));
 }
+
+}  // namespace kernels_loop_code_test

@@ -5,6 +5,8 @@
 #include "backend/strided_loop.hpp"
 #include "kernels_support.hpp"
 
+namespace kernels_loops_test {
+
 using namespace tapestry;
 using namespace tapestry::testing;
 
@@ -151,3 +153,5 @@ TEST_CASE("a loop over no axes has one element, and one over an empty axis none"
   nothing.join_axes();
   CHECK(nothing.elements() == 0);
 }
+
+}  // namespace kernels_loops_test

@@ -14,6 +14,8 @@
 
 #include "backend/cpu/kernels/elementwise.hpp"
 
+namespace kernels_math_test {
+
 using namespace tapestry;
 using Long = long double;
 
@@ -313,3 +315,5 @@ TEST_CASE("power and atan2 agree with libm, special values included") {
     CHECK(root == std::sqrt(x));
   }
 }
+
+}  // namespace kernels_math_test

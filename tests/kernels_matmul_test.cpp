@@ -9,6 +9,8 @@
 #include "environment.hpp"
 #include "kernels_support.hpp"
 
+namespace kernels_matmul_test {
+
 extern "C" {
 int openblas_get_num_threads();
 char* openblas_get_corename();
@@ -253,3 +255,5 @@ TEST_CASE("OpenBLAS runs in one thread, on kernels that suit the processor") {
   if (host::cpu_level() >= host::Level::v3 && !std::getenv("OPENBLAS_CORETYPE"))
     CHECK(std::string(openblas_get_corename()) != "Prescott");
 }
+
+}  // namespace kernels_matmul_test

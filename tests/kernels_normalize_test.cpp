@@ -8,6 +8,8 @@
 #include "backend/cpu/kernels/normalize.hpp"
 #include "kernels_support.hpp"
 
+namespace kernels_normalize_test {
+
 using namespace tapestry;
 using namespace tapestry::testing;
 
@@ -327,3 +329,5 @@ TEST_CASE("the levels of the processor that fuse multiplications and additions g
   }
 }
 #endif
+
+}  // namespace kernels_normalize_test

@@ -22,6 +22,8 @@
 #include "program_cases.hpp"
 #include "toy_backend.hpp"
 
+namespace kernels_program_test {
+
 using namespace tapestry;
 using namespace tapestry::testing;
 
@@ -452,3 +454,5 @@ TEST_CASE("a program as text") {
         "r0 = multiply(x0, x1); y0 = tanh(r0); r1 = less(y0, x2); r0 = select(r1, x3, r0); y1 = convert(r0); "
         "y2 = logical_not(r1)");
 }
+
+}  // namespace kernels_program_test

@@ -8,6 +8,8 @@
 #include "backend/philox.hpp"
 #include "kernels_support.hpp"
 
+namespace kernels_random_test {
+
 using namespace tapestry;
 using namespace tapestry::testing;
 
@@ -160,3 +162,5 @@ TEST_CASE("truncated normal numbers stay within two deviations, bernoulli number
     CHECK(moments(coins).mean == doctest::Approx(0.3).epsilon(0.02));
   }
 }
+
+}  // namespace kernels_random_test

@@ -9,6 +9,8 @@
 #include "environment.hpp"
 #include "kernels_support.hpp"
 
+namespace kernels_reduce_test {
+
 using namespace tapestry;
 using namespace tapestry::testing;
 
@@ -357,3 +359,5 @@ TEST_CASE("the levels of the processor give the same bits") {
   if (cpu_level() >= Level::v4) CHECK(sums(v4::reduce_table) == expected);
 }
 #endif
+
+}  // namespace kernels_reduce_test

@@ -7,6 +7,8 @@
 
 #include "kernels_support.hpp"
 
+namespace kernels_sort_test {
+
 using namespace tapestry;
 using namespace tapestry::testing;
 
@@ -73,3 +75,5 @@ TEST_CASE("rows on several threads") {
   CHECK(
       same_for_any_threads(float32, {400, 5}, [&](const Tensor& y) { cpu_backend().top_k(x, 5, true, y, positions); }));
 }
+
+}  // namespace kernels_sort_test

@@ -12,6 +12,8 @@
 #include "tapestry/graph.hpp"
 #include "tapestry/ops.hpp"
 
+namespace loader_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using data::Batch;
@@ -344,3 +346,5 @@ TEST_CASE("TupleLoader: the rows of any number of arrays") {
   CHECK_THROWS_AS(data::TupleLoader({ids, ids, arange(0, 9)}), InvalidArgumentError);
   CHECK_THROWS_AS(data::TupleLoader({ids, Tensor()}), FailedPreconditionError);
 }
+
+}  // namespace loader_test

@@ -18,6 +18,8 @@
 #include "temporary_folder.hpp"
 #include "toy_backend.hpp"
 
+namespace metrics_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using metrics::Metric;
@@ -322,3 +324,5 @@ TEST_CASE("metrics: what does not fit") {
   TAPESTRY_REFUSED(InvalidArgumentError, "float64[2], not float32[2]", accuracy.set_sums(zeros({2})));
   TAPESTRY_REFUSED(InvalidArgumentError, "'sums'", accuracy.load_state_dict({}));
 }
+
+}  // namespace metrics_test

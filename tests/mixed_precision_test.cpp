@@ -6,7 +6,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::mixed_precision_test {
 namespace {
 
 Tensor ramp(const Shape& shape, double from = -1, double to = 1) {
@@ -321,4 +321,4 @@ TEST_CASE("a condition of a step must be a bool scalar") {
   CHECK(w.value().item<float>() == 0.5F);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::mixed_precision_test

@@ -12,6 +12,8 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
+namespace monitored_session_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using train::MonitoredSession;
@@ -229,3 +231,5 @@ TEST_CASE("what a training session refuses") {
   const Variable step(zeros({2}), {.name = "global_step"});
   CHECK_THROWS_AS(train::global_step(), InvalidArgumentError);
 }
+
+}  // namespace monitored_session_test

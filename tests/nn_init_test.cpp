@@ -3,6 +3,8 @@
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace nn_init_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -87,3 +89,5 @@ TEST_CASE("shapes that are no weight's") {
 }
 
 }  // namespace
+
+}  // namespace nn_init_test

@@ -9,6 +9,8 @@
 #include "tapestry/tapestry.hpp"
 #include "toy_backend.hpp"
 
+namespace nn_layers_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -584,3 +586,5 @@ TEST_CASE("the summary") {
 }
 
 }  // namespace
+
+}  // namespace nn_layers_test

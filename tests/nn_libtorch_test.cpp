@@ -15,6 +15,8 @@
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace nn_libtorch_test {
+
 namespace {
 
 using tp::test::agree;
@@ -490,3 +492,5 @@ int main(int argc, char** argv) {
   tp::random::seed(2);
   return doctest::Context(argc, argv).run();
 }
+
+}  // namespace nn_libtorch_test

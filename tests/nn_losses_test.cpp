@@ -4,6 +4,8 @@
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace nn_losses_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using losses::Reduction;
@@ -369,3 +371,5 @@ TEST_CASE("cross-entropies say what labels they got, and what they want") {
 }
 
 }  // namespace
+
+}  // namespace nn_losses_test

@@ -4,6 +4,8 @@
 #include "tapestry/tapestry.hpp"
 #include "toy_backend.hpp"
 
+namespace nn_module_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -306,3 +308,5 @@ TEST_CASE("a module that is traced with its gradients and its step") {
 }
 
 }  // namespace
+
+}  // namespace nn_module_test

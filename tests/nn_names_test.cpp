@@ -6,6 +6,8 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
+namespace nn_names_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -356,3 +358,5 @@ TEST_CASE("frozen modules are saved, and not learnt") {
   model.unfreeze();
   CHECK(model.named_buffers().size() == 3);
 }
+
+}  // namespace nn_names_test

@@ -8,6 +8,8 @@
 #include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace nn_packed_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -44,3 +46,5 @@ TEST_CASE("a pack has the form of PyTorch's") {
   TAPESTRY_REFUSED(InvalidArgumentError, "There is no sequence to pack", nn::pack_sequence(std::vector<Tensor>()));
   TAPESTRY_REFUSED(InvalidArgumentError, "The data of the pack must be [sum of lengths, 3]", nn::GRU(3, 4)(pack));
 }
+
+}  // namespace nn_packed_test

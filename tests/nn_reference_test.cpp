@@ -3,6 +3,8 @@
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace nn_reference_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -312,3 +314,5 @@ TEST_CASE("causal attention of two heads") {
 }
 
 }  // namespace
+
+}  // namespace nn_reference_test

@@ -11,6 +11,8 @@
 #include "tapestry/ops/creation.hpp"
 #include "temporary_folder.hpp"
 
+namespace npy_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using data::read_npy;
@@ -249,3 +251,5 @@ TEST_CASE("npz: archives that lie") {
   TAPESTRY_REFUSED(UnimplementedError, "is not an NPY file",
                    read_archive(patched(patched(whole, n + 50, 'x', 1), 140 + 34, 'x', 1)));
 }
+
+}  // namespace npy_test

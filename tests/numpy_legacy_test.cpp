@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace numpy_legacy_test {
+
 using namespace tapestry;
 
 // The numbers are NumPy's own, to the last bit.
@@ -23,3 +25,5 @@ TEST_CASE("NumpyLegacy: the numbers of numpy.random.seed") {
   CHECK(random::NumpyLegacy(1).randn({0, 2}).shape() == Shape{0, 2});
   CHECK_THROWS_AS(random::NumpyLegacy(1).randn({-1}), InvalidArgumentError);
 }
+
+}  // namespace numpy_legacy_test

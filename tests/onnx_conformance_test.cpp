@@ -7,7 +7,7 @@
 #include "expect.hpp"
 #include "onnx_conformance/ops.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::onnx_conformance_test {
 namespace {
 
 using namespace onnx_case;
@@ -106,4 +106,4 @@ TEST_CASE("every case of ONNX's agrees, or there is a reason why it is not run")
   CHECK(agreed >= 700);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::onnx_conformance_test

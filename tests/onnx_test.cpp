@@ -12,7 +12,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::onnx_test {
 namespace {
 
 using io::WireReader;
@@ -480,4 +480,4 @@ TEST_CASE("the rows of the op table and their gradients, and what ONNX lacks") {
         "RandomPermutation SequenceMask Svd TruncatedNormal UniqueWithCounts Where ");
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::onnx_test

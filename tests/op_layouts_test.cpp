@@ -7,7 +7,7 @@
 #include "op_cases/layouts.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::op_layouts_test {
 
 TEST_CASE("no layout of operands makes a difference") {
   const LayoutSearch search = search_layouts(cpu(), seed_of_cases(1), number_of_cases(10000));
@@ -27,4 +27,4 @@ TEST_CASE("the gradient of the mean of a batch of products of one row") {
   check_same(dw, reshape(reduce_mean(x, {0}), {8, 1}));
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::op_layouts_test

@@ -11,7 +11,7 @@
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::op_misuse_test {
 namespace {
 
 /// "MatMul([2,3] [3,4] transpose_a=false)": what tells one call from another here.
@@ -152,4 +152,4 @@ TEST_CASE("ops refuse attributes that do not fit them") {
 }
 
 }  // namespace
-}  // namespace tapestry::test
+}  // namespace tapestry::test::op_misuse_test

@@ -16,7 +16,7 @@
 #include "tapestry/tapestry.hpp"
 #include "toy_backend.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::op_table_test {
 namespace {
 
 using Inputs = std::vector<Tensor>;
@@ -432,4 +432,4 @@ TEST_CASE("results do not depend on the number of threads") {
   set_num_threads(usual);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::op_table_test

@@ -8,6 +8,8 @@
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace operators_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -137,3 +139,5 @@ TEST_CASE("the handle is asked by !, bool and if") {
   CHECK((bool(some) && !bool(none)));
   if (none) FAIL("an empty handle");
 }
+
+}  // namespace operators_test

@@ -8,6 +8,8 @@
 #include "tapestry/ops/reduce.hpp"
 #include "tapestry/tape.hpp"
 
+namespace ops_array_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -394,3 +396,5 @@ TEST_CASE("gathering with unknown sizes") {
   CHECK(inferred_shape("TopKV2", {{float32, {-1, 5}}}, {{"k", std::int64_t{2}}}) == "[?,2][?,2]");
   CHECK(inferred_shape("TopKV2", {{float32, {2, -1}}}) == "[2,?][2,?]");
 }
+
+}  // namespace ops_array_test

@@ -10,6 +10,8 @@
 #include "tapestry/ops/reduce.hpp"
 #include "tapestry/tape.hpp"
 
+namespace ops_basic_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -384,3 +386,5 @@ TEST_CASE("reductions with unknown sizes") {
   CHECK(inferred("ArgMax", {{float32, {-1, 3}}}, {{"axis", std::int64_t{1}}})[0] == Spec{int64, {-1}});
   CHECK(inferred_shape("ArgMax", {{float32, {-1, 3}}}, {{"axis", std::int64_t{0}}}) == "[3]");
 }
+
+}  // namespace ops_basic_test

@@ -13,7 +13,7 @@
 #include "tapestry/tape.hpp"
 #include "tapestry/trace.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::ops_linalg_test {
 namespace {
 
 /// 1, 2, 3, ... in a shape; whole numbers, so that sums are exact.
@@ -297,4 +297,4 @@ TEST_CASE("the gradient of a norm at 0 is 0") {
   }
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::ops_linalg_test

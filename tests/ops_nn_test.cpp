@@ -13,7 +13,7 @@
 #include "tapestry/tape.hpp"
 #include "tapestry/trace.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::ops_nn_test {
 namespace {
 
 /// Numbers between -1 and 1 without a pattern.
@@ -391,4 +391,4 @@ TEST_CASE("bias_add and embedding_lookup") {
   CHECK(caught([&] { embedding_lookup(params, tensor({0, 3})); }).message() == "indices[1] = 3 is not in [0, 3)");
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::ops_nn_test

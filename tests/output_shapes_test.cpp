@@ -11,7 +11,7 @@
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::output_shapes_test {
 namespace {
 
 /// How many outputs TensorFlow's op has, by its definition.
@@ -152,4 +152,4 @@ TEST_CASE("of what other programs have written, nodes included that are kept as 
   CHECK(shape == Shape{1, 2, 2, 2});
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::output_shapes_test

@@ -7,7 +7,7 @@
 #include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::partial_run_test {
 namespace {
 
 #define TAPESTRY_INVALID(text, ...) TAPESTRY_REFUSED(InvalidArgumentError, text, __VA_ARGS__)
@@ -81,4 +81,4 @@ TEST_CASE("what a part may name") {
   CHECK(run.run(sum, {{b, 2}}).item<int>() == 6);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::partial_run_test

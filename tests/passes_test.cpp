@@ -19,7 +19,7 @@
 #include "planned.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::passes_test {
 namespace {
 
 using OneToOne = std::function<Tensor(const Tensor&)>;
@@ -583,4 +583,4 @@ TEST_CASE("reductions: what something else needs, too, is kept") {
       [](const Tensor& x, const Tensor& y) -> Arguments { return {reduce_sum(x.cast(float16) * y.cast(float16))}; }));
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::passes_test

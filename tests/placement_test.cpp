@@ -15,7 +15,7 @@
 #include "tapestry/tapestry.hpp"
 #include "toy_backend.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::placement_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -377,4 +377,4 @@ TEST_CASE("several threads run one graph on two devices") {
   CHECK(right == std::vector<int>(4, 20));
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::placement_test

@@ -47,7 +47,7 @@ void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std:
 void operator delete(void* block, const std::nothrow_t&) noexcept { std::free(block); }
 void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept { std::free(block); }
 
-namespace tapestry::test {
+namespace tapestry::test::plan_memory_test {
 namespace {
 
 /// What one more run allocates, once the first have made the plan: on the heap, and as blocks for tensors.
@@ -205,4 +205,4 @@ TEST_CASE("making a plan takes the memory of the plan, not that of all results")
   CHECK(memory_stats().peak - before < 4 * bytes);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::plan_memory_test

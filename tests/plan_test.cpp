@@ -14,7 +14,7 @@
 #include "temporary_folder.hpp"
 #include "toy_backend.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::plan_test {
 namespace {
 
 /// Two layers with their gradients.
@@ -293,4 +293,4 @@ TEST_CASE("a Chrome trace has an event for each step") {
   CHECK(events == metadata.plan.steps.size());
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::plan_test

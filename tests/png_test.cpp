@@ -5,6 +5,8 @@
 
 #include "temporary_folder.hpp"
 
+namespace png_test {
+
 using namespace tapestry;
 
 namespace {
@@ -116,3 +118,5 @@ TEST_CASE("write_png: what is no picture") {
   CHECK_THROWS_AS(write_png(path, Tensor()), FailedPreconditionError);
   CHECK(files_in(folder) == 0);
 }
+
+}  // namespace png_test

@@ -9,7 +9,7 @@
 #include "expect.hpp"
 #include "tapestry/ops.hpp"
 
-namespace tapestry {
+namespace tapestry::print_test {
 
 using test::infinity, test::not_a_number, test::printed;
 
@@ -176,4 +176,4 @@ TEST_CASE("describe") {
   CHECK(Tensor().describe() == "None");
 }
 
-}  // namespace tapestry
+}  // namespace tapestry::print_test

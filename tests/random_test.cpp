@@ -12,7 +12,7 @@
 #include "tapestry/ops.hpp"
 #include "tapestry/trace.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::random_test {
 namespace {
 
 double mean(const Tensor& x) { return reduce_mean(x.cast(float64)).item<double>(); }
@@ -197,4 +197,4 @@ TEST_CASE("random functions say what they cannot do") {
   CHECK_THROWS_AS(random::shuffle(tensor(1.0)), InvalidArgumentError);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::random_test

@@ -10,6 +10,8 @@
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace recompute_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -222,3 +224,5 @@ TEST_CASE("as files: the value and the gradient that were computed") {
   for (std::size_t i = 0; i < 2; ++i)
     CHECK(same_bits(Session(loaded).run(traced.output(i).name(), {{"x:0", x}}), expected[i]));
 }
+
+}  // namespace recompute_test

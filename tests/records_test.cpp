@@ -11,6 +11,8 @@
 #include "refused.hpp"
 #include "temporary_folder.hpp"
 
+namespace records_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using data::Compression;
@@ -228,3 +230,5 @@ TEST_CASE("records: a length that lies takes no memory") {
           std::string::npos);
   }
 }
+
+}  // namespace records_test

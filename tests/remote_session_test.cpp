@@ -16,6 +16,8 @@
 #include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace remote_session_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 namespace rpc = tapestry::io::rpc;
@@ -425,3 +427,5 @@ TEST_CASE("replies that lie are errors") {
     CHECK(refusal(cut).code() == Code::data_loss);
   }
 }
+
+}  // namespace remote_session_test

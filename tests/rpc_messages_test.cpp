@@ -8,6 +8,8 @@
 #include "io/rpc/messages.hpp"
 #include "tapestry/ops.hpp"
 
+namespace rpc_messages_test {
+
 using namespace tapestry;
 using namespace tapestry::io::rpc;
 using namespace tapestry::test;
@@ -191,3 +193,5 @@ TEST_CASE("a tensor that claims to repeat an element too often is refused") {
   const std::string bytes = bytes_of("0a12080112091207088080808080202d0000803f");
   CHECK_THROWS_AS(decode<RunCallableResponse>(bytes), InvalidArgumentError);
 }
+
+}  // namespace rpc_messages_test

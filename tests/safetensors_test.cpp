@@ -10,6 +10,8 @@
 #include "tapestry/save.hpp"
 #include "temporary_folder.hpp"
 
+namespace safetensors_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -207,3 +209,5 @@ TEST_CASE("save and load: what is refused") {
   TAPESTRY_REFUSED(NotFoundError, "Cannot write", save(folder() / "no/x.safetensors", tensors));
   CHECK(tensors.at("kept").item<int>() == 1);
 }
+
+}  // namespace safetensors_test

@@ -15,7 +15,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::saved_model_load_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -486,4 +486,4 @@ TEST_CASE("Functions that call each other do not exceed the limits") {
 }
 
 }  // namespace
-}  // namespace tapestry::test
+}  // namespace tapestry::test::saved_model_load_test

@@ -10,7 +10,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::saved_model_test {
 namespace {
 
 using io::WireReader;
@@ -143,4 +143,4 @@ TEST_CASE("what is no signature") {
   CHECK(read_text(folder / "file") == "text");
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::saved_model_test

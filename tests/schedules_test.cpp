@@ -4,6 +4,8 @@
 
 #include "expect.hpp"
 
+namespace schedules_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using namespace tapestry::train;
@@ -83,3 +85,5 @@ TEST_CASE("arguments that make no sense are refused with the line") {
 }
 
 }  // namespace
+
+}  // namespace schedules_test

@@ -10,6 +10,8 @@
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace selection_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -154,3 +156,5 @@ TEST_CASE("a run that is cut is explained up to the cut, and measured as a whole
   CHECK(metadata.times.size() == metadata.plan.steps.size());
   CHECK(metadata.plan.steps.size() >= 3);
 }
+
+}  // namespace selection_test

@@ -10,7 +10,7 @@
 #include "tapestry/tapestry.hpp"
 #include "toy_backend.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::session_limits_test {
 namespace {
 
 constexpr std::int64_t nap = 50;  ///< of "Nap", in milliseconds; no run can be done with it sooner
@@ -185,4 +185,4 @@ TEST_CASE("threads may run more shapes than plans are kept") {
   CHECK(wrong == 0);
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::session_limits_test

@@ -11,6 +11,8 @@
 #include "tapestry/sparse.hpp"
 #include "tapestry/trace.hpp"
 
+namespace sparse_files_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using namespace tapestry::train;
@@ -144,3 +146,5 @@ TEST_CASE("a lookup that is written as ResourceGather comes before what changes 
 }
 
 }  // namespace
+
+}  // namespace sparse_files_test

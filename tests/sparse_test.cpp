@@ -17,6 +17,8 @@
 #include "tapestry/trace.hpp"
 #include "tapestry/train.hpp"
 
+namespace sparse_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using namespace tapestry::train;
@@ -454,3 +456,5 @@ TEST_CASE("a step needs no memory of the size of the table") {
 }
 
 }  // namespace
+
+}  // namespace sparse_test

@@ -15,6 +15,8 @@
 #include "tapestry/ops.hpp"
 #include "temporary_folder.hpp"
 
+namespace stream_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using data::Stream;
@@ -381,3 +383,5 @@ TEST_CASE("Stream: a copy has a position of its own") {
   CHECK(copy.epoch() == 2);
   CHECK(one.epoch() == 1);
 }
+
+}  // namespace stream_test

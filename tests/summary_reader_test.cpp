@@ -12,7 +12,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::summary_reader_test {
 namespace {
 
 using protozero::pbf_writer;
@@ -454,4 +454,4 @@ TEST_CASE("files that lie behind sound checksums") {
   }
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::summary_reader_test

@@ -14,6 +14,8 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
+namespace sync_replicas_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -322,3 +324,5 @@ TEST_CASE("queues of a server give what was put in, in order, and may wait") {
   CHECK(session.run("is_closed:0").item<bool>());
   waiting.join();
 }
+
+}  // namespace sync_replicas_test

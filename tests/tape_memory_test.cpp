@@ -6,6 +6,8 @@
 #include "tapestry/ops.hpp"
 #include "tapestry/tape.hpp"
 
+namespace tape_memory_test {
+
 using namespace tapestry;
 
 TEST_CASE("addition and sums keep nothing alive, multiplication keeps both operands") {
@@ -105,3 +107,5 @@ TEST_CASE("a chain of a million ops that a tape consumes or drops without a grad
     if (differentiate) CHECK(tape.gradient(y, x).item<double>() == 1);
   }
 }
+
+}  // namespace tape_memory_test

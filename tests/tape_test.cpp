@@ -10,6 +10,8 @@
 #include "tapestry/ops.hpp"
 #include "tapestry/session.hpp"
 
+namespace tape_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -559,3 +561,5 @@ TEST_SUITE("known traps") {
 }
 
 }  // namespace
+
+}  // namespace tape_test

@@ -14,7 +14,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::tensor_bundle_test {
 namespace {
 
 const std::string data_ending = ".data-00000-of-00001";
@@ -518,4 +518,4 @@ TEST_CASE("load_weights tells formats apart by their contents") {
     TAPESTRY_REFUSED(InvalidArgumentError, "holds no weights", load_weights(folder().write("any", bytes)));
 }
 
-}  // namespace tapestry::test
+}  // namespace tapestry::test::tensor_bundle_test

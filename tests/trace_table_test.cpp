@@ -12,6 +12,8 @@
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace trace_table_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -179,3 +181,5 @@ TEST_CASE("the page has these lines") {
     CHECK(table[i].second == expected[i].answer);
   }
 }
+
+}  // namespace trace_table_test

@@ -9,6 +9,8 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
+namespace train_parts_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -561,3 +563,5 @@ TEST_CASE("check_numerics: values, gradients, graphs, files") {
     CHECK_THROWS_AS(session.run(out, {{loaded.get_tensor_by_name("t:0"), tensor<float>({0})}}), InvalidArgumentError);
   }
 }
+
+}  // namespace train_parts_test

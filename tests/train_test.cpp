@@ -5,6 +5,8 @@
 #include "expect.hpp"
 #include "tapestry/ops.hpp"
 
+namespace train_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 using namespace tapestry::train;
@@ -539,3 +541,5 @@ TEST_SUITE("state") {
 }
 
 }  // namespace
+
+}  // namespace train_test

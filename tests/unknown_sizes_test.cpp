@@ -10,6 +10,8 @@
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
+namespace unknown_sizes_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -586,3 +588,5 @@ TEST_CASE("sizes that must be the same are compared when they become known") {
     CHECK(refused > 0);
   }
 }
+
+}  // namespace unknown_sizes_test

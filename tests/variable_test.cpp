@@ -11,6 +11,8 @@
 #include "tapestry/tape.hpp"
 #include "toy_backend.hpp"
 
+namespace variable_test {
+
 using namespace tapestry;
 using namespace tapestry::test;
 
@@ -196,3 +198,5 @@ TEST_CASE("readers on other threads see whole values only") {
 }
 
 }  // namespace
+
+}  // namespace variable_test

@@ -12,6 +12,8 @@
 #include "expect.hpp"
 #include "kernels_support.hpp"
 
+namespace xtensor_test {
+
 using namespace tapestry;
 using tapestry::test::message_of;
 using tapestry::testing::random_tensor;
@@ -92,3 +94,5 @@ TEST_CASE("another element type is refused") {
   CHECK(message_of([&] { as_xt<std::int32_t>(t); }) == "as_xt<int32>() of a float32 tensor");
   CHECK_THROWS_AS(as_xt<float>(detail::make_symbolic(float32, {2})), FailedPreconditionError);
 }
+
+}  // namespace xtensor_test

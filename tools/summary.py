@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-DOCTEST = re.compile(r'\[doctest\] test cases: *(\d+) *\| *(\d+) passed *\| *(\d+) failed *\| *(\d+) skipped')
+DOCTEST = re.compile(r'\[doctest\] test cases: *(\d+) *\| *(\d+) passed *\| *(\d+) failed *\|(?: *(\d+) skipped)?')
 
 
 def count(result):
@@ -18,7 +18,7 @@ def count(result):
     cases = DOCTEST.search(re.sub(r'\x1b\[[0-9;]*m', '', result.get('stdout', '')))
     good = result['result'] == 'OK'
     if cases:
-        passed, failed, skipped = int(cases[2]), int(cases[3]), int(cases[4])
+        passed, failed, skipped = int(cases[2]), int(cases[3]), int(cases[4] or 0)
         # A program that fails after its last case, or that ran none, is a failure of its own.
         return passed, failed + (failed == 0 and (not good or passed == 0)), skipped
     if result['result'] == 'SKIP':

@@ -41,7 +41,7 @@ std::string framed(const std::string& event, Dice& dice) {
   return checked(std::string(reinterpret_cast<const char*>(&size), sizeof size)) + checked(event);
 }
 
-std::string make(Dice& dice) {
+std::string make_event_mutant(Dice& dice) {
   std::vector<std::string> events = dice.of(seeds());
   for (std::size_t i = dice.below(4); i > 0; --i) {
     // The first event tells that it is such a file.
@@ -58,7 +58,7 @@ std::string make(Dice& dice) {
 }  // namespace
 
 Mutants event_mutants() {
-  return {.name = "mutate_events", .make = make, .use = [](const std::string& bytes, Dice&) {
+  return {.name = "mutate_events", .make = make_event_mutant, .use = [](const std::string& bytes, Dice&) {
             return read_events(std::as_bytes(std::span(bytes)));
           }};
 }

@@ -356,7 +356,7 @@ void damage_function(GraphDef& graph, Dice& dice) {
   for (const io::FunctionDef& each : functions) graph.library += io::encode_function(each);
 }
 
-std::string make(Dice& dice) {
+std::string make_graph_mutant(Dice& dice) {
   const std::vector<std::string>& seeds = graph_seeds();
   std::string bytes = dice.of(seeds);
   if (!dice.one_in(6)) {
@@ -443,7 +443,7 @@ void run(const Graph& graph, Dice& dice) {
   if (!sinks.empty()) attempt(sinks);
 }
 
-bool use(const std::string& bytes, Dice& dice) {
+bool use_graph(const std::string& bytes, Dice& dice) {
   Graph graph;
   std::vector<std::string> names;
   try {
@@ -466,6 +466,6 @@ bool use(const std::string& bytes, Dice& dice) {
 
 }  // namespace
 
-Mutants graph_mutants() { return {.name = "mutate_graph", .make = make, .use = use}; }
+Mutants graph_mutants() { return {.name = "mutate_graph", .make = make_graph_mutant, .use = use_graph}; }
 
 }  // namespace tapestry::test

@@ -79,7 +79,7 @@ std::string between(Dice& dice) {
   return dice.one_in(8) ? dice.of(spaces) : " ";
 }
 
-std::string make(Dice& dice) {
+std::string make_graph_text_mutant(Dice& dice) {
   std::string seed = dice.of(graph_seeds());
   while (seed.size() > 20'000) seed = dice.of(graph_seeds());
   std::vector<std::string> tokens = tokens_of(io::to_text(seed));
@@ -96,7 +96,7 @@ std::string make(Dice& dice) {
 }  // namespace
 
 Mutants graph_text_mutants() {
-  return {.name = "mutate_graph_text", .make = make, .use = [](const std::string& bytes, Dice&) {
+  return {.name = "mutate_graph_text", .make = make_graph_text_mutant, .use = [](const std::string& bytes, Dice&) {
             return read_graph_text(std::as_bytes(std::span(bytes)));
           }};
 }

@@ -60,7 +60,7 @@ const std::vector<std::vector<std::string>>& seeds() {
   return all_seeds;
 }
 
-std::string make(Dice& dice) {
+std::string make_saved_model_mutant(Dice& dice) {
   std::vector<std::string> files = dice.of(seeds());
   for (std::size_t i = 1 + dice.below(3); i > 0; --i) files[0] = damage_saved_model_field(files[0], dice);
   if (dice.one_in(8)) {
@@ -97,7 +97,7 @@ void call(const Model& model, Dice& dice) {
   }
 }
 
-bool use(const std::string& bytes, Dice& dice) {
+bool use_saved_model(const std::string& bytes, Dice& dice) {
   static const TemporaryFolder folder;
   const fs::path path = folder / "model";
   fs::create_directories(path / "variables");
@@ -121,6 +121,6 @@ bool use(const std::string& bytes, Dice& dice) {
 
 }  // namespace
 
-Mutants saved_model_mutants() { return {.name = "mutate_saved_model", .make = make, .use = use}; }
+Mutants saved_model_mutants() { return {.name = "mutate_saved_model", .make = make_saved_model_mutant, .use = use_saved_model}; }
 
 }  // namespace tapestry::test
