@@ -156,6 +156,17 @@ const std::vector<LoopCase>& cases() {
                                                             std::tuple{x[0], tensor(0), x[1]});
                  return {open_end, n_end, s_end};
                }},
+      LoopCase{"a condition that is negated",
+               {tensor(2.0)},
+               [](const Arguments& x) -> Arguments {
+                 auto [n_end, s_end] =
+                     while_loop([](Tensor n, Tensor s) { return logical_not((n >= steps) | (s > 1e9)); },
+                                [](Tensor n, Tensor s) {
+                                  return std::tuple{n + 1, s * 1.001};
+                                },
+                                std::tuple{tensor(0), x[0]});
+                 return {n_end, s_end};
+               }},
       LoopCase{"no iterations",
                {tensor(2.0)},
                [](const Arguments& x) -> Arguments {

@@ -160,11 +160,11 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
   void leave_unless(int condition, const Xbyak::Label& exit) {
     need(condition);
     if (recorded_.code.avx512()) {
-      ktestb(mask(condition), mask(condition));
+      kmovw(address_.cvt32(), mask(condition));  // the bits behind those of the lanes may be anything
     } else {
       vmovmskps(address_.cvt32(), vector(condition));
-      test(address_.cvt32(), address_.cvt32());
     }
+    test(address_.cvt32(), 1);
     pass(condition);
     finish_instruction();
     jz(exit, T_NEAR);
