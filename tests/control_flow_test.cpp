@@ -72,6 +72,14 @@ const std::vector<FlowProgram>& programs() {
              },
              [&] { return x / (1.0 + x * x); });
        }},
+      {"branch with a gradient of its own",
+       [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
+         const auto f = custom_gradient([](const Tensor& z) -> CustomGradient {
+           return {z * z, [z](const Tensor& g) -> Tensors { return {3.0 * g * z}; }};
+         });
+         return cond(
+             less(n, 2), [&] { return f(x) * w; }, [&] { return f(sin(x)); });
+       }},
       {"loop",
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
          auto [i_out, s_out] = while_loop([&](Tensor i, Tensor) { return below(i, n); },

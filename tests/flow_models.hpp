@@ -120,6 +120,23 @@ inline const std::vector<FlowModel>& flow_models() {
          return ys + h;
        }},
       {"map", [](T x, T, V w, V) { return map([&](Tensor row) { return reduce_sum(row * w) * row; }, x); }},
+      {"map that ignores the elements, from the end",
+       [](T x, T n, V w, V) { return map([&](Tensor) { return x * w + n.cast(float64); }, x, {.reverse = true}); }},
+      {"map over a computed sequence of known length, from the end",
+       [](T x, T, V w, V) {
+         const Tensor three = reshape(x(range(0, 1)) * ones({2, 3}, {.dtype = float64}), {2, 3});
+         return map([&](Tensor) { return x * w; }, three, {.reverse = true});
+       }},
+      {"map that needs the sizes alone",
+       [](T x, T, V w, V) {
+         return map(
+             [&](Tensor row) {
+               return w *
+                      apply_op("FillLike", {row},
+                               {{"dtype", float64}, {"shape", Shape{-1}}, {"sizes_of", Ints{0, 0}}, {"value", 2.0}});
+             },
+             x(range(0, 1)));
+       }},
       {"a Variable that a loop changes",
        [](T x, T n, V w, V sum) {
          return counted(x, n,

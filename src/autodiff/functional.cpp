@@ -238,7 +238,11 @@ class RandomReplay {
 
 }  // namespace
 
-Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, const Tensors& inputs, Where where) {
+Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, const Tensors& arguments, Where where) {
+  // In a branch or the body of a loop, the gradient may only use tensors of that graph.
+  Tensors inputs = arguments;
+  for (Tensor& each : inputs)
+    if (open_sink() && each.is_symbolic() && sink_of(each) != open_sink()) each = identity(In(each, where));
   const CustomGradient result = f(inputs);
   auto gradient = [f, backward = result.gradient, graph = sink_of(result.value)](const Tensors& all) -> Tensors {
     // `backward` has captured tensors of the graph in which f ran. Another graph is a copy of it, made once the ranks

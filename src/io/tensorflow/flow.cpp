@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "core/make_tensor.hpp"
+#include "io/tensorflow/op_rules.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -18,6 +19,13 @@ constexpr std::array flow_ops =
 
 bool contains(const std::vector<std::size_t>& list, std::size_t number) {
   return std::find(list.begin(), list.end(), number) != list.end();
+}
+
+/// The inputs of the op of ours for which a node was written. Sizes that were known may have taken their place.
+std::vector<std::string> hinted(const NodeDef& node) {
+  const auto found = node.attrs.find(hint_inputs);
+  const auto* list = found == node.attrs.end() ? nullptr : std::get_if<ListDef>(&found->second);
+  return list ? list->strings : std::vector<std::string>();
 }
 
 /// The nodes of a graph by name, for questions about what tensors are.
@@ -107,8 +115,11 @@ class Nodes {
     };
     for (const std::string& each : function.outputs) add(each);
     for (const std::string& each : function.operations) add(each);
-    for (std::size_t next = 0; next < needed.size(); ++next)
-      for (const std::string& each : needed[next]->inputs) add(each);
+    for (std::size_t next = 0; next < needed.size(); ++next) {
+      const NodeDef& node = *needed[next];
+      for (const std::string& each : node.inputs) add(each);
+      for (const std::string& each : hinted(node)) add(each);
+    }
     return needed;
   }
 
@@ -345,9 +356,10 @@ class LoopReader {
       const auto count_use = [&](const std::string& tensor) {
         if (const auto found = uses_[f].find(nodes.origin(tensor)); found != uses_[f].end()) ++found->second;
       };
-      for (const NodeDef* each : nodes.needed_by(function))
-        if (!nodes.is_copy(*each))
-          for (std::size_t k = 0; k < data_inputs(*each); ++k) count_use(each->inputs[k]);
+      for (const NodeDef* each : nodes.needed_by(function)) {
+        for (std::size_t k = 0; !nodes.is_copy(*each) && k < data_inputs(*each); ++k) count_use(each->inputs[k]);
+        for (const std::string& input : hinted(*each)) count_use(input);
+      }
       for (const std::string& each : function.outputs) count_use(each);
     }
   }
@@ -402,21 +414,24 @@ class LoopReader {
       if (around_.list_length_key(loop_.inputs[*list]) != iterations_) continue;
       if (const Way way = way_of(body, each.inputs[1]); way != Way::other) reads.push_back({*list, each.name, way});
     }
+    // A body may ignore the elements, and write backward all the same.
+    const bool writes_backward =
+        std::any_of(writes_.begin(), writes_.end(), [](const Write& each) { return each.way == Way::backward; });
+    for (std::size_t i = 0; reads.empty() && writes_backward && i < count(); ++i)
+      if (is_passed_on_[i] && around_.list_length_key(loop_.inputs[i]) == iterations_)
+        reads.push_back({i, arguments()[i] + "/_/element", Way::backward});
     // A loop goes through all its sequences in one direction, and writes in this direction, too.
     std::size_t forward = 0;
     for (const Read& each : reads) forward += each.way == Way::forward ? 1 : 0;
-    const bool writes_backward =
-        std::any_of(writes_.begin(), writes_.end(), [](const Write& each) { return each.way == Way::backward; });
-    flow_.reverse = !reads.empty() && (writes_backward || forward == 0);
+    const bool is_counted = iterations_.starts_with('=');
+    flow_.reverse = reads.empty() ? writes_backward && is_counted : writes_backward || forward == 0;
     const Way way = flow_.reverse ? Way::backward : Way::forward;
     for (const Read& each : reads)
       if (each.way == way) flow_.sequences.push_back({each.variable, each.node});
-    flow_.has_condition = flow_.sequences.empty();
+    flow_.has_condition = flow_.sequences.empty() && !is_counted;
     if (flow_.has_condition) flow_.reverse = false;
-    if (flow_.has_condition && iterations_.starts_with('=')) {
-      flow_.has_condition = false;
+    if (flow_.sequences.empty() && is_counted)
       flow_.iterations = std::max<std::int64_t>(std::stoll(iterations_.substr(1)), 0);
-    }
     for (const Write& each : writes_)
       if (each.way == (flow_.reverse ? Way::backward : Way::forward)) take(each.variable, each.element, each.is_full);
     std::sort(flow_.stacked.begin(), flow_.stacked.end(),

@@ -300,7 +300,7 @@ class FlowWriter {
   void write_loop() {
     const WhileParts parts(node_);
     bounded_ = parts.sequences > 0 || parts.maximum >= 0;
-    reserves_ = parts.sequences > 0 && !parts.condition;
+    reserves_ = !parts.condition;
     std::vector<std::string> inputs{add_.number("loop_counter", 0), limit(parts)};
     ListDef types{.types = {code_of(int32), code_of(int32)}}, shapes{.shapes = {Shape(), Shape()}};
     const auto add_variable = [&](const std::string& input, TypeCode type, const Shape& shape) {

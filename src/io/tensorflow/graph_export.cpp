@@ -391,8 +391,8 @@ class Exporter {
     std::unordered_set<std::int64_t> others = passed_;
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& node = graph_.node(i);
-      std::size_t begin = 0, end = 0;  // the sequences
-      if (detail::is_while(node.op())) {
+      std::size_t begin = 0, end = 0;  // the sequences, of which a composition makes tensors
+      if (detail::is_while(node.op()) && !detail::is_replayed(node)) {
         const detail::WhileParts parts(node);
         begin = parts.carried;
         end = begin + parts.sequences;
