@@ -1,6 +1,7 @@
 // Who earns more than 50,000 dollars? A wide and deep network on the census of 1994. `--only write` makes TFRecords of
-// tf.Examples from the tables, `--only train` learns from these records as a stream; by default both. `--model` writes
-// the trained model for tapestry-serve; docs/pipeline.md goes that way to its end.
+// tf.Examples from the tables, `--only train` learns from these records as a stream; by default both. `--ranks 2`
+// trains data parallel, on threads. `--model` writes the trained model for tapestry-serve; docs/pipeline.md goes that
+// way to its end.
 //
 // Every categorical column has a part of one table of embeddings (deep) and of one table of weights (wide). Their
 // gradients are row-sparse, so that a step changes only the rows of its batch.
@@ -198,48 +199,75 @@ void write_model(const WideAndDeep& net, const Columns& columns, const std::stri
             << records << "/request.json\n";
 }
 
-void train(const std::string& records, int epochs, std::uint64_t seed, const std::string& model) {
-  const Columns columns(records);
-  tp::random::seed(seed);
-  WideAndDeep net(columns.wide_size(), columns.deep_size);
-  tp::train::AdagradOptimizer optimizer(0.1);
+// ---- Training
 
-  auto batches = tp::data::records(records + "/train-*")
-                     .shuffle(10'000, {.seed = seed})
-                     .batch(128)
+constexpr std::int64_t batch_size = 128;
+
+struct Settings {
+  std::string records, model;
+  int epochs, ranks;
+  std::uint64_t seed;
+};
+
+tp::Tensor loss_of(const WideAndDeep& net, const tp::Tensor& x, const Columns::Ids& ids, const tp::Tensor& y) {
+  return tp::losses::binary_cross_entropy_with_logits(y, net(x, ids));
+}
+
+/// The quality on the records of the test.
+class Test {
+ public:
+  Test(WideAndDeep& net, const Columns& columns, const std::string& records)
+      : net_(net), columns_(columns), records_(records) {}
+
+  void run() {
+    net_.eval();
+    for (const auto& batch : tp::data::records(records_ + "/test-*").batch(1024).map(*columns_.parser)) {
+      const auto probabilities = tp::sigmoid(net_(numbers_of(batch), columns_.ids_of(batch)));
+      accuracy.update(batch["income"], probabilities);
+      auc.update(batch["income"], probabilities);
+    }
+    net_.train();
+  }
+  void print(const char* how) {
+    run();
+    std::printf("%s: test accuracy %.3f, test AUC %.3f\n", how, accuracy.result().item<double>(),
+                auc.result().item<double>());
+    std::fflush(stdout);
+  }
+
+  tp::metrics::Accuracy accuracy;
+  tp::metrics::AUC auc;
+
+ private:
+  WideAndDeep& net_;
+  const Columns& columns_;
+  std::string records_;
+};
+
+/// In one process.
+void train_alone(WideAndDeep& net, const Columns& columns, const Settings& settings) {
+  tp::train::AdagradOptimizer optimizer(0.1);
+  auto batches = tp::data::records(settings.records + "/train-*")
+                     .shuffle(10'000, {.seed = settings.seed})
+                     .batch(batch_size)
                      .map(*columns.parser)
                      .prefetch(4);
   const auto step = tp::trace(
       [&](const tp::Tensor& x, const tp::Tensor& deep, const tp::Tensor& wide, const tp::Tensor& y) {
-        return optimizer.minimize(
-            [&] {
-              return tp::losses::binary_cross_entropy_with_logits(y, net(x, {deep, wide}));
-            },
-            net.parameters());
+        return optimizer.minimize([&] { return loss_of(net, x, {deep, wide}, y); }, net.parameters());
       },
       {tp::spec(tp::float32, {-1, 5}), tp::spec(tp::int64, {-1, -1}), tp::spec(tp::int64, {-1, -1}),
        tp::spec(tp::float32, {-1})});
-
-  tp::metrics::Accuracy accuracy;
-  tp::metrics::AUC auc;
-  const auto validate = [&] {
-    net.eval();
-    for (const auto& batch : tp::data::records(records + "/test-*").batch(1024).map(*columns.parser)) {
-      const auto probabilities = tp::sigmoid(net(numbers_of(batch), columns.ids_of(batch)));
-      accuracy.update(batch["income"], probabilities);
-      auc.update(batch["income"], probabilities);
-    }
-    net.train();
-  };
+  Test test(net, columns, settings.records);
   const auto history =
       tp::train::fit(batches,
                      [&](const tp::data::Features& batch) {
                        const auto ids = columns.ids_of(batch);
                        return step(numbers_of(batch), ids.deep, ids.wide, batch["income"].cast(tp::float32));
                      },
-                     {.epochs = epochs,
-                      .validate = validate,
-                      .validation_metrics = {{"test accuracy", &accuracy}, {"test AUC", &auc}},
+                     {.epochs = settings.epochs,
+                      .validate = [&] { test.run(); },
+                      .validation_metrics = {{"test accuracy", &test.accuracy}, {"test AUC", &test.auc}},
                       .callbacks = {tp::train::show_progress(std::cerr)}});
   for (std::size_t i = 0; i < history.epochs.size(); ++i) {
     const auto& logs = history.epochs[i];
@@ -247,27 +275,78 @@ void train(const std::string& records, int epochs, std::uint64_t seed, const std
                 logs.at("test accuracy"), logs.at("test AUC"));
   }
   std::fflush(stdout);
+}
+
+std::int64_t steps_in_epoch(const Settings& settings) {
+  std::int64_t rows = 0;
+  for ([[maybe_unused]] const auto& record : tp::data::records(settings.records + "/train-*")) ++rows;
+  return rows / batch_size;
+}
+
+/// The records of one of several workers, in batches that together have the size of one.
+auto part_of(const Columns& columns, const Settings& settings, std::int64_t count, std::int64_t index) {
+  return tp::data::records(settings.records + "/train-*")
+      .shard(count, index)
+      .shuffle(10'000, {.seed = settings.seed})
+      .batch(batch_size / count)
+      .take(steps_in_epoch(settings))
+      .map(*columns.parser)
+      .prefetch(4);
+}
+
+/// Each rank has a copy of the network, and its part of the records.
+void train_on_ranks(WideAndDeep& result, const Columns& columns, const Settings& settings) {
+  tp::run_ranks(settings.ranks, [&](const tp::Communicator& world) {
+    WideAndDeep net(columns.wide_size(), columns.deep_size);
+    world.broadcast(net.parameters());
+    tp::train::AdagradOptimizer optimizer(0.1);
+    tp::train::DataParallel training(optimizer, world);
+    auto batches = part_of(columns, settings, world.size(), world.rank());
+    for (int epoch = 0; epoch < settings.epochs; ++epoch)
+      for (const auto& batch : batches)
+        training.minimize(
+            [&] { return loss_of(net, numbers_of(batch), columns.ids_of(batch), batch["income"].cast(tp::float32)); });
+    if (world.rank() == 0) result.load_state_dict(net.state_dict());
+  });
+}
+
+void train(const Settings& settings) {
+  const Columns columns(settings.records);
+  tp::random::seed(settings.seed);
+  WideAndDeep net(columns.wide_size(), columns.deep_size);
+  if (settings.ranks > 0) {
+    train_on_ranks(net, columns, settings);
+    Test(net, columns, settings.records).print("Data parallel");
+  } else {
+    train_alone(net, columns, settings);
+  }
   net.eval();
-  if (!model.empty()) write_model(net, columns, records, model);
+  if (!settings.model.empty()) write_model(net, columns, settings.records, settings.model);
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
   std::string data = "data/tabular", records = "census", only, model;
-  int epochs = 8, seed = 1;
+  int epochs = 8, seed = 1, ranks = 0;
   support::parse_flags(count, arguments, "Predicts who earns more than 50,000 dollars.",
                        {{"--data", "folder with adult-train.csv and adult-test.csv", data},
                         {"--records", "folder for the records", records},
                         {"--only", "what to do: write the records, or train on them; both by default", only},
                         {"--model", "folder for the trained model, such as models/census/1; none by default", model},
+                        {"--ranks", "copies that train data parallel; 0: in one process", ranks},
                         {"--epochs", "passes over the records", epochs},
                         {"--seed", "of the order and of the first weights", seed}});
   return support::run([&] {
     if (!only.empty() && only != "write" && only != "train")
       throw tp::InvalidArgumentError("--only takes write or train, not " + only);
     if (only != "train") write_all(data, records);
-    if (only != "write") train(records, epochs, static_cast<std::uint64_t>(seed), model);
+    if (only == "write") return;
+    train({.records = records,
+           .model = model,
+           .epochs = epochs,
+           .ranks = ranks,
+           .seed = static_cast<std::uint64_t>(seed)});
   });
 }
 

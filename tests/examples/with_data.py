@@ -151,8 +151,10 @@ def census(program, folder):
     assert len(list(pathlib.Path(folder).glob("made-up/train-*"))) == 4
     output = run(program, folder, "--only", "train", "--records", "made-up", "--epochs", 10)
     assert output == run(program, folder, "--epochs", 10), "another result from the same records"
-    accuracy, auc = re.findall(r"test accuracy (\S+), test AUC (\S+)", output)[-1]
-    assert float(accuracy) > 0.95 and float(auc) > 0.98, output
+    on_ranks = run(program, folder, "--only", "train", "--records", "made-up", "--epochs", 10, "--ranks", 2)
+    for each in (output, on_ranks):
+        accuracy, auc = re.findall(r"test accuracy (\S+), test AUC (\S+)", each)[-1]
+        assert float(accuracy) > 0.95 and float(auc) > 0.98, each
 
 
 # A check on made-up data; what is said when the data are missing; the accuracy on the original data.

@@ -40,7 +40,7 @@ def main(page, example, program):
         print("skipped: curl is not installed")
         sys.exit(77)
     text = commands(pathlib.Path(page))
-    assert text.count("25_wide_and_deep") == 3 and text.count("curl") == 4, text
+    assert text.count("25_wide_and_deep") == 4 and text.count("curl") == 4, text
     text = text.replace("8501", str(free_port())).replace("--epochs 8", "--epochs 1")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
