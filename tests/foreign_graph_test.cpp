@@ -333,6 +333,22 @@ TEST_CASE("what depends on values that a run computes is planned when they are k
   }
 }
 
+TEST_CASE("an assertion of a file ends a run with its texts and values") {
+  File file = File().input("x", {-1}).constant("limit", tensor(3.0F));
+  file.add("holds", "Less", {"x", "limit"}).scalar("zero", 0).add("all", "All", {"holds", "zero"});
+  io::RawAttr text{std::string("\x42\x0e\x08\x07\x12\x00\x42\x08too much", 16)};
+  file.add("text", "Const", {}, {{"dtype", io::TypeCode{7}}, {"value", text}});
+  file.add("check", "Assert", {"all", "text", "x"}, {{"T", io::ListDef{.types = {{7}, {1}}}}});
+  file.add("y", "Neg", {"x", "^check"});
+  for (const Graph& graph : {file.load(), Graph::from_graph_def(file.load().as_graph_def())}) {
+    const Session session(graph);
+    check_values(session.run("y:0", {{"x:0", {1.0F, 2.0F}}}), {-1, -2});
+    const std::string message = message_of([&] { session.run("y:0", {{"x:0", {1.0F, 5.0F, 2.0F, 0.5F}}}); });
+    CHECK(message == "assertion failed: [too much] [1 5 2...]");
+    session.run("y:0", {{"x:0", {1.0F}}});
+  }
+}
+
 TEST_CASE("lying shapes are errors with the node's name") {
   const Tensor x = counting({2, 10});
   const auto reshape_to = [&](const std::vector<Names>& steps) {
