@@ -94,11 +94,13 @@ void KnownValues::note(const Node& node) {
 
 Tensor KnownValues::find(const Tensor& tensor) const {
   if (Tensor value = constant_value(tensor)) return value;
+  if (const auto given = given_.find(tensor.id()); given != given_.end()) return given->second;
   const auto found = values_.find(tensor.id());
   return found == values_.end() ? Tensor() : found->second;
 }
 
 Tensor KnownValues::find_complete(const Tensor& tensor) const {
+  if (const auto given = given_.find(tensor.id()); given != given_.end()) return given->second;
   const Tensor value = find(tensor);
   return bool(value) && (value.size() > most_elements || is_complete(value)) ? value : Tensor();
 }

@@ -18,6 +18,8 @@ class KnownValues {
   /// use it.
   static constexpr std::int32_t unknown_element = -1734967297;
 
+  /// Notes the value of a tensor, of any size.
+  void note(const Tensor& tensor, const Tensor& value) { given_.insert_or_assign(tensor.id(), value); }
   /// Computes the outputs of a node from the values noted for its inputs. Nodes must come in the graph's order.
   void note(const Node& node);
   /// The value of a constant, or the one that was noted; an empty handle if neither is known. Some elements of an
@@ -30,7 +32,8 @@ class KnownValues {
   static void absorb(const Tensor& known);
 
  private:
-  std::unordered_map<std::int64_t, Tensor> values_;  ///< by the tensor's id
+  std::unordered_map<std::int64_t, Tensor> given_;   ///< by the tensor's id, as are the following
+  std::unordered_map<std::int64_t, Tensor> values_;  ///< that were computed
 };
 
 }  // namespace tapestry::detail

@@ -146,52 +146,11 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     const std::int64_t timeout = options.timeout_in_ms > 0 ? options.timeout_in_ms : options_.operation_timeout_in_ms;
     const std::optional<detail::Deadline> deadline = graph_.state()->budget().deadline(timeout, options.stop);
     const detail::Deadline* until = deadline ? &*deadline : nullptr;
-    if (prepared.absorbed.empty())
-      if (detail::StagedPlan* plan = plan_with_feeds(prepared, values))
-        return run_plan(*plan, values, options, until, metadata);
-    while (true) {
-      auto [session, request, rest] = substitute(prepared, values);
-      Prepared there{.request = std::move(request), .results = {}};
-      there.key = key_of(there.request);
-      detail::StagedPlan* plan = nullptr;
-      try {
-        plan = &session->plan_for(there, rest);
-      } catch (const detail::FedValueNeeded& needed) {
-        if (!absorb(prepared, needed.placeholder)) throw;
-        continue;
-      }
-      return run_plan(*plan, rest, options, until, metadata);
-    }
-  }
-
-  /// The plan for these feeds; nullptr if it needs the value of one, which is then among `absorbed`.
-  detail::StagedPlan* plan_with_feeds(Prepared& prepared, const Tensors& values) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto found = value_feeds_.find(prepared.key); found != value_feeds_.end())
-        prepared.absorbed = found->second;
-    }
-    if (!prepared.absorbed.empty()) return nullptr;
-    try {
-      return &plan_for(prepared, values);
-    } catch (const detail::FedValueNeeded& needed) {
-      if (!absorb(prepared, needed.placeholder)) throw;
-      return nullptr;
-    }
-  }
-
-  /// Makes a feed of a file's graph one whose value is known while a run is planned. False if it cannot be one.
-  bool absorb(Prepared& prepared, const std::string& placeholder) {
-    const Tensors& feeds = prepared.request.feeds;
-    for (std::size_t i = 0; i < feeds.size() && graph_.state()->file; ++i) {
-      if (detail::placeholder_name(feeds[i]) != placeholder) continue;
-      if (std::find(prepared.absorbed.begin(), prepared.absorbed.end(), i) != prepared.absorbed.end()) return false;
-      prepared.absorbed.push_back(i);
-      const std::lock_guard lock(mutex_);
-      value_feeds_.insert_or_assign(prepared.key, prepared.absorbed);
-      return true;
-    }
-    return false;
+    if (prepared.absorbed.empty()) return run_plan(plan_for(prepared, values), values, options, until, metadata);
+    auto [session, request, rest] = substitute(prepared, values);
+    Prepared there{.request = std::move(request), .results = {}};
+    there.key = key_of(there.request);
+    return run_plan(session->plan_for(there, rest), rest, options, until, metadata);
   }
 
   Tensors run_remotely(const Prepared& prepared, const Tensors& values, const RunOptions& options,
@@ -417,8 +376,6 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   mutable std::mutex mutex_;
   std::map<std::vector<std::int64_t>, KeptPlan> plans_;
   std::vector<std::pair<std::string, std::shared_ptr<SessionState>>> substituted_;  ///< by the values, oldest first
-  /// By the beginning of the keys of plans: the feeds whose values are needed while a run is planned.
-  std::map<std::vector<std::int64_t>, std::vector<std::size_t>> value_feeds_;
   std::uint64_t runs_ = 0;  ///< counts the uses of plans, which tells their order
 };
 

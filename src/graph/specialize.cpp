@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "backend/backend.hpp"
 #include "core/locate.hpp"
@@ -14,6 +15,12 @@
 
 namespace tapestry::detail {
 namespace {
+
+/// The name of the node that stands for a feed.
+std::string placeholder_name(const Tensor& feed) {
+  const Endpoint end = endpoint_of(feed);
+  return &end.node->op() == &placeholder_op ? end.node->name() : join(end.node->name(), "_", end.output, "_fed");
+}
 
 class Specializer {
  public:
@@ -42,6 +49,7 @@ class Specializer {
                 placeholder_name(feed));
       const Node& node = rewrite_.add(std::move(call), {spec}, {.device = end.node->device});
       rewrite_.replace(feed, node.output());
+      if (i < request_.values.size() && bool(request_.values[i])) known_.note(node.output(), request_.values[i]);
     }
   }
 
@@ -65,8 +73,16 @@ class Specializer {
     const std::size_t first = to.size();
     locating(node.type(), node.name(), node.where(), [&] {
       rewrite_.build(node, [&] { return copy_outputs(node, rewrite_.inputs_of(node)); });
-      for (std::size_t i = first; gives_value_[node.index] && i < to.size(); ++i) known_.note(to.node(i));
+      for (std::size_t i = first; i < to.size(); ++i) note(to.node(i), gives_value_[node.index]);
     });
+  }
+
+  void note(const Node& node, bool gives_value) {
+    if (gives_value) known_.note(node);
+    late_.resize(node.index + 1);
+    late_[node.index] = awaited_values(node) != nullptr ||
+                        std::any_of(node.inputs().begin(), node.inputs().end(),
+                                    [&](const Tensor& input) { return is_late(*endpoint_of(input).node); });
   }
 
   Tensors copy_outputs(const Node& node, const Tensors& inputs) {
@@ -75,9 +91,19 @@ class Specializer {
     if (std::any_of(inputs.begin(), inputs.end(), is_unknown)) return copy_of(node, inputs);
     if (const AttrValue* redo = node.attrs().find("redo")) {
       const auto& function = *std::get<Closure>(*redo);
-      if (awaited_values(node) && !is_settled(inputs)) return copy_of(node, inputs);
-      const OptionsScope scopes = scopes_of(node, awaited_values(node) ? "" : node.name() + "/");
-      return function(awaited_values(node) ? with_values(node, inputs) : inputs);
+      if (!awaited_values(node)) {
+        // What is computed before the cut is fed behind it, where no gradient passes.
+        if (std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& each) { return is_late(producer_of(each)); }))
+          throw UnimplementedError(join("Node '", node.name(), "' (op: '", node.type(),
+                                        "'): the gradient passes through nodes of a file that await values which the "
+                                        "run computes"));
+        const OptionsScope scopes = scopes_of(node, node.name() + "/");
+        return function(inputs);
+      }
+      const std::optional<Tensors> complete = is_settled(inputs) ? with_values(node, inputs) : std::nullopt;
+      if (!complete) return copy_of(node, inputs);
+      const OptionsScope scopes = scopes_of(node, "");
+      return function(*complete);
     }
     if (const Tensors values = computed_now(node, inputs); !values.empty()) {
       Tensors constants;
@@ -119,42 +145,21 @@ class Specializer {
 
   Tensors copy_of(const Node& node, const Tensors& inputs) { return rewrite_.copy_of(node, inputs).outputs(); }
 
-  /// Whether all sizes are known; in the stage "requested" they may not be.
-  static bool is_settled(const Tensors& inputs) {
-    return std::all_of(inputs.begin(), inputs.end(), [](const Tensor& each) { return each.shape().is_known(); });
+  /// Whether all sizes are known, and no input comes from a node that still awaits values.
+  bool is_settled(const Tensors& inputs) const {
+    return std::all_of(inputs.begin(), inputs.end(), [&](const Tensor& each) {
+      return each.shape().is_known() && !is_late(*endpoint_of(each).node);
+    });
   }
+  bool is_late(const Node& node) const { return node.index < late_.size() && late_[node.index]; }
 
-  /// The inputs, where those that the node awaits are replaced by their values.
-  Tensors with_values(const Node& node, Tensors inputs) const {
+  /// The inputs, where those that the node awaits are replaced by their values; nothing while some are to be computed.
+  std::optional<Tensors> with_values(const Node& node, Tensors inputs) const {
     for (const std::int64_t each : *awaited_values(node)) {
-      Tensor& input = inputs[each];
-      const Tensor value = known_.find_complete(input);
-      if (!value) refuse(node, each, input);
-      input = value;
+      inputs[each] = known_.find_complete(inputs[each]);
+      if (!inputs[each]) return {};
     }
     return inputs;
-  }
-
-  [[noreturn]] void refuse(const Node& node, std::int64_t input, const Tensor& tensor) const {
-    const Node& cause = unknown_cause(*endpoint_of(tensor).node);
-    const bool fed = &cause.op() == &placeholder_op;
-    const std::string message = join("Node '", node.name(), "' (op: '", node.type(), "'): its input ", input, ", '",
-                                     tensor.name(), "', must follow from constants and shapes, but depends on '",
-                                     cause.name(), "' (op: '", cause.type(), fed ? "'), whose value is fed" : "')");
-    if (fed) throw FedValueNeeded(message, cause.name());
-    throw InvalidArgumentError(message);
-  }
-
-  /// The first node on the way back whose value is unknown although those of its inputs are known.
-  const Node& unknown_cause(const Node& node) const {
-    const Node* cause = &node;
-    for (std::size_t i = 0; i < cause->inputs().size();) {
-      const Tensor& input = cause->input(i);
-      const bool known = reads_shape_only(cause->op(), i) || bool(known_.find(input));
-      if (!known) cause = endpoint_of(input).node;
-      i = known ? i + 1 : 0;
-    }
-    return *cause;
   }
 
   /// The inputs, where constants of C++ numbers are replaced by their weak values: they are still to take the dtype of
@@ -169,15 +174,11 @@ class Specializer {
   const Request& request_;
   Rewrite rewrite_;
   std::vector<char> gives_value_;  ///< by the index of a node of the old graph
+  std::vector<char> late_;         ///< by that of a node of the new graph: it awaits values, or needs a node that does
   KnownValues known_;              ///< of the new graph
 };
 
 }  // namespace
-
-std::string placeholder_name(const Tensor& feed) {
-  const Endpoint end = endpoint_of(feed);
-  return &end.node->op() == &placeholder_op ? end.node->name() : join(end.node->name(), "_", end.output, "_fed");
-}
 
 std::vector<char> needed_nodes(const GraphState& graph, const Request& request) {
   std::vector<char> needed(graph.size()), done(graph.size());

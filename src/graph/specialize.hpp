@@ -13,6 +13,7 @@ struct Request {
   Tensors feeds;                  ///< tensors of the graph that are fed
   Specs fed;                      ///< the dtypes and shapes that they are fed
   std::vector<Node*> done{};      ///< have run already and do not run again; their outputs that are needed are fed
+  Tensors values{};               ///< of the feeds whose values nodes await, as far as they are known; else empty
 };
 
 /// By node: whether the request needs it.
@@ -22,17 +23,9 @@ std::vector<char> needed_nodes(const GraphState& graph, const Request& request);
 /// lacks, or else why the first node was not read.
 void require_read(const GraphState& graph, const std::vector<char>& needed);
 
-/// The value of a feed would have to be known while the run is planned.
-struct FedValueNeeded : InvalidArgumentError {
-  FedValueNeeded(const std::string& message, std::string name)
-      : InvalidArgumentError(message), placeholder(std::move(name)) {}
-  std::string placeholder;  ///< the node that stands for the feed (see `placeholder_name`)
-};
-/// The name of the node that stands for a feed in plans.
-std::string placeholder_name(const Tensor& feed);
-
-/// Copies the nodes that the request needs, with the dtypes and shapes that are fed. Throws what the ops' inference
-/// throws for them; InvalidArgumentError, "You must feed a value for placeholder tensor 'x' ..."; and FedValueNeeded.
+/// Copies the nodes that the request needs, with the dtypes and shapes that are fed. Nodes that await values (see
+/// `awaited_values`) stay as they are where the values must be computed. Throws what the ops' inference throws, and
+/// InvalidArgumentError, "You must feed a value for placeholder tensor 'x' ...".
 PlanGraph specialize(const GraphState& graph, const Request& request);
 
 }  // namespace tapestry::detail

@@ -16,27 +16,43 @@ std::ptrdiff_t number_of(const Tensors& list, const Tensor& wanted) {
 /// Whether several parts of a run may have the node: a constant or a Variable's handle.
 bool is_repeatable(const Node& node) { return &node.op() == &const_op || &node.op() == &var_handle_op; }
 
-/// Whether the request needs an op whose sizes may depend on values.
+/// Whether the request needs an op whose sizes may depend on values, or a node of a file that may await values.
 bool may_be_open(const GraphState& graph, const Request& request) {
   const std::vector<char> needed = needed_nodes(graph, request);
   for (std::size_t i = 0; i < needed.size(); ++i)
-    if (needed[i] && graph.node(i).op().evaluate) return true;
+    if (needed[i] && (graph.node(i).op().evaluate || awaited_values(graph.node(i)))) return true;
   return false;
 }
 
-/// The tensors that nodes read although some of their sizes are known only once they are computed, and that need no
-/// such node themselves. Ops that run functions, or that allocate their outputs themselves, may read such tensors.
-Tensors open_inputs(const GraphState& graph) {
-  Tensors open;
+/// Tensors that must be computed before some nodes are planned, and that need no such node themselves.
+struct OpenTensors {
+  Tensors all{};
+  Tensors awaited{};  ///< those of which a node awaits the value, not just the sizes
+};
+
+bool awaits(const Node& node, std::size_t input) {
+  const Ints* awaited = awaited_values(node);
+  return awaited && std::find(awaited->begin(), awaited->end(), std::int64_t(input)) != awaited->end();
+}
+
+/// Ops that run functions, or that allocate their outputs themselves, may read tensors of unknown sizes.
+OpenTensors open_inputs(const GraphState& graph) {
+  OpenTensors open;
+  const auto add = [](Tensors& list, const Tensor& tensor) {
+    if (number_of(list, tensor) < 0) list.push_back(tensor);
+  };
   std::vector<char> is_late(graph.size());  // it reads an open tensor, or needs a node that does
   for (std::size_t i = 0; i < graph.size(); ++i) {
     const Node& node = graph.node(i);
     const auto waits = [&](const Node* other) { return is_late[other->index] != 0; };
     bool late = std::any_of(node.control_inputs.begin(), node.control_inputs.end(), waits);
     for (const Tensor& input : node.inputs()) late = late || waits(endpoint_of(input).node);
-    for (const Tensor& input : node.inputs()) {
-      if (node.op().evaluate || input.shape().is_known() || waits(endpoint_of(input).node)) continue;
-      if (number_of(open, input) < 0) open.push_back(input);
+    for (std::size_t k = 0; k < node.inputs().size(); ++k) {
+      const Tensor& input = node.input(k);
+      const bool has_open_size = !node.op().evaluate && !input.shape().is_known();
+      if ((!has_open_size && !awaits(node, k)) || waits(endpoint_of(input).node)) continue;
+      add(open.all, input);
+      if (awaits(node, k)) add(open.awaited, input);
       late = true;
     }
     is_late[i] = late;
@@ -76,15 +92,15 @@ namespace {
 /// Where a request is cut: the open tensors in the graph with the shapes that are fed.
 struct Cut {
   PlanGraph whole;
-  Tensors open;
+  OpenTensors open;
 };
 std::optional<Cut> find_cut(const GraphState& graph, const Request& request) {
   if (!may_be_open(graph, request)) return {};
   const PauseRecording pause;
   const ExecuteNow now;
   PlanGraph whole = specialize(graph, request);
-  Tensors open = open_inputs(*whole.graph);
-  if (open.empty()) return {};
+  OpenTensors open = open_inputs(*whole.graph);
+  if (open.all.empty()) return {};
   return Cut{std::move(whole), std::move(open)};
 }
 
@@ -97,8 +113,10 @@ Request whole_request(const Cut& cut, const Request& request) {
 /// The part before the cut, with what the rest needs of it.
 Request part_before(const Cut& cut, const Request& whole) {
   Request part = whole;
-  part.fetches = cut.open;
+  part.fetches.clear();
   part.operations.clear();
+  for (const Tensor& each : cut.open.all)
+    if (number_of(part.feeds, each) < 0) part.fetches.push_back(each);
   add_carried_fetches(*cut.whole.graph, part, whole);
   return part;
 }
@@ -123,9 +141,11 @@ StagedPlan::StagedPlan(const GraphState& graph, const Request& request, const Se
   specialized_ = cut->whole.graph;
   rest_ = whole_request(*cut, request);
   Request part = part_before(*cut, rest_);
-  open_ = cut->open.size();
   rest_.done = std::exchange(part.done, {});
   rest_.feeds.append(part.fetches.begin(), part.fetches.end());
+  for (const Tensor& each : cut->open.all) open_.push_back(static_cast<std::size_t>(number_of(rest_.feeds, each)));
+  for (const Tensor& each : cut->open.awaited)
+    awaited_.push_back(static_cast<std::size_t>(number_of(rest_.feeds, each)));
   rest_.fed.clear();
   for (const Tensor& fetch : std::exchange(rest_.fetches, {})) {
     fetched_early_.push_back(number_of(rest_.feeds, fetch));
@@ -149,11 +169,11 @@ Tensors StagedPlan::run(const Tensors& feeds, RunTimes* times, const Deadline* d
   Tensors values = feeds;
   const Tensors computed = first_->run(feeds, times, deadline);
   // Without a value its sizes never become known, and every further part would be cut at it again.
-  for (std::size_t i = 0; i < open_; ++i)
-    if (!computed[i])
-      throw InvalidArgumentError(
-          join("'", rest_.feeds[feeds.size() + i].name(), "' has no value: it is of a branch that was not taken"));
   values.append(computed.begin(), computed.end());
+  for (const std::size_t i : open_)
+    if (!values[i])
+      throw InvalidArgumentError(
+          join("'", rest_.feeds[i].name(), "' has no value: it is of a branch that was not taken"));
   Tensors late;
   if (!rest_.fetches.empty() || !rest_.operations.empty()) late = rest_for(values)->run(values, times, deadline);
   Tensors results;
@@ -172,6 +192,12 @@ std::shared_ptr<StagedPlan> StagedPlan::rest_for(const Tensors& values) {
     key.push_back(static_cast<std::int64_t>(spec.dtype));
     key.push_back(spec.shape.rank());
     key.insert(key.end(), spec.shape.sizes().begin(), spec.shape.sizes().end());
+  }
+  request.values.resize(values.size());
+  for (const std::size_t i : awaited_) {
+    const Tensor& value = request.values[i] = on_host(values[i]).contiguous();
+    const std::string_view bytes(static_cast<const char*>(value.impl().data), bytes_of(value));
+    key.insert(key.end(), bytes.begin(), bytes.end());
   }
   const std::lock_guard graph_lock(specialized_->mutex());
   const std::lock_guard lock(mutex_);

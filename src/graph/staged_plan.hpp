@@ -11,7 +11,8 @@ namespace tapestry::detail {
 
 /// What runs for a request. Where the size of a tensor depends on values, and an op other than a branch or a loop reads
 /// the tensor, the request is cut: a first plan computes the tensor, and the plan for the rest is made once the size is
-/// known. It is kept for later runs in which the sizes are the same.
+/// known. It is kept for later runs in which the sizes are the same. The same happens where a node of a file awaits a
+/// value (see `awaited_values`); then the rest is kept for runs in which the value is the same.
 class StagedPlan {
  public:
   /// Makes the plan, or the first of several. The graph's mutex must be locked.
@@ -36,13 +37,14 @@ class StagedPlan {
   SessionOptions options_;
   std::shared_ptr<GraphState> specialized_;  ///< the graph that is cut, with the shapes that are fed; empty for no cut
   std::unique_ptr<Partitioned> first_;
-  Request rest_{};        ///< after the cut: without the specs of what is fed
-  std::size_t open_ = 0;  ///< of the first part's fetches, so many are the tensors at which the request was cut
+  Request rest_{};                      ///< after the cut: without the specs of what is fed
+  std::vector<std::size_t> open_{};     ///< the tensors at which the request was cut, among the feeds of the rest
+  std::vector<std::size_t> awaited_{};  ///< those of them whose values are awaited
   std::vector<std::ptrdiff_t>
       fetched_early_;  ///< by fetch of the request: its number among the feeds of the rest, or -1
   mutable std::mutex mutex_;
   std::shared_ptr<StagedPlan> last_;                                        ///< the rest of the last run
-  std::map<std::vector<std::int64_t>, std::shared_ptr<StagedPlan>> rests_;  ///< by the specs of what is fed
+  std::map<std::vector<std::int64_t>, std::shared_ptr<StagedPlan>> rests_;  ///< by the specs and awaited values
 };
 
 /// A request for which one plan can be made, and its graph.

@@ -15,6 +15,9 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 sys.dont_write_bytecode = True  # beside the sources
 
 import foreign_flow
+import foreign_functions
+import foreign_idioms
+import foreign_sequences
 import write_golden
 from foreign_flow import Steps
 from foreign_models import points, weights
@@ -272,7 +275,9 @@ def write_saved_models(folder):
 def main(folder):
     keras.utils.set_random_seed(1)
     for kind, write in (("layers", write_layers), ("training", write_training), ("saved_models", write_saved_models),
-                        ("flow", foreign_flow.write_functions), ("flow_training", foreign_flow.write_training)):
+                        ("flow", foreign_flow.write_functions), ("flow_training", foreign_flow.write_training),
+                        ("idioms", foreign_idioms.write), ("functions", foreign_functions.write),
+                        ("sequences", lambda each: foreign_idioms.write(each, foreign_sequences.FAMILIES))):
         (folder / kind).mkdir(parents=True)
         write(folder / kind)
 

@@ -12,14 +12,25 @@
 namespace tapestry::io {
 namespace {
 
+/// The whole of a Variable in which rows are changed.
+Tensor with_rows(const UpdateCall& call, const Variable& variable, Assign kind, const Tensor& value) {
+  const Tensor whole = call.graph.read(variable, call.where);
+  if (kind == Assign::subtract) return scatter_add(whole, call.rows, -value);
+  const Tensor one = detail::make_scalar(1, variable.dtype());
+  const Tensor changed = scatter_add(zeros_like(whole), call.rows, broadcast_like(one, value));
+  return scatter_add(where(changed > 0, 0, whole), call.rows, value);
+}
+
 /// Changes the Variable of an input after the operations that have changed others.
 Operation assign(const UpdateCall& call, std::size_t input, Assign kind, const Tensor& value,
                  const std::vector<Operation>& after = {}) {
   const ControlScope wait(after);
   const Variable& variable = *call.variables[input];
   const Tensor handle = call.graph.variable_entry(variable, call.where).handle;
+  const Tensor whole = call.rows ? with_rows(call, variable, kind, value) : value;
+  const Op& op = assign_op(call.rows ? Assign::set : kind);
   return detail::operation_of(call.graph.add_in_scopes(
-      Call(assign_op(kind), {handle, value}, variable_attrs({variable}), call.where, call.node.def().name), {}));
+      Call(op, {handle, whole}, variable_attrs({variable}), call.where, call.node.def().name), {}));
 }
 
 /// A number of the type of the other inputs.
@@ -138,6 +149,7 @@ void add_scatter_add(const UpdateCall& call) {
 void add_scatter_sub(const UpdateCall& call) {
   assign(call, 0, Assign::set, scatter_add(call.inputs[0], call.inputs[1], -rows_of(call)));
 }
+void add_rows(const UpdateCall& call) { assign(call, 0, Assign::set, call.inputs[1]); }
 
 /// Which of several rows for one index is taken is not told: their mean.
 void add_scatter_update(const UpdateCall& call) {
@@ -158,6 +170,14 @@ constexpr auto updates = std::to_array<ComposedUpdate>({
     {"ResourceApplyAdaMax", "ApplyAdaMax", 3, 9, add_adamax},
     {"ResourceApplyPowerSign", "ApplyPowerSign", 2, 7, add_power_sign},
     {"ResourceApplyAddSign", "ApplyAddSign", 2, 7, add_add_sign},
+    {"ResourceSparseApplyCenteredRMSProp", "SparseApplyCenteredRMSProp", 4, 10, add_centered_rmsprop, 9},
+    {"ResourceSparseApplyAdadelta", "SparseApplyAdadelta", 3, 8, add_adadelta, 7},
+    {"ResourceSparseApplyFtrl", "SparseApplyFtrl", 3, 9, add_ftrl, 4},
+    {"ResourceSparseApplyFtrlV2", "SparseApplyFtrlV2", 3, 10, add_ftrl_v2, 4},
+    {"ResourceSparseApplyProximalGradientDescent", "SparseApplyProximalGradientDescent", 1, 6,
+     add_proximal_gradient_descent, 5},
+    {"ResourceSparseApplyProximalAdagrad", "SparseApplyProximalAdagrad", 2, 7, add_proximal_adagrad, 6},
+    {"ResourceScatterUpdate", "ScatterUpdate", 1, 3, add_rows, 1},
     {"ResourceScatterAdd", "ScatterAdd", 1, 3, add_scatter_add},
     {"ResourceScatterSub", "ScatterSub", 1, 3, add_scatter_sub},
     {"ResourceScatterUpdate", "ScatterUpdate", 1, 3, add_scatter_update},

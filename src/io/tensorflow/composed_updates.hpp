@@ -16,6 +16,9 @@ struct UpdateCall {
   std::vector<std::optional<Variable>> variables;  ///< by input: the Variable that it refers to
   Tensors inputs;                                  ///< the values; those of Variables before the update
   Where where;
+  /// Of an update of rows: their numbers, each once. The values of Variables are those of these rows, and the indices
+  /// are no longer among the inputs.
+  Tensor rows{};
 };
 
 /// An update of TensorFlow's that is read as several of our operations, the last of which assigns to the first input's
@@ -25,6 +28,7 @@ struct ComposedUpdate {
   std::size_t variables;                 ///< how many inputs, from the first on, are Variables of one shape
   std::size_t inputs;
   void (*add)(const UpdateCall&);
+  std::size_t indices = 0;  ///< of an update of rows: the input that has their numbers
 };
 
 /// The update of this op, or nullptr.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graph/graph_state.hpp"
+#include "graph/state_ops.hpp"
 #include "io/tensorflow/foreign_parts.hpp"
 #include "io/tensorflow/op_rules.hpp"
 #include "ops/handles.hpp"
@@ -68,7 +69,9 @@ class Walk {
     pending_.pop_front();
     if (node.attrs().find(not_taken)) return true;
     for (const Tensor& each : node.inputs()) visit(detail::producer_of(each));
-    // A control edge from the Switch itself tells no side; those of a branch come from what passes on a side.
+    // What has no other input is in a branch because it waits for what passes on a side. Control edges of other nodes
+    // tell nothing, as they may stand for nodes that were left out; nor does one from the Switch itself.
+    if (!node.inputs().empty() && &node.op() != &read_variable_op) return false;
     for (const Node* each : node.control_inputs)
       if (!each->attrs().find(not_taken)) visit(*each);
     return false;

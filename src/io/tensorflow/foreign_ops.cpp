@@ -17,10 +17,11 @@ using Table = std::unordered_map<std::string_view, ForeignOp>;
 const Table& foreign_ops(bool conditional) {
   static const auto& tables = *new std::pair<Table, Table>([] {
     std::pair<Table, Table> made;
-    for (const auto& table : {foreign_arrays(), foreign_cells(), foreign_channels_first(), foreign_colours(),
-                              foreign_control(), foreign_gradients(), foreign_images(), foreign_lists(), foreign_math(),
-                              foreign_matrices(), foreign_normalizations(), foreign_random(), foreign_sampling(),
-                              foreign_scatter(), foreign_special(), foreign_values(), foreign_volumes()})
+    for (const auto& table :
+         {foreign_arrays(), foreign_cells(), foreign_channels_first(), foreign_colours(), foreign_control(),
+          foreign_gradients(), foreign_images(), foreign_lists(), foreign_math(), foreign_matrices(),
+          foreign_normalizations(), foreign_random(), foreign_sampling(), foreign_scatter(), foreign_selection(),
+          foreign_special(), foreign_values(), foreign_volumes()})
       for (const ForeignOp& each : table) (each.applies ? made.first : made.second).emplace(each.name, each);
     return made;
   }());

@@ -123,20 +123,56 @@ Tensors read_ascending_segments(const ForeignNode& n) {
   });
 }
 
-/// Sums of rows, which indices pick in the sparse ops: divided by their number (Mean), or by its root (SqrtN).
+/// The sums of the rows of ascending segments, whose number an input tells, a constant, or the last segment.
+Tensor added_by_ascending(const ForeignNode& n, const Tensor& rows, std::size_t ids) {
+  if (n.inputs.size() > ids + 1 || n.node.is_constant(ids))
+    return added_by_segments(n, rows, list_of(n, ids), count_of_ascending(n, ids, ids + 1));
+  const Tensor& segments = n.in(ids);
+  const std::int64_t count = segments.shape().sizes()[0];
+  if (count == 0) return rows;
+  const Tensor last = slice(segments, {count - 1}, {1});
+  const Tensor each = reshape(sequence_mask(last + 1), {-1});  // an element for each segment
+  return scatter_add(zeros_like(gather(rows, each.cast(int32) * 0)), segments, rows);
+}
+
+/// What the rows of segments are divided by: their number (Mean), or its root (SqrtN).
+Tensor divisor_of_segments(const ForeignNode& n, const Tensor& numbers) {
+  const Tensor some = maximum(numbers, 1);
+  return n.node.def().op.find("Mean") != std::string::npos ? some : sqrt(some);
+}
+bool is_plain_sum(const ForeignNode& n) { return n.node.def().op.find("SegmentSum") != std::string::npos; }
+
+/// Sums of rows, which indices pick in the sparse ops.
 Tensors read_segment_sums(const ForeignNode& n) {
-  const std::string& op = n.node.def().op;
-  const bool sparse = op.starts_with("Sparse");
+  const bool sparse = n.node.def().op.starts_with("Sparse");
   const std::size_t ids = sparse ? 2 : 1;
-  const std::int64_t count = count_of_ascending(n, ids, ids + 1);
   if (n.in(0).shape().rank() < 1) n.node.refuse("its input is a scalar");
   return n.composed([&] {
-    const Tensor rows = sparse ? gather(n.in(0), n.in(1)) : Tensor(n.in(0)), segments = list_of(n, ids);
-    const Tensor sum = added_by_segments(n, rows, segments, count);
-    if (op.find("SegmentSum") != std::string::npos) return sum;
-    const std::int64_t picked = rows.shape().sizes()[0];
-    const Tensor numbers = maximum(added_by_segments(n, ones({picked}, {.dtype = sum.dtype()}), segments, count), 1);
-    return sum / for_rows(op.find("Mean") != std::string::npos ? numbers : sqrt(numbers), sum);
+    const Tensor rows = sparse ? gather(n.in(0), n.in(1)) : Tensor(n.in(0));
+    const Tensor sum = added_by_ascending(n, rows, ids);
+    if (is_plain_sum(n)) return sum;
+    const Tensor one = ones({rows.shape().sizes()[0]}, {.dtype = sum.dtype()});
+    return sum / for_rows(divisor_of_segments(n, added_by_ascending(n, one, ids)), sum);
+  });
+}
+
+/// The gradient of these sums by the rows: of all rows, or in the newer ops of those that were picked, in the order of
+/// their numbers, which are the second output.
+Tensors read_segment_gradients(const ForeignNode& n) {
+  const Tensor &g = n.in(0), &picked = n.in(1), &ids = n.in(2);
+  if (g.shape().rank() < 1) n.node.refuse("its gradient is a scalar");
+  const std::int64_t count = picked.shape().num_elements();
+  return n.composed([&]() -> Tensors {
+    Tensor rows = gather(g, ids);
+    if (!is_plain_sum(n)) {
+      const Tensor one = ones({count}, {.dtype = g.dtype()});
+      const Tensor numbers = added_by_segments(n, one, ids, g.shape().sizes()[0]);
+      rows = rows / for_rows(gather(divisor_of_segments(n, numbers), ids), rows);
+    }
+    if (!n.node.def().op.ends_with("V2")) return {added_by_segments(n, rows, picked, segment_count(n, 3))};
+    const Unique found = unique(concat({sort(picked), picked}, 0));
+    const Tensor places = slice(found.inverse, {count}, {count});
+    return {scatter_add(zeros_like(gather(rows, found.counts * 0)), places, rows), found.values};
   });
 }
 
@@ -306,10 +342,19 @@ ForeignOps foreign_scatter() {
     add(name, 3, {2}, read_unsorted_segments);
   for (const char* name : {"SegmentMax", "SegmentMin", "SegmentProd"}) add(name, 2, {1}, read_ascending_segments);
   for (const char* name : {"SegmentMaxV2", "SegmentMinV2", "SegmentProdV2"}) add(name, 3, {2}, read_ascending_segments);
-  for (const char* name : {"SegmentMean", "SegmentSum"}) add(name, 2, {1}, read_segment_sums);
+  const auto add_sums = [&](std::string_view name, int inputs, std::size_t segments) {
+    add(name, inputs, {}, read_segment_sums);
+    ops.back().values_if_constant = {segments};
+  };
+  for (const char* name : {"SegmentMean", "SegmentSum"}) add_sums(name, 2, 1);
   add("SegmentSumV2", 3, {2}, read_segment_sums);
-  for (const char* name : {"SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"})
-    add(name, 3, {2}, read_segment_sums);
+  for (const char* name : {"SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"}) add_sums(name, 3, 2);
+  for (const char* name : {"SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad", "SparseSegmentSumGrad"})
+    add(name, 4, {3}, read_segment_gradients);
+  for (const char* name : {"SparseSegmentMeanGradV2", "SparseSegmentSqrtNGradV2", "SparseSegmentSumGradV2"}) {
+    add(name, 4, {}, read_segment_gradients);
+    ops.back().outputs = {like(0), like(1)};
+  }
   for (const char* name :
        {"SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtNWithNumSegments", "SparseSegmentSumWithNumSegments"})
     add(name, 4, {3}, read_segment_sums);

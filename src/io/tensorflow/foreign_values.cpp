@@ -13,7 +13,7 @@ namespace {
 
 Tensors read_fill(const ForeignNode& n) {
   const OpRule& rule = *rule_of("Fill");
-  if (n.node.is_constant(1)) return make_op(rule, n.node, {}, n.node.direct_attrs(rule), n.where);
+  if (!n.in(1) || !n.in(1).is_symbolic()) return make_op(rule, n.node, {}, n.node.direct_attrs(rule), n.where);
   return {broadcast_to(n.in(1), n.shape(0), n.name())};
 }
 

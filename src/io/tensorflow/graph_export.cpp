@@ -10,6 +10,7 @@
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
 #include "io/composition.hpp"
+#include "io/tensorflow/assertions.hpp"
 #include "io/tensorflow/flow_writer.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/kept_node.hpp"
@@ -422,6 +423,11 @@ class Exporter {
     if (changes_state(node)) return write_assign(writer);
     if (&op == &no_op_op) return writer.finish("NoOp", {}, {});
     if (const KeptNode* kept = kept_node(node)) return write_kept(writer, kept->def);
+    if (is_assertion(node))
+      return write_assertion(writer, [&](const std::string& name) {
+        const Node* text = graph_.find(name);
+        return text && kept_[text->index];
+      });
     require_types(node);
     if (detail::is_replayed(node)) return write_replay(writer);
     if (detail::is_flow(op)) return write_functions(writer);
@@ -438,11 +444,9 @@ class Exporter {
     const OpRule* rule = rule_of(node.type());
     if (!rule || rule->entry != &op) refuse(node, "TensorFlow has no op that does the same");
     if (rule->by_entry) require_plain_attrs(node);
-    const bool direct = !rule->tensorflow.empty() && (!rule->is_direct || rule->is_direct(node));
-    if (direct) return DirectWriter(writer, *rule).write();
+    if (is_written_directly(*rule, node)) return DirectWriter(writer, *rule).write();
     if (!rule->expand && !op.composition) refuse(node, "TensorFlow's op of that name cannot do this");
-    for (const Tensor& input : node.inputs())
-      if (!rule->any_rank && !input.shape().has_rank()) refuse(node, "the rank of an input is not known yet");
+    if (lacks_ranks(node)) refuse(node, "the rank of an input is not known yet");
     if (rule->expand) {
       rule->expand(writer);
     } else {

@@ -6,6 +6,7 @@
 #include "core/make_tensor.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
+#include "io/tensorflow/assertions.hpp"
 #include "io/tensorflow/importer.hpp"
 #include "io/tensorflow/kept_node.hpp"
 #include "tapestry/ops.hpp"
@@ -19,13 +20,31 @@ namespace {
 constexpr std::array leaves_and_assignments = std::to_array<std::string_view>(
     {"Const", "Placeholder", "NoOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "Assign",
      "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "VarIsInitializedOp",
-     "IsVariableInitialized"});
+     "IsVariableInitialized", "Assert"});
 
 /// Whether a node has an output of a loop of ours, which its inputs are. A hint at another op is none.
 bool is_result_of_loop(const NodeDef& def) {
   constexpr std::array ops =
       std::to_array<std::string_view>({"Identity", "IdentityN", "TensorListFromTensor", "TensorListStack"});
   return def.attrs.contains(hint_loop) && std::find(ops.begin(), ops.end(), def.op) != ops.end();
+}
+
+/// Whether a node passes on a Variable that it is given, on one of the sides of a condition or into a loop.
+bool is_passed_on(const NodeDef& def) {
+  constexpr std::array ops = std::to_array<std::string_view>(
+      {"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit", "RefExit", "Identity", "IdentityN"});
+  return std::find(ops.begin(), ops.end(), def.op) != ops.end();
+}
+
+/// Whether a function changes the Variable, by TensorFlow 1's reference, that one of its arguments is.
+bool changes_reference(const Flow& flow, std::size_t argument) {
+  return std::any_of(flow.functions.begin(), flow.functions.end(), [&](const FunctionBody& function) {
+    const auto& nodes = function.graph.nodes;
+    return std::any_of(nodes.begin(), nodes.end(), [&](const NodeDef& node) {
+      return takes_reference(node.op) && !node.inputs.empty() &&
+             without_zero(node.inputs[0]) == function.inputs.at(argument);
+    });
+  });
 }
 
 }  // namespace
@@ -181,6 +200,11 @@ Tensors Importer::outputs_of(Entry& entry) {
   if (def.op == "NoOp") return node(no_op_op, {}, {}, def.name);
   if (is_variable(def)) return variable(reader);
   if (def.op == "ReadVariableOp") return read(entry, reader);
+  if (def.op == "Identity" && reader.attr_or<TypeCode>("T", {}) == resource_type) {
+    const Variable& same = variable_of(entry, reader);
+    variables_.emplace(entry.def, Variable(same));
+    return {handle_of(variables_.at(entry.def))};
+  }
   if (def.op == "Identity" && entry.inputs.size() == 1 && is_variable(*entry.inputs[0].node))
     return read(entry, reader);
   if (def.op.starts_with("Assign")) return assign(entry, reader);
@@ -190,11 +214,15 @@ Tensors Importer::outputs_of(Entry& entry) {
     return node(is_initialized_op, {handle_of(asked)}, variable_attrs({asked}), def.name);
   }
   if (def.op == "VariableShape") return shape_of_variable(entry, reader);
+  if (def.op == "Assert")
+    return read_assertion(
+        entry, reader, [&](const Source& each) { return tensor_of(each); }, where_);
   if (const UpdateRule* rule = update_rule(reader)) return update(entry, reader, *rule);
   if (const ComposedUpdate* update = find_composed_update(def.op)) return compose(entry, reader, *update);
   if (!is_readable(def)) reader.refuse("the hint names an op that is not written so");
   // Throws for a type that we lack; a list of tensors has the type of its elements.
-  if (const auto* type = reader.find<TypeCode>("T"); type && *type != variant_type) reader.type("T");
+  for (const auto& [name, value] : def.attrs)
+    if (const auto* type = std::get_if<TypeCode>(&value); type && *type != variant_type) reader.type(name);
   return read_or_keep(entry, reader);
 }
 
@@ -214,22 +242,34 @@ Tensors Importer::read_or_keep(const Entry& entry, const NodeReader& reader) {
   for (std::size_t i = 0; i < values.size(); ++i)
     if (bool(values[i]) && bool(inputs[i])) detail::KnownValues::absorb(inputs[i]);
   const std::size_t first = state().size();
+  std::optional<Specs> specs;
   try {
-    return read_op(with_values, inputs, where_);
+    const Tensors results = read_op(with_values, inputs, where_);
+    bool is_writable = true;
+    for (std::size_t i = first; i < state().size(); ++i) is_writable = is_writable && !lacks_ranks(state().node(i));
+    for (const Tensor& each : results) is_writable = is_writable && each.dtype() != DType::unknown;
+    // A gradient that is found later stands for nodes that are not known yet.
+    for (std::size_t i = first; i < state().size(); ++i)
+      is_writable = is_writable && (!state().node(i).attrs().find("redo") || detail::awaited_values(state().node(i)));
+    if (is_writable) return results;
+    for (const Tensor& each : results) (specs ? *specs : specs.emplace()).push_back(each.spec());
   } catch (const InvalidArgumentError&) {
     // The node is read when the feeds tell what is unknown now.
     if (std::none_of(inputs.begin(), inputs.end(),
                      [](const Tensor& input) { return bool(input) && input.dtype() == DType::unknown; }))
       throw;
-    state().shrink_to(first);
-    return keep(with_values, inputs);
   }
+  state().shrink_to(first);
+  return keep(with_values, inputs, specs);
 }
 
-Tensors Importer::keep(const NodeReader& reader, Tensors& inputs) {
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (!inputs[i]) inputs[i] = tensor_of(reader.input(i));
-  return keep_node(state(), reader, inputs, known_, where_).outputs();
+Tensors Importer::keep(const NodeReader& reader, Tensors& inputs, const std::optional<Specs>& specs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i]) continue;
+    add_missing(file_.entry(reader.input(i).node));
+    inputs[i] = tensor_of(reader.input(i));
+  }
+  return keep_node(state(), reader, inputs, specs ? *specs : outlook(reader, inputs, known_), where_).outputs();
 }
 
 void Importer::give_types(const NodeReader& reader, const Tensors& inputs) {
@@ -263,7 +303,9 @@ Tensors Importer::flow(const Entry& entry, const NodeReader& reader) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!used[i]) continue;
     if (const auto variable = variables_.find(entry.inputs[i].node);
-        variable != variables_.end() && !is_reference_variable(*entry.inputs[i].node))
+        variable != variables_.end() &&
+        (!is_reference_variable(*entry.inputs[i].node) ||
+         (i > 0 && !entry.def->flow->is_loop && changes_reference(*entry.def->flow, i - 1))))
       inputs[i].variable = variable->second;
     else
       inputs[i].tensor = tensor_of(entry.inputs[i]);
@@ -360,6 +402,9 @@ const Variable& Importer::variable_of(const Entry& entry, const NodeReader& read
   if (found == variables_.end() && input < entry.inputs.size() && is_variable(*entry.inputs[input].node))
     throw UnimplementedError(detail::join("Node '", entry.def->name, "' uses the Variable '",
                                           entry.inputs[input].node->name, "', of a type that Tapestry lacks"));
+  if (found == variables_.end() && input < entry.inputs.size() && is_passed_on(*entry.inputs[input].node))
+    throw UnimplementedError(detail::join("Node '", entry.def->name, "' uses a Variable that '",
+                                          entry.inputs[input].node->name, "' passes on"));
   if (found == variables_.end()) reader.refuse(detail::join("its input ", input, " is no Variable"));
   return found->second;
 }

@@ -98,7 +98,9 @@ Tensors Importer::compose(const Entry& entry, const NodeReader& reader, const Co
     reader.refuse(detail::join("it has ", entry.inputs.size(), " inputs, not ", update.inputs));
   UpdateCall call{state(), reader, {}, {}, where_};
   std::vector<Variable> variables;
+  if (update.indices > 0) call.rows = tensor_of(entry.inputs[update.indices]);
   for (std::size_t i = 0; i < update.inputs; ++i) {
+    if (bool(call.rows) && i == update.indices) continue;
     call.variables.emplace_back();
     if (i < update.variables) {
       variables.push_back(variable_of(entry, reader, i));
@@ -108,6 +110,8 @@ Tensors Importer::compose(const Entry& entry, const NodeReader& reader, const Co
   }
   check_slots(reader, variables);
   const NameScope scope(entry.def->name + "/_/", where_);
+  for (std::size_t i = 0; bool(call.rows) && i < update.variables; ++i)
+    call.inputs[i] = gather(call.inputs[i], call.rows);
   update.add(call);
   return {};
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "graph/graph_state.hpp"
@@ -68,11 +69,11 @@ class Importer final : public detail::FileNodes {
 
   // ---- Ops ----
 
-  /// Reads a node, or keeps it as it is if values or sizes that it needs are not known.
+  /// Reads a node, or keeps it as it is if values, sizes or ranks are not known that it needs to be read or written.
   Tensors read_or_keep(const Entry& entry, const NodeReader& reader);
 
-  /// Adds a node that is read later, with all its inputs.
-  Tensors keep(const NodeReader& reader, Tensors& inputs);
+  /// Adds a node that is read later, with all its inputs. `specs`: of its outputs, if they are known.
+  Tensors keep(const NodeReader& reader, Tensors& inputs, const std::optional<Specs>& specs = {});
 
   /// Gives inputs of unknown dtype, such as the outputs of a node that is not read, the dtype that the node's own
   /// attribute "T" tells.

@@ -32,7 +32,7 @@ bool is_index(DType dtype) { return dtype == int32 || dtype == int64; }
 /// Whether an op takes other values than integers for attributes.
 bool takes_reals(const std::string& op) {
   return op == "Range" || op == "Fill" || op == "PadV2" || op == "LinSpace" || op == "Reverse" || op == "Switch" ||
-         op == "RefSwitch" || op.starts_with("ScaleAndTranslate");
+         op == "RefSwitch" || op.starts_with("ScaleAndTranslate") || op.starts_with("NonMaxSuppression");
 }
 
 // ---- What is known of the outputs -----------------------------------------------------------------------------------
@@ -44,6 +44,11 @@ class Outlook {
       : reader_(reader), op_(reader.def().op), inputs_(inputs), known_(known) {}
 
   Specs specs() const {
+    if (op_ == "DynamicPartition") {
+      const auto count = reader_.attr<std::int64_t>("num_partitions");
+      if (count < 1 || count > most_outputs) reader_.refuse(detail::join("it has ", count, " partitions"));
+      return Specs(count, Spec{type(0), open(rank(0) < 0 || rank(1) < 0 ? -1 : rank(0) - rank(1) + 1)});
+    }
     if (op_ == "Split" || op_ == "SplitV" || op_ == "Unpack") {
       const auto count = reader_.attr<std::int64_t>(op_ == "Unpack" ? "num" : "num_split");
       if (count < 1 || count > most_outputs) reader_.refuse(detail::join("it has ", count, " outputs"));
@@ -319,10 +324,13 @@ Tensors KeptNode::operator()(const Tensors& inputs) const {
   return outputs;
 }
 
-detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs,
-                        const detail::KnownValues& known, Where where) {
+Specs outlook(const NodeReader& reader, const Tensors& inputs, const detail::KnownValues& known) {
+  return Outlook(reader, inputs, known).specs();
+}
+
+detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs, const Specs& specs,
+                        Where where) {
   const NodeDef& def = reader.def();
-  const Specs specs = Outlook(reader, inputs, known).specs();
   Ints awaited;
   for (const std::size_t each : value_inputs(reader)) {
     const Tensor& input = inputs[each];

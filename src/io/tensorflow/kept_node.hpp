@@ -7,10 +7,10 @@
 
 namespace tapestry::io {
 
-/// A node that cannot be read before the fed shapes are known, because its attributes or the sizes of its inputs depend
-/// on them. The graph keeps it as the file has it. A session that copies the graph for the fed shapes calls this with
-/// the node's inputs, where those that `value_inputs` names are values. The call adds the ops that the node stands for
-/// and returns its outputs.
+/// A node that cannot be read yet, because its attributes, or the sizes of its inputs, depend on what is fed. The graph
+/// keeps it as the file has it. A session that copies the graph calls this once all is known, with the node's inputs,
+/// where those that `value_inputs` names are values. The call adds the ops that the node stands for and returns its
+/// outputs.
 struct KeptNode {
   NodeDef def;
   Specs specs;  ///< of the outputs, as far as the file tells
@@ -19,9 +19,12 @@ struct KeptNode {
   Tensors operator()(const Tensors& inputs) const;
 };
 
-/// Adds such a node to the graph, with all inputs of TensorFlow's op. `known`: the known values of the graph so far.
-detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs,
-                        const detail::KnownValues& known, Where where);
+/// The specs of a node's outputs, as far as its inputs and the known values of the graph tell them.
+Specs outlook(const NodeReader& reader, const Tensors& inputs, const detail::KnownValues& known);
+
+/// Adds such a node to the graph, with all inputs of TensorFlow's op and these specs of its outputs.
+detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs, const Specs& specs,
+                        Where where);
 
 /// Adds a node that is not read at all, with all inputs of TensorFlow's op. `outputs`: how many of its outputs the file
 /// uses. `reason`: why it is not read; empty when Tapestry lacks its op.

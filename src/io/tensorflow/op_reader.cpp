@@ -129,8 +129,10 @@ std::vector<std::size_t> value_inputs(const NodeReader& reader) {
     if (foreign->inputs < 0 && reader.input_count() == 0) reader.refuse("it has no inputs");
     std::vector<std::size_t> values = foreign->values;
     for (std::size_t i = 0; foreign->all_values && i < reader.input_count(); ++i) values.push_back(i);
+    // A constant that waits for a side of a condition stays an input, which tells the side.
     for (const std::size_t each : foreign->values_if_constant)
-      if (reader.is_constant(each)) values.push_back(each);
+      if (reader.is_constant(each) && (!reader.input(each).node || reader.input(each).node->inputs.empty()))
+        values.push_back(each);
     return values;
   }
   const OpRule* rule = rule_of_tensorflow(op);

@@ -522,6 +522,17 @@ const OpRule* rule_of(std::string_view op) {
   return &others.try_emplace(entry, rule_by_entry(*entry)).first->second;
 }
 
+bool is_written_directly(const OpRule& rule, const detail::Node& node) {
+  return !rule.tensorflow.empty() && (!rule.is_direct || rule.is_direct(node));
+}
+
+bool lacks_ranks(const detail::Node& node) {
+  const OpRule* rule = rule_of(node.type());
+  return rule && rule->entry == &node.op() && !rule->any_rank && !is_written_directly(*rule, node) &&
+         std::any_of(node.inputs().begin(), node.inputs().end(),
+                     [](const Tensor& input) { return !input.shape().has_rank(); });
+}
+
 const OpRule* rule_of_tensorflow(std::string_view op) {
   for (const Alias& alias : aliases)
     if (alias.tensorflow == op) op = alias.op;

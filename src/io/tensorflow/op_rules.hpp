@@ -57,6 +57,10 @@ struct OpRule {
 /// TensorFlow's op of the same name, with "T" and the attributes that our entry declares. nullptr for state ops, and
 /// for ops with attributes that only a program has, such as functions.
 const OpRule* rule_of(std::string_view op);
+/// Whether a node is written as the rule's op of TensorFlow's, and not as several.
+bool is_written_directly(const OpRule& rule, const detail::Node& node);
+/// Whether a node cannot be written before the ranks of its inputs are known.
+bool lacks_ranks(const detail::Node& node);
 /// The rule by which an op of TensorFlow's is read directly, or nullptr.
 const OpRule* rule_of_tensorflow(std::string_view op);
 

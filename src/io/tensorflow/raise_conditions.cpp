@@ -31,8 +31,8 @@ using Context = std::vector<std::pair<std::size_t, std::int64_t>>;
 /// Raises the conditions of a graph whose loops are While nodes already.
 class ConditionRaiser {
  public:
-  /// `operations`: those of a function, which may be in a branch; nullptr for a graph.
-  ConditionRaiser(GraphDef& graph, std::vector<std::string>* operations) : graph_(graph), operations_(operations) {}
+  /// `function`: that of the graph, what it returns and runs may be in a branch; nullptr for the graph of a file.
+  ConditionRaiser(GraphDef& graph, FunctionBody* function) : graph_(graph), function_(function) {}
 
   /// Raises the innermost conditions. Returns whether there were any.
   bool raise() {
@@ -70,12 +70,12 @@ class ConditionRaiser {
 
   // ---- What the graph has -----------------------------------------------------------------------------------------
 
-  static Edge edge_of(const std::string& input, const std::unordered_map<std::string_view, std::size_t>& numbers) {
+  Edge edge_of(const std::string& input) const {
     const bool control = input.starts_with('^');
     const std::string_view name = std::string_view(input).substr(control ? 1 : 0);
     const std::size_t colon = name.rfind(':');
-    const auto found = numbers.find(name.substr(0, colon));
-    if (found == numbers.end()) return {.node = numbers.size()};
+    const auto found = numbers_.find(name.substr(0, colon));
+    if (found == numbers_.end()) return {.node = numbers_.size()};
     const std::int64_t output = colon == std::string_view::npos ? 0 : std::atoll(name.data() + colon + 1);
     return {found->second, output, control};
   }
@@ -83,12 +83,12 @@ class ConditionRaiser {
   /// Returns false for a graph that has cycles or inputs that do not exist, which its reader refuses.
   bool find_edges() {
     const std::size_t size = graph_.nodes.size();
-    std::unordered_map<std::string_view, std::size_t> numbers;
-    for (std::size_t i = 0; i < size; ++i) numbers.emplace(def(i).name, i);
+    numbers_.clear();
+    for (std::size_t i = 0; i < size; ++i) numbers_.emplace(def(i).name, i);
     edges_.assign(size, {});
     for (std::size_t i = 0; i < size; ++i)
       for (const std::string& input : def(i).inputs) {
-        edges_[i].push_back(edge_of(input, numbers));
+        edges_[i].push_back(edge_of(input));
         if (edges_[i].back().node >= size) return false;
       }
     switches_.clear();
@@ -131,10 +131,21 @@ class ConditionRaiser {
     return true;
   }
 
-  /// Finds the Switches whose predicates do not follow from constants. A placeholder with a default is one, as the
-  /// value that is fed instead is known before the graph runs.
+  /// Whether a condition passes on a Variable, so that operations that change it may be in a branch. They must run only
+  /// if it is taken.
+  bool passes_variables() const {
+    return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const NodeDef& each) {
+      const auto type = each.attrs.find("T");
+      const auto* code = type == each.attrs.end() ? nullptr : std::get_if<TypeCode>(&type->second);
+      return each.op == "RefSwitch" || (each.op == "Switch" && code && *code == resource_type);
+    });
+  }
+
+  /// Finds the Switches whose predicates do not follow from constants. Unless conditions pass on Variables, a
+  /// placeholder with a default is one, as the value that is fed instead is known before the graph runs.
   bool find_switches() {
     std::vector<char> depends(graph_.nodes.size());
+    const bool passes = passes_variables();
     for (const std::size_t i : order_) {
       const std::string& op = def(i).op;
       if (op == "Shape" || op == "ShapeN" || op == "Rank" || op == "Size") continue;
@@ -144,7 +155,7 @@ class ConditionRaiser {
         has_inputs = true;
         if (depends[each.node]) depends[i] = 1;
       }
-      if (!has_inputs && op != "Const") depends[i] = 1;
+      if ((!has_inputs && op != "Const") || (passes && op == "PlaceholderWithDefault")) depends[i] = 1;
     }
     bool any = false;
     for (const std::size_t i : order_) {
@@ -248,8 +259,20 @@ class ConditionRaiser {
         if (is_inside(each, is_member) && !each.is_control && numbers.of(each.node) < number)
           stages[numbers.of(each.node)].exports.emplace(tensor_of(each), contexts_[each.node].back().second);
     }
+    for (std::size_t k = 0; function_ && k < function_->outputs.size(); ++k)
+      if (const auto inner = output_inside(k, is_member))
+        stages[numbers.of(inner->node)].exports.emplace(tensor_of(*inner), contexts_[inner->node].back().second);
     exported_.clear();
     for (auto& [number, stage] : stages) raise_stage(predicate, stage, number, numbers, is_member);
+    for (std::size_t k = 0; function_ && k < function_->outputs.size(); ++k)
+      if (const auto inner = output_inside(k, is_member)) function_->outputs[k] = exported_.at(tensor_of(*inner));
+  }
+  /// What the function returns, if it is in a branch.
+  std::optional<Edge> output_inside(std::size_t output, const std::unordered_set<std::size_t>& is_member) const {
+    const std::string& name = function_->outputs[output];
+    const Edge edge = name.empty() ? Edge{.node = graph_.nodes.size()} : edge_of(name);
+    if (edge.node >= graph_.nodes.size() || !is_inside(edge, is_member)) return {};
+    return edge;
   }
   bool is_merged(std::size_t i, std::size_t predicate, const std::unordered_set<std::size_t>& is_member) const {
     return predicate_of_merge_[i] == predicate && is_member.contains(i);
@@ -277,7 +300,9 @@ class ConditionRaiser {
     const auto inside = [&](const Edge& edge, std::int64_t side) {
       if (predicate_of_switch_[edge.node] == predicate) {
         if (edge.output != side) refuse(def(edge.node), "a branch uses what the other one is given");
-        return argument(def(edge.node).inputs[0]);
+        const Edge& given = edges_[edge.node][0];  // may be a constant of the branch
+        if (!is_inside(given, is_member)) return argument(def(edge.node).inputs[0]);
+        return numbers.of(given.node) == number ? tensor_of(given) : argument(exported_.at(tensor_of(given)));
       }
       const std::string tensor = tensor_of(edge);
       if (!is_inside(edge, is_member)) return argument(tensor);
@@ -336,8 +361,8 @@ class ConditionRaiser {
     waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
     std::erase(waits, "^" + node.name);
     node.inputs.insert(node.inputs.end(), waits.begin(), waits.end());
-    if (operations_)
-      for (std::string& each : *operations_)
+    if (function_)
+      for (std::string& each : function_->operations)
         if (const auto to = moved_.find(each); to != moved_.end()) each = to->second;
     node.flow = std::make_shared<const Flow>(std::move(flow));
     added_.push_back(std::move(node));
@@ -422,10 +447,11 @@ class ConditionRaiser {
   }
 
   GraphDef& graph_;
-  std::vector<std::string>* operations_;
-  std::vector<std::vector<Edge>> edges_;  ///< by node, as are the following
-  std::vector<std::size_t> order_;        ///< the nodes, each after its inputs
-  std::vector<std::size_t> positions_;    ///< in this order
+  FunctionBody* function_;
+  std::unordered_map<std::string_view, std::size_t> numbers_;  ///< of the nodes, by name
+  std::vector<std::vector<Edge>> edges_;                       ///< by node, as are the following
+  std::vector<std::size_t> order_;                             ///< the nodes, each after its inputs
+  std::vector<std::size_t> positions_;                         ///< in this order
   std::vector<Context> contexts_;
   std::vector<std::optional<std::size_t>> predicate_of_switch_, predicate_of_merge_;
   std::unordered_map<std::size_t, std::size_t> switches_;            ///< by predicate: one of its Switches
@@ -438,17 +464,39 @@ class ConditionRaiser {
   std::unordered_map<std::string, std::string> moved_;  ///< by the name of a node of a branch: that of the condition
 };
 
-void raise_conditions(GraphDef& graph, std::vector<std::string>* operations) {
+/// Whether all inputs of the nodes exist.
+bool is_whole(const GraphDef& graph) {
+  std::unordered_set<std::string_view> names;
+  for (const NodeDef& each : graph.nodes) names.insert(each.name);
+  return std::all_of(graph.nodes.begin(), graph.nodes.end(), [&](const NodeDef& node) {
+    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](std::string_view input) {
+      input.remove_prefix(input.starts_with('^') ? 1 : 0);
+      return names.contains(input.substr(0, input.rfind(':')));
+    });
+  });
+}
+
+void raise_conditions(GraphDef& graph, FunctionBody* body) {
   for (NodeDef& each : graph.nodes) {
     if (!each.flow) continue;
     Flow flow = *each.flow;
-    for (FunctionBody& function : flow.functions) raise_conditions(function.graph, &function.operations);
+    for (FunctionBody& function : flow.functions) raise_conditions(function.graph, &function);
     each.flow = std::make_shared<const Flow>(std::move(flow));
   }
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_switch_of_condition)) return;
-  ConditionRaiser raiser(graph, operations);
-  while (raiser.raise()) {
+  // Conditions that are no such ones stay as they are, and so are refused when a run needs them.
+  const FunctionBody before = body ? *body : FunctionBody{.graph = graph};
+  bool is_raised = false;
+  try {
+    ConditionRaiser raiser(graph, body);
+    while (raiser.raise()) {
+    }
+    is_raised = is_whole(graph) || !is_whole(before.graph);
+  } catch (const UnimplementedError&) {
   }
+  if (is_raised) return;
+  graph = before.graph;
+  if (body) *body = before;
 }
 
 }  // namespace

@@ -5,6 +5,9 @@
 #include <cstring>
 #include <string_view>
 
+#include <protozero/buffer_string.hpp>
+#include <protozero/varint.hpp>
+
 #include "core/make_tensor.hpp"
 #include "io/crc32c.hpp"
 #include "io/tensorflow/leveldb_table.hpp"

@@ -1,0 +1,240 @@
+// What values select: sets, parts of tensors, boxes. Their sizes are known only when the values are.
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <queue>
+
+#include "io/tensorflow/foreign_parts.hpp"
+
+namespace tapestry::io {
+namespace {
+
+// ---- Sets --------------------------------------------------------------------------------------------------------------
+
+using Numbers = std::vector<std::int64_t>;
+
+/// The elements of both sets, or of one and not of the other, in ascending order.
+Numbers combined_sets(const ForeignNode& n, Numbers a, Numbers b) {
+  const auto& operation = n.node.attr<std::string>("set_operation");
+  for (Numbers* each : {&a, &b}) {
+    std::sort(each->begin(), each->end());
+    each->erase(std::unique(each->begin(), each->end()), each->end());
+  }
+  Numbers result;
+  const auto to = std::back_inserter(result);
+  if (operation == "a-b")
+    std::set_difference(a.begin(), a.end(), b.begin(), b.end(), to);
+  else if (operation == "b-a")
+    std::set_difference(b.begin(), b.end(), a.begin(), a.end(), to);
+  else if (operation == "intersection")
+    std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), to);
+  else if (operation == "union")
+    std::set_union(a.begin(), a.end(), b.begin(), b.end(), to);
+  else
+    n.node.refuse(detail::join("its 'set_operation' is '", operation, "'"));
+  return result;
+}
+
+/// Sets in the rows of two tensors: the coordinates of the elements of each row's result, these, and the shape.
+Tensors read_set_operation(const ForeignNode& n) {
+  const Tensor a = n.node.constant(0), b = n.node.constant(1);
+  const int rank = a.rank();
+  if (rank < 1 || rank != b.rank() || a.dtype() != b.dtype() ||
+      !std::equal(a.shape().sizes().begin(), a.shape().sizes().end() - 1, b.shape().sizes().begin()))
+    n.node.refuse(
+        detail::join("its sets are ", to_string(a.dtype()), a.shape(), " and ", to_string(b.dtype()), b.shape()));
+  Numbers shape = a.shape().to_vector();
+  const std::int64_t a_size = shape.back(), b_size = b.shape().sizes()[rank - 1];
+  std::int64_t rows = 1;
+  for (int axis = 0; axis + 1 < rank; ++axis) rows = product(rows, shape[axis]);
+  const Numbers a_all = a.to_vector<std::int64_t>(), b_all = b.to_vector<std::int64_t>();
+  Numbers elements, coordinates;
+  shape.back() = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto part = [&](const Numbers& all, std::int64_t size) {
+      return Numbers(all.begin() + row * size, all.begin() + (row + 1) * size);
+    };
+    const Numbers found = combined_sets(n, part(a_all, a_size), part(b_all, b_size));
+    shape.back() = std::max(shape.back(), static_cast<std::int64_t>(found.size()));
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      Numbers place(static_cast<std::size_t>(rank), static_cast<std::int64_t>(i));
+      std::int64_t rest = row;
+      for (int axis = rank - 1; axis-- > 0; rest /= shape[axis]) place[axis] = rest % shape[axis];
+      coordinates.insert(coordinates.end(), place.begin(), place.end());
+      elements.push_back(found[i]);
+    }
+  }
+  const Tensor places = detail::make_tensor(int64, {static_cast<std::int64_t>(elements.size()), rank}, cpu());
+  std::copy(coordinates.begin(), coordinates.end(), detail::mutable_data<std::int64_t>(places));
+  return constant_nodes(n, {places, vector_of(elements, a.dtype()), vector_of(shape, int64)});
+}
+
+/// Where a sampled class is one of the true ones: the number of the example, that of the sample, and a logit that rules
+/// it out.
+Tensors read_accidental_hits(const ForeignNode& n) {
+  require_rank(n, 0, 2);
+  require_rank(n, 1, 1);
+  return n.composed([&]() -> Tensors {
+    const Tensor hits = nonzero(equal(expand_dims(n.in(0), 2), n.in(1)));
+    const auto coordinate = [&](std::int64_t axis) { return squeeze(slice(hits, {0, axis}, {-1, 1}), 1); };
+    const Tensor sample = coordinate(2);
+    return {coordinate(0).cast(int32), sample, sample.cast(float32) * 0.0F + std::numeric_limits<float>::lowest()};
+  });
+}
+
+// ---- Parts ----------------------------------------------------------------------------------------------------------------
+
+bool lacks_partition_sizes(const NodeReader&, const Tensors& inputs) {
+  const Shape &x = inputs[0].shape(), &partitions = inputs[1].shape();
+  return !x.has_rank() || !partitions.has_rank() ||
+         (partitions.rank() != 1 && (!x.is_known() || !partitions.is_known()));
+}
+
+Tensors read_partition(const ForeignNode& n) {
+  const auto count = n.node.attr<std::int64_t>("num_partitions");
+  if (count < 1 || count > most_outputs) n.node.refuse(detail::join("it has ", count, " partitions"));
+  return n.composed([&] {
+    Tensors parts;
+    for (const Tensor& each : dynamic_partition(n.in(0), n.in(1), count)) parts.push_back(each);
+    return parts;
+  });
+}
+
+/// Of equal indices any may count, which the last one does here.
+Tensors read_parallel_stitch(const ForeignNode& n) {
+  const std::size_t half = n.inputs.size() / 2;
+  if (n.inputs.size() % 2 != 0) n.node.refuse(detail::join("it has ", n.inputs.size(), " inputs"));
+  const std::vector<Tensor> indices(n.inputs.begin(), n.inputs.begin() + half);
+  return {dynamic_stitch(indices, std::vector<Tensor>(n.inputs.begin() + half, n.inputs.end()), n.name())};
+}
+
+// ---- Boxes ----------------------------------------------------------------------------------------------------------------
+
+struct Box {
+  float top, left, bottom, right;
+  float area() const { return (bottom - top) * (right - left); }
+};
+
+/// The area that two boxes share, as a part of that which they cover.
+float overlap(const Box& a, const Box& b) {
+  if (a.area() <= 0 || b.area() <= 0) return 0;
+  const float height = std::max(std::min(a.bottom, b.bottom) - std::max(a.top, b.top), 0.0F);
+  const float width = std::max(std::min(a.right, b.right) - std::max(a.left, b.left), 0.0F);
+  return height * width / (a.area() + b.area() - height * width);
+}
+
+std::vector<Box> boxes_in(const Tensor& values) {
+  const std::vector<float> all = values.cast(float32).to_vector<float>();
+  std::vector<Box> boxes;
+  for (std::size_t i = 0; i + 4 <= all.size(); i += 4)
+    boxes.push_back({std::min(all[i], all[i + 2]), std::min(all[i + 1], all[i + 3]), std::max(all[i], all[i + 2]),
+                     std::max(all[i + 1], all[i + 3])});
+  return boxes;
+}
+
+struct Selection {
+  Numbers indices{};
+  std::vector<float> scores{};
+};
+
+/// Takes the box of the best score again and again, and lessens the scores of those that overlap it (`deviation` > 0),
+/// or drops those that overlap it by more than `most_overlap`.
+Selection best_boxes(const std::vector<Box>& boxes, const std::vector<float>& scores, std::int64_t most,
+                     float most_overlap, float least_score, float deviation) {
+  struct Candidate {
+    float score;
+    std::int64_t index;
+    std::size_t seen;  ///< with how many of the selected boxes it was compared
+  };
+  const auto is_worse = [](const Candidate& a, const Candidate& b) {
+    return a.score < b.score || (a.score == b.score && a.index > b.index);
+  };
+  std::priority_queue<Candidate, std::vector<Candidate>, decltype(is_worse)> candidates(is_worse);
+  for (std::size_t i = 0; i < boxes.size(); ++i)
+    if (scores[i] > least_score) candidates.push({scores[i], static_cast<std::int64_t>(i), 0});
+  Selection found;
+  while (!candidates.empty() && std::cmp_less(found.indices.size(), most)) {
+    Candidate next = candidates.top();
+    candidates.pop();
+    const float before = next.score;
+    bool is_dropped = false;
+    for (std::size_t i = found.indices.size(); i-- > next.seen && !is_dropped;) {
+      const float shared = overlap(boxes[next.index], boxes[found.indices[i]]);
+      is_dropped = deviation > 0 ? shared > most_overlap && most_overlap < 1 : shared > most_overlap;
+      if (deviation > 0 && !is_dropped) next.score *= std::exp(-0.5F / deviation * shared * shared);
+      is_dropped = is_dropped || next.score <= least_score;
+    }
+    next.seen = found.indices.size();
+    if (is_dropped) continue;
+    if (next.score == before) {
+      found.indices.push_back(next.index);
+      found.scores.push_back(next.score);
+    } else {
+      candidates.push(next);
+    }
+  }
+  return found;
+}
+
+Tensors read_suppression(const ForeignNode& n) {
+  const std::string& op = n.node.def().op;
+  const auto real = [&](std::size_t input, float otherwise) {
+    return n.inputs.size() > input ? n.node.constant(input).item<float>() : otherwise;
+  };
+  const Tensor boxes = n.node.constant(0), scores = n.node.constant(1);
+  if (boxes.rank() != 2 || boxes.shape().sizes()[1] != 4 || scores.shape() != Shape{boxes.shape().sizes()[0]})
+    n.node.refuse(detail::join("its boxes have the shape ", boxes.shape(), ", the scores ", scores.shape()));
+  const std::int64_t most = n.number(2);
+  if (most < 0 || most > most_numbers) n.node.refuse(detail::join("it selects ", most, " boxes"));
+  const float most_overlap = real(3, n.node.attr_or<float>("iou_threshold", 0.5F));
+  if (!(most_overlap >= 0 && most_overlap <= 1)) n.node.refuse("iou_threshold must be in [0, 1]");
+  Selection found = best_boxes(boxes_in(boxes), scores.cast(float32).to_vector<float>(), most, most_overlap,
+                               real(4, std::numeric_limits<float>::lowest()), real(5, 0));
+  const auto count = static_cast<std::int64_t>(found.indices.size());
+  if (n.node.attr_or<bool>("pad_to_max_output_size", false)) {
+    found.indices.resize(static_cast<std::size_t>(most));
+    found.scores.resize(static_cast<std::size_t>(most));
+  }
+  std::vector<Tensor> results{vector_of(found.indices, int32)};
+  if (op.ends_with("V5")) results.push_back(Tensor(tensor(found.scores)).cast(scores.dtype()));
+  if (op.ends_with("V4") || op.ends_with("V5"))
+    results.push_back(detail::make_scalar(static_cast<double>(count), int32));
+  return constant_nodes(n, results);
+}
+
+}  // namespace
+
+ForeignOps foreign_selection() {
+  const OutputType index = typed(int32);
+  ForeignOps ops{
+      {.name = "ComputeAccidentalHits",
+       .inputs = 2,
+       .lacks_sizes = lacks_rank,
+       .outputs = {index, typed(int64), typed(float32)},
+       .read = read_accidental_hits},
+      {.name = "DenseToDenseSetOperation",
+       .inputs = 2,
+       .values = {0, 1},
+       .outputs = {typed(int64), like(0), typed(int64)},
+       .read = read_set_operation},
+      {.name = "DynamicPartition", .inputs = 2, .lacks_sizes = lacks_partition_sizes, .read = read_partition},
+      {.name = "ParallelDynamicStitch", .inputs = -1, .lacks_sizes = lacks_rank, .read = read_parallel_stitch},
+  };
+  ops.push_back(
+      {.name = "NonMaxSuppression", .inputs = 3, .values = {0, 1, 2}, .outputs = {index}, .read = read_suppression});
+  const auto add = [&](const char* name, std::size_t inputs, std::vector<OutputType> outputs) {
+    ForeignOp op{.name = name, .inputs = static_cast<int>(inputs), .outputs = std::move(outputs)};
+    for (std::size_t i = 0; i < inputs; ++i) op.values.push_back(i);
+    op.read = read_suppression;
+    ops.push_back(std::move(op));
+  };
+  add("NonMaxSuppressionV2", 4, {index});
+  add("NonMaxSuppressionV3", 5, {index});
+  add("NonMaxSuppressionV4", 5, {index, index});
+  add("NonMaxSuppressionV5", 6, {index, like(1), index});
+  return ops;
+}
+
+}  // namespace tapestry::io
