@@ -20,7 +20,7 @@ install_tree() {
 }
 
 check() { # check PROGRAM: it runs with the installed shared library and prints hello.txt
-  LD_LIBRARY_PATH=$libdir "$1" | diff "$here/hello.txt" - || { echo "$1 printed something else"; exit 1; }
+  (cd "$work" && LD_LIBRARY_PATH=$libdir "$1") | diff "$here/hello.txt" - || { echo "$1 printed something else"; exit 1; }
   echo "ok: $kind: ${1##*/}"
 }
 

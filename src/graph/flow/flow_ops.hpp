@@ -22,9 +22,9 @@ const Op& while_op(bool stateful);
 
 /// Whether an op runs functions of a graph; whether it is While, or If.
 /// @{
-bool is_flow(const Op& op);
-bool is_while(const Op& op);
-bool is_if(const Op& op);
+TAPESTRY_API bool is_flow(const Op& op);
+TAPESTRY_API bool is_while(const Op& op);
+TAPESTRY_API bool is_if(const Op& op);
 /// @}
 
 inline const std::vector<GraphFunction>& functions_of(const Call& call) {
@@ -37,7 +37,7 @@ inline FunctionsRef functions_ref(std::vector<GraphFunction> functions) {
 Attrs with_functions(const Attrs& attrs, std::vector<GraphFunction> functions);
 
 /// The parts of a While.
-struct WhileParts {
+struct TAPESTRY_API WhileParts {
   explicit WhileParts(const Call& call);
 
   std::size_t carried, sequences;  ///< the numbers of these inputs; the others are operands
