@@ -65,6 +65,8 @@ class TAPESTRY_API Model {
   /// @}
   /// The trainable Variables that the outputs of any signature depend on, in the order of the graph.
   std::vector<Variable> parameters() const;
+  /// The signature by which the model is called. Throws FailedPreconditionError for a model without signatures.
+  const Signature& signature(Where where = Where::here()) const;
   /// All signatures by their names.
   const std::map<std::string, Signature>& signatures() const;
   /// The same model, called by another of its signatures. Throws NotFoundError, with the names that there are.

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tapestry/signature.hpp"
+#include "tapestry/model.hpp"
 
 namespace tapestry::onnx {
 
@@ -25,6 +25,25 @@ namespace tapestry::onnx {
 /// FailedPreconditionError for a Variable without a value, and NotFoundError or FailedPreconditionError when the file
 /// cannot be written.
 TAPESTRY_API void save(const std::string& path, const Signature& signature, Where where = Where::here());
+/// The same for the signature by which a model is called. Its inputs and outputs keep their order.
+TAPESTRY_API void save(const std::string& path, const Model& model, Where where = Where::here());
+
+/// Reads an ONNX model, of opset 1 to 23. Its inputs and outputs are called by their names in the file, and are in its
+/// order; initializers of floats become Variables, so that a tape, or a graph, trains the model. (ONNX does not tell
+/// what is trained: scalars, statistics of normalizations, and numbers that tell axes, sizes and the like are
+/// constants. A file of Tapestry's own does tell.) Images have their channels first, as ONNX has them.
+///
+///     tp::Model model = tp::onnx::load("resnet18.onnx");
+///     tp::Tensor scores = model({{"input", x}})[0];
+///
+/// Branches and loops become those of Tapestry, and calls of the model's own functions become their nodes. Elements of
+/// tensors may be in other files in the model's folder, and in no other folder. Ops and types that Tapestry lacks do no
+/// harm until a call needs them.
+///
+/// Throws NotFoundError when there is no such file, InvalidArgumentError for a file of another kind and for a graph
+/// that is not consistent, DataLossError for a damaged file, and ResourceExhaustedError for a model that exceeds the
+/// limits, which its graph keeps.
+TAPESTRY_API Model load(const std::string& path, const GraphLimits& limits = {}, Where where = Where::here());
 
 /// @}
 

@@ -22,7 +22,7 @@ Tensor make_symbolic(DType dtype, const Shape& shape, Device device = cpu());
 Tensor without_data(const Tensor& tensor);
 
 /// A 0-d tensor on the CPU.
-Tensor make_scalar(double value, DType dtype);
+TAPESTRY_API Tensor make_scalar(double value, DType dtype);
 
 /// The elements of an output or of a fresh tensor, to be written.
 template <class T>

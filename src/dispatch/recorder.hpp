@@ -31,7 +31,7 @@ class Sink {
 };
 
 /// This thread's innermost open graph; nullptr if none is open.
-Sink*& open_sink();
+TAPESTRY_API Sink*& open_sink();
 /// The graph of a symbolic tensor; nullptr for a tensor that is in none.
 inline Sink* sink_of(const Tensor& tensor) {
   return bool(tensor) && tensor.impl().origin && tensor.is_symbolic() ? &tensor.impl().origin->sink() : nullptr;
@@ -63,7 +63,7 @@ class DeviceRequest {
   virtual std::optional<Device> place(std::string_view op) = 0;
 };
 /// The request of this thread's innermost device scope; nullptr outside all of them.
-DeviceRequest*& device_request();
+TAPESTRY_API DeviceRequest*& device_request();
 /// What `set_soft_device_placement` has set.
 bool soft_device_placement();
 /// "/job:localhost/replica:0/task:0/device:GPU:0".
@@ -108,7 +108,7 @@ void execute(Call& call, const Specs& specs, Device device);
 
 /// The recorders of this thread, outermost first.
 using Recorders = SmallVector<Recorder*, 4>;
-Recorders& recorders();
+TAPESTRY_API Recorders& recorders();
 
 /// Tells this thread's recorders of a call.
 void tell_recorders(Call&& call);

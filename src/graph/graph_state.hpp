@@ -220,7 +220,7 @@ struct Endpoint {
   Node* node = nullptr;
   std::int32_t output = 0;
 };
-Endpoint endpoint_of(const Tensor& tensor);
+TAPESTRY_API Endpoint endpoint_of(const Tensor& tensor);
 /// The node of a symbolic tensor.
 inline Node& producer_of(const Tensor& tensor) { return *endpoint_of(tensor).node; }
 /// The graph of a symbolic tensor. Throws FailedPreconditionError when it is gone or the tensor is eager.

@@ -7,7 +7,8 @@ namespace tapestry {
 
 /// The ops that only graphs have: leaves, and those that read and change Variables. The Variables are in the attribute
 /// "variables"; their handles, the first inputs, only make the edge.
-extern const Op &const_op, &placeholder_op, &no_op_op, &var_handle_op, &read_variable_op, &is_initialized_op;
+TAPESTRY_API extern const Op &const_op, &placeholder_op, &no_op_op, &var_handle_op, &read_variable_op,
+    &is_initialized_op;
 /// The ops that connect the partitions of a plan: "_Send" sends a tensor to the device "recv_device", under the "key"
 /// for which its "_Recv" waits.
 extern const Op &send_op, &recv_op;

@@ -12,6 +12,6 @@ struct ComposedGraph {
 };
 
 /// Traces the composition of the node's op, which must have one, or that of a loop that computes another one again.
-ComposedGraph compose(const detail::Node& node);
+TAPESTRY_API ComposedGraph compose(const detail::Node& node);
 
 }  // namespace tapestry::io

@@ -48,10 +48,10 @@ class NewFile {
 /// FailedPreconditionError when the file cannot be written for another reason; an old file is then unchanged.
 void write_file(const std::filesystem::path& path, std::span<const Chunk> chunks, Where where,
                 Durable durable = Durable::no);
-void write_file(const std::filesystem::path& path, Chunk bytes, Where where);
+TAPESTRY_API void write_file(const std::filesystem::path& path, Chunk bytes, Where where);
 
 /// A regular file that can be read from any offset.
-class SourceFile {
+class TAPESTRY_API SourceFile {
  public:
   /// Throws NotFoundError when there is no regular file of that name, FailedPreconditionError when it may not be read.
   SourceFile(const std::filesystem::path& path, Where where);

@@ -176,6 +176,8 @@ Model Model::signature(std::string_view name, Where where) const {
   return Model(std::move(parts));
 }
 
+const Signature& Model::signature(Where where) const { return state_->called(where); }
+
 Graph Model::graph() const { return state_->parts.graph; }
 
 const std::shared_ptr<const detail::SavedModelExtras>& Model::extras() const { return state_->parts.extras; }

@@ -7,8 +7,8 @@ namespace tapestry::io {
 
 /// The graph of the signature's tensors. Throws InvalidArgumentError when there is no output, or when the tensors are
 /// not all of one graph.
-Graph graph_of(const Signature& signature);
+TAPESTRY_API Graph graph_of(const Signature& signature);
 /// The error for a placeholder that would never be fed.
-InvalidArgumentError never_fed(const std::string& placeholder);
+TAPESTRY_API InvalidArgumentError never_fed(const std::string& placeholder);
 
 }  // namespace tapestry::io

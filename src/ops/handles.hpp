@@ -10,7 +10,7 @@ namespace tapestry::ops {
 extern const Op &add, &subtract, &multiply, &divide;
 extern const Op &cast, &device_copy, &identity, &snapshot;
 extern const Op &broadcast_like, &broadcast_to, &expand_dims, &reshape, &sum_like, &transpose;
-extern const Op &fill, &ones_like, &zeros_like;
+TAPESTRY_API extern const Op &fill, &ones_like, &zeros_like;
 extern const Op &matmul, &shape;
 extern const Op &gather, &unsorted_segment_sum;
 

@@ -26,7 +26,7 @@ struct Mutants {
 /// "mutate_npz", "mutate_safetensors": arrays, read and written again. "mutate_bundle": the indices of checkpoints of
 /// TensorFlow's. "mutate_records": TFRecord files of tf.Examples, packed or not. "mutate_saved_model": SavedModels with
 /// their variables, run and written again. "mutate_events": event files. "mutate_graph_text": GraphDefs in the text
-/// form.
+/// form. "mutate_onnx": ONNX models, run, differentiated and written again.
 /// @{
 Mutants graph_mutants();
 Mutants checkpoint_mutants();
@@ -37,6 +37,7 @@ Mutants record_mutants();
 Mutants saved_model_mutants();
 Mutants event_mutants();
 Mutants graph_text_mutants();
+Mutants onnx_mutants();
 /// @}
 
 /// All kinds, each with a number of cases that takes a test some seconds.

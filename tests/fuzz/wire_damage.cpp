@@ -73,6 +73,19 @@ const Layout event_layout{.messages = {{4, &graph_layout},
                                        {8, &plain_layout},
                                        {9, &meta_graph_layout}}};
 
+// ONNX: a graph has nodes, whose attributes may be graphs.
+const Layout onnx_tensor_layout{.messages = {{13, &plain_layout}}};
+const Layout onnx_shape_layout{.messages = {{1, &plain_layout}}};
+const Layout onnx_tensor_type_layout{.messages = {{2, &onnx_shape_layout}}};
+const Layout onnx_type_layout{.messages = {{1, &onnx_tensor_type_layout}}};
+const Layout onnx_value_layout{.messages = {{2, &onnx_type_layout}}};
+extern const Layout onnx_graph_layout;
+const Layout onnx_attribute_layout{.messages = {{5, &onnx_tensor_layout}, {6, &onnx_graph_layout}}};
+const Layout onnx_node_layout{.messages = {{5, &onnx_attribute_layout}}};
+const Layout onnx_graph_layout{
+    .messages = {{1, &onnx_node_layout}, {5, &onnx_tensor_layout}, {11, &onnx_value_layout}, {12, &onnx_value_layout}}};
+const Layout onnx_layout{.messages = {{7, &onnx_graph_layout}, {8, &plain_layout}, {14, &plain_layout}}};
+
 enum Wire : std::uint64_t { varint = 0, fixed64 = 1, delimited = 2, fixed32 = 5 };
 
 struct Field {
@@ -194,5 +207,6 @@ std::string damage_saved_model_field(const std::string& saved_model, Dice& dice)
   return damage(saved_model, saved_model_layout, dice);
 }
 std::string damage_event_field(const std::string& event, Dice& dice) { return damage(event, event_layout, dice); }
+std::string damage_onnx_field(const std::string& model, Dice& dice) { return damage(model, onnx_layout, dice); }
 
 }  // namespace tapestry::test

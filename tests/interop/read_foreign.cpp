@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "interop/steps.hpp"
+#include "onnx_conformance/case.hpp"
 #include "tapestry/tapestry.hpp"
 
 namespace tapestry::test {
@@ -71,6 +72,14 @@ int main(int count, char** arguments) {
   std::vector<std::string> rows;
   for (const auto& each : fs::recursive_directory_iterator(folder)) {
     const std::string path = each.path().string();
+    if (each.path().filename() == "model.onnx") {
+      const auto outcome = onnx_case::outcome_of(each.path().parent_path());
+      const bool equal = outcome.lack.empty() && outcome.difference.empty();
+      rows.push_back(tapestry::detail::join(equal ? "equal " : "refused ",
+                                            fs::relative(each.path().parent_path(), folder).string(),
+                                            equal ? "" : "\t" + outcome.lack + outcome.difference));
+      continue;
+    }
     if (!path.ends_with(ending)) continue;
     const fs::path base = path.substr(0, path.size() - ending.size());
     std::string problem;

@@ -56,6 +56,17 @@ Tensor tensor_of(const Elements& elements) {
   const DType dtype = type_of_code(elements.type);
   Shape shape;
   for (const std::int64_t size : elements.dims) shape.push_back(size);
+  std::vector<std::uint16_t> halves;
+  for (const std::int64_t each : elements.whole) halves.push_back(static_cast<std::uint16_t>(each));
+  if (is_half(dtype)) {
+    const void* bits = elements.raw.empty() ? static_cast<const void*>(halves.data()) : elements.raw.data();
+    const auto from_bits = [&]<class T>(T) {
+      std::vector<T> list(static_cast<std::size_t>(shape.size()));
+      std::memcpy(static_cast<void*>(list.data()), bits, list.size() * sizeof(T));
+      return tensor(list, shape);
+    };
+    return dtype == float16 ? from_bits(float16_t()) : from_bits(bfloat16_t());
+  }
   if (elements.raw.empty()) {
     if (dtype == float32) return tensor(elements.single, shape);
     if (dtype == float64) return tensor(elements.real, shape);
@@ -145,6 +156,10 @@ DType type_of_code(std::int64_t code) {
       return int64;
     case 9:
       return boolean;
+    case 10:
+      return float16;
+    case 16:
+      return bfloat16;
     case 11:
       return float64;
     default:
@@ -216,6 +231,26 @@ std::string Node::unread() const {
   for (const auto& [name, message] : attributes_)
     if (!read_.contains(name)) list += (list.empty() ? "" : " ") + name;
   return list;
+}
+
+void require_tensors(const std::filesystem::path& folder) {
+  const std::string model = contents(folder / "model.onnx");
+  pbf_reader graph = field(model, 7, [](pbf_reader& reader) { return reader.get_message(); });
+  while (graph.next())
+    graph.tag() == 11 || graph.tag() == 12 ? void(read_value_info(graph.get_message())) : graph.skip();
+}
+
+std::vector<Tensor> read_tensors(const std::filesystem::path& folder, const std::string& kind) {
+  std::vector<Tensor> tensors;
+  for (;;) {
+    const auto path = folder / (kind + '_' + std::to_string(tensors.size()) + ".pb");
+    if (!std::filesystem::exists(path)) return tensors;
+    try {
+      tensors.push_back(read_tensor(contents(path)).second);
+    } catch (const protozero::exception&) {
+      throw Inexpressible{"sequences and optional values"};
+    }
+  }
 }
 
 Case read_case(const std::filesystem::path& folder) {

@@ -40,6 +40,19 @@ class Node {
   mutable std::set<std::string> read_;
 };
 
+/// Throws Inexpressible for a model that has inputs or outputs that are no tensors.
+void require_tensors(const std::filesystem::path& folder);
+/// The tensors of a test data set: "input_0.pb", ... or "output_0.pb", ... Throws Inexpressible for others than tensors
+/// of our types.
+std::vector<Tensor> read_tensors(const std::filesystem::path& folder, const std::string& kind);
+
+/// What came of a case: both are empty if the outputs agree, `lack` is what Tapestry lacks for it.
+struct Outcome {
+  std::string lack{}, difference{};
+};
+/// Reads the model of a case, and runs it as a plan and op by op.
+Outcome outcome_of(const std::filesystem::path& folder);
+
 /// An ONNX model and the tensors with which it comes.
 struct Case {
   std::string name;

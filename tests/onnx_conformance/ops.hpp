@@ -18,11 +18,6 @@ using Function = std::function<Outputs(const Node&, const Inputs&)>;
 using Functions = std::map<std::string, Function>;
 
 /// By the names of ONNX's ops.
-Functions elementwise_functions();
-Functions reduction_functions();
-Functions array_functions();
-Functions image_functions();
-Functions network_functions();
 Functions optimizer_functions();
 
 /// The input number i, or an empty tensor.

@@ -26,12 +26,12 @@ const Op& while_op(bool stateful);
 
 /// Whether an op runs functions of a graph; whether it is While, or If.
 /// @{
-bool is_flow(const Op& op);
-bool is_while(const Op& op);
-bool is_if(const Op& op);
+TAPESTRY_API bool is_flow(const Op& op);
+TAPESTRY_API bool is_while(const Op& op);
+TAPESTRY_API bool is_if(const Op& op);
 /// @}
 /// Whether a While computes the states of another loop again.
-bool is_replayed(const Call& call);
+TAPESTRY_API bool is_replayed(const Call& call);
 /// The outputs of such a While by loops that formats of files have. The inputs are symbolic.
 Tensors compose_replay(const Call& call);
 
@@ -45,7 +45,7 @@ inline FunctionsRef functions_ref(std::vector<GraphFunction> functions) {
 Attrs with_functions(const Attrs& attrs, std::vector<GraphFunction> functions);
 
 /// The parts of a While.
-struct WhileParts {
+struct TAPESTRY_API WhileParts {
   explicit WhileParts(const Call& call);
 
   std::size_t carried, sequences;  ///< the numbers of these inputs; the others are operands

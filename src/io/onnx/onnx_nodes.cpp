@@ -74,8 +74,7 @@ class NodesWriter {
     if (detail::awaited_values(node)) writer.refuse("it waits for a shape that the graph computes");
     if (&op == &placeholder_op) throw never_fed(node.name());
     if (&op == &const_op) return write_constant(node, node.name(), node.attr<Tensor>("value"));
-    if (&op == &read_variable_op)
-      return write_constant(node, endpoint_of(node.input(0)).node->name(), variable_of(node).cell()->load());
+    if (&op == &read_variable_op) return write_variable(node);
     if (detail::is_replayed(node)) return write_composition(writer);
     if (detail::is_flow(op)) return write_onnx_flow(writer);
     if (node.inputs().empty() && !op.stateful && &op != &ops::fill) {
@@ -109,6 +108,16 @@ class NodesWriter {
     for (std::size_t i = 0; i < composed.outputs.size(); ++i)
       if (writer.is_used(i) && !graph_.has(node.output(i)))
         graph_.name(node.output(i), graph_.value(composed.outputs[i]));
+  }
+
+  /// A Variable is one initializer, however often it is read.
+  void write_variable(const Node& node) {
+    const Variable& variable = variable_of(node);
+    std::string& value = graph_.variable(variable);
+    if (!value.empty()) return graph_.name(node.output(), value);
+    write_constant(node, endpoint_of(node.input(0)).node->name(), variable.cell()->load());
+    value = graph_.value(node.output());
+    if (variable.trainable()) graph_.add_trained(value);
   }
 
   void write_constant(const Node& node, const std::string& name, const Tensor& value) {

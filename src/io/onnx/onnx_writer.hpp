@@ -64,6 +64,15 @@ class OnnxGraph {
   void note_use(const Tensor& tensor) { used_.insert(key(tensor)); }
   bool is_used(const Tensor& tensor) const { return used_.contains(key(tensor)); }
 
+  /// The value that a Variable has in the file, which several nodes may read; "" before it was written.
+  std::string& variable(const Variable& variable) {
+    std::string& value = variables_[variable.cell().get()];
+    return value;
+  }
+  /// The initializers that are trainable Variables.
+  const std::vector<std::string>& trained() const { return trained_; }
+  void add_trained(const std::string& name) { trained_.push_back(name); }
+
   void add(const OnnxNode& node);
   void add_initializer(std::string_view name, const Tensor& value);
 
@@ -75,6 +84,8 @@ class OnnxGraph {
   std::shared_ptr<std::unordered_set<std::string>> names_;
   std::map<Key, std::string> values_;
   std::set<Key> used_;
+  std::map<const Variable::Cell*, std::string> variables_;
+  std::vector<std::string> trained_;
 };
 
 /// Writes one node of our graph as nodes of ONNX. Functions that return strings return the names of values.

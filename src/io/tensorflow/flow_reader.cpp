@@ -4,6 +4,7 @@
 
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_tracer.hpp"
+#include "io/tensorflow/foreign_ops.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::io {
@@ -38,6 +39,8 @@ class FlowReader {
   Tensors read_branches() {
     const bool is_if = reader_.def().op.ends_with("If");
     Tensor selector = tensor(0);
+    if (selector.shape().rank() > 0 && selector.shape().num_elements() == 1 && is_other_op(reader_.def().op))
+      selector = reshape(In(selector, where_), {});  // to ONNX, a tensor of one element is a scalar
     if (selector.shape().rank() > 0)
       reader_.refuse(detail::join("its selector must be a scalar, but has the shape ", selector.shape()));
     const DType due = is_if ? boolean : int32;

@@ -1,6 +1,7 @@
 #include "io/tensorflow/foreign_ops.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <unordered_map>
 
@@ -28,9 +29,18 @@ const Table& foreign_ops(bool conditional) {
   return conditional ? tables.first : tables.second;
 }
 
+std::atomic<const ForeignOp* (*)(const NodeDef&)> find_other_op = nullptr;
+
 }  // namespace
 
+void set_other_ops(const ForeignOp* (*find)(const NodeDef&)) { find_other_op = find; }
+bool is_other_op(std::string_view op) { return op.find("::") != std::string_view::npos; }
+
 const ForeignOp* find_foreign_op(const NodeDef& def) {
+  if (is_other_op(def.op)) {
+    const auto find = find_other_op.load();
+    return find ? find(def) : nullptr;
+  }
   for (const bool conditional : {true, false}) {
     const Table& table = foreign_ops(conditional);
     const auto found = table.find(def.op);
@@ -61,7 +71,11 @@ std::int64_t ForeignNode::number(std::size_t i) const {
 }
 
 Tensors ForeignNode::named(Tensors results) const {
-  results[0] = identity(results[0], name());
+  // An op of values alone was executed at once.
+  for (std::size_t i = results.size(); i-- > 1;)
+    if (bool(results[i]) && !results[i].is_symbolic())
+      results[i] = constant_node(results[i], detail::join(name(), "/_/", i), where);
+  results[0] = results[0].is_symbolic() ? identity(results[0], name()) : constant_node(results[0], name(), where);
   return results;
 }
 

@@ -9,7 +9,7 @@
 namespace tapestry::io {
 
 /// A node that is being read, with the tensors that are its inputs, in TensorFlow's order.
-struct ForeignNode {
+struct TAPESTRY_API ForeignNode {
   const NodeReader& node;
   const Tensors& inputs;
   Where where;
@@ -57,11 +57,21 @@ struct ForeignOp {
   std::vector<std::size_t> values_if_constant = {};  ///< inputs whose values are used if they are constants
   bool (*applies)(const NodeDef&) = nullptr;         ///< whether `read` reads the node, not a rule; nullptr: always
   bool (*lacks_sizes)(const NodeReader&, const Tensors&) = nullptr;
-  std::vector<OutputType> outputs = {};  ///< empty: KeptNode knows the op
+  std::vector<OutputType> outputs = {};  ///< empty: `specs` or KeptNode knows the op
+  /// For an op with optional inputs: the numbers of those whose values are needed.
+  std::vector<std::size_t> (*find_values)(const NodeReader&) = nullptr;
+  bool takes_parts = false;  ///< it can do with elements of values that are `KnownValues::unknown_element`
+  /// The types and ranks of the outputs, as far as they are known before the node is read.
+  Specs (*specs)(const NodeReader&, const Tensors&) = nullptr;
   Tensors (*read)(const ForeignNode&) = nullptr;
 };
 
 /// The op of a node, or nullptr.
 const ForeignOp* find_foreign_op(const NodeDef& def);
+
+/// Sets what finds the ops of another format than TensorFlow's. Their names are those with "::".
+void set_other_ops(const ForeignOp* (*find)(const NodeDef&));
+/// Whether the name is that of an op of another format.
+bool is_other_op(std::string_view op);
 
 }  // namespace tapestry::io

@@ -43,7 +43,7 @@ inline constexpr std::int64_t most_places = 1 << 20;
 inline constexpr std::int64_t most_blocks = 1 << 12;
 
 /// a * b. Throws InvalidArgumentError when it is too large for a size.
-std::int64_t product(std::int64_t a, std::int64_t b);
+TAPESTRY_API std::int64_t product(std::int64_t a, std::int64_t b);
 
 // ---- Conditions (ForeignOp::lacks_sizes)
 
@@ -68,7 +68,7 @@ void require_one_type(const ForeignNode& n, std::size_t first = 0);
 Tensor constant_node(const Tensor& value, const std::string& name, Where where);
 /// Adds constants as the outputs of a node.
 Tensors constant_nodes(const ForeignNode& n, const std::vector<Tensor>& values);
-Tensor vector_of(const std::vector<std::int64_t>& numbers, DType dtype);
+TAPESTRY_API Tensor vector_of(const std::vector<std::int64_t>& numbers, DType dtype);
 std::vector<Padding> paddings_of(const ForeignNode& n, std::size_t input = 1);
 /// A tensor of zeros for ops that only use its shape.
 Tensor shape_only(const ForeignNode& n, const Shape& shape, DType dtype);

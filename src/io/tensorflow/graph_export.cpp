@@ -12,6 +12,7 @@
 #include "io/composition.hpp"
 #include "io/tensorflow/assertions.hpp"
 #include "io/tensorflow/flow_writer.hpp"
+#include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/kept_node.hpp"
 #include "io/tensorflow/lookups.hpp"
@@ -489,6 +490,9 @@ class Exporter {
   void write_kept(NodeWriter& writer, const NodeDef& def) const {
     const Node& node = writer.node();
     const bool unread = why_unread(node) != nullptr;
+    if (is_other_op(def.op))
+      refuse(node, unread ? "it is no op of Tapestry's or TensorFlow's"
+                          : "its attributes depend on sizes that are not known");
     if (refers_to_variable(node) && takes_reference(def.op) != (style_ == VariableStyle::reference))
       refuse(node, detail::join("it refers to a Variable as VariableStyle::",
                                 takes_reference(def.op) ? "reference" : "resource", " has it"));

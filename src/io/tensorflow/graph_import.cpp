@@ -7,6 +7,7 @@
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
 #include "io/tensorflow/assertions.hpp"
+#include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/importer.hpp"
 #include "io/tensorflow/kept_node.hpp"
 #include "tapestry/ops.hpp"
@@ -233,8 +234,12 @@ Tensors Importer::read_or_keep(const Entry& entry, const NodeReader& reader) {
   for (const Source& each : entry.inputs) inputs.push_back(file_.entry(each.node).is_read ? tensor_of(each) : Tensor());
   give_types(reader, inputs);
   bool complete = true;
+  const ForeignOp* foreign = find_foreign_op(*entry.def);
+  const bool takes_parts = foreign && foreign->takes_parts;
   for (const std::size_t i : value_inputs(reader)) {
-    values[i] = reader.is_constant(i) ? reader.constant(i) : known_.find_complete(inputs[i]);
+    values[i] = reader.is_constant(i) ? reader.constant(i)
+                : takes_parts         ? known_.find(inputs[i])
+                                      : known_.find_complete(inputs[i]);
     complete = complete && bool(values[i]);
   }
   const NodeReader with_values(*entry.def, entry.inputs, values);

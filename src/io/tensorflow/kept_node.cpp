@@ -56,7 +56,9 @@ class Outlook {
       const Shape shape = op_ == "Unpack" ? without_one_axis(x) : open(x.shape().rank());
       return Specs(count, Spec{x.dtype(), shape});
     }
-    if (const ForeignOp* foreign = find_foreign_op(reader_.def()); foreign && !foreign->outputs.empty()) {
+    const ForeignOp* foreign = find_foreign_op(reader_.def());
+    if (foreign && foreign->specs) return foreign->specs(reader_, inputs_);
+    if (foreign && !foreign->outputs.empty()) {
       Specs specs;
       for (const OutputType& each : foreign->outputs) specs.push_back({type(each), Shape::unknown_rank()});
       specs[0].shape = shape_of_output();
@@ -334,7 +336,7 @@ detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, con
   Ints awaited;
   for (const std::size_t each : value_inputs(reader)) {
     const Tensor& input = inputs[each];
-    if (input.dtype() != DType::unknown && !is_index(input.dtype()) && !takes_reals(def.op))
+    if (input.dtype() != DType::unknown && !is_index(input.dtype()) && !takes_reals(def.op) && !is_other_op(def.op))
       reader.refuse(detail::join("its input ", each, ", '", input.name(), "', is ", to_string(input.dtype()),
                                  ", where whole numbers are due"));
     awaited.push_back(each);

@@ -13,7 +13,7 @@ struct Source {
 };
 
 /// Reads a node of the file, and checks it: every function throws InvalidArgumentError when the node is not valid.
-class NodeReader {
+class TAPESTRY_API NodeReader {
  public:
   /// `data_inputs`: without the control inputs. `known_values[i]`: the value of input i, which then need not be a
   /// constant of the file; an empty handle, or no element, if it is not known.

@@ -56,7 +56,7 @@ struct OpRule {
 /// The rule of a registered op. By default, an op is written as its composition, if it has one, and otherwise as
 /// TensorFlow's op of the same name, with "T" and the attributes that our entry declares. nullptr for state ops, and
 /// for ops with attributes that only a program has, such as functions.
-const OpRule* rule_of(std::string_view op);
+TAPESTRY_API const OpRule* rule_of(std::string_view op);
 /// Whether a node is written as the rule's op of TensorFlow's, and not as several.
 bool is_written_directly(const OpRule& rule, const detail::Node& node);
 /// Whether a node cannot be written before the ranks of its inputs are known.
@@ -71,7 +71,7 @@ bool is_state_op(std::string_view op);
 
 /// The attribute of a node. For an absent one the value that it stands for, if the shapes tell it: "axis": all axes,
 /// "perm": the reversed permutation, "k": the size of the last axis.
-std::optional<AttrValue> attr_or_implied(const detail::Node& node, std::string_view name);
+TAPESTRY_API std::optional<AttrValue> attr_or_implied(const detail::Node& node, std::string_view name);
 
 /// The names of the hints.
 inline constexpr std::string_view hint_op = "_tapestry_op", hint_inputs = "_tapestry_inputs",

@@ -68,18 +68,6 @@ void require_printable(std::string_view name) {
     throw InvalidArgumentError(detail::join("The name '", escaped(name), "' has a control character"));
 }
 
-void require_printable(const GraphDef& file) {
-  for (const NodeDef& node : file.nodes) {
-    for (const std::string* each : {&node.name, &node.op, &node.device}) require_printable(*each);
-    for (const std::string& each : node.inputs) require_printable(each);
-    for (const auto& [name, value] : node.attrs) require_printable(name);
-    for (std::size_t i = 0; node.flow && i < node.flow->functions.size(); ++i) {
-      require_printable(node.flow->functions[i].name);
-      require_printable(node.flow->functions[i].graph);
-    }
-  }
-}
-
 /// The Switch and the number of its output that a node waits for, through the identity that TensorFlow 1 has for each
 /// side of a condition.
 struct Side {
@@ -126,21 +114,50 @@ void switch_constants(GraphDef& file) {
   std::move(added.begin(), added.end(), std::back_inserter(file.nodes));
 }
 
-}  // namespace
-
-void refuse_other_formats(std::string_view bytes, const std::string& what) {
-  const auto refuse = [&](std::string_view format) {
-    throw InvalidArgumentError(detail::join(what, what == "The data" ? " are " : " is ", format));
-  };
+/// The kind of a file, as its bytes tell it, and what reads it; "" for one that is not known.
+std::string_view known_format(std::string_view bytes) {
   if (is_text_format(bytes))
-    refuse("a text, such as a GraphDef's; tp::Graph::load reads one from a file whose name ends in .pbtxt");
+    return "a text, such as a GraphDef's; tp::Graph::load reads one from a file whose name ends in .pbtxt";
+  if (bytes.starts_with("PK\3\4")) return "a zip archive, such as NumPy's .npz, Keras's .keras or PyTorch's .pt";
+  if (bytes.starts_with("\x89HDF")) return "an HDF5 file, such as Keras's .h5";
+  if (bytes.starts_with("\x1f\x8b")) return "compressed by gzip";
   const auto fields = fields_of(bytes);
   const auto has = [&](std::uint32_t tag, pbf_wire_type type) { return fields.contains({tag, type}); };
   constexpr auto message = pbf_wire_type::length_delimited, number = pbf_wire_type::varint;
-  if (has(1, number) && has(7, message)) refuse("an ONNX model, no GraphDef");
-  if (has(1, number) && has(2, message)) refuse("a SavedModel; read its folder with tp::saved_model::load");
+  if (has(1, number) && has(7, message)) return "an ONNX model; read it with tp::onnx::load";
+  if (has(1, number) && has(2, message)) return "a SavedModel; read its folder with tp::saved_model::load";
   if (has(1, message) && has(2, message) && (has(3, message) || has(6, message) || has(7, message)))
-    refuse("a MetaGraphDef (.meta), no GraphDef");
+    return "a MetaGraphDef (.meta), no GraphDef";
+  if (has(1, message)) return "a GraphDef; read it with tp::Graph::load";
+  return {};
+}
+
+void refuse_format(std::string_view format, const std::string& what) {
+  throw InvalidArgumentError(detail::join(what, what == "The data" ? " are " : " is ", format));
+}
+
+}  // namespace
+
+void refuse_other_formats(std::string_view bytes, const std::string& what) {
+  const std::string_view format = known_format(bytes);
+  if (!format.empty() && !format.starts_with("a GraphDef;")) refuse_format(format, what);
+}
+
+void refuse_all_but_onnx(std::string_view bytes, const std::string& what) {
+  const std::string_view format = known_format(bytes);
+  if (!format.empty() && !format.starts_with("an ONNX model")) refuse_format(format, what);
+}
+
+void require_printable(const GraphDef& file) {
+  for (const NodeDef& node : file.nodes) {
+    for (const std::string* each : {&node.name, &node.op, &node.device}) require_printable(*each);
+    for (const std::string& each : node.inputs) require_printable(each);
+    for (const auto& [name, value] : node.attrs) require_printable(name);
+    for (std::size_t i = 0; node.flow && i < node.flow->functions.size(); ++i) {
+      require_printable(node.flow->functions[i].name);
+      require_printable(node.flow->functions[i].graph);
+    }
+  }
 }
 
 GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const std::string& what) {

@@ -8,6 +8,12 @@ namespace tapestry::io {
 /// file, "model.pb", or "The data".
 void refuse_other_formats(std::string_view bytes, const std::string& what);
 
+/// The same for data that are to be an ONNX model.
+TAPESTRY_API void refuse_all_but_onnx(std::string_view bytes, const std::string& what);
+
+/// Throws InvalidArgumentError for a name with control characters, which no message may quote.
+TAPESTRY_API void require_printable(const GraphDef& file);
+
 /// The graph of a .pb file, without calls of functions. Throws what `refuse_other_formats`, `decode` and
 /// `inline_functions` throw, and InvalidArgumentError for a name with control characters.
 GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const std::string& what = "The data");

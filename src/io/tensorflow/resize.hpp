@@ -28,6 +28,6 @@ Taps linear_taps(std::int64_t from, std::int64_t to, Centers centers);
 Taps cubic_taps(std::int64_t from, std::int64_t to, Centers centers);
 
 /// Resizes x along an axis. Taps with factors need float32.
-Tensor resized(const Tensor& x, int axis, const Taps& taps);
+TAPESTRY_API Tensor resized(const Tensor& x, int axis, const Taps& taps);
 
 }  // namespace tapestry::io

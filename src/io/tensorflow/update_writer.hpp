@@ -13,7 +13,7 @@ bool is_update(const detail::Node& node);
 /// The node that gives an update its numbers.
 const detail::Node& rate_of(const detail::Node& update);
 /// The Variable that a node reads or changes.
-const Variable& variable_of(const detail::Node& node);
+TAPESTRY_API const Variable& variable_of(const detail::Node& node);
 /// TensorFlow's attribute "_class" of a node that is colocated with a Variable or another node.
 AttrDef class_of(const detail::Node& handle);
 

@@ -1,0 +1,40 @@
+// For the shared library: what reads and writes ONNX is in a plugin, which this opens when a program first needs it.
+
+#include <atomic>
+
+#include <dlfcn.h>
+
+#include "io/onnx/onnx_plugin.hpp"
+
+namespace tapestry::io {
+namespace {
+
+std::atomic<const OnnxPlugin*> opened_onnx_plugin = nullptr;
+
+const OnnxPlugin& open_onnx_plugin() {
+  const auto refuse = [](const std::string& reason) {
+    throw UnavailableError("ONNX can be neither read nor written: " + reason);
+  };
+  const detail::OpenedPlugin opened = detail::open_plugin({.file = "libtapestry_onnx.so",
+                                                           .what = "ONNX",
+                                                           .variable = "TAPESTRY_ONNX_PLUGIN",
+                                                           .path = detail::environment("TAPESTRY_ONNX_PLUGIN")});
+  if (!opened.handle) refuse(opened.reason);
+  const auto* plugin = static_cast<const OnnxPlugin*>(dlsym(opened.handle, onnx_plugin_symbol));
+  if (!plugin) refuse(detail::join("the plugin does not define ", onnx_plugin_symbol));
+  if (const std::string reason = detail::mismatch(*plugin, onnx_layout, TAPESTRY_VERSION); !reason.empty())
+    refuse(reason);
+  return *plugin;
+}
+
+}  // namespace
+
+const OnnxPlugin& onnx_plugin() {
+  if (const OnnxPlugin* plugin = opened_onnx_plugin) return *plugin;
+  const OnnxPlugin& plugin = open_onnx_plugin();
+  set_other_ops(plugin.find_op);
+  opened_onnx_plugin = &plugin;
+  return plugin;
+}
+
+}  // namespace tapestry::io
