@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "graph/graph_state.hpp"
-#include "io/rpc/node_edges.hpp"
+#include "io/rpc/resource_ops.hpp"
 #include "io/tensorflow/kept_node.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/sparse.hpp"
@@ -165,14 +165,14 @@ class Queue {
 class LocalStep {
  public:
   explicit LocalStep(ServerNodes& nodes) : nodes_(nodes) {
-    handle_ = nodes_.compute("VarHandleOp", "local_step", {},
+    handle_ = nodes_.compute(io::rpc::local_variable_op, "local_step", {},
                              named({{"dtype", io::code_of(int64)}, {"shape", Shape()}}, "sync_rep_local_step"));
   }
   Tensor read() const {
-    return nodes_.compute("ReadVariableOp", "local_step/read", {handle_}, {{"dtype", io::code_of(int64)}});
+    return nodes_.compute(io::rpc::read_local_op, "local_step/read", {handle_}, {{"dtype", io::code_of(int64)}});
   }
   Operation assign(const Tensor& step, const std::string& name) const {
-    return nodes_.run("AssignVariableOp", name, {handle_, step}, {{"dtype", io::code_of(int64)}});
+    return nodes_.run(io::rpc::assign_local_op, name, {handle_, step}, {{"dtype", io::code_of(int64)}});
   }
 
  private:

@@ -17,6 +17,9 @@ bool may_wait(std::string_view op);
 /// The op without what only tells how it refers to the resource: "QueueDequeueV2" and "QueueDequeue" are one, and
 /// so are "ResourceAccumulatorTakeGradient" and "AccumulatorTakeGradient".
 std::string_view resource_op(std::string_view op);
+/// The ops of a Variable of a server that is none of the client's graph, such as the step of a worker.
+inline constexpr const char *local_variable_op = "VarHandleOp", *read_local_op = "ReadVariableOp",
+                            *assign_local_op = "AssignVariableOp";
 /// The type of an output of such an op; 0 for what is no tensor, or for an output that it lacks.
 TypeCode output_type(const NodeDef& node, int output);
 
