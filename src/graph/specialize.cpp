@@ -92,11 +92,6 @@ class Specializer {
     if (const AttrValue* redo = node.attrs().find("redo")) {
       const auto& function = *std::get<Closure>(*redo);
       if (!awaited_values(node)) {
-        // What is computed before the cut is fed behind it, where no gradient passes.
-        if (std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& each) { return is_late(producer_of(each)); }))
-          throw UnimplementedError(join("Node '", node.name(), "' (op: '", node.type(),
-                                        "'): the gradient passes through nodes of a file that await values which the "
-                                        "run computes"));
         const OptionsScope scopes = scopes_of(node, node.name() + "/");
         return function(inputs);
       }
