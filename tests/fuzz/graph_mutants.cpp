@@ -4,6 +4,7 @@
 #include <set>
 
 #include "dispatch/recorder.hpp"
+#include "fuzz/graph_flow.hpp"
 #include "fuzz/mutants.hpp"
 #include "fuzz/seeds.hpp"
 #include "fuzz/wire_damage.hpp"
@@ -367,7 +368,8 @@ std::string make_graph_mutant(Dice& dice) {
       std::move(other.nodes.begin(), other.nodes.end(), std::back_inserter(graph.nodes));
     }
     GraphDamage damage(graph, dice);
-    for (std::size_t count = 1 + dice.below(4); count > 0; --count) {
+    if (dice.one_in(4)) put_into_flow(graph, dice);
+    for (std::size_t count = dice.below(5); count > 0; --count) {
       if (!graph.library.empty() && dice.one_in(2))
         damage_function(graph, dice);
       else

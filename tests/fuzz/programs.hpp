@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -54,6 +55,7 @@ struct Step {
   bool draws = false;
   /// A function of the operands and of nothing else but Variables: its last step is its value.
   std::vector<Step> body{};
+  std::vector<Step> other{};  ///< another one: what a branch does otherwise
 };
 
 struct Program {
@@ -100,13 +102,16 @@ class Machine {
   Tensor run(const Step& step, const Values& values);
   /// The value of a body.
   Tensor run(const std::vector<Step>& body, const Values& operands);
+  /// The value of a body that is called again and again, so that nothing in it can be observed.
+  Tensor run_quietly(const std::vector<Step>& body, const Values& operands);
+  /// The same for a branch or the body of a loop, which in a graph is a graph of its own, in the order of the program.
+  Tensor run_function(const std::vector<Step>& body, const Values& operands);
 
   const Variable& variable(std::int64_t i) const { return variables_[static_cast<std::size_t>(i)]; }
   std::size_t variables() const { return variables_.size(); }
   Place place() const { return place_; }
-  /// Also fetches a value; not inside a function that is run again for its gradient.
+  /// Also fetches a value; not inside a function that is called again and again.
   Tensor observe(const Tensor& value);
-  bool observes = true;
   /// How many of the program's own steps have run.
   std::size_t steps_done() const { return steps_done_; }
 
@@ -114,6 +119,8 @@ class Machine {
   std::vector<Variable> variables_;
   Place place_;
   Values observed_;
+  bool observes_ = true;
+  std::vector<std::unique_ptr<Machine>> functions_;  ///< kept for functions that run again for their gradient
   bool everything_ = false;
   std::vector<Operation> last_effects_;
   std::size_t steps_done_ = 0;
@@ -128,6 +135,8 @@ struct Production {
   std::function<Tensor(Machine&, const Step&, const Values& operands)> run;
 };
 const std::vector<Production>& productions();
+/// Of these, the branches and loops.
+std::vector<Production> flow_productions();
 const Production& production(std::string_view name);
 const OpCases& rows();
 
@@ -149,6 +158,7 @@ class Generator {
   const Variable& variable(std::size_t i) const { return variables_[i]; }
   bool pure = false;  ///< of functions that are run again for their gradient: nothing is assigned
   int depth = 0;      ///< of bodies in bodies
+  int tapes = 0;      ///< of these bodies, how many are differentiated
 
  private:
   void choose_inputs();

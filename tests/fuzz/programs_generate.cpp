@@ -92,7 +92,7 @@ void Generator::add_steps(std::vector<Step>& steps, Values& values, std::size_t 
         steps.push_back(std::move(*step));
         break;
       }
-      step->draws = random::state() != random_before;
+      step->draws |= random::state() != random_before;
       steps.push_back(std::move(*step));
       if (values.back().size() > most_elements) throw InvalidArgumentError("too large");
     } catch (const Error&) {

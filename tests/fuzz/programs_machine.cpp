@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <utility>
 
 #include "fuzz/programs.hpp"
 
@@ -73,7 +75,7 @@ Tensor make(const Data& data, const std::vector<Size>& sizes, bool second) {
 }
 
 Tensor Machine::observe(const Tensor& value) {
-  if (observes) observed_.push_back(value);
+  if (observes_) observed_.push_back(value);
   return value;
 }
 
@@ -100,6 +102,23 @@ Tensor Machine::run(const std::vector<Step>& body, const Values& operands) {
     if (everything_ || step.draws) observe(values.back());
   }
   return values.back();
+}
+
+Tensor Machine::run_quietly(const std::vector<Step>& body, const Values& operands) {
+  const bool outside = std::exchange(observes_, false);
+  try {
+    const Tensor value = run(body, operands);
+    observes_ = outside;
+    return value;
+  } catch (...) {
+    observes_ = outside;
+    throw;
+  }
+}
+
+Tensor Machine::run_function(const std::vector<Step>& body, const Values& operands) {
+  functions_.push_back(std::make_unique<Machine>(variables_, Place::program_order));
+  return functions_.back()->run_quietly(body, operands);
 }
 
 Values Machine::run(const Program& program, const Values& inputs) {

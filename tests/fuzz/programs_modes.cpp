@@ -31,12 +31,12 @@ using Calls = std::vector<bool>;
 
 Refusal refusal_of(const Error& error) { return {error.code(), error.op(), error.what()}; }
 
-bool same_number(double a, double b) {
-  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
+bool same_number(double a, double b, bool same_zero) {
+  return (std::isnan(a) && std::isnan(b)) || (a == b && (!same_zero || std::signbit(a) == std::signbit(b)));
 }
 
-/// The same type, shape and bits; which of the many NaNs one is does not matter.
-bool same(const Tensor& a, const Tensor& b) {
+/// The same type, shape and bits; which of the many NaNs one is does not matter. `same_zero`: -0 is not 0.
+bool same(const Tensor& a, const Tensor& b, bool same_zero) {
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
   const Tensor p = detail::on_host(a), q = detail::on_host(b);
   if (p.size() == 0 ||
@@ -44,7 +44,8 @@ bool same(const Tensor& a, const Tensor& b) {
     return true;
   if (!is_floating(a.dtype())) return false;
   const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
-  return std::equal(x.begin(), x.end(), y.begin(), same_number);
+  return std::equal(x.begin(), x.end(), y.begin(),
+                    [&](double number, double other) { return same_number(number, other, same_zero); });
 }
 
 std::string text(const Tensor& x) {
@@ -62,7 +63,7 @@ std::string text(const Outcome& outcome) {
 }
 
 /// Where the second history differs from the first.
-std::optional<std::string> differs(const History& expected, const History& found, bool unknown_sizes) {
+std::optional<std::string> differs(const History& expected, const History& found, bool unknown_sizes, bool same_zero) {
   // Of functions made of ops, some check sizes that are known, and leave the others to their ops.
   const auto same_refusal = [&](const Refusal& a, const Refusal& b) {
     return a.code == b.code && (unknown_sizes || a.op == b.op);
@@ -77,7 +78,7 @@ std::optional<std::string> differs(const History& expected, const History& found
     }
     if (a.values.size() != b.values.size()) return at + "expected " + text(a) + ", found " + text(b);
     for (std::size_t i = 0; i < a.values.size(); ++i)
-      if (!same(a.values[i], b.values[i]))
+      if (!same(a.values[i], b.values[i], same_zero))
         return at + "value " + std::to_string(i) + "\n    expected " + text(a.values[i]) + "\n    found    " +
                text(b.values[i]);
   }
@@ -253,13 +254,14 @@ History by_hand(const Program& program, const Calls& calls, bool unknown_sizes) 
 
 bool uses_row(const std::vector<Step>& steps, std::string_view beginning) {
   return std::any_of(steps.begin(), steps.end(), [&](const Step& step) {
-    return (step.row && step.row->name.starts_with(beginning)) || uses_row(step.body, beginning);
+    return (step.row && step.row->name.starts_with(beginning)) || uses_row(step.body, beginning) ||
+           uses_row(step.other, beginning);
   });
 }
 
 bool uses(const std::vector<Step>& steps, std::string_view production) {
   return std::any_of(steps.begin(), steps.end(), [&](const Step& step) {
-    return step.production->name == production || uses(step.body, production);
+    return step.production->name == production || uses(step.body, production) || uses(step.other, production);
   });
 }
 
@@ -284,8 +286,9 @@ History without_variables(History outcomes, const Program& program) {
 
 /// Whether a step has a result whose size depends on values, so that a trace never knows it.
 bool has_open_sizes(const std::vector<Step>& steps) {
-  return std::any_of(steps.begin(), steps.end(),
-                     [](const Step& each) { return (each.row && each.row->open) || has_open_sizes(each.body); });
+  return std::any_of(steps.begin(), steps.end(), [](const Step& each) {
+    return (each.row && each.row->open) || has_open_sizes(each.body) || has_open_sizes(each.other);
+  });
 }
 
 /// The differences of a program in the ways that know all sizes, or that do not.
@@ -303,7 +306,7 @@ class Comparison {
     if (expected_.back().refusal) ++statistics().refused;
     if (!unknown_sizes_) with_threads("eagerly, two threads", 2, [&] { return eagerly(program_, calls_); });
     // In a graph nothing refuses what nobody needs, and what happens inside of these functions cannot be fetched.
-    const bool inside = uses(program_.steps, "custom_gradient") || uses(program_.steps, "recompute");
+    const bool inside = uses(program_.steps, "custom_gradient") || uses(program_.steps, "recompute") || has_flow();
     if (inside && std::any_of(expected_.begin(), expected_.end(), [](const Outcome& each) { return each.refusal; }))
       return difference_;
     in_traces();
@@ -361,8 +364,15 @@ class Comparison {
       traceable_ = false;
       return;
     }
-    if (const auto what = differs(expected_, found, lacks_sizes_))
+    // The sum of no gradients is -0 in a branch or a loop of a graph, so that adding it changes no other number.
+    if (const auto what = differs(expected_, found, lacks_sizes_, !has_flow()))
       difference_ = Difference{way + (unknown_sizes_ ? ", sizes unknown" : ""), *what};
+  }
+
+  bool has_flow() const {
+    const std::vector<Production> flow = flow_productions();
+    return std::any_of(flow.begin(), flow.end(),
+                       [&](const Production& each) { return uses(program_.steps, each.name); });
   }
 
   /// Whether the program used a size as a number that is not known in a trace.

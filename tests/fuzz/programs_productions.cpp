@@ -351,7 +351,12 @@ Made make_function(Generator& g, Values& values, bool pure) {
   if (step.body.empty()) return {};
   return step;
 }
-Made make_tape(Generator& g, Values& values) { return make_function(g, values, false); }
+Made make_tape(Generator& g, Values& values) {
+  ++g.tapes;
+  Made step = make_function(g, values, false);
+  --g.tapes;
+  return step;
+}
 Made make_pure(Generator& g, Values& values) { return make_function(g, values, true); }
 
 Values float_ones(const Values& x) {
@@ -379,21 +384,8 @@ Tensor run_tape(Machine& m, const Step& step, const Values& x) {
   return gradients[choice(step, 0, gradients.size())];
 }
 
-/// The body without observations: who calls it does so more than once.
-Tensor run_quietly(Machine& m, const Step& step, const Tensors& x) {
-  const bool outside = std::exchange(m.observes, false);
-  try {
-    const Tensor value = m.run(step.body, Values(x.begin(), x.end()));
-    m.observes = outside;
-    return value;
-  } catch (...) {
-    m.observes = outside;
-    throw;
-  }
-}
-
 Tensor run_recompute(Machine& m, const Step& step, const Values& x) {
-  return detail::recompute([&m, &step](const Tensors& operands) { return run_quietly(m, step, operands); },
+  return detail::recompute([&m, &step](const Tensors& operands) { return m.run_quietly(step.body, operands); },
                            Tensors(x.begin(), x.end()), Where::here());
 }
 
@@ -401,7 +393,7 @@ Tensor run_recompute(Machine& m, const Step& step, const Values& x) {
 Tensor run_custom_gradient(Machine& m, const Step& step, const Values& x) {
   return detail::custom_gradient(
       [&m, &step](const Tensors& operands) {
-        return CustomGradient{run_quietly(m, step, operands), [operands](const Tensor& g) {
+        return CustomGradient{m.run_quietly(step.body, operands), [operands](const Tensor& g) {
                                 Tensors found;
                                 for (const Tensor& each : operands)
                                   found.push_back(is_float(each) ? each * reduce_mean(g).cast(each.dtype()) : Tensor());
@@ -419,57 +411,62 @@ const OpCases& rows() {
 }
 
 const std::vector<Production>& productions() {
-  static const auto& list = *new std::vector<Production>{
-      {"row", 60, make_row, run_row},
-      {"sample", 0, {}, run_sample},
-      {"fit", 0, {}, run_fit},
-      {"constant", 4, make_constant, run_constant},
-      of_one(
-          "number", 8, any_value,
-          [](Generator& g, const Tensor&) {
-            return std::vector{g.dice.between(0, 9), g.dice.between(-4, 4)};
-          },
-          run_number),
-      of_one(
-          "cast", 6, any_value, [](Generator&, const Tensor&) { return std::vector<std::int64_t>{}; },
-          [](const Step& step, const Tensor& x) { return x.cast(step.dtype); }),
-      of_one(
-          "layout", 5, has_axes,
-          [](Generator& g, const Tensor&) { return std::vector{g.dice.between(1, layouts - 1)}; },
-          [](const Step& step, const Tensor& x) { return laid_out(x, static_cast<Layout>(step.numbers[0])); }),
-      of_one("transpose", 5, has_axes, permutation,
-             [](const Step& step, const Tensor& x) { return transpose(x, from(step, 0)); }),
-      of_one("slice", 5, has_axes, part,
-             [](const Step& step, const Tensor& x) {
-               const std::ptrdiff_t rank = std::ssize(step.numbers) / 2;
-               return slice(x, Ints(step.numbers.begin(), step.numbers.begin() + rank),
-                            Ints(step.numbers.begin() + rank, step.numbers.end()));
-             }),
-      of_one("steps", 4, has_axes, steps_along, run_steps),
-      of_one(
-          "expand_dims", 4, any_value,
-          [](Generator& g, const Tensor& x) { return std::vector{g.dice.between(-x.rank() - 1, x.rank())}; },
-          [](const Step& step, const Tensor& x) { return expand_dims(x, step.numbers[0]); }),
-      of_one(
-          "squeeze", 3, [](const Tensor& x) { return x.rank() > 0 && x.size() == x.shape().to_vector().back(); },
-          [](Generator& g, const Tensor& x) { return std::vector{some_axis(g, x)}; },
-          [](const Step& step, const Tensor& x) { return squeeze(x, step.numbers[0]); }),
-      of_one(
-          "flip", 3, has_axes, [](Generator& g, const Tensor& x) { return std::vector{some_axis(g, x)}; },
-          [](const Step& step, const Tensor& x) { return flip(x, step.numbers[0]); }),
-      of_one("broadcast_to", 4, any_value, wider,
-             [](const Step& step, const Tensor& x) { return broadcast_to(x, shape_from(step, 0)); }),
-      of_one("reshape", 5, any_value, another_shape,
-             [](const Step& step, const Tensor& x) { return reshape(x, shape_from(step, 0)); }),
-      {"like", 5, make_like, run_like},
-      {"sizes", 6, make_sizes, run_sizes},
-      {"random", 4, make_random, run_random},
-      {"read", 6, make_read, run_read},
-      {"assign", 5, make_assign, run_assign},
-      {"tape", 10, make_tape, run_tape},
-      {"recompute", 3, make_pure, run_recompute},
-      {"custom_gradient", 3, make_pure, run_custom_gradient},
-  };
+  static const auto& list = *new std::vector<Production>([] {
+    std::vector<Production> all = flow_productions();
+    const std::vector<Production> others{
+        {"row", 60, make_row, run_row},
+        {"sample", 0, {}, run_sample},
+        {"fit", 0, {}, run_fit},
+        {"constant", 4, make_constant, run_constant},
+        of_one(
+            "number", 8, any_value,
+            [](Generator& g, const Tensor&) {
+              return std::vector{g.dice.between(0, 9), g.dice.between(-4, 4)};
+            },
+            run_number),
+        of_one(
+            "cast", 6, any_value, [](Generator&, const Tensor&) { return std::vector<std::int64_t>{}; },
+            [](const Step& step, const Tensor& x) { return x.cast(step.dtype); }),
+        of_one(
+            "layout", 5, has_axes,
+            [](Generator& g, const Tensor&) { return std::vector{g.dice.between(1, layouts - 1)}; },
+            [](const Step& step, const Tensor& x) { return laid_out(x, static_cast<Layout>(step.numbers[0])); }),
+        of_one("transpose", 5, has_axes, permutation,
+               [](const Step& step, const Tensor& x) { return transpose(x, from(step, 0)); }),
+        of_one("slice", 5, has_axes, part,
+               [](const Step& step, const Tensor& x) {
+                 const std::ptrdiff_t rank = std::ssize(step.numbers) / 2;
+                 return slice(x, Ints(step.numbers.begin(), step.numbers.begin() + rank),
+                              Ints(step.numbers.begin() + rank, step.numbers.end()));
+               }),
+        of_one("steps", 4, has_axes, steps_along, run_steps),
+        of_one(
+            "expand_dims", 4, any_value,
+            [](Generator& g, const Tensor& x) { return std::vector{g.dice.between(-x.rank() - 1, x.rank())}; },
+            [](const Step& step, const Tensor& x) { return expand_dims(x, step.numbers[0]); }),
+        of_one(
+            "squeeze", 3, [](const Tensor& x) { return x.rank() > 0 && x.size() == x.shape().to_vector().back(); },
+            [](Generator& g, const Tensor& x) { return std::vector{some_axis(g, x)}; },
+            [](const Step& step, const Tensor& x) { return squeeze(x, step.numbers[0]); }),
+        of_one(
+            "flip", 3, has_axes, [](Generator& g, const Tensor& x) { return std::vector{some_axis(g, x)}; },
+            [](const Step& step, const Tensor& x) { return flip(x, step.numbers[0]); }),
+        of_one("broadcast_to", 4, any_value, wider,
+               [](const Step& step, const Tensor& x) { return broadcast_to(x, shape_from(step, 0)); }),
+        of_one("reshape", 5, any_value, another_shape,
+               [](const Step& step, const Tensor& x) { return reshape(x, shape_from(step, 0)); }),
+        {"like", 5, make_like, run_like},
+        {"sizes", 6, make_sizes, run_sizes},
+        {"random", 4, make_random, run_random},
+        {"read", 6, make_read, run_read},
+        {"assign", 5, make_assign, run_assign},
+        {"tape", 10, make_tape, run_tape},
+        {"recompute", 3, make_pure, run_recompute},
+        {"custom_gradient", 3, make_pure, run_custom_gradient},
+    };
+    all.insert(all.begin(), others.begin(), others.end());
+    return all;
+  }());
   return list;
 }
 

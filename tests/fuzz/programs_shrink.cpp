@@ -33,25 +33,33 @@ void without_steps(const Program& program, Simpler& simpler) {
   }
 }
 
-/// The lists of steps that are bodies, at any depth.
-void bodies_of(std::vector<Step>& steps, std::vector<Step*>& found) {
-  for (Step& step : steps) {
-    if (!step.body.empty()) found.push_back(&step);
-    bodies_of(step.body, found);
-  }
+/// A list of steps that is a body, and the number of its operands.
+struct Body {
+  std::vector<Step>* steps;
+  std::size_t operands;
+};
+
+/// The bodies at any depth. A scan's body has the carried value after the operands.
+void bodies_of(std::vector<Step>& steps, std::vector<Body>& found) {
+  for (Step& step : steps)
+    for (std::vector<Step>* body : {&step.body, &step.other}) {
+      if (body->empty()) continue;
+      found.push_back({body, step.operands.size() + (step.production->name == "scan" ? 1 : 0)});
+      bodies_of(*body, found);
+    }
 }
 
 void with_shorter_bodies(const Program& program, Simpler& simpler) {
   Program copy = program;
-  std::vector<Step*> all;
+  std::vector<Body> all;
   bodies_of(copy.steps, all);
   for (std::size_t which = 0; which < all.size(); ++which)
-    for (std::size_t i = 0; i < all[which]->body.size(); ++i) {
-      if (all[which]->body.size() == 1) continue;
+    for (std::size_t i = 0; i < all[which].steps->size(); ++i) {
+      if (all[which].steps->size() == 1) continue;
       Program shorter = program;
-      std::vector<Step*> found;
+      std::vector<Body> found;
       bodies_of(shorter.steps, found);
-      drop(found[which]->body, i, found[which]->operands.size());
+      drop(*found[which].steps, i, found[which].operands);
       simpler.push_back(std::move(shorter));
     }
 }
@@ -138,9 +146,10 @@ void append(std::string& text, const std::vector<Step>& steps, std::size_t opera
     if (step.row) text += "\"" + step.row->name + "\", ";
     text += listed(step.operands, "t") + ", " + listed(step.numbers, "") + ", " +
             std::string(tapestry::to_string(step.dtype));
-    if (!step.body.empty()) {
+    for (const std::vector<Step>* body : {&step.body, &step.other}) {
+      if (body->empty()) continue;
       text += ", [&](Tensors t) {  // t0, t1, ...: the operands\n";
-      append(text, step.body, step.operands.size(), indent + "  ", {});
+      append(text, *body, step.operands.size() + (step.production->name == "scan" ? 1 : 0), indent + "  ", {});
       text += indent + "}";
     }
     text += i < fetched.size() && fetched[i] ? ");  // a result\n" : ");\n";
