@@ -16,12 +16,12 @@ namespace {
 
 /// Fits the gradient of an input to the input's shape. Where the op broadcasts, a gradient of another shape is summed
 /// to that of the input; elsewhere another shape is a mistake of the op.
-/// `is_shared`: whether it is another gradient, too.
+/// `is_shared`: whether it is another gradient, too, and the walk is recorded.
 Tensor fit(const Call& call, std::size_t index, Tensor gradient, bool is_shared) {
   const Tensor& input = call.input(index);
   if (gradient.shape() == input.shape() && gradient.shape().is_known())
     // A tape that records the walk sees an op here, as where sizes are unknown: so it adds up in the same order.
-    return is_shared && call.op().broadcasts && !recorders().empty() ? identity(gradient) : gradient;
+    return is_shared && call.op().broadcasts ? identity(gradient) : gradient;
   if (call.op().broadcasts) return sum_like(gradient, input);
   if (agree(gradient.shape(), input.shape()))
     return has_own_gradient(call.op()) ? gradient : checked_like(gradient, input);
@@ -171,10 +171,11 @@ void Backward::pass(RecordedCall& record) {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i] || !is_live(record.inputs[i])) continue;
       const auto is_same = [&](const Tensor& other) { return bool(other) && other.is(gradients[i]); };
-      const bool is_shared = std::any_of(gradients.begin() + i + 1, gradients.end(), is_same) ||
-                             std::any_of(record.outputs.begin(), record.outputs.end(), [&](std::int32_t output) {
-                               return output >= 0 && is_same(gradients_[static_cast<std::size_t>(output)]);
-                             });
+      const bool is_shared = !recorders().empty() &&
+                             (std::any_of(gradients.begin() + i + 1, gradients.end(), is_same) ||
+                              std::any_of(record.outputs.begin(), record.outputs.end(), [&](std::int32_t output) {
+                                return output >= 0 && is_same(gradients_[static_cast<std::size_t>(output)]);
+                              }));
       Tensor gradient = fit(call, i, std::move(gradients[i]), is_shared);
       if (op.gradient_sums)
         gradients_[static_cast<std::size_t>(record.inputs[i])] = std::move(gradient);

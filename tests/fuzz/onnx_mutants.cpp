@@ -211,7 +211,7 @@ const std::vector<std::string>& onnx_seeds() {
   return seeds;
 }
 
-std::string make(Dice& dice) {
+std::string make_onnx_mutant(Dice& dice) {
   std::string bytes = dice.one_in(3) ? dice.of(onnx_seeds()) : random_model(dice);
   if (dice.one_in(2))
     for (std::size_t count = 1 + dice.below(3); count > 0; --count) bytes = damage_onnx_field(bytes, dice);
@@ -220,7 +220,7 @@ std::string make(Dice& dice) {
 }
 
 /// Runs each output by itself, so that one that is refused hides no other; trains, and writes the model again.
-bool use(const std::string& bytes, Dice& dice) {
+bool use_onnx(const std::string& bytes, Dice& dice) {
   const TemporaryFolder folder;
   std::ofstream(folder / "model.onnx", std::ios::binary) << bytes;
   std::optional<Model> model;
@@ -272,6 +272,6 @@ bool use(const std::string& bytes, Dice& dice) {
 
 }  // namespace
 
-Mutants onnx_mutants() { return {.name = "mutate_onnx", .make = make, .use = use}; }
+Mutants onnx_mutants() { return {.name = "mutate_onnx", .make = make_onnx_mutant, .use = use_onnx}; }
 
 }  // namespace tapestry::test
