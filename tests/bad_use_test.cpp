@@ -94,6 +94,27 @@ TEST_CASE("functional forms blame the line where they are made") {
   TAPESTRY_INVALID("direction None does not fit the argument float32[2]", jvp(square)(x, Tensor()));
 }
 
+TEST_CASE("functions that give nothing") {
+  const Tensor x = tensor({1.0, 2.0});
+  TAPESTRY_INVALID("there is no function that computes the gradient",
+                   custom_gradient([](const Tensor& t) -> CustomGradient {
+                     return {t * 2.0, {}};
+                   })(x));
+  TAPESTRY_INVALID("the value is an empty Tensor", custom_gradient([](const Tensor&) -> CustomGradient {
+                     return {Tensor(), [](const Tensor& g) -> Tensors { return {g}; }};
+                   })(x));
+  TAPESTRY_INVALID("recompute: the function returns an empty Tensor",
+                   recompute([](const Tensor&) { return Tensor(); })(x));
+}
+
+TEST_CASE("sizes that a jacobian needs are asked for at the user's line") {
+  const auto f = [](const Tensor& x) {
+    TAPESTRY_PRECONDITION("is known only when the graph runs", hessian([](const Tensor& t) { return t; })(x));
+    return x;
+  };
+  trace(f, {spec(float32, {-1})});
+}
+
 TEST_CASE("Variables") {
   Variable w({1.0, 2.0}, {.name = "w"}), n({1, 2}, {.name = "n"});
   TAPESTRY_INVALID("assign: variable 'w' is float32[2], the value is float32[1]", w.assign({1.0}));

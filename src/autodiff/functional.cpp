@@ -244,6 +244,10 @@ Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, c
   for (Tensor& each : inputs)
     if (open_sink() && each.is_symbolic() && sink_of(each) != open_sink()) each = identity(In(each, where));
   const CustomGradient result = f(inputs);
+  if (!result.value || !result.gradient)
+    throw InvalidArgumentError(result.value ? "custom_gradient: there is no function that computes the gradient"
+                                            : "custom_gradient: the value is an empty Tensor",
+                               where);
   auto gradient = [f, backward = result.gradient, graph = sink_of(result.value)](const Tensors& all) -> Tensors {
     // `backward` has captured tensors of the graph in which f ran. Another graph is a copy of it, made once the ranks
     // were known; f runs again there.
@@ -272,6 +276,7 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
     Watcher watcher(found);
     value = f(inputs);
   }
+  if (!value) throw InvalidArgumentError("recompute: the function returns an empty Tensor", where);
   const bool is_random = random::state() != random_before;
   const std::size_t arguments = inputs.size(), sources = arguments + found.values.size();
   Tensors all_inputs = inputs;

@@ -332,8 +332,9 @@ Tensor GradientTape::jacobian(const TensorList& targets, const Source& source) {
     Shape shape = target.shape();
     for (const Dimension& size : value.shape()) shape.push_back(size);
     record_->claim();
-    if (target.size() == 0) return zeros(shape, {.dtype = value.dtype(), .device = value.device()});
-    const Tensor rows = stacked_gradients(target, 1, target.size(), [&](const Tensor& seed) {
+    const std::int64_t elements = target.size(targets.where());
+    if (elements == 0) return zeros(shape, {.dtype = value.dtype(), .device = value.device()});
+    const Tensor rows = stacked_gradients(target, 1, elements, [&](const Tensor& seed) {
       Tensor row = record_->gradients(target, {source}, {.output_gradients = seed}, false)[0];
       return row ? expand_dims(row, 0) : row;
     });
