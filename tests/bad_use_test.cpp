@@ -115,6 +115,74 @@ TEST_CASE("sizes that a jacobian needs are asked for at the user's line") {
   trace(f, {spec(float32, {-1})});
 }
 
+TEST_CASE("layers whose ops are composed blame the user's line") {
+  const nn::LayerNorm norm(3);
+  const nn::ConvTranspose2D up(3, 2, 3);
+  const nn::EmbeddingBag bag(5, 2);
+  const nn::Dense dense(3, 4);
+  const Tensor x = ones({2, 7});
+  TAPESTRY_INVALID("LayerNorm(3) got [2,7]", norm(x));
+  TAPESTRY_INVALID("got [2,7]: input must be 4-dimensional", up(x));
+  TAPESTRY_INVALID("The weights must have the shape of the ids", bag(tensor({{1, 2}}), ones({2})));
+  TAPESTRY_INVALID("must be at least a vector", bag(tensor(1)));
+  TAPESTRY_INVALID("Dense(3, 4) got [2,7]", nn::functional_call(dense, StateDict{}, x));
+}
+
+// A handle that was moved from stands for what it stood for; what is not copied refuses.
+TEST_CASE("what was moved from") {
+  const Tensor x = ones({2, 2});
+  const auto moved = [](auto& from) { return std::decay_t<decltype(from)>(std::move(from)); };
+
+  Variable w(x, {.name = "w"});
+  const Variable other = moved(w);
+  w.assign(x * 2.0);
+  check_values(other, {2, 2, 2, 2});
+  CHECK(w.name() == "w");
+
+  Graph graph;
+  Tensor y;
+  {
+    const auto scope = graph.as_default();
+    y = placeholder(float32, {2, 2}, "y") * 3.0;
+  }
+  const Graph same = moved(graph);
+  CHECK(graph.operations().size() == same.operations().size());
+  Operation op = y.op();
+  const Operation same_op = moved(op);
+  CHECK(op.graph().is(same_op.graph()));
+  Session session(graph);
+  const Session taken = moved(session);
+  check_values(session.run(y, {{"y:0", x}}), {3, 3, 3, 3});
+  auto callable = taken.make_callable(y, {graph.get_tensor_by_name("y:0")});
+  const auto same_callable = moved(callable);
+  check_values(callable(x), {3, 3, 3, 3});
+
+  auto traced = trace([](const Tensor& t) { return t + 1.0; }, {spec(float32, {-1, -1})});
+  const auto same_trace = moved(traced);
+  check_values(traced(x), {2, 2, 2, 2});
+  auto called = function([](const Tensor& t) { return t + 1.0; });
+  const auto same_function = moved(called);
+  check_values(called(x), {2, 2, 2, 2});
+
+  nn::Dense layer(2, 3);
+  const nn::Dense same_layer = moved(layer);
+  CHECK(same_bits(layer(x), same_layer(x)));
+  data::Loader loader({x, x}, {.batch = 1});
+  data::Loader same_loader = moved(loader);
+  int batches = 0;
+  for ([[maybe_unused]] const auto& batch : loader) ++batches;
+  for ([[maybe_unused]] const auto& batch : same_loader) ++batches;
+  CHECK(batches == 4);
+
+  random::NumpyLegacy numbers(0);
+  const random::NumpyLegacy taken_numbers = moved(numbers);
+  CHECK_THROWS_AS(numbers.randn({1}), FailedPreconditionError);
+  const TemporaryFolder folder;
+  summary::FileWriter writer(folder.path().string());
+  const summary::FileWriter taken_writer = moved(writer);
+  CHECK_THROWS_AS(writer.add_scalar("a", 1, 1), FailedPreconditionError);
+}
+
 TEST_CASE("Variables") {
   Variable w({1.0, 2.0}, {.name = "w"}), n({1, 2}, {.name = "n"});
   TAPESTRY_INVALID("assign: variable 'w' is float32[2], the value is float32[1]", w.assign({1.0}));

@@ -52,6 +52,8 @@ struct LoopVariables {
   using Type = Tensor;
   static Tensors list(const T& value, Where where) { return {Value(value, where).tensor({}, where)}; }
   template <class F>
+  static constexpr bool fit = std::is_invocable_v<F&, const Tensor&>;
+  template <class F>
   static decltype(auto) call(F& f, const Tensors& values) {
     return f(values[0]);
   }
@@ -61,6 +63,8 @@ template <>
 struct LoopVariables<std::vector<Tensor>> {
   using Type = std::vector<Tensor>;
   static Tensors list(const std::vector<Tensor>& values, Where) { return values; }
+  template <class F>
+  static constexpr bool fit = std::is_invocable_v<F&, std::vector<Tensor>>;
   template <class F>
   static decltype(auto) call(F& f, const Tensors& values) {
     return f(std::vector<Tensor>(values));
@@ -77,6 +81,8 @@ struct LoopVariables<std::tuple<T...>> {
     return std::apply([&](const auto&... each) { return Tensors{Value(each, where).tensor({}, where)...}; }, values);
   }
   template <class F>
+  static constexpr bool fit = std::is_invocable_v<F&, const TensorFor<T>&...>;
+  template <class F>
   static decltype(auto) call(F& f, const Tensors& values) {
     return spread(f, values, Numbers());
   }
@@ -89,12 +95,64 @@ struct LoopVariables<std::tuple<T...>> {
   }
 };
 
+// The requirements on the functions, each with a message of its own.
+
+template <class... F>
+constexpr bool are_branches() {
+  constexpr bool callable = (std::is_invocable_v<F&> && ...);
+  static_assert(callable, "A branch of tp::cond or tp::switch_case is a function without arguments.");
+  if constexpr (callable) {
+    constexpr bool good = (is_result<std::remove_cvref_t<std::invoke_result_t<F&>>> && ...);
+    static_assert(
+        good, "A branch returns a tp::Tensor, a std::vector, std::array, std::pair or std::tuple of them, or nothing.");
+    return good;
+  }
+  return callable;
+}
+template <class Variables, class Condition, class Body>
+constexpr bool are_loop_functions() {
+  using List = LoopVariables<Variables>;
+  constexpr bool fit = List::template fit<Condition> && List::template fit<Body>;
+  static_assert(fit,
+                "The functions of tp::while_loop take the loop variables: a tp::Tensor, a std::vector of them, or the "
+                "tensors of a std::tuple one by one.");
+  if constexpr (fit) {
+    using Result = std::remove_cvref_t<decltype(List::call(std::declval<Body&>(), std::declval<const Tensors&>()))>;
+    constexpr bool good = is_result<Result> && !std::is_void_v<Result>;
+    static_assert(good, "The body of tp::while_loop returns the next values of the loop variables.");
+    return good;
+  }
+  return fit;
+}
+template <class Sequences, class F>
+constexpr bool maps() {
+  constexpr bool fit = std::is_invocable_v<F&, typename LoopVariables<Sequences>::Type>;
+  static_assert(fit, "The function of tp::map takes an element of each sequence, in the form of the sequences.");
+  if constexpr (fit) {
+    constexpr bool good = !std::is_void_v<std::invoke_result_t<F&, typename LoopVariables<Sequences>::Type>>;
+    static_assert(good, "The function of tp::map returns an output for each element.");
+    return good;
+  }
+  return fit;
+}
+template <class Carried, class Sequences, class F>
+constexpr bool scans() {
+  using C = typename LoopVariables<Carried>::Type;
+  using S = typename LoopVariables<Sequences>::Type;
+  constexpr bool fit = std::is_invocable_v<F&, C, S>;
+  static_assert(fit, "The function of tp::scan takes the carried value and an element, in the forms of the arguments.");
+  if constexpr (fit) {
+    using Result = std::remove_cvref_t<std::invoke_result_t<F&, C, S>>;
+    constexpr bool good = requires { requires std::tuple_size<Result>::value == 2; };
+    static_assert(good, "The function of tp::scan returns {next carried value, output}.");
+    return good;
+  }
+  return fit;
+}
+
 template <class F>
 FlatFunction flat_branch(F& f) {
   using Result = std::remove_cvref_t<std::invoke_result_t<F&>>;
-  static_assert(
-      is_result<Result>,
-      "A branch returns a tp::Tensor, a std::vector, std::array, std::pair or std::tuple of them, or nothing.");
   return [&f](const Tensors&) -> Tensors {
     if constexpr (std::is_void_v<Result>) {
       f();
@@ -128,11 +186,14 @@ Tensors scan_results(const Next& next, const Output& output, std::size_t carried
 /// for branches that do not return alike.
 template <class F, class G>
 auto cond(const Value& predicate, F then, G otherwise, std::string_view name = {}, Where where = Where::here()) {
-  using Result = std::remove_cvref_t<std::invoke_result_t<F&>>;
-  static_assert(std::is_same_v<Result, std::remove_cvref_t<std::invoke_result_t<G&>>>,
-                "Both branches of tp::cond return the same type.");
-  return detail::Unflatten<Result>::from(
-      detail::flat_case(predicate, {detail::flat_branch(then), detail::flat_branch(otherwise)}, true, name, where));
+  if constexpr (detail::are_branches<F, G>()) {
+    using Result = std::remove_cvref_t<std::invoke_result_t<F&>>;
+    constexpr bool alike = std::is_same_v<Result, std::remove_cvref_t<std::invoke_result_t<G&>>>;
+    static_assert(alike, "Both branches of tp::cond return the same type.");
+    if constexpr (alike)
+      return detail::Unflatten<Result>::from(
+          detail::flat_case(predicate, {detail::flat_branch(then), detail::flat_branch(otherwise)}, true, name, where));
+  }
 }
 
 namespace detail {
@@ -205,13 +266,15 @@ inline void switch_case(const Value& index, const std::vector<detail::Effect>& b
 template <class Condition, class Body, class Variables>
 auto while_loop(Condition condition, Body body, const Variables& variables, const WhileOptions& options = {},
                 Where where = Where::here()) {
-  using List = detail::LoopVariables<Variables>;
-  const Tensors first = List::list(variables, where);
-  const Tensors last =
-      detail::flat_while([&](const Tensors& values) -> Tensor { return Value(List::call(condition, values)).tensor(); },
-                         [&](const Tensors& values) -> Tensors { return detail::flatten(List::call(body, values)); },
-                         first, options, where);
-  return List::from(last.begin(), last.size());
+  if constexpr (detail::are_loop_functions<Variables, Condition, Body>()) {
+    using List = detail::LoopVariables<Variables>;
+    const Tensors first = List::list(variables, where);
+    const Tensors last = detail::flat_while(
+        [&](const Tensors& values) -> Tensor { return Value(List::call(condition, values)).tensor(); },
+        [&](const Tensors& values) -> Tensors { return detail::flatten(List::call(body, values)); }, first, options,
+        where);
+    return List::from(last.begin(), last.size());
+  }
 }
 
 /// Calls `f(carried, element)` for each element of the sequences along axis 0. It returns a std::tuple or std::pair of
@@ -223,35 +286,38 @@ auto while_loop(Condition condition, Body body, const Variables& variables, cons
 template <class F, class Carried, class Sequences>
 auto scan(F f, const Carried& carried, const Sequences& sequences, const SequenceOptions& options = {},
           Where where = Where::here()) {
-  using C = detail::LoopVariables<Carried>;
-  using S = detail::LoopVariables<Sequences>;
-  using Result = std::remove_cvref_t<std::invoke_result_t<F&, typename C::Type, typename S::Type>>;
-  static_assert(std::tuple_size_v<Result> == 2, "The function of tp::scan returns {next carried value, output}.");
-  using Output = std::remove_cvref_t<std::tuple_element_t<1, Result>>;
-  const Tensors first = C::list(carried, where), elements = S::list(sequences, where);
-  const Tensors results = detail::flat_scan(
-      [&](const Tensors& values) -> Tensors {
-        auto [next, output] =
-            f(C::from(values.begin(), first.size()), S::from(values.begin() + first.size(), elements.size()));
-        return detail::scan_results(next, output, first.size());
-      },
-      first, elements, options, where);
-  const Tensors stacked(results.begin() + first.size(), results.end());
-  return std::tuple<typename C::Type, typename detail::LoopVariables<Output>::Type>(
-      C::from(results.begin(), first.size()), detail::LoopVariables<Output>::from(stacked.begin(), stacked.size()));
+  if constexpr (detail::scans<Carried, Sequences, F>()) {
+    using C = detail::LoopVariables<Carried>;
+    using S = detail::LoopVariables<Sequences>;
+    using Result = std::remove_cvref_t<std::invoke_result_t<F&, typename C::Type, typename S::Type>>;
+    using Output = std::remove_cvref_t<std::tuple_element_t<1, Result>>;
+    const Tensors first = C::list(carried, where), elements = S::list(sequences, where);
+    const Tensors results = detail::flat_scan(
+        [&](const Tensors& values) -> Tensors {
+          auto [next, output] =
+              f(C::from(values.begin(), first.size()), S::from(values.begin() + first.size(), elements.size()));
+          return detail::scan_results(next, output, first.size());
+        },
+        first, elements, options, where);
+    const Tensors stacked(results.begin() + first.size(), results.end());
+    return std::tuple<typename C::Type, typename detail::LoopVariables<Output>::Type>(
+        C::from(results.begin(), first.size()), detail::LoopVariables<Output>::from(stacked.begin(), stacked.size()));
+  }
 }
 
 /// The outputs of `f` for each element of the sequences along axis 0, stacked along a new axis 0. `f` takes and returns
 /// a Tensor, or a std::vector or std::tuple of Tensors. Otherwise like `scan`.
 template <class F, class Sequences>
 auto map(F f, const Sequences& sequences, const SequenceOptions& options = {}, Where where = Where::here()) {
-  using S = detail::LoopVariables<Sequences>;
-  using Output = std::remove_cvref_t<std::invoke_result_t<F&, typename S::Type>>;
-  const Tensors elements = S::list(sequences, where);
-  const Tensors stacked = detail::flat_scan(
-      [&](const Tensors& values) -> Tensors { return detail::flatten(f(S::from(values.begin(), values.size()))); }, {},
-      elements, options, where);
-  return detail::LoopVariables<Output>::from(stacked.begin(), stacked.size());
+  if constexpr (detail::maps<Sequences, F>()) {
+    using S = detail::LoopVariables<Sequences>;
+    using Output = std::remove_cvref_t<std::invoke_result_t<F&, typename S::Type>>;
+    const Tensors elements = S::list(sequences, where);
+    const Tensors stacked = detail::flat_scan(
+        [&](const Tensors& values) -> Tensors { return detail::flatten(f(S::from(values.begin(), values.size()))); },
+        {}, elements, options, where);
+    return detail::LoopVariables<Output>::from(stacked.begin(), stacked.size());
+  }
 }
 
 /// @}

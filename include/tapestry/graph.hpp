@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/op.hpp"
 #include "tapestry/tape.hpp"
 #include "tapestry/variable.hpp"
@@ -201,7 +202,7 @@ class TAPESTRY_API Graph {
   const std::shared_ptr<detail::GraphState>& state() const { return state_; }
 
  private:
-  std::shared_ptr<detail::GraphState> state_;
+  detail::Handle<detail::GraphState> state_;
 };
 
 /// This thread's innermost open graph, or the implicit one that every thread has.

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/session.hpp"
 #include "tapestry/signature.hpp"
 #include "tapestry/trace.hpp"
@@ -79,7 +80,7 @@ class TAPESTRY_API Model {
  private:
   struct State;
   explicit Model(std::shared_ptr<const State> state) : state_(std::move(state)) {}
-  std::shared_ptr<const State> state_;
+  detail::Handle<const State> state_;
 };
 
 /// @}

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/state_dict.hpp"
 #include "tapestry/tensor.hpp"
 
@@ -38,7 +39,7 @@ class TAPESTRY_API NumpyLegacy {
 
  private:
   struct Stream;
-  std::unique_ptr<Stream> stream_;
+  detail::Owned<Stream> stream_;
 };
 
 /// @}

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/tensor.hpp"
 
 namespace tapestry {
@@ -446,7 +447,7 @@ class TAPESTRY_API Operation {
 
  private:
   const Call* call_ = nullptr;
-  std::shared_ptr<detail::GraphState> graph_;
+  detail::Handle<detail::GraphState> graph_;
 };
 
 /// An argument of an op, with its call site: a tensor, a Variable (which is read), a C++ number (which takes the dtype

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/execution_plan.hpp"
 
 namespace tapestry {
@@ -260,7 +261,7 @@ class TAPESTRY_API Session {
   /// @}
 
  private:
-  std::shared_ptr<SessionState> state_;
+  detail::Handle<SessionState> state_;
 };
 
 /// The result of `Session::as_default`.
@@ -298,7 +299,7 @@ class TAPESTRY_API Session::Callable {
   Callable(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
            const std::vector<Operation>& targets, Where where);
   struct State;
-  std::shared_ptr<State> state_;
+  detail::Handle<State> state_;
 };
 
 /// The result of `Session::make_callable` for one fetch.
@@ -341,7 +342,7 @@ class TAPESTRY_API Session::PartialRun {
   PartialRun(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches, const std::vector<Tensor>& feeds,
              Where where);
   struct State;
-  std::shared_ptr<State> state_;
+  detail::Handle<State> state_;
 };
 
 inline Session::Callable Session::make_callable(std::initializer_list<Fetch> fetches, const std::vector<Tensor>& feeds,

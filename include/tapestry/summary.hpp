@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/execution_plan.hpp"
 
 namespace tapestry::summary {
@@ -68,7 +69,7 @@ class TAPESTRY_API FileWriter {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  detail::Owned<State> state_;
 };
 
 // ---- Reading --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/session.hpp"
 
 namespace tapestry {
@@ -93,7 +94,7 @@ class TAPESTRY_API FlatTrace {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;
+  Handle<State> state_;
 };
 
 /// Traces of one function, one for each signature of its arguments.
@@ -105,7 +106,7 @@ class TAPESTRY_API FlatTraces {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;
+  Handle<State> state_;
 };
 
 // Conversion of the result of a function to a list and back. The result is a Tensor, a std::vector, std::array,

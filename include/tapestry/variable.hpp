@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/op.hpp"
 
 namespace tapestry {
@@ -92,7 +93,7 @@ class TAPESTRY_API Variable {
   explicit Variable(Pointer cell) : cell_(std::move(cell)) {}
 
  private:
-  std::shared_ptr<Cell> cell_;
+  detail::Handle<Cell> cell_;
 };
 
 /// A value that is assigned, fed, or passed to a traced function, with its call site: a tensor, a Variable (which is

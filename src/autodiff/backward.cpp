@@ -171,11 +171,11 @@ void Backward::pass(RecordedCall& record) {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i] || !is_live(record.inputs[i])) continue;
       const auto is_same = [&](const Tensor& other) { return bool(other) && other.is(gradients[i]); };
-      const bool is_shared = !recorders().empty() &&
-                             (std::any_of(gradients.begin() + i + 1, gradients.end(), is_same) ||
-                              std::any_of(record.outputs.begin(), record.outputs.end(), [&](std::int32_t output) {
-                                return output >= 0 && is_same(gradients_[static_cast<std::size_t>(output)]);
-                              }));
+      const bool is_shared =
+          !recorders().empty() && (std::any_of(gradients.begin() + i + 1, gradients.end(), is_same) ||
+                                   std::any_of(record.outputs.begin(), record.outputs.end(), [&](std::int32_t output) {
+                                     return output >= 0 && is_same(gradients_[static_cast<std::size_t>(output)]);
+                                   }));
       Tensor gradient = fit(call, i, std::move(gradients[i]), is_shared);
       if (op.gradient_sums)
         gradients_[static_cast<std::size_t>(record.inputs[i])] = std::move(gradient);

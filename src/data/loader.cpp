@@ -102,6 +102,14 @@ RowLoader::RowLoader(const RowLoader& other)
   position_->running = nullptr;
 }
 
+RowLoader& RowLoader::operator=(const RowLoader& other) {
+  RowLoader copy(other);
+  arrays_ = std::move(copy.arrays_);
+  options_ = std::move(copy.options_);
+  position_ = std::move(copy.position_);
+  return *this;
+}
+
 std::int64_t RowLoader::rows() const { return arrays_[0].shape()[0] / options_.shard.count; }
 
 std::int64_t RowLoader::size() const {

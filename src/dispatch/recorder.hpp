@@ -147,7 +147,7 @@ class CallSiteScope {
 template <class F>
 auto blaming(std::string_view op, Where where, F f) {
   const CallSiteScope site(where);
-  return locating(op, where, [&] { return f(); });
+  return locating(op, CallSiteScope::current(), [&] { return f(); });
 }
 
 }  // namespace tapestry

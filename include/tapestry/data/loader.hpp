@@ -59,9 +59,7 @@ class TAPESTRY_API RowLoader {
   /// A copy starts at the same position, and then advances independently.
   /// @{
   RowLoader(const RowLoader& other);
-  RowLoader(RowLoader&&) noexcept = default;
-  RowLoader& operator=(const RowLoader& other) { return *this = RowLoader(other); }
-  RowLoader& operator=(RowLoader&&) noexcept = default;
+  RowLoader& operator=(const RowLoader& other);
   ~RowLoader() = default;
   /// @}
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tapestry/data/stream.hpp"
+#include "tapestry/detail/handle.hpp"
 
 namespace tapestry::data {
 
@@ -111,7 +112,7 @@ class TAPESTRY_API RecordWriter {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  detail::Owned<State> state_;
 };
 
 /// @}

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tapestry/detail/handle.hpp"
 #include "tapestry/session.hpp"
 
 namespace tapestry::train {
@@ -133,7 +134,7 @@ class TAPESTRY_API MonitoredSession {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  detail::Owned<State> state_;
 };
 
 /// @}

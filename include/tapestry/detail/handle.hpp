@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "tapestry/error.hpp"
+
+namespace tapestry::detail {
+
+/// What a handle points to. A handle that was moved from still stands for the same object, as after a copy: there is no
+/// handle to nothing.
+template <class T>
+class Handle : public std::shared_ptr<T> {
+ public:
+  using std::shared_ptr<T>::shared_ptr;
+  Handle() = default;
+  Handle(std::shared_ptr<T> pointer) noexcept  // NOLINT(google-explicit-constructor): one kind of pointer as another
+      : std::shared_ptr<T>(std::move(pointer)) {}
+  Handle(const Handle&) noexcept = default;
+  Handle& operator=(const Handle&) noexcept = default;
+  ~Handle() = default;
+};
+
+/// What an object owns that can be moved, but not copied. Use of one that was moved from throws
+/// FailedPreconditionError.
+template <class T>
+class Owned : public std::unique_ptr<T> {
+ public:
+  using std::unique_ptr<T>::unique_ptr;
+  Owned(std::unique_ptr<T> owned) noexcept  // NOLINT(google-explicit-constructor): one kind of pointer as another
+      : std::unique_ptr<T>(std::move(owned)) {}
+
+  T* operator->() const { return &**this; }
+  T& operator*() const {
+    if (!this->get()) throw FailedPreconditionError("An object was used that had been moved to another one");
+    return *this->get();
+  }
+};
+
+}  // namespace tapestry::detail
