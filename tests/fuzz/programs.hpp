@@ -169,6 +169,10 @@ class Generator {
   std::vector<Variable> variables_;
 };
 
+inline bool is_float(const Tensor& x) { return is_floating(x.dtype()); }
+/// A production's step, if it can make one of the values.
+using Made = std::optional<Step>;
+
 /// The tensor that a rule makes for the first or the second batch.
 Tensor make(const Data& data, const std::vector<Size>& sizes, bool second);
 /// The same elements in another place; for `broadcast`, the first row for all.

@@ -8,10 +8,6 @@
 namespace tapestry::test::programs {
 namespace {
 
-using Made = std::optional<Step>;
-
-bool is_float(const Tensor& x) { return is_floating(x.dtype()); }
-
 /// The derivatives of higher order of a loop are summed in another order than those of its iterations one by one.
 constexpr int most_tapes = 1;
 

@@ -8,10 +8,7 @@
 namespace tapestry::test::programs {
 namespace {
 
-using Made = std::optional<Step>;
-
 bool any_value(const Tensor&) { return true; }
-bool is_float(const Tensor& x) { return is_floating(x.dtype()); }
 bool has_axes(const Tensor& x) { return x.rank() > 0; }
 
 /// A number of the step that stands for a choice of one in `count`.

@@ -103,7 +103,7 @@ INTERNALS = {
                 'src/graph/known_values.hpp', 'src/graph/specialize.hpp',
                 'src/graph/state_ops.hpp',
                 'src/graph/training.hpp', 'src/dispatch/recorder.hpp', 'src/dispatch/declaration.hpp',
-                'src/ops/handles.hpp', 'src/ops/recurrent.hpp', 'src/train/adam.hpp', 'src/backend/philox.hpp'),
+                'src/ops/handles.hpp', 'src/nn/lstm_sequence.hpp', 'src/train/adam.hpp', 'src/backend/philox.hpp'),
     # Collectives are ops, which reduce with the kernels of the host. A session on a server sends its graph's own nodes,
     # and a monitored one adds operations that ask for the state of Variables.
     'src/distributed/': ('src/backend/backend.hpp', 'src/dispatch/define.hpp', 'src/dispatch/recorder.hpp',

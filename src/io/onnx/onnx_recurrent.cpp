@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "io/onnx/onnx_ops.hpp"
-#include "ops/recurrent.hpp"
+#include "nn/lstm_sequence.hpp"
 #include "tapestry/control_flow.hpp"
 
 namespace tapestry::io {
