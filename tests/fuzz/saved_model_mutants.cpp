@@ -121,6 +121,8 @@ bool use_saved_model(const std::string& bytes, Dice& dice) {
 
 }  // namespace
 
-Mutants saved_model_mutants() { return {.name = "mutate_saved_model", .make = make_saved_model_mutant, .use = use_saved_model}; }
+Mutants saved_model_mutants() {
+  return {.name = "mutate_saved_model", .make = make_saved_model_mutant, .use = use_saved_model};
+}
 
 }  // namespace tapestry::test
