@@ -7,7 +7,7 @@
 #include <protozero/pbf_reader.hpp>
 
 #include "core/make_tensor.hpp"
-#include "dispatch/define.hpp"
+#include "dispatch/recorder.hpp"
 #include "io/tensorflow/op_reader.hpp"
 
 namespace tapestry::io {
