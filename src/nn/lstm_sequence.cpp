@@ -1,5 +1,6 @@
 #include "nn/lstm_sequence.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "ops/support.hpp"
@@ -156,7 +157,9 @@ Step composed_step(const Tensor& from_input, const Tensor& weight, const Tensor&
 /// their number is known, and otherwise a loop of the graph.
 Tensors go_through(const detail::FlatFunction& f, const Tensors& carried, const Tensors& sequences, bool reverse) {
   const std::int64_t time = sequences[0].shape().sizes()[0];
-  if (time < 0) return detail::flat_scan(f, carried, sequences, {.reverse = reverse}, {});
+  const auto has_length = [](const Tensor& each) { return each.shape().sizes()[0] >= 0; };
+  if (!std::all_of(sequences.begin(), sequences.end(), has_length))
+    return detail::flat_scan(f, carried, sequences, {.reverse = reverse}, {});
   std::vector<std::vector<Tensor>> elements, outputs;
   for (const Tensor& each : sequences) elements.push_back(unstack(each));
   Tensors current = carried;
@@ -207,9 +210,14 @@ Tensors compose_gradient(const Call& call) {
                -1);
     return {matmul(of_z, weight), c * f, x[2] + matmul(of_z, h_before, {.transpose_a = true}), of_z};
   };
-  const Tensors results =
-      go_through(backward, {zeros_like(call.input(2)), zeros_like(call.input(3)), zeros_like(weight)},
-                 {before[2], before[3], before[4], before[5], by_time(of_h), of_c, of_gates}, true);
+  // What is not known of one input another one may tell.
+  const Tensor state = zeros_like(call.input(2).shape().sizes()[0] < 0 ? of_c(0) : call.input(2));
+  const std::int64_t hidden = weight.shape().sizes()[1];
+  const Tensor of_weight = weight.shape().is_known() || hidden < 0
+                               ? zeros_like(weight)
+                               : zeros({gates * hidden, hidden}, {.dtype = weight.dtype()});
+  const Tensors results = go_through(backward, {state, state, of_weight},
+                                     {before[2], before[3], before[4], before[5], by_time(of_h), of_c, of_gates}, true);
   return {by_time(results[3]), results[2], results[0], results[1]};
 }
 
