@@ -455,6 +455,18 @@ TEST_CASE("a step needs no memory of the size of the table") {
   }
 }
 
+TEST_CASE("a gradient of rows may be the result of recompute and of custom_gradient") {
+  const Variable w(table(float64));
+  const Tensor ids = tensor({1, 3, 1}), one = tensor(1.0);
+  const Tensor expected = identity(gradient_of_lookup(w, ids));
+  const auto recomputed = recompute([&](const Tensor&) { return gradient_of_lookup(w, ids); });
+  const auto custom = custom_gradient([&](const Tensor& x) -> CustomGradient {
+    return {gradient_of_lookup(w, ids), [x](const Tensor& g) { return reduce_sum(g) * x; }};
+  });
+  CHECK(same_bits(recomputed(one), expected));
+  CHECK(same_bits(custom(one), expected));
+}
+
 }  // namespace
 
 }  // namespace sparse_test

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/define.hpp"
 #include "dispatch/recorder.hpp"
@@ -121,7 +122,7 @@ TAPESTRY_OP(optimization_barrier_op){{
 }};
 
 Tensor record_result(const Op& op, const Tensor& value, const Tensors& arguments, Closure function, Where where) {
-  Tensors inputs{value};
+  Tensors inputs{detail::computed(value)};
   inputs.append(arguments.begin(), arguments.end());
   const Attrs attrs{{"function", std::move(function)}};
   if (std::any_of(inputs.begin(), inputs.end(), [](const Tensor& each) { return each.is_symbolic(); }))

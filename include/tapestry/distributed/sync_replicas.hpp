@@ -73,6 +73,7 @@ class TAPESTRY_API SyncReplicasOptimizer {
     Operation close{};       ///< ends all waiting for tokens with OutOfRangeError
     Tensor starts{};         ///< how often `chief_init` has run on the servers
   };
+  /// The operations of the last `apply_gradients` or `minimize`.
   const Operations& operations() const { return operations_; }
 
  private:
