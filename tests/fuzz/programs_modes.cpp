@@ -165,13 +165,18 @@ History eagerly(Program& program, const Calls& calls) {
   return eagerly(program, calls);
 }
 
-/// The operations that draw random numbers. Eagerly and in a call of a trace each draws, whether its result is needed
-/// or not; a session runs what is fetched.
-std::vector<Operation> draws(const Graph& graph) {
+/// The operations that draw random numbers or change Variables. Eagerly and in a call of a trace each runs, whether its
+/// result is needed or not; a session runs what is fetched.
+std::vector<Operation> effects(const Graph& graph) {
   std::vector<Operation> found = graph.operations();
+  std::erase_if(found, [](const Operation& each) { return !detail::node_of(each).op().stateful; });
+  return found;
+}
+/// Of these, those that draw: in a graph by hand changes of Variables are in no order.
+std::vector<Operation> draws(const Graph& graph) {
+  std::vector<Operation> found = effects(graph);
   std::erase_if(found, [](const Operation& each) {
-    const Op& op = detail::node_of(each).op();
-    return !op.stateful || op.outputs == 0 || detail::node_of(each).attrs().find("variables");
+    return detail::node_of(each).op().outputs == 0 || detail::node_of(each).attrs().find("variables");
   });
   return found;
 }
@@ -202,7 +207,7 @@ class InTrace {
       Feeds feeds;
       for (std::size_t i = 0; i < inputs.size(); ++i) feeds.add(traced_.inputs()[i], inputs[i]);
       const Values outputs(traced_.outputs().begin(), traced_.outputs().end());
-      return setup_.with_variables(session.run(std::pair(outputs, draws(traced_.graph())), feeds).first);
+      return setup_.with_variables(session.run(std::pair(outputs, effects(traced_.graph())), feeds).first);
     });
   }
   /// A copy that went through a file. Its Variables are its own, and their values no results.
@@ -214,11 +219,14 @@ class InTrace {
     Session session(graph);
     std::vector<std::string> fetches;
     for (const Tensor& output : traced_.outputs()) fetches.emplace_back(output.name());
+    // By their names: the file also has operations that initialize Variables.
+    std::vector<Operation> more;
+    for (const Operation& each : effects(traced_.graph())) more.push_back(graph.get_operation_by_name(each.name()));
     return history(calls, [&](bool second) {
       const Values inputs = setup_.inputs(second);
       Feeds feeds;
       for (std::size_t i = 0; i < inputs.size(); ++i) feeds.add(traced_.inputs()[i].name(), inputs[i]);
-      return session.run(std::pair(fetches, draws(graph)), feeds).first;
+      return session.run(std::pair(fetches, more), feeds).first;
     });
   }
 
