@@ -45,22 +45,13 @@ Values dense(const Values& operands) {
   for (const Tensor& each : operands) copies.push_back(each.contiguous());
   return copies;
 }
-/// In a graph by hand, functions of known values would run while it is built, and what they do to Variables would be in
-/// no order; so nothing is known there.
-Values taken(const Machine& m, const Values& operands) {
-  Values values = dense(operands);
-  if (m.place() == Machine::Place::graph)
-    for (Tensor& each : values)
-      if (!each.is_symbolic()) each = constant(each);
-  return values;
-}
 
 // ---- Branches ---------------------------------------------------------------------------------------------------------
 
 Made make_branch(Generator& g, Values& values) { return make_flow(g, values, is_float, dense, true); }
 
 Tensor run_branch(Machine& m, const Step& step, const Values& given) {
-  const Values x = taken(m, given);
+  const Values x = dense(given);
   const auto result_of = [&](const std::vector<Step>& body) {
     return x[0] * 0.5 + mean_like(m.run_function(body, x), x[0]);
   };
@@ -80,7 +71,7 @@ Made make_loop(Generator& g, Values& values) { return make_flow(g, values, is_fl
 
 /// The loop changes the first operand; the body sees the others around it.
 Tensor run_loop(Machine& m, const Step& step, const Values& given) {
-  const Values x = taken(m, given);
+  const Values x = dense(given);
   const std::int64_t count = step.numbers[0];
   const bool by_values = step.numbers[1] < 3;
   const auto goes_on = [&](const Tensor& i, const Tensor& s) {
@@ -114,7 +105,7 @@ Made make_map(Generator& g, Values& values) { return make_flow(g, values, has_el
 
 /// The outputs, and the last carried value in the shape of an output.
 Tensor run_scan(Machine& m, const Step& step, const Values& given) {
-  const Values x = taken(m, given);
+  const Values x = dense(given);
   const auto [last, outputs] = scan(
       [&](const Tensor& sum, const Tensor& element) {
         Values operands = x;
@@ -128,7 +119,7 @@ Tensor run_scan(Machine& m, const Step& step, const Values& given) {
 }
 
 Tensor run_map(Machine& m, const Step& step, const Values& given) {
-  const Values x = taken(m, given);
+  const Values x = dense(given);
   return tapestry::map(
       [&](const Tensor& element) {
         Values operands = x;

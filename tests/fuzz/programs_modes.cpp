@@ -318,7 +318,9 @@ class Comparison {
     if (inside && std::any_of(expected_.begin(), expected_.end(), [](const Outcome& each) { return each.refusal; }))
       return difference_;
     in_traces();
-    compare("by hand", [&] { return by_hand(program_, calls_, unknown_sizes_); });
+    // There, a function of known values runs while the graph is built, and what it does to Variables is in no order.
+    if (!has_flow() || !uses(program_.steps, "assign"))
+      compare("by hand", [&] { return by_hand(program_, calls_, unknown_sizes_); });
     return difference_;
   }
 
