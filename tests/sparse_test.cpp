@@ -461,7 +461,7 @@ TEST_CASE("a gradient of rows may be the result of recompute and of custom_gradi
   const Tensor expected = identity(gradient_of_lookup(w, ids));
   const auto recomputed = recompute([&](const Tensor&) { return gradient_of_lookup(w, ids); });
   const auto custom = custom_gradient([&](const Tensor& x) -> CustomGradient {
-    return {gradient_of_lookup(w, ids), [x](const Tensor& g) { return reduce_sum(g) * x; }};
+    return {gradient_of_lookup(w, ids), [x](const Tensor& g) -> Tensors { return {reduce_sum(g) * x}; }};
   });
   CHECK(same_bits(recomputed(one), expected));
   CHECK(same_bits(custom(one), expected));
