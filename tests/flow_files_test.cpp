@@ -312,6 +312,40 @@ TEST_CASE("a file in which an op reads what the taken branch does not give") {
   read_all_results([](const Tensor& x) { return x * reduce_sum(square(exp(boolean_mask(x, greater(x, 0.5))))); });
 }
 
+TEST_CASE("what a loop of a file passes on is fetched by its name") {
+  const Variable v(2.0, {.name = "v", .dtype = float32});
+  const auto traced = trace(
+      [&](const Tensor& x) {
+        return std::get<1>(while_loop([](const Tensor& i, const Tensor&, const Tensor&) { return less(i, 3); },
+                                      [&](const Tensor& i, const Tensor& y, const Tensor& kept) {
+                                        return std::tuple{i + 1, y * v, kept};
+                                      },
+                                      std::tuple{tensor(0), x, exp(x)}));
+      },
+      {spec(float32, {}, "x")});
+  const Graph graph = Graph::from_graph_def(traced.graph().as_graph_def());
+  const Session session(graph);
+  const std::string name = traced.output(0).op().name();
+  int tensors = 0, others = 0;
+  std::vector<float> found;
+  for (int i = 0; graph.has_operation(name + "/While"); ++i) {
+    try {
+      const Tensor output = graph.get_tensor_by_name(name + "/While:" + std::to_string(i));
+      found.push_back(session.run(output, {{"x:0", 1.0F}}).cast(float32).item<float>());
+      ++tensors;
+    } catch (const LookupError&) {
+      break;  // there is no such output
+    } catch (const InvalidArgumentError& error) {
+      CHECK(error.message().find("not to a Tensor") != std::string::npos);
+      ++others;
+    }
+  }
+  CHECK(std::count(found.begin(), found.end(), 8.0F) == 1);                         // x * v * v * v
+  CHECK(std::count(found.begin(), found.end(), exp(ones({})).item<float>()) == 1);  // what is passed on
+  CHECK(tensors >= 3);
+  CHECK(others >= 1);  // the Variable
+}
+
 TEST_CASE("a file whose loop goes on by something that is no single truth value") {
   const auto traced = trace(
       [](const Tensor& x, const Tensor& n) {

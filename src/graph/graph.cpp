@@ -185,6 +185,11 @@ Tensor Graph::get_tensor_by_name(std::string_view name, Where where) const {
   if (!outputs) throw LookupError(refers + "does not exist in the graph.", where);
   if (static_cast<std::size_t>(index) >= outputs->size())
     throw LookupError(detail::join(refers, "exists but only has ", outputs->size(), " outputs."), where);
+  if (!(*outputs)[index])
+    throw InvalidArgumentError(
+        detail::join("The name '", name,
+                     "' refers to what a loop does with a Variable, a list or a counter, not to a Tensor."),
+        where);
   return (*outputs)[index];
 }
 

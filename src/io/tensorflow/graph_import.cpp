@@ -67,6 +67,7 @@ const Tensors* Importer::outputs(std::string_view name) {
   if (!entry) return nullptr;
   add_missing(*entry);
   if (entry->outputs.empty() && refers_to_variable(*entry)) tensor_of({entry->def});
+  if (entry->def->flow) pass_on(*entry);
   return &entry->outputs;
 }
 
@@ -138,9 +139,18 @@ void Importer::add_missing(Entry& wanted) {
   state().finalize(false);
   for (Entry* each : missing) {
     add(*each);
-    for (const Tensor& output : each->outputs) state().absorbed.insert(output.id());
+    for (const Tensor& output : each->outputs)
+      if (output) state().absorbed.insert(output.id());
   }
   state().finalize(finalized);
+}
+
+void Importer::pass_on(Entry& loop) {
+  for (const std::size_t i : loop.def->flow->passed_on) {
+    if (i >= loop.outputs.size() || bool(loop.outputs[i]) || variables_.contains(loop.inputs[i].node)) continue;
+    add_missing(file_.entry(loop.inputs[i].node));
+    loop.outputs[i] = tensor_of(loop.inputs[i]);
+  }
 }
 
 void Importer::undo(const Entry& entry, std::size_t size) {

@@ -54,6 +54,8 @@ class Importer final : public detail::FileNodes {
 
   /// Adds an entry that nothing has needed so far, and what it needs. The value of such a tensor is an attribute.
   void add_missing(Entry& wanted);
+  /// Gives a loop the outputs that are its inputs, of variables that the body does not use.
+  void pass_on(Entry& loop);
 
   /// Takes away what was added to the graph from node number `size` on, in an attempt to read the entry.
   void undo(const Entry& entry, std::size_t size);
