@@ -107,6 +107,26 @@ TEST_CASE("functions that give nothing") {
                    recompute([](const Tensor&) { return Tensor(); })(x));
 }
 
+TEST_CASE("a custom gradient of another type") {
+  const auto in = [](DType dtype) {
+    return custom_gradient([dtype](const Tensor& t) -> CustomGradient {
+      return {exp(t), [dtype](const Tensor& g) -> Tensors { return {g.cast(dtype)}; }};
+    });
+  };
+  const Tensor x = ones({2, 3});
+  CHECK(grad(in(float32))(x).dtype() == float32);
+  for (const DType dtype : {float64, float16, int32}) {
+    const auto f = in(dtype);
+    const auto of_sum = grad([&](const Tensor& t) { return reduce_sum(f(t) + t); });
+    const std::string expected = detail::join(
+        "Incompatible types between op input and calculated input gradient. Forward operation: CustomGradient. Input "
+        "index: 1. Original input type: float32.  Calculated input gradient type: ",
+        to_string(dtype));
+    CHECK(message_of<InvalidArgumentError>([&] { of_sum(x); }) == expected);
+    CHECK(message_of<InvalidArgumentError>([&] { trace(of_sum, {spec(float32, {-1, 3})}); }) == expected);
+  }
+}
+
 TEST_CASE("sizes that a jacobian needs are asked for at the user's line") {
   const auto f = [](const Tensor& x) {
     TAPESTRY_PRECONDITION("is known only when the graph runs", hessian([](const Tensor& t) { return t; })(x));

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/op.hpp"
 #include "tapestry/variable.hpp"
 
@@ -318,7 +319,7 @@ class ValueAndGrad {
     } else {
       GradientTape tape;
       (tape.watch(xs, where_), ...);
-      Tensor value = f_(xs...);
+      Tensor value = detail::locating({}, where_, [&]() -> Tensor { return f_(xs...); });
       auto gradient = tape.gradient(TensorList(value, where_), xs...);
       return std::pair{std::move(value), std::move(gradient)};
     }
@@ -427,6 +428,36 @@ template <class F, std::size_t... I>
 decltype(auto) spread(const F& f, const Tensors& xs, std::index_sequence<I...>) {
   return f(xs[I]...);
 }
+
+// The requirements on these functions, each with a message of its own. `Xs`: const Tensor&, once for each argument.
+
+template <class F, class... Xs>
+constexpr bool has_custom_gradient() {
+  constexpr bool callable = std::invocable<const F&, const Xs&...>;
+  static_assert(callable,
+                "The function of tp::custom_gradient takes tp::Tensors, as many as the result is called with.");
+  if constexpr (callable) {
+    constexpr bool good = std::convertible_to<std::invoke_result_t<const F&, const Xs&...>, CustomGradient>;
+    static_assert(good,
+                  "The function of tp::custom_gradient returns a tp::CustomGradient: its value, and a function from "
+                  "the gradient of the value to a tp::Tensors with a gradient for each argument.");
+    return good;
+  }
+  return callable;
+}
+template <class F, class... Xs>
+constexpr bool can_be_recomputed() {
+  constexpr bool callable = std::invocable<const F&, const Xs&...>;
+  static_assert(callable, "The function of tp::recompute takes tp::Tensors, as many as the result is called with.");
+  if constexpr (callable) {
+    constexpr bool good = std::convertible_to<std::invoke_result_t<const F&, const Xs&...>, Tensor>;
+    static_assert(good, "The function of tp::recompute returns one tp::Tensor.");
+    return good;
+  }
+  return callable;
+}
+template <class>
+using TensorFor = Tensor;
 }  // namespace detail
 
 /// Gives a function a gradient of its own:
@@ -439,12 +470,14 @@ decltype(auto) spread(const F& f, const Tensors& xs, std::index_sequence<I...>) 
 /// The gradient is made of ops, so it can be differentiated again.
 template <class F>
 auto custom_gradient(F f, Where where = Where::here()) {
-  return [f = std::move(f), where](const std::convertible_to<Tensor> auto&... xs) {
-    return detail::custom_gradient(
-        [f](const Tensors& inputs) -> CustomGradient {
-          return detail::spread(f, inputs, std::make_index_sequence<sizeof...(xs)>());
-        },
-        Tensors{Tensor(xs)...}, where);
+  return [ f = std::move(f), where ]<std::convertible_to<Tensor>... Xs>(const Xs&... xs)->Tensor {
+    if constexpr (detail::has_custom_gradient<F, detail::TensorFor<Xs>...>())
+      return detail::custom_gradient(
+          [f](const Tensors& inputs) -> CustomGradient {
+            return detail::spread(f, inputs, std::index_sequence_for<Xs...>());
+          },
+          Tensors{Tensor(xs)...}, where);
+    return {};
   };
 }
 
@@ -454,12 +487,12 @@ auto custom_gradient(F f, Where where = Where::here()) {
 /// sublinear memory cost", 2016.)
 template <class F>
 auto recompute(F f, Where where = Where::here()) {
-  return [f = std::move(f), where](const std::convertible_to<Tensor> auto&... xs) {
-    return detail::recompute(
-        [f](const Tensors& inputs) -> Tensor {
-          return detail::spread(f, inputs, std::make_index_sequence<sizeof...(xs)>());
-        },
-        Tensors{Tensor(xs)...}, where);
+  return [ f = std::move(f), where ]<std::convertible_to<Tensor>... Xs>(const Xs&... xs)->Tensor {
+    if constexpr (detail::can_be_recomputed<F, detail::TensorFor<Xs>...>())
+      return detail::recompute(
+          [f](const Tensors& inputs) -> Tensor { return detail::spread(f, inputs, std::index_sequence_for<Xs...>()); },
+          Tensors{Tensor(xs)...}, where);
+    return {};
   };
 }
 

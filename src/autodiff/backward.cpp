@@ -2,12 +2,12 @@
 
 #include "backend/backend.hpp"
 #include "core/deferred.hpp"
-#include "core/locate.hpp"
 #include "dispatch/declaration.hpp"
 #include "dispatch/recorder.hpp"
 #include "ops/checked_like.hpp"
 #include "ops/sparse.hpp"
 #include "tapestry/autocast.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/tape.hpp"
 
@@ -19,6 +19,11 @@ namespace {
 /// `is_shared`: whether it is another gradient, too, and the walk is recorded.
 Tensor fit(const Call& call, std::size_t index, Tensor gradient, bool is_shared) {
   const Tensor& input = call.input(index);
+  if (gradient.dtype() != input.dtype() && gradient.dtype() != DType::unknown && input.dtype() != DType::unknown)
+    throw InvalidArgumentError(detail::join(
+        "Incompatible types between op input and calculated input gradient. Forward operation: ", call.name(),
+        ". Input index: ", index, ". Original input type: ", to_string(input.dtype()),
+        ".  Calculated input gradient type: ", to_string(gradient.dtype())));
   if (gradient.shape() == input.shape() && gradient.shape().is_known())
     // A tape that records the walk sees an op here, as where sizes are unknown: so it adds up in the same order.
     return is_shared && call.op().broadcasts ? identity(gradient) : gradient;
@@ -151,7 +156,7 @@ void Backward::pass(RecordedCall& record) {
 
   const CallSiteScope blame(call.where());
   const Op& op = call.op();
-  locating(op.name, call.where(), [&] {
+  detail::locating(op.name, call.where(), [&] {
     if (!op.gradient && !op.composition)
       throw LookupError(
           detail::join("No gradient defined for operation '", call.name(), "' (op type: ", call.type(), ")"));

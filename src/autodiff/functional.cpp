@@ -13,6 +13,12 @@
 namespace tapestry {
 namespace {
 
+/// f(x). An error that names no line of the user's names this one.
+template <class F, class X>
+auto call_at(Where where, const F& f, const X& x) {
+  return detail::locating({}, where, [&] { return f(x); });
+}
+
 std::string describe(const Tensor& x) { return x ? to_string(x.dtype()) + to_string(x.shape()) : "None"; }
 
 }  // namespace
@@ -25,7 +31,7 @@ TensorFunction hessian(TensorFunction f, Where where) {
     {
       GradientTape inner;
       inner.watch(x, where);
-      gradient = inner.gradient({f(x), where}, x, {.unconnected = Unconnected::zero});
+      gradient = inner.gradient({call_at(where, f, x), where}, x, {.unconnected = Unconnected::zero});
     }
     Tensor second = outer.jacobian({gradient, where}, x);
     if (second) return second;
@@ -38,7 +44,7 @@ TensorFunction hessian(TensorFunction f, Where where) {
 std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& x, Where where) {
   auto tape = std::make_shared<GradientTape>(TapeOptions{.persistent = true});
   tape->watch(x, where);
-  Tensor y = f(x);
+  Tensor y = call_at(where, f, x);
   // The pullback may be called much later: until then the tape must record nothing.
   std::shared_ptr<GradientTape::Pause> asleep(new GradientTape::Pause(tape->stop_recording()));
   TensorFunction pullback = [tape, asleep, y, x, where](const Tensor& v) {
@@ -50,7 +56,7 @@ std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& x, 
 std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& x, const Tensor& v, Where where) {
   GradientTape tape;
   tape.watch(x, where);
-  Tensor y = f(x);
+  Tensor y = call_at(where, f, x);
   Tensor gradient = tape.gradient({y, where}, x, {.output_gradients = v, .unconnected = Unconnected::zero});
   return {y, gradient};
 }
@@ -64,7 +70,7 @@ std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Te
   {
     GradientTape inner;
     inner.watch(x, where);
-    y = f(x);
+    y = call_at(where, f, x);
     u = zeros_like(In(y, where));
     outer.watch(u, where);
     pulled = inner.gradient({y, where}, x, {.output_gradients = u, .unconnected = Unconnected::zero});
@@ -244,7 +250,7 @@ Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, c
   Tensors inputs = arguments;
   for (Tensor& each : inputs)
     if (open_sink() && each.is_symbolic() && sink_of(each) != open_sink()) each = identity(In(each, where));
-  const CustomGradient result = f(inputs);
+  const CustomGradient result = call_at(where, f, inputs);
   if (!result.value || !result.gradient)
     throw InvalidArgumentError(result.value ? "custom_gradient: there is no function that computes the gradient"
                                             : "custom_gradient: the value is an empty Tensor",
@@ -275,7 +281,7 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
   const DType autocast = Autocast::current();
   {
     Watcher watcher(found);
-    value = f(inputs);
+    value = call_at(where, f, inputs);
   }
   if (!value) throw InvalidArgumentError("recompute: the function returns an empty Tensor", where);
   const bool is_random = random::state() != random_before;

@@ -1,7 +1,7 @@
 #include <cstring>
 
-#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/tensor.hpp"
 
 namespace tapestry {
@@ -98,7 +98,7 @@ class InitFlattener {
 };
 
 Tensor Init::tensor(std::optional<DType> dtype, Where where) const {
-  return locating({}, where, [&] {
+  return detail::locating({}, where, [&] {
     if (kind_ == Kind::tensor && tensor_.dtype() == dtype.value_or(tensor_.dtype())) return tensor_;
     return InitFlattener::flatten(*this, dtype);
   });

@@ -6,8 +6,8 @@
 #include <sstream>
 #include <utility>
 
-#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry::random {
 
@@ -37,7 +37,7 @@ struct NumpyLegacy::Stream {
 
   template <class Draw>
   static Tensor fill(const Shape& shape, const Draw& draw, Where where) {
-    return locating({}, where, [&] {
+    return detail::locating({}, where, [&] {
       Tensor tensor = detail::make_tensor(float64, shape, cpu());
       auto* values = detail::mutable_data<double>(tensor);
       for (std::int64_t i = 0; i < tensor.size(); ++i) values[i] = draw();

@@ -5,9 +5,9 @@
 #include <new>
 
 #include "core/deferred.hpp"
-#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 #include "core/pool.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry {
 namespace detail {
@@ -94,7 +94,7 @@ Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::in
   checked_size(base.dtype(), shape);
   auto impl = make_impl(base.dtype(), shape, base.device());
   impl->storage = base.impl().storage;
-  impl->data = static_cast<std::byte*>(base.impl().data) + offset * (size_of(base.dtype()));
+  impl->data = static_cast<std::byte*>(base.impl().data) + offset * static_cast<std::int64_t>(size_of(base.dtype()));
   impl->contiguous = is_row_major(shape, strides);
   std::copy_n(strides.begin(), shape.rank(), impl->strides.begin());
   return Tensor(std::move(impl));
@@ -129,7 +129,7 @@ Tensor make_scalar(double value, DType dtype) {
 }  // namespace detail
 
 void Tensor::copy_out(void* out, std::int64_t count, DType to, std::string_view what, Where where) const {
-  locating({}, where, [&] {
+  detail::locating({}, where, [&] {
     if (is_symbolic())
       throw FailedPreconditionError(
           detail::join(what, "() needs a value, and this tensor of shape ", shape(), " has none until a graph runs"));

@@ -4,9 +4,9 @@
 #include <mutex>
 
 #include "core/deferred.hpp"
-#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry {
 namespace {
@@ -28,7 +28,7 @@ class DeferredCall final : public detail::Origin {
       const ExecuteNow now;
       const PauseRecording pause;
       Call call = call_;
-      locating(call.type(), call.where(), [&] { execute(call, specs_, device_); });
+      detail::locating(call.type(), call.where(), [&] { execute(call, specs_, device_); });
       call.output().impl().id = id_;
       value_ = call.output();
     }
@@ -67,7 +67,7 @@ Tensor apply_deferred(const Op& op, const Tensors& inputs, const Attrs& attrs, W
   for (std::size_t i = 0; i < inputs.size(); ++i)
     call.mutable_inputs().push_back(reads_shape_only(op, i) ? detail::without_data(inputs[i])
                                                             : detail::computed(inputs[i]));
-  const Specs specs = locating(op.name, where, [&] { return op.infer(call); });
+  const Specs specs = detail::locating(op.name, where, [&] { return op.infer(call); });
   const Device device = inputs[0].device();
   auto* const origin = new DeferredCall(call, specs, device);
   const Tensor result =

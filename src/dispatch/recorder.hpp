@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/locate.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/op.hpp"
 
 namespace tapestry {
@@ -147,7 +147,7 @@ class CallSiteScope {
 template <class F>
 auto blaming(std::string_view op, Where where, F f) {
   const CallSiteScope site(where);
-  return locating(op, CallSiteScope::current(), [&] { return f(); });
+  return detail::locating(op, CallSiteScope::current(), [&] { return f(); });
 }
 
 }  // namespace tapestry

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "core/locate.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/dtype.hpp"
 
 namespace tapestry {
@@ -38,7 +38,7 @@ void check_address(const std::string& job, int task, std::string_view address) {
 }  // namespace
 
 ClusterSpec::ClusterSpec(const std::vector<std::pair<std::string, std::vector<std::string>>>& jobs, Where where) {
-  locating({}, where, [&] {
+  detail::locating({}, where, [&] {
     for (const auto& [job, addresses] : jobs) {
       Addresses tasks;
       for (const std::string& each : addresses) tasks.emplace(static_cast<int>(tasks.size()), each);
@@ -57,7 +57,7 @@ void ClusterSpec::add(const std::string& job, const Addresses& tasks) {
 
 ClusterSpec::ClusterSpec(const std::map<std::string, std::map<int, std::string>>& jobs, const std::string& job,
                          int task, Where where) {
-  locating({}, where, [&] {
+  detail::locating({}, where, [&] {
     for (const auto& [name, tasks] : jobs) add(name, tasks);
     if (job.empty()) return;
     static_cast<void>(task_address(job, task, {}));  // throws if there is no such task

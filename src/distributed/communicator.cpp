@@ -4,10 +4,10 @@
 #include <system_error>
 #include <thread>
 
-#include "core/locate.hpp"
 #include "distributed/collectives.hpp"
 #include "distributed/mpi_loader.hpp"
 #include "distributed/thread_collectives.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry {
 
@@ -53,7 +53,7 @@ Communicator::Communicator(CommunicatorRef collectives) : collectives_(std::move
 Communicator Communicator::world(Where where) {
   if (world_of_thread) return Communicator(world_of_thread);
   // Never destroyed: MPI is in use until the process ends.
-  static const CommunicatorRef& of_process = *new CommunicatorRef(locating({}, where, [] {
+  static const CommunicatorRef& of_process = *new CommunicatorRef(detail::locating({}, where, [] {
     const int launched = launched_processes();
     return launched == 1 ? alone() : open_mpi(launched);
   }));
@@ -66,11 +66,11 @@ int Communicator::local_rank() const { return collectives_->local_rank; }
 
 Communicator Communicator::split(int color, Where where) const {
   if (color < 0) throw InvalidArgumentError(join("A color is a number from 0 on, not ", color), where);
-  return locating({}, where, [&] { return Communicator(collectives_->split(color, where)); });
+  return detail::locating({}, where, [&] { return Communicator(collectives_->split(color, where)); });
 }
 
 Communicator Communicator::shrink(Where where) const {
-  return locating({}, where, [&] { return Communicator(collectives_->shrink(where)); });
+  return detail::locating({}, where, [&] { return Communicator(collectives_->shrink(where)); });
 }
 
 void run_ranks(int ranks, const std::function<void(const Communicator&)>& function, Where where) {

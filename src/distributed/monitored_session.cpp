@@ -6,10 +6,10 @@
 #include <optional>
 #include <thread>
 
-#include "core/locate.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/state_ops.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/random.hpp"
 #include "tapestry/tensor_bundle.hpp"
 
@@ -80,7 +80,7 @@ void save_checkpoint(const std::string& folder, int keep, const StateDict& value
 }  // namespace
 
 Variable global_step(Where where) {
-  return locating({}, where, [] {
+  return detail::locating({}, where, [] {
     const std::shared_ptr<detail::GraphState> graph = default_graph().state();
     if (const std::optional<Variable> found = find_global_step(*graph)) return *found;
     std::optional<Graph::Scope> scope;
@@ -395,7 +395,7 @@ MonitoredSession::MonitoredSession(std::string_view target, const MonitoredSessi
     : MonitoredSession(target, default_graph(), options, where) {}
 MonitoredSession::MonitoredSession(std::string_view target, const Graph& graph, const MonitoredSessionOptions& options,
                                    Where where)
-    : state_(locating({}, where, [&] { return std::make_unique<State>(target, graph, options); })) {}
+    : state_(detail::locating({}, where, [&] { return std::make_unique<State>(target, graph, options); })) {}
 
 MonitoredSession::~MonitoredSession() {
   try {
@@ -416,11 +416,11 @@ const Session& MonitoredSession::session(Where where) const {
 }
 
 void MonitoredSession::close(Where where) {
-  locating({}, where, [&] { state_->close(); });
+  detail::locating({}, where, [&] { state_->close(); });
 }
 
 std::vector<Tensor> MonitoredSession::run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) {
-  return locating({}, where, [&] { return state_->run(fetches, feeds, where); });
+  return detail::locating({}, where, [&] { return state_->run(fetches, feeds, where); });
 }
 
 }  // namespace tapestry::train

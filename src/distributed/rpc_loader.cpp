@@ -4,8 +4,8 @@
 
 #include <dlfcn.h>
 
-#include "core/locate.hpp"
 #include "distributed/rpc_plugin.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry {
 namespace detail {
@@ -51,15 +51,15 @@ void reset_server(std::string_view target, const std::vector<std::string>& conta
 }  // namespace detail
 
 ClusterSpec ClusterSpec::from_environment(Where where) {
-  return locating({}, where, [] { return detail::rpc_plugin().cluster_of_environment(); });
+  return detail::locating({}, where, [] { return detail::rpc_plugin().cluster_of_environment(); });
 }
 
 ClusterSpec ClusterSpec::from_arguments(int argc, const char* const* argv, Where where) {
-  return locating({}, where, [&] { return detail::rpc_plugin().cluster_of_arguments(argc, argv); });
+  return detail::locating({}, where, [&] { return detail::rpc_plugin().cluster_of_arguments(argc, argv); });
 }
 
 Server::Server(const ClusterSpec& cluster, const ServerOptions& options, Where where) {
-  locating({}, where, [&] {
+  detail::locating({}, where, [&] {
     ServerOptions own = options;
     if (own.job.empty()) own.job = cluster.job();
     if (own.job.empty()) throw InvalidArgumentError("Neither the options of the server nor the cluster tell its job");

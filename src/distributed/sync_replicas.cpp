@@ -5,8 +5,8 @@
 #include <stop_token>
 #include <thread>
 
-#include "core/locate.hpp"
 #include "distributed/rpc_plugin.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry::train {
 namespace {
@@ -91,7 +91,7 @@ Operation SyncReplicasOptimizer::minimize(const Tensor& loss, const std::vector<
 
 Operation SyncReplicasOptimizer::apply_gradients(const GradientsAndVariables& gradients, const ApplyOptions& options,
                                                  Where where) {
-  return locating("SyncReplicasOptimizer", where, [&] {
+  return detail::locating("SyncReplicasOptimizer", where, [&] {
     if (!options.global_step) throw InvalidArgumentError("Global step is required to check staleness");
     if (options.only_if) throw UnimplementedError("A synchronous step is always made: give no only_if");
     if (operations_.train) throw FailedPreconditionError("This optimizer has its operations already");

@@ -31,7 +31,7 @@ class GraphCall {
         needed_nodes(graph_, {.fetches = fetches, .operations = operations, .feeds = feeds_, .fed = {}});
     require_read(graph_, needed);
     for (std::size_t i = 0; i < needed.size(); ++i)
-      if (needed[i]) locating(graph_.node(i).type(), where, [&] { apply_node(graph_.node(i), where); });
+      if (needed[i]) detail::locating(graph_.node(i).type(), where, [&] { apply_node(graph_.node(i), where); });
     Tensors results;
     for (const Tensor& each : fetches) results.push_back(values_.at(each.id()));
     return results;

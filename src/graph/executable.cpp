@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "backend/backend.hpp"
-#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -226,7 +226,7 @@ void Executable::require_values(const Step& step) {
 
 void Executable::run_step(Step& step, const Deadline* deadline, RunTimes* times) {
   Call& call = step.call;
-  locating(call.type(), call.name(), call.where(), [&] {
+  detail::locating(call.type(), call.name(), call.where(), [&] {
     if (may_lack_values_) require_values(step);
     switch (step.kind) {
       case Step::Kind::kernel:

@@ -5,13 +5,13 @@
 #include <unordered_map>
 
 #include "backend/backend.hpp"
-#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/declaration.hpp"
 #include "graph/arena.hpp"
 #include "graph/executable.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/state_ops.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -116,7 +116,7 @@ class Executable::Builder {
 
   void add(const Node& node) {
     const Op& op = node.op();
-    locating(op.name, node.name(), node.where(), [&] {
+    detail::locating(op.name, node.name(), node.where(), [&] {
       if (&op == &no_op_op) return;
       // A placeholder that is not fed stands for a tensor of which only the shape is read.
       if (&op == &var_handle_op || &op == &placeholder_op) {

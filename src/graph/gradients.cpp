@@ -3,11 +3,11 @@
 #include <unordered_map>
 
 #include "autodiff/backward.hpp"
-#include "core/locate.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
 #include "ops/sparse.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry {
@@ -202,7 +202,7 @@ void check_arguments(const Tensors& targets, const GradientOptions& options) {
 std::vector<Tensor> gradients(const TensorList& targets, const std::vector<Source>& sources,
                               const GradientOptions& options) {
   const CallSiteScope site(targets.where());
-  return locating({}, targets.where(), [&] {
+  return detail::locating({}, targets.where(), [&] {
     check_arguments(targets.tensors(), options);
     const std::shared_ptr<GraphState> graph = detail::graph_of(targets.tensors()[0]);
     std::optional<Graph::Scope> open;

@@ -4,9 +4,9 @@
 #include <charconv>
 
 #include "core/deferred.hpp"
-#include "core/locate.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/state_ops.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry {
 
@@ -27,7 +27,7 @@ std::shared_ptr<GraphState>& implicit_graph() {
 Node& add_leaf(const Op& op, Attrs attrs, std::string_view name, Where where) {
   const std::shared_ptr<GraphState> graph = default_graph().state();
   const std::lock_guard lock(graph->mutex());
-  return locating({}, where, [&]() -> Node& {
+  return detail::locating({}, where, [&]() -> Node& {
     Call call(op, {}, std::move(attrs), where, name);
     const Specs specs = op.infer(call);
     return graph->add_in_scopes(std::move(call), specs);
@@ -197,7 +197,7 @@ Operation Graph::create_op(std::string_view type, const InList& inputs, const Cr
   const Op* op = find_op(type);
   if (!op) throw NotFoundError(detail::join("Unrecognized Op name ", type), inputs.where());
   const std::lock_guard lock(state_->mutex());
-  return locating(op->name, inputs.where(), [&] {
+  return detail::locating(op->name, inputs.where(), [&] {
     state_->require_open(inputs.where());
     Call call(*op, inputs.tensors(), options.attrs, inputs.where(), options.name);
     state_->add(call);
@@ -278,7 +278,7 @@ GraphLimits Graph::limits() const {
 
 void Graph::set_limits(const GraphLimits& limits, Where where) const {
   const std::lock_guard lock(state_->mutex());
-  locating({}, where, [&] { state_->budget().set_limits(limits); });
+  detail::locating({}, where, [&] { state_->budget().set_limits(limits); });
 }
 
 Graph default_graph() { return Graph(detail::scopes().graph ? detail::scopes().graph : implicit_graph()); }
@@ -415,7 +415,7 @@ struct DeviceScope::State final : DeviceRequest {
 
 DeviceScope::DeviceScope(std::string_view name, Where where) : state_(new State) {
   state_->outer_function = detail::scopes().device_function;
-  locating({}, where, [&] { state_->asked = detail::merge_device_names(detail::scopes().device, name); });
+  detail::locating({}, where, [&] { state_->asked = detail::merge_device_names(detail::scopes().device, name); });
   state_->outer = std::exchange(detail::scopes().device, state_->asked);
   state_->outer_request = std::exchange(device_request(), state_.get());
 }

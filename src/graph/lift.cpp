@@ -1,9 +1,9 @@
 #include <unordered_map>
 
 #include "autodiff/recorded_tape.hpp"
-#include "core/locate.hpp"
 #include "graph/graph_state.hpp"
 #include "ops/handles.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry {
 namespace {
@@ -66,7 +66,7 @@ class Lift {
 
   void copy(const RecordedCall& record) {
     const Call& call = record.call;
-    locating(call.type(), call.where(), [&] {
+    detail::locating(call.type(), call.where(), [&] {
       if (!find_op(call.type()))
         throw UnimplementedError("A function with a gradient of its own cannot become part of a graph");
       Tensors inputs;
@@ -96,7 +96,7 @@ class Lift {
 }  // namespace
 
 Graph GradientTape::to_graph(const ToGraphOptions& options, Where where) const {
-  return locating({}, where, [&] { return Lift(*this, options, where).run(); });
+  return detail::locating({}, where, [&] { return Lift(*this, options, where).run(); });
 }
 
 }  // namespace tapestry

@@ -109,7 +109,7 @@ struct Session::PartialRun::State {
 Session::PartialRun::PartialRun(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches,
                                 const std::vector<Tensor>& feeds, Where where)
     : state_(new State{.session = std::move(session), .feeds = {}, .promised = {}}) {
-  locating({}, where, [&] {
+  detail::locating({}, where, [&] {
     for (const Tensor& feed : feeds) state_->feeds.push_back(state_->session->feed_key(feed, where));
     state_->promised = state_->session->request_for(fetches);
     if (detail::RemoteSession* remote = state_->session->remote()) {
@@ -126,7 +126,7 @@ Session::PartialRun Session::partial_run_setup(const std::vector<Fetch>& fetches
 
 std::vector<Tensor> Session::PartialRun::run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) {
   const std::lock_guard lock(state_->mutex);
-  return locating({}, where, [&] { return state_->run(fetches, feeds, where); });
+  return detail::locating({}, where, [&] { return state_->run(fetches, feeds, where); });
 }
 
 }  // namespace tapestry

@@ -16,7 +16,7 @@ Session::Session(const Graph& graph, const SessionOptions& options, Where)
 Session::Session(std::string_view target, const SessionOptions& options, Where where)
     : Session(target, default_graph(), options, where) {}
 Session::Session(std::string_view target, const Graph& graph, const SessionOptions& options, Where where)
-    : state_(locating({}, where, [&] {
+    : state_(detail::locating({}, where, [&] {
         return std::make_shared<SessionState>(
             graph, options, target.empty() ? nullptr : detail::open_remote_session(target, graph, options));
       })) {}
@@ -28,12 +28,12 @@ void Session::close() { state_->close(); }
 Graph Session::graph() const { return state_->graph(); }
 
 std::vector<DeviceAttributes> Session::list_devices(Where where) const {
-  return locating({}, where, [&] { return state_->list_devices(); });
+  return detail::locating({}, where, [&] { return state_->list_devices(); });
 }
 
 void Session::reset(std::string_view target, const std::vector<std::string>& containers, const SessionOptions& options,
                     Where where) {
-  locating({}, where, [&] { detail::reset_server(target, containers, options); });
+  detail::locating({}, where, [&] { detail::reset_server(target, containers, options); });
 }
 
 std::vector<Tensor> Session::run_all(const std::vector<Fetch>& fetches, const Feeds& feeds, const RunOptions& options,
@@ -56,7 +56,7 @@ struct Session::Callable::State {
 Session::Callable::Callable(std::shared_ptr<SessionState> session, const std::vector<Fetch>& fetches,
                             const std::vector<Tensor>& feeds, const std::vector<Operation>& targets, Where where)
     : state_(new State{.session = std::move(session), .keys = {}}) {
-  locating({}, where, [&] {
+  detail::locating({}, where, [&] {
     for (const Tensor& feed : feeds) state_->keys.push_back(state_->session->feed_key(feed, where));
     state_->prepared = state_->session->prepare(fetches, targets, state_->keys);
     if (detail::RemoteSession* remote = state_->session->remote())
@@ -68,7 +68,7 @@ Tensors Session::Callable::call(std::span<const Value> values, Where where) cons
   const std::lock_guard lock(state_->mutex);
   Tensors& fed = state_->values;
   fed.clear();  // a call that failed may have left some
-  return locating({}, where, [&] {
+  return detail::locating({}, where, [&] {
     if (values.size() != state_->keys.size())
       throw InvalidArgumentError(
           detail::join("The callable takes ", state_->keys.size(), " values, not ", values.size()));

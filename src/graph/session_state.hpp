@@ -7,13 +7,13 @@
 #include <optional>
 #include <utility>
 
-#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 #include "graph/explain.hpp"
 #include "graph/feeds.hpp"
 #include "graph/remote_session.hpp"
 #include "graph/staged_plan.hpp"
 #include "graph/state_ops.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/session.hpp"
 
 namespace tapestry {
@@ -98,14 +98,14 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   Tensors run(const std::vector<Fetch>& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata,
               Where where) {
-    return locating({}, where, [&] {
+    return detail::locating({}, where, [&] {
       auto [prepared, values] = prepare(fetches, feeds, where);
       return run(prepared, values, options, metadata);
     });
   }
 
   Explanation explain(const std::vector<Fetch>& fetches, const Feeds& feeds, Where where) {
-    return locating({}, where, [&] {
+    return detail::locating({}, where, [&] {
       if (remote_) throw UnimplementedError("A session on a server has no plan that could be explained");
       auto [prepared, values] = prepare(fetches, feeds, where);
       Substituted run{shared_from_this(), prepared.request, values};

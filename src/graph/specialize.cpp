@@ -5,13 +5,13 @@
 #include <optional>
 
 #include "backend/backend.hpp"
-#include "core/locate.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/known_values.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -71,7 +71,7 @@ class Specializer {
   void copy(const Node& node) {
     const GraphState& to = *rewrite_.graph();
     const std::size_t first = to.size();
-    locating(node.type(), node.name(), node.where(), [&] {
+    detail::locating(node.type(), node.name(), node.where(), [&] {
       rewrite_.build(node, [&] { return copy_outputs(node, rewrite_.inputs_of(node)); });
       for (std::size_t i = first; i < to.size(); ++i) note(to.node(i), gives_value_[node.index]);
     });

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <optional>
 
-#include "core/locate.hpp"
 #include "graph/graph_state.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -95,7 +95,7 @@ FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs
                        .inputs = {},
                        .outputs = {},
                        .run = {}}) {
-  locating({}, where, [&] {
+  detail::locating({}, where, [&] {
     {
       // As in TensorFlow, what is traced is in the scope of the caller's device.
       const OptionsScope scope(state_->graph.state(), {.device = scopes().device});

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "core/locate.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/call_graph.hpp"
 #include "io/signature.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry {
 namespace {
@@ -100,7 +100,7 @@ struct Model::State {
 };
 
 Model::Model(const Signature& signature, Where where)
-    : Model(locating({}, where, [&] {
+    : Model(detail::locating({}, where, [&] {
         return Parts{.graph = io::graph_of(signature),
                      .signatures = {{std::string(usual_signature), signature}},
                      .called = std::string(usual_signature)};
@@ -119,7 +119,7 @@ Model::Model(Parts parts) {
 }
 
 std::vector<Tensor> Model::operator()(const Feeds& feeds, Where where) const {
-  return locating({}, where, [&]() -> std::vector<Tensor> {
+  return detail::locating({}, where, [&]() -> std::vector<Tensor> {
     const Parts& parts = state_->parts;
     const Signature& signature = state_->called(where);
     const std::vector<Value> values = state_->values_of(feeds, signature, where);

@@ -5,6 +5,7 @@
 #include "autodiff/variable_cell.hpp"
 #include "dispatch/recorder.hpp"
 #include "ops/checked_like.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry::nn::detail {
 
@@ -74,7 +75,7 @@ void with_values(const Module& module, const StateDict& values, const std::funct
     substitutes.emplace(variable.cell().get(), checked_like(value, variable.shape()));
   }
   const Substitution scope(std::move(substitutes));
-  f();
+  tapestry::detail::locating({}, where, f);
 }
 
 StateDict by_names(const Module& module, const std::vector<Tensor>& parameters, Where where) {

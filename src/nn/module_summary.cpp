@@ -5,6 +5,7 @@
 #include <map>
 
 #include "nn/layer_call.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry::nn::detail {
 namespace {
@@ -66,14 +67,14 @@ std::string table_of(const std::vector<Row>& rows) {
 }  // namespace
 
 std::string summary(const Module& module, const std::vector<TensorSpec>& inputs,
-                    const std::function<void(const Tensors&)>& call) {
+                    const std::function<void(const Tensors&)>& call, Where where) {
   Shapes shapes;
-  {
+  if (call) {
     const Graph scratch;
     const Graph::Scope scope(scratch);
     Tensors arguments;
     for (const TensorSpec& input : inputs) arguments.push_back(placeholder(input.dtype, input.shape, input.name));
-    call(arguments);
+    tapestry::detail::locating({}, where, [&] { call(arguments); });
   }
   std::vector<Row> rows{{"Name", "Layer", "Output shape", "Parameters"}};
   const auto counts = own_parameters(module);

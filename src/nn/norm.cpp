@@ -31,9 +31,6 @@ Tensor BatchNorm::forward(const Tensor& x) const {
 }
 
 Tensor BatchNorm::train_on(const Tensor& x) const {
-  if (x.shape().num_elements() == weight.shape()[0])
-    throw InvalidArgumentError(detail::join("one value per channel is too few to learn from, the shape is ", x.shape()),
-                               {}, CallSiteScope::current());
   const BatchNormTraining batch = batch_norm_training(x, weight, bias, options_.epsilon);
   learn(size_like(x, batch.mean), stop_gradient(batch.mean), stop_gradient(batch.variance));
   return batch.y;
@@ -41,7 +38,7 @@ Tensor BatchNorm::train_on(const Tensor& x) const {
 
 void BatchNorm::learn(const Tensor& count, const Tensor& mean, const Tensor& variance) const {
   const double old_part = 1 - options_.momentum, new_part = options_.momentum;
-  // If a graph does not know that there is only one value per channel, the variance is 0.
+  // Where all ranks together have one value per channel, the variance is 0.
   const Tensor unbiased = variance * (count / maximum(count - 1, 1));
   Variable running[] = {running_mean, running_var}, batches = num_batches_tracked;
   running[0].assign(old_part * running[0] + new_part * mean);

@@ -167,6 +167,10 @@ TAPESTRY_OP(batch_norm_training_op){{
     .attrs = {{"epsilon", AttrKind::real}},
     .infer = [](const Call& call) -> Specs {
       const Spec channels = per_channel(call, {1, 2});
+      const Shape& shape = call.input(0).shape();
+      if (shape.is_known() && channels.shape.is_known() && shape.num_elements() == channels.shape.num_elements())
+        throw InvalidArgumentError(
+            detail::join("one value per channel is too few to learn from, the shape is ", shape));
       return {call.input(0).spec(), channels, channels};
     },
     .forward =

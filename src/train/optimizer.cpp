@@ -240,7 +240,9 @@ Operation Optimizer::apply_gradients(const GradientsAndVariables& gradients, con
     if (!gradient) continue;
     rows.push_back(formula_ ? indexed_slices(gradient, where) : std::nullopt);
     if (rows.back())
-      rows.back() = blaming("apply_gradients", where, [&] { return summed_rows(*rows.back(), variable); });
+      // Named anew, because clang 14 cannot capture a part of a structured binding.
+      rows.back() =
+          blaming("apply_gradients", where, [&, &table = variable] { return summed_rows(*rows.back(), table); });
     Job& job = jobs.emplace_back(Job{gradient.contiguous(), {variable}});
     const std::vector<Variable>& slots = slots_of(variable, where);
     job.variables.append(slots.begin(), slots.end());

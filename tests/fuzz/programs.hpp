@@ -135,8 +135,9 @@ struct Production {
   std::function<Tensor(Machine&, const Step&, const Values& operands)> run;
 };
 const std::vector<Production>& productions();
-/// Of these, the branches and loops.
+/// Of these, the branches and loops, and the functions that are made of several ops.
 std::vector<Production> flow_productions();
+std::vector<Production> composite_productions();
 const Production& production(std::string_view name);
 const OpCases& rows();
 

@@ -333,7 +333,7 @@ Tensor run_assign(Machine& m, const Step& step, const Values& x) {
 /// A function of one to three values, some of them of a float type.
 Made make_function(Generator& g, Values& values, bool pure) {
   if (g.depth >= 3) return {};
-  Step step{.numbers = {g.dice.between(0, 5), g.dice.between(0, 1)}};
+  Step step{.numbers = {g.dice.between(0, 5), g.dice.between(0, 1), g.dice.between(0, 4)}};
   const auto first = g.value_where(values, is_float);
   if (!first) return {};
   step.operands = {*first};
@@ -374,7 +374,11 @@ Tensor run_tape(Machine& m, const Step& step, const Values& x) {
   const bool by_graph =
       m.place() == Machine::Place::graph && step.numbers[1] != 0 &&
       std::all_of(sources.begin(), sources.end(), [](const Tensor& source) { return source.is_symbolic(); });
-  const GradientOptions options{.unconnected = Unconnected::zero, .stop_gradients = sources};
+  // Where the first operand has another shape than the value, it is refused as the value's gradient.
+  const Tensor seed = step.numbers[2] == 0   ? x[0].cast(value.dtype())
+                      : step.numbers[2] == 1 ? reduce_mean(x[0]).cast(value.dtype()) + ones_like(value)
+                                             : Tensor();
+  const GradientOptions options{.output_gradients = seed, .unconnected = Unconnected::zero, .stop_gradients = sources};
   const Values gradients = by_graph && value.is_symbolic() ? tapestry::gradients(value, sources, options)
                                                            : tape.gradient(value, sources, options);
   for (const Tensor& each : gradients) m.observe(each);
@@ -409,7 +413,8 @@ const OpCases& rows() {
 
 const std::vector<Production>& productions() {
   static const auto& list = *new std::vector<Production>([] {
-    std::vector<Production> all = flow_productions();
+    std::vector<Production> all = flow_productions(), composites = composite_productions();
+    all.insert(all.end(), composites.begin(), composites.end());
     const std::vector<Production> others{
         {"row", 60, make_row, run_row},
         {"sample", 0, {}, run_sample},

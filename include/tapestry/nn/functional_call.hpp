@@ -59,15 +59,9 @@ template <std::derived_from<Module> M, class... Arguments>
 auto functional_call(const M& module, const Values& values, Arguments&&... arguments) {
   using Result = std::remove_cvref_t<decltype(module(std::forward<Arguments>(arguments)...))>;
   std::optional<Result> result;
-  const auto call = [&] {
-    // Errors are to name the caller's line, also where the module's operator makes an In of an argument.
-    if constexpr (requires { &M::operator(); } && (std::convertible_to<Arguments&&, Tensor> && ...)) {
-      result.emplace(module(In(Tensor(std::forward<Arguments>(arguments)), values.where())...));
-    } else {
-      result.emplace(module(std::forward<Arguments>(arguments)...));
-    }
-  };
-  detail::with_values(module, values.of(module), call, values.where());
+  detail::with_values(
+      module, values.of(module), [&] { result.emplace(module(std::forward<Arguments>(arguments)...)); },
+      values.where());
   return *std::move(result);
 }
 

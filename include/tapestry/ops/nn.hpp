@@ -163,7 +163,7 @@ struct BatchNormTraining {
 };
 /// `batch_norm` with the moments of x [..., channels] itself, each channel's over all other axes. scale and offset are
 /// [channels]. It is faster than `moments` and `batch_norm`: x is read once for both moments. Throws
-/// InvalidArgumentError when the shapes do not fit, or x has fewer than two axes.
+/// InvalidArgumentError when the shapes do not fit, x has fewer than two axes, or there is one value per channel.
 TAPESTRY_API BatchNormTraining batch_norm_training(In x, In scale, In offset, double epsilon = 1e-3,
                                                    std::string_view name = {});
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/locate.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_tracer.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::detail {
@@ -170,7 +170,7 @@ Tensors scan_symbolically(const FlatFunction& body, const Tensors& carried, cons
 
 Tensors flat_case(const Value& value, const std::vector<FlatFunction>& branches, bool is_condition,
                   std::string_view name, Where where) {
-  return locating(is_condition ? "cond" : "switch_case", where, [&]() -> Tensors {
+  return detail::locating(is_condition ? "cond" : "switch_case", where, [&]() -> Tensors {
     if (branches.empty()) throw InvalidArgumentError("There is no branch");
     Tensor selector = value.is_empty_tensor() ? Tensor() : value.tensor({}, where);
     require_scalar(is_condition ? "The predicate" : "The index", selector, where);
@@ -203,7 +203,7 @@ Tensors flat_case(const Value& value, const std::vector<FlatFunction>& branches,
 
 Tensors flat_while(const Predicate& condition, const FlatFunction& body, const Tensors& variables,
                    const WhileOptions& options, Where where) {
-  return locating("while_loop", where, [&]() -> Tensors {
+  return detail::locating("while_loop", where, [&]() -> Tensors {
     for (const Tensor& each : variables) each.impl();
     check_options(variables, options);
     const std::int64_t maximum = options.maximum_iterations.value_or(-1);
@@ -225,7 +225,7 @@ Tensors flat_while(const Predicate& condition, const FlatFunction& body, const T
 
 Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensors& sequences,
                   const SequenceOptions& options, Where where) {
-  return locating("scan", where, [&]() -> Tensors {
+  return detail::locating("scan", where, [&]() -> Tensors {
     check_sequences(sequences);
     if (any_symbolic(carried) || any_symbolic(sequences))
       return scan_symbolically(body, carried, sequences, {.reverse = options.reverse, .name = options.name}, where);

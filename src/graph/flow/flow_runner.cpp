@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "backend/backend.hpp"
-#include "core/locate.hpp"
 #include "core/make_tensor.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/loop_stack.hpp"
 #include "graph/flow/loop_writer.hpp"
 #include "graph/staged_plan.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry::detail {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/locate.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/state_ops.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::detail {

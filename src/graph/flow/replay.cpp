@@ -1,11 +1,11 @@
 /// The gradient of a loop that recomputes, as other loops can do it: for files, whose formats have no such loop, and
 /// for graphs that are called op by op.
 
-#include "core/locate.hpp"
 #include "graph/call_graph.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_tracer.hpp"
 #include "tapestry/control_flow.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::detail {

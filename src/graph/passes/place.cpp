@@ -3,11 +3,11 @@
 #include <unordered_map>
 
 #include "autodiff/variable_cell.hpp"
-#include "core/locate.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
 #include "graph/state_ops.hpp"
 #include "ops/handles.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry::detail {
 namespace {
@@ -77,7 +77,8 @@ class Placer {
 
   /// The device that the program asked for; nothing where it did not name any.
   std::optional<Device> asked_for(const Node& node) const {
-    return locating({}, node.where(), [&] { return device_asked_for(node.device, options_.soft, node.name()); });
+    return detail::locating({}, node.where(),
+                            [&] { return device_asked_for(node.device, options_.soft, node.name()); });
   }
 
   static bool is_device_copy(const Node& node) { return &node.op() == &ops::device_copy; }

@@ -1,5 +1,5 @@
-#include "core/locate.hpp"
 #include "io/onnx/onnx_plugin.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/onnx.hpp"
 
 namespace tapestry::onnx {
@@ -9,11 +9,11 @@ void save(const std::string& path, const Signature& signature, Where where) {
 }
 
 void save(const std::string& path, const Model& model, Where where) {
-  locating({}, where, [&] { io::onnx_plugin().save(path, model, where); });
+  detail::locating({}, where, [&] { io::onnx_plugin().save(path, model, where); });
 }
 
 Model load(const std::string& path, const GraphLimits& limits, Where where) {
-  return locating({}, where, [&] { return io::onnx_plugin().load(path, limits, where); });
+  return detail::locating({}, where, [&] { return io::onnx_plugin().load(path, limits, where); });
 }
 
 }  // namespace tapestry::onnx

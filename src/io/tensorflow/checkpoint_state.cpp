@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/locate.hpp"
 #include "io/file.hpp"
 #include "io/tensorflow/graph_def.hpp"
 #include "io/tensorflow/tensor_bundle.hpp"
 #include "io/wire.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/tensor_bundle.hpp"
 
 namespace tapestry {
@@ -45,7 +45,7 @@ CheckpointState read_state(const std::string& folder, std::string_view text) {
 }  // namespace
 
 std::optional<CheckpointState> get_checkpoint_state(const std::string& folder, Where where) {
-  return locating({}, where, [&]() -> std::optional<CheckpointState> {
+  return detail::locating({}, where, [&]() -> std::optional<CheckpointState> {
     const fs::path path = state_file(folder);
     std::error_code error;
     if (!fs::exists(path, error)) return {};
@@ -68,7 +68,7 @@ std::optional<std::string> latest_checkpoint(const std::string& folder, Where wh
 }
 
 void update_checkpoint_state(const std::string& folder, const CheckpointState& state, Where where) {
-  locating({}, where, [&] {
+  detail::locating({}, where, [&] {
     std::vector<std::string> prefixes = state.all;
     if (std::find(prefixes.begin(), prefixes.end(), state.latest) == prefixes.end()) prefixes.push_back(state.latest);
     if (std::find(prefixes.begin(), prefixes.end(), "") != prefixes.end())

@@ -1,11 +1,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/locate.hpp"
 #include "io/file.hpp"
 #include "io/tensorflow/graph_export.hpp"
 #include "io/tensorflow/graph_import.hpp"
 #include "io/tensorflow/read_graph.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry {
 namespace {
@@ -25,7 +25,7 @@ std::string read_bytes(const std::filesystem::path& path, Where where) {
 }  // namespace
 
 std::string Graph::as_graph_def(const SaveOptions& options, Where where) const {
-  return locating({}, where, [&] { return io::encode(io::export_graph(*state_, options)); });
+  return detail::locating({}, where, [&] { return io::encode(io::export_graph(*state_, options)); });
 }
 
 void Graph::save(const std::string& path, const SaveOptions& options, Where where) const {
@@ -35,7 +35,7 @@ void Graph::save(const std::string& path, const SaveOptions& options, Where wher
 }
 
 Graph Graph::from_graph_def(std::string_view bytes, const GraphLimits& limits, Where where) {
-  return locating({}, where, [&] {
+  return detail::locating({}, where, [&] {
     Graph().set_limits(limits);  // throws for negative ones
     return io::import_graph(io::read_graph(bytes, limits), limits, where);
   });
@@ -46,7 +46,7 @@ Graph Graph::load(const std::string& path, const GraphLimits& limits, Where wher
   if (std::filesystem::exists(std::filesystem::path(path) / "saved_model.pb", error))
     throw InvalidArgumentError(path + " is the folder of a SavedModel; read it with tp::saved_model::load", where);
   const std::string bytes = read_bytes(path, where);
-  if (!is_text(path)) locating({}, where, [&] { io::refuse_other_formats(bytes, path); });
+  if (!is_text(path)) detail::locating({}, where, [&] { io::refuse_other_formats(bytes, path); });
   return from_graph_def(is_text(path) ? io::from_text(bytes) : bytes, limits, where);
 }
 

@@ -9,7 +9,6 @@
 #include <system_error>
 #include <unordered_map>
 
-#include "core/locate.hpp"
 #include "io/file.hpp"
 #include "io/signature.hpp"
 #include "io/tensorflow/function_def.hpp"
@@ -19,6 +18,7 @@
 #include "io/tensorflow/saver.hpp"
 #include "io/tensorflow/tensor_bundle.hpp"
 #include "io/wire.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry::saved_model {
 namespace {
@@ -264,7 +264,7 @@ void copy_assets(const SavedModelExtras& extras, const fs::path& folder, Where w
 }  // namespace
 
 void save(const std::string& folder, const Signature& signature, Where where) {
-  locating({}, where, [&] {
+  detail::locating({}, where, [&] {
     const Graph graph = io::graph_of(signature);
     const io::GraphDef file = io::export_graph(*graph.state(), {.variables = VariableStyle::frozen});
     const Signatures signatures{{"serving_default", signature}};
@@ -273,7 +273,7 @@ void save(const std::string& folder, const Signature& signature, Where where) {
 }
 
 void save(const std::string& folder, const Model& model, Where where) {
-  locating({}, where, [&] {
+  detail::locating({}, where, [&] {
     const Signatures& signatures = model.signatures();
     if (signatures.empty()) throw InvalidArgumentError("The model has no signature to be saved with");
     const SavedModelExtras extras = model.extras() ? *model.extras() : SavedModelExtras();

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <set>
 
-#include "core/locate.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/specialize.hpp"
 #include "graph/state_ops.hpp"
@@ -14,6 +13,7 @@
 #include "io/tensorflow/saved_model_extras.hpp"
 #include "io/tensorflow/saver.hpp"
 #include "io/tensorflow/tensor_bundle.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/saved_model.hpp"
 
@@ -249,7 +249,7 @@ class Loader {
 }  // namespace
 
 Model load(const std::string& folder, const LoadOptions& options, const GraphLimits& limits, Where where) {
-  return locating({}, where, [&] {
+  return detail::locating({}, where, [&] {
     const ExecuteNow now;
     const PauseRecording pause;
     return Loader(folder, where).run(options, limits);

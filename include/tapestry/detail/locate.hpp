@@ -4,7 +4,7 @@
 
 #include "tapestry/error.hpp"
 
-namespace tapestry {
+namespace tapestry::detail {
 
 /// Calls f. An error that it throws gets the op and the call site, unless it has them already.
 template <class F>
@@ -28,4 +28,4 @@ decltype(auto) locating(std::string_view op, std::string_view node, Where where,
   }
 }
 
-}  // namespace tapestry
+}  // namespace tapestry::detail
