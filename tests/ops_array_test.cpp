@@ -2,11 +2,14 @@
 
 #include "core/make_tensor.hpp"
 #include "expect.hpp"
+#include "op_cases/op_cases.hpp"
+#include "same_bits.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/reduce.hpp"
 #include "tapestry/tape.hpp"
+#include "tapestry/trace.hpp"
 
 namespace ops_array_test {
 
@@ -386,6 +389,19 @@ TEST_CASE("errors of gathering") {
   CHECK(error.message() == "input must have at least k columns. Had 2, needed 3");
   CHECK_THROWS_AS(top_k(ones({}), 1), InvalidArgumentError);
   CHECK_THROWS_AS(sort(x, 2), InvalidArgumentError);
+}
+
+TEST_CASE("gradients through row-major copies are added in one order, eagerly and in a trace") {
+  const auto f = [](const Tensor& x) {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor a = x.contiguous(), b = x.contiguous();
+    return tape.gradient(a * 0.5 + sin(b) * mod(a, b) + exp(a) * b, x);
+  };
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    const Tensor x = numbers({2, 16}, 0.5, 3, seed).cast(float32);
+    CHECK(same_bits(f(x), trace(f, {spec(x)})(x)));
+  }
 }
 
 TEST_CASE("gathering with unknown sizes") {

@@ -142,6 +142,14 @@ const std::vector<Case>& cases() {
        [](const Tensor& x, const Tensor& y) {
          return tensordot(x, y, {{1, 0}, {0, 1}});
        }},
+      {"tensordot with nothing",
+       [](const Tensor&, const Tensor& y) {
+         return tensordot(y(0), zeros({0, 2}), 0);
+       }},
+      {"einsum with nothing",
+       [](const Tensor& x, const Tensor&) {
+         return einsum("ti,ij->jt", x(0), zeros({3, 0}));
+       }},
       {"tensordot over one axis",
        [](const Tensor& x, const Tensor& y) {
          return tensordot(x, y, {{0}, {1}});

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "backend/strided_loop.hpp"
+#include "dispatch/recorder.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
@@ -460,7 +461,9 @@ Tensor Tensor::to(Device device, Where where) const {
 }
 
 Tensor Tensor::contiguous(Where where) const {
-  if (impl_ && !is_symbolic() && is_contiguous()) return *this;  // only the plan knows the strides of a symbolic tensor
+  // Only the plan knows the strides of a symbolic tensor. A tape sees an op in any case, so that gradients are added in
+  // the same order.
+  if (impl_ && !is_symbolic() && is_contiguous()) return recorders().empty() ? *this : identity(In(*this, where));
   return apply(contiguous_op, {In(*this, where)});
 }
 

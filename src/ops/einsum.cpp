@@ -205,16 +205,21 @@ void require_equal_sizes(std::vector<Operand>& operands) {
 
 // ---- Two operands ------------------------------------------------------------------------------------------------------
 
-/// The tensor in another shape. If only one size is unknown, it follows from the others.
+/// Whether the unknown sizes of a shape follow from the number of elements: it is one, and none of the others is 0.
+bool can_be_inferred(const Shape& shape) {
+  const auto sizes = shape.sizes();
+  const auto unknown = std::count(sizes.begin(), sizes.end(), -1);
+  return unknown == 0 || (unknown == 1 && std::count(sizes.begin(), sizes.end(), 0) == 0);
+}
+
+/// The tensor in another shape.
 Tensor in_shape(const Tensor& x, const Shape& shape) {
-  const auto unknown = std::count(shape.sizes().begin(), shape.sizes().end(), -1);
-  return reshape(x, unknown <= 1 ? Shape(shape.sizes()) : shape);
+  return reshape(x, can_be_inferred(shape) ? Shape(shape.sizes()) : shape);
 }
 
 /// The tensor with neighbouring axes merged: `counts` says of how many of them each axis of the result is made.
 Tensor merged(const Tensor& x, const Ints& counts) {
   Shape result, group;
-  int unknown = 0;
   const auto for_groups = [&](auto f) {
     for (int axis = 0; const std::int64_t count : counts) {
       group = {};
@@ -222,11 +227,8 @@ Tensor merged(const Tensor& x, const Ints& counts) {
       f();
     }
   };
-  for_groups([&] {
-    result.push_back(group.num_elements());
-    if (!group.is_known()) ++unknown;
-  });
-  if (unknown > 1) {
+  for_groups([&] { result.push_back(group.num_elements()); });
+  if (!can_be_inferred(result)) {
     // The size of a group is then that of a tensor, of which nothing but the shape is read.
     result = {};
     for_groups([&] { result.push_back(group.rank() == 1 ? group[0] : reshape(zeros(group), {-1}).shape()[0]); });

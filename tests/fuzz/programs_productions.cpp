@@ -376,7 +376,7 @@ Tensor run_tape(Machine& m, const Step& step, const Values& x) {
       std::all_of(sources.begin(), sources.end(), [](const Tensor& source) { return source.is_symbolic(); });
   // Where the first operand has another shape than the value, it is refused as the value's gradient.
   const Tensor seed = step.numbers[2] == 0   ? x[0].cast(value.dtype())
-                      : step.numbers[2] == 1 ? reduce_mean(x[0]).cast(value.dtype()) + ones_like(value)
+                      : step.numbers[2] == 1 ? reduce_mean(x[0].contiguous()).cast(value.dtype()) + ones_like(value)
                                              : Tensor();
   const GradientOptions options{.output_gradients = seed, .unconnected = Unconnected::zero, .stop_gradients = sources};
   const Values gradients = by_graph && value.is_symbolic() ? tapestry::gradients(value, sources, options)
