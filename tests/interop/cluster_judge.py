@@ -63,7 +63,8 @@ def train(target, model, optimizer, resource, synchronous=False):
         with v1.Session(target, config=v1.ConfigProto(operation_timeout_in_ms=60_000)) as session:
             session.run(init)
             if synchronous:
-                session.run([opt.chief_init_op, opt.get_init_tokens_op()])
+                # Without tokens at the start each step waits for its own update; with one it may compute on older Variables.
+                session.run([opt.chief_init_op, opt.get_init_tokens_op(0)])
                 coordinator = tf.train.Coordinator()
                 opt.get_chief_queue_runner().create_threads(session, coordinator, daemon=True, start=True)
             return ([session.run([loss, step], feeds)[0] for _ in range(4)] + [session.run(count)] +
