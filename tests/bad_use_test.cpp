@@ -107,6 +107,22 @@ TEST_CASE("functions that give nothing") {
                    recompute([](const Tensor&) { return Tensor(); })(x));
 }
 
+TEST_CASE("a Variable that no session has initialized") {
+  const Graph graph;
+  const auto v = [&] {
+    const auto scope = graph.as_default();
+    return Variable(constant({2.0, 3.0}), {.name = "v"});
+  }();
+#define UNINITIALIZED(...) \
+  TAPESTRY_PRECONDITION("uninitialized value v: its initial value is symbolic, so that a session must run", __VA_ARGS__)
+  UNINITIALIZED(v.value());
+  UNINITIALIZED(v.read_value());
+  UNINITIALIZED(v * 2.0);
+  UNINITIALIZED(exp(v));
+  UNINITIALIZED(nn::Dense(2, 3)(v));
+#undef UNINITIALIZED
+}
+
 TEST_CASE("a custom gradient of another type") {
   const auto in = [](DType dtype) {
     return custom_gradient([dtype](const Tensor& t) -> CustomGradient {

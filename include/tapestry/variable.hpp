@@ -43,10 +43,11 @@ class TAPESTRY_API Variable {
 
   /// The current value. Tapes that watch Variables record the read. In a graph built by hand, all reads of a Variable
   /// are one operation, except those in a scope of `control_dependencies`: each of these is an operation of its own,
-  /// which sees what the operations of the scope have assigned. (`read_value` is TensorFlow's name.)
+  /// which sees what the operations of the scope have assigned. (`read_value` is TensorFlow's name.) Throws
+  /// FailedPreconditionError for a Variable whose symbolic initial value no session has assigned yet.
   /// @{
-  Tensor value() const;
-  Tensor read_value() const { return value(); }
+  Tensor value(Where where = Where::here()) const;
+  Tensor read_value(Where where = Where::here()) const { return value(where); }
   operator Tensor() const { return value(); }  // NOLINT(google-explicit-constructor): reading is what a Variable is for
   /// @}
   /// The indexed part of the value: see Tensor::operator().

@@ -103,8 +103,18 @@ Variable::Variable(const Init& initial_value, const VariableOptions& options, Wh
   if (graph) graph->declare(*this, value, where);
 }
 
-Tensor Variable::value() const {
-  Tensor value = open_sink() ? open_sink()->read(*this, {}) : cell_->load();
+Tensor Variable::value(Where where) const {
+  Tensor value;
+  if (Sink* const graph = open_sink()) {
+    value = graph->read(*this, {});  // errors of a run name the line of the declaration
+  } else {
+    try {
+      value = cell_->load();
+    } catch (const FailedPreconditionError& error) {
+      throw FailedPreconditionError(
+          error.message() + ": its initial value is symbolic, so that a session must run its initializer first", where);
+    }
+  }
   tell_read(recorders(), *this, value);
   return value;
 }
@@ -149,6 +159,6 @@ Device Variable::device() const { return cell_->device; }
 bool Variable::trainable() const { return cell_->trainable; }
 
 In::In(const Variable& variable, const char* file, int line)
-    : own_(variable.value()), variable_(&variable), where_{file, line} {}
+    : own_(variable.value({file, line})), variable_(&variable), where_{file, line} {}
 
 }  // namespace tapestry
