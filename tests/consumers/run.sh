@@ -54,17 +54,24 @@ pkgconfig)
   check_static "$work/hello_static"
   ;;
 subproject-*)
-  # Compiles the library as a part of the consumer's project, with the consumer's build type and not our own.
+  # Compiles the library as a part of the consumer's project, with the consumer's build type and not our own, for one
+  # level of processors.
+  level=v2
+  ! grep -q avx2 /proc/cpuinfo || level=v3
   mkdir "$work/project"
   cp -r "$here/meson" "$here/hello.cpp" "$work/project"
   mkdir "$work/project/meson/subprojects"
   ln -s "$(cd "$here/../.." && pwd)" "$work/project/meson/subprojects/tapestry"
   ! command -v ccache > /dev/null || export CXX="ccache $cxx"
   $meson setup "$work/build" "$work/project/meson" --buildtype="${kind#subproject-}" \
-    --force-fallback-for=tapestry -Dtapestry:cuda=disabled
+    --force-fallback-for=tapestry -Dtapestry:cuda=disabled -Dtapestry:cpu_levels=$level
   # The consumer's program and what it needs, a plugin included: not the other plugins and programs.
   $meson compile -C "$work/build" hello tapestry_onnx
   libdir=$work/build/subprojects/tapestry/src
   check "$work/build/hello"
+  if [ $level = v3 ]; then
+    ! TAPESTRY_CPU_LEVEL=v2 LD_LIBRARY_PATH=$libdir "$work/build/hello" > "$work/refused" 2>&1
+    grep "built for processors of x86-64's v3" "$work/refused"
+  fi
   ;;
 esac

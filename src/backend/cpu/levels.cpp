@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
 #include <string_view>
+
+#include "tapestry/error.hpp"
 
 namespace tapestry::host {
 namespace {
+
+#define TAPESTRY_LEVEL(level, ...) Level::level,
 
 #ifdef __x86_64__
 // Clang 14 does not know the names of the levels here, so they are spelled out. Processors with AVX2 and BMI2 have the
@@ -21,17 +26,20 @@ Level best_level() {
 }
 #endif
 
+constexpr Level compiled_levels[] = {TAPESTRY_LEVELS(TAPESTRY_LEVEL)};
+
 Level detect() {
 #ifdef __x86_64__
-  const Level best = best_level();
   const char* wanted = std::getenv("TAPESTRY_CPU_LEVEL");
   const std::string_view name = wanted ? wanted : "";
-  if (name == "v2") return Level::v2;
-  if (name == "v3") return std::min(best, Level::v3);
-  return best;
+  const Level most = std::min(best_level(), name == "v2" ? Level::v2 : name == "v3" ? Level::v3 : Level::v4);
 #else
-  return Level::portable;
+  const Level most = Level::portable;
 #endif
+  Level found = most;
+  for (const Level level : compiled_levels)
+    if (level <= most) found = level;
+  return found;
 }
 
 }  // namespace
@@ -39,6 +47,15 @@ Level detect() {
 Level cpu_level() {
   static const Level level = detect();
   return level;
+}
+
+FailedPreconditionError no_kernels() {
+  const auto name = [](Level level) { return detail::join(" v", static_cast<int>(level) + 1); };
+  std::string names;
+  for (const Level level : compiled_levels) names += name(level);
+  return FailedPreconditionError(detail::join("Tapestry is built for processors of x86-64's", names,
+                                              " (option cpu_levels); this one, or TAPESTRY_CPU_LEVEL, is of",
+                                              name(cpu_level())));
 }
 
 }  // namespace tapestry::host

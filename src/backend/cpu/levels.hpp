@@ -1,8 +1,9 @@
 #pragma once
 
 // One kernel source, several instruction sets. Every file in kernels/ is compiled once per level of x86-64 (v2: SSE4.2,
-// v3: AVX2, v4: AVX-512), or once as `portable` elsewhere. TAPESTRY_KERNEL_LEVEL is the name of the level. The CPU
-// backend picks a level's table of functions at its first use. A family needs three things, and no common list:
+// v3: AVX2, v4: AVX-512) that the option `cpu_levels` names, or once as `portable` elsewhere. TAPESTRY_KERNEL_LEVEL is
+// the name of the level. The CPU backend picks a level's table of functions at its first use. A family needs three
+// things, and no common list:
 //
 //   kernels/reduce.hpp   struct ReduceTable { void (*sum)(const float* x, std::int64_t n, float* y); };
 //                        TAPESTRY_KERNEL_TABLE(ReduceTable, reduce_table)       // declares it in each level's
@@ -26,38 +27,29 @@
 
 #include <cstdint>
 
+#include "backend/cpu/kernels/compiled_levels.hpp"
+
+namespace tapestry {
+class FailedPreconditionError;
+}
+
 namespace tapestry::host {
 
 enum class Level : std::uint8_t { portable, v2, v3, v4 };
-/// The highest level that this processor runs, or a lower one that the environment variable TAPESTRY_CPU_LEVEL names
-/// ("v2", "v3"). The tests use the variable.
+/// The highest level that this processor runs and that is compiled, or a lower one that the environment variable
+/// TAPESTRY_CPU_LEVEL names ("v2", "v3"). The tests use the variable.
 Level cpu_level();
+/// What is thrown where no level is compiled that this processor runs.
+FailedPreconditionError no_kernels();
 
-template <class Table>
-const Table& pick_level(const Table& v2, const Table& v3, const Table& v4) {
-  const Level level = cpu_level();
-  return level == Level::v4 ? v4 : level == Level::v3 ? v3 : v2;
-}
-
-#ifdef __x86_64__
-#define TAPESTRY_KERNEL_TABLE(Table, name) \
-  namespace v2 {                           \
-  extern const Table name;                 \
-  }                                        \
-  namespace v3 {                           \
-  extern const Table name;                 \
-  }                                        \
-  namespace v4 {                           \
-  extern const Table name;                 \
+// TAPESTRY_LEVELS(X, ...) is X(level, ...) for each level that is compiled.
+#define TAPESTRY_DECLARE_TABLE(level, Table, name) \
+  namespace level {                                \
+  extern const Table name;                         \
   }
-#define TAPESTRY_PICK_LEVEL(name) pick_level(v2::name, v3::name, v4::name)
-#else
-#define TAPESTRY_KERNEL_TABLE(Table, name) \
-  namespace portable {                     \
-  extern const Table name;                 \
-  }
-#define TAPESTRY_PICK_LEVEL(name) (portable::name)
-#endif
+#define TAPESTRY_KERNEL_TABLE(Table, name) TAPESTRY_LEVELS(TAPESTRY_DECLARE_TABLE, Table, name)
+#define TAPESTRY_IF_LEVEL(level, name) cpu_level() == Level::level ? level::name:
+#define TAPESTRY_PICK_LEVEL(name) (TAPESTRY_LEVELS(TAPESTRY_IF_LEVEL, name) throw no_kernels())
 
 }  // namespace tapestry::host
 
