@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds hello.cpp as a user would, against the built tree, installed into a fresh folder, or with the sources as a
 # subproject, and compares what it prints.
-# usage: run.sh KIND BUILD_DIR MESON CXX      KIND: meson | cmake | pkgconfig | subproject-release | subproject-debug
+# usage: run.sh KIND BUILD_DIR MESON CXX [MESON OPTION]...
+#   KIND: meson | cmake | pkgconfig | subproject-release | subproject-debug
 set -euo pipefail
 kind=$1 build=$2 meson=$3 cxx=$4
 here=$(cd "$(dirname "$0")" && pwd)
@@ -54,17 +55,31 @@ pkgconfig)
   check_static "$work/hello_static"
   ;;
 subproject-*)
-  # Compiles the library as a part of the consumer's project, with the consumer's build type and not our own, for one
-  # level of processors.
-  level=v2
-  ! grep -q avx2 /proc/cpuinfo || level=v3
   mkdir "$work/project"
   cp -r "$here/meson" "$here/hello.cpp" "$work/project"
   mkdir "$work/project/meson/subprojects"
   ln -s "$(cd "$here/../.." && pwd)" "$work/project/meson/subprojects/tapestry"
+  set_up() { # set_up OPTION...
+    $meson setup "$work/build" "$work/project/meson" --buildtype="${kind#subproject-}" --force-fallback-for=tapestry \
+      -Dtapestry:cuda=disabled "$@"
+  }
+  ;;&
+subproject-release)
+  # The library would be what the own build has compiled, so only the program is compiled.
+  set_up "${@:5}"
+  "$here/same_commands.py" "$build" "$work/build"
+  ninja -C "$work/build" hello.p/.._hello.cpp.o
+  $cxx "$work/build/hello.p/.._hello.cpp.o" -L"$build/src" -ltapestry -o "$work/hello"
+  libdir=$build/src
+  check "$work/hello"
+  ;;
+subproject-debug)
+  # Compiles the library as a part of the consumer's project, with the consumer's build type and not our own, for one
+  # level of processors.
+  level=v2
+  ! grep -q avx2 /proc/cpuinfo || level=v3
   ! command -v ccache > /dev/null || export CXX="ccache $cxx"
-  $meson setup "$work/build" "$work/project/meson" --buildtype="${kind#subproject-}" \
-    --force-fallback-for=tapestry -Dtapestry:cuda=disabled -Dtapestry:cpu_levels=$level
+  set_up -Dtapestry:cpu_levels=$level
   # The consumer's program and what it needs, a plugin included: not the other plugins and programs.
   $meson compile -C "$work/build" hello tapestry_onnx
   libdir=$work/build/subprojects/tapestry/src
