@@ -1,6 +1,5 @@
 // Runs device_cases.cpp where there is a CUDA device, and says in one line that there is none.
 
-#define DOCTEST_CONFIG_IMPLEMENT
 #include <cstdio>
 #include <cstdlib>
 
