@@ -122,6 +122,11 @@ template <class Op, class T>
   };
   return reduce_lanes<Op>(n, identity<Op, T>, vector, [x](int64_t i) { return x[i]; });
 }
+/// The same where a call does not count: one copy for all that read long rows.
+template <class Op, class T>
+[[gnu::noinline]] T reduce_long_block(const T* x, int64_t n) {
+  return reduce_block<Op>(x, n);
+}
 
 template <class Op, class T, class Out>
 void reduce_rows(const void* x, int64_t n, int64_t stride, int64_t rows, int64_t step, void* y, int64_t y_step,
@@ -143,7 +148,7 @@ void reduce_rows(const void* x, int64_t n, int64_t stride, int64_t rows, int64_t
     Wide total = reduce_block<Op>(side_by_side(row, first, stride, buffer), first);
     for (int64_t i = block; i < n; i += block) {
       const int64_t count = n - i < block ? n - i : block;
-      const T part = reduce_block<Op>(side_by_side(row + i * stride, count, stride, buffer), count);
+      const T part = reduce_long_block<Op>(side_by_side(row + i * stride, count, stride, buffer), count);
       total = Op::combine(total, static_cast<Wide>(part));
     }
     static_cast<Out*>(y)[j * y_step] = finish<Op, Out>(total, divisor);
@@ -218,9 +223,9 @@ int64_t arg_row(const void* x, int64_t n) {
   const T* row = static_cast<const T*>(x);
   // First the block with the best element is found, at the speed of a maximum; then it is searched.
   int64_t start = 0;
-  T best = reduce_block<Op>(row, n < block ? n : block);
+  T best = reduce_long_block<Op>(row, n < block ? n : block);
   for (int64_t i = block; i < n; i += block) {
-    const T part = reduce_block<Op>(row + i, n - i < block ? n - i : block);
+    const T part = reduce_long_block<Op>(row + i, n - i < block ? n - i : block);
     if (beats<Op>(part, best)) {
       best = part;
       start = i;
