@@ -88,6 +88,21 @@ void with_entry(WireReader entry, F f) {
   f(std::move(key), value);
 }
 
+/// The entry of a map from strings to strings or bytes: its key, and its value where it lies.
+inline std::pair<std::string, std::string_view> read_entry(WireReader entry) {
+  std::pair<std::string, std::string_view> result;
+  while (entry.next()) {
+    if (entry.tag() == 1) {
+      result.first = entry.get_text();
+    } else if (entry.tag() == 2) {
+      result.second = entry.get_text();
+    } else {
+      entry.skip();
+    }
+  }
+  return result;
+}
+
 /// Reads a repeated field of numbers, packed or not.
 template <class T, class One, class Packed>
 void read_numbers(WireReader& reader, std::vector<T>& numbers, One one, Packed packed) {

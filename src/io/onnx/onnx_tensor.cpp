@@ -26,20 +26,6 @@ struct TensorFields {
   std::map<std::string, std::string> external{};
 };
 
-std::pair<std::string, std::string> read_text_pair(WireReader reader) {
-  std::pair<std::string, std::string> entry;
-  while (reader.next()) {
-    if (reader.tag() == 1) {
-      entry.first = reader.get_text();
-    } else if (reader.tag() == 2) {
-      entry.second = reader.get_text();
-    } else {
-      reader.skip();
-    }
-  }
-  return entry;
-}
-
 TensorFields read_tensor_fields(WireReader reader) {
   TensorFields fields;
   while (reader.next()) switch (reader.tag()) {
@@ -68,7 +54,7 @@ TensorFields read_tensor_fields(WireReader reader) {
         read_numbers(reader, fields.real, &WireReader::get_double, &WireReader::get_packed_double);
         break;
       case 13:
-        fields.external.insert(read_text_pair(reader.get_message()));
+        fields.external.insert(read_entry(reader.get_message()));
         break;
       case 14:
         fields.is_external = reader.get_int64() == 1;

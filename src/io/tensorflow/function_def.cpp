@@ -7,21 +7,6 @@
 namespace tapestry::io {
 namespace {
 
-/// The entry of a map from strings: its key and the bytes of its value.
-std::pair<std::string, std::string_view> read_entry(WireReader reader) {
-  std::pair<std::string, std::string_view> entry;
-  while (reader.next()) {
-    if (reader.tag() == 1) {
-      entry.first = reader.get_text();
-    } else if (reader.tag() == 2) {
-      entry.second = reader.get_text();
-    } else {
-      reader.skip();
-    }
-  }
-  return entry;
-}
-
 FunctionDef::Arg read_arg(WireReader reader) {
   FunctionDef::Arg arg;
   while (reader.next()) {
