@@ -41,6 +41,13 @@ std::string name_of_flow(const OnnxNodeDef& node) {
   return node.type;
 }
 
+/// When a Loop ends: after a number of iterations, when its body says so, or whichever comes first.
+struct LoopEnd {
+  std::string limit;  ///< the tensor with that number; "": none
+  bool counts;        ///< that number is not known before the loop runs
+  bool asks;
+};
+
 /// A loop in the making. Its variables are numbered in the order in which they are added.
 class LoopBuilder {
  public:
@@ -89,12 +96,34 @@ class LoopBuilder {
     return around_.add(std::move(def_));
   }
 
+  /// The same for a loop whose variable `counter` is the number of iterations, and `holds` what the body says.
+  std::string finish(const LoopEnd& end, std::size_t counter, std::size_t holds) {
+    OnnxBuilder condition(around_.context(), around_);
+    const std::string& label = def_.name;
+    std::string goes;
+    if (end.asks) {
+      goes = condition.add_argument(label + "/goes_on");
+      set_condition_argument(holds, goes);
+    }
+    if (end.counts) {
+      const std::size_t limit = add_variable(as_scalar(around_, end.limit), around_.context().unique(label + "/limit"));
+      flow_.operands.push_back(limit);
+      const std::string count = condition.add_argument(label + "/count"),
+                        last = condition.add_argument(label + "/most");
+      set_condition_argument(counter, count);
+      set_condition_argument(limit, last);
+      const std::string is_less = condition.add_op(label + "/less", onnx_op_name("", "Less"), {count, last});
+      goes = goes.empty() ? is_less : condition.add_op(label + "/both", onnx_op_name("", "And"), {goes, is_less});
+    }
+    return finish(condition.take(), goes);
+  }
+
+ private:
   /// The node that stands for a variable in the condition.
   void set_condition_argument(std::size_t variable, const std::string& argument) {
     flow_.functions[1].inputs[variable] = argument;
   }
 
- private:
   OnnxBuilder& around_;
   OnnxBuilder body_;
   NodeDef def_;
@@ -103,6 +132,21 @@ class LoopBuilder {
 
 std::string output_of(const std::string& node, std::size_t number) {
   return number == 0 ? node : detail::join(node, ":", number);
+}
+
+/// Finds how a Loop ends, and notes in it what is known. `first` tells whether it begins; the argument `goes_on` of its
+/// body becomes `result`.
+LoopEnd find_end(const OnnxBuilder& around, LoopBuilder& loop, const std::string& limit, const std::string& first,
+                 const std::string& goes_on, const std::string& result) {
+  constexpr std::int64_t endless = std::int64_t{1} << 62;
+  const std::int64_t known_limit = limit.empty() ? -1 : constant_number(around, limit);
+  const bool is_limited = !limit.empty() && known_limit < endless;
+  if (is_limited) loop.flow().iterations = known_limit;
+  const bool begins = first.empty() || constant_number(around, first) == 1;
+  const bool stays = loop.body().behind_identities(result) == goes_on || constant_number(loop.body(), result) == 1;
+  const LoopEnd end{limit, is_limited && known_limit < 0, !(begins && stays && is_limited)};
+  loop.flow().has_condition = end.counts || end.asks;
+  return end;
 }
 
 void require_graph(bool fits) {
@@ -159,15 +203,8 @@ void OnnxBuilder::add_loop(const OnnxNodeDef& node) {
   const auto given = [&](std::size_t i) {
     return i < node.inputs.size() && !node.inputs[i].empty() ? value(node.inputs[i]) : std::string();
   };
-  const std::string limit = given(0), first = given(1), label = name_of_flow(node);
-  const std::int64_t known_limit = limit.empty() ? -1 : constant_number(*this, limit);
-  const bool begins = first.empty() || constant_number(*this, first) == 1;
-  const bool goes_on = body.behind_identities(results[0]) == arguments[1] || constant_number(body, results[0]) == 1;
-  constexpr std::int64_t endless = std::int64_t{1} << 62;
-  const bool is_limited = !limit.empty() && known_limit < endless;
-  if (is_limited) loop.flow().iterations = known_limit;
-  const bool counts = is_limited && known_limit < 0, asks = !(begins && goes_on && is_limited);
-  loop.flow().has_condition = counts || asks;
+  const std::string first = given(1), label = name_of_flow(node);
+  const LoopEnd end = find_end(*this, loop, given(0), first, arguments[1], results[0]);
 
   const std::string zero = add_constant(label + "/first", scalar_value(0, int64));
   const std::size_t counter = loop.add_carried(zero, arguments[0]);
@@ -177,7 +214,6 @@ void OnnxBuilder::add_loop(const OnnxNodeDef& node) {
       first.empty() ? add_constant(label + "/true", scalar_value(1, boolean)) : as_scalar(*this, first);
   const std::size_t holds = loop.add_carried(holds_first, arguments[1]);
   loop.set_next(holds, as_scalar(body, results[0]));
-  std::vector<std::string> outputs;
   std::vector<std::size_t> numbers;
   for (std::size_t i = 0; i < states; ++i) {
     const std::string initial = value(node.inputs[i + 2]), element = body.appended(results[i + 1], arguments[i + 2]);
@@ -190,22 +226,8 @@ void OnnxBuilder::add_loop(const OnnxNodeDef& node) {
   }
   for (std::size_t i = states + 1; i < results.size(); ++i) numbers.push_back(loop.add_stacked(results[i], zero));
 
-  OnnxBuilder condition(context_, *this);
-  std::string goes;
-  if (asks) {
-    goes = condition.add_argument(label + "/goes_on");
-    loop.set_condition_argument(holds, goes);
-  }
-  if (counts) {
-    const std::size_t limit_number = loop.add_variable(as_scalar(*this, limit), context_.unique(label + "/limit"));
-    loop.flow().operands.push_back(limit_number);
-    const std::string count = condition.add_argument(label + "/count"), most = condition.add_argument(label + "/most");
-    loop.set_condition_argument(counter, count);
-    loop.set_condition_argument(limit_number, most);
-    const std::string is_less = condition.add_op(label + "/less", onnx_op_name("", "Less"), {count, most});
-    goes = goes.empty() ? is_less : condition.add_op(label + "/both", onnx_op_name("", "And"), {goes, is_less});
-  }
-  const std::string name = loop.finish(condition.take(), goes);
+  const std::string name = loop.finish(end, counter, holds);
+  std::vector<std::string> outputs;
   for (const std::size_t number : numbers) outputs.push_back(output_of(name, number));
   define_outputs(node, name, outputs);
 }
