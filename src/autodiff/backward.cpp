@@ -128,7 +128,7 @@ std::vector<std::size_t> Backward::first_readers() const {
   std::vector<std::size_t> first(gradients_.size(), SIZE_MAX);
   for (std::size_t i = count_; i-- > 0;)
     for (const std::int32_t slot : calls_[i].inputs)
-      if (slot >= 0) first[static_cast<std::size_t>(slot)] = i;
+      if (slot >= 0) first[slot] = i;
   return first;
 }
 
@@ -168,7 +168,7 @@ void Backward::pass(RecordedCall& record) {
     const SinkScope scope(open_sink() ? call.name() + "_grad" : std::string());
     if (op.gradient_sums)
       for (const std::int32_t input : record.inputs)
-        arrived.push_back(is_live(input) ? std::move(gradients_[static_cast<std::size_t>(input)]) : Tensor());
+        arrived.push_back(is_live(input) ? std::move(gradients_[input]) : Tensor());
     Tensors gradients = op.gradient ? op.gradient(call, arrived) : gradient_of_composition(call, arrived);
     if (gradients.size() != record.inputs.size())
       throw InvalidArgumentError(detail::join("Num gradients ", gradients.size(), " generated for op ", call.name(),
@@ -179,11 +179,11 @@ void Backward::pass(RecordedCall& record) {
       const bool is_shared =
           !recorders().empty() && (std::any_of(gradients.begin() + i + 1, gradients.end(), is_same) ||
                                    std::any_of(record.outputs.begin(), record.outputs.end(), [&](std::int32_t output) {
-                                     return output >= 0 && is_same(gradients_[static_cast<std::size_t>(output)]);
+                                     return output >= 0 && is_same(gradients_[output]);
                                    }));
       Tensor gradient = fit(call, i, std::move(gradients[i]), is_shared);
       if (op.gradient_sums)
-        gradients_[static_cast<std::size_t>(record.inputs[i])] = std::move(gradient);
+        gradients_[record.inputs[i]] = std::move(gradient);
       else
         accumulate(record.inputs[i], std::move(gradient));
     }

@@ -34,11 +34,11 @@ class Backward {
   std::vector<std::size_t> first_readers() const;
 
   /// The gradient that arrived at a slot; empty if none did.
-  const Tensor& gradient(std::int32_t slot) const { return gradients_[static_cast<std::size_t>(slot)]; }
+  const Tensor& gradient(std::int32_t slot) const { return gradients_[slot]; }
 
  private:
-  bool is_live(std::int32_t slot) const { return slot >= 0 && live_[static_cast<std::size_t>(slot)]; }
-  bool is_stop(std::int32_t slot) const { return !is_stop_.empty() && is_stop_[static_cast<std::size_t>(slot)]; }
+  bool is_live(std::int32_t slot) const { return slot >= 0 && live_[slot]; }
+  bool is_stop(std::int32_t slot) const { return !is_stop_.empty() && is_stop_[slot]; }
   void pass(RecordedCall& record);
 
   CallList& calls_;

@@ -270,7 +270,7 @@ void GradientTape::Record::run_and_tell(Backward& walk, const std::vector<Source
   for (std::size_t i = 0; i < sources.size(); ++i) {
     std::size_t first = SIZE_MAX;
     for (const std::int32_t slot : slots_of(sources[i]))
-      if (slot != SlotTable::none) first = std::min(first, readers[static_cast<std::size_t>(slot)]);
+      if (slot != SlotTable::none) first = std::min(first, readers[slot]);
     pending.emplace(first, i);
   }
   auto next = pending.begin();

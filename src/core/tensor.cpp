@@ -35,8 +35,7 @@ bool is_row_major(const Shape& shape, std::span<const std::int64_t> strides) {
   std::uint64_t expected = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
     if (shape.sizes()[i] == 0) return true;
-    if (shape.sizes()[i] != 1 && static_cast<std::uint64_t>(strides[static_cast<std::size_t>(i)]) != expected)
-      return false;
+    if (shape.sizes()[i] != 1 && static_cast<std::uint64_t>(strides[i]) != expected) return false;
     expected *= shape.sizes()[i];
   }
   return true;

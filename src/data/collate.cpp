@@ -13,8 +13,7 @@ Tensor padded(const Tensor& element, const std::vector<std::int64_t>& sizes, dou
   std::vector<Padding> paddings;
   bool is_shorter = false;
   for (int axis = 0; axis < element.rank(); ++axis) {
-    paddings.push_back(
-        {.after = sizes[static_cast<std::size_t>(axis)] - element.shape().sizes()[static_cast<std::size_t>(axis)]});
+    paddings.push_back({.after = sizes[axis] - element.shape().sizes()[axis]});
     is_shorter |= paddings.back().after > 0;
   }
   return is_shorter ? tapestry::pad(element, paddings, {.value = pad}) : element;
@@ -37,8 +36,8 @@ Tensor collate(std::vector<Tensor> elements, const BatchOptions& options, Where 
           where);
     largest.resize(static_cast<std::size_t>(shape.rank()));
     for (int axis = 0; axis < shape.rank(); ++axis) {
-      std::int64_t& size = largest[static_cast<std::size_t>(axis)];
-      size = std::max(size, shape.sizes()[static_cast<std::size_t>(axis)]);
+      std::int64_t& size = largest[axis];
+      size = std::max(size, shape.sizes()[axis]);
     }
   }
   if (options.pad)

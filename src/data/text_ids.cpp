@@ -144,7 +144,7 @@ const std::string& Vocabulary::word(std::int64_t id, Where where) const {
   if (id < 0 || id >= static_cast<std::int64_t>(state_->words.size()))
     throw OutOfRangeError(detail::join("The Vocabulary has ", state_->words.size(), " words, and none of id ", id),
                           where);
-  return state_->words[static_cast<std::size_t>(id)];
+  return state_->words[id];
 }
 
 std::int64_t Vocabulary::size() const {

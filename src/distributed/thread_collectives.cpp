@@ -51,7 +51,7 @@ ThreadGroup::ThreadGroup(std::shared_ptr<ThreadJob> job, std::vector<int> member
 /// How a rank of this group has ended; "" while it runs.
 const std::string& ThreadGroup::end_of(std::size_t rank) const {
   static const std::string& left = *new std::string("has left the communicator");
-  const std::string& end = job_->ended[static_cast<std::size_t>(members_[rank])];
+  const std::string& end = job_->ended[members_[rank]];
   return end.empty() && left_[rank] ? left : end;
 }
 
@@ -104,7 +104,7 @@ void ThreadGroup::require_agreement() const {
 void ThreadGroup::run(int rank, const Exchange& exchange) {
   Lock lock(job_->mutex);
   require_all_there();
-  posts_[static_cast<std::size_t>(rank)] = &exchange;
+  posts_[rank] = &exchange;
   meet(
       lock, [&] { compare_calls(); }, true);
   require_agreement();
@@ -149,7 +149,7 @@ void ThreadGroup::work(int rank, const Exchange& exchange) const {
       return;
     }
     case Exchange::Kind::broadcast:
-      return copy_elements(posts_[static_cast<std::size_t>(exchange.root)]->input, 0, exchange.output, 0, count);
+      return copy_elements(posts_[exchange.root]->input, 0, exchange.output, 0, count);
     case Exchange::Kind::all_gather:
       for (std::size_t i = 0; i < posts_.size(); ++i)
         copy_elements(posts_[i]->input, 0, exchange.output, static_cast<std::int64_t>(i) * count, count);
@@ -166,7 +166,7 @@ void ThreadGroup::work(int rank, const Exchange& exchange) const {
 
 std::pair<std::shared_ptr<ThreadGroup>, int> ThreadGroup::place_of(const std::shared_ptr<ThreadGroup>& group,
                                                                    int rank) const {
-  const auto own = std::find(group->members_.begin(), group->members_.end(), members_[static_cast<std::size_t>(rank)]);
+  const auto own = std::find(group->members_.begin(), group->members_.end(), members_[rank]);
   return {group, static_cast<int>(own - group->members_.begin())};
 }
 
@@ -174,8 +174,8 @@ std::pair<std::shared_ptr<ThreadGroup>, int> ThreadGroup::split(int rank, int co
   const Exchange exchange{.kind = Exchange::Kind::split, .name = "split", .where = where};
   Lock lock(job_->mutex);
   require_all_there();
-  posts_[static_cast<std::size_t>(rank)] = &exchange;
-  colors_[static_cast<std::size_t>(rank)] = color;
+  posts_[rank] = &exchange;
+  colors_[rank] = color;
   const auto make_parts = [&] {
     compare_calls();
     parts_.assign(members_.size(), nullptr);
@@ -191,7 +191,7 @@ std::pair<std::shared_ptr<ThreadGroup>, int> ThreadGroup::split(int rank, int co
   };
   meet(lock, make_parts, true);
   require_agreement();
-  const auto place = place_of(parts_[static_cast<std::size_t>(rank)], rank);
+  const auto place = place_of(parts_[rank], rank);
   meet(
       lock, [&] { parts_.clear(); }, false);
   return place;
@@ -221,7 +221,7 @@ std::pair<std::shared_ptr<ThreadGroup>, int> ThreadGroup::shrink(int rank) {
 
 void ThreadGroup::leave(int rank) {
   const std::lock_guard lock(job_->mutex);
-  left_[static_cast<std::size_t>(rank)] = 1;
+  left_[rank] = 1;
   job_->changed.notify_all();
 }
 

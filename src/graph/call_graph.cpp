@@ -78,8 +78,7 @@ class GraphCall {
     const std::vector<GraphFunction>& branches = functions_of(node);
     const auto last = static_cast<std::int64_t>(branches.size()) - 1;
     const std::int64_t index = is_if(node.op()) ? !inputs[0].item<bool>() : inputs[0].item<std::int64_t>();
-    return call_function(branches[static_cast<std::size_t>(index < 0 || index > last ? last : index)],
-                         {inputs.begin() + 1, inputs.end()}, where);
+    return call_function(branches[index < 0 || index > last ? last : index], {inputs.begin() + 1, inputs.end()}, where);
   }
 
   static Tensors run_loop(const Node& node, const Tensors& inputs, Where where) {

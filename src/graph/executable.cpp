@@ -22,8 +22,7 @@ void set_shape(const Tensor& tensor, const Shape& shape) {
   TensorImpl& impl = tensor.impl();
   impl.shape = shape;
   std::int64_t stride = 1;
-  for (int axis = shape.rank(); axis-- > 0; stride *= shape.sizes()[axis])
-    impl.strides[static_cast<std::size_t>(axis)] = stride;
+  for (int axis = shape.rank(); axis-- > 0; stride *= shape.sizes()[axis]) impl.strides[axis] = stride;
 }
 
 /// The tensors, with empty handles for those that have no memory: results of branches that were not taken.

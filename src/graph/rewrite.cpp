@@ -44,7 +44,7 @@ void Rewrite::replace(const Tensor& old, const Tensor& by) {
   const Endpoint end = endpoint_of(old);
   Tensors& outputs = outputs_[end.node->index];
   if (outputs.empty()) outputs.resize(end.node->outputs().size());
-  if (Tensor& output = outputs[static_cast<std::size_t>(end.output)]; !output) output = by;
+  if (Tensor& output = outputs[end.output]; !output) output = by;
 }
 
 Tensors Rewrite::inputs_of(const Node& old) const {

@@ -31,7 +31,7 @@ class Rewrite {
     const Endpoint end = endpoint_of(old);
     const Tensors& outputs = outputs_[end.node->index];
     assert(static_cast<std::size_t>(end.output) < outputs.size());
-    return outputs[static_cast<std::size_t>(end.output)];
+    return outputs[end.output];
   }
   Tensors inputs_of(const Node& old) const;
   /// Lets a tensor stand for an old one, unless another does already.

@@ -178,8 +178,7 @@ Tensors StagedPlan::run(const Tensors& feeds, RunTimes* times, const Deadline* d
   if (!rest_.fetches.empty() || !rest_.operations.empty()) late = rest_for(values)->run(values, times, deadline);
   Tensors results;
   std::size_t next = 0;
-  for (const std::ptrdiff_t early : fetched_early_)
-    results.push_back(early >= 0 ? values[static_cast<std::size_t>(early)] : late[next++]);
+  for (const std::ptrdiff_t early : fetched_early_) results.push_back(early >= 0 ? values[early] : late[next++]);
   return results;
 }
 

@@ -70,7 +70,7 @@ struct Model::State {
       if (place == parts.inputs.end())
         throw InvalidArgumentError(
             detail::join("The model has no input '", name, "'; its inputs: ", listed(parts.inputs)), where);
-      std::optional<Value>& value = found[static_cast<std::size_t>(place - parts.inputs.begin())];
+      std::optional<Value>& value = found[place - parts.inputs.begin()];
       if (value) throw InvalidArgumentError(detail::join("The input '", name, "' is given twice"), where);
       value = feed.value;
     }

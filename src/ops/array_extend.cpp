@@ -201,7 +201,7 @@ Tensor pad_by(const Tensor& x, const Ints& paddings) {
 Tensor part_of(const Tensor& x, int axis, std::int64_t begin, std::int64_t count) {
   const auto rank = static_cast<std::size_t>(x.rank());
   Ints begins(rank), sizes(rank, -1);
-  begins[static_cast<std::size_t>(axis)] = begin;
+  begins[axis] = begin;
   sizes[axis] = count;
   return slice(x, begins, sizes);
 }

@@ -193,7 +193,7 @@ void require_equal_sizes(std::vector<Operand>& operands) {
     Shape expected = operand.tensor.shape();
     bool is_shared = false;
     for (int axis = 0; axis < expected.rank(); ++axis) {
-      const char label = operand.labels[static_cast<std::size_t>(axis)];
+      const char label = operand.labels[axis];
       const auto [first, is_new] = sizes.try_emplace(label, expected[axis]);
       if (is_new || is_ellipsis(label)) continue;
       expected.set(axis, first->second);

@@ -89,7 +89,7 @@ Tensors unique_of(const Call& call) {
         first.push_back(i);
         counts.push_back(0);
       }
-      ++counts[static_cast<std::size_t>(found->second)];
+      ++counts[found->second];
       mutable_data<std::int32_t>(inverse)[i] = found->second;
     }
   });
@@ -337,10 +337,10 @@ Tensor reverse_sequence(In x, In lengths, std::int64_t seq_axis, std::int64_t ba
     const int rank = x->rank(), time = normalize_axis(seq_axis, rank), batch = normalize_axis(batch_axis, rank);
     require_type(lengths, index_types, "lengths");
     if (time == batch) throw InvalidArgumentError(detail::join("The sequence axis ", time, " is the batch axis, too"));
-    if (lengths->rank() != 1 || !agree(lengths->shape(), Shape{x->shape().sizes()[static_cast<std::size_t>(batch)]}))
+    if (lengths->rank() != 1 || !agree(lengths->shape(), Shape{x->shape().sizes()[batch]}))
       throw InvalidArgumentError(
           detail::join("lengths must be [batch], but are ", lengths->shape(), " for x ", x->shape()));
-    require_lengths(lengths, x->shape().sizes()[static_cast<std::size_t>(time)]);
+    require_lengths(lengths, x->shape().sizes()[time]);
     const auto along = [rank](const Tensor& values, int axis) {
       std::vector<std::int64_t> others;
       for (int i = 0; i < rank; ++i)

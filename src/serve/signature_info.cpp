@@ -47,7 +47,7 @@ constexpr std::array<Type, 24> types{{
 
 /// nullptr for a number that no type has.
 const Type* type_of(TypeNumber number) {
-  return number >= 0 && number < static_cast<int>(types.size()) ? &types[static_cast<std::size_t>(number)] : nullptr;
+  return number >= 0 && number < static_cast<int>(types.size()) ? &types[number] : nullptr;
 }
 
 std::optional<std::vector<std::int64_t>> read_sizes(WireReader shape) {

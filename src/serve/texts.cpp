@@ -12,7 +12,7 @@ std::int64_t number_of(std::size_t index, Kind kind) { return 3 * static_cast<st
 template <class List>
 auto& at(const List& list, std::int64_t index) {
   if (index < 0 || std::cmp_greater_equal(index, list.size())) throw InternalError("a number that no text has");
-  return list[static_cast<std::size_t>(index)];
+  return list[index];
 }
 
 }  // namespace

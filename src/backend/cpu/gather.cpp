@@ -102,7 +102,7 @@ void gather_slices(const Tensor& x, std::int64_t size, const Positions& position
                        j = 0;
                        ++o;
                      }
-                     copy_slice(to + i * bytes, from + (o * size + positions[static_cast<std::size_t>(j)]) * bytes);
+                     copy_slice(to + i * bytes, from + (o * size + positions[j]) * bytes);
                    }
                  });
   };
@@ -162,7 +162,7 @@ void add_slices(const Tensor& updates, std::int64_t size, const Positions& posit
     for_columns(lines, count, [&](std::int64_t o, std::int64_t first, std::int64_t columns) {
       for (std::int64_t j = 0; j < count; ++j) {
         const T* from = static_cast<const T*>(updates.impl().data) + (o * count + j) * lines.inner + first;
-        T* to = detail::mutable_data<T>(y) + (o * size + positions[static_cast<std::size_t>(j)]) * lines.inner + first;
+        T* to = detail::mutable_data<T>(y) + (o * size + positions[j]) * lines.inner + first;
         for (std::int64_t c = 0; c < columns; ++c) add(to[c], from[c]);
       }
     });
@@ -230,7 +230,7 @@ void CpuBackend::take_along(const Tensor& x, const Tensor& indices, int axis, co
                      const std::int64_t o = row / length;
                      for (std::int64_t c = 0; c < lines.inner; ++c) {
                        const std::int64_t place = row * lines.inner + c;
-                       to[place] = data[(o * size + positions[static_cast<std::size_t>(place)]) * lines.inner + c];
+                       to[place] = data[(o * size + positions[place]) * lines.inner + c];
                      }
                    }
                  });
@@ -250,7 +250,7 @@ void CpuBackend::put_along_add(const Tensor& indices, const Tensor& updates, int
       for (std::int64_t j = 0; j < length; ++j) {
         for (std::int64_t c = first; c < first + columns; ++c) {
           const std::int64_t place = (o * length + j) * lines.inner + c;
-          add(detail::mutable_data<T>(y)[(o * size + positions[static_cast<std::size_t>(place)]) * lines.inner + c],
+          add(detail::mutable_data<T>(y)[(o * size + positions[place]) * lines.inner + c],
               static_cast<const T*>(from.impl().data)[place]);
         }
       }

@@ -87,18 +87,18 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
   /// Finds which nodes are needed, and where. Stacks are written before the carried values change.
   void find_uses() {
     std::vector<bool> needed(places_.size());
-    const auto need_node = [&](int i) { needed[static_cast<std::size_t>(i)] = true; };
+    const auto need_node = [&](int i) { needed[i] = true; };
     if (recorded_.condition >= 0) need_node(recorded_.condition);
     for (std::size_t i = 0; i < loop_.results.size(); ++i)
       if (i >= loop_.carried || !stays(i)) need_node(result(i).node);
     for (int i = end_ - 1; i >= 0; --i)
-      if (needed[static_cast<std::size_t>(i)])
+      if (needed[i])
         for (const int operand : node(i).operands)
           if (operand >= 0) need_node(operand);
     if (const int condition = recorded_.condition; condition >= 0)
       place(condition).uses.push_back(is_leaf(condition) ? 0 : condition);
     for (int i = 0; i < end_; ++i)
-      if (needed[static_cast<std::size_t>(i)])
+      if (needed[i])
         for (const int operand : node(i).operands)
           if (operand >= 0) place(operand).uses.push_back(i);
     int position = end_;

@@ -70,7 +70,7 @@ class Compiler : public VectorInstructions {
   }
   /// `position_` is that of the output now, behind all nodes.
   void store(int number, bool stream) {
-    const auto [i, stored] = outputs_[static_cast<std::size_t>(number)];
+    const auto [i, stored] = outputs_[number];
     need(i);
     mov(address_, operand_address(inputs_ + number));
     store_value(i, stored, stream && number != near_);
@@ -81,14 +81,14 @@ class Compiler : public VectorInstructions {
   /// Finds which nodes the outputs need, and where.
   void find_uses() {
     std::vector<bool> needed(places_.size());
-    for (const auto& output : outputs_) needed[static_cast<std::size_t>(output.node)] = true;
+    for (const auto& output : outputs_) needed[output.node] = true;
     for (int i = end_ - 1; i >= 0; --i)
-      if (needed[static_cast<std::size_t>(i)])
+      if (needed[i])
         for (const int operand : node(i).operands)
-          if (operand >= 0) needed[static_cast<std::size_t>(operand)] = true;
+          if (operand >= 0) needed[operand] = true;
     bool any_wide = false;
     for (int i = 0; i < end_; ++i) {
-      if (!needed[static_cast<std::size_t>(i)]) continue;
+      if (!needed[i]) continue;
       any_wide = any_wide || is_wide(i);
       for (const int operand : node(i).operands)
         if (operand >= 0) place(operand).uses.push_back(i);
@@ -110,7 +110,7 @@ std::shared_ptr<const CompiledProgram> compile(const Program& program, std::span
   const RecordedProgram recorded = record(program, inputs, cpu_level() == Level::v4);
   // An output that is an input may lie where another input does, which would be read too late.
   const auto is_input = [&](const RecordedProgram::Output& output) {
-    return recorded.code.nodes()[static_cast<std::size_t>(output.node)].op == VectorOp::input;
+    return recorded.code.nodes()[output.node].op == VectorOp::input;
   };
   if (!recorded.code.is_complete() || std::any_of(recorded.outputs.begin(), recorded.outputs.end(), is_input))
     return nullptr;

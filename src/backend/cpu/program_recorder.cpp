@@ -190,11 +190,9 @@ class Recorder {
       dtypes_[each.result] = each.dtype;
     }
   }
-  RecordedProgram::Output output(int operand) const {
-    return {node(operand), stored_as(dtypes_[static_cast<std::size_t>(operand)])};
-  }
+  RecordedProgram::Output output(int operand) const { return {node(operand), stored_as(dtypes_[operand])}; }
   /// The node of a truth value, for lanes of any width.
-  int mask(int operand) const { return std::get<Mask>(operands_[static_cast<std::size_t>(operand)]).node(); }
+  int mask(int operand) const { return std::get<Mask>(operands_[operand]).node(); }
 
  private:
   int node(int operand) const {
@@ -211,7 +209,7 @@ class Recorder {
             return value.node_in(code_);
           }
         },
-        operands_[static_cast<std::size_t>(operand)]);
+        operands_[operand]);
   }
   /// 16-bit floats are computed as float32, and every result is rounded.
   static AnyValue rounded(const AnyValue& value, DType dtype) {

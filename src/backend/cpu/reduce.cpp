@@ -372,7 +372,7 @@ void CpuBackend::reduce(ReduceFunction f, const Tensor& x, std::uint32_t reduced
     std::array<std::int64_t, Shape::max_rank> strides{};
     std::size_t rank = 0;
     for (int i = 0; i < x.rank(); ++i)
-      if ((reduced >> i & 1) == 0 || y.rank() == x.rank()) strides[rank++] = x.strides()[static_cast<std::size_t>(i)];
+      if ((reduced >> i & 1) == 0 || y.rank() == x.rank()) strides[rank++] = x.strides()[i];
     copy(detail::make_view(x, y.shape(), {strides.data(), rank}), y);
     return;
   }

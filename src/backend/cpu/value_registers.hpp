@@ -50,9 +50,9 @@ class ValueRegisters : public Xbyak::CodeGenerator {
     int next_use() const { return used < uses.size() ? uses[used] : never; }
   };
 
-  const Node& node(int i) const { return code_.nodes()[static_cast<std::size_t>(i)]; }
-  Xbyak::Label& label(int i) { return labels_[static_cast<std::size_t>(i)]; }
-  Place& place(int i) { return places_[static_cast<std::size_t>(i)]; }
+  const Node& node(int i) const { return code_.nodes()[i]; }
+  Xbyak::Label& label(int i) { return labels_[i]; }
+  Place& place(int i) { return places_[i]; }
   bool is_leaf(int i) const { return node(i).op == VectorOp::constant || node(i).op == VectorOp::input; }
   bool is_single(int i) const { return node(i).op == VectorOp::input && (single_ >> node(i).bits & 1) != 0; }
   bool is_invariant(int i) const {
@@ -143,7 +143,7 @@ class ValueRegisters : public Xbyak::CodeGenerator {
   /// The instruction has been written: what it read from the stack may be overwritten.
   void finish_instruction() {
     pinned_.clear();
-    for (const int each : freed_slots_) slots_[static_cast<std::size_t>(each)] = false;
+    for (const int each : freed_slots_) slots_[each] = false;
     freed_slots_.clear();
   }
   bool dies(int i) {

@@ -8,7 +8,7 @@ constexpr std::uint64_t sign_bit(Lane lane) { return lane == Lane::bits64 ? std:
 }  // namespace
 
 int VectorCode::add(const Node& node) {
-  const auto at = [this](int i) -> const Node& { return nodes_[static_cast<std::size_t>(i)]; };
+  const auto at = [this](int i) -> const Node& { return nodes_[i]; };
   if (node.op == VectorOp::multiply_add) {
     // The sign of a factor costs nothing in an instruction that subtracts the product.
     const Node& factor = at(node.operands[0]);

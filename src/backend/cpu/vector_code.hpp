@@ -82,7 +82,7 @@ class VectorCode {
 
   int add(const Node& node);
   const std::vector<Node>& nodes() const { return nodes_; }
-  Lane lane(int node) const { return nodes_[static_cast<std::size_t>(node)].lane; }
+  Lane lane(int node) const { return nodes_[node].lane; }
 
   /// Says that a function has no vector code, so that there is none for the program.
   void give_up() { complete_ = false; }

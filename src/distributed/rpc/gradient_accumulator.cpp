@@ -26,7 +26,7 @@ SummedRows summed(const Tensor& indices, const Tensor& rows) {
   std::vector<double> counts(unique.size());
   for (std::int64_t& each : all) {
     each = std::lower_bound(unique.begin(), unique.end(), each) - unique.begin();
-    ++counts[static_cast<std::size_t>(each)];
+    ++counts[each];
   }
   const auto count = static_cast<std::int64_t>(unique.size());
   Shape shape = rows.shape(), columns = rows.shape();

@@ -98,8 +98,7 @@ Addresses slurm_tasks(const std::string& nodes, int tasks) {
   reading("SLURM_STEP_NODELIST", [&] { hosts = slurm_hosts(nodes); });
   const int each = (tasks + static_cast<int>(hosts.size()) - 1) / static_cast<int>(hosts.size());
   Addresses addresses;
-  for (int task = 0; task < tasks; ++task)
-    addresses.emplace(task, join(hosts[static_cast<std::size_t>(task / each)], ":", 8888 + task % each));
+  for (int task = 0; task < tasks; ++task) addresses.emplace(task, join(hosts[task / each], ":", 8888 + task % each));
   return addresses;
 }
 

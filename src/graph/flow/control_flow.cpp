@@ -146,8 +146,7 @@ void require_count(std::size_t taken, std::size_t given) {
 Tensors scan_symbolically(const FlatFunction& body, const Tensors& carried, const Tensors& sequences,
                           const ScanForm& form, Where where) {
   Specs specs = specs_of(carried);
-  for (std::size_t i = 0; i < form.varying.size(); ++i)
-    specs[static_cast<std::size_t>(form.varying[i])].shape = form.shapes[i];
+  for (std::size_t i = 0; i < form.varying.size(); ++i) specs[form.varying[i]].shape = form.shapes[i];
   for (const Tensor& each : sequences) {
     Spec element = each.spec();
     if (element.shape.has_rank()) element.shape = Shape(element.shape.sizes().subspan(1));
@@ -179,7 +178,7 @@ Tensors flat_case(const Value& value, const std::vector<FlatFunction>& branches,
     if (!selector.is_symbolic()) {
       const auto last = static_cast<std::int64_t>(branches.size()) - 1;
       const std::int64_t index = is_condition ? !is_true(selector) : selector.item<std::int64_t>();
-      return separate(branches[static_cast<std::size_t>(index < 0 || index > last ? last : index)]({}));
+      return separate(branches[index < 0 || index > last ? last : index]({}));
     }
     selector = selector.cast(is_condition ? boolean : int32, where);
     FunctionTracer tracer({selector}, where);

@@ -65,7 +65,7 @@ class FunctionRunner {
     fed_.clear();
     for (std::size_t i = 0, next = 0; i < passed_on_.size(); ++i) {
       if (passed_on_[i] >= 0)
-        outputs.push_back(inputs[static_cast<std::size_t>(passed_on_[i])]);
+        outputs.push_back(inputs[passed_on_[i]]);
       else
         outputs.push_back(function_.outputs[i] ? results[next++] : Tensor());
     }
@@ -146,8 +146,8 @@ class BranchRunner final : public FlowRunner {
     const std::int64_t index =
         is_if_ ? !decision<bool>(inputs[0], node_.name()) : decision<std::int64_t>(inputs[0], node_.name());
     Tensors outputs;
-    branches_[static_cast<std::size_t>(index < 0 || index > last ? last : index)].run(
-        Tensors(inputs.begin() + 1, inputs.end()), deadline, times, outputs);
+    branches_[index < 0 || index > last ? last : index].run(Tensors(inputs.begin() + 1, inputs.end()), deadline, times,
+                                                            outputs);
     return outputs;
   }
 
@@ -179,7 +179,7 @@ class QuickFunction {
     for (std::size_t i = 0; i < function.used().size(); ++i) run_.feed(i, values[function.used()[i]]);
     for (std::size_t i = 0, next = 0; i < function.passed_on().size(); ++i) {
       const std::ptrdiff_t input = function.passed_on()[i];
-      results_.push_back(input >= 0 ? &values[static_cast<std::size_t>(input)] : &run_.result(next++));
+      results_.push_back(input >= 0 ? &values[input] : &run_.result(next++));
     }
   }
 
@@ -491,7 +491,7 @@ class ReplayingRunner final : public FlowRunner {
     if (end - begin <= kept_states) {
       std::vector<Tensors> states{state};
       for (std::int64_t i = begin; i + 1 < end; ++i) states.push_back(next_state(i, states.back()));
-      for (std::int64_t i = end; i-- > begin;) step(i, states[static_cast<std::size_t>(i - begin)]);
+      for (std::int64_t i = end; i-- > begin;) step(i, states[i - begin]);
       return;
     }
     const std::int64_t middle = begin + (end - begin) / 2;

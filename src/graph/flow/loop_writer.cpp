@@ -31,7 +31,7 @@ LoopWriter::LoopWriter(const Tensors& values, std::size_t carried, std::size_t s
 
 bool LoopWriter::is_single(const Tensor& tensor) const {
   for (int axis = 0; axis < tensor.rank(); ++axis)
-    if (tensor.shape().sizes()[axis] != 1 && tensor.strides()[static_cast<std::size_t>(axis)] != 0) return false;
+    if (tensor.shape().sizes()[axis] != 1 && tensor.strides()[axis] != 0) return false;
   return tensor.size() > 0;
 }
 

@@ -64,8 +64,7 @@ class ReplayComposition {
       return all;
     };
     ScanForm form{.reverse = parts_.reverse, .varying = parts_.varying};
-    for (const std::int64_t each : form.varying)
-      form.shapes.push_back(backward_.inputs[static_cast<std::size_t>(each)].shape());
+    for (const std::int64_t each : form.varying) form.shapes.push_back(backward_.inputs[each].shape());
     const Tensors results = scan_symbolically(step, carried, sequences_, form, call_.where());
     Tensors outputs(results.begin(), results.begin() + parts_.carried);
     outputs.append(results.begin() + parts_.carried + 1, results.end());

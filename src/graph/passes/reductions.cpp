@@ -17,7 +17,7 @@ const Op& reduction_op() {
       .infer =
           [](const Call& call) {
             Specs specs = program_specs(call);
-            specs[static_cast<std::size_t>(call.attr<Ints>("reduction")[0])].shape = call.attr<Shape>("reduced");
+            specs[call.attr<Ints>("reduction")[0]].shape = call.attr<Shape>("reduced");
             return specs;
           },
       .forward =

@@ -150,7 +150,7 @@ Tensor Table::matrix(const std::vector<std::string>& names, DType dtype, Where w
   Tensor matrix = detail::make_tensor(dtype, {rows_, width}, cpu());
   detail::visit_dtype(dtype, [&]<class T>() {
     for (std::int64_t j = 0; j < width; ++j) {
-      const auto values = chosen[static_cast<std::size_t>(j)].to_vector<T>();
+      const auto values = chosen[j].to_vector<T>();
       auto* to = detail::mutable_data<T>(matrix) + j;
       for (const T value : values) {
         *to = value;

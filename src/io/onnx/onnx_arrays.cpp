@@ -204,8 +204,7 @@ Tensors read_slice(const OnnxCall& c) {
   std::vector<char> is_cut(static_cast<std::size_t>(c.rank()));
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int axis = c.axis(axes[i]);
-    if (std::exchange(is_cut[static_cast<std::size_t>(axis)], 1) != 0)
-      c.refuse(detail::join("it cuts axis ", axis, " twice"));
+    if (std::exchange(is_cut[axis], 1) != 0) c.refuse(detail::join("it cuts axis ", axis, " twice"));
     if (steps[i] == 0) c.refuse("a step is 0");
     cuts.push_back({axis, starts[i], ends[i], steps[i]});
   }
@@ -215,7 +214,7 @@ Tensors read_slice(const OnnxCall& c) {
 Tensors read_tile(const OnnxCall& c) {
   if (c.version() < 6) {  // one axis
     Ints multiples(static_cast<std::size_t>(c.rank()), 1);
-    multiples[static_cast<std::size_t>(c.axis(c.number(2)))] = c.number(1);
+    multiples[c.axis(c.number(2))] = c.number(1);
     return {tile(c[0], multiples)};
   }
   return {tile(c[0], Ints(c.numbers(1)))};
@@ -230,8 +229,7 @@ std::vector<Padding> widths_of_pad(const OnnxCall& c) {
   if (widths.size() != 2 * axes.size())
     c.refuse(detail::join("it has ", widths.size(), " widths for ", axes.size(), " axes"));
   std::vector<Padding> pairs(static_cast<std::size_t>(c.rank()));
-  for (std::size_t i = 0; i < axes.size(); ++i)
-    pairs[static_cast<std::size_t>(c.axis(axes[i]))] = {widths[i], widths[i + axes.size()]};
+  for (std::size_t i = 0; i < axes.size(); ++i) pairs[c.axis(axes[i])] = {widths[i], widths[i + axes.size()]};
   return pairs;
 }
 

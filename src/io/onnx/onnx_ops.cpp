@@ -247,7 +247,7 @@ Tensor onnx_cut(const Tensor& x, const std::vector<OnnxCut>& cuts) {
     begin[axis] = each.start;
     end[axis] = each.stop;
     strides[axis] = each.step;
-    for (int mask : {0, 1}) masks[static_cast<std::size_t>(mask)] &= ~(std::int64_t{1} << axis);
+    for (int mask : {0, 1}) masks[mask] &= ~(std::int64_t{1} << axis);
   }
   static const Op& strided_slice = *rule_of("StridedSlice")->entry;
   return apply(strided_slice, {x}, {{"begin", begin}, {"end", end}, {"strides", strides}, {"masks", masks}});

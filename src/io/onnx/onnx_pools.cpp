@@ -92,7 +92,7 @@ Tensor positions_of(const OnnxCall& c) {
   Shape turned = shape;
   Ints perm = onnx_range(0, c.rank());
   std::reverse(perm.begin() + 2, perm.end());
-  for (int i = 2; i < c.rank(); ++i) turned.set(i, shape.sizes()[perm[static_cast<std::size_t>(i)]]);
+  for (int i = 2; i < c.rank(); ++i) turned.set(i, shape.sizes()[perm[i]]);
   return onnx_channels_last(transpose(reshape(rows, turned), perm));
 }
 

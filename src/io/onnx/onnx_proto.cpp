@@ -18,7 +18,7 @@ TypeCode type_of_onnx(std::int64_t code) {
   // uint64, complex64, complex128, bfloat16.
   constexpr std::array types{0, 1, 4, 6, 17, 5, 3, 9, 7, 10, 19, 2, 22, 23, 8, 18, 14};
   const bool known = code > 0 && code < static_cast<std::int64_t>(types.size());
-  return {known ? types[static_cast<std::size_t>(code)] : 0};
+  return {known ? types[code] : 0};
 }
 
 namespace {

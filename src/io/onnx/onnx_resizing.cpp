@@ -160,7 +160,7 @@ bool resize_lacks(const OnnxCall& c) {
   if (c.has(scales_at)) scales = c.value(scales_at).cast(float64).to_vector<double>();
   if (scales.size() != static_cast<std::size_t>(c.rank()) || c.has_attr("axes")) return true;
   for (int i = 0; i < c.rank(); ++i)
-    if (c.size(i) < 0 && scales[static_cast<std::size_t>(i)] != 1) return true;
+    if (c.size(i) < 0 && scales[i] != 1) return true;
   return c.text("coordinate_transformation_mode", "") == "tf_crop_and_resize";
 }
 

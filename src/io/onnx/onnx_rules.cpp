@@ -397,7 +397,7 @@ void compute_repeat_grad(OnnxWriter& w) {
   const auto rank = static_cast<std::size_t>(w.shape(1).rank());
   const Ints* tiled = w.node().attrs().find<Ints>("multiples");
   Ints elements(rank, 1), axes;
-  if (!tiled) elements[static_cast<std::size_t>(axis_of(w, 1))] = w.node().attr<std::int64_t>("repeats");
+  if (!tiled) elements[axis_of(w, 1)] = w.node().attr<std::int64_t>("repeats");
   for (std::int64_t i = 0; i < w.shape(1).rank(); ++i) axes = joined(axes, {3 * i, 3 * i + 2});
   w.set("front", tiled ? *tiled : Ints(rank, 1));
   w.set("times", elements);

@@ -326,8 +326,7 @@ class Builder {
     const std::size_t node = at(edge);
     if (!is_receive(node) && !is_use(node)) return options_.spec_of(island_of_[node], edge.tensor()).shape;
     const std::vector<Shape> shapes = attr_or<ListDef>(nodes_[node], "_output_shapes", {}).shapes;
-    return std::cmp_less(edge.output, shapes.size()) ? shapes[static_cast<std::size_t>(edge.output)]
-                                                     : Shape::unknown_rank();
+    return std::cmp_less(edge.output, shapes.size()) ? shapes[edge.output] : Shape::unknown_rank();
   }
 
   TypeCode type_of(const Edge& edge) const {

@@ -38,7 +38,7 @@ TypeCode output_type(const NodeDef& node, int output) {
   const std::string_view op = resource_op(node.op);
   if (op.starts_with("QueueDequeue")) {
     const std::vector<TypeCode> types = attr_or<ListDef>(node, "component_types", {}).types;
-    return std::cmp_less(output, types.size()) ? types[static_cast<std::size_t>(output)] : TypeCode{};
+    return std::cmp_less(output, types.size()) ? types[output] : TypeCode{};
   }
   const TypeCode dtype = attr_or<TypeCode>(node, "dtype", {});
   if (op == "SparseAccumulatorTakeGradient") return output == 1 ? dtype : output <= 2 ? code_of(int64) : TypeCode{};

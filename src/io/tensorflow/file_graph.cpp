@@ -98,7 +98,7 @@ void FileGraph::sort() {
   for (std::size_t i = 0; i < entries_.size(); ++i)
     for_all_needed(entries_[i], [&](const Entry& needed) {
       ++waits[i];
-      users[static_cast<std::size_t>(&needed - entries_.data())].push_back(i);
+      users[&needed - entries_.data()].push_back(i);
     });
   std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
   for (std::size_t i = 0; i < entries_.size(); ++i)
@@ -180,7 +180,7 @@ GraphDef FileGraph::with_constants(const std::vector<std::pair<detail::FileNodes
   }
   std::vector<char> depends(order_.size());  // by position: whether the node needs such a constant
   for (const Entry* each : order_) {
-    NodeDef& def = file.nodes[static_cast<std::size_t>(each->def - file_.nodes.data())];
+    NodeDef& def = file.nodes[each->def - file_.nodes.data()];
     bool changed = false;
     for (std::string& input : def.inputs) {
       const auto found = replaced.find(input.ends_with(":0") ? input.substr(0, input.size() - 2) : input);

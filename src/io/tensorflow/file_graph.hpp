@@ -44,7 +44,7 @@ class FileGraph {
   explicit FileGraph(GraphDef file, const std::vector<std::string>* ends = nullptr);
 
   const GraphDef& file() const { return file_; }
-  Entry& entry(const NodeDef* def) { return entries_[static_cast<std::size_t>(def - file_.nodes.data())]; }
+  Entry& entry(const NodeDef* def) { return entries_[def - file_.nodes.data()]; }
   bool has(std::string_view name) const { return index_.contains(name); }
   /// nullptr when the file has no node of this name.
   Entry* find(std::string_view name);

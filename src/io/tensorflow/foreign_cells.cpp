@@ -87,7 +87,7 @@ LstmStep lstm_sequence(const ForeignNode& n, const Tensor& x, const Tensor& cs, 
     LstmStep step{zeros_like(cs), zeros_like(cs), zeros_like(cs), zeros_like(cs),
                   zeros_like(cs), zeros_like(cs), zeros_like(cs)};
     if (t < length) {
-      step = lstm_step(inputs[static_cast<std::size_t>(t)], state, output, weights, options);
+      step = lstm_step(inputs[t], state, output, weights, options);
       state = step.cs;
       output = step.h;
     }

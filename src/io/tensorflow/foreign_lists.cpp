@@ -104,8 +104,7 @@ Tensors read_list_scatter(const ForeignNode& n) {
   const std::int64_t count = n.inputs.size() > 3 && n.number(3) >= 0 ? n.number(3) : most + 1;
   std::vector<std::int64_t> places(indices.size(), -1);
   for (std::size_t i = 0; i < indices.size(); ++i)
-    if (std::cmp_less(indices[i], places.size()) && indices[i] >= 0)
-      places[static_cast<std::size_t>(indices[i])] = static_cast<std::int64_t>(i);
+    if (std::cmp_less(indices[i], places.size()) && indices[i] >= 0) places[indices[i]] = static_cast<std::int64_t>(i);
   if (std::cmp_not_equal(count, indices.size()) || std::find(places.begin(), places.end(), -1) != places.end())
     lack(n, "list with elements that are not set");
   return {gather(n.in(0), tensor(places), 0, n.name())};

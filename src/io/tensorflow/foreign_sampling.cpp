@@ -23,7 +23,7 @@ class AxisWeights {
   /// Places outside the axis stand for its ends.
   void add(std::int64_t row, std::int64_t place, double weight) {
     const std::int64_t column = std::clamp<std::int64_t>(place, 0, from_ - 1);
-    values_[static_cast<std::size_t>(row * from_ + column)] += static_cast<float>(weight);
+    values_[row * from_ + column] += static_cast<float>(weight);
   }
   Tensor matrix() const { return tensor(values_, Shape{to_, from_}); }
 
@@ -132,8 +132,7 @@ AxisWeights kernel_weights(const ForeignNode& n, std::int64_t from, std::int64_t
       sum += values.emplace_back(kernel.value(static_cast<double>(distance)));
     }
     if (std::abs(sum) < 1e-35) continue;
-    for (std::int64_t each = first; each <= last; ++each)
-      weights.add(i, each, values[static_cast<std::size_t>(each - first)] / sum);
+    for (std::int64_t each = first; each <= last; ++each) weights.add(i, each, values[each - first] / sum);
   }
   return weights;
 }

@@ -219,9 +219,9 @@ Tensors read_running_logsumexp(const ForeignNode& n) {
     const auto moved = [&](const Tensor& x, std::int64_t by) {
       // What comes from before the first element is the logarithm of 0.
       std::vector<Padding> borders(static_cast<std::size_t>(x.shape().rank()));
-      borders[static_cast<std::size_t>(axis)] = {by, 0};
+      borders[axis] = {by, 0};
       Ints begin(std::vector<std::int64_t>(borders.size(), 0)), size(std::vector<std::int64_t>(borders.size(), -1));
-      size[static_cast<std::size_t>(axis)] = count;
+      size[axis] = count;
       return slice(pad(x, borders, {.value = -std::numeric_limits<double>::infinity()}), begin, size);
     };
     Tensor x = reverse ? flip(n.in(0), {axis}) : Tensor(n.in(0));

@@ -66,7 +66,7 @@ constexpr std::int64_t most_repeated_elements = std::int64_t{1} << 24;
 
 bool repeats_one_element(const Tensor& tensor) {
   for (int i = 0; i < tensor.rank(); ++i)
-    if (tensor.shape().sizes()[i] != 1 && tensor.strides()[static_cast<std::size_t>(i)] != 0) return false;
+    if (tensor.shape().sizes()[i] != 1 && tensor.strides()[i] != 0) return false;
   return tensor.size() > 1;
 }
 
@@ -280,8 +280,7 @@ class TensorReader {
   template <class From, class To>
   static void repeat_last(const std::vector<From>& given, To* out, std::int64_t count) {
     const auto size = static_cast<std::int64_t>(given.size());
-    for (std::int64_t i = 0; i < count; ++i)
-      out[i] = size == 0 ? To{} : static_cast<To>(given[static_cast<std::size_t>(std::min(i, size - 1))]);
+    for (std::int64_t i = 0; i < count; ++i) out[i] = size == 0 ? To{} : static_cast<To>(given[std::min(i, size - 1)]);
   }
 
   std::int64_t& repeats_;

@@ -68,7 +68,7 @@ std::vector<double> Importer::constant_numbers(const NodeReader& reader, const U
   std::vector<double> numbers(static_cast<std::size_t>(rule.numbers));
   for (std::size_t i = 0; i < rule.arguments.size(); ++i)
     if (const UpdateRule::Argument& each = rule.arguments[i]; each.part == UpdateRule::Part::number)
-      numbers[static_cast<std::size_t>(each.index)] = reader.constant(i).item<double>();
+      numbers[each.index] = reader.constant(i).item<double>();
   if (rule.op.ends_with("RMSProp")) numbers[2] = 1 - numbers[1];
   return numbers;
 }
@@ -88,7 +88,7 @@ Tensor Importer::numbers_by_tensors(const Entry& entry, const NodeReader& reader
   std::vector<Tensor> numbers(static_cast<std::size_t>(rule.numbers), detail::make_scalar(0, float64));
   for (std::size_t i = 0; i < rule.arguments.size(); ++i)
     if (const UpdateRule::Argument& each = rule.arguments[i]; each.part == UpdateRule::Part::number)
-      numbers[static_cast<std::size_t>(each.index)] = number_of(entry, reader, i);
+      numbers[each.index] = number_of(entry, reader, i);
   if (rule.op.ends_with("RMSProp")) numbers[2] = 1.0 - numbers[1];
   return stack(numbers);
 }

@@ -42,7 +42,7 @@ int axis_of(const NodeWriter& w, std::size_t input) {
 Numbers exchange_with_last(int axis, int rank) {
   Numbers perm(static_cast<std::size_t>(rank));
   std::iota(perm.begin(), perm.end(), 0);
-  std::swap(perm[static_cast<std::size_t>(axis)], perm.back());
+  std::swap(perm[axis], perm.back());
   return perm;
 }
 
@@ -303,7 +303,7 @@ Value interleaved(NodeWriter& w, const Numbers& numbers, const Value& x, bool nu
 /// How often `repeat` repeats each element along each axis.
 Numbers repeats_of(const NodeWriter& w, std::size_t input) {
   Numbers numbers(static_cast<std::size_t>(w.shape(input).rank()), 1);
-  numbers[static_cast<std::size_t>(axis_of(w, input))] = w.node().attr<std::int64_t>("repeats");
+  numbers[axis_of(w, input)] = w.node().attr<std::int64_t>("repeats");
   return numbers;
 }
 

@@ -237,7 +237,7 @@ std::string output_in_function(std::string_view op, std::int64_t output) {
   if (names.size() == 1) return detail::join(names[0], ":", output);
   if (std::cmp_greater_equal(output, names.size()))
     throw InvalidArgumentError(detail::join("TensorFlow's op '", op, "' has no output ", output));
-  return detail::join(names[static_cast<std::size_t>(output)], ":0");
+  return detail::join(names[output], ":0");
 }
 
 }  // namespace tapestry::io

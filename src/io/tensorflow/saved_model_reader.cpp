@@ -74,9 +74,9 @@ Tensor part_of(const Tensor& whole, std::string_view slice) {
         start > whole.shape().sizes()[axis] || length > whole.shape().sizes()[axis] - start)
       throw DataLossError(detail::join("a Variable is the part '", slice, "' of a tensor of shape ", whole.shape()));
     std::vector<std::int64_t> begin(static_cast<std::size_t>(whole.rank()), 0), size = begin;
-    for (int i = 0; i < whole.rank(); ++i) size[static_cast<std::size_t>(i)] = part.shape().sizes()[i];
-    begin[static_cast<std::size_t>(axis)] = start;
-    size[static_cast<std::size_t>(axis)] = length;
+    for (int i = 0; i < whole.rank(); ++i) size[i] = part.shape().sizes()[i];
+    begin[axis] = start;
+    size[axis] = length;
     part = tapestry::slice(part, begin, size);
   }
   return part;
