@@ -202,6 +202,27 @@ TEST_CASE("rows and elements of a Variable") {
   }
 }
 
+TEST_CASE("an element beyond the end of a list makes it longer only where the file says so") {
+  const std::string type = attr("element_dtype", "type: DT_FLOAT");
+  const auto list_with = [&](const std::string& more) {
+    return read(ints_node("shape", {2}) + constant_node("count", "DT_INT32", "tensor_shape { } int_val: 1") +
+                node("list", "TensorListReserve", {"shape", "count"}, type + attr("shape_type", "type: DT_INT32")) +
+                node("k", "Placeholder", {}, attr("dtype", "type: DT_INT32") + attr("shape", "shape { }")) +
+                placeholder_node("item", "dim { size: 2 }") +
+                node("longer", "TensorListSetItem", {"list", "k", "item"}, type + more) +
+                node("stack", "TensorListStack", {"longer", "shape"}, type));
+  };
+  const auto stacked = [](const Graph& graph, int k) {
+    return Session(graph).run("stack:0", {{"k:0", k}, {"item:0", {3.0, 4.0}}});
+  };
+  const Graph fixed = list_with(""), grows = list_with(attr("resize_if_index_out_of_bounds", "b: true"));
+  check_same(stacked(fixed, 0), tensor<float>({{3, 4}}));
+  CHECK_THROWS_AS(stacked(fixed, 2), InvalidArgumentError);
+  check_same(stacked(grows, 0), tensor<float>({{3, 4}}));
+  check_same(stacked(grows, 2), tensor<float>({{0, 0}, {0, 0}, {3, 4}}));
+  CHECK_THROWS_AS(stacked(grows, -1), InvalidArgumentError);
+}
+
 TEST_CASE("whole random numbers and permutations of TensorFlow are drawn from our stream") {
   const Graph graph =
       read(ints_node("shape", {2000}) + constant_node("low", "DT_INT64", "tensor_shape { } int64_val: -2") +

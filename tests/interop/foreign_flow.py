@@ -94,6 +94,16 @@ def grows(x, n):
                          shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, 3])))[1]
 
 
+def lengthened(x, n):
+    """Lists that become longer when an element beyond their end is written."""
+    def rows_of(reserved):
+        return tf.while_loop(lambda i, _: i < n, lambda i, a: (i + 1, a.write(i, x[0] * tf.cast(i, tf.float32))),
+                             (0, tf.TensorArray(tf.float32, reserved, dynamic_size=True, element_shape=[3])))[1].stack()
+    each = tf.while_loop(lambda i, _: i < tf.shape(x)[0], lambda i, a: (i + 1, a.write(i, x[i] * 2)),
+                         (0, tf.TensorArray(tf.float32, 0, dynamic_size=True)))[1]
+    return rows_of(0), rows_of(2), each.stack(), each.size()
+
+
 def differentiated(x, n):
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -102,11 +112,12 @@ def differentiated(x, n):
 
 
 # Those that the tests read without TensorFlow.
-GOLDEN = ("counted, frames", "nested, frames", "nested, functions", "written, functions", "mapped, frames",
+GOLDEN = ("counted, frames", "nested, frames", "nested, functions", "written, functions", "lengthened, functions",
+          "lengthened, frames", "mapped, frames",
           "passed_through, frames", "one_of, frames", "LSTM masked of any length, frames")
 
 FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
-             differentiated)
+             lengthened, differentiated)
 
 
 def layers_with_loops():

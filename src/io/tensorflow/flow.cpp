@@ -17,6 +17,12 @@ namespace {
 constexpr std::array flow_ops =
     std::to_array<std::string_view>({"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"});
 
+bool is_set(const NodeDef& node, std::string_view attr) {
+  const auto found = node.attrs.find(attr);
+  const auto* value = found == node.attrs.end() ? nullptr : std::get_if<bool>(&found->second);
+  return value && *value;
+}
+
 bool contains(const std::vector<std::size_t>& list, std::size_t number) {
   return std::find(list.begin(), list.end(), number) != list.end();
 }
@@ -377,10 +383,12 @@ class LoopReader {
       if (given->op != "TensorListReserve" || data_inputs(*given) != 2) continue;
       const NodeDef* write = body.source(result(i), "TensorListSetItem", 3);
       if (!write || body.origin(write->inputs[0]) != arguments()[i]) continue;
-      const bool is_full = !iterations_.empty() && around_.key(given->inputs[1]) == iterations_;
+      const bool grows = is_set(*write, "resize_if_index_out_of_bounds") || is_set(*given, "dynamic_size");
+      const bool is_full = (!iterations_.empty() && around_.key(given->inputs[1]) == iterations_) ||
+                           (grows && around_.number(given->inputs[1]) == 0);
       const Way way = way_of(body, write->inputs[1]);
       if (way == Way::forward || (way == Way::backward && is_full)) {
-        writes_.push_back({i, write->inputs[2], way, is_full});
+        writes_.push_back({i, write->inputs[2], way, is_full, grows});
       } else if (around_.number(given->inputs[1]) == 1 && number_inside(body, write->inputs[1]) == 0) {
         const auto same = variable_that_becomes(body, write->inputs[2]);
         if (!same) continue;
@@ -389,8 +397,8 @@ class LoopReader {
       }
     }
   }
-  void take(std::size_t list, const std::string& element, bool is_full) {
-    flow_.stacked.push_back({list, element, is_full});
+  void take(std::size_t list, const std::string& element, bool is_full, bool grows = false) {
+    flow_.stacked.push_back({list, element, is_full, grows});
     is_taken_[list] = 1;
   }
   std::optional<std::size_t> variable_that_becomes(const Nodes& body, const std::string& tensor) const {
@@ -433,7 +441,8 @@ class LoopReader {
     if (flow_.sequences.empty() && is_counted)
       flow_.iterations = std::max<std::int64_t>(std::stoll(iterations_.substr(1)), 0);
     for (const Write& each : writes_)
-      if (each.way == (flow_.reverse ? Way::backward : Way::forward)) take(each.variable, each.element, each.is_full);
+      if (each.way == (flow_.reverse ? Way::backward : Way::forward))
+        take(each.variable, each.element, each.is_full, each.grows);
     std::sort(flow_.stacked.begin(), flow_.stacked.end(),
               [](const auto& a, const auto& b) { return a.variable < b.variable; });
     // The node of an element becomes an argument.
@@ -461,7 +470,7 @@ class LoopReader {
     std::size_t variable;
     std::string element;
     Way way;
-    bool is_full;
+    bool is_full, grows;
   };
 
   const NodeDef& loop_;
@@ -539,9 +548,15 @@ void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
       const std::string name = detail::join(each.name, "/_/list_", list.variable);
       const std::string tensor = without_zero(detail::join(each.name, ":", list.variable));
       replaced.emplace(tensor, name);
-      added.push_back({.name = name,
-                       .op = "TensorListResize",
-                       .inputs = {tensor, nodes.source(each.inputs[list.variable])->inputs[1]}});
+      std::string length = nodes.source(each.inputs[list.variable])->inputs[1];
+      if (list.grows) {
+        NodeDef longer{.name = name + "/longer", .op = "Maximum", .inputs = {length, name + "/length"}};
+        longer.attrs = {{"T", code_of(int32)}};
+        length = longer.name;
+        added.push_back({.name = name + "/length", .op = "TensorListLength", .inputs = {tensor}});
+        added.push_back(std::move(longer));
+      }
+      added.push_back({.name = name, .op = "TensorListResize", .inputs = {tensor, length}});
     }
   }
   const auto replace = [&](std::string& tensor) {

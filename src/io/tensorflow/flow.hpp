@@ -37,6 +37,7 @@ struct Flow {
     std::size_t variable = 0;  ///< a list
     std::string element{};     ///< the tensor of the body that each iteration appends
     bool is_full = true;       ///< the list has as many elements as the loop has iterations
+    bool grows = false;        ///< it gets longer where the loop has more iterations
   };
   std::vector<Stacked> stacked{};
   struct Last {

@@ -69,18 +69,37 @@ Tensors read_list_resize(const ForeignNode& n) {
   });
 }
 
+/// Whether a list becomes longer when an element beyond its end is set.
+bool grows(const NodeReader& reader) { return reader.attr_or<bool>("resize_if_index_out_of_bounds", false); }
+std::vector<std::size_t> values_to_set_item(const NodeReader& reader) {
+  return grows(reader) ? std::vector<std::size_t>{1} : std::vector<std::size_t>();
+}
+
+/// A list of at least so many elements, of which those are zeros that it lacks.
+Tensor lengthened(const Tensor& list, std::int64_t count, const Shape& element) {
+  const std::int64_t missing = count - list.shape().sizes()[0];
+  if (missing <= 0) return list;
+  Shape shape{missing};
+  for (const std::int64_t size : element.sizes()) shape.push_back(size);
+  const Tensor added = zeros(shape, {.dtype = list.dtype()});
+  return missing == count ? added : concat({list, added}, 0);
+}
+
 /// The list with another element.
 Tensors read_list_with_item(const ForeignNode& n) {
   require_list(n);
-  const Tensor& list = n.in(0);
   const Tensor& item = n.in(2);
-  if (item.dtype() != list.dtype()) n.node.refuse("its element and its list have different types");
+  if (item.dtype() != n.in(0).dtype()) n.node.refuse("its element and its list have different types");
+  const std::int64_t least = grows(n.node) ? n.number(1) + 1 : 0;
+  if (least > most_places) n.node.refuse(detail::join("it sets element ", least - 1));
   return n.composed([&] {
+    const Tensor list = lengthened(n.in(0), least, item.shape());
     std::vector<int> others;
     for (int axis = 1; axis < list.shape().rank(); ++axis) others.push_back(axis);
     if (list.shape().has_rank() && item.shape() != Shape(list.shape().sizes().subspan(1)))
       lack(n, "list of elements whose shape is not known");
-    Tensor is_it = equal(arange(n.in(0).shape().sizes()[0]).cast(int64), index_of(n).cast(int64));
+    const Tensor places = arange(list.shape().sizes()[0], {.dtype = int64});
+    Tensor is_it = equal(places, gather(places, bool(n.in(1)) ? index_of(n) : n.node.constant(1)));  // or out of range
     for (const int axis : others) is_it = expand_dims(is_it, axis);
     return where(is_it, expand_dims(item, 0), list);
   });
@@ -164,6 +183,7 @@ ForeignOps foreign_lists() {
        .inputs = 3,
        .lacks_sizes = lacks_any_size,
        .outputs = {like(0)},
+       .find_values = values_to_set_item,
        .read = read_list_with_item},
       {.name = "TensorListSplit",
        .inputs = 3,
