@@ -223,6 +223,18 @@ TEST_CASE("an element beyond the end of a list makes it longer only where the fi
   CHECK_THROWS_AS(stacked(grows, -1), InvalidArgumentError);
 }
 
+TEST_CASE("a convolution of volumes in groups") {
+  const Graph graph =
+      read(placeholder_node("x", "dim { size: -1 } dim { size: 1 } dim { size: 1 } dim { size: 2 } dim { size: 2 }") +
+           constant_node("filter", "DT_FLOAT",
+                         "tensor_shape { dim { size: 1 } dim { size: 1 } dim { size: 1 } dim { size: 1 } "
+                         "dim { size: 2 } } float_val: 10 float_val: 100") +
+           node("y", "Conv3D", {"x", "filter"},
+                t_float + attr("strides", "list { i: 1 i: 1 i: 1 i: 1 i: 1 }") + attr("padding", "s: 'VALID'")));
+  const Tensor x = reshape(tensor<float>({1, 2, 3, 4}), {1, 1, 1, 2, 2});
+  check_same(reshape(Session(graph).run("y:0", {{"x:0", x}}), {2, 2}), tensor<float>({{10, 200}, {30, 400}}));
+}
+
 TEST_CASE("whole random numbers and permutations of TensorFlow are drawn from our stream") {
   const Graph graph =
       read(ints_node("shape", {2000}) + constant_node("low", "DT_INT64", "tensor_shape { } int64_val: -2") +

@@ -51,6 +51,7 @@ def single_layers():
             yield f"{name}{i}D", getattr(layers, f"{name}{i}D")(**options), [shape]
     yield "Conv1D causal", layers.Conv1D(3, 2, padding="causal", dilation_rate=2), [LINE]
     yield "Conv2D in groups", layers.Conv2D(6, 3, padding="same", groups=3, strides=2), [PICTURE]
+    yield "Conv3D in groups", layers.Conv3D(4, 2, groups=2), [VOLUME]
     yield "Conv2D dilated", layers.Conv2D(4, 3, padding="same", dilation_rate=2), [PICTURE]
     for i, shape in ((1, LINE), (2, PICTURE)):
         yield f"SeparableConv{i}D", getattr(layers, f"SeparableConv{i}D")(3, 2), [shape]

@@ -17,9 +17,13 @@ Tensor convolved(const ForeignNode& n, const Tensor& x, const Tensor& filter) {
   const auto strides = for_axes(n, "strides", 5), rates = for_axes(n, "dilations", 5);
   const auto size = [&](int axis) { return x.shape().sizes()[axis]; };
   const Track depth = track(n, size(1), filter.shape().sizes()[0], strides[1], rates[1]);
+  const std::int64_t channels = filter.shape().sizes()[3];
+  if (channels < 1 || size(4) % channels != 0)
+    n.node.refuse(detail::join("its filter for ", channels, " channels does not fit the input's ", size(4)));
   const Conv2dOptions options{.strides = {strides[2], strides[3]},
                               .padding = n.node.attr<std::string>("padding").c_str(),
-                              .dilations = {rates[2], rates[3]}};
+                              .dilations = {rates[2], rates[3]},
+                              .groups = size(4) / channels};
   const Tensor bordered = pad(x, {{}, {depth.before, depth.after}, {}, {}, {}});
   Tensor sum;
   for (std::int64_t k = 0; k < depth.window; ++k) {
