@@ -1,6 +1,7 @@
 // Graphs of others are judged by what is run: nodes that Tapestry lacks harm nothing, and every tensor has its name.
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -200,6 +201,69 @@ TEST_CASE("rows and elements of a Variable") {
     check_same(session.run("rows:0"), tensor<float>({{3, 4}, {1, 2}}));
     check_same(session.run("element:0"), tensor(3.F));
   }
+}
+
+TEST_CASE("parts of a Variable are changed, in both styles, and whatever is known of the indices") {
+  const std::string dtype = attr("dtype", "type: DT_FLOAT"), types = t_float + attr("Tindices", "type: DT_INT32");
+  const std::string any_ints = attr("dtype", "type: DT_INT32") + attr("shape", "shape { unknown_rank: true }");
+  for (const bool is_resource : {true, false}) {
+    CAPTURE(is_resource);
+    const auto scatter = [&](const std::string& name, const std::string& op) {
+      const std::string attrs = (is_resource ? dtype : t_float) + attr("Tindices", "type: DT_INT32");
+      return node(name, (is_resource ? "Resource" : "") + op, {"w", "places", "rows"},
+                  op.starts_with("ScatterNd") ? types : attrs);
+    };
+    const Graph graph =
+        read(node("w", is_resource ? "VarHandleOp" : "VariableV2", {},
+                  dtype + attr("shape", "shape { dim { size: 3 } dim { size: 2 } }")) +
+             constant_node("value", "DT_FLOAT",
+                           "tensor_shape { dim { size: 3 } dim { size: 2 } } float_val: 1 float_val: 2 float_val: 3 "
+                           "float_val: 4 float_val: 5 float_val: 6") +
+             node("init", is_resource ? "AssignVariableOp" : "Assign", {"w", "value"}, is_resource ? dtype : t_float) +
+             node("get", is_resource ? "ReadVariableOp" : "Identity", {"w"}, is_resource ? dtype : t_float) +
+             node("places", "Placeholder", {}, any_ints) + placeholder_node("rows") +
+             scatter("set", "ScatterNdUpdate") + scatter("add", "ScatterNdAdd") + scatter("mul", "ScatterMul") +
+             scatter("div", "ScatterDiv") + scatter("max", "ScatterMax") + scatter("min", "ScatterMin"));
+    const auto after = [&](const std::string& update, const Init& places, const Init& rows) {
+      const Session session(graph);
+      session.run("init");
+      session.run(update, {{"places:0", places}, {"rows:0", rows}});
+      return session.run("get:0");
+    };
+    check_same(after("set", {{0, 1}, {2, 0}, {0, 1}}, {7.0, 8.0, 9.0}), tensor<float>({{1, 9}, {3, 4}, {8, 6}}));
+    check_same(after("set", {{1}}, {{-1.0, -2.0}}), tensor<float>({{1, 2}, {-1, -2}, {5, 6}}));
+    check_same(after("add", {{1}, {1}}, {{1.0, 2.0}, {3.0, 4.0}}), tensor<float>({{1, 2}, {7, 10}, {5, 6}}));
+    check_same(after("mul", {1, 1}, {{2.0, 2.0}, {3.0, 1.0}}), tensor<float>({{1, 2}, {18, 8}, {5, 6}}));
+    check_same(after("div", {2, 0}, 2.0), tensor<float>({{0.5, 1}, {3, 4}, {2.5, 3}}));
+    check_same(after("max", {{0, 2}, {0, 1}}, {{{9.0, 0.0}, {0.0, 9.0}}, {{4.0, 4.0}, {0.0, 0.0}}}),
+               tensor<float>({{9, 4}, {3, 4}, {5, 9}}));
+    check_same(after("min", {1}, 3.5), tensor<float>({{1, 2}, {3, 3.5}, {5, 6}}));
+    CHECK_THROWS_AS(after("set", {{3, 0}}, {7.0}), InvalidArgumentError);
+    CHECK_THROWS_AS(after("mul", {3}, 2.0), InvalidArgumentError);
+  }
+}
+
+TEST_CASE("dual averaging is TensorFlow's formula") {
+  const std::string spec = attr("dtype", "type: DT_FLOAT") + attr("shape", "shape { dim { size: 2 } }");
+  const auto floats = [](const std::string& name, const std::string& a, const std::string& b) {
+    return constant_node(name, "DT_FLOAT", "tensor_shape { dim { size: 2 } } float_val: " + a + " float_val: " + b);
+  };
+  const Graph graph = read(
+      node("w", "VariableV2", {}, spec) + node("sum", "VariableV2", {}, spec) +
+      node("squares", "VariableV2", {}, spec) + floats("ones", "1", "1") + floats("zeros", "0", "0") +
+      floats("g", "1", "-2") + float_node("rate", "0.5") + float_node("l1", "0.1") + float_node("l2", "0.2") +
+      constant_node("step", "DT_INT64", "tensor_shape { } int64_val: 2") +
+      node("w/Assign", "Assign", {"w", "ones"}, t_float) + node("sum/Assign", "Assign", {"sum", "zeros"}, t_float) +
+      node("squares/Assign", "Assign", {"squares", "ones"}, t_float) +
+      node("init", "NoOp", {"^w/Assign", "^sum/Assign", "^squares/Assign"}) +
+      node("update", "ApplyAdagradDA", {"w", "sum", "squares", "g", "rate", "l1", "l2", "step"}, t_float));
+  const Session session(graph);
+  session.run("init");
+  session.run("update");
+  // -rate sign(sum) max(|sum| - l1 step, 0) / (l2 step rate + sqrt(squares))
+  check_values(session.run("w:0"), {-0.5 * 0.8 / (0.2 + std::sqrt(2.0)), 0.5 * 1.8 / (0.2 + std::sqrt(5.0))}, 1e-6);
+  check_same(session.run("sum:0"), tensor<float>({1, -2}));
+  check_same(session.run("squares:0"), tensor<float>({2, 5}));
 }
 
 TEST_CASE("an element beyond the end of a list makes it longer only where the file says so") {

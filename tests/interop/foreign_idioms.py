@@ -223,6 +223,29 @@ def optimizer_programs():
         return [loss], [optimizer.minimize(loss, var_list=own("online")), tf.group(*copies)]
     yield "a target network", target_network
 
+    def dual_averaging(rows):
+        def program(x, labels):
+            step = train.get_or_create_global_step()
+            y = tf.gather(variable("table", 3, 6), labels) if rows else x
+            loss = classes(logits_of(y), labels)
+            optimizer = train.AdagradDAOptimizer(0.1, step, l1_regularization_strength=0.001, l2_regularization_strength=0.01)
+            return [loss], [optimizer.minimize(loss, step)]
+        return program
+    yield "AdagradDA", dual_averaging(False)
+    yield "rows by AdagradDA", dual_averaging(True)
+
+    def scattered(x, labels):
+        """Every way to change parts of a variable, which are not twice the same where the last one counts."""
+        table = variable("table", 4, 6, trainable=False)
+        loss = classes(logits_of(tf.gather(table, labels)), labels)
+        some = tf.reshape(labels[:2], [-1, 1])
+        updates = [v1.scatter_nd_update(table, some, x[:2]), v1.scatter_nd_add(table, [[0, 1], [2, 3], [0, 1]], [1.0, 2.0, 3.0]),
+                   v1.scatter_nd_sub(table, tf.reshape(labels, [-1, 1]), x), v1.scatter_mul(table, labels, x),
+                   v1.scatter_mul(table, [3, 3], 0.5), v1.scatter_div(table, labels, tf.abs(x) + 0.5), v1.scatter_max(table, labels, x),
+                   v1.scatter_min(table, labels, x * 0.5)]
+        return [loss, tf.identity(table)], [*updates, descend(loss)]
+    yield "parts of a variable", scattered
+
     def second_order(x, labels):
         w = variable("w", 6, 3)
         loss = classes(tf.matmul(x, w), labels)

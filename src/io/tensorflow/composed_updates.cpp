@@ -7,6 +7,8 @@
 
 #include "core/make_tensor.hpp"
 #include "graph/state_ops.hpp"
+#include "io/tensorflow/foreign_parts.hpp"
+#include "io/tensorflow/kept_node.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::io {
@@ -131,6 +133,16 @@ void add_sign_update(const UpdateCall& call, bool powers) {
 void add_power_sign(const UpdateCall& call) { add_sign_update(call, true); }
 void add_add_sign(const UpdateCall& call) { add_sign_update(call, false); }
 
+/// Dual averaging: the Variable follows from the sums of all gradients and the number of the step.
+void add_adagrad_da(const UpdateCall& call) {
+  const Tensor &gradient = call.inputs[3], sum = call.inputs[1] + gradient,
+               square_sum = call.inputs[2] + square(gradient);
+  const Tensor rate = number(call, 4), step = number(call, 7).cast(gradient.dtype());
+  const Tensor shrunk = sign(sum) * maximum(abs(sum) - number(call, 5) * step, 0.0);
+  assign(call, 0, Assign::set, -rate * shrunk / (number(call, 6) * step * rate + sqrt(square_sum)),
+         {assign(call, 1, Assign::set, sum), assign(call, 2, Assign::set, square_sum)});
+}
+
 /// The updates are rows, or one scalar for all.
 Tensor rows_of(const UpdateCall& call) {
   const Tensor &values = call.inputs[2], &indices = call.inputs[1];
@@ -159,6 +171,48 @@ void add_scatter_update(const UpdateCall& call) {
   assign(call, 0, Assign::set, where(greater(counts, 0.0), sums / maximum(counts, 1.0), value));
 }
 
+/// What an op of TensorFlow's without a Variable gives, alike `x`: a node that is read later if sizes are not known.
+Tensor result_of(const UpdateCall& call, std::string_view op, const Tensors& inputs, const Tensor& x,
+                 const Tensors& values = Tensors(3)) {
+  NodeDef def{.name = "result", .op = std::string(op)};
+  def.attrs = {{"T", code_of(x.dtype())}, {"Tindices", code_of(inputs[1].dtype())}};
+  if (values[2]) def.attrs.emplace("Tnumsegments", code_of(values[2].dtype()));
+  const std::vector<Source> sources(inputs.size());
+  const NodeReader reader(def, sources, values);
+  if (!lacks_sizes(reader, inputs)) return read_op(reader, inputs, call.where)[0];
+  return keep_node(call.graph, reader, inputs, {x.spec()}, call.where).output();
+}
+
+/// The end of the name of a scatter op: "Update" of "ResourceScatterNdUpdate".
+std::string kind_of(const UpdateCall& call, std::string_view before) {
+  const std::string& op = call.node.def().op;
+  return op.substr(op.find(before) + before.size());
+}
+
+/// Updates by coordinates are those of a tensor.
+void add_scatter_nd(const UpdateCall& call) {
+  const std::string op = "TensorScatter" + kind_of(call, "ScatterNd");
+  assign(call, 0, Assign::set, result_of(call, op, call.inputs, call.inputs[0]));
+}
+
+/// The rows of one index are combined before they change the Variable's.
+void add_scatter_combined(const UpdateCall& call) {
+  const Tensor &x = call.inputs[0], &indices = call.inputs[1];
+  const std::string kind = kind_of(call, "Scatter");
+  const bool largest = kind == "Max", smallest = kind == "Min";
+  if (x.rank() == 0) call.node.refuse("its Variable has no rows");
+  if (kind == "Div" && !is_floating(x.dtype())) call.node.refuse("Tapestry lacks it for integers");
+  const Tensor count = detail::make_scalar(static_cast<double>(x.shape().sizes()[0]), int32);
+  const Tensor rows = call.inputs[2] * ones_like(gather(x, indices));  // the updates may be one scalar
+  const Tensor combined = result_of(call, "UnsortedSegment" + (largest || smallest ? kind : "Prod"),
+                                    {rows, indices, constant_node(count, "count", call.where)}, x, {{}, {}, count});
+  assign(call, 0, Assign::set,
+         largest         ? maximum(x, combined)
+         : smallest      ? minimum(x, combined)
+         : kind == "Mul" ? x * combined
+                         : x / combined);
+}
+
 constexpr auto updates = std::to_array<ComposedUpdate>({
     {"ResourceApplyAdagrad", "ApplyAdagrad", 2, 4, add_adagrad},
     {"ResourceApplyCenteredRMSProp", "ApplyCenteredRMSProp", 4, 9, add_centered_rmsprop},
@@ -177,10 +231,21 @@ constexpr auto updates = std::to_array<ComposedUpdate>({
     {"ResourceSparseApplyProximalGradientDescent", "SparseApplyProximalGradientDescent", 1, 6,
      add_proximal_gradient_descent, 5},
     {"ResourceSparseApplyProximalAdagrad", "SparseApplyProximalAdagrad", 2, 7, add_proximal_adagrad, 6},
+    {"ResourceApplyAdagradDA", "ApplyAdagradDA", 3, 8, add_adagrad_da},
+    {"ResourceSparseApplyAdagradDA", "SparseApplyAdagradDA", 3, 9, add_adagrad_da, 4},
     {"ResourceScatterUpdate", "ScatterUpdate", 1, 3, add_rows, 1},
     {"ResourceScatterAdd", "ScatterAdd", 1, 3, add_scatter_add},
     {"ResourceScatterSub", "ScatterSub", 1, 3, add_scatter_sub},
     {"ResourceScatterUpdate", "ScatterUpdate", 1, 3, add_scatter_update},
+    {"ResourceScatterMul", "ScatterMul", 1, 3, add_scatter_combined},
+    {"ResourceScatterDiv", "ScatterDiv", 1, 3, add_scatter_combined},
+    {"ResourceScatterMax", "ScatterMax", 1, 3, add_scatter_combined},
+    {"ResourceScatterMin", "ScatterMin", 1, 3, add_scatter_combined},
+    {"ResourceScatterNdUpdate", "ScatterNdUpdate", 1, 3, add_scatter_nd},
+    {"ResourceScatterNdAdd", "ScatterNdAdd", 1, 3, add_scatter_nd},
+    {"ResourceScatterNdSub", "ScatterNdSub", 1, 3, add_scatter_nd},
+    {"ResourceScatterNdMax", "ScatterNdMax", 1, 3, add_scatter_nd},
+    {"ResourceScatterNdMin", "ScatterNdMin", 1, 3, add_scatter_nd},
 });
 
 }  // namespace
