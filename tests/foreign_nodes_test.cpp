@@ -185,6 +185,25 @@ TEST_CASE("Variables of one shared name are one Variable") {
   CHECK(graph.variables().size() == 1);
 }
 
+TEST_CASE("a graph is written again before its Variables have values, whatever their assignments are called") {
+  const std::string spec = attr("shape", "shape { }") + attr("dtype", "type: DT_FLOAT");
+  const Graph graph = read(node("w", "VariableV2", {}, spec) + node("never", "VariableV2", {}, spec) +
+                           float_node("two", "2") + node("restored", "Assign", {"w", "two"}, t_float) +
+                           node("start", "NoOp", {"^restored"}) + node("get", "Identity", {"w"}, t_float));
+  for (const VariableStyle style : {VariableStyle::resource, VariableStyle::reference}) {
+    const Graph again = Graph::from_graph_def(graph.as_graph_def({.variables = style}));
+    const Session session(again);
+    session.run("start");
+    check_same(session.run("get:0"), tensor(2.F));
+  }
+  CHECK_THROWS_AS(graph.as_graph_def({.variables = VariableStyle::frozen}), FailedPreconditionError);
+  Session(graph).run("start");
+  const Graph later = Graph::from_graph_def(graph.as_graph_def());
+  const Session session(later);
+  session.run("init");  // the value of w, for which the file has no initializer of its own
+  check_same(session.run("get:0"), tensor(2.F));
+}
+
 TEST_CASE("rows and elements of a Variable") {
   const std::string dtype = attr("dtype", "type: DT_FLOAT"), indices = attr("Tindices", "type: DT_INT32");
   const Graph graph =

@@ -160,10 +160,10 @@ class Exporter {
     fields.emplace("shared_name", resource ? node.name() : std::string());
     writer.finish(resource ? "VarHandleOp" : "VariableV2", {}, std::move(fields));
     const GraphVariable* entry = entry_of(variable);
-    if (entry && !entry->initializer) write_added_initializer(node, variable);
+    if (entry && !entry->initializer && variable.cell()->is_initialized()) write_added_initializer(node, variable);
   }
 
-  /// Adds an initializer for a Variable that was made outside the graph, which therefore has none for it.
+  /// Adds an initializer for a Variable for which the graph has none, such as one that was made outside it.
   void write_added_initializer(const Node& handle, const Variable& variable) {
     NodeWriter writer(handle, file_, names_);
     const Value value = writer.constant("initial_value", variable.cell()->load());
