@@ -204,6 +204,14 @@ TEST_CASE("a graph is written again before its Variables have values, whatever t
   check_same(session.run("get:0"), tensor(2.F));
 }
 
+TEST_CASE("what tf.print writes does not stop a run") {
+  const Graph graph =
+      read(placeholder_node("x", "dim { size: 2 }") + node("text", "StringFormat", {"x"}) +
+           node("print", "PrintV2", {"text"}, attr("end", "s: 'x'")) + node("y", "Neg", {"x", "^print"}, t_float));
+  for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())})
+    check_same(Session(each).run("y:0", {{"x:0", {1.0, 2.0}}}), tensor<float>({-1, -2}));
+}
+
 TEST_CASE("rows and elements of a Variable") {
   const std::string dtype = attr("dtype", "type: DT_FLOAT"), indices = attr("Tindices", "type: DT_INT32");
   const Graph graph =

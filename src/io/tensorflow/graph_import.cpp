@@ -19,9 +19,9 @@ using detail::GraphVariable;
 namespace {
 
 constexpr std::array leaves_and_assignments = std::to_array<std::string_view>(
-    {"Const", "Placeholder", "NoOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "Assign",
-     "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "VarIsInitializedOp",
-     "IsVariableInitialized", "Assert"});
+    {"Const", "Placeholder", "NoOp", "PrintV2", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape",
+     "Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp",
+     "VarIsInitializedOp", "IsVariableInitialized", "Assert"});
 
 /// Whether a node has an output of a loop of ours, which its inputs are. A hint at another op is none.
 bool is_result_of_loop(const NodeDef& def) {
@@ -208,7 +208,7 @@ Tensors Importer::outputs_of(Entry& entry) {
   if (const OpRule* rule = reader.hinted()) return make_hinted(*rule, entry, reader);
   if (def.op == "Const") return constant(reader);
   if (def.op == "Placeholder") return placeholder(reader);
-  if (def.op == "NoOp") return node(no_op_op, {}, {}, def.name);
+  if (def.op == "NoOp" || def.op == "PrintV2") return node(no_op_op, {}, {}, def.name);  // the library does not print
   if (is_variable(def)) return variable(reader);
   if (def.op == "ReadVariableOp") return read(entry, reader);
   if (def.op == "Identity" && reader.attr_or<TypeCode>("T", {}) == resource_type) {
