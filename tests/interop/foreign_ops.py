@@ -257,6 +257,11 @@ def scattered():
         yield Case(op, x, places, updates)
         yield Case(op, x, Fed([[[1, 2], [3, 0]], [[1, 2], [0, 0]]], np.int64), points(103, 2, 2))
     yield Case("TensorScatterUpdate", Fed([[1, 2], [3, 4]], np.int32), Fed([[1]], np.int32), Fed([[7, 8]], np.int32))
+    ids = Fed([[0, 3], [2, 0], [0, 1], [3, 1]], np.int64)
+    yield Case("SparseFillEmptyRows", ids, points(104, 4), np.int64([5, 4]), np.float32(-1.5))
+    yield Case("SparseFillEmptyRows", ids, Fed([7, 5, 9, 6], np.int64), np.int64([4, 4]), np.int64(0))
+    yield Case("SparseFillEmptyRowsGrad", Fed([0, 1, 4], np.int64), points(105, 6))
+    yield Case("SparseReshape", Fed([[0, 1, 1], [1, 2, 0]], np.int64), np.int64([2, 3, 2]), np.int64([4, -1]))
     segments = Fed([2, 0, 2, -1, 4, 2], np.int32)
     for op in ("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum"):
         # Of an empty segment the largest is the lowest number, which swamps others.

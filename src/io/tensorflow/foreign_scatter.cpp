@@ -1,6 +1,7 @@
 // What indices bring together: segments, updates of elements, sparse matrices, counts.
 
 #include <limits>
+#include <utility>
 
 #include "io/tensorflow/foreign_parts.hpp"
 #include "io/tensorflow/op_rules.hpp"
@@ -251,6 +252,69 @@ Tensors read_sparse_product(const ForeignNode& n) {
   });
 }
 
+/// For each axis of a shape the coordinates of places in the flattened tensor.
+std::vector<Tensor> coordinates_of(const Tensor& places, const std::vector<std::int64_t>& sizes) {
+  std::vector<Tensor> axes(sizes.size());
+  Tensor rest = places;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    axes[i] = mod(rest, sizes[i]);
+    rest = floor_divide(rest, sizes[i]);
+  }
+  return axes;
+}
+
+/// The same elements of a sparse tensor by their coordinates in another shape, which may leave one size open.
+Tensors read_sparse_reshape(const ForeignNode& n) {
+  const std::vector<std::int64_t> from = n.numbers(1);
+  std::vector<std::int64_t> to = n.numbers(2);
+  std::int64_t size = 1, rest = 1;
+  for (const std::int64_t each : from) size = product(size, each);
+  for (const std::int64_t each : to) rest = product(rest, each < 0 ? 1 : each);
+  for (std::int64_t& each : to)
+    if (each < 0) each = rest > 0 ? size / std::exchange(rest, 0) : 0;
+  std::int64_t told = 1;
+  for (const std::int64_t each : to) told = product(told, each);
+  if (from.empty() || to.empty() || size < 1 || told != size)
+    n.node.refuse(detail::join("a tensor of ", size, " elements does not fit the shape it asks for"));
+  return n.composed([&]() -> Tensors {
+    Tensor place;
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const Tensor coordinate = squeeze(slice(n.in(0), {0, static_cast<std::int64_t>(i)}, {-1, 1}), 1);
+      place = bool(place) ? place * from[i] + coordinate : coordinate;
+    }
+    return {stack(coordinates_of(place, to), 1), vector_of(to, int64)};
+  });
+}
+
+/// A sparse tensor in which each row has an element: those without one get the default, at the coordinate 0. Also tells
+/// which rows those are, and where each element went.
+Tensors read_filled_rows(const ForeignNode& n) {
+  const Tensor &indices = n.in(0), &values = n.in(1);
+  require_rank(n, 0, 2);
+  const std::vector<std::int64_t> shape = n.numbers(2);
+  const std::int64_t count = values.shape().num_elements();
+  if (shape.empty() || shape[0] < 0 || shape[0] > most_numbers || indices.shape().sizes()[1] < 1)
+    n.node.refuse(detail::join("its sparse tensor has the shape ", Shape(shape)));
+  return n.composed([&]() -> Tensors {
+    const Tensor rows = squeeze(slice(indices, {0, 0}, {-1, 1}), 1);
+    const Tensor is_empty = equal(added_by_segments(n, ones({count}, {.dtype = int64}), rows, shape[0]), 0);
+    const Tensor empty = nonzero(is_empty), none = squeeze(empty, 1);
+    const Tensor added = pad(empty, {{0, 0}, {0, indices.shape().sizes()[1] - 1}});
+    // Elements keep their order in a row.
+    const Tensor order = argsort(concat({rows * (count + 1) + arange(count, {.dtype = int64}), none * (count + 1)}, 0));
+    const Tensor filled = (none * 0).cast(values.dtype()) + n.in(3);
+    return {gather(concat({indices, added}, 0), order), gather(concat({values, filled}, 0), order), is_empty,
+            slice(argsort(order), {0}, {count}).cast(int64)};
+  });
+}
+
+Tensors read_filled_rows_gradient(const ForeignNode& n) {
+  return n.composed([&]() -> Tensors {
+    const Tensor own = gather(n.in(1), n.in(0));
+    return {own, reduce_sum(n.in(1)) - reduce_sum(own)};
+  });
+}
+
 // ---- Searching and counting -----------------------------------------------------------------------------------------
 
 /// How many numbers of each sorted row are below (LowerBound), or not above, each value.
@@ -271,15 +335,7 @@ Tensors read_coordinates(const ForeignNode& n) {
   const std::vector<std::int64_t> sizes = n.numbers(1);
   if (sizes.empty() || std::any_of(sizes.begin(), sizes.end(), [](std::int64_t each) { return each < 1; }))
     n.node.refuse("its sizes are no shape of elements");
-  return n.composed([&] {
-    std::vector<Tensor> axes(sizes.size());
-    Tensor rest = n.in(0);
-    for (std::size_t i = sizes.size(); i-- > 0;) {
-      axes[i] = mod(rest, sizes[i]);
-      rest = floor_divide(rest, sizes[i]);
-    }
-    return stack(axes);
-  });
+  return n.composed([&] { return stack(coordinates_of(n.in(0), sizes)); });
 }
 
 Tensors read_histogram(const ForeignNode& n) {
@@ -306,6 +362,21 @@ ForeignOps foreign_scatter() {
        .lacks_sizes = lacks_any_size,
        .outputs = {told_by("dtype", int32)},
        .read = read_histogram},
+      {.name = "SparseFillEmptyRows",
+       .inputs = 4,
+       .values = {2},
+       .lacks_sizes = lacks_any_size,
+       .outputs = {typed(int64), like(1), typed(boolean), typed(int64)},
+       .read = read_filled_rows},
+      {.name = "SparseFillEmptyRowsGrad",
+       .inputs = 2,
+       .outputs = {like(1), like(1)},
+       .read = read_filled_rows_gradient},
+      {.name = "SparseReshape",
+       .inputs = 3,
+       .values = {1, 2},
+       .outputs = {typed(int64), typed(int64)},
+       .read = read_sparse_reshape},
       {.name = "SparseTensorDenseMatMul",
        .inputs = 4,
        .values = {2},
