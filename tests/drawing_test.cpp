@@ -191,6 +191,31 @@ TEST_CASE("an SVG has the functions of a node inside its box") {
   }
 }
 
+TEST_CASE("the labels of the lines from a node do not cover each other") {
+  Graph graph;
+  {
+    const auto scope = graph.as_default();
+    const Tensor x = placeholder(float32, {3, 4}, "x");
+    const auto best = top_k(x, 2);
+    const auto rows = split(x, 3, 0);
+    while_loop([](const Tensor& a, const Tensor&) { return reduce_all(a < 9.0); },
+               [](const Tensor& a, const Tensor& b) {
+                 return std::tuple{a + b, b + 1.0};
+               },
+               std::tuple{rows[0] + rows[1] + rows[2], reduce_sum(best.values)});
+  }
+  for (const char* direction : {"LR", "TB"}) {
+    CAPTURE(direction);
+    const std::string svg = graph.to_svg({.rankdir = direction});
+    const std::regex label("<text x=\"(-?\\d+)\" y=\"(-?\\d+)\" font-size=\"8\"");
+    std::set<std::pair<std::string, std::string>> places;
+    std::size_t labels = 0;
+    for (std::sregex_iterator each(svg.begin(), svg.end(), label), end; each != end; ++each, ++labels)
+      CHECK_MESSAGE(places.emplace((*each)[1], (*each)[2]).second, (*each)[1].str(), " ", (*each)[2].str());
+    CHECK(labels > 8);
+  }
+}
+
 TEST_CASE("explain prints the functions of a node once, below it") {
   Graph graph;
   const auto scope = graph.as_default();

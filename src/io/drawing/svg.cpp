@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -242,6 +243,7 @@ class Layout {
     for (const Vertex& each : vertices_)
       if (!each.inside.empty()) text += drawn_with_inside(each);
     for (const Line& each : lines_) text += drawn(each);
+    text += labels_of_lines();
     for (const Vertex& each : vertices_)
       if (each.node && each.inside.empty())
         text += box(each, each.look.colour) + label_at(x(each), y(each) + 4, each.look.label) + "</g>\n";
@@ -300,14 +302,24 @@ class Layout {
       across = to.across;
       path += " L" + point(to.node ? to.along - length_along(to) / 2 : along, across);
     }
-    std::string text = detail::join("<path d=\"", path, "\" fill=\"none\" stroke=\"#666\"",
-                                    line.control ? " stroke-dasharray=\"4 3\"" : "", " marker-end=\"url(#arrow)\"/>\n");
-    if (!line.label.empty()) {
-      const double start = from.along + length_along(from) / 2;
+    return detail::join("<path d=\"", path, "\" fill=\"none\" stroke=\"#666\"",
+                        line.control ? " stroke-dasharray=\"4 3\"" : "", " marker-end=\"url(#arrow)\"/>\n");
+  }
+
+  /// The labels of all lines, where the lines begin. Those of one node stand one above the other, equal ones once.
+  std::string labels_of_lines() const {
+    std::string text;
+    std::map<std::size_t, std::vector<std::string_view>> labels;  // by the vertex that the lines begin at
+    for (const Line& each : lines_) {
+      std::vector<std::string_view>& others = labels[each.vertices.front()];
+      if (each.label.empty() || std::find(others.begin(), others.end(), each.label) != others.end()) continue;
+      const Vertex& from = vertices_[each.vertices.front()];
+      const double start = from.along + length_along(from) / 2, shift = 9 * static_cast<double>(others.size());
       const double label_x = left_ + (to_right_ ? start + 3 : from.across + 4),
-                   label_y = top_ + (to_right_ ? from.across - 3 : start + 11);
+                   label_y = top_ + (to_right_ ? from.across - 3 - shift : start + 11 + shift);
       text += detail::join("<text x=\"", number(label_x), "\" y=\"", number(label_y),
-                           "\" font-size=\"8\" fill=\"#555\">", escaped(line.label), "</text>\n");
+                           "\" font-size=\"8\" fill=\"#555\">", escaped(each.label), "</text>\n");
+      others.push_back(each.label);
     }
     return text;
   }
