@@ -115,6 +115,8 @@ def differentiated(x, n):
 GOLDEN = ("counted, frames", "nested, frames", "nested, functions", "written, functions", "lengthened, functions",
           "lengthened, frames", "mapped, frames",
           "passed_through, frames", "one_of, frames", "LSTM masked of any length, frames")
+GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "nested, frames, resource",
+                   "unused_array, frames, reference", "in_branch, frames, resource")
 
 FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
              lengthened, differentiated)
@@ -179,8 +181,9 @@ def write_functions(folder):
 def write_golden_cases(folder):
     with tempfile.TemporaryDirectory() as all_cases:
         write_functions(pathlib.Path(all_cases))
+        write_training(pathlib.Path(all_cases))
         folder.mkdir(exist_ok=True)
-        for name in GOLDEN:
+        for name in GOLDEN + GOLDEN_TRAINING:
             for ending in (".pb", ".steps.pb"):
                 shutil.copy(pathlib.Path(all_cases) / (name + ending), folder / (name.replace(", ", "_").replace(" ", "_") + ending))
 
@@ -216,7 +219,65 @@ def losses():
         w = variable("w", 6)
         return tf.reduce_mean(tf.scan(lambda a, row: tf.tanh(a * w + row), x, tf.zeros([6])))
 
-    return {each.__name__: each for each in (recurrent, branch, both, scan)}
+    def nested(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, tf.while_loop(
+            lambda k, t: k < i, lambda k, t: (k + 1, tf.sin(t * w) + x), (0, s))[1]), (0, x))[1])
+
+    def in_branch(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.cond(tf.reduce_sum(x) < 9, lambda: tf.while_loop(
+            lambda i, s: i < 3, lambda i, s: (i + 1, tf.sin(s * w)), (0, x))[1], lambda: x * w))
+
+    def map_in_loop(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 3, lambda i, s: (
+            i + 1, tf.map_fn(lambda row: tf.sin(row * w), s)), (0, x))[1])
+
+    def unused_array(x):
+        """An array that is written, but whose gradient is zero."""
+        w, n = variable("w", 6), tf.shape(x)[0]
+        rows, out = tf.TensorArray(tf.float32, n).unstack(x * w), tf.TensorArray(tf.float32, n)
+        return tf.reduce_mean(tf.while_loop(lambda i, *_: i < n, lambda i, s, a: (
+            i + 1, tf.tanh(s + rows.read(i)), a.write(i, s * w)), (0, tf.zeros([6]), out))[1])
+
+    def until(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.while_loop(lambda s: tf.reduce_sum(s * s) < 100.0, lambda s: s * (1.3 + tf.abs(w)), [x])[0])
+
+    def read_and_written(x):
+        w = variable("w", 6)
+        rows = tf.TensorArray(tf.float32, 6, clear_after_read=False).write(0, x[0] * w)
+        return tf.reduce_mean(tf.while_loop(lambda i, a: i < 5, lambda i, a: (
+            i + 1, a.write(i + 1, tf.sin(a.read(i)) * w)), (0, rows))[1].stack())
+
+    def rows_of_table(x):
+        w = variable("w", 9, 6)
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 4, lambda i, s: (
+            i + 1, tf.tanh(s * 0.5 + tf.gather(w, [i, i + 1, 2, 3, i]))), (0, x))[1])
+
+    def folded_back(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.foldr(lambda a, row: tf.sin(a) * w + row, x * w))
+
+    def branch_in_map(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.map_fn(lambda row: tf.cond(
+            tf.reduce_sum(row) > 0, lambda: row * w, lambda: tf.sin(row) * tf.reduce_sum(w)), x * 2))
+
+    def scan_and_map(x):
+        w = variable("w", 6)
+        y = tf.scan(lambda a, row: tf.sin(a) * w + row, x * w)
+        return tf.reduce_mean(y * y) + tf.reduce_sum(tf.map_fn(lambda row: row[0] * row[1], y))
+
+    def two_loops(x):
+        w = variable("w", 6)
+        a = tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, tf.sin(s * w)), (0, x))[1]
+        return tf.reduce_mean(a * tf.while_loop(lambda i, s: i < 4, lambda i, s: (i + 1, tf.cos(s * w) + a), (0, a))[1])
+
+    return {each.__name__: each for each in (
+        recurrent, branch, both, scan, nested, in_branch, map_in_loop, unused_array, until, read_and_written, rows_of_table,
+        folded_back, branch_in_map, scan_and_map, two_loops)}
 
 
 def write_training(folder):

@@ -95,10 +95,27 @@ class Nodes {
   std::string list_length_key(const std::string& list) const {
     if (const NodeDef* node = source(list, "TensorListFromTensor", 2)) return length_key(node->inputs[0]);
     if (const NodeDef* node = source(list, "TensorListReserve", 2)) return key(node->inputs[1]);
+    if (const NodeDef* node = source(list, "ZerosLike", 1)) return list_length_key(node->inputs[0]);
     const auto [loop, output] = loop_output(list);
     if (!loop) return "";
-    const auto is_it = [i = output](const Flow::Stacked& each) { return each.variable == i && each.is_full; };
+    const auto is_it = [i = output](const Flow::Stacked& each) {
+      return each.variable == i && each.is_full && !each.extends;
+    };
     return std::any_of(loop->flow->stacked.begin(), loop->flow->stacked.end(), is_it) ? iterations_key(*loop) : "";
+  }
+  /// Whether a list has the numbers 0, 1, 2, ..., because a loop has kept its counter.
+  bool is_counting(const std::string& list) const {
+    const auto [loop, output] = loop_output(list);
+    if (!loop || loop->flow->reverse) return false;
+    const FunctionBody& body = loop->flow->functions[0];
+    const Nodes nodes(body.graph);
+    return std::any_of(loop->flow->stacked.begin(), loop->flow->stacked.end(),
+                       [&, i = output](const Flow::Stacked& each) {
+                         if (each.variable != i || each.extends) return false;
+                         const std::string kept = nodes.origin(each.element);
+                         return std::any_of(loop->flow->counters.begin(), loop->flow->counters.end(),
+                                            [&](std::size_t counter) { return body.inputs[counter] == kept; });
+                       });
   }
   /// The key of the size of axis 0.
   std::string length_key(const std::string& tensor) const {
@@ -198,7 +215,9 @@ class Nodes {
     if (found == by_name_.end()) return {};
     return {found->second, colon == std::string::npos ? 0 : static_cast<std::size_t>(std::atoll(&tensor[colon + 1]))};
   }
-  static std::string iterations_key(const NodeDef& loop) { return "iterations of " + loop.name; }
+  static std::string iterations_key(const NodeDef& loop) {
+    return loop.flow->count_key.empty() ? "iterations of " + loop.name : loop.flow->count_key;
+  }
 
   std::unordered_map<std::string_view, const NodeDef*> by_name_;
 };
@@ -280,6 +299,7 @@ class LoopReader {
       const auto replace = [&](std::string& tensor) {
         if (tensor == name + ":1") tensor = named("item");
         if (without_zero(tensor) == name) tensor = list;
+        if (tensor == "^" + name) tensor = "^" + named("item");
       };
       for (NodeDef& each : function.graph.nodes) std::for_each(each.inputs.begin(), each.inputs.end(), replace);
       std::for_each(function.outputs.begin(), function.outputs.end(), replace);
@@ -322,6 +342,10 @@ class LoopReader {
         pending.insert(pending.end(), {node->inputs[0], node->inputs[1]});
         continue;
       }
+      if (node->op == "GreaterEqual" && iterations_.empty() && pending.empty()) {
+        iterations_ = counts_down_from(function, condition, node->inputs[0], node->inputs[1]);
+        return;
+      }
       std::string counter = node->inputs[0], limit = node->inputs[1];
       if (node->op == "Greater") std::swap(counter, limit);
       const auto index = argument_of(function, condition, counter);
@@ -331,12 +355,29 @@ class LoopReader {
       iterations_ = key;
     }
   }
+  /// The key of the number with which a loop variable begins that goes down by 1 as long as it is 1 or more, as the
+  /// gradients of TensorFlow 1's loops have one; "" if it is not so.
+  std::string counts_down_from(const FunctionBody& function, const Nodes& condition, const std::string& variable,
+                               const std::string& limit) const {
+    const auto index = argument_of(function, condition, variable);
+    const Nodes body(flow_.functions[0].graph);
+    const NodeDef* next = index ? body.source(result(*index), "Sub", 2) : nullptr;
+    const bool is_down = next && body.origin(next->inputs[0]) == arguments()[*index] &&
+                         number_inside(body, next->inputs[1]) == 1 && key_inside(function, condition, limit) == "=1";
+    return is_down ? around_.key(loop_.inputs[*index]) : "";
+  }
 
   /// How an index goes through the iterations.
   enum class Way { forward, backward, other };
   Way way_of(const Nodes& body, const std::string& index) const {
     if (const auto given = argument_of(flow_.functions[0], body, index))
       return is_counter(*given) ? Way::forward : Way::other;
+    // An element of a list of counters.
+    if (const NodeDef* item = body.source(index, "TensorListGetItem", 3)) {
+      const auto list = argument_of(flow_.functions[0], body, item->inputs[0]);
+      const bool counts = list && is_passed_on_[*list] && around_.is_counting(loop_.inputs[*list]);
+      return counts ? way_of(body, item->inputs[1]) : Way::other;
+    }
     // (n - 1) - counter
     const NodeDef* difference = body.source(index, "Sub", 2);
     const auto counter = difference ? argument_of(flow_.functions[0], body, difference->inputs[1]) : std::nullopt;
@@ -374,12 +415,15 @@ class LoopReader {
   /// loop variable becomes.
   void find_stacked(const Nodes& body) {
     for (std::size_t i = 0; i < count(); ++i) {
+      if (uses(i) != 1) continue;
       const NodeDef* given = around_.source(loop_.inputs[i]);
-      if (!given || uses(i) != 1) continue;
-      if (given->op == "EmptyTensorList")
-        if (const NodeDef* push = body.source(result(i), "TensorListPushBack", 2);
-            push && body.origin(push->inputs[0]) == arguments()[i])
-          take(i, push->inputs[1], true);
+      if (const NodeDef* push = body.source(result(i), "TensorListPushBack", 2);
+          push && body.origin(push->inputs[0]) == arguments()[i]) {
+        take(i, push->inputs[1], true);
+        flow_.stacked.back().extends = !given || given->op != "EmptyTensorList";
+      }
+      if (!given) continue;
+      if (given->op == "ZerosLike") find_sum(i, body);
       if (given->op != "TensorListReserve" || data_inputs(*given) != 2) continue;
       const NodeDef* write = body.source(result(i), "TensorListSetItem", 3);
       if (!write || body.origin(write->inputs[0]) != arguments()[i]) continue;
@@ -395,6 +439,19 @@ class LoopReader {
         flow_.lasts.push_back({i, *same});
         is_taken_[i] = 1;
       }
+    }
+  }
+  /// A sum of lists of which each iteration adds one with one element.
+  void find_sum(std::size_t i, const Nodes& body) {
+    const NodeDef* sum = body.source(result(i));
+    if (!sum || (sum->op != "AddV2" && sum->op != "Add" && sum->op != "AddN") || data_inputs(*sum) != 2) return;
+    if (iterations_.empty() || around_.list_length_key(loop_.inputs[i]) != iterations_) return;
+    for (const std::size_t k : {0, 1}) {
+      const NodeDef* write = body.source(sum->inputs[1 - k], "TensorListSetItem", 3);
+      if (body.origin(sum->inputs[k]) != arguments()[i] || !write || !body.source(write->inputs[0], "ZerosLike", 1))
+        continue;
+      if (const Way way = way_of(body, write->inputs[1]); way != Way::other)
+        writes_.push_back({i, write->inputs[2], way, true, false});
     }
   }
   void take(std::size_t list, const std::string& element, bool is_full, bool grows = false) {
@@ -438,6 +495,7 @@ class LoopReader {
       if (each.way == way) flow_.sequences.push_back({each.variable, each.node});
     flow_.has_condition = flow_.sequences.empty() && !is_counted;
     if (flow_.has_condition) flow_.reverse = false;
+    flow_.count_key = iterations_;
     if (flow_.sequences.empty() && is_counted)
       flow_.iterations = std::max<std::int64_t>(std::stoll(iterations_.substr(1)), 0);
     for (const Write& each : writes_)
@@ -544,10 +602,14 @@ void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
       replaced.emplace(without_zero(detail::join(each.name, ":", i)), named(""));
     }
     for (const Flow::Stacked& list : each.flow->stacked) {
-      if (list.is_full) continue;
+      if (list.is_full && !list.extends) continue;
       const std::string name = detail::join(each.name, "/_/list_", list.variable);
       const std::string tensor = without_zero(detail::join(each.name, ":", list.variable));
       replaced.emplace(tensor, name);
+      if (list.extends) {
+        added.push_back({.name = name, .op = "TensorListConcatLists", .inputs = {each.inputs[list.variable], tensor}});
+        continue;
+      }
       std::string length = nodes.source(each.inputs[list.variable])->inputs[1];
       if (list.grows) {
         NodeDef longer{.name = name + "/longer", .op = "Maximum", .inputs = {length, name + "/length"}};

@@ -38,6 +38,7 @@ struct Flow {
     std::string element{};     ///< the tensor of the body that each iteration appends
     bool is_full = true;       ///< the list has as many elements as the loop has iterations
     bool grows = false;        ///< it gets longer where the loop has more iterations
+    bool extends = false;      ///< these come after the elements that the list has before the loop
   };
   std::vector<Stacked> stacked{};
   struct Last {
@@ -47,6 +48,7 @@ struct Flow {
   std::vector<Last> lasts{};
   bool has_condition = true;     ///< or else one iteration for each element of the sequences, or
   std::int64_t iterations = -1;  ///< this number of iterations, if there are no sequences
+  std::string count_key{};       ///< what tells the number of iterations; "" if only the loop does
   bool reverse = false;
 
   /// The numbers of the loop variables that our loop needs: carried values, sequences, operands.

@@ -96,8 +96,24 @@ class FlowReader {
       std::optional<std::pair<std::size_t, Shape>> change;
       const Tensors results = try_loop(inputs, specs, operands, change);
       if (!change) return in_order_of_file(results);
-      specs[change->first].shape = change->second;
+      const auto& [i, shape] = *change;
+      if (inputs[i].shape().rank() != shape.rank() && is_empty(inputs[i].shape()))
+        inputs[i] = empty_like(inputs[i], shape);
+      specs[i].shape = shape;
     }
+  }
+
+  /// Whether a list has no elements, or none that is set, so that it does not tell what they are like.
+  static bool is_empty(const Shape& list) {
+    const auto sizes = list.sizes();
+    return list.rank() > 0 && sizes[0] >= 0 && std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+  }
+  /// A list as long as this one, of elements as this shape of a list has.
+  Tensor empty_like(const Tensor& list, const Shape& shape) const {
+    Shape sizes = shape;
+    for (int axis = 1; axis < sizes.rank(); ++axis) sizes.set(axis, std::max<std::int64_t>(sizes.sizes()[axis], 0));
+    sizes.set(0, list.shape().sizes()[0]);
+    return zeros(sizes, {.dtype = list.dtype()}, {}, where_);
   }
 
   Specs body_specs(const Tensors& inputs) const {
@@ -204,13 +220,18 @@ class FlowReader {
     }
   }
 
-  /// The sizes that two shapes have in common; where one is not known, that of the other.
+  /// The sizes that two shapes have in common; where one is not known, that of the other. An empty list may get
+  /// elements of any shape.
   static Shape common_shape(const Shape& given, const Shape& next) {
     if (!given.has_rank() || !next.has_rank()) return given;
-    if (given.rank() != next.rank()) return Shape::unknown_rank();
-    Shape common = given;
+    Shape common = given.rank() == next.rank() ? given : next;
+    if (given.rank() != next.rank()) {
+      if (!is_empty(given) || next.rank() == 0) return Shape::unknown_rank();
+      common.set(0, -1);
+      return common;
+    }
     for (int axis = 0; axis < given.rank(); ++axis)
-      if (given.sizes()[axis] >= 0 && next.sizes()[axis] >= 0 && given.sizes()[axis] != next.sizes()[axis])
+      if (given.sizes()[axis] != next.sizes()[axis] && (given.sizes()[axis] == 0 || next.sizes()[axis] >= 0))
         common.set(axis, -1);
     return common;
   }

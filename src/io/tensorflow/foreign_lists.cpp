@@ -56,6 +56,18 @@ Tensors read_list_empty(const ForeignNode& n) {
   return {zeros(shape_of_unset(n, 0), {.dtype = n.node.type("element_dtype")}, n.name(), n.where)};
 }
 
+/// The shape of a list.
+Shape list_of(std::int64_t count, const Shape& element) {
+  if (!element.has_rank()) return element;
+  Shape list{count};
+  for (const std::int64_t size : element.sizes()) list.push_back(size);
+  return list;
+}
+
+Specs specs_of_list_resize(const NodeReader&, const Tensors& inputs) {
+  const Shape& list = inputs[0].shape();
+  return {{inputs[0].dtype(), list.rank() > 0 ? list_of(-1, Shape(list.sizes().subspan(1))) : Shape::unknown_rank()}};
+}
 /// The list with as many elements, of which those are zeros that it lacks.
 Tensors read_list_resize(const ForeignNode& n) {
   require_list(n);
@@ -79,40 +91,70 @@ std::vector<std::size_t> values_to_set_item(const NodeReader& reader) {
 Tensor lengthened(const Tensor& list, std::int64_t count, const Shape& element) {
   const std::int64_t missing = count - list.shape().sizes()[0];
   if (missing <= 0) return list;
-  Shape shape{missing};
-  for (const std::int64_t size : element.sizes()) shape.push_back(size);
-  const Tensor added = zeros(shape, {.dtype = list.dtype()});
+  const Tensor added = zeros(list_of(missing, element), {.dtype = list.dtype()});
   return missing == count ? added : concat({list, added}, 0);
 }
 
 /// The list with another element.
 Tensors read_list_with_item(const ForeignNode& n) {
   require_list(n);
-  const Tensor& item = n.in(2);
-  if (item.dtype() != n.in(0).dtype()) n.node.refuse("its element and its list have different types");
+  const Tensor &given = n.in(0), &item = n.in(2);
+  if (item.dtype() != given.dtype()) n.node.refuse("its element and its list have different types");
   const std::int64_t least = grows(n.node) ? n.number(1) + 1 : 0;
   if (least > most_places) n.node.refuse(detail::join("it sets element ", least - 1));
   return n.composed([&] {
-    const Tensor list = lengthened(n.in(0), least, item.shape());
-    std::vector<int> others;
-    for (int axis = 1; axis < list.shape().rank(); ++axis) others.push_back(axis);
+    // A list of which no element is set does not tell what they are like.
+    const bool is_unset = given.shape().is_known() && given.shape().num_elements() == 0;
+    const Tensor list =
+        is_unset ? zeros(list_of(std::max(given.shape().sizes()[0], least), item.shape()), {.dtype = given.dtype()})
+                 : lengthened(given, least, item.shape());
     if (list.shape().has_rank() && item.shape() != Shape(list.shape().sizes().subspan(1)))
-      lack(n, "list of elements whose shape is not known");
+      lack(n, "list of elements of different shapes");
     const Tensor places = arange(list.shape().sizes()[0], {.dtype = int64});
     Tensor is_it = equal(places, gather(places, bool(n.in(1)) ? index_of(n) : n.node.constant(1)));  // or out of range
-    for (const int axis : others) is_it = expand_dims(is_it, axis);
+    for (int axis = 1; axis < list.shape().rank(); ++axis) is_it = expand_dims(is_it, axis);
     return where(is_it, expand_dims(item, 0), list);
   });
-}
-
-Tensors read_list_push(const ForeignNode& n) {
-  require_list(n);
-  return n.composed([&] { return concat({n.in(0), expand_dims(n.in(1), 0)}, 0); });
 }
 
 Tensors read_list_gather(const ForeignNode& n) {
   require_list(n);
   return {gather(n.in(0), n.in(1), 0, n.name())};
+}
+
+/// The sizes of the elements of two lists. Those of an empty list may not be known; then they are 0, or too few.
+Shape element_of_either(const Shape& a, const Shape& b) {
+  if (!a.has_rank() || !b.has_rank() || a.rank() == 0 || b.rank() == 0) return Shape::unknown_rank();
+  Shape element(b.sizes().subspan(1));
+  if (a.rank() != b.rank()) return a.sizes()[0] == 0 ? element : Shape(a.sizes().subspan(1));
+  for (int axis = 0; axis < element.rank(); ++axis)
+    if (b.sizes()[0] == 0 || element.sizes()[axis] < 0) element.set(axis, a.sizes()[axis + 1]);
+  return element;
+}
+/// What is added to a list: another one, or an element.
+Shape added_list(const NodeReader& node, const Tensors& inputs) {
+  const Shape& added = inputs[1].shape();
+  return node.def().op == "TensorListPushBack" ? list_of(1, added) : added;
+}
+/// Whether the sizes of elements have to be known, as those of an empty list may be wrong.
+bool lacks_list_sizes(const NodeReader& node, const Tensors& inputs) {
+  const Shape &list = inputs[0].shape(), added = added_list(node, inputs);
+  if (list.rank() <= 0 || added.rank() <= 0) return true;
+  if (list.sizes()[0] == 0 || added.sizes()[0] == 0) return false;
+  if (list.sizes()[0] > 0 && added.sizes()[0] > 0) return false;
+  return list.rank() != added.rank() || !list.is_known() || !added.is_known();
+}
+Tensors read_list_concat_lists(const ForeignNode& n) {
+  require_list(n);
+  const Shape &list = n.in(0).shape(), added = added_list(n.node, n.inputs);
+  return n.composed([&] {
+    const Tensor more = n.node.def().op == "TensorListPushBack" ? expand_dims(n.in(1), 0) : n.in(1);
+    if (list.sizes()[0] == 0) return identity(more);
+    return added.sizes()[0] == 0 ? identity(n.in(0)) : concat({n.in(0), more}, 0);
+  });
+}
+Specs specs_of_list_concat_lists(const NodeReader& node, const Tensors& inputs) {
+  return {{inputs[0].dtype(), list_of(-1, element_of_either(inputs[0].shape(), added_list(node, inputs)))}};
 }
 
 /// A list whose element indices[i] is tensor[i].
@@ -162,6 +204,11 @@ ForeignOps foreign_lists() {
   const OutputType element = told_by("element_dtype", DType::unknown);
   return {
       {.name = "EmptyTensorList", .inputs = 2, .values = {0}, .outputs = {element}, .read = read_list_empty},
+      {.name = "TensorListConcatLists",
+       .inputs = 2,
+       .lacks_sizes = lacks_list_sizes,
+       .specs = specs_of_list_concat_lists,
+       .read = read_list_concat_lists},
       {.name = "TensorListConcatV2",
        .inputs = 3,
        .lacks_sizes = lacks_any_size,
@@ -175,9 +222,13 @@ ForeignOps foreign_lists() {
       {.name = "TensorListGather", .inputs = 3, .outputs = {like(0)}, .read = read_list_gather},
       {.name = "TensorListGetItem", .inputs = 3, .outputs = {like(0)}, .read = read_list_item},
       {.name = "TensorListLength", .inputs = 1, .outputs = {typed(int32)}, .read = read_list_length},
-      {.name = "TensorListPushBack", .inputs = 2, .outputs = {like(0)}, .read = read_list_push},
+      {.name = "TensorListPushBack",
+       .inputs = 2,
+       .lacks_sizes = lacks_list_sizes,
+       .specs = specs_of_list_concat_lists,
+       .read = read_list_concat_lists},
       {.name = "TensorListReserve", .inputs = 2, .values = {0, 1}, .outputs = {element}, .read = read_list_reserve},
-      {.name = "TensorListResize", .inputs = 2, .values = {1}, .outputs = {like(0)}, .read = read_list_resize},
+      {.name = "TensorListResize", .inputs = 2, .values = {1}, .specs = specs_of_list_resize, .read = read_list_resize},
       {.name = "TensorListScatterV2", .inputs = 4, .values = {1, 3}, .outputs = {like(0)}, .read = read_list_scatter},
       {.name = "TensorListSetItem",
        .inputs = 3,

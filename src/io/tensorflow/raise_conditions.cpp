@@ -5,6 +5,7 @@
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "io/tensorflow/flow.hpp"
 
@@ -256,7 +257,7 @@ class ConditionRaiser {
       else
         stage.nodes[contexts_[i].back().second].push_back(i);
       for (const Edge& each : edges_[i])
-        if (is_inside(each, is_member) && !each.is_control && numbers.of(each.node) < number)
+        if (is_inside(each, is_member) && !each.is_control && numbers.of(each.node) < number && !is_constant(each))
           stages[numbers.of(each.node)].exports.emplace(tensor_of(each), contexts_[each.node].back().second);
     }
     for (std::size_t k = 0; function_ && k < function_->outputs.size(); ++k)
@@ -281,6 +282,8 @@ class ConditionRaiser {
   bool is_inside(const Edge& edge, const std::unordered_set<std::size_t>& is_member) const {
     return is_member.contains(edge.node) && !predicate_of_merge_[edge.node] && !predicate_of_switch_[edge.node];
   }
+  /// Each stage that uses a constant has it.
+  bool is_constant(const Edge& edge) const { return def(edge.node).op == "Const"; }
   std::string tensor_of(const Edge& edge) const {
     return edge.output == 0 ? def(edge.node).name : detail::join(def(edge.node).name, ":", edge.output);
   }
@@ -297,16 +300,22 @@ class ConditionRaiser {
       if (found == arguments.end()) arguments.push_back(tensor);
       return name;
     };
+    std::map<std::string, NodeDef> constants;  // of other stages, that a branch uses
+    const auto before = [&](const Edge& edge) {
+      if (numbers.of(edge.node) == number) return tensor_of(edge);
+      if (!is_constant(edge)) return argument(exported_.at(tensor_of(edge)));
+      NodeDef copy = def(edge.node);
+      copy.inputs.clear();
+      constants.emplace(copy.name, copy);
+      return copy.name;
+    };
     const auto inside = [&](const Edge& edge, std::int64_t side) {
       if (predicate_of_switch_[edge.node] == predicate) {
         if (edge.output != side) refuse(def(edge.node), "a branch uses what the other one is given");
         const Edge& given = edges_[edge.node][0];  // may be a constant of the branch
-        if (!is_inside(given, is_member)) return argument(def(edge.node).inputs[0]);
-        return numbers.of(given.node) == number ? tensor_of(given) : argument(exported_.at(tensor_of(given)));
+        return is_inside(given, is_member) ? before(given) : argument(def(edge.node).inputs[0]);
       }
-      const std::string tensor = tensor_of(edge);
-      if (!is_inside(edge, is_member)) return argument(tensor);
-      return numbers.of(edge.node) == number ? tensor : argument(exported_.at(tensor));
+      return is_inside(edge, is_member) ? before(edge) : argument(tensor_of(edge));
     };
     Flow flow;
     for (std::int64_t side = 0; side < sides; ++side) {
@@ -336,6 +345,7 @@ class ConditionRaiser {
       }
       for (const std::size_t i : stage.merges) body.outputs.push_back(result_of(i, side, predicate, inside));
       for (const auto& [tensor, own] : stage.exports) body.outputs.push_back(own == side ? tensor : "");
+      for (auto& [name, constant] : std::exchange(constants, {})) body.graph.nodes.push_back(std::move(constant));
       flow.functions.push_back(std::move(body));
     }
     if (!is_case) std::swap(flow.functions[0], flow.functions[1]);

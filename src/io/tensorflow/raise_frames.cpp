@@ -7,36 +7,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "core/make_tensor.hpp"
 #include "io/tensorflow/flow.hpp"
+#include "io/tensorflow/frames.hpp"
 
 namespace tapestry::io {
 namespace {
-
-std::string producer_name(const std::string& input) {
-  const std::size_t begin = input.starts_with('^') ? 1 : 0;
-  return input.substr(begin, input.find(':') - begin);
-}
-
-template <class T>
-const T* attr_of(const NodeDef& node, std::string_view name) {
-  const auto found = node.attrs.find(name);
-  return found == node.attrs.end() ? nullptr : std::get_if<T>(&found->second);
-}
-
-bool is_enter(const NodeDef& node) { return (node.op == "Enter" || node.op == "RefEnter") && data_inputs(node) == 1; }
-bool is_merge(const NodeDef& node) { return node.op == "Merge" || node.op == "RefMerge"; }
-bool is_switch(const NodeDef& node) { return node.op == "Switch" || node.op == "RefSwitch"; }
-bool is_exit(const NodeDef& node) { return node.op == "Exit" || node.op == "RefExit"; }
-bool is_next(const NodeDef& node) { return node.op == "NextIteration" || node.op == "RefNextIteration"; }
-
-using Index = std::unordered_map<std::string, std::size_t>;
-
-Index numbers_by_name(const GraphDef& graph) {
-  Index index;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) index.emplace(graph.nodes[i].name, i);
-  return index;
-}
 
 // ---- Loops ------------------------------------------------------------------------------------------------------------
 
@@ -232,97 +207,6 @@ std::map<std::string, std::set<std::size_t>> members_of_frames(const GraphDef& g
   return frames;
 }
 
-// ---- TensorArrays -----------------------------------------------------------------------------------------------------
-
-/// Replaces TensorArrays by lists. The flow of an array is the list.
-class ArrayRaiser {
- public:
-  explicit ArrayRaiser(GraphDef& graph) : graph_(graph), index_(numbers_by_name(graph)) {}
-
-  void run() {
-    std::unordered_set<std::string> arrays;
-    for (const NodeDef& each : graph_.nodes)
-      if (each.op == "TensorArrayV3" && data_inputs(each) == 1) arrays.insert(each.name);
-    if (arrays.empty()) return;
-    std::vector<NodeDef> shapes;
-    for (NodeDef& each : graph_.nodes) {
-      for (std::string& input : each.inputs)
-        if (input.ends_with(":1") && arrays.contains(producer_name(input))) input = producer_name(input);
-      raise(each, shapes);
-    }
-    for (NodeDef& each : shapes) graph_.nodes.push_back(std::move(each));
-  }
-
- private:
-  void raise(NodeDef& node, std::vector<NodeDef>& shapes) {
-    const std::size_t count = data_inputs(node);
-    const auto become = [&](std::string_view op, std::vector<std::size_t> kept, bool with_shape, std::size_t at) {
-      std::vector<std::string> inputs;
-      for (const std::size_t i : kept) inputs.push_back(node.inputs[i]);
-      if (with_shape) {
-        shapes.push_back(shape_of(node));
-        inputs.insert(inputs.begin() + static_cast<std::ptrdiff_t>(at), shapes.back().name);
-      }
-      inputs.insert(inputs.end(), node.inputs.begin() + static_cast<std::ptrdiff_t>(count), node.inputs.end());
-      for (const char* name : {"dtype", "T"})
-        if (const auto* type = attr_of<TypeCode>(node, name)) node.attrs.emplace("element_dtype", *type);
-      node.op = op;
-      node.inputs = std::move(inputs);
-    };
-    if (node.op == "TensorArrayV3" && count == 1) return become("TensorListReserve", {0}, true, 0);
-    if (node.op == "TensorArrayScatterV3" && count == 4 && is_whole_range(node.inputs[1]))
-      return become("TensorListFromTensor", {2}, true, 1);
-    if (node.op == "TensorArrayReadV3" && count == 3) return become("TensorListGetItem", {2, 1}, true, 2);
-    if (node.op == "TensorArrayWriteV3" && count == 4) return become("TensorListSetItem", {3, 1, 2}, false, 0);
-    if (node.op == "TensorArrayGatherV3" && count == 3 && is_whole_range(node.inputs[1]))
-      return become("TensorListStack", {2}, true, 1);
-    if (node.op == "TensorArraySizeV3" && count == 2) return become("TensorListLength", {1}, false, 0);
-  }
-
-  /// The constant of the shape of the elements.
-  NodeDef shape_of(const NodeDef& node) const {
-    const Shape* declared = attr_of<Shape>(node, "element_shape");
-    const Shape shape = declared ? *declared : Shape::unknown_rank();
-    const Tensor value = detail::make_tensor(int32, shape.has_rank() ? Shape{shape.rank()} : Shape(), cpu());
-    auto* sizes = detail::mutable_data<std::int32_t>(value);
-    if (!shape.has_rank()) sizes[0] = -1;
-    for (int i = 0; i < shape.rank(); ++i) sizes[i] = static_cast<std::int32_t>(shape.sizes()[i]);
-    NodeDef constant{.name = node.name + "/_/element_shape", .op = "Const"};
-    // It is in the frame of the element that is read.
-    if (node.op == "TensorArrayReadV3") constant.inputs = {"^" + producer_name(node.inputs[1])};
-    constant.attrs = {{"dtype", code_of(int32)}, {"value", TensorDef{code_of(int32), value}}};
-    return constant;
-  }
-
-  /// Whether indices are 0, 1, 2, ...
-  bool is_whole_range(const std::string& indices) const {
-    const auto found = index_.find(producer_name(indices));
-    if (found == index_.end()) return false;
-    const NodeDef& node = graph_.nodes[found->second];
-    if (const auto* value = attr_of<TensorDef>(node, "value"); value && node.op == "Const" && bool(value->value)) {
-      if (value->value.dtype() != int32 || value->value.rank() != 1) return false;
-      const auto numbers = value->value.to_vector<std::int64_t>();
-      for (std::size_t i = 0; i < numbers.size(); ++i)
-        if (std::cmp_not_equal(numbers[i], i)) return false;
-      return true;
-    }
-    return node.op == "Range" && data_inputs(node) == 3 && is_number(node.inputs[0], 0) && is_number(node.inputs[2], 1);
-  }
-  bool is_number(const std::string& tensor, std::int64_t number) const {
-    const auto found = index_.find(producer_name(tensor));
-    const auto* value = found == index_.end() ? nullptr : attr_of<TensorDef>(graph_.nodes[found->second], "value");
-    return value && bool(value->value) && value->value.size() == 1 && value->value.dtype() == int32 &&
-           value->value.item<std::int64_t>() == number;
-  }
-
-  GraphDef& graph_;
-  Index index_;
-};
-
-}  // namespace
-
-namespace {
-
 /// Whether a frame has the Enters of no other.
 bool is_innermost(const GraphDef& graph, const std::string& frame, const std::set<std::size_t>& members) {
   return std::none_of(members.begin(), members.end(), [&](std::size_t i) {
@@ -351,7 +235,8 @@ void take_in(GraphDef& graph, Raised raised) {
 
 void raise_frames(GraphDef& graph) {
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const NodeDef& each) { return is_enter(each); })) return;
-  ArrayRaiser(graph).run();
+  raise_arrays(graph);
+  raise_stacks(graph);
   for (;;) {
     const Index index = numbers_by_name(graph);
     const auto frames = members_of_frames(graph, index);
