@@ -88,6 +88,30 @@ TEST_CASE("branches and loops of TensorFlow's are read and written again") {
   CHECK(cases >= 13);
 }
 
+TEST_CASE("sequences of unequal lengths are refused in a file, too") {
+  const auto both = [](const Tensor& xs, const Tensor& ys) {
+    const auto [last, all] = scan(
+        [](const Tensor& sum, const std::vector<Tensor>& each) {
+          const Tensor next = sum + each[0] * each[1];
+          return std::pair{next, next};
+        },
+        zeros({2}), std::vector{xs, ys});
+    const std::vector<Tensor> mapped =
+        map([](const std::vector<Tensor>& each) { return std::vector{each[0] - each[1]}; }, std::vector{xs, ys});
+    return std::vector{last, all, mapped[0]};
+  };
+  const auto traced = trace(both, {spec(float32, {-1, 2}, "xs"), spec(float32, {-1, 2}, "ys")});
+  const Session reloaded(Graph::from_graph_def(traced.graph().as_graph_def()));
+  const Tensor three = ones({3, 2}), four = ones({4, 2});
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::string output = traced.output(i).name();
+    CHECK(same_bits(reloaded.run(output, {{"xs:0", four}, {"ys:0", four}}), traced(four, four)[i]));
+    for (const auto& [xs, ys] : {std::pair{three, four}, std::pair{four, three}})
+      CHECK_THROWS_WITH_AS(reloaded.run(output, {{"xs:0", xs}, {"ys:0", ys}}),
+                           doctest::Contains("must have the same length along axis 0"), InvalidArgumentError);
+  }
+}
+
 TEST_CASE("a model with branches and loops is called with eager tensors, and differentiated") {
   const Variable w({0.5, -0.25, 1.25}, {.name = "w", .dtype = float64});
   const Variable sum({0.125, 0.5, -1.0}, {.name = "sum", .trainable = false, .dtype = float64});

@@ -476,7 +476,10 @@ class LoopReader {
       if (each.op != "TensorListGetItem" || data_inputs(each) != 3 || iterations_.empty()) continue;
       const auto list = argument_of(flow_.functions[0], body, each.inputs[0]);
       if (!list || !is_passed_on_[*list]) continue;
-      if (around_.list_length_key(loop_.inputs[*list]) != iterations_) continue;
+      // Those of a loop that was written for one of ours are its sequences, whatever their lengths. They may be
+      // unequal.
+      const bool is_ours = loop_.attrs.contains(hint_loop);
+      if (!is_ours && around_.list_length_key(loop_.inputs[*list]) != iterations_) continue;
       if (const Way way = way_of(body, each.inputs[1]); way != Way::other) reads.push_back({*list, each.name, way});
     }
     // A body may ignore the elements, and write backward all the same.
