@@ -7,7 +7,9 @@
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
 #include "io/tensorflow/assertions.hpp"
+#include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
+#include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/importer.hpp"
 #include "io/tensorflow/kept_node.hpp"
 #include "tapestry/ops.hpp"
@@ -28,6 +30,20 @@ bool is_result_of_loop(const NodeDef& def) {
   constexpr std::array ops =
       std::to_array<std::string_view>({"Identity", "IdentityN", "TensorListFromTensor", "TensorListStack"});
   return def.attrs.contains(hint_loop) && std::find(ops.begin(), ops.end(), def.op) != ops.end();
+}
+
+/// Why a node that runs functions cannot be read; "" for any other node.
+std::string lacking_functions(const NodeDef& def) {
+  if (!is_flow_op(def.op) && !def.op.ends_with("PartitionedCall")) return {};
+  std::string names;
+  for (const auto& [attr, value] : def.attrs)
+    if (names_function(value))
+      for (const FunctionName& each :
+           functions_named_by(value).empty() ? std::vector{function_named_by(value)} : functions_named_by(value))
+        names += detail::join(names.empty() ? "'" : ", '", each.name, "'");
+  return detail::join(
+      "Node '", def.name, "' (op: '", def.op,
+      "') runs functions that its file lacks, or that take lists: ", names.empty() ? "it names none" : names);
 }
 
 /// Whether a node passes on a Variable that it is given, on one of the sides of a condition or into a loop.
@@ -110,7 +126,7 @@ void Importer::add(Entry& entry) {
     const std::size_t first = state().size();
     state().names().release(def.name);  // for the node itself
     try {
-      entry.outputs = is_known(reader) ? outputs_of(entry) : keep_unread(entry, reader, "");
+      entry.outputs = is_known(reader) ? outputs_of(entry) : keep_unread(entry, reader, lacking_functions(def));
     } catch (const UnimplementedError& error) {
       if (reader.find<std::string>(hint_op)) throw;
       undo(entry, first);
