@@ -203,6 +203,33 @@ TEST_CASE("an LSTM of unknown length is written as a loop, with its gradients") 
   }
 }
 
+TEST_CASE("recurrent layers over an unknown length have the bits of eager mode, with their gradients") {
+  const nn::RNN rnn(3, 4);
+  const nn::GRU gru(3, 4, {.layers = 2, .bidirectional = true});
+  const auto check = [](const auto& layer) {
+    const auto with_gradient = [&](const Tensor& x) {
+      GradientTape tape;
+      tape.watch(x);
+      const Tensor y = layer(x).output;
+      return std::vector{y, tape.gradient(reduce_sum(square(y)), x)};
+    };
+    const auto traced = trace(with_gradient, {spec(float32, {-1, -1, 3}, "x")});
+    const Session reloaded(Graph::from_graph_def(traced.graph().as_graph_def({.variables = VariableStyle::frozen})));
+    for (const std::int64_t length : {1, 4, 7}) {
+      CAPTURE(length);
+      const Tensor x = random::normal({2, length, 3});
+      const std::vector<Tensor> expected = with_gradient(x), found = traced(x);
+      for (std::size_t i = 0; i < 2; ++i) {
+        CAPTURE(i);
+        CHECK(same_bits(found[i], expected[i]));
+        CHECK(same_bits(reloaded.run(traced.output(i).name(), {{"x:0", x}}), expected[i]));
+      }
+    }
+  };
+  check(rnn);
+  check(gru);
+}
+
 TEST_CASE("an LSTM of unknown length has derivatives of second order") {
   random::seed(4);
   nn::LSTM lstm(3, 4);

@@ -114,6 +114,8 @@ Recurrent::Scan Recurrent::step_by_step(Cell cell) {
         for (const Tensor& part : unstack(inputs, 1)) {
           state = cell(part, affine(state[0], weights.weight_hh, weights.bias_hh), state);
           outputs.push_back(state[0]);
+          // The gradients of the next step are summed before they are added to that of the output, as in a loop.
+          for (Tensor& each : state) each = identity(each);
         }
         const Tensor output = stack(outputs, 1);
         return {output, state, {output}};
