@@ -1,6 +1,7 @@
 #include "io/tensorflow/raise_conditions.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -35,16 +36,16 @@ class ConditionRaiser {
   /// `function`: that of the graph, what it returns and runs may be in a branch; nullptr for the graph of a file.
   ConditionRaiser(GraphDef& graph, FunctionBody* function) : graph_(graph), function_(function) {}
 
-  /// Raises the innermost conditions. Returns whether there were any.
-  bool raise() {
-    if (!find_edges() || !find_switches()) return false;
+  /// Raises the innermost conditions. Returns how deep they were; 0 if there were none.
+  std::size_t raise() {
+    if (!find_edges() || !find_switches()) return 0;
     for (const std::size_t i : order_) find_context(i);
     std::size_t depth = 0;
     for (const std::size_t i : order_) depth = std::max(depth, contexts_[i].size() + (predicate_of_merge_[i] ? 1 : 0));
     if (depth == 0) {
       for (std::size_t i = 0; i < graph_.nodes.size(); ++i) removed_[i] = predicate_of_switch_[i] ? 1 : 0;
       rebuild();
-      return false;
+      return 0;
     }
     std::map<std::pair<std::size_t, Context>, std::vector<std::size_t>> conditions;  // and what is in their branches
     for (const std::size_t i : order_) {
@@ -59,7 +60,7 @@ class ConditionRaiser {
     }
     for (const auto& [condition, members] : conditions) raise_condition(condition.first, members);
     rebuild();
-    return true;
+    return depth;
   }
 
  private:
@@ -486,6 +487,8 @@ bool is_whole(const GraphDef& graph) {
   });
 }
 
+constexpr std::size_t most_without_progress = 16;
+
 void raise_conditions(GraphDef& graph, FunctionBody* body) {
   for (NodeDef& each : graph.nodes) {
     if (!each.flow) continue;
@@ -499,7 +502,12 @@ void raise_conditions(GraphDef& graph, FunctionBody* body) {
   bool is_raised = false;
   try {
     ConditionRaiser raiser(graph, body);
-    while (raiser.raise()) {
+    std::size_t last = SIZE_MAX, without_progress = 0;
+    while (const std::size_t depth = raiser.raise()) {
+      // What is left is less deep, except in a graph that no program makes.
+      if (depth >= last && ++without_progress > most_without_progress)
+        throw UnimplementedError("Its conditions are in each other");
+      last = depth;
     }
     is_raised = is_whole(graph) || !is_whole(before.graph);
   } catch (const UnimplementedError&) {
