@@ -113,10 +113,15 @@ class Frame {
 
   /// The Switch of the loop whose first output a tensor is a copy of; nullptr for another tensor. Only an Exit uses it.
   const NodeDef* switch_left_by(const std::string& input) const {
-    const NodeDef* node = member(input);
-    if (!node) return nullptr;
-    if (switches_.contains(node->name)) return input.ends_with(":1") ? nullptr : node;
-    return node->op == "Identity" && data_inputs(*node) == 1 ? switch_left_by(node->inputs[0]) : nullptr;
+    std::string tensor = input;
+    for (std::size_t steps = 0; steps <= members_.size(); ++steps) {  // there may be a cycle
+      const NodeDef* node = member(tensor);
+      if (!node) return nullptr;
+      if (switches_.contains(node->name)) return tensor.ends_with(":1") ? nullptr : node;
+      if (!is_identity(*node)) return nullptr;
+      tensor = node->inputs[0];
+    }
+    return nullptr;
   }
 
   bool is_variable(const NodeDef& merge) const {
