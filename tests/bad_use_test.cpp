@@ -94,6 +94,32 @@ TEST_CASE("functional forms blame the line where they are made") {
   TAPESTRY_INVALID("direction None does not fit the argument float32[2]", jvp(square)(x, Tensor()));
 }
 
+TEST_CASE("errors of a layer that a function calls name the user's line") {
+#define WRONG(...) TAPESTRY_REFUSED(InvalidArgumentError, "got [2,5]", __VA_ARGS__)
+  const Tensor x = ones({2, 5});
+  const TensorSpec like = spec(x);
+  const auto try_all = [&](const auto& layer) {
+    std::vector<Tensor> values;
+    for (const Variable& each : layer.parameters()) values.push_back(each.value());
+    WRONG(grad(layer)(x));
+    WRONG(value_and_grad(layer)(x));
+    WRONG(hessian(layer)(x));
+    WRONG(vjp(layer, x));
+    WRONG(vjp(layer, x, x));
+    WRONG(jvp(layer, x, x));
+    WRONG(recompute(layer)(x));
+    WRONG(custom_gradient([&](const auto& in) { return CustomGradient{layer(in), {}}; })(x));
+    WRONG(map(layer, ones({3, 2, 5})));
+    WRONG(trace(layer, {like}));
+    WRONG(function(layer)(x));
+    WRONG(nn::summary(layer, like));
+    WRONG(nn::functional_call(layer, values, x));
+  };
+  try_all(nn::Dense(8, 9));
+  try_all(nn::MultiHeadAttention(8, 2));
+#undef WRONG
+}
+
 TEST_CASE("functions that give nothing") {
   const Tensor x = tensor({1.0, 2.0});
   TAPESTRY_INVALID("there is no function that computes the gradient",

@@ -312,6 +312,11 @@ TEST_CASE("an element beyond the end of a list makes it longer only where the fi
   check_same(stacked(grows, 0), tensor<float>({{3, 4}}));
   check_same(stacked(grows, 2), tensor<float>({{0, 0}, {0, 0}, {3, 4}}));
   CHECK_THROWS_AS(stacked(grows, -1), InvalidArgumentError);
+  CHECK_THROWS_AS(Session(read(placeholder_node("list", "dim { size: 2 } dim { size: 2 }") +
+                               node("longer", "TensorListSetItem", {"list"},
+                                    type + attr("resize_if_index_out_of_bounds", "b: true"))))
+                      .run("longer:0", {{"list:0", ones({2, 2})}}),
+                  InvalidArgumentError);
 }
 
 TEST_CASE("a convolution of volumes in groups") {

@@ -544,32 +544,6 @@ TEST_CASE("sizes that make no sense") {
   CHECK(message_of<InvalidArgumentError>([] { nn::Flatten()(1.0); }) == "Flatten got []: x must have a batch axis");
 }
 
-TEST_CASE("errors of a layer that a function calls name the user's line") {
-#define WRONG(...) TAPESTRY_REFUSED(InvalidArgumentError, "got [2,5]", __VA_ARGS__)
-  const Tensor x = ones({2, 5});
-  const TensorSpec like = spec(x);
-  const auto try_all = [&](const auto& layer) {
-    std::vector<Tensor> values;
-    for (const Variable& each : layer.parameters()) values.push_back(each.value());
-    WRONG(grad(layer)(x));
-    WRONG(value_and_grad(layer)(x));
-    WRONG(hessian(layer)(x));
-    WRONG(vjp(layer, x));
-    WRONG(vjp(layer, x, x));
-    WRONG(jvp(layer, x, x));
-    WRONG(recompute(layer)(x));
-    WRONG(custom_gradient([&](const auto& in) { return CustomGradient{layer(in), {}}; })(x));
-    WRONG(map(layer, ones({3, 2, 5})));
-    WRONG(trace(layer, {like}));
-    WRONG(function(layer)(x));
-    WRONG(nn::summary(layer, like));
-    WRONG(nn::functional_call(layer, values, x));
-  };
-  try_all(nn::Dense(8, 9));
-  try_all(nn::MultiHeadAttention(8, 2));
-#undef WRONG
-}
-
 TEST_CASE("one value per channel is refused where a graph learns of it") {
   const nn::BatchNorm layer(3);
   const auto traced = trace(layer, {spec(float32, {-1, 3})});

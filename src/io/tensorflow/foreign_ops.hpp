@@ -58,7 +58,7 @@ struct ForeignOp {
   bool (*applies)(const NodeDef&) = nullptr;         ///< whether `read` reads the node, not a rule; nullptr: always
   bool (*lacks_sizes)(const NodeReader&, const Tensors&) = nullptr;
   std::vector<OutputType> outputs = {};  ///< empty: `specs` or KeptNode knows the op
-  /// For an op with optional inputs: the numbers of those whose values are needed.
+  /// For an op whose attributes or optional inputs decide it: the numbers of the inputs whose values are needed.
   std::vector<std::size_t> (*find_values)(const NodeReader&) = nullptr;
   bool takes_parts = false;  ///< it can do with elements of values that are `KnownValues::unknown_element`
   /// The types and ranks of the outputs, as far as they are known before the node is read.

@@ -124,9 +124,9 @@ bool is_readable(const NodeDef& def) { return find_foreign_op(def) || rule_of_te
 std::vector<std::size_t> value_inputs(const NodeReader& reader) {
   const std::string& op = reader.def().op;
   if (const ForeignOp* foreign = find_foreign_op(reader.def())) {
-    if (foreign->find_values) return foreign->find_values(reader);
     if (foreign->inputs >= 0 && reader.input_count() != static_cast<std::size_t>(foreign->inputs))
       reader.refuse(detail::join("it has ", reader.input_count(), " inputs; ", foreign->inputs, " are due"));
+    if (foreign->find_values) return foreign->find_values(reader);
     if (foreign->inputs < 0 && reader.input_count() == 0) reader.refuse("it has no inputs");
     std::vector<std::size_t> values = foreign->values;
     for (std::size_t i = 0; foreign->all_values && i < reader.input_count(); ++i) values.push_back(i);
