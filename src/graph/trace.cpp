@@ -127,7 +127,8 @@ Tensors FlatTrace::call(std::span<Value> arguments, Where where) const {
     Tensor value = fitted(arguments[i], state_->inputs[i], i, where);
     if (!arguments[i].is_tensor() || value.dtype() != arguments[i].tensor().dtype()) arguments[i] = Value(value, where);
   }
-  if (is_watched(arguments)) return state_->function(tensors_of(arguments, where));
+  if (is_watched(arguments))
+    return detail::locating({}, where, [&] { return state_->function(tensors_of(arguments, where)); });
   if (!state_->run) return {};
   return state_->run->call(arguments, where);
 }
@@ -173,7 +174,8 @@ Tensors FlatTraces::call(std::span<Value> arguments, Where where) const {
   for (std::size_t i = 0; i < arguments.size(); ++i)
     if (arguments[i].is_empty_tensor())
       throw InvalidArgumentError(join("Argument ", i, " of the traced function is an empty Tensor"), where);
-  if (is_watched(arguments)) return state_->function(tensors_of(arguments, where));
+  if (is_watched(arguments))
+    return detail::locating({}, where, [&] { return state_->function(tensors_of(arguments, where)); });
   std::string signature = scopes().device;
   std::vector<TensorSpec> specs;
   for (Value& each : arguments) {
