@@ -98,15 +98,15 @@ class Nodes {
   bool is_counting(const std::string& list) const {
     const auto [loop, output] = loop_output(list);
     if (!loop || loop->flow->reverse) return false;
-    const FunctionBody& body = loop->flow->functions[0];
+    const Flow& flow = *loop->flow;
+    const FunctionBody& body = flow.functions[0];
     const Nodes nodes(body.graph);
-    return std::any_of(loop->flow->stacked.begin(), loop->flow->stacked.end(),
-                       [&, i = output](const Flow::Stacked& each) {
-                         if (each.variable != i || each.extends) return false;
-                         const std::string kept = nodes.origin(each.element);
-                         return std::any_of(loop->flow->counters.begin(), loop->flow->counters.end(),
-                                            [&](std::size_t counter) { return body.inputs[counter] == kept; });
-                       });
+    return std::any_of(flow.stacked.begin(), flow.stacked.end(), [&, i = output](const Flow::Stacked& each) {
+      if (each.variable != i || each.extends) return false;
+      const std::string kept = nodes.origin(each.element);
+      return std::any_of(flow.counters.begin(), flow.counters.end(),
+                         [&](std::size_t counter) { return body.inputs[counter] == kept; });
+    });
   }
   /// The key of the size of axis 0.
   std::string length_key(const std::string& tensor) const {
