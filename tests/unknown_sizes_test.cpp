@@ -429,9 +429,9 @@ TEST_CASE("gradients of gradients are added in one order, whatever is known of s
       {"cross entropies", [](const Tensor& x) { return sigmoid_cross_entropy(sigmoid(x), x) + softmax(x) * x; }},
       {"attention", [](const Tensor& x) { return einsum("bd,kd->bk", x, x) * einsum("bd,bd->b", x, sin(x)); }},
   };
-  for (const auto& [name, f] : functions) {
-    CAPTURE(name);
-    std::function<Tensor(const Tensor&)> derivative = [&f = f](const Tensor& x) {
+  for (const auto& each : functions) {
+    CAPTURE(each.first);
+    std::function<Tensor(const Tensor&)> derivative = [&f = each.second](const Tensor& x) {
       const Tensor y = f(x);
       return reduce_sum(y * sin(y));
     };
@@ -578,10 +578,10 @@ TEST_CASE("sizes that must be the same are compared when they become known") {
         trace([&f](const Tensor& a, const Tensor& b) { return f(a, b); }, {spec(float32, {-1}), spec(float32, {-1})});
     check_same(traced(ones({5}), ones({5})), f(ones({5}), ones({5})));
     int refused = 0;
-    for (const auto& [rows, columns] : {std::pair(5, 1), {1, 5}, {5, 4}, {0, 1}, {1, 0}}) {
-      CAPTURE(rows);
-      CAPTURE(columns);
-      const Tensor a = ones({rows}), b = ones({columns});
+    for (const auto& sizes : {std::pair(5, 1), {1, 5}, {5, 4}, {0, 1}, {1, 0}}) {
+      CAPTURE(sizes.first);
+      CAPTURE(sizes.second);
+      const Tensor a = ones({sizes.first}), b = ones({sizes.second});
       Tensor eager;
       try {
         eager = f(a, b);
