@@ -429,7 +429,7 @@ decltype(auto) spread(const F& f, const Tensors& xs, std::index_sequence<I...>) 
   return f(xs[I]...);
 }
 
-// The requirements on these functions, each with a message of its own. `Xs`: const Tensor&, once for each argument.
+// The requirements on these functions, each with a message of its own. `Xs`: Tensor, once for each argument.
 
 template <class F, class... Xs>
 constexpr bool has_custom_gradient() {
@@ -470,11 +470,11 @@ using TensorFor = Tensor;
 /// The gradient is made of ops, so it can be differentiated again.
 template <class F>
 auto custom_gradient(F f, Where where = Where::here()) {
-  return [ f = std::move(f), where ]<std::convertible_to<Tensor>... Xs>(const Xs&... xs)->Tensor {
-    if constexpr (detail::has_custom_gradient<F, detail::TensorFor<Xs>...>())
+  return [f = std::move(f), where](const std::convertible_to<Tensor> auto&... xs) -> Tensor {
+    if constexpr (detail::has_custom_gradient<F, detail::TensorFor<decltype(xs)>...>())
       return detail::custom_gradient(
           [f](const Tensors& inputs) -> CustomGradient {
-            return detail::spread(f, inputs, std::index_sequence_for<Xs...>());
+            return detail::spread(f, inputs, std::make_index_sequence<sizeof...(xs)>());
           },
           Tensors{Tensor(xs)...}, where);
     return {};
@@ -487,10 +487,12 @@ auto custom_gradient(F f, Where where = Where::here()) {
 /// sublinear memory cost", 2016.)
 template <class F>
 auto recompute(F f, Where where = Where::here()) {
-  return [ f = std::move(f), where ]<std::convertible_to<Tensor>... Xs>(const Xs&... xs)->Tensor {
-    if constexpr (detail::can_be_recomputed<F, detail::TensorFor<Xs>...>())
+  return [f = std::move(f), where](const std::convertible_to<Tensor> auto&... xs) -> Tensor {
+    if constexpr (detail::can_be_recomputed<F, detail::TensorFor<decltype(xs)>...>())
       return detail::recompute(
-          [f](const Tensors& inputs) -> Tensor { return detail::spread(f, inputs, std::index_sequence_for<Xs...>()); },
+          [f](const Tensors& inputs) -> Tensor {
+            return detail::spread(f, inputs, std::make_index_sequence<sizeof...(xs)>());
+          },
           Tensors{Tensor(xs)...}, where);
     return {};
   };
