@@ -10,7 +10,7 @@
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::device_cases {
 namespace {
 
 const Device gpu = cuda(0);
@@ -292,4 +292,4 @@ TEST_SUITE("CUDA device") {
 }
 
 }  // namespace
-}  // namespace tapestry::test
+}  // namespace tapestry::test::device_cases

@@ -9,7 +9,7 @@
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::device_placement {
 namespace {
 
 const Device gpu = cuda(0);
@@ -240,4 +240,4 @@ TEST_SUITE("placement on a CUDA device") {
 }
 
 }  // namespace
-}  // namespace tapestry::test
+}  // namespace tapestry::test::device_placement

@@ -12,7 +12,7 @@
 #include "same_bits.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::device_replay {
 namespace {
 
 using Inputs = std::vector<Tensor>;
@@ -400,4 +400,4 @@ TEST_SUITE("replay on a CUDA device" * doctest::skip(is_synchronous())) {
 }
 
 }  // namespace
-}  // namespace tapestry::test
+}  // namespace tapestry::test::device_replay

@@ -9,7 +9,7 @@
 #include "op_cases/op_cases.hpp"
 #include "tapestry/tapestry.hpp"
 
-namespace tapestry::test {
+namespace tapestry::test::device_shapes {
 namespace {
 
 using Inputs = std::vector<Tensor>;
@@ -309,4 +309,4 @@ TEST_SUITE("CUDA device") {
 }
 
 }  // namespace
-}  // namespace tapestry::test
+}  // namespace tapestry::test::device_shapes

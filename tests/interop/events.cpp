@@ -13,7 +13,7 @@ RunMetadata run_metadata(const std::string& operation, std::int64_t microseconds
   return metadata;
 }
 
-Graph network() {
+Graph network_graph() {
   Graph graph;
   const auto open = graph.as_default();
   random::NumpyLegacy numbers(1);
@@ -49,7 +49,7 @@ Tensor picture(std::int64_t height, std::int64_t width) {
 
 void write_events(const std::filesystem::path& folder) {
   Judgement judgement(folder / "events.judge.pb");
-  const Graph graph = network();
+  const Graph graph = network_graph();
   summary::FileWriter writer((folder / "events").string(), graph);
   for (const Operation& each : graph.operations()) judgement.add("node", each.name());
   // What the edges tell.

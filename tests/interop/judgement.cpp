@@ -2,6 +2,8 @@
 
 #include <fstream>
 
+#include "dispatch/recorder.hpp"
+
 namespace tapestry::test {
 namespace {
 
@@ -42,5 +44,10 @@ void Judgement::add(const std::string& step, const std::string& target, const Te
 }
 
 void Judgement::save() const { write(path_, io::encode(steps_)); }
+
+Tensor draw(random::NumpyLegacy& numbers, const Shape& shape, DType dtype) {
+  const ExecuteNow now;
+  return numbers.randn(shape).cast(dtype);
+}
 
 }  // namespace tapestry::test

@@ -39,6 +39,9 @@ class Judgement {
   io::GraphDef steps_;
 };
 
+/// Normal numbers; values, while a graph is open, too.
+Tensor draw(random::NumpyLegacy& numbers, const Shape& shape, DType dtype = float32);
+
 /// An event file with one of everything, and what must be read from it: "events.judge.pb".
 void write_events(const std::filesystem::path& folder);
 /// Every row of the op table, with its gradients of first and second order: one file for each row, type and knowledge

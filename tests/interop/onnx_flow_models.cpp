@@ -5,7 +5,7 @@
 namespace tapestry::test {
 namespace {
 
-struct FlowModel {
+struct OnnxFlowModel {
   std::string name;
   std::function<Tensor(const Tensor& x, const Tensor& n)> f;  ///< of float32[batch, 3] and int32[]
   bool has_gradient = true;
@@ -22,7 +22,7 @@ Tensor repeated(const Tensor& x, const Tensor& n, F step) {
   return last;
 }
 
-std::vector<FlowModel> flow_models(const Variable& w) {
+std::vector<OnnxFlowModel> onnx_flow_models(const Variable& w) {
   return {
       {"branch",
        [&w](const Tensor& x, const Tensor& n) {
@@ -119,7 +119,7 @@ std::vector<FlowModel> flow_models(const Variable& w) {
 int write_onnx_flow_models(const std::filesystem::path& folder) {
   const Variable w(tensor<float>({0.5, -0.25, 1.25}), {.name = "w"});
   int models = 0;
-  for (const FlowModel& model : flow_models(w))
+  for (const OnnxFlowModel& model : onnx_flow_models(w))
     for (const bool gradients : {false, true}) {
       if (gradients && !model.has_gradient) continue;
       const auto traced = trace(

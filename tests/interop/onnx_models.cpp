@@ -4,7 +4,6 @@
 #include <iostream>
 #include <limits>
 
-#include "dispatch/recorder.hpp"
 #include "interop/judgement.hpp"
 #include "op_cases/op_cases.hpp"
 
@@ -120,11 +119,6 @@ OpCases more_cases() {
     return {atan2(y, x_or_one), mod(y, divisor), floor_divide(y, divisor)};
   });
   return rows;
-}
-
-Tensor draw(random::NumpyLegacy& numbers, const Shape& shape) {
-  const ExecuteNow now;
-  return numbers.randn(shape).cast(float32);
 }
 
 /// Bytes, convolution, pooling, a dense layer.

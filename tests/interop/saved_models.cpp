@@ -1,15 +1,9 @@
 #include <optional>
 
-#include "dispatch/recorder.hpp"
 #include "interop/judgement.hpp"
 
 namespace tapestry::test {
 namespace {
-
-Tensor draw(random::NumpyLegacy& numbers, const Shape& shape) {
-  const ExecuteNow now;
-  return numbers.randn(shape).cast(float32);
-}
 
 /// Saves a model, and what it must give for these inputs, by their names in the signature.
 void write(const std::filesystem::path& folder, const std::string& title, const Signature& signature,

@@ -2,7 +2,6 @@
 #include <limits>
 #include <memory>
 
-#include "dispatch/recorder.hpp"
 #include "interop/judgement.hpp"
 
 namespace tapestry::test {
@@ -41,11 +40,6 @@ const std::vector<std::pair<std::string, MakeOptimizer>>& optimizers() {
       {"Adagrad", maker<AdagradOptimizer>(0.1)},
       {"Adagrad with decay", maker<AdagradOptimizer>(0.1, AdagradOptions{.weight_decay = 0.01})}};
   return all;
-}
-
-Tensor draw(random::NumpyLegacy& numbers, const Shape& shape, DType dtype = float32) {
-  const ExecuteNow now;
-  return numbers.randn(shape).cast(dtype);
 }
 
 /// Built by hand, with name scopes, an unknown batch size and a global step.

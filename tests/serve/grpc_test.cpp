@@ -13,7 +13,7 @@
 
 // The server as gRPC's clients see it, over loopback.
 
-namespace tapestry::serve {
+namespace tapestry::serve::grpc_test {
 namespace {
 
 /// A server of the model "m", which gives back what it gets, on a port of its own.
@@ -218,4 +218,4 @@ TEST_CASE("what is no HTTP/2 does no harm") {
 }
 
 }  // namespace
-}  // namespace tapestry::serve
+}  // namespace tapestry::serve::grpc_test

@@ -12,7 +12,7 @@
 
 // The server as HTTP clients see it, over loopback.
 
-namespace tapestry::serve {
+namespace tapestry::serve::http_test {
 namespace {
 
 /// A server of one model, y = x + 1, on a port of its own.
@@ -351,4 +351,4 @@ TEST_CASE("no request is lost or answered wrongly while versions come and go and
 }
 
 }  // namespace
-}  // namespace tapestry::serve
+}  // namespace tapestry::serve::http_test

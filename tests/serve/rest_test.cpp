@@ -7,7 +7,7 @@
 
 // Requests and their exact answers, as TensorFlow Serving gives them, without HTTP.
 
-namespace tapestry::serve {
+namespace tapestry::serve::rest_test {
 namespace {
 
 /// Without the white space that JSON ignores, and that of texts.
@@ -380,4 +380,4 @@ TEST_CASE("a request that has no time left") {
 }
 
 }  // namespace
-}  // namespace tapestry::serve
+}  // namespace tapestry::serve::rest_test

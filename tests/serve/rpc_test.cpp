@@ -8,7 +8,7 @@
 
 // Requests of gRPC and their exact answers, as TensorFlow Serving gives them, without gRPC.
 
-namespace tapestry::serve {
+namespace tapestry::serve::rpc_test {
 namespace {
 
 std::string from_hex(std::string_view hex) {
@@ -433,4 +433,4 @@ TEST_CASE("damaged messages get an error, and the server goes on") {
 }
 
 }  // namespace
-}  // namespace tapestry::serve
+}  // namespace tapestry::serve::rpc_test

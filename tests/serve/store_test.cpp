@@ -7,7 +7,7 @@
 
 // Which versions are served, batches, and configuration files.
 
-namespace tapestry::serve {
+namespace tapestry::serve::store_test {
 namespace {
 
 double answer_of(const Servable& model, double x) {
@@ -367,4 +367,4 @@ TEST_CASE("flags") {
 }
 
 }  // namespace
-}  // namespace tapestry::serve
+}  // namespace tapestry::serve::store_test

@@ -12,7 +12,7 @@
 // Models that take and give texts: tf.Examples, labels, digits, and what the client sent. The model is TensorFlow's
 // (write_golden.py), and so are the numbers.
 
-namespace tapestry::serve {
+namespace tapestry::serve::text_test {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -208,4 +208,4 @@ TEST_CASE("damaged models and examples get an error") {
 }
 
 }  // namespace
-}  // namespace tapestry::serve
+}  // namespace tapestry::serve::text_test

@@ -22,7 +22,7 @@ std::string arch_option(Target target) {
   return detail::join("--gpu-architecture=", target.machine_code ? "sm_" : "compute_", target.arch);
 }
 
-void check(nvrtcResult result, const char* what) {
+void check_nvrtc(nvrtcResult result, const char* what) {
   if (result != NVRTC_SUCCESS)
     throw InternalError(detail::join("NVRTC: ", what, " failed: ", nvrtc().error_string(result)));
 }
@@ -39,7 +39,7 @@ Compilation compilation_of(const std::string& text) {
     texts.push_back(header.text);
   }
   nvrtcProgram program = nullptr;
-  check(
+  check_nvrtc(
       nvrtc().create(&program, text.c_str(), "program.cu", static_cast<int>(names.size()), texts.data(), names.data()),
       "taking a program");
   return Compilation(program);
@@ -49,9 +49,9 @@ Compilation compilation_of(const std::string& text) {
 template <class Size, class Get>
 std::string bytes_of(nvrtcProgram program, Size size, Get get) {
   std::size_t bytes = 0;
-  check(size(program, &bytes), "asking for a result");
+  check_nvrtc(size(program, &bytes), "asking for a result");
   std::string result(bytes, '\0');
-  check(get(program, result.data()), "asking for a result");
+  check_nvrtc(get(program, result.data()), "asking for a result");
   return result;
 }
 
@@ -59,9 +59,9 @@ std::string bytes_of(nvrtcProgram program, Size size, Get get) {
 
 Target target_for(int compute_capability) {
   int count = 0;
-  check(nvrtc().arch_count(&count), "asking for architectures");
+  check_nvrtc(nvrtc().arch_count(&count), "asking for architectures");
   std::vector<int> archs(count);
-  check(nvrtc().archs(archs.data()), "asking for architectures");
+  check_nvrtc(nvrtc().archs(archs.data()), "asking for architectures");
   Target target;
   for (const int arch : archs)
     if (arch <= compute_capability) target.arch = std::max(target.arch, arch);

@@ -8,9 +8,16 @@
 #include "tapestry/error.hpp"
 
 namespace tapestry::gpu {
+
+/// The types of a product's matrices and of its sums, and cuBLASLt's compute type.
+struct Arithmetic {
+  cudaDataType_t type, sum;
+  cublasComputeType_t compute;
+};
+
 namespace {
 
-void check(cublasStatus_t status, std::string_view what) {
+void check_cublas(cublasStatus_t status, std::string_view what) {
   if (status != CUBLAS_STATUS_SUCCESS)
     throw InternalError(detail::join("cuBLASLt: ", what, " failed: ", cublas_lt().status_string(status)));
 }
@@ -23,11 +30,6 @@ std::uint32_t alignment(const void* data) {
 
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
-/// The types of a product's matrices and of its sums, and cuBLASLt's compute type.
-struct Arithmetic {
-  cudaDataType_t type, sum;
-  cublasComputeType_t compute;
-};
 Arithmetic arithmetic_of(DType dtype) {
   if (dtype == float64) return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
   if (is_half(dtype)) return {dtype == float16 ? CUDA_R_16F : CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
@@ -62,7 +64,7 @@ class Multiplier::Description {
  public:
   Description(const Product& product, const Arithmetic& arithmetic, const Epilogue& epilogue)
       : arithmetic_(arithmetic), epilogue_(number_of(epilogue)) {
-    check(cublas_lt().desc_create(&desc_, arithmetic.compute, arithmetic.sum), "describing a product");
+    check_cublas(cublas_lt().desc_create(&desc_, arithmetic.compute, arithmetic.sum), "describing a product");
     set(CUBLASLT_MATMUL_DESC_TRANSA, product.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, product.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (epilogue_ != CUBLASLT_EPILOGUE_DEFAULT) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_);
@@ -89,7 +91,7 @@ class Multiplier::Description {
 
  private:
   void set(cublasLtMatmulDescAttributes_t which, const auto& value) {
-    check(cublas_lt().desc_set(desc_, which, &value, sizeof value), "describing a product");
+    check_cublas(cublas_lt().desc_set(desc_, which, &value, sizeof value), "describing a product");
   }
 
   /// The column-major layout of a matrix that is `rows` times `columns` after its op.
@@ -98,11 +100,11 @@ class Multiplier::Description {
     const CublasLt& lt = cublas_lt();
     if (matrix.transposed) std::swap(rows, columns);
     cublasLtMatrixLayout_t layout = nullptr;
-    check(lt.layout_create(&layout, arithmetic_.type, rows, columns, matrix.row), "describing a matrix");
+    check_cublas(lt.layout_create(&layout, arithmetic_.type, rows, columns, matrix.row), "describing a matrix");
     const auto batch = static_cast<std::int32_t>(count);
-    check(lt.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), "describing a batch");
-    check(lt.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &matrix.batch, sizeof matrix.batch),
-          "describing a batch");
+    check_cublas(lt.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), "describing a batch");
+    check_cublas(lt.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &matrix.batch, sizeof matrix.batch),
+                 "describing a batch");
     return layout;
   }
 
@@ -113,7 +115,7 @@ class Multiplier::Description {
 };
 
 Multiplier::Multiplier(Context& gpu) : gpu_(gpu), workspace_(gpu.memory().allocate(workspace_bytes)) {
-  check(cublas_lt().create(&handle_), "starting");
+  check_cublas(cublas_lt().create(&handle_), "starting");
 }
 
 void Multiplier::multiply(const Product& product, DType dtype, bool accumulate) {
@@ -135,10 +137,11 @@ bool Multiplier::start(const Product& product, const Description& description, b
   const float narrow_factors[] = {1, accumulate ? 1.0F : 0.0F};
   const void* alpha = wide ? static_cast<const void*>(&factors[0]) : &narrow_factors[0];
   const void* beta = wide ? static_cast<const void*>(&factors[1]) : &narrow_factors[1];
-  check(cublas_lt().matmul(handle_, description.desc(), alpha, product.b.data, description.first(), product.a.data,
-                           description.second(), beta, product.y.data, description.result(), product.y.data,
-                           description.result(), &*algorithm, workspace_, workspace_bytes, gpu_.stream()),
-        "a product");
+  check_cublas(
+      cublas_lt().matmul(handle_, description.desc(), alpha, product.b.data, description.first(), product.a.data,
+                         description.second(), beta, product.y.data, description.result(), product.y.data,
+                         description.result(), &*algorithm, workspace_, workspace_bytes, gpu_.stream()),
+      "a product");
   gpu_.started("gemm");
   return true;
 }
@@ -169,11 +172,11 @@ const Multiplier::Algorithm& Multiplier::algorithm_for(const Product& p, const D
 Multiplier::Algorithm Multiplier::choose(const Product& product, const Description& description) {
   const CublasLt& lt = cublas_lt();
   cublasLtMatmulPreference_t created = nullptr;
-  check(lt.preference_create(&created), "choosing an algorithm");
+  check_cublas(lt.preference_create(&created), "choosing an algorithm");
   const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, decltype(lt.preference_destroy)> preference(
       created, lt.preference_destroy);
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
-    check(lt.preference_set(created, which, &value, sizeof value), "choosing an algorithm");
+    check_cublas(lt.preference_set(created, which, &value, sizeof value), "choosing an algorithm");
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
   // If a sum is split, its partial sums are added before they are rounded to a half type.
@@ -188,7 +191,7 @@ Multiplier::Algorithm Multiplier::choose(const Product& product, const Descripti
   const cublasStatus_t status = lt.heuristic(handle_, description.desc(), description.first(), description.second(),
                                              description.result(), description.result(), created, 1, &result, &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) return {};
-  check(status, "choosing an algorithm");
+  check_cublas(status, "choosing an algorithm");
   return result.algo;
 }
 
