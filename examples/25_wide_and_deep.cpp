@@ -1,7 +1,7 @@
 // Who earns more than 50,000 dollars? A wide and deep network on the census of 1994. `--only write` makes TFRecords of
 // tf.Examples from the tables, `--only train` learns from these records as a stream; by default both. `--ranks 2`
-// trains data parallel, on threads. `--model` writes the trained model for tapestry-serve; docs/pipeline.md goes that
-// way to its end.
+// trains data parallel, on threads, and `--workers 2` as two workers of two parameter servers, all in this process.
+// `--model` writes the trained model for tapestry-serve; docs/pipeline.md goes that way to its end.
 //
 // Every categorical column has a part of one table of embeddings (deep) and of one table of weights (wide). Their
 // gradients are row-sparse, so that a step changes only the rows of its batch.
@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <thread>
 
 #include <tapestry/tapestry.hpp>
 
@@ -205,7 +206,7 @@ constexpr std::int64_t batch_size = 128;
 
 struct Settings {
   std::string records, model;
-  int epochs, ranks;
+  int epochs, ranks, workers;
   std::uint64_t seed;
 };
 
@@ -310,6 +311,64 @@ void train_on_ranks(WideAndDeep& result, const Columns& columns, const Settings&
   });
 }
 
+/// An address of this machine that nobody listens at.
+std::string free_address() { return tp::Server::create_local_server().target().substr(std::string("grpc://").size()); }
+
+/// What a worker does; the first of them gets the values at the end.
+void work(WideAndDeep* result, const Columns& columns, const Settings& settings, const tp::ClusterSpec& cluster,
+          const tp::Server& server) {
+  WideAndDeep net(columns.wide_size(), columns.deep_size);
+  const tp::Graph graph;
+  tp::train::AdagradOptimizer optimizer(0.1);
+  tp::Tensor x, y, deep, wide;
+  tp::Operation step;
+  {
+    const auto scope = graph.as_default();
+    const auto placed = tp::device(tp::train::replica_device_setter(
+        cluster, {.balance = tp::train::Balance::by_size,
+                  .worker_device = "/job:worker/task:" + std::to_string(server.task())}));
+    x = tp::placeholder(tp::float32, {-1, 5}, "x"), y = tp::placeholder(tp::float32, {-1}, "y");
+    deep = tp::placeholder(tp::int64, {-1, 8}, "deep"), wide = tp::placeholder(tp::int64, {-1, 18}, "wide");
+    step = optimizer.minimize(loss_of(net, x, {deep, wide}, y), {.global_step = tp::train::global_step()});
+  }
+  tp::train::MonitoredSessionOptions options{
+      .is_chief = server.task() == 0, .stop_at_step = steps_in_epoch(settings) * settings.workers * settings.epochs};
+  if (result)
+    options.hooks.push_back({.end = [&](const tp::Session& session, std::int64_t) {
+      const auto values = net.parameters();
+      auto results = result->parameters();
+      for (std::size_t i = 0; i < values.size(); ++i) results[i].assign(session.run(values[i]));
+    }});
+  tp::train::MonitoredSession training(server.target(), graph, options);
+  auto batches = part_of(columns, settings, settings.workers, server.task());
+  while (!training.should_stop())
+    for (const auto& batch : batches) {
+      if (training.should_stop()) break;
+      const auto ids = columns.ids_of(batch);
+      training.run(
+          step, {{x, numbers_of(batch)}, {deep, ids.deep}, {wide, ids.wide}, {y, batch["income"].cast(tp::float32)}});
+    }
+}
+
+/// Two parameter servers have the tables, and the workers train them without waiting for each other.
+void train_on_servers(WideAndDeep& result, const Columns& columns, const Settings& settings) {
+  std::vector<std::string> addresses;
+  for (int i = 0; i < settings.workers; ++i) addresses.push_back(free_address());
+  const tp::ClusterSpec cluster({{"ps", {free_address(), free_address()}}, {"worker", addresses}});
+  std::vector<tp::Server> ps, workers;
+  for (int task = 0; task < 2; ++task) ps.emplace_back(cluster, tp::ServerOptions{.job = "ps", .task = task});
+  for (int task = 0; task < settings.workers; ++task)
+    workers.emplace_back(cluster, tp::ServerOptions{.job = "worker", .task = task});
+  std::vector<std::thread> threads;
+  for (int task = 0; task < settings.workers; ++task)
+    threads.emplace_back([&, task] {
+      support::run([&] {
+        work(task == 0 ? &result : nullptr, columns, settings, cluster, workers[static_cast<std::size_t>(task)]);
+      });
+    });
+  for (std::thread& each : threads) each.join();
+}
+
 void train(const Settings& settings) {
   const Columns columns(settings.records);
   tp::random::seed(settings.seed);
@@ -317,6 +376,9 @@ void train(const Settings& settings) {
   if (settings.ranks > 0) {
     train_on_ranks(net, columns, settings);
     Test(net, columns, settings.records).print("Data parallel");
+  } else if (settings.workers > 0) {
+    train_on_servers(net, columns, settings);
+    Test(net, columns, settings.records).print("Parameter servers");
   } else {
     train_alone(net, columns, settings);
   }
@@ -328,13 +390,14 @@ void train(const Settings& settings) {
 
 int main(int count, char** arguments) {
   std::string data = "data/tabular", records = "census", only, model;
-  int epochs = 8, seed = 1, ranks = 0;
+  int epochs = 8, seed = 1, ranks = 0, workers = 0;
   support::parse_flags(count, arguments, "Predicts who earns more than 50,000 dollars.",
                        {{"--data", "folder with adult-train.csv and adult-test.csv", data},
                         {"--records", "folder for the records", records},
                         {"--only", "what to do: write the records, or train on them; both by default", only},
                         {"--model", "folder for the trained model, such as models/census/1; none by default", model},
                         {"--ranks", "copies that train data parallel; 0: in one process", ranks},
+                        {"--workers", "workers that train on parameter servers; 0: in one process", workers},
                         {"--epochs", "passes over the records", epochs},
                         {"--seed", "of the order and of the first weights", seed}});
   return support::run([&] {
@@ -346,6 +409,7 @@ int main(int count, char** arguments) {
            .model = model,
            .epochs = epochs,
            .ranks = ranks,
+           .workers = workers,
            .seed = static_cast<std::uint64_t>(seed)});
   });
 }

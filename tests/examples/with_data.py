@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Runs an example that learns from data, and checks what it has learnt.
 
-usage: with_data.py PROGRAM made-up    on a little data made up here: it must learn what is in it
+usage: with_data.py PROGRAM made-up [no-servers]
+                                       on a little data made up here: it must learn what is in it; where the build
+                                       has no servers, without them
        with_data.py PROGRAM missing    without data: it must say which file is missing, and fail
        with_data.py PROGRAM original   the MNIST examples, on the files in the folder $TAPESTRY_MNIST: they must reach
                                        their accuracies in 5 epochs; exit status 77, "skipped", without that variable
@@ -151,8 +153,10 @@ def census(program, folder):
     assert len(list(pathlib.Path(folder).glob("made-up/train-*"))) == 4
     output = run(program, folder, "--only", "train", "--records", "made-up", "--epochs", 10)
     assert output == run(program, folder, "--epochs", 10), "another result from the same records"
-    on_ranks = run(program, folder, "--only", "train", "--records", "made-up", "--epochs", 10, "--ranks", 2)
-    for each in (output, on_ranks):
+    outputs = [output, run(program, folder, "--only", "train", "--records", "made-up", "--epochs", 10, "--ranks", 2)]
+    if "no-servers" not in sys.argv:
+        outputs.append(run(program, folder, "--only", "train", "--records", "made-up", "--epochs", 4, "--workers", 2))
+    for each in outputs:
         accuracy, auc = re.findall(r"test accuracy (\S+), test AUC (\S+)", each)[-1]
         assert float(accuracy) > 0.95 and float(auc) > 0.98, each
 
@@ -170,7 +174,7 @@ EXAMPLES = {
 
 
 def main():
-    program, data = sys.argv[1:]
+    program, data = sys.argv[1:3]
     made_up, complaint, accuracy = EXAMPLES[os.path.basename(program)]
     with tempfile.TemporaryDirectory() as folder:
         if data == "made-up":
