@@ -78,7 +78,7 @@ void ClusterSession::close() {
 
 // ---- Plans ----------------------------------------------------------------------------------------------------------
 
-std::vector<rpc::DeviceDef> ClusterSession::devices_of(const std::string& task, const std::stop_token& stop) {
+const std::vector<rpc::DeviceDef>& ClusterSession::devices_of(const std::string& task, const std::stop_token& stop) {
   if (const auto found = known_.find(task); found != known_.end()) return found->second;
   if (task == place_.task) {
     place_.worker.create_session(place_.handle, state_);
@@ -112,12 +112,13 @@ std::vector<rpc::DeviceDef> ClusterSession::devices_of(const std::string& task, 
 
 std::vector<rpc::DeviceDef> ClusterSession::remote_devices(const std::stop_token& stop) {
   const AnyStop any(closing(), stop);
+  const std::lock_guard lock(planning_);
+  if (ended_) throw CancelledError("The session was closed");
   std::vector<rpc::DeviceDef> devices;
   for (const std::string& task : tasks_) {
     if (task == place_.task) continue;
-    auto status =
-        call_worker<rpc::GetStatusResponse>(place_.tasks, task, "GetStatus", rpc::Empty{}, {.stop = any.token()});
-    for (rpc::DeviceDef& each : status.device_attributes) devices.push_back(std::move(each));
+    const std::vector<rpc::DeviceDef>& of_task = devices_of(task, any.token());
+    devices.insert(devices.end(), of_task.begin(), of_task.end());
   }
   return devices;
 }

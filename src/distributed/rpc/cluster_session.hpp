@@ -41,8 +41,8 @@ class ClusterSession final : public ServedSession {
 
   std::shared_ptr<const Plan> plan_for(const io::rpc::RunNames& names, const std::stop_token& stop);
   std::shared_ptr<const Plan> make_plan(const io::rpc::RunNames& names, const std::stop_token& stop);
-  /// Waits for the task, and makes the session known to it.
-  std::vector<io::rpc::DeviceDef> devices_of(const std::string& task, const std::stop_token& stop);
+  /// Waits for the task, and makes the session known to it, the first time; `planning_` is held.
+  const std::vector<io::rpc::DeviceDef>& devices_of(const std::string& task, const std::stop_token& stop);
 
   static io::rpc::RunNames names_of(const io::rpc::RunStepRequest& request);
   io::rpc::RunGraphRequest request_for(const Step& step, const Part& part) const;
