@@ -155,6 +155,23 @@ TEST_CASE("each line of the table") {
   }
 }
 
+TEST_CASE("what nothing needs is not run, and so not refused") {
+  const Tensor x = ones({4, 3});
+  const auto unused = [](Tensor t) {
+    reshape(t, {5, 5});
+    return t;
+  };
+  CHECK_THROWS_AS(unused(x), InvalidArgumentError);
+  CHECK(same_bits(trace(unused, {spec(float32, {-1, 3})})(x), x));
+  const auto unconnected = [](Tensor t) {
+    GradientTape tape;
+    tape.watch(t);
+    return tape.gradient(ones_like(t), t, {.output_gradients = ones({5, 3}), .unconnected = Unconnected::zero});
+  };
+  CHECK_THROWS_AS(unconnected(x), InvalidArgumentError);
+  CHECK(same_bits(trace(unconnected, {spec(float32, {-1, 3})})(x), zeros({4, 3})));
+}
+
 TEST_CASE("the page has these lines") {
   std::ifstream page(GRAPHS_PAGE);
   REQUIRE(page.good());
