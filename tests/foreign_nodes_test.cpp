@@ -404,6 +404,21 @@ TEST_CASE("names of the file are the file's, whatever their case") {
   check_same(Session(again).run("Add:0", feeds), tensor<float>({3, 10}));
 }
 
+TEST_CASE("a Switch takes a tensor of its own condition's branch") {
+  // -x where p holds; then the sum of that and of what has been merged.
+  const Graph graph =
+      read(placeholder_node("x", "dim { size: 1 }") +
+           node("p", "Placeholder", {}, attr("dtype", "type: DT_BOOL") + attr("shape", "shape { }")) +
+           node("switch", "Switch", {"x", "p"}, t_float) + node("minus", "Neg", {"switch:1"}, t_float) +
+           node("merge", "Merge", {"switch", "minus"}, t_float + attr("N", "i: 2")) +
+           node("again", "Switch", {"minus", "p"}, t_float) + node("merged", "Switch", {"merge", "p"}, t_float) +
+           node("sum", "Add", {"again:1", "merged:1"}, t_float) +
+           node("result", "Merge", {"merged", "sum"}, t_float + attr("N", "i: 2")));
+  const Session session(graph);
+  check_same(session.run("result:0", {{"x:0", {3.0}}, {"p:0", true}}), tensor<float>({-6}));
+  check_same(session.run("result:0", {{"x:0", {3.0}}, {"p:0", false}}), tensor<float>({3}));
+}
+
 TEST_CASE("a placeholder without a rank is trained, by the file's own types") {
   const Graph graph = read(placeholder_node("x") + placeholder_node("labels") + float_node("scale", "2") +
                            node("y", "Mul", {"x", "scale"}, t_float) + node("loss", "L2Loss", {"y"}, t_float));

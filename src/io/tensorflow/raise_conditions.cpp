@@ -161,7 +161,8 @@ class ConditionRaiser {
     }
     bool any = false;
     for (const std::size_t i : order_) {
-      if (!is_switch_of_condition(def(i)) || edges_[i].size() < 2 || edges_[i][1].is_control) continue;
+      if (!is_switch_of_condition(def(i)) || edges_[i].size() < 2) continue;
+      if (edges_[i][0].is_control || edges_[i][1].is_control) continue;
       if (!depends[edges_[i][1].node]) continue;
       predicate_of_switch_[i] = number_of_predicate(edges_[i][1]);
       switches_.insert_or_assign(*predicate_of_switch_[i], i);
@@ -257,9 +258,11 @@ class ConditionRaiser {
         stage.merges.push_back(i);
       else
         stage.nodes[contexts_[i].back().second].push_back(i);
-      for (const Edge& each : edges_[i])
-        if (is_inside(each, is_member) && !each.is_control && numbers.of(each.node) < number && !is_constant(each))
-          stages[numbers.of(each.node)].exports.emplace(tensor_of(each), contexts_[each.node].back().second);
+      for (const Edge& each : edges_[i]) {
+        const Edge& used = used_by_branch(each, predicate, is_member);
+        if (is_inside(used, is_member) && !each.is_control && numbers.of(used.node) < number && !is_constant(used))
+          stages[numbers.of(used.node)].exports.emplace(tensor_of(used), contexts_[used.node].back().second);
+      }
     }
     for (std::size_t k = 0; function_ && k < function_->outputs.size(); ++k)
       if (const auto inner = output_inside(k, is_member))
@@ -282,6 +285,13 @@ class ConditionRaiser {
   /// Whether a tensor is in a branch.
   bool is_inside(const Edge& edge, const std::unordered_set<std::size_t>& is_member) const {
     return is_member.contains(edge.node) && !predicate_of_merge_[edge.node] && !predicate_of_switch_[edge.node];
+  }
+  /// A Switch of the condition may be given a tensor that is in a branch itself; that tensor, or else the Switch's.
+  const Edge& used_by_branch(const Edge& edge, std::size_t predicate,
+                             const std::unordered_set<std::size_t>& is_member) const {
+    if (predicate_of_switch_[edge.node] != predicate) return edge;
+    const Edge& given = edges_[edge.node][0];
+    return is_inside(given, is_member) ? given : edge;
   }
   /// Each stage that uses a constant has it.
   bool is_constant(const Edge& edge) const { return def(edge.node).op == "Const"; }
@@ -311,12 +321,11 @@ class ConditionRaiser {
       return copy.name;
     };
     const auto inside = [&](const Edge& edge, std::int64_t side) {
-      if (predicate_of_switch_[edge.node] == predicate) {
-        if (edge.output != side) refuse(def(edge.node), "a branch uses what the other one is given");
-        const Edge& given = edges_[edge.node][0];  // may be a constant of the branch
-        return is_inside(given, is_member) ? before(given) : argument(def(edge.node).inputs[0]);
-      }
-      return is_inside(edge, is_member) ? before(edge) : argument(tensor_of(edge));
+      const bool is_given = predicate_of_switch_[edge.node] == predicate;
+      if (is_given && edge.output != side) refuse(def(edge.node), "a branch uses what the other one is given");
+      const Edge& used = used_by_branch(edge, predicate, is_member);
+      if (is_inside(used, is_member)) return before(used);
+      return argument(is_given ? def(edge.node).inputs[0] : tensor_of(edge));
     };
     Flow flow;
     for (std::int64_t side = 0; side < sides; ++side) {
