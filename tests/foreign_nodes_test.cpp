@@ -419,6 +419,39 @@ TEST_CASE("a Switch takes a tensor of its own condition's branch") {
   check_same(session.run("result:0", {{"x:0", {3.0}}, {"p:0", false}}), tensor<float>({3}));
 }
 
+TEST_CASE("a loop that goes on by, or with, what only one branch gives") {
+  // Counts up to n as TensorFlow 1 does. What is called "if_even" is of the branch for even numbers.
+  const std::string t_int = attr("T", "type: DT_INT32"), t_bool = attr("T", "type: DT_BOOL"), two = attr("N", "i: 2"),
+                    frame = t_int + attr("frame_name", "s: 'loop'"), fixed = frame + attr("is_constant", "b: true");
+  const auto number = [](const std::string& name, int value) {
+    return constant_node(name, "DT_INT32", "tensor_shape { } int_val: " + std::to_string(value));
+  };
+  const auto loop = [&](const std::string& goes_on, const std::string& next) {
+    return read(
+        node("n", "Placeholder", {}, attr("dtype", "type: DT_INT32") + attr("shape", "shape { }")) + number("zero", 0) +
+        number("one", 1) + number("two", 2) + node("i", "Enter", {"zero"}, frame) + node("end", "Enter", {"n"}, fixed) +
+        node("step", "Enter", {"one"}, fixed) + node("pair", "Enter", {"two"}, fixed) +
+        node("merge", "Merge", {"i", "next"}, t_int + two) + node("less", "Less", {"merge", "end"}, t_int) +
+        node("rest", "FloorMod", {"merge", "pair"}, t_int) + node("even", "Less", {"rest", "step"}, t_int) +
+        node("reached", "Switch", {"less", "even"}, t_bool) + node("reached_if_even", "LogicalNot", {"reached:1"}) +
+        node("goes_on", "LoopCond", {goes_on}) + node("switch", "Switch", {"merge", "goes_on"}, t_int) +
+        node("add", "Add", {"switch:1", "step"}, t_int) + node("rest_inside", "FloorMod", {"switch:1", "pair"}, t_int) +
+        node("even_inside", "Less", {"rest_inside", "step"}, t_int) +
+        node("added", "Switch", {"add", "even_inside"}, t_int) +
+        node("add_if_even", "Add", {"added:1", "pair"}, t_int) + node("next", "NextIteration", {next}, t_int) +
+        node("exit", "Exit", {"switch"}, t_int));
+  };
+  const auto run = [](const Graph& graph, int n) { return Session(graph).run("exit:0", {{"n:0", n}}).item<int>(); };
+  const auto refuses = [&](const Graph& graph, int n) {
+    CHECK_THROWS_WITH_AS(run(graph, n), doctest::Contains("of a branch that was not taken"), InvalidArgumentError);
+  };
+  CHECK(run(loop("less", "add"), 3) == 3);
+  CHECK(run(loop("reached_if_even", "add"), 3) == 0);
+  refuses(loop("reached_if_even", "add"), 0);
+  CHECK(run(loop("less", "add_if_even"), 3) == 3);
+  refuses(loop("less", "add_if_even"), 4);
+}
+
 TEST_CASE("a placeholder without a rank is trained, by the file's own types") {
   const Graph graph = read(placeholder_node("x") + placeholder_node("labels") + float_node("scale", "2") +
                            node("y", "Mul", {"x", "scale"}, t_float) + node("loss", "L2Loss", {"y"}, t_float));

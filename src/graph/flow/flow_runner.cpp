@@ -126,6 +126,8 @@ class FunctionRunner {
 /// The number or truth value that decides what runs next.
 template <class T>
 T decision(const Tensor& value, std::string_view node) {
+  if (!value || value.is_symbolic())
+    throw InvalidArgumentError(join("What decides in '", node, "' has no value: it is of a branch that was not taken"));
   if (value.size() != 1)
     throw InvalidArgumentError(
         join("What decides in '", node, "' is ", to_string(value.dtype()), value.shape(), ", not one value"));
@@ -260,7 +262,7 @@ class LoopRunner final : public FlowRunner {
         results_.clear();
         body_.run(values, deadline, times, results_);
         for (std::size_t i = 0; i < parts_.carried; ++i) {
-          require_loop_variable(join("variable ", i), allowed(i, inputs), results_[i].spec());
+          require_next(i, inputs, results_[i]);
           values[i] = std::move(results_[i]);
         }
         for (std::size_t i = 0; i < stacks.size(); ++i) stacks[i].put(at, results_[parts_.carried + i]);
@@ -272,6 +274,13 @@ class LoopRunner final : public FlowRunner {
   }
 
  private:
+  void require_next(std::size_t i, const Tensors& inputs, const Tensor& value) const {
+    if (!value)
+      throw InvalidArgumentError(join("Variable ", i, " of the loop '", node_.name(),
+                                      "' gets no value: it is of a branch that was not taken"));
+    require_loop_variable(join("variable ", i), allowed(i, inputs), value.spec());
+  }
+
   /// Runs a loop over small values on the CPU. Returns the number of iterations; nothing if the loop is another one.
   std::optional<std::int64_t> run_quickly(const Tensors& inputs, Tensors& values, std::vector<LoopStack>& stacks,
                                           std::int64_t length, const Deadline* deadline) {
@@ -312,7 +321,7 @@ class LoopRunner final : public FlowRunner {
       }
       if (condition) {
         condition->run(deadline);
-        if (!*static_cast<const bool*>(condition->result(0).impl().data)) return done;
+        if (!decision<bool>(condition->result(0), node_.name())) return done;
       }
       require_time(deadline, done);
       const std::int64_t at = parts_.reverse ? length - 1 - done : done;
@@ -322,7 +331,11 @@ class LoopRunner final : public FlowRunner {
       }
       body.run(deadline);
       for (std::size_t i = 0; i < stacks.size(); ++i) stacks[i].put(at, present(body.result(parts_.carried + i)));
-      for (std::size_t i = 0; i < parts_.carried; ++i) memory.take(i, body.result(i));
+      for (std::size_t i = 0; i < parts_.carried; ++i) {
+        const Tensor& next = body.result(i);
+        if (next.is_symbolic() || next.shape() != values[i].shape()) require_next(i, inputs, present(next));
+        memory.take(i, next);
+      }
       memory.store();
     }
   }
