@@ -547,8 +547,8 @@ TAPESTRY_API Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs&
                                Where where);
 
 /// Adds an op to the registry and returns the registered op, which is never destroyed. Throws InvalidArgumentError when
-/// the op lacks a name or `infer`, when it does not have exactly one of `forward`, `view` and `cpu`, and when the name
-/// is taken.
+/// the op lacks a name or `infer`, when it does not have exactly one of `forward`, `view`, `cpu` and `evaluate`, and
+/// when the name is taken.
 TAPESTRY_API const Op& register_op(Op op, Where where = Where::here());
 /// Replaces the gradient of a registered op. Throws NotFoundError when there is no such op, and LookupError when its
 /// gradient has been replaced before.

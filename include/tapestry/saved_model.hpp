@@ -50,7 +50,8 @@ TAPESTRY_API Model load(const std::string& folder, const LoadOptions& options = 
 
 /// Writes a model with all its signatures and its Variables: the values become `folder`/variables, a checkpoint of
 /// TensorFlow's, and the rest `folder`/saved_model.pb, with the tag "serve". Only what the signatures need is written,
-/// including changes of Variables. TensorFlow reads such a model as one of TensorFlow 1, with trainable Variables.
+/// including changes of Variables. TensorFlow 1 and 2 read the model, with trainable Variables; one with an operation
+/// that initializes tables is a model of TensorFlow 1 only.
 ///
 /// Throws FailedPreconditionError for a Variable without a value and when the folder cannot be written, and what the
 /// `save` of a signature throws, but it does write changes of Variables.

@@ -16,7 +16,7 @@ namespace {
 
 /// Fits the gradient of an input to the input's shape. Where the op broadcasts, a gradient of another shape is summed
 /// to that of the input; elsewhere another shape is a mistake of the op.
-/// `is_shared`: whether it is another gradient, too, and the walk is recorded.
+/// `is_shared`: whether the tensor is also the gradient of another input or of an output, and a tape records the walk.
 Tensor fit(const Call& call, std::size_t index, Tensor gradient, bool is_shared) {
   const Tensor& input = call.input(index);
   if (gradient.dtype() != input.dtype() && gradient.dtype() != DType::unknown && input.dtype() != DType::unknown)
@@ -25,7 +25,8 @@ Tensor fit(const Call& call, std::size_t index, Tensor gradient, bool is_shared)
         ". Input index: ", index, ". Original input type: ", to_string(input.dtype()),
         ".  Calculated input gradient type: ", to_string(gradient.dtype())));
   if (gradient.shape() == input.shape() && gradient.shape().is_known())
-    // A tape that records the walk sees an op here, as where sizes are unknown: so it adds up in the same order.
+    // Where sizes are unknown, a tape that records the walk sees `sum_like` here. It sees an op here, too, so that it
+    // adds up gradients in the same order.
     return is_shared && call.op().broadcasts ? identity(gradient) : gradient;
   if (call.op().broadcasts) return sum_like(gradient, input);
   if (agree(gradient.shape(), input.shape()))

@@ -134,7 +134,7 @@ Tensor record_result(const Op& op, const Tensor& value, const Tensors& arguments
   if (std::any_of(inputs.begin(), inputs.end(), [](const Tensor& each) { return each.is_symbolic(); }))
     return apply_all(op, inputs, attrs, {}, where)[0];
   Call call(op, inputs, attrs, where);
-  // The result is a new tensor: a tape that also saw how the value was computed must not find that way back.
+  // The result is a new tensor: a tape that saw how the value was computed must not follow its ops back.
   Tensor result = view_of_value(call, value.spec());
   call.mutable_outputs().push_back(result);
   tell_recorders(std::move(call));
@@ -256,8 +256,8 @@ Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, c
                                             : "custom_gradient: the value is an empty Tensor",
                                where);
   auto gradient = [f, backward = result.gradient, graph = sink_of(result.value)](const Tensors& all) -> Tensors {
-    // `backward` has captured tensors of the graph in which f ran. Another graph is a copy of it, made once the ranks
-    // were known; f runs again there.
+    // `backward` has captured tensors of the graph in which f ran. Another graph is a copy of it, which is made once
+    // the ranks are known. There f runs again.
     Tensors gradients;
     if (!graph || sink_of(all.back()) == graph) {
       gradients = backward(all.back());

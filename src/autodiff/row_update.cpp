@@ -27,7 +27,7 @@ Tensor rows_like(const Tensor& tensor, std::int64_t count) {
 IndexedSlices summed_rows(const IndexedSlices& slices, const Variable& variable) {
   const std::int64_t size = variable.shape().sizes()[0];
   const Tensor values = detail::computed(slices.values);
-  // A graph of unknown shapes may bring any here.
+  // In a graph whose shapes were unknown, nothing has checked them yet.
   Shape expected = variable.shape();
   expected.set(0, slices.indices.size());
   if (slices.indices.rank() != 1 || values.shape() != expected)

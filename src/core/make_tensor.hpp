@@ -30,7 +30,7 @@ T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.impl().data);
 }
 
-// The core calls these two functions, and the backends, which are a layer above it, define them.
+// The core calls these two functions. The backends, which are in the layer above it, define them.
 
 /// The elements in row-major order on the CPU: the tensor itself, or a copy that no tape sees.
 TAPESTRY_API Tensor on_host(const Tensor& tensor);  // NOLINT: xtensor.hpp needs it, too

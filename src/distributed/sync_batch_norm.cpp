@@ -10,7 +10,7 @@ Tensor SyncBatchNorm::train_on(const Tensor& x) const {
   const Tensor sum = reduce_sum(x, axes);
   const std::vector<Tensor> totals = world_.all_reduce({sum, size_like(x, sum)});
   const Tensor count = stop_gradient(totals[1]), mean = totals[0] / count;
-  // From the deviations, not from the squares, whose difference would lose digits.
+  // The variance comes from the deviations: the difference of mean squares would lose digits.
   const Tensor variance = world_.all_reduce(reduce_sum(square(x - mean), axes)) / count;
   learn(count, stop_gradient(mean), stop_gradient(variance));
   return batch_norm(x, mean, variance, bias, weight, options().epsilon);

@@ -7,7 +7,7 @@ namespace tapestry::detail {
 /// Applies the ops that some tensors of a graph need to other inputs, one by one, as the program that built the graph
 /// would: so that tapes record them, and the open graph takes them. Variables are read, and changed, as the graph
 /// does. `feeds`: tensors of the graph, which have these values. Throws UnimplementedError for an op that Tapestry
-/// lacks, and when the values are symbolic for ops that change Variables or need values.
+/// lacks, and for one that changes Variables or needs values when the values are symbolic.
 Tensors call_graph(const GraphState& graph, const Tensors& feeds, const Tensors& values, const Tensors& fetches,
                    Where where);
 

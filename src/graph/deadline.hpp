@@ -27,7 +27,7 @@ class Deadline {
 
   Clock::time_point end() const { return end_; }
   bool has_passed() const { return stop_.stop_requested() || Clock::now() >= end_; }
-  /// When to look again whether it has passed, for who waits.
+  /// When a thread that waits should look again whether it has passed.
   Clock::time_point next_look() const {
     constexpr std::chrono::milliseconds interval(20);
     return stop_.stop_possible() ? std::min(end_, Clock::now() + interval) : end_;

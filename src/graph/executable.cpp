@@ -93,8 +93,6 @@ void Executable::copy_outputs() {
   }
 }
 
-/// Binds the outputs of a step to its results. A result in an arena, such as an operand that a branch returns, is
-/// copied: its memory there may be reused.
 /// Throws unless a value has the dtype and the shape that the steps behind it were planned for. A function or a branch
 /// in a file may give others than its description says.
 void Executable::require_planned(const Root& root, const Tensor& value) {
@@ -113,6 +111,7 @@ void Executable::set_results(const Step& step, const Tensors& values) {
       continue;
     }
     require_planned(to, values[i]);
+    // A result in an arena, such as an operand that a branch returns, is copied: its memory there may be reused.
     set(to, is_in_arena(values[i]) ? backend_of(values[i].device()).contiguous_copy(values[i]) : values[i]);
   }
 }

@@ -13,7 +13,6 @@ namespace tapestry::detail {
 /// Runs the partitions of a plan side by side: the first on the caller's thread, each other on a thread of its own.
 class Partitioned {
  public:
-  /// `replay`: whether devices record and replay what they can.
   explicit Partitioned(Plan plan);
   ~Partitioned();
   Partitioned(const Partitioned&) = delete;

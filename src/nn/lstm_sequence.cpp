@@ -190,7 +190,7 @@ Tensors compose_sequence(const Call& call) {
 /// y (1 - y), the derivative of a sigmoid whose result is y.
 Tensor steepness(const Tensor& y) { return y * (1 - y); }
 
-/// It reads h, c and the gates not from the call, but computes them again: so its own gradient is complete.
+/// Computes h, c and the gates again instead of reading them from the call, so that its own gradient is complete.
 Tensors compose_gradient(const Call& call) {
   const Tensor &weight = call.input(1), &of_h = call.input(7), &of_c = call.input(8), &of_gates = call.input(9);
   const auto forward = [&](const Tensors& x) -> Tensors {

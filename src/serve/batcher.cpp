@@ -141,7 +141,7 @@ void Batcher::execute(Batch& batch) const {
   try {
     return run_joined(batch);
   } catch (const std::exception&) {
-    // One of the requests may be wrong, which is told to that one only.
+    // One of the requests may be wrong. Below, each runs alone, so that only that one gets the error.
   }
   for (const auto& task : batch.tasks) {
     try {
@@ -161,7 +161,7 @@ void Batcher::run_joined(Batch& batch) const {
     std::vector<Tensor> parts;
     for (const auto& task : batch.tasks) parts.push_back(task->inputs.at(name));
     Tensor whole = parts.size() == 1 ? parts[0] : concat(parts, 0);
-    // Rows of the requests fill the batch, which are known to make sense to the model.
+    // Rows of the requests fill up the batch, since they are valid inputs of the model.
     for (std::int64_t rows = batch.rows; rows < size; rows = whole.shape().sizes()[0])
       whole = concat({whole, rows_from(whole, 0, std::min(rows, size - rows))}, 0);
     joined.emplace(name, whole);

@@ -90,7 +90,7 @@ class HttpServer::Impl {
     const Deadline deadline = std::chrono::steady_clock::now() + options_.timeout;
     RequestMemory::Hold memory(*options_.memory);
     std::string body;
-    // Who may not ask gets no memory for his body.
+    // The body of a request that is not allowed gets no memory.
     const bool allowed = is_allowed(request);
     if (const auto refusal = read_body(request, read, deadline, allowed ? &body : nullptr, memory))
       return send_and_close(*refusal, response);
@@ -101,8 +101,8 @@ class HttpServer::Impl {
     response.set_content(std::move(sent.body), sent.type);
   }
 
-  /// Reads the body, of one that is too large only somewhat more than is allowed. Returns the answer where the rest of
-  /// the connection can no longer be told from the body.
+  /// Reads the body, and keeps little more than the allowed size of it. Returns an answer if the connection must be
+  /// closed, because the end of the body is not known.
   std::optional<Answer> read_body(const httplib::Request& request, const httplib::ContentReader* read,
                                   Deadline deadline, std::string* body, RequestMemory::Hold& memory) const {
     const auto refuse = [](int status, const char* text) { return Answer{.status = status, .body = error_body(text)}; };
@@ -125,7 +125,8 @@ class HttpServer::Impl {
         return false;
       }
       if (!body) return true;
-      // The client of a large body hears of it when he has sent all. What little bytes unpack to has no end.
+      // A client that sends too large a body is refused after it has sent all of it, but a packed body at once: a few
+      // bytes may unpack to any size.
       if (body->size() <= options_.most_body_bytes) {
         if (!memory.grow(count)) {
           status = 503;
@@ -144,7 +145,7 @@ class HttpServer::Impl {
     return refuse(status, trouble);
   }
 
-  /// A provider that fails behind its last byte is how a handler of httplib's ends the connection.
+  /// A handler of httplib's ends the connection by a provider that fails after its last byte.
   static void send_and_close(const Answer& answer, httplib::Response& response) {
     response.status = answer.status;
     response.set_header("Connection", "close");

@@ -106,7 +106,7 @@ std::size_t character_size(std::string_view text) {
   if (first < 0xC2 || first > 0xF4 || text.size() < size) return 0;
   for (std::size_t i = 1; i < size; ++i)
     if ((byte(i) & 0xC0) != 0x80) return 0;
-  // Longer than necessary, half of a UTF-16 pair, or beyond U+10FFFF.
+  // Refuse a longer form than necessary, half of a UTF-16 pair, and a character beyond U+10FFFF.
   const unsigned second = byte(1);
   const bool bad = (first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0) ||
                    (first == 0xF0 && second < 0x90) || (first == 0xF4 && second >= 0x90);

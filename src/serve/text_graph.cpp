@@ -166,7 +166,7 @@ class Numbering {
     return options;
   }
 
-  /// Puts placeholders in the place of a ParseExample; leaves one alone that is used in a way that this cannot be.
+  /// Replaces a ParseExample by placeholders, unless one of its uses does not allow that.
   void parse_here(const NodeDef& parser) {
     const bool is_second = parser.op == "ParseExampleV2";
     const auto* sparse = attr<std::int64_t>(parser, is_second ? "num_sparse" : "Nsparse");
@@ -369,8 +369,8 @@ class Numbering {
     return node ? node->name : "";
   }
 
-  /// Finds a key's place in a list of what the table has for the numbers 0, 1, 2 and so on, and behind them for all
-  /// others. Keys that are texts are texts 0, 1, 2 of the model, for only those are in the table.
+  /// Replaces a lookup by a gather from a list: the table's values for the keys 0, 1, 2 and so on, then its value for
+  /// all other keys. Keys that are texts are the numbers of the model's texts, as only those are in the table.
   void look_up(NodeDef& node, const Table& table, std::vector<NodeDef>& added) {
     const std::int64_t step = table.is_of_texts ? 3 : 1;
     std::int64_t places = 0;

@@ -14,8 +14,8 @@
 #include "backend/cpu/kernels/movement.hpp"
 #include "tapestry/error.hpp"
 
-// One block of a matrix product, in one thread: by our own kernels where the processor has fused multiply-adds, and by
-// OpenBLAS elsewhere.
+// One block of a matrix product, such as a task's tile, in one thread: by our own kernels where the processor has fused
+// multiply-adds, and by OpenBLAS elsewhere.
 //
 // Our own product goes through the depth k in slices, and through the rows in blocks of `a` that fit half of the
 // second-level cache. A strip of b, as wide as a tile, stays in the first-level cache while the tiles below each other

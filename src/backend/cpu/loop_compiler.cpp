@@ -34,7 +34,7 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
       : VectorInstructions(recorded.code, loop.single, fixed_inputs(loop)), loop_(loop), recorded_(recorded) {
     lanes_ = lanes;
     find_uses();
-    function();  // in vain, as in Compiler: to see how many registers are left, and how much of the stack is needed
+    function();  // is discarded: it shows how many registers are left, and how much of the stack is needed
     std::vector<int> carried;
     for (std::size_t i = 0; i < loop.carried; ++i) carried.push_back(static_cast<int>(i));
     hold(carried);
@@ -170,7 +170,8 @@ class LoopCompiler final : public VectorInstructions, public LoopCode {
     jz(exit, T_NEAR);
   }
 
-  /// No result of the iteration is read from the old value any more: a result that is another old value is a copy.
+  /// Overwrites a carried value by its result. The results that remain do not need the old value: `copy_old_values` has
+  /// made copies of those that are old values.
   void carry(std::size_t i) {
     const auto [from, stored] = result(i);
     const int to = static_cast<int>(i);
@@ -240,7 +241,7 @@ struct CompiledLoop {
   LoopCompiler compiler;
 };
 
-/// Results that are old values of other carried ones become copies, because those are overwritten one by one.
+/// Makes a copy of each result that is the old value of another carried one, because `carry` overwrites them in turn.
 void copy_old_values(const LoopProgram& loop, RecordedProgram& recorded) {
   for (std::size_t i = 0; i < loop.carried; ++i) {
     int& result = recorded.outputs[i].node;

@@ -95,7 +95,7 @@ Operand read(Backend& backend, const Tensor& x, bool transpose, std::int64_t row
   return operand;
 }
 
-/// The product of one pair of matrices, or one block of it.
+/// The product of one pair of matrices, or one tile of it.
 template <class T>
 struct Product {
   const T *a, *b;
@@ -109,7 +109,7 @@ struct Product {
                y_row);
   }
 
-  Product block(std::int64_t i, std::int64_t j) const {
+  Product tile(std::int64_t i, std::int64_t j) const {
     return {a + i * a_row, b + j * b_column, y + i * y_row + j, a_row, a_column, b_row, b_column, y_row};
   }
 
@@ -121,17 +121,17 @@ struct Product {
   }
 };
 
-/// How a product is cut into blocks. No number of threads decides this, and an element's bits do not depend on it.
+/// How a product is cut into tiles. No number of threads decides this, and an element's bits do not depend on it.
 struct Tiling {
-  std::int64_t rows, columns;  ///< of a block
-  std::int64_t down, across;   ///< numbers of blocks
+  std::int64_t rows, columns;  ///< of a tile
+  std::int64_t down, across;   ///< numbers of tiles
 };
 
 /// `a_row` and `b_column` are the distances between rows of a and columns of b.
 Tiling cut(const Sizes& sizes, std::int64_t a_row, std::int64_t b_column) {
-  // Each block packs its rows and columns of the operands anew, so blocks should be few, large and square: four as soon
+  // Each tile packs its rows and columns of the operands anew, so tiles should be few, large and square: four as soon
   // as that pays, more only to keep their sides below some 1024. A product with a vector is bound by reading the
-  // matrix; where a block cuts the matrix across its adjacent elements, it should leave long pieces of them.
+  // matrix; where a tile cuts the matrix across its adjacent elements, it should leave long pieces of them.
   constexpr double vector_work = 131072;
   constexpr std::int64_t longest = 1024;
   std::int64_t unit = 16;
@@ -166,7 +166,7 @@ TinyProduct<T> tiny_product(std::int64_t k, std::int64_t n) {
   }
 }
 
-/// A function that is called with each block of a product as soon as it is computed, while it is in the cache.
+/// A function that is called with each tile of a product as soon as it is computed, while it is in the cache.
 using Then = FunctionRef<void(const Tile&)>;
 constexpr auto nothing = [](const Tile&) {};
 
@@ -263,9 +263,9 @@ void multiply(Backend& backend, const Tensor& x, const Tensor& z, bool transpose
   const auto grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(task_work / sizes.work()));
   parallel_for(batch * count, count > 1 ? 1 : grain, [&](std::int64_t task, std::int64_t end) {
     for (; task < end; ++task) {
-      const std::int64_t index = task / count, block = task % count;
-      const std::int64_t i = block / tiling.across * tiling.rows, j = block % tiling.across * tiling.columns;
-      Product<T> product = whole.block(i, j);
+      const std::int64_t index = task / count, number = task % count;
+      const std::int64_t i = number / tiling.across * tiling.rows, j = number % tiling.across * tiling.columns;
+      Product<T> product = whole.tile(i, j);
       if (batch > 1) {
         product.a += batch_offset(y.shape(), a, index);
         product.b += batch_offset(y.shape(), b, index);
@@ -338,8 +338,8 @@ void prepare_blas() {
 
 namespace {
 
-/// Whether BLAS or the tiny kernels compute the product; they work by blocks.
-bool is_blocked(const Sizes& sizes, DType dtype) {
+/// Whether BLAS or the tiny kernels compute the product, which work tile by tile.
+bool is_tiled(const Sizes& sizes, DType dtype) {
   return sizes.k > 0 && is_floating(dtype) && (sizes.k > 1 || sizes.n <= std::end(tiny_sizes)[-1]);
 }
 
@@ -364,7 +364,7 @@ void CpuBackend::gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool t
   if (is_half(y.dtype())) return Backend::gemm(a, b, transpose_a, transpose_b, y);
   if (y.size() == 0) return;
   const Sizes sizes = sizes_of(a, transpose_a, y);
-  if (is_blocked(sizes, y.dtype())) {
+  if (is_tiled(sizes, y.dtype())) {
     multiply_floats(*this, a, b, transpose_a, transpose_b, sizes, y, nothing);
   } else if (sizes.k == 0) {
     fill(0, y);
@@ -379,7 +379,7 @@ void CpuBackend::gemm_program(const FusedProduct& fused, const Tensor& a, const 
                               std::span<const Tensor> others, std::span<const Tensor> outputs) {
   const Tensor& y = outputs[fused.into];
   const Sizes sizes = sizes_of(a, fused.transpose_a, y);
-  if (y.size() == 0 || is_half(y.dtype()) || !is_blocked(sizes, y.dtype()))
+  if (y.size() == 0 || is_half(y.dtype()) || !is_tiled(sizes, y.dtype()))
     return Backend::gemm_program(fused, a, b, program, others, outputs);
   const ProgramInputs inputs = with_product(others, fused.product, y);
   in_tiles(program, {inputs.data(), inputs.size()}, outputs,

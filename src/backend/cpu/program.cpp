@@ -48,7 +48,7 @@ class Grid {
     loop_.join_axes();
     loop_.pad_axes(2);
     const std::int64_t width = columns().size, height = rows().size;
-    // A long row is cut into equal segments, so that the last one is not a stub.
+    // A long row is cut into equal blocks, so that the last one is not a stub.
     const std::int64_t parts = (width + block_elements - 1) / block_elements;
     extent_ = {1, (width + parts - 1) / parts};
     if (parts == 1) {

@@ -12,8 +12,8 @@
 namespace tapestry::host {
 namespace {
 
-/// Writes machine code that computes vector code in a loop, for the System V calling convention of x86-64. It is
-/// written twice in vain first: then it is known how many registers and how much of the stack it needs.
+/// Writes machine code that computes vector code in a loop, for the System V calling convention of x86-64. It
+/// first writes the code twice and discards it, to learn how many registers and how much of the stack it needs.
 class Compiler : public VectorInstructions {
  public:
   Compiler(const RecordedProgram& recorded, int inputs, std::uint64_t single, int near)
@@ -21,7 +21,7 @@ class Compiler : public VectorInstructions {
     find_uses();
     body(false);
     hold_invariants();
-    body(false);  // how much of the stack it needs is known behind it
+    body(false);  // after which it is known how much of the stack is needed
     discard_code();
     compiled_.lanes = lanes_;
     compiled_.store = function(false);

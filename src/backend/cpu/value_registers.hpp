@@ -333,9 +333,9 @@ class ValueRegisters : public Xbyak::CodeGenerator {
     return is_wide(i) ? ptr[address_ + index_ * 8] : ptr[address_ + index_ * 4];
   }
 
-  /// As many as a vector has, of the widest elements.
+  /// A vector has as many lanes as it holds of the widest elements.
   void set_lanes(bool wide) { lanes_ = (code_.avx512() ? 64 : 32) / (wide ? 8 : 4); }
-  /// Before an iteration: all values are where they are in memory, but for those that are held.
+  /// Forgets, before an iteration, which values are in registers, except for those that are held there.
   void start_over() {
     for (Place& each : places_) {
       each.used = 0;
@@ -346,7 +346,7 @@ class ValueRegisters : public Xbyak::CodeGenerator {
   }
   void discard_code() {
     reset();
-    labels_ = std::vector<Xbyak::Label>(places_.size());  // those of before keep their numbers
+    labels_ = std::vector<Xbyak::Label>(places_.size());  // labels that were used keep their old numbers
   }
 
   /// Gives the registers that no iteration needs to the values that are used most of those that never change.

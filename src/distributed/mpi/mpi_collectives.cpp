@@ -111,7 +111,7 @@ const Exchange end_of_program{.kind = Exchange::Kind::end, .name = "the end of t
 
 class MpiCollectives final : public Collectives {
  public:
-  /// Takes the MPI communicator over.
+  /// Takes over the MPI communicator.
   MpiCollectives(MPI_Comm ranks, int its_local_rank)
       : Collectives(rank_of(ranks), size_of(ranks), its_local_rank), ranks_(ranks) {
     MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN);
@@ -134,7 +134,7 @@ class MpiCollectives final : public Collectives {
       case Exchange::Kind::reduce_scatter:
         return reduce_scatter(exchange);
       default:
-        return;  // to agree was all
+        return;  // nothing is exchanged: the ranks had only to agree
     }
   }
 

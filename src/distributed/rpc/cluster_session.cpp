@@ -55,7 +55,7 @@ void ClusterSession::close() {
   for (const auto& [handle, partial] : open) {
     try {
       end_partially(*partial, std::make_exception_ptr(CancelledError("The session was closed")));
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): that it was closed
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the error says only that the session was closed
     }
   }
   const std::lock_guard lock(planning_);

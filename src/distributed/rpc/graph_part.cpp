@@ -20,7 +20,7 @@ GraphPart::GraphPart(io::GraphDef part, const std::shared_ptr<io::VariableTable>
        .spec_of = [&](std::size_t island, const std::string& tensor) { return sessions_[island]->spec_of(tensor); }});
 }
 
-/// What a run has got so far. What is received late outlives it.
+/// What a run has got so far. Tensors that arrive late, after the run has failed, still find it.
 struct GraphPart::Run {
   explicit Run(std::size_t places, std::size_t islands)
       : values(places), has_begun(islands), has_run(islands), left(islands) {}
@@ -61,7 +61,7 @@ io::rpc::StepStats GraphPart::run(const Exchange& exchange, bool trace, const st
     if (stop.stop_requested()) throw CancelledError("The step was cancelled");
     const std::size_t seen = run->arrived;
     bool progress = false;
-    // First what others wait for.
+    // Sends come first, as other tasks wait for them.
     for (std::size_t i = 0; i < plan_.sends.size(); ++i) {
       const Islands::Send& send = plan_.sends[i];
       if (is_sent[i] || !run->values[send.place] || !run->has(send)) continue;

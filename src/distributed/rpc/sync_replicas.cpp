@@ -250,7 +250,7 @@ train::SyncReplicasOptimizer::Operations synchronize(train::Optimizer& optimizer
     all.sync = give_tokens("sync", read_step());
   }
   {
-    // A token that an earlier worker of this task has left is none of this one's.
+    // Tokens that an earlier worker of this task has left are not for this one.
     const ControlScope after({own.drain()});
     all.local_init = local->assign(read_step(), "local_init");
   }

@@ -9,8 +9,8 @@ namespace rpc = io::rpc;
 
 namespace {
 
-/// Under which a step has what the client of a partial run feeds or fetches: "x:0", or a key of TensorFlow's that names
-/// it after three other parts.
+/// The key under which a step keeps a tensor that the client of a partial run feeds or fetches. `name` is that of the
+/// tensor, "x:0", or a key of TensorFlow's, whose fourth part is the name.
 std::string clients_key(std::string name) {
   for (int i = 0; i < 3; ++i)
     if (const std::size_t at = name.find(';'); at != std::string::npos) name.erase(0, at + 1);

@@ -44,7 +44,7 @@ struct ListenOptions {
   std::int64_t message_bytes = 0;
 };
 
-/// Gives the requests that arrive to a handler, on threads of its own.
+/// Calls a handler with each request that arrives, on threads of its own.
 class Listener {
  public:
   virtual ~Listener() = default;

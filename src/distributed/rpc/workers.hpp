@@ -10,7 +10,7 @@
 
 namespace tapestry::detail {
 
-/// Threads that run what may wait: as many as there are tasks at a time, which who starts them limits.
+/// Threads for tasks that may wait: one for each task that is running. The callers limit how many those are.
 class Workers {
  public:
   Workers() = default;
@@ -18,7 +18,7 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
   ~Workers() { finish(); }
 
-  /// Throws std::system_error when the system gives no thread, not even the first one; then the task will not run.
+  /// Throws std::system_error when there is no thread yet and the system gives none; then the task will not run.
   void start(std::function<void()> task) {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));

@@ -16,9 +16,9 @@ namespace tapestry::detail {
 // element of each stacked output. The condition takes the carried values and the operands. TensorFlow has no sequences
 // and stacked outputs; in its files, they are lists of tensors among the carried values.
 //
-// The gradient of a While that recomputes is one with the attribute "replayed": its first operands, as many, are the
-// state in which the forward loop began, and its functions are [body, forward body]. Its sequences are those of the
-// forward loop, then others. `ReplayingRunner` runs it; files have its composition.
+// The gradient of a While that recomputes is a While with the attribute "replayed": the number of its first operands
+// that are the state in which the forward loop began. Its functions are [body, forward body]. Its sequences are those
+// of the forward loop, then others. `ReplayingRunner` runs it; files have its composition.
 
 const Op& if_op(bool stateful);
 const Op& case_op(bool stateful);

@@ -304,7 +304,8 @@ class LoopRunner final : public FlowRunner {
     std::optional<QuickFunction> condition;
     if (condition_) {
       condition.emplace(*condition_, *condition_plan, condition_values, deadline);
-      if (condition->result(0).size() != 1) return {};  // the other way says what is wrong
+      if (condition->result(0).size() != 1)
+        return {};  // the caller then goes the general way, whose error says what is wrong
     }
     return iterate(inputs, values, stacks, length, deadline, body, condition ? &*condition : nullptr);
   }

@@ -46,7 +46,7 @@ std::vector<GraphFunction> FunctionTracer::trace(const std::vector<TracedFunctio
       add_operands(traced, captures);
       return traced;
     }
-    // A Variable of the surroundings is known to be changed the next time. One that the function makes is new then.
+    // The next trace knows that the Variable changes, unless the function makes it: then it is another one each time.
     if (++traces > most_traces)
       throw InvalidArgumentError(join("A function of a graph makes a Variable '", stale->name(),
                                       "' and changes it after it was read; make the Variable outside the function"),

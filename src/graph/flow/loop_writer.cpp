@@ -19,7 +19,7 @@ LoopWriter::LoopWriter(const Tensors& values, std::size_t carried, std::size_t s
     const Tensor& value = values[i];
     const auto* const memory = static_cast<const std::byte*>(value.impl().storage->data);
     taken_.push_back({memory, memory + value.impl().storage->bytes});
-    // Two values in one place may be different ones in the next iteration.
+    // Two values that share memory now may differ in the next iteration.
     complete_ = complete_ && std::find(values_.begin(), values_.end(), address_of(value)) == values_.end();
     values_.push_back(address_of(value));
     if (i >= carried + sequences) continue;
@@ -35,7 +35,7 @@ bool LoopWriter::is_single(const Tensor& tensor) const {
   return tensor.size() > 0;
 }
 
-/// Whether a tensor is one element, or as many as all others in their order.
+/// Whether a tensor is one element, or has as many elements as all such tensors, contiguously.
 bool LoopWriter::fits(const Tensor& tensor) const {
   return is_single(tensor) || (tensor.size() == elements_ && tensor.is_contiguous());
 }
@@ -77,7 +77,7 @@ LoopWriter::Number LoopWriter::read(const Tensor& tensor) {
   const auto is_here = [address](const auto& entry) { return entry.first == address; };
   if (const auto found = std::find_if(memory_.rbegin(), memory_.rend(), is_here); found != memory_.rend()) {
     const Known& known = found->second;
-    // One element of a value that has several is another one.
+    // A tensor at the same address may still be another one, such as the first element of the value.
     complete_ = complete_ && known.dtype == tensor.dtype() && known.single == is_single(tensor) && fits(tensor);
     return known.number;
   }

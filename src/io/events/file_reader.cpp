@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_folder(const fs::path& path) {
-  std::error_code error;  // which opening the path as a file tells, too
+  std::error_code error;  // is ignored: opening the path as a file fails for the same reason
   return fs::is_directory(path, error);
 }
 
@@ -176,7 +176,7 @@ class FileReader::Pass {
     try {
       return decode_event(record, state_->tags);
     } catch (const Error&) {
-      refuse_changed();  // for it has been decoded before
+      refuse_changed();  // it could be decoded when the file was opened
     }
   }
   [[noreturn]] void refuse_changed() const {
@@ -239,7 +239,7 @@ std::vector<Entry<std::string>> FileReader::texts(std::string_view tag, Where wh
 
 Graph FileReader::graph(const GraphLimits& limits, Where where) const {
   std::string found;
-  bool is_own = false;  // and not part of a MetaGraphDef
+  bool is_own = false;  // whether the graph has an event of its own, rather than a part of a MetaGraphDef
   for (Pass pass(state_); pass.next();) {
     Event& event = pass.event();
     const bool next_is_own = event.meta_graph_def.empty();

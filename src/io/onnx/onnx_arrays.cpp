@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t unknown_size = detail::KnownValues::unknown_element;
 
-/// The sizes that a Reshape asks for, where 0 stands for that of the input and -1 for what remains; a size that is not
-/// known yet is `unknown_size`, and so is one of the input's.
+/// The sizes that a Reshape asks for. 0 stands for the size of the input, -1 for what remains. A size that is not known
+/// yet, in the list or in the input, is `unknown_size`.
 std::vector<std::int64_t> asked_sizes(const OnnxCall& c) {
   std::vector<std::int64_t> sizes = c.numbers("shape", 1);
   if (sizes.size() > Shape::max_rank) c.refuse(detail::join("it asks for ", sizes.size(), " axes"));
@@ -27,7 +27,7 @@ std::vector<std::int64_t> asked_sizes(const OnnxCall& c) {
   return sizes;
 }
 
-/// A single size that is not known yet is what remains.
+/// Whether more than one size is not known yet: a single one is what remains.
 bool reshape_lacks(const OnnxCall& c) {
   if (!c.shape().has_rank()) return true;
   int open = 0;
@@ -233,7 +233,7 @@ std::vector<Padding> widths_of_pad(const OnnxCall& c) {
   return pairs;
 }
 
-/// The elements at these places along an axis: of a border that repeats the edge, or goes round.
+/// x with a border along an axis that repeats the edge or, if it `wraps`, goes on from the opposite edge.
 Tensor bordered(const OnnxCall& c, const Tensor& x, int axis, Padding width, bool wraps) {
   const std::int64_t size = x.shape().sizes()[axis];
   if (size < 1) c.refuse(detail::join("axis ", axis, " has ", size, " elements"));

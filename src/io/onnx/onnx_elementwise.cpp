@@ -34,7 +34,7 @@ Tensors onnx_binary(const OnnxCall& c) {
   require_same_types(c);
   return {f(c[0], onnx_operand(c), {})};
 }
-/// Of any number of inputs, pair by pair.
+/// Folds any number of inputs by a binary op.
 template <OnnxBinary f>
 Tensors onnx_folded(const OnnxCall& c) {
   require_same_types(c);
@@ -104,7 +104,7 @@ Tensors read_identity(const OnnxCall& c) { return {c[0]}; }
 
 // ---- Activations
 
-/// Parameters of the channels come in older versions without the axes behind.
+/// In older versions, parameters of the channels lack the axes behind those.
 Tensors read_prelu(const OnnxCall& c) {
   Tensor slope = c[1];
   if (c.version() < 7 && slope.shape().rank() == 1 && slope.shape().sizes()[0] != 1 && c.rank() > 2)

@@ -158,8 +158,8 @@ Tensors read_conv(const OnnxCall& c) {
   return {onnx_channels_first(y)};
 }
 
-/// The size of the result is open: it follows from `output_padding`, or that from an `output_shape`, which also says
-/// how much is cut off.
+/// The size of the result does not follow from the input alone: the model gives `output_padding`, or an `output_shape`,
+/// from which the padding follows.
 Tensors read_conv_transpose(const OnnxCall& c) {
   if (c.rank() == 5) c.lack("its volumes");
   const std::vector<std::int64_t> kernel = kernel_of_filter(c);
@@ -205,7 +205,7 @@ bool conv_transpose_lacks(const OnnxCall& c) {
   return (is_automatic(c) || c.has_attr("output_shape")) && onnx_lacks_plane(c);
 }
 
-/// Each pixel's channels divided by a power of the mean of the squares of those around them.
+/// Divides each channel of a pixel by a power of the mean square of the channels around it.
 Tensors read_lrn(const OnnxCall& c) {
   const Tensor& x = c[0];
   const std::int64_t size = c.whole("size"), before = (size - 1) / 2;

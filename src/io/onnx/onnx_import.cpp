@@ -337,7 +337,7 @@ OnnxImport import_onnx(const OnnxModelDef& model, const GraphLimits& limits) {
     import.outputs.emplace_back(output.name, tensor);
   }
   import.graph = builder.take();
-  import.graph.producer = 2000;  // the shape of a scalar is one
+  import.graph.producer = 2000;  // a new one, for which a shape without sizes is that of a scalar
   return import;
 }
 

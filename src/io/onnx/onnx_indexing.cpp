@@ -71,7 +71,7 @@ bool coordinates_lack(const OnnxCall& c) {
   return onnx_lacks_ranks(c) || (c.rank(1) > 0 && c.size(c.rank(1) - 1, 1) < 0);
 }
 
-/// For each example of a batch. The number of the example becomes the first coordinate.
+/// Where the axes of a batch come first, the number of the example becomes the first coordinate.
 Tensors read_gather_nd(const OnnxCall& c) {
   const std::int64_t batches = c.whole("batch_dims", 0);
   if (batches == 0) return {gather_nd(c[0], coordinates_from_the_start(c, 1))};

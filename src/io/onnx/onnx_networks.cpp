@@ -32,7 +32,7 @@ Tensors read_einsum(const OnnxCall& c) {
 
 // ---- Softmax
 
-/// Before version 13, over all axes from one on, as one.
+/// Before version 13, a softmax goes over all axes from `axis` on, as if they were one.
 Ints axes_of_softmax(const OnnxCall& c) {
   if (c.version() >= 13) return {c.axis("axis", -1)};
   const std::int64_t axis = c.whole("axis", 1);
@@ -98,7 +98,7 @@ Tensors read_instance_norm(const OnnxCall& c) {
   return {batch_norm(c[0], mean, variance, for_channels(c, c[2]), for_channels(c, c[1]), c.real("epsilon", 1e-5))};
 }
 
-/// Over all axes from one on. The parameters have the sizes of these axes, or such as are broadcast to them.
+/// Normalizes over all axes from `axis` on. The parameters are broadcast to these axes.
 Tensors read_layer_norm(const OnnxCall& c) {
   const Tensor& x = c[0];
   const int axis = c.axis("axis", -1);
@@ -121,7 +121,7 @@ Tensors read_simplified_layer_norm(const OnnxCall& c) {
   return {(wide * inverse).cast(x.dtype()) * c[1], inverse};
 }
 
-/// The channels in groups; before version 21 the parameters are those of the groups, since then of the channels.
+/// Before version 21, each group of channels has one pair of parameters; since then, each channel has one.
 Tensors read_group_norm(const OnnxCall& c) {
   const Tensor& x = c[0];
   const std::int64_t groups = c.whole("num_groups"), channels = c.size(1);

@@ -36,7 +36,7 @@ Pool2dOptions pool_options(const OnnxWindows& w) {
           .padding = w.is_same ? Padding2d("SAME") : Padding2d(w.before[0], w.after[0], w.before[1], w.after[1])};
 }
 
-/// The windows over an image, one by one: `border` has what the last ones need, too.
+/// Combines the elements of the windows over an image. `border` is wide enough for the last windows, too.
 struct WindowWalk {
   OnnxWindows border;
   std::vector<std::int64_t> counts{};

@@ -26,7 +26,8 @@ Tensor sum_of_squares(const Tensor& x, const Axes& axes, const ReduceOptions& o)
   return reduce_sum(square(x), axes, o);
 }
 
-/// The axes come as an attribute or, newer, as an input; none are all, or with `noop_with_empty_axes` really none.
+/// The axes are an attribute or, in newer versions, an input. Without axes, an op reduces all of them, or none if
+/// `noop_with_empty_axes` is set.
 template <OnnxReduction f>
 Tensors onnx_reduced(const OnnxCall& c) {
   const std::vector<std::int64_t> list = c.numbers("axes", 1);

@@ -14,7 +14,7 @@
 namespace tapestry::io::rpc {
 namespace {
 
-/// Whether the node only says what there is: each island can have it.
+/// Whether a node is a constant, or names a Variable or a shared resource: each island may have a copy of it.
 bool is_leaf(const NodeDef& node) {
   if (makes_shared_resource(node.op)) return true;
   return node.inputs.empty() &&
@@ -130,7 +130,7 @@ class Builder {
           if (!edges_[i][k].is_control) static_cast<void>(place_of(edges_[i][k]));
     }
     part_.islands.resize(members_.size());
-    // An island needs only such that wait for fewer tensors, which come first.
+    // The islands are in order: each needs only earlier ones, which wait for fewer tensors.
     for (std::size_t i = 0; i < members_.size(); ++i)
       is_use(members_[i][0]) ? build_use(i, members_[i][0]) : build_island(i);
     for (auto& [tensor, place] : fetched_) {

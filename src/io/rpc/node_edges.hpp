@@ -60,7 +60,7 @@ struct Transfer {
     node.attrs.insert_or_assign("client_terminated", is_clients);
   }
 
-  /// Under which the tensor is sent in a step, outside of loops.
+  /// The key under which a step sends the tensor, outside of loops.
   std::string key() const {
     constexpr std::string_view digits = "0123456789abcdef";
     std::string number;

@@ -109,7 +109,7 @@ PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std
     return found->second;
   };
 
-  // What the run needs.
+  // Find the nodes that the run needs.
   std::set<std::string> fed;
   for (const std::string& each : run.feeds) {
     find(each, "FeedInputs");
@@ -137,7 +137,7 @@ PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std
     }
   }
 
-  // Which nodes are together: in all runs the same ones.
+  // Group the nodes that must be at one task. Unneeded ones count, so that the groups are the same in all runs.
   Groups groups(graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const NodeDef& node = graph.nodes[i];
@@ -155,7 +155,7 @@ PlacedGraph place_on_tasks(const GraphDef& graph, const RunNames& run, const std
     }
   }
 
-  // Where they are: what lives at a task decides for the others of its group.
+  // Choose a task for each group: a node that makes a resource decides first.
   std::vector<std::string> task_of(graph.nodes.size());
   const auto choose = [&](std::size_t i) {
     const DeviceSpec spec(graph.nodes[i]);

@@ -14,7 +14,7 @@
 namespace tapestry::io {
 namespace {
 
-/// The whole of a Variable in which rows are changed.
+/// The value of a Variable after some of its rows have changed.
 Tensor with_rows(const UpdateCall& call, const Variable& variable, Assign kind, const Tensor& value) {
   const Tensor whole = call.graph.read(variable, call.where);
   if (kind == Assign::subtract) return scatter_add(whole, call.rows, -value);
@@ -163,7 +163,7 @@ void add_scatter_sub(const UpdateCall& call) {
 }
 void add_rows(const UpdateCall& call) { assign(call, 0, Assign::set, call.inputs[1]); }
 
-/// Which of several rows for one index is taken is not told: their mean.
+/// TensorFlow leaves open which of several rows for one index is taken. Here it is their mean.
 void add_scatter_update(const UpdateCall& call) {
   const Tensor &value = call.inputs[0], &indices = call.inputs[1], rows = rows_of(call);
   const Tensor counts = scatter_add(zeros_like(value), indices, ones_like(rows)),
@@ -171,7 +171,8 @@ void add_scatter_update(const UpdateCall& call) {
   assign(call, 0, Assign::set, where(greater(counts, 0.0), sums / maximum(counts, 1.0), value));
 }
 
-/// What an op of TensorFlow's without a Variable gives, alike `x`: a node that is read later if sizes are not known.
+/// The result, shaped like `x`, of an op of TensorFlow's that has no Variable. If sizes are not known, it is a node
+/// that is read later.
 Tensor result_of(const UpdateCall& call, std::string_view op, const Tensors& inputs, const Tensor& x,
                  const Tensors& values = Tensors(3)) {
   NodeDef def{.name = "result", .op = std::string(op)};

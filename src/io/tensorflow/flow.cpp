@@ -119,7 +119,7 @@ class LoopReader {
     return given && is_passed_on_[*given] ? around_.number(loop_.inputs[*given]) : std::nullopt;
   }
 
-  /// What tells a scalar that the loop does not change: its key around the loop.
+  /// The key, around the loop, of a scalar that the loop does not change; "" for others.
   std::string key_inside(const FunctionBody& function, const Nodes& nodes, const std::string& tensor) const {
     if (const NodeDef* length = nodes.source(tensor, "TensorListLength", 1)) {
       const auto list = argument_of(function, nodes, length->inputs[0]);
@@ -157,8 +157,8 @@ class LoopReader {
       iterations_ = key;
     }
   }
-  /// The key of the number with which a loop variable begins that goes down by 1 as long as it is 1 or more, as the
-  /// gradients of TensorFlow 1's loops have one; "" if it is not so.
+  /// The key of the first value of a loop variable that goes down by 1 while it is at least 1, as in the gradients of
+  /// TensorFlow 1's loops; "" for any other variable.
   std::string counts_down_from(const FunctionBody& function, const Nodes& condition, const std::string& variable,
                                const std::string& limit) const {
     const auto index = argument_of(function, condition, variable);
@@ -213,8 +213,8 @@ class LoopReader {
     }
   }
 
-  /// Lists that each iteration appends to, or writes: at the counter, or a list of one element that is what another
-  /// loop variable becomes.
+  /// Finds the lists to which each iteration appends, in which it sets the element at the counter, or which have one
+  /// element, which it sets to the new value of another loop variable.
   void find_stacked(const Nodes& body) {
     for (std::size_t i = 0; i < count(); ++i) {
       if (uses(i) != 1) continue;

@@ -108,7 +108,7 @@ class FlowReader {
     const auto sizes = list.sizes();
     return list.rank() > 0 && sizes[0] >= 0 && std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
   }
-  /// A list as long as this one, of elements as this shape of a list has.
+  /// A list of zeros with the length of `list` and elements of the sizes that `shape` gives.
   Tensor empty_like(const Tensor& list, const Shape& shape) const {
     Shape sizes = shape;
     for (int axis = 1; axis < sizes.rank(); ++axis) sizes.set(axis, std::max<std::int64_t>(sizes.sizes()[axis], 0));
@@ -216,7 +216,7 @@ class FlowReader {
       for (std::size_t i = 0; i < changing.size(); ++i)
         if (given[i].shape.has_rank() && next[i].shape.has_rank() && next[i].shape != given[i].shape) changing[i] = 1;
     } catch (const Error&) {
-      // These sizes must be the same. What else can be said is said when the graph runs.
+      // These sizes must stay as they are. Any other error is reported when the graph runs.
     }
   }
 

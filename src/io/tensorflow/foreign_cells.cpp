@@ -136,7 +136,7 @@ LstmGradients lstm_step_gradients(const LstmStep& step, const Tensor& cs_before,
   return d;
 }
 
-/// By the peepholes of the input, the forgetting and the output; 0 without peepholes.
+/// The gradients for the peepholes of the input, forget and output gates; 0 without peepholes.
 std::array<Tensor, 3> peephole_gradients(const LstmGradients& d, const Tensor& cs_before, const Tensor& cs,
                                          const LstmWeights& weights, bool peephole) {
   if (!peephole) return {zeros_like(weights.input), zeros_like(weights.forget), zeros_like(weights.output)};
@@ -155,7 +155,8 @@ Tensors read_lstm_cell_gradient(const ForeignNode& n) {
   });
 }
 
-/// By the sequence, the initial state and output, the weights, the peepholes and the bias: from the last step back.
+/// The gradients for the sequence, the initial state and output, the weights, the peepholes and the bias. They are
+/// computed from the last step back.
 Tensors read_lstm_gradient(const ForeignNode& n) {
   require_sequence(n);
   const std::int64_t length = n.number(0), steps = n.in(1).shape().sizes()[0];
@@ -214,7 +215,7 @@ Tensors read_gru_cell(const ForeignNode& n) {
   });
 }
 
-/// By the input and the old state; and by what the cell and the gates get before their functions.
+/// The gradients for the input and the old state, and for the arguments of the cell's and the gates' functions.
 Tensors read_gru_gradient(const ForeignNode& n) {
   require_cell(n, 0, 2, 2);
   const Tensor &h = n.in(1), &w_ru = n.in(2), &w_c = n.in(3), &r = n.in(6), &u = n.in(7), &c = n.in(8), &g = n.in(9);

@@ -69,8 +69,9 @@ class Walk {
     pending_.pop_front();
     if (node.attrs().find(not_taken)) return true;
     for (const Tensor& each : node.inputs()) visit(detail::producer_of(each));
-    // What has no other input is in a branch because it waits for what passes on a side. Control edges of other nodes
-    // tell nothing, as they may stand for nodes that were left out; nor does one from the Switch itself.
+    // A node that has no data inputs, or reads a Variable, is in a branch if it waits for a node of that branch.
+    // Control inputs of other nodes tell nothing, as they may stand for nodes that were left out; nor does one from the
+    // Switch.
     if (!node.inputs().empty() && &node.op() != &read_variable_op) return false;
     for (const Node* each : node.control_inputs)
       if (!each->attrs().find(not_taken)) visit(*each);

@@ -68,7 +68,7 @@ Specs specs_of_list_resize(const NodeReader&, const Tensors& inputs) {
   const Shape& list = inputs[0].shape();
   return {{inputs[0].dtype(), list.rank() > 0 ? list_of(-1, Shape(list.sizes().subspan(1))) : Shape::unknown_rank()}};
 }
-/// The list with as many elements, of which those are zeros that it lacks.
+/// The list, cut or filled up with zeros to the given number of elements.
 Tensors read_list_resize(const ForeignNode& n) {
   require_list(n);
   const std::int64_t count = n.number(1);

@@ -62,7 +62,7 @@ bool is_of_integers(const NodeDef& def) {
   return dtype == int32 || dtype == int64 || dtype == uint8;
 }
 
-/// Whether the quotient of two numbers is rounded down away from 0.
+/// Whether rounding the quotient down takes it away from 0: it is negative and not whole.
 Tensor is_below_quotient(const Tensor& remainder, const Tensor& a, const Tensor& b) {
   return not_equal(remainder, 0) & not_equal(a < 0, b < 0);
 }
@@ -175,7 +175,7 @@ Tensors read_fake_quantization(const ForeignNode& n) {
   });
 }
 
-/// By the input, and by the ends if these are inputs, from the gradient of the result.
+/// The gradients for the input and, if the ends of the range are inputs, for those.
 Tensors read_fake_quantization_gradient(const ForeignNode& n) {
   const bool fixed = n.inputs.size() == 2;
   return n.composed([&] {

@@ -195,7 +195,7 @@ Tensor crops(const Tensor& image, const Tensor& boxes, const Tensor& of_image, c
   const Tensor inside =
       (y >= 0) & (y <= static_cast<double>(height - 1)) & (x >= 0) & (x <= static_cast<double>(width - 1));
   const Tensor pixels = reshape(image.cast(float32), {-1, shape.sizes()[3]});
-  // Of a table, so that an image that does not exist is an error.
+  // The first pixels are looked up in a table, so that an image that does not exist is an error.
   const Tensor first = reshape(gather(arange(count, {.dtype = int64}) * product(height, width), of_image), {-1, 1, 1});
   const auto at = [&](const Tensor& row, const Tensor& column) {
     const auto place = [](const Tensor& coordinate, std::int64_t size) {

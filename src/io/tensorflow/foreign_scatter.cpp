@@ -15,7 +15,7 @@ Tensor combined(Combine f, const Tensor& a, const Tensor& b) {
   return f == Combine::largest ? maximum(a, b) : f == Combine::smallest ? minimum(a, b) : a * b;
 }
 
-/// What nothing combines to: the lowest finite number, the highest, or 1.
+/// The result of combining no elements: the lowest finite number, the highest, or 1.
 Tensor neutral(Combine f, DType dtype) {
   if (f == Combine::product) return detail::make_scalar(1, dtype);
   if (dtype == float16 || dtype == bfloat16) {
@@ -191,7 +191,7 @@ Rows rows_of(const ForeignNode& n, const Tensor& x, const Tensor& indices, const
   for (int axis = 0; axis < shape.rank(); ++axis) (axis < depth ? first : row).push_back(shape.sizes()[axis]);
   for (int axis = 0; axis + 1 < list.rank(); ++axis) taken.push_back(list.sizes()[axis]);
   row.set(0, first.num_elements());
-  // Of a table of all places, so that those that do not exist are errors.
+  // The places are looked up in a table of all places, so that those that do not exist are errors.
   const Tensor all_places = reshape(arange(first.num_elements(), {.dtype = int64}), first);
   const Tensor places = reshape(gather_nd(all_places, indices), {taken.num_elements()});
   Shape update_rows = row;

@@ -102,7 +102,7 @@ Tensors read_partition(const ForeignNode& n) {
   });
 }
 
-/// Of equal indices any may count, which the last one does here.
+/// Any of several equal indices may count. Here the last one does.
 Tensors read_parallel_stitch(const ForeignNode& n) {
   const std::size_t half = n.inputs.size() / 2;
   if (n.inputs.size() % 2 != 0) n.node.refuse(detail::join("it has ", n.inputs.size(), " inputs"));

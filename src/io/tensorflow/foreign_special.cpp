@@ -24,9 +24,10 @@ Tensors in_double(const ForeignNode& n, F f) {
 
 // ---- The gamma function ---------------------------------------------------------------------------------------------
 
-/// Where the argument is below 1/2, both functions go by the one of 1 - x.
+/// The argument from which both functions are computed: 1 - x where x is below 1/2, by their reflection formulas.
 Tensor mirrored(const Tensor& x) { return where(x < 0.5, 1.0 - x, x); }
-/// The fraction of x, of which the sine of pi x has the size, and which is exact for large x; 1/4 from 1/2 on.
+/// The fraction of x, which is exact for large x; 1/4 from 1/2 on. Its multiple by pi has a sine of the same absolute
+/// value as pi x.
 Tensor fraction_below_half(const Tensor& x) { return where(x < 0.5, x - floor(x), 0.25); }
 
 /// Stirling's series for log Gamma(x + 8), less the logarithm of x (x + 1) ... (x + 7).
@@ -185,7 +186,7 @@ Tensors read_bit_count(const ForeignNode& n) {
   return n.composed([&] { return reduce_sum(bits(n.in(0)).cast(int32), -1).cast(uint8); });
 }
 
-/// Shifts by at least 0 and less than all bits, as TensorFlow bounds it.
+/// Like TensorFlow, limits the distance of the shift to between 0 and the number of bits less 1.
 Tensors read_shift(const ForeignNode& n) {
   require_integers(n);
   const DType dtype = n.in(0).dtype();

@@ -1,4 +1,4 @@
-// Numbers that follow from the graph: constants in its place.
+// Replaces nodes whose values follow from the graph by constants.
 
 #include <algorithm>
 #include <cmath>

@@ -25,7 +25,7 @@ constexpr std::array leaves_and_assignments = std::to_array<std::string_view>(
      "Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp",
      "VarIsInitializedOp", "IsVariableInitialized", "Assert"});
 
-/// Whether a node has an output of a loop of ours, which its inputs are. A hint at another op is none.
+/// Whether a node stands for an output of a loop that Tapestry wrote. The hint means nothing at other ops.
 bool is_result_of_loop(const NodeDef& def) {
   constexpr std::array ops =
       std::to_array<std::string_view>({"Identity", "IdentityN", "TensorListFromTensor", "TensorListStack"});

@@ -68,7 +68,7 @@ class Nodes {
     return value->value.item<std::int64_t>();
   }
 
-  /// What tells a scalar: equal texts for equal scalars.
+  /// A text that identifies a scalar: equal keys mean equal scalars. "" if there is none.
   std::string key(const std::string& tensor) const {
     if (const auto value = number(tensor)) return detail::join("=", *value);
     const NodeDef* node = source(tensor);

@@ -111,7 +111,7 @@ void expand_cross_entropy(NodeWriter& w) {
 
 void expand_sequence_mask(NodeWriter& w) {
   const Value lengths = w.in(0), zero = w.number(0, lengths.dtype), one = w.number(1, lengths.dtype);
-  // The length 0 beside the others is the largest of none.
+  // The added length 0 is the largest when there are no lengths.
   const Value flat = w.reshape(lengths, w.ints("shape", {-1}));
   const Value with_zero = w.op("ConcatV2", {flat, w.reshape(zero, w.ints("one", {1})), w.number(0, int32)},
                                {{"N", std::int64_t{2}}, {"Tidx", code_of(int32)}});

@@ -33,7 +33,8 @@ using Context = std::vector<std::pair<std::size_t, std::int64_t>>;
 /// Raises the conditions of a graph whose loops are While nodes already.
 class ConditionRaiser {
  public:
-  /// `function`: that of the graph, what it returns and runs may be in a branch; nullptr for the graph of a file.
+  /// `function`: the function that the graph is the body of, whose outputs may come from a branch; nullptr for the
+  /// graph of a file.
   ConditionRaiser(GraphDef& graph, FunctionBody* function) : graph_(graph), function_(function) {}
 
   /// Raises the innermost conditions. Returns how deep they were; 0 if there were none.
@@ -506,7 +507,7 @@ void raise_conditions(GraphDef& graph, FunctionBody* body) {
     each.flow = std::make_shared<const Flow>(std::move(flow));
   }
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_switch_of_condition)) return;
-  // Conditions that are no such ones stay as they are, and so are refused when a run needs them.
+  // Switches and Merges that do not form conditions stay as they are, and are refused when a run needs them.
   const FunctionBody before = body ? *body : FunctionBody{.graph = graph};
   bool is_raised = false;
   try {

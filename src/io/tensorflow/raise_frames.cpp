@@ -172,7 +172,7 @@ class Frame {
       if (!from) refuse(detail::join("'", node.name, "' leaves no loop variable"));
       node.inputs = {detail::join(loop.name, ":", numbers.at(switches_.at(from->name)))};
     }
-    // Only now, as the others of the frame refer to them.
+    // Exits become Identities only now, because the other nodes of the frame refer to them.
     for (const std::size_t i : members_)
       if (is_exit(graph_.nodes[i])) graph_.nodes[i].op = "Identity";
     raised_.loops.push_back(std::move(loop));

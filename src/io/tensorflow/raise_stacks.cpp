@@ -1,5 +1,6 @@
-/// A loop of TensorFlow 1 keeps what its gradient needs in stacks: resources, to whose handles the loops and branches
-/// around a push or a pop are only given. Here a list takes the place of each stack, and comes out of them again.
+/// A loop of TensorFlow 1 keeps what its gradient needs in stacks. A stack is a resource: a loop or branch around a
+/// push or a pop takes only its handle, and returns nothing. Here a list replaces each stack, so they also return the
+/// list.
 
 #include <algorithm>
 #include <optional>
@@ -309,7 +310,7 @@ class StackRaiser {
     return end.name;
   }
 
-  /// Without control inputs, as the list says what comes first.
+  /// Removes control inputs, too: the list determines the order.
   void become(NodeDef& end, std::string op, std::vector<std::string> inputs) const {
     end.op = std::move(op);
     end.inputs = std::move(inputs);

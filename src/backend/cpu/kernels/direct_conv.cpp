@@ -47,9 +47,8 @@ void convolve(const WindowRun& run, int64_t in, int64_t out, const T* x, const T
   });
 }
 
-/// The elements p, p + 1, ... of each window, of which there are `count`; those of tap k and channel c are number k *
-/// in
-/// + c.
+/// Adds up the gradients of the filter that belong to `count` elements of a window, from element p on. The element of
+/// tap k and channel c has the number k * in + c.
 template <int count, class V, class T>
 [[gnu::always_inline]] inline void some_elements(V zero, const WindowRun& run, int64_t p, int64_t in, int64_t out,
                                                  const T* x, const T* g, T* dfilter) {

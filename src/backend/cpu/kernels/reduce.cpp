@@ -122,7 +122,7 @@ template <class Op, class T>
   };
   return reduce_lanes<Op>(n, identity<Op, T>, vector, [x](int64_t i) { return x[i]; });
 }
-/// The same where a call does not count: one copy for all that read long rows.
+/// The same, as one function for all callers that read long rows: there the time of a call does not count.
 template <class Op, class T>
 [[gnu::noinline]] T reduce_long_block(const T* x, int64_t n) {
   return reduce_block<Op>(x, n);
