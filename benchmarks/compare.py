@@ -92,7 +92,7 @@ HELLO = [
     Row('i/compile_memory', 'hello program: memory of the compiler', limit=350e6, unit='B', parallel=False),
     Row('i/start_time', 'hello program: run time', limit=0.030, parallel=False),
     Row('i/start_memory', 'hello program: memory', limit=15e6, unit='B', parallel=False),
-    Row('i/library_size', 'library, stripped', limit=6e6, unit='B', parallel=False),
+    Row('i/library_size', 'library, stripped', limit=8e6, unit='B', parallel=False),
 ]
 
 
