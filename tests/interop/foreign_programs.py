@@ -18,6 +18,7 @@ import foreign_flow
 import foreign_functions
 import foreign_idioms
 import foreign_sequences
+import golden_saved_models
 import write_golden
 from foreign_flow import Steps
 from foreign_models import points, weights
@@ -260,7 +261,7 @@ def write_saved_models(folder):
         tf.saved_model.save(model, str(folder / f"module {name}"))
         steps_of(folder / f"module {name}", feeds).save(folder / f"module {name}.steps.pb")
     own = folder / "points"
-    made = write_golden.Points()
+    made = golden_saved_models.Points()
     tf.saved_model.save(made, str(own), signatures=made.predict.get_concrete_function(tf.TensorSpec([None, 2], tf.float32, name="x")))
     steps_of(own, [points(53, 3, 2)]).save(folder / "points.steps.pb")
     with tf.Graph().as_default(), v1.Session() as session, v1.variable_scope("", use_resource=False):

@@ -20,7 +20,9 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
                                      model_management_pb2, model_service_pb2_grpc, predict_pb2,
                                      prediction_service_pb2_grpc, regression_pb2)
 
-from write_golden import Texts
+sys.dont_write_bytecode = True  # beside the sources
+
+from golden_saved_models import Texts
 
 NEAR = 1e-5
 random = np.random.default_rng(1)

@@ -4,8 +4,8 @@ usage: write_golden.py FOLDER
 
 TensorFlow's own: training steps of two layers with control dependencies, by Momentum with Variables as TensorFlow 1 has
 them (tensorflow1.pb) and by Adam with resource Variables (tensorflow2.pb), a graph with unknown sizes in the text form,
-the frozen networks of foreign_models.py, the nodes of foreign_ops.py, event files, checkpoints, records of tf.Examples,
-SavedModels of both kinds, and metrics of Keras. The numbers that TensorFlow computes are constants in x.expected.pb."""
+the frozen networks of foreign_models.py, the nodes of foreign_ops.py, checkpoints, records of tf.Examples, metrics of
+Keras, the SavedModels of golden_saved_models.py and the event files of golden_events.py. The numbers that TensorFlow computes are constants in x.expected.pb."""
 
 import pathlib
 import sys
@@ -13,8 +13,6 @@ import sys
 import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
-from tensorflow.core.framework import summary_pb2
-from tensorflow.core.util import event_pb2
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 sys.dont_write_bytecode = True  # beside the sources
@@ -22,6 +20,8 @@ sys.dont_write_bytecode = True  # beside the sources
 import foreign_flow
 import foreign_models
 import foreign_ops
+import golden_events
+import golden_saved_models
 
 v1 = tf.compat.v1
 X = np.array([[1, 2, 3], [-1, 0, 2]], np.float32)
@@ -203,16 +203,6 @@ def write_foreign(folder):
         expected(folder / f"{name}.expected.pb", {key: np.asarray(value) for key, value in values.items()})
 
 
-def write_events(folder):
-    event = event_pb2.Event(wall_time=1.5, file_version="brain.Event:2")
-    scalar = event_pb2.Event(wall_time=2.5, step=7)
-    scalar.summary.value.add(tag="loss", simple_value=0.25)
-    path = folder / "tensorflow.tfevents"
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for each in (event, scalar):
-            writer.write(each.SerializeToString(deterministic=True))
-
-
 def save_tensors(prefix, tensors, slices=None):
     """A checkpoint of tensors, in the given order, by the op below all of TensorFlow's savers."""
     names = [name for name, _ in tensors]
@@ -345,241 +335,6 @@ def write_metrics(folder):
     expected(folder / "metrics.expected.pb", values)
 
 
-PIXELS = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255]], [[0, 0, 0], [128, 128, 128], [255, 255, 255]]], np.uint8)
-
-
-def move_events(folder, path):
-    """The file that a writer has made, and nothing else, in that folder."""
-    file, = folder.iterdir()
-    file.replace(path)
-    folder.rmdir()
-
-
-class Points(tf.Module):
-    """Two signatures, one of which changes a Variable; a function that calls another one; a type that others lack."""
-
-    def __init__(self):
-        super().__init__()
-        self.w = tf.Variable([[1.0, 2.0], [3.0, 4.0]], name="w")
-        self.b = tf.Variable([0.5, -0.5], name="b")
-        self.calls = tf.Variable(7, trainable=False, name="calls", dtype=tf.int64)
-        self.title = tf.Variable("points", trainable=False, name="title")
-
-    @tf.function
-    def predict(self, x):
-        y = tf.matmul(x, self.w) + self.b
-        top, index = tf.math.top_k(y, k=1)
-        return {"y": tf.nn.relu(y), "top": top, "index": index}
-
-    @tf.function
-    def count(self, by):
-        self.calls.assign_add(by)
-        return {"calls": self.calls.read_value()}
-
-
-def write_saved_models(folder):
-    points = Points()
-    tf.saved_model.save(points, str(folder / "saved_model2"), signatures={
-        "serving_default": points.predict.get_concrete_function(tf.TensorSpec([None, 2], tf.float32, name="x")),
-        "count": points.count.get_concrete_function(tf.TensorSpec([], tf.int64, name="by"))})
-    with tf.Graph().as_default(), v1.Session() as session, v1.variable_scope("layer", use_resource=False):
-        x = v1.placeholder(tf.float32, [None, 2], "x")
-        w = v1.get_variable("w", initializer=np.array([[1, 2, 3], [4, 5, 6]], np.float32))
-        b = v1.get_variable("b", initializer=np.array([1, 0, -1], np.float32))
-        v1.get_variable("step", initializer=np.int64(3), trainable=False)
-        parts = v1.get_variable("parts", [4], initializer=v1.constant_initializer(2),
-                                partitioner=v1.fixed_size_partitioner(2))
-        y = tf.add(tf.matmul(x, w), b, name="y") + tf.reduce_sum(tf.convert_to_tensor(parts))
-        session.run(v1.global_variables_initializer())
-        v1.saved_model.simple_save(session, str(folder / "saved_model1"), {"x": x}, {"y": y})
-
-
-class Words(tf.Module):
-    """A signature with numbers, and one with texts, which a table from a file makes numbers."""
-
-    def __init__(self, vocabulary):
-        super().__init__()
-        file = tf.lookup.TextFileInitializer(vocabulary, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64,
-                                             tf.lookup.TextFileIndex.LINE_NUMBER)
-        self.table = tf.lookup.StaticHashTable(file, -1)
-        self.w = tf.Variable([0.5, 1.5, 2.5, 3.5], name="w")
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="words")])
-    def look_up(self, words):
-        return {"y": tf.gather(self.w, self.table.lookup(words) + 1)}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
-    def scale(self, x):
-        return {"y": x * self.w[1]}
-
-
-class Texts(tf.Module):
-    """Signatures that get and give texts: tf.Examples, labels, digits, and what the client sent."""
-
-    def __init__(self):
-        super().__init__()
-        self.w = tf.Variable([[0.5, -0.5], [1.0, 2.0], [-1.5, 0.25]], name="w")
-        self.labels = tf.constant(["cat", "dog"])
-
-        def table(keys, values, default):
-            return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values)), default)
-
-        self.ids = table(["cat", "dog"], tf.constant([10, 20], tf.int64), -1)
-        self.sounds = table(["dog", "cat"], ["woof", "meow"], "?")
-        self.names = table(tf.constant([1, 2], tf.int64), ["cat", "dog"], "nobody")
-
-    def scores(self, examples):
-        features = {"x": tf.io.FixedLenFeature([3], tf.float32), "n": tf.io.FixedLenFeature([], tf.int64, 7),
-                    "name": tf.io.FixedLenFeature([], tf.string, "nobody")}
-        parsed = tf.io.parse_example(examples, features)
-        return parsed["x"] @ self.w + tf.cast(parsed["n"], tf.float32)[:, None], parsed["name"]
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
-    def classify(self, inputs):
-        scores, _ = self.scores(inputs)
-        return {"classes": tf.tile(self.labels[None, :], [tf.shape(scores)[0], 1]), "scores": scores}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
-    def regress(self, inputs):
-        return {"outputs": self.scores(inputs)[0][:, 1]}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples"), tf.TensorSpec([None, 2], tf.string, "keys")])
-    def label(self, examples, keys):
-        scores, name = self.scores(examples)
-        best = tf.argmax(scores, 1)
-        return {"label": tf.gather(self.labels, best), "best": tf.strings.as_string(best - 1), "name": name,
-                "key_bytes": keys[:, ::-1], "scores": scores}
-
-    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.string, "words")])
-    def look_up(self, words):
-        ids = self.ids.lookup(words)
-        return {"ids": ids, "sounds": self.sounds.lookup(words), "names": self.names.lookup(ids // 10)}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, "numbers")])
-    def look_up_digits(self, numbers):
-        return {"ids": self.ids.lookup(tf.strings.as_string(numbers))}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
-    def longer(self, texts):
-        return {"longer": tf.strings.join([texts, "!"])}
-
-
-def write_text_model(folder):
-    texts = Texts()
-    tf.saved_model.save(texts, str(folder / "saved_model_texts"), signatures={
-        "serving_default": texts.classify, "regress": texts.regress, "label": texts.label, "longer": texts.longer,
-        "look_up": texts.look_up, "look_up_digits": texts.look_up_digits})
-
-
-def write_table_model(folder):
-    vocabulary = folder / "words.txt"
-    vocabulary.write_text("one\ntwo\nthree\n")
-    words = Words(str(vocabulary))
-    tf.saved_model.save(words, str(folder / "saved_model_table"), signatures={"serving_default": words.scale,
-                                                                              "look_up": words.look_up})
-    vocabulary.unlink()
-
-
-def write_keras_model(folder):
-    """A model as Keras exports it, with what it gives and with the gradients of the sum of the squares."""
-    keras = tf.keras
-    keras.utils.set_random_seed(3)
-    image = keras.Input((6, 6, 1), name="image")
-    y = keras.layers.Conv2D(3, 3, activation="relu")(image)
-    y = keras.layers.BatchNormalization()(y)
-    y = keras.layers.Dropout(0.4)(keras.layers.Flatten()(y))
-    model = keras.Model(image, keras.layers.Dense(2, activation="softmax", name="scores")(y))
-    for i, each in enumerate(model.weights):
-        value = foreign_models.weights(i, *each.shape)
-        each.assign(np.abs(value) if "variance" in each.name else value)
-    x = foreign_models.points(13, 2, 6, 6, 1)
-    with tf.GradientTape() as tape:
-        scores = model(x, training=False)
-        loss = tf.reduce_sum(tf.square(scores))
-    weights = model.trainable_weights
-    values = {"image": x, "scores": scores.numpy()}
-    for i, (each, gradient) in enumerate(zip(weights, tape.gradient(loss, [each.value for each in weights]))):
-        values |= {f"value/{i}": each.numpy(), f"gradient/{i}": gradient.numpy()}
-    expected(folder / "saved_model_keras.expected.pb", values)
-    model.export(str(folder / "saved_model_keras"), verbose=False)
-
-
-def write_events_1(folder):
-    """What TensorFlow 1's FileWriter knows: a graph, operations that summarize, a session's log, a run's metadata."""
-    logs = folder / "logs"
-    with tf.Graph().as_default() as graph, v1.variable_scope("", use_resource=False):
-        w = v1.get_variable("w", initializer=np.array([[1, 2], [3, 4]], np.float32))
-        x = v1.placeholder(tf.float32, [None, 2], "x")
-        tf.matmul(x, w, name="y")
-    summaries = tf.Graph()
-    with summaries.as_default(), v1.Session() as session:
-        merged = v1.summary.merge([
-            v1.summary.scalar("loss", tf.constant(0.25)),
-            v1.summary.histogram("weights", tf.constant([-1.0, 0.0, 1.0, 1.0, 2.5])),
-            v1.summary.image("picture", tf.constant(PIXELS[np.newaxis])),
-            v1.summary.text("note", tf.constant("**bold**")),
-            v1.summary.audio("sound", tf.zeros([1, 4, 1]), 8000)])
-        summary = session.run(merged)
-    with graph.as_default():
-        writer = v1.summary.FileWriter(str(logs), graph)
-    writer.add_summary(summary, 7)
-    writer.add_summary(summary, 8)  # without the names of the plugins
-    writer.add_session_log(event_pb2.SessionLog(status=event_pb2.SessionLog.CHECKPOINT, checkpoint_path="model"), 8)
-    metadata = v1.RunMetadata()
-    metadata.step_stats.dev_stats.add(device="/device:CPU:0").node_stats.add(node_name="y", all_end_rel_micros=42)
-    writer.add_run_metadata(metadata, "step 8", 8)
-    writer.close()
-    move_events(logs, folder / "tensorflow1.tfevents")
-
-
-def write_events_2(folder):
-    """TensorFlow 2's values are tensors."""
-    logs = folder / "logs"
-    with tf.summary.create_file_writer(str(logs)).as_default():
-        for step in (7, 8):
-            tf.summary.scalar("loss", 0.25, step)
-        tf.summary.histogram("weights", [-1.0, 0.0, 1.0, 1.0, 2.5], 7, buckets=5)
-        tf.summary.histogram("none", tf.zeros([0]), 7, buckets=5)
-        tf.summary.image("pictures", np.stack([PIXELS, PIXELS[:, ::-1]]), 7)
-        tf.summary.text("note", "**bold**", 7)
-        tf.summary.text("notes", [["a", "b"], ["c", "d"]], 7)
-        tf.summary.audio("sound", tf.zeros([1, 4, 1]), 8000, 7)
-        tf.summary.write("tensor", tf.constant([[1, 2], [3, 4]], tf.int64), 7)
-        tf.summary.graph(tf.function(lambda x: tf.square(x, "y")).get_concrete_function(
-            tf.TensorSpec([None], tf.float32, "x")).graph.as_graph_def())
-    move_events(logs, folder / "tensorflow2.tfevents")
-
-
-def write_events_07(folder):
-    """A file as TensorFlow 0.7 wrote it in 2016: another version, and ops from before Variables and summaries had
-    their present ones."""
-    graph = v1.GraphDef()
-    graph.versions.producer = 8
-
-    def node(name, op, *inputs, **attrs):
-        made = graph.node.add(name=name, op=op, input=inputs)
-        for key, value in attrs.items():
-            made.attr[key].MergeFrom(value)
-
-    numbers = v1.AttrValue(type=tf.float32.as_datatype_enum)
-    pair = v1.AttrValue(shape=tf.TensorShape([2]).as_proto())
-    node("x", "Placeholder", dtype=numbers, shape=pair)
-    node("w", "Variable", dtype=numbers, shape=pair, container=v1.AttrValue(s=b""), shared_name=v1.AttrValue(s=b""))
-    node("w/read", "Identity", "w", T=numbers)
-    node("y", "Add", "x", "w/read", T=numbers)
-    histogram = summary_pb2.HistogramProto(min=-1, max=2.5, num=5, sum=3.5, sum_squares=9.25,
-                                           bucket_limit=[-1.05, -0.95, -1e-12, 1e-12, 0.95, 1.05, 2.4, 2.6, 1.7e308],
-                                           bucket=[0, 1, 0, 1, 0, 2, 0, 1, 0])
-    events = [event_pb2.Event(file_version="brain.Event:1"), event_pb2.Event(graph_def=graph.SerializeToString()),
-              event_pb2.Event(step=7), event_pb2.Event(step=7)]
-    events[2].summary.value.add(tag="loss", simple_value=0.25)
-    events[3].summary.value.add(tag="weights", histo=histogram)
-    with tf.io.TFRecordWriter(str(folder / "tensorflow07.tfevents")) as writer:
-        for i, event in enumerate(events):
-            event.wall_time = 1456000000 + i
-            writer.write(event.SerializeToString(deterministic=True))
-
-
 def accept_ours(folder):
     for path in sorted(folder.glob("tapestry*.pb")):
         graph_def = v1.GraphDef()
@@ -596,19 +351,11 @@ def main(folder):
     write_foreign(folder)
     foreign_ops.write(folder / "foreign_ops.pb", bytes_of, expected)
     foreign_flow.write_golden_cases(folder / "flow")
-    write_events(folder)
     write_checkpoints(folder)
     write_records(folder)
     write_metrics(folder)
-    write_saved_models(folder)
-    write_table_model(folder)
-    write_text_model(folder)
-    write_keras_model(folder)
-    for each in folder.glob("*/fingerprint.pb"):
-        each.unlink()
-    write_events_1(folder)
-    write_events_2(folder)
-    write_events_07(folder)
+    golden_saved_models.write(folder, expected)
+    golden_events.write(folder)
     accept_ours(folder)
 
 

@@ -10,7 +10,7 @@
 #include "serve/text_model.hpp"
 
 // Models that take and give texts: tf.Examples, labels, digits, and what the client sent. The model is TensorFlow's
-// (write_golden.py), and so are the numbers.
+// (golden_saved_models.py), and so are the numbers.
 
 namespace tapestry::serve::text_test {
 namespace {

@@ -1,0 +1,167 @@
+"""Writes the SavedModels that TensorFlow and Keras contribute to tests/golden."""
+
+import numpy as np
+import tensorflow as tf
+
+import foreign_models
+
+v1 = tf.compat.v1
+
+
+class Points(tf.Module):
+    """Two signatures, one of which changes a Variable; a function that calls another one; a type that others lack."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable([[1.0, 2.0], [3.0, 4.0]], name="w")
+        self.b = tf.Variable([0.5, -0.5], name="b")
+        self.calls = tf.Variable(7, trainable=False, name="calls", dtype=tf.int64)
+        self.title = tf.Variable("points", trainable=False, name="title")
+
+    @tf.function
+    def predict(self, x):
+        y = tf.matmul(x, self.w) + self.b
+        top, index = tf.math.top_k(y, k=1)
+        return {"y": tf.nn.relu(y), "top": top, "index": index}
+
+    @tf.function
+    def count(self, by):
+        self.calls.assign_add(by)
+        return {"calls": self.calls.read_value()}
+
+
+def write_saved_models(folder):
+    points = Points()
+    tf.saved_model.save(points, str(folder / "saved_model2"), signatures={
+        "serving_default": points.predict.get_concrete_function(tf.TensorSpec([None, 2], tf.float32, name="x")),
+        "count": points.count.get_concrete_function(tf.TensorSpec([], tf.int64, name="by"))})
+    with tf.Graph().as_default(), v1.Session() as session, v1.variable_scope("layer", use_resource=False):
+        x = v1.placeholder(tf.float32, [None, 2], "x")
+        w = v1.get_variable("w", initializer=np.array([[1, 2, 3], [4, 5, 6]], np.float32))
+        b = v1.get_variable("b", initializer=np.array([1, 0, -1], np.float32))
+        v1.get_variable("step", initializer=np.int64(3), trainable=False)
+        parts = v1.get_variable("parts", [4], initializer=v1.constant_initializer(2),
+                                partitioner=v1.fixed_size_partitioner(2))
+        y = tf.add(tf.matmul(x, w), b, name="y") + tf.reduce_sum(tf.convert_to_tensor(parts))
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, str(folder / "saved_model1"), {"x": x}, {"y": y})
+
+
+class Words(tf.Module):
+    """A signature with numbers, and one with texts, which a table from a file makes numbers."""
+
+    def __init__(self, vocabulary):
+        super().__init__()
+        file = tf.lookup.TextFileInitializer(vocabulary, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64,
+                                             tf.lookup.TextFileIndex.LINE_NUMBER)
+        self.table = tf.lookup.StaticHashTable(file, -1)
+        self.w = tf.Variable([0.5, 1.5, 2.5, 3.5], name="w")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="words")])
+    def look_up(self, words):
+        return {"y": tf.gather(self.w, self.table.lookup(words) + 1)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def scale(self, x):
+        return {"y": x * self.w[1]}
+
+
+class Texts(tf.Module):
+    """Signatures that get and give texts: tf.Examples, labels, digits, and what the client sent."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable([[0.5, -0.5], [1.0, 2.0], [-1.5, 0.25]], name="w")
+        self.labels = tf.constant(["cat", "dog"])
+
+        def table(keys, values, default):
+            return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values)), default)
+
+        self.ids = table(["cat", "dog"], tf.constant([10, 20], tf.int64), -1)
+        self.sounds = table(["dog", "cat"], ["woof", "meow"], "?")
+        self.names = table(tf.constant([1, 2], tf.int64), ["cat", "dog"], "nobody")
+
+    def scores(self, examples):
+        features = {"x": tf.io.FixedLenFeature([3], tf.float32), "n": tf.io.FixedLenFeature([], tf.int64, 7),
+                    "name": tf.io.FixedLenFeature([], tf.string, "nobody")}
+        parsed = tf.io.parse_example(examples, features)
+        return parsed["x"] @ self.w + tf.cast(parsed["n"], tf.float32)[:, None], parsed["name"]
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
+    def classify(self, inputs):
+        scores, _ = self.scores(inputs)
+        return {"classes": tf.tile(self.labels[None, :], [tf.shape(scores)[0], 1]), "scores": scores}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
+    def regress(self, inputs):
+        return {"outputs": self.scores(inputs)[0][:, 1]}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples"), tf.TensorSpec([None, 2], tf.string, "keys")])
+    def label(self, examples, keys):
+        scores, name = self.scores(examples)
+        best = tf.argmax(scores, 1)
+        return {"label": tf.gather(self.labels, best), "best": tf.strings.as_string(best - 1), "name": name,
+                "key_bytes": keys[:, ::-1], "scores": scores}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.string, "words")])
+    def look_up(self, words):
+        ids = self.ids.lookup(words)
+        return {"ids": ids, "sounds": self.sounds.lookup(words), "names": self.names.lookup(ids // 10)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, "numbers")])
+    def look_up_digits(self, numbers):
+        return {"ids": self.ids.lookup(tf.strings.as_string(numbers))}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
+    def longer(self, texts):
+        return {"longer": tf.strings.join([texts, "!"])}
+
+
+def write_text_model(folder):
+    texts = Texts()
+    tf.saved_model.save(texts, str(folder / "saved_model_texts"), signatures={
+        "serving_default": texts.classify, "regress": texts.regress, "label": texts.label, "longer": texts.longer,
+        "look_up": texts.look_up, "look_up_digits": texts.look_up_digits})
+
+
+def write_table_model(folder):
+    vocabulary = folder / "words.txt"
+    vocabulary.write_text("one\ntwo\nthree\n")
+    words = Words(str(vocabulary))
+    tf.saved_model.save(words, str(folder / "saved_model_table"), signatures={"serving_default": words.scale,
+                                                                              "look_up": words.look_up})
+    vocabulary.unlink()
+
+
+def write_keras_model(folder, expected):
+    """A model as Keras exports it, with what it gives and with the gradients of the sum of the squares."""
+    keras = tf.keras
+    keras.utils.set_random_seed(3)
+    image = keras.Input((6, 6, 1), name="image")
+    y = keras.layers.Conv2D(3, 3, activation="relu")(image)
+    y = keras.layers.BatchNormalization()(y)
+    y = keras.layers.Dropout(0.4)(keras.layers.Flatten()(y))
+    model = keras.Model(image, keras.layers.Dense(2, activation="softmax", name="scores")(y))
+    for i, each in enumerate(model.weights):
+        value = foreign_models.weights(i, *each.shape)
+        each.assign(np.abs(value) if "variance" in each.name else value)
+    x = foreign_models.points(13, 2, 6, 6, 1)
+    with tf.GradientTape() as tape:
+        scores = model(x, training=False)
+        loss = tf.reduce_sum(tf.square(scores))
+    weights = model.trainable_weights
+    values = {"image": x, "scores": scores.numpy()}
+    for i, (each, gradient) in enumerate(zip(weights, tape.gradient(loss, [each.value for each in weights]))):
+        values |= {f"value/{i}": each.numpy(), f"gradient/{i}": gradient.numpy()}
+    expected(folder / "saved_model_keras.expected.pb", values)
+    model.export(str(folder / "saved_model_keras"), verbose=False)
+
+
+def write(folder, expected):
+    """`expected(path, values)` writes the numbers that a model must give."""
+    write_saved_models(folder)
+    write_table_model(folder)
+    write_text_model(folder)
+    write_keras_model(folder, expected)
+    for each in folder.glob("*/fingerprint.pb"):
+        each.unlink()
