@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "backend/views.hpp"
 #include "core/deferred.hpp"
-#include "core/make_tensor.hpp"
 #include "dispatch/define.hpp"
 #include "dispatch/recorder.hpp"
 #include "ops/checked_like.hpp"
@@ -85,10 +85,7 @@ namespace {
 
 const Closure& closure(const Call& call) { return call.attr<Closure>("function"); }
 
-Tensor view_of_value(const Call& call, const Spec&) {
-  const Tensor& value = call.input(0);
-  return make_view(value, value.shape(), value.strides());
-}
+Tensor view_of_value(const Call& call, const Spec&) { return view_of(call.input(0)); }
 
 /// An op that returns its first input, a value that the user's function has computed. No gradient flows back to that
 /// input. The attribute gives the gradients of the other inputs, such as the function's arguments.

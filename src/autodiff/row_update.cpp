@@ -5,6 +5,7 @@
 #include "backend/backend.hpp"
 #include "backend/place.hpp"
 #include "core/deferred.hpp"
+#include "core/make_tensor.hpp"
 
 namespace tapestry {
 namespace {

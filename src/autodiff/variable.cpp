@@ -4,7 +4,9 @@
 
 #include "autodiff/variable_cell.hpp"
 #include "backend/backend.hpp"
+#include "backend/views.hpp"
 #include "core/deferred.hpp"
+#include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
 #include "tapestry/ops.hpp"
 
@@ -53,7 +55,7 @@ Tensor Variable::Cell::to_be_changed() const {
   if (!value_) throw_uninitialized();
   const bool shared =
       value_.impl().references.is_shared() || value_.impl().storage->references.is_shared() || !value_.is_contiguous();
-  if (!shared) return detail::make_view(value_, value_.shape(), value_.strides());
+  if (!shared) return view_of(value_);
   return backend_of(value_.device()).contiguous_copy(value_);
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "core/make_tensor.hpp"
+#include "backend/views.hpp"
 #include "tapestry/variable.hpp"
 
 namespace tapestry {
@@ -41,7 +41,7 @@ struct Variable::Cell {
   /// Sets the value. The cell makes a tensor of its own from it: what a tape knows of the given tensor is not the
   /// Variable's history.
   void store(const Tensor& value) {
-    Tensor own = detail::make_view(value, value.shape(), value.strides());
+    Tensor own = view_of(value);
     const std::lock_guard lock(mutex_);
     std::swap(value_, own);
   }

@@ -4,6 +4,7 @@
 #include "backend/backend.hpp"
 
 #include "backend/program.hpp"
+#include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 
 namespace tapestry {
@@ -132,16 +133,10 @@ class Widened {
   /// An input. Elements that it repeats by strides of 0 are converted once.
   Tensor read(const Tensor& x) {
     if (!is_half(x.dtype())) return x;
-    Shape shape = x.shape();
-    for (int i = 0; i < x.rank(); ++i)
-      if (x.strides()[i] == 0 && shape.sizes()[i] > 1) shape.set(i, 1);
-    Tensor wide = detail::make_tensor(float32, shape, x.device());
-    backend_.copy(detail::make_view(x, shape, x.strides()), wide);
-    if (shape == x.shape()) return wide;
-    auto strides = wide.impl().strides;
-    for (int i = 0; i < x.rank(); ++i)
-      if (shape.sizes()[i] != x.shape().sizes()[i]) strides[i] = 0;
-    return detail::make_view(wide, x.shape(), {strides.data(), static_cast<std::size_t>(x.rank())});
+    const Tensor once = view_without_repeats(x, x.rank());
+    Tensor wide = detail::make_tensor(float32, once.shape(), x.device());
+    backend_.copy(once, wide);
+    return once.shape() == x.shape() ? wide : view_broadcast(wide, x.shape());
   }
   /// An output. `round` copies it to y.
   Tensor write(const Tensor& y) {
@@ -362,11 +357,8 @@ void Backend::random(Distribution f, std::uint64_t key, std::uint64_t offset, do
 
 void Backend::put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y) {
   const std::vector<std::int64_t> places = indices.to_vector<std::int64_t>();
-  const Shape row(y.shape().sizes().subspan(1));
-  const auto row_of = [&](const Tensor& x, std::size_t i) {
-    return detail::make_view(x, row, x.strides().subspan(1), static_cast<std::int64_t>(i) * row.size());
-  };
-  for (std::size_t j = 0; j < places.size(); ++j) copy(row_of(rows, j), row_of(y, static_cast<std::size_t>(places[j])));
+  for (std::size_t i = 0; i < places.size(); ++i)
+    copy(view_at(rows, 0, static_cast<std::int64_t>(i)), view_at(y, 0, places[i]));
 }
 
 void Backend::update(Update f, const Tensor& numbers, const Tensor& gradient, std::span<const Tensor> slots,

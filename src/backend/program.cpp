@@ -1,7 +1,7 @@
 #include "backend/program.hpp"
 
 #include "backend/backend.hpp"
-#include "backend/strided_loop.hpp"
+#include "backend/views.hpp"
 
 namespace tapestry {
 namespace {

@@ -95,7 +95,4 @@ struct StridedLoop {
   }
 };
 
-/// A view of a tensor that is broadcast to a shape.
-Tensor view_broadcast(const Tensor& tensor, const Shape& shape);
-
 }  // namespace tapestry

@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "backend/backend.hpp"
+#include "backend/views.hpp"
 #include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/autocast.hpp"
@@ -41,7 +42,7 @@ DType promoted_type(const Op& op, const Tensors& inputs) {
 /// A C++ number as a constant of an element type on a device. This needs no Cast op, as a tensor would. Throws
 /// InvalidArgumentError for a whole number that does not fit the type.
 Tensor number_as(const Tensor& number, DType type, Device device) {
-  if (number.dtype() == type) return detail::make_view(number, {}, {}).to(device);
+  if (number.dtype() == type) return view_as(number, {}).to(device);
   Tensor constant = detail::make_tensor(type, {}, cpu());
   detail::visit_dtype(type, [&]<class T>() { *detail::mutable_data<T>(constant) = number.item<T>(); });
   if (is_integer(type) && constant.item<std::int64_t>() != number.item<std::int64_t>())

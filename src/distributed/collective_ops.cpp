@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/backend.hpp"
+#include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/define.hpp"
 #include "dispatch/recorder.hpp"
@@ -268,14 +269,6 @@ std::int64_t count_elements(const Tensors& tensors) {
   return count;
 }
 
-/// Some elements of a flat tensor, with another shape.
-Tensor part_like(const Tensor& flat, std::int64_t begin, const Tensor& like) {
-  SmallVector<std::int64_t, 8> strides(like.shape().sizes().begin(), like.shape().sizes().end());
-  std::int64_t stride = 1;
-  for (std::size_t i = strides.size(); i-- > 0;) stride *= std::exchange(strides[i], stride);
-  return make_view(flat, like.shape(), {strides.data(), strides.size()}, begin);
-}
-
 std::vector<OpAttr> bucket_attrs() {
   return {{"communicator", AttrKind::communicator},
           {"reduce", AttrKind::number},
@@ -308,7 +301,7 @@ TAPESTRY_OP(all_reduce_start_op){{
                             .where = call.where()};
           std::int64_t next = 0;
           for (const Tensor& each : call.inputs()) {
-            backend_of(cpu()).copy(each, part_like(exchange.input, next, each));
+            backend_of(cpu()).copy(each, view_as(exchange.input, each.shape(), next));
             next += each.size();
           }
           if (reduce_of(call) != Reduce::mean) exchange.reduce = reduce_of(call);
@@ -334,7 +327,7 @@ TAPESTRY_OP(all_reduce_wait_op){{
           if (reduce_of(call) == Reduce::mean) divide_by(flat, among.size);
           std::int64_t next = 0;
           for (const Tensor& each : call.outputs()) {
-            backend_of(cpu()).copy(part_like(flat, next, each), each);
+            backend_of(cpu()).copy(view_as(flat, each.shape(), next), each);
             next += each.size();
           }
         },

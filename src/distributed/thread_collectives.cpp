@@ -4,16 +4,10 @@
 #include <cstring>
 
 #include "backend/backend.hpp"
-#include "core/make_tensor.hpp"
+#include "backend/views.hpp"
 
 namespace tapestry::detail {
 namespace {
-
-/// Elements of a tensor as a vector that shares its memory.
-Tensor part_of(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
-  const std::int64_t stride = 1;
-  return make_view(tensor, {count}, {&stride, 1}, begin);
-}
 
 std::byte* bytes_at(const Tensor& tensor, std::int64_t element) {
   return static_cast<std::byte*>(tensor.impl().data) + static_cast<std::size_t>(element) * size_of(tensor.dtype());
@@ -131,9 +125,9 @@ void ThreadGroup::work(int rank, const Exchange& exchange) const {
     Backend& backend = backend_of(cpu());
     const Binary f = function_of(exchange.reduce, exchange.input.dtype());
     if (members_.size() == 1) return copy_elements(exchange.input, begin, to, 0, length);
-    Tensor sum = part_of(posts_[0]->input, begin, length);
+    Tensor sum = view_as(posts_[0]->input, {length}, begin);
     for (std::size_t i = 1; i < posts_.size(); ++i) {
-      backend.binary(f, sum, part_of(posts_[i]->input, begin, length), 0, to);
+      backend.binary(f, sum, view_as(posts_[i]->input, {length}, begin), 0, to);
       sum = to;
     }
   };
@@ -143,7 +137,7 @@ void ThreadGroup::work(int rank, const Exchange& exchange) const {
       const std::int64_t share = (count / size() + 63) / 64 * 64, begin = std::min(count, rank * share);
       const std::int64_t length = (rank + 1 == size() ? count : std::min(count, begin + share)) - begin;
       if (length == 0) return;
-      const Tensor own = part_of(exchange.output, begin, length);
+      const Tensor own = view_as(exchange.output, {length}, begin);
       reduce_into(begin, length, own);
       for (const Exchange* each : posts_) copy_elements(own, 0, each->output, begin, length);
       return;
@@ -156,7 +150,7 @@ void ThreadGroup::work(int rank, const Exchange& exchange) const {
       return;
     case Exchange::Kind::reduce_scatter: {
       const std::int64_t length = count / size();
-      if (length > 0) reduce_into(rank * length, length, part_of(exchange.output, 0, length));
+      if (length > 0) reduce_into(rank * length, length, view_as(exchange.output, {length}));
       return;
     }
     default:

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backend/backend.hpp"
+#include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 #include "tapestry/detail/locate.hpp"
 
@@ -21,8 +22,7 @@ Tensor placed(const Tensor& value, Device device) {
 void set_shape(const Tensor& tensor, const Shape& shape) {
   TensorImpl& impl = tensor.impl();
   impl.shape = shape;
-  std::int64_t stride = 1;
-  for (int axis = shape.rank(); axis-- > 0; stride *= shape.sizes()[axis]) impl.strides[axis] = stride;
+  impl.strides = row_major_strides(shape);
 }
 
 /// The tensors, with empty handles for those that have no memory: results of branches that were not taken.
@@ -142,7 +142,7 @@ void Executable::give_back_arenas() noexcept {
 Tensor Executable::result_of(std::size_t fetch) {
   const Tensor& value = fetched_[fetch];
   if (value.is_symbolic()) return {};  // of a branch that was not taken
-  Tensor result = make_view(value, value.shape(), value.strides());
+  Tensor result = view_of(value);
   const std::int32_t index = fetched_roots_[fetch];
   if (index < 0 || !root(index).fixed) return result;
   const Tensor& copy = root(index).result;

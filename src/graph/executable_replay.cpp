@@ -6,7 +6,7 @@
 #include "autodiff/variable_cell.hpp"
 #include "backend/backend.hpp"
 #include "backend/matmul_precision.hpp"
-#include "core/make_tensor.hpp"
+#include "backend/views.hpp"
 #include "graph/executable.hpp"
 #include "graph/state_ops.hpp"
 
@@ -154,7 +154,7 @@ Tensors Executable::held_by(const Segment& segment, const Addresses& memory) {
   for (const std::int32_t index : segment.bound) {
     const Tensor& value = root(index).tensors[0].first;
     const bool is_variable = std::find(memory.begin(), variables_end, value.impl().data) != variables_end;
-    held.push_back(is_variable ? Tensor() : make_view(value, value.shape(), value.strides()));
+    held.push_back(is_variable ? Tensor() : view_of(value));
   }
   return held;
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "backend/views.hpp"
 #include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
 #include "graph/passes/passes.hpp"
@@ -123,10 +124,7 @@ std::shared_ptr<const Op> with_gradient(const Op& op, const Gradient& gradient) 
 }
 
 /// A tensor of the dtype and shape of one whose memory has been released; it has a single zero in memory.
-Tensor stand_in(const Tensor& released) {
-  const std::array<std::int64_t, Shape::max_rank> strides{};
-  return make_view(make_scalar(0, released.dtype()), released.shape(), std::span(strides).first(released.rank()));
-}
+Tensor stand_in(const Tensor& released) { return view_broadcast(make_scalar(0, released.dtype()), released.shape()); }
 
 }  // namespace
 

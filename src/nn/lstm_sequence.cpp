@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/views.hpp"
 #include "ops/support.hpp"
 #include "tapestry/control_flow.hpp"
 #include "tapestry/ops/array.hpp"
@@ -90,26 +91,10 @@ Program step_gradient_program(DType dtype) {
 
 // ---- Views --------------------------------------------------------------------------------------------------------------
 
-/// The elements at one index of an axis, without the axis.
-Tensor at(const Tensor& x, int axis, std::int64_t index) {
-  Shape shape;
-  SmallVector<std::int64_t, Shape::max_rank> strides;
-  for (int i = 0; i < x.rank(); ++i) {
-    if (i == axis) continue;
-    shape.push_back(x.shape().sizes()[i]);
-    strides.push_back(x.strides()[i]);
-  }
-  return detail::make_view(x, shape, {strides.data(), strides.size()}, index * x.strides()[axis]);
-}
 /// The columns of one gate in a matrix of all gates.
 Tensor of_gate(const Tensor& z, std::int64_t gate) {
   const std::int64_t hidden = z.shape().sizes()[1] / gates;
   return view_part(z, 1, gate * hidden, hidden);
-}
-
-Tensor transposed(const Tensor& matrix) {
-  const std::array strides{matrix.strides()[1], matrix.strides()[0]};
-  return detail::make_view(matrix, {matrix.shape().sizes()[1], matrix.shape().sizes()[0]}, strides);
 }
 
 struct Sizes {
@@ -232,22 +217,22 @@ void run_sequence(Backend& backend, const Call& call) {
   const Program program = step_program(h.dtype());
   // Transposed once, not in the product of each step.
   const Tensor turned = make({s.hidden, gates * s.hidden});
-  backend.copy(transposed(weight), turned);
+  backend.copy(view_transposed(weight), turned);
   for (std::int64_t t = 0; t < s.time; ++t) {
     backend.gemm(t == 0 ? call.input(2) : h_now, turned, false, false, z);
-    const Tensor input = at(from_input, 1, t), activated = at(all_gates, 0, t);
+    const Tensor input = view_at(from_input, 1, t), activated = view_at(all_gates, 0, t);
     std::array<Tensor, 9> inputs;
     std::array<Tensor, 6> outputs;
     for (std::int64_t gate = 0; gate < gates; ++gate) {
       inputs[gate] = of_gate(z, gate);
       inputs[4 + gate] = of_gate(input, gate);
-      outputs[gate] = at(activated, 0, gate);
+      outputs[gate] = view_at(activated, 0, gate);
     }
-    inputs[8] = t == 0 ? call.input(3) : at(c, 0, t - 1);
-    outputs[4] = at(c, 0, t);
+    inputs[8] = t == 0 ? call.input(3) : view_at(c, 0, t - 1);
+    outputs[4] = view_at(c, 0, t);
     outputs[5] = h_now;
     backend.program(program, inputs, outputs);
-    backend.copy(h_now, at(h, 1, t));
+    backend.copy(h_now, view_at(h, 1, t));
   }
 }
 
@@ -266,16 +251,17 @@ void run_gradient(Backend& backend, const Call& call) {
   const Program program = step_gradient_program(h.dtype());
   for (std::int64_t t = s.time - 1; t >= 0; --t) {
     std::array<Tensor, 14> inputs;
-    const Tensor activated = at(all_gates, 0, t), of_activated = at(call.input(9), 0, t), of_z_now = at(of_z, 1, t);
+    const Tensor activated = view_at(all_gates, 0, t), of_activated = view_at(call.input(9), 0, t),
+                 of_z_now = view_at(of_z, 1, t);
     for (std::int64_t gate = 0; gate < gates; ++gate) {
-      inputs[gate] = at(activated, 0, gate);
-      inputs[10 + gate] = at(of_activated, 0, gate);
+      inputs[gate] = view_at(activated, 0, gate);
+      inputs[10 + gate] = view_at(of_activated, 0, gate);
     }
-    inputs[4] = t == 0 ? call.input(3) : at(c, 0, t - 1);
-    inputs[5] = at(c, 0, t);
-    inputs[6] = at(call.input(7), 1, t);
+    inputs[4] = t == 0 ? call.input(3) : view_at(c, 0, t - 1);
+    inputs[5] = view_at(c, 0, t);
+    inputs[6] = view_at(call.input(7), 1, t);
     inputs[7] = of_h0;
-    inputs[8] = at(call.input(8), 0, t);
+    inputs[8] = view_at(call.input(8), 0, t);
     inputs[9] = of_c;
     outputs[4] = of_c_before;
     backend.program(program, inputs, outputs);
@@ -286,7 +272,7 @@ void run_gradient(Backend& backend, const Call& call) {
 
   // All steps share one product.
   const Tensor before = make({s.batch, s.time, s.hidden});
-  backend.copy(call.input(2), at(before, 1, 0));
+  backend.copy(call.input(2), view_at(before, 1, 0));
   backend.copy(view_part(h, 1, 0, s.time - 1), view_part(before, 1, 1, s.time - 1));
   backend.gemm(view_as(of_z, {s.batch * s.time, gates * s.hidden}), view_as(before, {s.batch * s.time, s.hidden}), true,
                false, of_weight);

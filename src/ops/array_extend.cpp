@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backend/strided_loop.hpp"
+#include "backend/views.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "backend/strided_loop.hpp"
+#include "backend/views.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/views.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -30,16 +31,6 @@ void merge_sizes(Shape& shape, const Shape& other, int but, const char* op) {
   if (!agree)
     throw InvalidArgumentError(
         detail::join(op, " : Dimensions of inputs should match: shape[0] = ", shape, " vs. ", other));
-}
-
-/// The i-th of the tensors stacked along an axis, as a view.
-Tensor view_at(const Tensor& tensor, int axis, std::int64_t i) {
-  Shape shape = tensor.shape();
-  shape.erase(axis);
-  std::array<std::int64_t, Shape::max_rank> strides{};
-  const auto dropped = tensor.strides().begin() + axis;
-  std::copy(dropped + 1, tensor.strides().end(), std::copy(tensor.strides().begin(), dropped, strides.begin()));
-  return detail::make_view(tensor, shape, strides, i * *dropped);
 }
 
 /// The shape of the concatenation, along the axis of the call, of the inputs from `first` on.

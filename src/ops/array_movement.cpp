@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "backend/strided_loop.hpp"
+#include "backend/views.hpp"
 #include "dispatch/recorder.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
@@ -25,10 +26,7 @@ Strides strides_of(const Tensor& x) {
   return strides;
 }
 
-Tensor same_view(const Call& call, const Spec&) {
-  const Tensor& x = call.input(0);
-  return detail::make_view(x, x.shape(), x.strides());
-}
+Tensor same_view(const Call& call, const Spec&) { return view_of(call.input(0)); }
 
 TAPESTRY_OP(identity_op){{
     .name = "Identity",
@@ -448,7 +446,7 @@ Tensor size(In x, std::int64_t axis, std::string_view name) {
 
 Tensor cast(In x, DType dtype, std::string_view name) {
   // The view of a C++ number is an ordinary tensor, without a weak type.
-  Tensor given = x.is_number() ? detail::make_view(x.tensor(), {}, {}) : x.tensor();
+  Tensor given = x.is_number() ? view_as(x.tensor(), {}) : x.tensor();
   if (bool(given) && given.dtype() == dtype) return given;
   return apply(cast_op, {In(given, x.where())}, {{"dtype", dtype}}, name);
 }

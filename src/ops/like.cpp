@@ -1,4 +1,4 @@
-#include "backend/strided_loop.hpp"
+#include "backend/views.hpp"
 #include "dispatch/recorder.hpp"
 #include "ops/checked_like.hpp"
 #include "ops/handles.hpp"

@@ -1,5 +1,6 @@
 #include "tapestry/ops/linalg.hpp"
 
+#include "backend/views.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"

@@ -1,4 +1,4 @@
-#include "backend/strided_loop.hpp"
+#include "backend/views.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"

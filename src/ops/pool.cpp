@@ -1,3 +1,4 @@
+#include "backend/views.hpp"
 #include "ops/window.hpp"
 #include "tapestry/ops/nn.hpp"
 

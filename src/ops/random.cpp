@@ -3,6 +3,7 @@
 #include <mutex>
 #include <random>
 
+#include "backend/views.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/math.hpp"

@@ -47,16 +47,6 @@ Attrs redo_later(std::function<Tensors(const Tensors&)> function) {
   return {{"redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(std::move(function))}};
 }
 
-Tensor view_as(const Tensor& contiguous, const Shape& shape) {
-  return detail::make_view(contiguous, shape, row_major_strides(shape));
-}
-
-Tensor view_part(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t size) {
-  Shape shape = tensor.shape();
-  shape.set(axis, size);
-  return detail::make_view(tensor, shape, tensor.strides(), begin * tensor.strides()[axis]);
-}
-
 void require_broadcast(const Shape& from, const Shape& to) {
   const int offset = to.rank() - from.rank();
   bool fits = offset >= 0;

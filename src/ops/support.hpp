@@ -127,10 +127,6 @@ constexpr ChosenForward<Choose> elementwise(Choose) {
   return {};
 }
 
-/// A view of a contiguous tensor in another shape of the same size.
-Tensor view_as(const Tensor& contiguous, const Shape& shape);
-/// A view of the `size` elements of a tensor from `begin` on along one axis.
-Tensor view_part(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t size);
 /// The product of the sizes first ... last - 1.
 std::int64_t size_between(const Shape& shape, int first, int last);
 

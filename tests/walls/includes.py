@@ -86,7 +86,8 @@ KERNEL_INCLUDES = re.compile(r'backend/cuda/kernels/|backend/(functors|philox)\.
 
 # The toolkit uses public headers, but whoever reads a file fills a fresh tensor in place, and an optimizer updates a
 # Variable in place by one kernel, or adds its step to a graph.
-TOOLKIT_INTERNALS = ('src/io/', 'src/core/')
+# Views of tensors are as plain as the core's own.
+TOOLKIT_INTERNALS = ('src/io/', 'src/core/', 'src/backend/views.hpp')
 INTERNALS = {
     'src/train/': ('src/backend/backend.hpp', 'src/dispatch/recorder.hpp', 'src/ops/checked_like.hpp', 'src/ops/sparse.hpp',
                    'src/autodiff/row_update.hpp', 'src/autodiff/variable_cell.hpp', 'src/graph/training.hpp'),

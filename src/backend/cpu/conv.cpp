@@ -8,6 +8,7 @@
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/kernels/elementwise.hpp"
 #include "backend/cpu/threads.hpp"
+#include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 
 // A convolution is computed as a product of matrices (for most 3 x 3 ones see winograd.cpp, for windows of few elements
@@ -251,8 +252,7 @@ void CpuBackend::conv2d_grad_filter(const Tensor& x, const Tensor& g, const Wind
     } else {
       const Tensor parts = detail::make_tensor(dfilter.dtype(), {count, dfilter.size()}, cpu());
       compute(geometry, elements<T>(image), elements<T>(gradient), mutable_data<T>(parts), count);
-      const Shape flat{dfilter.size()};
-      reduce(ReduceFunction::sum, parts, 1, detail::make_view(dfilter, flat, row_major_strides(flat)));
+      reduce(ReduceFunction::sum, parts, 1, view_as(dfilter, {dfilter.size()}));
     }
   });
 }

@@ -14,6 +14,7 @@
 #include "backend/cpu/kernels/gemm.hpp"
 #include "backend/cpu/threads.hpp"
 #include "backend/cpu/tiles.hpp"
+#include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 
 // OpenBLAS chooses its kernels with these. They are not part of its interface, so they may be missing.
@@ -81,18 +82,11 @@ bool is_readable(std::int64_t rows, std::int64_t columns, std::int64_t row, std:
 }
 
 Operand read(Backend& backend, const Tensor& x, bool transpose, std::int64_t rows, std::int64_t columns) {
-  Operand operand = read_in_place(x, transpose);
+  const Operand operand = read_in_place(x, transpose);
   if (is_readable(rows, columns, operand.row, operand.column)) return operand;
   // Matrices that the batch repeats are copied once.
-  Shape shape = x.shape();
-  for (int i = 0; i < x.rank() - 2; ++i)
-    if (operand.batch[i] == 0) shape.set(i, 1);
-  const Tensor once = detail::make_view(x, shape, x.strides());
-  const auto repeats = operand.batch;
-  operand = copied(backend.contiguous(once), transpose);
-  for (int i = 0; i < x.rank() - 2; ++i)
-    if (repeats[i] == 0) operand.batch[i] = 0;
-  return operand;
+  const Tensor once = backend.contiguous(view_without_repeats(x, x.rank() - 2));
+  return copied(view_broadcast(once, x.shape()), transpose);
 }
 
 /// The product of one pair of matrices, or one tile of it.
@@ -281,17 +275,7 @@ void multiply(Backend& backend, const Tensor& x, const Tensor& z, bool transpose
 /// Computes a product with k = 1 as an elementwise one, a column times a row.
 void multiply_outer(Backend& backend, const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,
                     const Tensor& y) {
-  const auto as = [](const Tensor& x, bool transpose) {
-    if (!transpose) return x;
-    auto strides = x.impl().strides;
-    Shape shape = x.shape();
-    const int last = x.rank() - 1;
-    std::swap(strides[last], strides[last - 1]);
-    shape.set(last, x.shape().sizes()[last - 1]);
-    shape.set(last - 1, x.shape().sizes()[last]);
-    return detail::make_view(x, shape, {strides.data(), static_cast<std::size_t>(x.rank())});
-  };
-  backend.binary(Binary::multiply, as(a, transpose_a), as(b, transpose_b), 0, y);
+  backend.binary(Binary::multiply, transpose_a ? view_transposed(a) : a, transpose_b ? view_transposed(b) : b, 0, y);
 }
 
 /// Multiplies integers by a plain blocked loop.
@@ -304,16 +288,7 @@ void multiply_whole(Backend& backend, const Tensor& x, const Tensor& z, bool tra
   const Operand a = read_in_place(x, transpose_x);
   const Operand b_in_place = read_in_place(z, transpose_z);
   Tensor plain = z;
-  if (b_in_place.column != 1 || b_in_place.row != n) {
-    Shape shape = z.shape();
-    shape.set(z.rank() - 2, k);
-    shape.set(z.rank() - 1, n);
-    auto strides = b_in_place.batch;
-    strides[z.rank() - 2] = b_in_place.row;
-    strides[z.rank() - 1] = b_in_place.column;
-    const Tensor view = detail::make_view(z, shape, {strides.data(), static_cast<std::size_t>(z.rank())});
-    plain = backend.contiguous(view);
-  }
+  if (b_in_place.column != 1 || b_in_place.row != n) plain = backend.contiguous(transpose_z ? view_transposed(z) : z);
   const Operand b = read_in_place(plain, false);
   constexpr double task_work = 100000;
   const auto rows = std::clamp<std::int64_t>(static_cast<std::int64_t>(task_work / static_cast<double>(n * k)), 1, m);

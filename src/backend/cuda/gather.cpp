@@ -6,6 +6,7 @@
 #include "backend/cuda/cuda_backend.hpp"
 #include "backend/cuda/sorting.hpp"
 #include "backend/place.hpp"
+#include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 
 namespace tapestry::gpu {
@@ -28,8 +29,7 @@ Indices indices_of(const Tensor& dense, std::int64_t count) {
 
 /// Copies the elements [first, first + count) of a tensor of integers from the device.
 std::vector<std::int64_t> read(Backend& backend, const Tensor& dense, std::int64_t first, std::int64_t count) {
-  const std::int64_t strides[] = {1};
-  const Tensor part = detail::make_view(dense, {count}, strides, first);
+  const Tensor part = view_as(dense, {count}, first);
   const Tensor host = detail::make_tensor(dense.dtype(), {count}, cpu());
   backend.copy_to_host(host.impl().data, part.impl().data, count * size_of(dense.dtype()));
   return host.to_vector<std::int64_t>();

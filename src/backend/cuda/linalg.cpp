@@ -3,23 +3,13 @@
 #include <algorithm>
 
 #include "backend/cuda/cuda_backend.hpp"
+#include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 
 namespace tapestry::gpu {
 namespace {
 
 constexpr const char* not_invertible = "Input matrix is not invertible.";
-
-/// A view with the last two dimensions exchanged.
-Tensor transposed(const Tensor& x) {
-  Shape shape = x.shape();
-  auto strides = x.impl().strides;
-  const int last = x.rank() - 1;
-  shape.set(last, x.shape().sizes()[last - 1]);
-  shape.set(last - 1, x.shape().sizes()[last]);
-  std::swap(strides[last], strides[last - 1]);
-  return detail::make_view(x, shape, {strides.data(), static_cast<std::size_t>(x.rank())});
-}
 
 /// Calls start(word of a Refusal). Throws InvalidArgumentError with the message if a matrix is refused.
 template <class Start>
@@ -41,7 +31,7 @@ void CudaBackend::linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint,
   const std::int64_t rows = a.shape().sizes()[a.rank() - 2], columns = a.shape().sizes().back(),
                      batch = a.size() / (rows * columns);
   const auto solution = [&](const Tensor& matrices) {
-    const Tensor work = contiguous_copy(adjoint ? transposed(matrices) : matrices);  // `solve` overwrites it
+    const Tensor work = contiguous_copy(adjoint ? view_transposed(matrices) : matrices);  // `solve` overwrites it
     run(gpu, not_invertible, [&](unsigned long long* refused) {
       gpu::solve(gpu.stream(), type, batch, rows, y.shape().sizes().back(), work.impl().data, y.impl().data, refused);
     });
@@ -73,17 +63,16 @@ void CudaBackend::linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint,
       const std::int64_t n = std::min(rows, columns), length = std::max(rows, columns);
       const Tensor left = detail::make_tensor(a.dtype(), {batch, n, length}, a.device());
       const Tensor right = detail::make_tensor(a.dtype(), {batch, n, n}, a.device());
-      const Tensor by_columns = wide ? a : transposed(a);
-      const Shape shape = by_columns.shape();
-      copy(by_columns, detail::make_view(left, shape, row_major_strides(shape)));
+      const Tensor by_columns = wide ? a : view_transposed(a);
+      copy(by_columns, view_as(left, by_columns.shape()));
       run(gpu, "Singular value decomposition was not successful. The input might not be valid.",
           [&](unsigned long long* refused) {
             decompose(gpu.stream(), type, batch, n, length, left.impl().data, right.impl().data, y.impl().data,
                       refused);
           });
       const auto store = [&](const Tensor& vectors, const Tensor& to) {
-        const Tensor turned = transposed(vectors);
-        copy(turned, detail::make_view(to, turned.shape(), row_major_strides(turned.shape())));
+        const Tensor turned = view_transposed(vectors);
+        copy(turned, view_as(to, turned.shape()));
       };
       store(wide ? right : left, outputs[1]);
       return store(wide ? left : right, outputs[2]);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "backend/backend.hpp"
+#include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/loop_stack.hpp"
@@ -160,12 +161,6 @@ class BranchRunner final : public FlowRunner {
   std::vector<FunctionRunner> branches_;
 };
 
-/// Element i of a sequence along axis 0.
-Tensor element_of(const Tensor& sequence, std::int64_t i) {
-  return make_view(sequence, Shape(sequence.shape().sizes().subspan(1)), sequence.strides().subspan(1),
-                   i * sequence.strides()[0]);
-}
-
 /// The tensor; an empty handle for a result of a branch that was not taken.
 Tensor present(const Tensor& result) { return result.is_symbolic() ? Tensor() : result; }
 
@@ -258,7 +253,7 @@ class LoopRunner final : public FlowRunner {
       for (; done != length && holds(values, operands, deadline, times); ++done) {
         require_time(deadline, done);
         const std::int64_t at = parts_.reverse ? length - 1 - done : done;
-        for (std::size_t i = parts_.carried; i < operands; ++i) values[i] = element_of(inputs[i], at);
+        for (std::size_t i = parts_.carried; i < operands; ++i) values[i] = view_at(inputs[i], 0, at);
         results_.clear();
         body_.run(values, deadline, times, results_);
         for (std::size_t i = 0; i < parts_.carried; ++i) {
@@ -292,7 +287,7 @@ class LoopRunner final : public FlowRunner {
     if (bytes > most_copied_bytes || length == 0) return {};
     for (std::size_t i = 0; i < parts_.carried; ++i) values[i] = backend_of(cpu()).contiguous_copy(inputs[i]);
     for (std::size_t i = parts_.carried; i < operands; ++i)
-      if (length > 0) values[i] = element_of(inputs[i], 0);
+      if (length > 0) values[i] = view_at(inputs[i], 0, 0);
     Tensors condition_values(values.begin(), values.begin() + parts_.carried);
     condition_values.append(values.begin() + operands, values.end());
     Executable* const body_plan = body_.repeatable(values);
@@ -327,7 +322,7 @@ class LoopRunner final : public FlowRunner {
       require_time(deadline, done);
       const std::int64_t at = parts_.reverse ? length - 1 - done : done;
       for (std::size_t i = parts_.carried; i < parts_.carried + parts_.sequences; ++i) {
-        values[i] = element_of(inputs[i], at);  // it may also be a result
+        values[i] = view_at(inputs[i], 0, at);  // it may also be a result
         body.feed(i, values[i]);
       }
       body.run(deadline);
@@ -383,7 +378,7 @@ class LoopRunner final : public FlowRunner {
       for (std::size_t i = 0; i < parts_.carried; ++i) add(values[i], 0);
       for (std::size_t i = parts_.carried; i < parts_.carried + parts_.sequences; ++i) {
         const std::int64_t step = inputs[i].strides()[0] * static_cast<std::int64_t>(size_of(inputs[i].dtype()));
-        add(element_of(inputs[i], at), parts_.reverse ? -step : step);
+        add(view_at(inputs[i], 0, at), parts_.reverse ? -step : step);
       }
       for (const LoopWriter::Fixed& each : code_inputs_) add(each.constant ? each.constant : values[each.operand], 0);
       for (std::size_t i = 0; i < stacks.size(); ++i)
@@ -522,7 +517,7 @@ class ReplayingRunner final : public FlowRunner {
     require_time(iteration);
     Tensors inputs = state;
     for (std::size_t i = 0; i < elements_; ++i)
-      inputs.push_back(element_of(inputs_[parts_.carried + i], element(iteration)));
+      inputs.push_back(view_at(inputs_[parts_.carried + i], 0, element(iteration)));
     inputs.append(inputs_.begin() + operands_ + states_, inputs_.end());
     Tensors next;
     forward_.run(inputs, deadline_, times_, next);
@@ -533,7 +528,7 @@ class ReplayingRunner final : public FlowRunner {
     require_time(iteration);
     const std::int64_t at = element(iteration);
     Tensors inputs = values_;
-    for (std::size_t i = parts_.carried; i < operands_; ++i) inputs.push_back(element_of(inputs_[i], at));
+    for (std::size_t i = parts_.carried; i < operands_; ++i) inputs.push_back(view_at(inputs_[i], 0, at));
     inputs.append(state.begin(), state.end());
     inputs.append(inputs_.begin() + operands_ + states_, inputs_.end());
     Tensors results;

@@ -6,6 +6,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/loop_program.hpp"
+#include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 #include "graph/budget.hpp"
 #include "graph/executable.hpp"
@@ -35,7 +36,7 @@ class LoopStack {
                                       element_.shape, " and ", value.shape()));
     if (!memory_ || index >= memory_.shape()[0]) reserve(std::max<std::int64_t>(16, 2 * index));
     const std::size_t bytes = bytes_of(value);
-    const Tensor row = make_view(memory_, element_.shape, memory_.strides().subspan(1), index * memory_.strides()[0]);
+    const Tensor row = view_at(memory_, 0, index);
     if (device_.is_cpu() && value.is_contiguous())
       std::memcpy(row.impl().data, value.impl().data, bytes);
     else
@@ -60,7 +61,7 @@ class LoopStack {
       element_.shape = known;
       reserve(length);
     }
-    return make_view(memory_, stacked(length), memory_.strides());
+    return view_part(memory_, 0, 0, length);
   }
 
  private:
@@ -80,7 +81,7 @@ class LoopStack {
     const Tensor more = make_tensor(element_.dtype, shape, device_);
     Backend& backend = backend_of(device_);
     if (may_lack_) backend.fill(0, more);
-    if (memory_) backend.copy(memory_, make_view(more, memory_.shape(), memory_.strides()));
+    if (memory_) backend.copy(memory_, view_part(more, 0, 0, memory_.shape()[0]));
     memory_ = more;
   }
 

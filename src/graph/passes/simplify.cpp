@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "backend/backend.hpp"
+#include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
@@ -196,7 +197,7 @@ class Simplifier {
     const std::size_t element = size_of(value.dtype());
     const auto rest = (value.size() - 1) * element;
     const bool equal = repeats || (value.is_contiguous() && std::memcmp(data, data + element, rest) == 0);
-    return equal ? make_view(value, {}, {}) : Tensor();
+    return equal ? view_as(value, {}) : Tensor();
   }
 
   /// Replaces each input of equal elements by a scalar, which is broadcast, to save memory. If all inputs are such,

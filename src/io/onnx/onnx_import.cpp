@@ -4,6 +4,7 @@
 #include <cctype>
 #include <set>
 
+#include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 #include "io/onnx/onnx_ops.hpp"
 
@@ -209,7 +210,7 @@ void OnnxBuilder::add_constant_node(const OnnxNodeDef& node) {
     std::copy(list.begin(), list.end(), detail::mutable_data<T>(made));
     return TensorDef{code_of(dtype), made};
   };
-  const auto scalar = [](const TensorDef& list) { return TensorDef{list.type, detail::make_view(list.value, {}, {})}; };
+  const auto scalar = [](const TensorDef& list) { return TensorDef{list.type, view_as(list.value, {})}; };
   if (const auto* given = std::get_if<TensorDef>(&value)) {
     tensor = *given;
   } else if (const auto* real = std::get_if<float>(&value); real && kind == "value_float") {

@@ -10,6 +10,7 @@
 
 #include <protozero/pbf_writer.hpp>
 
+#include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 #include "io/wire.hpp"
 
@@ -72,7 +73,7 @@ bool repeats_one_element(const Tensor& tensor) {
 
 /// Writes one number for all elements, in the field of its type.
 void write_repeated(pbf_writer& writer, const Tensor& tensor) {
-  const Tensor element = detail::make_view(tensor, {}, {});
+  const Tensor element = view_as(tensor, {});
   detail::visit_dtype(tensor.dtype(), [&]<class T>() {
     const T value = element.item<T>();
     if constexpr (is_float16<T>) {
@@ -206,11 +207,7 @@ class TensorReader {
     if (given > static_cast<std::size_t>(count))
       throw DataLossError(detail::join("A tensor of shape ", shape_, " has ", given, " elements"));
     // A tensor that repeats one element takes the memory of one: its strides are 0.
-    if (given <= 1 && count > 1) {
-      constexpr std::array<std::int64_t, Shape::max_rank> no_strides{};
-      return detail::make_view(from_numbers(dtype, {}), shape_,
-                               {no_strides.data(), static_cast<std::size_t>(shape_.rank())});
-    }
+    if (given <= 1 && count > 1) return view_broadcast(from_numbers(dtype, {}), shape_);
     repeats_ -= count - static_cast<std::int64_t>(given);
     if (repeats_ < 0)
       throw InvalidArgumentError(detail::join("A tensor of shape ", shape_, " is written as ", given, " elements"));
