@@ -87,12 +87,11 @@ std::vector<std::size_t> values_to_set_item(const NodeReader& reader) {
   return grows(reader) ? std::vector<std::size_t>{1} : std::vector<std::size_t>();
 }
 
-/// A list of at least so many elements, of which those are zeros that it lacks.
+/// The list, filled up with zeros to at least `count` elements.
 Tensor lengthened(const Tensor& list, std::int64_t count, const Shape& element) {
   const std::int64_t missing = count - list.shape().sizes()[0];
   if (missing <= 0) return list;
-  const Tensor added = zeros(list_of(missing, element), {.dtype = list.dtype()});
-  return missing == count ? added : concat({list, added}, 0);
+  return concat({list, zeros(list_of(missing, element), {.dtype = list.dtype()})}, 0);
 }
 
 /// The list with another element.
@@ -104,12 +103,11 @@ Tensors read_list_with_item(const ForeignNode& n) {
   if (least > most_places) n.node.refuse(detail::join("it sets element ", least - 1));
   return n.composed([&] {
     // A list of which no element is set does not tell what they are like.
-    const bool is_unset = given.shape().is_known() && given.shape().num_elements() == 0;
+    const bool is_unset = given.shape().num_elements() == 0;
     const Tensor list =
         is_unset ? zeros(list_of(std::max(given.shape().sizes()[0], least), item.shape()), {.dtype = given.dtype()})
                  : lengthened(given, least, item.shape());
-    if (list.shape().has_rank() && item.shape() != Shape(list.shape().sizes().subspan(1)))
-      lack(n, "list of elements of different shapes");
+    if (item.shape() != Shape(list.shape().sizes().subspan(1))) lack(n, "list of elements of different shapes");
     const Tensor places = arange(list.shape().sizes()[0], {.dtype = int64});
     Tensor is_it = equal(places, gather(places, bool(n.in(1)) ? index_of(n) : n.node.constant(1)));  // or out of range
     for (int axis = 1; axis < list.shape().rank(); ++axis) is_it = expand_dims(is_it, axis);
