@@ -10,6 +10,7 @@
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
+#include "tapestry/error.hpp"
 #include "tapestry/shape.hpp"
 
 namespace tapestry::io {
@@ -58,6 +59,16 @@ class WireReader : public protozero::pbf_reader {
     return *this;
   }
 };
+
+/// Calls f, which reads a message. Throws DataLossError with the given text when the bytes are no such message.
+template <class F>
+decltype(auto) decoding(std::string_view damage, F f) {
+  try {
+    return f();
+  } catch (const protozero::exception&) {
+    throw DataLossError(std::string(damage));
+  }
+}
 
 /// Calls f(reader) for each field of this number; skips the others.
 template <class F>

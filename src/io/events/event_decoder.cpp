@@ -322,11 +322,8 @@ Event read_event(WireReader reader, const Plugins& plugins) {
 }  // namespace
 
 Event decode_event(std::string_view bytes, const std::map<std::string, std::string>& plugins) {
-  try {
-    return read_event(WireReader(bytes.data(), bytes.size()), plugins);
-  } catch (const protozero::exception&) {
-    throw DataLossError("The data are no Event, or damaged");
-  }
+  return io::decoding("The data are no Event, or damaged",
+                      [&] { return read_event(WireReader(bytes.data(), bytes.size()), plugins); });
 }
 
 }  // namespace tapestry::summary

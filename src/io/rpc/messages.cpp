@@ -147,11 +147,8 @@ Pieces encode(const Message& message) {
 template <class Message>
 Message decode(std::string_view bytes) {
   Message message;
-  try {
-    read_fields(message, WireReader(bytes.data(), bytes.size()));
-  } catch (const protozero::exception&) {
-    throw DataLossError("The message of the other side is damaged");
-  }
+  decoding("The message of the other side is damaged",
+           [&] { read_fields(message, WireReader(bytes.data(), bytes.size())); });
   return message;
 }
 

@@ -79,7 +79,7 @@ FunctionDef read_function(WireReader reader, std::int64_t& repeats, std::int64_t
 
 WireReader reader_of(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
-[[noreturn]] void refuse_library() { throw DataLossError("The functions of the graph are damaged"); }
+constexpr std::string_view damaged_library = "The functions of the graph are damaged";
 
 /// The bytes of an attribute that is kept undecoded (RawAttr); none for any other attribute.
 std::string_view raw_bytes(const AttrDef& attr) {
@@ -122,7 +122,7 @@ FunctionName read_name(std::string_view bytes) {
 }  // namespace
 
 std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimits& limits) {
-  try {
+  return decoding(damaged_library, [&] {
     std::vector<FunctionDef> functions;
     auto repeats = static_cast<std::int64_t>(bytes.size());
     std::int64_t nodes_left = limits.nodes;
@@ -135,13 +135,11 @@ std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimit
       }
     }
     return functions;
-  } catch (const protozero::exception&) {
-    refuse_library();
-  }
+  });
 }
 
 std::string without_functions(std::string_view library, std::string_view prefix) {
-  try {
+  return decoding(damaged_library, [&] {
     std::string kept;
     protozero::pbf_writer writer(kept);
     WireReader reader = reader_of(library);
@@ -151,13 +149,11 @@ std::string without_functions(std::string_view library, std::string_view prefix)
       if (tag != 1 || !field_of(field_of(entry, 1), 1).starts_with(prefix)) writer.add_message(tag, std::string(entry));
     }
     return kept;
-  } catch (const protozero::exception&) {
-    refuse_library();
-  }
+  });
 }
 
 void merge_library(std::string& library, std::string_view other) {
-  try {
+  decoding(damaged_library, [&] {
     std::map<std::string_view, std::string_view> known;  // by name: the entry
     WireReader reader = reader_of(library);
     while (reader.next()) {
@@ -180,21 +176,15 @@ void merge_library(std::string& library, std::string_view other) {
       }
     }
     library += more;
-  } catch (const protozero::exception&) {
-    refuse_library();
-  }
+  });
 }
 
 FunctionName function_named_by(const AttrDef& attr) {
-  try {
-    return read_name(field_of(raw_bytes(attr), 10));
-  } catch (const protozero::exception&) {
-    refuse_library();
-  }
+  return decoding(damaged_library, [&] { return read_name(field_of(raw_bytes(attr), 10)); });
 }
 
 std::vector<FunctionName> functions_named_by(const AttrDef& attr) {
-  try {
+  return decoding(damaged_library, [&] {
     std::vector<FunctionName> functions;
     WireReader reader = reader_of(field_of(raw_bytes(attr), 1));
     while (reader.next()) {
@@ -205,26 +195,18 @@ std::vector<FunctionName> functions_named_by(const AttrDef& attr) {
       }
     }
     return functions;
-  } catch (const protozero::exception&) {
-    refuse_library();
-  }
+  });
 }
 
 std::string placeholder_of(const AttrDef& attr) {
-  try {
-    return std::string(field_of(raw_bytes(attr), 9));
-  } catch (const protozero::exception&) {
-    refuse_library();
-  }
+  return decoding(damaged_library, [&] { return std::string(field_of(raw_bytes(attr), 9)); });
 }
 
 bool names_function(const AttrDef& attr) {
-  try {
+  return decoding(damaged_library, [&] {
     const std::string_view bytes = raw_bytes(attr);
     return !field_of(bytes, 10).empty() || !field_of(field_of(bytes, 1), 9).empty();
-  } catch (const protozero::exception&) {
-    refuse_library();
-  }
+  });
 }
 
 namespace {

@@ -466,16 +466,14 @@ AttrDef decode_attr(std::string_view bytes, std::int64_t& repeats) {
 }
 
 TensorDef decode_tensor(std::string_view bytes) {
-  try {
+  return decoding("The data are no TensorProto, or damaged", [&] {
     auto repeats = static_cast<std::int64_t>(bytes.size());
     return TensorReader(WireReader(bytes.data(), bytes.size()), repeats).result();
-  } catch (const protozero::exception&) {
-    throw DataLossError("The data are no TensorProto, or damaged");
-  }
+  });
 }
 
 GraphDef decode(std::string_view bytes, const GraphLimits& limits) {
-  try {
+  return decoding("The data are no GraphDef, or damaged", [&] {
     GraphDef graph;
     std::int64_t repeats = std::min(most_repeated_elements, limits.elements);
     WireReader reader(bytes.data(), bytes.size());
@@ -495,9 +493,7 @@ GraphDef decode(std::string_view bytes, const GraphLimits& limits) {
       }
     }
     return graph;
-  } catch (const protozero::exception&) {
-    throw DataLossError("The data are no GraphDef, or damaged");
-  }
+  });
 }
 
 }  // namespace tapestry::io

@@ -518,11 +518,9 @@ std::string type_name(TypeCode type) {
 }
 
 std::string to_text(std::string_view bytes, TextMessage message) {
-  try {
-    return Printer(message_of(message)).run(bytes);
-  } catch (const protozero::exception&) {
-    throw DataLossError(detail::join("The data are no ", message_of(message).name, ", or damaged"));
-  }
+  const Message& read = message_of(message);
+  return decoding(detail::join("The data are no ", read.name, ", or damaged"),
+                  [&] { return Printer(read).run(bytes); });
 }
 
 std::string from_text(std::string_view text, TextMessage message) { return Parser(message_of(message), text).run(); }

@@ -31,7 +31,7 @@ std::vector<std::string> strings_of(const NodeDef& node) {
   const auto* raw = found == node.attrs.end() ? nullptr : std::get_if<RawAttr>(&found->second);
   std::vector<std::string> strings;
   if (!raw || node.op != "Const") return strings;
-  try {
+  decoding(detail::join("The value of node '", node.name, "' is damaged"), [&] {
     WireReader attr(raw->bytes.data(), raw->bytes.size());
     while (attr.next()) {
       if (attr.tag() != 8) {
@@ -47,10 +47,8 @@ std::vector<std::string> strings_of(const NodeDef& node) {
         }
       }
     }
-    return strings;
-  } catch (const protozero::exception&) {
-    throw DataLossError(detail::join("The value of node '", node.name, "' is damaged"));
-  }
+  });
+  return strings;
 }
 
 /// The nodes of a graph by name.
