@@ -1,0 +1,218 @@
+// Errors of branches and loops: what is refused, when, and at which line; and that other calls go on.
+
+#include <functional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "tapestry/tapestry.hpp"
+
+namespace control_flow_errors_test {
+
+using namespace tapestry;
+using namespace tapestry::test;
+
+TEST_CASE("a function that failed for one shape fails again for it, and runs for others") {
+  const auto f = trace(
+      [](const Tensor& n, const Tensor& x, const Tensor& y) {
+        return cond(
+            less(n, 1), [&] { return reduce_sum(x + y(all)); }, [&] { return reduce_sum(x); });
+      },
+      {spec(int32, {}), spec(float32, {-1}), spec(float32, {-1})});
+  const Tensor two = ones({2}), three = ones({3});
+  for (int i = 0; i < 3; ++i) {
+    CHECK(f(0, two, two).item<float>() == 4);
+    CHECK_THROWS_AS(f(0, two, three), InvalidArgumentError);
+    CHECK_THROWS_AS(f(0, two, three), InvalidArgumentError);
+    CHECK(f(0, three, three).item<float>() == 6);
+  }
+}
+
+TEST_CASE("a loop whose mask does not fit fails at the same iteration every time") {
+  const auto f = trace(
+      [](const Tensor& masks, const Tensor& x) {
+        return std::get<1>(scan(
+            [&](const Tensor& s, const Tensor& row) {
+              const Tensor rows = boolean_mask(x, row);
+              return std::tuple{s, reduce_sum(matmul(rows, ones({2, 2})))};
+            },
+            zeros({}), masks));
+      },
+      {spec(boolean, {-1, -1}), spec(float32, {-1, -1})});
+  const Tensor masks = full({2, 3}, true, {.dtype = boolean});
+  for (int i = 0; i < 3; ++i) {
+    CHECK_THROWS_AS(f(masks, ones({3, 4})), InvalidArgumentError);
+    CHECK(f(masks, ones({3, 2})).to_vector<float>() == std::vector<float>{12, 12});
+  }
+}
+
+TEST_CASE("a function that makes a Variable and changes it after it was read is refused") {
+  const auto f = [](const Tensor& n) {
+    return cond(
+        less(n, 1),
+        [] {
+          const Variable own(1.0, {.name = "own"});
+          const Tensor before = own + 0.0;
+          own.assign(2.0);
+          return before;
+        },
+        [] { return constant(0.0F); });
+  };
+  const std::string message = caught<InvalidArgumentError>([&] { trace(f, {spec(int32, {})}); }).message();
+  CHECK(message.find("makes a Variable 'own' and changes it") != std::string::npos);
+}
+
+TEST_CASE("a branch that cannot run with these sizes matters only where it is taken") {
+  const auto f = [](const Tensor& x) {
+    return cond(
+        less(size(x, 0), 3),
+        [&] {
+          return reduce_sum(matmul(reshape(x, {2, 1}), ones({1, 2})));
+        },
+        [&] { return reduce_sum(x); });
+  };
+  const auto traced = trace(f, {spec(float32, {-1})});
+  for (const std::int64_t size : {2, 3, 5}) check_same(traced(ones({size})), f(ones({size})));
+  const Error refused = caught<InvalidArgumentError>([&] { traced(ones({1})); });
+  CHECK(place(refused) == place(caught<InvalidArgumentError>([&] { f(ones({1})); })));
+}
+
+TEST_CASE("a loop whose variable would change its shape is refused when it does") {
+  const auto f = [](const Tensor& x, const Tensor& n) {
+    return std::get<1>(while_loop([&](const Tensor& i, const Tensor&) { return less(i, n); },
+                                  [](const Tensor& i, const Tensor& s) {
+                                    return std::tuple{i + 1, concat({s, s}, 0)};
+                                  },
+                                  std::tuple{0, x}));
+  };
+  const auto traced = trace(f, {spec(float32, {-1}), spec(int32, {})});
+  const Tensor x = ones({2});
+  for (int i = 0; i < 2; ++i) {
+    check_same(traced(x, 0), x);
+    CHECK(message_of<InvalidArgumentError>([&] { traced(x, 1); }).find("shape_invariants") != std::string::npos);
+    CHECK_THROWS_AS(f(x, tensor(1)), InvalidArgumentError);
+  }
+}
+
+TEST_CASE("what a function over sequences returns is checked, and errors name the user's line") {
+  using List = std::vector<Tensor>;
+  const Tensor zero = zeros({}), two = ones({2}), none = zeros({0});
+  const auto lacks_carried = [&](const Tensor& x) {
+    return std::get<1>(scan(
+        [](const List& c, const Tensor& e) {
+          return std::pair{List{c[0]}, e};
+        },
+        List{zero, zero}, x));
+  };
+  const char* const counts = "The body of the loop takes 2 loop variables and returns 1";
+  for (const Tensor& x : {two, none})
+    CHECK(message_of<InvalidArgumentError>([&] { lacks_carried(x); }).find(counts) != std::string::npos);
+  CHECK(message_of<InvalidArgumentError>([&] { trace(lacks_carried, {spec(float32, {-1})}); }).find(counts) !=
+        std::string::npos);
+  CHECK_THROWS_AS(scan(
+                      [](const Tensor& c, const Tensor& e) {
+                        return std::pair{stack({c, c}), e};
+                      },
+                      zero, none),
+                  InvalidArgumentError);
+  for (const int step : {1, -1}) {
+    int count = 3;
+    const auto varies = [&](const Tensor& e) { return List(static_cast<std::size_t>(count += step), e); };
+    const std::string message = message_of<InvalidArgumentError>([&] { map(varies, two); });
+    CHECK(message == (step > 0 ? "The body returns 5 outputs for element 1, and 4 before"
+                               : "The body returns 1 outputs for element 1, and 2 before"));
+  }
+  const auto unequal = [](const Tensor& e) { return ones({e.item<int>()}); };
+  const Error error = caught<InvalidArgumentError>([&] { map(unequal, tensor({1, 2})); });
+  CHECK(place(error) == line_before());
+}
+
+TEST_CASE("a branch that does not fit the sizes is refused only where it is taken") {
+  const std::vector<std::pair<std::string, std::function<Tensor(const Tensor& x, const Tensor& y)>>> functions{
+      {"an index",
+       [](const Tensor& x, const Tensor&) {
+         return cond(
+             size(x, 0) > 1, [&] { return x(1); }, [&] { return reduce_sum(x); });
+       }},
+      {"sizes that are equal",
+       [](const Tensor& x, const Tensor& y) {
+         return cond(
+             equal(size(x, 0), size(y, 0)), [&] { return reduce_sum(x * y); }, [&] { return reduce_sum(x); });
+       }},
+      {"a branch in a branch",
+       [](const Tensor& x, const Tensor&) {
+         return cond(
+             size(x, 0) > 0,
+             [&] {
+               return cond(
+                   size(x, 0) > 1, [&] { return x(1) * x(0); }, [&] { return x(0); });
+             },
+             [&] { return tensor(7.0); });
+       }},
+      {"cases",
+       [](const Tensor& x, const Tensor&) {
+         return switch_case(
+             minimum(size(x, 0), 2).cast(int32),
+             {[&] { return zeros({1}); }, [&] { return top_k(x, 1).values; }, [&] { return top_k(x, 2).values; }});
+       }},
+      {"an empty maximum",
+       [](const Tensor& x, const Tensor&) {
+         return cond(
+             size(x, 0) > 0, [&] { return gather(x, argmax(x)); }, [&] { return tensor(-1.0); });
+       }},
+      {"a loop that does not run",
+       [](const Tensor& x, const Tensor& y) {
+         return std::get<1>(while_loop([](Tensor i, Tensor) { return i < 0; },
+                                       [&](Tensor i, Tensor sum) {
+                                         return std::tuple{i + 1, sum + x(5)};
+                                       },
+                                       std::tuple{size(x, 0), reduce_sum(y)}));
+       }},
+      {"a branch that is always wrong",
+       [](const Tensor& x, const Tensor&) {
+         return cond(
+             reduce_sum(x) > 0.5, [&] { return x(range(0, 2)) + ones({3}); }, [&] { return x; });
+       }},
+  };
+  for (const auto& [name, f] : functions) {
+    CAPTURE(name);
+    const auto gradient = [&f = f](const Tensor& x, const Tensor& y) {
+      GradientTape tape;
+      tape.watch(x);
+      // The sum of no gradients is -0 in a graph.
+      return tape.gradient(f(x, y), x, {.unconnected = Unconnected::zero}) + 0.0;
+    };
+    for (const std::function<Tensor(const Tensor&, const Tensor&)>& each :
+         {f, std::function<Tensor(const Tensor&, const Tensor&)>(gradient)}) {
+      const auto traced = trace(each, {spec(float32, {-1}), spec(float32, {-1})});
+      const Graph file = Graph::from_graph_def(traced.graph().as_graph_def());
+      Session reloaded(file);
+      for (const auto& [rows, others] : {std::pair{0, 3}, {1, 3}, {3, 3}, {3, 1}, {2, 0}}) {
+        CAPTURE(rows);
+        CAPTURE(others);
+        const Tensor x = sin(ones({rows}) + cumsum(ones({rows}))), y = ones({others});
+        const auto again = [&] {
+          return reloaded.run(traced.output().name(), {{traced.input(0).name(), x}, {traced.input(1).name(), y}});
+        };
+        Tensor eager;
+        try {
+          eager = each(x, y);
+        } catch (const InvalidArgumentError&) {
+        }
+        if (eager) {
+          CHECK(same_bits(traced(x, y), eager));
+          CHECK(same_bits(again(), eager));
+        } else {
+          CHECK(message_of<InvalidArgumentError>([&] { traced(x, y); }) != "");
+          CHECK_THROWS_AS(again(), InvalidArgumentError);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace control_flow_errors_test
