@@ -122,7 +122,7 @@ inline constexpr bool is_fetches<std::map<K, T>> = is_fetches<T>;
 template <class... T>
 inline constexpr bool is_fetches<std::tuple<T...>> = (is_fetches<T> && ...);
 template <class A, class B>
-inline constexpr bool is_fetches<std::pair<A, B>> = is_fetches<A>&& is_fetches<B>;
+inline constexpr bool is_fetches<std::pair<A, B>> = is_fetches<std::tuple<A, B>>;
 
 }  // namespace detail
 

@@ -231,8 +231,7 @@ class TAPESTRY_API Init {
  public:
   /// From a number. Throws InvalidArgumentError when it does not fit int64.
   template <class T>
-  requires detail::is_number<T> Init(
-      T number) {  // NOLINT(google-explicit-constructor): a literal stands for its tensor
+  requires detail::is_number<T> Init(T number) {  // NOLINT: a literal stands for its tensor
     if constexpr (is_float16<T>) {
       real_ = static_cast<double>(number);
       dtype_ = dtype_of<T>();

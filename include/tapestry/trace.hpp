@@ -125,8 +125,7 @@ inline constexpr bool is_result<std::array<Tensor, N>> = true;
 template <class... T>
 inline constexpr bool is_result<std::tuple<T...>> = (std::convertible_to<const T&, Tensor> && ...);
 template <class A, class B>
-inline constexpr bool is_result<std::pair<A, B>> =
-    std::convertible_to<const A&, Tensor>&& std::convertible_to<const B&, Tensor>;
+inline constexpr bool is_result<std::pair<A, B>> = is_result<std::tuple<A, B>>;
 
 inline Tensors flatten(const Tensor& result) { return {result}; }
 inline Tensors flatten(const std::vector<Tensor>& result) { return result; }

@@ -21,8 +21,7 @@ class TAPESTRY_API LearningRate {
   /// A constant. Throws InvalidArgumentError for a negative, infinite or NaN rate.
   /// @{
   template <class T>
-  requires std::is_arithmetic_v<T> LearningRate(
-      T rate, Where where = Where::here())  // NOLINT(google-explicit-constructor): a number is a rate
+  requires std::is_arithmetic_v<T> LearningRate(T rate, Where where = Where::here())  // NOLINT: a number is a rate
       : LearningRate(static_cast<double>(rate), where) {}
   LearningRate(double rate, Where where = Where::here());  // NOLINT(google-explicit-constructor)
   /// @}

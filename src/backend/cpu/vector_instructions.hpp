@@ -224,7 +224,10 @@ class VectorInstructions : public ValueRegisters {
     const bool wide = is_wide(i);
     need(condition);
     if (!or_zero) need(other);
-    or_zero&& code_.avx512() ? need(chosen) : need_source(chosen);
+    if (or_zero && code_.avx512())
+      need(chosen);
+    else
+      need_source(chosen);
     const int first = place(condition).number;
     const Source a = source_of(chosen), b = source_of(other);
     make_result(i);
