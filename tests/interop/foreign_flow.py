@@ -116,7 +116,9 @@ GOLDEN = ("counted, frames", "nested, frames", "nested, functions", "written, fu
           "lengthened, frames", "mapped, frames",
           "passed_through, frames", "one_of, frames", "LSTM masked of any length, frames")
 GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "nested, frames, resource",
-                   "unused_array, frames, reference", "in_branch, frames, resource")
+                   "unused_array, frames, reference", "in_branch, frames, resource", "nested, functions, resource",
+                   "both, functions, resource", "in_branch, functions, resource", "case_with_loops, functions, resource",
+                   "second_order_loop, functions, resource", "branches_in_nested_loops, functions, resource")
 
 FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
              lengthened, differentiated)
@@ -280,14 +282,132 @@ def losses():
         folded_back, branch_in_map, scan_and_map, two_loops)}
 
 
+def compositions():
+    """By name: the loss of x [n, 6]. Branches and loops in each other, whose gradients pass on what these compute."""
+    def variable(name, *shape):
+        return v1.get_variable(name, initializer=weights(len(name), *shape))
+
+    def loop_in_branch_in_loop(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 4, lambda i, s: (i + 1, tf.cond(
+            i % 2 > 0, lambda: tf.while_loop(lambda k, t: k < i, lambda k, t: (k + 1, tf.sin(t * w) + x), (0, s))[1],
+            lambda: s * w)), (0, x))[1])
+
+    def branch_in_branch(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.cond(tf.reduce_sum(x) < 9, lambda: tf.cond(
+            tf.reduce_sum(x) > -9, lambda: tf.sin(x * w), lambda: tf.exp(x * tf.reduce_sum(w))), lambda: x * tf.tanh(w)))
+
+    def case(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 5, lambda i, s: (i + 1, tf.switch_case(i % 4, [
+            lambda: s * w, lambda: tf.sin(s) * tf.reduce_sum(w), lambda: tf.tanh(s + w), lambda: s + 1.0])), (0, x))[1])
+
+    def branches_in_nested_loops(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, tf.while_loop(
+            lambda k, t: k < i, lambda k, t: (k + 1, tf.cond(k > 0, lambda: tf.sin(t * w), lambda: tf.reduce_sum(t * w) * x)),
+            (0, s))[1]), (0, x))[1])
+
+    def three_loops(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, tf.while_loop(
+            lambda k, t: k < i, lambda k, t: (k + 1, tf.while_loop(
+                lambda l, u: l <= k, lambda l, u: (l + 1, tf.sin(u * w)), (0, t))[1] + x),
+            (0, s))[1]), (0, x))[1])
+
+    def branch_in_branch_in_loop(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 5, lambda i, s: (i + 1, tf.cond(i % 2 > 0, lambda: tf.cond(
+            i > 2, lambda: tf.sin(s * w), lambda: tf.exp(-s * tf.reduce_sum(w))), lambda: s * tf.tanh(w))), (0, x))[1])
+
+    def second_order(x):
+        w = variable("w", 6)
+        y = tf.reduce_sum(tf.cond(tf.reduce_sum(x) < 9, lambda: tf.sin(x * w), lambda: x * tf.tanh(w)))
+        return tf.reduce_mean(tf.square(tf.gradients(y, w)[0]))
+
+    def second_order_in_loop(x):
+        w = variable("w", 6)
+        y = tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, tf.cond(
+            i > 1, lambda: tf.sin(s * w), lambda: s + tf.tanh(w))), (0, x))[1]
+        return tf.reduce_mean(tf.gradients(tf.reduce_sum(y), w)[0] * (x[0] + 2.0)) + 0.5 * tf.reduce_mean(tf.square(w))
+
+    def second_order_loop(x):
+        w = variable("w", 6)
+        y = tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, tf.sin(s * w)), (0, x))[1]
+        return tf.reduce_mean(tf.gradients(tf.reduce_sum(y), w)[0] * (x[0] + 2.0)) + 0.5 * tf.reduce_mean(tf.square(w))
+
+    def scan_in_branch(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.cond(tf.reduce_sum(x) < 9, lambda: tf.scan(lambda a, row: tf.tanh(a * w + row), x),
+            lambda: tf.map_fn(lambda row: row * w, x)))
+
+    def scan_in_branch_in_map(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.map_fn(lambda r: tf.cond(
+            tf.reduce_sum(r) < 0, lambda: tf.scan(lambda a, e: tf.tanh(a * w[0] + e), r * w), lambda: tf.map_fn(lambda e: e * e, r * w)), x))
+
+    def growing_map_in_loop(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 3, lambda i, s: (
+            i + 1, tf.concat([tf.map_fn(lambda row: tf.sin(row * w), s), x[:1]], 0)), (0, x),
+            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, 6])))[1])
+
+    def until_in_loop(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, tf.while_loop(
+            lambda t: tf.reduce_sum(t * t) < 50.0 * tf.cast(i + 1, tf.float32), lambda t: t * (1.3 + tf.abs(w)),
+            [s])[0] * 0.7), (0, x))[1])
+
+    def gradient_in_branch(x):
+        w = variable("w", 6)
+        y = tf.reduce_sum(tf.cond(tf.reduce_sum(x) < 9, lambda: tf.sin(x * w), lambda: x * tf.tanh(w)))
+        return tf.reduce_mean(tf.cond(tf.reduce_sum(x) > -100, lambda: tf.gradients(y, w)[0] * w, lambda: w))
+
+    def empty_inner(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 2, lambda i, s: (i + 1, w * tf.while_loop(
+            lambda k, t: k < 0, lambda k, t: (k + 1, tf.sin(t * w) + x), (0, s))[1]), (0, x))[1])
+
+    def two_of_one_condition(x):
+        w = variable("w", 6)
+        p = tf.reduce_sum(x) < 9
+        a = tf.cond(p, lambda: tf.sin(x * w), lambda: x * tf.tanh(w))
+        return tf.reduce_mean(tf.cond(p, lambda: tf.cos(a * w) * a, lambda: tf.exp(-a) * tf.reduce_sum(w)))
+
+    def scan_of_branches(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.scan(lambda a, row: tf.cond(
+            tf.reduce_sum(row) > 0, lambda: tf.tanh(a * w + row), lambda: a * 0.5 - row), x))
+
+    def case_with_loops(x):
+        w = variable("w", 6)
+        return tf.reduce_mean(tf.while_loop(lambda i, s: i < 5, lambda i, s: (i + 1, tf.switch_case(i % 3, [
+            lambda: s * w, lambda: tf.while_loop(lambda k, t: k < i, lambda k, t: (k + 1, tf.sin(t * w)), (0, s))[1],
+            lambda: tf.while_loop(lambda k, t: k < 2, lambda k, t: (k + 1, tf.cos(t) + x * w), (0, s))[1]])), (0, x))[1])
+
+    return {each.__name__: each for each in (
+        loop_in_branch_in_loop, branch_in_branch, case, branches_in_nested_loops, three_loops, branch_in_branch_in_loop,
+        second_order, second_order_in_loop, second_order_loop, scan_in_branch, scan_in_branch_in_map,
+        growing_map_in_loop, until_in_loop, gradient_in_branch, empty_inner, two_of_one_condition, scan_of_branches,
+        case_with_loops)}
+
+
+# TensorFlow 1's loops have no second derivatives.
+FUNCTIONS_ONLY = ("second_order_loop", "second_order_in_loop")
+
+
 def write_training(folder):
     x = points(66, 5, 6)
     for form, switch in (("functions", v1.enable_control_flow_v2), ("frames", v1.disable_control_flow_v2)):
         switch()
-        for name in losses():
+        all_losses = {**losses(), **compositions()}
+        for name in all_losses:
+            if form == "frames" and name in FUNCTIONS_ONLY:
+                continue
             for style in ("reference", "resource"):
                 with tf.Graph().as_default() as graph, v1.variable_scope("", use_resource=style == "resource"):
-                    loss = tf.identity(losses()[name](v1.placeholder(tf.float32, [None, 6], "x")), "loss")
+                    loss = tf.identity(all_losses[name](v1.placeholder(tf.float32, [None, 6], "x")), "loss")
                     v1.train.AdamOptimizer(0.1).minimize(loss, name="train")
                     tf.group(v1.global_variables_initializer(), name="init")
                 steps = Steps()

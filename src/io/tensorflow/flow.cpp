@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "core/make_tensor.hpp"
+#include "io/tensorflow/foreign_parts.hpp"
 #include "io/tensorflow/nodes.hpp"
 #include "io/tensorflow/op_rules.hpp"
 
@@ -223,6 +224,7 @@ class LoopReader {
           push && body.origin(push->inputs[0]) == arguments()[i]) {
         take(i, push->inputs[1], true);
         flow_.stacked.back().extends = !given || given->op != "EmptyTensorList";
+        flow_.stacked.back().appends = true;
       }
       if (!given) continue;
       if (given->op == "ZerosLike") find_sum(i, body);
@@ -364,29 +366,8 @@ bool has_effect(const NodeDef& node) {
 
 namespace {
 
-/// A branch that returns no value of an optional gives no such output. An optional that has a value is this value.
-void read_optionals(GraphDef& graph) {
-  for (NodeDef& each : graph.nodes) {
-    if (each.op == "OptionalFromValue" || each.op == "OptionalGetValue") {
-      if (data_inputs(each) != 1)
-        throw UnimplementedError(detail::join("Node '", each.name, "' (op: '", each.op, "') has not one value"));
-      each.op = "Identity";
-      each.attrs.clear();
-    }
-    if (!each.flow) continue;
-    Flow flow = *each.flow;
-    for (FunctionBody& function : flow.functions) {
-      read_optionals(function.graph);
-      const Nodes nodes(function.graph);
-      for (std::string& output : function.outputs)
-        if (const NodeDef* source = nodes.source(output); source && source->op == "OptionalNone") output.clear();
-    }
-    each.flow = std::make_shared<const Flow>(std::move(flow));
-  }
-}
-
-/// Replaces outputs of loops: of variables that never change by what the loop is given, and of lists that may be longer
-/// than the loop has iterations by longer ones.
+/// Replaces outputs of loops: of variables that never change by what the loop is given, of lists that may be longer
+/// than the loop has iterations by longer ones, and of lists in another order than that of the iterations.
 void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
   const Nodes nodes(graph);
   std::vector<NodeDef> added;
@@ -407,14 +388,25 @@ void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
       replaced.emplace(without_zero(detail::join(each.name, ":", i)), named(""));
     }
     for (const Flow::Stacked& list : each.flow->stacked) {
-      if (list.is_full && !list.extends) continue;
       const std::string name = detail::join(each.name, "/_/list_", list.variable);
-      const std::string tensor = without_zero(detail::join(each.name, ":", list.variable));
-      replaced.emplace(tensor, name);
+      std::string tensor = without_zero(detail::join(each.name, ":", list.variable));
+      const std::string given = tensor;
+      if (list.appends && each.flow->reverse) {
+        NodeDef axis{.name = name + "/axis", .op = "Const"};
+        axis.attrs = {{"dtype", code_of(int32)}, {"value", TensorDef{code_of(int32), vector_of({0}, int32)}}};
+        tensor = name + "/turned";
+        added.push_back({.name = tensor, .op = "ReverseV2", .inputs = {given, axis.name}});
+        added.push_back(std::move(axis));
+      }
       if (list.extends) {
         added.push_back({.name = name, .op = "TensorListConcatLists", .inputs = {each.inputs[list.variable], tensor}});
+        tensor = name;
+      }
+      if (list.is_full) {
+        if (tensor != given) replaced.emplace(given, tensor);
         continue;
       }
+      replaced.emplace(given, name);
       std::string length = nodes.source(each.inputs[list.variable])->inputs[1];
       if (list.grows) {
         NodeDef longer{.name = name + "/longer", .op = "Maximum", .inputs = {length, name + "/length"}};
@@ -450,9 +442,6 @@ void find_sequences(GraphDef& graph, std::vector<std::string>* outputs) {
 
 }  // namespace
 
-void find_sequences(GraphDef& graph) {
-  read_optionals(graph);
-  find_sequences(graph, nullptr);
-}
+void find_sequences(GraphDef& graph) { find_sequences(graph, nullptr); }
 
 }  // namespace tapestry::io

@@ -5,6 +5,7 @@
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_tracer.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
+#include "io/tensorflow/nodes.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::io {
@@ -97,7 +98,7 @@ class FlowReader {
       const Tensors results = try_loop(inputs, specs, operands, change);
       if (!change) return in_order_of_file(results);
       const auto& [i, shape] = *change;
-      if (inputs[i].shape().rank() != shape.rank() && is_empty(inputs[i].shape()))
+      if (shape.has_rank() && inputs[i].shape().rank() != shape.rank() && is_empty(inputs[i].shape()))
         inputs[i] = empty_like(inputs[i], shape);
       specs[i].shape = shape;
     }
@@ -188,7 +189,7 @@ class FlowReader {
   /// By loop variable, whether an iteration changes unknown sizes of its shape. It is tried with numbers: one for all
   /// of these sizes, and then another one for each of them in turn, which shows sizes that come from other tensors.
   std::vector<char> changing_shapes(const GraphFunction& body, const Tensors& captured) const {
-    std::vector<char> changing(flow_.carried.size());
+    std::vector<char> changing = changing_lists();
     Specs specs;
     for (const Tensor& each : body.inputs)
       specs.push_back(each ? each.spec() : captured[specs.size() + captured.size() - body.inputs.size()].spec());
@@ -210,6 +211,17 @@ class FlowReader {
     return changing;
   }
 
+  /// By loop variable, whether it is a list that an iteration makes longer or shorter.
+  std::vector<char> changing_lists() const {
+    std::vector<char> changing;
+    const Nodes body(function(0).graph);
+    for (const std::size_t i : flow_.carried) {
+      const NodeDef* next = body.source(function(0).outputs[i]);
+      changing.push_back(next && (next->op == "TensorListConcatLists" || next->op == "TensorListResize"));
+    }
+    return changing;
+  }
+
   static void note_changes(const GraphFunction& body, const Specs& given, std::vector<char>& changing) {
     try {
       const Specs next = detail::infer_function(body, given);
@@ -223,6 +235,7 @@ class FlowReader {
   /// The sizes that two shapes have in common; where one is not known, that of the other. An empty list may get
   /// elements of any shape.
   static Shape common_shape(const Shape& given, const Shape& next) {
+    if (given.has_rank() && !next.has_rank() && is_empty(given)) return next;
     if (!given.has_rank() || !next.has_rank()) return given;
     Shape common = given.rank() == next.rank() ? given : next;
     if (given.rank() != next.rank()) {

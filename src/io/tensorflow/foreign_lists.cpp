@@ -75,11 +75,16 @@ Tensors read_list_resize(const ForeignNode& n) {
   if (count < 0 || count > most_places) n.node.refuse(detail::join("it asks for ", count, " elements"));
   return n.composed([&] {
     const Tensor& list = n.in(0);
-    const Tensor zero = zeros_like(reduce_sum(list, {0}, {.keep_dims = true}));
+    const Tensor summed = is_floating(list.dtype()) ? list : list.cast(int32);
+    const Tensor zero = zeros_like(reduce_sum(summed, {0}, {.keep_dims = true})).cast(list.dtype());
     const Tensor places = minimum(arange(count), gather(shape(list), 0, 0).cast(int64));
     return gather(concat({list, zero}, 0), places, 0);
   });
 }
+
+/// Whether no element of a list is set, so that the list does not tell what they are like: a list of no elements, or
+/// those of a branch that was never taken.
+bool is_unset(const Shape& list) { return list.is_known() && list.num_elements() == 0; }
 
 /// Whether a list becomes longer when an element beyond its end is set.
 bool grows(const NodeReader& reader) { return reader.attr_or<bool>("resize_if_index_out_of_bounds", false); }
@@ -102,11 +107,10 @@ Tensors read_list_with_item(const ForeignNode& n) {
   const std::int64_t least = grows(n.node) ? n.number(1) + 1 : 0;
   if (least > most_places) n.node.refuse(detail::join("it sets element ", least - 1));
   return n.composed([&] {
-    // A list of which no element is set does not tell what they are like.
-    const bool is_unset = given.shape().num_elements() == 0;
     const Tensor list =
-        is_unset ? zeros(list_of(std::max(given.shape().sizes()[0], least), item.shape()), {.dtype = given.dtype()})
-                 : lengthened(given, least, item.shape());
+        is_unset(given.shape())
+            ? zeros(list_of(std::max(given.shape().sizes()[0], least), item.shape()), {.dtype = given.dtype()})
+            : lengthened(given, least, item.shape());
     if (item.shape() != Shape(list.shape().sizes().subspan(1))) lack(n, "list of elements of different shapes");
     const Tensor places = arange(list.shape().sizes()[0], {.dtype = int64});
     Tensor is_it = equal(places, gather(places, bool(n.in(1)) ? index_of(n) : n.node.constant(1)));  // or out of range
@@ -123,10 +127,11 @@ Tensors read_list_gather(const ForeignNode& n) {
 /// The sizes of the elements of two lists. Those of an empty list may not be known; then they are 0, or too few.
 Shape element_of_either(const Shape& a, const Shape& b) {
   if (!a.has_rank() || !b.has_rank() || a.rank() == 0 || b.rank() == 0) return Shape::unknown_rank();
+  if (is_unset(b)) return Shape(a.sizes().subspan(1));
   Shape element(b.sizes().subspan(1));
   if (a.rank() != b.rank()) return a.sizes()[0] == 0 ? element : Shape(a.sizes().subspan(1));
   for (int axis = 0; axis < element.rank(); ++axis)
-    if (b.sizes()[0] == 0 || element.sizes()[axis] < 0) element.set(axis, a.sizes()[axis + 1]);
+    if (element.sizes()[axis] < 0) element.set(axis, a.sizes()[axis + 1]);
   return element;
 }
 /// What is added to a list: another one, or an element.
@@ -139,16 +144,20 @@ bool lacks_list_sizes(const NodeReader& node, const Tensors& inputs) {
   const Shape &list = inputs[0].shape(), added = added_list(node, inputs);
   if (list.rank() <= 0 || added.rank() <= 0) return true;
   if (list.sizes()[0] == 0 || added.sizes()[0] == 0) return false;
-  if (list.sizes()[0] > 0 && added.sizes()[0] > 0) return false;
-  return list.rank() != added.rank() || !list.is_known() || !added.is_known();
+  return !list.is_known() || !added.is_known();
 }
 Tensors read_list_concat_lists(const ForeignNode& n) {
   require_list(n);
   const Shape &list = n.in(0).shape(), added = added_list(n.node, n.inputs);
+  const auto unset_like = [&](const Shape& unset, const Shape& other) {
+    return zeros(list_of(unset.sizes()[0], Shape(other.sizes().subspan(1))), {.dtype = n.in(0).dtype()});
+  };
   return n.composed([&] {
     const Tensor more = n.node.def().op == "TensorListPushBack" ? expand_dims(n.in(1), 0) : n.in(1);
     if (list.sizes()[0] == 0) return identity(more);
-    return added.sizes()[0] == 0 ? identity(n.in(0)) : concat({n.in(0), more}, 0);
+    if (added.sizes()[0] == 0) return identity(n.in(0));
+    if (is_unset(list)) return concat({unset_like(list, added), more}, 0);
+    return concat({n.in(0), is_unset(added) ? unset_like(added, list) : more}, 0);
   });
 }
 Specs specs_of_list_concat_lists(const NodeReader& node, const Tensors& inputs) {

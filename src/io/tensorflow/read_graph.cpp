@@ -10,6 +10,7 @@
 #include "io/tensorflow/inline_functions.hpp"
 #include "io/tensorflow/raise_conditions.hpp"
 #include "io/tensorflow/raise_frames.hpp"
+#include "io/tensorflow/split_variants.hpp"
 #include "io/wire.hpp"
 
 namespace tapestry::io {
@@ -171,6 +172,7 @@ GraphDef read_graph(GraphDef file, const GraphLimits& limits) {
   switch_constants(file);
   raise_frames(file);
   raise_conditions(file);
+  split_variants(file);
   find_sequences(file);
   return file;
 }

@@ -1,0 +1,488 @@
+/// TensorFlow's gradients of branches and loops pass variants on: optionals, which are what one branch or another has
+/// computed, and lists, also of lists or of optionals. Here each becomes the tensors and lists of tensors that it
+/// consists of, which take its place among the inputs and outputs of functions.
+
+#include "io/tensorflow/split_variants.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "core/make_tensor.hpp"
+#include "io/tensorflow/flow.hpp"
+#include "io/tensorflow/frames.hpp"
+
+namespace tapestry::io {
+namespace {
+
+/// A tensor, or a list of tensors, that is a part of a variant.
+struct Part {
+  /// The numbers of the branches that give it, from the outermost optional to the innermost.
+  std::vector<int> branches{};
+  /// Empty for a tensor. For a list, a letter for each list around a tensor, the innermost first: 'i' for the list of
+  /// its items; or, if the items are lists, 'e' for the list of all their elements and 'n' for the list of their
+  /// lengths.
+  std::string lists{};
+  TypeCode dtype{};
+  std::string tensor{};  ///< its name
+
+  bool is_same(const Part& other) const { return branches == other.branches && lists == other.lists; }
+};
+/// The branch of an optional that has not left its branch yet.
+constexpr int own_branch = -1;
+
+using Parts = std::vector<Part>;
+
+struct Variant {
+  Parts parts{};
+  /// The node or argument that is a list of variants to which nothing has been added yet: its parts are not known.
+  std::string unset{};
+};
+using VariantRef = std::shared_ptr<Variant>;
+
+const Part* find_same(const Parts& parts, const Part& wanted) {
+  const auto found = std::find_if(parts.begin(), parts.end(), [&](const Part& each) { return each.is_same(wanted); });
+  return found == parts.end() ? nullptr : &*found;
+}
+
+/// The parts of a list that has such an item.
+Parts parts_of_list(const Parts& item) {
+  Parts list;
+  for (const Part& each : item) {
+    if (each.lists.empty()) {
+      list.push_back({each.branches, "i", each.dtype});
+      continue;
+    }
+    list.push_back({each.branches, each.lists + 'e', each.dtype});
+    list.push_back({each.branches, each.lists + 'n', code_of(int32)});
+  }
+  return list;
+}
+
+std::string output(const std::string& node, std::size_t number) {
+  return number == 0 ? node : detail::join(node, ":", number);
+}
+
+/// A graph, or that of a function.
+class VariantSplitter {
+ public:
+  /// `branch`: the number of the branch whose function it is.
+  VariantSplitter(GraphDef& graph, int branch) : graph_(graph), index_(numbers_by_name(graph)), branch_(branch) {}
+
+  void run() {
+    for (const std::size_t i : in_order()) visit(graph_.nodes[i]);
+    for (NodeDef& each : added_) graph_.nodes.push_back(std::move(each));
+  }
+
+ private:
+  VariantRef find(const std::string& tensor) const {
+    const auto found = variants_.find(without_zero(tensor));
+    return found == variants_.end() ? nullptr : found->second;
+  }
+  void set(const std::string& tensor, Parts parts) {
+    if (parts.size() == 1 && parts[0].branches.empty() && parts[0].lists.empty()) return;  // a tensor
+    variants_.insert_or_assign(tensor, std::make_shared<Variant>(Variant{std::move(parts)}));
+  }
+
+  /// The nodes, each after its inputs.
+  std::vector<std::size_t> in_order() const {
+    std::vector<std::size_t> order, pending;
+    std::vector<char> seen(graph_.nodes.size());  // 1: its inputs are pending
+    for (std::size_t first = 0; first < seen.size(); ++first) {
+      pending.push_back(first);
+      while (!pending.empty()) {
+        const std::size_t i = pending.back();
+        if (seen[i] != 0) {
+          pending.pop_back();
+          if (std::exchange(seen[i], 2) == 1) order.push_back(i);
+          continue;
+        }
+        seen[i] = 1;
+        for (const std::string& each : graph_.nodes[i].inputs)
+          if (const auto found = index_.find(producer_name(each)); found != index_.end() && seen[found->second] == 0)
+            pending.push_back(found->second);
+      }
+    }
+    return order;
+  }
+
+  [[noreturn]] static void lack(const NodeDef& node, std::string_view what) {
+    throw UnimplementedError(detail::join("Node '", node.name, "' (op: '", node.op, "') ", what));
+  }
+
+  static NodeDef number(std::string name, int value) {
+    NodeDef constant{.name = std::move(name), .op = "Const"};
+    constant.attrs = {{"dtype", code_of(int32)},
+                      {"value", TensorDef{code_of(int32), detail::make_scalar(value, int32)}}};
+    return constant;
+  }
+
+  void visit(NodeDef& node) {
+    if (node.flow) return node.flow->is_loop ? visit_loop(node) : visit_branches(node);
+    const std::size_t inputs = data_inputs(node);
+    if (node.op == "OptionalFromValue" || node.op == "OptionalGetValue") {
+      if (inputs != 1) lack(node, "has not one value");
+      return node.op == "OptionalFromValue" ? give_optional(node) : take_optional(node);
+    }
+    if (node.op == "OptionalNone") return set(node.name, {});
+    if (node.op == "TensorListPushBack" && inputs == 2 && push(node)) return;
+    if (node.op == "TensorListPopBack" && inputs == 2 && pop(node)) return;
+    if (node.op == "ZerosLike" && inputs == 1 && make_zeros(node)) return;
+    if (node.op == "TensorListLength" && inputs == 1) {
+      use_length(node);
+    } else if (is_identity(node) || node.op == "IdentityN") {
+      for (std::size_t k = 0; k < inputs; ++k)
+        if (const VariantRef given = find(node.inputs[k])) variants_.insert_or_assign(output(node.name, k), given);
+    } else {
+      for (std::size_t k = 0; k < inputs; ++k)
+        if (const VariantRef given = find(node.inputs[k]); given && given->parts.size() > 1)
+          lack(node, detail::join("uses '", node.inputs[k], "', a variant of several tensors"));
+    }
+    use_first_parts(node);
+    note_list(node);
+  }
+
+  void use_first_parts(NodeDef& node) const {
+    for (std::size_t k = 0; k < data_inputs(node); ++k)
+      if (const VariantRef given = find(node.inputs[k]); given && !given->parts.empty())
+        node.inputs[k] = given->parts[0].tensor;
+  }
+
+  // ---- Optionals ----
+
+  void give_optional(NodeDef& node) {
+    const VariantRef value = find(node.inputs[0]);
+    const auto* types = attr_of<ListDef>(node, "Toutput_types");
+    const TypeCode dtype = types && types->types.size() == 1 ? types->types[0] : TypeCode();
+    Parts parts = value ? value->parts : Parts();
+    if (parts.empty()) parts.push_back({{}, "", dtype, node.name});
+    for (Part& each : parts) each.branches.insert(each.branches.begin(), own_branch);
+    become_copy(node);
+    set(node.name, std::move(parts));
+  }
+
+  /// A branch of a gradient takes what the same branch has given.
+  void take_optional(NodeDef& node) {
+    const VariantRef given = find(node.inputs[0]);
+    become_copy(node);
+    if (!given || given->parts.empty()) return;
+    const auto branch_of = [](const Part& each) { return each.branches.empty() ? own_branch : each.branches[0]; };
+    const int first = branch_of(given->parts[0]);
+    const bool is_only = std::all_of(given->parts.begin(), given->parts.end(),
+                                     [&](const Part& each) { return branch_of(each) == first; });
+    Parts parts;
+    for (Part each : given->parts) {
+      if (!is_only && branch_of(each) != branch_ && branch_of(each) != own_branch) continue;
+      if (!each.branches.empty()) each.branches.erase(each.branches.begin());
+      parts.push_back(std::move(each));
+    }
+    if (parts.empty()) lack(node, detail::join("takes '", node.inputs[0], "', which its branch does not give"));
+    node.inputs[0] = parts[0].tensor;
+    set(node.name, std::move(parts));
+  }
+
+  static void become_copy(NodeDef& node) {
+    node.op = "Identity";
+    node.attrs.clear();
+  }
+
+  // ---- Lists ----
+
+  /// Notes a list that a node makes.
+  void note_list(const NodeDef& node) {
+    static constexpr auto makers = std::to_array<std::string_view>(
+        {"EmptyTensorList", "TensorListFromTensor", "TensorListPopBack", "TensorListPushBack", "TensorListReserve",
+         "TensorListScatterV2", "TensorListSetItem", "TensorListSplit"});
+    const auto* dtype = attr_of<TypeCode>(node, "element_dtype");
+    if (!dtype || std::find(makers.begin(), makers.end(), node.op) == makers.end()) return;
+    if (*dtype != variant_type) return set(node.name, {{{}, "i", *dtype, node.name}});
+    if (node.op == "EmptyTensorList") variants_[node.name] = std::make_shared<Variant>(Variant{{}, node.name});
+  }
+
+  /// Lets a list have these parts. Throws UnimplementedError if it has others already.
+  void require_parts(Variant& list, const Parts& wanted, const NodeDef& user) {
+    if (!list.unset.empty()) {
+      const std::string name = std::exchange(list.unset, {});
+      const auto found = index_.find(name);
+      if (found == index_.end()) lack(user, detail::join("uses '", name, "', which is no list"));
+      const NodeDef origin = graph_.nodes[found->second];
+      for (const Part& each : wanted) {
+        NodeDef part = origin;
+        if (!list.parts.empty()) part.name = detail::join(name, "/_/", list.parts.size());
+        if (part.op != argument_op) part.attrs.insert_or_assign("element_dtype", each.dtype);
+        list.parts.push_back({each.branches, each.lists, each.dtype, part.name});
+        place(std::move(part));
+      }
+    }
+    const auto is_same = [](const Part& a, const Part& b) { return a.is_same(b); };
+    if (!std::equal(wanted.begin(), wanted.end(), list.parts.begin(), list.parts.end(), is_same))
+      lack(user, "makes a list of variants that are not alike");
+  }
+  /// Adds a node, or replaces that of the same name.
+  void place(NodeDef node) {
+    const auto found = index_.find(node.name);
+    (found == index_.end() ? added_.emplace_back() : graph_.nodes[found->second]) = std::move(node);
+  }
+
+  /// The nodes that take the place of one with a list of several parts.
+  class ListNodes {
+   public:
+    ListNodes(VariantSplitter& scope, const NodeDef& node) : scope_(scope), name_(node.name) {}
+    /// Adds a node whose first output is a list of this type, or is like one. The first has the name of the node that
+    /// they replace.
+    std::string add_list(std::string op, std::vector<std::string> inputs, TypeCode dtype,
+                         std::string type_attr = "element_dtype") {
+      const std::string name = lists_ == 0 ? name_ : detail::join(name_, "/_/", lists_);
+      ++lists_;
+      scope_.place(
+          {.name = name, .op = std::move(op), .inputs = std::move(inputs), .attrs = {{std::move(type_attr), dtype}}});
+      return name;
+    }
+    /// Adds a node that gives a number.
+    std::string add_number(std::string op, std::vector<std::string> inputs, std::string_view type_attr = {}) {
+      const std::string name = detail::join(name_, "/_/number_", numbers_++);
+      NodeDef node{.name = name, .op = std::move(op), .inputs = std::move(inputs)};
+      if (!type_attr.empty()) node.attrs.emplace(type_attr, code_of(int32));
+      scope_.place(std::move(node));
+      return name;
+    }
+    std::string add_constant(int value) {
+      const std::string name = detail::join(name_, "/_/number_", numbers_++);
+      scope_.place(number(name, value));
+      return name;
+    }
+
+   private:
+    VariantSplitter& scope_;
+    const std::string name_;
+    int lists_ = 0, numbers_ = 0;
+  };
+
+  /// Whether the node was replaced.
+  bool push(NodeDef& node) {
+    const VariantRef list = find(node.inputs[0]), item = find(node.inputs[1]);
+    if (!list) return false;
+    const Parts wanted = item ? parts_of_list(item->parts) : Parts();
+    // A list of TensorFlow 1's stacks is none of variants: its items, if they are lists, must be equally long.
+    const bool is_plain = list->parts.size() == 1 && !(wanted.size() == 1 && list->parts[0].is_same(wanted[0]));
+    if (is_plain) {
+      use_first_parts(node);
+      Part part = list->parts[0];
+      part.tensor = node.name;
+      set(node.name, {part});
+      return true;
+    }
+    if (wanted.empty()) return false;
+    require_parts(*list, wanted, node);
+    ListNodes made(*this, node);
+    const std::string name = node.name;
+    Parts result = list->parts;
+    auto to = result.begin();
+    for (const Part& each : item->parts) {
+      const bool is_list = !each.lists.empty();
+      to->tensor = made.add_list(is_list ? "TensorListConcatLists" : "TensorListPushBack", {to->tensor, each.tensor},
+                                 each.dtype);
+      ++to;
+      if (!is_list) continue;
+      const std::string length = made.add_number("TensorListLength", {each.tensor});
+      to->tensor = made.add_list("TensorListPushBack", {to->tensor, length}, code_of(int32));
+      ++to;
+    }
+    set(name, std::move(result));
+    return true;
+  }
+  bool pop(NodeDef& node) {
+    const VariantRef list = find(node.inputs[0]);
+    if (!list || list->parts.empty()) return false;
+    ListNodes made(*this, node);
+    use_first_parts(node);
+    const std::string name = node.name, shape = node.inputs[1];
+    Parts left = list->parts, item;
+    for (std::size_t k = 0; k < left.size(); ++k) {
+      const std::string lists = left[k].lists;
+      if (lists.empty()) lack(node, detail::join("uses '", left[k].tensor, "', which is no list"));
+      item.push_back({left[k].branches, lists.substr(0, lists.size() - 1), left[k].dtype});
+      if (lists.back() == 'i') {
+        left[k].tensor = made.add_list("TensorListPopBack", {left[k].tensor, shape}, left[k].dtype);
+        item.back().tensor = left[k].tensor + ":1";
+        continue;
+      }
+      // The last elements are those of the last list.
+      Part& elements = left[k];
+      Part& lengths = left[++k];
+      const std::string list_of_elements = elements.tensor;
+      const std::string all = made.add_number("TensorListLength", {list_of_elements});
+      lengths.tensor = made.add_list("TensorListPopBack", {lengths.tensor, shape}, code_of(int32));
+      const std::string begin = made.add_number("Sub", {all, lengths.tensor + ":1"}, "T");
+      const std::string places = made.add_number("Range", {begin, all, made.add_constant(1)}, "Tidx");
+      elements.tensor = made.add_list("TensorListResize", {list_of_elements, begin}, elements.dtype);
+      item.back().tensor = made.add_list("TensorListGather", {list_of_elements, places, shape}, elements.dtype);
+    }
+    set(name + ":1", std::move(item));
+    set(name, std::move(left));
+    return true;
+  }
+
+  bool make_zeros(NodeDef& node) {
+    const VariantRef like = find(node.inputs[0]);
+    if (!like || like->parts.empty()) return false;
+    ListNodes made(*this, node);
+    Parts parts = like->parts;
+    for (Part& each : parts) each.tensor = made.add_list("ZerosLike", {each.tensor}, each.dtype, "T");
+    set(node.name, std::move(parts));
+    return true;
+  }
+
+  /// Takes the length of a part that has as many elements as the list.
+  void use_length(NodeDef& node) const {
+    if (const VariantRef list = find(node.inputs[0]))
+      for (const Part& each : list->parts)
+        if (each.lists.ends_with('i') || each.lists.ends_with('n')) node.inputs[0] = each.tensor;
+  }
+
+  // ---- Functions ----
+
+  /// Gives an argument of the function the parts of a variant, all but the first by further arguments.
+  void give(FunctionBody& function, std::size_t argument, const Variant& given) {
+    const std::string& name = function.inputs[argument];
+    note_argument(name, given);
+    append_arguments(function, find(name)->parts);
+  }
+  void note_argument(const std::string& name, const Variant& given) {
+    auto inside = std::make_shared<Variant>(Variant{given.parts, given.unset.empty() ? "" : name});
+    for (std::size_t k = 0; k < inside->parts.size(); ++k) {
+      inside->parts[k].tensor = k == 0 ? name : detail::join(name, "/_/", k);
+      if (k > 0) place({.name = inside->parts[k].tensor, .op = std::string(argument_op)});
+    }
+    variants_[without_zero(name)] = std::move(inside);
+  }
+  static void append_arguments(FunctionBody& function, const Parts& parts) {
+    for (std::size_t k = 1; k < parts.size(); ++k) {
+      function.inputs.push_back(parts[k].tensor);
+      function.types.push_back(parts[k].lists.empty() ? parts[k].dtype : variant_type);
+    }
+  }
+  /// Lets the node take further inputs.
+  static void append_inputs(NodeDef& node, const std::vector<std::string>& more) {
+    node.inputs.insert(node.inputs.begin() + static_cast<std::ptrdiff_t>(data_inputs(node)), more.begin(), more.end());
+  }
+
+  void visit_branches(NodeDef& node) {
+    Flow flow = *node.flow;
+    std::vector<VariantSplitter> branches;
+    for (FunctionBody& each : flow.functions) branches.emplace_back(each.graph, static_cast<int>(branches.size()));
+    std::vector<std::string> more, unset;
+    for (std::size_t i = 1; i < data_inputs(node); ++i) {
+      const VariantRef given = find(node.inputs[i]);
+      if (!given) continue;
+      for (std::size_t b = 0; b < branches.size(); ++b) branches[b].give(flow.functions[b], i - 1, *given);
+      for (std::size_t k = 1; k < given->parts.size(); ++k) more.push_back(given->parts[k].tensor);
+    }
+    use_first_parts(node);
+    append_inputs(node, more);
+    for (std::size_t b = 0; b < branches.size(); ++b) {
+      branches[b].run();
+      for (std::size_t i = 1; i < data_inputs(node); ++i)
+        if (const VariantRef given = find(node.inputs[i]);
+            given && !given->unset.empty() && branches[b].find(flow.functions[b].inputs[i - 1])->unset.empty())
+          lack(node, detail::join("adds variants to '", node.inputs[i], "' in a branch"));
+    }
+    const std::size_t outputs = flow.functions[0].outputs.size();
+    for (std::size_t k = 0; k < outputs; ++k) give_back(node, flow, branches, k);
+    node.flow = std::make_shared<const Flow>(std::move(flow));
+  }
+
+  /// An output of branches: each of its parts is an output, which not every branch gives.
+  void give_back(const NodeDef& node, Flow& flow, std::vector<VariantSplitter>& branches, std::size_t number) {
+    Parts all;
+    bool is_variant = false;
+    const auto parts_of = [&](std::size_t b) {
+      const VariantRef given = branches[b].find(flow.functions[b].outputs[number]);
+      is_variant = is_variant || bool(given);
+      Parts parts = given ? given->parts : Parts();
+      for (Part& each : parts)
+        if (!each.branches.empty() && each.branches[0] == own_branch) each.branches[0] = static_cast<int>(b);
+      return parts;
+    };
+    for (std::size_t b = 0; b < branches.size(); ++b)
+      for (const Part& each : parts_of(b))
+        if (!find_same(all, each)) all.push_back(each);
+    if (!is_variant) return;
+    for (std::size_t b = 0; b < branches.size(); ++b) {
+      const Parts own = parts_of(b);
+      std::vector<std::string>& outputs = flow.functions[b].outputs;
+      if (all.empty()) outputs[number].clear();
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        if (k == 0 && !branches[b].find(outputs[number])) continue;  // a tensor
+        const Part* given = find_same(own, all[k]);
+        std::string tensor = given                  ? given->tensor
+                             : all[k].lists.empty() ? ""
+                                                    : branches[b].add_empty_list(all[k].dtype);
+        if (k == 0)
+          outputs[number] = std::move(tensor);
+        else
+          outputs.push_back(std::move(tensor));
+      }
+    }
+    const std::size_t first_more = flow.functions[0].outputs.size() - all.size();
+    for (std::size_t k = 0; k < all.size(); ++k) all[k].tensor = output(node.name, k == 0 ? number : first_more + k);
+    set(output(node.name, number), std::move(all));
+  }
+  std::string add_empty_list(TypeCode dtype) {
+    const std::string name = detail::join("absent_list_", graph_.nodes.size()), shape = name + "/shape";
+    graph_.nodes.push_back(number(shape, -1));
+    graph_.nodes.push_back(
+        {.name = name, .op = "EmptyTensorList", .inputs = {shape, shape}, .attrs = {{"element_dtype", dtype}}});
+    return name;
+  }
+
+  void visit_loop(NodeDef& node) {
+    Flow flow = *node.flow;
+    FunctionBody &function = flow.functions[0], &condition = flow.functions[1];
+    VariantSplitter body(function.graph, branch_), compared(condition.graph, branch_);
+    const std::size_t count = data_inputs(node);
+    for (std::size_t i = 0; i < count; ++i)
+      if (const VariantRef given = find(node.inputs[i])) body.note_argument(function.inputs[i], *given);
+    body.run();
+    std::vector<std::string> more;
+    for (std::size_t i = 0; i < count; ++i) {
+      const VariantRef given = find(node.inputs[i]);
+      if (!given) continue;
+      const VariantRef inside = body.find(function.inputs[i]), next = body.find(function.outputs[i]);
+      if (inside->unset.empty()) require_parts(*given, inside->parts, node);
+      if (given->parts.empty() || !next) continue;
+      compared.give(condition, i, *given);
+      append_arguments(function, inside->parts);
+      Parts results = given->parts;
+      for (std::size_t k = 0; k < results.size(); ++k) {
+        const Part* part = find_same(next->parts, results[k]);
+        if (!part) lack(node, detail::join("changes what its loop variable ", i, " consists of"));
+        results[k].tensor = output(node.name, k == 0 ? i : count + more.size());
+        if (k == 0) {
+          function.outputs[i] = part->tensor;
+          continue;
+        }
+        function.outputs.push_back(part->tensor);
+        more.push_back(given->parts[k].tensor);
+      }
+      set(output(node.name, i), std::move(results));
+    }
+    compared.run();
+    use_first_parts(node);
+    append_inputs(node, more);
+    node.flow = std::make_shared<const Flow>(std::move(flow));
+  }
+
+  GraphDef& graph_;
+  const Index index_;
+  const int branch_;
+  std::unordered_map<std::string, VariantRef> variants_;  ///< by tensor
+  std::vector<NodeDef> added_;
+};
+
+}  // namespace
+
+void split_variants(GraphDef& graph) { VariantSplitter(graph, own_branch).run(); }
+
+}  // namespace tapestry::io
