@@ -215,4 +215,25 @@ TEST_CASE("a branch that does not fit the sizes is refused only where it is take
   }
 }
 
+TEST_CASE("a predicate that is no bool is refused, eagerly and traced") {
+  const auto choose = [](const Tensor& p) {
+    return cond(
+        p, [] { return tensor(1.0f); }, [] { return tensor(2.0f); });
+  };
+  const auto count = [](const Tensor& p) {
+    return while_loop([&](Tensor) { return p; }, [](Tensor i) { return i + 1; }, 0);
+  };
+  for (const Tensor& p : {tensor(0.5f), tensor(1), tensor(std::int64_t{0})}) {
+    const std::string dtype = to_string(p.dtype());
+    const auto message = [](const auto& f) { return caught<InvalidArgumentError>(f).message(); };
+    const auto says = [&](const std::string& what, const std::string& text) {
+      CHECK_MESSAGE(text.find(what + " must be bool, not " + dtype) != std::string::npos, text);
+    };
+    says("The predicate", message([&] { choose(p); }));
+    says("The condition of the loop", message([&] { count(p); }));
+    says("The predicate", message([&] { trace(choose, {spec(p.dtype(), {})}); }));
+    says("The condition of the loop", message([&] { trace(count, {spec(p.dtype(), {})}); }));
+  }
+}
+
 }  // namespace control_flow_errors_test

@@ -297,6 +297,42 @@ TEST_CASE("files whose functions lie are refused") {
                      for (io::NodeDef& node : library[1].nodes)
                        if (node.op == "AddV2" && node.name != "next") node.op = "Less";
                    })));
+  const auto refuse = [](const std::string& text, const std::function<void(File&, Functions&)>& change) {
+    CAPTURE(text);
+    TAPESTRY_INVALID(text, Graph::from_graph_def(changed_file(change)));
+  };
+  for (const std::size_t f : {0, 1}) {
+    refuse("has an attribute 'T' with DT_INT32 for tensor 2, which its function '",
+           [&](File&, Functions& library) { library[f].inputs[2].type = io::code_of(float32); });
+    refuse("in which the name '", [&](File&, Functions& library) { library[f].nodes.push_back(library[f].nodes[0]); });
+    refuse("in which the name '",
+           [&](File&, Functions& library) { library[f].nodes[0].name = library[f].inputs[0].name; });
+    refuse("in which the name '",
+           [&](File&, Functions& library) { library[f].inputs[1].name = library[f].inputs[0].name; });
+    refuse("The graph has two different functions '", [&](File&, Functions& library) {
+      library.push_back(library[f]);
+      library.back().nodes.pop_back();
+    });
+    CHECK_NOTHROW(
+        Graph::from_graph_def(changed_file([&](File&, Functions& library) { library.push_back(library[f]); })));
+  }
+  refuse("in which the name '",
+         [](File&, Functions& library) { library[1].outputs[1].name = library[1].outputs[0].name; });
+  refuse("DT_INT32 for tensor 2, which its function '",
+         [](File&, Functions& library) { library[1].outputs[2].type = io::code_of(float32); });
+  refuse("which declares its result as DT_INT32, not DT_BOOL",
+         [](File&, Functions& library) { library[0].outputs[0].type = io::code_of(int32); });
+  refuse("' is int32, but is declared as float32", [](File& file, Functions& library) {
+    std::get<io::ListDef>(loop_in(file).attrs.at("T")).types[2] = io::code_of(float32);
+    for (io::FunctionDef& each : library) each.inputs[2].type = io::code_of(float32);
+    library[1].outputs[2].type = io::code_of(float32);
+  });
+  refuse("has an attribute 'T' of 0 types, but its function '",
+         [](File& file, Functions&) { std::get<io::ListDef>(loop_in(file).attrs.at("T")).types.clear(); });
+  refuse("has an attribute 'T' that is no list of types",
+         [](File& file, Functions&) { loop_in(file).attrs.at("T") = std::int64_t{3}; });
+  refuse("output 0 of its function '",
+         [](File&, Functions& library) { library[0].returns.begin()->second = library[0].inputs[2].name; });
   // What only a run needs is refused by a run.
   const Graph graph = Graph::from_graph_def(changed_file([](File&, Functions& library) { library.clear(); }));
   TAPESTRY_REFUSED(UnimplementedError,

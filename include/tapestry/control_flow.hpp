@@ -182,8 +182,8 @@ Tensors scan_results(const Next& next, const Output& output, std::size_t carried
 /// Tensor, a std::vector, std::array, std::pair or std::tuple of Tensors, or nothing. Only the function that is chosen
 /// runs, with all that it does to Variables. A symbolic predicate makes one operation, TensorFlow's `If`, whose
 /// branches are functions of the graph; they may read all tensors around them, may be called more than once while they
-/// are traced, and are differentiable to any order. Throws InvalidArgumentError for a predicate that is no scalar, and
-/// for branches that do not return alike.
+/// are traced, and are differentiable to any order. Throws InvalidArgumentError for a predicate that is no bool scalar,
+/// and for branches that do not return alike.
 template <class F, class G>
 auto cond(const Value& predicate, F then, G otherwise, std::string_view name = {}, Where where = Where::here()) {
   if constexpr (detail::are_branches<F, G>()) {
@@ -261,8 +261,8 @@ inline void switch_case(const Value& index, const std::vector<detail::Effect>& b
 /// Eagerly this is the C++ loop. Where a loop variable or the condition is symbolic it is one operation, TensorFlow's
 /// `While`, which is differentiable to any order and gives the same bits. The functions may read all tensors around
 /// them, and read and assign Variables; they may be called more than once while they are traced. Throws
-/// InvalidArgumentError for a condition that is no scalar, and for a loop variable whose dtype changes, or whose shape
-/// changes where `shape_invariants` does not say so.
+/// InvalidArgumentError for a condition that is no bool scalar, and for a loop variable whose dtype changes, or whose
+/// shape changes where `shape_invariants` does not say so.
 template <class Condition, class Body, class Variables>
 auto while_loop(Condition condition, Body body, const Variables& variables, const WhileOptions& options = {},
                 Where where = Where::here()) {

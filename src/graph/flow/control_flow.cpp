@@ -35,7 +35,11 @@ void require_scalar(std::string_view what, const Tensor& tensor, Where where) {
     throw InvalidArgumentError(join(what, " must be a scalar, not ", to_string(tensor.dtype()), tensor.shape()), where);
 }
 
-bool is_true(const Tensor& predicate) { return predicate.cast(boolean).item<bool>(); }
+void require_predicate(std::string_view what, const Tensor& tensor, Where where) {
+  require_scalar(what, tensor, where);
+  if (tensor.dtype() != boolean && tensor.dtype() != DType::unknown)
+    throw InvalidArgumentError(join(what, " must be bool, not ", to_string(tensor.dtype())), where);
+}
 
 /// Throws unless an iteration gives values like those that it was given.
 void require_alike(const Tensors& given, const Tensors& next, const WhileOptions& options) {
@@ -78,7 +82,7 @@ Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, con
   FunctionTracer tracer(variables, where);
   const FlatFunction flat_condition = [&](const Tensors& values) -> Tensors {
     const Tensor result = condition(values);
-    require_scalar("The condition of the loop", result, where);
+    require_predicate("The condition of the loop", result, where);
     return {result.cast(boolean, where)};
   };
   const FlatFunction flat_body = [&](const Tensors& values) -> Tensors {
@@ -172,12 +176,13 @@ Tensors flat_case(const Value& value, const std::vector<FlatFunction>& branches,
   return detail::locating(is_condition ? "cond" : "switch_case", where, [&]() -> Tensors {
     if (branches.empty()) throw InvalidArgumentError("There is no branch");
     Tensor selector = value.is_empty_tensor() ? Tensor() : value.tensor({}, where);
-    require_scalar(is_condition ? "The predicate" : "The index", selector, where);
+    if (is_condition) require_predicate("The predicate", selector, where);
+    if (!is_condition) require_scalar("The index", selector, where);
     if (!is_condition && !is_integer(selector.dtype()) && selector.dtype() != DType::unknown)
       throw InvalidArgumentError(join("The index must be a whole number, not ", to_string(selector.dtype())));
     if (!selector.is_symbolic()) {
       const auto last = static_cast<std::int64_t>(branches.size()) - 1;
-      const std::int64_t index = is_condition ? !is_true(selector) : selector.item<std::int64_t>();
+      const std::int64_t index = is_condition ? !selector.item<bool>() : selector.item<std::int64_t>();
       return separate(branches[index < 0 || index > last ? last : index]({}));
     }
     selector = selector.cast(is_condition ? boolean : int32, where);
@@ -212,9 +217,9 @@ Tensors flat_while(const Predicate& condition, const FlatFunction& body, const T
       if (any_symbolic(current)) return symbolic_while(condition, body, current, options, rest(), where);
       if (i == maximum) return current;
       const Tensor result = condition(current);
-      require_scalar("The condition of the loop", result, where);
+      require_predicate("The condition of the loop", result, where);
       if (result.is_symbolic()) return symbolic_while(condition, body, current, options, rest(), where);
-      if (!is_true(result)) return current;
+      if (!result.item<bool>()) return current;
       const Tensors next = body(current);
       require_alike(current, next, options);
       current = separate(next);

@@ -14,8 +14,9 @@ struct FunctionBody {
   std::string name{};
   GraphDef graph{};                              ///< each argument is a node `argument_op`
   std::vector<std::string> inputs{}, outputs{};  ///< the names of the arguments' nodes, and of tensors; "" for none
-  std::vector<TypeCode> types{};                 ///< of the inputs
-  std::vector<std::string> operations{};         ///< the nodes that run for their effect
+  /// What a FunctionDef declares: the types of the first inputs and outputs.
+  std::vector<TypeCode> types{}, output_types{};
+  std::vector<std::string> operations{};  ///< the nodes that run for their effect
 };
 
 /// What a branch or a loop runs. The numbers of a loop's variables are those in the file.

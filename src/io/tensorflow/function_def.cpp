@@ -124,12 +124,18 @@ FunctionName read_name(std::string_view bytes) {
 std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimits& limits) {
   return decoding(damaged_library, [&] {
     std::vector<FunctionDef> functions;
+    std::map<std::string, std::string_view> known;  // by name: the bytes
     auto repeats = static_cast<std::int64_t>(bytes.size());
     std::int64_t nodes_left = limits.nodes;
     WireReader reader = reader_of(bytes);
     while (reader.next()) {
       if (reader.tag() == 1) {
-        functions.push_back(read_function(reader.get_message(), repeats, nodes_left));
+        const std::string_view entry = reader.get_text();
+        FunctionDef function = read_function(reader_of(entry), repeats, nodes_left);
+        const auto [same, is_new] = known.emplace(function.name, entry);
+        if (!is_new && same->second != entry)
+          throw InvalidArgumentError(detail::join("The graph has two different functions '", function.name, "'"));
+        if (is_new) functions.push_back(std::move(function));
       } else {
         reader.skip();
       }

@@ -350,6 +350,15 @@ Tensors Importer::flow(const Entry& entry, const NodeReader& reader) {
 
 Tensors Importer::read_function(const NodeReader& reader, const FunctionBody& body,
                                 const std::map<std::string, Argument>& given, const std::vector<std::string>& outputs) {
+  const auto require_declared = [&](TypeCode declared, const Tensor& found, std::string_view what) {
+    const DType due = dtype_of(declared);
+    if (!found || due == DType::unknown || found.dtype() == DType::unknown || found.dtype() == due) return;
+    reader.refuse(detail::join(what, " of its function '", body.name, "' is ", to_string(found.dtype()),
+                               ", but is declared as ", to_string(due)));
+  };
+  for (std::size_t i = 0; i < body.types.size(); ++i)
+    if (const auto found = given.find(body.inputs[i]); found != given.end())
+      require_declared(body.types[i], found->second.tensor, detail::join("the argument '", body.inputs[i], "'"));
   std::vector<std::string> ends = body.operations;
   for (const std::string& each : outputs)
     if (!each.empty()) ends.push_back(each.substr(0, each.rfind(':')));
@@ -364,6 +373,8 @@ Tensors Importer::read_function(const NodeReader& reader, const FunctionBody& bo
     const Source source = inner.file_.source(reader.def(), each);
     const bool is_absent = source.node->attrs.contains(hint_absent);
     results.push_back(is_absent ? Tensor() : inner.tensor_of(source));
+    for (std::size_t i = 0; i < body.output_types.size(); ++i)
+      if (body.outputs[i] == each) require_declared(body.output_types[i], results.back(), detail::join("output ", i));
   }
   return results;
 }

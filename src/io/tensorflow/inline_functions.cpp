@@ -1,6 +1,8 @@
 #include "io/tensorflow/inline_functions.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "io/tensorflow/flow.hpp"
@@ -14,8 +16,15 @@ namespace {
 /// A function with its nodes and arguments by name.
 struct Function {
   explicit Function(FunctionDef definition) : def(std::move(definition)) {
-    for (const NodeDef& each : def.nodes) nodes.emplace(each.name, &each);
-    for (std::size_t i = 0; i < def.inputs.size(); ++i) arguments.emplace(def.inputs[i].name, i);
+    const auto note = [&](const std::string& name, bool is_new) {
+      if (!is_new) repeated = name;
+    };
+    for (std::size_t i = 0; i < def.inputs.size(); ++i)
+      note(def.inputs[i].name, arguments.emplace(def.inputs[i].name, i).second);
+    for (const NodeDef& each : def.nodes)
+      note(each.name, nodes.emplace(each.name, &each).second && !arguments.contains(each.name));
+    std::set<std::string_view> results;
+    for (const FunctionDef::Arg& each : def.outputs) note(each.name, results.insert(each.name).second);
   }
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
@@ -23,7 +32,8 @@ struct Function {
   const FunctionDef def;
   std::unordered_map<std::string_view, const NodeDef*> nodes;
   std::unordered_map<std::string_view, std::size_t> arguments;
-  bool is_open = false;  ///< is being called
+  bool is_open = false;                 ///< is being called
+  std::optional<std::string> repeated;  ///< a name that two arguments, nodes or outputs have
 
   bool has_lists() const {
     const auto is_list = [](const FunctionDef::Arg& each) { return each.is_list; };
@@ -92,6 +102,9 @@ class Inliner {
     if (function.is_open || ++depth_ > deepest)
       refuse(call, detail::join("calls the function '", function.def.name,
                                 depth_ > deepest ? "' in too many others" : "', which calls itself"));
+    if (function.repeated)
+      refuse(call, detail::join("calls the function '", function.def.name, "', in which the name '", *function.repeated,
+                                "' stands for two things"));
     function.is_open = true;
     auto result = f();
     function.is_open = false;
@@ -158,7 +171,10 @@ class Inliner {
       add({.name = each.name, .op = std::string(argument_op)});
     }
     for (const NodeDef& each : def.nodes) place(copy_of(each, body));
-    for (const FunctionDef::Arg& each : def.outputs) result.outputs.push_back(input_of(returned(each, body), body));
+    for (const FunctionDef::Arg& each : def.outputs) {
+      result.outputs.push_back(input_of(returned(each, body), body));
+      result.output_types.push_back(type_of(each, body));
+    }
     for (const std::string& each : def.control_returns)
       result.operations.push_back(input_of("^" + each, body).substr(1));
     result.graph.nodes = std::exchange(file_.nodes, std::move(around));
@@ -179,7 +195,28 @@ class Inliner {
       if (each.inputs.size() != taken || each.outputs.size() != outputs)
         refuse(node, detail::join("runs the function '", each.name, "', which takes ", each.inputs.size(),
                                   " tensors and returns ", each.outputs.size(), ", not ", taken, " and ", outputs));
+      require_types(node, flow.is_loop ? "T" : "Tin", each.name, each.types);
+      if (flow.is_loop && i == 1 && dtype_of(each.output_types[0]) != boolean)
+        refuse(node, detail::join("runs the condition '", each.name, "', which declares its result as ",
+                                  type_name(each.output_types[0]), ", not DT_BOOL"));
+      if (!flow.is_loop || i == 0) require_types(node, flow.is_loop ? "T" : "Tout", each.name, each.output_types);
     }
+  }
+  /// Throws unless an attribute that lists types, if the node has it, lists those that a function declares.
+  static void require_types(const NodeDef& node, std::string_view attr, const std::string& function,
+                            const std::vector<TypeCode>& declared) {
+    const auto found = node.attrs.find(attr);
+    if (found == node.attrs.end()) return;
+    const auto* list = std::get_if<ListDef>(&found->second);
+    if (!list) refuse(node, detail::join("has an attribute '", attr, "' that is no list of types"));
+    const std::size_t count = list->types.size();
+    if (count != declared.size())
+      refuse(node, detail::join("has an attribute '", attr, "' of ", count, count == 1 ? " type" : " types",
+                                ", but its function '", function, "' declares ", declared.size()));
+    for (std::size_t i = 0; i < count; ++i)
+      if (list->types[i] != declared[i])
+        refuse(node, detail::join("has an attribute '", attr, "' with ", type_name(list->types[i]), " for tensor ", i,
+                                  ", which its function '", function, "' declares as ", type_name(declared[i])));
   }
 
   Called called_by(const NodeDef& node) {
@@ -216,6 +253,15 @@ class Inliner {
     if (!waits.empty()) {
       body.barrier = detail::join("^", call.name, "/input_control_node");
       add({.name = body.barrier.substr(1), .op = "NoOp", .inputs = waits});
+    }
+    const auto types_of = [&](const std::vector<FunctionDef::Arg>& args) {
+      std::vector<TypeCode> types;
+      for (const FunctionDef::Arg& each : args) types.push_back(type_of(each, body));
+      return types;
+    };
+    if (call.op.ends_with("PartitionedCall")) {
+      require_types(call, "Tin", def.name, types_of(def.inputs));
+      require_types(call, "Tout", def.name, types_of(def.outputs));
     }
     for (const NodeDef& each : def.nodes) place(copy_of(each, body));
     add(results(body));

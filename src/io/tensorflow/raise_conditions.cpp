@@ -363,7 +363,6 @@ class ConditionRaiser {
     for (FunctionBody& each : flow.functions)
       for (std::size_t k = 0; k < arguments.size(); ++k) {
         each.inputs.push_back(detail::join(node.name, "/_/argument_", k));
-        each.types.emplace_back();
         each.graph.nodes.push_back({.name = each.inputs.back(), .op = std::string(argument_op)});
       }
     for (std::size_t k = 0; k < stage.merges.size(); ++k) replace_merge(stage.merges[k], node.name, k);

@@ -46,8 +46,6 @@ class Frame {
     const auto add_variable = [&](const std::string& argument, const NodeDef& enter, const std::string& next) {
       body.inputs.push_back(argument);
       body.outputs.push_back(next);
-      const auto* type = attr_of<TypeCode>(enter, "T");
-      body.types.push_back(type ? *type : TypeCode());
       body.graph.nodes.push_back({.name = argument, .op = std::string(argument_op)});
       loop.inputs.push_back(enter.inputs[0]);
     };

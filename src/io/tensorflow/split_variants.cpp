@@ -358,10 +358,7 @@ class VariantSplitter {
     variants_[without_zero(name)] = std::move(inside);
   }
   static void append_arguments(FunctionBody& function, const Parts& parts) {
-    for (std::size_t k = 1; k < parts.size(); ++k) {
-      function.inputs.push_back(parts[k].tensor);
-      function.types.push_back(parts[k].lists.empty() ? parts[k].dtype : variant_type);
-    }
+    for (std::size_t k = 1; k < parts.size(); ++k) function.inputs.push_back(parts[k].tensor);
   }
   /// Lets the node take further inputs.
   static void append_inputs(NodeDef& node, const std::vector<std::string>& more) {
