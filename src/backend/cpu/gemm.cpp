@@ -17,7 +17,7 @@
 // One block of a matrix product, such as a task's tile, in one thread: by our own kernels where the processor has fused
 // multiply-adds, and by OpenBLAS elsewhere.
 //
-// Our own product goes through the depth k in slices, and through the rows in blocks of `a` that fit half of the
+// Our own product goes through the depth k in slices, and through the rows in equal blocks of `a` that fit most of the
 // second-level cache. A strip of b, as wide as a tile, stays in the first-level cache while the tiles below each other
 // pass over it. Operands are packed, in the order in which the tiles read them, only where that costs less than reading
 // them in place.
@@ -82,10 +82,12 @@ T* thread_workspace(std::int64_t count) {
   return static_cast<T*>(workspace.data);
 }
 
-/// Copies `depth` x `width` elements, of which `count` per step of the depth exist, to adjacent memory.
+/// Copies `depth` x `width` elements, of which `count` per step of the depth exist, to adjacent memory. `pack_whole`
+/// does it where all exist, side by side.
 template <class T>
 void pack(const T* from, std::int64_t deeper, std::int64_t aside, std::int64_t depth, std::int64_t count, T* to,
-          std::int64_t width) {
+          std::int64_t width, typename GemmKernels<T>::Pack pack_whole) {
+  if (aside == 1 && count == width) return pack_whole(from, deeper, depth, to);
   movement_kernels().move(sizeof(T))(from, deeper, aside, to, width, 1, depth, count);
 }
 
@@ -95,10 +97,11 @@ class BlockProduct {
   BlockProduct(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<T>& a, const Matrix<T>& b, T* c,
                std::int64_t c_row, bool accumulate)
       : m_(m), n_(n), k_(k), a_(a), b_(b), c_(c), c_row_(c_row), accumulate_(accumulate), slice_(slice_depth(k)) {
-    const auto room = static_cast<std::int64_t>(cache_bytes() / 2 / slice_) / static_cast<std::int64_t>(sizeof(T));
-    block_ = std::min(parts(m, panel), std::max<std::int64_t>(room / panel, 1)) * panel;
-    packs_a_ = n > (a.column == 1 ? widest_in_place : widest_transposed_in_place);
-    packs_b_ = b.column != 1 || m > tallest_in_place;
+    const auto room = static_cast<std::int64_t>(cache_bytes() * 5 / 8 / slice_) / static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t blocks = parts(m, std::max(room, panel_));
+    block_ = parts(parts(m, blocks), panel_) * panel_;
+    packs_a_ = n > (a.column == 1 ? widest_in_place : strips_transposed_in_place * strip_);
+    packs_b_ = b.column != 1 || m > (share_a_set(b.row) ? panels_in_one_set * panel_ : tallest_in_place);
     const std::int64_t a_size = packs_a_ ? block_ * slice_ : 0;
     const std::int64_t b_size = packs_b_ ? (m > block_ ? parts(n, strip_) : 1) * strip_ * slice_ : 0;
     if (a_size + b_size > 0) {
@@ -113,19 +116,24 @@ class BlockProduct {
       for (std::int64_t i = 0; i < m_; i += block_) {
         const std::int64_t rows = std::min(block_, m_ - i);
         if (packs_a_)
-          for (std::int64_t r = 0; r < rows; r += panel)
-            pack(a_.at(i + r, p).data, a_.column, a_.row, depth, std::min(panel, rows - r), packed_a_ + r * depth,
-                 panel);
+          for (std::int64_t r = 0; r < rows; r += panel_)
+            pack(a_.at(i + r, p).data, a_.column, a_.row, depth, std::min(panel_, rows - r), packed_a_ + r * depth,
+                 panel_, kernels_.pack_a);
         for (std::int64_t j = 0; j < n_; j += strip_) multiply_strip(i, j, p, rows, depth);
       }
     }
   }
 
  private:
-  /// The rows of `a` that are packed side by side: whole tiles on each level, and whole squares of `move`.
-  static constexpr std::int64_t panel = 24;
   // Measured: beyond these sizes, packing an operand takes less time than it saves.
-  static constexpr std::int64_t widest_in_place = 768, widest_transposed_in_place = 256, tallest_in_place = 128;
+  static constexpr std::int64_t widest_in_place = 768, strips_transposed_in_place = 4, tallest_in_place = 128,
+                                panels_in_one_set = 2;
+
+  /// Whether elements of one column are in the same set of the first-level cache, which keeps few of them.
+  static bool share_a_set(std::int64_t row) {
+    constexpr std::int64_t bytes_of_a_way = 4096;
+    return row * static_cast<std::int64_t>(sizeof(T)) % bytes_of_a_way == 0;
+  }
 
   /// The product of a block's rows and a strip of b.
   void multiply_strip(std::int64_t i, std::int64_t j, std::int64_t p, std::int64_t rows, std::int64_t depth) const {
@@ -143,23 +151,24 @@ class BlockProduct {
                      .accumulate = accumulate_ || p > 0};
     if (packs_b_) {
       T* const strip = packed_b_ + (m_ > block_ ? j * depth : 0);
-      if (i == 0) pack(tile.b, b_.row, b_.column, depth, columns, strip, strip_);
+      if (i == 0) pack(tile.b, b_.row, b_.column, depth, columns, strip, strip_, kernels_.pack_b);
       tile.b = strip;
       tile.b_row = strip_;
     }
     if (packs_a_) {
       tile.a_row = 1;
-      tile.a_column = panel;
+      tile.a_column = panel_;
     }
     for (std::int64_t r = 0; r < rows; r += kernels_.rows) {
-      tile.a = packs_a_ ? packed_a_ + r / panel * panel * depth + r % panel : a_.at(i + r, p).data;
+      tile.a = packs_a_ ? packed_a_ + r * depth : a_.at(i + r, p).data;
       tile.c = c_ + (i + r) * c_row_ + j;
       kernels_.tile[std::min<std::int64_t>(kernels_.rows, rows - r) - 1][registers - 1](tile);
     }
   }
 
   const GemmKernels<T>& kernels_ = kernels<T>();
-  const std::int64_t strip_ = kernels_.registers * kernels_.lanes;  ///< columns
+  const std::int64_t panel_ = kernels_.rows;                        ///< rows of a that a tile reads
+  const std::int64_t strip_ = kernels_.registers * kernels_.lanes;  ///< columns of b that it reads
   std::int64_t m_, n_, k_;
   const Matrix<T>&a_, &b_;
   T* c_;

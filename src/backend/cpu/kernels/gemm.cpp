@@ -28,6 +28,10 @@ struct First;
 
 #ifdef __AVX512F__
 constexpr bool masks_cost_nothing = true;
+// Where the steps of the depth are pages apart, the processor does not look ahead by itself. A narrow tile has no time
+// for it.
+constexpr bool prefetches_left = true;
+constexpr int sums_worth_unrolling = 0;
 [[gnu::always_inline]] inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
   return _mm512_fmadd_ps(a, b, c);
 }
@@ -49,7 +53,9 @@ struct First<double> {
   [[gnu::always_inline]] void store(Vector<double> v, double* to) const { _mm512_mask_storeu_pd(to, mask, v); }
 };
 #else
-constexpr bool masks_cost_nothing = false;  // besides an instruction, the mask needs a register
+constexpr bool masks_cost_nothing = false;  // the mask needs a register, and a masked store some forty operations
+constexpr bool prefetches_left = false;     // it would cost more than it gains: tiles have half the work per step
+constexpr int sums_worth_unrolling = 12;    // those of the largest tile
 [[gnu::always_inline]] inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
   return _mm256_fmadd_ps(a, b, c);
 }
@@ -86,20 +92,17 @@ template <class T>
 template <class T, int rows, int registers>
 void tile(const GemmTile<T>& t) {
   constexpr int last = registers - 1;
-  const First<T> in_last(t.in_last);
   // c is not in the cache when a large product gets here.
 #pragma GCC unroll 8
   for (int i = 0; i < rows; ++i)
     for (int v = 0; v < registers; ++v) __builtin_prefetch(t.c + i * t.c_row + v * width<T>, 1);
-  Vector<T> sum[rows][registers] = {};
-  const T* a = t.a;
-  const T* b = t.b;
-  const int64_t a_row = t.a_row, a_column = t.a_column, b_row = t.b_row;
-  const auto sum_up = [&](auto load_last) __attribute__((always_inline)) {
-    for (int64_t p = 0; p < t.depth; ++p) {
-      // Where the steps of the depth are pages apart, the processor does not look ahead by itself. A narrow tile has no
-      // time for it.
-      if constexpr (registers > 1) __builtin_prefetch(a + 16 * a_column);
+  const auto compute = [&](auto load_last, auto store_last) __attribute__((always_inline)) {
+    Vector<T> sum[rows][registers] = {};
+    const T* a = t.a;
+    const T* b = t.b;
+    const int64_t a_row = t.a_row, a_column = t.a_column, b_row = t.b_row;
+    const auto step = [&]() __attribute__((always_inline)) {
+      if constexpr (registers > 1 && prefetches_left) __builtin_prefetch(a + 16 * a_column);
       Vector<T> right[registers];
 #pragma GCC unroll 8
       for (int v = 0; v < last; ++v) right[v] = load<Vector<T>>(b + v * width<T>);
@@ -112,25 +115,49 @@ void tile(const GemmTile<T>& t) {
       }
       a += a_column;
       b += b_row;
+    };
+    if constexpr (rows * registers == sums_worth_unrolling) {
+#pragma GCC unroll 4
+      for (int64_t p = 0; p < t.depth; ++p) step();
+    } else {
+      for (int64_t p = 0; p < t.depth; ++p) step();
+    }
+    T* c = t.c;
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+      if (t.accumulate) {
+#pragma GCC unroll 8
+        for (int v = 0; v < last; ++v) sum[i][v] = load<Vector<T>>(c + v * width<T>) + sum[i][v];
+        sum[i][last] = load_last(c + last * width<T>) + sum[i][last];
+      }
+#pragma GCC unroll 8
+      for (int v = 0; v < last; ++v) store(sum[i][v], c + v * width<T>);
+      store_last(sum[i][last], c + last * width<T>);
+      c += t.c_row;
     }
   };
+  const First<T> in_last(t.in_last);
   if (masks_cost_nothing || t.in_last < width<T>) {
-    sum_up([&](const T* from) __attribute__((always_inline)) { return in_last.load(from); });
+    compute(
+        [&](const T* from) __attribute__((always_inline)) { return in_last.load(from); },
+        [&](Vector<T> v, T * to) __attribute__((always_inline)) { in_last.store(v, to); });
   } else {
-    sum_up([](const T* from) __attribute__((always_inline)) { return load<Vector<T>>(from); });
+    compute(
+        [](const T* from) __attribute__((always_inline)) { return load<Vector<T>>(from); },
+        [](Vector<T> v, T * to) __attribute__((always_inline)) { store(v, to); });
   }
-  T* c = t.c;
-#pragma GCC unroll 8
-  for (int i = 0; i < rows; ++i) {
-    if (t.accumulate) {
-#pragma GCC unroll 8
-      for (int v = 0; v < last; ++v) sum[i][v] = load<Vector<T>>(c + v * width<T>) + sum[i][v];
-      sum[i][last] = in_last.load(c + last * width<T>) + sum[i][last];
-    }
-#pragma GCC unroll 8
-    for (int v = 0; v < last; ++v) store(sum[i][v], c + v * width<T>);
-    in_last.store(sum[i][last], c + last * width<T>);
-    c += t.c_row;
+}
+
+/// Packs `count` adjacent elements per step of the depth. Where the steps are pages apart, the processor does not look
+/// ahead by itself.
+template <class T, int count>
+void pack(const T* from, int64_t step, int64_t depth, T* to) {
+  for (int64_t p = 0; p < depth; ++p) {
+    __builtin_prefetch(from + 16 * step);
+    __builtin_prefetch(from + 16 * step + count - 1);
+    __builtin_memcpy(to, from, count * sizeof(T));
+    from += step;
+    to += count;
   }
 }
 
@@ -307,6 +334,8 @@ constexpr GemmKernels<T> kernels() {
                         .registers = tile_registers,
                         .lanes = static_cast<int>(width<T>),
                         .tile = {},
+                        .pack_a = pack<T, tile_rows>,
+                        .pack_b = pack<T, tile_registers* static_cast<int>(width<T>)>,
                         .by_rows = by_rows<T>,
                         .by_columns = by_columns<T>};
   set_tiles<T, tile_rows, tile_registers>(result);
