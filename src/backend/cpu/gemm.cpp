@@ -159,10 +159,12 @@ class BlockProduct {
       tile.a_row = 1;
       tile.a_column = panel_;
     }
-    for (std::int64_t r = 0; r < rows; r += kernels_.rows) {
+    for (std::int64_t r = 0, height = 0; r < rows; r += height) {
+      // The last tiles are equally high, since a low one has too few sums to hide the latency of additions.
+      height = packs_a_ ? std::min(panel_, rows - r) : parts(rows - r, parts(rows - r, panel_));
       tile.a = packs_a_ ? packed_a_ + r * depth : a_.at(i + r, p).data;
       tile.c = c_ + (i + r) * c_row_ + j;
-      kernels_.tile[std::min<std::int64_t>(kernels_.rows, rows - r) - 1][registers - 1](tile);
+      kernels_.tile[height - 1][registers - 1](tile);
     }
   }
 
