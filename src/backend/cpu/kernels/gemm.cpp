@@ -31,7 +31,7 @@ constexpr bool masks_cost_nothing = true;
 // Where the steps of the depth are pages apart, the processor does not look ahead by itself. A narrow tile has no time
 // for it.
 constexpr bool prefetches_left = true;
-constexpr int sums_worth_unrolling = 0;
+constexpr int sums_worth_unrolling = 100;  // no tile has as many
 [[gnu::always_inline]] inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
   return _mm512_fmadd_ps(a, b, c);
 }
@@ -55,7 +55,7 @@ struct First<double> {
 #else
 constexpr bool masks_cost_nothing = false;  // the mask needs a register, and a masked store some forty operations
 constexpr bool prefetches_left = false;     // it would cost more than it gains: tiles have half the work per step
-constexpr int sums_worth_unrolling = 12;    // those of the largest tile
+constexpr int sums_worth_unrolling = 10;    // those of the two highest tiles
 [[gnu::always_inline]] inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
   return _mm256_fmadd_ps(a, b, c);
 }
@@ -116,7 +116,7 @@ void tile(const GemmTile<T>& t) {
       a += a_column;
       b += b_row;
     };
-    if constexpr (rows * registers == sums_worth_unrolling) {
+    if constexpr (rows * registers >= sums_worth_unrolling) {
 #pragma GCC unroll 4
       for (int64_t p = 0; p < t.depth; ++p) step();
     } else {
