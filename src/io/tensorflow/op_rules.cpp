@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "dispatch/declaration.hpp"
 #include "io/tensorflow/op_expansions.hpp"
@@ -515,11 +517,13 @@ const OpRule* rule_of(std::string_view op) {
   }());
   if (const auto found = index.find(op); found != index.end()) return found->second;
   const Op* entry = find_op(op);
-  if (!entry || !is_plain(*entry)) return nullptr;
+  if (!entry) return nullptr;
   static std::mutex& mutex = *new std::mutex;
-  static auto& others = *new std::unordered_map<const Op*, OpRule>;
+  static auto& others = *new std::unordered_map<const Op*, std::optional<OpRule>>;
   const std::lock_guard lock(mutex);
-  return &others.try_emplace(entry, rule_by_entry(*entry)).first->second;
+  const auto [place, is_new] = others.try_emplace(entry);
+  if (is_new && is_plain(*entry)) place->second = rule_by_entry(*entry);
+  return place->second ? &*place->second : nullptr;
 }
 
 bool is_written_directly(const OpRule& rule, const detail::Node& node) {
@@ -540,7 +544,10 @@ const OpRule* rule_of_tensorflow(std::string_view op) {
   return rule && !rule->tensorflow.empty() ? rule : nullptr;
 }
 
-bool is_state_op(std::string_view op) { return std::find(state_ops.begin(), state_ops.end(), op) != state_ops.end(); }
+bool is_state_op(std::string_view op) {
+  static const auto& names = *new std::unordered_set<std::string_view>(state_ops.begin(), state_ops.end());
+  return names.contains(op);
+}
 
 std::optional<AttrValue> attr_or_implied(const Node& node, std::string_view name) {
   if (const AttrValue* given = node.attrs().find(name)) return *given;
