@@ -17,7 +17,7 @@ namespace tapestry::io {
 namespace {
 
 /// A tensor, or a list of tensors, that is a part of a variant.
-struct Part {
+struct VariantPart {
   /// The numbers of the branches that give it, from the outermost optional to the innermost.
   std::vector<int> branches{};
   /// Empty for a tensor. For a list, a letter for each list around a tensor, the innermost first: 'i' for the list of
@@ -27,29 +27,30 @@ struct Part {
   TypeCode dtype{};
   std::string tensor{};  ///< its name
 
-  bool is_same(const Part& other) const { return branches == other.branches && lists == other.lists; }
+  bool is_same(const VariantPart& other) const { return branches == other.branches && lists == other.lists; }
 };
 /// The branch of an optional that has not left its branch yet.
 constexpr int own_branch = -1;
 
-using Parts = std::vector<Part>;
+using VariantParts = std::vector<VariantPart>;
 
 struct Variant {
-  Parts parts{};
+  VariantParts parts{};
   /// The node or argument that is a list of variants to which nothing has been added yet: its parts are not known.
   std::string unset{};
 };
 using VariantRef = std::shared_ptr<Variant>;
 
-const Part* find_same(const Parts& parts, const Part& wanted) {
-  const auto found = std::find_if(parts.begin(), parts.end(), [&](const Part& each) { return each.is_same(wanted); });
+const VariantPart* find_same(const VariantParts& parts, const VariantPart& wanted) {
+  const auto found =
+      std::find_if(parts.begin(), parts.end(), [&](const VariantPart& each) { return each.is_same(wanted); });
   return found == parts.end() ? nullptr : &*found;
 }
 
 /// The parts of a list that has such an item.
-Parts parts_of_list(const Parts& item) {
-  Parts list;
-  for (const Part& each : item) {
+VariantParts parts_of_list(const VariantParts& item) {
+  VariantParts list;
+  for (const VariantPart& each : item) {
     if (each.lists.empty()) {
       list.push_back({each.branches, "i", each.dtype});
       continue;
@@ -60,7 +61,7 @@ Parts parts_of_list(const Parts& item) {
   return list;
 }
 
-std::string output(const std::string& node, std::size_t number) {
+std::string tensor_name(const std::string& node, std::size_t number) {
   return number == 0 ? node : detail::join(node, ":", number);
 }
 
@@ -80,7 +81,7 @@ class VariantSplitter {
     const auto found = variants_.find(without_zero(tensor));
     return found == variants_.end() ? nullptr : found->second;
   }
-  void set(const std::string& tensor, Parts parts) {
+  void set(const std::string& tensor, VariantParts parts) {
     if (parts.size() == 1 && parts[0].branches.empty() && parts[0].lists.empty()) return;  // a tensor
     variants_.insert_or_assign(tensor, std::make_shared<Variant>(Variant{std::move(parts)}));
   }
@@ -133,7 +134,7 @@ class VariantSplitter {
       use_length(node);
     } else if (is_identity(node) || node.op == "IdentityN") {
       for (std::size_t k = 0; k < inputs; ++k)
-        if (const VariantRef given = find(node.inputs[k])) variants_.insert_or_assign(output(node.name, k), given);
+        if (const VariantRef given = find(node.inputs[k])) variants_.insert_or_assign(tensor_name(node.name, k), given);
     } else {
       for (std::size_t k = 0; k < inputs; ++k)
         if (const VariantRef given = find(node.inputs[k]); given && given->parts.size() > 1)
@@ -155,9 +156,9 @@ class VariantSplitter {
     const VariantRef value = find(node.inputs[0]);
     const auto* types = attr_of<ListDef>(node, "Toutput_types");
     const TypeCode dtype = types && types->types.size() == 1 ? types->types[0] : TypeCode();
-    Parts parts = value ? value->parts : Parts();
+    VariantParts parts = value ? value->parts : VariantParts();
     if (parts.empty()) parts.push_back({{}, "", dtype, node.name});
-    for (Part& each : parts) each.branches.insert(each.branches.begin(), own_branch);
+    for (VariantPart& each : parts) each.branches.insert(each.branches.begin(), own_branch);
     become_copy(node);
     set(node.name, std::move(parts));
   }
@@ -167,12 +168,14 @@ class VariantSplitter {
     const VariantRef given = find(node.inputs[0]);
     become_copy(node);
     if (!given || given->parts.empty()) return;
-    const auto branch_of = [](const Part& each) { return each.branches.empty() ? own_branch : each.branches[0]; };
+    const auto branch_of = [](const VariantPart& each) {
+      return each.branches.empty() ? own_branch : each.branches[0];
+    };
     const int first = branch_of(given->parts[0]);
     const bool is_only = std::all_of(given->parts.begin(), given->parts.end(),
-                                     [&](const Part& each) { return branch_of(each) == first; });
-    Parts parts;
-    for (Part each : given->parts) {
+                                     [&](const VariantPart& each) { return branch_of(each) == first; });
+    VariantParts parts;
+    for (VariantPart each : given->parts) {
       if (!is_only && branch_of(each) != branch_ && branch_of(each) != own_branch) continue;
       if (!each.branches.empty()) each.branches.erase(each.branches.begin());
       parts.push_back(std::move(each));
@@ -201,13 +204,13 @@ class VariantSplitter {
   }
 
   /// Lets a list have these parts. Throws UnimplementedError if it has others already.
-  void require_parts(Variant& list, const Parts& wanted, const NodeDef& user) {
+  void require_parts(Variant& list, const VariantParts& wanted, const NodeDef& user) {
     if (!list.unset.empty()) {
       const std::string name = std::exchange(list.unset, {});
       const auto found = index_.find(name);
       if (found == index_.end()) lack(user, detail::join("uses '", name, "', which is no list"));
       const NodeDef origin = graph_.nodes[found->second];
-      for (const Part& each : wanted) {
+      for (const VariantPart& each : wanted) {
         NodeDef part = origin;
         if (!list.parts.empty()) part.name = detail::join(name, "/_/", list.parts.size());
         if (part.op != argument_op) part.attrs.insert_or_assign("element_dtype", each.dtype);
@@ -215,7 +218,7 @@ class VariantSplitter {
         place(std::move(part));
       }
     }
-    const auto is_same = [](const Part& a, const Part& b) { return a.is_same(b); };
+    const auto is_same = [](const VariantPart& a, const VariantPart& b) { return a.is_same(b); };
     if (!std::equal(wanted.begin(), wanted.end(), list.parts.begin(), list.parts.end(), is_same))
       lack(user, "makes a list of variants that are not alike");
   }
@@ -263,12 +266,12 @@ class VariantSplitter {
   bool push(NodeDef& node) {
     const VariantRef list = find(node.inputs[0]), item = find(node.inputs[1]);
     if (!list) return false;
-    const Parts wanted = item ? parts_of_list(item->parts) : Parts();
+    const VariantParts wanted = item ? parts_of_list(item->parts) : VariantParts();
     // A list of TensorFlow 1's stacks is none of variants: its items, if they are lists, must be equally long.
     const bool is_plain = list->parts.size() == 1 && !(wanted.size() == 1 && list->parts[0].is_same(wanted[0]));
     if (is_plain) {
       use_first_parts(node);
-      Part part = list->parts[0];
+      VariantPart part = list->parts[0];
       part.tensor = node.name;
       set(node.name, {part});
       return true;
@@ -277,9 +280,9 @@ class VariantSplitter {
     require_parts(*list, wanted, node);
     ListNodes made(*this, node);
     const std::string name = node.name;
-    Parts result = list->parts;
+    VariantParts result = list->parts;
     auto to = result.begin();
-    for (const Part& each : item->parts) {
+    for (const VariantPart& each : item->parts) {
       const bool is_list = !each.lists.empty();
       to->tensor = made.add_list(is_list ? "TensorListConcatLists" : "TensorListPushBack", {to->tensor, each.tensor},
                                  each.dtype);
@@ -298,7 +301,7 @@ class VariantSplitter {
     ListNodes made(*this, node);
     use_first_parts(node);
     const std::string name = node.name, shape = node.inputs[1];
-    Parts left = list->parts, item;
+    VariantParts left = list->parts, item;
     for (std::size_t k = 0; k < left.size(); ++k) {
       const std::string lists = left[k].lists;
       if (lists.empty()) lack(node, detail::join("uses '", left[k].tensor, "', which is no list"));
@@ -309,8 +312,8 @@ class VariantSplitter {
         continue;
       }
       // The last elements are those of the last list.
-      Part& elements = left[k];
-      Part& lengths = left[++k];
+      VariantPart& elements = left[k];
+      VariantPart& lengths = left[++k];
       const std::string list_of_elements = elements.tensor;
       const std::string all = made.add_number("TensorListLength", {list_of_elements});
       lengths.tensor = made.add_list("TensorListPopBack", {lengths.tensor, shape}, code_of(int32));
@@ -328,8 +331,8 @@ class VariantSplitter {
     const VariantRef like = find(node.inputs[0]);
     if (!like || like->parts.empty()) return false;
     ListNodes made(*this, node);
-    Parts parts = like->parts;
-    for (Part& each : parts) each.tensor = made.add_list("ZerosLike", {each.tensor}, each.dtype, "T");
+    VariantParts parts = like->parts;
+    for (VariantPart& each : parts) each.tensor = made.add_list("ZerosLike", {each.tensor}, each.dtype, "T");
     set(node.name, std::move(parts));
     return true;
   }
@@ -337,7 +340,7 @@ class VariantSplitter {
   /// Takes the length of a part that has as many elements as the list.
   void use_length(NodeDef& node) const {
     if (const VariantRef list = find(node.inputs[0]))
-      for (const Part& each : list->parts)
+      for (const VariantPart& each : list->parts)
         if (each.lists.ends_with('i') || each.lists.ends_with('n')) node.inputs[0] = each.tensor;
   }
 
@@ -357,7 +360,7 @@ class VariantSplitter {
     }
     variants_[without_zero(name)] = std::move(inside);
   }
-  static void append_arguments(FunctionBody& function, const Parts& parts) {
+  static void append_arguments(FunctionBody& function, const VariantParts& parts) {
     for (std::size_t k = 1; k < parts.size(); ++k) function.inputs.push_back(parts[k].tensor);
   }
   /// Lets the node take further inputs.
@@ -392,27 +395,27 @@ class VariantSplitter {
 
   /// An output of branches: each of its parts is an output, which not every branch gives.
   void give_back(const NodeDef& node, Flow& flow, std::vector<VariantSplitter>& branches, std::size_t number) {
-    Parts all;
+    VariantParts all;
     bool is_variant = false;
     const auto parts_of = [&](std::size_t b) {
       const VariantRef given = branches[b].find(flow.functions[b].outputs[number]);
       is_variant = is_variant || bool(given);
-      Parts parts = given ? given->parts : Parts();
-      for (Part& each : parts)
+      VariantParts parts = given ? given->parts : VariantParts();
+      for (VariantPart& each : parts)
         if (!each.branches.empty() && each.branches[0] == own_branch) each.branches[0] = static_cast<int>(b);
       return parts;
     };
     for (std::size_t b = 0; b < branches.size(); ++b)
-      for (const Part& each : parts_of(b))
+      for (const VariantPart& each : parts_of(b))
         if (!find_same(all, each)) all.push_back(each);
     if (!is_variant) return;
     for (std::size_t b = 0; b < branches.size(); ++b) {
-      const Parts own = parts_of(b);
+      const VariantParts own = parts_of(b);
       std::vector<std::string>& outputs = flow.functions[b].outputs;
       if (all.empty()) outputs[number].clear();
       for (std::size_t k = 0; k < all.size(); ++k) {
         if (k == 0 && !branches[b].find(outputs[number])) continue;  // a tensor
-        const Part* given = find_same(own, all[k]);
+        const VariantPart* given = find_same(own, all[k]);
         std::string tensor = given                  ? given->tensor
                              : all[k].lists.empty() ? ""
                                                     : branches[b].add_empty_list(all[k].dtype);
@@ -423,8 +426,9 @@ class VariantSplitter {
       }
     }
     const std::size_t first_more = flow.functions[0].outputs.size() - all.size();
-    for (std::size_t k = 0; k < all.size(); ++k) all[k].tensor = output(node.name, k == 0 ? number : first_more + k);
-    set(output(node.name, number), std::move(all));
+    for (std::size_t k = 0; k < all.size(); ++k)
+      all[k].tensor = tensor_name(node.name, k == 0 ? number : first_more + k);
+    set(tensor_name(node.name, number), std::move(all));
   }
   std::string add_empty_list(TypeCode dtype) {
     const std::string name = detail::join("absent_list_", graph_.nodes.size()), shape = name + "/shape";
@@ -451,11 +455,11 @@ class VariantSplitter {
       if (given->parts.empty() || !next) continue;
       compared.give(condition, i, *given);
       append_arguments(function, inside->parts);
-      Parts results = given->parts;
+      VariantParts results = given->parts;
       for (std::size_t k = 0; k < results.size(); ++k) {
-        const Part* part = find_same(next->parts, results[k]);
+        const VariantPart* part = find_same(next->parts, results[k]);
         if (!part) lack(node, detail::join("changes what its loop variable ", i, " consists of"));
-        results[k].tensor = output(node.name, k == 0 ? i : count + more.size());
+        results[k].tensor = tensor_name(node.name, k == 0 ? i : count + more.size());
         if (k == 0) {
           function.outputs[i] = part->tensor;
           continue;
@@ -463,7 +467,7 @@ class VariantSplitter {
         function.outputs.push_back(part->tensor);
         more.push_back(given->parts[k].tensor);
       }
-      set(output(node.name, i), std::move(results));
+      set(tensor_name(node.name, i), std::move(results));
     }
     compared.run();
     use_first_parts(node);
