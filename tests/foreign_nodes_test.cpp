@@ -419,6 +419,25 @@ TEST_CASE("a Switch takes a tensor of its own condition's branch") {
   check_same(session.run("result:0", {{"x:0", {3.0}}, {"p:0", false}}), tensor<float>({3}));
 }
 
+TEST_CASE("lists in lists in lists are read up to a limit") {
+  const auto nested = [](int depth) {
+    const std::string of_floats = attr("element_dtype", "type: DT_FLOAT"),
+                      of_lists = attr("element_dtype", "type: DT_VARIANT");
+    std::string text = placeholder_node("x", "dim { size: 2 }") + ints_node("shape", {2}) + ints_node("most", {9}) +
+                       node("empty0", "EmptyTensorList", {"shape", "most"}, of_floats) +
+                       node("list0", "TensorListPushBack", {"empty0", "x"}, of_floats);
+    for (int i = 1; i < depth; ++i) {
+      const std::string now = std::to_string(i), before = "list" + std::to_string(i - 1);
+      text += node("empty" + now, "EmptyTensorList", {"shape", "most"}, of_lists) +
+              node("list" + now, "TensorListPushBack", {"empty" + now, before}, of_lists);
+    }
+    read(text);
+  };
+  nested(6);
+  CHECK_THROWS_WITH_AS(nested(60), doctest::Contains("is a variant of 512 tensors; at most 256 are read"),
+                       UnimplementedError);
+}
+
 TEST_CASE("a loop that goes on by, or with, what only one branch gives") {
   // Counts up to n as TensorFlow 1 does. What is called "if_even" is of the branch for even numbers.
   const std::string t_int = attr("T", "type: DT_INT32"), t_bool = attr("T", "type: DT_BOOL"), two = attr("N", "i: 2"),

@@ -31,6 +31,9 @@ struct VariantPart {
 };
 /// The branch of an optional that has not left its branch yet.
 constexpr int own_branch = -1;
+/// A list of lists, or an optional of two branches, has twice the parts of what is in it: a short file could ask for
+/// any number.
+constexpr std::size_t most_parts = 256;
 
 using VariantParts = std::vector<VariantPart>;
 
@@ -82,6 +85,9 @@ class VariantSplitter {
     return found == variants_.end() ? nullptr : found->second;
   }
   void set(const std::string& tensor, VariantParts parts) {
+    if (parts.size() > most_parts)
+      throw UnimplementedError(
+          detail::join("'", tensor, "' is a variant of ", parts.size(), " tensors; at most ", most_parts, " are read"));
     if (parts.size() == 1 && parts[0].branches.empty() && parts[0].lists.empty()) return;  // a tensor
     variants_.insert_or_assign(tensor, std::make_shared<Variant>(Variant{std::move(parts)}));
   }
@@ -212,7 +218,7 @@ class VariantSplitter {
       const NodeDef origin = graph_.nodes[found->second];
       for (const VariantPart& each : wanted) {
         NodeDef part = origin;
-        if (!list.parts.empty()) part.name = detail::join(name, "/_/", list.parts.size());
+        if (!list.parts.empty()) part.name = new_name(detail::join(name, "/_/", list.parts.size()));
         if (part.op != argument_op) part.attrs.insert_or_assign("element_dtype", each.dtype);
         list.parts.push_back({each.branches, each.lists, each.dtype, part.name});
         place(std::move(part));
@@ -221,6 +227,11 @@ class VariantSplitter {
     const auto is_same = [](const VariantPart& a, const VariantPart& b) { return a.is_same(b); };
     if (!std::equal(wanted.begin(), wanted.end(), list.parts.begin(), list.parts.end(), is_same))
       lack(user, "makes a list of variants that are not alike");
+  }
+  /// A name that no node of the file has.
+  std::string new_name(std::string name) const {
+    while (index_.contains(name)) name += '_';
+    return name;
   }
   /// Adds a node, or replaces that of the same name.
   void place(NodeDef node) {
@@ -236,7 +247,7 @@ class VariantSplitter {
     /// they replace.
     std::string add_list(std::string op, std::vector<std::string> inputs, TypeCode dtype,
                          std::string type_attr = "element_dtype") {
-      const std::string name = lists_ == 0 ? name_ : detail::join(name_, "/_/", lists_);
+      const std::string name = lists_ == 0 ? name_ : scope_.new_name(detail::join(name_, "/_/", lists_));
       ++lists_;
       scope_.place(
           {.name = name, .op = std::move(op), .inputs = std::move(inputs), .attrs = {{std::move(type_attr), dtype}}});
@@ -244,14 +255,14 @@ class VariantSplitter {
     }
     /// Adds a node that gives a number.
     std::string add_number(std::string op, std::vector<std::string> inputs, std::string_view type_attr = {}) {
-      const std::string name = detail::join(name_, "/_/number_", numbers_++);
+      const std::string name = scope_.new_name(detail::join(name_, "/_/number_", numbers_++));
       NodeDef node{.name = name, .op = std::move(op), .inputs = std::move(inputs)};
       if (!type_attr.empty()) node.attrs.emplace(type_attr, code_of(int32));
       scope_.place(std::move(node));
       return name;
     }
     std::string add_constant(int value) {
-      const std::string name = detail::join(name_, "/_/number_", numbers_++);
+      const std::string name = scope_.new_name(detail::join(name_, "/_/number_", numbers_++));
       scope_.place(number(name, value));
       return name;
     }
@@ -355,7 +366,7 @@ class VariantSplitter {
   void note_argument(const std::string& name, const Variant& given) {
     auto inside = std::make_shared<Variant>(Variant{given.parts, given.unset.empty() ? "" : name});
     for (std::size_t k = 0; k < inside->parts.size(); ++k) {
-      inside->parts[k].tensor = k == 0 ? name : detail::join(name, "/_/", k);
+      inside->parts[k].tensor = k == 0 ? name : new_name(detail::join(name, "/_/", k));
       if (k > 0) place({.name = inside->parts[k].tensor, .op = std::string(argument_op)});
     }
     variants_[without_zero(name)] = std::move(inside);
@@ -431,7 +442,8 @@ class VariantSplitter {
     set(tensor_name(node.name, number), std::move(all));
   }
   std::string add_empty_list(TypeCode dtype) {
-    const std::string name = detail::join("absent_list_", graph_.nodes.size()), shape = name + "/shape";
+    const std::string name = new_name(detail::join("absent_list_", graph_.nodes.size())),
+                      shape = new_name(name + "/shape");
     graph_.nodes.push_back(number(shape, -1));
     graph_.nodes.push_back(
         {.name = name, .op = "EmptyTensorList", .inputs = {shape, shape}, .attrs = {{"element_dtype", dtype}}});
