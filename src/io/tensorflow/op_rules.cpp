@@ -6,7 +6,6 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "dispatch/declaration.hpp"
 #include "io/tensorflow/op_expansions.hpp"
@@ -545,8 +544,12 @@ const OpRule* rule_of_tensorflow(std::string_view op) {
 }
 
 bool is_state_op(std::string_view op) {
-  static const auto& names = *new std::unordered_set<std::string_view>(state_ops.begin(), state_ops.end());
-  return names.contains(op);
+  static const auto& sorted = *new auto([] {
+    auto names = state_ops;
+    std::sort(names.begin(), names.end());
+    return names;
+  }());
+  return std::binary_search(sorted.begin(), sorted.end(), op);
 }
 
 std::optional<AttrValue> attr_or_implied(const Node& node, std::string_view name) {

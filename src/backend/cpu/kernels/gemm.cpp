@@ -1,6 +1,7 @@
 #include "backend/cpu/kernels/gemm.hpp"
 
 #ifdef __FMA__
+#include <type_traits>
 #include <utility>
 
 #include <immintrin.h>
@@ -96,7 +97,7 @@ void tile(const GemmTile<T>& t) {
 #pragma GCC unroll 8
   for (int i = 0; i < rows; ++i)
     for (int v = 0; v < registers; ++v) __builtin_prefetch(t.c + i * t.c_row + v * width<T>, 1);
-  const auto compute = [&](auto load_last, auto store_last) __attribute__((always_inline)) {
+  const auto compute = [&](auto is_whole, auto load_last, auto store_last) __attribute__((always_inline)) {
     Vector<T> sum[rows][registers] = {};
     const T* a = t.a;
     const T* b = t.b;
@@ -116,7 +117,7 @@ void tile(const GemmTile<T>& t) {
       a += a_column;
       b += b_row;
     };
-    if constexpr (rows * registers >= sums_worth_unrolling) {
+    if constexpr (is_whole && rows * registers >= sums_worth_unrolling) {
 #pragma GCC unroll 4
       for (int64_t p = 0; p < t.depth; ++p) step();
     } else {
@@ -139,11 +140,11 @@ void tile(const GemmTile<T>& t) {
   const First<T> in_last(t.in_last);
   if (masks_cost_nothing || t.in_last < width<T>) {
     compute(
-        [&](const T* from) __attribute__((always_inline)) { return in_last.load(from); },
+        std::false_type(), [&](const T* from) __attribute__((always_inline)) { return in_last.load(from); },
         [&](Vector<T> v, T * to) __attribute__((always_inline)) { in_last.store(v, to); });
   } else {
     compute(
-        [](const T* from) __attribute__((always_inline)) { return load<Vector<T>>(from); },
+        std::true_type(), [](const T* from) __attribute__((always_inline)) { return load<Vector<T>>(from); },
         [](Vector<T> v, T * to) __attribute__((always_inline)) { store(v, to); });
   }
 }
