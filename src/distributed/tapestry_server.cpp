@@ -1,10 +1,10 @@
 // tapestry-server: a tp::Server as a program.
 
-#include <csignal>
 #include <cstring>
 #include <iostream>
 #include <string_view>
 
+#include "core/end_signal.hpp"
 #include "tapestry/distributed.hpp"
 
 namespace {
@@ -63,20 +63,14 @@ int main(int argc, char** argv) {
     std::cout << usage;
     return 0;
   }
-  // Before any thread starts, so that all of them leave the signals to this one.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  tapestry::detail::EndSignal end;
   try {
     const tapestry::ServerOptions options = options_of(argc, argv);
     const tapestry::ClusterSpec cluster = cluster_of(argc, argv);
     tapestry::Server server =
         cluster.empty() ? tapestry::Server::create_local_server(options) : tapestry::Server(cluster, options);
     std::cout << server.target() << std::endl;
-    int signal = 0;
-    sigwait(&signals, &signal);
+    end.wait();
     server.stop();
   } catch (const tapestry::Error& error) {
     std::cerr << "tapestry-server: " << error.message() << '\n';

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <thread>
 
+#include "core/end_signal.hpp"
 #include "serve/flags.hpp"
 
 namespace {
@@ -27,12 +28,7 @@ void reconfigure(ModelStore& models, const std::string& file) {
 }
 
 int serve_until_ended(const Flags& flags) {
-  // Threads inherit the mask, so that only this function sees the signals.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  detail::EndSignal end;
   std::signal(SIGPIPE, SIG_IGN);
 
   ModelStore models({.models = {.batching = flags.batching, .run_timeout = flags.http.timeout}, .log = log_line});
@@ -56,8 +52,7 @@ int serve_until_ended(const Flags& flags) {
   std::thread answering([&] { server.run(); });
   std::cout << "Listening on " << flags.http.host << ':' << server.port() << std::endl;
   if (grpc) std::cout << "Listening on " << flags.grpc->host << ':' << grpc->port() << " for gRPC" << std::endl;
-  int signal = 0;
-  sigwait(&ends, &signal);
+  end.wait();
   log_line("Ending when all requests are answered");
   server.stop();
   if (grpc) grpc->stop();

@@ -46,8 +46,8 @@ class TAPESTRY_API ClusterSpec {
   /// sense, and UnavailableError in a build without gRPC.
   static ClusterSpec from_environment(Where where = Where::here());
   /// The arguments of a program: `--cluster 'ps=host:port;worker=host:port,host:port' --job worker --task 0`, each also
-  /// as `--job=worker`. Others are ignored. Throws InvalidArgumentError for ones that make no sense, NotFoundError
-  /// without `--cluster`, and UnavailableError in a build without gRPC.
+  /// as `--job=worker`. Others are ignored. Throws InvalidArgumentError for ones that make no sense, NotFoundError if
+  /// no cluster is among them, and UnavailableError in a build without gRPC.
   static ClusterSpec from_arguments(int argc, const char* const* argv, Where where = Where::here());
 
   /// The names of the jobs, in alphabetical order.
