@@ -178,9 +178,10 @@ TEST_CASE("a branch that does not fit the sizes is refused only where it is take
              reduce_sum(x) > 0.5, [&] { return x(range(0, 2)) + ones({3}); }, [&] { return x; });
        }},
   };
-  for (const auto& [name, f] : functions) {
-    CAPTURE(name);
-    const auto gradient = [&f = f](const Tensor& x, const Tensor& y) {
+  for (const auto& function : functions) {
+    const auto& f = function.second;
+    CAPTURE(function.first);
+    const auto gradient = [&f](const Tensor& x, const Tensor& y) {
       GradientTape tape;
       tape.watch(x);
       // The sum of no gradients is -0 in a graph.
@@ -191,7 +192,8 @@ TEST_CASE("a branch that does not fit the sizes is refused only where it is take
       const auto traced = trace(each, {spec(float32, {-1}), spec(float32, {-1})});
       const Graph file = Graph::from_graph_def(traced.graph().as_graph_def());
       Session reloaded(file);
-      for (const auto& [rows, others] : {std::pair{0, 3}, {1, 3}, {3, 3}, {3, 1}, {2, 0}}) {
+      for (const auto& sizes : {std::pair{0, 3}, {1, 3}, {3, 3}, {3, 1}, {2, 0}}) {
+        const int rows = sizes.first, others = sizes.second;
         CAPTURE(rows);
         CAPTURE(others);
         const Tensor x = sin(ones({rows}) + cumsum(ones({rows}))), y = ones({others});

@@ -342,8 +342,9 @@ TEST_CASE("eager and traced, branches and loops give the same bits, to second or
 TEST_CASE("branches of switch_case return what those of cond return") {
   const Variable v(0, {.name = "v"});
   const auto f = [&](const Tensor& i, const Tensor& x) -> std::vector<Tensor> {
-    auto [a, b] = switch_case(i, {[&] { return std::tuple{x, x * 2.0}; }, [&] { return std::tuple{sin(x), x}; }});
-    auto [c, d, e] = switch_case(i, {[&] { return std::tuple{a, b, x}; }, [&] { return std::tuple{b, a, x}; }});
+    Tensor a, b, c, d, e;  // clang 14 captures no structured bindings
+    std::tie(a, b) = switch_case(i, {[&] { return std::tuple{x, x * 2.0}; }, [&] { return std::tuple{sin(x), x}; }});
+    std::tie(c, d, e) = switch_case(i, {[&] { return std::tuple{a, b, x}; }, [&] { return std::tuple{b, a, x}; }});
     switch_case(i, {[&] { v.assign(1); }, [&] { v.assign_add(10); }});
     const std::vector<std::function<std::array<Tensor, 2>()>> more{[&] {
                                                                      return std::array{c, d};

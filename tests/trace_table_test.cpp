@@ -87,7 +87,8 @@ std::vector<Line> lines(State& state) {
        [](const Tensor& x) {
          const Tensor halved = while_loop([](Tensor y) { return greater(reduce_max(abs(y)), 0.25); },
                                           [](Tensor y) { return y * 0.5; }, x);
-         const auto [sum, sums] = scan(
+         Tensor sum, sums;  // clang 14 captures no structured bindings
+         std::tie(sum, sums) = scan(
              [](Tensor before, Tensor row) {
                return std::pair{before + row, before};
              },
