@@ -29,8 +29,9 @@ struct FunctionDef {
   bool is_stateful = false;
 };
 
-/// The functions of a GraphDef. Throws DataLossError for bytes that are no FunctionDefLibrary, InvalidArgumentError when
-/// two different functions have one name, and ResourceExhaustedError when they have more nodes than the limits allow.
+/// The functions of a GraphDef. Throws DataLossError for bytes that are no FunctionDefLibrary, InvalidArgumentError
+/// when two different functions have one name, and ResourceExhaustedError when they have more nodes than the limits
+/// allow.
 std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimits& limits);
 
 /// The library without the functions whose names begin so. Throws DataLossError for a damaged one.
