@@ -320,7 +320,7 @@ TEST_CASE("files whose functions lie are refused") {
          [](File&, Functions& library) { library[1].outputs[1].name = library[1].outputs[0].name; });
   refuse("DT_INT32 for tensor 2, which its function '",
          [](File&, Functions& library) { library[1].outputs[2].type = io::code_of(float32); });
-  refuse("which declares its result as DT_INT32, not DT_BOOL",
+  refuse("is bool, but is declared as int32",
          [](File&, Functions& library) { library[0].outputs[0].type = io::code_of(int32); });
   refuse("' is int32, but is declared as float32", [](File& file, Functions& library) {
     std::get<io::ListDef>(loop_in(file).attrs.at("T")).types[2] = io::code_of(float32);
@@ -338,6 +338,26 @@ TEST_CASE("files whose functions lie are refused") {
   TAPESTRY_REFUSED(UnimplementedError,
                    "'StatelessWhile') runs functions that its file lacks, or that take lists: 'StatelessWhile_body",
                    Session(graph).run("StatelessWhile:0", {{graph.placeholders()[0], tensor(3)}}));
+}
+
+TEST_CASE("in TensorFlow's If, a number is true unless it is 0") {
+  const auto traced = trace(
+      [](Tensor p, Tensor x) {
+        return cond(
+            p, [&] { return x + 1; }, [&] { return x - 1; });
+      },
+      {spec(boolean, {}, "p"), spec(float32, {}, "x")});
+  for (const DType dtype : {int32, float32}) {
+    io::GraphDef file = io::decode(traced.graph().as_graph_def());
+    for (io::NodeDef& node : file.nodes) {
+      if (node.name == "p") node.attrs.at("dtype") = io::code_of(dtype);
+      if (node.op.ends_with("If")) node.attrs.insert_or_assign("Tcond", io::code_of(dtype));
+    }
+    const Session session(Graph::from_graph_def(io::encode(file)));
+    for (const double p : {0.0, 1.0, 3.0})
+      CHECK(session.run(traced.output(0).name(), {{"p:0", full({}, p, {.dtype = dtype})}, {"x:0", 10}}).item<float>() ==
+            (p == 0 ? 9 : 11));
+  }
 }
 
 TEST_CASE("a loop of a file that has no end meets a time limit") {

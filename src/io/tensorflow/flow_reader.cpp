@@ -44,8 +44,6 @@ class FlowReader {
       selector = reshape(In(selector, where_), {});  // to ONNX, a tensor of one element is a scalar
     if (selector.shape().rank() > 0)
       reader_.refuse(detail::join("its selector must be a scalar, but has the shape ", selector.shape()));
-    if (is_if && selector.dtype() != boolean)
-      reader_.refuse(detail::join("its predicate must be bool, but is ", to_string(selector.dtype())));
     const DType due = is_if ? boolean : int32;
     if (selector.dtype() != due) selector = cast(In(selector, where_), due);
     Tensors inputs{selector};
@@ -161,8 +159,6 @@ class FlowReader {
     };
     const FlatFunction condition = [&](const Tensors& values) -> Tensors {
       const Tensor holds = read_body_(function(1), arguments(function(1), values, false), function(1).outputs)[0];
-      if (holds.dtype() != boolean && holds.dtype() != DType::unknown)
-        reader_.refuse(detail::join("its condition must be bool, but is ", to_string(holds.dtype())));
       return {holds.dtype() == boolean ? holds : cast(In(holds, where_), boolean)};
     };
     Specs condition_specs(specs.begin(), specs.begin() + carried);

@@ -196,9 +196,6 @@ class Inliner {
         refuse(node, detail::join("runs the function '", each.name, "', which takes ", each.inputs.size(),
                                   " tensors and returns ", each.outputs.size(), ", not ", taken, " and ", outputs));
       require_types(node, flow.is_loop ? "T" : "Tin", each.name, each.types);
-      if (flow.is_loop && i == 1 && dtype_of(each.output_types[0]) != boolean)
-        refuse(node, detail::join("runs the condition '", each.name, "', which declares its result as ",
-                                  type_name(each.output_types[0]), ", not DT_BOOL"));
       if (!flow.is_loop || i == 0) require_types(node, flow.is_loop ? "T" : "Tout", each.name, each.output_types);
     }
   }
