@@ -118,13 +118,17 @@ TEST_CASE("tf.Example: TensorFlow's files give TensorFlow's tensors") {
                                                        {"examples.tfrecord.gz", data::Compression::gzip},
                                                        {"examples.tfrecord.zlib", data::Compression::zlib}};
   const auto check = [&](const data::Features& found) {
-    for (const auto& [name, tensor] : found.tensors) {
+    for (const auto& entry : found.tensors) {
+      const auto& name = entry.first;
+      const auto& tensor = entry.second;
       CAPTURE(name);
       check_same(tensor, expected.at(name));
     }
     CHECK(found.tensors.size() == 4);
   };
-  for (const auto& [name, compression] : files) {
+  for (const auto& file : files) {
+    const auto& name = file.first;
+    const auto& compression = file.second;
     CAPTURE(name);
     const auto stream = data::records(golden / name, {.compression = compression});
     // Parsed as a batch, and one by one.
@@ -155,7 +159,9 @@ TEST_CASE("hash_bucket: TensorFlow's numbers") {
 TEST_CASE("interleave: TensorFlow's order") {
   using data::Stream;
   int count = 0;
-  for (const auto& [name, order] : expected_constants()) {
+  for (const auto& entry : expected_constants()) {
+    const auto& name = entry.first;
+    const auto& order = entry.second;
     std::int64_t cycle = 0, block = 0;
     if (std::sscanf(name.c_str(), "interleave_%ld_%ld", &cycle, &block) != 2) continue;
     CAPTURE(name);

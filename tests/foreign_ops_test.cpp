@@ -82,10 +82,14 @@ TEST_CASE("nodes give TensorFlow's numbers, whatever is known of their inputs") 
     const Session session(graph);
     // What is kept without a rank cannot be written with what depends on it.
     const Session again(known == Known::all ? Graph::from_graph_def(graph.as_graph_def()) : graph);
-    for (const auto& [name, each] : all_cases()) {
+    for (const auto& row : all_cases()) {
+      const auto& name = row.first;
+      const auto& each = row.second;
       CAPTURE(name);
       const Feeds feeds = feeds_of(each);
-      for (const auto& [fetch, value] : each.outputs) {
+      for (const auto& output : each.outputs) {
+        const auto& fetch = output.first;
+        const auto& value = output.second;
         CAPTURE(fetch);
         try {
           check_same(session.run(fetch, feeds), value, tolerance);
@@ -104,7 +108,9 @@ TEST_CASE("gradients of nodes are the slopes of their results") {
     CAPTURE(static_cast<int>(known));
     const Graph graph = graph_with(known);
     const Session session(graph);
-    for (const auto& [name, each] : all_cases()) {
+    for (const auto& row : all_cases()) {
+      const auto& name = row.first;
+      const auto& each = row.second;
       CAPTURE(name);
       if (each.has_steps || each.feeds.empty()) continue;
       const auto& [fetch, value] = *each.outputs.begin();
@@ -114,7 +120,9 @@ TEST_CASE("gradients of nodes are the slopes of their results") {
         const auto scope = graph.as_default();
         return reduce_sum(graph.get_tensor_by_name(fetch) * weights);
       }();
-      for (const auto& [input, x] : each.feeds) {
+      for (const auto& feed : each.feeds) {
+        const auto& input = feed.first;
+        const auto& x = feed.second;
         CAPTURE(input);
         if (x.dtype() != float32) continue;
         try {

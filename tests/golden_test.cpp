@@ -77,12 +77,13 @@ TEST_CASE("each optimizer of TensorFlow trains as it does there, and so it does 
       session.run("init");
       for (int step = 0; step < 5; ++step) {
         int losses = 0;
-        for (const auto& [key, value] : known) {
+        for (const auto& entry : known) {
+          const std::string& key = entry.first;
           const std::size_t slash = key.find('/');
           if (slash == std::string::npos || key.substr(slash + 1) != std::to_string(step)) continue;
           CAPTURE(key);
           const Feeds feeds{{"x:0", known.at("x")}, {"ids:0", known.at("ids")}};
-          check_same(session.run(key.substr(0, slash) + "/loss:0", feeds), value, 1e-5);
+          check_same(session.run(key.substr(0, slash) + "/loss:0", feeds), entry.second, 1e-5);
           ++losses;
         }
         CHECK(losses == (name == "training1" ? 5 : 10));

@@ -396,7 +396,9 @@ TEST_CASE("initial values that a graph computes are written as its operations, o
     const Graph kept = reload(graph, {.variables = style});
     const auto drawn_anew = drawn(anew), drawn_kept = drawn(kept);
     REQUIRE(drawn_anew.size() == first.size());
-    for (const auto& [name, value] : first) {
+    for (const auto& entry : first) {
+      const auto& name = entry.first;
+      const auto& value = entry.second;
       CAPTURE(name);
       // The slots of the optimizer are no Variables of the graph's own.
       check_same(drawn_anew.at(name), initial_values.contains(name) ? value : now.at(name));

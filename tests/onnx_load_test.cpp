@@ -202,12 +202,13 @@ TEST_CASE("branches and loops come back, with their gradients") {
          return ys + h;
        }}};
   const Tensor x = tensor<float>({{1, 2, 3}, {-0.5, 0.25, 0.75}});
-  for (const auto& [name, f] : programs)
+  for (const auto& program : programs)
     for (const int n : {0, 1, 3}) {
-      INFO(name, " ", n);
+      INFO(program.first, " ", n);
+      const auto& f = program.second;
       const Tensor count = tensor<std::int32_t>(n);
       const auto traced =
-          trace([&f = f](Tensor a, Tensor b) { return f(a, b); }, {spec(float32, {-1, 3}), spec(int32, {})});
+          trace([&f](Tensor a, Tensor b) { return f(a, b); }, {spec(float32, {-1, 3}), spec(int32, {})});
       onnx::save(folder / "flow.onnx",
                  {.inputs = {{"x", traced.input(0)}, {"n", traced.input(1)}}, .outputs = {{"y", traced.output()}}});
       const Model model = onnx::load(folder / "flow.onnx");

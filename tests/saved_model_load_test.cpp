@@ -301,7 +301,9 @@ TEST_CASE("Each signature is written as a function, too, which gives the same") 
     saved_model::save(path, model);
     const auto expected = results_of(saved_model::load(path)), found = results_of(by_functions(path));
     REQUIRE(expected.size() == found.size());
-    for (const auto& [name, value] : expected) {
+    for (const auto& entry : expected) {
+      const auto& name = entry.first;
+      const auto& value = entry.second;
       CAPTURE(name);
       check_same(found.at(name), value);
     }

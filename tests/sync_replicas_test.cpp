@@ -125,10 +125,11 @@ TEST_CASE("synchronous steps of several workers equal those of one with the join
       {"Adagrad", [] { return std::make_unique<train::AdagradOptimizer>(0.1); }},
       {"Adam", [] { return std::make_unique<train::AdamOptimizer>(0.01); }}};
   const Cluster cluster(5300, {}, 0, 3);
-  for (const auto& [name, make] : optimizers)
+  for (const auto& optimizer : optimizers)
     for (const int workers : {1, 2, 3}) {
-      INFO(std::string(name), " with ", workers, " workers");
-      for_workers(workers, [&, &make = make](int worker) {
+      INFO(std::string(optimizer.first), " with ", workers, " workers");
+      const auto& make = optimizer.second;
+      for_workers(workers, [&](int worker) {
         const Replica model(make(), cluster.spec, worker, workers);
         train::MonitoredSession training(cluster.target(name_of(worker)), model.graph,
                                          options_of(model, worker, steps));
