@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iostream>
-#include <thread>
 
 #include <tapestry/tapestry.hpp>
 
@@ -359,14 +359,12 @@ void train_on_servers(WideAndDeep& result, const Columns& columns, const Setting
   for (int task = 0; task < 2; ++task) ps.emplace_back(cluster, tp::ServerOptions{.job = "ps", .task = task});
   for (int task = 0; task < settings.workers; ++task)
     workers.emplace_back(cluster, tp::ServerOptions{.job = "worker", .task = task});
-  std::vector<std::thread> threads;
+  std::vector<std::future<void>> working;
   for (int task = 0; task < settings.workers; ++task)
-    threads.emplace_back([&, task] {
-      support::run([&] {
-        work(task == 0 ? &result : nullptr, columns, settings, cluster, workers[static_cast<std::size_t>(task)]);
-      });
-    });
-  for (std::thread& each : threads) each.join();
+    working.push_back(std::async(std::launch::async, [&, task] {
+      work(task == 0 ? &result : nullptr, columns, settings, cluster, workers[static_cast<std::size_t>(task)]);
+    }));
+  for (std::future<void>& each : working) each.get();
 }
 
 void train(const Settings& settings) {

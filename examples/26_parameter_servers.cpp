@@ -1,8 +1,8 @@
 // Parameter servers: two of them have the Variables, and two workers train these together, each on its own part of the
 // data and without waiting for the other. Here all four are in one process. On a cluster each is a process of its own:
 // `26_parameter_servers --cluster 'ps=one:2222,two:2222;worker=three:2222,four:2222' --job ps --task 0`, and so on.
+#include <future>
 #include <iostream>
-#include <thread>
 #include <vector>
 
 #include <tapestry/tapestry.hpp>
@@ -56,12 +56,12 @@ void all_in_one_process() {
   std::vector<tp::Server> servers;
   for (const char* job : {"ps", "worker"})
     for (int task = 0; task < 2; ++task) servers.emplace_back(cluster, tp::ServerOptions{.job = job, .task = task});
-  std::vector<std::thread> threads;
+  std::vector<std::future<void>> working;
   for (int i = 0; i < workers; ++i)
-    threads.emplace_back([&, i] {
-      support::run([&] { work(cluster, servers[servers.size() - workers + static_cast<std::size_t>(i)]); });
-    });
-  for (std::thread& each : threads) each.join();
+    working.push_back(std::async(std::launch::async, [&, i] {
+      work(cluster, servers[servers.size() - workers + static_cast<std::size_t>(i)]);
+    }));
+  for (std::future<void>& each : working) each.get();
   show(cluster, servers[0]);
 }
 
