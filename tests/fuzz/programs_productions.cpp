@@ -370,12 +370,15 @@ Tensor run_tape(Machine& m, const Step& step, const Values& x) {
   if (sources.empty()) throw InvalidArgumentError("A tape without a source");
   GradientTape tape;
   for (const Tensor& source : sources) tape.watch(source);
-  const Tensor value = m.observe(m.run(step.body, arguments));
+  Tensor value = m.observe(m.run(step.body, arguments));
+  // What nothing needs is not refused in a trace: with this seed, which may not fit, the value depends on a source.
+  const bool is_seeded = step.numbers[2] == 0 && is_float(value);
+  if (is_seeded) value = value + (reduce_mean(sources[0]) * 0).cast(value.dtype());
   const bool by_graph =
       m.place() == Machine::Place::graph && step.numbers[1] != 0 &&
       std::all_of(sources.begin(), sources.end(), [](const Tensor& source) { return source.is_symbolic(); });
   // Where the first operand has another shape than the value, it is refused as the value's gradient.
-  const Tensor seed = step.numbers[2] == 0   ? x[0].cast(value.dtype())
+  const Tensor seed = is_seeded              ? x[0].cast(value.dtype())
                       : step.numbers[2] == 1 ? reduce_mean(x[0].contiguous()).cast(value.dtype()) + ones_like(value)
                                              : Tensor();
   const GradientOptions options{.output_gradients = seed, .unconnected = Unconnected::zero, .stop_gradients = sources};
