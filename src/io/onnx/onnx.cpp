@@ -18,7 +18,7 @@ using protozero::pbf_writer;
 /// Opset 18 belongs to version 8 of the format.
 constexpr std::int64_t format_version = 8, opset_version = 18;
 /// The size of the largest message that protobuf reads.
-constexpr std::size_t most_bytes = (std::size_t{1} << 31) - 1;
+constexpr std::size_t most_message_bytes = (std::size_t{1} << 31) - 1;
 
 /// The names and tensors of a model's inputs or outputs, in its order.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
@@ -106,7 +106,7 @@ void save_onnx(const std::string& path, const Model& model, Where where) {
   const Graph graph = graph_of(model.signature());
   const std::lock_guard lock(graph.state()->mutex());
   const std::string bytes = encode_onnx(model);
-  if (bytes.size() > most_bytes) throw UnimplementedError("An ONNX file is at most 2 GiB large");
+  if (bytes.size() > most_message_bytes) throw UnimplementedError("An ONNX file is at most 2 GiB large");
   write_file(path, std::as_bytes(std::span(bytes)), where);
 }
 
