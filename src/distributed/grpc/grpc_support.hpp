@@ -1,7 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include <grpcpp/grpcpp.h>
@@ -9,6 +12,7 @@
 #include <grpc/support/log.h>
 #endif
 
+#include "core/make_tensor.hpp"
 #include "distributed/rpc/transport.hpp"
 #include "tapestry/error.hpp"
 
@@ -30,10 +34,23 @@ inline grpc::ByteBuffer buffer_of(Pieces pieces) {
   return {slices.data(), slices.size()};
 }
 
+/// The bytes of a message that has arrived. Those of several slices are copied to memory of the pool, which the system
+/// need not map anew for each large tensor.
 inline Reply reply_of(const grpc::ByteBuffer& buffer) {
-  const auto slice = std::make_shared<grpc::Slice>();
-  if (!buffer.DumpToSingleSlice(slice.get()).ok()) throw DataLossError("A message cannot be read");
-  return {{reinterpret_cast<const char*>(slice->begin()), slice->size()}, slice};
+  std::vector<grpc::Slice> slices;
+  if (!buffer.Dump(&slices).ok()) throw DataLossError("A message cannot be read");
+  const auto text_of = [](const auto* bytes, std::size_t size) {
+    return std::string_view(reinterpret_cast<const char*>(bytes), size);
+  };
+  if (slices.size() == 1) {
+    const auto slice = std::make_shared<grpc::Slice>(slices.front());
+    return {text_of(slice->begin(), slice->size()), slice};
+  }
+  const auto memory =
+      std::make_shared<Tensor>(make_tensor(uint8, {static_cast<std::int64_t>(buffer.Length())}, cpu()));
+  auto* next = mutable_data<std::uint8_t>(*memory);
+  for (const grpc::Slice& slice : slices) next = std::copy(slice.begin(), slice.end(), next);
+  return {text_of(memory->impl().data, buffer.Length()), memory};
 }
 
 /// After how many milliseconds without an answer one side asks whether the other is there; half as many later it is
