@@ -10,8 +10,7 @@ Tensor on_host(const Tensor& tensor) {
   const Tensor from = backend.contiguous(computed(tensor));
   if (from.device().is_cpu()) return from;
   Tensor host = make_tensor(tensor.dtype(), tensor.shape(), cpu());
-  const std::size_t bytes = tensor.size() * size_of(tensor.dtype());
-  backend.copy_to_host(host.impl().data, from.impl().data, bytes);
+  backend.copy_to_host(host.impl().data, from.impl().data, nbytes(tensor));
   return host;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -14,6 +15,11 @@ TAPESTRY_API Tensor make_tensor(DType dtype, const Shape& shape, Device device);
 /// A tensor that shares the memory of the base. Its first element is `offset` elements behind that of the base.
 TAPESTRY_API Tensor make_view(const Tensor& base, const Shape& shape, std::span<const std::int64_t> strides,
                               std::int64_t offset = 0);
+
+/// How many bytes the elements take without gaps.
+inline std::size_t nbytes(const Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.size()) * size_of(tensor.dtype());
+}
 
 /// A tensor without data: it has a dtype and a shape, whose sizes may be unknown.
 Tensor make_symbolic(DType dtype, const Shape& shape, Device device = cpu());

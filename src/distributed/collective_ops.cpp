@@ -225,7 +225,7 @@ TAPESTRY_OP(broadcast_grad_op){{
           if (among.rank == call.attr<std::int64_t>("root"))
             backend_of(cpu()).copy(sum, y);
           else
-            std::memset(y.impl().data, 0, y.size() * size_of(y.dtype()));
+            std::memset(y.impl().data, 0, detail::nbytes(y));
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {apply(broadcast_op, {{g, call.where()}}, call.attrs())};

@@ -43,7 +43,7 @@ void run_on_host(const Call& call) {
   call.op().cpu(host);
   for (std::size_t i = 0; i < call.outputs().size(); ++i)
     if (const Tensor& output = call.output(i); !output.device().is_cpu())
-      backend_of(output.device()).copy_from_host(output.impl().data, host.output(i).impl().data, bytes_of(output));
+      backend_of(output.device()).copy_from_host(output.impl().data, host.output(i).impl().data, nbytes(output));
 }
 
 }  // namespace

@@ -17,8 +17,6 @@
 
 namespace tapestry::detail {
 
-inline std::size_t bytes_of(const Tensor& tensor) { return tensor.size() * size_of(tensor.dtype()); }
-
 /// The distance in bytes from the first element of one tensor to that of another one on the same memory.
 inline std::ptrdiff_t distance(const Tensor& from, const Tensor& to) {
   return static_cast<const std::byte*>(to.impl().data) - static_cast<const std::byte*>(from.impl().data);

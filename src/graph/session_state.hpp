@@ -210,8 +210,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
       keys.push_back(from.feeds[i]);
       constants.push_back(detail::on_host(values[i]).contiguous());
       key += detail::join(keys.back().id(), constants.back().shape(), ":");
-      key.append(static_cast<const char*>(constants.back().impl().data),
-                 static_cast<std::size_t>(constants.back().size()) * size_of(constants.back().dtype()));
+      key.append(static_cast<const char*>(constants.back().impl().data), detail::nbytes(constants.back()));
     }
     Substituted run{substituted_session(std::move(key), keys, constants), {}, {}};
     const std::shared_ptr<detail::GraphState>& graph = run.session->graph_.state();

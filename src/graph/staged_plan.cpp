@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/make_tensor.hpp"
 #include "graph/state_ops.hpp"
 
 namespace tapestry::detail {
@@ -195,7 +196,7 @@ std::shared_ptr<StagedPlan> StagedPlan::rest_for(const Tensors& values) {
   request.values.resize(values.size());
   for (const std::size_t i : awaited_) {
     const Tensor& value = request.values[i] = on_host(values[i]).contiguous();
-    const std::string_view bytes(static_cast<const char*>(value.impl().data), bytes_of(value));
+    const std::string_view bytes(static_cast<const char*>(value.impl().data), nbytes(value));
     key.insert(key.end(), bytes.begin(), bytes.end());
   }
   const std::lock_guard graph_lock(specialized_->mutex());

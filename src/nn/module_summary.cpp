@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "core/make_tensor.hpp"
 #include "nn/layer_call.hpp"
 #include "tapestry/detail/locate.hpp"
 
@@ -86,7 +87,7 @@ std::string summary(const Module& module, const std::vector<TensorSpec>& inputs,
   }
   std::int64_t bytes = 0;
   for (const auto& [name, value] : module.state_dict())
-    bytes += value.size() * static_cast<std::int64_t>(size_of(value.dtype()));
+    bytes += static_cast<std::int64_t>(tapestry::detail::nbytes(value));
   return table_of(rows) + join(type_name(module), ": ", grouped(module.parameter_count()), " parameters, ",
                                grouped(bytes), " bytes with all buffers\n");
 }

@@ -5,6 +5,7 @@
 
 #include "backend/strided_loop.hpp"
 #include "backend/views.hpp"
+#include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
@@ -350,7 +351,7 @@ TAPESTRY_OP(contiguous_op){{
 bool copy_from_peer(Backend& backend, const Tensor& x, const Tensor& y) {
   Backend& there = backend_of(x.device());
   const Tensor from = there.contiguous(x);
-  return backend.copy_from_peer(there, y.impl().data, from.impl().data, x.size() * size_of(x.dtype()));
+  return backend.copy_from_peer(there, y.impl().data, from.impl().data, detail::nbytes(x));
 }
 
 /// A view only in form: the dispatcher would allocate the output on the input's device.
@@ -367,7 +368,7 @@ TAPESTRY_OP(device_copy_op){{
           Tensor copy = detail::make_tensor(spec.dtype, spec.shape, device);
           if (!x.device().is_cpu() && copy_from_peer(backend, x, copy)) return copy;
           const Tensor host = detail::on_host(x);
-          backend.copy_from_host(copy.impl().data, host.impl().data, host.size() * size_of(host.dtype()));
+          backend.copy_from_host(copy.impl().data, host.impl().data, detail::nbytes(host));
           return copy;
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {g.to(call.input(0).device())}; },

@@ -133,7 +133,7 @@ void add(T& to, T from) {
   }
 }
 
-void clear(const Tensor& y) { std::memset(y.impl().data, 0, static_cast<std::size_t>(y.size()) * size_of(y.dtype())); }
+void clear(const Tensor& y) { std::memset(y.impl().data, 0, detail::nbytes(y)); }
 
 /// Calls body(outer, first column, columns) for ranges of the inner elements. All additions to one element of the
 /// output are in one range, and so in order. `rows` is the number of slices that are added.

@@ -12,6 +12,7 @@
 #include "backend/cpu/pieces.hpp"
 #include "backend/cpu/tiles.hpp"
 #include "backend/strided_loop.hpp"
+#include "core/make_tensor.hpp"
 
 namespace tapestry::host {
 namespace {
@@ -311,7 +312,7 @@ class Machine {
         element_bytes_(largest_element(program, inputs)),
         block_elements_(try_code ? compiled_block() : interpreted_block()),
         grid_(outputs[0].shape(), inputs, block_elements_) {
-    const std::int64_t bytes = outputs[0].size() * static_cast<std::int64_t>(size_of(outputs[0].dtype()));
+    const auto bytes = static_cast<std::int64_t>(detail::nbytes(outputs[0]));
     stream_ = bytes >= streaming_bytes && (apart < 0 || outputs.size() > 1);
     if (try_code) {
       code_ = compiled(program, inputs, single(), apart);

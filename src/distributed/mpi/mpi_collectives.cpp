@@ -10,6 +10,7 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include "core/make_tensor.hpp"
 #include "distributed/mpi_plugin.hpp"
 
 // Of Open MPI 5 and of MPICH: after a process has ended, the others go on.
@@ -225,7 +226,7 @@ class MpiCollectives final : public Collectives {
   }
 
   void broadcast(const Exchange& exchange) {
-    const std::size_t bytes = exchange.input.size() * size_of(exchange.input.dtype());
+    const std::size_t bytes = nbytes(exchange.input);
     if (rank == exchange.root && bytes > 0) std::memcpy(exchange.output.impl().data, exchange.input.impl().data, bytes);
     send_from(exchange.root, bytes_at(exchange.output, 0), static_cast<std::int64_t>(bytes));
   }

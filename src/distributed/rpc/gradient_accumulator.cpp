@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/make_tensor.hpp"
 #include "io/rpc/resource_ops.hpp"
 #include "tapestry/ops.hpp"
 
@@ -12,7 +13,6 @@ namespace {
 using io::rpc::attr_or;
 
 std::int64_t number(const Tensor& value) { return value.cast(int64).item<std::int64_t>(); }
-std::int64_t bytes_of(const Tensor& value) { return value.size() * static_cast<std::int64_t>(size_of(value.dtype())); }
 
 /// Rows with each index once, in order, and how often each came.
 struct SummedRows {
@@ -72,9 +72,9 @@ void GradientAccumulator::check(const Tensor& gradient) const {
         join("Shape mismatch: the accumulator '", name_, "' expects ", known, ", got ", gradient.shape()));
 }
 
-void GradientAccumulator::hold(std::int64_t bytes) {
-  held_->take(bytes);
-  bytes_ += bytes;
+void GradientAccumulator::hold(std::size_t bytes) {
+  held_->take(static_cast<std::int64_t>(bytes));
+  bytes_ += static_cast<std::int64_t>(bytes);
 }
 
 void GradientAccumulator::apply(const io::NodeDef& node, const Tensors& inputs) {
@@ -104,7 +104,7 @@ void GradientAccumulator::add(const Tensor& gradient) {
     sum_.dense = sum_.dense + gradient;
     return;
   }
-  hold(bytes_of(gradient));
+  hold(nbytes(gradient));
   sum_.dense = gradient;
 }
 
@@ -115,7 +115,7 @@ void GradientAccumulator::add_rows(const Tensor& indices, const Tensor& rows) {
       throw InvalidArgumentError(join("Shape mismatch: the accumulator '", name_, "' has rows of a gradient of ",
                                       before.shape(), ", got ", rows.shape()));
   }
-  hold(bytes_of(rows) + bytes_of(indices));
+  hold(nbytes(rows) + nbytes(indices));
   sum_.indices.push_back(indices);
   sum_.rows.push_back(rows);
 }

@@ -30,7 +30,7 @@ class GradientAccumulator final : public SharedResource {
   Tensors take(std::int64_t required, const std::stop_token& stop);
   Tensors mean_of(Sum sum, std::int64_t count) const;
   /// Notes that it holds so many bytes more.
-  void hold(std::int64_t bytes);
+  void hold(std::size_t bytes);
 
   const std::string name_;
   const DType dtype_;

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "core/make_tensor.hpp"
 #include "io/rpc/resource_ops.hpp"
 #include "tapestry/ops.hpp"
 
@@ -13,7 +14,7 @@ using io::rpc::attr_or;
 std::int64_t bytes_of(const Tensors& element) {
   constexpr std::int64_t overhead = 64;
   std::int64_t sum = 0;
-  for (const Tensor& each : element) sum += overhead + each.size() * static_cast<std::int64_t>(size_of(each.dtype()));
+  for (const Tensor& each : element) sum += overhead + static_cast<std::int64_t>(nbytes(each));
   return sum;
 }
 

@@ -201,7 +201,7 @@ class QuickFunction {
 class CarriedMemory {
  public:
   explicit CarriedMemory(const Tensors& values) {
-    for (const Tensor& each : values) parts_.push_back({static_cast<std::byte*>(each.impl().data), bytes_of(each), 0});
+    for (const Tensor& each : values) parts_.push_back({static_cast<std::byte*>(each.impl().data), nbytes(each), 0});
     for (Part& each : parts_) {
       each.offset = taken_.size();
       taken_.resize(taken_.size() + each.bytes);
@@ -283,7 +283,7 @@ class LoopRunner final : public FlowRunner {
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (!inputs[i] || !inputs[i].device().is_cpu() || (i < parts_.carried && parts_.may_vary(i))) return {};
-    for (std::size_t i = 0; i < parts_.carried; ++i) bytes += bytes_of(inputs[i]);
+    for (std::size_t i = 0; i < parts_.carried; ++i) bytes += nbytes(inputs[i]);
     if (bytes > most_copied_bytes || length == 0) return {};
     for (std::size_t i = 0; i < parts_.carried; ++i) values[i] = backend_of(cpu()).contiguous_copy(inputs[i]);
     for (std::size_t i = parts_.carried; i < operands; ++i)

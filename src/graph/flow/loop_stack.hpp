@@ -35,7 +35,7 @@ class LoopStack {
       throw InvalidArgumentError(join("The elements of '", name_, "' must have the same shape to be stacked: ",
                                       element_.shape, " and ", value.shape()));
     if (!memory_ || index >= memory_.shape()[0]) reserve(std::max<std::int64_t>(16, 2 * index));
-    const std::size_t bytes = bytes_of(value);
+    const std::size_t bytes = nbytes(value);
     const Tensor row = view_at(memory_, 0, index);
     if (device_.is_cpu() && value.is_contiguous())
       std::memcpy(row.impl().data, value.impl().data, bytes);

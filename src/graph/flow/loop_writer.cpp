@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/make_tensor.hpp"
 #include "graph/passes/passes.hpp"
 
 namespace tapestry::detail {
@@ -99,7 +100,7 @@ LoopWriter::Number LoopWriter::add_input(const Tensor& tensor, Fixed from) {
 void LoopWriter::write(const Tensor& tensor, Number number) {
   complete_ = complete_ && fits(tensor);
   memory_.emplace_back(address_of(tensor), Known{number, tensor.dtype(), is_single(tensor)});
-  taken_.push_back({address_of(tensor), address_of(tensor) + bytes_of(tensor)});
+  taken_.push_back({address_of(tensor), address_of(tensor) + nbytes(tensor)});
 }
 
 std::optional<LoopProgram> LoopWriter::program() const {

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "core/make_tensor.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/rewrite.hpp"
 #include "graph/state_ops.hpp"
@@ -15,10 +16,10 @@ namespace {
 constexpr std::size_t small_bytes = 1024;
 
 std::string_view contents_of(const Tensor& value) {
-  return {static_cast<const char*>(value.impl().data), value.size() * size_of(value.dtype())};
+  return {static_cast<const char*>(value.impl().data), nbytes(value)};
 }
 bool is_small(const Tensor& value) {
-  return value.is_contiguous() && value.device().is_cpu() && value.size() * size_of(value.dtype()) <= small_bytes;
+  return value.is_contiguous() && value.device().is_cpu() && nbytes(value) <= small_bytes;
 }
 
 bool same_value(const Tensor& a, const Tensor& b) {

@@ -130,7 +130,7 @@ Tensor saved_form(const Tensor& tensor, std::string_view name, Where where) {
 }
 
 std::span<const std::byte> bytes_of(const Tensor& host) {
-  return {detail::mutable_data<const std::byte>(host), static_cast<std::size_t>(host.size()) * size_of(host.dtype())};
+  return {detail::mutable_data<const std::byte>(host), detail::nbytes(host)};
 }
 
 }  // namespace tapestry::io

@@ -99,7 +99,7 @@ void OnnxGraph::add_initializer(std::string_view name, const Tensor& value) {
     for (const std::int64_t size : host.shape().sizes()) tensor.add_int64(1, size);
     tensor.add_int64(2, onnx_type(host.dtype()));
     tensor.add_string(8, name.data(), name.size());
-    tensor.add_bytes(9, static_cast<const char*>(host.impl().data), host.size() * size_of(host.dtype()));
+    tensor.add_bytes(9, static_cast<const char*>(host.impl().data), detail::nbytes(host));
   });
 }
 

@@ -43,7 +43,7 @@ void write_element(Pieces& to, unsigned tag, const TensorDef& value) {
   if (value.value) {
     const Tensor host = detail::on_host(value.value).contiguous();
     add_message(writer, 2, [&](protozero::pbf_writer& shape) { write_shape(shape, host.shape()); });
-    const std::uint64_t bytes = static_cast<std::uint64_t>(host.size()) * size_of(host.dtype());
+    const std::size_t bytes = detail::nbytes(host);
     if (bytes > 0) head += key(4, pbf_wire_type::length_delimited) + varint(bytes);
     content.add(head);
     if (bytes > 0) content.add(host);

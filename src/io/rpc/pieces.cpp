@@ -8,8 +8,7 @@ namespace tapestry::io::rpc {
 
 std::string_view Pieces::Piece::view() const {
   if (!tensor) return bytes;
-  return {static_cast<const char*>(tensor.impl().data),
-          static_cast<std::size_t>(tensor.size()) * size_of(tensor.dtype())};
+  return {static_cast<const char*>(tensor.impl().data), detail::nbytes(tensor)};
 }
 
 void Pieces::add(std::string_view bytes) {

@@ -96,7 +96,7 @@ void write_tensor(pbf_writer& writer, const TensorDef& tensor) {
   // A tensor that repeats one element may be larger than any memory; the file has the element once.
   if (repeats_one_element(tensor.value)) return write_repeated(writer, tensor.value);
   const Tensor host = detail::on_host(tensor.value);
-  const std::size_t bytes = static_cast<std::size_t>(host.size()) * size_of(host.dtype());
+  const std::size_t bytes = detail::nbytes(host);
   if (bytes > 0) writer.add_bytes(4, static_cast<const char*>(host.impl().data), bytes);
 }
 
