@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "backend/cpu/kernels/movement.hpp"
 #include "backend/strided_loop.hpp"
+#include "core/make_tensor.hpp"
 
 namespace tapestry::host {
 namespace {
@@ -231,6 +233,12 @@ void for_each_piece(const Tensor& y, std::span<const Tensor* const> inputs, Func
 }
 
 void copy_pieces(const Tensor& x, const Tensor& y) {
+  // What is small takes longer to plan than to copy.
+  if (const std::size_t bytes = detail::nbytes(y);
+      bytes <= block_bytes && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape()) {
+    if (bytes > 0) std::memmove(y.impl().data, x.impl().data, bytes);
+    return;
+  }
   const Tensor* inputs[] = {&x};
   for_each_tile(y, inputs, [](const Tiling& tiling, const Tiling::Position& tile) { tiling.copy(tile); });
 }
