@@ -61,6 +61,8 @@ TEST_CASE("windows of absurd sizes") {
     check_values(avg_pool2d(image, {.window = size, .padding = "SAME"}), {1});
     check_values(grad([&](const Tensor& x) { return avg_pool2d(x, {.window = size, .padding = "SAME"}); })(image),
                  std::vector<double>(16, 1.0 / 16));
+    check_values(max_pool2d(ones({1, 4, 4, 3}), {.window = size, .padding = "SAME"}), {1, 1, 1});
+    check_values(conv2d(image, ones({1, 1, 1, 1}), {.strides = size, .padding = 2, .dilations = size}), {0});
   }
 }
 

@@ -191,6 +191,21 @@ TEST_SUITE("CUDA device") {
     }
   }
 
+  TEST_CASE("windows may be far larger than the images") {
+    constexpr std::int64_t large = std::int64_t{1} << 40;
+    const Tensor image = numbers({2, 5, 4, 3}, -6, 6, 907).cast(float32);
+    const Pool2dOptions all{.window = large, .padding = "SAME"},
+        most{.window = {large, 3}, .strides = {large - 2, 1}, .padding = {large - 3, large - 3, 1, 1}};
+    for (const Pool2dOptions& options : {all, most})
+      for (const bool maximum : {false, true}) {
+        const auto pool = [&](const Tensor& x) { return maximum ? max_pool2d(x, options) : avg_pool2d(x, options); };
+        const auto gradient = [&](const Tensor& x) { return grad([&](const Tensor& y) { return pool(y); })(x); };
+        CAPTURE(maximum);
+        CHECK(distance(pool(image.to(gpu)), pool(image)) <= tolerance(float32));
+        CHECK(distance(gradient(image.to(gpu)), gradient(image)) <= tolerance(float32));
+      }
+  }
+
   TEST_CASE("NaN goes through the activation behind a product") {
     const Tensor x = numbers({64, 24}, -1, 1, 3).cast(float32), w = numbers({24, 72}, -1, 1, 4).cast(float32);
     const Tensor spoiled = where(greater(x, 0.9F), full({64, 24}, std::nanf("")), x);

@@ -37,7 +37,7 @@ void direct_conv(const ConvGeometry& g, const T* x, const T* filter, T* y) {
   parallel_for(g.batch * g.rows, std::max<std::int64_t>(1, task_positions / g.columns),
                [&](std::int64_t row, std::int64_t end) {
                  for (; row < end; ++row)
-                   for_window_runs(g, row / g.rows, row % g.rows, [&](std::int64_t window, const WindowRun& run) {
+                   for_window_runs<true>(g, row / g.rows, row % g.rows, [&](std::int64_t window, const WindowRun& run) {
                      kernels<T>().convolve(run, g.in, g.out, x, filter, y + window * g.out);
                    });
                });
@@ -50,7 +50,7 @@ void direct_filter_gradients(const ConvGeometry& g, const T* x, const T* gradien
     std::fill_n(parts + part * size, size, T(0));
     for (std::int64_t image = part * share; image < std::min((part + 1) * share, g.batch); ++image)
       for (std::int64_t row = 0; row < g.rows; ++row)
-        for_window_runs(g, image, row, [&](std::int64_t window, const WindowRun& run) {
+        for_window_runs<true>(g, image, row, [&](std::int64_t window, const WindowRun& run) {
           kernels<T>().grad_filter(run, g.in, g.out, x, gradient + window * g.out, parts + part * size);
         });
   });

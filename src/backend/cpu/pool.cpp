@@ -29,13 +29,13 @@ void pool(PoolKind f, const ConvGeometry& g, const T* x, T* y) {
   // An empty image still has windows, in its padding.
   const std::int64_t seen = std::min(g.window.height, g.height) * std::min(g.window.width, g.width);
   const std::int64_t row_work = g.columns * g.in * std::max<std::int64_t>(1, seen);
-  parallel_for(g.batch * g.rows, std::max<std::int64_t>(1, task_elements / row_work),
-               [&](std::int64_t row, std::int64_t end) {
-                 for (; row < end; ++row)
-                   for_window_runs(g, row / g.rows, row % g.rows, [&](std::int64_t window, const WindowRun& run) {
-                     kernel(run, {g.in, g.in}, x, y + window * g.in);
-                   });
-               });
+  parallel_for(
+      g.batch * g.rows, std::max<std::int64_t>(1, task_elements / row_work), [&](std::int64_t row, std::int64_t end) {
+        for (; row < end; ++row)
+          for_window_runs<false>(g, row / g.rows, row % g.rows, [&](std::int64_t window, const WindowRun& run) {
+            kernel(run, {g.in, g.in}, x, y + window * g.in);
+          });
+      });
 }
 
 /// Whether no two windows share elements.
@@ -62,7 +62,7 @@ void pool_grad(PoolKind f, const ConvGeometry& g, const T* x, const T* y, const 
     for (std::int64_t i = 0; i < pixels && !sets_all; ++i)
       std::fill_n(dx + (image * pixels + i) * g.in + first, channels.count, T(0));
     for (std::int64_t row = 0; row < g.rows; ++row)
-      for_window_runs(g, image, row, [&](std::int64_t window, const WindowRun& run) {
+      for_window_runs<false>(g, image, row, [&](std::int64_t window, const WindowRun& run) {
         const std::int64_t at = window * g.in + first;
         if (f == PoolKind::max) {
           max_grad(run, channels, x + first, y + at, gradient + at, dx + first);

@@ -19,31 +19,43 @@ __device__ Pixel pixel_of(std::int64_t i, std::int64_t height, std::int64_t widt
   return pixel;
 }
 
-/// Calls body(element of the window, offset in the image) for the window's elements inside the image, in order.
+/// The first k for which start + k * step is not below 0. Loops begin there, because windows may be far larger than
+/// images.
+__device__ std::int64_t first_inside(std::int64_t start, std::int64_t step) {
+  return start < 0 ? (-start - 1) / step + 1 : 0;
+}
+
+/// Calls body(number of the pixel, offset in the image) for the window's elements inside the image, in order.
 template <class Body>
 __device__ void for_window(const Windows& w, const Pixel& position, const Body& body) {
-  for (std::int64_t ky = 0; ky < w.window_height; ++ky) {
-    const std::int64_t y = position.y * w.stride_y - w.pad_top + ky * w.dilation_y;
-    if (y < 0 || y >= w.height) continue;
-    for (std::int64_t kx = 0; kx < w.window_width; ++kx) {
-      const std::int64_t x = position.x * w.stride_x - w.pad_left + kx * w.dilation_x;
-      if (x < 0 || x >= w.width) continue;
-      body(ky * w.window_width + kx, ((position.image * w.height + y) * w.width + x) * w.channels + position.channel);
+  const std::int64_t top = position.y * w.stride_y - w.pad_top, left = position.x * w.stride_x - w.pad_left;
+  const std::int64_t first_kx = first_inside(left, w.dilation_x);
+  for (std::int64_t ky = first_inside(top, w.dilation_y); ky < w.window_height; ++ky) {
+    const std::int64_t y = top + ky * w.dilation_y;
+    if (y >= w.height) break;
+    for (std::int64_t kx = first_kx; kx < w.window_width; ++kx) {
+      const std::int64_t x = left + kx * w.dilation_x;
+      if (x >= w.width) break;
+      body(y * w.width + x, ((position.image * w.height + y) * w.width + x) * w.channels + position.channel);
     }
   }
 }
 
-/// Calls body(element of the window, position's number) for the windows that cover a pixel: the inverse of
+/// Calls body(row and column in the window, position's number) for the windows that cover a pixel: the inverse of
 /// `for_window`. So one thread can sum up each element of the image, always in the same order.
 template <class Body>
 __device__ void for_positions(const Windows& w, const Pixel& pixel, const Body& body) {
-  for (std::int64_t ky = 0; ky < w.window_height; ++ky) {
-    const std::int64_t top = pixel.y + w.pad_top - ky * w.dilation_y;
-    if (top < 0 || top % w.stride_y != 0 || top / w.stride_y >= w.rows) continue;
-    for (std::int64_t kx = 0; kx < w.window_width; ++kx) {
-      const std::int64_t left = pixel.x + w.pad_left - kx * w.dilation_x;
-      if (left < 0 || left % w.stride_x != 0 || left / w.stride_x >= w.columns) continue;
-      body(ky * w.window_width + kx, (pixel.image * w.rows + top / w.stride_y) * w.columns + left / w.stride_x);
+  const std::int64_t y = pixel.y + w.pad_top, x = pixel.x + w.pad_left;
+  const std::int64_t first_kx = first_inside((w.columns - 1) * w.stride_x - x, w.dilation_x);
+  for (std::int64_t ky = first_inside((w.rows - 1) * w.stride_y - y, w.dilation_y); ky < w.window_height; ++ky) {
+    const std::int64_t top = y - ky * w.dilation_y;
+    if (top < 0) break;
+    if (top % w.stride_y != 0) continue;
+    for (std::int64_t kx = first_kx; kx < w.window_width; ++kx) {
+      const std::int64_t left = x - kx * w.dilation_x;
+      if (left < 0) break;
+      if (left % w.stride_x != 0) continue;
+      body(ky, kx, (pixel.image * w.rows + top / w.stride_y) * w.columns + left / w.stride_x);
     }
   }
 }
@@ -72,8 +84,8 @@ __global__ void __launch_bounds__(block_threads) add_patches_kernel(Windows w, c
     const Pixel pixel = pixel_of(i, w.height, w.width, w.channels);
     const std::int64_t group = pixel.channel / channels, channel = pixel.channel % channels;
     T sum = T(0);
-    for_positions(w, pixel, [&](std::int64_t element, std::int64_t position) {
-      sum += patches[(group * positions + position) * patch + element * channels + channel];
+    for_positions(w, pixel, [&](std::int64_t ky, std::int64_t kx, std::int64_t position) {
+      sum += patches[(group * positions + position) * patch + (ky * w.window_width + kx) * channels + channel];
     });
     image[i] = sum;
   }
@@ -102,9 +114,9 @@ __global__ void __launch_bounds__(block_threads)
     max_positions_kernel(Windows w, const T* x, const T* y, std::int32_t* positions) {
   for (std::int64_t i = global_thread(); i < w.positions() * w.channels; i += grid_threads()) {
     std::int32_t position = -1;
-    for_window(w, pixel_of(i, w.rows, w.columns, w.channels), [&](std::int64_t element, std::int64_t offset) {
+    for_window(w, pixel_of(i, w.rows, w.columns, w.channels), [&](std::int64_t number, std::int64_t offset) {
       const T value = x[offset];
-      if (position < 0 && (value == y[i] || value != value)) position = static_cast<std::int32_t>(element);
+      if (position < 0 && (value == y[i] || value != value)) position = static_cast<std::int32_t>(number);
     });
     positions[i] = position;
   }
@@ -116,10 +128,11 @@ __global__ void __launch_bounds__(block_threads)
   for (std::int64_t i = global_thread(); i < w.batch * w.height * w.width * w.channels; i += grid_threads()) {
     const Pixel pixel = pixel_of(i, w.height, w.width, w.channels);
     T sum = T(0);
-    for_positions(w, pixel, [&](std::int64_t element, std::int64_t position) {
+    const auto number = static_cast<std::int32_t>(pixel.y * w.width + pixel.x);
+    for_positions(w, pixel, [&](std::int64_t, std::int64_t, std::int64_t position) {
       const std::int64_t result = position * w.channels + pixel.channel;
       if (positions) {
-        if (positions[result] == element) sum += g[result];
+        if (positions[result] == number) sum += g[result];
         return;
       }
       int count = 0;

@@ -25,7 +25,7 @@ void add_patches(Stream stream, Type type, const Windows& windows, const void* p
 
 void max_pool(Stream stream, Type type, const Windows& windows, const void* x, void* y);
 void average_pool(Stream stream, Type type, const Windows& windows, const void* x, void* y);
-/// positions[position, channel] = the element of the window to which the maximum's gradient goes: the first that equals
+/// positions[position, channel] = the pixel of the image to which the maximum's gradient goes: the first that equals
 /// y or is NaN, or -1 if there is none.
 void max_positions(Stream stream, Type type, const Windows& windows, const void* x, const void* y,
                    std::int32_t* positions);
