@@ -47,15 +47,12 @@ const NodeOrigin* origin_of(const Tensor& tensor) {
 }
 
 /// What the results of an op have in common.
-void merge(std::optional<Specs>& all, const Specs& specs) {
+bool merge(std::optional<Specs>& all, const Specs& specs) {
   if (!all) {
     all = specs;
-    return;
+    return true;
   }
-  if (all->size() != specs.size()) {
-    all->clear();
-    return;
-  }
+  if (all->size() != specs.size()) return false;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     Spec& known = (*all)[i];
     if (known.dtype != specs[i].dtype) known.dtype = DType::unknown;
@@ -63,11 +60,12 @@ void merge(std::optional<Specs>& all, const Specs& specs) {
     for (int axis = 0; axis < known.shape.rank(); ++axis)
       if (known.shape.sizes()[axis] != specs[i].shape.sizes()[axis]) known.shape.set(axis, -1);
   }
+  return true;
 }
 
-/// What an op infers for every rank that an input of unknown rank can have. Empty when it takes none, or when the
+/// What an op infers for every rank that an input of unknown rank can have. Nothing when it takes none, or when the
 /// number of its results depends on the rank.
-Specs infer_for_all_ranks(const Call& call) {
+std::optional<Specs> infer_for_all_ranks(const Call& call) {
   std::vector<std::size_t> open;
   for (std::size_t i = 0; i < call.inputs().size(); ++i)
     if (!call.input(i).shape().has_rank()) open.push_back(i);
@@ -78,7 +76,7 @@ Specs infer_for_all_ranks(const Call& call) {
       trial.mutable_inputs()[i] = make_symbolic(
           call.input(i).dtype(), Shape(std::vector<std::int64_t>(static_cast<std::size_t>(rank), -1)), cpu());
     try {
-      merge(all, call.op().infer(trial));
+      if (!merge(all, call.op().infer(trial))) return {};
     } catch (const Error&) {
       continue;  // the op does not take this rank
     }
@@ -87,7 +85,7 @@ Specs infer_for_all_ranks(const Call& call) {
   // Inputs of several unknown ranks were tried with equal ones only: that tells dtypes, but no shapes.
   if (open.size() > 1)
     for (Spec& each : *all) each.shape = Shape::unknown_rank();
-  return *all;
+  return all;
 }
 
 /// The specs that an op infers, as far as the dtypes and ranks of its inputs are known.
@@ -96,7 +94,7 @@ Specs infer(const Call& call) {
   const bool has_types = std::none_of(call.inputs().begin(), call.inputs().end(),
                                       [](const Tensor& input) { return input.dtype() == DType::unknown; });
   if (has_types)
-    if (Specs specs = infer_for_all_ranks(call); !specs.empty()) return specs;
+    if (const std::optional<Specs> specs = infer_for_all_ranks(call)) return *specs;
   if (call.op().outputs < 0)
     throw InvalidArgumentError(
         "The number of results depends on an input whose dtype or rank is not known yet; give "

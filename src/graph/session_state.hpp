@@ -89,6 +89,9 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
           remote_ ? run_remotely(prepared, values, options, metadata) : run_here(prepared, values, options, metadata);
     for (const Prepared::Result& each : prepared.results) {
       using From = Prepared::Result::From;
+      if (each.from == From::fetch && !fetched[each.index])
+        throw InvalidArgumentError(detail::join("'", prepared.request.fetches[each.index].name(),
+                                                "' has no value: it is of a branch that was not taken"));
       results.push_back(each.from == From::fetch  ? fetched[each.index]
                         : each.from == From::feed ? values[each.index]
                                                   : each.value);

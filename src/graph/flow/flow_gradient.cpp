@@ -141,16 +141,6 @@ class Invariants {
 /// The forward op of a call: the node of its outputs.
 Node& forward_node(const Call& call) { return producer_of(call.outputs().back()); }
 
-/// Gives the forward node further outputs: these tensors, one list for each of its functions, of equal length.
-void extend(Node& node, const std::vector<Tensors>& more) {
-  std::vector<GraphFunction> functions = functions_of(node);
-  for (std::size_t i = 0; i < more.size(); ++i) functions[i].outputs.append(more[i].begin(), more[i].end());
-  const Attrs attrs = with_functions(node.attrs(), std::move(functions));
-  Call call(node.op(), node.inputs(), attrs, node.where(), node.name());
-  const Specs all = node.op().infer(call);
-  node.graph->extend(node, attrs, Specs(all.begin() + node.outputs().size(), all.end()));
-}
-
 /// Tells the tapes that record the gradient, for a derivative of higher order, of all outputs of the forward node.
 void tell_of_outputs(const Node& node) {
   for (Recorder* each : recorders()) each->extend(node);
@@ -253,7 +243,9 @@ class BranchGradient {
     std::vector<std::size_t> present;
     for (const std::size_t i : wanted_)
       if (branch.inputs[i]) present.push_back(i);
-    const std::vector<Tensor> found = present.empty() ? std::vector<Tensor>() : gradient.of(targets, seeds, present);
+    const bool is_reached = !present.empty() && !targets.empty();
+    const std::vector<Tensor> found =
+        is_reached ? gradient.of(targets, seeds, present) : std::vector<Tensor>(present.size());
     for (std::size_t k = 0, next = 0; k < wanted_.size(); ++k)
       if (branch.inputs[wanted_[k]])
         if (const Tensor& each = found[next++]) result.outputs[k] = each;
@@ -299,7 +291,7 @@ class BranchGradient {
         for (std::size_t other = 0; other < more.size(); ++other)
           more[other].push_back(other == b ? residual : Tensor());
       }
-    if (!more[0].empty()) extend(node_, more);
+    if (!more[0].empty()) add_outputs(node_, more);
     tell_of_outputs(node_);
     for (std::size_t k = 0; k < owned.size(); ++k) {
       inputs_.push_back(node_.output(numbers[k]));
@@ -354,7 +346,7 @@ class LoopGradient {
     Tensors more;
     for (const Tensor& residual : residuals_)
       if (find_in(stacked(), residual) == npos) more.push_back(residual);
-    if (!more.empty()) extend(node_, {more});
+    if (!more.empty()) add_outputs(node_, {more});
     tell_of_outputs(node_);
     return add_loop();
   }
@@ -552,6 +544,15 @@ class LoopGradient {
 };
 
 }  // namespace
+
+void add_outputs(Node& node, const std::vector<Tensors>& more) {
+  std::vector<GraphFunction> functions = functions_of(node);
+  for (std::size_t i = 0; i < more.size(); ++i) functions[i].outputs.append(more[i].begin(), more[i].end());
+  const Attrs attrs = with_functions(node.attrs(), std::move(functions));
+  Call call(node.op(), node.inputs(), attrs, node.where(), node.name());
+  const Specs all = node.op().infer(call);
+  node.graph->extend(node, attrs, Specs(all.begin() + node.outputs().size(), all.end()));
+}
 
 Tensors if_gradient(const Call& call, const Tensors& arrived) { return BranchGradient(call, arrived).run(); }
 Tensors while_gradient(const Call& call, const Tensors& arrived) { return LoopGradient(call, arrived).run(); }

@@ -43,6 +43,8 @@ inline FunctionsRef functions_ref(std::vector<GraphFunction> functions) {
 }
 /// The attributes with other functions.
 Attrs with_functions(const Attrs& attrs, std::vector<GraphFunction> functions);
+/// Gives a node further outputs: these tensors, one list for each of its functions, of equal length.
+void add_outputs(Node& node, const std::vector<Tensors>& more);
 
 /// The parts of a While.
 struct TAPESTRY_API WhileParts {

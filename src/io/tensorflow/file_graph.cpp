@@ -168,26 +168,52 @@ std::vector<Entry*> FileGraph::requirements(const Entry& entry) {
   return list;
 }
 
+namespace {
+
+using Constants = std::map<std::string, NodeDef>;  // by the name, as an input, of the tensor that each replaces
+
+/// Notes in `used` which constants the tensor's name or the node has now.
+bool replace(std::string& tensor, const Constants& constants, Constants* used) {
+  const auto found = constants.find(without_zero(tensor));
+  if (found == constants.end()) return false;
+  if (used) used->insert(*found);
+  tensor = found->second.name;
+  return true;
+}
+
+bool replace_inputs(NodeDef& node, const Constants& constants, Constants* used) {
+  bool changed = false;
+  for (std::string& input : node.inputs) changed = replace(input, constants, used) || changed;
+  if (!node.flow || !node.flow->is_raised) return changed;
+  Flow flow = *node.flow;
+  for (FunctionBody& body : flow.functions) {
+    Constants inside;
+    for (NodeDef& each : body.graph.nodes) replace_inputs(each, constants, &inside);
+    for (std::string& output : body.outputs) replace(output, constants, &inside);
+    for (const auto& [tensor, constant] : inside) body.graph.nodes.push_back(constant);
+    changed = changed || !inside.empty();
+  }
+  node.flow = std::make_shared<const Flow>(std::move(flow));
+  return changed;
+}
+
+}  // namespace
+
 GraphDef FileGraph::with_constants(const std::vector<std::pair<detail::FileNodes::Name, Tensor>>& constants) {
   GraphDef file = file_;
-  std::map<std::string, std::string> replaced;  // a tensor's name as an input, and the name of its constant
+  Constants replaced;
   for (const auto& [tensor, value] : constants) {
     std::string name = detail::join(tensor.node, "/fed_", tensor.output);
     while (has(name)) name += '_';
-    replaced.emplace(tensor.output == 0 ? tensor.node : detail::join(tensor.node, ":", tensor.output), name);
     const TypeCode type = code_of(value.dtype());
     file.nodes.push_back({.name = name, .op = "Const", .attrs = {{"dtype", type}, {"value", TensorDef{type, value}}}});
+    replaced.emplace(tensor.output == 0 ? tensor.node : detail::join(tensor.node, ":", tensor.output),
+                     file.nodes.back());
   }
   std::vector<char> depends(order_.size());  // by position: whether the node needs such a constant
   for (const Entry* each : order_) {
     NodeDef& def = file.nodes[each->def - file_.nodes.data()];
-    bool changed = false;
-    for (std::string& input : def.inputs) {
-      const auto found = replaced.find(input.ends_with(":0") ? input.substr(0, input.size() - 2) : input);
-      if (found == replaced.end()) continue;
-      input = found->second;
-      changed = true;
-    }
+    bool changed = replace_inputs(def, replaced, nullptr);
     for_all_needed(*each, [&](const Entry& needed) { changed = changed || depends[needed.position] != 0; });
     depends[each->position] = changed ? 1 : 0;
     if (changed)

@@ -23,6 +23,7 @@ struct FunctionBody {
 struct Flow {
   std::vector<FunctionBody> functions{};  ///< the branches, or [body, condition]
   bool is_loop = false;
+  bool is_raised = false;  ///< its functions' nodes were nodes of the graph around, whose names they have
 
   // Of a loop, after `find_sequences`:
   std::vector<std::size_t> carried{}, operands{};

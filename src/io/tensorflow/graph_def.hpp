@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -63,10 +64,15 @@ struct NodeDef {
   std::shared_ptr<const Flow> flow{};  ///< of a branch or a loop that can be read: the functions that it runs
 };
 
+/// Of nodes that have become part of a branch or of a loop, by their names: the node that runs this. "" for a node that
+/// only passed on a tensor to a branch.
+using MovedNodes = std::unordered_map<std::string, std::string>;
+
 struct GraphDef {
   std::vector<NodeDef> nodes{};
   std::string library{};      ///< the bytes of its FunctionDefLibrary: the functions that its nodes call
   std::int32_t producer = 0;  ///< the version of TensorFlow's formats that the file is written in; 0 if it tells none
+  std::shared_ptr<const MovedNodes> moved{};  ///< nodes of the file that this graph has no longer
 };
 
 /// The number of a node's inputs before its control inputs.

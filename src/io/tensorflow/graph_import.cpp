@@ -80,7 +80,10 @@ void Importer::run() {
 
 const Tensors* Importer::outputs(std::string_view name) {
   Entry* entry = file_.find(name);
-  if (!entry) return nullptr;
+  if (!entry) {
+    const Moved* moved = find_moved(name);
+    return moved ? &moved->outputs : nullptr;
+  }
   add_missing(*entry);
   if (entry->outputs.empty() && refers_to_variable(*entry)) tensor_of({entry->def});
   if (entry->def->flow) pass_on(*entry);
@@ -89,7 +92,10 @@ const Tensors* Importer::outputs(std::string_view name) {
 
 Node* Importer::find(std::string_view name) {
   Entry* entry = file_.find(name);
-  if (!entry) return nullptr;
+  if (!entry) {
+    const Moved* moved = find_moved(name);
+    return moved ? moved->node : nullptr;
+  }
   add_missing(*entry);
   return entry->node;
 }
@@ -98,12 +104,17 @@ detail::FileNodes::Name Importer::name_of(const Tensor& tensor) {
   for (const Entry* each : file_.in_order())
     for (std::size_t i = 0; i < each->outputs.size(); ++i)
       if (each->outputs[i].is(tensor)) return {each->def->name, i};
+  for (const auto& [name, moved] : known_moved_)
+    for (std::size_t i = 0; i < moved.outputs.size(); ++i)
+      if (moved.outputs[i].is(tensor)) return {name, i};
   throw InvalidArgumentError(not_in_file(tensor.name()));
 }
 
 std::string Importer::name_of(const Node& node) {
   for (const Entry* each : file_.in_order())
     if (each->node == &node) return each->def->name;
+  for (const auto& [name, moved] : known_moved_)
+    if (moved.node == &node) return name;
   throw InvalidArgumentError(not_in_file(node.name()));
 }
 
@@ -362,8 +373,12 @@ Tensors Importer::read_function(const NodeReader& reader, const FunctionBody& bo
   std::vector<std::string> ends = body.operations;
   for (const std::string& each : outputs)
     if (!each.empty()) ends.push_back(each.substr(0, each.rfind(':')));
-  Importer inner(body.graph, ends, given, *detail::scopes().graph, where_);
+  GraphState& graph = *detail::scopes().graph;
+  const bool is_raised = reader.def().flow->is_raised;
+  const auto read = std::make_shared<Importer>(body.graph, ends, given, graph, where_, is_raised ? moved_ : nullptr);
+  Importer& inner = *read;
   inner.run();
+  if (is_raised) graph.file = read;
   Tensors results;
   for (const std::string& each : outputs) {
     if (each.empty()) {
@@ -513,8 +528,9 @@ Tensors Importer::node(const Op& op, const Tensors& inputs, const Attrs& attrs, 
 }
 
 bool Importer::refers_to_variable(const Entry& entry) const {
-  return entry.node && !entry.inputs.empty() && is_reference_variable(*entry.inputs[0].node) &&
-         variables_.contains(entry.inputs[0].node) && takes_reference(entry.def->op);
+  if (!entry.node || entry.inputs.empty() || !takes_reference(entry.def->op)) return false;
+  const NodeDef* from = entry.inputs[0].node;
+  return (is_reference_variable(*from) || from->op == argument_op) && variables_.contains(from);
 }
 
 namespace {

@@ -24,17 +24,28 @@ class Importer final : public detail::FileNodes {
   /// the Variables that the graph shares with others; nullptr for Variables of its own.
   Importer(GraphDef file, GraphState& graph, Where where, const Importer* original = nullptr,
            std::shared_ptr<VariableTable> shared = nullptr)
-      : file_(std::move(file)), graph_(graph), where_(where), original_(original), shared_(std::move(shared)) {}
-  /// Reads a function, with these arguments, whose `ends` are needed.
-  Importer(const GraphDef& function, const std::vector<std::string>& ends,
-           const std::map<std::string, Argument>& arguments, GraphState& graph, Where where)
-      : file_(function, &ends), graph_(graph), where_(where), original_(nullptr), arguments_(&arguments) {}
+      : file_(std::move(file)),
+        graph_(graph),
+        where_(where),
+        original_(original),
+        shared_(std::move(shared)),
+        moved_(file_.file().moved) {}
+  /// Reads a function, with these arguments, whose `ends` are needed. `moved`: the nodes of the graph around that are
+  /// in the function; empty for one that is a function in the file.
+  Importer(const GraphDef& function, const std::vector<std::string>& ends, std::map<std::string, Argument> arguments,
+           GraphState& graph, Where where, std::shared_ptr<const MovedNodes> moved)
+      : file_(function, &ends),
+        graph_(graph),
+        where_(where),
+        original_(nullptr),
+        arguments_(std::move(arguments)),
+        moved_(std::move(moved)) {}
 
   void run();
 
   // ---- FileNodes ----
 
-  bool has(std::string_view name) const override { return file_.has(name); }
+  bool has(std::string_view name) const override { return file_.has(name) || is_moved(name); }
 
   const Tensors* outputs(std::string_view name) override;
   Node* find(std::string_view name) override;
@@ -56,6 +67,19 @@ class Importer final : public detail::FileNodes {
   void add_missing(Entry& wanted);
   /// Gives a loop the outputs that are its inputs, of variables that the body does not use.
   void pass_on(Entry& loop);
+
+  // ---- Nodes in branches ----
+
+  /// A node that is in a branch now: what runs it, and its outputs in this graph.
+  struct Moved {
+    Node* node = nullptr;
+    Tensors outputs{};
+  };
+  bool is_moved(std::string_view name) const;
+  /// nullptr when the file has no such node. Throws UnimplementedError for a node that has no value outside.
+  const Moved* find_moved(std::string_view name);
+  Entry* entry_around(const std::string& name);
+  Moved give_out(const std::string& name, Node& node, std::size_t function, const Tensors& inside);
 
   /// Takes away what was added to the graph from node number `size` on, in an attempt to read the entry.
   void undo(const Entry& entry, std::size_t size);
@@ -164,7 +188,9 @@ class Importer final : public detail::FileNodes {
   Where where_;
   const Importer* original_;
   std::shared_ptr<VariableTable> shared_;
-  const std::map<std::string, Argument>* arguments_ = nullptr;  ///< of a function
+  std::optional<std::map<std::string, Argument>> arguments_{};  ///< of a function
+  std::shared_ptr<const MovedNodes> moved_;
+  std::map<std::string, Moved> known_moved_{};  ///< by name
   std::unordered_map<const NodeDef*, Variable> variables_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Variable::Cell>> cells_;  ///< by container, shared name
   std::map<std::pair<const NodeDef*, std::vector<double>>, Tensor> numbers_;

@@ -64,6 +64,12 @@ class ConditionRaiser {
     return depth;
   }
 
+  /// The nodes that were raised.
+  MovedNodes moved() {
+    passing_.insert(moved_.begin(), moved_.end());
+    return std::move(passing_);
+  }
+
  private:
   [[noreturn]] static void refuse(const NodeDef& node, std::string_view problem) {
     throw UnimplementedError(detail::join("Node '", node.name, "' (op: '", node.op,
@@ -328,7 +334,7 @@ class ConditionRaiser {
       if (is_inside(used, is_member)) return before(used);
       return argument(is_given ? def(edge.node).inputs[0] : tensor_of(edge));
     };
-    Flow flow;
+    Flow flow{.is_raised = true};
     for (std::int64_t side = 0; side < sides; ++side) {
       FunctionBody body{.name = detail::join(node.name,
                                              is_case     ? "/branch_"
@@ -370,7 +376,7 @@ class ConditionRaiser {
     for (const auto& [tensor, own] : stage.exports) exported_[tensor] = detail::join(node.name, ":", output++);
     const bool has_operations = std::any_of(flow.functions.begin(), flow.functions.end(),
                                             [](const FunctionBody& each) { return !each.operations.empty(); });
-    if (stage.merges.empty() && stage.exports.empty() && !has_operations) {
+    if (stage.merges.empty() && stage.exports.empty() && !has_operations && !may_be_fetched(stage)) {
       for (const auto& [side, nodes] : stage.nodes)
         for (const std::size_t i : nodes) moved_.erase(def(i).name);
       return;
@@ -386,6 +392,15 @@ class ConditionRaiser {
         if (const auto to = moved_.find(each); to != moved_.end()) each = to->second;
     node.flow = std::make_shared<const Flow>(std::move(flow));
     added_.push_back(std::move(node));
+  }
+
+  /// Whether a stage that gives nothing computes something that a program may ask for.
+  bool may_be_fetched(const Stage& stage) const {
+    return std::any_of(stage.nodes.begin(), stage.nodes.end(), [&](const auto& side) {
+      return std::any_of(side.second.begin(), side.second.end(), [&](std::size_t i) {
+        return !predicate_of_switch_[i] && def(i).op != "Const" && def(i).op != "Identity" && def(i).op != "NoOp";
+      });
+    });
   }
 
   /// The name of the node that a node has become part of.
@@ -453,7 +468,10 @@ class ConditionRaiser {
     std::vector<NodeDef> nodes;
     std::unordered_map<std::string, char> gone;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (removed_[i] && !moved_.contains(def(i).name) && !predicate_of_merge_[i]) gone.emplace("^" + def(i).name, 1);
+      if (removed_[i] && !moved_.contains(def(i).name) && !predicate_of_merge_[i]) {
+        gone.emplace("^" + def(i).name, 1);
+        passing_.emplace(def(i).name, "");
+      }
       if (!removed_[i]) nodes.push_back(std::move(graph_.nodes[i]));
     }
     std::move(added_.begin(), added_.end(), std::back_inserter(nodes));
@@ -480,8 +498,9 @@ class ConditionRaiser {
   std::vector<NodeDef> added_;
   std::unordered_set<std::string> names_;
   std::map<std::string, std::size_t> predicates_;
-  std::map<std::string, std::string> exported_;         ///< by the tensor of a branch: the output that it is
-  std::unordered_map<std::string, std::string> moved_;  ///< by the name of a node of a branch: that of the condition
+  std::map<std::string, std::string> exported_;  ///< by the tensor of a branch: the output that it is
+  MovedNodes moved_;                             ///< by the name of a node of a branch: that of the condition
+  MovedNodes passing_;                           ///< Switches that are gone
 };
 
 /// Whether all inputs of the nodes exist.
@@ -519,6 +538,9 @@ void raise_conditions(GraphDef& graph, FunctionBody* body) {
       last = depth;
     }
     is_raised = is_whole(graph) || !is_whole(before.graph);
+    MovedNodes moved = raiser.moved();
+    if (graph.moved) moved.insert(graph.moved->begin(), graph.moved->end());
+    if (!moved.empty()) graph.moved = std::make_shared<const MovedNodes>(std::move(moved));
   } catch (const UnimplementedError&) {
   }
   if (is_raised) return;

@@ -18,7 +18,7 @@ namespace {
 /// The loops that frames have become.
 struct Raised {
   std::vector<NodeDef> loops{};
-  std::unordered_map<std::string, std::string> moved{};  ///< by the name of a node of a frame: the loop that it is in
+  MovedNodes moved{};  ///< by the name of a node of a frame: the loop that it is in
 };
 
 /// One frame, whose nodes have no frame in them.
@@ -238,12 +238,13 @@ void take_in(GraphDef& graph, Raised raised) {
 
 void raise_frames(GraphDef& graph) {
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const NodeDef& each) { return is_enter(each); })) return;
+  auto moved = std::make_shared<MovedNodes>();
   raise_arrays(graph);
   raise_stacks(graph);
   for (;;) {
     const Index index = numbers_by_name(graph);
     const auto frames = members_of_frames(graph, index);
-    if (frames.empty()) return;
+    if (frames.empty()) break;
     Raised raised;
     std::unordered_set<std::string> names;
     for (const auto& [frame, members] : frames) {
@@ -255,8 +256,10 @@ void raise_frames(GraphDef& graph) {
     }
     if (raised.loops.empty())
       throw UnimplementedError(detail::join("The frame '", frames.begin()->first, "' is in another that is in it"));
+    moved->insert(raised.moved.begin(), raised.moved.end());
     take_in(graph, std::move(raised));
   }
+  graph.moved = std::move(moved);
 }
 
 }  // namespace tapestry::io
