@@ -7,53 +7,17 @@
 #include <doctest/doctest.h>
 
 #include "expect.hpp"
-#include "io/tensorflow/graph_def.hpp"
+#include "node_text.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
 namespace tapestry::test::foreign_nodes_test {
 namespace {
 
-Graph read(const std::string& text) { return Graph::from_graph_def(io::from_text(text)); }
-
-std::string node(const std::string& name, const std::string& op, const std::vector<std::string>& inputs,
-                 const std::string& attrs = {}) {
-  std::string text = "node { name: '" + name + "' op: '" + op + "'";
-  for (const std::string& input : inputs) text += " input: '" + input + "'";
-  return text + " " + attrs + " }\n";
-}
-std::string attr(const std::string& name, const std::string& value) {
-  return " attr { key: '" + name + "' value { " + value + " } }";
-}
-const std::string t_float = attr("T", "type: DT_FLOAT");
-
-std::string placeholder_node(const std::string& name, const std::string& shape = "unknown_rank: true") {
-  return node(name, "Placeholder", {}, attr("dtype", "type: DT_FLOAT") + attr("shape", "shape { " + shape + " }"));
-}
-std::string constant_node(const std::string& name, const std::string& type, const std::string& tensor) {
-  return node(name, "Const", {},
-              attr("dtype", "type: " + type) + attr("value", "tensor { dtype: " + type + " " + tensor + " }"));
-}
-std::string ints_node(const std::string& name, const std::vector<int>& values) {
-  std::string tensor = "tensor_shape { dim { size: " + std::to_string(values.size()) + " } }";
-  for (const int each : values) tensor += " int_val: " + std::to_string(each);
-  return constant_node(name, "DT_INT32", tensor);
-}
-std::string float_node(const std::string& name, const std::string& value) {
-  return constant_node(name, "DT_FLOAT", "tensor_shape { } float_val: " + value);
-}
-
 std::set<std::string> names_of(const Graph& graph) {
   std::set<std::string> names;
   for (const Operation& each : graph.operations()) names.insert(each.name());
   return names;
-}
-
-io::NodeDef def_of(const std::string& bytes, const std::string& name) {
-  for (const io::NodeDef& each : io::decode(bytes).nodes)
-    if (each.name == name) return each;
-  FAIL("no node " << name);
-  return {};
 }
 
 }  // namespace

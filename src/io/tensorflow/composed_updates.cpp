@@ -133,6 +133,15 @@ void add_sign_update(const UpdateCall& call, bool powers) {
 void add_power_sign(const UpdateCall& call) { add_sign_update(call, true); }
 void add_add_sign(const UpdateCall& call) { add_sign_update(call, false); }
 
+/// Like TensorFlow's momentum, but that the learning rate is in the slot.
+void add_keras_momentum(const UpdateCall& call) {
+  const Tensor step = number(call, 2) * call.inputs[3], momentum = number(call, 4);
+  const Tensor velocity = call.inputs[1] * momentum - step;
+  const bool nesterov = call.node.attr_or<bool>("use_nesterov", false);
+  const Tensor change = nesterov ? velocity * momentum - step : velocity;
+  assign(call, 0, Assign::subtract, -change, {assign(call, 1, Assign::set, velocity)});
+}
+
 /// Dual averaging: the Variable follows from the sums of all gradients and the number of the step.
 void add_adagrad_da(const UpdateCall& call) {
   const Tensor &gradient = call.inputs[3], sum = call.inputs[1] + gradient,
@@ -184,6 +193,32 @@ Tensor result_of(const UpdateCall& call, std::string_view op, const Tensors& inp
   return keep_node(call.graph, reader, inputs, {x.spec()}, call.where).output();
 }
 
+/// Assigns to the elements that an index expression selects: where its gradient spreads ones.
+void add_sliced(const UpdateCall& call) {
+  const Shape& shape = call.inputs[0].shape();
+  NodeDef def = call.node.def();
+  def.op = "StridedSliceGrad";
+  const Tensor sizes = vector_of(shape.to_vector(), call.inputs[1].dtype());
+  Tensors values{sizes};
+  for (std::size_t i = 1; i < 4; ++i) {
+    if (!call.node.is_constant(i))
+      throw UnimplementedError(detail::join("Node '", def.name, "' (op: '", call.node.def().op,
+                                            "'): where it begins and ends is not known when the graph is read"));
+    values.push_back(call.node.constant(i));
+  }
+  values.push_back({});
+  const std::vector<Source> sources(values.size());
+  const NodeReader reader(def, sources, values);
+  const auto spread = [&](const Tensor& value) {
+    const Tensor places = constant_node(sizes, "shape", call.where);
+    return read_op(reader, {places, call.inputs[1], call.inputs[2], call.inputs[3], value}, call.where)[0];
+  };
+  def.name = "place";
+  const Tensor is_place = spread(ones_like(call.inputs[4]));
+  def.name = "value";
+  assign(call, 0, Assign::set, where(not_equal(is_place, 0), spread(call.inputs[4]), call.inputs[0]));
+}
+
 /// The end of the name of a scatter op: "Update" of "ResourceScatterNdUpdate".
 std::string kind_of(const UpdateCall& call, std::string_view before) {
   const std::string& op = call.node.def().op;
@@ -223,6 +258,9 @@ constexpr auto updates = std::to_array<ComposedUpdate>({
     {"ResourceApplyProximalGradientDescent", "ApplyProximalGradientDescent", 1, 5, add_proximal_gradient_descent},
     {"ResourceApplyProximalAdagrad", "ApplyProximalAdagrad", 2, 6, add_proximal_adagrad},
     {"ResourceApplyAdaMax", "ApplyAdaMax", 3, 9, add_adamax},
+    {"ResourceApplyKerasMomentum", "ResourceApplyKerasMomentum", 2, 5, add_keras_momentum},
+    {"ResourceSparseApplyKerasMomentum", "ResourceSparseApplyKerasMomentum", 2, 6, add_keras_momentum, 4},
+    {"ResourceStridedSliceAssign", "StridedSliceAssign", 1, 5, add_sliced},
     {"ResourceApplyPowerSign", "ApplyPowerSign", 2, 7, add_power_sign},
     {"ResourceApplyAddSign", "ApplyAddSign", 2, 7, add_add_sign},
     {"ResourceSparseApplyCenteredRMSProp", "SparseApplyCenteredRMSProp", 4, 10, add_centered_rmsprop, 9},

@@ -11,6 +11,7 @@
 #include "graph/training.hpp"
 #include "io/composition.hpp"
 #include "io/tensorflow/assertions.hpp"
+#include "io/tensorflow/count_up_to.hpp"
 #include "io/tensorflow/flow_writer.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/function_def.hpp"
@@ -105,7 +106,7 @@ class Exporter {
       const Node& node = graph_.node(i);
       const bool changes = changes_state(node) || (detail::is_flow(node.op()) && node.outputs().empty() &&
                                                    node.attrs().find("variables") != nullptr);
-      if (changes || refers_to_variable(node) || &node.op() == &is_initialized_op) kept_[i] = 0;
+      if (changes || refers_to_variable(node) || &node.op() == &is_initialized_op || is_count_up_to(node)) kept_[i] = 0;
       for_inputs(node, [&](const Node& input) {
         ++uses[input.index];
         if (!kept_[input.index]) kept_[i] = 0;
@@ -293,6 +294,8 @@ class Exporter {
     if (&op == &var_handle_op) return write_handle(writer);
     if (&op == &read_variable_op) return write_read(writer);
     if (&op == &is_initialized_op) return write_is_initialized(writer);
+    if (is_count_up_to(node))
+      return write_count_up_to(writer, style_ == VariableStyle::resource, class_of(detail::producer_of(node.input(0))));
     if (lookups_ && lookups_->contains(node)) return lookups_->write(writer);
     if (is_update(node)) return updates_.write_update(writer);
     if (changes_state(node)) return write_assign(writer);

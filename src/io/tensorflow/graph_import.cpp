@@ -7,6 +7,7 @@
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
 #include "io/tensorflow/assertions.hpp"
+#include "io/tensorflow/count_up_to.hpp"
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/function_def.hpp"
@@ -23,7 +24,7 @@ namespace {
 constexpr std::array leaves_and_assignments = std::to_array<std::string_view>(
     {"Const", "Placeholder", "NoOp", "PrintV2", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape",
      "Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp",
-     "VarIsInitializedOp", "IsVariableInitialized", "Assert"});
+     "VarIsInitializedOp", "IsVariableInitialized", "Assert", "CountUpTo", "ResourceCountUpTo"});
 
 /// Whether a node stands for an output of a loop that Tapestry wrote. The hint means nothing at other ops.
 bool is_result_of_loop(const NodeDef& def) {
@@ -250,6 +251,10 @@ Tensors Importer::outputs_of(Entry& entry) {
   if (def.op == "VarIsInitializedOp" || def.op == "IsVariableInitialized") {
     const Variable& asked = variable_of(entry, reader);
     return node(is_initialized_op, {handle_of(asked)}, variable_attrs({asked}), def.name);
+  }
+  if (def.op == "CountUpTo" || def.op == "ResourceCountUpTo") {
+    const Variable& counter = variable_of(entry, reader);
+    return read_count_up_to(reader, counter, handle_of(counter), where_);
   }
   if (def.op == "VariableShape") return shape_of_variable(entry, reader);
   if (def.op == "Assert")

@@ -76,7 +76,7 @@ constexpr std::array rules = std::to_array<UpdateRule>(
 
 bool takes_reference(std::string_view op) {
   constexpr std::string_view prefixes[] = {"Assign", "Scatter", "Apply", "SparseApply"};
-  return op == "IsVariableInitialized" || op == "CountUpTo" ||
+  return op == "IsVariableInitialized" || op == "CountUpTo" || op == "StridedSliceAssign" ||
          (!op.ends_with("VariableOp") && std::any_of(std::begin(prefixes), std::end(prefixes),
                                                      [&](std::string_view each) { return op.starts_with(each); }));
 }

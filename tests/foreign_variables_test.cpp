@@ -1,0 +1,93 @@
+// What TensorFlow's graphs do with Variables beside training: they count, and change parts.
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "expect.hpp"
+#include "node_text.hpp"
+#include "tapestry/tapestry.hpp"
+
+namespace tapestry::test::foreign_variables_test {
+namespace {
+
+/// A Variable `name` of either style, which is initialized by "name/Assign".
+std::string variable_nodes(const std::string& name, const std::string& type, const std::string& dims,
+                           const std::string& values, bool is_resource) {
+  const std::string spec = attr("shape", "shape {" + dims + "}") + attr("dtype", "type: " + type);
+  return constant_node(name + "/initial", type, "tensor_shape {" + dims + "} " + values) +
+         node(name, is_resource ? "VarHandleOp" : "VariableV2", {}, spec) +
+         node(name + "/Assign", is_resource ? "AssignVariableOp" : "Assign", {name, name + "/initial"},
+              is_resource ? attr("dtype", "type: " + type) : attr("T", "type: " + type));
+}
+
+}  // namespace
+
+TEST_CASE("a Variable counts up to a limit, in both styles, and is written again in either") {
+  for (const bool is_resource : {true, false}) {
+    CAPTURE(is_resource);
+    const std::string t_int = attr("T", "type: DT_INT64"), one = "int64_val: 1";
+    Graph graph =
+        read(variable_nodes("step", "DT_INT64", "", one, is_resource) +
+             node("next", is_resource ? "ResourceCountUpTo" : "CountUpTo", {"step"}, t_int + attr("limit", "i: 3")) +
+             node("twice", "Add", {"next", "next"}, t_int));
+    for (const VariableStyle style : {VariableStyle::resource, VariableStyle::reference}) {
+      const std::string written = graph.as_graph_def({.variables = style});
+      const Session session(graph);
+      session.run("step/Assign");
+      CHECK(session.run("next:0").item<std::int64_t>() == 1);
+      CHECK(session.run("twice:0").item<std::int64_t>() == 4);
+      CHECK(message_of<OutOfRangeError>([&] { session.run("next:0"); }).starts_with("Reached limit of 3"));
+      CHECK(def_of(written, "next").op == (style == VariableStyle::resource ? "ResourceCountUpTo" : "CountUpTo"));
+      graph = Graph::from_graph_def(written);
+    }
+  }
+  CHECK_THROWS_WITH_AS(read(variable_nodes("w", "DT_FLOAT", "", "float_val: 1", true) +
+                            node("next", "ResourceCountUpTo", {"w"}, t_float + attr("limit", "i: 3"))),
+                       doctest::Contains("its Variable is float32[], not a whole number"), InvalidArgumentError);
+}
+
+TEST_CASE("a slice of a Variable is assigned") {
+  for (const bool is_resource : {true, false}) {
+    CAPTURE(is_resource);
+    const Graph graph =
+        read(variable_nodes("w", "DT_FLOAT", "dim { size: 3 } dim { size: 4 }", "float_val: 1", is_resource) +
+             ints_node("begin", {1, 0}) + ints_node("end", {3, 4}) + ints_node("strides", {1, 2}) +
+             placeholder_node("value", "dim { size: 2 } dim { size: 2 }") +
+             node("put", is_resource ? "ResourceStridedSliceAssign" : "StridedSliceAssign",
+                  {"w", "begin", "end", "strides", "value"}, t_float + attr("Index", "type: DT_INT32")) +
+             (is_resource ? node("now", "ReadVariableOp", {"w", "^put"}, attr("dtype", "type: DT_FLOAT"))
+                          : node("now", "Identity", {"put"}, t_float)));
+    const Tensor expected = tensor<float>({{1, 1, 1, 1}, {5, 1, 0, 1}, {7, 1, 8, 1}});
+    for (const Graph& each : {graph, Graph::from_graph_def(graph.as_graph_def())}) {
+      const Session session(each);
+      session.run("w/Assign");
+      check_same(session.run("now:0", {{"value:0", tensor<float>({{5, 0}, {7, 8}})}}), expected);
+    }
+  }
+}
+
+TEST_CASE("Keras' momentum has TensorFlow's numbers") {
+  const auto pair = [](const std::string& name, const std::string& a, const std::string& b) {
+    return variable_nodes(name, "DT_FLOAT", "dim { size: 2 }", "float_val: " + a + " float_val: " + b, true);
+  };
+  const auto value_of = [](const std::string& name) {
+    return node(name + "/value", "ReadVariableOp", {name}, attr("dtype", "type: DT_FLOAT"));
+  };
+  const std::string gradient =
+      constant_node("g", "DT_FLOAT", "tensor_shape { dim { size: 2 } } float_val: 0.3 float_val: -0.7");
+  for (const bool nesterov : {false, true}) {
+    const Graph graph = read(pair("w", "1", "-2") + pair("a", "0.5", "0.25") + gradient + float_node("rate", "0.1") +
+                             float_node("momentum", "0.9") + value_of("w") + value_of("a") +
+                             node("train", "ResourceApplyKerasMomentum", {"w", "a", "rate", "g", "momentum"},
+                                  t_float + attr("use_nesterov", nesterov ? "b: true" : "b: false")));
+    const Session session(graph);
+    for (const char* each : {"w/Assign", "a/Assign", "train", "train"}) session.run(each);
+    check_same(session.run("w/value:0"), nesterov ? tensor<float>({1.6312, -1.29255}) : tensor<float>({1.768, -1.3695}),
+               1e-6);
+    check_same(session.run("a/value:0"), tensor<float>({0.348, 0.3355}), 1e-6);
+  }
+}
+
+}  // namespace tapestry::test::foreign_variables_test
