@@ -1,5 +1,6 @@
-// What TensorFlow's graphs do with Variables beside training: they count, and change parts.
+// What TensorFlow's graphs do with Variables beside training: they count, change parts, and sample classes.
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,55 @@ TEST_CASE("Keras' momentum has TensorFlow's numbers") {
                1e-6);
     check_same(session.run("a/value:0"), tensor<float>({0.348, 0.3355}), 1e-6);
   }
+}
+
+TEST_CASE("classes are sampled as often as is expected") {
+  random::seed(5);
+  const auto sampler = [](const std::string& op, bool unique, const std::string& more) {
+    return read(constant_node("true", "DT_INT64",
+                              "tensor_shape { dim { size: 1 } dim { size: 4 } } int64_val: 0 int64_val: 1 int64_val: 2 "
+                              "int64_val: 3") +
+                node("sample", op, {"true"},
+                     attr("num_true", "i: 4") + attr("num_sampled", "i: 5") +
+                         attr("unique", unique ? "b: true" : "b: false") + more));
+  };
+  const std::string twenty = attr("range_max", "i: 20");
+  SUBCASE("TensorFlow's numbers where samples may repeat") {
+    const auto expected = [&](const std::string& op, const std::string& more) {
+      return Session(sampler(op, false, more)).run("sample:1");
+    };
+    check_same(expected("LogUniformCandidateSampler", twenty),
+               tensor<float>({{1.1383512, 0.66589284, 0.4724584, 0.36646724}}), 1e-6);
+    check_same(expected("UniformCandidateSampler", twenty), tensor<float>({{0.25, 0.25, 0.25, 0.25}}));
+  }
+  SUBCASE("the counts of many samples") {
+    for (const bool unique : {false, true})
+      for (const std::string op : {"LogUniformCandidateSampler", "UniformCandidateSampler"}) {
+        CAPTURE(op);
+        CAPTURE(unique);
+        const Session session(sampler(op, unique, twenty));
+        std::vector<double> counts(20);
+        std::vector<float> expected;
+        constexpr int runs = 400;
+        for (int i = 0; i < runs; ++i) {
+          const std::vector<Tensor> drawn = session.run({"sample:0", "sample:1", "sample:2"});
+          const auto classes = drawn[0].to_vector<std::int64_t>();
+          for (std::size_t k = 0; k < classes.size(); ++k) {
+            counts[static_cast<std::size_t>(classes[k])] += 1.0 / runs;
+            if (unique) CHECK(std::count(classes.begin(), classes.end(), classes[k]) == 1);
+            if (classes[k] < 4)
+              CHECK(drawn[2].to_vector<float>()[k] ==
+                    doctest::Approx(drawn[1].to_vector<float>()[static_cast<std::size_t>(classes[k])]));
+          }
+          expected = drawn[1].to_vector<float>();
+        }
+        // Of a class that is sampled nearly always, more is expected than once in a draw at most.
+        for (std::size_t k = 1; k < 4; ++k)
+          CHECK(counts[k] == doctest::Approx(static_cast<double>(expected[k])).epsilon(unique ? 0.6 : 0.15));
+      }
+  }
+  CHECK_THROWS_WITH_AS(sampler("UniformCandidateSampler", true, attr("range_max", "i: 3")),
+                       doctest::Contains("it samples 5 of 3 classes"), InvalidArgumentError);
 }
 
 }  // namespace tapestry::test::foreign_variables_test

@@ -257,6 +257,9 @@ def scattered():
         yield Case(op, x, places, updates)
         yield Case(op, x, Fed([[[1, 2], [3, 0]], [[1, 2], [0, 0]]], np.int64), points(103, 2, 2))
     yield Case("TensorScatterUpdate", Fed([[1, 2], [3, 4]], np.int32), Fed([[1]], np.int32), Fed([[7, 8]], np.int32))
+    for shape in ([5, 2], [4, 2]):
+        yield Case("ScatterNd", Fed([[2], [0], [2]], np.int32), points(60, 3, 2), shape)
+    yield Case("ScatterNd", Fed([[1, 2], [0, 0]], np.int64), points(103, 2), np.int64([2, 3]))
     ids = Fed([[0, 3], [2, 0], [0, 1], [3, 1]], np.int64)
     yield Case("SparseFillEmptyRows", ids, points(104, 4), np.int64([5, 4]), np.float32(-1.5))
     yield Case("SparseFillEmptyRows", ids, Fed([7, 5, 9, 6], np.int64), np.int64([4, 4]), np.int64(0))
@@ -403,7 +406,34 @@ def sampled():
             yield Case(op, image, small, points(195, *result), smooth=False, **options)
 
 
-ALL = (elementwise, gradients, images, arrays, values, scattered, special, coloured, cells, volumes, sampled)
+def projected():
+    image = points(201, 2, 5, 7, 2)
+    turns = np.float32([[0.9, -0.3, 1.2, 0.25, 1.1, -0.7, 0.01, 0], [2.1, 0.4, -3.3, -0.6, 1.9, 4.2, 0, -0.02]])
+    for interpolation in ("BILINEAR", "NEAREST"):
+        for mode in ("CONSTANT", "REFLECT", "WRAP", "NEAREST"):
+            yield Case("ImageProjectiveTransformV3", image, turns * 2.5, [6, 8], np.float32(0.5),
+                       interpolation=interpolation, fill_mode=mode)
+    yield Case("ImageProjectiveTransformV3", image, Fed(turns[:1]), [5, 7], Fed(-1.0), interpolation="BILINEAR",
+               fill_mode="REFLECT", smooth=False)
+    yield Case("ImageProjectiveTransformV2", image, turns[:1], [3, 4], interpolation="BILINEAR")
+
+
+def ragged():
+    def case(shape, values, missing, parts, types, **options):
+        return Case("RaggedTensorToTensor", np.int64(shape), values, missing, tuple(parts), row_partition_types=types, **options)
+    x, splits = points(204, 5, 2), Fed([0, 2, 2, 5], np.int64)
+    yield case(-1, x, Fed(0.5), [splits], ["ROW_SPLITS"])
+    yield case([4, 2, 2], x, Fed([0.5, -0.5]), [splits], ["ROW_SPLITS"])
+    yield case([-1, 4, -1], x, Fed(0.5), [splits], ["ROW_SPLITS"])
+    yield case(-1, x, Fed(0), [Fed(4, np.int64), Fed([0, 0, 2, 3, 3], np.int64)], ["FIRST_DIM_SIZE", "VALUE_ROWIDS"])
+    yield case(-1, Fed([5, 2, 7, 1, 3], np.int32), Fed(-1, np.int32), [Fed([0, 2, 3], np.int64), Fed([0, 1, 1, 5], np.int64)],
+               ["ROW_SPLITS", "ROW_SPLITS"])
+    yield case(-1, x, Fed(0), [Fed(2, np.int64), Fed([0, 0, 1], np.int64), Fed([0, 0, 1, 2, 2], np.int64)],
+               ["FIRST_DIM_SIZE", "VALUE_ROWIDS", "VALUE_ROWIDS"])
+
+
+ALL = (elementwise, gradients, images, arrays, values, scattered, special, coloured, cells, volumes, sampled, projected,
+       ragged)
 
 
 COMPILED = {"SegmentMaxV2", "SegmentMinV2", "SegmentProdV2", "SegmentSumV2"}  # by XLA only

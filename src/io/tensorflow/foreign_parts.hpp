@@ -16,6 +16,7 @@ namespace tapestry::io {
 using ForeignOps = std::vector<ForeignOp>;
 
 ForeignOps foreign_arrays();
+ForeignOps foreign_candidates();
 ForeignOps foreign_cells();
 ForeignOps foreign_colours();
 ForeignOps foreign_control();

@@ -263,6 +263,82 @@ Tensors read_crop_gradient_by_boxes(const ForeignNode& n) {
   });
 }
 
+// ---- Projections ----------------------------------------------------------------------------------------------------
+
+/// The place of an axis that stands for one outside of it.
+double place_of(std::string_view mode, double at, double length) {
+  if (mode == "CONSTANT") return at;
+  if (length == 1) return 0;
+  if (mode == "REFLECT" && at < 0) {
+    const double first = at + 2 * length * std::floor(-at / (2 * length));
+    at = first < -length ? first + 2 * length : -first - 1;
+  } else if (mode == "REFLECT" && at > length - 1) {
+    const double last = at - 2 * length * std::floor(at / (2 * length));
+    at = last >= length ? 2 * length - last - 1 : last;
+  } else if (mode == "WRAP" && at < 0) {
+    at += length * (std::floor(-at / (length - 1)) + 1);
+  } else if (mode == "WRAP" && at > length - 1) {
+    at -= length * std::floor(at / (length - 1));
+  }
+  return std::clamp<double>(at, 0, length - 1);
+}
+
+/// Each pixel of a result is that of the image at a place that a projective transform tells, or is between four.
+Tensors read_projection(const ForeignNode& n) {
+  require_images(n);
+  const Shape& shape = n.in(0).shape();
+  const std::int64_t count = shape.sizes()[0], height = shape.sizes()[1], width = shape.sizes()[2];
+  const std::vector<std::int64_t> sizes = n.numbers(2);
+  const Tensor given = n.node.constant(1);
+  if (sizes.size() != 2 || std::min(sizes[0], sizes[1]) < 1 ||
+      product(product(sizes[0], sizes[1]), count) > most_numbers)
+    n.node.refuse("it has not two sizes");
+  if (given.shape() != Shape{1, 8} && given.shape() != Shape{count, 8})
+    n.node.refuse(detail::join("its images are ", shape, ", its transforms ", given.shape()));
+  const auto mode = n.node.attr_or<std::string>("fill_mode", "CONSTANT");
+  const bool nearest = n.node.attr<std::string>("interpolation") == "NEAREST";
+  if (!nearest && !is_floating(n.in(0).dtype())) lack(n, "type");
+  const std::vector<float> transforms = given.cast(float32).to_vector<float>();
+  std::vector<std::int64_t> places;  // of pixels; the one that fills follows the last
+  std::vector<float> weights;
+  const auto add = [&](std::int64_t image, double row, double column, double weight) {
+    const bool inside =
+        row >= 0 && row < static_cast<double>(height) && column >= 0 && column < static_cast<double>(width);
+    places.push_back(inside
+                         ? (image * height + static_cast<std::int64_t>(row)) * width + static_cast<std::int64_t>(column)
+                         : count * height * width);
+    weights.push_back(static_cast<float>(weight));
+  };
+  for (std::int64_t image = 0; image < count; ++image) {
+    const float* t = transforms.data() + (given.shape().sizes()[0] == 1 ? 0 : image * 8);
+    for (std::int64_t i = 0; i < sizes[0] * sizes[1]; ++i) {
+      const auto x = static_cast<float>(i % sizes[1]), y = static_cast<float>(i / sizes[1]);
+      const float scale = t[6] * x + t[7] * y + 1;
+      const double column =
+          place_of(mode, static_cast<double>((t[0] * x + t[1] * y + t[2]) / scale), static_cast<double>(width));
+      const double row =
+          place_of(mode, static_cast<double>((t[3] * x + t[4] * y + t[5]) / scale), static_cast<double>(height));
+      const double top = std::floor(row), left = std::floor(column), down = row - top, across = column - left;
+      if (scale == 0) {
+        for (int k = 0; k < (nearest ? 1 : 4); ++k) add(image, -1, -1, k == 0 ? 1 : 0);
+      } else if (nearest) {
+        add(image, std::round(row), std::round(column), 1);
+      } else {
+        for (const int k : {0, 1, 2, 3})
+          add(image, top + k / 2, left + k % 2, (k / 2 == 1 ? down : 1 - down) * (k % 2 == 1 ? across : 1 - across));
+      }
+    }
+  }
+  return n.composed([&] {
+    const Tensor pixels = reshape(n.in(0), {-1, shape.sizes()[3]}), fill = zeros_like(slice(pixels, {0, 0}, {1, -1}));
+    const Tensor all = concat({pixels, n.inputs.size() > 3 ? fill + n.in(3).cast(fill.dtype()) : fill}, 0);
+    const Tensor found = gather(all, reshape(vector_of(places, int64), {count, sizes[0], sizes[1], -1}));
+    if (nearest) return squeeze(found, 3);
+    const Tensor parts = reshape(tensor(weights), {count, sizes[0], sizes[1], 4, 1});
+    return reduce_sum(found * parts.cast(found.dtype()), 3);
+  });
+}
+
 // ---- Dilation -------------------------------------------------------------------------------------------------------
 
 /// The largest sum of a pixel and an element of the filter, for each place of the filter and each channel.
@@ -323,6 +399,18 @@ ForeignOps foreign_sampling() {
        .lacks_sizes = lacks_element_sizes,
        .outputs = {like(0)},
        .read = read_dilation},
+      {.name = "ImageProjectiveTransformV2",
+       .inputs = 3,
+       .values = {1, 2},
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(0)},
+       .read = read_projection},
+      {.name = "ImageProjectiveTransformV3",
+       .inputs = 4,
+       .values = {1, 2},
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(0)},
+       .read = read_projection},
       {.name = "ResizeArea",
        .inputs = 2,
        .values = {1},

@@ -110,6 +110,79 @@ Tensors read_parallel_stitch(const ForeignNode& n) {
   return {dynamic_stitch(indices, std::vector<Tensor>(n.inputs.begin() + half, n.inputs.end()), n.name())};
 }
 
+// ---- Ragged rows --------------------------------------------------------------------------------------------------------
+
+/// The inputs that tell where the elements are: all but the elements and what stands for missing ones.
+std::vector<std::size_t> partitions_of(const NodeReader& reader) {
+  std::vector<std::size_t> inputs{0};
+  for (std::size_t i = 3; i < reader.input_count(); ++i) inputs.push_back(i);
+  return inputs;
+}
+
+bool lacks_ragged_sizes(const NodeReader& reader, const Tensors& inputs) {
+  return inputs.size() > 1 && lacks_element_sizes(reader, {inputs[1]});
+}
+
+/// The lengths of the rows that an input tells by their limits, or by the number of each element's row.
+Numbers row_lengths(const ForeignNode& n, std::size_t input, bool by_limits, std::size_t rows) {
+  const Numbers told = n.numbers(input);
+  if (by_limits && told.size() != rows + 1)
+    n.node.refuse(detail::join("its input ", input, " has ", told.size(), " limits"));
+  Numbers lengths(rows);
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    const bool is_first = i == 0;
+    if (!is_first && told[i] < told[i - 1]) n.node.refuse(detail::join("its input ", input, " is not in order"));
+    if (by_limits ? is_first && told[0] != 0 : told[i] < 0 || std::cmp_greater_equal(told[i], rows))
+      n.node.refuse(detail::join("its input ", input, " has ", told[i]));
+    if (!by_limits) ++lengths[static_cast<std::size_t>(told[i])];
+    if (by_limits && !is_first) lengths[i - 1] = told[i] - told[i - 1];
+  }
+  return lengths;
+}
+
+/// Rows of different lengths, as long as the longest one or as the shape says.
+Tensors read_ragged(const ForeignNode& n) {
+  const std::vector<std::string> types = n.node.attr<ListDef>("row_partition_types").strings;
+  const bool has_count = !types.empty() && types[0] == "FIRST_DIM_SIZE";
+  if (n.inputs.size() != types.size() + 3 || types.size() < (has_count ? 2 : 1) || n.in(1).shape().rank() < 1)
+    n.node.refuse(detail::join("it has ", types.size(), " partitions for ", n.inputs.size(), " inputs"));
+  const Numbers asked = n.numbers(0);
+  const std::size_t levels = types.size() - (has_count ? 1 : 0);
+  const auto size_of = [&](std::size_t axis, std::int64_t found) {
+    return asked.size() > axis && asked[axis] >= 0 && n.node.constant(0).rank() == 1 ? asked[axis] : found;
+  };
+  std::int64_t rows = has_count ? n.number(3) : static_cast<std::int64_t>(n.numbers(3).size()) - 1;
+  if (rows < 0 || rows > most_numbers) n.node.refuse(detail::join("it has ", rows, " rows"));
+  Shape shape{size_of(0, rows)};
+  Numbers places;  // of the rows in the result; -1 for those that it leaves out
+  for (std::int64_t i = 0; i < rows; ++i) places.push_back(i < shape.sizes()[0] ? i : -1);
+  for (std::size_t level = 0; level < levels; ++level) {
+    const std::size_t input = 3 + level + (has_count ? 1 : 0);
+    const std::string& type = types[input - 3];
+    if (type != "ROW_SPLITS" && type != "VALUE_ROWIDS") n.node.refuse(detail::join("its partition is ", type));
+    const Numbers lengths = row_lengths(n, input, type == "ROW_SPLITS", places.size());
+    const std::int64_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+    const std::int64_t size = size_of(level + 1, longest);
+    shape.push_back(size);
+    if (shape.size() > most_numbers) n.node.refuse(detail::join("its shape is ", shape));
+    Numbers next;
+    for (std::size_t row = 0; row < places.size(); ++row)
+      for (std::int64_t i = 0; i < lengths[row]; ++i)
+        next.push_back(places[row] >= 0 && i < size ? places[row] * size + i : -1);
+    places = std::move(next);
+  }
+  // The number of the element at each place, from 1 on; 0 where there is none.
+  Numbers elements(static_cast<std::size_t>(shape.size()));
+  for (std::size_t i = 0; i < places.size(); ++i)
+    if (places[i] >= 0) elements[static_cast<std::size_t>(places[i])] = static_cast<std::int64_t>(i) + 1;
+  return n.composed([&] {
+    Shape first{1};
+    for (const std::int64_t size : n.in(1).shape().sizes().subspan(1)) first.push_back(size);
+    const Tensor missing = expand_dims(broadcast_to(n.in(2), Shape(first.sizes().subspan(1))), 0);
+    return gather(concat({missing, n.in(1)}, 0), reshape(vector_of(elements, int64), shape));
+  });
+}
+
 // ---- Boxes ----------------------------------------------------------------------------------------------------------------
 
 struct Box {
@@ -222,6 +295,12 @@ ForeignOps foreign_selection() {
       {.name = "DynamicPartition", .inputs = 2, .lacks_sizes = lacks_partition_sizes, .read = read_partition},
       {.name = "ParallelDynamicStitch", .inputs = -1, .lacks_sizes = lacks_rank, .read = read_parallel_stitch},
   };
+  ops.push_back({.name = "RaggedTensorToTensor",
+                 .inputs = -1,
+                 .lacks_sizes = lacks_ragged_sizes,
+                 .outputs = {like(1)},
+                 .find_values = partitions_of,
+                 .read = read_ragged});
   ops.push_back(
       {.name = "NonMaxSuppression", .inputs = 3, .values = {0, 1, 2}, .outputs = {index}, .read = read_suppression});
   const auto add = [&](const char* name, std::size_t inputs, std::vector<OutputType> outputs) {

@@ -32,7 +32,8 @@ bool is_index(DType dtype) { return dtype == int32 || dtype == int64; }
 /// Whether an op takes other values than integers for attributes.
 bool takes_reals(const std::string& op) {
   return op == "Range" || op == "Fill" || op == "PadV2" || op == "LinSpace" || op == "Reverse" || op == "Switch" ||
-         op == "RefSwitch" || op.starts_with("ScaleAndTranslate") || op.starts_with("NonMaxSuppression");
+         op == "RefSwitch" || op.starts_with("ScaleAndTranslate") || op.starts_with("ImageProjective") ||
+         op.starts_with("NonMaxSuppression");
 }
 
 // ---- What is known of the outputs -----------------------------------------------------------------------------------
