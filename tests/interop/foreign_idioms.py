@@ -438,6 +438,15 @@ def other_programs():
         return [loss], [descend(loss)], {batch.name: X, classes_.name: LABELS}
     yield "an iterator", iterated
 
+    def counted(x, labels):
+        """A variable that counts the steps, and one of which a slice is assigned."""
+        steps = v1.get_variable("steps", initializer=np.int64(0), trainable=False)
+        table = variable("table", 4, 6)
+        loss = classes(logits_of(tf.gather(table, labels)), labels)
+        return [loss, tf.identity(table), tf.identity(steps)], [
+            v1.count_up_to(steps, 100), table[1:3, ::2].assign(x[:2, :3] * 0.5), descend(loss)]
+    yield "a counter and a slice", counted
+
     def own_gradient(x, labels):
         @tf.custom_gradient
         def reversed_(y):
