@@ -482,6 +482,31 @@ TEST_CASE("a tensor in a branch is fed by its name") {
   check_same(session.run("y:0", branch_feeds(true, true)), negative(sin(tensor<float>({2, 3}))));
 }
 
+TEST_CASE("the number of the input that a Merge has taken tells the side, as in gradients of gradients") {
+  // x * -x where p holds, else -x; by a Switch of the branch's number, on which TensorFlow's gradient of a Merge is.
+  const Graph graph =
+      read(placeholder_node("x", "dim { size: 1 }") +
+           node("p", "Placeholder", {}, attr("dtype", "type: DT_BOOL") + attr("shape", "shape { }")) +
+           node("switch", "Switch", {"x", "p"}, t_float) + node("minus", "Neg", {"switch:1"}, t_float) +
+           node("merge", "Merge", {"minus", "switch"}, t_float + attr("N", "i: 2")) +
+           node("zero", "Const", {},
+                attr("dtype", "type: DT_INT32") + attr("value", "tensor { dtype: DT_INT32 int_val: 0 }")) +
+           node("is_first", "Equal", {"merge:1", "zero"}, attr("T", "type: DT_INT32")) +
+           node("first", "Switch", {"x", "is_first"}, t_float) + node("product", "Mul", {"first:1", "minus"}, t_float) +
+           node("other", "Neg", {"switch"}, t_float) +
+           node("result", "Merge", {"product", "other"}, t_float + attr("N", "i: 2")) +
+           node("twice", "AddV2", {"merge:1", "merge:1"}, attr("T", "type: DT_INT32")));
+  const Session session(graph);
+  for (const bool p : {true, false}) {
+    const Feeds feeds{{"x:0", {3.0}}, {"p:0", p}};
+    check_same(session.run("result:0", feeds), tensor<float>({p ? -9.0F : -3.0F}));
+    check_same(session.run("twice:0", feeds), tensor(p ? 0 : 2));
+    check_same(session.run("merge:1", feeds), tensor(p ? 0 : 1));
+    check_same(Session(Graph::from_graph_def(graph.as_graph_def())).run("result:0", feeds),
+               tensor<float>({p ? -9.0F : -3.0F}));
+  }
+}
+
 TEST_CASE("lists in lists in lists are read up to a limit") {
   const auto nested = [](int depth) {
     const std::string of_floats = attr("element_dtype", "type: DT_FLOAT"),

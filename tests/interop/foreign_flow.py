@@ -118,7 +118,9 @@ GOLDEN = ("counted, frames", "nested, frames", "nested, functions", "written, fu
 GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "nested, frames, resource",
                    "unused_array, frames, reference", "in_branch, frames, resource", "nested, functions, resource",
                    "both, functions, resource", "in_branch, functions, resource", "case_with_loops, functions, resource",
-                   "second_order_loop, functions, resource", "branches_in_nested_loops, functions, resource")
+                   "second_order_loop, functions, resource", "branches_in_nested_loops, functions, resource",
+                   "second_order, frames, resource", "branch_in_branch_in_loop, frames, reference",
+                   "loop_in_branch_in_loop, frames, reference", "scan_in_branch_in_map, frames, reference")
 
 FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
              lengthened, differentiated)

@@ -214,12 +214,21 @@ class FlowReader {
   /// By loop variable, whether it is a list that an iteration makes longer or shorter.
   std::vector<char> changing_lists() const {
     std::vector<char> changing;
-    const Nodes body(function(0).graph);
-    for (const std::size_t i : flow_.carried) {
-      const NodeDef* next = body.source(function(0).outputs[i]);
-      changing.push_back(next && (next->op == "TensorListConcatLists" || next->op == "TensorListResize"));
-    }
+    for (const std::size_t i : flow_.carried)
+      changing.push_back(changes_length(function(0), function(0).outputs[i]) ? 1 : 0);
     return changing;
+  }
+  /// Whether a function, or a branch in it, makes a list longer or shorter and returns it.
+  static bool changes_length(const FunctionBody& body, const std::string& list) {
+    const Nodes nodes(body.graph);
+    const auto [node, output] = nodes.endpoint(nodes.origin(list));
+    if (!node) return false;
+    if (!node->flow || node->flow->is_loop)
+      return node->op == "TensorListConcatLists" || node->op == "TensorListResize";
+    return std::any_of(node->flow->functions.begin(), node->flow->functions.end(),
+                       [i = output](const FunctionBody& branch) {
+                         return i < branch.outputs.size() && changes_length(branch, branch.outputs[i]);
+                       });
   }
 
   static void note_changes(const GraphFunction& body, const Specs& given, std::vector<char>& changing) {

@@ -57,6 +57,14 @@ class Nodes {
     return node && node->op == op && data_inputs(*node) == inputs ? node : nullptr;
   }
 
+  /// The node whose output a tensor is, and the number of this output; nullptr for a tensor that does not exist.
+  std::pair<const NodeDef*, std::size_t> endpoint(const std::string& tensor) const {
+    const std::size_t colon = tensor.rfind(':');
+    const auto found = by_name_.find(std::string_view(tensor).substr(0, colon));
+    if (found == by_name_.end()) return {};
+    return {found->second, colon == std::string::npos ? 0 : static_cast<std::size_t>(std::atoll(&tensor[colon + 1]))};
+  }
+
   /// The value of a constant with one whole number.
   std::optional<std::int64_t> number(const std::string& tensor) const {
     const NodeDef* node = source(tensor, "Const", 0);
@@ -198,13 +206,6 @@ class Nodes {
     const auto [node, output] = endpoint(origin(tensor));
     if (!node || !node->flow || !node->flow->is_loop) return {};
     return {node, output};
-  }
-  /// The node whose output a tensor is, and the number of this output; nullptr for a tensor that does not exist.
-  std::pair<const NodeDef*, std::size_t> endpoint(const std::string& tensor) const {
-    const std::size_t colon = tensor.rfind(':');
-    const auto found = by_name_.find(std::string_view(tensor).substr(0, colon));
-    if (found == by_name_.end()) return {};
-    return {found->second, colon == std::string::npos ? 0 : static_cast<std::size_t>(std::atoll(&tensor[colon + 1]))};
   }
   static std::string iterations_key(const NodeDef& loop) {
     return loop.flow->count_key.empty() ? "iterations of " + loop.name : loop.flow->count_key;

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/make_tensor.hpp"
 #include "io/tensorflow/flow.hpp"
 
 namespace tapestry::io {
@@ -101,7 +102,8 @@ class ConditionRaiser {
         if (edges_[i].back().node >= size) return false;
       }
     switches_.clear();
-    branch_number_used_.clear();
+    gives_number_.assign(size, 0);
+    side_of_second_.clear();
     contexts_.assign(size, {});
     predicate_of_switch_.assign(size, {});
     predicate_of_merge_.assign(size, {});
@@ -188,8 +190,14 @@ class ConditionRaiser {
   Context context_of(const Edge& edge) const {
     Context context = contexts_[edge.node];
     if (predicate_of_switch_[edge.node] && !edge.is_control)
-      context.emplace_back(*predicate_of_switch_[edge.node], edge.output);
+      context.emplace_back(*predicate_of_switch_[edge.node], side_of(edge));
     return context;
+  }
+  /// The side that an output of a Switch is on.
+  std::int64_t side_of(const Edge& edge) const {
+    const auto found = side_of_second_.find(edge.node);
+    if (found == side_of_second_.end()) return edge.output;
+    return edge.output == 1 ? found->second : 1 - found->second;
   }
 
   static void unite(Context& all, const Context& more) {
@@ -198,14 +206,14 @@ class ConditionRaiser {
   }
 
   void find_context(std::size_t i) {
+    if (predicate_of_switch_[i]) follow_branch_number(i);
     std::vector<Context> of_data;
     for (const Edge& each : edges_[i]) {
       if (is_merge_of_condition(def(i)) && each.is_control) continue;
       of_data.push_back(context_of(each));
     }
     for (const Edge& each : edges_[i])
-      if (is_merge_of_condition(def(each.node)) && each.output == 1 && !each.is_control)
-        branch_number_used_[each.node] = i;
+      if (is_merge_of_condition(def(each.node)) && each.output == 1 && !each.is_control) gives_number_[each.node] = 1;
     Context& context = contexts_[i];
     for (const Context& each : of_data) unite(context, each);
     if (!is_merge_of_condition(def(i))) return;
@@ -213,6 +221,31 @@ class ConditionRaiser {
       predicate_of_merge_[i] = predicate;
       std::erase_if(context, [&](const auto& each) { return each.first == *predicate; });
     }
+  }
+
+  /// TensorFlow's gradient of a Merge is on the side that the Merge has taken: Switch(gradient, Merge:1 == k). Such a
+  /// Switch is one of the Merge's own condition.
+  void follow_branch_number(std::size_t i) {
+    const std::size_t test = edges_[i][1].node;
+    if (def(test).op != "Equal" || data_inputs(def(test)) != 2) return;
+    const Edge &number = edges_[test][0], &wanted = edges_[test][1];
+    const auto predicate = predicate_of_merge_[number.node];
+    if (!predicate || number.output != 1 || data_inputs(def(number.node)) != 2) return;
+    const auto value = def(wanted.node).attrs.find("value");
+    const auto* constant = value == def(wanted.node).attrs.end() ? nullptr : std::get_if<TensorDef>(&value->second);
+    if (!constant || !constant->value || constant->value.dtype() != int32 || constant->value.size() != 1) return;
+    const auto k = constant->value.item<std::int64_t>();
+    if (k != 0 && k != 1) return;
+    const auto side_taken_from = [&](std::int64_t input) -> std::optional<std::int64_t> {
+      for (const auto& each : context_of(edges_[number.node][static_cast<std::size_t>(input)]))
+        if (each.first == *predicate) return each.second;
+      return {};
+    };
+    const auto own = side_taken_from(k), other = side_taken_from(1 - k);
+    const std::int64_t side = own ? *own : 1 - *other;
+    if (side != 0 && side != 1) return;
+    predicate_of_switch_[i] = predicate;
+    side_of_second_[i] = side;
   }
 
   /// The innermost condition that has the tensors on different sides; one of them may be in no branch of it.
@@ -329,7 +362,7 @@ class ConditionRaiser {
     };
     const auto inside = [&](const Edge& edge, std::int64_t side) {
       const bool is_given = predicate_of_switch_[edge.node] == predicate;
-      if (is_given && edge.output != side) refuse(def(edge.node), "a branch uses what the other one is given");
+      if (is_given && side_of(edge) != side) refuse(def(edge.node), "a branch uses what the other one is given");
       const Edge& used = used_by_branch(edge, predicate, is_member);
       if (is_inside(used, is_member)) return before(used);
       return argument(is_given ? def(edge.node).inputs[0] : tensor_of(edge));
@@ -360,7 +393,11 @@ class ConditionRaiser {
         moved_.insert_or_assign(def(i).name, node.name);
         removed_[i] = 1;
       }
-      for (const std::size_t i : stage.merges) body.outputs.push_back(result_of(i, side, predicate, inside));
+      for (const std::size_t i : stage.merges)
+        body.outputs.push_back(inside(edges_[i][input_taken(i, side, predicate)], side));
+      for (const std::size_t i : stage.merges)
+        if (gives_number_[i])
+          body.outputs.push_back(add_number(body.graph, def(i).name, input_taken(i, side, predicate)));
       for (const auto& [tensor, own] : stage.exports) body.outputs.push_back(own == side ? tensor : "");
       for (auto& [name, constant] : std::exchange(constants, {})) body.graph.nodes.push_back(std::move(constant));
       flow.functions.push_back(std::move(body));
@@ -371,8 +408,11 @@ class ConditionRaiser {
         each.inputs.push_back(detail::join(node.name, "/_/argument_", k));
         each.graph.nodes.push_back({.name = each.inputs.back(), .op = std::string(argument_op)});
       }
-    for (std::size_t k = 0; k < stage.merges.size(); ++k) replace_merge(stage.merges[k], node.name, k);
     std::size_t output = stage.merges.size();
+    for (std::size_t k = 0; k < stage.merges.size(); ++k) {
+      const std::size_t taken = gives_number_[stage.merges[k]] ? output++ : 0;
+      replace_merge(stage.merges[k], node.name, k, taken);
+    }
     for (const auto& [tensor, own] : stage.exports) exported_[tensor] = detail::join(node.name, ":", output++);
     const bool has_operations = std::any_of(flow.functions.begin(), flow.functions.end(),
                                             [](const FunctionBody& each) { return !each.operations.empty(); });
@@ -427,31 +467,40 @@ class ConditionRaiser {
   }
   static constexpr std::int64_t most_sides = 1 << 12;
 
-  /// The tensor that a Merge takes from a side.
-  template <class F>
-  std::string result_of(std::size_t merge, std::int64_t side, std::size_t predicate, const F& inside) const {
-    std::optional<Edge> own, outside;
-    for (const Edge& each : edges_[merge]) {
-      if (each.is_control) continue;
-      const Context context = context_of(each);
+  /// The number of the input that a Merge takes from a side.
+  std::size_t input_taken(std::size_t merge, std::int64_t side, std::size_t predicate) const {
+    std::optional<std::size_t> own, outside;
+    for (std::size_t k = 0; k < data_inputs(def(merge)); ++k) {
+      const Context context = context_of(edges_[merge][k]);
       const auto found =
           std::find_if(context.begin(), context.end(), [&](const auto& entry) { return entry.first == predicate; });
-      if (found == context.end()) outside = each;
+      if (found == context.end()) outside = k;
       if (found != context.end() && found->second == side) {
         if (own) refuse(def(merge), "it takes two tensors of one side");
-        own = each;
+        own = k;
       }
     }
     if (!own && !outside) refuse(def(merge), "it takes no tensor of one of the sides");
-    return inside(own ? *own : *outside, side);
+    return own ? *own : *outside;
+  }
+  static std::string add_number(GraphDef& branch, const std::string& merge, std::size_t number) {
+    NodeDef constant{.name = merge + "/_/value_index", .op = "Const"};
+    constant.attrs = {{"dtype", code_of(int32)},
+                      {"value", TensorDef{code_of(int32), detail::make_scalar(static_cast<int>(number), int32)}}};
+    branch.nodes.push_back(constant);
+    return constant.name;
   }
 
-  void replace_merge(std::size_t i, const std::string& condition, std::size_t output) {
-    if (const auto user = branch_number_used_.find(i); user != branch_number_used_.end())
-      refuse(def(i), detail::join("'", def(user->second).name, "' uses the number of the branch that has run"));
+  /// `number`: the output that is the number of the input that the Merge has taken; 0 if nothing uses it.
+  void replace_merge(std::size_t i, const std::string& condition, std::size_t output, std::size_t number) {
     NodeDef copy{.name = def(i).name, .op = "Identity", .device = def(i).device};
     copy.inputs = {output == 0 ? condition : detail::join(condition, ":", output)};
-    if (const auto type = def(i).attrs.find("T"); type != def(i).attrs.end()) copy.attrs.emplace("T", type->second);
+    if (number > 0) {
+      copy.op = "IdentityN";
+      copy.inputs.push_back(detail::join(condition, ":", number));
+    } else if (const auto type = def(i).attrs.find("T"); type != def(i).attrs.end()) {
+      copy.attrs.emplace("T", type->second);
+    }
     removed_[i] = 1;
     added_.push_back(std::move(copy));
   }
@@ -492,8 +541,9 @@ class ConditionRaiser {
   std::vector<std::size_t> positions_;                         ///< in this order
   std::vector<Context> contexts_;
   std::vector<std::optional<std::size_t>> predicate_of_switch_, predicate_of_merge_;
-  std::unordered_map<std::size_t, std::size_t> switches_;            ///< by predicate: one of its Switches
-  std::unordered_map<std::size_t, std::size_t> branch_number_used_;  ///< by Merge: a node that uses its second output
+  std::unordered_map<std::size_t, std::size_t> switches_;         ///< by predicate: one of its Switches
+  std::unordered_map<std::size_t, std::int64_t> side_of_second_;  ///< by Switch that follows a Merge: of its output 1
+  std::vector<char> gives_number_;                                ///< by node: a Merge whose second output is used
   std::vector<char> removed_;
   std::vector<NodeDef> added_;
   std::unordered_set<std::string> names_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "core/make_tensor.hpp"
 #include "io/tensorflow/frames.hpp"
@@ -241,7 +242,7 @@ class StackRaiser {
   /// Counts the iterations of a loop that takes elements from the end of lists. `list` is around the loop.
   void add_counter(const NodeDef& enter, const std::string& list, const std::string& condition) {
     const auto named = [&](std::string_view part) { return detail::join(enter.name, "/_/counter/", part); };
-    add_number(named("zero"), 0, list);
+    add_number(named("zero"), 0, add("Identity", named("beside"), {list}));  // in the branch that a Switch leads to
     add("Enter", named("enter"), {named("zero")});
     added_.back().attrs = {{"frame_name", enter.attrs.at("frame_name")}, {"T", code_of(int32)}};
     add("Merge", named("merge"), {named("enter"), named("next")});
@@ -256,15 +257,12 @@ class StackRaiser {
   std::string push(const Way& way, std::size_t branches, const std::string& list) {
     NodeDef& end = node(way.end);
     std::string value = end.inputs[1];
-    bool is_in_branch = false;
+    if (pops_in_branch_) value = given_by_its_branch(way, value, end.name);
     for (std::size_t k = way.links.size(); k-- > branches;) {
       const NodeDef& link = node(way.links[k]);
       remove(way.links[k]);
-      if (!is_branch(link)) continue;
-      value = given_by_branch(link, side_of(way, k), value, end.name);
-      is_in_branch = true;
+      if (is_branch(link)) value = given_by_branch(link, side_of(way, k), value, end.name);
     }
-    if (pops_in_branch_ && !is_in_branch) value = given_by_its_branch(value, end.name);
     become(end, "TensorListPushBack", {list, value});
     return end.name;
   }
@@ -278,14 +276,18 @@ class StackRaiser {
     add("OptionalNone", prefix + "none", {detail::join("^", prefix, "other")});
     return add("Merge", prefix + "merge", {prefix + "value", prefix + "none"});
   }
-  /// The same for a value that is pushed outside of the branch in which it is computed, so that the push does not run
-  /// unless the branch is taken: the shape of a gradient that is zero there.
-  std::string given_by_its_branch(const std::string& value, const std::string& push) {
+  /// The same for a value that is pushed outside of the innermost branch in which it is computed, so that the push does
+  /// not run unless that branch is taken: the shape of a gradient that is zero there.
+  std::string given_by_its_branch(const Way& way, const std::string& value, const std::string& push) {
+    std::vector<const NodeDef*> passed;  // the predicates of the branches that the stack's handle passes
+    for (const std::size_t each : way.links)
+      if (is_branch(node(each))) passed.push_back(predicate_of(node(each)));
     std::string tensor = value;
     for (std::size_t steps = 0; steps < graph_.nodes.size(); ++steps) {
       const NodeDef* found = producer(tensor);
       if (!found || data_inputs(*found) == 0 || is_merge(*found) || is_enter(*found)) break;
-      if (is_branch(*found) && !frame_begun_by(found->inputs[0]))
+      if (is_branch(*found) && !frame_begun_by(found->inputs[0]) &&
+          std::find(passed.begin(), passed.end(), predicate_of(*found)) == passed.end())
         return given_by_branch(*found, tensor.ends_with(":1") ? 1 : 0, value, push);
       tensor = found->inputs[0];
     }
@@ -347,8 +349,71 @@ class StackRaiser {
   std::unordered_set<std::string> removed_, counted_;  ///< nodes, and frames
 };
 
+/// The gradient of a loop that is in a branch is a loop in that branch, too. But TensorFlow lets each of its iterations
+/// decide whether it pops: the predicate of the branch enters the loop. Here the branch is around the loop, so that the
+/// list need not pass the loop where the branch is not taken.
+class BranchMover {
+ public:
+  explicit BranchMover(GraphDef& graph)
+      : graph_(graph), index_(numbers_by_name(graph)), uses_(data_uses(graph, index_)) {}
+
+  void run() {
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
+      if (is_switch(node(i)) && data_inputs(node(i)) == 2)
+        while (move_out(i)) {
+        }
+  }
+
+ private:
+  NodeDef& node(std::size_t i) { return graph_.nodes[i]; }
+  std::size_t producer(const std::string& tensor) const {
+    const auto found = index_.find(producer_name(tensor));
+    return found == index_.end() ? graph_.nodes.size() : found->second;
+  }
+
+  /// Whether the Switch, which passes on a stack that enters a loop, has been moved out of the loop.
+  bool move_out(std::size_t i) {
+    const std::size_t enter = producer(node(i).inputs[0]), predicate = producer(node(i).inputs[1]);
+    if (!enters_same_loop(enter, predicate) || uses_[enter].size() != 1 || uses_[i].empty() || !is_stack(enter))
+      return false;
+    const std::string output = node(uses_[i][0].node).inputs[uses_[i][0].input];
+    for (const Use& each : uses_[i])
+      if (node(each.node).inputs[each.input] != output) return false;
+    node(i).inputs = {node(enter).inputs[0], node(predicate).inputs[0]};  // its control inputs are in the loop
+    node(enter).inputs[0] = output;
+    for (const Use& each : uses_[i]) node(each.node).inputs[each.input] = node(enter).name;
+    uses_[enter] = std::exchange(uses_[i], {{enter, 0}});
+    return true;
+  }
+  bool enters_same_loop(std::size_t a, std::size_t b) const {
+    const auto frame_of = [&](std::size_t i) -> const std::string* {
+      const bool enters = i < graph_.nodes.size() && is_enter(graph_.nodes[i]);
+      return enters ? attr_of<std::string>(graph_.nodes[i], "frame_name") : nullptr;
+    };
+    const std::string *first = frame_of(a), *second = frame_of(b);
+    return first && second && *first == *second;
+  }
+  /// Whether a tensor is the handle of a stack.
+  bool is_stack(std::size_t i) const {
+    for (std::size_t steps = 0; i < graph_.nodes.size() && steps < graph_.nodes.size(); ++steps) {
+      const NodeDef& found = graph_.nodes[i];
+      if (found.op == "StackV2" || found.op == "Stack") return true;
+      if (!passes_on(found)) return false;
+      i = producer(found.inputs[0]);
+    }
+    return false;
+  }
+
+  GraphDef& graph_;
+  const Index index_;
+  std::vector<std::vector<Use>> uses_;
+};
+
 }  // namespace
 
-void raise_stacks(GraphDef& graph) { StackRaiser(graph).run(); }
+void raise_stacks(GraphDef& graph) {
+  BranchMover(graph).run();
+  StackRaiser(graph).run();
+}
 
 }  // namespace tapestry::io

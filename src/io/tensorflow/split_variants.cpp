@@ -26,6 +26,9 @@ struct VariantPart {
   std::string lists{};
   TypeCode dtype{};
   std::string tensor{};  ///< its name
+  /// Whether an optional of TensorFlow 1's branches has it, whose lists are elements of stacks as they are: a branch
+  /// that does not give such a list gives nothing, and not an empty one.
+  bool is_of_stack = false;
 
   bool is_same(const VariantPart& other) const { return branches == other.branches && lists == other.lists; }
 };
@@ -164,7 +167,10 @@ class VariantSplitter {
     const TypeCode dtype = types && types->types.size() == 1 ? types->types[0] : TypeCode();
     VariantParts parts = value ? value->parts : VariantParts();
     if (parts.empty()) parts.push_back({{}, "", dtype, node.name});
-    for (VariantPart& each : parts) each.branches.insert(each.branches.begin(), own_branch);
+    for (VariantPart& each : parts) {
+      each.branches.insert(each.branches.begin(), own_branch);
+      each.is_of_stack = !types;
+    }
     become_copy(node);
     set(node.name, std::move(parts));
   }
@@ -427,9 +433,8 @@ class VariantSplitter {
       for (std::size_t k = 0; k < all.size(); ++k) {
         if (k == 0 && !branches[b].find(outputs[number])) continue;  // a tensor
         const VariantPart* given = find_same(own, all[k]);
-        std::string tensor = given                  ? given->tensor
-                             : all[k].lists.empty() ? ""
-                                                    : branches[b].add_empty_list(all[k].dtype);
+        const bool lacks = all[k].lists.empty() || all[k].is_of_stack;
+        std::string tensor = given ? given->tensor : lacks ? "" : branches[b].add_empty_list(all[k].dtype);
         if (k == 0)
           outputs[number] = std::move(tensor);
         else
