@@ -119,6 +119,12 @@ TEST_CASE("what a function over sequences returns is checked, and errors name th
                       },
                       zero, none),
                   InvalidArgumentError);
+  const auto widens = [&](const Tensor& x) {
+    return std::get<0>(scan([](const Tensor& c, const Tensor& e) { return std::pair{c.cast(float64), e}; }, zero, x));
+  };
+  const std::string widened = message_of<InvalidArgumentError>([&] { widens(two); });
+  CHECK(widened.find("'variable 0' enters the loop with shape [] and type float32") != std::string::npos);
+  CHECK(message_of<InvalidArgumentError>([&] { trace(widens, {spec(float32, {-1})}); }) == widened);
   for (const int step : {1, -1}) {
     int count = 3;
     const auto varies = [&](const Tensor& e) { return List(static_cast<std::size_t>(count += step), e); };

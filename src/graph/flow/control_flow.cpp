@@ -231,8 +231,15 @@ Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensor
                   const SequenceOptions& options, Where where) {
   return detail::locating("scan", where, [&]() -> Tensors {
     check_sequences(sequences);
-    if (any_symbolic(carried) || any_symbolic(sequences))
-      return scan_symbolically(body, carried, sequences, {.reverse = options.reverse, .name = options.name}, where);
+    if (any_symbolic(carried) || any_symbolic(sequences)) {
+      const FlatFunction checked = [&](const Tensors& values) -> Tensors {
+        const Tensors results = body(values);
+        require_alike({values.begin(), values.begin() + carried.size()},
+                      {results.begin(), results.begin() + carried.size()}, {});
+        return results;
+      };
+      return scan_symbolically(checked, carried, sequences, {.reverse = options.reverse, .name = options.name}, where);
+    }
     const std::int64_t length = sequences[0].shape()[0];
     Tensors current = separate(carried);
     if (length == 0) {
