@@ -157,4 +157,32 @@ TEST_CASE("a run that is cut is explained up to the cut, and measured as a whole
   CHECK(metadata.plan.steps.size() >= 3);
 }
 
+TEST_CASE("what follows a size that comes for the first time is planned without passes, and gives the same bits") {
+  const auto f = [](const Tensor& x, const Tensor& mask) {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = reduce_sum(tanh(sin(boolean_mask(x, mask)) * 2.0 + 0.5));
+    return std::pair{y, tape.gradient(y, x)};
+  };
+  const auto traced = trace(f, {spec(float32, {6}), spec(boolean, {6})});
+  const Session session(traced.graph());
+  const Tensor value = tensor<float>({0.25, -1.5, 3.0, 0.75, -0.5, 2.0});
+  for (int count = 0; count <= 6; ++count) {
+    CAPTURE(count);
+    const Tensor chosen = arange(6) < count;
+    const auto [y, slope] = f(value, chosen);
+    std::size_t steps = 0;
+    for (int time = 0; time < 3; ++time) {
+      RunMetadata metadata;
+      const std::vector<Tensor> results =
+          session.run(traced.outputs(), {{traced.input(0), value}, {traced.input(1), chosen}}, {}, &metadata);
+      check_same(results[0], y);
+      check_same(results[1], slope);
+      if (time == 1) CHECK(metadata.plan.steps.size() < steps);
+      if (time == 2) CHECK(metadata.plan.steps.size() == steps);
+      steps = metadata.plan.steps.size();
+    }
+  }
+}
+
 }  // namespace selection_test

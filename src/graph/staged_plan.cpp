@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/make_tensor.hpp"
+#include "graph/flow/flow_ops.hpp"
 #include "graph/state_ops.hpp"
 
 namespace tapestry::detail {
@@ -132,11 +133,12 @@ PlannedPart first_part(const GraphState& graph, const Request& request) {
   return {cut->whole.graph, std::move(part)};
 }
 
-StagedPlan::StagedPlan(const GraphState& graph, const Request& request, const SessionOptions& options)
-    : options_(options) {
+StagedPlan::StagedPlan(const GraphState& graph, const Request& request, const SessionOptions& options, bool is_quick)
+    : options_(options), is_quick_(is_quick) {
+  options_.optimize = options.optimize && !is_quick;
   const std::optional<Cut> cut = find_cut(graph, request);
   if (!cut) {
-    first_ = std::make_unique<Partitioned>(make_plan(graph, request, options));
+    first_ = std::make_unique<Partitioned>(make_plan(graph, request, options_));
     return;
   }
   specialized_ = cut->whole.graph;
@@ -201,11 +203,38 @@ std::shared_ptr<StagedPlan> StagedPlan::rest_for(const Tensors& values) {
   }
   const std::lock_guard graph_lock(specialized_->mutex());
   const std::lock_guard lock(mutex_);
-  if (rests_.size() > options_.most_plans) rests_.clear();
-  std::shared_ptr<StagedPlan>& rest = rests_[key];
-  if (!rest || !rest->is_placed()) rest = std::make_shared<StagedPlan>(*specialized_, request, options_);
-  last_ = rest;
-  return rest;
+  last_ = rests_.plan_for(key, *specialized_, options_, true, [&] { return request; });
+  return last_;
+}
+
+namespace {
+
+constexpr std::int64_t most_elements_of_little_work = 1 << 18;
+
+/// Whether the passes take longer than they save in one run. A loop may do much work with few elements.
+bool is_little_work(const GraphState& graph, const Request& request) {
+  std::int64_t elements = 0;
+  for (const Spec& each : request.fed) elements += each.shape.is_known() ? each.shape.num_elements() : 0;
+  if (elements > most_elements_of_little_work) return false;
+  const std::vector<char> needed = needed_nodes(graph, request);
+  for (std::size_t i = 0; i < needed.size(); ++i)
+    if (needed[i] && is_flow(graph.node(i).op())) return false;
+  return true;
+}
+
+}  // namespace
+
+std::shared_ptr<StagedPlan> SizedPlans::plan_for(const std::vector<std::int64_t>& key, const GraphState& graph,
+                                                 const SessionOptions& options, bool may_come_once,
+                                                 const std::function<Request()>& request) {
+  if (plans_.size() > options.most_plans) plans_.clear();
+  std::shared_ptr<StagedPlan>& plan = plans_[key];
+  const bool is_new = !plan || !plan->is_placed();
+  if (!is_new && !plan->is_quick()) return plan;
+  const Request wanted = request();
+  const bool is_quick = is_new && may_come_once && options.optimize && is_little_work(graph, wanted);
+  plan = std::make_shared<StagedPlan>(graph, wanted, options, is_quick);
+  return plan;
 }
 
 }  // namespace tapestry::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,14 +10,32 @@
 
 namespace tapestry::detail {
 
+class StagedPlan;
+
+/// The plans of a request for the sizes with which it has been run.
+class SizedPlans {
+ public:
+  /// The plan for sizes, which `key` tells. It is kept, up to `options.most_plans` of them. `may_come_once`: whether
+  /// each run may have other sizes. Then a small request is planned without passes, and with them when its sizes come
+  /// again: they take longer than they save in one run. The graph's mutex must be locked.
+  std::shared_ptr<StagedPlan> plan_for(const std::vector<std::int64_t>& key, const GraphState& graph,
+                                       const SessionOptions& options, bool may_come_once,
+                                       const std::function<Request()>& request);
+  bool empty() const { return plans_.empty(); }
+
+ private:
+  std::map<std::vector<std::int64_t>, std::shared_ptr<StagedPlan>> plans_{};
+};
+
 /// What runs for a request. Where the size of a tensor depends on values, and an op other than a branch or a loop reads
 /// the tensor, the request is cut: a first plan computes the tensor, and the plan for the rest is made once the size is
 /// known. It is kept for later runs in which the sizes are the same. The same happens where a node of a file awaits a
 /// value (see `awaited_values`); then the rest is kept for runs in which the value is the same.
 class StagedPlan {
  public:
-  /// Makes the plan, or the first of several. The graph's mutex must be locked.
-  StagedPlan(const GraphState& graph, const Request& request, const SessionOptions& options);
+  /// Makes the plan, or the first of several. `is_quick`: for one run, without the passes. The graph's mutex must be
+  /// locked.
+  StagedPlan(const GraphState& graph, const Request& request, const SessionOptions& options, bool is_quick = false);
 
   /// Computes the fetches; see Partitioned::run.
   Tensors run(const Tensors& feeds, RunTimes* times = nullptr, const Deadline* deadline = nullptr);
@@ -30,11 +49,13 @@ class StagedPlan {
   ExecutionPlan description() const;
   /// Whether the Variables are still on the devices that the first plan was made for.
   bool is_placed() const { return first_->is_placed(); }
+  bool is_quick() const { return is_quick_; }
 
  private:
   std::shared_ptr<StagedPlan> rest_for(const Tensors& values);
 
   SessionOptions options_;
+  bool is_quick_;
   std::shared_ptr<GraphState> specialized_;  ///< the graph that is cut, with the shapes that are fed; empty for no cut
   std::unique_ptr<Partitioned> first_;
   Request rest_{};                      ///< after the cut: without the specs of what is fed
@@ -43,8 +64,8 @@ class StagedPlan {
   std::vector<std::ptrdiff_t>
       fetched_early_;  ///< by fetch of the request: its number among the feeds of the rest, or -1
   mutable std::mutex mutex_;
-  std::shared_ptr<StagedPlan> last_;                                        ///< the rest of the last run
-  std::map<std::vector<std::int64_t>, std::shared_ptr<StagedPlan>> rests_;  ///< by the specs and awaited values
+  std::shared_ptr<StagedPlan> last_;  ///< the rest of the last run
+  SizedPlans rests_{};                ///< by the specs and awaited values
 };
 
 /// A request for which one plan can be made, and its graph.

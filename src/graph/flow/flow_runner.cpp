@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <memory>
 #include <optional>
 
 #include "backend/backend.hpp"
@@ -42,7 +42,7 @@ class FunctionRunner {
     const bool complete = std::all_of(fed_.begin(), fed_.end(), [](const Tensor& each) { return bool(each); });
     Executable* executable = nullptr;
     try {
-      if (complete) executable = plan_for_fed().only();
+      if (complete) executable = plan_for_fed(false).only();
     } catch (const Error& error) {
       if (!is_misfit(error)) throw;
     }
@@ -58,7 +58,7 @@ class FunctionRunner {
   void run(const Tensors& inputs, const Deadline* deadline, RunTimes* times, Tensors& outputs) {
     fed_.clear();
     for (const std::size_t i : used_) fed_.push_back(inputs[i]);
-    StagedPlan& plan = plan_for_fed();
+    StagedPlan& plan = plan_for_fed(true);
     std::optional<RunTimes> measured;
     if (times) measured = times->inner();
     const Tensors results = plan.run(fed_, measured ? &*measured : nullptr, deadline);
@@ -85,8 +85,10 @@ class FunctionRunner {
     return current_ && current_->is_placed();
   }
 
-  StagedPlan& plan_for_fed() {
-    if (current_ && fits()) return *current_;
+  /// `is_one_run`: whether the plan is for one run. Where an iteration has other shapes than those before it, the next
+  /// one may have others again.
+  StagedPlan& plan_for_fed(bool is_one_run) {
+    if (current_ && !current_->is_quick() && fits()) return *current_;
     current_ = nullptr;  // if no plan can be made, the next call must not take the old one
     specs_.clear();
     std::vector<std::int64_t> key;
@@ -96,20 +98,18 @@ class FunctionRunner {
       key.push_back(shape.rank());
       key.insert(key.end(), shape.sizes().begin(), shape.sizes().end());
     }
-    if (plans_.size() > options_.most_plans) plans_.clear();
-    std::unique_ptr<StagedPlan>& plan = plans_[key];
-    if (!plan || !plan->is_placed()) plan = make();
-    current_ = plan.get();
+    const bool may_come_once = is_one_run && !plans_.empty();
+    const std::lock_guard lock(function_.graph->mutex());
+    current_ = plans_.plan_for(key, *function_.graph, options_, may_come_once, [this] { return request(); });
     return *current_;
   }
 
-  std::unique_ptr<StagedPlan> make() const {
+  Request request() const {
     Request request{.fetches = {}, .operations = function_.operations, .feeds = {}, .fed = specs_};
     for (const std::size_t i : used_) request.feeds.push_back(function_.inputs[i]);
     for (std::size_t i = 0; i < passed_on_.size(); ++i)
       if (bool(function_.outputs[i]) && passed_on_[i] < 0) request.fetches.push_back(function_.outputs[i]);
-    const std::lock_guard lock(function_.graph->mutex());
-    return std::make_unique<StagedPlan>(*function_.graph, request, options_);
+    return request;
   }
 
   const GraphFunction& function_;
@@ -120,8 +120,8 @@ class FunctionRunner {
   std::vector<std::ptrdiff_t> passed_on_;  ///< by output: the input that it is; -1 for none
   Tensors fed_;
   Specs specs_;  ///< of the values for which `current_` was made
-  StagedPlan* current_ = nullptr;
-  std::map<std::vector<std::int64_t>, std::unique_ptr<StagedPlan>> plans_;  ///< by the shapes of the values
+  std::shared_ptr<StagedPlan> current_;
+  SizedPlans plans_;  ///< by the shapes of the values
 };
 
 /// The number or truth value that decides what runs next.
