@@ -185,4 +185,28 @@ TEST_CASE("what follows a size that comes for the first time is planned without 
   }
 }
 
+TEST_CASE("second derivatives of a branch in a branch that selects rows, where it is not taken") {
+  const auto f = [](const Tensor& x, const Tensor& n) {
+    GradientTape outer;
+    outer.watch(x);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = cond(
+        n > 1,
+        [&] {
+          const auto selected = [&] { return reduce_sum(sin(boolean_mask(x, reduce_sum(x, {1}) > 0.0)), {0}); };
+          return cond(n < 3, selected, [&] { return reduce_sum(x * x, {0}); });
+        },
+        [&] { return reduce_mean(cos(x), {0}); });
+    return outer.gradient(reduce_sum(square(tape.gradient(reduce_sum(y), x))), x);
+  };
+  const auto traced = trace(f, {spec(float64, {-1, 3}), spec(int32, {})});
+  for (const int n : {0, 2, 4})
+    for (const std::int64_t batch : {4, 1}) {
+      CAPTURE(n);
+      const Tensor x = random::normal({batch, 3}, {.dtype = float64});
+      check_same(traced(x, n), f(x, tensor(n)));
+    }
+}
+
 }  // namespace selection_test

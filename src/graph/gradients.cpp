@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "autodiff/backward.hpp"
+#include "graph/flow/flow_ops.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
@@ -124,8 +125,12 @@ class GraphGradients {
     Backward backward(calls, slots.size(), source_slots, stops);
     for (std::size_t i = 0; i < targets_.size(); ++i) {
       const std::int32_t slot = slots.find(targets_[i].id());
-      if (slot != SlotTable::none)
-        backward.accumulate(slot, first_gradient(targets_, options_.output_gradients.tensors(), i, "grad_ys"));
+      if (slot == SlotTable::none) continue;
+      // Only gradients of branches have such targets, with gradients of their shapes. To compare these would need the
+      // target where its branch is not taken.
+      const Tensors& seeds = options_.output_gradients.tensors();
+      const bool is_like = !seeds.empty() && bool(seeds[i]) && detail::may_be_absent(targets_[i]);
+      backward.accumulate(slot, is_like ? seeds[i] : first_gradient(targets_, seeds, i, "grad_ys"));
     }
     backward.run(true);
     std::vector<Tensor> found;

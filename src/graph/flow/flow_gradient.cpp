@@ -262,16 +262,6 @@ class BranchGradient {
     return result;
   }
 
-  /// Whether a tensor is a result that not every branch gives.
-  static bool may_be_absent(const Tensor& tensor) {
-    const auto [node, number] = endpoint_of(tensor);
-    if (!is_flow(node->op()) || is_while(node->op())) return false;
-    const std::vector<GraphFunction>& branches = functions_of(*node);
-    return std::any_of(
-        branches.begin(), branches.end(),
-        [&, output = static_cast<std::size_t>(number)](const GraphFunction& each) { return !each.outputs[output]; });
-  }
-
   static Tensor placeholder_like(const Tensor& tensor) {
     return placeholder(tensor.dtype(), tensor.shape(), "operand");
   }

@@ -138,6 +138,15 @@ const Op& if_op(bool stateful) { return stateful ? if_definition : stateless_if_
 const Op& case_op(bool stateful) { return stateful ? case_definition : stateless_case_definition; }
 const Op& while_op(bool stateful) { return stateful ? while_definition : stateless_while_definition; }
 
+bool may_be_absent(const Tensor& tensor) {
+  const Endpoint end = endpoint_of(tensor);
+  if (!is_flow(end.node->op()) || is_while(end.node->op())) return false;
+  const std::vector<GraphFunction>& branches = functions_of(*end.node);
+  return std::any_of(
+      branches.begin(), branches.end(),
+      [i = static_cast<std::size_t>(end.output)](const GraphFunction& each) { return !each.outputs[i]; });
+}
+
 bool is_replayed(const Call& call) { return call.attrs().find("replayed") != nullptr; }
 bool is_while(const Op& op) { return &op == &while_op(true) || &op == &while_op(false); }
 bool is_if(const Op& op) { return &op == &if_op(true) || &op == &if_op(false); }

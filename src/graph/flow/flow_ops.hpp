@@ -30,6 +30,8 @@ TAPESTRY_API bool is_flow(const Op& op);
 TAPESTRY_API bool is_while(const Op& op);
 TAPESTRY_API bool is_if(const Op& op);
 /// @}
+/// Whether a tensor is a result that not every branch gives.
+bool may_be_absent(const Tensor& tensor);
 /// Whether a While computes the states of another loop again.
 TAPESTRY_API bool is_replayed(const Call& call);
 /// The outputs of such a While by loops that formats of files have. The inputs are symbolic.
