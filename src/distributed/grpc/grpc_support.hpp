@@ -46,8 +46,7 @@ inline Reply reply_of(const grpc::ByteBuffer& buffer) {
     const auto slice = std::make_shared<grpc::Slice>(slices.front());
     return {text_of(slice->begin(), slice->size()), slice};
   }
-  const auto memory =
-      std::make_shared<Tensor>(make_tensor(uint8, {static_cast<std::int64_t>(buffer.Length())}, cpu()));
+  const auto memory = std::make_shared<Tensor>(make_tensor(uint8, {static_cast<std::int64_t>(buffer.Length())}, cpu()));
   auto* next = mutable_data<std::uint8_t>(*memory);
   for (const grpc::Slice& slice : slices) next = std::copy(slice.begin(), slice.end(), next);
   return {text_of(memory->impl().data, buffer.Length()), memory};
