@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "backend/cuda/kernels/images.hpp"
 #include "backend/cuda/kernels/kernel.cuh"
 
@@ -42,20 +44,21 @@ __device__ void for_window(const Windows& w, const Pixel& position, const Body& 
 }
 
 /// Calls body(row and column in the window, position's number) for the windows that cover a pixel: the inverse of
-/// `for_window`. So one thread can sum up each element of the image, always in the same order.
+/// `for_window`, in the order of the window's elements. So one thread can sum up each element of the image, always in
+/// the same order.
 template <class Body>
 __device__ void for_positions(const Windows& w, const Pixel& pixel, const Body& body) {
   const std::int64_t y = pixel.y + w.pad_top, x = pixel.x + w.pad_left;
-  const std::int64_t first_kx = first_inside((w.columns - 1) * w.stride_x - x, w.dilation_x);
-  for (std::int64_t ky = first_inside((w.rows - 1) * w.stride_y - y, w.dilation_y); ky < w.window_height; ++ky) {
-    const std::int64_t top = y - ky * w.dilation_y;
-    if (top < 0) break;
-    if (top % w.stride_y != 0) continue;
-    for (std::int64_t kx = first_kx; kx < w.window_width; ++kx) {
-      const std::int64_t left = x - kx * w.dilation_x;
-      if (left < 0) break;
-      if (left % w.stride_x != 0) continue;
-      body(ky, kx, (pixel.image * w.rows + top / w.stride_y) * w.columns + left / w.stride_x);
+  const std::int64_t height = (w.window_height - 1) * w.dilation_y, width = (w.window_width - 1) * w.dilation_x;
+  for (std::int64_t row = std::min(w.rows - 1, y / w.stride_y); row >= 0; --row) {
+    const std::int64_t down = y - row * w.stride_y;
+    if (down > height) break;
+    if (down % w.dilation_y != 0) continue;
+    for (std::int64_t column = std::min(w.columns - 1, x / w.stride_x); column >= 0; --column) {
+      const std::int64_t right = x - column * w.stride_x;
+      if (right > width) break;
+      if (right % w.dilation_x != 0) continue;
+      body(down / w.dilation_y, right / w.dilation_x, (pixel.image * w.rows + row) * w.columns + column);
     }
   }
 }
