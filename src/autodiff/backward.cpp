@@ -178,10 +178,10 @@ void Backward::pass(RecordedCall& record) {
       if (!gradients[i] || !is_live(record.inputs[i])) continue;
       const auto is_same = [&](const Tensor& other) { return bool(other) && other.is(gradients[i]); };
       const bool is_shared =
-          !recorders().empty() && (std::any_of(gradients.begin() + i + 1, gradients.end(), is_same) ||
-                                   std::any_of(record.outputs.begin(), record.outputs.end(), [&](std::int32_t output) {
-                                     return output >= 0 && is_same(gradients_[output]);
-                                   }));
+          is_recorded() && (std::any_of(gradients.begin() + i + 1, gradients.end(), is_same) ||
+                            std::any_of(record.outputs.begin(), record.outputs.end(), [&](std::int32_t output) {
+                              return output >= 0 && is_same(gradients_[output]);
+                            }));
       Tensor gradient = fit(call, i, std::move(gradients[i]), is_shared);
       if (op.gradient_sums)
         gradients_[record.inputs[i]] = std::move(gradient);

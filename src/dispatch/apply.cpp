@@ -236,6 +236,17 @@ Recorders& recorders() {
   return list;
 }
 
+namespace {
+bool& function_is_recorded() {
+  thread_local bool is = false;
+  return is;
+}
+}  // namespace
+
+RecordFunction::RecordFunction() : outer_(std::exchange(function_is_recorded(), is_recorded())) {}
+RecordFunction::~RecordFunction() { function_is_recorded() = outer_; }
+bool is_recorded() { return !recorders().empty() || function_is_recorded(); }
+
 void tell_recorders(Call&& call) {
   const Recorders& listeners = recorders();
   for (std::size_t i = 0; i + 1 < listeners.size(); ++i) {

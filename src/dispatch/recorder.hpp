@@ -127,6 +127,21 @@ class PauseRecording {
   Recorders saved_;
 };
 
+/// The same while ops become a part of a function of a graph: what is recorded is the function's call.
+class RecordFunction {
+ public:
+  RecordFunction();
+  ~RecordFunction();
+  RecordFunction(const RecordFunction&) = delete;
+  RecordFunction& operator=(const RecordFunction&) = delete;
+
+ private:
+  const bool outer_;
+  const PauseRecording pause_{};
+};
+/// Whether recorders see this thread's ops, or the call of the function that they become a part of.
+bool is_recorded();
+
 /// While it lives, `where` is the call site of this thread's ops. The backward walk gives its ops the line of the
 /// forward op, and a function made of several ops the line of its caller. The outermost of nested scopes counts.
 class CallSiteScope {

@@ -101,7 +101,7 @@ Tensor reshape_like(In x, In like, std::string_view name) { return apply(reshape
 Tensor size_like(In x, In like, std::string_view name) { return apply(size_like_op, {x, like}, {}, name); }
 
 Tensor checked_like(const Tensor& x, const Tensor& like) {
-  if (x.shape().is_known() && like.shape().is_known()) return recorders().empty() ? x : identity(x);
+  if (x.shape().is_known() && like.shape().is_known()) return is_recorded() ? identity(x) : x;
   // Each is broadcast to the other, which changes neither, or is refused.
   return broadcast_like(broadcast_like(x, like), broadcast_like(like, x));
 }

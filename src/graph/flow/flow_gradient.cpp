@@ -110,7 +110,7 @@ class FunctionGradient {
 
  private:
   const GraphFunction& function_;
-  const PauseRecording pause_{};
+  const RecordFunction pause_{};
   Graph::Scope open_;
   std::lock_guard<std::recursive_mutex> lock_;
   std::size_t forward_;  ///< the number of nodes of the forward pass
@@ -424,7 +424,7 @@ class LoopGradient {
   void find_residuals(const FunctionGradient& gradient) {
     const Invariants is_invariant(body_, operands_begin_);
     const auto recompute = [&](const Node& node) {
-      if (is_invariant(node)) return true;
+      if (is_invariant(node)) return !is_recorded_ || !is_floating(node.outputs()[0].dtype());
       // Stacks of tensors of different lengths are not kept; what gives them is run again.
       const bool is_ragged = std::any_of(node.outputs().begin(), node.outputs().end(), depends_on_values);
       if (is_ragged && node.op().stateful)
@@ -438,8 +438,11 @@ class LoopGradient {
     is_stateful_ = needs.is_stateful;
     for (std::size_t i = 0; i < body_.inputs.size(); ++i) {
       if (!needs.inputs[i]) continue;
-      if (i < parts_.carried) residuals_.push_back(body_.inputs[i]);
-      if (i >= parts_.carried) (i < operands_begin_ ? needed_sequences_ : needed_operands_).push_back(i);
+      const bool is_sequence = i >= parts_.carried && i < operands_begin_;
+      if (i < parts_.carried || (is_sequence && is_recorded_ && is_floating(body_.inputs[i].dtype())))
+        residuals_.push_back(body_.inputs[i]);
+      else
+        (is_sequence ? needed_sequences_ : needed_operands_).push_back(i);
     }
   }
 
@@ -526,6 +529,10 @@ class LoopGradient {
   Tensors arrived_, sums_;
   std::size_t operands_begin_;
   bool is_stateful_ = false;
+  /// Whether a tape records this gradient. What the backward loop could compute again, or take from a sequence, is then
+  /// an output of the forward loop, too, so that its gradient meets those of the forward pass in each iteration, as in
+  /// eager code.
+  const bool is_recorded_ = is_recorded();
   bool replays_;  ///< whether the backward loop runs the forward body again, rather than to keep its results
   // Numbers of the forward op's inputs:
   std::vector<std::size_t> active_, wanted_sequences_, wanted_operands_, needed_sequences_, needed_operands_;
