@@ -434,9 +434,10 @@ class ConditionRaiser {
     added_.push_back(std::move(node));
   }
 
-  /// Whether a stage that gives nothing computes something that a program may ask for.
+  /// Whether a stage that gives nothing computes something that a program may ask for. Where the reader has made lists
+  /// of what loops in branches keep, such stages only decide what becomes of the lists.
   bool may_be_fetched(const Stage& stage) const {
-    return std::any_of(stage.nodes.begin(), stage.nodes.end(), [&](const auto& side) {
+    return !has_lists_ && std::any_of(stage.nodes.begin(), stage.nodes.end(), [&](const auto& side) {
       return std::any_of(side.second.begin(), side.second.end(), [&](std::size_t i) {
         return !predicate_of_switch_[i] && def(i).op != "Const" && def(i).op != "Identity" && def(i).op != "NoOp";
       });
@@ -535,6 +536,9 @@ class ConditionRaiser {
 
   GraphDef& graph_;
   FunctionBody* function_;
+  const bool has_lists_ = std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const NodeDef& each) {
+    return each.name.find("/_/list") != std::string::npos;
+  });
   std::unordered_map<std::string_view, std::size_t> numbers_;  ///< of the nodes, by name
   std::vector<std::vector<Edge>> edges_;                       ///< by node, as are the following
   std::vector<std::size_t> order_;                             ///< the nodes, each after its inputs
