@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "backend/cuda/kernels/images.hpp"
 #include "backend/cuda/kernels/kernel.cuh"
 
@@ -43,6 +41,12 @@ __device__ void for_window(const Windows& w, const Pixel& position, const Body& 
   }
 }
 
+/// The last of `count` positions that is not behind a pixel.
+__device__ std::int64_t last_position(std::int64_t pixel, std::int64_t stride, std::int64_t count) {
+  const std::int64_t last = pixel / stride;
+  return last < count ? last : count - 1;
+}
+
 /// Calls body(row and column in the window, position's number) for the windows that cover a pixel: the inverse of
 /// `for_window`, in the order of the window's elements. So one thread can sum up each element of the image, always in
 /// the same order.
@@ -50,11 +54,11 @@ template <class Body>
 __device__ void for_positions(const Windows& w, const Pixel& pixel, const Body& body) {
   const std::int64_t y = pixel.y + w.pad_top, x = pixel.x + w.pad_left;
   const std::int64_t height = (w.window_height - 1) * w.dilation_y, width = (w.window_width - 1) * w.dilation_x;
-  for (std::int64_t row = std::min(w.rows - 1, y / w.stride_y); row >= 0; --row) {
+  for (std::int64_t row = last_position(y, w.stride_y, w.rows); row >= 0; --row) {
     const std::int64_t down = y - row * w.stride_y;
     if (down > height) break;
     if (down % w.dilation_y != 0) continue;
-    for (std::int64_t column = std::min(w.columns - 1, x / w.stride_x); column >= 0; --column) {
+    for (std::int64_t column = last_position(x, w.stride_x, w.columns); column >= 0; --column) {
       const std::int64_t right = x - column * w.stride_x;
       if (right > width) break;
       if (right % w.dilation_x != 0) continue;
