@@ -1,5 +1,9 @@
 #include "serve/http_server.hpp"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include <sys/socket.h>
 
 #include "serve/connection_threads.hpp"
@@ -38,8 +42,15 @@ class HttpServer::Impl {
   }
 
   int port() const { return port_; }
-  void run() { server_->listen_after_bind(); }
-  void stop() { server_->stop(); }
+  void run() {
+    server_->listen_after_bind();
+    has_ended_ = true;
+  }
+  void stop() {
+    // httplib forgets a stop that comes before it listens.
+    while (!server_->is_running() && !has_ended_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    server_->stop();
+  }
 
  private:
   template <class Server>
@@ -194,6 +205,7 @@ class HttpServer::Impl {
   const HttpOptions options_;
   const RestApi rest_;
   std::unique_ptr<httplib::Server> server_;
+  std::atomic<bool> has_ended_ = false;
   int port_ = -1;
 };
 

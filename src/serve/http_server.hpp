@@ -36,7 +36,7 @@ class HttpServer {
   int port() const;
   /// Answers until `stop` is called, and then until what has begun is answered.
   void run();
-  /// May be called from any thread.
+  /// May be called from any thread, also before `run`, which another thread must call.
   void stop();
 
  private:
