@@ -66,6 +66,23 @@ TEST_CASE("a function that makes a Variable and changes it after it was read is 
   CHECK(message.find("makes a Variable 'own' and changes it") != std::string::npos);
 }
 
+TEST_CASE("a branch that returns a Variable's handle is refused") {
+  const Graph graph;
+  const Graph::Scope open(graph);
+  const Variable w({1.0F, 2.0F}, {.name = "w"});
+  const Tensor p = placeholder(boolean, {}, "p"), handle = graph.get_tensor_by_name("w:0");
+  REQUIRE(handle.dtype() == DType::resource);
+  const std::string message = caught<UnimplementedError>([&] {
+                                cond(
+                                    p, [&] { return handle; }, [&] { return handle; });
+                              }).message();
+  INFO(message);
+  CHECK(message.find("returned 'w:0', the handle of a Variable; it can return") != std::string::npos);
+  CHECK(cond(
+            p, [&] { return w.value(); }, [&] { return -w.value(); })
+            .shape() == Shape{2});
+}
+
 TEST_CASE("a branch that cannot run with these sizes matters only where it is taken") {
   const auto f = [](const Tensor& x) {
     return cond(

@@ -120,6 +120,7 @@ Tensor make_deferred(DType dtype, const Shape& shape, Device device, Intrusive<O
 }
 
 Tensor make_scalar(double value, DType dtype) {
+  if (size_of(dtype) == 0) throw InvalidArgumentError(join("No number has the dtype ", dtype));
   Tensor scalar = make_tensor(dtype, {}, cpu());
   visit_dtype(dtype, [&]<class T>() { *mutable_data<T>(scalar) = convert<T>(value); });
   return scalar;

@@ -79,6 +79,10 @@ GraphFunction FunctionTracer::trace(const TracedFunction& function, Captures& ca
     for (const Tensor& output : function.function(traced.inputs)) {
       if (!output && !function.may_lack_outputs)
         throw InvalidArgumentError(join("The function '", function.name, "' returned an empty Tensor"), where_);
+      if (bool(output) && output.dtype() == DType::resource)
+        throw UnimplementedError(join("The function '", function.name, "' returned '", output.name(),
+                                      "', the handle of a Variable; it can return the Variable's value"),
+                                 where_);
       traced.outputs.push_back(output ? graph.captured(output, where_) : Tensor());
     }
   } catch (...) {
