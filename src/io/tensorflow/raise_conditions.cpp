@@ -4,60 +4,75 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "core/make_tensor.hpp"
+#include "io/tensorflow/conditions.hpp"
 #include "io/tensorflow/flow.hpp"
 
 namespace tapestry::io {
 namespace {
 
-bool is_case_switch(const NodeDef& node) { return node.op == "_SwitchN"; }
-bool is_switch_of_condition(const NodeDef& node) {
-  return node.op == "Switch" || node.op == "RefSwitch" || is_case_switch(node);
-}
-bool is_merge_of_condition(const NodeDef& node) { return node.op == "Merge" || node.op == "RefMerge"; }
+using Edge = Conditions::Edge;
+using Context = Conditions::Context;
 
-/// An input of a node.
-struct Edge {
-  std::size_t node = 0;
-  std::int64_t output = 0;
-  bool is_control = false;
+/// A part of a condition: what runs before a Merge of it, or between two of its Merges. What comes after a Merge may
+/// be in the same condition again, as gradients are; that becomes another node.
+struct Stage {
+  std::size_t number = 0;
+  std::map<std::int64_t, std::vector<std::size_t>> nodes{};  ///< by side
+  std::vector<std::size_t> merges{};
+  std::map<std::string, std::int64_t> exports{};  ///< tensors in a branch that later stages use: their side
+
+  std::size_t first() const { return merges.empty() ? nodes.begin()->second[0] : merges[0]; }
 };
 
-/// The conditions that a node is in, from the outermost to the innermost: each the number of its predicate and the
-/// side.
-using Context = std::vector<std::pair<std::size_t, std::int64_t>>;
+/// A condition that is being raised: its nodes, and the numbers of the stages of all nodes from its first to its last.
+struct Condition {
+  std::size_t predicate;
+  std::unordered_set<std::size_t> members;
+  std::size_t begin;                ///< the position of the first member
+  std::vector<std::size_t> stages;  ///< by position behind `begin`; those before have 0
+};
+
+/// What a stage takes from the graph around.
+struct Surroundings {
+  std::vector<std::string> arguments{}, waits{};
+  std::map<std::string, NodeDef> constants{};  ///< of other stages, that a branch uses
+};
 
 /// Raises the conditions of a graph whose loops are While nodes already.
 class ConditionRaiser {
  public:
   /// `function`: the function that the graph is the body of, whose outputs may come from a branch; nullptr for the
   /// graph of a file.
-  ConditionRaiser(GraphDef& graph, FunctionBody* function) : graph_(graph), function_(function) {}
+  ConditionRaiser(GraphDef& graph, FunctionBody* function) : graph_(graph), function_(function), found_(graph) {}
 
   /// Raises the innermost conditions. Returns how deep they were; 0 if there were none.
   std::size_t raise() {
-    if (!find_edges() || !find_switches()) return 0;
-    for (const std::size_t i : order_) find_context(i);
+    if (!found_.find()) return 0;
+    removed_.assign(graph_.nodes.size(), 0);
+    added_.clear();
+    names_.clear();
+    for (const NodeDef& each : graph_.nodes) names_.insert(each.name);
     std::size_t depth = 0;
-    for (const std::size_t i : order_) depth = std::max(depth, contexts_[i].size() + (predicate_of_merge_[i] ? 1 : 0));
+    for (const std::size_t i : found_.order())
+      depth = std::max(depth, found_.context(i).size() + (found_.predicate_of_merge(i) ? 1 : 0));
     if (depth == 0) {
-      for (std::size_t i = 0; i < graph_.nodes.size(); ++i) removed_[i] = predicate_of_switch_[i] ? 1 : 0;
+      for (std::size_t i = 0; i < graph_.nodes.size(); ++i) removed_[i] = found_.predicate_of_switch(i) ? 1 : 0;
       rebuild();
       return 0;
     }
     std::map<std::pair<std::size_t, Context>, std::vector<std::size_t>> conditions;  // and what is in their branches
-    for (const std::size_t i : order_) {
-      Context around = contexts_[i];
+    for (const std::size_t i : found_.order()) {
+      Context around = found_.context(i);
       if (around.size() == depth) {
         const std::size_t predicate = around.back().first;
         around.pop_back();
         conditions[{predicate, around}].push_back(i);
-      } else if (predicate_of_merge_[i] && around.size() + 1 == depth) {
-        conditions[{*predicate_of_merge_[i], around}].push_back(i);
+      } else if (const auto predicate = found_.predicate_of_merge(i); predicate && around.size() + 1 == depth) {
+        conditions[{*predicate, around}].push_back(i);
       }
     }
     for (const auto& [condition, members] : conditions) raise_condition(condition.first, members);
@@ -72,348 +87,123 @@ class ConditionRaiser {
   }
 
  private:
-  [[noreturn]] static void refuse(const NodeDef& node, std::string_view problem) {
-    throw UnimplementedError(detail::join("Node '", node.name, "' (op: '", node.op,
-                                          "') belongs to no condition that Tapestry can read: ", problem));
-  }
   const NodeDef& def(std::size_t i) const { return graph_.nodes[i]; }
-
-  // ---- What the graph has -----------------------------------------------------------------------------------------
-
-  Edge edge_of(const std::string& input) const {
-    const bool control = input.starts_with('^');
-    const std::string_view name = std::string_view(input).substr(control ? 1 : 0);
-    const std::size_t colon = name.rfind(':');
-    const auto found = numbers_.find(name.substr(0, colon));
-    if (found == numbers_.end()) return {.node = numbers_.size()};
-    const std::int64_t output = colon == std::string_view::npos ? 0 : std::atoll(name.data() + colon + 1);
-    return {found->second, output, control};
-  }
-
-  /// Returns false for a graph that has cycles or inputs that do not exist, which its reader refuses.
-  bool find_edges() {
-    const std::size_t size = graph_.nodes.size();
-    numbers_.clear();
-    for (std::size_t i = 0; i < size; ++i) numbers_.emplace(def(i).name, i);
-    edges_.assign(size, {});
-    for (std::size_t i = 0; i < size; ++i)
-      for (const std::string& input : def(i).inputs) {
-        edges_[i].push_back(edge_of(input));
-        if (edges_[i].back().node >= size) return false;
-      }
-    switches_.clear();
-    gives_number_.assign(size, 0);
-    side_of_second_.clear();
-    contexts_.assign(size, {});
-    predicate_of_switch_.assign(size, {});
-    predicate_of_merge_.assign(size, {});
-    removed_.assign(size, 0);
-    added_.clear();
-    names_.clear();
-    for (const NodeDef& each : graph_.nodes) names_.insert(each.name);
-    return sort();
-  }
-
-  /// Depth first, so that what is in one condition stands together. Returns false for a graph with a cycle.
-  bool sort() {
-    const std::size_t size = graph_.nodes.size();
-    std::vector<char> is_open(size), is_done(size);
-    std::vector<std::pair<std::size_t, std::size_t>> path;  // nodes, and how many of their inputs are done
-    order_.clear();
-    positions_.assign(size, 0);
-    for (std::size_t root = 0; root < size; ++root) {
-      if (!is_done[root]) path.emplace_back(root, 0);
-      while (!path.empty()) {
-        auto& [i, next] = path.back();
-        is_open[i] = 1;
-        if (next == edges_[i].size()) {
-          is_open[i] = 0;
-          is_done[i] = 1;
-          positions_[i] = order_.size();
-          order_.push_back(i);
-          path.pop_back();
-          continue;
-        }
-        const std::size_t input = edges_[i][next++].node;
-        if (is_open[input]) return false;
-        if (!is_done[input]) path.emplace_back(input, 0);
-      }
-    }
-    return true;
-  }
-
-  /// Whether a condition passes on a Variable, so that operations that change it may be in a branch. They must run only
-  /// if it is taken.
-  bool passes_variables() const {
-    return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const NodeDef& each) {
-      const auto type = each.attrs.find("T");
-      const auto* code = type == each.attrs.end() ? nullptr : std::get_if<TypeCode>(&type->second);
-      return each.op == "RefSwitch" || (each.op == "Switch" && code && *code == resource_type);
-    });
-  }
-
-  /// Finds the Switches whose predicates do not follow from constants. Unless conditions pass on Variables, a
-  /// placeholder with a default is one, as the value that is fed instead is known before the graph runs.
-  bool find_switches() {
-    std::vector<char> depends(graph_.nodes.size());
-    const bool passes = passes_variables();
-    for (const std::size_t i : order_) {
-      const std::string& op = def(i).op;
-      if (op == "Shape" || op == "ShapeN" || op == "Rank" || op == "Size") continue;
-      bool has_inputs = false;
-      for (const Edge& each : edges_[i]) {
-        if (each.is_control) continue;
-        has_inputs = true;
-        if (depends[each.node]) depends[i] = 1;
-      }
-      if ((!has_inputs && op != "Const") || (passes && op == "PlaceholderWithDefault")) depends[i] = 1;
-    }
-    bool any = false;
-    for (const std::size_t i : order_) {
-      if (!is_switch_of_condition(def(i)) || edges_[i].size() < 2) continue;
-      if (edges_[i][0].is_control || edges_[i][1].is_control) continue;
-      if (!depends[edges_[i][1].node]) continue;
-      predicate_of_switch_[i] = number_of_predicate(edges_[i][1]);
-      switches_.insert_or_assign(*predicate_of_switch_[i], i);
-      any = true;
-    }
-    return any;
-  }
-
-  std::size_t number_of_predicate(Edge edge) {
-    while (def(edge.node).op == "Identity" && !edges_[edge.node].empty() && !edges_[edge.node][0].is_control)
-      edge = edges_[edge.node][0];
-    const std::string tensor = detail::join(def(edge.node).name, ":", edge.output);
-    return predicates_.emplace(tensor, predicates_.size()).first->second;
-  }
-
-  Context context_of(const Edge& edge) const {
-    Context context = contexts_[edge.node];
-    if (predicate_of_switch_[edge.node] && !edge.is_control)
-      context.emplace_back(*predicate_of_switch_[edge.node], side_of(edge));
-    return context;
-  }
-  /// The side that an output of a Switch is on.
-  std::int64_t side_of(const Edge& edge) const {
-    const auto found = side_of_second_.find(edge.node);
-    if (found == side_of_second_.end()) return edge.output;
-    return edge.output == 1 ? found->second : 1 - found->second;
-  }
-
-  static void unite(Context& all, const Context& more) {
-    for (const auto& each : more)
-      if (std::find(all.begin(), all.end(), each) == all.end()) all.push_back(each);
-  }
-
-  void find_context(std::size_t i) {
-    if (predicate_of_switch_[i]) follow_branch_number(i);
-    std::vector<Context> of_data;
-    for (const Edge& each : edges_[i]) {
-      if (is_merge_of_condition(def(i)) && each.is_control) continue;
-      of_data.push_back(context_of(each));
-    }
-    for (const Edge& each : edges_[i])
-      if (is_merge_of_condition(def(each.node)) && each.output == 1 && !each.is_control) gives_number_[each.node] = 1;
-    Context& context = contexts_[i];
-    for (const Context& each : of_data) unite(context, each);
-    if (!is_merge_of_condition(def(i))) return;
-    if (const auto predicate = predicate_between(of_data)) {
-      predicate_of_merge_[i] = predicate;
-      std::erase_if(context, [&](const auto& each) { return each.first == *predicate; });
-    }
-  }
-
-  /// TensorFlow's gradient of a Merge is on the side that the Merge has taken: Switch(gradient, Merge:1 == k). Such a
-  /// Switch is one of the Merge's own condition.
-  void follow_branch_number(std::size_t i) {
-    const std::size_t test = edges_[i][1].node;
-    if (def(test).op != "Equal" || data_inputs(def(test)) != 2) return;
-    const Edge &number = edges_[test][0], &wanted = edges_[test][1];
-    const auto predicate = predicate_of_merge_[number.node];
-    if (!predicate || number.output != 1 || data_inputs(def(number.node)) != 2) return;
-    const auto value = def(wanted.node).attrs.find("value");
-    const auto* constant = value == def(wanted.node).attrs.end() ? nullptr : std::get_if<TensorDef>(&value->second);
-    if (!constant || !constant->value || constant->value.dtype() != int32 || constant->value.size() != 1) return;
-    const auto k = constant->value.item<std::int64_t>();
-    if (k != 0 && k != 1) return;
-    const auto side_taken_from = [&](std::int64_t input) -> std::optional<std::int64_t> {
-      for (const auto& each : context_of(edges_[number.node][static_cast<std::size_t>(input)]))
-        if (each.first == *predicate) return each.second;
-      return {};
-    };
-    const auto own = side_taken_from(k), other = side_taken_from(1 - k);
-    const std::int64_t side = own ? *own : 1 - *other;
-    if (side != 0 && side != 1) return;
-    predicate_of_switch_[i] = predicate;
-    side_of_second_[i] = side;
-  }
-
-  /// The innermost condition that has the tensors on different sides; one of them may be in no branch of it.
-  static std::optional<std::size_t> predicate_between(const std::vector<Context>& contexts) {
-    std::optional<std::size_t> found;
-    for (const Context& context : contexts)
-      for (const auto& each : context) {
-        const bool is_shared = std::all_of(contexts.begin(), contexts.end(), [&](const Context& other) {
-          return std::find(other.begin(), other.end(), each) != other.end();
-        });
-        if (!is_shared) found = each.first;
-      }
-    return found;
-  }
-
-  // ---- Raising ----------------------------------------------------------------------------------------------------
-
-  /// A part of a condition: what runs before a Merge of it, or between two of its Merges. What comes after a Merge may
-  /// be in the same condition again, as gradients are; that becomes another node.
-  struct Stage {
-    std::map<std::int64_t, std::vector<std::size_t>> nodes{};  ///< by side
-    std::vector<std::size_t> merges{};
-    std::map<std::string, std::int64_t> exports{};  ///< tensors in a branch that later stages use: their side
-  };
-
-  /// The numbers of the stages of the nodes between the first and the last one of a condition. Those before are 0.
-  struct StageNumbers {
-    std::size_t begin;
-    std::vector<std::size_t> list;
-    const std::vector<std::size_t>& positions;
-
-    std::size_t of(std::size_t node) const { return positions[node] < begin ? 0 : list[positions[node] - begin]; }
-  };
-
-  void raise_condition(std::size_t predicate, const std::vector<std::size_t>& members) {
-    std::unordered_set<std::size_t> is_member(members.begin(), members.end());
-    const auto by_position = [&](std::size_t a, std::size_t b) { return positions_[a] < positions_[b]; };
-    const std::size_t begin = positions_[*std::min_element(members.begin(), members.end(), by_position)];
-    const std::size_t end = positions_[*std::max_element(members.begin(), members.end(), by_position)] + 1;
-    StageNumbers numbers{begin, std::vector<std::size_t>(end - begin), positions_};
-    std::map<std::size_t, Stage> stages;
-    for (std::size_t position = begin; position < end; ++position) {
-      const std::size_t i = order_[position];
-      std::size_t& number = numbers.list[position - begin];
-      for (const Edge& each : edges_[i])
-        number = std::max(number, numbers.of(each.node) + (is_merged(each.node, predicate, is_member) ? 1 : 0));
-      if (!is_member.contains(i)) continue;
-      Stage& stage = stages[number];
-      if (is_merged(i, predicate, is_member))
-        stage.merges.push_back(i);
-      else
-        stage.nodes[contexts_[i].back().second].push_back(i);
-      for (const Edge& each : edges_[i]) {
-        const Edge& used = used_by_branch(each, predicate, is_member);
-        if (is_inside(used, is_member) && !each.is_control && numbers.of(used.node) < number && !is_constant(used))
-          stages[numbers.of(used.node)].exports.emplace(tensor_of(used), contexts_[used.node].back().second);
-      }
-    }
-    for (std::size_t k = 0; function_ && k < function_->outputs.size(); ++k)
-      if (const auto inner = output_inside(k, is_member))
-        stages[numbers.of(inner->node)].exports.emplace(tensor_of(*inner), contexts_[inner->node].back().second);
-    exported_.clear();
-    for (auto& [number, stage] : stages) raise_stage(predicate, stage, number, numbers, is_member);
-    for (std::size_t k = 0; function_ && k < function_->outputs.size(); ++k)
-      if (const auto inner = output_inside(k, is_member)) function_->outputs[k] = exported_.at(tensor_of(*inner));
-  }
-  /// What the function returns, if it is in a branch.
-  std::optional<Edge> output_inside(std::size_t output, const std::unordered_set<std::size_t>& is_member) const {
-    const std::string& name = function_->outputs[output];
-    const Edge edge = name.empty() ? Edge{.node = graph_.nodes.size()} : edge_of(name);
-    if (edge.node >= graph_.nodes.size() || !is_inside(edge, is_member)) return {};
-    return edge;
-  }
-  bool is_merged(std::size_t i, std::size_t predicate, const std::unordered_set<std::size_t>& is_member) const {
-    return predicate_of_merge_[i] == predicate && is_member.contains(i);
-  }
-  /// Whether a tensor is in a branch.
-  bool is_inside(const Edge& edge, const std::unordered_set<std::size_t>& is_member) const {
-    return is_member.contains(edge.node) && !predicate_of_merge_[edge.node] && !predicate_of_switch_[edge.node];
-  }
-  /// A Switch of the condition may be given a tensor that is in a branch itself; that tensor, or else the Switch's.
-  const Edge& used_by_branch(const Edge& edge, std::size_t predicate,
-                             const std::unordered_set<std::size_t>& is_member) const {
-    if (predicate_of_switch_[edge.node] != predicate) return edge;
-    const Edge& given = edges_[edge.node][0];
-    return is_inside(given, is_member) ? given : edge;
-  }
-  /// Each stage that uses a constant has it.
-  bool is_constant(const Edge& edge) const { return def(edge.node).op == "Const"; }
   std::string tensor_of(const Edge& edge) const {
     return edge.output == 0 ? def(edge.node).name : detail::join(def(edge.node).name, ":", edge.output);
   }
+  /// Each stage that uses a constant has it.
+  bool is_constant(const Edge& edge) const { return def(edge.node).op == "Const"; }
 
-  void raise_stage(std::size_t predicate, const Stage& stage, std::size_t number, const StageNumbers& numbers,
-                   const std::unordered_set<std::size_t>& is_member) {
-    const auto [selector, is_case, sides] = selector_of(predicate, stage);
+  // ---- What a condition consists of ---------------------------------------------------------------------------------
+
+  std::size_t stage_of(const Condition& condition, std::size_t node) const {
+    const std::size_t position = found_.position(node);
+    return position < condition.begin ? 0 : condition.stages[position - condition.begin];
+  }
+  bool is_merged(const Condition& condition, std::size_t node) const {
+    return found_.predicate_of_merge(node) == condition.predicate && condition.members.contains(node);
+  }
+  /// Whether a tensor is in a branch.
+  bool is_inside(const Condition& condition, const Edge& edge) const {
+    return condition.members.contains(edge.node) && !found_.predicate_of_merge(edge.node) &&
+           !found_.predicate_of_switch(edge.node);
+  }
+  /// A Switch of the condition may be given a tensor that is in a branch itself; that tensor, or else the Switch's.
+  const Edge& used_by_branch(const Condition& condition, const Edge& edge) const {
+    if (found_.predicate_of_switch(edge.node) != condition.predicate) return edge;
+    const Edge& given = found_.inputs(edge.node)[0];
+    return is_inside(condition, given) ? given : edge;
+  }
+  /// What the function returns, if it is in a branch.
+  std::optional<Edge> output_inside(const Condition& condition, const std::string& output) const {
+    if (output.empty()) return {};
+    const Edge edge = found_.edge_of(output);
+    if (edge.node >= graph_.nodes.size() || !is_inside(condition, edge)) return {};
+    return edge;
+  }
+
+  void raise_condition(std::size_t predicate, const std::vector<std::size_t>& members) {
+    const auto by_position = [&](std::size_t a, std::size_t b) { return found_.position(a) < found_.position(b); };
+    const auto [first, last] = std::minmax_element(members.begin(), members.end(), by_position);
+    const std::size_t begin = found_.position(*first), end = found_.position(*last) + 1;
+    Condition condition{predicate, {members.begin(), members.end()}, begin, std::vector<std::size_t>(end - begin)};
+    std::map<std::size_t, Stage> stages = find_stages(condition);
+    const auto for_outputs_inside = [&](auto&& use) {
+      for (std::size_t k = 0; function_ && k < function_->outputs.size(); ++k)
+        if (const auto inner = output_inside(condition, function_->outputs[k])) use(function_->outputs[k], *inner);
+    };
+    for_outputs_inside([&](const std::string&, const Edge& inner) { add_export(condition, stages, inner); });
+    exported_.clear();
+    for (auto& [number, stage] : stages) raise_stage(condition, stage);
+    for_outputs_inside([&](std::string& output, const Edge& inner) { output = exported_.at(tensor_of(inner)); });
+  }
+
+  std::map<std::size_t, Stage> find_stages(Condition& condition) const {
+    std::map<std::size_t, Stage> stages;
+    for (std::size_t k = 0; k < condition.stages.size(); ++k) {
+      const std::size_t i = found_.order()[condition.begin + k];
+      std::size_t& number = condition.stages[k];
+      for (const Edge& each : found_.inputs(i))
+        number = std::max(number, stage_of(condition, each.node) + (is_merged(condition, each.node) ? 1 : 0));
+      if (!condition.members.contains(i)) continue;
+      Stage& stage = stages[number];
+      stage.number = number;
+      if (is_merged(condition, i))
+        stage.merges.push_back(i);
+      else
+        stage.nodes[found_.context(i).back().second].push_back(i);
+      for (const Edge& each : found_.inputs(i)) {
+        const Edge& used = used_by_branch(condition, each);
+        if (is_inside(condition, used) && !each.is_control && stage_of(condition, used.node) < number &&
+            !is_constant(used))
+          add_export(condition, stages, used);
+      }
+    }
+    return stages;
+  }
+  void add_export(const Condition& condition, std::map<std::size_t, Stage>& stages, const Edge& edge) const {
+    const std::int64_t side = found_.context(edge.node).back().second;
+    stages[stage_of(condition, edge.node)].exports.emplace(tensor_of(edge), side);
+  }
+
+  // ---- Raising a stage ----------------------------------------------------------------------------------------------
+
+  struct Selector {
+    std::string tensor;
+    bool is_case;
+    std::int64_t sides;
+  };
+  static constexpr std::int64_t most_sides = 1 << 12;
+
+  Selector selector_of(std::size_t predicate, const Stage& stage) const {
+    const auto found = found_.switch_of(predicate);
+    if (!found) refuse_condition(def(stage.first()), "it has no Switch");
+    const NodeDef& node = def(*found);
+    if (!is_case_switch(node)) return {node.inputs[1], false, 2};
+    const auto attr = node.attrs.find("num_outs");
+    const auto* count = attr == node.attrs.end() ? nullptr : std::get_if<std::int64_t>(&attr->second);
+    if (!count || *count < 1 || *count > most_sides) refuse_condition(node, "its number of branches is not known");
+    return {node.inputs[1], true, *count};
+  }
+
+  void raise_stage(const Condition& condition, const Stage& stage) {
+    const auto [selector, is_case, sides] = selector_of(condition.predicate, stage);
     NodeDef node{.name = unique_name(stage), .op = is_case ? "Case" : "If"};
-    std::vector<std::string> arguments;  // tensors around the condition
-    std::vector<std::string> waits;
-    const auto argument = [&](const std::string& tensor) {
-      const auto found = std::find(arguments.begin(), arguments.end(), tensor);
-      const std::string name = detail::join(node.name, "/_/argument_", found - arguments.begin());
-      if (found == arguments.end()) arguments.push_back(tensor);
-      return name;
-    };
-    std::map<std::string, NodeDef> constants;  // of other stages, that a branch uses
-    const auto before = [&](const Edge& edge) {
-      if (numbers.of(edge.node) == number) return tensor_of(edge);
-      if (!is_constant(edge)) return argument(exported_.at(tensor_of(edge)));
-      NodeDef copy = def(edge.node);
-      copy.inputs.clear();
-      constants.emplace(copy.name, copy);
-      return copy.name;
-    };
-    const auto inside = [&](const Edge& edge, std::int64_t side) {
-      const bool is_given = predicate_of_switch_[edge.node] == predicate;
-      if (is_given && side_of(edge) != side) refuse(def(edge.node), "a branch uses what the other one is given");
-      const Edge& used = used_by_branch(edge, predicate, is_member);
-      if (is_inside(used, is_member)) return before(used);
-      return argument(is_given ? def(edge.node).inputs[0] : tensor_of(edge));
-    };
+    Surroundings around;
     Flow flow{.is_raised = true};
     for (std::int64_t side = 0; side < sides; ++side) {
-      FunctionBody body{.name = detail::join(node.name,
-                                             is_case     ? "/branch_"
-                                             : side == 1 ? "/then"
-                                                         : "/else",
-                                             is_case ? std::to_string(side) : "")};
-      const auto found = stage.nodes.find(side);
-      for (std::size_t k = 0; found != stage.nodes.end() && k < found->second.size(); ++k) {
-        const std::size_t i = found->second[k];
-        NodeDef copy = def(i);
-        copy.inputs.clear();
-        for (const Edge& each : edges_[i]) {
-          if (!each.is_control) {
-            copy.inputs.push_back(inside(each, side));
-          } else if (is_inside(each, is_member) && numbers.of(each.node) == number) {
-            copy.inputs.push_back("^" + def(each.node).name);
-          } else if (!predicate_of_switch_[each.node]) {
-            waits.push_back("^" + moved_name(each.node));
-          }
-        }
-        if (has_effect(copy)) body.operations.push_back(copy.name);
-        body.graph.nodes.push_back(std::move(copy));
-        moved_.insert_or_assign(def(i).name, node.name);
-        removed_[i] = 1;
-      }
-      for (const std::size_t i : stage.merges)
-        body.outputs.push_back(inside(edges_[i][input_taken(i, side, predicate)], side));
-      for (const std::size_t i : stage.merges)
-        if (gives_number_[i])
-          body.outputs.push_back(add_number(body.graph, def(i).name, input_taken(i, side, predicate)));
-      for (const auto& [tensor, own] : stage.exports) body.outputs.push_back(own == side ? tensor : "");
-      for (auto& [name, constant] : std::exchange(constants, {})) body.graph.nodes.push_back(std::move(constant));
-      flow.functions.push_back(std::move(body));
+      flow.functions.push_back(branch(condition, stage, side, node.name, around));
+      flow.functions.back().name = is_case     ? detail::join(node.name, "/branch_", side)
+                                   : side == 1 ? node.name + "/then"
+                                               : node.name + "/else";
     }
     if (!is_case) std::swap(flow.functions[0], flow.functions[1]);
     for (FunctionBody& each : flow.functions)
-      for (std::size_t k = 0; k < arguments.size(); ++k) {
-        each.inputs.push_back(detail::join(node.name, "/_/argument_", k));
+      for (std::size_t k = 0; k < around.arguments.size(); ++k) {
+        each.inputs.push_back(argument_name(node.name, k));
         each.graph.nodes.push_back({.name = each.inputs.back(), .op = std::string(argument_op)});
       }
-    std::size_t output = stage.merges.size();
-    for (std::size_t k = 0; k < stage.merges.size(); ++k) {
-      const std::size_t taken = gives_number_[stage.merges[k]] ? output++ : 0;
-      replace_merge(stage.merges[k], node.name, k, taken);
-    }
-    for (const auto& [tensor, own] : stage.exports) exported_[tensor] = detail::join(node.name, ":", output++);
+    name_outputs(stage, node.name);
     const bool has_operations = std::any_of(flow.functions.begin(), flow.functions.end(),
                                             [](const FunctionBody& each) { return !each.operations.empty(); });
     if (stage.merges.empty() && stage.exports.empty() && !has_operations && !may_be_fetched(stage)) {
@@ -422,11 +212,11 @@ class ConditionRaiser {
       return;
     }
     node.inputs = {selector};
-    node.inputs.insert(node.inputs.end(), arguments.begin(), arguments.end());
-    std::sort(waits.begin(), waits.end());
-    waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
-    std::erase(waits, "^" + node.name);
-    node.inputs.insert(node.inputs.end(), waits.begin(), waits.end());
+    node.inputs.insert(node.inputs.end(), around.arguments.begin(), around.arguments.end());
+    std::sort(around.waits.begin(), around.waits.end());
+    around.waits.erase(std::unique(around.waits.begin(), around.waits.end()), around.waits.end());
+    std::erase(around.waits, "^" + node.name);
+    node.inputs.insert(node.inputs.end(), around.waits.begin(), around.waits.end());
     if (function_)
       for (std::string& each : function_->operations)
         if (const auto to = moved_.find(each); to != moved_.end()) each = to->second;
@@ -434,12 +224,80 @@ class ConditionRaiser {
     added_.push_back(std::move(node));
   }
 
+  /// What a stage runs on a side; `name`: of the node that the stage becomes.
+  FunctionBody branch(const Condition& condition, const Stage& stage, std::int64_t side, const std::string& name,
+                      Surroundings& around) {
+    FunctionBody body;
+    const auto inside = [&](const Edge& edge) { return tensor_inside(condition, stage, edge, side, name, around); };
+    const auto found = stage.nodes.find(side);
+    for (std::size_t k = 0; found != stage.nodes.end() && k < found->second.size(); ++k) {
+      const std::size_t i = found->second[k];
+      NodeDef copy = def(i);
+      copy.inputs.clear();
+      for (const Edge& each : found_.inputs(i)) {
+        if (!each.is_control)
+          copy.inputs.push_back(inside(each));
+        else if (is_inside(condition, each) && stage_of(condition, each.node) == stage.number)
+          copy.inputs.push_back("^" + def(each.node).name);
+        else if (!found_.predicate_of_switch(each.node))
+          around.waits.push_back("^" + moved_name(each.node));
+      }
+      if (has_effect(copy)) body.operations.push_back(copy.name);
+      body.graph.nodes.push_back(std::move(copy));
+      moved_.insert_or_assign(def(i).name, name);
+      removed_[i] = 1;
+    }
+    for (const std::size_t i : stage.merges)
+      body.outputs.push_back(inside(found_.inputs(i)[found_.input_taken(i, side, condition.predicate)]));
+    for (const std::size_t i : stage.merges)
+      if (found_.gives_number(i))
+        body.outputs.push_back(add_number(body.graph, def(i).name, found_.input_taken(i, side, condition.predicate)));
+    for (const auto& [tensor, own] : stage.exports) body.outputs.push_back(own == side ? tensor : "");
+    for (auto& [constant, copy] : std::exchange(around.constants, {})) body.graph.nodes.push_back(std::move(copy));
+    return body;
+  }
+
+  static std::string argument_name(const std::string& node, std::size_t number) {
+    return detail::join(node, "/_/argument_", number);
+  }
+
+  /// The tensor that a branch of a stage uses instead of one of the graph.
+  std::string tensor_inside(const Condition& condition, const Stage& stage, const Edge& edge, std::int64_t side,
+                            const std::string& name, Surroundings& around) const {
+    const auto argument = [&](const std::string& tensor) {
+      const auto found = std::find(around.arguments.begin(), around.arguments.end(), tensor);
+      const auto number = static_cast<std::size_t>(found - around.arguments.begin());
+      if (found == around.arguments.end()) around.arguments.push_back(tensor);
+      return argument_name(name, number);
+    };
+    const bool is_given = found_.predicate_of_switch(edge.node) == condition.predicate;
+    if (is_given && found_.side_of(edge) != side)
+      refuse_condition(def(edge.node), "a branch uses what the other one is given");
+    const Edge& used = used_by_branch(condition, edge);
+    if (!is_inside(condition, used)) return argument(is_given ? def(edge.node).inputs[0] : tensor_of(edge));
+    if (stage_of(condition, used.node) == stage.number) return tensor_of(used);
+    if (!is_constant(used)) return argument(exported_.at(tensor_of(used)));
+    NodeDef copy = def(used.node);
+    copy.inputs.clear();
+    return around.constants.emplace(copy.name, copy).first->first;
+  }
+
+  /// The outputs of a condition's node are those of its Merges, the numbers that these give, and what later stages use.
+  void name_outputs(const Stage& stage, const std::string& name) {
+    std::size_t output = stage.merges.size();
+    for (std::size_t k = 0; k < stage.merges.size(); ++k) {
+      const std::size_t number = found_.gives_number(stage.merges[k]) ? output++ : 0;
+      replace_merge(stage.merges[k], name, k, number);
+    }
+    for (const auto& [tensor, side] : stage.exports) exported_[tensor] = detail::join(name, ":", output++);
+  }
+
   /// Whether a stage that gives nothing computes something that a program may ask for. Where the reader has made lists
   /// of what loops in branches keep, such stages only decide what becomes of the lists.
   bool may_be_fetched(const Stage& stage) const {
     return !has_lists_ && std::any_of(stage.nodes.begin(), stage.nodes.end(), [&](const auto& side) {
       return std::any_of(side.second.begin(), side.second.end(), [&](std::size_t i) {
-        return !predicate_of_switch_[i] && def(i).op != "Const" && def(i).op != "Identity" && def(i).op != "NoOp";
+        return !found_.predicate_of_switch(i) && def(i).op != "Const" && def(i).op != "Identity" && def(i).op != "NoOp";
       });
     });
   }
@@ -450,40 +308,6 @@ class ConditionRaiser {
     return found == moved_.end() ? def(i).name : found->second;
   }
 
-  struct Selector {
-    std::string tensor;
-    bool is_case;
-    std::int64_t sides;
-  };
-  Selector selector_of(std::size_t predicate, const Stage& stage) const {
-    if (const auto found = switches_.find(predicate); found != switches_.end()) {
-      const NodeDef& node = def(found->second);
-      if (!is_case_switch(node)) return {node.inputs[1], false, 2};
-      const auto attr = node.attrs.find("num_outs");
-      const auto* count = attr == node.attrs.end() ? nullptr : std::get_if<std::int64_t>(&attr->second);
-      if (!count || *count < 1 || *count > most_sides) refuse(node, "its number of branches is not known");
-      return {node.inputs[1], true, *count};
-    }
-    refuse(def(stage.merges.empty() ? stage.nodes.begin()->second[0] : stage.merges[0]), "it has no Switch");
-  }
-  static constexpr std::int64_t most_sides = 1 << 12;
-
-  /// The number of the input that a Merge takes from a side.
-  std::size_t input_taken(std::size_t merge, std::int64_t side, std::size_t predicate) const {
-    std::optional<std::size_t> own, outside;
-    for (std::size_t k = 0; k < data_inputs(def(merge)); ++k) {
-      const Context context = context_of(edges_[merge][k]);
-      const auto found =
-          std::find_if(context.begin(), context.end(), [&](const auto& entry) { return entry.first == predicate; });
-      if (found == context.end()) outside = k;
-      if (found != context.end() && found->second == side) {
-        if (own) refuse(def(merge), "it takes two tensors of one side");
-        own = k;
-      }
-    }
-    if (!own && !outside) refuse(def(merge), "it takes no tensor of one of the sides");
-    return own ? *own : *outside;
-  }
   static std::string add_number(GraphDef& branch, const std::string& merge, std::size_t number) {
     NodeDef constant{.name = merge + "/_/value_index", .op = "Const"};
     constant.attrs = {{"dtype", code_of(int32)},
@@ -507,7 +331,7 @@ class ConditionRaiser {
   }
 
   std::string unique_name(const Stage& stage) {
-    const std::string& inner = def(stage.merges.empty() ? stage.nodes.begin()->second[0] : stage.merges[0]).name;
+    const std::string& inner = def(stage.first()).name;
     std::string name = inner.substr(0, inner.rfind('/'));
     if (name == inner) name = "cond";
     while (!names_.insert(name).second) name += "_";
@@ -516,10 +340,10 @@ class ConditionRaiser {
 
   void rebuild() {
     std::vector<NodeDef> nodes;
-    std::unordered_map<std::string, char> gone;
+    std::unordered_set<std::string> gone;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (removed_[i] && !moved_.contains(def(i).name) && !predicate_of_merge_[i]) {
-        gone.emplace("^" + def(i).name, 1);
+      if (removed_[i] && !moved_.contains(def(i).name) && !found_.predicate_of_merge(i)) {
+        gone.insert("^" + def(i).name);
         passing_.emplace(def(i).name, "");
       }
       if (!removed_[i]) nodes.push_back(std::move(graph_.nodes[i]));
@@ -539,19 +363,10 @@ class ConditionRaiser {
   const bool has_lists_ = std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const NodeDef& each) {
     return each.name.find("/_/list") != std::string::npos;
   });
-  std::unordered_map<std::string_view, std::size_t> numbers_;  ///< of the nodes, by name
-  std::vector<std::vector<Edge>> edges_;                       ///< by node, as are the following
-  std::vector<std::size_t> order_;                             ///< the nodes, each after its inputs
-  std::vector<std::size_t> positions_;                         ///< in this order
-  std::vector<Context> contexts_;
-  std::vector<std::optional<std::size_t>> predicate_of_switch_, predicate_of_merge_;
-  std::unordered_map<std::size_t, std::size_t> switches_;         ///< by predicate: one of its Switches
-  std::unordered_map<std::size_t, std::int64_t> side_of_second_;  ///< by Switch that follows a Merge: of its output 1
-  std::vector<char> gives_number_;                                ///< by node: a Merge whose second output is used
-  std::vector<char> removed_;
+  Conditions found_;
+  std::vector<char> removed_;  ///< by node
   std::vector<NodeDef> added_;
   std::unordered_set<std::string> names_;
-  std::map<std::string, std::size_t> predicates_;
   std::map<std::string, std::string> exported_;  ///< by the tensor of a branch: the output that it is
   MovedNodes moved_;                             ///< by the name of a node of a branch: that of the condition
   MovedNodes passing_;                           ///< Switches that are gone
