@@ -176,6 +176,14 @@ def images():
         for centers in ({}, {"align_corners": True}, {"half_pixel_centers": True}):
             yield Case(op, points(40, 1, 4, 6, 1), [7, 4], **centers)
     yield Case("ResizeBicubic", Fed(np.arange(12).reshape(1, 3, 4, 1), np.int32), [2, 9])
+    widths, filter_ = [[0, 0], [1, 2], [2, 0], [0, 0]], points(41, 3, 2, 2, 3)
+    for mode, padding in (("REFLECT", "VALID"), ("SYMMETRIC", "SAME")):
+        padded = {"mode": mode, "padding": padding, "strides": [1, 2, 1, 1]}
+        # Of several images TensorFlow computes something else than of each alone.
+        yield Case("FusedPadConv2D", points(42, 1, 5, 4, 2), widths, filter_, **padded)
+        for corners in (False, True):
+            yield Case("FusedResizeAndPadConv2D", points(43, 1, 4, 5, 2), [7, 3], widths, filter_,
+                       resize_align_corners=corners, **padded)
 
 
 def arrays():

@@ -110,12 +110,17 @@ def raw_updates(w, gradient):
     """Updates for which TensorFlow 1 has no optimizer, by name: they are for resource Variables."""
     slot = v1.get_variable("slot", initializer=tf.zeros_like(w.initial_value))
     other = v1.get_variable("other", initializer=tf.zeros_like(w.initial_value))
+    third = v1.get_variable("third", initializer=tf.zeros_like(w.initial_value))
     number = tf.constant
     both = {"var": w.handle, "m": slot.handle, "lr": number(0.1), "beta": number(0.9), "grad": gradient}
     return {
         "adamax": lambda: tf.raw_ops.ResourceApplyAdaMax(
             var=w.handle, m=slot.handle, v=other.handle, beta1_power=number(0.9), lr=number(0.1), beta1=number(0.9),
             beta2=number(0.99), epsilon=number(1e-7), grad=gradient),
+        "amsgrad": lambda: tf.raw_ops.ResourceApplyAdamWithAmsgrad(
+            var=w.handle, m=slot.handle, v=other.handle, vhat=third.handle, beta1_power=number(0.9),
+            beta2_power=number(0.99), lr=number(0.1), beta1=number(0.9), beta2=number(0.99), epsilon=number(1e-7),
+            grad=gradient),
         "add_sign": lambda: tf.raw_ops.ResourceApplyAddSign(**both, alpha=number(1.0), sign_decay=number(0.9)),
         "power_sign": lambda: tf.raw_ops.ResourceApplyPowerSign(**both, logbase=number(1.0), sign_decay=number(0.9)),
         "scatter": lambda: tf.raw_ops.ResourceScatterAdd(resource=w.handle, indices=[2, 0], updates=-gradient[:2]),
@@ -124,7 +129,7 @@ def raw_updates(w, gradient):
 
 def write_training(folder):
     """Each optimizer with a Variable of its own, in which a lookup of embeddings may read."""
-    raw = ("adamax", "add_sign", "power_sign", "scatter")
+    raw = ("adamax", "amsgrad", "add_sign", "power_sign", "scatter")
     for name, keys in (("training1", ("adadelta", "adam", "ftrl", "momentum", "proximal_adagrad")),
                        ("training2", ("adagrad", "descent", "ftrl_v2", "proximal", "rmsprop", "rmsprop_centered", *raw))):
         resource = name == "training2"

@@ -122,6 +122,19 @@ void add_adamax(const UpdateCall& call) {
          {assign(call, 1, Assign::set, new_mean), assign(call, 2, Assign::set, new_greatest)});
 }
 
+/// Adam, but that the step is divided by the greatest of the square means so far.
+void add_amsgrad(const UpdateCall& call) {
+  const Tensor &mean = call.inputs[1], &square_mean = call.inputs[2], &gradient = call.inputs[10];
+  const Tensor beta1 = number(call, 7), beta2 = number(call, 8);
+  const Tensor rate = number(call, 6) * sqrt(1.0 - number(call, 5)) / (1.0 - number(call, 4));
+  const Tensor new_mean = mean + (gradient - mean) * (1.0 - beta1);
+  const Tensor new_square = square_mean + (square(gradient) - square_mean) * (1.0 - beta2);
+  const Tensor greatest = maximum(call.inputs[3], new_square);
+  assign(call, 0, Assign::subtract, new_mean * rate / (sqrt(greatest) + number(call, 9)),
+         {assign(call, 1, Assign::set, new_mean), assign(call, 2, Assign::set, new_square),
+          assign(call, 3, Assign::set, greatest)});
+}
+
 void add_sign_update(const UpdateCall& call, bool powers) {
   const Tensor &mean = call.inputs[1], &gradient = call.inputs[6];
   const Tensor rate = number(call, 2), scale = number(call, 3), decay = number(call, 4), beta = number(call, 5);
@@ -258,6 +271,7 @@ constexpr auto updates = std::to_array<ComposedUpdate>({
     {"ResourceApplyProximalGradientDescent", "ApplyProximalGradientDescent", 1, 5, add_proximal_gradient_descent},
     {"ResourceApplyProximalAdagrad", "ApplyProximalAdagrad", 2, 6, add_proximal_adagrad},
     {"ResourceApplyAdaMax", "ApplyAdaMax", 3, 9, add_adamax},
+    {"ResourceApplyAdamWithAmsgrad", "ResourceApplyAdamWithAmsgrad", 4, 11, add_amsgrad},
     {"ResourceApplyKerasMomentum", "ResourceApplyKerasMomentum", 2, 5, add_keras_momentum},
     {"ResourceSparseApplyKerasMomentum", "ResourceSparseApplyKerasMomentum", 2, 6, add_keras_momentum, 4},
     {"ResourceStridedSliceAssign", "StridedSliceAssign", 1, 5, add_sliced},

@@ -20,11 +20,8 @@ Tensors read_pad(const ForeignNode& n) {
 }
 
 Tensors read_mirror_pad(const ForeignNode& n) {
-  const std::string& mode = n.node.attr<std::string>("mode");
-  if (mode != "REFLECT" && mode != "SYMMETRIC") n.node.refuse("its mode is " + mode);
-  return n.composed([&] {
-    return pad(n.in(0), paddings_of(n), {.mode = mode == "REFLECT" ? PadMode::reflect : PadMode::symmetric});
-  });
+  const PadMode mode = mirror_mode(n);
+  return n.composed([&] { return pad(n.in(0), paddings_of(n), {.mode = mode}); });
 }
 
 /// x with one axis moved to another place.

@@ -155,32 +155,50 @@ Tensors read_bias_gradient(const ForeignNode& n) {
 
 // ---- Resizing -------------------------------------------------------------------------------------------------------
 
-Tensors read_resize(const ForeignNode& n) {
-  require_images(n);
+/// The images in the size that input 1 gives.
+Tensor resized_images(const ForeignNode& n) {
   const std::vector<std::int64_t> sizes = n.numbers(1);
   if (sizes.size() != 2) n.node.refuse("it has not two sizes");
+  const bool nearest = n.node.def().op == "ResizeNearestNeighbor";
+  Tensor x = nearest ? Tensor(n.in(0)) : n.in(0).cast(float32);
+  // The width comes first, as in TensorFlow.
+  for (const int axis : {2, 1}) x = resized(x, axis, resize_taps(n, x.shape().sizes()[axis], sizes[axis - 1]));
+  return x;
+}
+
+Tensors read_resize(const ForeignNode& n) {
+  require_images(n);
+  return n.composed([&] { return resized_images(n); });
+}
+
+/// What graphs that are optimized for inference have: images are resized, padded by their own pixels, and convolved.
+Tensors read_padded_conv(const ForeignNode& n) {
+  require_images(n);
+  const bool resizes = n.node.def().op == "FusedResizeAndPadConv2D";
+  const std::size_t paddings = resizes ? 2 : 1;
+  const PadMode mode = mirror_mode(n);
+  const Attrs attrs = n.node.direct_attrs(*rule_of("Conv2D"));
   return n.composed([&] {
-    const bool nearest = n.node.def().op == "ResizeNearestNeighbor";
-    Tensor x = nearest ? Tensor(n.in(0)) : n.in(0).cast(float32);
-    // The width comes first, as in TensorFlow.
-    for (const int axis : {2, 1}) x = resized(x, axis, resize_taps(n, x.shape().sizes()[axis], sizes[axis - 1]));
-    return x;
+    const Tensor x = resizes ? resized_images(n) : n.in(0);
+    const Tensor padded = pad(x, paddings_of(n, paddings), {.mode = mode});
+    return make_op(*rule_of("Conv2D"), n.node, {padded, n.in(paddings + 1)}, attrs, n.where, "Conv2D")[0];
   });
 }
 
 }  // namespace
 
 Taps resize_taps(const ForeignNode& n, std::int64_t from, std::int64_t to) {
-  const bool align = n.node.attr_or<bool>("align_corners", false);
+  const std::string_view op = n.node.def().op;
+  const bool is_fused = op == "FusedResizeAndPadConv2D";
+  const bool align = n.node.attr_or<bool>(is_fused ? "resize_align_corners" : "align_corners", false);
   const bool half = n.node.attr_or<bool>("half_pixel_centers", false);
   if (align && half) n.node.refuse("its attributes make no sense");
   if (std::min(from, to) < 1 || std::max(from, to) > most_places)
     n.node.refuse(detail::join("it makes the size ", to, " of ", from));
   const Centers centers = align ? Centers::corners : half ? Centers::half_pixel : Centers::legacy;
-  const std::string_view op = n.node.def().op;
-  return op.starts_with("ResizeNearest")    ? nearest_taps(from, to, centers)
-         : op.starts_with("ResizeBilinear") ? linear_taps(from, to, centers)
-                                            : cubic_taps(from, to, centers);
+  return op.starts_with("ResizeNearest")                ? nearest_taps(from, to, centers)
+         : op.starts_with("ResizeBilinear") || is_fused ? linear_taps(from, to, centers)
+                                                        : cubic_taps(from, to, centers);
 }
 
 ForeignOps foreign_images() {
@@ -207,6 +225,16 @@ ForeignOps foreign_images() {
        .lacks_sizes = lacks_element_sizes,
        .outputs = {like(0)},
        .read = read_patches},
+      {.name = "FusedPadConv2D",
+       .inputs = 3,
+       .values = {1},
+       .lacks_sizes = lacks_image_sizes,
+       .read = read_padded_conv},
+      {.name = "FusedResizeAndPadConv2D",
+       .inputs = 4,
+       .values = {1, 2},
+       .lacks_sizes = lacks_image_sizes,
+       .read = read_padded_conv},
       {.name = "MaxPoolGradV2",
        .inputs = 5,
        .values = {3, 4},

@@ -157,6 +157,12 @@ std::vector<Padding> paddings_of(const ForeignNode& n, std::size_t input) {
   return paddings;
 }
 
+PadMode mirror_mode(const ForeignNode& n) {
+  const auto& mode = n.node.attr<std::string>("mode");
+  if (mode != "REFLECT" && mode != "SYMMETRIC") n.node.refuse("its mode is " + mode);
+  return mode == "REFLECT" ? PadMode::reflect : PadMode::symmetric;
+}
+
 Tensor shape_only(const ForeignNode& n, const Shape& shape, DType dtype) {
   return broadcast_to(constant_node(detail::make_scalar(0, dtype), "zero", n.where), shape);
 }

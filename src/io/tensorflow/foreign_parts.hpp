@@ -71,6 +71,8 @@ Tensor constant_node(const Tensor& value, const std::string& name, Where where);
 Tensors constant_nodes(const ForeignNode& n, const std::vector<Tensor>& values);
 TAPESTRY_API Tensor vector_of(const std::vector<std::int64_t>& numbers, DType dtype);
 std::vector<Padding> paddings_of(const ForeignNode& n, std::size_t input = 1);
+/// How a node pads with what is inside.
+PadMode mirror_mode(const ForeignNode& n);
 /// A tensor of zeros for ops that only use its shape.
 Tensor shape_only(const ForeignNode& n, const Shape& shape, DType dtype);
 /// How a node of resizing, or of its gradient, makes one size of another.

@@ -184,7 +184,8 @@ class Outlook {
         op_ == "ReverseSequence" || op_ == "Reverse")
       return shape(0);
     if (op_.starts_with("SpaceToBatch") || op_.starts_with("BatchToSpace") || op_.starts_with("MaxPool") ||
-        op_.ends_with("Pool3D") || op_ == "Conv3D" || op_ == "MirrorPadGrad" || op_.starts_with("Resize"))
+        op_.ends_with("Pool3D") || op_ == "Conv3D" || op_ == "MirrorPadGrad" || op_.starts_with("Resize") ||
+        op_ == "FusedPadConv2D" || op_ == "FusedResizeAndPadConv2D")
       return open(rank(0));
     if (op_ == "Pad" || op_ == "PadV2" || op_ == "MirrorPad" || op_ == "Transpose" || op_ == "ConcatV2")
       return open(rank(0));
