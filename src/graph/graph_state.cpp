@@ -235,6 +235,7 @@ void GraphState::require_open(Where where) const {
 
 /// Names are looked up in few of the graphs that passes make, so the index is made when it is asked for.
 void GraphState::index_names() const {
+  if (nodes_.size() - indexed_ > indexed_) by_name_.reserve(nodes_.size());
   for (; indexed_ < nodes_.size(); ++indexed_) by_name_.emplace(nodes_[indexed_]->name(), nodes_[indexed_].get());
 }
 

@@ -104,6 +104,13 @@ void SourceFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
   }
 }
 
+std::string bytes_of_file(const fs::path& path, Where where) {
+  const SourceFile file(path, where);
+  std::string bytes(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
 std::size_t FileRange::read(std::span<std::byte> bytes) {
   const std::size_t count = std::min(bytes.size(), static_cast<std::size_t>(end_ - place_));
   file_.read(place_, bytes.first(count));

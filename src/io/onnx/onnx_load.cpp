@@ -1,6 +1,7 @@
-#include <fstream>
+#include <filesystem>
 
 #include "dispatch/recorder.hpp"
+#include "io/file.hpp"
 #include "io/onnx/onnx_import.hpp"
 #include "io/onnx/onnx_plugin.hpp"
 #include "io/tensorflow/graph_import.hpp"
@@ -11,16 +12,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string bytes_of_file(const fs::path& path) {
+void refuse_saved_model(const fs::path& path) {
   std::error_code error;
   if (fs::exists(path / "saved_model.pb", error))
     throw InvalidArgumentError(
         detail::join(path.string(), " is the folder of a SavedModel; read it with tp::saved_model::load"));
-  if (!fs::is_regular_file(path, error)) throw NotFoundError(detail::join("There is no file ", path.string()));
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) throw FailedPreconditionError(detail::join("Cannot read ", path.string()));
-  return bytes;
 }
 
 }  // namespace
@@ -29,7 +25,8 @@ Model load_onnx(const std::string& path, const GraphLimits& limits, Where where)
   const ExecuteNow now;
   const PauseRecording pause;
   Graph().set_limits(limits);  // throws for negative ones
-  const std::string bytes = bytes_of_file(path);
+  refuse_saved_model(path);
+  const std::string bytes = bytes_of_file(path, where);
   refuse_all_but_onnx(bytes, path);
   OnnxImport import = import_onnx(decode_onnx(bytes, fs::path(path).parent_path(), limits, where), limits);
   require_printable(import.graph);

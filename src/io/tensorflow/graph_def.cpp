@@ -472,9 +472,19 @@ TensorDef decode_tensor(std::string_view bytes) {
   });
 }
 
+namespace {
+std::size_t count_nodes(std::string_view bytes) {
+  std::size_t count = 0;
+  for (WireReader reader(bytes.data(), bytes.size()); reader.next(); reader.skip()) count += reader.tag() == 1 ? 1 : 0;
+  return count;
+}
+}  // namespace
+
 GraphDef decode(std::string_view bytes, const GraphLimits& limits) {
   return decoding("The data are no GraphDef, or damaged", [&] {
     GraphDef graph;
+    const std::size_t nodes = count_nodes(bytes);
+    if (std::cmp_less_equal(nodes, limits.nodes)) graph.nodes.reserve(nodes);
     std::int64_t repeats = std::min(most_repeated_elements, limits.elements);
     WireReader reader(bytes.data(), bytes.size());
     while (reader.next()) {

@@ -1,5 +1,4 @@
 #include <filesystem>
-#include <fstream>
 
 #include "io/file.hpp"
 #include "io/tensorflow/graph_export.hpp"
@@ -11,16 +10,6 @@ namespace tapestry {
 namespace {
 
 bool is_text(const std::filesystem::path& path) { return path.extension() == ".pbtxt"; }
-
-std::string read_bytes(const std::filesystem::path& path, Where where) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error))
-    throw NotFoundError(detail::join("There is no file ", path.string()), where);
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) throw FailedPreconditionError(detail::join("Cannot read ", path.string()), where);
-  return bytes;
-}
 
 }  // namespace
 
@@ -45,7 +34,7 @@ Graph Graph::load(const std::string& path, const GraphLimits& limits, Where wher
   std::error_code error;
   if (std::filesystem::exists(std::filesystem::path(path) / "saved_model.pb", error))
     throw InvalidArgumentError(path + " is the folder of a SavedModel; read it with tp::saved_model::load", where);
-  const std::string bytes = read_bytes(path, where);
+  const std::string bytes = io::bytes_of_file(path, where);
   if (!is_text(path)) detail::locating({}, where, [&] { io::refuse_other_formats(bytes, path); });
   return from_graph_def(is_text(path) ? io::from_text(bytes) : bytes, limits, where);
 }

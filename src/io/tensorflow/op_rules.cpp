@@ -515,14 +515,16 @@ const OpRule* rule_of(std::string_view op) {
     return made;
   }());
   if (const auto found = index.find(op); found != index.end()) return found->second;
-  const Op* entry = find_op(op);
-  if (!entry) return nullptr;
   static std::mutex& mutex = *new std::mutex;
-  static auto& others = *new std::unordered_map<const Op*, std::optional<OpRule>>;
+  static auto& others = *new std::unordered_map<std::string_view, std::optional<OpRule>>;
   const std::lock_guard lock(mutex);
-  const auto [place, is_new] = others.try_emplace(entry);
-  if (is_new && is_plain(*entry)) place->second = rule_by_entry(*entry);
-  return place->second ? &*place->second : nullptr;
+  auto found = others.find(op);
+  if (found == others.end()) {
+    const Op* entry = find_op(op);
+    if (!entry) return nullptr;
+    found = others.emplace(entry->name, is_plain(*entry) ? std::optional(rule_by_entry(*entry)) : std::nullopt).first;
+  }
+  return found->second ? &*found->second : nullptr;
 }
 
 bool is_written_directly(const OpRule& rule, const detail::Node& node) {

@@ -499,8 +499,18 @@ class VariantSplitter {
   std::vector<NodeDef> added_;
 };
 
+bool has_variants(const GraphDef& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const NodeDef& node) {
+    return node.op.starts_with("TensorList") || node.op == "EmptyTensorList" || node.op.starts_with("Optional") ||
+           (node.flow && std::any_of(node.flow->functions.begin(), node.flow->functions.end(),
+                                     [](const FunctionBody& each) { return has_variants(each.graph); }));
+  });
+}
+
 }  // namespace
 
-void split_variants(GraphDef& graph) { VariantSplitter(graph, own_branch).run(); }
+void split_variants(GraphDef& graph) {
+  if (has_variants(graph)) VariantSplitter(graph, own_branch).run();
+}
 
 }  // namespace tapestry::io
