@@ -9,6 +9,7 @@
 #include "expect.hpp"
 #include "io/tensorflow/graph_def.hpp"
 #include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
 
 namespace tapestry::test::graph_limits_test {
 namespace {
@@ -80,6 +81,22 @@ TEST_CASE("a graph from a file has limits, one of a program's own has none") {
     CHECK_THROWS_AS(load(filled(0), bad), InvalidArgumentError);
     CHECK(graph.limits() == GraphLimits::none());
   }
+}
+
+TEST_CASE("a file larger than a graph may be is not read") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "model");
+  for (const char* name : {"graph.pb", "model.onnx", "model/saved_model.pb", "checkpoint"}) {
+    std::ofstream(folder / name).close();
+    std::filesystem::resize_file(folder / name, huge);  // without blocks on the disk
+  }
+  const auto refused = [](const auto& f) {
+    CHECK(names(caught<ResourceExhaustedError>(f).message(), {std::to_string(huge) + " bytes; at most"}));
+  };
+  refused([&] { Graph::load(folder / "graph.pb"); });
+  refused([&] { onnx::load(folder / "model.onnx"); });
+  refused([&] { saved_model::load(folder / "model"); });
+  refused([&] { get_checkpoint_state(folder.path()); });
 }
 
 TEST_CASE("the elements of a tensor that is computed when the graph runs are limited") {

@@ -57,7 +57,7 @@ struct CheckpointState {
 
 /// Reads `folder`/checkpoint, the text that `tf.train.Saver` and `tf.train.CheckpointManager` write. Paths in the file
 /// that are relative begin in the folder, and do so in the result: "ckpt/model-7". Returns nothing if there is no such
-/// file. Throws DataLossError for a file that is damaged.
+/// file. Throws DataLossError for a file that is damaged, and ResourceExhaustedError for one above 64 MiB.
 TAPESTRY_API std::optional<CheckpointState> get_checkpoint_state(const std::string& folder,
                                                                  Where where = Where::here());
 

@@ -104,8 +104,11 @@ void SourceFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
   }
 }
 
-std::string bytes_of_file(const fs::path& path, Where where) {
+std::string bytes_of_file(const fs::path& path, std::int64_t most_bytes, Where where) {
   const SourceFile file(path, where);
+  if (file.size() > most_bytes)
+    throw ResourceExhaustedError(
+        detail::join(file.name(), " has ", file.size(), " bytes; at most ", most_bytes, " are read"), where);
   std::string bytes(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(bytes)));
   return bytes;

@@ -73,8 +73,8 @@ class TAPESTRY_API SourceFile {
   std::int64_t size_ = 0;
 };
 
-/// All bytes of a file. Throws what SourceFile throws.
-TAPESTRY_API std::string bytes_of_file(const std::filesystem::path& path, Where where);
+/// All bytes of a file. Throws what SourceFile throws, and ResourceExhaustedError for more than `most_bytes`.
+TAPESTRY_API std::string bytes_of_file(const std::filesystem::path& path, std::int64_t most_bytes, Where where);
 
 /// A range of a file's bytes as a stream. The range must be within the file, and the file must outlive the stream.
 class FileRange final : public ByteStream {

@@ -26,7 +26,7 @@ Model load_onnx(const std::string& path, const GraphLimits& limits, Where where)
   const PauseRecording pause;
   Graph().set_limits(limits);  // throws for negative ones
   refuse_saved_model(path);
-  const std::string bytes = bytes_of_file(path, where);
+  const std::string bytes = bytes_of_file(path, limits.bytes, where);
   refuse_all_but_onnx(bytes, path);
   OnnxImport import = import_onnx(decode_onnx(bytes, fs::path(path).parent_path(), limits, where), limits);
   require_printable(import.graph);

@@ -49,9 +49,8 @@ std::optional<CheckpointState> get_checkpoint_state(const std::string& folder, W
     const fs::path path = state_file(folder);
     std::error_code error;
     if (!fs::exists(path, error)) return {};
-    const io::SourceFile file(path, where);
-    std::string text(static_cast<std::size_t>(file.size()), '\0');
-    file.read(0, std::as_writable_bytes(std::span(text)));
+    constexpr std::int64_t most_bytes = 1 << 26;  // a few names
+    const std::string text = io::bytes_of_file(path, most_bytes, where);
     try {
       return read_state(folder, text);
     } catch (const DataLossError& damage) {

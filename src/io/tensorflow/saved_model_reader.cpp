@@ -30,7 +30,7 @@ std::string tag_list(std::vector<std::string> tags) {
 }
 
 /// The bytes of the folder's saved_model.pb.
-std::string read_model_file(const fs::path& folder, Where where) {
+std::string read_model_file(const fs::path& folder, std::int64_t most_bytes, Where where) {
   std::error_code error;
   if (fs::is_regular_file(folder, error))
     throw InvalidArgumentError(
@@ -39,10 +39,7 @@ std::string read_model_file(const fs::path& folder, Where where) {
   if (!fs::exists(path, error) && fs::exists(folder / "saved_model.pbtxt", error))
     throw UnimplementedError(
         detail::join(folder.string(), " has a saved_model.pbtxt, which is not read: save it as saved_model.pb"), where);
-  const io::SourceFile file(path, where);
-  std::string bytes(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(bytes)));
-  return bytes;
+  return io::bytes_of_file(path, most_bytes, where);
 }
 
 io::MetaGraph choose(const std::vector<io::MetaGraph>& graphs, const LoadOptions& options, const std::string& folder) {
@@ -124,7 +121,7 @@ class Loader {
 
   Model run(const LoadOptions& options, const GraphLimits& limits) {
     Graph().set_limits(limits);  // throws for negative ones
-    const std::string bytes = read_model_file(folder_, where_);
+    const std::string bytes = read_model_file(folder_, limits.bytes, where_);
     const std::string path = (fs::path(folder_) / "saved_model.pb").string();
     return naming(path, [&] {
       const io::MetaGraph meta = choose(io::decode_saved_model(bytes), options, folder_);
