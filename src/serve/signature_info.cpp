@@ -1,11 +1,11 @@
 #include "serve/signature_info.hpp"
 
 #include <array>
-#include <fstream>
-#include <iterator>
 
+#include "io/file.hpp"
 #include "io/wire.hpp"
 #include "tapestry/error.hpp"
+#include "tapestry/graph.hpp"
 
 namespace tapestry::serve {
 namespace {
@@ -117,10 +117,7 @@ DType dtype_of(TypeNumber type) {
 }
 
 std::string read_model(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "saved_model.pb";
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw NotFoundError("Cannot read " + path.string());
-  return {std::istreambuf_iterator<char>(file), {}};
+  return io::bytes_of_file(folder / "saved_model.pb", GraphLimits().bytes, Where::here());
 }
 
 bool is_for_serving(std::string_view meta_graph) {

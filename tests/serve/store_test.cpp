@@ -76,13 +76,19 @@ TEST_CASE("a version that cannot be loaded ends no other, and is tried again whe
   std::ofstream(folder / "m" / "2" / "saved_model.pb") << "\xff\xff\xff";
   store.look();
   CHECK(store.status("m", {.version = 2}).at(0).error == Code::data_loss);
+  std::filesystem::resize_file(folder / "m" / "2" / "saved_model.pb", std::uintmax_t{1} << 40);
+  // Clocks of file systems tick slowly; a later time is what a real change brings.
+  const auto in_hours = [](int hours) {
+    return std::filesystem::file_time_type::clock::now() + std::chrono::hours(hours);
+  };
+  std::filesystem::last_write_time(folder / "m" / "2" / "saved_model.pb", in_hours(1));
+  store.look();
+  CHECK(store.status("m", {.version = 2}).at(0).error == Code::resource_exhausted);
   CHECK(store.find("m")->version() == 1);
 
   std::filesystem::remove_all(folder / "m" / "2");
   write_line(folder / "m" / "2", 1, 2);
-  // Clocks of file systems tick slowly; a later time is what a real change brings.
-  std::filesystem::last_write_time(folder / "m" / "2",
-                                   std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  std::filesystem::last_write_time(folder / "m" / "2", in_hours(2));
   store.look();
   CHECK(store.find("m")->version() == 2);
   CHECK(states_of(store, "m") == "2:30 1:50 ");

@@ -112,11 +112,11 @@ INTERNALS = {
                          'src/graph/state_ops.hpp', 'src/train/arguments.hpp'),
 }
 
-# The server is a user of the library; but it reads protobuf's bytes by our header, numbers the texts in TensorFlow's
-# graphs, and listens for gRPC and is ended as the servers of sessions are.
+# The server is a user of the library; but it reads files and protobuf's bytes by our headers, numbers the texts in
+# TensorFlow's graphs, and listens for gRPC and is ended as the servers of sessions are.
 SERVE = 'src/serve/'
-SERVE_INTERNALS = ('src/io/wire.hpp', 'src/io/tensorflow/graph_def.hpp', 'src/io/tensorflow/read_graph.hpp',
-                   'src/distributed/grpc/grpc_listener.hpp', 'src/core/end_signal.hpp')
+SERVE_INTERNALS = ('src/io/file.hpp', 'src/io/wire.hpp', 'src/io/tensorflow/graph_def.hpp',
+                   'src/io/tensorflow/read_graph.hpp', 'src/distributed/grpc/grpc_listener.hpp', 'src/core/end_signal.hpp')
 
 # A pass is a function from a graph to a graph: it tells each new node what it is, and neither reads nor opens scopes.
 PASSES = ('src/graph/passes/', 'src/graph/rewrite.')
@@ -204,7 +204,7 @@ def self_test():
                                       'const auto scope = graph.as_default();', 'const NameScope inside("x");'],
         'src/distributed/x.cpp': ['#include <mpi.h>', '#include <grpcpp/grpcpp.h>', '#include <google/protobuf/any.h>',
                                   '#include "backend/cpu/cpu_backend.hpp"'],
-        'src/serve/rest.cpp': ['#include "io/file.hpp"', '#include "backend/backend.hpp"', '#include <cblas.h>'],
+        'src/serve/rest.cpp': ['#include "dispatch/recorder.hpp"', '#include "backend/backend.hpp"', '#include <cblas.h>'],
         'src/unknown/x.cpp': [''],
     }
     good = {
