@@ -146,6 +146,9 @@ TEST_CASE("a Variable that no session has initialized") {
   UNINITIALIZED(v * 2.0);
   UNINITIALIZED(exp(v));
   UNINITIALIZED(nn::Dense(2, 3)(v));
+  UNINITIALIZED([&]() -> Tensor { return v; }());
+  UNINITIALIZED(Tensors{v});
+  UNINITIALIZED(einsum("i,i->", constant({1.0, 2.0}), v));
 #undef UNINITIALIZED
 }
 

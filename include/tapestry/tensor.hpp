@@ -26,6 +26,7 @@ class Feeds;
 class Index;
 class Operation;
 class Tensor;
+class Variable;
 
 /// What is known of a tensor before it has a value. A size of -1 is known later.
 struct Spec {
@@ -74,6 +75,10 @@ class TAPESTRY_API Tensor {
   Tensor(const Tensor&) = default;
   /// The handle itself; the other one is empty afterwards.
   Tensor(Tensor&&) noexcept = default;
+  /// The value of a Variable, as by its `value()`.
+  template <class V>
+  requires(!std::same_as<V, Tensor> && std::derived_from<V, Variable>)
+      Tensor(const V& variable, Where where = Where::here());  // NOLINT: reading is what a Variable is for
   /// Assigns the handle. Only named handles can be assigned: `x(0) = y` would assign a temporary handle and change no
   /// tensor. To replace elements, use `slice_update`.
   /// @{

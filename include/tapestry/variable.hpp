@@ -43,12 +43,12 @@ class TAPESTRY_API Variable {
 
   /// The current value. Tapes that watch Variables record the read. In a graph built by hand, all reads of a Variable
   /// are one operation, except those in a scope of `control_dependencies`: each of these is an operation of its own,
-  /// which sees what the operations of the scope have assigned. (`read_value` is TensorFlow's name.) Throws
-  /// FailedPreconditionError for a Variable whose symbolic initial value no session has assigned yet.
+  /// which sees what the operations of the scope have assigned. (`read_value` is TensorFlow's name.) A Variable
+  /// converts to a Tensor by itself, too. Throws FailedPreconditionError for a Variable whose symbolic initial value no
+  /// session has assigned yet.
   /// @{
   Tensor value(Where where = Where::here()) const;
   Tensor read_value(Where where = Where::here()) const { return value(where); }
-  operator Tensor() const { return value(); }  // NOLINT(google-explicit-constructor): reading is what a Variable is for
   /// @}
   /// The indexed part of the value: see Tensor::operator().
   template <class... Indices>
@@ -96,6 +96,10 @@ class TAPESTRY_API Variable {
  private:
   detail::Handle<Cell> cell_;
 };
+
+template <class V>
+requires(!std::same_as<V, Tensor> && std::derived_from<V, Variable>) Tensor::Tensor(const V& variable, Where where)
+    : Tensor(static_cast<const Variable&>(variable).value(where)) {}
 
 /// A value that is assigned, fed, or passed to a traced function, with its call site: a tensor, a Variable (which is
 /// read), or a literal (which takes the dtype that the receiver needs).

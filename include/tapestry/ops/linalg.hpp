@@ -65,7 +65,7 @@ TAPESTRY_API Tensor einsum(std::string_view equation, const InList& operands, st
 /// The same with the operands side by side: `einsum("ij,jk->ik", a, b)`.
 template <std::convertible_to<Tensor>... Operands>
 Tensor einsum(std::string_view equation, In first, const Operands&... rest) {
-  return einsum(equation, InList({first, Tensor(rest)...}, first.where()));
+  return einsum(equation, InList({first, In(rest, first.where().file, first.where().line).tensor()...}, first.where()));
 }
 
 /// The products of each element of a and each element of b, both flattened: [m] and [n] give [m, n].
