@@ -436,6 +436,13 @@ TEST_SUITE("2. ops") {
               tp::matmul(tp::inverse(m), a)},
              1e-6);
     all_same({tp::inverse(m), tp::inverse(v, "name")});
+    all_same({tp::tensor(8.0), tp::det(m), tp::det(v, "name"), tp::exp(tp::slogdet(v, "name").log_determinant)},
+             1e-6);
+    const auto [q, r] = tp::qr(m);
+    const auto [e, vectors] = tp::eigh(v);
+    all_same({m, tp::matmul(q, r), tp::matmul(tp::qr(v, "name").q, r),
+              tp::matmul(vectors * tp::eigh(m, "name").e, vectors, {.transpose_b = true})},
+             1e-6);
     const auto [s, u, w] = tp::svd(m);
     all_same({m, tp::matmul(u * s, w, {.transpose_b = true}),
               tp::matmul(u, tp::matmul(tp::eye(2) * tp::svd(v, "name").s, tp::transpose(w)))},

@@ -250,6 +250,13 @@ TEST_CASE("matrices that cannot be decomposed") {
   TAPESTRY_INVALID("not invertible. [Op:MatrixInverse]", inverse({{1.0, 1.0}, {1.0, 1.0}}));
   TAPESTRY_INVALID("not invertible. [Op:MatrixSolve]", solve({{0.0, 0.0}, {0.0, 0.0}}, {1.0, 2.0}));
   TAPESTRY_INVALID("at least rank 2 but is rank 1: [2] [Op:Svd]", svd({1.0, 2.0}));
+  TAPESTRY_INVALID("must be squares, got 2 != 3 [Op:MatrixDeterminant]", det(zeros({2, 3})));
+  TAPESTRY_INVALID("must be squares, got 2 != 3 [Op:LogMatrixDeterminant]", slogdet(zeros({2, 3})));
+  TAPESTRY_INVALID("must be squares, got 2 != 3 [Op:SelfAdjointEigV2]", eigh(zeros({2, 3})));
+  TAPESTRY_INVALID("at least rank 2 but is rank 1: [2] [Op:Qr]", qr({1.0, 2.0}));
+  check_values(eigh({{not_a_number, 1.0}, {1.0, infinity}}).e, {not_a_number, not_a_number});
+  check_values(det({{not_a_number, 1.0}, {1.0, 2.0}}), {not_a_number});
+  check_values(slogdet({{not_a_number, 1.0}, {1.0, 2.0}}).log_determinant, {not_a_number});
   check_values(svd({{not_a_number, 1.0}, {1.0, infinity}}).s, {not_a_number, not_a_number});
 }
 

@@ -121,6 +121,13 @@ TEST_CASE("products of unknown sizes") {
   CHECK(inferred("Svd", {{-1, 4, 3}}, {}, 0) == Shape{-1, 3});
   CHECK(inferred("Svd", {{-1, 4, 3}}, {}, 1) == Shape{-1, 4, 3});
   CHECK(inferred("Svd", {{2, -1, 3}}, {}, 2) == Shape{2, 3, -1});
+  CHECK(inferred("MatrixDeterminant", {{-1, 3, -1}}) == Shape{-1});
+  CHECK(inferred("LogMatrixDeterminant", {{2, -1, 3, 3}}, {}, 1) == Shape{2, -1});
+  CHECK(inferred("Qr", {{-1, 4, 3}}, {}, 0) == Shape{-1, 4, 3});
+  CHECK(inferred("Qr", {{-1, 4, 3}}, {}, 1) == Shape{-1, 3, 3});
+  CHECK(inferred("Qr", {{2, -1, 3}}, {}, 1) == Shape{2, -1, 3});
+  CHECK(inferred("SelfAdjointEigV2", {{-1, 3, 3}}, {}, 0) == Shape{-1, 3});
+  CHECK(inferred("SelfAdjointEigV2", {{-1, 3, 3}}, {}, 1) == Shape{-1, 3, 3});
   CHECK(inferred("MatrixDiagPart", {{2, 4, 3}}) == Shape{2, 3});
   CHECK(inferred("MatrixSetDiag", {{2, -1, 3}, {2, 3}}) == Shape{2, -1, 3});
 }
@@ -264,6 +271,51 @@ TEST_CASE("decompositions take whole numbers and empty batches") {
   check_same(parts.s, tensor<double>({4, 3}), 1e-12);
   CHECK(parts.u.shape() == Shape{2, 2});
   CHECK(parts.v.shape() == Shape{3, 2});
+}
+
+TEST_CASE("determinants of matrices that are singular, empty or large") {
+  const Tensor singular = tensor<double>({{1, 2}, {2, 4}});
+  check_same(det(singular), tensor<double>(0));
+  const LogDeterminant of_singular = slogdet(singular);
+  check_same(of_singular.sign, tensor<double>(0));
+  check_same(of_singular.log_determinant, tensor<double>(-infinity));
+  check_same(det(zeros({2, 0, 0})), ones({2}));
+  check_same(slogdet(zeros({2, 0, 0})).sign, ones({2}));
+  check_same(slogdet(zeros({2, 0, 0})).log_determinant, zeros({2}));
+  CHECK(det(zeros({0, 3, 3})).shape() == Shape{0});
+  check_same(det(tensor({{2, 1}, {0, 3}})), tensor(6.0));
+  check_same(slogdet(-1000.0 * eye(201)).sign, tensor(-1.0));
+  check_same(slogdet(-1000.0 * eye(201)).log_determinant, tensor(201 * std::log(1000.0)), 1e-6);
+  GradientTape tape;
+  tape.watch(singular);
+  const Tensor y = det(singular);
+  CHECK(message_of<InvalidArgumentError>([&] { tape.gradient(y, singular); }) == "Input matrix is not invertible.");
+}
+
+TEST_CASE("orthonormal factors and eigenvectors of odd matrices") {
+  for (const auto& shape : {Shape{0, 3}, Shape{3, 0}, Shape{2, 0, 0}, Shape{0, 2, 3}}) {
+    const Qr parts = qr(zeros(shape));
+    check_same(matmul(parts.q, parts.r), zeros(shape));
+  }
+  CHECK(eigh(zeros({2, 0, 0})).e.shape() == Shape{2, 0});
+  CHECK(eigh(zeros({0, 3, 3})).v.shape() == Shape{0, 3, 3});
+  // Only the lower triangle is read.
+  check_same(eigh(tensor<double>({{3, 99}, {0, -4}})).e, tensor<double>({-4, 3}));
+  check_same(abs(eigh(tensor<double>({{3, 99}, {0, -4}})).v), tensor<double>({{0, 1}, {1, 0}}));
+  const Tensor equal_values = eye(3, {.dtype = float64});
+  check_same(grad([](const Tensor& x) { return reduce_sum(square(eigh(x).e)); })(equal_values), 2.0 * equal_values);
+}
+
+TEST_CASE("the gradient of qr of unknown sizes") {
+  const auto f = grad([](const Tensor& x) {
+    const Qr parts = qr(x);
+    return reduce_sum(square(parts.r) + 1.0) + reduce_sum(exp(parts.q));
+  });
+  const auto traced = trace(f, {spec(float64, {-1, -1})});
+  for (const auto& shape : {Shape{4, 3}, Shape{3, 3}, Shape{2, 5}}) {
+    const Tensor x = random::normal(shape, {.dtype = float64});
+    CHECK(same_bits(traced(x), f(x)));
+  }
 }
 
 TEST_CASE("norms of vectors and matrices") {

@@ -20,7 +20,17 @@ class LoopCode;
 enum class ReduceFunction : std::uint8_t { sum, mean, prod, max, min, any_true, all_true };
 enum class ArgReduce : std::uint8_t { max, min };
 enum class Scan : std::uint8_t { sum, prod };
-enum class Linalg : std::uint8_t { cholesky, solve, inverse, svd, triangular_solve };
+enum class Linalg : std::uint8_t {
+  cholesky,
+  solve,
+  inverse,
+  svd,
+  triangular_solve,
+  determinant,
+  log_determinant,
+  qr,
+  eigh
+};
 enum class Distribution : std::uint8_t { uniform, normal, truncated_normal, bernoulli };
 enum class PoolKind : std::uint8_t { max, average };
 
@@ -159,7 +169,9 @@ class TAPESTRY_API Backend : public detail::Allocator {
                             std::span<const Tensor> others, std::span<const Tensor> outputs);
   /// Inputs and outputs as TensorFlow's ops of these names, batched over the leading axes; float types.
   /// cholesky(a) -> l; solve(a, b) -> x; inverse(a) -> x; svd(a) -> s, u, v (thin; a = u s v^T);
-  /// triangular_solve(l, b) -> x with l lower triangular (adjoint: l^T x = b).
+  /// triangular_solve(l, b) -> x with l lower triangular (adjoint: l^T x = b); determinant(a) -> y;
+  /// log_determinant(a) -> sign, logarithm of the absolute value; qr(a) -> q, r (thin);
+  /// eigh(a) -> e, v, of which a's lower triangle is read. The last four are computed on the host only.
   /// Throws InvalidArgumentError for a singular or indefinite matrix.
   virtual void linalg(Linalg f, std::span<const Tensor> inputs, bool adjoint, std::span<const Tensor> outputs) = 0;
 

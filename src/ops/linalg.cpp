@@ -48,11 +48,19 @@ void run_linalg(Backend& backend, const Call& call) {
   backend.linalg(f, call.inputs(), attr_or(call, "adjoint", false), call.outputs());
 }
 
+/// `cpu` of what only the host computes.
+template <Linalg f>
+void run_linalg_on_host(const Call& call) {
+  backend_of(cpu()).linalg(f, call.inputs(), false, call.outputs());
+}
+
 /// `busy` of an op on one matrix; 0 for a batch, because the kernel divides the matrices among threads. `nanoseconds`
 /// is the cost per n^3, measured at 100 x 100.
 template <Linalg f>
 double busy_with(const Call& call) {
-  constexpr double nanoseconds = f == Linalg::svd ? 2 : f == Linalg::inverse || f == Linalg::solve ? .6 : .1;
+  constexpr double nanoseconds = f == Linalg::svd || f == Linalg::eigh        ? 2
+                                 : f == Linalg::inverse || f == Linalg::solve ? .6
+                                                                              : .1;
   const Shape& shape = call.input(0).shape();
   const auto n = static_cast<double>(std::max(row_count(shape), shape.sizes().back()));
   return size_between(shape, 0, shape.rank() - 2) == 1 ? nanoseconds * n * n * n : 0;
@@ -218,6 +226,121 @@ TAPESTRY_OP(inverse_op){{
     .busy = busy_with<Linalg::inverse>,
 }};
 
+// ---- Determinants ------------------------------------------------------------------------------------------------------
+
+Tensor as_matrices(const Tensor& numbers) { return expand_dims(expand_dims(numbers, -1), -1); }
+
+TAPESTRY_OP(det_op){{
+    .name = "MatrixDeterminant",
+    .infer = [](const Call& call) -> Specs {
+      require_square(call.input(0));
+      return {{call.input(0).dtype(), batch_of(call.input(0).shape())}};
+    },
+    .cpu = run_linalg_on_host<Linalg::determinant>,
+    .gradient = [](const Call& call, const Tensor& g) -> Tensors {
+      return {as_matrices(g * call.output()) * matrix_transpose(inverse(call.input(0)))};
+    },
+    .promotion = floating_type,
+    .needs = Needs{1, 1},
+    .busy = busy_with<Linalg::determinant>,
+}};
+
+TAPESTRY_OP(slogdet_op){{
+    .name = "LogMatrixDeterminant",
+    .infer = [](const Call& call) -> Specs {
+      require_square(call.input(0));
+      const Spec each{call.input(0).dtype(), batch_of(call.input(0).shape())};
+      return {each, each};
+    },
+    .cpu = run_linalg_on_host<Linalg::log_determinant>,
+    .gradient = [](const Call& call, const Tensors& g) -> Tensors {
+      if (!g[1]) return {zeros_like(call.input(0))};
+      return {as_matrices(g[1]) * matrix_transpose(inverse(call.input(0)))};
+    },
+    .promotion = floating_type,
+    .needs = needs_inputs,
+    .outputs = 2,
+    .busy = busy_with<Linalg::log_determinant>,
+}};
+
+// ---- Orthonormal and triangular factors --------------------------------------------------------------------------------
+
+Specs infer_qr(const Call& call) {
+  const Tensor& x = call.input(0);
+  require_type(x, float_types);
+  const std::int64_t k = diagonal_shape(x).sizes().back();
+  Shape q = x.shape(), r = x.shape();
+  q.set(x.rank() - 1, k);
+  r.set(x.rank() - 2, k);
+  return {{x.dtype(), q}, {x.dtype(), r}};
+}
+
+/// The gradient of a matrix that is not wide, so that r is square.
+Tensor tall_qr_gradient(const Tensor& q, const Tensor& r, const Tensor& of_q, const Tensor& of_r) {
+  const auto antisymmetric = [](const Tensor& x) { return x - matrix_transpose(x); };
+  const auto divided = [&](const Tensor& x) {  // x r^-T
+    return matrix_transpose(triangular_solve(matrix_transpose(r), matrix_transpose(x), {.adjoint = true}));
+  };
+  const Tensor inner = matmul(q, of_q, {.transpose_a = true});
+  const Tensor rotation = antisymmetric(inner) + antisymmetric(matmul(r, of_r, {.transpose_b = true}));
+  return matmul(q, of_r + divided(band_part(rotation, -1, 0))) + divided(of_q - matmul(q, inner));
+}
+
+Tensors qr_gradient(const Call& call, const Tensors& g) {
+  const Tensor &x = call.input(0), &q = call.output(0), &r = call.output(1);
+  const Tensor of_q = g[0] ? g[0] : zeros_like(q), of_r = g[1] ? g[1] : zeros_like(r);
+  // The columns of a wide matrix beyond its square part determine only those of r. A product selects the square part:
+  // it does so for unknown sizes, too.
+  const Tensor none = zeros_like(matrix_transpose(r)), unit = set_diag(none, ones_like(diag_part(none)));
+  const auto square_part = [&](const Tensor& wide) { return matmul(wide, unit); };
+  const auto widened = [&](const Tensor& square) { return matmul(square, unit, {.transpose_b = true}); };
+  const Tensor beyond = of_r - widened(square_part(of_r));
+  const Tensor of_square = of_q + matmul(x, beyond, {.transpose_b = true});
+  return {widened(tall_qr_gradient(q, square_part(r), of_square, square_part(of_r))) + matmul(q, beyond)};
+}
+
+TAPESTRY_OP(qr_op){{
+    .name = "Qr",
+    .infer = infer_qr,
+    .cpu = run_linalg_on_host<Linalg::qr>,
+    .gradient = qr_gradient,
+    .promotion = floating_type,
+    .needs = Needs{1, 3},
+    .outputs = 2,
+    .busy = busy_with<Linalg::qr>,
+}};
+
+// ---- Eigenvalues -------------------------------------------------------------------------------------------------------
+
+Tensors eigh_gradient(const Call& call, const Tensors& g) {
+  const Tensor &e = call.output(0), &v = call.output(1);
+  Tensor core = zeros_like(v);
+  if (g[1]) {
+    // The rotation of the vectors is divided by the gaps between their values. The diagonal, which is 1 instead of 0,
+    // is replaced below.
+    const Tensor gaps = set_diag(expand_dims(e, -2) - expand_dims(e, -1), ones_like(e));
+    core = matmul(v, g[1], {.transpose_a = true}) / gaps;
+  }
+  core = set_diag(core, g[0] ? g[0] : zeros_like(e));
+  const Tensor full = matmul(v, matmul(core, v, {.transpose_b = true}));
+  const Tensor triangle = band_part(full + matrix_transpose(full), -1, 0);
+  return {set_diag(triangle, 0.5 * diag_part(triangle))};
+}
+
+TAPESTRY_OP(eigh_op){{
+    .name = "SelfAdjointEigV2",
+    .infer = [](const Call& call) -> Specs {
+      require_square(call.input(0));
+      return {{call.input(0).dtype(), diagonal_shape(call.input(0))}, call.input(0).spec()};
+    },
+    .cpu = run_linalg_on_host<Linalg::eigh>,
+    .gradient = eigh_gradient,
+    .promotion = floating_type,
+    .needs = needs_outputs,
+    .outputs = 2,
+    .busy = busy_with<Linalg::eigh>,
+}};
+
 // ---- Singular values ---------------------------------------------------------------------------------------------------
 
 Specs infer_svd(const Call& call) {
@@ -308,6 +431,19 @@ Tensor triangular_solve(In a, In b, const SolveOptions& options, std::string_vie
   return solve_by(triangular_solve_op, a, b, options, name);
 }
 Tensor inverse(In x, std::string_view name) { return apply(inverse_op, {x}, {}, name); }
+Tensor det(In x, std::string_view name) { return apply(det_op, {x}, {}, name); }
+LogDeterminant slogdet(In x, std::string_view name) {
+  const Tensors parts = apply_all(slogdet_op, {x.tensor()}, {}, name, x.where());
+  return {parts[0], parts[1]};
+}
+Qr qr(In x, std::string_view name) {
+  const Tensors parts = apply_all(qr_op, {x.tensor()}, {}, name, x.where());
+  return {parts[0], parts[1]};
+}
+Eigh eigh(In x, std::string_view name) {
+  const Tensors parts = apply_all(eigh_op, {x.tensor()}, {}, name, x.where());
+  return {parts[0], parts[1]};
+}
 Svd svd(In x, std::string_view name) {
   const Tensors parts = apply_all(svd_op, {x.tensor()}, {}, name, x.where());
   return {parts[0], parts[1], parts[2]};

@@ -335,6 +335,16 @@ def special():
                smooth=False)
     factor = np.tril(points(128, 2, 3, 3, low=0.2, high=2).value)
     yield Case("CholeskyGrad", Fed(factor), points(129, 2, 3, 3), smooth=False)
+    square = points(161, 2, 3, 3)
+    symmetric = Fed(square.value + square.value.transpose(0, 2, 1))
+    yield Case("MatrixDeterminant", square)
+    yield Case("LogMatrixDeterminant", square)
+    for shape in ((2, 4, 3), (3, 3), (2, 3, 5)):
+        yield Case("Qr", points(162, *shape))
+    yield Case("SelfAdjointEigV2", symmetric, compute_v=True, outputs=1)
+    yield Case("SelfAdjointEigV2", symmetric, compute_v=False, outputs=1)
+    yield Case("Svd", points(163, 2, 4, 3), compute_uv=False, outputs=1)
+    yield Case("Svd", points(163, 2, 4, 3), compute_uv=True, outputs=1)
 
 
 def coloured():
@@ -471,6 +481,8 @@ def removed():
         yield node, inputs, [tf.nn.batch_normalization(*numbers[:4], numbers[4] if scaled else None, 0.01)]
     square = points(130, 2, 3)
     yield v1.NodeDef(op="BatchMatrixDiag"), [square], [tf.linalg.diag(square.value)]
+    matrices = points(161, 2, 3, 3)
+    yield v1.NodeDef(op="BatchMatrixDeterminant"), [matrices], [tf.linalg.det(matrices.value)]
     image = points(136, 2, 3, 2, 3)
     ends = [Fed(1.7), Fed(-1), Fed(0.9)]
     adjusted = tf.raw_ops.AdjustContrastv2(images=image.value, contrast_factor=1.7)

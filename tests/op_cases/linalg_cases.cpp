@@ -211,6 +211,72 @@ OpCases matrix_cases() {
                   .inputs = {numbers({3, 4}, -1, 1, 87)},
                   .f = [](const Inputs& x) { return square(svd(x[0]).s); },
                   .tolerance = 1e-5});
+  const auto determinant = [](const Elements& m) {
+    return m[0] * (m[4] * m[8] - m[5] * m[7]) - m[1] * (m[3] * m[8] - m[5] * m[6]) + m[2] * (m[3] * m[7] - m[4] * m[6]);
+  };
+  const auto of_two = [=](const Elements& x, auto f) {
+    return Elements{f(determinant({x.begin(), x.begin() + 9})), f(determinant({x.begin() + 9, x.end()}))};
+  };
+  rows.push_back(
+      {.name = "det",
+       .inputs = {numbers({2, 3, 3}, -1, 1, 90)},
+       .f = [](const Inputs& x) { return det(x[0]); },
+       .reference = [=](const std::vector<Elements>& x) { return of_two(x[0], [](double y) { return y; }); }});
+  rows.push_back(
+      {.name = "slogdet",
+       .inputs = {numbers({2, 3, 3}, -1, 1, 91)},
+       .f = [](const Inputs& x) { return slogdet(x[0]).log_determinant; },
+       .reference =
+           [=](const std::vector<Elements>& x) { return of_two(x[0], [](double y) { return std::log(std::abs(y)); }); },
+       .tolerance = 1e-5});
+  rows.push_back(
+      {.name = "slogdet's sign",
+       .inputs = {numbers({2, 3, 3}, -1, 1, 92)},
+       .f = [](const Inputs& x) { return slogdet(x[0]).sign; },
+       .reference =
+           [=](const std::vector<Elements>& x) { return of_two(x[0], [](double y) { return y < 0 ? -1.0 : 1.0; }); }});
+  for (const auto& shape : {Shape{2, 4, 3}, Shape{3, 3}, Shape{2, 3, 5}}) {
+    rows.push_back({.name = detail::join("qr of ", shape, ", multiplied back"),
+                    .inputs = {numbers(shape, -1, 1, 93)},
+                    .f =
+                        [](const Inputs& x) {
+                          const Qr parts = qr(x[0]);
+                          return matmul(parts.q, parts.r);
+                        },
+                    .reference = [](const std::vector<Elements>& x) { return x[0]; },
+                    .tolerance = 1e-5});
+    rows.push_back({.name = detail::join("q of ", shape),
+                    .inputs = {numbers(shape, -1, 1, 94)},
+                    .f = [](const Inputs& x) { return qr(x[0]).q; },
+                    .tolerance = 1e-5});
+    rows.push_back({.name = detail::join("r of ", shape),
+                    .inputs = {numbers(shape, -1, 1, 95)},
+                    .f = [](const Inputs& x) { return qr(x[0]).r; },
+                    .tolerance = 1e-5});
+  }
+  rows.push_back({.name = "eigh, multiplied back",
+                  .inputs = {numbers({2, 3, 3}, -1, 1, 96)},
+                  .f =
+                      [](const Inputs& x) {
+                        const Eigh parts = eigh(x[0]);
+                        return matmul(parts.v * expand_dims(parts.e, -2), parts.v, {.transpose_b = true});
+                      },
+                  .reference =
+                      [](const std::vector<Elements>& x) {
+                        Elements y = x[0];
+                        for (std::size_t i = 0; i < y.size(); i += 9)
+                          for (const std::size_t j : {1, 2, 5}) y[i + j] = y[i + (j % 3) * 3 + j / 3];
+                        return y;
+                      },
+                  .tolerance = 1e-5});
+  rows.push_back({.name = "eigenvalues",
+                  .inputs = {numbers({2, 3, 3}, -1, 1, 97)},
+                  .f = [](const Inputs& x) { return eigh(x[0]).e; },
+                  .tolerance = 1e-5});
+  rows.push_back({.name = "eigenvectors",
+                  .inputs = {numbers({2, 3, 3}, -1, 1, 98)},
+                  .f = [](const Inputs& x) { return square(eigh(x[0]).v); },
+                  .tolerance = 1e-5});
   rows.push_back({.name = "norm",
                   .inputs = {numbers({2, 3}, 0.2, 1, 88)},
                   .f = [](const Inputs& x) { return norm(x[0]); },

@@ -106,6 +106,39 @@ inline Tensor triangular_solve(In a, In b, const NodeName auto& name) { return t
 /// The inverses of matrices [..., n, n]. Throws InvalidArgumentError when a matrix is singular.
 TAPESTRY_API Tensor inverse(In x, std::string_view name = {});
 
+/// The determinants of matrices [..., n, n]: [...]. The gradient throws InvalidArgumentError for a singular matrix.
+TAPESTRY_API Tensor det(In x, std::string_view name = {});
+
+/// The result of `slogdet` for [..., n, n].
+struct LogDeterminant {
+  Tensor sign;             ///< -1, 0 or 1, [...]; it has no gradient
+  Tensor log_determinant;  ///< the logarithm of the absolute value of the determinant, [...]
+};
+/// The determinants of matrices [..., n, n] as sign * exp(log_determinant), which neither overflow nor underflow: 0 and
+/// -infinity for a singular matrix, for which the gradient throws InvalidArgumentError.
+TAPESTRY_API LogDeterminant slogdet(In x, std::string_view name = {});
+
+/// The result of `qr` for [..., m, n], with k = min(m, n).
+struct Qr {
+  Tensor q;  ///< orthonormal columns [..., m, k]
+  Tensor r;  ///< upper triangles [..., k, n]
+};
+/// The thin decomposition x = q r of [..., m, n]. The signs of the rows of r are LAPACK's. The gradient is that of
+/// Roberts and Roberts 2020, "QR and LQ decomposition matrix backpropagation algorithms", and is infinite or NaN where
+/// the first k columns are linearly dependent.
+TAPESTRY_API Qr qr(In x, std::string_view name = {});
+
+/// The result of `eigh` for [..., n, n].
+struct Eigh {
+  Tensor e;  ///< the eigenvalues [..., n], the smallest first
+  Tensor v;  ///< the eigenvectors as columns [..., n, n]
+};
+/// The decomposition x = v diag(e) v^T of symmetric matrices [..., n, n], of which only the lower triangle is read. The
+/// signs of the vectors are arbitrary, so only functions that do not depend on them have a derivative. The gradient is
+/// a lower triangle: that of Giles 2008, "An extended collection of matrix derivative results for forward and reverse
+/// mode", section 3.1. Through v it is infinite or NaN where two eigenvalues are equal; through e alone it is finite.
+TAPESTRY_API Eigh eigh(In x, std::string_view name = {});
+
 /// The result of `svd` for [..., m, n], with k = min(m, n).
 struct Svd {
   Tensor s;  ///< the singular values [..., k], the largest first

@@ -221,6 +221,8 @@ Tensors read_multinomial(const OnnxCall& c) {
   return {drawn.cast(c.has_attr("dtype") ? c.type("dtype") : int32)};
 }
 std::vector<DType> types_of_multinomial(const OnnxCall& c) { return {c.has_attr("dtype") ? c.type("dtype") : int32}; }
+Tensors read_determinant(const OnnxCall& c) { return {det(c[0])}; }
+
 bool random_lacks(const OnnxCall& c) { return c.places() > 0 && onnx_lacks_sizes(c); }
 
 }  // namespace
@@ -232,6 +234,7 @@ OnnxOps onnx_networks() {
   return {
       {"BatchNormalization", 5, 5, read_batch_norm, {}, lacks, nullptr, same_rank, {3, 4}},
       {"Bernoulli", 1, 1, read_bernoulli, {}, random_lacks, types_of_random, same_rank},
+      {"Det", 1, 1, read_determinant, {}, lacks},
       {"Dropout", 1, 3, read_dropout, {1, 2}, nullptr, types_of_dropout, same_rank},
       {"Einsum", 1, any_inputs, read_einsum, {}, ranks},
       {"Gemm", 2, 3, read_gemm, {}, ranks, nullptr, rank_of_matrix},

@@ -1,6 +1,8 @@
-// Diagonals. Of the ops with several diagonals, only the main one is read.
+// Diagonals and decompositions. Of the ops with several diagonals, only the main one is read.
 
 #include <algorithm>
+#include <string_view>
+#include <variant>
 
 #include "io/tensorflow/foreign_parts.hpp"
 
@@ -54,6 +56,18 @@ Tensors read_cholesky_gradient(const ForeignNode& n) {
   });
 }
 
+bool is_false(const NodeDef& def, std::string_view attr) {
+  const auto found = def.attrs.find(attr);
+  const auto* value = found == def.attrs.end() ? nullptr : std::get_if<bool>(&found->second);
+  return value && !*value;
+}
+/// Whether a decomposition gives values without vectors.
+bool lacks_vectors(const NodeDef& def) { return is_false(def, "compute_v") || is_false(def, "compute_uv"); }
+
+Tensors read_values_only(const ForeignNode& n) {
+  return n.composed([&] { return n.node.def().op.ends_with("Svd") ? svd(n.in(0)).s : eigh(n.in(0)).e; });
+}
+
 }  // namespace
 
 ForeignOps foreign_matrices() {
@@ -64,6 +78,12 @@ ForeignOps foreign_matrices() {
        .outputs = {like(0)},
        .read = read_cholesky_gradient},
       {.name = "BatchMatrixDiag", .inputs = 1, .lacks_sizes = lacks_rank, .outputs = {like(0)}, .read = read_diagonal},
+      {.name = "BatchSelfAdjointEigV2",
+       .inputs = 1,
+       .applies = lacks_vectors,
+       .outputs = {like(0)},
+       .read = read_values_only},
+      {.name = "BatchSvd", .inputs = 1, .applies = lacks_vectors, .outputs = {like(0)}, .read = read_values_only},
       {.name = "CholeskyGrad",
        .inputs = 2,
        .lacks_sizes = lacks_any_size,
@@ -108,6 +128,12 @@ ForeignOps foreign_matrices() {
        .lacks_sizes = lacks_rank,
        .outputs = {like(0)},
        .read = read_set_diagonal},
+      {.name = "SelfAdjointEigV2",
+       .inputs = 1,
+       .applies = lacks_vectors,
+       .outputs = {like(0)},
+       .read = read_values_only},
+      {.name = "Svd", .inputs = 1, .applies = lacks_vectors, .outputs = {like(0)}, .read = read_values_only},
   };
 }
 

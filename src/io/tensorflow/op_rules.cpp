@@ -212,6 +212,14 @@ std::vector<OpRule> make_rules() {
   svd.fields.push_back(fixed("compute_uv", true));
   svd.fields.push_back(fixed("full_matrices", false));
   add(svd);
+  add(plain("MatrixDeterminant", 1));
+  add(plain("LogMatrixDeterminant", 1));
+  OpRule qr = plain("Qr", 1);
+  qr.fields.push_back(fixed("full_matrices", false));
+  add(qr);
+  OpRule eigh = plain("SelfAdjointEigV2", 1);
+  eigh.fields.push_back(fixed("compute_v", true));
+  add(eigh);
 
   // ---- Reductions and scans
   for (const char* op : {"Sum", "Mean", "Prod", "Max", "Min"}) add(reduction(op));
@@ -424,10 +432,13 @@ constexpr std::array aliases = std::to_array<Alias>({{"Add", "AddV2"},
                                                      {"BatchMatMulV3", "BatchMatMulV2"},
                                                      {"BatchMatrixBandPart", "MatrixBandPart"},
                                                      {"BatchMatrixDiagPart", "MatrixDiagPart"},
+                                                     {"BatchMatrixDeterminant", "MatrixDeterminant"},
                                                      {"BatchMatrixInverse", "MatrixInverse"},
                                                      {"BatchMatrixSetDiag", "MatrixSetDiag"},
                                                      {"BatchMatrixSolve", "MatrixSolve"},
                                                      {"BatchMatrixTriangularSolve", "MatrixTriangularSolve"},
+                                                     {"BatchSelfAdjointEigV2", "SelfAdjointEigV2"},
+                                                     {"BatchSvd", "Svd"},
                                                      {"BiasAddV1", "BiasAdd"},
                                                      {"ConjugateTranspose", "Transpose"},
                                                      {"Div", "RealDiv"},
