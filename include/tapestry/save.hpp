@@ -42,14 +42,19 @@ TAPESTRY_API void save(const std::string& path, const StateDict& tensors, const 
 TAPESTRY_API void load(const std::string& path, StateDict& tensors, Where where = Where::here());
 
 /// Reads the weights that another program has written, in any of the formats that Tapestry knows, told apart by the
-/// file's contents, not by its name: safetensors, NPZ, and a checkpoint of TensorFlow's, whose `path` is the prefix of
-/// its files, "ckpt/model" for "ckpt/model.index".
+/// file's contents, not by its name: safetensors, NPZ, what torch.save writes (.pt, .pth, .bin), and a checkpoint of
+/// TensorFlow's, whose `path` is the prefix of its files, "ckpt/model" for "ckpt/model.index".
 ///
-///     tp::StateDict weights = tp::load_weights("model.safetensors");
+///     tp::StateDict weights = tp::load_weights("pytorch_model.bin");
+///
+/// In a file of PyTorch, tensors are called by the keys that lead to them, joined by ".", and its elements of a list by
+/// their numbers; a tensor that is the whole file is called "tensor". What is no tensor is left out. Tensors share
+/// memory as they do in the file. Nothing in the file is executed.
 ///
 /// Throws NotFoundError when there is neither such a file nor such a checkpoint; UnimplementedError, with the format's
-/// name, for files of PyTorch (.pt, .pth, .bin), Keras (.keras) and HDF5 (.h5); InvalidArgumentError for any other
-/// file; and what `load` and `tensor_bundle::load` throw.
+/// name, for files of Keras (.keras) and HDF5 (.h5), for sparse, quantized and complex tensors, and for tensors in an
+/// object of a class, such as a module that torch.save has saved as a whole; InvalidArgumentError for any other file;
+/// and what `load` and `tensor_bundle::load` throw.
 TAPESTRY_API StateDict load_weights(const std::string& path, Where where = Where::here());
 
 /// The metadata of a safetensors file. Throws what `load` throws, and InvalidArgumentError for an npz file.

@@ -18,7 +18,7 @@ struct Mutants {
   std::string name;
   /// A file of the kind with some changes.
   std::function<std::string(Dice&)> make;
-  /// Reads the file and uses what it holds. Returns whether it was accepted; to refuse it with an Error is well, too.
+  /// Reads the file and uses what it holds. Returns whether it was accepted: that an Error refuses it is caught.
   std::function<bool(const std::string&, Dice&)> use;
 };
 
@@ -26,7 +26,7 @@ struct Mutants {
 /// "mutate_npz", "mutate_safetensors": arrays, read and written again. "mutate_bundle": the indices of checkpoints of
 /// TensorFlow's. "mutate_records": TFRecord files of tf.Examples, packed or not. "mutate_saved_model": SavedModels with
 /// their variables, run and written again. "mutate_events": event files. "mutate_graph_text": GraphDefs in the text
-/// form. "mutate_onnx": ONNX models, run, differentiated and written again.
+/// form. "mutate_onnx": ONNX models, run, differentiated and written again. "mutate_pytorch": files of torch.save.
 /// @{
 Mutants graph_mutants();
 Mutants checkpoint_mutants();
@@ -38,6 +38,7 @@ Mutants saved_model_mutants();
 Mutants event_mutants();
 Mutants graph_text_mutants();
 Mutants onnx_mutants();
+Mutants pytorch_mutants();
 /// @}
 
 /// All kinds, each with a number of cases that takes a test some seconds.

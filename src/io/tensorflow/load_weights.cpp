@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "io/arrays/pytorch.hpp"
 #include "io/arrays/safetensors.hpp"
 #include "io/arrays/zip.hpp"
 #include "io/file.hpp"
@@ -24,7 +25,7 @@ enum class Weights { safetensors, npz, pytorch, keras, hdf5, checkpoint_part, un
 Weights kind_of_archive(const std::string& path, Where where) {
   const io::ZipReader archive(path, where);
   for (const io::ZipReader::Member& member : archive.members()) {
-    if (member.name.ends_with("/data.pkl")) return Weights::pytorch;
+    if (io::is_pytorch_member(member.name)) return Weights::pytorch;
     if (member.name.ends_with(".weights.h5")) return Weights::keras;
   }
   return Weights::npz;
@@ -42,8 +43,7 @@ Weights kind_of(const std::string& path, Where where) {
   // A file and the end of an empty archive.
   if (head.starts_with("PK\3\4") || head.starts_with("PK\5\6")) return kind_of_archive(path, where);
   if (head.starts_with("\x89HDF\r\n\x1a\n")) return Weights::hdf5;
-  // Python's pickle of PyTorch's number.
-  if (head.starts_with("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19."sv)) return Weights::pytorch;
+  if (io::is_early_pytorch(head)) return Weights::pytorch;
   if (bytes_at(std::max<std::int64_t>(file.size() - 8, 0), 8) == "\x57\xfb\x80\x8b\x24\x75\x47\xdb"sv)
     return Weights::checkpoint_part;
   if (head.size() > 8 && head[8] == '{') return Weights::safetensors;
@@ -68,9 +68,7 @@ StateDict load_weights(const std::string& path, Where where) {
     case Weights::npz:
       return data::read_npz(path, where);
     case Weights::pytorch:
-      throw refuse(
-          "a file of PyTorch (.pt, .pth, .bin), which is a program in Python's pickle and is not read: save the "
-          "state_dict by safetensors.torch.save_file");
+      return io::read_pytorch(path, where);
     case Weights::keras:
       throw refuse("a model of Keras (.keras), which is not read: save its weights by tf.train.Checkpoint");
     case Weights::hdf5:
