@@ -436,8 +436,7 @@ TEST_SUITE("2. ops") {
               tp::matmul(tp::inverse(m), a)},
              1e-6);
     all_same({tp::inverse(m), tp::inverse(v, "name")});
-    all_same({tp::tensor(8.0), tp::det(m), tp::det(v, "name"), tp::exp(tp::slogdet(v, "name").log_determinant)},
-             1e-6);
+    all_same({tp::tensor(8.0), tp::det(m), tp::det(v, "name"), tp::exp(tp::slogdet(v, "name").log_determinant)}, 1e-6);
     const auto [q, r] = tp::qr(m);
     const auto [e, vectors] = tp::eigh(v);
     all_same({m, tp::matmul(q, r), tp::matmul(tp::qr(v, "name").q, r),
