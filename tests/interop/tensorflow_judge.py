@@ -29,10 +29,15 @@ LIMITS = {
     "svd, multiplied back (unknown batch size)": "SVD gradient has not been implemented",
     "singular values (unknown batch size)": "SVD gradient has not been implemented",
 }
-# What it has no kernels for in half types.
-for row in ("round", "triangular_solve", "triangular_solve, adjoint", "svd, multiplied back", "singular values"):
+for row in ("qr of [3,3], multiplied back", "q of [3,3]", "r of [3,3]"):
+    LIMITS[f"{row} (unknown batch size)"] = "QrGrad not implemented with dynamic shapes"
+# What it has no kernels for in half types, and what its definitions do not have in bfloat16.
+DECOMPOSED = ("svd, multiplied back", "singular values", "det", "slogdet", "slogdet's sign", "eigh, multiplied back", "eigenvalues",
+              "eigenvectors", *(f"{part} of {shape}{end}" for shape in ("[2,4,3]", "[3,3]", "[2,3,5]")
+                                for part, end in (("qr", ", multiplied back"), ("q", ""), ("r", ""))))
+for row in ("round", "triangular_solve", "triangular_solve, adjoint", *DECOMPOSED):
     LIMITS |= {f"{row} ({dtype})": "No OpKernel was registered" for dtype in ("float16", "bfloat16")}
-for row in ("svd, multiplied back", "singular values"):
+for row in DECOMPOSED:
     LIMITS[f"{row} (bfloat16)"] = "Value for attr 'T' of bfloat16 is not in the list of allowed values"
 Step = collections.namedtuple("Step", "kind target by value")
 

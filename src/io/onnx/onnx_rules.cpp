@@ -149,7 +149,8 @@ TopKV2 number v, i = TopK[largest=@largest](a, Shape[start=-1](a)); v | Cast[to=
 
 MatMul number MatMul(?Transpose[perm=@swap_a](a), ?Transpose[perm=@swap_b](b))
 BatchMatMulV2 number MatMul(?Transpose[perm=@swap_a](a), ?Transpose[perm=@swap_b](b))
-MatrixDeterminant real Det(a)
+MatrixDeterminant single Det(a)
+MatrixDeterminant real Cast[to=@T](Det(Cast[to=11](a)))
 MatrixBandPart any ?Trilu[upper=1](?Trilu[upper=0](a, @above), @below)
 MatrixDiagPart any i = Unsqueeze(Range(0:int, ReduceMin[keepdims=0](Shape[start=-2](a)), 1:int), {-1});
   Transpose[perm=@behind](GatherND(Transpose[perm=@front](a), Concat[axis=1](i, i)))
