@@ -141,6 +141,11 @@ TEST_CASE("files of PyTorch's that lie") {
   }
   refused_pickle<DataLossError>("too many dicts in dicts", doubled + "l.");
 
+  // Many names that begin with a long one.
+  std::string long_names = "}X" + std::string{0, 0, 16, 0} + std::string(1 << 20, 'n') + "}(";
+  for (int i = 0; i < 300; ++i) long_names += text(std::to_string(i)) + "N";
+  refused_pickle<DataLossError>("names of more than 268435456 bytes", long_names + "us.");
+
   for (const auto& [problem, pickle] : {std::pair{"stops early", "\x80\x02}"s},
                                         {"claims a text of 4294967295 bytes", "X\xff\xff\xff\xff"s},
                                         {"is no pickle of Python's: byte 1", "t"s},

@@ -80,6 +80,8 @@ class TorchTensors {
 
  private:
   static constexpr int deepest = 64;
+  /// Bytes of all names together.
+  static constexpr std::size_t most_names = 1 << 28;
 
   // ---- Names --------------------------------------------------------------------------------------------------------
 
@@ -90,6 +92,8 @@ class TorchTensors {
   void collect(std::uint32_t value, const std::string& name, int depth) {
     // A file can claim that a dict is in itself, or very often in others.
     if (depth > deepest || ++visits_ > Pickle::most_values) damaged("too many dicts in dicts");
+    names_ += name.size();
+    if (names_ > most_names) damaged("names of more than ", most_names, " bytes");
     const PickleValue& v = pickle_[value];
     if (v.kind == Kind::mapping) return collect_values(v.items, name, depth);
     if (v.kind == Kind::sequence) {
@@ -145,16 +149,16 @@ class TorchTensors {
     return is_parameter(v) || type == "torch._utils._rebuild_tensor" || type == "torch._utils._rebuild_tensor_v2";
   }
 
-  /// Whether a value refers to a storage, on any way.
-  bool holds_storage(std::uint32_t value) const {
+  /// Whether a value refers to a storage, on any way. All values that were asked about are searched once.
+  bool holds_storage(std::uint32_t value) {
+    without_storage_.resize(pickle_.size());
     std::vector<std::uint32_t> waiting{value};
-    std::map<std::uint32_t, bool> seen;
     while (!waiting.empty()) {
       const std::uint32_t next = waiting.back();
       waiting.pop_back();
       const PickleValue& v = pickle_[next];
       if (v.kind == Kind::persistent) return true;
-      if (!seen.emplace(next, true).second) continue;
+      if (std::exchange(without_storage_[next], 1) != 0) continue;
       waiting.insert(waiting.end(), v.items.begin(), v.items.end());
       waiting.insert(waiting.end(), v.contents.begin(), v.contents.end());
     }
@@ -230,7 +234,8 @@ class TorchTensors {
   std::endian order_;
   Read read_;
   StateDict found_;
-  std::size_t visits_ = 0;
+  std::size_t visits_ = 0, names_ = 0;
+  std::vector<char> without_storage_;        ///< by value; after a storage was found it is not used again
   std::map<std::uint32_t, Tensor> tensors_;  ///< by their number in the pickle
   std::map<std::string, Tensor> storages_;   ///< by key
 };
