@@ -120,6 +120,9 @@ std::size_t half_of(const Call& call) { return call.inputs().size() / 2; }
 
 Specs stitched(const Call& call) {
   const std::size_t count = half_of(call);
+  if (count == 0 || call.inputs().size() != 2 * count)
+    throw InvalidArgumentError(
+        detail::join("As many indices as data are needed, but there are ", call.inputs().size(), " inputs"));
   Shape shape{-1};
   for (std::size_t i = 0; i < count; ++i) {
     const Tensor &indices = call.input(i), &data = call.input(count + i);

@@ -78,6 +78,8 @@ class Nodes {
 
   /// A text that identifies a scalar: equal keys mean equal scalars. "" if there is none.
   std::string key(const std::string& tensor) const {
+    const Question question(*this);
+    if (question.is_too_much()) return without_zero(tensor);
     if (const auto value = number(tensor)) return detail::join("=", *value);
     const NodeDef* node = source(tensor);
     if (node && node->op == "StridedSlice" && data_inputs(*node) == 4 && takes_first(*node))
@@ -92,6 +94,8 @@ class Nodes {
   }
   /// The key of the number of a list's elements; "" if it is not known.
   std::string list_length_key(const std::string& list) const {
+    const Question question(*this);
+    if (question.is_too_much()) return "";
     if (const NodeDef* node = source(list, "TensorListFromTensor", 2)) return length_key(node->inputs[0]);
     if (const NodeDef* node = source(list, "TensorListReserve", 2)) return key(node->inputs[1]);
     if (const NodeDef* node = source(list, "ZerosLike", 1)) return list_length_key(node->inputs[0]);
@@ -118,6 +122,8 @@ class Nodes {
   }
   /// The key of the size of axis 0.
   std::string length_key(const std::string& tensor) const {
+    const Question question(*this);
+    if (question.is_too_much()) return "length of " + without_zero(tensor);
     const std::int64_t known = size(tensor, 0, 0);
     if (const NodeDef* stack = source(tensor, "TensorListStack", 2); stack && known < 0) {
       const std::string length = list_length_key(stack->inputs[0]);
@@ -149,10 +155,34 @@ class Nodes {
   /// none.
   bool is_copy(const NodeDef& node) const {
     if (node.op == "Identity") return data_inputs(node) == 1;
-    return (node.op == "Max" || node.op == "Min") && data_inputs(node) == 2 && is_scalar(node.inputs[0]);
+    const Question question(*this);
+    return !question.is_too_much() && (node.op == "Max" || node.op == "Min") && data_inputs(node) == 2 && is_scalar(node.inputs[0]);
   }
 
  private:
+  /// A question that is answered by others. Nodes of a file can lead to themselves, or to very many others: then there
+  /// is no answer.
+  class Question {
+   public:
+    explicit Question(const Nodes& nodes) : asked_(nodes.asked_) {
+      ++asked_.depth;
+      ++asked_.count;
+    }
+    Question(const Question&) = delete;
+    Question& operator=(const Question&) = delete;
+    ~Question() {
+      if (--asked_.depth == 0) asked_.count = 0;
+    }
+    bool is_too_much() const { return asked_.depth > 100 || asked_.count > 10'000; }
+
+   private:
+    struct Asked {
+      int depth = 0, count = 0;  ///< inside each other, and since the outermost one
+    };
+    friend class Nodes;
+    Asked& asked_;
+  };
+
   bool is_scalar(const std::string& tensor) const {
     const NodeDef* node = producer(tensor);
     if (!node) return false;
@@ -212,6 +242,7 @@ class Nodes {
   }
 
   std::unordered_map<std::string_view, const NodeDef*> by_name_;
+  mutable Question::Asked asked_;
 };
 
 }  // namespace tapestry::io
