@@ -148,4 +148,20 @@ TEST_CASE("gradients of nodes are the slopes of their results") {
   }
 }
 
+TEST_CASE("a type that an op lacks, and a Variable without a shape, harm only what needs them") {
+  io::GraphDef def;
+  def.nodes.push_back({.name = "x", .op = "Placeholder"});
+  def.nodes.push_back({.name = "variable", .op = "VariableV2"});
+  for (io::NodeDef& node : def.nodes)
+    node.attrs = {{"dtype", io::code_of(boolean)}, {"shape", node.name == "x" ? Shape{2} : Shape{-1}}};
+  for (const char* op : {"Identity", "MatrixDiag"})
+    def.nodes.push_back({.name = op, .op = op, .inputs = {"x"}, .attrs = {{"T", io::code_of(boolean)}}});
+  const Graph graph = Graph::from_graph_def(io::encode(def));
+  const Session session(Graph::from_graph_def(graph.as_graph_def()));
+  const Feeds feeds{{"x:0", tensor<bool>({true, false})}};
+  check_same(session.run("Identity:0", feeds), tensor<bool>({true, false}));
+  CHECK_THROWS_AS(session.run("MatrixDiag:0", feeds), UnimplementedError);
+  CHECK_THROWS_AS(session.run("variable:0", feeds), UnimplementedError);
+}
+
 }  // namespace tapestry::test::foreign_ops_test

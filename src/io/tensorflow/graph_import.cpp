@@ -13,6 +13,7 @@
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/importer.hpp"
 #include "io/tensorflow/kept_node.hpp"
+#include "ops/support.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::io {
@@ -137,12 +138,17 @@ void Importer::add(Entry& entry) {
     const detail::OptionsScope scopes(state().shared_from_this(), options);
     const std::size_t first = state().size();
     state().names().release(def.name);  // for the node itself
+    const auto keep = [&](const std::string& reason) {
+      if (reader.find<std::string>(hint_op)) throw;
+      undo(entry, first);
+      entry.outputs = keep_unread(entry, reader, reason);
+    };
     try {
       entry.outputs = is_known(reader) ? outputs_of(entry) : keep_unread(entry, reader, lacking_functions(def));
     } catch (const UnimplementedError& error) {
-      if (reader.find<std::string>(hint_op)) throw;
-      undo(entry, first);
-      entry.outputs = keep_unread(entry, reader, error.message());
+      keep(error.message());
+    } catch (const TypeRefusal& error) {
+      keep(detail::join("Node '", def.name, "' (op: '", def.op, "'): ", error.message()));
     }
     // The last node is the operation itself; the others serve it.
     if (state().size() > first) entry.node = &state().node(state().size() - 1);
@@ -430,7 +436,9 @@ Tensors Importer::placeholder(const NodeReader& reader) {
 Tensors Importer::variable(const NodeReader& reader) {
   const NodeDef& def = reader.def();
   const Spec spec{reader.type("dtype"), reader.attr<Shape>("shape")};
-  if (!spec.shape.is_known()) reader.refuse(detail::join("a Variable must have a shape, not ", spec.shape));
+  if (!spec.shape.is_known())
+    throw UnimplementedError(
+        detail::join("Node '", def.name, "' (op: '", def.op, "'): a Variable must have a shape, not ", spec.shape));
   const auto name = reader.attr_or<std::string>("shared_name", "");
   const std::pair key(reader.attr_or<std::string>("container", ""), name.empty() ? def.name : name);
   auto& cell = cells_[key];
@@ -463,7 +471,8 @@ const Variable& Importer::variable_of(const Entry& entry, const NodeReader& read
   const auto found = input < entry.inputs.size() ? variables_.find(entry.inputs[input].node) : variables_.end();
   if (found == variables_.end() && input < entry.inputs.size() && is_variable(*entry.inputs[input].node))
     throw UnimplementedError(detail::join("Node '", entry.def->name, "' uses the Variable '",
-                                          entry.inputs[input].node->name, "', of a type that Tapestry lacks"));
+                                          entry.inputs[input].node->name,
+                                          "', of a type or a shape that Tapestry lacks"));
   if (found == variables_.end() && input < entry.inputs.size() && is_passed_on(*entry.inputs[input].node))
     throw UnimplementedError(detail::join("Node '", entry.def->name, "' uses a Variable that '",
                                           entry.inputs[input].node->name, "' passes on"));

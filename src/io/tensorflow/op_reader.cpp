@@ -10,6 +10,7 @@
 #include "graph/state_ops.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
 #include "ops/handles.hpp"
+#include "ops/support.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -30,7 +31,7 @@ void check_types(const Op& op, const NodeReader& reader, const Tensors& inputs) 
     due = dtype;
   }
   if (op.promotion.kind == Promotion::Kind::floating && common != DType::unknown && !is_floating(common))
-    reader.refuse(detail::join("its inputs have the type ", to_string(common)));
+    refuse_type(common, float_types, "T");
 }
 
 /// Sets the number of groups of a convolution, which its shapes tell.
