@@ -342,6 +342,21 @@ TEST_CASE("Keras' model: what it gives, and its gradients by its parameters") {
   }
 }
 
+TEST_CASE("Variables of a Keras model that have the same name") {
+  std::map<std::string, Tensor> known;
+  for (const io::NodeDef& node : io::decode(read_text(golden("saved_model_twins.expected.pb"))).nodes)
+    known.emplace(node.name, std::get<io::TensorDef>(node.attrs.at("value")).value);
+  const TemporaryFolder folder;
+  const Model read = saved_model::load(golden("saved_model_twins"));
+  saved_model::save((folder / "again").string(), read);
+  for (const Model& model : {read, saved_model::load((folder / "again").string())}) {
+    CHECK(model.parameters().size() == 6);
+    check_same(model({{model.inputs().at(0).name, known.at("x")}}).at(0), known.at("y"), 1e-6);
+    const Model version = model.signature("version");
+    CHECK_THROWS_AS(version({{version.inputs().at(0).name, 1}}), UnimplementedError);
+  }
+}
+
 TEST_CASE("Tables and their files do no harm to a signature with numbers, and are written again") {
   const TemporaryFolder folder;
   const auto check = [](const Model& model) {

@@ -157,11 +157,47 @@ def write_keras_model(folder, expected):
     model.export(str(folder / "saved_model_keras"), verbose=False)
 
 
+def write_twins(folder, expected):
+    """A model of layers whose Variables have the same names, with a signature of a type that Tapestry lacks."""
+    keras = tf.keras
+
+    class Block(keras.layers.Layer):
+        def __init__(self, units):
+            super().__init__()
+            self.dense = keras.layers.Dense(units)
+
+        def call(self, x):
+            return tf.tanh(self.dense(x))
+
+    class Twins(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.blocks = [Block(3), Block(2), Block(3)]
+            self.version = tf.Variable(np.int8(3))
+
+        def call(self, x):
+            for each in self.blocks:
+                x = each(x)
+            return x
+
+    model, x = Twins(), foreign_models.points(14, 2, 3)
+    model(x)
+    for i, each in enumerate(model.weights):
+        each.assign(foreign_models.weights(i, *each.shape))
+    expected(folder / "saved_model_twins.expected.pb", {"x": x, "y": model(x).numpy()})
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint("serve", lambda x: model(x), [tf.TensorSpec([None, 3], tf.float32)])
+    archive.add_endpoint("version", lambda x: x + model.version, [tf.TensorSpec([], tf.int8)])
+    archive.write_out(str(folder / "saved_model_twins"), verbose=False)
+
+
 def write(folder, expected):
     """`expected(path, values)` writes the numbers that a model must give."""
     write_saved_models(folder)
     write_table_model(folder)
     write_text_model(folder)
     write_keras_model(folder, expected)
+    write_twins(folder, expected)
     for each in folder.glob("*/fingerprint.pb"):
         each.unlink()

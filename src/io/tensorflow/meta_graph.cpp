@@ -107,14 +107,29 @@ MetaGraph::Object read_object(WireReader reader) {
       read_child(reader.get_message(), object);
     } else if (reader.tag() == 7) {
       object.trainable = false;
-      const WireReader variable = reader.get_message();
-      for_fields(variable, 3, [&](WireReader& trainable) { object.trainable = trainable.get_bool(); });
-      for_fields(variable, 6, [&](WireReader& name) { object.variable = name.get_text(); });
+      for_fields(reader.get_message(), 3, [&](WireReader& trainable) { object.trainable = trainable.get_bool(); });
     } else {
       reader.skip();
     }
   }
   return object;
+}
+
+void read_objects(WireReader reader, MetaGraph& meta) {
+  while (reader.next()) {
+    if (reader.tag() == 1) {
+      meta.objects.push_back(read_object(reader.get_message()));
+    } else if (reader.tag() == 2) {
+      with_entry(reader.get_message(), [&](std::string key, WireReader function) {
+        std::vector<std::size_t>& captured = meta.captured[std::move(key)];
+        for_fields(function, 2, [&](WireReader& numbers) {
+          read_numbers(numbers, captured, &WireReader::get_int32, &WireReader::get_packed_int32);
+        });
+      });
+    } else {
+      reader.skip();
+    }
+  }
 }
 
 /// The name of an attribute as keys have it: "." is "..", "/" is ".S".
@@ -154,8 +169,7 @@ MetaGraph read_meta_graph(WireReader reader) {
         read_asset(reader.get_message(), meta);
         break;
       case 7:
-        for_fields(reader.get_message(), 1,
-                   [&](WireReader& object) { meta.objects.push_back(read_object(object.get_message())); });
+        read_objects(reader.get_message(), meta);
         break;
       default:
         reader.skip();

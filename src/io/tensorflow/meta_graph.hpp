@@ -32,9 +32,10 @@ struct MetaGraph {
   struct Object {
     std::map<std::string, std::size_t, std::less<>> children{};  ///< by attribute: the number of an object
     std::optional<bool> trainable{};                             ///< of a Variable
-    std::string variable{};                                      ///< its name; "" for other objects
   };
   std::vector<Object> objects{};
+  /// By a function of TensorFlow 2's: the numbers of the objects that it takes behind its arguments.
+  std::map<std::string, std::vector<std::size_t>, std::less<>> captured{};
 };
 
 /// The Variable that the checkpoint has under this key, a path of attributes; nullptr if the objects do not tell.

@@ -212,6 +212,8 @@ constexpr std::string_view function_prefix = "__inference_tapestry_";
 io::ObjectGraph objects_of(const Signatures& signatures, const io::GraphDef& part,
                            const std::vector<Variable>& variables, const std::vector<Saver::Part>& saved) {
   io::ObjectGraph objects;
+  std::set<std::string, std::less<>> all_handles;
+  for (const Saver::Part& each : saved) all_handles.insert(each.variable);
   for (std::size_t i = 0; i < saved.size(); ++i)
     objects.variables.push_back({saved[i].variable, saved[i].type, variables[i].shape(), saved[i].trainable});
   for (const auto& [name, signature] : signatures) {
@@ -224,7 +226,7 @@ io::ObjectGraph objects_of(const Signatures& signatures, const io::GraphDef& par
     for (const auto& [key, tensor] : signature.inputs) function.inputs.push_back(tensor_in_function(key, tensor));
     for (const auto& [key, tensor] : signature.outputs) function.outputs.push_back(tensor_in_function(key, tensor));
     for (const io::NodeDef* node : nodes_behind(ends, part, inputs))
-      if (node->op == "VarHandleOp") {
+      if (all_handles.contains(node->name)) {  // not that of a Variable of a type that Tapestry lacks
         handles.insert(node->name);
       } else {
         function.nodes.push_back(node);

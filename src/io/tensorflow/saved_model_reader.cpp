@@ -7,6 +7,7 @@
 #include "graph/specialize.hpp"
 #include "graph/state_ops.hpp"
 #include "io/file.hpp"
+#include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/graph_import.hpp"
 #include "io/tensorflow/meta_graph.hpp"
 #include "io/tensorflow/read_graph.hpp"
@@ -125,7 +126,9 @@ class Loader {
     const std::string path = (fs::path(folder_) / "saved_model.pb").string();
     return naming(path, [&] {
       const io::MetaGraph meta = choose(io::decode_saved_model(bytes), options, folder_);
-      io::GraphDef file = io::read_graph(meta.graph, limits, path);
+      io::GraphDef file = io::decode(meta.graph, limits);
+      objects_ = objects_of_handles(file, meta);
+      file = io::read_graph(std::move(file), limits);
       const auto names = names_of_variables(file);
       if (!meta.filename.empty()) file = io::without_saver(std::move(file), meta.filename);
       const Graph graph = io::import_graph(std::move(file), limits, where_);
@@ -203,21 +206,37 @@ class Loader {
       const auto found = names.find(each.name());
       if (found == names.end()) continue;
       VariableNames known = found->second;
-      // The graph of a Keras model that was saved as a module restores other Variables than it uses.
-      if (const auto key = keys.find(known.shared); known.restored.name.empty() && key != keys.end())
-        known.restored.name = key->second;
+      // The graph of a Keras model restores other Variables than its functions take.
+      const auto object = objects_.find(each.name());
+      const auto key = object == objects_.end() ? keys.end() : keys.find(object->second);
+      if (known.restored.name.empty() && key != keys.end()) known.restored.name = key->second;
       give_value(each, known, bundle);
       each.cell()->trainable = is_floating(each.dtype()) && is_trainable(each, known, meta);
     }
   }
 
-  /// By the name of a Variable that is one of TensorFlow 2's objects: where the checkpoint has it.
-  static std::map<std::string, std::string> keys_of_objects(const io::TensorBundle& bundle, const io::MetaGraph& meta) {
-    std::map<std::string, std::string> keys;
+  /// By the number of a Variable among TensorFlow 2's objects: where the checkpoint has it.
+  static std::map<std::size_t, std::string> keys_of_objects(const io::TensorBundle& bundle, const io::MetaGraph& meta) {
+    std::map<std::size_t, std::string> keys;
     for (const auto& [key, entry] : bundle.entries())
-      if (const auto* object = io::variable_at(meta, key); object && !object->variable.empty())
-        keys.emplace(object->variable, key);
+      if (const auto* object = io::variable_at(meta, key))
+        keys.emplace(static_cast<std::size_t>(object - meta.objects.data()), key);
     return keys;
+  }
+
+  /// By the names of nodes: the numbers of the objects that calls of functions take from them.
+  static std::map<std::string, std::size_t> objects_of_handles(const io::GraphDef& file, const io::MetaGraph& meta) {
+    std::map<std::string, std::size_t> objects;
+    for (const io::NodeDef& node : file.nodes) {
+      const auto function = node.attrs.find("f");
+      if (function == node.attrs.end()) continue;
+      const auto found = meta.captured.find(io::function_named_by(function->second).name);
+      const std::size_t count = io::data_inputs(node);
+      if (found == meta.captured.end() || found->second.size() > count) continue;
+      for (std::size_t i = 0; i < found->second.size(); ++i)
+        objects.emplace(node.inputs[count - found->second.size() + i], found->second[i]);
+    }
+    return objects;
   }
 
   void give_value(const Variable& variable, const VariableNames& names, const io::TensorBundle& bundle) const {
@@ -241,6 +260,7 @@ class Loader {
 
   std::string folder_;
   Where where_;
+  std::map<std::string, std::size_t> objects_;  ///< see `objects_of_handles`
 };
 
 }  // namespace
