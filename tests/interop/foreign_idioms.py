@@ -447,6 +447,26 @@ def other_programs():
             v1.count_up_to(steps, 100), table[1:3, ::2].assign(x[:2, :3] * 0.5), descend(loss)]
     yield "a counter and a slice", counted
 
+    def read_behind(x, labels):
+        """Variables that are used behind their updates; some were read before."""
+        steps = v1.get_variable("steps", initializer=np.int32(0), trainable=False)
+        logits = logits_of(x)
+        loss, variables = classes(logits, labels), v1.trainable_variables()
+        slow = [v1.get_variable("slow/" + each.op.name, initializer=np.zeros(each.shape, np.float32), trainable=False)
+                for each in variables]
+        sizes = v1.get_variable("sizes", initializer=np.zeros(2, np.float32), trainable=False)
+        before = tf.add_n([tf.nn.l2_loss(each) for each in variables])
+        with tf.control_dependencies([before]):
+            ran = descend(loss, global_step=steps)
+        with tf.control_dependencies([ran]):
+            is_even = tf.equal(steps % 2, 0)
+            moved = [v1.assign(a, tf.where(is_even, 0.9 * a + 0.1 * b, tf.identity(a))) for a, b in zip(slow, variables)]
+            after = tf.add_n([tf.nn.l2_loss(each) for each in variables])
+        with tf.control_dependencies(moved):
+            sized = sizes.assign(tf.stack([before, after]) + tf.cast(steps, tf.float32))
+        return [loss, tf.identity(sizes)] + [tf.identity(each) for each in slow], [sized]
+    yield "reads behind updates", read_behind
+
     def own_gradient(x, labels):
         @tf.custom_gradient
         def reversed_(y):

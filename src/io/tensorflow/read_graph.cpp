@@ -8,6 +8,7 @@
 
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/inline_functions.hpp"
+#include "io/tensorflow/late_reads.hpp"
 #include "io/tensorflow/raise_conditions.hpp"
 #include "io/tensorflow/raise_frames.hpp"
 #include "io/tensorflow/split_variants.hpp"
@@ -174,6 +175,7 @@ GraphDef read_graph(GraphDef file, const GraphLimits& limits) {
   raise_conditions(file);
   split_variants(file);
   find_sequences(file);
+  add_late_reads(file);
   return file;
 }
 
