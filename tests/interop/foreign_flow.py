@@ -120,7 +120,9 @@ GOLDEN_TRAINING = ("recurrent, frames, resource", "both, frames, reference", "ne
                    "both, functions, resource", "in_branch, functions, resource", "case_with_loops, functions, resource",
                    "second_order_loop, functions, resource", "branches_in_nested_loops, functions, resource",
                    "second_order, frames, resource", "branch_in_branch_in_loop, frames, reference",
-                   "loop_in_branch_in_loop, frames, reference", "scan_in_branch_in_map, frames, reference")
+                   "loop_in_branch_in_loop, frames, reference", "scan_in_branch_in_map, frames, reference",
+                   "arrays, frames, resource", "decoded, frames, resource", "looked_up, frames, resource")
+GOLDEN_IDIOMS = ("reads behind updates, reference",)
 
 FUNCTIONS = (counted, until_small, chosen, passed_through, one_of, nested, mapped, scanned, folded, written, grows,
              lengthened, differentiated)
@@ -184,10 +186,12 @@ def write_functions(folder):
 
 def write_golden_cases(folder):
     with tempfile.TemporaryDirectory() as all_cases:
+        import foreign_idioms  # which uses this module
         write_functions(pathlib.Path(all_cases))
         write_training(pathlib.Path(all_cases))
+        foreign_idioms.write(pathlib.Path(all_cases), [foreign_idioms.other_programs])
         folder.mkdir(exist_ok=True)
-        for name in GOLDEN + GOLDEN_TRAINING:
+        for name in GOLDEN + GOLDEN_TRAINING + GOLDEN_IDIOMS:
             for ending in (".pb", ".steps.pb"):
                 shutil.copy(pathlib.Path(all_cases) / (name + ending), folder / (name.replace(", ", "_").replace(" ", "_") + ending))
 
@@ -208,6 +212,33 @@ def losses():
             lambda i, *_: i < 3, lambda i, s, a: (lambda next: (i + 1, next, a.write(i, next * 2)))(tf.tanh(parts.read(i) @ w + s @ u)),
             (0, tf.zeros([tf.shape(x)[0], 4]), out))
         return tf.reduce_mean(tf.square(state)) + tf.reduce_mean(out.stack())
+
+    def arrays(x):
+        """Lists outside of loops."""
+        w = variable("w", 6)
+        rows = tf.TensorArray(tf.float32, 5).unstack(x * w)
+        some = tf.TensorArray(tf.float32, 2, dynamic_size=True).write(0, x[0] * w).write(1, w).write(2, x[1])
+        pairs = tf.TensorArray(tf.float32, 2, clear_after_read=False).split(x[:4] * w, [2, 2])
+        return tf.reduce_mean(rows.gather([4, 0, 2])) + tf.reduce_sum(tf.sin(pairs.concat())) + tf.reduce_mean(
+            pairs.read(1) * tf.cast(some.size(), tf.float32)) + tf.reduce_sum(tf.cos(some.stack()))
+
+    def decoded(x):
+        """Two lists that become longer until what is computed ends it."""
+        w = variable("w", 6, 6)
+        scores, places = (tf.TensorArray(dtype, 0, dynamic_size=True) for dtype in (tf.float32, tf.int32))
+        _, state, scores, places = tf.while_loop(
+            lambda i, s, *_: (i < 6) & (tf.reduce_max(s) < 2.5),
+            lambda i, s, a, b: (lambda next: (i + 1, next, a.write(i, next), b.write(i, tf.argmax(next, 1, tf.int32))))(
+                s + tf.nn.relu(s @ w + x)), (0, x, scores, places))
+        return tf.reduce_mean(scores.stack()) * tf.cast(tf.size(places.stack()), tf.float32) + tf.reduce_mean(state)
+
+    def looked_up(x):
+        """Rows of a table, whose sparse gradient becomes longer in each iteration."""
+        table, w = variable("table", 4, 3), variable("w", 6, 4)
+        _, places, state = tf.while_loop(lambda i, *_: i < 3, lambda i, p, s: (
+            lambda next: (i + 1, tf.argmax(next @ w, 1, tf.int32), next))(
+                tf.tanh(s + tf.concat([tf.nn.embedding_lookup(table, p), x[:, :3]], 1))), (0, tf.fill([tf.shape(x)[0]], 2), x))
+        return tf.reduce_mean(tf.square(state)) + 0.0 * tf.reduce_mean(tf.cast(places, tf.float32))
 
     def branch(x):
         w = variable("w", 6, 2)
@@ -281,7 +312,8 @@ def losses():
 
     return {each.__name__: each for each in (
         recurrent, branch, both, scan, nested, in_branch, map_in_loop, unused_array, until, read_and_written, rows_of_table,
-        folded_back, branch_in_map, scan_and_map, two_loops)}
+        folded_back, branch_in_map, scan_and_map, two_loops, arrays, decoded,
+        looked_up)}
 
 
 def compositions():

@@ -152,7 +152,8 @@ class FlowReader {
         if (next[i].dtype() != values[i].dtype() && next[i].dtype() != DType::unknown &&
             values[i].dtype() != DType::unknown)
           detail::require_loop_variable(function(0).inputs[flow_.carried[i]], values[i].spec(), next[i].spec());
-        const Shape common = common_shape(specs[i].shape, next[i].shape());
+        Shape common = common_shape(specs[i].shape, next[i].shape());
+        if (const int axis = appended_axis(values[i], next[i]); axis >= 0) common.set(axis, -1);
         if (common != specs[i].shape) change.emplace(i, common);
       }
       return next;
@@ -239,6 +240,15 @@ class FlowReader {
     } catch (const Error&) {
       // These sizes must stay as they are. Any other error is reported when the graph runs.
     }
+  }
+
+  /// The axis along which an iteration appends to a loop variable, or -1.
+  static int appended_axis(const Tensor& variable, const Tensor& next) {
+    const detail::Node* node = next.is_symbolic() ? detail::endpoint_of(next).node : nullptr;
+    if (!node || node->op().name != "ConcatV2" || node->inputs().size() < 2 || variable.shape().rank() < 1) return -1;
+    const auto is_it = [&](const Tensor& input) { return input.is(variable); };
+    if (std::none_of(node->inputs().begin(), node->inputs().end(), is_it)) return -1;
+    return normalize_axis(node->attr<std::int64_t>("axis"), variable.shape().rank());
   }
 
   /// The sizes that two shapes have in common; where one is not known, that of the other. An empty list may get

@@ -178,6 +178,24 @@ Tensors read_list_scatter(const ForeignNode& n) {
   return {gather(n.in(0), tensor(places), 0, n.name())};
 }
 
+/// The list with other elements at some places. Of elements at the same place, as a gradient has them, the sum.
+Tensors read_list_with_items(const ForeignNode& n) {
+  require_list(n);
+  const Tensor &given = n.in(0), &items = n.in(1);
+  if (items.dtype() != given.dtype()) n.node.refuse("its elements and its list have different types");
+  if (items.shape().rank() < 1 || n.in(2).shape().rank() != 1)
+    n.node.refuse("its elements or their places are no list");
+  const Shape element(items.shape().sizes().subspan(1));
+  const Shape list = is_unset(given.shape()) ? list_of(given.shape().sizes()[0], element) : given.shape();
+  if (list != list_of(list.sizes()[0], element)) lack(n, "list of elements of different shapes");
+  return n.composed([&] {
+    const Tensor zero = zeros(list, {.dtype = given.dtype()}), places = expand_dims(n.in(2), 1);
+    const Tensor filled = tensor_scatter_nd_add(zero, places, items);
+    if (is_unset(given.shape())) return filled;
+    return where(tensor_scatter_nd_add(zero, places, ones_like(items)) > 0, filled, given);
+  });
+}
+
 /// The elements of a list, one after the other along axis 0, and their lengths.
 Tensors read_list_concat(const ForeignNode& n) {
   require_list(n);
@@ -211,6 +229,11 @@ ForeignOps foreign_lists() {
   const OutputType element = told_by("element_dtype", DType::unknown);
   return {
       {.name = "EmptyTensorList", .inputs = 2, .values = {0}, .outputs = {element}, .read = read_list_empty},
+      {.name = "TensorListConcat",
+       .inputs = 1,
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(0), typed(int64)},
+       .read = read_list_concat},
       {.name = "TensorListConcatLists",
        .inputs = 2,
        .lacks_sizes = lacks_list_sizes,
@@ -236,6 +259,11 @@ ForeignOps foreign_lists() {
        .read = read_list_concat_lists},
       {.name = "TensorListReserve", .inputs = 2, .values = {0, 1}, .outputs = {element}, .read = read_list_reserve},
       {.name = "TensorListResize", .inputs = 2, .values = {1}, .specs = specs_of_list_resize, .read = read_list_resize},
+      {.name = "TensorListScatterIntoExistingList",
+       .inputs = 3,
+       .lacks_sizes = lacks_any_size,
+       .outputs = {like(0)},
+       .read = read_list_with_items},
       {.name = "TensorListScatterV2", .inputs = 4, .values = {1, 3}, .outputs = {like(0)}, .read = read_list_scatter},
       {.name = "TensorListSetItem",
        .inputs = 3,

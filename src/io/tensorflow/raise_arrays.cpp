@@ -85,7 +85,8 @@ class ArrayRaiser {
   // ---- What arrays have -------------------------------------------------------------------------------------------
 
   static bool is_write(const NodeDef& node) {
-    return (node.op == "TensorArrayWriteV3" || node.op == "TensorArrayScatterV3") && data_inputs(node) == 4;
+    return (node.op == "TensorArrayWriteV3" || node.op == "TensorArrayScatterV3" || node.op == "TensorArraySplitV3") &&
+           data_inputs(node) == 4;
   }
 
   /// Finds the last flow of an array outside of the loops that write it.
@@ -212,7 +213,7 @@ class ArrayRaiser {
     if (node.op == "TensorArrayV3" && count == 1) return become("TensorListReserve", {0}, true, 0);
     if (node.op == "TensorArrayScatterV3" && count == 4 && is_whole_range(node.inputs[1]))
       return become("TensorListFromTensor", {2}, true, 1);
-    if (node.op == "TensorArrayWriteV3" && count == 4 && gradient_of(node)) {
+    if ((node.op == "TensorArrayWriteV3" || node.op == "TensorArrayScatterV3") && count == 4 && gradient_of(node)) {
       NodeDef none{.name = node.name + "/_/none", .op = "ZerosLike", .inputs = {node.inputs[0]}};
       node.inputs[3] = none.name;
       added_.push_back(std::move(none));
@@ -223,10 +224,26 @@ class ArrayRaiser {
       node.attrs.clear();
     }
     if (node.op == "TensorArrayReadV3" && count == 3) return become("TensorListGetItem", {2, 1}, true, 2);
-    if (node.op == "TensorArrayWriteV3" && count == 4) return become("TensorListSetItem", {3, 1, 2}, false, 0);
-    if (node.op == "TensorArrayGatherV3" && count == 3 && is_whole_range(node.inputs[1]))
-      return become("TensorListStack", {2}, true, 1);
+    if (node.op == "TensorArrayWriteV3" && count == 4) {
+      if (may_grow(node)) node.attrs["resize_if_index_out_of_bounds"] = true;
+      return become("TensorListSetItem", {3, 1, 2}, false, 0);
+    }
+    if (node.op == "TensorArrayScatterV3" && count == 4)
+      return become("TensorListScatterIntoExistingList", {3, 2, 1}, false, 0);
+    if (node.op == "TensorArrayGatherV3" && count == 3)
+      return is_whole_range(node.inputs[1]) ? become("TensorListStack", {2}, true, 1)
+                                            : become("TensorListGather", {2, 1}, true, 2);
+    if (node.op == "TensorArrayConcatV3" && count == 2) return become("TensorListConcat", {1}, false, 0);
+    if (node.op == "TensorArraySplitV3" && count == 4) return become("TensorListSplit", {1, 2}, true, 1);
     if (node.op == "TensorArraySizeV3" && count == 2) return become("TensorListLength", {1}, false, 0);
+    if (node.op == "TensorArrayCloseV3" && count == 1) return become("NoOp", {}, false, 0);
+  }
+
+  /// Whether the array of an operation becomes longer when an element beyond its end is written.
+  bool may_grow(const NodeDef& operation) const {
+    const NodeDef* array = origin(operation.inputs[0]);
+    const auto* dynamic = array ? attr_of<bool>(*array, "dynamic_size") : nullptr;
+    return dynamic && *dynamic;
   }
 
   /// The constant of the shape of the elements.
@@ -238,8 +255,9 @@ class ArrayRaiser {
     if (!shape.has_rank()) sizes[0] = -1;
     for (int i = 0; i < shape.rank(); ++i) sizes[i] = static_cast<std::int32_t>(shape.sizes()[i]);
     NodeDef constant{.name = node.name + "/_/element_shape", .op = "Const"};
-    // It is in the frame of the node: beside the size of an array, or beside the elements.
-    constant.inputs = {"^" + producer_name(node.inputs[node.op == "TensorArrayV3" ? 0 : 2])};
+    // It is in the frame of the node: beside the size of an array, beside what is split, or beside the elements.
+    const std::size_t beside = node.op == "TensorArrayV3" ? 0 : node.op == "TensorArraySplitV3" ? 1 : 2;
+    constant.inputs = {"^" + producer_name(node.inputs[beside])};
     constant.attrs = {{"dtype", code_of(int32)}, {"value", TensorDef{code_of(int32), value}}};
     return constant;
   }

@@ -237,9 +237,10 @@ void take_in(GraphDef& graph, Raised raised) {
 }  // namespace
 
 void raise_frames(GraphDef& graph) {
-  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const NodeDef& each) { return is_enter(each); })) return;
+  const auto any = [&](auto is_it) { return std::any_of(graph.nodes.begin(), graph.nodes.end(), is_it); };
+  if (any([](const NodeDef& each) { return each.op == "TensorArrayV3"; })) raise_arrays(graph);
+  if (!any(is_enter)) return;
   auto moved = std::make_shared<MovedNodes>();
-  raise_arrays(graph);
   raise_stacks(graph);
   for (;;) {
     const Index index = numbers_by_name(graph);
