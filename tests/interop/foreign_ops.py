@@ -43,7 +43,7 @@ def channels_first(case):
         if i not in case.images:
             return value
         if isinstance(value, Fed):
-            return Fed(np.moveaxis(value.value, -1, 1))
+            return Fed(np.moveaxis(value.value, -1, 1), value.value.dtype)
         return to_first(value)
     attrs = {key: to_first(value) if key in ("strides", "ksize", "dilations") else value
              for key, value in case.attrs.items()}
@@ -450,8 +450,66 @@ def ragged():
                ["FIRST_DIM_SIZE", "VALUE_ROWIDS", "VALUE_ROWIDS"])
 
 
+def whole_numbers():
+    """Ops that are mostly of floating point numbers."""
+    x, image = Fed([[-7, 7, 4, -2], [6, -6, 5, 9]], np.int32), Fed(np.arange(64).reshape(1, 4, 8, 2) % 13 - 6, np.int32)
+    pool = dict(ksize=[1, 2, 3, 1], strides=[1, 2, 2, 1], padding="SAME")
+    for dtype in (np.int32, np.int64):
+        for op in ("Mean", "EuclideanNorm"):
+            yield Case(op, Fed(x.value, dtype), [1])
+        yield Case("Mean", Fed(x.value, dtype), [0, 1], keep_dims=True)
+        yield Case("MaxPool", Fed(image.value, dtype), images=[0], **pool)
+    yield Case("MaxPoolV2", image, [1, 2, 3, 1], [1, 2, 2, 1], padding="SAME")
+    yield Case("MaxPoolWithArgmax", image, **pool)
+    yield Case("Conv2D", image, Fed(np.arange(24).reshape(3, 2, 2, 2) - 9, np.int32), images=[0], strides=[1, 1, 2, 1],
+               padding="SAME")
+    yield Case("Dilation2D", image, Fed(np.arange(12).reshape(3, 2, 2) - 4, np.int32), strides=[1, 1, 2, 1],
+               rates=[1, 1, 1, 1], padding="VALID")
+    yield Case("SegmentMean", Fed(x.value.T, np.int32), Fed([0, 0, 0, 1], np.int32))
+    yield Case("Bincount", Fed([[1, 3], [1, 1]], np.int32), np.int32(4), Fed([[0.5, 1], [2, 3]]))
+    yield Case("Bincount", Fed(3, np.int32), np.int32(5), np.zeros([0], np.int64))
+
+
+def options():
+    """What our ops lack of an op's options."""
+    scores = points(211, 3, 5)
+    yield Case("TopKV2", scores, np.int32(1), sorted=False, smooth=False)
+    square = points(212, 2, 3, 3).value + 4 * np.eye(3)
+    for lower in (True, False):
+        for adjoint in (True, False):
+            yield Case("MatrixTriangularSolve", Fed(square), points(213, 2, 3, 2), lower=lower, adjoint=adjoint)
+    yield Case("MatrixInverse", Fed(square), adjoint=True)
+    yield Case("Svd", points(214, 2, 3, 4), compute_uv=False, outputs=1)
+    yield Case("Diag", points(215, 2, 3))
+    yield Case("DiagPart", points(216, 2, 3, 2, 3))
+    yield Case("ParallelConcat", (points(217, 1, 3), points(218, 1, 3)), shape=[2, 3])
+    yield Case("SparseTensorDenseAdd", Fed([[0, 2], [1, 1]], np.int64), points(219, 2), np.int64([2, 3]), points(220, 2, 3))
+
+
+def sparse():
+    coordinates, values, shape = Fed([[1, 1], [0, 2], [1, 0]], np.int64), points(221, 3), np.int64([2, 3])
+    yield Case("SparseReorder", coordinates, values, shape)
+    for axes in ([1], [0], [-1, 0], []):
+        yield Case("SparseReduceSum", coordinates, values, shape, np.int32(axes))
+    yield Case("SparseReduceSum", coordinates, values, shape, np.int32([1]), keep_dims=True)
+    for op in ("Add", "Mul", "Div"):
+        yield Case(f"SparseDenseCwise{op}", coordinates, values, shape, points(222, 1, 3, low=0.5))
+        yield Case(f"SparseDenseCwise{op}", coordinates, values, shape, points(223, 2, 3, low=0.5))
+
+
+def suppressed():
+    """The best boxes of all classes."""
+    numbers = np.random.RandomState(224).uniform(-0.1, 1.1, (2, 7, 3, 2, 2)).astype(np.float32)
+    boxes = np.concatenate([numbers.min(-1), numbers.max(-1)], -1)
+    scores = points(225, 2, 7, 3, low=0, high=1)
+    for own in (1, 3):
+        for options in ({}, {"pad_per_class": True}, {"clip_boxes": False}):
+            yield Case("CombinedNonMaxSuppression", Fed(boxes[:, :, :own]), scores, np.int32(2), np.int32(8),
+                       np.float32(0.3), np.float32(0.2), smooth=False, **options)
+
+
 ALL = (elementwise, gradients, images, arrays, values, scattered, special, coloured, cells, volumes, sampled, projected,
-       ragged)
+       ragged, whole_numbers, options, sparse, suppressed)
 
 
 COMPILED = {"SegmentMaxV2", "SegmentMinV2", "SegmentProdV2", "SegmentSumV2"}  # by XLA only
@@ -468,6 +526,57 @@ def evaluated(case):
         return session.run(made[:case.outputs])
 
 
+def fused():
+    """Nodes that TensorFlow's optimizer makes."""
+    image, by_channel = points(231, 2, 4, 5, 3), [points(232 + i, 4, low=0.4) for i in range(4)]
+    rows, square, full, depth = points(236, 3, 4), points(237, 4, 4), points(238, 2, 3, 3, 4), points(239, 2, 2, 3, 1)
+    products = {
+        "_FusedConv2D": ([image, full], tf.nn.conv2d(image.value, full.value, [1, 2, 1, 1], "SAME")),
+        "_FusedDepthwiseConv2dNative": ([image, depth], tf.nn.depthwise_conv2d(image.value, depth.value, [1, 1, 1, 1], "VALID")),
+        "_FusedMatMul": ([rows, square], tf.matmul(rows.value, square.value, transpose_b=True))}
+    functions = {"Relu": tf.nn.relu, "Relu6": tf.nn.relu6, "Elu": tf.nn.elu, "Tanh": tf.tanh, "Sigmoid": tf.sigmoid,
+                 "LeakyRelu": lambda x: tf.nn.leaky_relu(x, 0.3), "GeluExact": tf.nn.gelu,
+                 "GeluApproximate": lambda x: tf.nn.gelu(x, True)}
+    cases = [(op, ["BiasAdd"] + extra) for op in products for extra in ([], ["Relu6"])]
+    cases += [("_FusedMatMul", ["BiasAdd", each]) for each in functions]
+    cases += [("_FusedConv2D", ["FusedBatchNorm", "LeakyRelu"]), ("_FusedConv2D", ["BiasAdd", "Add", "Relu"])]
+    for op, names in cases:
+        inputs, result = products[op]
+        inputs, channels = list(inputs), by_channel if op != "_FusedDepthwiseConv2dNative" else [points(240, 3)]
+        node = v1.NodeDef(op=op)
+        node.attr["fused_ops"].list.s.extend(each.encode() for each in names)
+        for each in names:
+            if each == "BiasAdd":
+                inputs.append(channels[0])
+                result += channels[0].value
+            elif each == "Add":
+                inputs.append(points(241, *result.shape))
+                result += inputs[-1].value
+            elif each == "FusedBatchNorm":
+                inputs += channels
+                scale, offset, mean, variance = (channel.value for channel in channels)
+                result = tf.nn.batch_normalization(result, mean, variance, offset, scale, 0.01)
+            else:
+                result = functions[each](result)
+        node.attr["num_args"].i = len(inputs) - 2
+        node.attr["epsilon"].f, node.attr["leakyrelu_alpha"].f = 0.01, 0.3
+        if op == "_FusedMatMul":
+            node.attr["transpose_b"].b = True
+        else:
+            node.attr["strides"].list.i.extend([1, 2, 1, 1] if op == "_FusedConv2D" else [1, 1, 1, 1])
+            node.attr["padding"].s = b"SAME" if op == "_FusedConv2D" else b"VALID"
+        yield node, inputs, [result]
+    image = points(242, 2, 3, 3, 4)
+    for side in (False, True):
+        node = v1.NodeDef(op="_FusedBatchNormEx")
+        node.attr["epsilon"].f, node.attr["is_training"].b, node.attr["activation_mode"].s = 0.01, False, b"Relu"
+        node.attr["num_side_inputs"].i = int(side)
+        scale, offset, mean, variance = (each.value for each in by_channel)
+        result = tf.nn.batch_normalization(image.value, mean, variance, offset, scale, 0.01)
+        added = points(243, 2, 3, 3, 4)
+        yield node, [image, *by_channel] + [added] * side, [tf.nn.relu(result + added.value if side else result)]
+
+
 def removed():
     """Ops that only TensorFlow's old graphs have: a node, its inputs, and what its successor computes."""
     x, mean, variance = points(90, 2, 2, 2, 3), points(91, 3), points(92, 3, low=0.5)
@@ -479,6 +588,7 @@ def removed():
         inputs = [x, mean, variance, offset, scale]
         numbers = [each.value for each in inputs]
         yield node, inputs, [tf.nn.batch_normalization(*numbers[:4], numbers[4] if scaled else None, 0.01)]
+    yield from fused()
     square = points(130, 2, 3)
     yield v1.NodeDef(op="BatchMatrixDiag"), [square], [tf.linalg.diag(square.value)]
     matrices = points(161, 2, 3, 3)
@@ -537,8 +647,11 @@ def write(path, bytes_of, expected):
     values, counts, old = {}, {}, []
     cases = [(case, evaluated(case)) for family in ALL for case in family()]
     for node, inputs, results in removed():
-        node.name = f"{node.op}_{len(old)}"
+        node.name = f"{node.op.lstrip('_')}_{len(old)}"
         node.attr["T"].type = tf.float32.as_datatype_enum
+        if node.op == "_FusedBatchNormEx" or "fused_ops" in node.attr and any(
+                b"Relu" in each for each in node.attr["fused_ops"].list.s):
+            values[f"{node.name}/steps"] = True
         old.append((node, inputs))
         for i, result in enumerate(results):
             values[f"{node.name}/out{i}"] = result.numpy()

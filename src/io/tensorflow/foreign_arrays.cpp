@@ -216,6 +216,12 @@ Tensors read_concat(const ForeignNode& n) {
   return {concat(InList(parts, n.where), n.number(0), n.name())};
 }
 
+/// Rows, each of which is a tensor.
+Tensors read_parallel_concat(const ForeignNode& n) {
+  require_one_type(n);
+  return {concat(InList(n.inputs, n.where), 0, n.name())};
+}
+
 /// The old form, which tells for each axis whether it is reversed.
 Tensors read_reverse(const ForeignNode& n) {
   const Tensor flags = n.node.constant(1);
@@ -253,6 +259,12 @@ Tensors read_scatter_into(const ForeignNode& n) {
       [&] { return tensor_scatter_nd_add(n.in(0), n.in(1), subtract ? negative(n.in(2)) : Tensor(n.in(2))); });
 }
 
+/// Adds a sparse tensor, as coordinates and values, to a dense one.
+Tensors read_sparse_sum(const ForeignNode& n) {
+  if (n.in(1).dtype() != n.in(3).dtype()) n.node.refuse("its inputs have several types");
+  return {tensor_scatter_nd_add(n.in(3), n.in(0), n.in(1), n.name())};
+}
+
 }  // namespace
 
 ForeignOps foreign_arrays() {
@@ -282,6 +294,7 @@ ForeignOps foreign_arrays() {
       {.name = "MirrorPad", .inputs = 2, .values = {1}, .lacks_sizes = lacks_any_size, .read = read_mirror_pad},
       {.name = "OneHot", .inputs = 4, .values = {1}, .lacks_sizes = lacks_rank, .read = read_one_hot},
       {.name = "Pad", .inputs = 2, .values = {1}, .read = read_pad},
+      {.name = "ParallelConcat", .inputs = -1, .outputs = {like(0)}, .read = read_parallel_concat},
       {.name = "Reverse", .inputs = 2, .values = {1}, .outputs = {like(0)}, .read = read_reverse},
       {.name = "ReverseSequence",
        .inputs = 2,
@@ -304,6 +317,7 @@ ForeignOps foreign_arrays() {
        .read = read_space_to_batch},
       {.name = "SpaceToDepth", .inputs = 1, .lacks_sizes = lacks_image_sizes, .read = read_depth_to_space},
       {.name = "StridedSliceGrad", .inputs = 5, .values = {0, 1, 2, 3}, .read = read_slice_gradient},
+      {.name = "SparseTensorDenseAdd", .inputs = 4, .outputs = {like(3)}, .read = read_sparse_sum},
       {.name = "TensorScatterAdd", .inputs = 3, .outputs = {like(0)}, .read = read_scatter_into},
       {.name = "TensorScatterSub", .inputs = 3, .outputs = {like(0)}, .read = read_scatter_into},
   };

@@ -120,6 +120,7 @@ ForeignOps foreign_control() {
   return {
       {.name = "CheckNumericsV2", .inputs = 1, .read = read_check},
       {.name = "DebugGradientIdentity", .inputs = 1, .read = read_first},
+      {.name = "DeepCopy", .inputs = 1, .read = read_first},
       {.name = "EnsureShape", .inputs = 1, .lacks_sizes = lacks_any_size, .read = read_ensure_shape},
       {.name = "GuaranteeConst", .inputs = 1, .read = read_first},
       {.name = "IdentityN", .inputs = -1, .read = read_identities},
@@ -137,6 +138,7 @@ ForeignOps foreign_control() {
        .outputs = {like(0), typed(int32)},
        .read = read_merge},
       {.name = "RefSwitch", .inputs = 2, .values = {1}, .outputs = {like(0), like(0)}, .read = read_switch},
+      {.name = "Round", .inputs = 1, .applies = is_of_integers, .read = read_first},
       {.name = "Snapshot", .inputs = 1, .read = read_first},
       {.name = "Switch", .inputs = 2, .values = {1}, .outputs = {like(0), like(0)}, .read = read_switch},
   };

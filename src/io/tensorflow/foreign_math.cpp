@@ -55,13 +55,6 @@ Tensors read_select(const ForeignNode& n) {
 
 // ---- Division -------------------------------------------------------------------------------------------------------
 
-bool is_of_integers(const NodeDef& def) {
-  const auto type = def.attrs.find("T");
-  const auto* code = type == def.attrs.end() ? nullptr : std::get_if<TypeCode>(&type->second);
-  const DType dtype = code ? dtype_of(*code) : DType::unknown;
-  return dtype == int32 || dtype == int64 || dtype == uint8;
-}
-
 /// Whether rounding the quotient down takes it away from 0: it is negative and not whole.
 Tensor is_below_quotient(const Tensor& remainder, const Tensor& a, const Tensor& b) {
   return not_equal(remainder, 0) & not_equal(a < 0, b < 0);
@@ -209,24 +202,28 @@ Tensors read_in_top(const ForeignNode& n) {
 /// Counts each of the numbers 0, 1, ..., or adds up their weights: those of a list, or of each row.
 Tensors read_counts(const ForeignNode& n) {
   const std::int64_t size = n.number(1);
-  const Tensor &x = n.in(0), &weights = n.in(2);
+  const Shape& shape = n.in(0).shape();
+  const bool counts_all = n.node.def().op == "Bincount" || shape.rank() == 0;
   if (size < 0 || size > most_numbers) n.node.refuse(detail::join("it counts ", size, " numbers"));
-  if (x.shape().rank() != 1 && x.shape().rank() != 2) lack(n, "rank");
-  const bool binary = n.node.attr_or<bool>("binary_output", false), weighted = weights.size() != 0;
-  if (weighted && weights.shape() != x.shape()) n.node.refuse("it has not one weight for each number");
-  const DType dtype = weights.dtype();
+  if (shape.rank() > 2 && !counts_all) n.node.refuse(detail::join("its numbers have the shape ", shape));
+  const bool binary = n.node.attr_or<bool>("binary_output", false), weighted = n.in(2).size() != 0;
+  if (weighted && n.in(2).shape() != shape) n.node.refuse("it has not one weight for each number");
+  const DType dtype = n.in(2).dtype();
   return n.composed([&] {
-    const Tensor hits = one_hot(x, size, dtype);
+    const auto listed = [&](const Tensor& x) { return counts_all ? reshape(x, {shape.size()}) : x; };
+    const Tensor hits = one_hot(listed(n.in(0)), size, dtype);
     if (binary) return reduce_max(hits, -2);
-    return reduce_sum(weighted ? hits * expand_dims(weights, -1) : hits, -2);
+    return reduce_sum(weighted ? hits * expand_dims(listed(n.in(2)), -1) : hits, -2);
   });
 }
 
 // ---- The largest ----------------------------------------------------------------------------------------------------
 
-Tensors read_old_top(const ForeignNode& n) {
+bool is_unsorted(const NodeDef& def) { return has_flag(def, "sorted", false); }
+/// An old node, or one that leaves the order open.
+Tensors read_top(const ForeignNode& n) {
   return n.composed([&] {
-    const TopK top = top_k(n.in(0), n.node.attr<std::int64_t>("k"));
+    const TopK top = top_k(n.in(0), n.inputs.size() > 1 ? n.number(1) : n.node.attr<std::int64_t>("k"));
     return Tensors{top.values, top.indices};
   });
 }
@@ -297,11 +294,14 @@ ForeignOps foreign_math() {
       {.name = "Select", .inputs = 3, .lacks_sizes = lacks_rank, .read = read_select},
       {.name = "Selu", .inputs = 1, .read = read_selu},
       {.name = "Softsign", .inputs = 1, .read = read_softsign},
-      {.name = "TopK",
-       .inputs = 1,
+      {.name = "TopK", .inputs = 1, .lacks_sizes = lacks_rank, .outputs = {like(0), typed(int32)}, .read = read_top},
+      {.name = "TopKV2",
+       .inputs = 2,
+       .values = {1},
+       .applies = is_unsorted,
        .lacks_sizes = lacks_rank,
        .outputs = {like(0), typed(int32)},
-       .read = read_old_top},
+       .read = read_top},
       {.name = "TruncateDiv", .inputs = 2, .read = read_truncated_quotient},
       {.name = "TruncateMod", .inputs = 2, .read = read_truncated_remainder},
       {.name = "Xdivy", .inputs = 2, .read = read_xdivy},

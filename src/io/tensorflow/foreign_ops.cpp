@@ -12,17 +12,18 @@
 namespace tapestry::io {
 namespace {
 
-using Table = std::unordered_map<std::string_view, ForeignOp>;
+using Table = std::unordered_multimap<std::string_view, ForeignOp>;
 
 /// The ops of all tables: those that are read so under a condition, or always.
 const Table& foreign_ops(bool conditional) {
   static const auto& tables = *new std::pair<Table, Table>([] {
     std::pair<Table, Table> made;
     for (const auto& table :
-         {foreign_arrays(), foreign_candidates(), foreign_cells(), foreign_channels_first(), foreign_colours(),
-          foreign_control(), foreign_gradients(), foreign_images(), foreign_lists(), foreign_math(), foreign_matrices(),
-          foreign_normalizations(), foreign_random(), foreign_sampling(), foreign_scatter(), foreign_selection(),
-          foreign_special(), foreign_values(), foreign_volumes()})
+         {foreign_arrays(),   foreign_candidates(), foreign_cells(),     foreign_channels_first(), foreign_colours(),
+          foreign_control(),  foreign_fused(),      foreign_gradients(), foreign_images(),         foreign_integers(),
+          foreign_lists(),    foreign_math(),       foreign_matrices(),  foreign_normalizations(), foreign_random(),
+          foreign_sampling(), foreign_scatter(),    foreign_selection(), foreign_special(),        foreign_values(),
+          foreign_volumes()})
       for (const ForeignOp& each : table) (each.applies ? made.first : made.second).emplace(each.name, each);
     return made;
   }());
@@ -43,8 +44,8 @@ const ForeignOp* find_foreign_op(const NodeDef& def) {
   }
   for (const bool conditional : {true, false}) {
     const Table& table = foreign_ops(conditional);
-    const auto found = table.find(def.op);
-    if (found != table.end() && (!conditional || found->second.applies(def))) return &found->second;
+    for (auto [each, end] = table.equal_range(def.op); each != end; ++each)
+      if (!conditional || each->second.applies(def)) return &each->second;
   }
   return nullptr;
 }
@@ -80,6 +81,19 @@ Tensors ForeignNode::named(Tensors results) const {
 }
 
 // ---- Conditions -----------------------------------------------------------------------------------------------------
+
+bool has_flag(const NodeDef& def, std::string_view name, bool value) {
+  const auto found = def.attrs.find(name);
+  const auto* flag = found == def.attrs.end() ? nullptr : std::get_if<bool>(&found->second);
+  return flag && *flag == value;
+}
+
+bool is_of_integers(const NodeDef& def) {
+  const auto type = def.attrs.find("T");
+  const auto* code = type == def.attrs.end() ? nullptr : std::get_if<TypeCode>(&type->second);
+  const DType dtype = code ? dtype_of(*code) : DType::unknown;
+  return dtype == int32 || dtype == int64 || dtype == uint8;
+}
 
 bool lacks_rank(const NodeReader&, const Tensors& inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return bool(x) && !x.shape().has_rank(); });

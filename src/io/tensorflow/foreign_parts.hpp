@@ -20,8 +20,11 @@ ForeignOps foreign_candidates();
 ForeignOps foreign_cells();
 ForeignOps foreign_colours();
 ForeignOps foreign_control();
+ForeignOps foreign_fused();
 ForeignOps foreign_gradients();
 ForeignOps foreign_images();
+/// What our ops have for floating point numbers only. These ops have conditions.
+ForeignOps foreign_integers();
 ForeignOps foreign_lists();
 ForeignOps foreign_math();
 ForeignOps foreign_matrices();
@@ -45,6 +48,13 @@ inline constexpr std::int64_t most_blocks = 1 << 12;
 
 /// a * b. Throws InvalidArgumentError when it is too large for a size.
 TAPESTRY_API std::int64_t product(std::int64_t a, std::int64_t b);
+
+// ---- Conditions (ForeignOp::applies)
+
+/// Whether a node has a flag with this value.
+bool has_flag(const NodeDef& def, std::string_view name, bool value);
+/// Whether a node's attribute "T" is a type of whole numbers.
+bool is_of_integers(const NodeDef& def);
 
 // ---- Conditions (ForeignOp::lacks_sizes)
 

@@ -252,6 +252,48 @@ Tensors read_sparse_product(const ForeignNode& n) {
   });
 }
 
+/// The numbers of the coordinates of a sparse tensor, whose shape is known, in the flattened dense one.
+Tensor places_of(const ForeignNode& n) {
+  const Shape shape = n.shape(2);
+  const Tensor coordinates = n.in(0);
+  require_rank(n, 0, 2);
+  if (shape.size() > most_numbers || coordinates.shape().sizes()[1] != shape.rank())
+    n.node.refuse(detail::join("its shape is ", shape, ", its coordinates have the shape ", coordinates.shape()));
+  return gather_nd(reshape(arange(shape.size(), {.dtype = int64}), shape), coordinates);
+}
+
+/// The shape may be far too large for a dense tensor.
+Tensors read_sparse_order(const ForeignNode& n) {
+  require_rank(n, 0, 2);
+  const Shape shape = n.shape(2);
+  std::vector<std::int64_t> strides(static_cast<std::size_t>(shape.rank()), 1);
+  for (std::size_t i = strides.size(); i-- > 1;) strides[i - 1] = product(strides[i], shape.sizes()[i]);
+  return n.composed([&]() -> Tensors {
+    const Tensor order = argsort(reduce_sum(n.in(0) * vector_of(strides, int64), 1));
+    return {gather(n.in(0), order), gather(n.in(1), order)};
+  });
+}
+
+Tensors read_sparse_reduction(const ForeignNode& n) {
+  const std::vector<std::int64_t> axes = n.numbers(3);
+  const bool keep_dims = n.node.attr_or<bool>("keep_dims", false);
+  return n.composed([&] {
+    const Tensor none = zeros({n.shape(2).size()}, {.dtype = n.in(1).dtype()});
+    const Tensor dense = reshape(scatter_add(none, places_of(n), n.in(1)), n.shape(2));
+    return axes.empty() ? identity(dense) : reduce_sum(dense, Ints(axes), {.keep_dims = keep_dims});
+  });
+}
+
+/// The values of a sparse tensor, with those that a dense one, broadcast, has at the same coordinates.
+Tensors read_sparse_elementwise(const ForeignNode& n) {
+  const std::string& op = n.node.def().op;
+  if (n.in(1).dtype() != n.in(3).dtype()) n.node.refuse("its inputs have several types");
+  return n.composed([&]() -> Tensor {
+    const Tensor dense = gather(reshape(broadcast_to(n.in(3), n.shape(2)), {-1}), places_of(n));
+    return op.ends_with("Mul") ? n.in(1) * dense : op.ends_with("Div") ? n.in(1) / dense : n.in(1) + dense;
+  });
+}
+
 /// For each axis of a shape the coordinates of places in the flattened tensor.
 std::vector<Tensor> coordinates_of(const Tensor& places, const std::vector<std::int64_t>& sizes) {
   std::vector<Tensor> axes(sizes.size());
@@ -383,6 +425,18 @@ ForeignOps foreign_scatter() {
        .lacks_sizes = lacks_any_size,
        .outputs = {like(1)},
        .read = read_sparse_product},
+      {.name = "SparseReduceSum",
+       .inputs = 4,
+       .values = {2, 3},
+       .lacks_sizes = lacks_rank,
+       .outputs = {like(1)},
+       .read = read_sparse_reduction},
+      {.name = "SparseReorder",
+       .inputs = 3,
+       .values = {2},
+       .lacks_sizes = lacks_rank,
+       .outputs = {like(0), like(1)},
+       .read = read_sparse_order},
       {.name = "SparseToDense",
        .inputs = 4,
        .values = {1},
@@ -391,6 +445,13 @@ ForeignOps foreign_scatter() {
        .read = read_sparse_to_dense},
       {.name = "UnravelIndex", .inputs = 2, .values = {1}, .outputs = {like(0)}, .read = read_coordinates},
   };
+  for (const char* name : {"SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul"})
+    ops.push_back({.name = name,
+                   .inputs = 4,
+                   .values = {2},
+                   .lacks_sizes = lacks_rank,
+                   .outputs = {like(1)},
+                   .read = read_sparse_elementwise});
   for (const char* name : {"LowerBound", "UpperBound"})
     ops.push_back({.name = name,
                    .inputs = 2,

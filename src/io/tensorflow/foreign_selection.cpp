@@ -277,6 +277,57 @@ Tensors read_suppression(const ForeignNode& n) {
   return constant_nodes(n, results);
 }
 
+/// The best boxes of all classes, for each image of a batch, filled up with zeros.
+Tensors read_combined_suppression(const ForeignNode& n) {
+  const Tensor boxes = n.node.constant(0), scores = n.node.constant(1);
+  const auto limit = [&](std::size_t input) { return n.node.constant(input).item<float>(); };
+  const bool fits = boxes.rank() == 4 && scores.rank() == 3 && boxes.shape().sizes()[3] == 4;
+  const std::int64_t images = fits ? scores.shape().sizes()[0] : 0, count = fits ? scores.shape().sizes()[1] : 0,
+                     classes = fits ? scores.shape().sizes()[2] : 0, own = fits ? boxes.shape().sizes()[2] : 0;
+  if (!fits || boxes.shape() != Shape{images, count, own, 4} || (own != 1 && own != classes))
+    n.node.refuse(detail::join("its boxes have the shape ", boxes.shape(), ", the scores ", scores.shape()));
+  const std::int64_t most_of_class = n.number(2), most = n.number(3);
+  if (std::min(most_of_class, most) < 0 || std::max(most_of_class, most) > most_numbers)
+    n.node.refuse(detail::join("it selects ", most_of_class, " boxes of a class and ", most, " in all"));
+  const std::int64_t size =
+      n.node.attr_or<bool>("pad_per_class", false) ? std::min(most, product(most_of_class, classes)) : most;
+  if (product(images, product(size, 4)) > most_numbers) n.node.refuse(detail::join("it selects ", most, " boxes"));
+  const bool clips = n.node.attr_or<bool>("clip_boxes", true);
+
+  const std::vector<float> corners = boxes.cast(float32).to_vector<float>(), all = scores.to_vector<float>();
+  std::vector<float> found_boxes(images * size * 4), found_scores(images * size), found_classes(images * size);
+  std::vector<std::int64_t> counts;
+  for (std::int64_t image = 0; image < images; ++image) {
+    struct Found {
+      float score;
+      std::int64_t number, of_class;
+    };
+    std::vector<Found> found;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      const Tensor one = slice(boxes, {image, 0, own == 1 ? 0 : c, 0}, {1, count, 1, 4});
+      std::vector<float> of_class;
+      for (std::int64_t i = 0; i < count; ++i) of_class.push_back(all[(image * count + i) * classes + c]);
+      const Selection best =
+          best_boxes(boxes_in(reshape(one, {count, 4})), of_class, most_of_class, limit(4), limit(5), 0);
+      for (std::size_t i = 0; i < best.indices.size(); ++i) found.push_back({best.scores[i], best.indices[i], c});
+    }
+    std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.score > b.score; });
+    found.resize(std::min(found.size(), static_cast<std::size_t>(size)));
+    counts.push_back(static_cast<std::int64_t>(found.size()));
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const std::size_t to = image * size + i;
+      const std::size_t from = ((image * count + found[i].number) * own + (own == 1 ? 0 : found[i].of_class)) * 4;
+      found_scores[to] = found[i].score;
+      found_classes[to] = static_cast<float>(found[i].of_class);
+      for (std::size_t k = 0; k < 4; ++k)
+        found_boxes[to * 4 + k] = clips ? std::clamp(corners[from + k], 0.0F, 1.0F) : corners[from + k];
+    }
+  }
+  const auto shaped = [](const std::vector<float>& list, const Shape& shape) { return reshape(tensor(list), shape); };
+  return constant_nodes(n, {shaped(found_boxes, {images, size, 4}), shaped(found_scores, {images, size}),
+                            shaped(found_classes, {images, size}), vector_of(counts, int32)});
+}
+
 }  // namespace
 
 ForeignOps foreign_selection() {
@@ -313,6 +364,8 @@ ForeignOps foreign_selection() {
   add("NonMaxSuppressionV3", 5, {index});
   add("NonMaxSuppressionV4", 5, {index, index});
   add("NonMaxSuppressionV5", 6, {index, like(1), index});
+  add("CombinedNonMaxSuppression", 6, {like(0), like(0), like(0), index});
+  ops.back().read = read_combined_suppression;
   return ops;
 }
 

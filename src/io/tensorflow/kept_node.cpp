@@ -33,7 +33,7 @@ bool is_index(DType dtype) { return dtype == int32 || dtype == int64; }
 bool takes_reals(const std::string& op) {
   return op == "Range" || op == "Fill" || op == "PadV2" || op == "LinSpace" || op == "Reverse" || op == "Switch" ||
          op == "RefSwitch" || op.starts_with("ScaleAndTranslate") || op.starts_with("ImageProjective") ||
-         op.starts_with("NonMaxSuppression");
+         op.starts_with("NonMaxSuppression") || op == "CombinedNonMaxSuppression";
 }
 
 // ---- What is known of the outputs -----------------------------------------------------------------------------------
@@ -64,6 +64,7 @@ class Outlook {
       for (const OutputType& each : foreign->outputs) specs.push_back({type(each), Shape::unknown_rank()});
       specs[0].shape = shape_of_output();
       if (op_.ends_with("Switch")) specs[0].shape = specs[1].shape = shape(0);
+      if (op_.starts_with("SparseSegment") && op_.ends_with("GradV2")) specs[1].shape = {-1};
       if (op_.ends_with("Merge")) specs = {{type(0), common_shape()}, {int32, {}}};
       return specs;
     }
@@ -162,7 +163,10 @@ class Outlook {
       return listed(0);
     if (op_ == "Conv2DBackpropFilter") return listed(1);
     if (op_ == "ScatterNd") return listed(2);
-    if (op_ == "UnsortedSegmentSum") return open(rank(0) < 0 || rank(1) < 0 ? -1 : rank(0) - rank(1) + 1);
+    if (op_ == "SparseToDense") return listed(1);
+    if (op_.starts_with("Segment") || op_.starts_with("SparseSegment")) return open(rank(0));
+    if (op_ == "SparseTensorDenseMatMul") return {-1, -1};
+    if (op_.starts_with("UnsortedSegment")) return open(rank(0) < 0 || rank(1) < 0 ? -1 : rank(0) - rank(1) + 1);
     if (op_ == "PlaceholderWithDefault") return reader_.attr_or<Shape>("shape", Shape::unknown_rank());
     if (op_ == "Rank") return {};
     if (op_ == "Range" || op_ == "BiasAddGrad" || op_ == "DynamicStitch") return {-1};
@@ -181,8 +185,9 @@ class Outlook {
       return open(4);
     if (op_ == "Einsum") return contracted();
     if (op_.starts_with("FusedBatchNorm") || op_ == "LRN" || op_ == "LRNGrad" || op_ == "EnsureShape" ||
-        op_ == "ReverseSequence" || op_ == "Reverse")
+        op_ == "ReverseSequence" || op_ == "Reverse" || op_.starts_with("TensorScatter"))
       return shape(0);
+    if (op_ == "SparseTensorDenseAdd") return shape(3);
     if (op_.starts_with("SpaceToBatch") || op_.starts_with("BatchToSpace") || op_.starts_with("MaxPool") ||
         op_.ends_with("Pool3D") || op_ == "Conv3D" || op_ == "MirrorPadGrad" || op_.starts_with("Resize") ||
         op_ == "FusedPadConv2D" || op_ == "FusedResizeAndPadConv2D")
