@@ -119,5 +119,36 @@ def lookup_programs():
         return [loss], [descend(loss)]
     yield "experts by dynamic_partition", by_parts
 
+    def decoded(x, labels):
+        """Words, each the likeliest behind the last one, until all sentences have ended."""
+        words, out, cell = variable("words", 5, 3), variable("out", 4, 5), cells.GRUCell(
+            4, kernel_initializer=constant_initializer(1))
+        start = tf.tanh(tf.matmul(x, variable("first", 6, 4)))
+
+        def step(i, last, state, sentences, ended):
+            output, state = cell(tf.nn.embedding_lookup(words, last), state)
+            best = tf.where(ended, tf.zeros_like(last), tf.argmax(tf.matmul(output, out), 1, tf.int32))
+            return i + 1, best, state, sentences.write(i, best), ended | tf.equal(best, 1)
+        count, _, state, sentences, _ = tf.while_loop(
+            lambda i, *rest: (i < 6) & ~tf.reduce_all(rest[-1]), step,
+            (0, tf.fill(tf.shape(labels), 2), start, tf.TensorArray(tf.int32, 0, dynamic_size=True),
+             tf.zeros_like(labels, tf.bool)))
+        loss = classes(tf.matmul(state, variable("classes", 4, 3)), labels)
+        return [loss, count, sentences.stack()], [descend(loss)]
+    yield "words until the end", decoded
+
+    def sparse(x, labels):
+        """Features by their numbers, some rows of which are empty."""
+        ids = v1.sparse_placeholder(tf.int64, [None, None], name="ids")
+        features = v1.sparse_placeholder(tf.float32, [5, 9], name="features")
+        embedded = v1.nn.safe_embedding_lookup_sparse(variable("table", 7, 4), ids, combiner="sum")
+        linear = tf.sparse.sparse_dense_matmul(features, variable("w", 9, 3)) + tf.sparse.reduce_sum(features, 1, True)
+        loss = classes(linear + tf.matmul(embedded, variable("out", 4, 3)), labels)
+        places = np.int64([[0, 0], [0, 1], [2, 0], [4, 1]])
+        return [loss], [train.AdamOptimizer(0.1).minimize(loss)], {
+            "ids/indices:0": places, "ids/values:0": np.int64([1, 3, 0, -1]), "ids/shape:0": np.int64([5, 3]),
+            "features/indices:0": places, "features/values:0": np.float32([1, 2, 0.5, -1])}
+    yield "sparse placeholders", sparse
+
 
 FAMILIES = (recurrent_programs, lookup_programs)
