@@ -479,7 +479,6 @@ def options():
         for adjoint in (True, False):
             yield Case("MatrixTriangularSolve", Fed(square), points(213, 2, 3, 2), lower=lower, adjoint=adjoint)
     yield Case("MatrixInverse", Fed(square), adjoint=True)
-    yield Case("Svd", points(214, 2, 3, 4), compute_uv=False, outputs=1)
     yield Case("Diag", points(215, 2, 3))
     yield Case("DiagPart", points(216, 2, 3, 2, 3))
     yield Case("ParallelConcat", (points(217, 1, 3), points(218, 1, 3)), shape=[2, 3])
