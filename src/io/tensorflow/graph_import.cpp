@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/make_tensor.hpp"
+#include "core/type_refusal.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
 #include "io/tensorflow/assertions.hpp"
@@ -13,7 +14,6 @@
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/importer.hpp"
 #include "io/tensorflow/kept_node.hpp"
-#include "ops/support.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry::io {

@@ -6,11 +6,11 @@
 #include <numeric>
 
 #include "core/make_tensor.hpp"
+#include "core/type_refusal.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/state_ops.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
 #include "ops/handles.hpp"
-#include "ops/support.hpp"
 
 namespace tapestry::io {
 namespace {
@@ -31,7 +31,7 @@ void check_types(const Op& op, const NodeReader& reader, const Tensors& inputs) 
     due = dtype;
   }
   if (op.promotion.kind == Promotion::Kind::floating && common != DType::unknown && !is_floating(common))
-    refuse_type(common, float_types, "T");
+    throw TypeRefusal(detail::join("its inputs have the type ", to_string(common)));
 }
 
 /// Sets the number of groups of a convolution, which its shapes tell.
