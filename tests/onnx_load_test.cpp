@@ -373,17 +373,19 @@ TEST_CASE("functions of the model are its nodes") {
 
 TEST_CASE("ops that Tapestry lacks do no harm until a call needs them") {
   const OnnxFolder folder;
-  const Model model = folder.load(
-      {.nodes = {node("Relu", {"x"}, {"y"}), node("MelWeightMatrix", {"x"}, {"d"}), node("Fused", {"d"}, {"z"}, {}, "com.other"),
-                 node("MelWeightMatrix", {"z"}, {"e"}), node("Add", {"e", "z"}, {"w"})},
-       .inputs = {x_of({2, 2})},
-       .outputs = {y_of(), value_info("w", float32, {})}});
+  const Model model = folder.load({.nodes = {node("Relu", {"x"}, {"y"}), node("MelWeightMatrix", {"x"}, {"d"}),
+                                             node("Fused", {"d"}, {"z"}, {}, "com.other"),
+                                             node("MelWeightMatrix", {"z"}, {"e"}), node("Add", {"e", "z"}, {"w"})},
+                                   .inputs = {x_of({2, 2})},
+                                   .outputs = {y_of(), value_info("w", float32, {})}});
   CHECK(model.outputs().size() == 2);
   const Session session(model.graph());
   CHECK(values(session.run("y:0", {{"x:0", tensor<float>({{-1, 2}, {3, -4}})}})) == std::vector<double>{0, 2, 3, 0});
   CHECK(message_of<UnimplementedError>([&] {
           model({{"x", tensor<float>({{-1, 2}, {3, -4}})}});
-        }) == "Tapestry lacks the op 'ai.onnx::MelWeightMatrix' of node 'd' and of 1 more, the op 'com.other::Fused' of node 'z'");
+        }) ==
+        "Tapestry lacks the op 'ai.onnx::MelWeightMatrix' of node 'd' and of 1 more, the op 'com.other::Fused' of node "
+        "'z'");
 }
 
 TEST_CASE("elements may be in a file of the model's folder, and nowhere else") {

@@ -165,6 +165,32 @@ TEST_CASE("a custom gradient of unknown dtype that draws random numbers is refus
         }).find("placeholder a shape") != std::string::npos);
 }
 
+TEST_CASE("a loop that draws random numbers is not computed again in a graph") {
+  const auto value_and_slope = [](bool draws) {
+    return [draws](const Tensor& x) -> std::vector<Tensor> {
+      const auto repeated = recompute([draws](const Tensor& start) {
+        return std::get<1>(while_loop([](const Tensor& i, const Tensor&) { return less(i, 3); },
+                                      [draws](const Tensor& i, const Tensor& s) {
+                                        return std::tuple{i + 1, s * (draws ? random::normal({}) : cos(s))};
+                                      },
+                                      std::tuple{std::int64_t{0}, start}));
+      });
+      GradientTape tape;
+      tape.watch(x);
+      const Tensor y = repeated(x);
+      return {y, tape.gradient(y, x)};
+    };
+  };
+  const Tensor x = tensor(2.0);
+  const auto error = caught<UnimplementedError>([&] { trace(value_and_slope(true), {spec(float32, {})}); });
+  CHECK(error.message().find("is not computed again in a graph") != std::string::npos);
+  CHECK(error.op() == "While");
+  check_same_bits(trace(value_and_slope(false), {spec(float32, {})})(x), value_and_slope(false)(x));
+  // Eagerly it draws the same numbers again.
+  const std::vector<Tensor> eagerly = value_and_slope(true)(x);
+  check_same(eagerly[0] / x, eagerly[1], 1e-6);
+}
+
 TEST_CASE("a value read before an assignment is the one that is recomputed with") {
   const auto step = [](Tensor x, Variable w) {
     GradientTape tape;

@@ -122,6 +122,20 @@ std::vector<Line> lines(State& state) {
        }},
       {"Variable v(y) of a computed value", "InvalidArgumentError",
        [](const Tensor& x) { return Variable(reduce_sum(x, 0)).value(); }},
+      {"the gradient of recompute(f)(x) with a branch or loop in f that draws random numbers or changes Variables",
+       "UnimplementedError",
+       [](const Tensor& x) {
+         GradientTape tape;
+         tape.watch(x);
+         const auto repeated = recompute([](const Tensor& z) {
+           return std::get<1>(while_loop([](const Tensor& i, const Tensor&) { return less(i, 2); },
+                                         [](const Tensor& i, const Tensor& y) {
+                                           return std::tuple{i + 1, y * random::uniform_like(y)};
+                                         },
+                                         std::tuple{std::int64_t{0}, z}));
+         });
+         return tape.gradient(repeated(x), x);
+       }},
   };
 }
 
@@ -132,6 +146,8 @@ std::string class_of(const std::function<void()>& f) {
     return "FailedPreconditionError";
   } catch (const InvalidArgumentError&) {
     return "InvalidArgumentError";
+  } catch (const UnimplementedError&) {
+    return "UnimplementedError";
   } catch (const Error& error) {
     return error.what();
   }

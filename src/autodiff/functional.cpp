@@ -143,6 +143,7 @@ Tensor record_result(const Op& op, const Tensor& value, const Tensors& arguments
 struct Surroundings {
   std::vector<Variable> variables;
   Tensors values, drawn;
+  std::string flow;  ///< a branch or loop of a graph that drew numbers or changed Variables; "" if there was none
 };
 
 bool is_symbolic(const Tensor& tensor) { return tensor.is_symbolic(); }
@@ -161,8 +162,10 @@ class Watcher final : public Recorder {
   Watcher& operator=(const Watcher&) = delete;
   void record(Call&& call) override {
     if (!call.op().stateful || std::ranges::none_of(call.outputs(), is_symbolic)) return;
-    for (Watcher* each = this; each; each = each->outer_)
+    for (Watcher* each = this; each; each = each->outer_) {
       each->found_.drawn.append(call.outputs().begin(), call.outputs().end());
+      if (call.attrs().find("functions")) each->found_.flow = call.type();
+    }
   }
   bool replay(Call& call) override {
     for (std::size_t i = outside_.size(); i-- > 0;)
@@ -287,13 +290,19 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
   all_inputs.append(found.values.begin(), found.values.end());
   all_inputs.append(found.drawn.begin(), found.drawn.end());
   // In its second run f must read the same values and draw the same numbers as in the first.
-  auto backward = [=, variables = std::move(found.variables)](const Tensors& all) -> Tensors {
+  auto backward = [=, variables = std::move(found.variables), flow = found.flow](const Tensors& all) -> Tensors {
+    if (!flow.empty())
+      throw UnimplementedError(
+          "recompute: a branch or loop that draws random numbers or changes Variables is not computed again in a "
+          "graph; "
+          "draw the numbers before it, or leave recompute out",
+          flow, where);
     const Tensor& g = all.back();
     Tensors from(all.begin(), all.begin() + sources);
     for (Tensor& source : from)
       if (source.is_symbolic()) source = apply_all(optimization_barrier_op, {source, g}, {}, {}, where)[0];
-    const Surroundings before{variables, Tensors(from.begin() + arguments, from.end()),
-                              Tensors(all.begin() + sources, all.end() - 1)};
+    const Surroundings before{
+        variables, Tensors(from.begin() + arguments, from.end()), Tensors(all.begin() + sources, all.end() - 1), {}};
     GradientTape tape({.watch_accessed_variables = false});
     for (const Tensor& source : from)
       if (is_floating(source.dtype())) tape.watch(source);

@@ -44,9 +44,8 @@ Tensor whole_numbers(const Tensor& like, const auto& element) {
 
 /// Whether outputs of these types and shapes, as far as they are known, are as they should be.
 bool fit(const Specs& found, const Specs& due) {
-  return std::equal(found.begin(), found.end(), due.begin(), due.end(), [](const Spec& a, const Spec& b) {
-    return a.dtype == b.dtype && can_be(a.shape, b.shape);
-  });
+  return std::equal(found.begin(), found.end(), due.begin(), due.end(),
+                    [](const Spec& a, const Spec& b) { return a.dtype == b.dtype && can_be(a.shape, b.shape); });
 }
 
 }  // namespace

@@ -245,10 +245,12 @@ class FlowReader {
   /// The axis along which an iteration appends to a loop variable, or -1.
   static int appended_axis(const Tensor& variable, const Tensor& next) {
     const detail::Node* node = next.is_symbolic() ? detail::endpoint_of(next).node : nullptr;
-    if (!node || node->op().name != "ConcatV2" || node->inputs().size() < 2 || variable.shape().rank() < 1) return -1;
+    const int rank = variable.shape().rank();
+    if (!node || node->op().movement != Movement::joins || node->inputs().size() < 2 || rank < 1) return -1;
+    if (next.shape().has_rank() && next.shape().rank() != rank) return -1;  // a stack has one more
     const auto is_it = [&](const Tensor& input) { return input.is(variable); };
     if (std::none_of(node->inputs().begin(), node->inputs().end(), is_it)) return -1;
-    return normalize_axis(node->attr<std::int64_t>("axis"), variable.shape().rank());
+    return normalize_axis(node->attr<std::int64_t>("axis"), rank);
   }
 
   /// The sizes that two shapes have in common; where one is not known, that of the other. An empty list may get

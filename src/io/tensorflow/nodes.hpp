@@ -156,7 +156,8 @@ class Nodes {
   bool is_copy(const NodeDef& node) const {
     if (node.op == "Identity") return data_inputs(node) == 1;
     const Question question(*this);
-    return !question.is_too_much() && (node.op == "Max" || node.op == "Min") && data_inputs(node) == 2 && is_scalar(node.inputs[0]);
+    return !question.is_too_much() && (node.op == "Max" || node.op == "Min") && data_inputs(node) == 2 &&
+           is_scalar(node.inputs[0]);
   }
 
  private:
