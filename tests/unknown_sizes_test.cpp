@@ -194,19 +194,6 @@ Tensor at_seed(const std::function<Tensor()>& f) {
 
 }  // namespace
 
-TEST_CASE("a value that is known when a graph is made has other sizes than were expected") {
-  const Graph graph;
-  const auto scope = graph.as_default();
-  const Tensor found = nonzero(constant({true, true, true}));
-  CHECK(found.shape() == Shape{-1, 1});
-  const Tensor sum = found + constant(tensor<std::int64_t>({{1}, {2}}));
-  CHECK(sum.shape() == Shape{2, 1});
-  for (const std::vector<std::string>& disabled : {std::vector<std::string>{}, {"fold"}}) {
-    Session session(graph, {.disabled_passes = disabled});
-    CHECK(message_of<InvalidArgumentError>([&] { session.run(sum); }) == "Incompatible shapes: [3,1] vs. [2,1]");
-  }
-}
-
 TEST_CASE("shapes made of unknown sizes: eagerly, traced, by hand and reloaded") {
   for (const Case& each : cases()) {
     CAPTURE(each.name);

@@ -294,8 +294,7 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
     if (!flow.empty())
       throw UnimplementedError(
           "recompute: a branch or loop that draws random numbers or changes Variables is not computed again in a "
-          "graph; "
-          "draw the numbers before it, or leave recompute out",
+          "graph; draw the numbers before it, or leave recompute out",
           flow, where);
     const Tensor& g = all.back();
     Tensors from(all.begin(), all.begin() + sources);
