@@ -97,6 +97,15 @@ TEST_CASE("neither the tensor it was made of, nor one that was assigned, is chan
   check_values(next, {3, 4});
 }
 
+TEST_CASE("the elements of a Variable are contiguous, whatever it was made of or assigned") {
+  const Tensor view = transpose(tensor({{0, 1, 2}, {3, 4, 5}}));
+  Variable w(view);
+  CHECK(w.value().is_contiguous());
+  w.assign(flip(view, {0}));
+  CHECK(w.value().is_contiguous());
+  check_values(w.value(), {2, 5, 1, 4, 0, 3});
+}
+
 TEST_CASE("in place where nobody holds the value, on a copy where somebody does") {
   Variable w({1.0, 2.0});
   const auto touch = [](const Tensor& value) { static_cast<float*>(value.impl().data)[0] += 1; };

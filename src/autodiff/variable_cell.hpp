@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "backend/backend.hpp"
 #include "backend/views.hpp"
 #include "tapestry/variable.hpp"
 
@@ -39,9 +40,9 @@ struct Variable::Cell {
     return static_cast<bool>(value_);
   }
   /// Sets the value. The cell makes a tensor of its own from it: what a tape knows of the given tensor is not the
-  /// Variable's history.
+  /// Variable's history. Its elements are contiguous, as plans have them: a GPU's products round by the layout.
   void store(const Tensor& value) {
-    Tensor own = view_of(value);
+    Tensor own = view_of(backend_of(value.device()).contiguous(value));
     const std::lock_guard lock(mutex_);
     std::swap(value_, own);
   }
