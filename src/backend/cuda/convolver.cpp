@@ -146,6 +146,8 @@ Convolver::Convolver(Context& gpu) : gpu_(gpu), library_(cudnn()) {
 Convolver::Plan* Convolver::plan(Kind kind, const Windows& w, std::int64_t out, DType dtype) {
   if (!library_ || !is_for_cudnn(w, out, dtype)) return nullptr;
   const int math = math_for(dtype);
+  // Here cuDNN's one algorithm that repeats its bits keeps few multiprocessors busy: a product with patches is faster.
+  if (kind == Kind::filter_gradient && math == cudnn_fma_math && w.groups == 1) return nullptr;
   const int type = type_for(dtype);
   const Key key = {static_cast<std::int64_t>(kind),
                    type,

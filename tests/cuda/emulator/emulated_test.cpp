@@ -223,9 +223,12 @@ TEST_SUITE("emulated CUDA device") {
         for (int i = 0; i < 2; ++i) {  // the second time, as it was planned before
           const emulator::Recording recording;
           const Inputs found = results(gpu);
-          for (const std::string& way : ways)
+          for (const std::string& way : ways) {
+            // cuDNN is slow at the filters' gradients of float32.
+            const bool is_slow = way == ways[2] && dtype == float32 && each.options.groups == 1;
             CHECK(std::count(recording.names.begin(), recording.names.end(), way) ==
-                  (each.is_cudnns && dtype != float64 ? 1 : 0));
+                  (each.is_cudnns && dtype != float64 && !is_slow ? 1 : 0));
+          }
           for (std::size_t k = 0; k < found.size(); ++k) {
             REQUIRE(found[k].shape() == expected[k].shape());
             const Tensor error = reduce_max(abs(found[k].to(cpu()) - expected[k])),
