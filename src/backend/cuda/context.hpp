@@ -22,22 +22,28 @@ bool is_synchronous();
 void make_current(int index);
 
 /// Copies between host and device memory through two buffers of pinned memory: while the processor copies one of them,
-/// the device copies the other. The host memory may be used again as soon as a call returns.
+/// the device copies the other. Small copies to the device, such as the numbers of an optimizer, take turns in many
+/// small buffers: a copy waits for the work before it in the stream, and the next one must not wait for that. The host
+/// memory may be used again as soon as a call returns.
 class Staging {
  public:
   void to_device(void* to, const void* from, std::size_t bytes, Stream stream);
   void to_host(void* to, const void* from, std::size_t bytes, Stream stream);
 
  private:
-  static constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
+  static constexpr std::size_t buffer_bytes = std::size_t{4} << 20, small_bytes = std::size_t{16} << 10;
+  static constexpr std::size_t small_buffers = 64;
   struct Buffer {
     std::byte* data = nullptr;
     cudaEvent_t done = nullptr;  ///< recorded after the device's last copy from or to the buffer
   };
   void prepare();
+  /// Queues a copy of at most the buffer's bytes, once the buffer is free.
+  static void send(const Buffer& buffer, void* to, const void* from, std::size_t bytes, Stream stream);
 
   std::mutex mutex_;
-  Buffer buffers_[2];
+  Buffer buffers_[2], small_[small_buffers];
+  std::size_t small_copies_ = 0;
 };
 
 /// A stream-ordered memory pool of a device. Freed memory stays in the pool until `trim`.

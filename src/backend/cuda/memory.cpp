@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "backend/cuda/context.hpp"
 #include "tapestry/error.hpp"
@@ -112,27 +113,33 @@ std::int64_t Memory::trim() {
 // --- Copies -------------------------------------------------------------------------------------------------------
 
 void Staging::prepare() {
-  for (Buffer& buffer : buffers_) {
-    if (buffer.data) continue;
-    void* data = nullptr;
-    check(cudaMallocHost(&data, buffer_bytes), "allocating pinned memory");
+  if (buffers_[0].data) return;
+  std::byte* next = nullptr;
+  const auto add = [&](Buffer& buffer, std::size_t bytes) {
     check(cudaEventCreateWithFlags(&buffer.done, cudaEventDisableTiming), "creating an event");
-    buffer.data = static_cast<std::byte*>(data);
-  }
+    buffer.data = std::exchange(next, next + bytes);
+  };
+  void* data = nullptr;
+  check(cudaMallocHost(&data, small_buffers * small_bytes + 2 * buffer_bytes), "allocating pinned memory");
+  next = static_cast<std::byte*>(data);
+  for (Buffer& buffer : small_) add(buffer, small_bytes);
+  for (Buffer& buffer : buffers_) add(buffer, buffer_bytes);
+}
+
+void Staging::send(const Buffer& buffer, void* to, const void* from, std::size_t bytes, Stream stream) {
+  check(cudaEventSynchronize(buffer.done), "waiting for a copy");
+  std::memcpy(buffer.data, from, bytes);
+  check(cudaMemcpyAsync(to, buffer.data, bytes, cudaMemcpyHostToDevice, stream), "copying to the device");
+  check(cudaEventRecord(buffer.done, stream), "recording an event");
 }
 
 void Staging::to_device(void* to, const void* from, std::size_t bytes, Stream stream) {
   const std::lock_guard lock(mutex_);
   prepare();
-  for (std::size_t begin = 0, i = 0; begin < bytes; begin += buffer_bytes, ++i) {
-    const Buffer& buffer = buffers_[i % 2];
-    const std::size_t size = std::min(buffer_bytes, bytes - begin);
-    check(cudaEventSynchronize(buffer.done), "waiting for a copy");
-    std::memcpy(buffer.data, static_cast<const std::byte*>(from) + begin, size);
-    check(cudaMemcpyAsync(static_cast<std::byte*>(to) + begin, buffer.data, size, cudaMemcpyHostToDevice, stream),
-          "copying to the device");
-    check(cudaEventRecord(buffer.done, stream), "recording an event");
-  }
+  if (bytes <= small_bytes) return send(small_[small_copies_++ % small_buffers], to, from, bytes, stream);
+  for (std::size_t begin = 0, i = 0; begin < bytes; begin += buffer_bytes, ++i)
+    send(buffers_[i % 2], static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
+         std::min(buffer_bytes, bytes - begin), stream);
 }
 
 void Staging::to_host(void* to, const void* from, std::size_t bytes, Stream stream) {
