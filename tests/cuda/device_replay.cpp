@@ -113,6 +113,19 @@ TEST_SUITE("replay on a CUDA device" * doctest::skip(is_synchronous())) {
     CHECK(2 * replayed > steps);
   }
 
+  TEST_CASE("steps whose buffers would be large are not recorded") {
+    const auto replayed_steps = [](std::int64_t size) {
+      Fixture graph({size}, [](const Tensor& x) { return tanh(x) * 2.0F; });
+      const Tensor x = linspace(-1.0F, 1.0F, size).to(gpu), expected = tanh(x) * 2.0F;
+      Count counted;
+      for (int i = 0; i < 3; ++i) CHECK(same_bits(graph.run(x, &counted), expected));
+      if (counted.replayed == 0) CHECK(counted.reasons.find("is one of few, and their buffers would be large") == 0);
+      return counted.replayed;
+    };
+    CHECK(replayed_steps(1000) > 0);
+    CHECK(replayed_steps(1 << 20) == 0);
+  }
+
   TEST_CASE("what is fed and what comes out changes from run to run") {
     Fixture graph({-1, 3}, [](const Tensor& x) { return reduce_sum(square(tanh(x) * 2.0F), 1); });
     Inputs held;
