@@ -246,7 +246,7 @@ TEST_SUITE("CUDA planning") {
     const gpu::Reduction all = plan({1 << 20}, 1);
     CHECK(all.along);
     CHECK(all.lanes == 256);
-    CHECK(all.splits == 128);
+    CHECK(all.splits == 512);
     const gpu::Reduction rows = plan({4096, 1024}, 2);
     CHECK(rows.along);
     CHECK(rows.splits == 1);

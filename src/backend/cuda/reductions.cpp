@@ -10,8 +10,9 @@ namespace {
 
 /// The neighbouring results that neighbouring threads should read together: a cache line of floats.
 constexpr std::int64_t row = 32;
-/// The least elements that each thread reduces before several blocks share a result.
-constexpr std::int64_t thread_elements = 32;
+/// The least elements that each thread reduces before several blocks share a result: more of them would wait for memory
+/// one after another.
+constexpr std::int64_t thread_elements = 8;
 
 /// A loop over some axes of x.
 using AxisLoop = StridedLoop<1>;
