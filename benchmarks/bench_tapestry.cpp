@@ -38,6 +38,7 @@ struct Training {
 using Loss = Tensor (*)(const std::vector<tp::Variable>& parameters, const Tensor& x, const Tensor& target);
 
 Workload training(std::shared_ptr<Training> state, Loss loss, Mode mode) {
+  for (Tensor* each : {&state->x, &state->target}) *each = tp::identity(*each);  // on the device that is measured
   const auto step = [s = state.get(), loss](const Tensor& x, const Tensor& target) {
     tp::GradientTape tape;
     Tensor value = loss(s->parameters, x, target);
@@ -139,7 +140,8 @@ struct Function {
 using Inputs = const std::vector<Tensor>&;
 using Compute = std::function<std::vector<Tensor>(Inputs)>;
 
-Workload function(const std::vector<Tensor>& inputs, const Compute& compute, Mode mode) {
+Workload function(std::vector<Tensor> inputs, const Compute& compute, Mode mode) {
+  for (Tensor& each : inputs) each = tp::identity(each);  // on the device that is measured
   auto state = std::make_shared<Function>(Function{inputs, {}});
   std::function<void()> run = [state, compute] { state->results = compute(state->inputs); };
   if (mode == Mode::session) {
@@ -171,7 +173,8 @@ Workload forward(const std::vector<Tensor>& inputs, Tensor (*f)(Inputs), Mode mo
 }
 
 /// y = f(inputs) and the gradients of all inputs. The seed is dy, or empty for ones.
-Workload gradient(const std::vector<Tensor>& inputs, const Tensor& seed, Tensor (*f)(Inputs), Mode mode) {
+Workload gradient(const std::vector<Tensor>& inputs, Tensor seed, Tensor (*f)(Inputs), Mode mode) {
+  if (seed) seed = tp::identity(seed);
   const Compute compute = [f, seed](Inputs in) {
     tp::GradientTape tape;
     tape.watch(in);

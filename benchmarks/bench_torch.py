@@ -374,6 +374,7 @@ def main():
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
+    torch.backends.cudnn.allow_tf32 = False  # convolutions of float32 are as exact as the others'
     suite = Suite(options.device, 0.0 if options.check else 0.25)
     synchronize = torch.cuda.synchronize if suite.device.type == 'cuda' else lambda: None
     workloads = chosen(suite.workloads(), options)

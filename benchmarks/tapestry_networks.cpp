@@ -38,6 +38,7 @@ void set_parameters(nn::Module& net) {
 /// `step(state, x, target)` returns what the workload computes.
 template <class State, class Step>
 Workload learning(std::shared_ptr<State> state, Step step, Mode mode) {
+  for (Tensor* each : {&state->x, &state->target}) *each = tp::identity(*each);  // on the device that is measured
   std::function<void()> run = [state, step] { state->results = step(*state, state->x, state->target); };
   if (mode == Mode::session) {
     const auto spec = [](const Tensor& x) { return tp::spec(x.dtype(), x.shape()); };
