@@ -57,6 +57,11 @@ const std::vector<FlowProgram>& programs() {
              });
          return a_out * b_out;
        }},
+      {"branches whose gradients both need their result",
+       [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
+         return w * cond(
+                        less(n, 2), [&] { return exp(x * 0.75); }, [&] { return x * 2.0; });
+       }},
       {"switch",
        [](const Tensor& x, const Tensor& n, const Variable& w, const Variable&) {
          return switch_case(n - 1, {[&] { return x * 2.0; }, [&] { return sin(x * w); }, [&] { return tanh(x); }});

@@ -360,6 +360,40 @@ TEST_CASE("in TensorFlow's If, a number is true unless it is 0") {
   }
 }
 
+TEST_CASE("one tensor may be several operands of a branch or loop of a file, whose gradient counts each") {
+  const auto branch = [](const Tensor& x, const Tensor& y) {
+    return cond(
+        less(x, 100.0), [&] { return x * y * y; }, [&] { return x + y; });
+  };
+  const auto loop = [](const Tensor& x, const Tensor& y) {
+    return std::get<1>(while_loop([](const Tensor& i, const Tensor&, const Tensor&) { return less(i, 2); },
+                                  [](const Tensor& i, const Tensor& a, const Tensor& b) {
+                                    return std::tuple{i + 1, a * b, b};
+                                  },
+                                  std::tuple{std::int64_t{0}, x, y}));
+  };
+  for (const std::function<Tensor(const Tensor&, const Tensor&)>& f : {std::function(branch), std::function(loop)}) {
+    const auto traced = trace([&](const Tensor& x, const Tensor& y) { return f(x, y); },
+                              {spec(float64, {}, "x"), spec(float64, {}, "y")});
+    io::GraphDef file = io::decode(traced.graph().as_graph_def());
+    int changed = 0;
+    for (io::NodeDef& node : file.nodes)
+      if (node.op == "StatelessIf" || node.op == "StatelessWhile")
+        for (std::string& input : node.inputs)
+          if (input == "y") changed += (input = "x").empty() ? 0 : 1;
+    REQUIRE(changed == 1);
+    const Graph graph = Graph::from_graph_def(io::encode(file));
+    const Graph::Scope scope(graph);
+    const Tensor x = graph.get_tensor_by_name("x:0"), y = graph.get_tensor_by_name(traced.output(0).name());
+    const Tensor slope = gradients(y, x)[0], bend = gradients(slope, x)[0];
+    // Both compute x^3.
+    const auto [a, b, c] = Session(graph).run(std::tuple{y, slope, bend}, {{x, tensor(3.0)}});
+    CHECK(a.item<double>() == 27);
+    CHECK(b.item<double>() == 27);
+    CHECK(c.item<double>() == 18);
+  }
+}
+
 TEST_CASE("a loop of a file that has no end meets a time limit") {
   const Graph graph = Graph::from_graph_def(changed_file([](io::GraphDef&, std::vector<io::FunctionDef>& library) {
     for (io::NodeDef& node : library[0].nodes)

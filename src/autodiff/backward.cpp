@@ -182,11 +182,7 @@ void Backward::pass(RecordedCall& record) {
                             std::any_of(record.outputs.begin(), record.outputs.end(), [&](std::int32_t output) {
                               return output >= 0 && is_same(gradients_[output]);
                             }));
-      Tensor gradient = fit(call, i, std::move(gradients[i]), is_shared);
-      if (op.gradient_sums)
-        gradients_[record.inputs[i]] = std::move(gradient);
-      else
-        accumulate(record.inputs[i], std::move(gradient));
+      accumulate(record.inputs[i], fit(call, i, std::move(gradients[i]), is_shared));
     }
   });
 }
