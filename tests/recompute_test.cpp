@@ -165,30 +165,70 @@ TEST_CASE("a custom gradient of unknown dtype that draws random numbers is refus
         }).find("placeholder a shape") != std::string::npos);
 }
 
-TEST_CASE("a loop that draws random numbers is not computed again in a graph") {
-  const auto value_and_slope = [](bool draws) {
-    return [draws](const Tensor& x) -> std::vector<Tensor> {
-      const auto repeated = recompute([draws](const Tensor& start) {
-        return std::get<1>(while_loop([](const Tensor& i, const Tensor&) { return less(i, 3); },
-                                      [draws](const Tensor& i, const Tensor& s) {
-                                        return std::tuple{i + 1, s * (draws ? random::normal({}) : cos(s))};
-                                      },
-                                      std::tuple{std::int64_t{0}, start}));
-      });
-      GradientTape tape;
-      tape.watch(x);
-      const Tensor y = repeated(x);
-      return {y, tape.gradient(y, x)};
-    };
+TEST_CASE("loops and branches that draw random numbers are computed once in a graph, and have their own gradients") {
+  const auto drawn_in_loop = [](const Tensor& start) {
+    return std::get<1>(while_loop([](const Tensor& i, const Tensor&) { return less(i, 3); },
+                                  [](const Tensor& i, const Tensor& s) {
+                                    return std::tuple{i + 1, sin(s) * random::normal({2})};
+                                  },
+                                  std::tuple{std::int64_t{0}, start}));
   };
-  const Tensor x = tensor(2.0);
-  const auto error = caught<UnimplementedError>([&] { trace(value_and_slope(true), {spec(float32, {})}); });
-  CHECK(error.message().find("is not computed again in a graph") != std::string::npos);
-  CHECK(error.op() == "While");
-  check_same_bits(trace(value_and_slope(false), {spec(float32, {})})(x), value_and_slope(false)(x));
-  // Eagerly it draws the same numbers again.
-  const std::vector<Tensor> eagerly = value_and_slope(true)(x);
-  check_same(eagerly[0] / x, eagerly[1], 1e-6);
+  const auto drawn_in_branch = [](const Tensor& x) {
+    return cond(
+        reduce_sum(x) > 0.0, [&] { return exp(x * random::uniform({2})); }, [&] { return x * x; });
+  };
+  const std::vector<std::function<Tensor(const Tensor&)>> functions{
+      drawn_in_loop,
+      drawn_in_branch,
+      [&](const Tensor& x) { return dropout(x, 0.5) * drawn_in_loop(cos(x)); },
+      [&](const Tensor& x) { return x * recompute(drawn_in_loop)(square(x)); },
+      [&](const Tensor& x) {
+        return recompute([](const Tensor& y) { return dropout(exp(y), 0.5); })(drawn_in_branch(x));
+      },
+  };
+  const Tensor x = tensor<double>({0.5, 1.25});
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    const auto& f = functions[i];
+    for (const bool recomputes : {false, true}) {
+      INFO("function ", i, ", recomputed: ", recomputes);
+      const auto derivatives = [&](const Tensor& at) -> std::vector<Tensor> {
+        GradientTape outer, inner;
+        outer.watch(at);
+        inner.watch(at);
+        const Tensor y = recomputes ? recompute(f)(at) : f(at), slope = inner.gradient(y, at);
+        return {y, slope, outer.gradient(slope, at)};
+      };
+      const auto drawn = [&](const auto& function) {
+        random::seed(9);
+        return std::vector<Tensor>(function(x));
+      };
+      const std::vector<Tensor> expected = drawn(derivatives);
+      for (const std::int64_t size : {2, -1}) {
+        const std::vector<Tensor> found = drawn(trace(derivatives, {spec(float64, {size}, "x")}));
+        for (std::size_t k = 0; k < expected.size(); ++k) check_same(found[k], expected[k], 1e-12);
+      }
+    }
+  }
+}
+
+TEST_CASE("a recomputed loop of a graph that changes a Variable changes it once") {
+  const Variable count(0.0), w(3.0);
+  const auto f = recompute([&](const Tensor& x) {
+    return std::get<1>(while_loop([](const Tensor& i, const Tensor&) { return less(i, 3); },
+                                  [&](const Tensor& i, const Tensor& s) {
+                                    return std::tuple{i + 1, s * w + count.assign_add(1.0) * 0.0};
+                                  },
+                                  std::tuple{std::int64_t{0}, x}));
+  });
+  const auto step = trace(
+      [&](const Tensor& x) {
+        GradientTape tape;
+        const Tensor y = f(x);
+        return tape.gradient(y, w);
+      },
+      {spec(float64, {})});
+  CHECK(step(tensor(2.0)).item<double>() == 54);
+  CHECK(count.value().item<double>() == 3);
 }
 
 TEST_CASE("a value read before an assignment is the one that is recomputed with") {

@@ -143,7 +143,7 @@ Tensor record_result(const Op& op, const Tensor& value, const Tensors& arguments
 struct Surroundings {
   std::vector<Variable> variables;
   Tensors values, drawn;
-  std::string flow;  ///< a branch or loop of a graph that drew numbers or changed Variables; "" if there was none
+  bool has_stateful_flow = false;  ///< whether a branch or loop of a graph drew numbers or changed Variables
 };
 
 bool is_symbolic(const Tensor& tensor) { return tensor.is_symbolic(); }
@@ -152,8 +152,12 @@ bool is_symbolic(const Tensor& tensor) { return tensor.is_symbolic(); }
 /// reads, but no ops.
 class Watcher final : public Recorder {
  public:
-  explicit Watcher(Surroundings& found)
-      : found_(found), outside_(std::exchange(recorders(), Recorders{this})), outer_(std::exchange(innermost, this)) {}
+  /// The ops are put into `calls`, if there is one.
+  Watcher(Surroundings& found, std::vector<Call>* calls)
+      : found_(found),
+        calls_(calls),
+        outside_(std::exchange(recorders(), Recorders{this})),
+        outer_(std::exchange(innermost, this)) {}
   ~Watcher() override {
     recorders() = outside_;
     innermost = outer_;
@@ -161,11 +165,13 @@ class Watcher final : public Recorder {
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
   void record(Call&& call) override {
-    if (!call.op().stateful || std::ranges::none_of(call.outputs(), is_symbolic)) return;
-    for (Watcher* each = this; each; each = each->outer_) {
-      each->found_.drawn.append(call.outputs().begin(), call.outputs().end());
-      if (call.attrs().find("functions")) each->found_.flow = call.type();
+    if (call.op().stateful && std::ranges::any_of(call.outputs(), is_symbolic)) {
+      for (Watcher* each = this; each; each = each->outer_) {
+        each->found_.drawn.append(call.outputs().begin(), call.outputs().end());
+        each->found_.has_stateful_flow |= call.attrs().find("functions") != nullptr;
+      }
     }
+    if (calls_) calls_->push_back(std::move(call));
   }
   bool replay(Call& call) override {
     for (std::size_t i = outside_.size(); i-- > 0;)
@@ -183,6 +189,7 @@ class Watcher final : public Recorder {
  private:
   static thread_local Watcher* innermost;
   Surroundings& found_;
+  std::vector<Call>* calls_;
   Recorders outside_;
   Watcher* outer_;
 };
@@ -279,23 +286,30 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
   Surroundings found;
   const random::State random_before = random::state();
   const DType autocast = Autocast::current();
+  std::vector<Call> calls;
+  const bool in_graph = open_sink() || std::ranges::any_of(inputs, is_symbolic);
   {
-    Watcher watcher(found);
+    Watcher watcher(found, in_graph ? &calls : nullptr);
     value = call_at(where, f, inputs);
   }
   if (!value) throw InvalidArgumentError("recompute: the function returns an empty Tensor", where);
+  if (found.has_stateful_flow) {
+    // A second branch or loop would draw other numbers, so the tapes keep the results of this one.
+    if (!in_graph)
+      throw UnimplementedError(
+          "recompute: the function has a branch or loop of a graph that draws random numbers or changes Variables; "
+          "call it with tensors of that graph",
+          where);
+    for (Call& each : calls) tell_recorders(std::move(each));
+    return value;
+  }
   const bool is_random = random::state() != random_before;
   const std::size_t arguments = inputs.size(), sources = arguments + found.values.size();
   Tensors all_inputs = inputs;
   all_inputs.append(found.values.begin(), found.values.end());
   all_inputs.append(found.drawn.begin(), found.drawn.end());
   // In its second run f must read the same values and draw the same numbers as in the first.
-  auto backward = [=, variables = std::move(found.variables), flow = found.flow](const Tensors& all) -> Tensors {
-    if (!flow.empty())
-      throw UnimplementedError(
-          "recompute: a branch or loop that draws random numbers or changes Variables is not computed again in a "
-          "graph; draw the numbers before it, or leave recompute out",
-          flow, where);
+  auto backward = [=, variables = std::move(found.variables)](const Tensors& all) -> Tensors {
     const Tensor& g = all.back();
     Tensors from(all.begin(), all.begin() + sources);
     for (Tensor& source : from)

@@ -369,11 +369,6 @@ class Comparison {
       difference_ = Difference{way, std::string("another exception: ") + error.what()};
       return;
     }
-    // In a graph, random numbers inside of a branch or loop are not drawn again for its gradient.
-    if (found.front().refusal && found.front().refusal->message.starts_with("recompute: a branch or loop")) {
-      traceable_ = false;
-      return;
-    }
     if (lacks_sizes_ && found.front().refusal && needs_size(*found.front().refusal)) {
       ++statistics().size_needed;
       traceable_ = false;
