@@ -64,7 +64,7 @@ void update_rows_in_place(Update formula, const Tensor& numbers, const IndexedSl
     SmallVector<Tensor, 4> parts;
     for (const Tensor& each : opened) {
       parts.push_back(rows_like(each, count));
-      backend.gather(each, rows.indices, 0, parts.back());
+      backend.take_rows(each, rows.indices, parts.back());
     }
     backend.update(formula, numbers, rows.values, std::span<const Tensor>(parts.begin() + 1, parts.end()), parts[0]);
     for (std::size_t i = 0; i < parts.size(); ++i) backend.put_rows(parts[i], rows.indices, opened[i]);

@@ -361,6 +361,8 @@ void Backend::put_rows(const Tensor& rows, const Tensor& indices, const Tensor& 
     copy(view_at(rows, 0, static_cast<std::int64_t>(i)), view_at(y, 0, places[i]));
 }
 
+void Backend::take_rows(const Tensor& x, const Tensor& indices, const Tensor& rows) { gather(x, indices, 0, rows); }
+
 void Backend::update(Update f, const Tensor& numbers, const Tensor& gradient, std::span<const Tensor> slots,
                      const Tensor& variable) {
   Widened wide(*this);

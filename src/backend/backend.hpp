@@ -184,6 +184,8 @@ class TAPESTRY_API Backend : public detail::Allocator {
   /// y[indices[j]] = rows[j] along the first axis. The indices (int32 or int64) are one-dimensional, within the axis,
   /// and all different. y is changed in these rows only. By default a `copy` for each row.
   virtual void put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y);
+  /// rows[j] = x[indices[j]] along the first axis, for indices that `put_rows` takes. By default `gather`.
+  virtual void take_rows(const Tensor& x, const Tensor& indices, const Tensor& rows);
   /// y[j...] = x[indices[j..., :]]: the last axis of indices holds the leading coordinates in x.
   virtual void gather_nd(const Tensor& x, const Tensor& indices, const Tensor& y) = 0;
   /// y = 0, then y[indices[j..., :]] += updates[j...].

@@ -66,6 +66,7 @@ class CudaBackend final : public Backend {
   // gather.cpp
   void gather(const Tensor& x, const Tensor& indices, int axis, const Tensor& y) override;
   void put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y) override;
+  void take_rows(const Tensor& x, const Tensor& indices, const Tensor& rows) override;
   void scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) override;
   void gather_nd(const Tensor& x, const Tensor& indices, const Tensor& y) override;
   void scatter_nd_add(const Tensor& indices, const Tensor& updates, const Tensor& y) override;

@@ -88,6 +88,14 @@ Tensor positions_of_coordinates(Backend& backend, Context& gpu, const Tensor& de
       });
 }
 
+/// The positions of indices that are known to be within the axis: there is nothing to wait for.
+Tensor positions_of_rows(Backend& backend, const Tensor& indices) {
+  if (indices.dtype() == int64) return backend.contiguous(indices);
+  const Tensor positions = make_tensor(int64, indices.shape(), indices.device());
+  backend.copy(indices, positions);
+  return positions;
+}
+
 void take(Context& gpu, const Slices& slices, const Tensor& positions, const Tensor& x, const Tensor& y) {
   if (y.size() == 0) return;
   gather_slices(gpu.stream(), size_of(y.dtype()), slices, mutable_data<std::int64_t>(positions), positions.size(),
@@ -119,10 +127,14 @@ void CudaBackend::gather(const Tensor& x, const Tensor& indices, int axis, const
 void CudaBackend::put_rows(const Tensor& rows, const Tensor& indices, const Tensor& y) {
   if (rows.size() == 0) return;
   Context& gpu = context();
-  const Tensor positions = positions_in_axis(*this, gpu, contiguous(indices), y.shape().sizes()[0]);
+  const Tensor positions = positions_of_rows(*this, indices);
   put_slices(gpu.stream(), size_of(y.dtype()), slices_around(y.shape(), 0).inner, mutable_data<std::int64_t>(positions),
              positions.size(), contiguous(rows).impl().data, y.impl().data);
   gpu.started("put_rows");
+}
+
+void CudaBackend::take_rows(const Tensor& x, const Tensor& indices, const Tensor& rows) {
+  take(context(), slices_around(x.shape(), 0), positions_of_rows(*this, indices), contiguous(x), rows);
 }
 
 void CudaBackend::scatter_add(const Tensor& indices, const Tensor& updates, int axis, const Tensor& y) {
