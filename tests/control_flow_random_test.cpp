@@ -1,5 +1,5 @@
 // Random programs of branches and loops, nested in each other: eagerly and traced they give the same bits, with their
-// gradients.
+// gradients, and the same gradients of these.
 
 #include <random>
 #include <string>
@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "environment.hpp"
 #include "expect.hpp"
 #include "tapestry/tapestry.hpp"
 
@@ -19,10 +20,10 @@ namespace {
 
 /// A step computes a new value [batch, 3] from earlier ones, the values of the functions around it included.
 struct Step {
-  enum class Kind : std::uint8_t { sine, sum, product, branch, loop, scan, map, assign, draw };
+  enum class Kind : std::uint8_t { sine, sum, product, activation, branch, loop, scan, map, assign, draw };
   Kind kind = Kind::sine;
   std::size_t a = 0, b = 0;   ///< earlier values, counted from the last one
-  std::int64_t number = 0;    ///< of iterations, or the bound of a predicate
+  std::int64_t number = 0;    ///< of iterations, of an activation, or the bound of a predicate
   std::vector<Step> body{};   ///< the first branch, or the body of a loop
   std::vector<Step> other{};  ///< the second branch
 };
@@ -41,7 +42,7 @@ class Generator {
   std::size_t below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
 
   Step step(int depth) {
-    Step made{.kind = static_cast<Step::Kind>(below(depth > 0 ? 9 : 3)), .a = below(3), .b = below(4)};
+    Step made{.kind = static_cast<Step::Kind>(below(depth > 0 ? 10 : 4)), .a = below(3), .b = below(4)};
     made.number = static_cast<std::int64_t>(below(4));
     if (depth > 0 && made.kind >= Step::Kind::branch && made.kind <= Step::Kind::map) made.body = steps(depth - 1);
     if (made.kind == Step::Kind::branch) made.other = steps(depth - 1);
@@ -70,6 +71,8 @@ class Machine {
         return a * 0.5 + b;
       case Step::Kind::product:
         return tanh(a * b) + w_;
+      case Step::Kind::activation:
+        return activation(step.number, a, b);
       case Step::Kind::branch:
         return cond(
             less(n_, step.number + 1), [&] { return run(step.body, values); }, [&] { return run(step.other, values); });
@@ -99,6 +102,20 @@ class Machine {
     }
   }
 
+  /// Functions whose gradients need their results, or sizes.
+  static Tensor activation(std::int64_t number, const Tensor& a, const Tensor& b) {
+    switch (number) {
+      case 0:
+        return exp(sin(a)) * 0.5;
+      case 1:
+        return sigmoid(a) - sqrt(square(b) + 1.0);
+      case 2:
+        return softmax(a) * 2.0;
+      default:
+        return a / (1.0 + reduce_max(square(b))) + matmul(tanh(b), ones({3, 3}, {.dtype = float64})) * 0.1;
+    }
+  }
+
   static std::vector<Tensor> with(std::vector<Tensor> values, const Tensor& last) {
     values.push_back(last);
     return values;
@@ -110,19 +127,32 @@ class Machine {
 
 }  // namespace
 
-TEST_CASE("random programs of branches and loops: eager and traced give the same bits, with gradients") {
-  for (unsigned seed = 0; seed < 60; ++seed) {
+/// Sums of derivatives of higher order are in another order.
+void check_close(const Tensor& actual, const Tensor& expected) {
+  REQUIRE(actual.shape() == expected.shape());
+  const double scale = 1.0 + reduce_max(abs(expected)).item<double>();
+  const double error = reduce_max(abs(actual - expected)).item<double>();
+  CHECK_MESSAGE(error <= 1e-9 * scale, "error ", error, " of ", scale);
+}
+
+TEST_CASE(
+    "random programs of branches and loops: eager and traced give the same bits, with gradients of order 1 and 2") {
+  const unsigned first = seed_of_cases(0);
+  for (unsigned seed = first; seed < first + static_cast<unsigned>(number_of_cases(60)); ++seed) {
     CAPTURE(seed);
     const std::vector<Step> program = Generator(seed).steps(2);
     const Variable w({0.5, -0.25, 1.25}, {.name = "w", .dtype = float64});
     const Variable sum({0.125, 0.5, -1.0}, {.name = "sum", .trainable = false, .dtype = float64});
     const Tensor initial = sum.value() * 1.0;
     const auto f = [&](const Tensor& x, const Tensor& n) {
-      GradientTape tape;
+      GradientTape outer, tape;
+      outer.watch(x);
       tape.watch(x);
       const Tensor y = Machine(n, w, sum).run(program, {x, x * 0.5});
       const auto g = tape.gradient(reduce_sum(sin(y)), {x, w}, {.unconnected = Unconnected::zero});
-      return std::vector<Tensor>{y, g[0], g[1]};
+      const Tensor slope = reduce_sum(sin(g[0])) + reduce_sum(sin(g[1]));
+      const auto h = outer.gradient(slope, {x, w}, {.unconnected = Unconnected::zero});
+      return std::vector<Tensor>{y, g[0], g[1], h[0], h[1]};
     };
     const auto traced = trace(f, {spec(float64, {-1, 3}), spec(int32, {})});
     for (const int n : {0, 1, 3}) {
@@ -136,9 +166,9 @@ TEST_CASE("random programs of branches and loops: eager and traced give the same
       random::set_state(state);
       sum.assign(initial);
       const std::vector<Tensor> actual = traced(x, tensor(n));
-      for (std::size_t i = 0; i < 3; ++i) {
+      for (std::size_t i = 0; i < expected.size(); ++i) {
         CAPTURE(i);
-        check_same(actual[i], expected[i]);
+        i < 3 ? check_same(actual[i], expected[i]) : check_close(actual[i], expected[i]);
       }
       CHECK(same_bits(sum.value() * 1.0, expected_sum));
     }
