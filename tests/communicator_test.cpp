@@ -10,6 +10,7 @@
 #include "tapestry/ops.hpp"
 #include "tapestry/session.hpp"
 #include "tapestry/trace.hpp"
+#include "toy_backend.hpp"
 
 namespace communicator_test {
 
@@ -193,6 +194,43 @@ TEST_CASE("errors of arguments name the op and the line, and cost no rank its tu
     CHECK_THROWS_AS(world.all_reduce(Tensor()), FailedPreconditionError);
     check_values(world.all_reduce(tensor({1.0})), {2});
   });
+}
+
+TEST_CASE("a half type and float32 are unequal, though both travel as float32") {
+  run_ranks(2, [](const Communicator& world) {
+    const Tensor x = ones({3}), half = x.cast(float16);
+    const auto message = message_of<InvalidArgumentError>([&] { world.all_reduce(world.rank() == 0 ? x : half); });
+    CHECK(says(message, "rank 0 AllReduce(sum) of float32[3] at "));
+    CHECK(says(message, "rank 1 AllReduce(sum) of float16[3] at "));
+    check_values(world.all_reduce(half), {2, 2, 2});
+  });
+}
+
+TEST_CASE("tensors on devices that cannot exchange them go over the host, and the reason is told") {
+  for (const int host : {-1, 0, 2})
+    run_ranks(3, [&](const Communicator& world) {
+      CAPTURE(host);
+      const Device device = world.rank() == host ? cpu() : toy_device(world.rank());
+      const Tensor x = tensor({1.0, 2.0, 3.0}).to(device) * (world.rank() + 1.0);
+      for (int i = 0; i < 2; ++i) {
+        const std::vector<Tensor> list = world.all_reduce({x, x.cast(float64)}, Reduce::mean);
+        check_values(list[0], {2, 4, 6});
+        check_values(list[1], {2, 4, 6});
+        check_values(world.all_reduce(transpose(stack({x, x})), Reduce::max), {3, 3, 6, 6, 9, 9});
+        check_values(world.reduce_scatter(x.cast(bfloat16)), {6.0 * (world.rank() + 1)});
+        check_values(world.all_gather(x(0)), {1, 2, 3});
+        check_values(world.broadcast(x, 1), {2, 4, 6});
+        for (const Tensor& each : {list[0], world.all_gather(x)}) CHECK(each.device() == device);
+      }
+      CHECK_THROWS_AS(world.rank() == 1 ? world.all_reduce(x) : world.all_gather(x), InvalidArgumentError);
+      const std::string reason = host < 0 ? "rank 0: devices of the kind TOY exchange no tensors with other ranks'"
+                                          : detail::join("the tensor of rank ", host, " is on the CPU, or on another ");
+      if (world.rank() == host) CHECK(world.gpu_status() == "no collective of tensors on a GPU yet");
+      if (world.rank() != host) CHECK(world.gpu_status().starts_with("collectives on the host: " + reason));
+    });
+  const Communicator alone;
+  check_values(alone.all_gather(tensor({1.0, 2.0}).to(toy_device())), {1, 2});
+  CHECK(alone.gpu_status() == "no collectives: this rank is alone");
 }
 
 TEST_CASE("broadcast sets Variables to the values of the root") {

@@ -27,6 +27,15 @@ std::unique_ptr<Recording> Backend::record(const std::function<void()>&) { retur
 
 bool Backend::copy_from_peer(Backend&, void*, const void*, std::size_t) { return false; }
 
+std::string Backend::address() {
+  throw UnimplementedError(detail::join("devices of the kind ", name(), " exchange no tensors with other ranks'"));
+}
+std::string Backend::new_group() { return address(); }
+std::unique_ptr<DeviceGroup> Backend::join_group(const std::string&, int, int) {
+  address();
+  return nullptr;
+}
+
 void Backend::program(const Program& program, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   std::vector<Tensor> values(inputs.begin(), inputs.end());
   values.insert(values.end(), outputs.begin(), outputs.end());

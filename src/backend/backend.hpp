@@ -70,6 +70,40 @@ struct TAPESTRY_API CannotRecord final : std::exception {
   const char* what() const noexcept override { return "this work of a device cannot be recorded"; }
 };
 
+/// Work that a DeviceGroup has begun. Where its life ends, the device's later work waits for it; until then its tensors
+/// must stay as they are.
+class TAPESTRY_API StartedWork {
+ public:
+  StartedWork() = default;
+  virtual ~StartedWork() = default;
+  StartedWork(const StartedWork&) = delete;
+  StartedWork& operator=(const StartedWork&) = delete;
+};
+
+/// The devices of several ranks, one of each, which exchange tensors without the host. All ranks make the same calls,
+/// of equal dtypes and shapes, in the same order. A call returns when the work is queued behind the device's earlier
+/// work. Tensors are contiguous, of any element type; reductions are sum, prod, min and max, and not of half types.
+/// The extreme of a NaN and a number may be either. Calls allocate nothing: ranks that wait on their devices could not
+/// be told of a failure. Throws AbortedError if another rank of this process has failed.
+class TAPESTRY_API DeviceGroup {
+ public:
+  DeviceGroup() = default;
+  virtual ~DeviceGroup() = default;
+  DeviceGroup(const DeviceGroup&) = delete;
+  DeviceGroup& operator=(const DeviceGroup&) = delete;
+
+  using Work = std::unique_ptr<StartedWork>;
+  virtual std::string name() const = 0;  ///< of what connects the devices: "NCCL 2.28.9"
+  /// y = all ranks' x, reduced to one.
+  virtual Work all_reduce(ReduceFunction f, const Tensor& x, const Tensor& y) = 0;
+  /// y = this rank's part of all ranks' x reduced to one, along the first axis.
+  virtual Work reduce_scatter(ReduceFunction f, const Tensor& x, const Tensor& y) = 0;
+  /// y = all ranks' x, one after the other.
+  virtual Work all_gather(const Tensor& x, const Tensor& y) = 0;
+  /// y = the root's x.
+  virtual Work broadcast(int root, const Tensor& x, const Tensor& y) = 0;
+};
+
 /// The memory and the kernel families of a kind of device, or of one CUDA device. It knows no ops. Ops check all shapes
 /// and dtypes before they call a family. Inputs may be views with any strides. Outputs (the last arguments, `y`) are
 /// contiguous, allocated and of the final shape, and overlap no input unless the family says so. Sizes may be 0. A
@@ -102,6 +136,13 @@ class TAPESTRY_API Backend : public detail::Allocator {
   /// Copies from the memory of another device, in order with the work of both devices and without waiting for it.
   /// Returns false when this backend cannot.
   virtual bool copy_from_peer(Backend& peer, void* to, const void* from, std::size_t bytes);
+  /// Names this device among those of all machines, to tell ranks that share one. Throws Error if devices of this kind
+  /// cannot exchange tensors with those of other ranks, as by default.
+  virtual std::string address();
+  /// The name of a new DeviceGroup, of at most 200 bytes. One rank asks for it, and tells the others.
+  virtual std::string new_group();
+  /// Joins this device with those of the other ranks, which call this, too. Throws Error if they cannot be joined.
+  virtual std::unique_ptr<DeviceGroup> join_group(const std::string& group, int rank, int ranks);
   virtual MemoryStats memory_stats() = 0;
   virtual void reset_peak_memory() = 0;
   virtual std::int64_t trim_memory() = 0;

@@ -1,15 +1,14 @@
 #include "distributed/collective_ops.hpp"
 
 #include <atomic>
-#include <cstring>
 
 #include "backend/backend.hpp"
 #include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/define.hpp"
 #include "dispatch/recorder.hpp"
-#include "distributed/background.hpp"
 #include "distributed/buckets.hpp"
+#include "distributed/carrier.hpp"
 #include "tapestry/ops.hpp"
 
 namespace tapestry {
@@ -41,38 +40,52 @@ void check_reduce(DType dtype, Reduce reduce) {
     throw InvalidArgumentError("Reduce::sum is for numbers, not for bool; Reduce::max tells whether one is true");
 }
 
-// ---- On the host ------------------------------------------------------------------------------------------------------
+// ---- Bodies -----------------------------------------------------------------------------------------------------------
 
-/// The type in which elements travel.
+/// The type in which elements travel to be reduced.
 DType wire_type(DType dtype) { return is_half(dtype) ? float32 : dtype; }
 
+/// The elements without gaps, on the same device.
 Tensor as_type(const Tensor& tensor, DType dtype) {
-  if (tensor.dtype() == dtype) return tensor;
-  const Tensor result = make_tensor(dtype, tensor.shape(), cpu());
-  backend_of(cpu()).copy(tensor, result);
+  Backend& backend = backend_of(tensor.device());
+  if (tensor.dtype() == dtype) return backend.contiguous(tensor);
+  const Tensor result = make_tensor(dtype, tensor.shape(), tensor.device());
+  backend.copy(tensor, result);
   return result;
 }
 
-/// Runs a reduction, whose mean is a sum.
-void reduce_among(Collectives& among, Exchange exchange, Reduce reduce) {
-  exchange.reduce = reduce == Reduce::mean ? Reduce::sum : reduce;
-  among.run(exchange);
-}
-
 void divide_by(const Tensor& sum, int ranks) {
-  backend_of(cpu()).binary(Binary::divide, sum, make_scalar(ranks, sum.dtype()), 0, sum);
+  Backend& backend = backend_of(sum.device());
+  const Tensor count = make_tensor(sum.dtype(), {}, sum.device());
+  backend.fill(ranks, count);
+  backend.binary(Binary::divide, sum, count, 0, sum);
 }
 
 /// The body of AllReduce and ReduceScatter.
-void reduce_on_host(const Call& call, Exchange::Kind kind) {
+void reduce(Backend& backend, const Call& call, Exchange::Kind kind) {
   const Tensor &x = call.input(0), &y = call.output();
   const DType wire = wire_type(x.dtype());
-  const Tensor result = y.dtype() == wire ? y : make_tensor(wire, y.shape(), cpu());
-  reduce_among(collectives_of(call),
-               {.kind = kind, .name = call.type(), .input = as_type(x, wire), .output = result, .where = call.where()},
-               reduce_of(call));
-  if (reduce_of(call) == Reduce::mean) divide_by(result, collectives_of(call).size);
-  if (!result.is(y)) backend_of(cpu()).copy(result, y);
+  const Tensor result = y.dtype() == wire ? y : make_tensor(wire, y.shape(), y.device());
+  const bool is_mean = reduce_of(call) == Reduce::mean;
+  collectives_of(call).carrier().run({.kind = kind,
+                                      .name = call.type(),
+                                      .input = as_type(x, wire),
+                                      .output = result,
+                                      .given = x.dtype(),
+                                      .reduce = is_mean ? Reduce::sum : reduce_of(call),
+                                      .where = call.where()});
+  if (is_mean) divide_by(result, collectives_of(call).size);
+  if (!result.is(y)) backend.copy(result, y);
+}
+
+/// The body of AllGather and Broadcast.
+void move(const Call& call, Exchange::Kind kind, int root = 0) {
+  collectives_of(call).carrier().run({.kind = kind,
+                                      .name = call.type(),
+                                      .input = as_type(call.input(0), call.input(0).dtype()),
+                                      .output = call.output(),
+                                      .root = root,
+                                      .where = call.where()});
 }
 
 // ---- Gradients --------------------------------------------------------------------------------------------------------
@@ -116,7 +129,7 @@ TAPESTRY_OP(all_reduce_op){{
     .name = "AllReduce",
     .attrs = {{"communicator", AttrKind::communicator}, {"reduce", AttrKind::number}},
     .infer = infer_reduced,
-    .cpu = [](const Call& call) { reduce_on_host(call, Exchange::Kind::all_reduce); },
+    .forward = [](Backend& backend, const Call& call) { reduce(backend, call, Exchange::Kind::all_reduce); },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Communicator among = communicator_of(call);
       return {gradient_of_reduce(among, reduce_of(call), call.input(0), call.output(), among.all_reduce(g))};
@@ -138,7 +151,7 @@ TAPESTRY_OP(reduce_scatter_op){{
       shape.set(0, rows < 0 ? rows : rows / ranks);
       return specs;
     },
-    .cpu = [](const Call& call) { reduce_on_host(call, Exchange::Kind::reduce_scatter); },
+    .forward = [](Backend& backend, const Call& call) { reduce(backend, call, Exchange::Kind::reduce_scatter); },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Communicator among = communicator_of(call);
       const Tensor y = reads_values(reduce_of(call)) ? among.all_gather(call.output()) : Tensor();
@@ -162,14 +175,7 @@ TAPESTRY_OP(all_gather_op){{
       }
       return {spec};
     },
-    .cpu =
-        [](const Call& call) {
-          collectives_of(call).run({.kind = Exchange::Kind::all_gather,
-                                    .name = call.type(),
-                                    .input = call.input(0),
-                                    .output = call.output(),
-                                    .where = call.where()});
-        },
+    .forward = [](Backend&, const Call& call) { move(call, Exchange::Kind::all_gather); },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {reshape_like(communicator_of(call).reduce_scatter(g), call.input(0))};
     },
@@ -177,14 +183,7 @@ TAPESTRY_OP(all_gather_op){{
     .stateful = true,
 }};
 
-void broadcast_on_host(const Call& call) {
-  collectives_of(call).run({.kind = Exchange::Kind::broadcast,
-                            .name = call.type(),
-                            .input = call.input(0),
-                            .output = call.output(),
-                            .root = static_cast<int>(call.attr<std::int64_t>("root")),
-                            .where = call.where()});
-}
+int root_of(const Call& call) { return static_cast<int>(call.attr<std::int64_t>("root")); }
 
 Specs infer_from_root(const Call& call) {
   const std::int64_t root = call.attr<std::int64_t>("root");
@@ -199,7 +198,7 @@ TAPESTRY_OP(broadcast_op){{
     .name = "Broadcast",
     .attrs = {{"communicator", AttrKind::communicator}, {"root", AttrKind::number}},
     .infer = infer_from_root,
-    .cpu = broadcast_on_host,
+    .forward = [](Backend&, const Call& call) { move(call, Exchange::Kind::broadcast, root_of(call)); },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {apply(broadcast_grad, {{g, call.where()}}, call.attrs())};
     },
@@ -212,20 +211,18 @@ TAPESTRY_OP(broadcast_grad_op){{
     .name = "BroadcastGrad",
     .attrs = {{"communicator", AttrKind::communicator}, {"root", AttrKind::number}},
     .infer = infer_from_root,
-    .cpu =
-        [](const Call& call) {
+    .forward =
+        [](Backend& backend, const Call& call) {
           const Tensor& y = call.output();
-          const Tensor sum = make_tensor(wire_type(y.dtype()), y.shape(), cpu());
+          const Tensor sum = make_tensor(wire_type(y.dtype()), y.shape(), y.device());
           Collectives& among = collectives_of(call);
-          among.run({.kind = Exchange::Kind::all_reduce,
-                     .name = call.type(),
-                     .input = as_type(call.input(0), sum.dtype()),
-                     .output = sum,
-                     .where = call.where()});
-          if (among.rank == call.attr<std::int64_t>("root"))
-            backend_of(cpu()).copy(sum, y);
-          else
-            std::memset(y.impl().data, 0, detail::nbytes(y));
+          among.carrier().run({.kind = Exchange::Kind::all_reduce,
+                               .name = call.type(),
+                               .input = as_type(call.input(0), sum.dtype()),
+                               .output = sum,
+                               .given = y.dtype(),
+                               .where = call.where()});
+          among.rank == root_of(call) ? backend.copy(sum, y) : backend.fill(0, y);
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       return {apply(broadcast_op, {{g, call.where()}}, call.attrs())};
@@ -239,8 +236,8 @@ TAPESTRY_OP(barrier_op){{
     .name = "Barrier",
     .attrs = {{"communicator", AttrKind::communicator}},
     .infer = [](const Call&) -> Specs { return {}; },
-    .cpu =
-        [](const Call& call) {
+    .forward =
+        [](Backend&, const Call& call) {
           collectives_of(call).run({.kind = Exchange::Kind::barrier, .name = call.type(), .where = call.where()});
         },
     .gradient = no_gradient,
@@ -288,25 +285,26 @@ TAPESTRY_OP(all_reduce_start_op){{
       }
       return {{uint8, {}}};
     },
-    .cpu =
-        [](const Call& call) {
-          *call.output_data<std::uint8_t>() = 0;
+    .forward =
+        [](Backend& backend, const Call& call) {
+          backend.fill(0, call.output());
           const Shape all{count_elements(call.inputs())};
           const DType wire = wire_type(call.input(0).dtype());
+          const Device device = call.output().device();
           Exchange exchange{.kind = Exchange::Kind::all_reduce,
                             .name = call.type(),
-                            .input = make_tensor(wire, all, cpu()),
-                            .output = make_tensor(wire, all, cpu()),
+                            .input = make_tensor(wire, all, device),
+                            .output = make_tensor(wire, all, device),
+                            .given = call.input(0).dtype(),
                             .layout = layout_of(call),
                             .where = call.where()};
           std::int64_t next = 0;
           for (const Tensor& each : call.inputs()) {
-            backend_of(cpu()).copy(each, view_as(exchange.input, each.shape(), next));
+            backend.copy(each, view_as(exchange.input, each.shape(), next));
             next += each.size();
           }
           if (reduce_of(call) != Reduce::mean) exchange.reduce = reduce_of(call);
-          Collectives& among = collectives_of(call);
-          among.background(call.where()).start(call.attr<std::int64_t>("slot"), std::move(exchange));
+          collectives_of(call).carrier().start(call.attr<std::int64_t>("slot"), exchange);
         },
     .gradient = no_gradient,
     .stateful = true,
@@ -320,14 +318,15 @@ TAPESTRY_OP(all_reduce_wait_op){{
       for (std::size_t i = 1; i < call.inputs().size(); ++i) specs.push_back(call.input(i).spec());
       return specs;
     },
-    .cpu =
-        [](const Call& call) {
+    .forward =
+        [](Backend& backend, const Call& call) {
           Collectives& among = collectives_of(call);
-          const Tensor flat = among.background(call.where()).wait(call.attr<std::int64_t>("slot"));
+          const Device device = call.input(0).device();
+          const Tensor flat = among.carrier().finish(call.attr<std::int64_t>("slot"), device, call.where());
           if (reduce_of(call) == Reduce::mean) divide_by(flat, among.size);
           std::int64_t next = 0;
           for (const Tensor& each : call.outputs()) {
-            backend_of(cpu()).copy(view_as(flat, each.shape(), next), each);
+            backend.copy(view_as(flat, each.shape(), next), each);
             next += each.size();
           }
         },

@@ -1,6 +1,7 @@
 #include "distributed/collectives.hpp"
 
 #include "distributed/background.hpp"
+#include "distributed/carrier.hpp"
 
 namespace tapestry {
 
@@ -18,6 +19,10 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash ^ hash >> 33;
 }
 
+DType dtype_of(const Exchange& exchange) {
+  return exchange.given == DType::unknown ? exchange.input.dtype() : exchange.given;
+}
+
 }  // namespace
 
 std::uint64_t Exchange::signature() const {
@@ -25,7 +30,7 @@ std::uint64_t Exchange::signature() const {
   hash = mix(hash, static_cast<std::uint64_t>(reduce));
   hash = mix(hash, static_cast<std::uint64_t>(root));
   if (!input) return hash;
-  hash = mix(hash, static_cast<std::uint64_t>(input.dtype()));
+  hash = mix(hash, static_cast<std::uint64_t>(dtype_of(*this)));
   for (const std::int64_t each : input.shape().sizes()) hash = mix(hash, static_cast<std::uint64_t>(each));
   return mix(hash, static_cast<std::uint64_t>(input.rank()));
 }
@@ -35,14 +40,14 @@ std::string to_string(const Exchange& exchange) {
   if (exchange.kind == Exchange::Kind::all_reduce || exchange.kind == Exchange::Kind::reduce_scatter)
     text += "(" + to_string(exchange.reduce) + ")";
   if (exchange.kind == Exchange::Kind::broadcast) text += "(root " + std::to_string(exchange.root) + ")";
-  if (exchange.input) text += join(" of ", to_string(exchange.input.dtype()), exchange.input.shape());
+  if (exchange.input) text += join(" of ", to_string(dtype_of(exchange)), exchange.input.shape());
   if (exchange.layout != 0) text += join(" in layout ", exchange.layout % 10000);
   if (exchange.where) text += " at " + to_string(exchange.where);
   return text;
 }
 
 Collectives::Collectives(int its_rank, int ranks, int its_local_rank)
-    : rank(its_rank), size(ranks), local_rank(its_local_rank) {}
+    : rank(its_rank), size(ranks), local_rank(its_local_rank), carrier_(std::make_unique<Carrier>(*this)) {}
 Collectives::~Collectives() = default;
 
 Background& Collectives::background(Where where) {

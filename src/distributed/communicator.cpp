@@ -4,6 +4,7 @@
 #include <system_error>
 #include <thread>
 
+#include "distributed/carrier.hpp"
 #include "distributed/collectives.hpp"
 #include "distributed/mpi_loader.hpp"
 #include "distributed/thread_collectives.hpp"
@@ -63,6 +64,7 @@ Communicator Communicator::world(Where where) {
 int Communicator::rank() const { return collectives_->rank; }
 int Communicator::size() const { return collectives_->size; }
 int Communicator::local_rank() const { return collectives_->local_rank; }
+std::string Communicator::gpu_status() const { return collectives_->carrier().status(); }
 
 Communicator Communicator::split(int color, Where where) const {
   if (color < 0) throw InvalidArgumentError(join("A color is a number from 0 on, not ", color), where);

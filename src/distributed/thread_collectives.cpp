@@ -82,6 +82,10 @@ void ThreadGroup::meet(Lock& lock, const std::function<void()>& when_all_are_the
 void ThreadGroup::compare_calls() {
   refusal_.clear();
   failure_.clear();
+  const auto is_by_device = [](const Exchange* each) { return each->by_device; };
+  const auto other = std::find_if_not(posts_.begin(), posts_.end(), is_by_device);
+  by_device_ = static_cast<int>(std::count_if(posts_.begin(), posts_.end(), is_by_device));
+  not_by_device_ = other == posts_.end() ? -1 : static_cast<int>(other - posts_.begin());
   const std::uint64_t first = posts_[0]->signature();
   if (std::all_of(posts_.begin(), posts_.end(), [&](const Exchange* each) { return each->signature() == first; }))
     return;
@@ -95,13 +99,25 @@ void ThreadGroup::require_agreement() const {
   if (!refusal_.empty()) throw InvalidArgumentError(refusal_);
 }
 
-void ThreadGroup::run(int rank, const Exchange& exchange) {
-  Lock lock(job_->mutex);
+/// Waits for all ranks' calls, and throws unless they fit together.
+void ThreadGroup::meet_calls(Lock& lock, int rank, const Exchange& exchange) {
   require_all_there();
   posts_[rank] = &exchange;
   meet(
       lock, [&] { compare_calls(); }, true);
   require_agreement();
+}
+
+int ThreadGroup::agree(int rank, const Exchange& exchange) {
+  Lock lock(job_->mutex);
+  meet_calls(lock, rank, exchange);
+  return not_by_device_;
+}
+
+void ThreadGroup::run(int rank, const Exchange& exchange) {
+  Lock lock(job_->mutex);
+  do meet_calls(lock, rank, exchange);
+  while (by_device_ > 0);
   if (exchange.kind == Exchange::Kind::barrier) return;
   lock.unlock();
   std::string failure;

@@ -33,6 +33,8 @@ class ThreadGroup {
   /// Takes part in a collective: waits for the others, does this rank's share of the work, and waits until all have
   /// done theirs.
   void run(int rank, const Exchange& exchange);
+  /// The number of a rank that is not `by_device`, -1 if all are.
+  int agree(int rank, const Exchange& exchange);
   /// The group of those that give the same color, and this rank's number in it.
   std::pair<std::shared_ptr<ThreadGroup>, int> split(int rank, int color, Where where);
   /// The group of those that are left, and this rank's number in it.
@@ -47,6 +49,7 @@ class ThreadGroup {
   void meet(Lock& lock, const std::function<void()>& when_all_are_there, bool may_abort);
   void require_all_there() const;
   const std::string& end_of(std::size_t rank) const;
+  void meet_calls(Lock& lock, int rank, const Exchange& exchange);
   void compare_calls();
   void require_agreement() const;
   void work(int rank, const Exchange& exchange) const;
@@ -60,6 +63,8 @@ class ThreadGroup {
   int waiting_ = 0;
   std::uint64_t meetings_ = 0;
   std::string refusal_;      ///< what all ranks throw; "" if their calls fit together
+  int by_device_ = 0;        ///< how many ranks are
+  int not_by_device_ = -1;   ///< the first that is not
   std::string failure_;      ///< what a rank has met in its share of the work; "" if nothing
   std::vector<int> colors_;  ///< of `split`, by rank; and the new groups
   std::vector<std::shared_ptr<ThreadGroup>> parts_;
@@ -74,6 +79,7 @@ class ThreadCollectives final : public Collectives {
   ~ThreadCollectives() override { leave(); }
 
   void run(const Exchange& exchange) override { group_->run(rank, exchange); }
+  int agree(const Exchange& exchange) override { return group_->agree(rank, exchange); }
   CommunicatorRef split(int color, Where where) override;
   CommunicatorRef shrink(Where where) override;
   bool leave() override;

@@ -51,6 +51,7 @@ const char* obstacle_of(const Op& op, bool has_forward) {
   const bool is_variables = find_attr(op, "variables");
   if (&op == &send_op || &op == &recv_op) return "meets another device";
   if (&op == &read_variable_op) return nullptr;
+  if (find_attr(op, "communicator")) return "meets other ranks";
   if (!has_forward) return "is done on the host";
   return op.stateful && !(is_variables && op.outputs == 0) ? "draws random numbers" : nullptr;
 }

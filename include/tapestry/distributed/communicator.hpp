@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -39,11 +40,16 @@ TAPESTRY_API std::string to_string(Reduce reduce);
 ///
 /// Collectives are ops: they can be differentiated, traced, and run in sessions. A gradient is that of the sum of all
 /// ranks' losses, and is itself computed by collectives: all ranks must take the same gradients. In a trace, they run
-/// in the order of the program, even if nothing needs their results. They run on the host: tensors on other devices are
-/// copied there and back.
+/// in the order of the program, even if nothing needs their results.
+///
+/// Tensors on GPUs are exchanged by NCCL, and a collective returns when it is queued, if the tensors of all ranks are
+/// on GPUs, no two of them on the same, and all ranks can open NCCL. Otherwise they are copied to the host and back.
+/// The ranks agree on that; `gpu_status` tells the reason. A rank keeps to the first GPU that it has used in a
+/// communicator.
 ///
 /// The sum of ranks that are threads is added up in the order of the ranks. That of processes is in an order which the
-/// MPI library chooses; all ranks get the same bits. float16 and bfloat16 are reduced in float32.
+/// MPI library chooses, that on GPUs in NCCL's; all ranks get the same bits. float16 and bfloat16 are reduced in
+/// float32.
 class TAPESTRY_API Communicator {
  public:
   /// A communicator of this rank alone, which is rank 0 of 1.
@@ -60,6 +66,9 @@ class TAPESTRY_API Communicator {
   int size() const;
   /// The number of this rank among those on this machine, from 0: for example, the GPU that it uses.
   int local_rank() const;
+  /// How tensors on a GPU have travelled in this communicator: "collectives by NCCL 2.28.9", or "collectives on the
+  /// host: " and the reason.
+  std::string gpu_status() const;
   /// The part of a data set that this rank reads, for Loaders and Streams.
   data::Shard shard() const { return {size(), rank()}; }
 

@@ -123,8 +123,11 @@ class MpiCollectives final : public Collectives {
     if (!ended && !failed_) MPI_Comm_free(&ranks_);
   }
 
+  int agree(const Exchange& exchange) override { return meet(exchange).not_by_device; }
+
   void run(const Exchange& exchange) override {
-    require_equal(exchange);
+    while (meet(exchange).any_by_device) {
+    }
     switch (exchange.kind) {
       case Exchange::Kind::all_reduce:
         return all_reduce(exchange);
@@ -140,7 +143,7 @@ class MpiCollectives final : public Collectives {
   }
 
   CommunicatorRef split(int color, Where where) override {
-    require_equal({.kind = Exchange::Kind::split, .name = "split", .where = where});
+    meet({.kind = Exchange::Kind::split, .name = "split", .where = where});
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(ranks_, color, rank, &part));
     return made_of(part);
@@ -190,13 +193,20 @@ class MpiCollectives final : public Collectives {
     throw AbortedError(join("MPI: ", std::string(text.data(), static_cast<std::size_t>(length))));
   }
 
+  struct Meeting {
+    int not_by_device;  ///< a rank that is not, -1 if all are
+    bool any_by_device;
+  };
+
   /// Throws on all ranks unless all call the same.
-  void require_equal(const Exchange& exchange) {
+  Meeting meet(const Exchange& exchange) {
     const std::uint64_t own = exchange.signature();
-    const std::array<std::uint64_t, 2> numbers{own, ~own};
-    std::array<std::uint64_t, 2> largest{};
-    check(MPI_Allreduce(numbers.data(), largest.data(), 2, MPI_UINT64_T, MPI_MAX, ranks_));
-    if (largest[0] == ~largest[1]) return;
+    const bool by_device = exchange.by_device;
+    const std::array<std::uint64_t, 4> numbers{own, ~own, by_device ? 0 : static_cast<std::uint64_t>(rank) + 1,
+                                               by_device};
+    std::array<std::uint64_t, 4> largest{};
+    check(MPI_Allreduce(numbers.data(), largest.data(), 4, MPI_UINT64_T, MPI_MAX, ranks_));
+    if (largest[0] == ~largest[1]) return {static_cast<int>(largest[2]) - 1, largest[3] != 0};
     constexpr std::size_t room = 200;
     std::array<char, room> text{};
     const std::string call = to_string(exchange);
