@@ -8,22 +8,26 @@
 #include <doctest/doctest.h>
 
 #include "backend/cuda/cudnn.hpp"
+#include "backend/cuda/nccl.hpp"
 #include "expect.hpp"
 #if __has_include(<cudnn.h>)
 #include <cudnn.h>
+#endif
+#if __has_include(<nccl.h>)
+#include <nccl.h>
 #endif
 
 namespace tapestry::test {
 namespace {
 
-#if __has_include(<cudnn.h>)
-// What cudnn.hpp declares is what cuDNN's own headers do.
+// What cudnn.hpp and nccl.hpp declare is what the libraries' own headers do.
 
 template <class T>
 constexpr bool is_number = std::is_integral_v<T> || std::is_enum_v<T>;
 template <class A, class B>
 constexpr bool is_passed_alike = sizeof(A) == sizeof(B) &&
-                                 ((std::is_pointer_v<A> && std::is_pointer_v<B>) || (is_number<A> && is_number<B>));
+                                 ((std::is_pointer_v<A> && std::is_pointer_v<B>) || (is_number<A> && is_number<B>) ||
+                                  (std::is_class_v<A> && std::is_class_v<B>));
 
 template <class Result, class... Arguments, class OtherResult, class... OtherArguments>
 constexpr bool is_called_alike(Result (*)(Arguments...), OtherResult (*)(OtherArguments...)) {
@@ -33,6 +37,25 @@ constexpr bool is_called_alike(Result (*)(Arguments...), OtherResult (*)(OtherAr
     return is_passed_alike<Result, OtherResult> && (is_passed_alike<Arguments, OtherArguments> && ...);
   }
 }
+
+#if __has_include(<nccl.h>)
+#define TAPESTRY_CALLED_ALIKE(member, name) \
+  static_assert(is_called_alike(decltype(gpu::Nccl{}.member)(nullptr), decltype (&(name))(nullptr)));
+TAPESTRY_NCCL(TAPESTRY_CALLED_ALIKE)
+#undef TAPESTRY_CALLED_ALIKE
+
+static_assert(gpu::nccl_success == ncclSuccess && gpu::nccl_in_progress == ncclInProgress && gpu::nccl_sum == ncclSum &&
+              gpu::nccl_prod == ncclProd && gpu::nccl_max == ncclMax && gpu::nccl_min == ncclMin &&
+              gpu::nccl_uint8 == ncclUint8 && gpu::nccl_int32 == ncclInt32 && gpu::nccl_int64 == ncclInt64 &&
+              gpu::nccl_float16 == ncclFloat16 && gpu::nccl_float32 == ncclFloat32 &&
+              gpu::nccl_float64 == ncclFloat64 && gpu::nccl_bfloat16 == ncclBfloat16);
+static_assert(offsetof(gpu::NcclConfig, magic) == offsetof(ncclConfig_t, magic) &&
+              offsetof(gpu::NcclConfig, version) == offsetof(ncclConfig_t, version) &&
+              offsetof(gpu::NcclConfig, blocking) == offsetof(ncclConfig_t, blocking) &&
+              sizeof(gpu::NcclConfig) <= sizeof(ncclConfig_t));
+#endif
+
+#if __has_include(<cudnn.h>)
 #define TAPESTRY_CALLED_ALIKE(member, name) \
   static_assert(is_called_alike(decltype(gpu::Cudnn{}.member)(nullptr), decltype (&(name))(nullptr)));
 TAPESTRY_CUDNN(TAPESTRY_CALLED_ALIKE)
@@ -140,6 +163,15 @@ TEST_SUITE("CUDA libraries") {
     CHECK(library->destroy_tensor(tensor) == gpu::cudnn_success);
     CHECK(library->destroy_filter(filter) == gpu::cudnn_success);
     CHECK(library->destroy_convolution(convolution) == gpu::cudnn_success);
+  }
+
+  TEST_CASE("NCCL has all the functions") {
+    try {
+      CHECK(gpu::nccl_name().starts_with("NCCL 2."));
+      CHECK(std::string(gpu::nccl().error_string(gpu::nccl_in_progress)).find("progress") != std::string::npos);
+    } catch (const NotFoundError& error) {
+      MESSAGE("skipped: " << error.what());
+    }
   }
 
   TEST_CASE("what cuDNN does not start with is told") {

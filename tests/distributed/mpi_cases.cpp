@@ -30,6 +30,30 @@ constexpr DType all_dtypes[] = {boolean, uint8, int32, int64, float16, bfloat16,
 
 }  // namespace
 
+TEST_CASE("tensors on a GPU that the processes share, or on that of some of them, go over the host") {
+  if (devices().back().is_cpu()) return;
+  const Communicator world = Communicator::world();
+  for (const bool mixed : {true, false}) {
+    const Device device = mixed && world.rank() == 1 ? cpu() : cuda(0);
+    const Tensor x = full({4}, world.rank() + 1.0, {.device = device});
+    const double ranks = world.size(), sum = ranks * (ranks + 1) / 2;
+    for (int i = 0; i < 2; ++i) {
+      const Tensor y = world.all_reduce(x), mean = world.all_reduce({x, x}, Reduce::mean)[1];
+      CHECK(y.device() == device);
+      CHECK(values(y) == std::vector<double>(4, sum));
+      CHECK(values(mean) == std::vector<double>(4, sum / ranks));
+      CHECK(values(world.broadcast(x, world.size() - 1)) == std::vector<double>(4, ranks));
+    }
+    if (world.size() > 1) {
+      CHECK_THROWS_AS(world.rank() == 1 ? world.all_reduce(x) : world.all_gather(x), InvalidArgumentError);
+      const std::string reason = mixed ? "the tensor of rank 1 is on the CPU" : "ranks 0 and 1 share a GPU";
+      const bool has_nccl = world.gpu_status().find("libnccl.so.2 cannot be opened") == std::string::npos;
+      if (has_nccl && (!mixed || world.rank() != 1))
+        CHECK(world.gpu_status().starts_with("collectives on the host: " + reason));
+    }
+  }
+}
+
 TEST_CASE("collectives of processes give what plain ops give") {
   const Communicator world = Communicator::world();
   const int ranks = world.size();

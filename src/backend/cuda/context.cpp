@@ -69,6 +69,29 @@ Stream Context::stream() const {
   return capture ? capture->stream() : stream_;
 }
 
+Stream Context::exchange_stream() {
+  std::call_once(exchange_once_, [this] { exchange_stream_ = make_stream(index_); });
+  return exchange_stream_;
+}
+
+cudaEvent_t Context::event_behind(Stream stream) const {
+  make_current(index_);
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+  if (const cudaError_t error = cudaEventRecord(event, stream); error != cudaSuccess) {
+    cudaEventDestroy(event);
+    check(error, "recording an event");
+  }
+  return event;
+}
+
+void Context::wait_for(cudaEvent_t event, Stream stream) const {
+  make_current(index_);
+  const cudaError_t error = cudaStreamWaitEvent(stream, event, 0);
+  cudaEventDestroy(event);  // CUDA keeps the event until the wait is over
+  check(error, "letting a stream wait for another");
+}
+
 void Context::require_execution() const {
   if (Capture::on(*this)) throw CannotRecord();
 }

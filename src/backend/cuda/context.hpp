@@ -76,7 +76,8 @@ class Memory {
 };
 
 /// A device in use: its stream, memory and staging. All work of a device goes through its one stream, in the order of
-/// the calls. Never destroyed: the driver may be gone before the last tensor.
+/// the calls; exchanges with other ranks' devices have one beside it. Never destroyed: the driver may be gone before
+/// the last tensor.
 class Context {
  public:
   explicit Context(int index);
@@ -85,6 +86,13 @@ class Context {
   int compute_capability() const { return compute_capability_; }  ///< 90 for 9.0
   /// The stream of the calling thread's work: the device's, or the one in which the work is recorded.
   Stream stream() const;
+  /// The stream of exchanges with other ranks' devices, which the first call creates. Its work must wait for that of
+  /// the device's stream, and be waited for.
+  Stream exchange_stream();
+  /// An event at the end of what a stream of this device has been given so far.
+  cudaEvent_t event_behind(Stream stream) const;
+  /// Makes later work of a stream wait for an event of a device, which is used up.
+  void wait_for(cudaEvent_t event, Stream stream) const;
   /// Throws CannotRecord while the thread's work is recorded. Call it before the thread waits for the device, copies
   /// from or to the host, or starts a library.
   void require_execution() const;
@@ -100,6 +108,8 @@ class Context {
   friend class Refusal;
   int index_, compute_capability_;
   Stream stream_;
+  std::once_flag exchange_once_;
+  Stream exchange_stream_ = nullptr;
   Memory memory_;
   Staging staging_;
   std::mutex refusal_mutex_;

@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda_backend.hpp"
 
+#include "backend/cuda/nccl_group.hpp"
 #include "backend/cuda/recording.hpp"
 #include "core/make_tensor.hpp"
 #include "tapestry/error.hpp"
@@ -37,14 +38,7 @@ namespace {
 
 /// Makes later work of `waiting` wait for the work that `other` has been given so far.
 void wait_for(const Context& other, const Context& waiting) {
-  make_current(other.index());
-  cudaEvent_t reached = nullptr;
-  check(cudaEventCreateWithFlags(&reached, cudaEventDisableTiming), "creating an event");
-  cudaError_t error = cudaEventRecord(reached, other.stream());
-  make_current(waiting.index());
-  if (error == cudaSuccess) error = cudaStreamWaitEvent(waiting.stream(), reached, 0);
-  cudaEventDestroy(reached);  // CUDA keeps the event until the wait is over
-  check(error, "letting one device wait for another");
+  waiting.wait_for(other.event_behind(other.stream()), waiting.stream());
 }
 
 }  // namespace
@@ -61,6 +55,12 @@ bool CudaBackend::copy_from_peer(Backend& peer, void* to, const void* from, std:
   check(cudaMemcpyPeerAsync(to, index_, from, source->index_, bytes, here.stream()), "copying between devices");
   wait_for(here, there);  // before the peer reuses the memory
   return true;
+}
+
+std::string CudaBackend::address() { return nccl_address(index_); }
+std::string CudaBackend::new_group() { return new_nccl_id(); }
+std::unique_ptr<DeviceGroup> CudaBackend::join_group(const std::string& group, int rank, int ranks) {
+  return join_by_nccl(context(), group, rank, ranks);
 }
 
 void CudaBackend::synchronize() { context().synchronize(); }

@@ -26,6 +26,9 @@ class CudaBackend final : public Backend {
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
   void copy_from_host(void* to, const void* from, std::size_t bytes) override;
   bool copy_from_peer(Backend& peer, void* to, const void* from, std::size_t bytes) override;
+  std::string address() override;
+  std::string new_group() override;
+  std::unique_ptr<DeviceGroup> join_group(const std::string& group, int rank, int ranks) override;
   void synchronize() override;
   MemoryStats memory_stats() override;
   void reset_peak_memory() override;

@@ -63,6 +63,9 @@ struct Recording {
   std::vector<std::string> names;
 };
 
+/// Adds the name of what is started to the Recording that lives, if any.
+void note(const std::string& name);
+
 /// Keeps an error for cudaGetLastError, and returns it.
 cudaError_t refuse(cudaError_t error, const std::string& text);
 

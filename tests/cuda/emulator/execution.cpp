@@ -368,9 +368,13 @@ Recording::~Recording() {
   recording = nullptr;
 }
 
+void note(const std::string& name) {
+  if (recording) recording->names.push_back(name);
+}
+
 void start(const std::string& name, const Configuration& configuration, std::unique_ptr<Kernel> kernel) {
   const std::lock_guard lock(mutex());
-  if (recording) recording->names.push_back(name.substr(0, name.find(" (")));
+  note(name.substr(0, name.find(" (")));
   if (const std::string reason = refused(configuration); !reason.empty()) {
     refuse(cudaErrorInvalidConfiguration, name + ": " + reason);
     return;

@@ -162,7 +162,18 @@ bool is_on_device(const void* data, std::size_t bytes) {
                      [&](const CUmemPoolHandle_st* pool) { return is_inside(pool->blocks, data, bytes); });
 }
 
+/// The task with its name in front of its errors, and those of its writes behind blocks.
+Task checked(const std::string& name, Task task) {
+  return [name, task = std::move(task)] {
+    std::string error = task();
+    if (error.empty()) error = check_red_zones();
+    return error.empty() ? "" : name + error;
+  };
+}
+
 }  // namespace
+
+int current() { return current_device; }
 
 bool is_current(cudaStream_t stream) { return stream && stream->device == current_device; }
 
@@ -191,14 +202,19 @@ void enqueue(cudaStream_t stream, const std::string& name, Task task, const std:
     refuse(cudaErrorInvalidResourceHandle, "work for no stream, or for that of another device than the current one");
     return;
   }
-  Task whole = [name, task = std::move(task)] {
-    std::string error = task();
-    if (error.empty()) error = check_red_zones();
-    return error.empty() ? "" : name + error;
-  };
-  if (stream->capture) return capture(stream, name, std::move(whole), memory);
+  if (stream->capture) return capture(stream, name, checked(name, std::move(task)), memory);
   if (stream->work.size() >= stream_length) drain(stream);
-  stream->work.push_back(std::move(whole));
+  append(stream, name, std::move(task));
+}
+
+void append(cudaStream_t stream, const std::string& name, Task task) {
+  stream->work.push_back(checked(name, std::move(task)));
+}
+
+std::string work_until(cudaStream_t stream, const bool& done) {
+  std::string error;
+  while (!done && error.empty()) error = do_work(stream, stream->work.size() - 1);
+  return error;
 }
 
 }  // namespace emulator
@@ -260,6 +276,7 @@ cudaError_t cudaDriverGetVersion(int* version) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   std::strcpy(properties->name, "Emulated GPU");
+  properties->uuid.bytes[0] = static_cast<char>('A' + device);
   properties->totalGlobalMem = memory_limit();
   properties->major = 9;
   int count = 0;
@@ -303,11 +320,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (const cudaError_t error = refuse_in_capture(stream, "to wait for an event of another stream")) return error;
   if (!event->done) return cudaSuccess;
   // The event may be recorded anew or destroyed before the stream gets here.
-  enqueue(stream, "waiting for an event: ", [done = event->done, other = event->stream] {
-    std::string error;
-    while (!*done && error.empty()) error = do_work(other, other->work.size() - 1);
-    return error;
-  });
+  enqueue(stream,
+          "waiting for an event: ", [done = event->done, other = event->stream] { return work_until(other, *done); });
   return is_current(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
