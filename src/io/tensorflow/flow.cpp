@@ -419,9 +419,12 @@ void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
     }
   }
   const auto replace = [&](std::string& tensor) {
-    for (auto found = replaced.find(without_zero(tensor)); found != replaced.end();
-         found = replaced.find(without_zero(tensor)))
+    // In a damaged graph, replacements may lead to each other.
+    for (std::size_t steps = 0; steps <= replaced.size(); ++steps) {
+      const auto found = replaced.find(without_zero(tensor));
+      if (found == replaced.end()) return;
       tensor = found->second;
+    }
   };
   for (NodeDef& each : graph.nodes) std::for_each(each.inputs.begin(), each.inputs.end(), replace);
   if (outputs) std::for_each(outputs->begin(), outputs->end(), replace);

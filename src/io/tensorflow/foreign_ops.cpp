@@ -153,6 +153,8 @@ Tensors constant_nodes(const ForeignNode& n, const std::vector<Tensor>& values) 
 }
 
 Tensor vector_of(const std::vector<std::int64_t>& numbers, DType dtype) {
+  if (size_of(dtype) == 0)
+    throw InvalidArgumentError(detail::join("An operand of type ", to_string(dtype), " is to hold whole numbers"));
   Tensor value = detail::make_tensor(dtype, {static_cast<std::int64_t>(numbers.size())}, cpu());
   detail::visit_dtype(dtype, [&]<class T>() {
     std::transform(numbers.begin(), numbers.end(), detail::mutable_data<T>(value),

@@ -79,6 +79,7 @@ void require_one_type(const ForeignNode& n, std::size_t first = 0);
 Tensor constant_node(const Tensor& value, const std::string& name, Where where);
 /// Adds constants as the outputs of a node.
 Tensors constant_nodes(const ForeignNode& n, const std::vector<Tensor>& values);
+/// Throws InvalidArgumentError for a type without elements, which an operand of a file may have.
 TAPESTRY_API Tensor vector_of(const std::vector<std::int64_t>& numbers, DType dtype);
 std::vector<Padding> paddings_of(const ForeignNode& n, std::size_t input = 1);
 /// How a node pads with what is inside.

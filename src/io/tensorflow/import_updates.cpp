@@ -107,6 +107,7 @@ Tensors Importer::compose(const Entry& entry, const NodeReader& reader, const Co
       call.variables.back() = variables.back();
     }
     call.inputs.push_back(i < update.variables ? state().read(variables.back(), where_) : tensor_of(entry.inputs[i]));
+    if (call.inputs.back().dtype() == DType::resource) reader.refuse("an input is a resource");
   }
   check_slots(reader, variables);
   const NameScope scope(entry.def->name + "/_/", where_);

@@ -31,7 +31,7 @@ class ArrayRaiser {
         if (const NodeDef* array = origin(node(i).inputs[0]); array && contents_.contains(array->name))
           gradients.emplace_back(i, array);
     for (const auto& [i, array] : gradients) {
-      give_content(i, 0, *array);
+      give_content(i, *array);
       gradients_.emplace(node(i).name, node(i).inputs[1]);
     }
     give_first_gradients();
@@ -40,8 +40,9 @@ class ArrayRaiser {
         return input.starts_with('^') && gradients_.contains(producer_name(input));
       });
       for (std::string& input : each.inputs) {
-        while (input.ends_with(":1") && gradients_.contains(producer_name(input)))
-          input = gradients_.at(producer_name(input));
+        for (std::size_t steps = 0; steps < gradients_.size(); ++steps)
+          if (input.ends_with(":1") && gradients_.contains(producer_name(input)))
+            input = gradients_.at(producer_name(input));
         if (input.ends_with(":1") && contents_.contains(producer_name(input))) input = producer_name(input);
       }
       raise(each);
@@ -89,6 +90,9 @@ class ArrayRaiser {
            data_inputs(node) == 4;
   }
 
+  /// More than loops are nested in each other. A damaged graph may enter loops in a circle.
+  static constexpr int most_nested = 64;
+
   /// Finds the last flow of an array outside of the loops that write it.
   void find_content(std::size_t array) {
     std::string& content = contents_[node(array).name];
@@ -103,7 +107,7 @@ class ArrayRaiser {
         const bool writes = is_write(user) && each.input == 3 && origin(user.inputs[0]) == &node(array);
         if (!writes && !is_way_of_flow(user)) continue;
         const int now = depth + (is_enter(user) ? 1 : 0) - (is_exit(user) ? 1 : 0);
-        if (now < 0 || !seen.emplace(each.node, now).second) continue;
+        if (now < 0 || now > most_nested || !seen.emplace(each.node, now).second) continue;
         if (now == 0 && (writes || is_exit(user) || is_merge(user))) content = user.name;
         pending.emplace_back(each.node, now);
       }
@@ -114,23 +118,28 @@ class ArrayRaiser {
   }
 
   /// Lets the gradient of an array be given what the array has, in place of its handle.
-  void give_content(std::size_t user, std::size_t input, const NodeDef& array) {
-    if (!given_.emplace(user, input).second) return;
-    std::string& tensor = node(user).inputs[input];
-    const auto found = index_.find(producer_name(tensor));
-    if (found == index_.end()) return;
-    const std::size_t i = found->second;
-    if (&node(i) == &array) {
-      tensor = contents_.at(array.name);
-    } else if (passes_on(node(i))) {
-      node(i).attrs.erase("T");
-      give_content(i, 0, array);
-    } else if (is_pop(node(i))) {
-      const NodeDef* stack = origin_of_handle(node(i).inputs[0]);
-      if (!stack) return;
-      if (const auto type = array.attrs.find("dtype"); type != array.attrs.end())
-        node(index_.at(stack->name)).attrs["elem_type"] = type->second;
-      for (const std::size_t push : pushes_[stack->name]) give_content(push, 1, array);
+  void give_content(std::size_t gradient, const NodeDef& array) {
+    std::vector<std::pair<std::size_t, std::size_t>> pending{{gradient, 0}};  // nodes, and their inputs
+    while (!pending.empty()) {
+      const auto [user, input] = pending.back();
+      pending.pop_back();
+      if (!given_.emplace(user, input).second) continue;
+      std::string& tensor = node(user).inputs[input];
+      const auto found = index_.find(producer_name(tensor));
+      if (found == index_.end()) continue;
+      const std::size_t i = found->second;
+      if (&node(i) == &array) {
+        tensor = contents_.at(array.name);
+      } else if (passes_on(node(i))) {
+        node(i).attrs.erase("T");
+        pending.emplace_back(i, 0);
+      } else if (is_pop(node(i))) {
+        const NodeDef* stack = origin_of_handle(node(i).inputs[0]);
+        if (!stack) continue;
+        if (const auto type = array.attrs.find("dtype"); type != array.attrs.end())
+          node(index_.at(stack->name)).attrs["elem_type"] = type->second;
+        for (const std::size_t push : pushes_[stack->name]) pending.emplace_back(push, 1);
+      }
     }
   }
 
