@@ -485,6 +485,9 @@ auto custom_gradient(F f, Where where = Where::here()) {
 /// f reads, and the backward pass computes f again, from the same values and random numbers. A tensor that f captures
 /// is a constant: what needs a gradient must be an argument or a Variable. (T. Chen et al., "Training deep nets with
 /// sublinear memory cost", 2016.)
+///
+/// In a graph, a function with a branch or loop that draws random numbers or changes Variables is computed once, as if
+/// without recompute: a second run of them would draw other numbers.
 template <class F>
 auto recompute(F f, Where where = Where::here()) {
   return [f = std::move(f), where](const std::convertible_to<Tensor> auto&... xs) -> Tensor {
