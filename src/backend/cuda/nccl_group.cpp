@@ -1,11 +1,14 @@
 #include "backend/cuda/nccl_group.hpp"
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/nccl.hpp"
@@ -24,11 +27,14 @@ class Clique {
     const std::lock_guard lock(mutex);
     std::erase_if(all, [](const auto& each) { return each.second.expired(); });
     std::shared_ptr<Clique> clique = all[id].lock();
-    if (!clique) all[id] = clique = std::make_shared<Clique>();
+    if (!clique) all[id] = clique = std::make_shared<Clique>(id);
     return clique;
   }
 
-  Clique() = default;
+  explicit Clique(std::string id) : id_(std::move(id)) {
+    const std::lock_guard lock(failures_mutex());
+    if (const auto found = failures().find(id_); found != failures().end()) failure_ = found->second;
+  }
   Clique(const Clique&) = delete;
   Clique& operator=(const Clique&) = delete;
   ~Clique() {
@@ -50,6 +56,8 @@ class Clique {
   void fail(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (failure_.empty()) failure_ = reason;
+    const std::lock_guard others(failures_mutex());
+    failures().emplace(id_, failure_);
   }
   void require_no_failure() {
     const std::lock_guard lock(mutex_);
@@ -61,6 +69,17 @@ class Clique {
     Context* gpu;
     NcclComm comm;
   };
+  /// By id: a rank may have failed, and its clique be gone, before the next one comes.
+  static std::map<std::string, std::string>& failures() {
+    static auto& all = *new std::map<std::string, std::string>;
+    return all;
+  }
+  static std::mutex& failures_mutex() {
+    static std::mutex& mutex = *new std::mutex;
+    return mutex;
+  }
+
+  const std::string id_;
   std::mutex mutex_;
   std::vector<Member> members_;
   std::string failure_;
@@ -99,6 +118,9 @@ int op_of(ReduceFunction f) {
   }
 }
 
+/// The others wait so long for a rank in another process that has failed.
+constexpr std::chrono::seconds longest_join{120};
+
 /// Work in the stream of exchanges.
 class Queued final : public StartedWork {
  public:
@@ -126,7 +148,7 @@ class NcclGroup final : public DeviceGroup {
       NcclConfig config;
       const int result = nccl().init(&comm_, ranks, nccl_id, rank, &config);
       if (comm_) clique_->add(gpu, comm_);
-      finish(result, "joining the devices");
+      finish(result, "joining the devices", longest_join);
     });
   }
 
@@ -189,9 +211,12 @@ class NcclGroup final : public DeviceGroup {
   }
 
   /// Waits until NCCL has queued what was called, for which it may have to meet the other ranks.
-  void finish(int result, const char* what) {
+  void finish(int result, const char* what, std::optional<std::chrono::seconds> most = {}) {
+    const auto begin = std::chrono::steady_clock::now();
     while (result == nccl_in_progress) {
       clique_->require_no_failure();
+      if (most && std::chrono::steady_clock::now() - begin > *most)
+        throw DeadlineExceededError(detail::join("NCCL: ", what, " takes more than ", most->count(), " s"));
       std::this_thread::yield();
       const int asked = nccl().async_error(comm_, &result);
       if (asked != nccl_success) result = asked;
