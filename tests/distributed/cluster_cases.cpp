@@ -66,7 +66,11 @@ class Task {
   Task& operator=(const Task&) = delete;
   ~Task() { end(SIGTERM); }
 
-  void send(int signal) const { ::kill(process_, signal); }
+  void send(int signal) const {
+    ::kill(process_, signal);
+    // Until all of its threads have stopped, it may still answer.
+    if (signal == SIGSTOP) ::waitpid(process_, nullptr, WUNTRACED);
+  }
   void end(int signal) {
     if (process_ <= 0) return;
     ::kill(process_, signal);
