@@ -419,10 +419,11 @@ void replace_outputs(GraphDef& graph, std::vector<std::string>* outputs) {
     }
   }
   const auto replace = [&](std::string& tensor) {
-    // In a damaged graph, replacements may lead to each other.
-    for (std::size_t steps = 0; steps <= replaced.size(); ++steps) {
-      const auto found = replaced.find(without_zero(tensor));
-      if (found == replaced.end()) return;
+    std::size_t steps = 0;
+    for (auto found = replaced.find(without_zero(tensor)); found != replaced.end();
+         found = replaced.find(without_zero(tensor))) {
+      if (++steps > replaced.size())
+        throw InvalidArgumentError(detail::join("Loops pass '", tensor, "' on to each other"));
       tensor = found->second;
     }
   };

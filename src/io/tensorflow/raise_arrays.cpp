@@ -40,9 +40,11 @@ class ArrayRaiser {
         return input.starts_with('^') && gradients_.contains(producer_name(input));
       });
       for (std::string& input : each.inputs) {
-        for (std::size_t steps = 0; steps < gradients_.size(); ++steps)
-          if (input.ends_with(":1") && gradients_.contains(producer_name(input)))
-            input = gradients_.at(producer_name(input));
+        for (std::size_t steps = 0; input.ends_with(":1") && gradients_.contains(producer_name(input)); ++steps) {
+          if (steps > gradients_.size())
+            throw InvalidArgumentError(detail::join("The gradients of arrays behind node '", each.name, "' go round"));
+          input = gradients_.at(producer_name(input));
+        }
         if (input.ends_with(":1") && contents_.contains(producer_name(input))) input = producer_name(input);
       }
       raise(each);
