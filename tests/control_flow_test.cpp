@@ -2,6 +2,7 @@
 // and leave Variables and random numbers alike.
 
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -342,6 +343,29 @@ TEST_CASE("eager and traced, branches and loops give the same bits, to second or
         }
     }
   }
+}
+
+TEST_CASE("branches and loops have the gradients of ops on captured eager tensors alone") {
+  const Tensor w = tensor<double>({3});
+  const Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor p = placeholder(boolean, {}), x = placeholder(float64, {1}), n = placeholder(int32, {});
+  const Session session(graph);
+  GradientTape outer;
+  outer.watch(w);
+  GradientTape tape;
+  tape.watch(w);
+  const Tensor branch = cond(
+      p, [&] { return w * w * x; }, [&] { return exp(w) * x; });
+  const auto below_n = [&](const Tensor& i, const Tensor&) { return less(i, n); };
+  const auto add = [&](const Tensor& i, const Tensor& sum) { return std::tuple(i + 1, sum + square(w) * x); };
+  const Tensor loop = std::get<1>(while_loop(below_n, add, std::tuple(constant(0), x)));
+  const Tensor mapped = map([&](const Tensor& row) { return row * sin(w)(0); }, x);
+  const Tensor slope = tape.gradient(branch + loop + mapped, w), curvature = outer.gradient(slope, w);
+  const Feeds square_taken{{p, true}, {x, {5.0}}, {n, 4}}, exp_taken{{p, false}, {x, {5.0}}, {n, 0}};
+  check_values(session.run(slope, square_taken), {30 + 4 * 30 + 5 * std::cos(3)}, 1e-14);
+  check_values(session.run(curvature, square_taken), {10 + 4 * 10 - 5 * std::sin(3)}, 1e-14);
+  check_values(session.run(slope, exp_taken), {5 * std::exp(3) + 5 * std::cos(3)}, 1e-14);
 }
 
 TEST_CASE("branches of switch_case return what those of cond return") {

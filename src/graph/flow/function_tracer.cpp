@@ -16,16 +16,49 @@ bool is_same(const Captures::Capture& a, const Captures::Capture& b) {
   return a.tensor.is(b.tensor);
 }
 
-std::shared_ptr<GraphState> graph_around(const Tensors& symbolic) {
+/// nullptr where ops are executed.
+std::shared_ptr<GraphState> graph_around(const Tensors& arguments) {
   if (open_sink()) return scopes().graph;
-  for (const Tensor& each : symbolic)
+  for (const Tensor& each : arguments)
     if (each.is_symbolic()) return graph_of(each);
-  throw InternalError("A function is traced outside any graph");
+  return nullptr;
 }
+
+/// While it lives, the recorders around a function that is being traced see the ops in it that are executed, such as
+/// the square of an eager tensor: the result is an operand of the function. They do not see what becomes a node.
+class RecordExecuted final : public Recorder {
+ public:
+  RecordExecuted() : outside_(std::move(recorders())) {
+    recorders() = outside_.empty() ? Recorders() : Recorders{this};
+  }
+  ~RecordExecuted() override { recorders() = std::move(outside_); }
+  RecordExecuted(const RecordExecuted&) = delete;
+  RecordExecuted& operator=(const RecordExecuted&) = delete;
+  void record(Call&& call) override {
+    const auto is_symbolic = [](const Tensor& each) { return bool(each) && each.is_symbolic(); };
+    if (std::any_of(call.outputs().begin(), call.outputs().end(), is_symbolic)) return;
+    const RecordOutside outside(*this);
+    tell_recorders(std::move(call));
+  }
+  void read(const Variable&, Tensor&) override {}
+
+ private:
+  struct RecordOutside {
+    explicit RecordOutside(RecordExecuted& executed) : saved(std::exchange(recorders(), executed.outside_)) {}
+    ~RecordOutside() { recorders() = std::move(saved); }
+    RecordOutside(const RecordOutside&) = delete;
+    RecordOutside& operator=(const RecordOutside&) = delete;
+    Recorders saved;
+  };
+  Recorders outside_;
+};
 
 }  // namespace
 
-FunctionTracer::FunctionTracer(const Tensors& symbolic, Where where) : outer_(graph_around(symbolic)), where_(where) {}
+FunctionTracer::FunctionTracer(const Tensors& arguments, Where where)
+    : outer_(graph_around(arguments)), is_in_graph_(outer_ != nullptr), where_(where) {
+  if (!is_in_graph_) outer_ = std::make_shared<GraphState>();
+}
 
 std::vector<GraphFunction> FunctionTracer::trace(const std::vector<TracedFunction>& functions) {
   constexpr int most_traces = 16;
@@ -70,7 +103,7 @@ GraphFunction FunctionTracer::trace(const TracedFunction& function, Captures& ca
                        .outputs = {}};
   GraphState& graph = *traced.graph;
   graph.budget().set_limits(outer_->budget().limits());
-  const PauseRecording pause;
+  const RecordExecuted recording;
   const OptionsScope open(traced.graph, {.device = scopes().device});
   for (const Spec& spec : function.inputs)
     traced.inputs.push_back(placeholder(spec.dtype, spec.shape, function.input_name, where_));
@@ -111,7 +144,7 @@ void FunctionTracer::add_operands(std::vector<GraphFunction>& functions, const s
 
 Tensors FunctionTracer::operands() const {
   std::optional<Graph::Scope> open;
-  if (!open_sink()) open.emplace(Graph(outer_));
+  if (!open_sink() && is_in_graph_) open.emplace(Graph(outer_));
   Tensors values;
   for (const Captures::Capture& each : operands_)
     values.push_back(each.variable ? each.variable->value() : each.tensor);

@@ -18,14 +18,14 @@ struct TracedFunction {
   bool may_lack_outputs = false;  ///< whether an empty Tensor stands for an output that the function does not give
 };
 
-/// Traces the functions of one flow op in the graph that is open, or else in the graph of a symbolic tensor. What they
-/// use of their surroundings becomes operands, which follow the inputs of each function. The value of a Variable is an
-/// operand, too, unless one of the functions changes the Variable: then all of them read it themselves, for which they
-/// are traced again.
+/// Traces the functions of one flow op in the graph that is open, or else in the graph of a symbolic tensor, or else
+/// where ops are executed. What they use of their surroundings becomes operands, which follow the inputs of each
+/// function. The value of a Variable is an operand, too, unless one of the functions changes the Variable: then all of
+/// them read it themselves, for which they are traced again.
 class FunctionTracer {
  public:
-  /// `symbolic`: among them is a symbolic tensor, unless a graph is open.
-  FunctionTracer(const Tensors& symbolic, Where where);
+  /// `arguments`: unless a graph is open, a symbolic tensor among them tells the graph.
+  FunctionTracer(const Tensors& arguments, Where where);
 
   /// Throws InvalidArgumentError for a function that makes a Variable and changes it after it was read.
   std::vector<GraphFunction> trace(const std::vector<TracedFunction>& functions);
@@ -33,6 +33,8 @@ class FunctionTracer {
   Tensors operands() const;
   /// Whether a function changes Variables or draws random numbers.
   bool is_stateful() const { return !changed_.empty() || draws_; }
+  /// The Variables that the functions change.
+  const std::vector<Variable>& changed() const { return changed_; }
   /// The attributes that tell of the functions and of their state.
   std::vector<Attr> attrs(std::vector<GraphFunction> functions) const;
   /// Adds the op to the graph around the functions.
@@ -43,7 +45,8 @@ class FunctionTracer {
   const Variable* changed_after_capture(const std::vector<Captures>& captures) const;
   void add_operands(std::vector<GraphFunction>& functions, const std::vector<Captures>& captures);
 
-  std::shared_ptr<GraphState> outer_;
+  std::shared_ptr<GraphState> outer_;  ///< an empty graph where ops are executed
+  bool is_in_graph_;
   Where where_;
   std::vector<Captures::Capture> operands_;
   std::vector<Variable> changed_;
