@@ -1,8 +1,11 @@
 // The functional forms: grad, value_and_grad, hessian, vjp, jvp, custom_gradient, recompute.
 
+#include <algorithm>
 #include <thread>
 
 #include "expect.hpp"
+#include "tapestry/control_flow.hpp"
+#include "tapestry/device.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/random.hpp"
 #include "tapestry/tape.hpp"
@@ -101,6 +104,63 @@ TEST_CASE("jvp against a difference in the direction") {
   check_same(jvp(curve)(x, v).second, pushed);
   check_values(jvp([](const Tensor&) { return f64({1, 1}); }, x, v).second, {0, 0});
   CHECK_THROWS_AS(jvp(curve, x, f64({1, 2})), InvalidArgumentError);
+}
+
+TEST_CASE("jvp of what draws random numbers, reads Variables, branches and loops") {
+  const Variable w(f64({0.5, 2, -1}));
+  const auto f = [&](const Tensor& x) {
+    Tensor y = x * w;
+    for (int i = 0; i < 100 && reduce_sum(y * y).item<double>() < 50; ++i) y = 1.3 * y + sin(x);
+    return cond(
+        greater(y(0), 0.0), [&] { return y * stop_gradient(x); }, [&] { return exp(y); });
+  };
+  const Tensor x = f64({0.3, -0.2, 0.7}), v = f64({1, 2, -0.5});
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor jacobian = tape.jacobian(f(x), x);
+  check_same(jvp(f, x, v).second, matmul(jacobian, v), 1e-12);
+}
+
+TEST_CASE("jvp and gradients in each other") {
+  const auto f = [](const Tensor& x) { return reduce_sum(exp(x) * sin(flip(x))); };
+  const Tensor x = f64({0.3, -0.2, 0.7}), v = f64({1, 2, -0.5}), u = f64({-1, 0.5, 2});
+  const Tensor h = hessian(f)(x);
+  check_same(jvp(grad(f), x, v).second, matmul(h, v), 1e-13);
+  check_same(grad([&](const Tensor& z) { return jvp(f, z, v).second; })(x), matmul(h, v), 1e-13);
+  const auto along_v = [&](const Tensor& z) { return jvp(f, z, v).second; };
+  check_same(jvp(along_v, x, u).second, reduce_sum(u * matmul(h, v)), 1e-13);
+}
+
+TEST_CASE("jvp passes an op without a gradient, unless the result depends on it") {
+  const Tensor x = f64({0.3, -0.2, 0.3});
+  const auto beside = [&](const Tensor& z) { return argmax(z).cast(float64) + reduce_sum(z); };
+  CHECK(jvp(beside, x, ones_like(x)).second.item<double>() == 3);
+  static const Op& rough =
+      register_op({.name = "RoughJvp", .infer = same_shape, .cpu = [](const Call& call) {
+                     std::copy_n(call.input(0).data<double>(), call.input(0).size(), call.output_data<double>());
+                   }});
+  check_values(jvp(
+                   [&](const Tensor& z) {
+                     apply(rough, {2.0 * z}) * 3.0;
+                     return z * z;
+                   },
+                   x, ones_like(x))
+                   .second,
+               {0.6, -0.4, 0.6}, 1e-15);
+  CHECK_THROWS_AS(jvp([&](const Tensor& z) { return apply(rough, {z}) * 3.0; }, x, ones_like(x)), LookupError);
+}
+
+TEST_CASE("jvp keeps no derivative of a tensor that is gone") {
+  const Tensor x = zeros({1 << 16}, {.dtype = float64}), v = ones_like(x);
+  const auto f = [](Tensor y) {
+    for (int i = 0; i < 400; ++i) y = sin(y);
+    return y;
+  };
+  reset_peak_memory();
+  const std::int64_t before = memory_stats().in_use;
+  jvp(f, x, v);
+  const std::int64_t tensors = (memory_stats().peak - before) / (8 << 16);
+  CHECK(tensors < 40);  // of 800
 }
 
 TEST_SUITE("custom_gradient") {

@@ -373,9 +373,8 @@ TAPESTRY_API std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, cons
 /// f(x), and v^T J: the transposed derivative applied to v, which has the shape of f(x).
 TAPESTRY_API std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& x, const Tensor& v,
                                            Where where = Where::here());
-/// f(x), and J v: the derivative in the direction v, which has the shape of x. It takes two backward passes, because
-/// the pullback of the pullback is the push-forward (J. Townsend, "A new trick for calculating Jacobian vector
-/// products", 2017).
+/// f(x), and J v: the derivative in the direction v, which has the shape of x. It is computed forward, while f runs,
+/// and the derivative of a tensor is kept as long as the tensor.
 TAPESTRY_API std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Tensor& v,
                                            Where where = Where::here());
 /// The same as functions of x and v.

@@ -19,8 +19,6 @@ auto call_at(Where where, const F& f, const X& x) {
   return detail::locating({}, where, [&] { return f(x); });
 }
 
-std::string describe(const Tensor& x) { return x ? to_string(x.dtype()) + to_string(x.shape()) : "None"; }
-
 }  // namespace
 
 TensorFunction hessian(TensorFunction f, Where where) {
@@ -59,25 +57,6 @@ std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& x, const Te
   Tensor y = call_at(where, f, x);
   Tensor gradient = tape.gradient({y, where}, x, {.output_gradients = v, .unconnected = Unconnected::zero});
   return {y, gradient};
-}
-
-std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Tensor& v, Where where) {
-  if (!v || !x || v.dtype() != x.dtype() || !agree(v.shape(), x.shape()))
-    throw InvalidArgumentError(
-        detail::join("jvp: the direction ", describe(v), " does not fit the argument ", describe(x)), where);
-  GradientTape outer;
-  Tensor y, pulled, u;
-  {
-    GradientTape inner;
-    inner.watch(x, where);
-    y = call_at(where, f, x);
-    u = zeros_like(In(y, where));
-    outer.watch(u, where);
-    pulled = inner.gradient({y, where}, x, {.output_gradients = u, .unconnected = Unconnected::zero});
-  }
-  // The pullback is linear in u, so its derivative does not depend on the value of u.
-  Tensor pushed = outer.gradient({pulled, where}, u, {.output_gradients = v, .unconnected = Unconnected::zero});
-  return {y, pushed};
 }
 
 namespace detail {
