@@ -127,40 +127,40 @@ TEST_CASE_FIXTURE(Unchanged,
 }
 
 TEST_CASE("nothing, where there must be something") {
-  const Tensor none = zeros({0, 3});
-  TAPESTRY_INVALID("axis 0 is empty in shape [0,3] [Op:ArgMax]", argmax(none));
+  const Tensor no_rows = zeros({0, 3});
+  TAPESTRY_INVALID("axis 0 is empty in shape [0,3] [Op:ArgMax]", argmax(no_rows));
   TAPESTRY_INVALID("axis 0 is empty in shape [0] [Op:ArgMin]", argmin(zeros({0})));
   TAPESTRY_INVALID("Had 0, needed 1 [Op:TopKV2]", top_k(zeros({2, 0})));
   TAPESTRY_INVALID("Expected at least one tensor [Op:ConcatV2]", concat({}));
   TAPESTRY_INVALID("Expected at least one tensor [Op:Pack]", stack(std::vector<Tensor>{}));
   TAPESTRY_INVALID("0 tensors were given [Op:Einsum]", einsum("i", {}));
-  TAPESTRY_INVALID("is not in [0, 0) [Op:GatherV2]", gather(none, {0}));
+  TAPESTRY_INVALID("is not in [0, 0) [Op:GatherV2]", gather(no_rows, {0}));
   TAPESTRY_INVALID("valid range of [0, 0)", sparse_softmax_cross_entropy({0}, zeros({1, 0})));
   TAPESTRY_INVALID("Got: 0 for size 2", split(zeros({2}), std::vector<std::int64_t>{}));
-  TAPESTRY_INVALID("needs a tensor of exactly one element, but the shape is [0,3]", none.item<float>());
+  TAPESTRY_INVALID("needs a tensor of exactly one element, but the shape is [0,3]", no_rows.item<float>());
   TAPESTRY_INVALID("filter must not have zero elements", conv2d(ones({1, 4, 4, 1}), zeros({0, 2, 1, 1})));
   // TensorFlow's and NumPy's results of the others.
-  check_values(reduce_max(none, 0), {-infinity, -infinity, -infinity});
+  check_values(reduce_max(no_rows, 0), {-infinity, -infinity, -infinity});
   check_values(reduce_mean(zeros({0})), {not_a_number});
-  CHECK(argmax(none, 1).shape() == Shape{0});
-  CHECK(softmax(none).shape() == Shape{0, 3});
+  CHECK(argmax(no_rows, 1).shape() == Shape{0});
+  CHECK(softmax(no_rows).shape() == Shape{0, 3});
   CHECK(sort(zeros({2, 0})).shape() == Shape{2, 0});
-  CHECK(unstack(none).empty());
-  CHECK(gather(none, zeros({0}, {.dtype = int32})).shape() == Shape{0, 3});
+  CHECK(unstack(no_rows).empty());
+  CHECK(gather(no_rows, zeros({0}, {.dtype = int32})).shape() == Shape{0, 3});
   CHECK(inverse(zeros({0, 0})).shape() == Shape{0, 0});
   CHECK(conv2d(zeros({0, 4, 4, 1}), ones({2, 2, 1, 1})).shape() == Shape{0, 3, 3, 1});
 }
 
 TEST_CASE_FIXTURE(Unchanged, "an empty Tensor is no argument") {
-  const Tensor none;
+  const Tensor no_tensor;
   const auto says = "An empty Tensor was used";
-  TAPESTRY_REFUSED(FailedPreconditionError, says, none + 1);
-  TAPESTRY_REFUSED(FailedPreconditionError, says, x + none);
-  TAPESTRY_REFUSED(FailedPreconditionError, says, concat({x, none}));
-  TAPESTRY_REFUSED(FailedPreconditionError, says, softmax(none, 0));
-  TAPESTRY_REFUSED(FailedPreconditionError, says, tensordot(none, x));
-  TAPESTRY_REFUSED(FailedPreconditionError, says, tensor(none));
-  TAPESTRY_REFUSED(FailedPreconditionError, says, none.item<int>());
+  TAPESTRY_REFUSED(FailedPreconditionError, says, no_tensor + 1);
+  TAPESTRY_REFUSED(FailedPreconditionError, says, x + no_tensor);
+  TAPESTRY_REFUSED(FailedPreconditionError, says, concat({x, no_tensor}));
+  TAPESTRY_REFUSED(FailedPreconditionError, says, softmax(no_tensor, 0));
+  TAPESTRY_REFUSED(FailedPreconditionError, says, tensordot(no_tensor, x));
+  TAPESTRY_REFUSED(FailedPreconditionError, says, tensor(no_tensor));
+  TAPESTRY_REFUSED(FailedPreconditionError, says, no_tensor.item<int>());
 }
 
 TEST_CASE_FIXTURE(Unchanged, "options out of their range") {

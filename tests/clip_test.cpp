@@ -36,9 +36,9 @@ TEST_CASE("norms that are not finite, as in TensorFlow") {
 }
 
 TEST_CASE("clip_by_global_norm scales all by one factor") {
-  const Tensor a = tensor({{1.0, 2.0}}), b = tensor(2.0), none;
-  CHECK(global_norm({a, none, b}).item<double>() == 3);
-  const auto [clipped, norm] = clip_by_global_norm({a, none, b}, 1.5);
+  const Tensor a = tensor({{1.0, 2.0}}), b = tensor(2.0), absent;
+  CHECK(global_norm({a, absent, b}).item<double>() == 3);
+  const auto [clipped, norm] = clip_by_global_norm({a, absent, b}, 1.5);
   CHECK(norm.item<double>() == 3);
   REQUIRE(clipped.size() == 3);
   check_values(clipped[0], {0.5, 1});

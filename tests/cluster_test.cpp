@@ -75,7 +75,7 @@ TEST_CASE("a cluster from arguments") {
 }
 
 TEST_CASE("a cluster from the environment of launchers") {
-  const Launcher none;
+  const Launcher no_launcher;
   TAPESTRY_REFUSED(NotFoundError, "TF_CONFIG", ClusterSpec::from_environment());
   {
     const Setting slurm("SLURM_STEP_NODELIST", "n[09-10],login"), tasks("SLURM_NTASKS", "5"), own("SLURM_PROCID", "3");

@@ -117,7 +117,7 @@ TEST_CASE("a loop whose variable would change its shape is refused when it does"
 
 TEST_CASE("what a function over sequences returns is checked, and errors name the user's line") {
   using List = std::vector<Tensor>;
-  const Tensor zero = zeros({}), two = ones({2}), none = zeros({0});
+  const Tensor zero = zeros({}), two = ones({2}), no_elements = zeros({0});
   const auto lacks_carried = [&](const Tensor& x) {
     return std::get<1>(scan(
         [](const List& c, const Tensor& e) {
@@ -126,7 +126,7 @@ TEST_CASE("what a function over sequences returns is checked, and errors name th
         List{zero, zero}, x));
   };
   const char* const counts = "The body of the loop takes 2 loop variables and returns 1";
-  for (const Tensor& x : {two, none})
+  for (const Tensor& x : {two, no_elements})
     CHECK(message_of<InvalidArgumentError>([&] { lacks_carried(x); }).find(counts) != std::string::npos);
   CHECK(message_of<InvalidArgumentError>([&] { trace(lacks_carried, {spec(float32, {-1})}); }).find(counts) !=
         std::string::npos);
@@ -134,7 +134,7 @@ TEST_CASE("what a function over sequences returns is checked, and errors name th
                       [](const Tensor& c, const Tensor& e) {
                         return std::pair{stack({c, c}), e};
                       },
-                      zero, none),
+                      zero, no_elements),
                   InvalidArgumentError);
   const auto widens = [&](const Tensor& x) {
     return std::get<0>(scan([](const Tensor& c, const Tensor& e) { return std::pair{c.cast(float64), e}; }, zero, x));

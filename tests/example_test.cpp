@@ -228,9 +228,9 @@ TEST_CASE("ExampleParser: texts, lengths and missing features") {
   CHECK(message_of<NotFoundError>([&] { batch["t"]; }).find("whose values are texts") != std::string::npos);
 
   // No examples at all.
-  const data::Features none = parser(std::vector<Record>{});
-  CHECK(none["m"].shape() == Shape{0, 2, 2});
-  CHECK(none["g"].shape() == Shape{0, 0});
+  const data::Features empty = parser(std::vector<Record>{});
+  CHECK(empty["m"].shape() == Shape{0, 2, 2});
+  CHECK(empty["g"].shape() == Shape{0, 0});
   // One example has no axis of the batch.
   const data::Features one = parser(records[1]);
   CHECK(one["n"].shape() == Shape{});

@@ -326,15 +326,15 @@ TEST_CASE("reductions along all axes, one and several") {
 }
 
 TEST_CASE("reductions over nothing") {
-  const Tensor none = zeros({0, 2}, {.dtype = float64});
-  check(reduce_sum(none), {}, {0}, float64);
-  check(reduce_prod(none, 0), {2}, {1, 1}, float64);
-  check(reduce_max(none, 0), {2}, {-infinity, -infinity}, float64);
-  check(reduce_mean(none), {}, {not_a_number}, float64);
-  CHECK(reduce_sum(none, 1).size() == 0);
+  const Tensor no_rows = zeros({0, 2}, {.dtype = float64});
+  check(reduce_sum(no_rows), {}, {0}, float64);
+  check(reduce_prod(no_rows, 0), {2}, {1, 1}, float64);
+  check(reduce_max(no_rows, 0), {2}, {-infinity, -infinity}, float64);
+  check(reduce_mean(no_rows), {}, {not_a_number}, float64);
+  CHECK(reduce_sum(no_rows, 1).size() == 0);
   check(reduce_any(zeros({0}, {.dtype = boolean})), {}, {0}, boolean);
-  check(reduce_logsumexp(none, 0), {2}, {-infinity, -infinity}, float64);
-  check(derivative([](const Tensor& x) { return reduce_sum(x); }, none), {0, 2}, {}, float64);
+  check(reduce_logsumexp(no_rows, 0), {2}, {-infinity, -infinity}, float64);
+  check(derivative([](const Tensor& x) { return reduce_sum(x); }, no_rows), {0, 2}, {}, float64);
 }
 
 TEST_CASE("positions and running totals") {

@@ -142,11 +142,11 @@ TEST_CASE("by default there are 64, and no plan need be kept") {
   const auto scope = graph.as_default();
   const Tensor x = placeholder(float32, {-1}, "x"), y = square(x);
   Session session(graph), forgetful(graph, {.most_plans = 0});
-  Plans plans(session), none(forgetful);
+  Plans plans(session), forgotten(forgetful);
   for (std::int64_t size = 1; size <= 70; ++size) plans.run(y, x, size);
   CHECK(plans.alive() == 64);
-  for (int i = 0; i < 2; ++i) CHECK_FALSE(none.run(y, x, 2));
-  CHECK(none.alive() == 0);
+  for (int i = 0; i < 2; ++i) CHECK_FALSE(forgotten.run(y, x, 2));
+  CHECK(forgotten.alive() == 0);
 }
 
 TEST_CASE("a callable keeps its plan") {

@@ -50,6 +50,15 @@ std::vector<Line> lines(State& state) {
          tape.watch(x);
          return tape.batch_jacobian(x * reduce_sum(x, 1, {.keep_dims = true}), x);
        }},
+      {"vmap(f)(x), also where f differentiates, draws random numbers, or branches by values", "the same",
+       [](const Tensor& x) {
+         return vmap([](const Tensor& row) {
+           const Tensor slope = grad([](const Tensor& z) { return reduce_sum(sin(z) * z); })(row);
+           return cond(
+               greater(reduce_sum(row), 0.0), [&] { return slope + random::normal({3}); },
+               [&] { return slope * random::uniform_like(row); });
+         })(x);
+       }},
       {"optimizer.minimize, apply_gradients, w.assign(...), and reads behind them", "the same",
        [&state](const Tensor& x) {
          state.adam.minimize([&] { return reduce_mean(square(x * state.w)); }, {state.w});

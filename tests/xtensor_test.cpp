@@ -54,8 +54,8 @@ TEST_CASE("expressions become tensors") {
   const Tensor scalar = from_xt(xt::sum(a));
   CHECK(scalar.rank() == 0);
   CHECK(values(scalar) == std::vector<double>{21});
-  const xt::xarray<float> none = xt::zeros<float>({0, 3});
-  CHECK(from_xt(none).shape() == Shape{0, 3});
+  const xt::xarray<float> no_rows = xt::zeros<float>({0, 3});
+  CHECK(from_xt(no_rows).shape() == Shape{0, 3});
   const xt::xarray<float, xt::layout_type::column_major> by_columns = {{1, 2}, {3, 4}};
   CHECK(values(from_xt(by_columns)) == std::vector<double>{1, 2, 3, 4});
   CHECK_THROWS_AS(from_xt(xt::xarray<float>(xt::ones<float>({1, 1, 1, 1, 1, 1, 1, 1, 1}))), InvalidArgumentError);

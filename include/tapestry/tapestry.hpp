@@ -33,6 +33,7 @@
 #include "tapestry/tensor_bundle.hpp"
 #include "tapestry/trace.hpp"
 #include "tapestry/train.hpp"
+#include "tapestry/transformations.hpp"
 #include "tapestry/variable.hpp"
 
 namespace tp = tapestry;

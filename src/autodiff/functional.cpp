@@ -4,6 +4,7 @@
 #include "core/deferred.hpp"
 #include "dispatch/define.hpp"
 #include "dispatch/recorder.hpp"
+#include "ops/batching.hpp"
 #include "ops/checked_like.hpp"
 #include "tapestry/autocast.hpp"
 #include "tapestry/ops.hpp"
@@ -66,6 +67,27 @@ const Closure& closure(const Call& call) { return call.attr<Closure>("function")
 
 Tensor view_of_value(const Call& call, const Spec&) { return view_of(call.input(0)); }
 
+extern const OpDefinition recompute_op;
+
+/// The value of each example. The gradient function runs for each example, too; the gradients of what the examples
+/// share are summed. It needs the arguments, whichever op the value came from.
+Tensors batch_with_gradient(const BatchedCall& call) {
+  const std::vector<bool> has_batch(call.has_batch().begin() + 1, call.has_batch().end());
+  auto gradient = [one = closure(call.one()), vmap = call.vmap(), has_batch,
+                   where = call.one().where()](const Tensors& all) -> Tensors {
+    std::vector<bool> given = has_batch;
+    given.push_back(true);
+    Tensors gradients = vmap(*one, all, given, where);
+    for (std::size_t i = 0; i < gradients.size() && i < has_batch.size(); ++i)
+      if (bool(gradients[i]) && !has_batch[i]) gradients[i] = reduce_sum(gradients[i], 0);
+    return gradients;
+  };
+  Tensors inputs{call.all(0)};
+  for (std::size_t i = 1; i < call.size(); ++i) inputs.push_back(call.input(i));
+  const Attrs attrs{{"function", std::make_shared<const std::function<Tensors(const Tensors&)>>(gradient)}};
+  return apply_all(recompute_op, inputs, attrs, {}, call.one().where());
+}
+
 /// An op that returns its first input, a value that the user's function has computed. No gradient flows back to that
 /// input. The attribute gives the gradients of the other inputs, such as the function's arguments.
 Op passing_op(const char* name, Needs needs) {
@@ -86,6 +108,7 @@ Op passing_op(const char* name, Needs needs) {
       },
       .needs = needs,
       .shape_inputs = ~1U,
+      .batch = batch_with_gradient,
   };
 }
 TAPESTRY_OP(custom_gradient_op)(passing_op("CustomGradient", needs_nothing));
@@ -101,6 +124,7 @@ TAPESTRY_OP(optimization_barrier_op){{
       return {g, Tensor()};
     },
     .needs = needs_nothing,
+    .batch = batch_in_front,
 }};
 
 Tensor record_result(const Op& op, const Tensor& value, const Tensors& arguments, Closure function, Where where) {

@@ -15,7 +15,8 @@ namespace {
 
 class GraphCall {
  public:
-  GraphCall(const GraphState& graph, const Tensors& feeds, const Tensors& values) : graph_(graph), feeds_(feeds) {
+  GraphCall(const GraphState& graph, const Tensors& feeds, const Tensors& values, NodeRule rule = {})
+      : graph_(graph), feeds_(feeds), rule_(std::move(rule)) {
     for (std::size_t i = 0; i < feeds.size(); ++i) {
       if (graph.absorbed.contains(feeds[i].id()))
         throw UnimplementedError(join("The value of '", feeds[i].name(), "' is an attribute of other nodes, which can ",
@@ -41,7 +42,8 @@ class GraphCall {
   void apply_node(const Node& node, Where where) {
     Tensors inputs;
     for (const Tensor& each : node.inputs()) inputs.push_back(values_.at(each.id()));
-    const Tensors outputs = outputs_of(node, inputs, where);
+    const auto once = [&](const Tensors& given) { return outputs_of(node, given, where); };
+    const Tensors outputs = rule_ ? rule_(node, inputs, once) : once(inputs);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       values_.try_emplace(node.output(i).id(), outputs[i]);
       if (bool(outputs[i]) && outputs[i].is_symbolic()) known_.note(producer_of(outputs[i]));
@@ -188,6 +190,7 @@ class GraphCall {
 
   const GraphState& graph_;
   const Tensors& feeds_;
+  NodeRule rule_;
   std::unordered_map<std::int64_t, Tensor> values_;  ///< by the id of a tensor of the graph
   KnownValues known_;                                ///< of the open graph
 };
@@ -195,9 +198,9 @@ class GraphCall {
 }  // namespace
 
 Tensors call_graph(const GraphState& graph, const Tensors& feeds, const Tensors& values, const Tensors& fetches,
-                   Where where) {
+                   Where where, const NodeRule& rule) {
   const std::lock_guard lock(graph.mutex());
-  return GraphCall(graph, feeds, values).run(fetches, where);
+  return GraphCall(graph, feeds, values, rule).run(fetches, where);
 }
 
 std::vector<char> nodes_behind(const GraphState& graph, const Tensors& tensors) {

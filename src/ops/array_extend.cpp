@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "backend/views.hpp"
+#include "ops/batching.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 
@@ -69,6 +70,24 @@ void run_steps(Backend& backend, const Tensor& x, const Tensor& y, const Repetit
   }
 }
 
+/// A list of one attribute with more in front.
+Ints with_front(const Ints& front, const Ints& list) {
+  Ints all = front;
+  all.append(list.begin(), list.end());
+  return all;
+}
+
+Tensors batch_repetition(const BatchedCall& call) {
+  const Ints* multiples = call.one().attrs().find<Ints>("multiples");
+  if (!multiples) return batch_beside_axis(call);
+  return call.apply(call.all(), {{"multiples", with_front({1}, *multiples)}});
+}
+
+Tensors batch_padding(const BatchedCall& call) {
+  const Attrs& attrs = call.one().attrs();
+  return call.apply(call.all(), with_attr(attrs, "paddings", with_front({0, 0}, attrs.get<Ints>("paddings"))));
+}
+
 /// Sums g, of the repeated shape, to the shape of the second input, which was repeated by the same attributes.
 TAPESTRY_OP(tile_grad_op){{
     .name = "TileGrad",
@@ -101,6 +120,7 @@ TAPESTRY_OP(tile_grad_op){{
     },
     .needs = needs_nothing,
     .shape_inputs = 2,
+    .batch = batch_repetition,
 }};
 
 Op repeating_op(const char* name, std::vector<OpAttr> attrs) {
@@ -126,6 +146,7 @@ Op repeating_op(const char* name, std::vector<OpAttr> attrs) {
       },
       .needs = needs_nothing,
       .movement = Movement::moves,
+      .batch = batch_repetition,
   };
 }
 TAPESTRY_OP(tile_op)(repeating_op("Tile", {{"multiples", AttrKind::numbers}}));
@@ -174,6 +195,7 @@ TAPESTRY_OP(pad_grad_op){{
     },
     .needs = needs_nothing,
     .shape_inputs = 2,
+    .batch = batch_padding,
 }};
 
 TAPESTRY_OP(pad_op){{
@@ -191,6 +213,7 @@ TAPESTRY_OP(pad_op){{
       return {apply(pad_grad_op, {g, call.input(0)}, {{"paddings", call.attr<Ints>("paddings")}})};
     },
     .needs = needs_nothing,
+    .batch = batch_padding,
 }};
 
 Tensor pad_by(const Tensor& x, const Ints& paddings) {

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "backend/views.hpp"
+#include "ops/batching.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 
@@ -167,6 +168,23 @@ Region region_of(const Call& call, const Shape& shape) {
   return Expression(call.attrs()).resolve(shape);
 }
 
+/// The attributes of a slice or of an index expression that takes the same part of each example of a batch.
+Attrs behind_batch(const Attrs& attrs) {
+  const auto with_front = [&](std::string_view name, std::int64_t first) {
+    Ints list{first};
+    const Ints& rest = attrs.get<Ints>(name);
+    list.append(rest.begin(), rest.end());
+    return list;
+  };
+  if (attrs.find("size")) return {{"begin", with_front("begin", 0)}, {"size", with_front("size", -1)}};
+  Ints masks = attrs.get<Ints>("masks");
+  for (std::size_t i = 0; i < masks.size(); ++i) masks[i] = masks[i] * 2 + (i == begin_mask || i == end_mask ? 1 : 0);
+  return {{"begin", with_front("begin", 0)},
+          {"end", with_front("end", 0)},
+          {"strides", with_front("strides", 1)},
+          {"masks", masks}};
+}
+
 // ---- The ops ------------------------------------------------------------------------------------------------------
 
 /// Applies the op that has these attributes, `slice` or an index expression, to another tensor.
@@ -195,6 +213,9 @@ TAPESTRY_OP(slice_grad_op){{
     },
     .needs = needs_nothing,
     .shape_inputs = 2,
+    .batch = [](const BatchedCall& call) -> Tensors {
+      return call.apply(call.all(), behind_batch(call.one().attrs()));
+    },
 }};
 
 /// The attributes of an index expression. Each list but the masks has an entry for each index.
@@ -219,6 +240,9 @@ Op slicing_op(const char* name, std::vector<OpAttr> attrs) {
       },
       .needs = needs_nothing,
       .movement = Movement::moves,
+      .batch = [](const BatchedCall& call) -> Tensors {
+        return call.apply(call.all(), behind_batch(call.one().attrs()));
+      },
   };
 }
 TAPESTRY_OP(strided_slice_op)(slicing_op("StridedSlice", expression_attrs()));
@@ -253,6 +277,10 @@ TAPESTRY_OP(slice_update_op){{
     .promotion = common_type,
     .needs = needs_nothing,
     .broadcasts = true,
+    .batch = [](const BatchedCall& call) -> Tensors {
+      const int rank = region_of(call.one(), call.one().input(0).shape()).shape.rank();
+      return call.apply({call.all(0), call.aligned(1, rank)}, behind_batch(call.one().attrs()));
+    },
 }};
 
 }  // namespace

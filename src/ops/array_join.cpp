@@ -2,6 +2,7 @@
 #include <array>
 
 #include "backend/views.hpp"
+#include "ops/batching.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -78,6 +79,7 @@ TAPESTRY_OP(concat_grad_op){{
     .needs = needs_nothing,
     .shape_inputs = ~1U,
     .outputs = -1,
+    .batch = batch_beside_axis,
 }};
 
 TAPESTRY_OP(concat_op){{
@@ -105,6 +107,7 @@ TAPESTRY_OP(concat_op){{
     .promotion = common_type,
     .needs = needs_nothing,
     .movement = Movement::joins,
+    .batch = batch_beside_axis,
 }};
 
 // ---- stack, unstack -----------------------------------------------------------------------------------------------
@@ -133,6 +136,7 @@ TAPESTRY_OP(stack_op){{
     .promotion = common_type,
     .needs = needs_nothing,
     .movement = Movement::joins,
+    .batch = batch_beside_axis,
 }};
 
 TAPESTRY_OP(unstack_op){{
@@ -159,6 +163,7 @@ TAPESTRY_OP(unstack_op){{
     .needs = needs_nothing,
     .movement = Movement::moves,
     .outputs = -1,
+    .batch = batch_beside_axis,
 }};
 
 // ---- split --------------------------------------------------------------------------------------------------------
@@ -224,6 +229,7 @@ Op splitting_op(const char* name, std::vector<OpAttr> attrs) {
       .needs = needs_nothing,
       .movement = Movement::moves,
       .outputs = -1,
+      .batch = batch_beside_axis,
   };
 }
 TAPESTRY_OP(split_op)(splitting_op("Split", {{"num_split", AttrKind::number}, {"axis", AttrKind::number}}));

@@ -7,6 +7,7 @@
 #include "backend/views.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
+#include "ops/batching.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
@@ -36,6 +37,7 @@ TAPESTRY_OP(identity_op){{
     .gradient = [](const Call&, const Tensor& g) -> Tensors { return {g}; },
     .needs = needs_nothing,
     .movement = Movement::keeps,
+    .batch = batch_in_front,
 }};
 
 TAPESTRY_OP(stop_gradient_op){{
@@ -44,6 +46,7 @@ TAPESTRY_OP(stop_gradient_op){{
     .view = same_view,
     .gradient = no_gradient,
     .movement = Movement::keeps,
+    .batch = batch_in_front,
 }};
 
 // ---- reshape ------------------------------------------------------------------------------------------------------
@@ -107,6 +110,9 @@ TAPESTRY_OP(reshape_op){{
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {reshape_like(g, call.input(0))}; },
     .needs = needs_nothing,
     .movement = Movement::reshapes,
+    .batch = [](const BatchedCall& call) -> Tensors {
+      return {reshape(call.all(0), call.with_batch(call.one().attr<Shape>("shape")))};
+    },
 }};
 
 // ---- transpose ----------------------------------------------------------------------------------------------------
@@ -158,9 +164,22 @@ TAPESTRY_OP(transpose_op){{
     },
     .needs = needs_nothing,
     .movement = Movement::moves,
+    .batch = [](const BatchedCall& call) -> Tensors {
+      Ints perm{0};
+      for (const std::int64_t axis : permutation_of(call.one())) perm.push_back(axis + 1);
+      return {transpose(call.all(0), perm)};
+    },
 }};
 
 // ---- squeeze, expand_dims -----------------------------------------------------------------------------------------
+
+/// Axes, which are given as bits, once the axis of a batch is in front of them.
+Ints axes_behind_batch(std::uint32_t axes) {
+  Ints list;
+  for (int axis = 0; axis <= Shape::max_rank; ++axis)
+    if (has_axis(axes, axis)) list.push_back(axis + 1);
+  return list;
+}
 
 /// The axes that a call of `squeeze` takes away, as bits.
 std::uint32_t squeezed_axes(const Call& call) {
@@ -204,6 +223,9 @@ TAPESTRY_OP(squeeze_op){{
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {reshape_like(g, call.input(0))}; },
     .needs = needs_nothing,
     .movement = Movement::reshapes,
+    .batch = [](const BatchedCall& call) -> Tensors {
+      return {squeeze(call.all(0), axes_behind_batch(squeezed_axes(call.one())))};
+    },
 }};
 
 /// The axes of the result that a call of `expand_dims` adds, as bits.
@@ -241,6 +263,9 @@ TAPESTRY_OP(expand_dims_op){{
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {reshape_like(g, call.input(0))}; },
     .needs = needs_nothing,
     .movement = Movement::reshapes,
+    .batch = [](const BatchedCall& call) -> Tensors {
+      return {expand_dims(call.all(0), axes_behind_batch(added_axes(call.one())))};
+    },
 }};
 
 // ---- broadcast_to, flip -------------------------------------------------------------------------------------------
@@ -267,6 +292,10 @@ TAPESTRY_OP(broadcast_to_op){{
     .needs = needs_nothing,
     .broadcasts = true,
     .movement = Movement::repeats,
+    .batch = [](const BatchedCall& call) -> Tensors {
+      const Shape& shape = call.one().attr<Shape>("shape");
+      return {broadcast_to(call.aligned(0, shape.rank()), call.with_batch(shape))};
+    },
 }};
 
 TAPESTRY_OP(flip_op){{
@@ -293,6 +322,7 @@ TAPESTRY_OP(flip_op){{
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {apply(call.op(), {g}, call.attrs())}; },
     .needs = needs_nothing,
     .movement = Movement::moves,
+    .batch = batch_beside_axis,
 }};
 
 TAPESTRY_OP(roll_op){{
@@ -318,6 +348,7 @@ TAPESTRY_OP(roll_op){{
     },
     .needs = needs_nothing,
     .movement = Movement::moves,
+    .batch = batch_beside_axis,
 }};
 
 // ---- Element type, device, layout ---------------------------------------------------------------------------------
@@ -373,6 +404,7 @@ TAPESTRY_OP(device_copy_op){{
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {g.to(call.input(0).device())}; },
     .needs = needs_nothing,
+    .batch = batch_in_front,
 }};
 
 // ---- shape, size --------------------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
+#include "ops/batching.hpp"
 #include "ops/support.hpp"
+#include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"
 #include "tapestry/ops/reduce.hpp"
 
@@ -34,6 +36,7 @@ TAPESTRY_OP(bias_add_op){{
     .promotion = common_type,
     .needs = needs_nothing,
     .precision = Precision::low,
+    .batch = [](const BatchedCall& call) -> Tensors { return {add(call.all(0), call.aligned(1, call.rank(0)))}; },
 }};
 
 }  // namespace

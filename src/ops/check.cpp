@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/batching.hpp"
 #include "ops/support.hpp"
 
 TAPESTRY_OP_FAMILY(check)
@@ -45,6 +46,7 @@ TAPESTRY_OP(check_numerics_op){{
                                              call.attr<std::string>("message")))};
     },
     .needs = needs_nothing,
+    .batch = batch_in_front,
 }};
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "ops/batching.hpp"
 #include "ops/window.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/nn.hpp"
@@ -82,6 +83,7 @@ TAPESTRY_OP(conv2d_op){{
     .promotion = floating_type,
     .needs = needs_inputs,
     .precision = Precision::low,
+    .batch = batch_of_images<2>,
 }};
 
 Tensor convolve(const Call& call, const Tensor& x, const Tensor& filter) {
@@ -110,6 +112,7 @@ TAPESTRY_OP(conv2d_backprop_input_op){{
     .needs = Needs{6, 0},
     .precision = Precision::low,
     .shape_inputs = 1,
+    .batch = batch_of_images<2>,
 }};
 
 TAPESTRY_OP(conv2d_backprop_filter_op){{

@@ -1,9 +1,12 @@
 #include "dispatch/deferred.hpp"
+#include "ops/batching.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"
+#include "tapestry/ops/reduce.hpp"
 
 TAPESTRY_OP_FAMILY(gather)
 
@@ -19,6 +22,69 @@ void append(Shape& shape, const Shape& other, int first, int last) {
 
 // Each gathering op has a scattering op with the inputs (indices, updates, like), which adds the updates to zeros in
 // the shape of `like`. Each of the two is the gradient of the other.
+
+Tensor scatter_nd(const Tensor& indices, const Tensor& updates, const Tensor& like);
+
+// An example of a batch is one index more: the rules below are for indices that differ among the examples.
+
+/// Indices [count, ...] as indices [count, ..., 1] into one example.
+Tensor as_vectors(const Tensor& indices) { return expand_dims(indices, -1); }
+
+/// Indices [count, ..., k] into the examples of a batch as indices [count, ..., 1 + k] into the batch.
+Tensor with_example(const Tensor& indices) {
+  const Tensor numbers = cumsum(ones({indices.shape()[0]}, {.dtype = indices.dtype(), .device = indices.device()}), 0,
+                                {.exclusive = true});
+  Ints added;
+  Shape one_each;
+  for (int axis = 1; axis < indices.rank(); ++axis) added.push_back(axis);
+  for (int axis = 0; axis + 1 < indices.rank(); ++axis) one_each.push_back(indices.shape()[axis]);
+  one_each.push_back(1);
+  return concat({broadcast_to(expand_dims(numbers, added), one_each), indices}, -1);
+}
+
+/// x with `count` axes moved from one place to another.
+Tensor with_axes_moved(const Tensor& x, int from, int count, int to) {
+  Ints rest, perm;
+  for (int axis = 0; axis < x.rank(); ++axis)
+    if (axis < from || axis >= from + count) rest.push_back(axis);
+  perm.append(rest.begin(), rest.begin() + to);
+  for (int axis = from; axis < from + count; ++axis) perm.push_back(axis);
+  perm.append(rest.begin() + to, rest.end());
+  return transpose(x, perm);
+}
+
+/// The axis of a call for one example, whose input x is, 0 ... rank - 1.
+int axis_in_example(const BatchedCall& call, std::size_t x) {
+  return normalize_axis(call.one().attr<std::int64_t>("axis"), call.rank(x));
+}
+
+Tensors batch_gather(const BatchedCall& call) {
+  const int axis = axis_in_example(call, 0), places = call.rank(1);
+  if (!call.has_batch(1)) return {gather(call.input(0), call.input(1), axis + 1)};
+  if (!call.has_batch(0)) return {with_axes_moved(gather(call.input(0), call.input(1), axis), axis, 1, 0)};
+  const Tensor table = with_axes_moved(call.input(0), axis + 1, 1, 1);
+  const Tensor found = gather_nd(table, with_example(as_vectors(call.input(1))));
+  return {with_axes_moved(found, 1, places, axis + 1)};
+}
+
+Tensors batch_scatter(const BatchedCall& call) {
+  const int axis = axis_in_example(call, 2), places = call.rank(0);
+  const Tensor updates = call.all(1), like = call.all(2);
+  if (!call.has_batch(0))
+    return call.apply({call.input(0), updates, like}, with_attr(call.one().attrs(), "axis", std::int64_t{axis} + 1));
+  const Tensor sums = scatter_nd(with_example(as_vectors(call.input(0))), with_axes_moved(updates, axis + 1, places, 1),
+                                 with_axes_moved(like, axis + 1, 1, 1));
+  return {with_axes_moved(sums, 1, 1, axis + 1)};
+}
+
+Tensors batch_gather_nd(const BatchedCall& call) {
+  if (!call.has_batch(0)) return {gather_nd(call.input(0), call.input(1))};
+  return {gather_nd(call.input(0), with_example(call.all(1)))};
+}
+
+Tensors batch_scatter_nd(const BatchedCall& call) {
+  return {scatter_nd(with_example(call.all(0)), call.all(1), call.all(2))};
+}
 
 Specs scattered(const Call& call, const Shape& updates) {
   require_type(call.input(0), index_types, "Tindices");
@@ -55,6 +121,7 @@ TAPESTRY_OP(scatter_op){{
     },
     .needs = {1, 0},
     .shape_inputs = 4,
+    .batch = batch_scatter,
 }};
 
 TAPESTRY_OP(gather_op){{
@@ -76,6 +143,7 @@ TAPESTRY_OP(gather_op){{
     },
     .needs = needs_indices,
     .movement = Movement::moves,
+    .batch = batch_gather,
 }};
 
 // ---- gather_nd ----------------------------------------------------------------------------------------------------
@@ -106,7 +174,12 @@ TAPESTRY_OP(scatter_nd_op){{
     },
     .needs = {1, 0},
     .shape_inputs = 4,
+    .batch = batch_scatter_nd,
 }};
+
+Tensor scatter_nd(const Tensor& indices, const Tensor& updates, const Tensor& like) {
+  return apply(scatter_nd_op, {indices, updates, like});
+}
 
 TAPESTRY_OP(gather_nd_op){{
     .name = "GatherNd",
@@ -117,9 +190,10 @@ TAPESTRY_OP(gather_nd_op){{
     .forward = [](Backend& backend,
                   const Call& call) { backend.gather_nd(call.input(0), call.input(1), call.output()); },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
-      return {apply(scatter_nd_op, {call.input(1), g, call.input(0)}), Tensor()};
+      return {scatter_nd(call.input(1), g, call.input(0)), Tensor()};
     },
     .needs = needs_indices,
+    .batch = batch_gather_nd,
 }};
 
 // ---- take_along_axis, top_k ---------------------------------------------------------------------------------------
@@ -151,6 +225,7 @@ TAPESTRY_OP(put_along_op){{
     },
     .needs = {1, 0},
     .shape_inputs = 4,
+    .batch = batch_beside_axis,
 }};
 
 Tensor put_along_axis(const Tensor& indices, const Tensor& updates, const Tensor& like, std::int64_t axis) {
@@ -171,6 +246,7 @@ TAPESTRY_OP(take_along_op){{
       return {put_along_axis(call.input(1), g, call.input(0), call.attr<std::int64_t>("axis")), Tensor()};
     },
     .needs = needs_indices,
+    .batch = batch_beside_axis,
 }};
 
 TAPESTRY_OP(top_k_op){{
@@ -200,6 +276,7 @@ TAPESTRY_OP(top_k_op){{
     },
     .needs = {0, 2},
     .outputs = 2,
+    .batch = batch_in_front,
 }};
 
 /// All elements in order along an axis, and their former positions.
@@ -239,7 +316,7 @@ Tensor scatter_add(In x, In indices, In updates, std::string_view name) {
 }
 Tensor tensor_scatter_nd_add(In x, In indices, In updates, std::string_view name) {
   const CallSiteScope site(x.where());
-  return add(x, apply(scatter_nd_op, {indices, updates, x}), name);
+  return add(x, scatter_nd(indices, updates, x), name);
 }
 
 TopK top_k(In x, std::int64_t k, std::string_view name) {

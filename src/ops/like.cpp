@@ -1,5 +1,6 @@
 #include "backend/views.hpp"
 #include "dispatch/recorder.hpp"
+#include "ops/batching.hpp"
 #include "ops/checked_like.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
@@ -37,6 +38,13 @@ TAPESTRY_OP(sum_like_op){{
     },
     .needs = needs_nothing,
     .shape_inputs = 2,
+    .batch = [](const BatchedCall& call) -> Tensors {
+      // Behind the axis of the batch, axes of size 1 stand for those that are summed away.
+      Ints summed;
+      for (int axis = 1; axis <= call.rank(0) - call.rank(1); ++axis) summed.push_back(axis);
+      if (summed.empty()) return {sum_like(call.all(0), call.all(1))};
+      return {squeeze(sum_like(call.all(0), expand_dims(call.all(1), summed)), summed)};
+    },
 }};
 
 TAPESTRY_OP(broadcast_like_op){{
@@ -52,6 +60,9 @@ TAPESTRY_OP(broadcast_like_op){{
     .needs = needs_nothing,
     .shape_inputs = 2,
     .movement = Movement::repeats,
+    .batch = [](const BatchedCall& call) -> Tensors {
+      return {broadcast_like(call.aligned(0, call.rank(1)), call.all(1))};
+    },
 }};
 
 TAPESTRY_OP(reshape_like_op){{
@@ -76,6 +87,7 @@ TAPESTRY_OP(reshape_like_op){{
     .needs = needs_nothing,
     .shape_inputs = 2,
     .movement = Movement::reshapes,
+    .batch = batch_in_front,
 }};
 
 TAPESTRY_OP(size_like_op){{

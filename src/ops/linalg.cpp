@@ -1,6 +1,7 @@
 #include "tapestry/ops/linalg.hpp"
 
 #include "backend/views.hpp"
+#include "ops/batching.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -92,6 +93,7 @@ TAPESTRY_OP(diag_part_op){{
     .view = [](const Call& call, const Spec& spec) { return diagonal_view(call.input(0), spec.shape); },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {set_diag(zeros_like(call.input(0)), g)}; },
     .needs = needs_nothing,
+    .batch = batch_in_front,
 }};
 
 TAPESTRY_OP(set_diag_op){{
@@ -116,6 +118,7 @@ TAPESTRY_OP(set_diag_op){{
     },
     .promotion = common_type,
     .needs = needs_nothing,
+    .batch = batch_in_front,
 }};
 
 TAPESTRY_OP(band_part_op){{
@@ -145,6 +148,7 @@ TAPESTRY_OP(band_part_op){{
         },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {apply(call.op(), {g}, call.attrs())}; },
     .needs = needs_nothing,
+    .batch = batch_in_front,
 }};
 
 // ---- Decompositions ----------------------------------------------------------------------------------------------------
@@ -168,6 +172,7 @@ TAPESTRY_OP(cholesky_op){{
     .promotion = floating_type,
     .needs = needs_outputs,
     .busy = busy_with<Linalg::cholesky>,
+    .batch = batch_in_front,
 }};
 
 /// The gradients of a and b where op(a) x = b, op = transpose if adjoint.
@@ -194,6 +199,7 @@ TAPESTRY_OP(solve_op){{
     .promotion = floating_type,
     .needs = Needs{1, 1},
     .busy = busy_with<Linalg::solve>,
+    .batch = batch_in_front,
 }};
 
 TAPESTRY_OP(triangular_solve_op){{
@@ -211,6 +217,7 @@ TAPESTRY_OP(triangular_solve_op){{
     .promotion = floating_type,
     .needs = Needs{1, 1},
     .busy = busy_with<Linalg::triangular_solve>,
+    .batch = batch_in_front,
 }};
 
 TAPESTRY_OP(inverse_op){{
@@ -224,6 +231,7 @@ TAPESTRY_OP(inverse_op){{
     .promotion = floating_type,
     .needs = needs_outputs,
     .busy = busy_with<Linalg::inverse>,
+    .batch = batch_in_front,
 }};
 
 // ---- Determinants ------------------------------------------------------------------------------------------------------
@@ -243,6 +251,7 @@ TAPESTRY_OP(det_op){{
     .promotion = floating_type,
     .needs = Needs{1, 1},
     .busy = busy_with<Linalg::determinant>,
+    .batch = batch_in_front,
 }};
 
 TAPESTRY_OP(slogdet_op){{
@@ -261,6 +270,7 @@ TAPESTRY_OP(slogdet_op){{
     .needs = needs_inputs,
     .outputs = 2,
     .busy = busy_with<Linalg::log_determinant>,
+    .batch = batch_in_front,
 }};
 
 // ---- Orthonormal and triangular factors --------------------------------------------------------------------------------
@@ -308,6 +318,7 @@ TAPESTRY_OP(qr_op){{
     .needs = Needs{1, 3},
     .outputs = 2,
     .busy = busy_with<Linalg::qr>,
+    .batch = batch_in_front,
 }};
 
 // ---- Eigenvalues -------------------------------------------------------------------------------------------------------
@@ -339,6 +350,7 @@ TAPESTRY_OP(eigh_op){{
     .needs = needs_outputs,
     .outputs = 2,
     .busy = busy_with<Linalg::eigh>,
+    .batch = batch_in_front,
 }};
 
 // ---- Singular values ---------------------------------------------------------------------------------------------------
@@ -397,6 +409,7 @@ TAPESTRY_OP(svd_op){{
     .needs = needs_outputs,
     .outputs = 3,
     .busy = busy_with<Linalg::svd>,
+    .batch = batch_in_front,
 }};
 
 /// Applies a solver; a vector as the right side becomes a matrix of one column.

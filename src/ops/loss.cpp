@@ -1,4 +1,5 @@
 #include "backend/views.hpp"
+#include "ops/batching.hpp"
 #include "ops/checked_like.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
@@ -71,6 +72,7 @@ TAPESTRY_OP(softmax_cross_entropy_op){{
     .needs = Needs{3, 2},
     .precision = Precision::full,
     .outputs = 2,
+    .batch = batch_in_front,
 }};
 
 /// Throws InvalidArgumentError unless the labels are in [0, classes). They are few, so they are read on the host.
@@ -149,6 +151,7 @@ TAPESTRY_OP(sparse_softmax_cross_entropy_op){{
     .needs = Needs{2, 2},
     .precision = Precision::full,
     .outputs = 2,
+    .batch = batch_in_front,
 }};
 
 }  // namespace

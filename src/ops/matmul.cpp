@@ -1,4 +1,5 @@
 #include "backend/views.hpp"
+#include "ops/batching.hpp"
 #include "ops/handles.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
@@ -152,6 +153,11 @@ Tensors product_gradients(const Call& call, const Tensor& g) {
   return wanted(call, gradient_a, gradient_b);
 }
 
+Tensors products_of_batch(const BatchedCall& call) {
+  const int rank = std::max(call.rank(0), call.rank(1));
+  return {matmul(call.aligned(0, rank), call.aligned(1, rank), transposed(call.one()))};
+}
+
 TAPESTRY_OP(matmul_op){{
     .name = "MatMul",
     .attrs = {{matrix_attrs.a, AttrKind::flag}, {matrix_attrs.b, AttrKind::flag}},
@@ -173,6 +179,7 @@ TAPESTRY_OP(matmul_op){{
     .precision = Precision::low,
     .busy =
         [](const Call& call) { return busy_with_product(call.input(0), transposed(call).transpose_a, call.output()); },
+    .batch = products_of_batch,
 }};
 
 TAPESTRY_OP(batch_matmul_op){{
@@ -188,6 +195,7 @@ TAPESTRY_OP(batch_matmul_op){{
     .needs = needs_inputs,
     .precision = Precision::low,
     .broadcasts = true,
+    .batch = products_of_batch,
 }};
 
 /// Throws InvalidArgumentError, with the shapes that the user gave, for a vector that does not fit the other operand.

@@ -1,4 +1,5 @@
 #include "backend/views.hpp"
+#include "ops/batching.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
@@ -123,6 +124,10 @@ TAPESTRY_OP(layer_norm_op){{
     .precision = Precision::full,
     .broadcasts = true,
     .outputs = 3,
+    .batch = [](const BatchedCall& call) -> Tensors {
+      if (call.has_batch(1) || call.has_batch(2)) return {};
+      return call.apply({call.all(0), call.input(1), call.input(2)}, call.one().attrs());
+    },
 }};
 
 // ---- Batch normalization --------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 #include "backend/views.hpp"
+#include "ops/batching.hpp"
 #include "ops/window.hpp"
 #include "tapestry/ops/nn.hpp"
 
@@ -58,6 +59,7 @@ TAPESTRY_OP(avg_pool_op){{
     .gradient = [](const Call& call, const Tensor& g) -> Tensors { return {average_backward(call, call.input(0), g)}; },
     .promotion = floating_type,
     .needs = needs_nothing,
+    .batch = batch_of_images<0>,
 }};
 
 TAPESTRY_OP(avg_pool_grad_op){{
@@ -76,6 +78,7 @@ TAPESTRY_OP(avg_pool_grad_op){{
     .promotion = floating_type,
     .needs = needs_nothing,
     .shape_inputs = 1,
+    .batch = batch_of_images<0>,
 }};
 
 Tensor average_backward(const Call& call, const Tensor& x_like, const Tensor& g) {
@@ -164,6 +167,7 @@ TAPESTRY_OP(max_pool_op){{
       return {maximum_backward(call, call.input(0), call.output(), g)};
     },
     .promotion = floating_type,
+    .batch = batch_of_images<0>,
 }};
 
 // The inputs x and y only give the positions of the maxima, so the op is linear in the third input.
@@ -181,6 +185,7 @@ TAPESTRY_OP(max_pool_grad_grad_op){{
     },
     .promotion = floating_type,
     .needs = Needs{3, 0},
+    .batch = batch_of_images<0>,
 }};
 
 TAPESTRY_OP(max_pool_grad_op){{
@@ -197,6 +202,7 @@ TAPESTRY_OP(max_pool_grad_op){{
     },
     .promotion = floating_type,
     .needs = Needs{3, 0},
+    .batch = batch_of_images<0>,
 }};
 
 Tensor maximum_backward(const Call& call, const Tensor& x, const Tensor& y, const Tensor& g) {

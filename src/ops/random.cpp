@@ -4,6 +4,7 @@
 #include <random>
 
 #include "backend/views.hpp"
+#include "ops/batching.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/math.hpp"
@@ -82,6 +83,14 @@ Specs infer_random(const Call& call, TypeSet allowed) {
 
 double second_number(const Call& call, std::string_view attr) { return attr.empty() ? 0 : call.attr<double>(attr); }
 
+/// Other numbers for each example.
+Tensors draw_for_batch(const BatchedCall& call) {
+  const Attrs& attrs = call.one().attrs();
+  if (call.size() > 0) return call.apply(call.all(), attrs);
+  const Shape shape = call.with_batch(attrs.get<Shape>("shape"));
+  return shape.is_known() ? call.apply({}, with_attr(attrs, "shape", shape)) : Tensors();
+}
+
 /// A random op. `a` and `b` name the attributes of the distribution's two numbers; `b` may be empty.
 template <Distribution f>
 Op random_op(const char* name, TypeSet allowed, std::string_view a, std::string_view b) {
@@ -105,6 +114,7 @@ Op random_op(const char* name, TypeSet allowed, std::string_view a, std::string_
       .gradient = no_gradient,
       .shape_inputs = 1,
       .stateful = true,
+      .batch = draw_for_batch,
   };
 }
 
@@ -177,6 +187,13 @@ TAPESTRY_OP(multinomial_op){{
     .gradient = no_gradient,
     .promotion = floating_type,
     .stateful = true,
+    .batch = [](const BatchedCall& call) -> Tensors {
+      const Tensor logits = call.all(0);
+      const Shape& shape = logits.shape();
+      const Tensor rows = reshape(logits, {-1, shape[2]});
+      return {reshape(call.apply({rows}, call.one().attrs())[0],
+                      {shape[0], shape[1], call.one().attr<std::int64_t>("num_samples")})};
+    },
 }};
 
 /// Applies a random op with a result of this shape. `a` and `b` are the numbers of its distribution; `b` may be empty.

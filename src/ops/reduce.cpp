@@ -1,5 +1,6 @@
 #include "tapestry/ops/reduce.hpp"
 
+#include "ops/batching.hpp"
 #include "ops/reduction.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
@@ -61,6 +62,7 @@ Op reduction(const char* name, const Gradient& gradient, Needs needs = needs_not
       .promotion = promotion,
       .needs = needs,
       .precision = adds ? Precision::full : Precision::given,
+      .batch = batch_beside_axis,
   };
 }
 
@@ -125,6 +127,7 @@ Op position_op(const char* name) {
       .forward = [](Backend& backend,
                     const Call& call) { backend.arg_reduce(f, call.input(0), axis_of(call), call.output()); },
       .gradient = no_gradient,
+      .batch = batch_beside_axis,
   };
 }
 TAPESTRY_OP(argmax_op)(position_op<ArgReduce::max>("ArgMax"));

@@ -1,3 +1,4 @@
+#include "ops/batching.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/math.hpp"
@@ -30,6 +31,7 @@ Op scan_op(const char* name, const Gradient& gradient, Needs needs) {
       .gradient = gradient,
       .needs = needs,
       .precision = Precision::full,
+      .batch = batch_beside_axis,
   };
 }
 

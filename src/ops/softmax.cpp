@@ -1,3 +1,4 @@
+#include "ops/batching.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/math.hpp"
@@ -54,6 +55,7 @@ TAPESTRY_OP(softmax_grad_op){{
     },
     .promotion = common_type,
     .needs = needs_inputs,
+    .batch = batch_in_front,
 }};
 
 // dx = g - exp(y) * sum(g)
@@ -73,6 +75,7 @@ TAPESTRY_OP(log_softmax_grad_op){{
     },
     .promotion = common_type,
     .needs = needs_inputs,
+    .batch = batch_in_front,
 }};
 
 TAPESTRY_OP(softmax_op){{
@@ -85,6 +88,7 @@ TAPESTRY_OP(softmax_op){{
     .promotion = floating_type,
     .needs = needs_outputs,
     .precision = Precision::full,
+    .batch = batch_in_front,
 }};
 
 TAPESTRY_OP(log_softmax_op){{
@@ -97,6 +101,7 @@ TAPESTRY_OP(log_softmax_op){{
     .promotion = floating_type,
     .needs = needs_outputs,
     .precision = Precision::full,
+    .batch = batch_in_front,
 }};
 
 /// Applies an op of the last axis along any axis.

@@ -207,7 +207,7 @@ TEST_CASE("certificates that are right, wrong and absent") {
     return Session(target, graph, {.operation_timeout_in_ms = 20'000}).run(one).item<float>();
   };
   {
-    const test::Setting none("TAPESTRY_TLS", "");
+    const test::Setting no_tls("TAPESTRY_TLS", "");
     says(message_of<InvalidArgumentError>([&] { run_at(server.target()); }), "TAPESTRY_TLS");
     says(message_of<UnavailableError>([&] { run_at("grpc://" + address); }), "cannot be reached");
   }

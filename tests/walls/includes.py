@@ -38,6 +38,7 @@ FILES = {
     'src/autodiff/': 'autodiff',
     'include/tapestry/graph.hpp': 'graph',
     'include/tapestry/control_flow.hpp': 'graph',
+    'include/tapestry/transformations.hpp': 'graph',
     'include/tapestry/execution_plan.hpp': 'graph',
     'include/tapestry/session.hpp': 'graph',
     'include/tapestry/trace.hpp': 'graph',

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "dispatch/recorder.hpp"
+#include "tapestry/detail/locate.hpp"
+#include "tapestry/ops.hpp"
+#include "tapestry/transformations.hpp"
+
+namespace tapestry {
+namespace {
+
+/// The sizes of f(x) followed by those of x.
+Shape joined(const Tensor& y, const Tensor& x) {
+  Shape shape = y.shape();
+  for (const Dimension& size : x.shape()) shape.push_back(size);
+  return shape;
+}
+
+/// The derivatives of f in these directions [n, ...], each of the shape of x: [n, ...], each of the shape of f(x).
+Tensor pushed(const TensorFunction& f, const Tensor& x, const Tensor& directions, Where where) {
+  return vmap([&](const Tensor& direction) { return jvp(f, x, direction, where).second; }, {}, where)(directions);
+}
+
+Tensor forward_jacobian(const TensorFunction& f, const Tensor& x, Where where) {
+  const std::int64_t n = x.size(where);
+  Shape directions = x.shape();
+  directions.insert(0, n);
+  const Tensor unit = eye(n, n, {.dtype = x.dtype(), .device = x.device()}, {}, where);
+  const Tensor columns = pushed(f, x, reshape(In(unit, where), directions), where);
+  Shape shape;
+  Ints perm;
+  for (int axis = 1; axis < columns.rank(); ++axis) {
+    shape.push_back(columns.shape()[axis]);
+    perm.push_back(axis);
+  }
+  perm.push_back(0);
+  for (const Dimension& size : x.shape()) shape.push_back(size);
+  return reshape(In(transpose(In(columns, where), perm), where), shape);
+}
+
+/// `may_go_forward`: it does where f(x) has more elements than x.
+Tensor backward_jacobian(const TensorFunction& f, const Tensor& x, bool may_go_forward, Where where) {
+  GradientTape tape;
+  tape.watch(x, where);
+  const Tensor y = detail::locating({}, where, [&] { return f(x); });
+  const bool forward = may_go_forward && y.shape().is_known() && x.shape().is_known() && y.size() > x.size();
+  if (forward) return forward_jacobian(f, x, where);
+  const Tensor result = tape.jacobian({y, where}, x);
+  return result ? result : zeros(joined(y, x), {.dtype = x.dtype(), .device = x.device()}, {}, where);
+}
+
+// ---- Sparse --------------------------------------------------------------------------------------------------------
+
+/// The stored elements of a pattern, and for each column the direction in which it is computed.
+struct Coloring {
+  std::vector<std::int64_t> rows, columns;  ///< of the stored elements, in row-major order
+  std::vector<std::int64_t> color;          ///< by column
+  std::int64_t colors = 0;
+};
+
+/// Gives each column the first color that no column has with which it shares a row.
+Coloring color(const Tensor& pattern) {
+  const std::int64_t rows = pattern.shape()[0], columns = pattern.shape()[1];
+  const std::vector<bool> stored = pattern.to_vector<bool>();
+  Coloring result;
+  std::vector<std::vector<std::int64_t>> rows_of(static_cast<std::size_t>(columns));
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)
+      if (stored[static_cast<std::size_t>(i * columns + j)]) {
+        result.rows.push_back(i);
+        result.columns.push_back(j);
+        rows_of[static_cast<std::size_t>(j)].push_back(i);
+      }
+  std::vector<std::vector<bool>> taken;  // by color and row
+  for (std::int64_t j = 0; j < columns; ++j) {
+    const auto& own = rows_of[static_cast<std::size_t>(j)];
+    const auto is_free = [&](const std::vector<bool>& of_color) {
+      return std::none_of(own.begin(), own.end(),
+                          [&](std::int64_t i) { return of_color[static_cast<std::size_t>(i)]; });
+    };
+    const auto found = std::find_if(taken.begin(), taken.end(), is_free);
+    const auto number = static_cast<std::size_t>(found - taken.begin());
+    if (found == taken.end()) taken.emplace_back(static_cast<std::size_t>(rows));
+    for (const std::int64_t i : own) taken[number][static_cast<std::size_t>(i)] = true;
+    result.color.push_back(static_cast<std::int64_t>(number));
+  }
+  result.colors = static_cast<std::int64_t>(taken.size());
+  return result;
+}
+
+Tensor indices_of(const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& columns, Device device) {
+  return stack({tensor<std::int64_t>(rows), tensor<std::int64_t>(columns)}, 1).to(device);
+}
+
+SparseMatrix stored_jacobian(const TensorFunction& f, const Tensor& x, const Coloring& coloring, const Shape& shape,
+                             Where where) {
+  if (x.size(where) != shape[1])
+    throw InvalidArgumentError(
+        detail::join("The pattern ", shape, " has ", shape[1], " columns for the ", x.size(where), " elements of x"));
+  // Direction c is 1 at the columns of color c. The jacobian's element (i, j) is element i of what is pushed along the
+  // direction of j's color.
+  std::vector<double> directions(static_cast<std::size_t>(coloring.colors * x.size(where)));
+  for (std::size_t j = 0; j < coloring.color.size(); ++j)
+    directions[static_cast<std::size_t>(coloring.color[j]) * coloring.color.size() + j] = 1;
+  Shape seeded = x.shape();
+  seeded.insert(0, coloring.colors);
+  const Tensor seeds = reshape(tensor<double>(directions).cast(x.dtype()).to(x.device()), seeded);
+  const Tensor found = pushed(f, x, seeds, where);
+  const std::int64_t rows = shape[0], elements = coloring.colors * rows;
+  if (found.size(where) != elements)
+    throw InvalidArgumentError(detail::join("The pattern ", shape, " has ", rows, " rows for the ",
+                                            coloring.colors > 0 ? found.size(where) / coloring.colors : 0,
+                                            " elements of f(x)"));
+  std::vector<std::int64_t> colors;
+  for (const std::int64_t j : coloring.columns) colors.push_back(coloring.color[static_cast<std::size_t>(j)]);
+  const Tensor values =
+      gather_nd(reshape(found, {coloring.colors, rows}), indices_of(colors, coloring.rows, x.device()));
+  return {indices_of(coloring.rows, coloring.columns, x.device()), values, shape};
+}
+
+}  // namespace
+
+TensorFunction detail::jacobian_of(TensorFunction f, Way way, Where where) {
+  return [f = std::move(f), way, where](const Tensor& x) {
+    return way == Way::forward ? forward_jacobian(f, x, where) : backward_jacobian(f, x, way == Way::shorter, where);
+  };
+}
+
+Tensor SparseMatrix::dense(Where where) const {
+  const Tensor empty = zeros(dense_shape, {.dtype = values.dtype(), .device = values.device()}, {}, where);
+  return tensor_scatter_nd_add(In(empty, where), indices, values);
+}
+
+std::function<SparseMatrix(const Tensor&)> detail::sparse_jacobian_of(TensorFunction f, const Tensor& pattern,
+                                                                      Where where) {
+  return detail::locating("sparse_jacobian", where, [&]() -> std::function<SparseMatrix(const Tensor&)> {
+    if (!pattern || pattern.rank() != 2)
+      throw InvalidArgumentError(detail::join("The pattern must be a matrix, not ",
+                                              pattern ? to_string(pattern.shape()) : std::string("an empty Tensor")));
+    return [f = std::move(f), coloring = color(pattern.cast(boolean, where).to(cpu())), shape = pattern.shape(),
+            where](const Tensor& x) {
+      return detail::locating("sparse_jacobian", where, [&] { return stored_jacobian(f, x, coloring, shape, where); });
+    };
+  });
+}
+
+}  // namespace tapestry
