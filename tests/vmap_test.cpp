@@ -265,6 +265,35 @@ TEST_CASE("in traces, with an unknown number of examples, and of traced function
     check_same(slopes(x)(i), grad([&](const Tensor& r) { return reduce_sum(square(f(r))); })(x(i)), 1e-13);
 }
 
+TEST_CASE("vmap of every op in a trace that does not know the sizes has the bits of the eager one") {
+  int ran = 0, refused = 0;
+  for (const OpCase& row : op_cases()) {
+    if (row.inputs.empty() || row.open || is_left_out(row)) continue;
+    CAPTURE(row.name);
+    Inputs batch;
+    for (const Tensor& x : row.inputs) batch.push_back(stack({x, variant(x, 1), variant(x, 2)}));
+    const unsigned all_inputs = masks_of(row)[0];
+    const auto f = [&](const Inputs& xs) { return mapped(row.f, row, all_inputs, xs); };
+    for (const int unknown_axes : {1, Shape::max_rank}) {
+      std::vector<TensorSpec> specs;
+      for (const Tensor& x : batch) {
+        Shape shape = x.shape();
+        for (int axis = 0; axis < std::min(unknown_axes, x.rank()); ++axis) shape.set(axis, -1);
+        specs.push_back(spec(x.dtype(), shape));
+      }
+      try {
+        const Tensor found = trace(f, specs)(batch);
+        CHECK(same_bits(found, f(batch)));
+        ++ran;
+      } catch (const Error&) {
+        CHECK(unknown_axes > 1);  // the op itself needs a size
+        ++refused;
+      }
+    }
+  }
+  CHECK(ran > 50 * refused);
+}
+
 TEST_CASE("branches and loops by values of the examples") {
   const Tensor x = f64({-2, 0.5, 3});
   const auto f = [](const Tensor& v) {
