@@ -208,6 +208,7 @@ struct Effect : std::function<void()> {
 template <class Result, class Branch>
 Result switch_among(const Value& index, const std::vector<Branch>& branches, std::string_view name, Where where) {
   std::vector<FlatFunction> flat;
+  flat.reserve(branches.size());
   for (const Branch& each : branches) flat.push_back(flat_branch(each));
   return Unflatten<Result>::from(flat_case(index, flat, false, name, where));
 }

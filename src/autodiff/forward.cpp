@@ -88,7 +88,7 @@ class Pushforward final : public Recorder {
     entries_.insert_or_assign(tensor.id(), Entry{tensor, std::move(derivative)});
     if (entries_.size() < enough_) return;
     std::erase_if(entries_, [](const auto& each) { return !each.second.tensor.impl().references.is_shared(); });
-    enough_ = std::max(least_, 2 * entries_.size());
+    enough_ = std::max(least, 2 * entries_.size());
   }
 
   /// The derivatives of the outputs; empty for those that do not depend on x.
@@ -139,9 +139,9 @@ class Pushforward final : public Recorder {
     return pushed;
   }
 
-  static constexpr std::size_t least_ = 8;
+  static constexpr std::size_t least = 8;
   std::unordered_map<std::int64_t, Entry> entries_;  ///< by id: what depends on x, and its derivative
-  std::size_t enough_ = least_;
+  std::size_t enough_ = least;
 };
 
 std::string describe(const Tensor& x) { return x ? to_string(x.dtype()) + to_string(x.shape()) : "None"; }

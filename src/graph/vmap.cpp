@@ -53,7 +53,7 @@ class Batcher {
     const bool any = std::find(has_batch.begin(), has_batch.end(), true) != has_batch.end();
     if (!any && !draws(node)) return once(inputs);
     if (!node.op().stateful && reads_shapes_only(node, has_batch)) return once(of_one(inputs, has_batch));
-    const Tensors outputs = outputs_of(node, inputs, has_batch, once);
+    Tensors outputs = outputs_of(node, inputs, has_batch, once);
     for (std::size_t i = 0; i < outputs.size(); ++i) note(node.output(i));
     return outputs;
   }
@@ -88,7 +88,7 @@ class Batcher {
     const auto has_rank = [](const Tensor& each) { return each.shape().has_rank(); };
     if (std::all_of(node.inputs().begin(), node.inputs().end(), has_rank) && !node.attrs().find("redo")) {
       const BatchedCall call(node, inputs, has_batch, count_, map_batch);
-      const Tensors outputs = at_once(call);
+      Tensors outputs = at_once(call);
       if (!outputs.empty()) return outputs;
     }
     return for_each_example(inputs, has_batch, count_, once, where_);

@@ -86,7 +86,7 @@ Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, con
     return {result.cast(boolean, where)};
   };
   const FlatFunction flat_body = [&](const Tensors& values) -> Tensors {
-    const Tensors next = body(values);
+    Tensors next = body(values);
     require_alike(values, next, options);
     return next;
   };
@@ -233,7 +233,7 @@ Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensor
     check_sequences(sequences);
     if (any_symbolic(carried) || any_symbolic(sequences)) {
       const FlatFunction checked = [&](const Tensors& values) -> Tensors {
-        const Tensors results = body(values);
+        Tensors results = body(values);
         require_alike({values.begin(), values.begin() + carried.size()},
                       {results.begin(), results.begin() + carried.size()}, {});
         return results;
