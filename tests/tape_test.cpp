@@ -558,6 +558,17 @@ TEST_SUITE("known traps") {
     const Tensor view = reshape(x, {2, 2});
     check_values(tape.gradient(reduce_sum(view * view) + reduce_sum(x), x), {3, 5, 7, 9});
   }
+  TEST_CASE("an eager and a symbolic gradient of one tensor") {
+    const Tensor w = f64({3, 4});
+    const Graph graph;
+    const auto scope = graph.as_default();
+    const Tensor x = placeholder(float64, {2});
+    GradientTape tape;
+    tape.watch(w);
+    const Tensor symbolic = reduce_sum(w * x), eager = reduce_sum(w * w);
+    const Tensor sum = tape.gradient(std::vector<Tensor>{symbolic, eager}, w);
+    check_values(Session(graph).run(sum, {{x, {1.0, 2.0}}}), {7, 10});
+  }
 }
 
 }  // namespace

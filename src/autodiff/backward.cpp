@@ -108,7 +108,7 @@ void Backward::accumulate(std::int32_t slot, Tensor gradient) {
   Tensor& sum = gradients_[slot];
   if (!sum) {
     sum = std::move(gradient);
-  } else if (recorders().empty() && is_private(sum) && !detail::is_deferred(gradient) &&
+  } else if (recorders().empty() && is_private(sum) && !gradient.is_symbolic() && !detail::is_deferred(gradient) &&
              sum.spec() == gradient.spec() && sum.device() == gradient.device()) {
     // This adds in place, without another memory block.
     backend_of(sum.device()).binary(Binary::add, sum, gradient, 0, sum);

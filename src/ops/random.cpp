@@ -7,6 +7,7 @@
 #include "ops/batching.hpp"
 #include "ops/support.hpp"
 #include "tapestry/ops/array.hpp"
+#include "tapestry/ops/creation.hpp"
 #include "tapestry/ops/math.hpp"
 #include "tapestry/ops/nn.hpp"
 
@@ -88,7 +89,13 @@ Tensors draw_for_batch(const BatchedCall& call) {
   const Attrs& attrs = call.one().attrs();
   if (call.size() > 0) return call.apply(call.all(), attrs);
   const Shape shape = call.with_batch(attrs.get<Shape>("shape"));
-  return shape.is_known() ? call.apply({}, with_attr(attrs, "shape", shape)) : Tensors();
+  if (shape.is_known()) return call.apply({}, with_attr(attrs, "shape", shape));
+  const Device* device = attrs.find<Device>("device");
+  const Tensor like = zeros(shape, {attrs.get<DType>("dtype"), device ? *device : cpu()}, {}, call.one().where());
+  std::vector<Attr> of_distribution;
+  for (const Attr& each : attrs)
+    if (std::holds_alternative<double>(each.value)) of_distribution.push_back(each);
+  return call.apply({like}, Attrs(of_distribution));
 }
 
 /// A random op. `a` and `b` name the attributes of the distribution's two numbers; `b` may be empty.

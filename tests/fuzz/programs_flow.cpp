@@ -102,6 +102,13 @@ Values with_element_and_sum(const Values& operands) {
 
 Made make_scan(Generator& g, Values& values) { return make_flow(g, values, has_elements, with_element_and_sum); }
 Made make_map(Generator& g, Values& values) { return make_flow(g, values, has_elements, with_element); }
+/// What all examples share cannot be changed.
+Made make_vmap(Generator& g, Values& values) {
+  const bool outside = std::exchange(g.pure, true);
+  Made step = make_map(g, values);
+  g.pure = outside;
+  return step;
+}
 
 /// The outputs, and the last carried value in the shape of an output.
 Tensor run_scan(Machine& m, const Step& step, const Values& given) {
@@ -129,13 +136,24 @@ Tensor run_map(Machine& m, const Step& step, const Values& given) {
       x[0], {.reverse = step.numbers[0] % 2 == 1});
 }
 
+Tensor run_vmap(Machine& m, const Step& step, const Values& given) {
+  const Values x = dense(given);
+  const auto f = [&](const Tensor& element) {
+    Values operands = x;
+    operands[0] = element;
+    return m.run_function(step.body, operands);
+  };
+  return vmap(f)(x[0]);
+}
+
 }  // namespace
 
 std::vector<Production> flow_productions() {
   return {{"branch", 3, make_branch, run_branch},
           {"loop", 3, make_loop, run_loop},
           {"scan", 2, make_scan, run_scan},
-          {"map", 2, make_map, run_map}};
+          {"map", 2, make_map, run_map},
+          {"vmap", 3, make_vmap, run_vmap}};
 }
 
 }  // namespace tapestry::test::programs
