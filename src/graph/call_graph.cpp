@@ -63,12 +63,12 @@ class GraphCall {
     return apply_all(node.op(), inputs, node.attrs(), node.name(), where);
   }
 
-  // ---- Branches and loops: eagerly C++'s own, so that tapes record each op; in an open graph one node ----
+  // ---- Branches and loops: of eager values C++'s own, so that tapes record each op; in a graph one node ----
 
   static Tensors run_flow(const Node& node, const Tensors& inputs, Where where) {
     const bool is_symbolic =
         std::any_of(inputs.begin(), inputs.end(), [](const Tensor& each) { return bool(each) && each.is_symbolic(); });
-    if (is_symbolic || open_sink()) {
+    if (is_symbolic || (open_sink() && node.op().stateful)) {
       if (node.attrs().find("variables") != nullptr)
         throw UnimplementedError(join("Node '", node.name(), "' changes a Variable in another graph"));
       return apply_all(node.op(), inputs, node.attrs(), node.name(), where);

@@ -4,6 +4,7 @@
 #include "graph/call_graph.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/flow/function_tracer.hpp"
+#include "ops/batching.hpp"
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/transformations.hpp"
@@ -72,14 +73,10 @@ class Batcher {
   }
 
   /// The inputs, with tensors that have the shape of one example instead of those that have a batch.
-  static Tensors of_one(const Tensors& inputs, const std::vector<bool>& has_batch) {
+  Tensors of_one(const Tensors& inputs, const std::vector<bool>& has_batch) const {
     Tensors list = inputs;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (!has_batch[i]) continue;
-      Shape shape;
-      for (int axis = 1; axis < inputs[i].rank(); ++axis) shape.push_back(inputs[i].shape()[axis]);
-      list[i] = zeros(shape, {.dtype = inputs[i].dtype(), .device = inputs[i].device()});
-    }
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (has_batch[i]) list[i] = zeros_of_one(inputs[i], where_);
     return list;
   }
 

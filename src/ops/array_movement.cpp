@@ -111,7 +111,11 @@ TAPESTRY_OP(reshape_op){{
     .needs = needs_nothing,
     .movement = Movement::reshapes,
     .batch = [](const BatchedCall& call) -> Tensors {
-      return {reshape(call.all(0), call.with_batch(call.one().attr<Shape>("shape")))};
+      const Shape& inferred = call.one().output().shape();
+      // With no examples, a size that is to be inferred does not follow from the number of all elements.
+      const Tensor one = inferred.is_known() ? Tensor() : zeros_of_one(call.all(0), call.one().where());
+      return {reshape(call.all(0),
+                      call.with_batch(one ? reshape(one, call.one().attr<Shape>("shape")).shape() : inferred))};
     },
 }};
 

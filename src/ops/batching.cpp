@@ -39,6 +39,12 @@ Tensors BatchedCall::apply(const Tensors& inputs, const Attrs& attrs) const {
   return apply_all(one_.op(), inputs, attrs, {}, one_.where());
 }
 
+Tensor zeros_of_one(const Tensor& batch, Where where) {
+  Shape shape;
+  for (int axis = 1; axis < batch.rank(); ++axis) shape.push_back(batch.shape()[axis]);
+  return zeros(shape, {.dtype = batch.dtype(), .device = batch.device()}, {}, where);
+}
+
 Attrs with_attr(const Attrs& attrs, std::string_view name, const AttrValue& value) {
   std::vector<Attr> list(attrs.begin(), attrs.end());
   const auto found = std::find_if(list.begin(), list.end(), [&](const Attr& each) { return each.name == name; });

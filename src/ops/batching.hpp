@@ -15,6 +15,9 @@ Tensors batch_beside_axis(const BatchedCall& call);
 /// `shared` names (bit i for input i) has a batch.
 template <unsigned shared>
 Tensors batch_of_images(const BatchedCall& call);
+/// Zeros of the shape of one example, from a tensor with the axis of the batch in front.
+Tensor zeros_of_one(const Tensor& batch, Where where);
+
 /// The attributes with another value of one of them, which may be new.
 Attrs with_attr(const Attrs& attrs, std::string_view name, const AttrValue& value);
 

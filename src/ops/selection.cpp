@@ -351,11 +351,13 @@ Tensor reverse_sequence(In x, In lengths, std::int64_t seq_axis, std::int64_t ba
       return expand_dims(values.cast(int64), others);
     };
     const Tensor counted = cumsum(ones({x->shape()[time]}, {.dtype = int64, .device = x->device()}));
-    // Lengths of another number than the batch has are refused by the reshape, where sizes become known later; a length
-    // below 0 becomes an index that there is not.
-    const Tensor one_each = reshape_like(lengths, zeros({x->shape()[batch]}, {.device = x->device()}));
+    // Where sizes or lengths become known later, the reshape refuses lengths of another number than the batch has, and
+    // the gather a length that there is not, also where x has no elements.
+    Tensor one_each = reshape_like(lengths, zeros({x->shape()[batch]}, {.device = x->device()}));
+    if (lengths->is_symbolic() || x->is_symbolic())
+      one_each = gather(concat({counted - 1, expand_dims(size(x, time).cast(int64), 0)}, 0), one_each);
     const Tensor position = along(counted - 1, time), length = along(one_each, batch);
-    const Tensor index = where(less(position, length), length - 1 - position, position + minimum(length, 0));
+    const Tensor index = where(less(position, length), length - 1 - position, position);
     return take_along_axis(x, broadcast_to(index, x->shape()), time, name);
   });
 }
