@@ -569,6 +569,24 @@ TEST_SUITE("known traps") {
     const Tensor sum = tape.gradient(std::vector<Tensor>{symbolic, eager}, w);
     check_values(Session(graph).run(sum, {{x, {1.0, 2.0}}}), {7, 10});
   }
+  TEST_CASE("a Variable beside a tensor of a graph that is not open is watched") {
+    const Variable v(f64({3, 4}));
+    const Graph graph;
+    const Tensor x = [&] {
+      const auto scope = graph.as_default();
+      return placeholder(float64, {2});
+    }();
+    GradientTape tape({.persistent = true});
+    const Tensor symbolic = reduce_sum(v * x), eager = reduce_sum(v * v);
+    const Session session(graph);
+    {
+      const auto scope = graph.as_default();
+      session.run(global_variables_initializer());
+    }
+    const Feeds feeds{{x, {1.0, 2.0}}};
+    check_values(session.run(tape.gradient(symbolic, v), feeds), {1, 2});
+    check_values(session.run(tape.gradient(std::vector<Tensor>{symbolic, eager}, v), feeds), {7, 10});
+  }
 }
 
 }  // namespace

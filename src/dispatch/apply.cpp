@@ -305,8 +305,11 @@ Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs,
   // No graph is open: a Variable beside a symbolic tensor is read in that tensor's graph.
   if (sink && !current_sink) [[unlikely]]
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (const Variable* variable = (inputs.begin() + i)->variable())
-        call.mutable_inputs()[i] = sink->read(*variable, call.where());
+      if (const Variable* variable = (inputs.begin() + i)->variable()) {
+        Tensor value = sink->read(*variable, call.where());
+        tell_read(recorders(), *variable, value);
+        call.mutable_inputs()[i] = value;
+      }
   perform(call, sink);
   if (recorders().empty()) return std::move(call.mutable_outputs()[0]);
   Tensor output = call.output();
