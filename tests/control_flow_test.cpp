@@ -368,6 +368,24 @@ TEST_CASE("branches and loops have the gradients of ops on captured eager tensor
   check_values(session.run(slope, exp_taken), {5 * std::exp(3) + 5 * std::cos(3)}, 1e-14);
 }
 
+TEST_CASE("a tape in a branch, a loop or a vmap watches a tensor of the graph around") {
+  const auto f = [](const Tensor& x, const Tensor& w) {
+    const auto slope = [&](const Tensor& y) {
+      GradientTape tape;
+      tape.watch(w);
+      return tape.gradient(reduce_sum(w * w * y), w);
+    };
+    const Tensor branch = cond(
+        greater(x(0), 0.0), [&] { return slope(x); }, [&] { return w; });
+    const Tensor mapped = map([&](const Tensor& e) { return reduce_sum(slope(e * x)); }, x);
+    return branch + mapped + vmap([&](const Tensor& e) { return reduce_sum(slope(e * x)); })(x);
+  };
+  const Tensor x = tensor<double>({1, 2, -0.5}), w = tensor<double>({0.3, -0.7, 1.1});
+  const auto traced = trace(f, {spec(float64, {3}), spec(float64, {3})});
+  check_values(f(x, w), values(2.0 * w * x + 4.0 * x * reduce_sum(w * x)), 1e-14);
+  CHECK(same_bits(traced(x, w), f(x, w)));
+}
+
 TEST_CASE("branches of switch_case return what those of cond return") {
   const Variable v(0, {.name = "v"});
   const auto f = [&](const Tensor& i, const Tensor& x) -> std::vector<Tensor> {

@@ -184,13 +184,14 @@ bool is_replayed(Call& call) {
   return false;
 }
 
-/// Makes a call a node of a graph. An eager input is replaced by a constant there. Recorders are told of an op from the
-/// input to the constant, so that a tape connects the two.
+/// Makes a call a node of a graph. An eager input is replaced by a constant there, and one of a graph around a function
+/// by an input of that function. Recorders are told of an op from the input to what replaces it, so that a tape
+/// connects the two.
 void add_to_graph(Sink& sink, Call& call) {
   const Tensors given = recorders().empty() ? Tensors() : call.inputs();
   sink.add(call);
   for (std::size_t i = 0; i < given.size(); ++i) {
-    if (given[i].is_symbolic()) continue;
+    if (given[i].is(call.input(i)) || (given[i].is_symbolic() && !sink_of(given[i]))) continue;
     Call captured(sink.capture_op(), {given[i]}, {}, call.where());
     captured.mutable_outputs().push_back(call.input(i));
     tell_recorders(std::move(captured));
