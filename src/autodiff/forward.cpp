@@ -49,6 +49,8 @@ class Pushforward final : public Recorder {
     for (std::size_t i = 0; i < outputs.size(); ++i)
       if (bool(pushed[i]) || (problem && may_depend(outputs[i]))) keep(outputs[i], {pushed[i], problem});
   }
+  /// The new outputs, which a gradient of the call reads, have derivatives, too.
+  void extend(const Call& call) override { record(Call(call)); }
   void read(const Variable&, Tensor&) override {}
 
   /// The derivative of a tensor that the ops have computed.

@@ -143,7 +143,8 @@ Node& forward_node(const Call& call) { return producer_of(call.outputs().back())
 
 /// Tells the tapes that record the gradient, for a derivative of higher order, of all outputs of the forward node.
 void tell_of_outputs(const Node& node) {
-  for (Recorder* each : recorders()) each->extend(node);
+  const Recorders listeners = recorders();
+  for (Recorder* each : listeners) each->extend(node);
 }
 
 // ---- Branches --------------------------------------------------------------------------------------------------------

@@ -28,7 +28,9 @@ std::shared_ptr<GraphState> graph_around(const Tensors& arguments) {
 /// the square of an eager tensor: the result is an operand of the function. They do not see what becomes a node.
 class RecordExecuted final : public Recorder {
  public:
-  RecordExecuted() : outside_(std::move(recorders())) {
+  /// `around`: the graph around the function; nullptr where ops are executed.
+  explicit RecordExecuted(std::shared_ptr<GraphState> around)
+      : around_(std::move(around)), outside_(std::move(recorders())) {
     recorders() = outside_.empty() ? Recorders() : Recorders{this};
   }
   ~RecordExecuted() override { recorders() = std::move(outside_); }
@@ -37,7 +39,14 @@ class RecordExecuted final : public Recorder {
   void record(Call&& call) override {
     const auto is_symbolic = [](const Tensor& each) { return bool(each) && each.is_symbolic(); };
     if (std::any_of(call.outputs().begin(), call.outputs().end(), is_symbolic)) return;
+    // A recorder may compute with what it has of the surroundings.
     const RecordOutside outside(*this);
+    std::optional<Graph::Scope> graph;
+    std::optional<ExecuteNow> now;
+    if (around_)
+      graph.emplace(Graph(around_));
+    else
+      now.emplace();
     tell_recorders(std::move(call));
   }
   void read(const Variable&, Tensor&) override {}
@@ -50,6 +59,7 @@ class RecordExecuted final : public Recorder {
     RecordOutside& operator=(const RecordOutside&) = delete;
     Recorders saved;
   };
+  std::shared_ptr<GraphState> around_;
   Recorders outside_;
 };
 
@@ -103,7 +113,7 @@ GraphFunction FunctionTracer::trace(const TracedFunction& function, Captures& ca
                        .outputs = {}};
   GraphState& graph = *traced.graph;
   graph.budget().set_limits(outer_->budget().limits());
-  const RecordExecuted recording;
+  const RecordExecuted recording(is_in_graph_ ? outer_ : nullptr);
   const OptionsScope open(traced.graph, {.device = scopes().device});
   for (const Spec& spec : function.inputs)
     traced.inputs.push_back(placeholder(spec.dtype, spec.shape, function.input_name, where_));
