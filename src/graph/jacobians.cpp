@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "dispatch/recorder.hpp"
+#include "ops/batching.hpp"
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
 #include "tapestry/transformations.hpp"
@@ -9,11 +9,10 @@
 namespace tapestry {
 namespace {
 
-/// The sizes of f(x) followed by those of x.
-Shape joined(const Tensor& y, const Tensor& x) {
-  Shape shape = y.shape();
-  for (const Dimension& size : x.shape()) shape.push_back(size);
-  return shape;
+/// The sizes of one shape followed by those of another.
+Shape joined(Shape first, const Shape& second) {
+  for (const Dimension& size : second) first.push_back(size);
+  return first;
 }
 
 /// The derivatives of f in these directions [n, ...], each of the shape of x: [n, ...], each of the shape of f(x).
@@ -27,26 +26,26 @@ Tensor forward_jacobian(const TensorFunction& f, const Tensor& x, Where where) {
   directions.insert(0, n);
   const Tensor unit = eye(n, n, {.dtype = x.dtype(), .device = x.device()}, {}, where);
   const Tensor columns = pushed(f, x, reshape(In(unit, where), directions), where);
-  Shape shape;
-  Ints perm;
-  for (int axis = 1; axis < columns.rank(); ++axis) {
-    shape.push_back(columns.shape()[axis]);
-    perm.push_back(axis);
-  }
-  perm.push_back(0);
-  for (const Dimension& size : x.shape()) shape.push_back(size);
-  return reshape(In(transpose(In(columns, where), perm), where), shape);
+  Shape of_y = columns.shape();
+  of_y.erase(0);
+  const Tensor by_element = with_axes_moved(columns, 0, 1, columns.rank() - 1, where);
+  return reshape(In(by_element, where), joined(of_y, x.shape()));
 }
 
 /// `may_go_forward`: it does where f(x) has more elements than x.
 Tensor backward_jacobian(const TensorFunction& f, const Tensor& x, bool may_go_forward, Where where) {
-  GradientTape tape;
-  tape.watch(x, where);
-  const Tensor y = detail::locating({}, where, [&] { return f(x); });
-  const bool forward = may_go_forward && y.shape().is_known() && x.shape().is_known() && y.size() > x.size();
-  if (forward) return forward_jacobian(f, x, where);
-  const Tensor result = tape.jacobian({y, where}, x);
-  return result ? result : zeros(joined(y, x), {.dtype = x.dtype(), .device = x.device()}, {}, where);
+  {
+    GradientTape tape;
+    tape.watch(x, where);
+    const Tensor y = detail::locating({}, where, [&] { return f(x); });
+    const bool forward = may_go_forward && y.shape().is_known() && x.shape().is_known() && y.size() > x.size();
+    if (!forward) {
+      const Tensor result = tape.jacobian({y, where}, x);
+      const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
+      return result ? result : zeros(joined(y.shape(), x.shape()), like, {}, where);
+    }
+  }
+  return forward_jacobian(f, x, where);
 }
 
 // ---- Sparse --------------------------------------------------------------------------------------------------------

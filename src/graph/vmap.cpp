@@ -15,7 +15,7 @@ namespace {
 Tensors map_examples(const FlatFunction& function, const Tensors& inputs, const std::vector<bool>& has_batch,
                      const Dimension& count, Where where);
 
-/// The same for as many examples as there are.
+/// `map_examples` for as many examples as the inputs have.
 Tensors map_batch(const FlatFunction& function, const Tensors& inputs, const std::vector<bool>& has_batch,
                   Where where) {
   const auto first = std::find(has_batch.begin(), has_batch.end(), true) - has_batch.begin();
@@ -186,16 +186,6 @@ Tensors map_examples(const FlatFunction& function, const Tensors& inputs, const 
   return outputs;
 }
 
-/// x with one axis moved to another place.
-Tensor with_axis_moved(const Tensor& x, int from, int to, Where where) {
-  if (from == to) return x;
-  Ints perm;
-  for (int axis = 0; axis < x.rank(); ++axis)
-    if (axis != from) perm.push_back(axis);
-  perm.insert(perm.begin() + to, from);
-  return transpose(In(x, where), perm);
-}
-
 }  // namespace
 
 std::vector<std::optional<int>> axes_of_tensors(const VmapOptions& options, std::initializer_list<std::size_t> tensors,
@@ -228,7 +218,7 @@ Tensors flat_vmap(const FlatFunction& function, const Tensors& inputs, const std
       if (*axes[i] < -shape.rank() || *axes[i] >= shape.rank())
         throw InvalidArgumentError(join("Input ", i, " has the shape ", shape, ", which has no axis ", *axes[i],
                                         " of examples; in_axes says tp::none for what all examples share"));
-      examples[i] = with_axis_moved(inputs[i], *axes[i] < 0 ? *axes[i] + shape.rank() : *axes[i], 0, where);
+      examples[i] = with_axes_moved(inputs[i], *axes[i] < 0 ? *axes[i] + shape.rank() : *axes[i], 1, 0, where);
       const Dimension size = examples[i].shape()[0];
       if (count && count->is_known() && size.is_known() && std::int64_t{*count} != std::int64_t{size})
         throw InvalidArgumentError(
@@ -242,7 +232,7 @@ Tensors flat_vmap(const FlatFunction& function, const Tensors& inputs, const std
       if (out_axis < -rank || out_axis >= rank)
         throw InvalidArgumentError(
             join("Output ", i, " has the shape ", outputs[i].shape(), ", in which no axis can be number ", out_axis));
-      outputs[i] = with_axis_moved(outputs[i], 0, out_axis < 0 ? out_axis + rank : out_axis, where);
+      outputs[i] = with_axes_moved(outputs[i], 0, 1, out_axis < 0 ? out_axis + rank : out_axis, where);
     }
     return outputs;
   });

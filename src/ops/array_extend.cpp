@@ -70,13 +70,6 @@ void run_steps(Backend& backend, const Tensor& x, const Tensor& y, const Repetit
   }
 }
 
-/// A list of one attribute with more in front.
-Ints with_front(const Ints& front, const Ints& list) {
-  Ints all = front;
-  all.append(list.begin(), list.end());
-  return all;
-}
-
 Tensors batch_repetition(const BatchedCall& call) {
   const Ints* multiples = call.one().attrs().find<Ints>("multiples");
   if (!multiples) return batch_beside_axis(call);

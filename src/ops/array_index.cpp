@@ -170,19 +170,14 @@ Region region_of(const Call& call, const Shape& shape) {
 
 /// The attributes of a slice or of an index expression that takes the same part of each example of a batch.
 Attrs behind_batch(const Attrs& attrs) {
-  const auto with_front = [&](std::string_view name, std::int64_t first) {
-    Ints list{first};
-    const Ints& rest = attrs.get<Ints>(name);
-    list.append(rest.begin(), rest.end());
-    return list;
+  const auto behind = [&](std::string_view name, std::int64_t first) {
+    return with_front({first}, attrs.get<Ints>(name));
   };
-  if (attrs.find("size")) return {{"begin", with_front("begin", 0)}, {"size", with_front("size", -1)}};
+  if (attrs.find("size")) return {{"begin", behind("begin", 0)}, {"size", behind("size", -1)}};
   Ints masks = attrs.get<Ints>("masks");
   for (std::size_t i = 0; i < masks.size(); ++i) masks[i] = masks[i] * 2 + (i == begin_mask || i == end_mask ? 1 : 0);
-  return {{"begin", with_front("begin", 0)},
-          {"end", with_front("end", 0)},
-          {"strides", with_front("strides", 1)},
-          {"masks", masks}};
+  return {
+      {"begin", behind("begin", 0)}, {"end", behind("end", 0)}, {"strides", behind("strides", 1)}, {"masks", masks}};
 }
 
 // ---- The ops ------------------------------------------------------------------------------------------------------

@@ -45,6 +45,22 @@ Tensor zeros_of_one(const Tensor& batch, Where where) {
   return zeros(shape, {.dtype = batch.dtype(), .device = batch.device()}, {}, where);
 }
 
+Tensor with_axes_moved(const Tensor& x, int from, int count, int to, Where where) {
+  Ints rest, perm;
+  for (int axis = 0; axis < x.rank(); ++axis)
+    if (axis < from || axis >= from + count) rest.push_back(axis);
+  perm.append(rest.begin(), rest.begin() + to);
+  for (int axis = from; axis < from + count; ++axis) perm.push_back(axis);
+  perm.append(rest.begin() + to, rest.end());
+  return transpose(In(x, where), perm);
+}
+
+Ints with_front(const Ints& front, const Ints& list) {
+  Ints whole = front;
+  whole.append(list.begin(), list.end());
+  return whole;
+}
+
 Attrs with_attr(const Attrs& attrs, std::string_view name, const AttrValue& value) {
   std::vector<Attr> list(attrs.begin(), attrs.end());
   const auto found = std::find_if(list.begin(), list.end(), [&](const Attr& each) { return each.name == name; });

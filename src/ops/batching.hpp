@@ -18,6 +18,12 @@ Tensors batch_of_images(const BatchedCall& call);
 /// Zeros of the shape of one example, from a tensor with the axis of the batch in front.
 Tensor zeros_of_one(const Tensor& batch, Where where);
 
+/// x with `count` axes from `from` on moved, so that they begin at axis `to` of the result.
+Tensor with_axes_moved(const Tensor& x, int from, int count, int to, Where where);
+
+/// A list with more in front.
+Ints with_front(const Ints& front, const Ints& list);
+
 /// The attributes with another value of one of them, which may be new.
 Attrs with_attr(const Attrs& attrs, std::string_view name, const AttrValue& value);
 

@@ -42,17 +42,6 @@ Tensor with_example(const Tensor& indices) {
   return concat({broadcast_to(expand_dims(numbers, added), one_each), indices}, -1);
 }
 
-/// x with `count` axes moved from one place to another.
-Tensor with_axes_moved(const Tensor& x, int from, int count, int to) {
-  Ints rest, perm;
-  for (int axis = 0; axis < x.rank(); ++axis)
-    if (axis < from || axis >= from + count) rest.push_back(axis);
-  perm.append(rest.begin(), rest.begin() + to);
-  for (int axis = from; axis < from + count; ++axis) perm.push_back(axis);
-  perm.append(rest.begin() + to, rest.end());
-  return transpose(x, perm);
-}
-
 /// The axis of a call for one example, whose input x is, 0 ... rank - 1.
 int axis_in_example(const BatchedCall& call, std::size_t x) {
   return normalize_axis(call.one().attr<std::int64_t>("axis"), call.rank(x));
@@ -60,21 +49,24 @@ int axis_in_example(const BatchedCall& call, std::size_t x) {
 
 Tensors batch_gather(const BatchedCall& call) {
   const int axis = axis_in_example(call, 0), places = call.rank(1);
+  const Where where = call.one().where();
   if (!call.has_batch(1)) return {gather(call.input(0), call.input(1), axis + 1)};
-  if (!call.has_batch(0)) return {with_axes_moved(gather(call.input(0), call.input(1), axis), axis, 1, 0)};
-  const Tensor table = with_axes_moved(call.input(0), axis + 1, 1, 1);
+  if (!call.has_batch(0)) return {with_axes_moved(gather(call.input(0), call.input(1), axis), axis, 1, 0, where)};
+  const Tensor table = with_axes_moved(call.input(0), axis + 1, 1, 1, where);
   const Tensor found = gather_nd(table, with_example(as_vectors(call.input(1))));
-  return {with_axes_moved(found, 1, places, axis + 1)};
+  return {with_axes_moved(found, 1, places, axis + 1, where)};
 }
 
 Tensors batch_scatter(const BatchedCall& call) {
   const int axis = axis_in_example(call, 2), places = call.rank(0);
+  const Where where = call.one().where();
   const Tensor updates = call.all(1), like = call.all(2);
   if (!call.has_batch(0))
     return call.apply({call.input(0), updates, like}, with_attr(call.one().attrs(), "axis", std::int64_t{axis} + 1));
-  const Tensor sums = scatter_nd(with_example(as_vectors(call.input(0))), with_axes_moved(updates, axis + 1, places, 1),
-                                 with_axes_moved(like, axis + 1, 1, 1));
-  return {with_axes_moved(sums, 1, 1, axis + 1)};
+  const Tensor sums =
+      scatter_nd(with_example(as_vectors(call.input(0))), with_axes_moved(updates, axis + 1, places, 1, where),
+                 with_axes_moved(like, axis + 1, 1, 1, where));
+  return {with_axes_moved(sums, 1, 1, axis + 1, where)};
 }
 
 Tensors batch_gather_nd(const BatchedCall& call) {
