@@ -2,6 +2,7 @@
 
 // Everything but the xtensor bridge, which is <tapestry/xtensor.hpp>.
 #include "tapestry/autocast.hpp"
+#include "tapestry/batched_call.hpp"
 #include "tapestry/checkpoint.hpp"
 #include "tapestry/control_flow.hpp"
 #include "tapestry/data.hpp"

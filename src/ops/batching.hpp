@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tapestry/op.hpp"
+#include "tapestry/batched_call.hpp"
 
 // Functions for the member `batch` of ops.
 

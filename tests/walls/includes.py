@@ -27,6 +27,7 @@ FILES = {
     'src/backend/cpu/': 'backend',
     'src/backend/cuda/': 'backend',
     'include/tapestry/autocast.hpp': 'dispatch',
+    'include/tapestry/batched_call.hpp': 'dispatch',
     'include/tapestry/op.hpp': 'dispatch',
     'src/dispatch/': 'dispatch',
     'include/tapestry/ops': 'ops',
