@@ -37,8 +37,15 @@ Tensor fit(const Call& call, std::size_t index, Tensor gradient, bool is_shared)
       ".  Calculated input gradient shape: ", gradient.shape()));
 }
 
-/// The gradient of an op that has none of its own: that of its composition, from the call's inputs.
-Tensors gradient_of_composition(const Call& call, const Tensors& arrived) {
+/// Whether no other handle and no view uses the elements, so that they may be changed in place.
+bool is_private(const Tensor& tensor) {
+  return !tensor.is_symbolic() && !detail::is_deferred(tensor) && tensor.is_contiguous() &&
+         !tensor.impl().references.is_shared() && !tensor.impl().storage->references.is_shared();
+}
+
+}  // namespace
+
+Tensors gradient_of_composition(const Call& call, const Tensors& arrived, const Composition& composition) {
   GradientTape tape({.watch_accessed_variables = false});
   Tensors inputs;
   std::vector<Tensor> sources;
@@ -48,9 +55,9 @@ Tensors gradient_of_composition(const Call& call, const Tensors& arrived) {
     tape.watch(inputs.back());
     sources.push_back(inputs.back());
   }
-  const Tensors results = call.op().composition(Call(call.op(), inputs, call.attrs(), call.where()));
+  const Tensors results = composition(Call(call.op(), inputs, call.attrs(), call.where()));
   std::vector<Tensor> targets, seeds;
-  for (std::size_t i = 0; i < arrived.size(); ++i) {
+  for (std::size_t i = 0; i < results.size(); ++i) {
     if (!arrived[i]) continue;
     targets.push_back(results[i]);
     seeds.push_back(arrived[i]);
@@ -61,14 +68,6 @@ Tensors gradient_of_composition(const Call& call, const Tensors& arrived) {
   for (const Tensor& input : call.inputs()) gradients.push_back(is_floating(input.dtype()) ? *next++ : Tensor());
   return gradients;
 }
-
-/// Whether no other handle and no view uses the elements, so that they may be changed in place.
-bool is_private(const Tensor& tensor) {
-  return !tensor.is_symbolic() && !detail::is_deferred(tensor) && tensor.is_contiguous() &&
-         !tensor.impl().references.is_shared() && !tensor.impl().storage->references.is_shared();
-}
-
-}  // namespace
 
 void check_seeds(const Tensors& targets, const Tensors& seeds) {
   if (!seeds.empty() && seeds.size() != targets.size())
@@ -170,7 +169,8 @@ void Backward::pass(RecordedCall& record) {
     if (op.gradient_sums)
       for (const std::int32_t input : record.inputs)
         arrived.push_back(is_live(input) ? std::move(gradients_[input]) : Tensor());
-    Tensors gradients = op.gradient ? op.gradient(call, arrived) : gradient_of_composition(call, arrived);
+    Tensors gradients =
+        op.gradient ? op.gradient(call, arrived) : gradient_of_composition(call, arrived, op.composition);
     if (gradients.size() != record.inputs.size())
       throw InvalidArgumentError(detail::join("Num gradients ", gradients.size(), " generated for op ", call.name(),
                                               " do not match num inputs ", record.inputs.size()));

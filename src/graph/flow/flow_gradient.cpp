@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "autodiff/backward.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/passes/passes.hpp"
 #include "graph/state_ops.hpp"
@@ -318,12 +319,7 @@ class LoopGradient {
         arrived_(arrived.begin(), arrived.begin() + outputs_),
         sums_(arrived.begin() + outputs_, arrived.end()),
         operands_begin_(parts_.carried + parts_.sequences),
-        replays_(!parts_.varying.empty() || node_.attrs().find("recompute")) {
-    if (is_replayed(node_))
-      throw UnimplementedError(
-          "The second derivative of a loop that is computed again (recompute, or a shape that "
-          "changes)");
-  }
+        replays_(!parts_.varying.empty() || node_.attrs().find("recompute")) {}
 
   Tensors run() {
     find_active();
@@ -331,7 +327,8 @@ class LoopGradient {
     {
       FunctionGradient gradient(body_);
       add_gradient(gradient);
-      replays_ ? require_replayable(gradient) : find_residuals(gradient);
+      if (!replays_) find_residuals(gradient);
+      if (replays_) require_replayable(gradient);
       add_length();
     }
     Tensors more;
@@ -417,9 +414,10 @@ class LoopGradient {
       (i < operands_begin_ ? needed_sequences_ : needed_operands_).push_back(i);
   }
   [[noreturn]] static void throw_not_replayable(const Node& node) {
-    throw UnimplementedError(join("The gradient of a loop that is to be computed again (recompute, or a shape that ",
-                                  "changes), but in which '", node.name(),
-                                  "' changes a Variable, draws random numbers or meets other ranks"));
+    throw UnimplementedError(
+        join("The gradient of a loop that is to be computed again (recompute, a shape that changes, ", "or tensors of ",
+             Shape::max_rank, " axes), but in which '", node.name(),
+             "' changes a Variable, draws random numbers or meets other ranks"));
   }
 
   void find_residuals(const FunctionGradient& gradient) {
@@ -445,7 +443,15 @@ class LoopGradient {
       else
         (is_sequence ? needed_sequences_ : needed_operands_).push_back(i);
     }
+    // A stack of these would have an axis too many.
+    if (std::any_of(residuals_.begin(), residuals_.end(), has_all_axes)) {
+      replays_ = true;
+      for (std::vector<std::size_t>* each : {&needed_sequences_, &needed_operands_}) each->clear();
+      residuals_.clear();
+    }
   }
+
+  static bool has_all_axes(const Tensor& each) { return each.shape().rank() == Shape::max_rank; }
 
   /// Lets something tell the backward loop the number of iterations.
   void add_length() {
@@ -495,7 +501,10 @@ class LoopGradient {
         {"functions", functions_ref(std::move(functions))}, {"carried", carried}, {"sequences", count}};
     if (replays_) attrs.push_back({"replayed", static_cast<std::int64_t>(parts_.carried)});
     if (!parts_.reverse) attrs.push_back({"reverse", true});
-    if (!parts_.varying.empty()) attrs.push_back({"varying_states", true});
+    const auto states_end = body_.inputs.begin() + parts_.carried;
+    const bool can_stack_states =
+        parts_.varying.empty() && std::none_of(body_.inputs.begin(), states_end, has_all_axes);
+    if (replays_ && !can_stack_states) attrs.push_back({"varying_states", true});
     if (!parts_.varying.empty()) add_varying(attrs);
     const Tensors found = apply_all(while_op(is_stateful_), inputs, Attrs(attrs), {}, call_.where());
     Tensors all = sums_;
@@ -541,6 +550,16 @@ class LoopGradient {
   Tensors carried_inputs_, sum_inputs_, element_inputs_, carried_outputs_, sum_outputs_, element_outputs_, residuals_;
 };
 
+/// The gradient of a loop that computes the states of another one again: that of its composition, whose loops keep what
+/// they need.
+Tensors replay_gradient(const Call& call, const Tensors& arrived) {
+  Tensors gradients = gradient_of_composition(call, arrived, compose_replay);
+  const auto sums = arrived.begin() + call.outputs().size();
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (sums[i]) gradients[i] = gradients[i] ? add(sums[i], gradients[i]) : sums[i];
+  return gradients;
+}
+
 }  // namespace
 
 void add_outputs(Node& node, const std::vector<Tensors>& more) {
@@ -553,6 +572,8 @@ void add_outputs(Node& node, const std::vector<Tensors>& more) {
 }
 
 Tensors if_gradient(const Call& call, const Tensors& arrived) { return BranchGradient(call, arrived).run(); }
-Tensors while_gradient(const Call& call, const Tensors& arrived) { return LoopGradient(call, arrived).run(); }
+Tensors while_gradient(const Call& call, const Tensors& arrived) {
+  return is_replayed(call) ? replay_gradient(call, arrived) : LoopGradient(call, arrived).run();
+}
 
 }  // namespace tapestry::detail
