@@ -144,6 +144,7 @@ UnsortedSegmentSum any z = Expand(0:b, Gather(Shape(c), @front));
   ?Transpose[perm=@back](ScatterND[reduction=add](z, Unsqueeze(Cast[to=7](a), {-1}), u))
 ScatterNd any ScatterND[reduction=add](Expand(0:b, Shape(c)), Cast[to=7](a), b)
 PutAlongAxis any ScatterElements[axis=@axis,reduction=add](Expand(0:b, Shape(c)), a, b)
+Where any Transpose[perm={1,0}](NonZero(a))
 TopKV2 number +k v, i = TopK[largest=@largest](a, Reshape(@k, {1})); v | Cast[to=6](i)
 TopKV2 number v, i = TopK[largest=@largest](a, Shape[start=-1](a)); v | Cast[to=6](i)
 
@@ -538,6 +539,11 @@ void write_fill_like(OnnxWriter& w) {
   w.finish({w.op("Expand", {value, w.op("Concat", sizes, {{"axis", 0}})})});
 }
 
+/// NonZero takes a scalar for a vector.
+void require_axes(OnnxWriter& w) {
+  if (w.shape(0).rank() == 0) w.refuse("its input is a scalar");
+}
+
 struct Function {
   std::string_view op;
   void (*run)(OnnxWriter&);
@@ -559,6 +565,7 @@ constexpr std::array computations = std::to_array<Function>({{"MatMul", compute_
                                                              {"PadV2", compute_pads},
                                                              {"PadGrad", compute_pads},
                                                              {"UnsortedSegmentSum", compute_segments},
+                                                             {"Where", require_axes},
                                                              {"Conv2D", compute_window},
                                                              {"Conv2DBackpropInput", compute_window},
                                                              {"Conv2DBackpropFilter", compute_window},
