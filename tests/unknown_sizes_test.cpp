@@ -370,12 +370,15 @@ TEST_CASE("sizes as C++ numbers, where they are known") {
 
 TEST_CASE("a size whose graph is gone") {
   Shape shape;
+  Tensor x;
   {
     Graph graph;
     const auto scope = graph.as_default();
-    shape = placeholder(float32, {-1, 2}).shape();
+    x = placeholder(float32, {-1, 2});
+    shape = x.shape();
   }
   CHECK_THROWS_AS(zeros(shape), FailedPreconditionError);
+  CHECK(place(caught<FailedPreconditionError>([&] { return x + 1.0F; })) == line_before({__FILE__, __LINE__ + 1}));
   CHECK(message_of<FailedPreconditionError>([&] { return shape.size(); }).find("does not exist any more") !=
         std::string::npos);
 }

@@ -280,16 +280,17 @@ namespace {
 /// The graph in which a call becomes a node; nullptr when the call is to be executed. While a graph is open, a call
 /// without symbolic inputs is still executed, unless it has no inputs at all or its op is stateful. Deferred inputs are
 /// computed.
-Sink* sink_for(const Op& op, Tensors& inputs) {
+Sink* sink_for(Call& call) {
+  Tensors& inputs = call.mutable_inputs();
   Sink* sink = nullptr;
   for (Tensor& input : inputs) {
     if (!input || !input.impl().origin) continue;
-    if (Sink* graph = sink_of(input))
+    if (Sink* graph = detail::locating(call.op().name, call.where(), [&] { return sink_of(input); }))
       sink = current_sink ? current_sink : graph;
     else
       input = detail::computed(input);
   }
-  return sink || !current_sink || !(inputs.empty() || op.stateful) ? sink : current_sink;
+  return sink || !current_sink || !(inputs.empty() || call.op().stateful) ? sink : current_sink;
 }
 
 }  // namespace
@@ -302,7 +303,7 @@ Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs,
   const Where where = site_override ? site_override : inputs.begin()->where();
   Call call(op, Tensors(inputs.begin(), inputs.end()), attrs, where, name);
   keep_digits(op, inputs, call.mutable_inputs());
-  Sink* const sink = sink_for(op, call.mutable_inputs());
+  Sink* const sink = sink_for(call);
   // No graph is open: a Variable beside a symbolic tensor is read in that tensor's graph.
   if (sink && !current_sink) [[unlikely]]
     for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -320,7 +321,7 @@ Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs,
 
 Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::string_view name, Where where) {
   Call call(op, inputs, attrs, site_override ? site_override : where, name);
-  perform(call, sink_for(op, call.mutable_inputs()));
+  perform(call, sink_for(call));
   if (recorders().empty()) return std::move(call.mutable_outputs());
   Tensors outputs = call.outputs();
   tell_recorders(std::move(call));

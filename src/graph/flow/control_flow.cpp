@@ -41,15 +41,16 @@ void require_predicate(std::string_view what, const Tensor& tensor, Where where)
     throw InvalidArgumentError(join(what, " must be bool, not ", to_string(tensor.dtype())), where);
 }
 
-/// Throws unless an iteration gives values like those that it was given.
-void require_alike(const Tensors& given, const Tensors& next, const WhileOptions& options) {
+/// Throws unless an iteration gives values like those that it was given. `options`: of a `while_loop`; nullptr for a
+/// scan.
+void require_alike(const Tensors& given, const Tensors& next, const WhileOptions* options) {
   require_count(given.size(), next.size());
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (!next[i])
       throw InvalidArgumentError(join("The body of the loop returned an empty Tensor for loop variable ", i));
     const Spec allowed{given[i].dtype(),
-                       options.shape_invariants.empty() ? given[i].shape() : options.shape_invariants[i]};
-    require_loop_variable(join("variable ", i), allowed, next[i].spec());
+                       options && !options->shape_invariants.empty() ? options->shape_invariants[i] : given[i].shape()};
+    require_loop_variable(join("variable ", i), allowed, next[i].spec(), !options);
   }
 }
 
@@ -87,7 +88,7 @@ Tensors symbolic_while(const Predicate& condition, const FlatFunction& body, con
   };
   const FlatFunction flat_body = [&](const Tensors& values) -> Tensors {
     Tensors next = body(values);
-    require_alike(values, next, options);
+    require_alike(values, next, &options);
     return next;
   };
   std::vector<GraphFunction> functions =
@@ -114,7 +115,7 @@ Tensors empty_outputs(const FlatFunction& body, const Tensors& carried, const Te
   for (const Tensor& each : sequences)
     inputs.push_back(placeholder(each.dtype(), Shape(each.shape().sizes().subspan(1))));
   const Tensors results = body(inputs);
-  require_alike(carried, {results.begin(), results.begin() + carried.size()}, {});
+  require_alike(carried, {results.begin(), results.begin() + carried.size()}, nullptr);
   Specs specs;
   for (std::size_t i = carried.size(); i < results.size(); ++i) specs.push_back(results[i].spec());
   const ExecuteNow now;
@@ -221,7 +222,7 @@ Tensors flat_while(const Predicate& condition, const FlatFunction& body, const T
       if (result.is_symbolic()) return symbolic_while(condition, body, current, options, rest(), where);
       if (!result.item<bool>()) return current;
       const Tensors next = body(current);
-      require_alike(current, next, options);
+      require_alike(current, next, &options);
       current = separate(next);
     }
   });
@@ -235,7 +236,7 @@ Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensor
       const FlatFunction checked = [&](const Tensors& values) -> Tensors {
         Tensors results = body(values);
         require_alike({values.begin(), values.begin() + carried.size()},
-                      {results.begin(), results.begin() + carried.size()}, {});
+                      {results.begin(), results.begin() + carried.size()}, nullptr);
         return results;
       };
       return scan_symbolically(checked, carried, sequences, {.reverse = options.reverse, .name = options.name}, where);
@@ -255,7 +256,7 @@ Tensors flat_scan(const FlatFunction& body, const Tensors& carried, const Tensor
       for (const std::vector<Tensor>& each : elements) inputs.push_back(each[i]);
       const Tensors results = body(inputs);
       Tensors next(results.begin(), results.begin() + carried.size());
-      require_alike(current, next, {});
+      require_alike(current, next, nullptr);
       current = separate(next);
       const std::size_t given = results.size() - carried.size();
       if (step == 0) outputs.assign(given, std::vector<Tensor>(static_cast<std::size_t>(length)));

@@ -69,12 +69,12 @@ void require_same_length(const WhileParts& parts, const Tensors& inputs) {
 
 /// Throws unless the loop variables stay as they are, as far as the trace of the body tells. What only a run tells is
 /// compared after each iteration, of which there may be none.
-void require_loop_variables(const GraphFunction& body, const Specs& given, std::size_t carried) {
-  const Specs next = traced_outputs(body);
-  for (std::size_t i = 0; i < carried; ++i) {
-    const Tensor& input = body.inputs[i];
+void require_loop_variables(const WhileParts& parts, const Specs& given) {
+  const Specs next = traced_outputs(parts.body);
+  for (std::size_t i = 0; i < parts.carried; ++i) {
+    const Tensor& input = parts.body.inputs[i];
     require_loop_variable(input ? input.name() : join("variable ", i),
-                          {given[i].dtype, input ? input.shape() : given[i].shape}, next[i]);
+                          {given[i].dtype, input ? input.shape() : given[i].shape}, next[i], !parts.condition);
   }
 }
 
@@ -86,7 +86,7 @@ Specs infer_while(const Call& call) {
   if (specs.size() < parts.carried)
     throw InvalidArgumentError(join("The body '", parts.body.name, "' of the loop returns ", specs.size(),
                                     " tensors, where ", parts.carried, " loop variables are due"));
-  require_loop_variables(parts.body, given, parts.carried);
+  require_loop_variables(parts, given);
   for (std::size_t i = 0; i < parts.carried; ++i) specs[i] = given[i];
   const std::int64_t iterations = iterations_of(parts, call.inputs());
   for (std::size_t i = parts.carried; i < specs.size(); ++i) {
@@ -185,7 +185,7 @@ Specs WhileParts::body_specs(const Tensors& inputs) const {
   return specs;
 }
 
-void require_loop_variable(const std::string& name, const Spec& given, const Spec& next) {
+void require_loop_variable(const std::string& name, const Spec& given, const Spec& next, bool is_scan) {
   const bool is_alike = next.dtype == given.dtype || next.dtype == DType::unknown || given.dtype == DType::unknown;
   if (is_alike && agree(given.shape, next.shape)) return;
   const auto describe = [](const Spec& spec) {
@@ -194,9 +194,10 @@ void require_loop_variable(const std::string& name, const Spec& given, const Spe
   throw InvalidArgumentError(
       join("Input tensor '", name, "' enters the loop with ", describe(given), ", but has ", describe(next),
            " after one iteration.",
-           is_alike ? " To allow the shape to vary across iterations, use the `shape_invariants` argument to specify a "
-                      "less-specific shape."
-                    : ""));
+           is_alike && !is_scan
+               ? " To allow the shape to vary across iterations, use the `shape_invariants` argument to specify a "
+                 "less-specific shape."
+               : ""));
 }
 
 namespace {

@@ -67,7 +67,8 @@ struct TAPESTRY_API WhileParts {
 };
 
 /// Throws InvalidArgumentError unless a loop variable that entered an iteration like `given` may leave it like `next`.
-void require_loop_variable(const std::string& name, const Spec& given, const Spec& next);
+/// `is_scan`: whether it is a loop over sequences, to which no program can allow other shapes.
+void require_loop_variable(const std::string& name, const Spec& given, const Spec& next, bool is_scan = false);
 
 /// Whether some sizes of a tensor of a graph depend on values, and not only on the sizes that are fed.
 bool depends_on_values(const Tensor& tensor);

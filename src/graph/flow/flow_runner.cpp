@@ -273,7 +273,7 @@ class LoopRunner final : public FlowRunner {
     if (!value)
       throw InvalidArgumentError(join("Variable ", i, " of the loop '", node_.name(),
                                       "' gets no value: it is of a branch that was not taken"));
-    require_loop_variable(join("variable ", i), allowed(i, inputs), value.spec());
+    require_loop_variable(join("variable ", i), allowed(i, inputs), value.spec(), !parts_.condition);
   }
 
   /// Runs a loop over small values on the CPU. Returns the number of iterations; nothing if the loop is another one.
