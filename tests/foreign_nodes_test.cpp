@@ -562,6 +562,52 @@ TEST_CASE("a loop that goes on by, or with, what only one branch gives") {
   refuses(loop("less", "add_if_even"), 4);
 }
 
+TEST_CASE("a model whose shapes are computed is called with sizes that a trace does not know") {
+  const std::string t_int = attr("T", "type: DT_INT32");
+  const Graph graph = read(
+      placeholder_node("x", "dim { size: -1 } dim { size: 3 }") + ints_node("begin", {0}) + ints_node("end", {1}) +
+      ints_node("step", {1}) + node("shape", "Shape", {"x"}, t_float) +
+      node("n", "StridedSlice", {"shape", "begin", "end", "step"},
+           t_int + attr("Index", "type: DT_INT32") + attr("shrink_axis_mask", "i: 1")) +
+      constant_node("three", "DT_INT32", "tensor_shape { } int_val: 3") +
+      node("sizes", "Pack", {"n", "three"}, t_int + attr("N", "i: 2")) + node("total", "Mul", {"n", "three"}, t_int) +
+      node("flat_size", "Pack", {"total"}, t_int + attr("N", "i: 1")) + float_node("half", "0.5") +
+      node("start", "Fill", {"sizes", "half"}, t_float) + node("square", "Square", {"x"}, t_float) +
+      node("flat", "Reshape", {"square", "flat_size"}, t_float) + node("back", "Reshape", {"flat", "sizes"}, t_float) +
+      node("y", "Mul", {"back", "start"}, t_float));
+  const Model model(
+      {.inputs = {{"x", graph.get_tensor_by_name("x:0")}}, .outputs = {{"y", graph.get_tensor_by_name("y:0")}}});
+  const auto results = [&](const Tensor& x) -> std::vector<Tensor> {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = model({{"x", x}})[0];
+    return {y, tape.gradient(reduce_sum(sin(y)), x), vmap([&](const Tensor& each) {
+              return model({{"x", each}})[0];
+            })(stack({x, 2.0F * x}))};
+  };
+  const auto unknown = trace(results, {spec(float32, {-1, 3})});
+  for (const std::int64_t rows : {1, 2, 5}) {
+    CAPTURE(rows);
+    random::seed(3);
+    const Tensor x = random::normal({rows, 3});
+    const std::vector<Tensor> expected = results(x);
+    check_same(expected[1], cos(x * x * 0.5F) * x, 1e-6);
+    const auto known = trace(results, {spec(x)});
+    for (const auto& traced : {unknown, known}) {
+      const std::vector<Tensor> found = traced(x);
+      for (std::size_t i = 0; i < expected.size(); ++i) check_same(found[i], expected[i]);
+    }
+  }
+  const auto twice = [&] {
+    trace(
+        [&](const Tensor& x) {
+          return grad(grad([&](const Tensor& z) { return reduce_sum(model({{"x", z}})[0]); }))(x);
+        },
+        {spec(float32, {-1, 3})});
+  };
+  CHECK_THROWS_AS(twice(), LookupError);
+}
+
 TEST_CASE("a placeholder without a rank is trained, by the file's own types") {
   const Graph graph = read(placeholder_node("x") + placeholder_node("labels") + float_node("scale", "2") +
                            node("y", "Mul", {"x", "scale"}, t_float) + node("loss", "L2Loss", {"y"}, t_float));

@@ -1,6 +1,7 @@
 #include "graph/call_graph.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "backend/backend.hpp"
@@ -58,8 +59,10 @@ class GraphCall {
     if (is_flow(node.op())) return run_flow(node, inputs, where);
     if (const auto* variables = node.attrs().find<VariablesRef>("variables"))
       return use_variable(node, (*variables)->front(), inputs);
-    if (const Closure* redo = node.attrs().find<Closure>("redo"))
-      return (**redo)(awaited_values(node) ? with_values(node, inputs) : inputs);
+    const Closure* redo = node.attrs().find<Closure>("redo");
+    if (redo && !awaited_values(node)) return (**redo)(inputs);
+    if (redo)
+      if (const std::optional<Tensors> complete = with_values(node, inputs)) return (**redo)(*complete);
     return apply_all(node.op(), inputs, node.attrs(), node.name(), where);
   }
 
@@ -175,15 +178,13 @@ class GraphCall {
     return {};
   }
 
-  /// The inputs, where symbolic ones that the node awaits are replaced by their values.
-  Tensors with_values(const Node& node, Tensors inputs) const {
+  /// The inputs, where symbolic ones that the node awaits are replaced by their values; nothing if the open graph does
+  /// not tell these. The node then waits there, too.
+  std::optional<Tensors> with_values(const Node& node, Tensors inputs) const {
     for (const std::int64_t each : *awaited_values(node)) {
       if (!inputs[each].is_symbolic()) continue;
-      const Tensor value = known_.find_complete(inputs[each]);
-      if (!value)
-        throw UnimplementedError(join("Node '", node.name(), "' needs the value of its input ", each,
-                                      ", which the open graph does not tell"));
-      inputs[each] = value;
+      inputs[each] = known_.find_complete(inputs[each]);
+      if (!inputs[each]) return {};
     }
     return inputs;
   }

@@ -8,19 +8,85 @@
 #include "dispatch/declaration.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/op_reader.hpp"
+#include "tapestry/ops.hpp"
+#include "tapestry/tape.hpp"
 
 namespace tapestry::io {
 namespace {
+
+/// What a kept node of type T calls once all is known; nullptr for any other node.
+template <class T>
+const T* redone_by(const Call& call) {
+  const Closure* redo = call.attrs().find<Closure>("redo");
+  return redo ? (*redo)->target<T>() : nullptr;
+}
+
+template <class T>
+Specs kept_specs(const Call& call) {
+  if (const T* kept = redone_by<T>(call)) return kept->specs;
+  throw InternalError(detail::join(call.name(), " was not replaced by what it stands for"));
+}
+
+Attrs kept_attrs(Ints awaited, std::function<Tensors(const Tensors&)> redo) {
+  return {{"awaited_values", std::move(awaited)},
+          {"redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(std::move(redo))}};
+}
+
+/// The gradient of a kept node, in a graph that calls the file's graph on a tape. It waits for the same values.
+struct KeptGradient {
+  KeptNode node;
+  std::vector<std::size_t> sources{};  ///< the node's inputs that have gradients
+  std::vector<std::size_t> targets{};  ///< its outputs that have them; they follow the node's inputs
+  Specs specs{};
+
+  Tensors operator()(const Tensors& all) const {
+    Tensors inputs = all;
+    GradientTape tape({.watch_accessed_variables = false});
+    std::vector<Tensor> watched, reached;
+    for (const std::size_t i : sources) {
+      inputs[i] = identity(inputs[i]);
+      tape.watch(inputs[i]);
+      watched.push_back(inputs[i]);
+    }
+    const Tensor* const gradients = all.end() - targets.size();
+    const Tensors outputs = node(Tensors(inputs.begin(), inputs.end() - targets.size()));
+    for (const std::size_t i : targets) reached.push_back(outputs[i]);
+    return Tensors(tape.gradient(
+        reached, watched,
+        {.output_gradients = std::vector<Tensor>(gradients, all.end()), .unconnected = Unconnected::zero}));
+  }
+};
+
+Tensors gradient_of_kept(const Call& call, const Tensors& arrived) {
+  static const Op& op = *new Op{.name = "KeptNodeGradient", .infer = kept_specs<KeptGradient>, .outputs = -1};
+  const Ints awaited = call.attr<Ints>("awaited_values");
+  KeptGradient gradient{.node = *redone_by<KeptNode>(call)};
+  Tensors inputs = call.inputs();
+  for (std::size_t i = 0; i < call.inputs().size(); ++i) {
+    if (!is_floating(inputs[i].dtype()) || std::find(awaited.begin(), awaited.end(), i) != awaited.end()) continue;
+    gradient.sources.push_back(i);
+    gradient.specs.push_back(inputs[i].spec());
+  }
+  for (std::size_t i = 0; i < arrived.size(); ++i) {
+    if (!arrived[i]) continue;
+    gradient.targets.push_back(i);
+    inputs.push_back(arrived[i]);
+  }
+  Tensors found(call.inputs().size());
+  if (gradient.sources.empty()) return found;
+  const Tensors results = apply_all(op, inputs, kept_attrs(awaited, gradient), {}, call.where());
+  for (std::size_t k = 0; k < results.size(); ++k) found[gradient.sources[k]] = results[k];
+  return found;
+}
 
 /// The op of a node that is read later. It has the name of TensorFlow's op.
 const Op& kept_op(const std::string& name, bool stateful) {
   static std::mutex& mutex = *new std::mutex;
   static auto& ops = *new std::map<std::string, Op>;
   const std::lock_guard lock(mutex);
-  const auto infer = [](const Call& call) -> Specs {
-    throw InternalError(detail::join(call.name(), " was not replaced by what it stands for"));
-  };
-  return ops.try_emplace(name, Op{.name = name, .infer = infer, .outputs = -1, .stateful = stateful}).first->second;
+  const Op op{
+      .name = name, .infer = kept_specs<KeptNode>, .gradient = gradient_of_kept, .outputs = -1, .stateful = stateful};
+  return ops.try_emplace(name, op).first->second;
 }
 
 bool is_random(const std::string& op) {
@@ -348,11 +414,8 @@ detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, con
                                  ", where whole numbers are due"));
     awaited.push_back(each);
   }
-  const KeptNode kept{def, specs, where};
-  Attrs attrs{{"awaited_values", awaited},
-              {"redo", std::make_shared<const std::function<Tensors(const Tensors&)>>(kept)}};
-  return graph.add_in_scopes(Call(kept_op(def.op, is_random(def.op)), inputs, std::move(attrs), where, def.name),
-                             specs);
+  const Attrs attrs = kept_attrs(awaited, KeptNode{def, specs, where});
+  return graph.add_in_scopes(Call(kept_op(def.op, is_random(def.op)), inputs, attrs, where, def.name), specs);
 }
 
 detail::Node& keep_unread_node(detail::GraphState& graph, const NodeReader& reader, const Tensors& inputs,
@@ -367,9 +430,6 @@ detail::Node& keep_unread_node(detail::GraphState& graph, const NodeReader& read
   return graph.add_in_scopes(Call(kept_op(def.op, false), inputs, std::move(attrs), where, def.name), specs);
 }
 
-const KeptNode* kept_node(const detail::Node& node) {
-  const Closure* redo = detail::awaited_values(node) ? node.attrs().find<Closure>("redo") : nullptr;
-  return redo ? (*redo)->target<KeptNode>() : nullptr;
-}
+const KeptNode* kept_node(const detail::Node& node) { return redone_by<KeptNode>(node); }
 
 }  // namespace tapestry::io

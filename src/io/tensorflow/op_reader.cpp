@@ -105,7 +105,9 @@ Tensors add_op(const Op& op, const Tensors& inputs, const Attrs& attrs, const st
   }
   Call call(op, inputs, attrs, where, name);
   open_sink()->add(call);
-  return call.outputs();
+  const Tensors outputs = call.outputs();
+  tell_recorders(std::move(call));
+  return outputs;
 }
 
 Tensors make_op(const OpRule& rule, const NodeReader& reader, const Tensors& inputs, const Attrs& attrs, Where where,
