@@ -1,8 +1,7 @@
 // GradientTape: jacobians.
 
 #include "expect.hpp"
-#include "tapestry/ops.hpp"
-#include "tapestry/tape.hpp"
+#include "tapestry/tapestry.hpp"
 
 namespace jacobian_test {
 
@@ -99,6 +98,69 @@ TEST_SUITE("jacobian") {
     const Tensor y = x * x;
     CHECK_THROWS_AS(tape.batch_jacobian(reduce_sum(y), x), InvalidArgumentError);
     check_values(tape.batch_jacobian(y, x), {2, 0, 0, 4});
+  }
+
+  TEST_CASE("a trace that does not know sizes gives the same, to second order") {
+    struct Program {
+      const char* name;
+      TensorFunction f;
+    };
+    const Tensor w = f64({{0.5, -1.0}, {2.0, 0.25}, {-0.75, 1.5}});
+    const auto of_tape = [](const TensorFunction& f, const Tensor& x) {
+      GradientTape tape;
+      tape.watch(x);
+      return tape.jacobian(f(x), x);
+    };
+    const auto of_batch = [](const TensorFunction& f, const Tensor& x) {
+      GradientTape tape;
+      tape.watch(x);
+      return tape.batch_jacobian(f(x), x);
+    };
+    const TensorFunction dense = [&](const Tensor& x) { return tanh(matmul(x, w)); };
+    const TensorFunction mixed = [](const Tensor& x) { return sin(x) * reduce_sum(x, 0) + x(0); };
+    const TensorFunction looped = [](const Tensor& x) {
+      return map([](const Tensor& row) { return row * reduce_sum(square(row)); }, x);
+    };
+    const TensorFunction rows_mixed = [](const Tensor& x) { return transpose(x) * reduce_sum(x, 1); };
+    const TensorFunction energy = [&](const Tensor& x) {
+      return reduce_sum(square(dense(x)) * sin(x(all, range(0, 2))));
+    };
+    const std::vector<Program> programs{
+        {"of a tape", [&](const Tensor& x) { return of_tape(dense, x); }},
+        {"of a tape, rows mixed", [&](const Tensor& x) { return of_tape(mixed, x); }},
+        {"of a tape, a loop", [&](const Tensor& x) { return of_tape(looped, x); }},
+        {"of a batch", [&](const Tensor& x) { return of_batch(dense, x); }},
+        {"of a batch whose rows have unknown sizes",
+         [&](const Tensor& x) {
+           return of_batch([](const Tensor& z) { return square(z) * reduce_sum(z, 1, {.keep_dims = true}); },
+                           transpose(x));
+         }},
+        {"jacobian", [&](const Tensor& x) { return jacobian(mixed)(x); }},
+        {"jacrev", [&](const Tensor& x) { return jacrev(rows_mixed)(x); }},
+        {"jacrev of jacfwd", [&](const Tensor& x) { return jacrev(jacfwd(dense))(x); }},
+        {"jacfwd of jacrev", [&](const Tensor& x) { return jacfwd(jacrev(dense))(x); }},
+        {"hessian", [&](const Tensor& x) { return hessian(energy)(x); }},
+        {"gradient of a hessian",
+         [&](const Tensor& x) {
+           return grad([&](const Tensor& z) { return reduce_sum(square(hessian(energy)(z))); })(x);
+         }},
+    };
+    for (const Program& program : programs) {
+      CAPTURE(std::string(program.name));
+      const auto traced = trace(program.f, {spec(float64, {-1, 3})});
+      for (const std::int64_t rows : {1, 2, 4}) {
+        CAPTURE(rows);
+        random::seed(5);
+        const Tensor x = random::normal({rows, 3}, {.dtype = float64});
+        check_same(traced(x), program.f(x), 1e-12);
+      }
+    }
+    const auto unconnected =
+        trace([](const Tensor& x) { return jacrev([](const Tensor& z) { return zeros_like(z); })(x); },
+              {spec(float64, {-1})});
+    check_values(unconnected(f64({1, 2})), {0, 0, 0, 0});
+    const auto none = trace([&](const Tensor& x) { return of_tape(dense, x); }, {spec(float64, {-1, 3})});
+    CHECK(to_string(none(zeros({0, 3}, {.dtype = float64})).shape()) == "[0,2,0,3]");
   }
 }
 

@@ -12,6 +12,7 @@
 #include "autodiff/variable_cell.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/recorder.hpp"
+#include "ops/batching.hpp"
 #include "ops/sparse.hpp"
 #include "tapestry/ops.hpp"
 
@@ -305,16 +306,35 @@ std::vector<Tensor> GradientTape::gradients(const TensorList& targets, const std
 namespace {
 
 /// The gradients of the columns of the target, seen as [rows, columns], stacked along axis 1 of [rows, columns, ...].
-/// Each column takes one backward walk.
-Tensor stacked_gradients(const Tensor& target, const Shape::Size& rows, std::int64_t columns,
-                         const std::function<Tensor(const Tensor& seed)>& gradient) {
+/// `row`: the shape that the target has without its rows. Each column takes one backward walk; a graph that does not
+/// know their number walks once for all.
+Tensor stacked_gradients(const Tensor& target, const Shape& row,
+                         const std::function<Tensor(const Tensor& seed)>& gradient, Where where) {
+  if (!row.is_known()) {
+    const auto of_column = [&](const Tensor& unit) {
+      Tensor seed;
+      {
+        const PauseRecording pause;
+        seed = broadcast_to(reshape(unit, row), target.shape());
+      }
+      return gradient(seed);
+    };
+    Tensor units;
+    {
+      const PauseRecording pause;
+      units = unit_vectors(row, target.dtype(), target.device(), where);
+    }
+    const Tensor found = sink_of(target)->map(units, of_column, where);
+    return found ? with_axes_moved(found, 0, 1, 1, where) : found;
+  }
+  const Shape::Size rows = target.rank() > row.rank() ? target.shape()[0] : Shape::Size(1);
   std::vector<Tensor> parts;
   bool connected = false;
-  for (std::int64_t j = 0; j < columns; ++j) {
+  for (std::int64_t j = 0; j < row.size(); ++j) {
     Tensor seed;
     {
       const PauseRecording pause;
-      const Tensor column = one_hot(full({rows}, j, {.dtype = int64}), columns, target.dtype());
+      const Tensor column = one_hot(full({rows}, j, {.dtype = int64}), row.size(), target.dtype());
       seed = reshape(column, target.shape()).to(target.device());
     }
     parts.push_back(gradient(seed));
@@ -332,12 +352,12 @@ Tensor GradientTape::jacobian(const TensorList& targets, const Source& source) {
     Shape shape = target.shape();
     for (const Dimension& size : value.shape()) shape.push_back(size);
     record_->claim();
-    const std::int64_t elements = target.size(targets.where());
-    if (elements == 0) return zeros(shape, {.dtype = value.dtype(), .device = value.device()});
-    const Tensor rows = stacked_gradients(target, 1, elements, [&](const Tensor& seed) {
+    if (target.shape().num_elements() == 0) return zeros(shape, {.dtype = value.dtype(), .device = value.device()});
+    const auto gradient = [&](const Tensor& seed) {
       Tensor row = record_->gradients(target, {source}, {.output_gradients = seed}, false)[0];
       return row ? expand_dims(row, 0) : row;
-    });
+    };
+    const Tensor rows = stacked_gradients(target, target.shape(), gradient, targets.where());
     if (!record_->is_persistent()) record_->forget_calls();
     return rows ? reshape(rows, shape) : rows;
   });
@@ -350,15 +370,15 @@ Tensor GradientTape::batch_jacobian(const TensorList& targets, const Source& sou
     if (target.rank() < 1 || value.rank() < 1 || !agree({target.shape()[0]}, {value.shape()[0]}))
       throw InvalidArgumentError(detail::join("batch_jacobian: the first dimensions of the target ", target.shape(),
                                               " and of the source ", value.shape(), " must be equal"));
-    const Shape row(target.shape().sizes().subspan(1));
-    Shape shape = target.shape();
+    Shape row = target.shape(), shape = target.shape();
+    row.erase(0);
     for (int i = 1; i < value.rank(); ++i) shape.push_back(value.shape()[i]);
     record_->claim();
-    if (target.shape().num_elements() == 0 || row.size() == 0)
-      return zeros(shape, {.dtype = value.dtype(), .device = value.device()});
-    const Tensor columns = stacked_gradients(target, target.shape()[0], row.size(), [&](const Tensor& seed) {
+    if (target.shape().num_elements() == 0) return zeros(shape, {.dtype = value.dtype(), .device = value.device()});
+    const auto gradient = [&](const Tensor& seed) {
       return record_->gradients(target, {source}, {.output_gradients = seed}, false)[0];
-    });
+    };
+    const Tensor columns = stacked_gradients(target, row, gradient, targets.where());
     if (!record_->is_persistent()) record_->forget_calls();
     return columns ? reshape(columns, shape) : columns;
   });

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/op.hpp"
 
@@ -23,6 +25,9 @@ class Sink {
   virtual Tensor assign(const Variable& variable, Assign kind, const Tensor& value, Where where) = 0;
   /// Tells the graph of a Variable that has just been made.
   virtual void declare(const Variable& variable, const Tensor& initial_value, Where where) = 0;
+  /// What f gives for each element of a tensor along axis 0, stacked; empty if it gives an empty Tensor. f is called
+  /// once, for all elements.
+  virtual Tensor map(const Tensor& elements, const std::function<Tensor(const Tensor&)>& f, Where where) = 0;
   /// The name scope of new nodes: "outer/inner/".
   virtual const std::string& scope() const = 0;
   /// Opens a name scope for new nodes. Returns the scope outside it, which `leave_scope` takes.

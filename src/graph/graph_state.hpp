@@ -100,6 +100,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   void declare(const Variable& variable, const Tensor& initial_value, Where where) override;
 
   const std::string& scope() const override;
+  Tensor map(const Tensor& elements, const std::function<Tensor(const Tensor&)>& f, Where where) override;
   std::string enter_scope(std::string_view name) override;
   void leave_scope(std::string outer) override;
 

@@ -21,11 +21,10 @@ Tensor pushed(const TensorFunction& f, const Tensor& x, const Tensor& directions
 }
 
 Tensor forward_jacobian(const TensorFunction& f, const Tensor& x, Where where) {
-  const std::int64_t n = x.size(where);
+  const Tensor units = unit_vectors(x.shape(), x.dtype(), x.device(), where);
   Shape directions = x.shape();
-  directions.insert(0, n);
-  const Tensor unit = eye(n, n, {.dtype = x.dtype(), .device = x.device()}, {}, where);
-  const Tensor columns = pushed(f, x, reshape(In(unit, where), directions), where);
+  directions.insert(0, units.shape()[0]);
+  const Tensor columns = pushed(f, x, reshape(In(units, where), directions), where);
   Shape of_y = columns.shape();
   of_y.erase(0);
   const Tensor by_element = with_axes_moved(columns, 0, 1, columns.rank() - 1, where);

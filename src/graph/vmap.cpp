@@ -188,6 +188,11 @@ Tensors map_examples(const FlatFunction& function, const Tensors& inputs, const 
 
 }  // namespace
 
+Tensor GraphState::map(const Tensor& elements, const std::function<Tensor(const Tensor&)>& f, Where where) {
+  const FlatFunction function = [&](const Tensors& element) -> Tensors { return {f(element[0])}; };
+  return map_examples(function, {elements}, {true}, elements.shape()[0], where)[0];
+}
+
 std::vector<std::optional<int>> axes_of_tensors(const VmapOptions& options, std::initializer_list<std::size_t> tensors,
                                                 Where where) {
   if (!options.in_axes.empty() && options.in_axes.size() != tensors.size())

@@ -4,6 +4,8 @@
 
 #include "tapestry/ops/array.hpp"
 #include "tapestry/ops/creation.hpp"
+#include "tapestry/ops/math.hpp"
+#include "tapestry/ops/reduce.hpp"
 
 namespace tapestry {
 
@@ -53,6 +55,13 @@ Tensor with_axes_moved(const Tensor& x, int from, int count, int to, Where where
   for (int axis = from; axis < from + count; ++axis) perm.push_back(axis);
   perm.append(rest.begin() + to, rest.end());
   return transpose(In(x, where), perm);
+}
+
+Tensor unit_vectors(const Shape& shape, DType dtype, Device device, Where where) {
+  const TensorOptions options{.dtype = dtype, .device = device};
+  if (shape.is_known()) return eye(shape.size(), shape.size(), options, {}, where);
+  const Tensor number = cumsum(reshape(ones(shape, {.dtype = int64, .device = device}, {}, where), {-1}));
+  return equal(expand_dims(number, 1), expand_dims(number, 0)).cast(dtype);
 }
 
 Ints with_front(const Ints& front, const Ints& list) {

@@ -2,7 +2,7 @@
 
 #include "tapestry/batched_call.hpp"
 
-// Functions for the member `batch` of ops.
+// Functions for the member `batch` of ops, and for jacobians.
 
 namespace tapestry {
 
@@ -20,6 +20,9 @@ Tensor zeros_of_one(const Tensor& batch, Where where);
 
 /// x with `count` axes from `from` on moved, so that they begin at axis `to` of the result.
 Tensor with_axes_moved(const Tensor& x, int from, int count, int to, Where where);
+
+/// For each of the n elements of a tensor of that shape, in row-major order, zeros but for a 1 there: [n, n].
+Tensor unit_vectors(const Shape& shape, DType dtype, Device device, Where where);
 
 /// A list with more in front.
 Ints with_front(const Ints& front, const Ints& list);
