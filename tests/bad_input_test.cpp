@@ -52,7 +52,7 @@ TEST_CASE_FIXTURE(Unchanged, "dtypes that an op does not have") {
   const Tensor flags = tensor({true, false});
   TAPESTRY_INVALID("of bool is not in the list of allowed values", flags + flags);
   TAPESTRY_INVALID("[Op:MatMul]", matmul(flags, flags));
-  TAPESTRY_INVALID("[Op:Sum]", reduce_sum(flags));
+  TAPESTRY_INVALID("[Op:Prod]", reduce_prod(flags));
   TAPESTRY_INVALID("[Op:Any]", reduce_any(x));
   TAPESTRY_INVALID("[Op:LogicalNot]", logical_not(x));
   TAPESTRY_INVALID("[Op:SelectV2]", where(x, 1, 2));
@@ -64,6 +64,81 @@ TEST_CASE_FIXTURE(Unchanged, "dtypes that an op does not have") {
   TAPESTRY_INVALID("A tensor cannot be made without a known dtype [Op:Cast]", x.cast(DType::unknown));
   TAPESTRY_INVALID("without a known dtype", random::normal({2}, {.dtype = DType::unknown}));
   TAPESTRY_INVALID("data<float64>() of a float32 tensor", x.data<double>());
+}
+
+TEST_CASE_FIXTURE(Unchanged, "a string that means an option elsewhere, where a name stands here") {
+  const Tensor image = ones({1, 3, 3, 1}), filter = ones({2, 2, 1, 1});
+  TAPESTRY_INVALID("\"REFLECT\" would be the name of the operation: say {.mode = tp::PadMode::reflect}",
+                   pad(x, {{1, 0}, {0, 0}}, "REFLECT"));
+  TAPESTRY_INVALID("say tp::Direction::descending", sort(x, -1, "DESCENDING"));
+  TAPESTRY_INVALID("say tp::Direction::descending", argsort(x, "descending"));
+  TAPESTRY_INVALID("say {.ord = \"inf\"}", norm(x, "inf"));
+  TAPESTRY_INVALID("say {.padding = \"SAME\"}", conv2d(image, filter, "SAME"));
+  TAPESTRY_INVALID("say {.padding = \"SAME\"}", conv2d_transpose(image, filter, "same"));
+  TAPESTRY_INVALID("say {.padding = \"VALID\"}", max_pool2d(image, "valid"));
+  TAPESTRY_INVALID("say {.padding = \"SAME\"}", avg_pool2d(image, "SAME"));
+  TAPESTRY_INVALID("images are NHWC", bias_add(image, ones({1}), "NCHW"));
+  TAPESTRY_INVALID("say true, for the form with tanh", gelu(x, "tanh"));
+  TAPESTRY_INVALID("say {.dtype = tp::boolean}", zeros({2}, "bool"));
+  TAPESTRY_INVALID("say {.dtype = tp::float32}", ones({2}, "float"));
+  TAPESTRY_INVALID("say {.dtype = tp::int32}", full({2}, 1.0, "int32"));
+  TAPESTRY_INVALID("say {.dtype = tp::float64}", eye(2, "float64"));
+  TAPESTRY_INVALID("say {.dtype = tp::float64}", arange(0, 4, 2, "double"));
+  TAPESTRY_INVALID("say {.dtype = tp::float64}", linspace(0, 1, "float64"));
+  TAPESTRY_INVALID("say {.dtype = tp::float64}", random::normal({2}, "float64"));
+  TAPESTRY_INVALID("say tp::int32", random::randint(0, 2, {2}, "int32"));
+  TAPESTRY_INVALID("say tp::int32", one_hot({1}, 2, "int32"));
+  TAPESTRY_INVALID("say tp::cast(..., tp::int32)", argmax(x, 0, "int32"));
+  TAPESTRY_INVALID("say tp::cast(..., tp::int32)", shape(x, "int32"));
+  TAPESTRY_INVALID("say tp::cast(..., tp::int32)", size(x, "int32"));
+  TAPESTRY_INVALID("say tp::cast(..., tp::int64)", unique({1, 2}, "int64"));
+  TAPESTRY_INVALID("say tp::cast(..., tp::float32)", sequence_mask({1, 2}, 3, "float32"));
+  // Behind the options it is a name, as any other string is one anywhere.
+  const Graph graph;
+  const auto scope = graph.as_default();
+  CHECK(max_pool2d(zeros({1, 3, 3, 1}), {}, "SAME").name() == "SAME:0");
+  CHECK(pad(zeros({2, 3}), {{1, 0}, {0, 0}}, "re").name() == "re:0");
+  CHECK(norm(zeros({2}), "info").name() == "info:0");
+}
+
+TEST_CASE("every function takes a name, and its options may be left out") {
+  const Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = ones({2, 2});
+  const Tensor results[] = {einsum("ij->ji", x, "name"),
+                            einsum("ij->ji", {x}, "name"),
+                            einsum("ij,jk->ik", x, x, "name"),
+                            einsum("ij,jk,kl->il", x, x, x, "name"),
+                            slice_update(x, 1.0, 0, "name"),
+                            slice_update(x, 1.0, all, 0, std::string("name")),
+                            arange(4, "name"),
+                            arange(1, 4, "name"),
+                            arange(0, 10, 2, "name"),
+                            linspace(0, 1, "name"),
+                            linspace(0, 1, 5, "name"),
+                            eye(3, "name"),
+                            eye(3, 2, "name"),
+                            eye(3, {}, "name"),
+                            random::normal({2}, "name"),
+                            random::truncated_normal({2}, "name"),
+                            random::uniform({2}, "name"),
+                            random::randint(0, 2, {2}, "name"),
+                            random::bernoulli({2}, "name"),
+                            random::bernoulli({2}, 0.25, "name"),
+                            random::normal_like(x, "name"),
+                            random::uniform_like(x, "name"),
+                            random::bernoulli_like(x, "name"),
+                            random::categorical(x, "name"),
+                            moments(x, "name").mean,
+                            moments(x, 0, "name").mean,
+                            sequence_mask(zeros({2}, {.dtype = int32}), "name"),
+                            reverse_sequence(x, {1, 2}, "name"),
+                            ragged_to_padded(x, {1, 1}, "name")};
+  for (const Tensor& result : results) {
+    INFO("result ", &result - results);
+    CHECK(result.op().name().starts_with("name"));
+  }
+  CHECK(results[13].shape() == Shape{3, 3});
 }
 
 TEST_CASE_FIXTURE(Unchanged, "axes out of range, or named twice") {
@@ -205,8 +280,8 @@ TEST_CASE("NaN and infinities in whole numbers") {
   CHECK(x.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{0, 255, 0, 255, 0});
   CHECK(x.cast(boolean).to_vector<bool>() == std::vector<bool>(5, true));
   CHECK(x(0).item<int>() == 0);
-  check_values(full({2}, not_a_number, {.dtype = int32}), {0, 0});
-  check_values(pad({1}, {{1, 0}}, {.value = -infinity}), {lowest, 1});
+  TAPESTRY_INVALID("nan does not fit the element type int32 [Op:Fill]", full({2}, not_a_number, {.dtype = int32}));
+  TAPESTRY_INVALID("-inf does not fit the element type int32 [Op:PadV2]", pad({1}, {{1, 0}}, {.value = -infinity}));
   TAPESTRY_INVALID("from 0.000000 to nan [Op:Range]", arange(not_a_number));
   TAPESTRY_INVALID("from 0.000000 to inf [Op:Range]", arange(0.0, infinity));
 }
@@ -236,6 +311,21 @@ TEST_CASE("whole numbers: division by zero and what does not fit") {
   TAPESTRY_INVALID("1099511627776 does not fit the element type int32", tensor({1}) * (std::int64_t{1} << 40));
   TAPESTRY_INVALID("300 does not fit the element type uint8", tensor<std::uint8_t>({300}));
   CHECK_THROWS_AS(tensor(std::numeric_limits<std::uint64_t>::max()), InvalidArgumentError);
+  TAPESTRY_INVALID("300 does not fit the element type uint8 [Op:Fill]", full({1}, 300, {.dtype = uint8}));
+  TAPESTRY_INVALID("-1 does not fit the element type uint8 [Op:Fill]", full({1}, -1, {.dtype = uint8}));
+  TAPESTRY_INVALID("2.5 does not fit the element type int32 [Op:Fill]", full({1}, 2.5, {.dtype = int32}));
+  TAPESTRY_INVALID("does not fit the element type int32 [Op:Fill]", full({1}, std::int64_t{1} << 60, {.dtype = int32}));
+  TAPESTRY_INVALID("2.5 does not fit the element type int32 [Op:PadV2]", pad({1}, {{1, 0}}, {.value = 2.5}));
+  TAPESTRY_INVALID("2.5 does not fit the element type int32", ragged_to_padded({1, 2}, {2, 0}, 2.5));
+  TAPESTRY_INVALID("299 does not fit the element type uint8 [Op:Range]", arange(300, {.dtype = uint8}));
+  TAPESTRY_INVALID("0.5 does not fit the element type int32 [Op:Range]", arange(0.0, 2.0, 0.5, {.dtype = int32}));
+  TAPESTRY_INVALID("the value is int64[1]; a number does not fit",
+                   Variable({1}).assign(tensor<std::int64_t>({std::int64_t{1} << 40})));
+  TAPESTRY_INVALID("the value is int32[1]; a number does not fit",
+                   Variable(tensor<std::uint8_t>({1})).assign(tensor({-1})));
+  check_values(Variable({1}).assign(tensor<std::int64_t>({least / 4294967296})), {lowest});
+  check_values(arange(5, 0, -1, {.dtype = uint8}), {5, 4, 3, 2, 1});
+  CHECK(masked_assign({1, 2}, {true, false}, {2.5}).dtype() == masked_assign({1, 2}, {true, false}, 2.5).dtype());
   // As in NumPy, results wrap around.
   check_values(floor_divide({lowest}, -1), {lowest});
   check_values(mod({lowest}, -1), {0});

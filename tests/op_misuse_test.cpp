@@ -151,5 +151,28 @@ TEST_CASE("ops refuse attributes that do not fit them") {
   CHECK(refused > 1000);
 }
 
+TEST_CASE("a function that needs a rank says so at the line of its caller") {
+  int refused = 0;
+  for (const OpCase& row : op_cases()) {
+    INFO(row.name);
+    const Graph graph;
+    const auto scope = graph.as_default();
+    std::vector<Tensor> inputs, sources;
+    for (const Tensor& input : row.inputs) {
+      inputs.push_back(placeholder(input.dtype(), Shape::unknown_rank()));
+      if (row.orders > 0 && is_floating(input.dtype())) sources.push_back(inputs.back());
+    }
+    try {
+      const Tensor result = row.f(inputs);
+      if (!sources.empty()) static_cast<void>(gradients(result, sources));
+    } catch (const Error& error) {
+      ++refused;
+      const std::string_view file = error.where().file ? error.where().file : "";
+      CHECK_MESSAGE(file.find("tests/") != std::string_view::npos, error.what());
+    }
+  }
+  CHECK(refused > 10);
+}
+
 }  // namespace
 }  // namespace tapestry::test::op_misuse_test

@@ -80,6 +80,16 @@ TEST_CASE("eye, arange, linspace and one_hot") {
   check(arange(0.0, 1.0, 0.25), {4}, {0, 0.25, 0.5, 0.75});
   CHECK(arange(std::int64_t{2}).dtype() == int64);
   CHECK(arange(3, 0).size() == 0);
+  // Beyond 2^53 not every whole number is a double.
+  constexpr std::int64_t odd = (std::int64_t{1} << 53) + 1, most = std::numeric_limits<std::int64_t>::max();
+  using Numbers = std::vector<std::int64_t>;
+  CHECK(full({2}, odd).to_vector<std::int64_t>() == Numbers{odd, odd});
+  CHECK(arange(odd - 1, odd + 2).to_vector<std::int64_t>() == Numbers{odd - 1, odd, odd + 1});
+  CHECK(arange(odd, odd - 4, -3).to_vector<std::int64_t>() == Numbers{odd, odd - 3});
+  CHECK(arange(most - 2, most).to_vector<std::int64_t>() == Numbers{most - 2, most - 1});
+  CHECK(arange(0, most, most / 2 + 1).to_vector<std::int64_t>() == Numbers{0, most / 2 + 1});
+  CHECK(arange(odd, odd - 2).size() == 0);
+  CHECK(arange(odd, odd, -1).size() == 0);
   check(linspace(0.0, 1.0, 5), {5}, {0, 0.25, 0.5, 0.75, 1});
   check(linspace(2, 3, 1), {1}, {2});
   const Tensor tenths = linspace(0.0, 0.3, 4, {.dtype = float64});
@@ -96,6 +106,10 @@ TEST_CASE("creation refuses what cannot be") {
   CHECK_THROWS_AS(eye(-1), InvalidArgumentError);
   CHECK_THROWS_AS(linspace(0, 1, 0), InvalidArgumentError);
   CHECK_THROWS_AS(arange(0.0, 1e30), InvalidArgumentError);
+  CHECK_THROWS_AS(arange(std::numeric_limits<std::size_t>::max()), InvalidArgumentError);
+  CHECK_THROWS_AS(arange(std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()),
+                  InvalidArgumentError);
+  CHECK_THROWS_AS(arange(0, std::numeric_limits<std::int64_t>::min(), -1), InvalidArgumentError);
   CHECK_THROWS_AS(arange(0.0, not_a_number), InvalidArgumentError);
   error = caught<InvalidArgumentError>([] { one_hot(tensor({0.5}), 2); });
   CHECK(place(error) == line_before());
@@ -325,6 +339,13 @@ TEST_CASE("reductions along all axes, one and several") {
   check(reduce_logsumexp(tensor({0, 0}), 0, {.keep_dims = true}), {1}, {std::log(2.0)});
 }
 
+TEST_CASE("sums count the bools that are true") {
+  const Tensor mask = tensor({{true, false, true}, {true, true, true}});
+  check(reduce_sum(mask), {}, {5}, int64);
+  check(reduce_sum(mask, 1, {.keep_dims = true}), {2, 1}, {2, 3}, int64);
+  check(cumsum(mask, 1), {2, 3}, {1, 1, 2, 1, 2, 3}, int64);
+}
+
 TEST_CASE("reductions over nothing") {
   const Tensor no_rows = zeros({0, 2}, {.dtype = float64});
   check(reduce_sum(no_rows), {}, {0}, float64);
@@ -374,7 +395,7 @@ TEST_CASE("errors of reductions") {
   error = caught<InvalidArgumentError>([&] { variance(x, 2); });
   CHECK(place(error) == line_before());
   CHECK(error.message() == "Expected dimension in the range [-2, 2), but got 2");
-  CHECK_THROWS_AS(reduce_sum(tensor({true})), InvalidArgumentError);
+  CHECK_THROWS_AS(reduce_prod(tensor({true})), InvalidArgumentError);
   CHECK_THROWS_AS(reduce_any(x), InvalidArgumentError);
   CHECK_THROWS_AS(cumsum(x, 2), InvalidArgumentError);
 }

@@ -83,8 +83,10 @@ constexpr DType dtype_of() {
   } else if constexpr (std::is_same_v<T, double>) {
     return float64;
   } else {
-    static_assert(std::is_integral_v<T> && std::is_signed_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
-                  "an element is bool, uint8_t, int32_t, int64_t, float16_t, bfloat16_t, float or double");
+    static_assert(
+        std::is_integral_v<T> && std::is_signed_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
+        "an element is bool, uint8_t, int32_t, int64_t, float16_t, bfloat16_t, float or double: convert other "
+        "numbers first, as in std::vector<std::int64_t>(numbers.begin(), numbers.end())");
     return sizeof(T) == 4 ? int32 : int64;
   }
 }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "tapestry/op.hpp"
+#include "tapestry/ops/arguments.hpp"
 
 namespace tapestry::random {
 
@@ -69,6 +69,30 @@ struct BernoulliOptions {
 TAPESTRY_API Tensor bernoulli(const Shape& shape, double probability = 0.5, const BernoulliOptions& options = {},
                               std::string_view name = {}, Where where = Where::here());
 
+/// The same in float32, in int64 or with the probability 0.5, on the CPU, with a name.
+/// @{
+inline Tensor normal(const Shape& shape, const NodeName auto& name, Where where = Where::here()) {
+  return normal(shape, {}, detail::plain_name(name, detail::Worded::dtype, where), where);
+}
+inline Tensor truncated_normal(const Shape& shape, const NodeName auto& name, Where where = Where::here()) {
+  return truncated_normal(shape, {}, detail::plain_name(name, detail::Worded::dtype, where), where);
+}
+inline Tensor uniform(const Shape& shape, const NodeName auto& name, Where where = Where::here()) {
+  return uniform(shape, {}, detail::plain_name(name, detail::Worded::dtype, where), where);
+}
+inline Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const NodeName auto& name,
+                      Where where = Where::here()) {
+  return randint(low, high, shape, int64, cpu(), detail::plain_name(name, detail::Worded::dtype_alone, where), where);
+}
+inline Tensor bernoulli(const Shape& shape, double probability, const NodeName auto& name,
+                        Where where = Where::here()) {
+  return bernoulli(shape, probability, {}, detail::plain_name(name, detail::Worded::dtype, where), where);
+}
+inline Tensor bernoulli(const Shape& shape, const NodeName auto& name, Where where = Where::here()) {
+  return bernoulli(shape, 0.5, name, where);
+}
+/// @}
+
 /// The parameters of a normal distribution, by default of the standard one.
 struct NormalLikeOptions {
   double mean = 0;    ///< the mean
@@ -85,12 +109,20 @@ TAPESTRY_API Tensor normal_like(In like, const NormalLikeOptions& options = {}, 
 TAPESTRY_API Tensor uniform_like(In like, const UniformLikeOptions& options = {}, std::string_view name = {});
 TAPESTRY_API Tensor bernoulli_like(In like, double probability = 0.5, std::string_view name = {});
 /// @}
+/// The same with default parameters and a name.
+/// @{
+inline Tensor normal_like(In like, const NodeName auto& name) { return normal_like(like, {}, name); }
+inline Tensor uniform_like(In like, const NodeName auto& name) { return uniform_like(like, {}, name); }
+inline Tensor bernoulli_like(In like, const NodeName auto& name) { return bernoulli_like(like, 0.5, name); }
+/// @}
 
 /// Random classes (int64), each drawn with the probability softmax(logits): [batch, classes] give [batch, num_samples],
 /// and [classes] give [num_samples]. A class with the logit -inf is never drawn. A row gives class 0 if it has no
 /// finite logit, or has NaN or inf, because it is no distribution. TensorFlow's random.categorical. Throws
 /// InvalidArgumentError when there are no classes, for a negative number of samples, and for another rank.
 TAPESTRY_API Tensor categorical(In logits, std::int64_t num_samples = 1, std::string_view name = {});
+/// The same for one sample, with a name.
+inline Tensor categorical(In logits, const NodeName auto& name) { return categorical(logits, 1, name); }
 
 /// The numbers 0 ... n-1 (int64) in random order. Every order is equally likely.
 TAPESTRY_API Tensor permutation(std::int64_t n, Device device = cpu(), std::string_view name = {},

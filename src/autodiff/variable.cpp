@@ -1,5 +1,6 @@
 #include "tapestry/variable.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include "autodiff/variable_cell.hpp"
@@ -12,6 +13,14 @@
 
 namespace tapestry {
 namespace {
+
+/// Whether a type has all numbers of a tensor of whole numbers.
+bool has_room(DType type, const Tensor& given) {
+  if (!is_integer(type) || promote(given.dtype(), type) == type) return true;
+  return std::ranges::all_of(given.to_vector<std::int64_t>(), [type](std::int64_t each) {
+    return each == (type == uint8 ? std::int64_t{static_cast<std::uint8_t>(each)} : static_cast<std::int32_t>(each));
+  });
+}
 
 /// The value in the cell's dtype. A literal or a tensor of another dtype is converted, but never a float to whole
 /// numbers.
@@ -35,7 +44,9 @@ Tensor fitting(const Variable& variable, const Value& value, std::string_view wh
   if (given.dtype() == cell.spec.dtype) return given;
   if (is_floating(given.dtype()) && !is_floating(cell.spec.dtype))
     refuse("; a float does not turn into a whole number");
-  return value.is_tensor() ? given.cast(cell.spec.dtype, where) : value.tensor(cell.spec.dtype, where);
+  if (!value.is_tensor()) return value.tensor(cell.spec.dtype, where);
+  if (!given.is_symbolic() && !has_room(cell.spec.dtype, given)) refuse("; a number does not fit");
+  return given.cast(cell.spec.dtype, where);
 }
 
 /// The graph in which an assignment becomes an operation; nullptr when it happens now.

@@ -195,6 +195,7 @@ TAPESTRY_OP(pad_op){{
     .name = "PadV2",
     .attrs = {{"paddings", AttrKind::numbers}, {"constant_values", AttrKind::real}},
     .infer = [](const Call& call) -> Specs {
+      require_fits(call.attr<double>("constant_values"), call.input(0).dtype());
       return {{call.input(0).dtype(), padded_shape(call, call.input(0).shape())}};
     },
     .forward =
@@ -238,7 +239,7 @@ Tensor mirror(const Tensor& x, int axis, Padding padding, std::int64_t skip) {
 
 Tensor mirror_pad(In x, const std::vector<Padding>& paddings, PadMode mode, std::string_view name) {
   return blaming("MirrorPad", x.where(), [&] {
-    if (paddings.size() != static_cast<std::size_t>(x->rank()))
+    if (paddings.size() != static_cast<std::size_t>(rank_of(x)))
       throw InvalidArgumentError(detail::join("The first dimension of paddings must be the rank of inputs: ",
                                               paddings.size(), " pairs for shape ", x->shape()));
     Tensor padded = x;

@@ -284,8 +284,8 @@ Tensor detail::index(const Tensor& x, std::initializer_list<Index> indices) {
   return apply(strided_slice_op, {In(x, indices.begin()->where)}, Expression(indices).attrs());
 }
 
-Tensor detail::slice_update(In x, In value, std::initializer_list<Index> indices) {
-  return apply(slice_update_op, {x, value}, Expression(indices).attrs());
+Tensor detail::slice_update(In x, In value, std::initializer_list<Index> indices, std::string_view name) {
+  return apply(slice_update_op, {x, value}, Expression(indices).attrs(), name);
 }
 
 Tensor slice(In x, const Ints& begin, const Ints& size, std::string_view name) {

@@ -462,22 +462,27 @@ Tensor expand_dims(In x, const Axes& axes, std::string_view name) {
 }
 Tensor broadcast_to(In x, const Shape& shape, std::string_view name) {
   if (!has_source(shape)) return apply(broadcast_to_op, {x}, {{"shape", shape}}, name);
-  const CallSiteScope site(x.where());
-  Shape whole = shape;  // an unknown size without a source stays that of x
-  for (int i = 0, own = x->rank() - shape.rank(); i < shape.rank(); ++i, ++own)
-    if (shape.sizes()[i] < 0 && !shape.source(i).tensor && own >= 0) whole.set(i, x->shape()[own]);
-  return broadcast_like(x, fill_like(whole, 0, {x->dtype(), x->device()}, {}, {}, x.where()), name);
+  return blaming(broadcast_to_op.name, x.where(), [&] {
+    Shape whole = shape;  // an unknown size without a source stays that of x
+    for (int i = 0, own = rank_of(x) - shape.rank(); i < shape.rank(); ++i, ++own)
+      if (shape.sizes()[i] < 0 && !shape.source(i).tensor && own >= 0) whole.set(i, x->shape()[own]);
+    return broadcast_like(x, fill_like(whole, 0, {x->dtype(), x->device()}, {}, {}, x.where()), name);
+  });
 }
 Tensor flip(In x, const Axes& axes, std::string_view name) { return apply(flip_op, {x}, axis_attrs(axes), name); }
 Tensor roll(In x, std::int64_t shift, std::int64_t axis, std::string_view name) {
   return apply(roll_op, {x}, {{"shift", shift}, {"axis", axis}}, name);
 }
-Tensor shape(In x, std::string_view name) { return apply(shape_op, {x}, {}, name); }
-Tensor size(In x, std::string_view name) { return apply(size_op, {x}, {}, name); }
+Tensor shape(In x, std::string_view name) {
+  return apply(shape_op, {x}, {}, detail::plain_name(name, detail::Worded::result, x.where()));
+}
+Tensor size(In x, std::string_view name) {
+  return apply(size_op, {x}, {}, detail::plain_name(name, detail::Worded::result, x.where()));
+}
 Tensor size(In x, std::int64_t axis, std::string_view name) {
   return blaming("Size", x.where(), [&] {
     if (x->shape().has_rank()) normalize_axis(axis, x->rank());
-    return named(shape(x)(axis), name);
+    return named(shape(x)(axis), detail::plain_name(name, detail::Worded::result, x.where()));
   });
 }
 

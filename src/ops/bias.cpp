@@ -41,6 +41,8 @@ TAPESTRY_OP(bias_add_op){{
 
 }  // namespace
 
-Tensor bias_add(In x, In bias, std::string_view name) { return apply(bias_add_op, {x, bias}, {}, name); }
+Tensor bias_add(In x, In bias, std::string_view name) {
+  return apply(bias_add_op, {x, bias}, {}, detail::plain_name(name, detail::Worded::layout, x.where()));
+}
 
 }  // namespace tapestry

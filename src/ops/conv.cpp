@@ -13,8 +13,8 @@ Size2d filter_size(const Shape& filter) { return {filter.sizes()[0], filter.size
 void require_image_and_filter(const Tensor& x, const Tensor& filter) {
   require_type(x, float_types);
   require_type(filter, float_types);
-  if (x.rank() != 4) throw InvalidArgumentError(detail::join("input must be 4-dimensional: ", x.shape()));
-  if (filter.rank() != 4) throw InvalidArgumentError(detail::join("filter must be 4-dimensional: ", filter.shape()));
+  if (rank_of(x) != 4) throw InvalidArgumentError(detail::join("input must be 4-dimensional: ", x.shape()));
+  if (rank_of(filter) != 4) throw InvalidArgumentError(detail::join("filter must be 4-dimensional: ", filter.shape()));
 }
 
 /// The shape of the convolution of an image with a filter by the attributes of a call.

@@ -17,16 +17,35 @@ namespace {
 /// The one output of an op without inputs: the attributes tell its dtype and shape.
 Specs by_attributes(const Call& call) { return {{call.attr<DType>("dtype"), call.attr<Shape>("shape")}}; }
 
+/// The dtype of a tensor that is filled with the attribute "value".
+DType filled_type(const Call& call) {
+  const DType dtype = call.attr<DType>("dtype");
+  require_fits(call.attr<double>("value"), dtype);
+  return dtype;
+}
+
 TAPESTRY_OP(fill_op){{
     .name = "Fill",
     .attrs = {{"dtype", AttrKind::type},
               {"shape", AttrKind::shape},
               {"value", AttrKind::real},
               {"device", AttrKind::device, optional}},
-    .infer = by_attributes,
+    .infer = [](const Call& call) -> Specs {
+      return {{filled_type(call), call.attr<Shape>("shape")}};
+    },
     .forward = [](Backend& backend, const Call& call) { backend.fill(call.attr<double>("value"), call.output()); },
     .gradient = no_gradient,
 }};
+
+Specs infer_range(const Call& call) {
+  Specs specs = by_attributes(call);
+  const auto last = static_cast<double>(specs[0].shape.num_elements() - 1);
+  const double start = call.attr<double>("start"), delta = call.attr<double>("delta");
+  if (last >= 0) require_fits(start, specs[0].dtype);
+  if (last >= 1) require_fits(start + delta, specs[0].dtype);
+  if (last >= 1) require_fits(start + delta * last, specs[0].dtype);
+  return specs;
+}
 
 TAPESTRY_OP(range_op){{
     .name = "Range",
@@ -35,7 +54,7 @@ TAPESTRY_OP(range_op){{
               {"start", AttrKind::real},
               {"delta", AttrKind::real},
               {"device", AttrKind::device, optional}},
-    .infer = by_attributes,
+    .infer = infer_range,
     .forward =
         [](Backend& backend, const Call& call) {
           backend.iota(call.attr<double>("start"), call.attr<double>("delta"), call.output());
@@ -98,7 +117,7 @@ TAPESTRY_OP(fill_like_op){{
               {"value", AttrKind::real},
               {"device", AttrKind::device, optional}},
     .infer = [](const Call& call) -> Specs {
-      return {{call.attr<DType>("dtype"), shape_like_inputs(call)}};
+      return {{filled_type(call), shape_like_inputs(call)}};
     },
     .forward = [](Backend& backend, const Call& call) { backend.fill(call.attr<double>("value"), call.output()); },
     .gradient = no_gradient,
@@ -129,10 +148,8 @@ Tensor fill(const Shape& shape, double value, DType dtype, Device device, std::s
                    where)[0];
 }
 
-/// Whether `fill`, which takes a double, gets the number exactly.
-bool fits_double(const Tensor& number) {
-  return is_floating(number.dtype()) || std::abs(number.item<double>()) <= 0x1p53;
-}
+/// Whether a double is the number, not a neighbour to which it was rounded.
+bool is_exact(double number) { return std::abs(number) < 0x1p53; }
 
 }  // namespace
 
@@ -174,7 +191,7 @@ Tensor ones(const Shape& shape, const TensorOptions& options, std::string_view n
 Tensor full(const Shape& shape, In value, const TensorOptions& options, std::string_view name) {
   const DType natural = value.is_number() && is_floating(value->dtype()) ? float32 : value->dtype();
   const DType dtype = type_or(options, natural);
-  if (value.is_number() && fits_double(value))
+  if (value.is_number() && (dtype != int64 || is_floating(value->dtype()) || is_exact(value->item<double>())))
     return fill(shape, value->item<double>(), dtype, options.device, name, value.where());
   const Where where = value.where();
   const Tensor element = value.as(dtype).to(options.device, where);
@@ -201,14 +218,30 @@ Tensor detail::arange(double start, double stop, double step, TensorOptions opti
   if (!(std::abs(count) < 0x1p62))
     throw InvalidArgumentError(detail::join("arange: no tensor can hold the numbers from ", start, " to ", stop),
                                range_op.name, where);
+  const DType dtype = type_or(options, natural_type);
+  if (dtype == int64 && !(is_exact(start) && is_exact(stop) && is_exact(step)))
+    throw InvalidArgumentError(detail::join("Bounds must be within 2^53, but are ", start, " and ", stop),
+                               range_op.name, where);
   const Shape shape{std::max<std::int64_t>(static_cast<std::int64_t>(count), 0)};
   return apply_all(range_op, {},
-                   {{"dtype", type_or(options, natural_type)},
-                    {"shape", shape},
-                    {"start", start},
-                    {"delta", step},
-                    {"device", options.device}},
+                   {{"dtype", dtype}, {"shape", shape}, {"start", start}, {"delta", step}, {"device", options.device}},
                    name, where)[0];
+}
+
+Tensor detail::arange(std::int64_t start, std::int64_t stop, std::int64_t step, TensorOptions options,
+                      DType natural_type, std::string_view name, Where where) {
+  const auto first = static_cast<double>(start), end = static_cast<double>(stop), delta = static_cast<double>(step);
+  std::int64_t distance = 0;
+  const bool is_long = __builtin_sub_overflow(stop, start, &distance) || step == 0 ||
+                       std::abs(static_cast<double>(distance) / delta) >= 0x1p62;
+  if (is_long || type_or(options, natural_type) != int64 || (is_exact(first) && is_exact(end) && is_exact(delta)))
+    return arange(first, end, delta, options, natural_type, name, where);
+  return blaming(range_op.name, where, [&] {
+    const bool leads_away = (distance < 0) != (step < 0);
+    const std::int64_t count = leads_away ? 0 : distance / step + (distance % step != 0 ? 1 : 0);
+    return add(multiply(tapestry::arange(count, {.dtype = int64, .device = options.device}, {}, where), step), start,
+               name);
+  });
 }
 
 Tensor linspace(double start, double stop, std::int64_t count, const TensorOptions& options, std::string_view name,

@@ -86,9 +86,10 @@ class Parser {
     const bool dots = term.find("...") != std::string::npos;
     const int letters = static_cast<int>(term.size()) - (dots ? 3 : 0);
     const Labels checked = expand(term, 0);
-    if (dots ? letters > x.rank() : letters != x.rank())
-      refuse("gives \"", term, "\" to a tensor of shape ", x.shape(), ", which has ", x.rank(), " dimensions");
-    const int dots_rank = x.rank() - static_cast<int>(checked.size());
+    const int rank = rank_of(x);
+    if (dots ? letters > rank : letters != rank)
+      refuse("gives \"", term, "\" to a tensor of shape ", x.shape(), ", which has ", rank, " dimensions");
+    const int dots_rank = rank - static_cast<int>(checked.size());
     dots_rank_ = std::max(dots_rank_, dots_rank);
     Labels labels = expand(term, dots_rank);
     for (std::size_t i = 0; i < labels.size(); ++i) check_size(labels[i], x.shape().sizes()[static_cast<int>(i)]);
@@ -361,6 +362,7 @@ Tensor einsum(std::string_view equation, const InList& operands, std::string_vie
 
 Tensor tensordot(In a, In b, const ContractedAxes& axes, std::string_view name) {
   return blaming("Tensordot", a.where(), [&] {
+    rank_of(a), rank_of(b);  // without which there is no equation
     return einsum(pairing(a->shape(), b->shape(), axes), InList({a.tensor(), b.tensor()}, a.where()), name);
   });
 }

@@ -275,7 +275,7 @@ TAPESTRY_OP(top_k_op){{
 TopK sorted(const In& x, std::int64_t axis, Direction direction) {
   return blaming("Sort", x.where(), [&]() -> TopK {
     require_rank_at_least(x, 1);
-    const int last = x->rank() - 1, along = normalize_axis(axis, x->rank());
+    const int last = rank_of(x) - 1, along = normalize_axis(axis, last + 1);
     Ints swap;
     for (int i = 0; i <= last; ++i) swap.push_back(i == along ? last : i == last ? along : i);
     const bool inner = along == last;

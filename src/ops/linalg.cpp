@@ -414,14 +414,15 @@ TAPESTRY_OP(svd_op){{
 
 /// Applies a solver; a vector as the right side becomes a matrix of one column.
 Tensor solve_by(const Op& op, In a, In b, const SolveOptions& options, std::string_view name) {
-  const Attrs attrs{{"adjoint", options.adjoint}};
-  if (b->rank() != 1) return apply(op, {a, b}, attrs, name);
-  const CallSiteScope site(a.where());
-  // The error shows the shapes that the user gave.
-  if (a->shape().has_rank() && (a->rank() != 2 || !sizes_agree(a->shape().sizes().back(), b->shape().sizes()[0])))
-    throw InvalidArgumentError(detail::join("Input matrix and rhs are incompatible: ", a->shape(), " vs. ", b->shape()),
-                               op.name, a.where());
-  return squeeze(apply(op, {a, expand_dims(b, -1)}, attrs), -1, name);
+  return blaming(op.name, a.where(), [&] {
+    const Attrs attrs{{"adjoint", options.adjoint}};
+    if (rank_of(b) != 1) return apply(op, {a, b}, attrs, name);
+    // The error shows the shapes that the user gave.
+    if (a->shape().has_rank() && (a->rank() != 2 || !sizes_agree(a->shape().sizes().back(), b->shape().sizes()[0])))
+      throw InvalidArgumentError(
+          detail::join("Input matrix and rhs are incompatible: ", a->shape(), " vs. ", b->shape()));
+    return squeeze(apply(op, {a, expand_dims(b, -1)}, attrs), -1, name);
+  });
 }
 
 }  // namespace

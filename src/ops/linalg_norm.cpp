@@ -73,7 +73,8 @@ Tensor norm(In x, const NormOptions& options, std::string_view name) {
     if (options.axis.all() || axes.size() == 1) {
       result = vector_norm(floats, p, options.axis);
     } else if (axes.size() == 2) {
-      const int rows = normalize_axis(axes[0], floats.rank()), columns = normalize_axis(axes[1], floats.rank());
+      const int rank = rank_of(floats);
+      const int rows = normalize_axis(axes[0], rank), columns = normalize_axis(axes[1], rank);
       if (rows == columns) throw InvalidArgumentError(detail::join("norm: both axes are ", rows));
       result = matrix_norm(floats, p, rows, columns, x.where());
     } else {

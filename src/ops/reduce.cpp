@@ -153,6 +153,7 @@ std::optional<ops::Reduction> ops::reduction_of(const Call& call) {
 }
 
 Tensor reduce_sum(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
+  if (is_mask(x)) return reduce_sum(In(x.as(int64), x.where()), axes, options, name);
   return apply_reduction(sum_op, x, axes, options, name);
 }
 Tensor reduce_mean(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
@@ -174,8 +175,12 @@ Tensor reduce_all(In x, const Axes& axes, const ReduceOptions& options, std::str
   return apply_reduction(all_op, x, axes, options, name);
 }
 
-Tensor argmax(In x, std::int64_t axis, std::string_view name) { return apply(argmax_op, {x}, {{"axis", axis}}, name); }
-Tensor argmin(In x, std::int64_t axis, std::string_view name) { return apply(argmin_op, {x}, {{"axis", axis}}, name); }
+Tensor argmax(In x, std::int64_t axis, std::string_view name) {
+  return apply(argmax_op, {x}, {{"axis", axis}}, detail::plain_name(name, detail::Worded::result, x.where()));
+}
+Tensor argmin(In x, std::int64_t axis, std::string_view name) {
+  return apply(argmin_op, {x}, {{"axis", axis}}, detail::plain_name(name, detail::Worded::result, x.where()));
+}
 
 Tensor reduce_logsumexp(In x, const Axes& axes, const ReduceOptions& options, std::string_view name) {
   const CallSiteScope site(x.where());

@@ -64,6 +64,7 @@ TAPESTRY_OP(cumprod_op)
 }  // namespace
 
 Tensor cumsum(In x, std::int64_t axis, const ScanOptions& options, std::string_view name) {
+  if (is_mask(x)) return cumsum(In(x.as(int64), x.where()), axis, options, name);
   return apply(cumsum_op, {x}, scan_attrs(axis, options), name);
 }
 Tensor cumprod(In x, std::int64_t axis, const ScanOptions& options, std::string_view name) {

@@ -250,9 +250,9 @@ TAPESTRY_OP(masked_parts_op){{
 /// a mask is not repeated.
 Tensor over_parts(const Tensor& x, const Tensor& mask) {
   Shape first;
-  for (int axis = 0; axis < mask.rank(); ++axis) first.push_back(x.shape()[axis]);
+  for (int axis = 0; axis < rank_of(mask); ++axis) first.push_back(x.shape()[axis]);
   Tensor wide = first == mask.shape() && mask.shape().is_known() ? mask : reshape(mask, first);
-  for (int axis = mask.rank(); axis < x.rank(); ++axis) wide = expand_dims(wide, -1);
+  for (int axis = rank_of(mask); axis < rank_of(x); ++axis) wide = expand_dims(wide, -1);
   return wide;
 }
 
@@ -260,9 +260,9 @@ Tensor chosen_parts(const Tensor& x, const Tensor& mask) { return apply(masked_p
 
 /// x with the axes that the mask has joined into one: [parts, ...].
 Tensor in_parts(const Tensor& x, const Tensor& mask) {
-  if (mask.rank() == 1) return x;
+  if (rank_of(mask) == 1) return x;
   Shape shape{-1};
-  for (int axis = mask.rank(); axis < x.rank(); ++axis) shape.push_back(x.shape()[axis]);
+  for (int axis = rank_of(mask); axis < rank_of(x); ++axis) shape.push_back(x.shape()[axis]);
   return reshape(x, shape);
 }
 
@@ -283,17 +283,20 @@ Tensor masked_assign(In x, In mask, In values, std::string_view name) {
   return blaming("MaskedAssign", x.where(), [&] {
     require_bools(mask);
     require_mask("The mask", x, mask);
-    if (!values.is_number() && values->rank() > 0) {
+    if (!values.is_number() && rank_of(values) > 0) {
       const Tensor parts = chosen_parts(x, mask);
       const Tensor rest = in_parts(where(over_parts(x, mask), zeros_like(x), x), mask);
-      return reshape(scatter_add(rest, parts, values.tensor().cast(x->dtype())), x->shape(), name);
+      // As beside a scalar, only floats are narrowed.
+      const DType type = is_floating(x->dtype()) ? x->dtype() : promote(x->dtype(), values->dtype());
+      return reshape(scatter_add(rest, parts, values.tensor().cast(type)), x->shape(), name);
     }
     return where(over_parts(x, mask), values, x, name);
   });
 }
 
 Unique unique(In x, std::string_view name) {
-  const Tensors results = apply_all(unique_op, {x}, {}, name, x.where());
+  const Tensors results =
+      apply_all(unique_op, {x}, {}, detail::plain_name(name, detail::Worded::result, x.where()), x.where());
   return {results[0], results[1], results[2]};
 }
 
@@ -319,11 +322,12 @@ Tensor dynamic_stitch(const InList& indices, const InList& data, std::string_vie
 }
 
 Tensor sequence_mask(In lengths, std::int64_t longest, std::string_view name) {
-  if (longest < 0) return apply(sequence_mask_op, {lengths}, {}, name);
+  if (longest < 0)
+    return apply(sequence_mask_op, {lengths}, {}, detail::plain_name(name, detail::Worded::result, lengths.where()));
   return blaming("SequenceMask", lengths.where(), [&] {
     require_type(lengths, index_types, "lengths");
     const Tensor positions = arange(longest, {.dtype = lengths->dtype(), .device = lengths->device()});
-    return less(positions, expand_dims(lengths, -1), name);
+    return less(positions, expand_dims(lengths, -1), detail::plain_name(name, detail::Worded::result, lengths.where()));
   });
 }
 
@@ -337,10 +341,10 @@ void require_lengths(const Tensor& lengths, std::int64_t time) {
 
 Tensor reverse_sequence(In x, In lengths, std::int64_t seq_axis, std::int64_t batch_axis, std::string_view name) {
   return blaming("ReverseSequence", x.where(), [&] {
-    const int rank = x->rank(), time = normalize_axis(seq_axis, rank), batch = normalize_axis(batch_axis, rank);
+    const int rank = rank_of(x), time = normalize_axis(seq_axis, rank), batch = normalize_axis(batch_axis, rank);
     require_type(lengths, index_types, "lengths");
     if (time == batch) throw InvalidArgumentError(detail::join("The sequence axis ", time, " is the batch axis, too"));
-    if (lengths->rank() != 1 || !agree(lengths->shape(), Shape{x->shape().sizes()[batch]}))
+    if (rank_of(lengths) != 1 || !agree(lengths->shape(), Shape{x->shape().sizes()[batch]}))
       throw InvalidArgumentError(
           detail::join("lengths must be [batch], but are ", lengths->shape(), " for x ", x->shape()));
     require_lengths(lengths, x->shape().sizes()[time]);
@@ -366,7 +370,7 @@ Tensor ragged_to_padded(In values, In lengths, double padding, std::string_view 
   return blaming("RaggedToPadded", values.where(), [&] {
     const Tensor mask = sequence_mask(lengths);
     Shape shape = mask.shape();
-    for (int axis = 1; axis < values->rank(); ++axis) shape.push_back(values->shape()[axis]);
+    for (int axis = 1; axis < rank_of(values); ++axis) shape.push_back(values->shape()[axis]);
     const Tensor empty = full(shape, padding, {.dtype = values->dtype(), .device = values->device()});
     return masked_assign(empty, mask, values, name);
   });
@@ -375,7 +379,7 @@ Tensor ragged_to_padded(In values, In lengths, double padding, std::string_view 
 Tensor padded_to_ragged(In padded, In lengths, std::string_view name) {
   return blaming("PaddedToRagged", padded.where(), [&] {
     const Tensor& x = padded.tensor();
-    if (x.rank() < 2)
+    if (rank_of(x) < 2)
       throw InvalidArgumentError(detail::join("A padded tensor has at least two axes, not ", x.shape()));
     // The positions are counted by a sum over ones, because the size of axis 1 may be unknown.
     const Tensor ones = full({x.shape()[0], x.shape()[1]}, 1, {.dtype = int64, .device = x.device()});

@@ -108,7 +108,7 @@ TAPESTRY_OP(log_softmax_op){{
 Tensor along_axis(const Op& op, In x, std::int64_t axis, std::string_view name) {
   if (axis == -1) return apply(op, {x}, {}, name);
   return blaming(op.name, x.where(), [&] {
-    const int rank = x->rank();
+    const int rank = rank_of(x);
     if (rank == 0 || normalize_axis(axis, rank) == rank - 1) return apply(op, {x}, {}, name);
     Ints exchange;
     for (int i = 0; i < rank; ++i) exchange.push_back(i);

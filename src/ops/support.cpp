@@ -2,11 +2,58 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <cmath>
 #include <numeric>
+#include <sstream>
 
 #include "tapestry/ops/array.hpp"
 
 namespace tapestry {
+namespace {
+
+int upper(char c) { return std::toupper(static_cast<unsigned char>(c)); }
+
+/// The value of an argument, as it is written here, that somebody calls `word`; empty if there is none.
+std::string value_of(detail::Worded argument, std::string_view word) {
+  using enum detail::Worded;
+  if (argument >= dtype) {
+    for (const DType each : {boolean, uint8, int32, int64, float16, bfloat16, float32, float64})
+      if (word == to_string(each) || word == tensorflow_name(each))
+        return each == boolean ? "boolean" : to_string(each);
+    return {};
+  }
+  constexpr std::string_view words[] = {" constant reflect symmetric ",
+                                        " ascending descending ",
+                                        " SAME VALID ",
+                                        " euclidean fro inf ",
+                                        " tanh ",
+                                        " NCHW "};
+  const std::string_view list = words[static_cast<std::size_t>(argument)];
+  const std::string wanted = detail::join(" ", word, " ");
+  const auto found = std::search(list.begin(), list.end(), wanted.begin(), wanted.end(),
+                                 [](char a, char b) { return upper(a) == upper(b); });
+  return found == list.end() ? "" : std::string(found + 1, found + static_cast<std::ptrdiff_t>(wanted.size()) - 1);
+}
+
+}  // namespace
+
+std::string_view detail::plain_name(std::string_view name, Worded argument, Where where) {
+  const std::string value = name.empty() ? "" : value_of(argument, name);
+  if (value.empty()) return name;
+  constexpr std::string_view forms[] = {"{.mode = tp::PadMode::%}",
+                                        "tp::Direction::%",
+                                        "{.padding = \"%\"}",
+                                        "{.ord = \"%\"}",
+                                        "true, for the form with tanh",
+                                        "tp::transpose(x, {0, 2, 3, 1}), as images are NHWC",
+                                        "{.dtype = tp::%}",
+                                        "tp::%",
+                                        "tp::cast(..., tp::%)"};
+  std::string form(forms[static_cast<std::size_t>(argument)]);
+  if (const std::size_t gap = form.find('%'); gap != std::string::npos) form.replace(gap, 1, value);
+  throw InvalidArgumentError(join("\"", name, "\" would be the name of the operation: say ", form), where);
+}
 
 void refuse_type(DType dtype, TypeSet allowed, std::string_view attr) {
   std::string list;
@@ -16,10 +63,19 @@ void refuse_type(DType dtype, TypeSet allowed, std::string_view attr) {
                                  " is not in the list of allowed values: ", list));
 }
 
+void require_fits(double number, DType dtype) {
+  if (!is_integer(dtype)) return;
+  const double end = std::ldexp(1, dtype == uint8 ? 8 : dtype == int32 ? 31 : 63);
+  if (number == std::trunc(number) && number < end && number >= (dtype == uint8 ? 0 : -end)) return;
+  std::ostringstream text;
+  text << number << " does not fit the element type " << dtype;
+  throw InvalidArgumentError(text.str());
+}
+
 void require_rank_at_least(const Tensor& input, int rank) {
-  if (input.rank() < rank)
+  if (rank_of(input) < rank)
     throw InvalidArgumentError(
-        detail::join("Shape must be at least rank ", rank, " but is rank ", input.rank(), ": ", input.shape()));
+        detail::join("Shape must be at least rank ", rank, " but is rank ", rank_of(input), ": ", input.shape()));
 }
 
 Shape broadcast_inputs(const Call& call, std::size_t first) {
@@ -88,7 +144,7 @@ Tensor as_floats(const Tensor& x) {
 Tensor named(const Tensor& result, std::string_view name) { return name.empty() ? result : identity(result, name); }
 
 Tensor matrix_transpose(const Tensor& x) {
-  Ints perm(x.rank());
+  Ints perm(rank_of(x));
   std::iota(perm.begin(), perm.end(), 0);
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
   return transpose(x, perm);

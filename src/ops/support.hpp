@@ -48,11 +48,18 @@ inline void require_type(DType dtype, TypeSet allowed, std::string_view attr = "
 inline void require_type(const Tensor& input, TypeSet allowed, std::string_view attr = "T") {
   require_type(input.dtype(), allowed, attr);
 }
+/// Throws InvalidArgumentError for a number that elements of a whole type cannot be.
+void require_fits(double number, DType dtype);
+/// Whether the argument is a tensor of bools.
+inline bool is_mask(const In& x) { return bool(x.tensor()) && x->dtype() == boolean; }
 /// Throws InvalidArgumentError unless the input has at least that many dimensions.
 void require_rank_at_least(const Tensor& input, int rank);
 
 /// The batch dimensions of a shape of matrices: all but the last two.
 inline Shape batch_of(const Shape& shape) { return Shape(std::span(shape.sizes().begin(), shape.sizes().end() - 2)); }
+
+/// The number of dimensions. When it is unknown, the error has no line of its own: `blaming` adds the user's.
+inline int rank_of(const Tensor& x) { return x.rank({}); }
 
 // ---- infer --------------------------------------------------------------------------------------------------------
 

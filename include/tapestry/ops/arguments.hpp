@@ -26,6 +26,16 @@ struct TensorOptions {
   Device device = cpu();         ///< the device
 };
 
+namespace detail {
+
+/// An argument that TensorFlow, NumPy or PyTorch takes as a string where there is a name here.
+enum class Worded : std::uint8_t { pad_mode, direction, padding, norm_order, form, layout, dtype, dtype_alone, result };
+/// The name of an operation. Throws InvalidArgumentError for one that is a value of the argument, as in
+/// `pad(x, paddings, "REFLECT")`: it would be no more than a name.
+TAPESTRY_API std::string_view plain_name(std::string_view name, Worded argument, Where where);
+
+}  // namespace detail
+
 /// The axes along which a function works: one axis, a list, or, by default, all axes. Negative axes count from the end.
 class Axes {
  public:

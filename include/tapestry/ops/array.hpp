@@ -1,5 +1,8 @@
 #pragma once
 
+#include <tuple>
+#include <utility>
+
 #include "tapestry/ops/arguments.hpp"
 
 namespace tapestry {
@@ -45,7 +48,7 @@ TAPESTRY_API Tensor roll(In x, std::int64_t shift, std::int64_t axis, std::strin
 TAPESTRY_API Tensor slice(In x, const Ints& begin, const Ints& size, std::string_view name = {});
 
 namespace detail {
-TAPESTRY_API Tensor slice_update(In x, In value, std::initializer_list<Index> indices);
+TAPESTRY_API Tensor slice_update(In x, In value, std::initializer_list<Index> indices, std::string_view name = {});
 }
 /// A copy of x in which the slice `x(first, rest...)` is replaced by `value`, which broadcasts to it. The dtypes are
 /// promoted.
@@ -53,6 +56,16 @@ template <class... Indices>
 requires(std::constructible_from<Index, Indices>&&...) Tensor
     slice_update(In x, In value, Index first, Indices... rest) {
   return detail::slice_update(x, value, {first, Index(rest)...});
+}
+/// The same with a name behind the indices.
+template <class... Rest>
+requires(NodeName<std::tuple_element_t<sizeof...(Rest), std::tuple<int, Rest...>>>) Tensor
+    slice_update(In x, In value, Index first, const Rest&... rest) {
+  const auto given = std::tie(rest...);
+  return [&]<std::size_t... i>(std::index_sequence<i...>) {
+    return detail::slice_update(x, value, {first, Index(std::get<i>(given))...}, std::get<sizeof...(i)>(given));
+  }
+  (std::make_index_sequence<sizeof...(Rest) - 1>());
 }
 
 /// The sizes of x (int64 [rank]), the number of its elements, and the size of one of its axes (int64 scalars), as
@@ -142,7 +155,7 @@ TAPESTRY_API Tensor pad(In x, const std::vector<Padding>& paddings, const PadOpt
                         std::string_view name = {});
 /// The same with zeros, and with a name.
 inline Tensor pad(In x, const std::vector<Padding>& paddings, const NodeName auto& name) {
-  return pad(x, paddings, {}, name);
+  return pad(x, paddings, {}, detail::plain_name(name, detail::Worded::pad_mode, x.where()));
 }
 
 // ---- Gathering by indices (int32 or int64) ------------------------------------------------------------------------
@@ -156,8 +169,8 @@ inline Tensor gather(In x, In indices, const NodeName auto& name) { return gathe
 /// The slices x[indices[i..., :]]. The last axis of `indices`, of size k, holds coordinates along the first k axes of
 /// x. The shape of the result is that of `indices` without its last axis, then that of x without its first k axes.
 TAPESTRY_API Tensor gather_nd(In x, In indices, std::string_view name = {});
-/// y[i, j, ...] = x[i, indices[i, j, ...], ...] along an axis, as in numpy.take_along_axis. The sizes of x and
-/// `indices` along all other axes must be equal.
+/// y[i, j, ...] = x[i, indices[i, j, ...], ...] along an axis, as in numpy.take_along_axis, but without negative
+/// indices. The sizes of x and `indices` along all other axes must be equal.
 TAPESTRY_API Tensor take_along_axis(In x, In indices, std::int64_t axis, std::string_view name = {});
 /// A copy y of x with y[indices[i...], ...] += updates[i..., ...]. Updates with the same index are added up. The shape
 /// of `updates` is that of `indices`, then that of x without its first axis. This is TensorFlow's scatter_add on a
@@ -189,14 +202,14 @@ TAPESTRY_API Tensor sort(In x, std::int64_t axis = -1, Direction direction = Dir
                          std::string_view name = {});
 TAPESTRY_API Tensor argsort(In x, std::int64_t axis = -1, Direction direction = Direction::ascending,
                             std::string_view name = {});
-inline Tensor sort(In x, const NodeName auto& name) { return sort(x, -1, Direction::ascending, name); }
-inline Tensor argsort(In x, const NodeName auto& name) { return argsort(x, -1, Direction::ascending, name); }
 inline Tensor sort(In x, std::int64_t axis, const NodeName auto& name) {
-  return sort(x, axis, Direction::ascending, name);
+  return sort(x, axis, Direction::ascending, detail::plain_name(name, detail::Worded::direction, x.where()));
 }
 inline Tensor argsort(In x, std::int64_t axis, const NodeName auto& name) {
-  return argsort(x, axis, Direction::ascending, name);
+  return argsort(x, axis, Direction::ascending, detail::plain_name(name, detail::Worded::direction, x.where()));
 }
+inline Tensor sort(In x, const NodeName auto& name) { return sort(x, -1, name); }
+inline Tensor argsort(In x, const NodeName auto& name) { return argsort(x, -1, name); }
 /// @}
 
 // ---- Like another tensor ------------------------------------------------------------------------------------------

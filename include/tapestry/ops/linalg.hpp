@@ -67,6 +67,19 @@ template <std::convertible_to<Tensor>... Operands>
 Tensor einsum(std::string_view equation, In first, const Operands&... rest) {
   return einsum(equation, InList({first, In(rest, first.where().file, first.where().line).tensor()...}, first.where()));
 }
+/// The same with a name behind one, two or three operands.
+/// @{
+template <std::convertible_to<Tensor> Operand>
+Tensor einsum(std::string_view equation, const Operand& a, const NodeName auto& name, Where where = Where::here()) {
+  return einsum(equation, InList({In(a, where.file, where.line).tensor()}, where), std::string_view(name));
+}
+inline Tensor einsum(std::string_view equation, In a, In b, const NodeName auto& name) {
+  return einsum(equation, InList({a.tensor(), b.tensor()}, a.where()), std::string_view(name));
+}
+inline Tensor einsum(std::string_view equation, In a, In b, In c, const NodeName auto& name) {
+  return einsum(equation, InList({a.tensor(), b.tensor(), c.tensor()}, a.where()), std::string_view(name));
+}
+/// @}
 
 /// The products of each element of a and each element of b, both flattened: [m] and [n] give [m, n].
 TAPESTRY_API Tensor outer(In a, In b, std::string_view name = {});
@@ -187,7 +200,9 @@ struct NormOptions {
 /// at 0 is 0.
 TAPESTRY_API Tensor norm(In x, const NormOptions& options = {}, std::string_view name = {});
 /// The same with default options and a name.
-inline Tensor norm(In x, const NodeName auto& name) { return norm(x, {}, name); }
+inline Tensor norm(In x, const NodeName auto& name) {
+  return norm(x, {}, detail::plain_name(name, detail::Worded::norm_order, x.where()));
+}
 
 /// @}
 

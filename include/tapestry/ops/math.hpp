@@ -154,7 +154,9 @@ TAPESTRY_API Tensor elu(In x, std::string_view name = {});
 /// with tanh of Hendrycks and Gimpel 2016.
 TAPESTRY_API Tensor gelu(In x, bool approximate = false, std::string_view name = {});
 /// The exact form with a name.
-inline Tensor gelu(In x, const NodeName auto& name) { return gelu(x, false, name); }
+inline Tensor gelu(In x, const NodeName auto& name) {
+  return gelu(x, false, detail::plain_name(name, detail::Worded::form, x.where()));
+}
 /// x * sigmoid(x), also known as swish.
 TAPESTRY_API Tensor silu(In x, std::string_view name = {});
 /// 1 / (1 + exp(-x)), without overflow.

@@ -90,7 +90,9 @@ struct Conv2dOptions {
 /// is larger than the image.
 TAPESTRY_API Tensor conv2d(In x, In filter, const Conv2dOptions& options = {}, std::string_view name = {});
 /// The same with default options and a name.
-inline Tensor conv2d(In x, In filter, const NodeName auto& name) { return conv2d(x, filter, {}, name); }
+inline Tensor conv2d(In x, In filter, const NodeName auto& name) {
+  return conv2d(x, filter, {}, detail::plain_name(name, detail::Worded::padding, x.where()));
+}
 
 /// How the filter moves over the result.
 struct Conv2dTransposeOptions {
@@ -116,7 +118,7 @@ TAPESTRY_API Tensor conv2d_transpose(In x, In filter, const Conv2dTransposeOptio
                                      std::string_view name = {});
 /// The same with default options and a name.
 inline Tensor conv2d_transpose(In x, In filter, const NodeName auto& name) {
-  return conv2d_transpose(x, filter, {}, name);
+  return conv2d_transpose(x, filter, {}, detail::plain_name(name, detail::Worded::padding, x.where()));
 }
 
 /// How the window moves over the image.
@@ -129,9 +131,13 @@ struct Pool2dOptions {
 /// mean. If several elements are the largest, the first gets the gradient.
 /// @{
 TAPESTRY_API Tensor max_pool2d(In x, const Pool2dOptions& options = {}, std::string_view name = {});
-inline Tensor max_pool2d(In x, const NodeName auto& name) { return max_pool2d(x, {}, name); }
+inline Tensor max_pool2d(In x, const NodeName auto& name) {
+  return max_pool2d(x, {}, detail::plain_name(name, detail::Worded::padding, x.where()));
+}
 TAPESTRY_API Tensor avg_pool2d(In x, const Pool2dOptions& options = {}, std::string_view name = {});
-inline Tensor avg_pool2d(In x, const NodeName auto& name) { return avg_pool2d(x, {}, name); }
+inline Tensor avg_pool2d(In x, const NodeName auto& name) {
+  return avg_pool2d(x, {}, detail::plain_name(name, detail::Worded::padding, x.where()));
+}
 /// @}
 
 // ---- Normalization
@@ -145,6 +151,11 @@ struct Moments {
 /// `moments(x, 0)` for rows.
 TAPESTRY_API Moments moments(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                              std::string_view name = {});
+/// The same with default options and a name.
+/// @{
+inline Moments moments(In x, const Axes& axes, const NodeName auto& name) { return moments(x, axes, {}, name); }
+inline Moments moments(In x, const NodeName auto& name) { return moments(x, {}, {}, name); }
+/// @}
 
 /// (x - mean) / sqrt(variance + epsilon) * scale + offset: TensorFlow's batch_normalization. The tensors broadcast to
 /// x; usually they are [channels] each. An empty Tensor as offset or scale leaves it out.
@@ -166,6 +177,10 @@ struct BatchNormTraining {
 /// InvalidArgumentError when the shapes do not fit, x has fewer than two axes, or there is one value per channel.
 TAPESTRY_API BatchNormTraining batch_norm_training(In x, In scale, In offset, double epsilon = 1e-3,
                                                    std::string_view name = {});
+/// The same with a name and an epsilon of 1e-3.
+inline BatchNormTraining batch_norm_training(In x, In scale, In offset, const NodeName auto& name) {
+  return batch_norm_training(x, scale, offset, 1e-3, name);
+}
 
 /// The parameter of `layer_norm`.
 struct LayerNormOptions {

@@ -16,7 +16,7 @@ struct ReduceOptions {
   bool keep_dims = false;  ///< whether they stay, with size 1
 };
 
-/// The sums of elements; 0 over no elements. Any dtype but bool, which the result keeps.
+/// The sums of elements, in their dtype; 0 over no elements. Of bools it is the number that are true, in int64.
 TAPESTRY_API Tensor reduce_sum(In x, const Axes& axes = {}, const ReduceOptions& options = {},
                                std::string_view name = {});
 /// The means of elements; NaN over no elements. Integers and bools become float32.
@@ -60,8 +60,9 @@ struct ScanOptions {
   bool reverse = false;    ///< whether to start from the end
 };
 
-/// Running sums, or products, along an axis: element i of the result is x[0] + ... + x[i]. Any dtype but bool.
-/// The second derivative of `cumprod` is exact unless two elements along the axis are 0.
+/// Running sums, or products, along an axis: element i of the result is x[0] + ... + x[i]. Any dtype but bool;
+/// `cumsum` counts the bools that are true, in int64. The second derivative of `cumprod` is exact unless two elements
+/// along the axis are 0.
 /// @{
 TAPESTRY_API Tensor cumsum(In x, std::int64_t axis = 0, const ScanOptions& options = {}, std::string_view name = {});
 TAPESTRY_API Tensor cumprod(In x, std::int64_t axis = 0, const ScanOptions& options = {}, std::string_view name = {});

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tapestry/op.hpp"
+#include "tapestry/ops/arguments.hpp"
 
 namespace tapestry {
 
@@ -47,15 +47,25 @@ TAPESTRY_API Tensor dynamic_stitch(const InList& indices, const InList& data, st
 /// Whether each position of a padded sequence is in use: bool [shape of lengths..., longest], true where the position
 /// is below the length. `longest` is the largest length by default.
 TAPESTRY_API Tensor sequence_mask(In lengths, std::int64_t longest = -1, std::string_view name = {});
+/// The same for the largest length, with a name.
+inline Tensor sequence_mask(In lengths, const NodeName auto& name) { return sequence_mask(lengths, -1, name); }
 /// Each of the padded sequences x [..., batch, ..., time, ...] with its first `length` elements in the opposite order;
 /// the others stay. `lengths` [batch] are int32 or int64. The axes may be negative. Throws InvalidArgumentError for
 /// shapes that do not fit, and for a length below 0 or above the size of the sequence axis. TensorFlow's
 /// reverse_sequence.
 TAPESTRY_API Tensor reverse_sequence(In x, In lengths, std::int64_t seq_axis = 1, std::int64_t batch_axis = 0,
                                      std::string_view name = {});
+/// The same for sequences [batch, time, ...], with a name.
+inline Tensor reverse_sequence(In x, In lengths, const NodeName auto& name) {
+  return reverse_sequence(x, lengths, 1, 0, name);
+}
 /// Sequences of different lengths, which lie one after the other in `values` [sum of lengths, ...], as one tensor
 /// [count, longest, ...], padded with a number.
 TAPESTRY_API Tensor ragged_to_padded(In values, In lengths, double padding = 0, std::string_view name = {});
+/// The same padded with zeros, with a name.
+inline Tensor ragged_to_padded(In values, In lengths, const NodeName auto& name) {
+  return ragged_to_padded(values, lengths, 0, name);
+}
 /// The way back: the first elements of each sequence, one after the other.
 TAPESTRY_API Tensor padded_to_ragged(In padded, In lengths, std::string_view name = {});
 
