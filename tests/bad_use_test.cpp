@@ -172,9 +172,11 @@ TEST_CASE("a custom gradient of another type") {
   }
 }
 
-TEST_CASE("sizes that a jacobian needs are asked for at the user's line") {
-  const auto f = [](const Tensor& x) {
-    TAPESTRY_PRECONDITION("is known only when the graph runs", hessian([](const Tensor& t) { return t; })(x));
+TEST_CASE("sizes that a sparse jacobian needs are asked for at the user's line") {
+  const Tensor pattern = eye(2, {.dtype = boolean});
+  const auto f = [&](const Tensor& x) {
+    TAPESTRY_PRECONDITION("is known only when the graph runs",
+                          sparse_jacobian([](const Tensor& t) { return t; }, pattern)(x));
     return x;
   };
   trace(f, {spec(float32, {-1})});
@@ -308,10 +310,22 @@ TEST_CASE("the registry") {
                    apply_op("Sum", {x}, {{"keep_dims", true}, {"axes", Ints{0}}}));
   TAPESTRY_INVALID("Op Neg has no attribute 'axis'", apply_op("Neg", {x}, {{"axis", std::int64_t{0}}}));
   TAPESTRY_INVALID("Op BadUse has no attribute 'x'", apply_op("BadUse", {x}, {{"x", true}}));
-  TAPESTRY_INVALID("AddV2 needs at least 2 inputs, but got 1 [Op:AddV2]", apply_op("AddV2", {x}));
+  TAPESTRY_INVALID("AddV2 takes 2 inputs, but got 1 [Op:AddV2]", apply_op("AddV2", {x}));
   TAPESTRY_INVALID(
       "lists of the same size",
       apply_op("StridedSlice", {x}, {{"begin", Ints{0}}, {"end", Ints{1}}, {"strides", Ints{}}, {"masks", Ints(5)}}));
+}
+
+TEST_CASE("checkpoints of a module whose parts have no names") {
+  struct Unnamed : nn::Module {
+    nn::Dense layer{2, 2};
+  } model;
+  const TemporaryFolder folder;
+  const Checkpoint checkpoint{.model = &model};
+  TAPESTRY_PRECONDITION("has not named its parts", checkpoint.save(folder.path()));
+  nn::Dense other(2, 2);
+  Checkpoint{.model = &other}.save(folder.path());
+  TAPESTRY_PRECONDITION("has not named its parts", checkpoint.restore(folder.path()));
 }
 
 TEST_CASE("settings") {

@@ -98,6 +98,19 @@ TEST_CASE("a branch that cannot run with these sizes matters only where it is ta
   CHECK(place(refused) == place(caught<InvalidArgumentError>([&] { f(ones({1})); })));
 }
 
+TEST_CASE("a function that calls itself in a branch runs eagerly, and is an error in a trace") {
+  const std::function<Tensor(const Tensor&)> factorial = [&](const Tensor& n) {
+    return cond(
+        less(n, 2), [&] { return n * 0 + 1; }, [&] { return n * factorial(n - 1); });
+  };
+  CHECK(factorial(tensor(4)).item<std::int32_t>() == 24);
+  for (int i = 0; i < 2; ++i) {
+    const Error refused = caught<InvalidArgumentError>([&] { trace(factorial, {spec(int32, {})}); });
+    CHECK(refused.message().find("it is a while_loop") != std::string::npos);
+    CHECK(refused.where().line > 0);
+  }
+}
+
 TEST_CASE("a loop whose variable would change its shape is refused when it does") {
   const auto f = [](const Tensor& x, const Tensor& n) {
     return std::get<1>(while_loop([&](const Tensor& i, const Tensor&) { return less(i, n); },

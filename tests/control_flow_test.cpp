@@ -274,24 +274,28 @@ const std::vector<FlowProgram>& programs() {
 }
 
 /// What a program gives: its result, and the gradients of its sum, and of the sum of these gradients' squares, with
-/// respect to x and w.
+/// respect to x, w and the Variable that some programs change.
 Tensors results_of(const FlowProgram& program, int order, const Tensor& x, const Tensor& n, const Variable& w,
                    const Variable& sum) {
+  const std::vector<Source> sources{x, w, sum};
   GradientTape outer;
   outer.watch(x);
+  outer.watch(sum);
   Tensors first;
   Tensor y;
   {
     GradientTape inner;
     inner.watch(x);
+    inner.watch(sum);
     y = program.f(x, n, w, sum);
     if (order == 0) return {y};
-    first = Tensors(inner.gradient(reduce_sum(sin(y)), {x, w}, {.unconnected = Unconnected::zero}));
+    first = Tensors(inner.gradient(reduce_sum(sin(y)), sources, {.unconnected = Unconnected::zero}));
   }
-  if (order == 1) return {y, first[0], first[1]};
-  const Tensor squares = reduce_sum(square(first[0])) + reduce_sum(square(first[1]));
-  const Tensors second(outer.gradient(squares, {x, w}, {.unconnected = Unconnected::zero}));
-  return {y, first[0], first[1], second[0], second[1]};
+  if (order == 1) return {y, first[0], first[1], first[2]};
+  Tensor squares;
+  for (const Tensor& each : first) squares = squares ? squares + reduce_sum(square(each)) : reduce_sum(square(each));
+  const Tensors second(outer.gradient(squares, sources, {.unconnected = Unconnected::zero}));
+  return {y, first[0], first[1], first[2], second[0], second[1], second[2]};
 }
 
 /// The same numbers, where 0 and -0 are equal, up to a tolerance.
@@ -337,7 +341,8 @@ TEST_CASE("eager and traced, branches and loops give the same bits, to second or
             REQUIRE(actual.size() == expected.size());
             for (std::size_t i = 0; i < actual.size(); ++i) {
               CAPTURE(i);
-              // The second backward pass goes through a loop's gradient as a whole, so its sums are in another order.
+              // The second backward pass goes through a loop's gradient as a whole, and the gradient of the Variable
+              // that changes goes through its reads, so these sums are in another order.
               CHECK_MESSAGE(same_numbers(actual[i], expected[i], i < 3 ? 0 : 1e-11), printed(actual[i]),
                             printed(expected[i]));
             }

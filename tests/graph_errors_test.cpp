@@ -1,10 +1,17 @@
 // TensorFlow's words for what cannot be done with graphs and sessions, each with the line of the program that is to
 // blame: the one that made the node, or the call itself.
 
+#include <fstream>
+#include <map>
+#include <set>
+
 #include <doctest/doctest.h>
 
+#include "call_collector.hpp"
+#include "op_cases/op_cases.hpp"
 #include "refused.hpp"
 #include "tapestry/tapestry.hpp"
+#include "temporary_folder.hpp"
 
 namespace tapestry::test::graph_errors_test {
 namespace {
@@ -64,6 +71,9 @@ TEST_CASE("feeds") {
       "Type of feed value 3000000000 with type int64 is not compatible with Tensor type int32 of Tensor 'n:0'. Try "
       "explicitly setting the type of the feed tensor to a larger type (e.g. int64).",
       session.run(negated, {{n, std::int64_t{3000000000}}}));
+  // A larger type would not help.
+  TAPESTRY_INVALID("with type float32 is not compatible with Tensor type int32 of Tensor 'n:0'. at",
+                   session.run(negated, {{n, 1.5}}));
   TAPESTRY_INVALID("Type of feed value 1.5 with type", session.run(negated, {{n, 1.5}}));
   CHECK(session.run(negated, {{n, std::int64_t{3}}}).item<int>() == -3);
   CHECK(session.run(std::pair{a, y}, {{a, {2}}}).second.item<float>() == 4);
@@ -146,6 +156,122 @@ TEST_CASE("names") {
   TAPESTRY_REFUSED(LookupError, "The name 'x' refers to an Operation not in the graph.",
                    graph.get_operation_by_name("x"));
   TAPESTRY_REFUSED(NotFoundError, "Unrecognized Op name Foo", graph.create_op("Foo", {a}));
+}
+
+TEST_CASE("operations by name, with inputs and attributes that do not fit") {
+  Opened here;
+  const Graph& graph = here.graph;
+  const Tensor& a = here.a;
+  for (const char* type : {"AddV2", "Mul", "Sub", "RealDiv", "Maximum", "Pow", "Less", "BiasAdd"}) {
+    const std::string takes = detail::join(type, " takes 2 inputs, but got ");
+    for (const Tensors& inputs : {Tensors{}, Tensors{a}, Tensors{a, a, a}}) {
+      const std::string text = takes + std::to_string(inputs.size()) + " [Op:" + type + "]";
+      TAPESTRY_INVALID(text, graph.create_op(type, inputs));
+      TAPESTRY_INVALID(text, apply_op(type, inputs));
+    }
+    // Whoever has the op itself meets the same error, and not one of the optimizer.
+    TAPESTRY_INVALID("needs at least 2 inputs, but got 1", apply_all(*find_op(type), {a}, {}, {}, Where::here()));
+  }
+  for (const auto& [type, count] : {std::pair{"Relu", 4}, {"ZerosLike", 2}, {"MatMul", 3}, {"Where", 2}}) {
+    const Tensors inputs(static_cast<std::size_t>(count), tensor({{1.0F}}));
+    TAPESTRY_INVALID(detail::join(", but got ", count), graph.create_op(type, inputs));
+    TAPESTRY_INVALID(detail::join(", but got ", count), apply_op(type, inputs));
+  }
+  TAPESTRY_INVALID("ConcatV2 takes at least 1 input, but got 0",
+                   graph.create_op("ConcatV2", Tensors(), {.attrs = {{"axis", std::int64_t{0}}}}));
+  TAPESTRY_INVALID("Op Neg has no attribute 'bogus'", graph.create_op("Neg", {a}, {.attrs = {{"bogus", true}}}));
+  TAPESTRY_REFUSED(NotFoundError, "No attr named 'dtype'", graph.create_op("Cast", {a}));
+  TAPESTRY_PRECONDITION("An empty Tensor was used", graph.create_op("Neg", {Tensor()}));
+  CHECK(graph.operations().size() == 2);
+}
+
+TEST_CASE("operations by name take the number of inputs that the op has") {
+  CallCollector collector;
+  for (const OpCase& row : op_cases()) value_and_gradients(row, row.inputs);
+  std::map<std::string, Call> calls;
+  for (const Call& call : collector.calls)
+    if (find_op(call.type()) && !call.op().stateful) calls.emplace(call.type(), call);
+  CHECK(calls.size() > 100);
+  const std::set<std::string_view> lists{"ConcatV2", "Pack",           "DynamicStitch", "ConcatGrad",
+                                         "FillLike", "CustomGradient", "Recompute",     "OptimizationBarrier"};
+  for (const auto& [type, call] : calls) {
+    INFO(type);
+    const Graph graph;
+    const auto creates = [&](const Tensors& inputs) {
+      try {
+        return static_cast<bool>(graph.create_op(type, inputs, {.attrs = call.attrs()}));
+      } catch (const InvalidArgumentError& error) {
+        CHECK(error.op() == type);
+        return false;
+      }
+    };
+    Tensors inputs = call.inputs();
+    CHECK(creates(inputs));
+    if (lists.contains(type) || inputs.empty()) continue;
+    inputs.push_back(inputs[0]);
+    CHECK_FALSE(creates(inputs));
+    inputs.pop_back();
+    inputs.pop_back();
+    CHECK_FALSE(creates(inputs));
+  }
+}
+
+TEST_CASE("dtypes without elements") {
+  const Tensor eager = ones({2});
+  const auto refuse = [&](DType dtype, const Tensor& x) {
+    const std::string text = dtype == DType::unknown ? "dtype" : "the dtype resource";
+    TAPESTRY_INVALID(text, x.cast(dtype));
+    TAPESTRY_INVALID(text, apply_op("Fill", {}, {{"dtype", dtype}, {"shape", Shape({2})}, {"value", 0.0}}));
+    if (dtype == DType::unknown) return;  // stands for the natural dtype
+    TAPESTRY_INVALID(text, zeros({2}, {.dtype = dtype}));
+    TAPESTRY_INVALID(text, ones({2}, {.dtype = dtype}));
+    TAPESTRY_INVALID(text, full({2}, 1.0, {.dtype = dtype}));
+    TAPESTRY_INVALID(text, full({2}, x(0), {.dtype = dtype}));
+    TAPESTRY_INVALID(text, arange(3, {.dtype = dtype}));
+    TAPESTRY_INVALID(text, linspace(0, 1, 3, {.dtype = dtype}));
+    TAPESTRY_INVALID(text, eye(2, {.dtype = dtype}));
+    TAPESTRY_INVALID(text, Variable(1.0, {.dtype = dtype}));
+  };
+  for (const DType dtype : {DType::unknown, DType::resource}) refuse(dtype, eager);
+  Opened here;
+  for (const DType dtype : {DType::unknown, DType::resource}) refuse(dtype, here.a);
+}
+
+TEST_CASE("errors that need no graph any more, or found none, name the line") {
+  Tensor orphan;
+  {
+    const Opened here;
+    orphan = here.y;
+  }
+  TAPESTRY_PRECONDITION("does not exist any more", orphan.eval());
+  TAPESTRY_PRECONDITION("does not exist any more", square(orphan));
+  TAPESTRY_PRECONDITION("An empty Tensor was used", Tensor().eval());
+  TAPESTRY_PRECONDITION("An empty Tensor was used", Tensor().data<float>());
+  TAPESTRY_PRECONDITION("An empty Tensor was used", Tensor().item<float>());
+  TAPESTRY_PRECONDITION("An empty Operation was used", Operation().run());
+  TAPESTRY_PRECONDITION("is in no graph", Operation(Call(*find_op("NoOp"), {}, {}, {})).run());
+}
+
+TEST_CASE("damaged files of graphs") {
+  const TemporaryFolder folder;
+  for (const char* name : {"damaged.pb", "damaged.pbtxt"}) {
+    const std::string path = (folder / name).string();
+    std::ofstream(path) << "garbage";
+    TAPESTRY_REFUSED(DataLossError, path, Graph::load(path));
+  }
+}
+
+TEST_CASE("collections of what is in another graph") {
+  const Opened other;
+  const Opened here;
+  CHECK(caught<Error>([&] { here.graph.add_to_collection("losses", other.y); }).message() ==
+        "Operation y is not an element of this graph.");
+  CHECK(caught<Error>([&] { here.graph.add_to_collection("losses", other.y.op()); }).message() ==
+        "Operation y is not an element of this graph.");
+  CHECK(caught<Error>([&] { here.graph.add_to_collection("losses", Tensor()); })
+            .message()
+            .starts_with("An empty Tensor was used"));
+  CHECK(here.graph.get_collection("losses").empty());
 }
 
 TEST_CASE("graphs that do not go together, or are closed") {

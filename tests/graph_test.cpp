@@ -1,7 +1,10 @@
 // Graphs built by hand, and the sessions that run them.
 
 #include <cmath>
+#include <map>
+#include <memory>
 #include <sstream>
+#include <tuple>
 
 #include <doctest/doctest.h>
 
@@ -250,6 +253,118 @@ TEST_CASE("names, scopes, devices and control inputs") {
         "The name 'nothing' refers to an Operation not in the graph.");
   graph.finalize();
   CHECK(message_of([&] { square(x); }) == "Graph is finalized and cannot be modified.");
+}
+
+TEST_CASE("operations by name are what the op makes in the open graph, with a Cast for each promotion") {
+  for (const char* type : {"AddV2", "Mul", "RealDiv", "Maximum", "FloorMod", "Less", "MatMul"})
+    for (const DType left : {uint8, int32, int64, float16, float32, float64})
+      for (const DType right : {uint8, int32, int64, float16, float32, float64}) {
+        INFO(type << ' ' << left << ' ' << right);
+        const Graph graph, other;
+        const auto scope = graph.as_default();
+        const Tensor x = placeholder(left, {2, 2}), y = placeholder(right, {2, 2});
+        const Tensor applied = apply_op(type, {x, y});
+        const std::size_t count = graph.operations().size() - 2;
+        const auto elsewhere = other.as_default();
+        const Tensor created = graph.create_op(type, {x, y}).output(0);
+        const std::vector<Operation> all = graph.operations();
+        CHECK(all.size() == 2 + 2 * count);
+        CHECK(other.operations().empty());
+        for (std::size_t i = 0; i < count; ++i) CHECK(all[2 + i].type() == all[2 + count + i].type());
+        const auto values =
+            Session(graph).run(std::pair{applied, created}, {{x, {{5, 4}, {3, 2}}}, {y, {{1, 2}, {3, 4}}}});
+        CHECK(values.second.dtype() == applied.dtype());
+        CHECK(printed(values.first) == printed(values.second));
+      }
+  const Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {2}), number = tensor({1, 2});
+  CHECK(printed(Session(graph).run(graph.create_op("AddV2", {x, number}).output(0), {{x, {1, 2}}})) == "[2. 4.]");
+  // What an open graph would execute becomes an operation, too.
+  CHECK(graph.create_op("Neg", {number}).inputs()[0].op().type() == "Const");
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor squared = graph.create_op("Square", {x}).output(0);
+  CHECK(bool(tape.gradient(squared, x)));
+}
+
+TEST_CASE("attributes that a call by name may lack, as in TensorFlow") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Tensor x = placeholder(float32, {2, 2});
+  const Attrs axis{{"axis", std::int64_t{0}}};
+  const Attrs part{{"begin", Ints{0}}, {"end", Ints{1}}, {"strides", Ints{1}}};
+  const std::vector<std::tuple<const char*, Tensors, Attrs, Tensor>> rows{
+      {"MatMul", {x, x}, {}, matmul(x, x)},
+      {"BatchMatMulV2", {x, x}, {}, matmul(x, x)},
+      {"Cumsum", {x}, axis, cumsum(x, 0)},
+      {"Cumprod", {x}, axis, cumprod(x, 0)},
+      {"Gelu", {x}, {}, gelu(x)},
+      {"LeakyRelu", {x}, {}, leaky_relu(x, 0.2)},
+      {"Pack", {x, x}, {}, stack({x, x}, 0)},
+      {"StridedSlice", {x}, part, x(range(0, 1))},
+  };
+  for (const auto& [type, inputs, attrs, due] : rows) {
+    INFO(type);
+    const Feeds feeds{{x, {{1, -2}, {3, 4}}}};
+    const auto values = Session(graph).run(
+        std::vector{due, apply_op(type, inputs, attrs), graph.create_op(type, inputs, {.attrs = attrs}).output(0)},
+        feeds);
+    CHECK(printed(values[1]) == printed(values[0]));
+    CHECK(printed(values[2]) == printed(values[0]));
+  }
+  for (const char* type : {"RandomUniform", "RandomStandardNormal"})
+    CHECK(apply_op(type, {}, {{"shape", Shape({2})}, {"dtype", float32}}).shape() == Shape({2}));
+}
+
+TEST_CASE("collections") {
+  Graph graph;
+  const auto scope = graph.as_default();
+  const Variable w(1.0, {.name = "w"}), counter(0, {.name = "counter", .trainable = false});
+  const Tensor loss = square(w, "loss"), other = square(loss, "other");
+  const auto in = [&](std::string_view name) { return names_of(graph.get_collection(name)); };
+  graph.add_to_collection("losses", loss);
+  graph.add_to_collection("losses", other.op());
+  CHECK(in("losses") == std::vector<std::string>{"loss", "other"});
+  CHECK(graph.get_collection_tensors("losses").size() == 1);
+  CHECK(in(graph_keys::global_variables) == std::vector<std::string>{"w", "counter"});
+  CHECK(in(graph_keys::trainable_variables) == std::vector<std::string>{"w"});
+  graph.add_to_collection(graph_keys::trainable_variables, graph.get_operation_by_name("w"));
+  graph.add_to_collection(graph_keys::trainable_variables, loss);
+  CHECK(in(graph_keys::trainable_variables) == std::vector<std::string>{"w", "loss"});
+}
+
+TEST_CASE("scopes may end in any order") {
+  const Graph graph, inner;
+  const auto outer = graph.as_default();
+  const Tensor x = placeholder(float32, {}, "x");
+  const auto pairs = [&](const auto& open) {
+    auto a = open(0), b = open(1);
+    a.reset();
+    b.reset();
+    a = open(0), b = open(1);
+    auto c = open(0);
+    b.reset();
+    a.reset();
+    c.reset();
+  };
+  Session session(graph);
+  pairs([&](int i) { return std::make_unique<Graph::Scope>(i == 0 ? inner : graph); });
+  pairs([&](int i) { return std::make_unique<NameScope>(i == 0 ? "a" : "b", Where::here()); });
+  pairs([&](int) { return std::make_unique<ControlScope>(ControlInputs{x.op()}); });
+  pairs([&](int) { return std::make_unique<DeviceScope>("/device:CPU:0", Where::here()); });
+  pairs([&](int) { return std::make_unique<ColocationScope>(x.op()); });
+  pairs([&](int) {
+    return std::make_unique<GradientOverrides>(std::map<std::string, Gradient>{{"Neg", no_gradient}}, Where::here());
+  });
+  pairs([&](int) { return std::unique_ptr<Session::Scope>(new Session::Scope(session.as_default())); });
+  CHECK(default_graph().is(graph));
+  const Tensor y = square(placeholder(float32, {}, "y"));
+  CHECK(y.name() == "Square:0");
+  CHECK(y.op().control_inputs().empty());
+  CHECK(y.op().device().empty());
+  CHECK(bool(gradients(negative(x), x)[0]));
+  CHECK((ones({2}) + 1.0).device().is_cpu());  // asks no device scope that has ended
 }
 
 TEST_CASE("a read in a scope of control dependencies sees what the operations of the scope have assigned") {

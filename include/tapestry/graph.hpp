@@ -28,8 +28,9 @@ struct CreateOpOptions {
 
 /// The names of TensorFlow's collections.
 namespace graph_keys {
-/// TensorFlow's conventions tell what belongs into each collection. The library adds only the steps of optimizers, to
-/// `train_op`.
+/// TensorFlow's conventions tell what belongs into each collection. The library adds the steps of optimizers to
+/// `train_op`, and the operations that hold the graph's Variables to `variables` and, unless they are not trainable, to
+/// `trainable_variables`.
 /// @{
 inline constexpr std::string_view global_variables = "variables";
 inline constexpr std::string_view trainable_variables = "trainable_variables";
@@ -127,7 +128,8 @@ class TAPESTRY_API Graph {
   /// Whether there is an operation of that name.
   bool has_operation(std::string_view name) const;
 
-  /// Adds an operation of a registered op. Throws NotFoundError, "Unrecognized Op name X", for an unknown op.
+  /// Adds an operation of a registered op, as `apply_op` does, but even if no input is symbolic. Throws the errors of
+  /// `apply_op`.
   Operation create_op(std::string_view type, const InList& inputs, const CreateOpOptions& options = {}) const;
 
   /// Forbids changes: from now on, adding anything throws FailedPreconditionError.
@@ -151,12 +153,14 @@ class TAPESTRY_API Graph {
   bool is_fetchable(const Operation& operation) const;
   /// @}
 
-  /// Adds an operation or a tensor to a named list of the graph, a collection; see `graph_keys`.
+  /// Adds an operation or a tensor to a named list of the graph, a collection; see `graph_keys`. Throws
+  /// InvalidArgumentError for what is in another graph.
   /// @{
   void add_to_collection(std::string_view name, const Operation& operation) const;
   void add_to_collection(std::string_view name, const Tensor& tensor) const;
   /// @}
-  /// The operations, or the tensors, of a collection, in the order in which they were added.
+  /// The operations of a collection, among them those of its tensors, or the tensors only, in the order in which they
+  /// were added.
   /// @{
   std::vector<Operation> get_collection(std::string_view name) const;
   std::vector<Tensor> get_collection_tensors(std::string_view name) const;

@@ -51,6 +51,11 @@ using AttrValue = std::variant<bool, std::int64_t, double, DType, Device, Ints, 
 
 /// An argument of an op that is not a tensor: `{"axis", 1}`.
 struct Attr {
+  Attr(std::string_view attr, AttrValue its) : name(attr), value(std::move(its)) {}
+  /// Of a text: a literal would do for a Device, too.
+  template <std::size_t size>
+  Attr(std::string_view attr, const char (&text)[size]) : name(attr), value(std::string(text)) {}
+
   std::string_view name;  ///< a literal or an interned string, which is never freed
   AttrValue value;        ///< the value
 };

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "autodiff/with_gradient_to.hpp"
 #include "backend/views.hpp"
 #include "core/deferred.hpp"
 #include "dispatch/define.hpp"
@@ -22,8 +23,16 @@ auto call_at(Where where, const F& f, const X& x) {
 
 }  // namespace
 
+Tensor detail::own_argument(const Tensor& x, Where where) { return identity(In(x, where)); }
+std::vector<Tensor> detail::own_argument(const std::vector<Tensor>& xs, Where where) {
+  std::vector<Tensor> own;
+  for (const Tensor& each : xs) own.push_back(own_argument(each, where));
+  return own;
+}
+
 TensorFunction hessian(TensorFunction f, Where where) {
-  return [f = std::move(f), where](const Tensor& x) {
+  return [f = std::move(f), where](const Tensor& at) {
+    const Tensor x = detail::own_argument(at, where);
     GradientTape outer;
     outer.watch(x, where);
     Tensor gradient;
@@ -40,7 +49,8 @@ TensorFunction hessian(TensorFunction f, Where where) {
   };
 }
 
-std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& x, Where where) {
+std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& at, Where where) {
+  const Tensor x = detail::own_argument(at, where);
   auto tape = std::make_shared<GradientTape>(TapeOptions{.persistent = true});
   tape->watch(x, where);
   Tensor y = call_at(where, f, x);
@@ -52,7 +62,8 @@ std::pair<Tensor, TensorFunction> vjp(const TensorFunction& f, const Tensor& x, 
   return {y, pullback};
 }
 
-std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& x, const Tensor& v, Where where) {
+std::pair<Tensor, Tensor> vjp(const TensorFunction& f, const Tensor& at, const Tensor& v, Where where) {
+  const Tensor x = detail::own_argument(at, where);
   GradientTape tape;
   tape.watch(x, where);
   Tensor y = call_at(where, f, x);
@@ -254,6 +265,12 @@ class RandomReplay {
 };
 
 }  // namespace
+
+Tensor with_gradient_to(const Tensor& value, const Tensor& source, Where where) {
+  static const Closure pass = std::make_shared<const std::function<Tensors(const Tensors&)>>(
+      [](const Tensors& all) -> Tensors { return {all.back()}; });
+  return apply_all(custom_gradient_op, {value, source}, {{"function", pass}}, {}, where)[0];
+}
 
 Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, const Tensors& arguments, Where where) {
   // In a branch or the body of a loop, the gradient may only use tensors of that graph.

@@ -43,6 +43,7 @@ bool is_row_major(const Shape& shape, std::span<const std::int64_t> strides) {
 
 [[noreturn]] void refuse_spec(DType dtype, const Shape& shape) {
   if (dtype == DType::unknown) throw InvalidArgumentError("A tensor cannot be made without a known dtype");
+  if (size_of(dtype) == 0) throw InvalidArgumentError(join("A tensor cannot be made of the dtype ", dtype));
   if (!shape.is_known())
     throw InvalidArgumentError(join("A tensor cannot be made with the partly unknown shape ", shape));
   throw InvalidArgumentError(join("Shape ", shape, " is too large: the product of its sizes exceeds 2^63 - 1"));
@@ -63,11 +64,11 @@ To convert(From value) {
   return static_cast<To>(value);
 }
 
-/// The number of elements of a new tensor. Throws InvalidArgumentError unless the dtype and all sizes are known and the
-/// number fits 63 bits.
+/// The number of elements of a new tensor. Throws InvalidArgumentError unless the dtype has elements, all sizes are
+/// known and the number fits 63 bits.
 std::int64_t checked_size(DType dtype, const Shape& shape) {
   const std::int64_t count = shape.num_elements();
-  if (count < 0 || dtype == DType::unknown) refuse_spec(dtype, shape);
+  if (count < 0 || size_of(dtype) == 0) refuse_spec(dtype, shape);
   return count;
 }
 
@@ -161,6 +162,7 @@ void Tensor::refuse_vector(std::size_t element_bytes, Where where) const {
 }
 
 const void* Tensor::host_data(DType wanted, Where where) const {
+  if (!impl_) detail::locating({}, where, detail::throw_empty_tensor);
   if (dtype() != wanted)
     throw InvalidArgumentError(detail::join("data<", to_string(wanted), ">() of a ", to_string(dtype()), " tensor"),
                                where);

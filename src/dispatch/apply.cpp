@@ -319,13 +319,28 @@ Tensor apply(const Op& op, std::initializer_list<In> inputs, const Attrs& attrs,
   return output;
 }
 
-Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::string_view name, Where where) {
-  Call call(op, inputs, attrs, site_override ? site_override : where, name);
-  perform(call, sink_for(call));
+namespace {
+
+Tensors performed(Call&& call, Sink* sink) {
+  perform(call, sink);
   if (recorders().empty()) return std::move(call.mutable_outputs());
   Tensors outputs = call.outputs();
   tell_recorders(std::move(call));
   return outputs;
+}
+
+}  // namespace
+
+Tensors apply_all(const Op& op, const Tensors& inputs, const Attrs& attrs, std::string_view name, Where where) {
+  Call call(op, inputs, attrs, site_override ? site_override : where, name);
+  Sink* const sink = sink_for(call);
+  return performed(std::move(call), sink);
+}
+
+Tensors add_call(Sink& sink, Call call) {
+  const OpenSink open(&sink);
+  sink_for(call);  // computes deferred inputs
+  return performed(std::move(call), &sink);
 }
 
 }  // namespace tapestry

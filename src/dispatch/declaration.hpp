@@ -9,6 +9,21 @@ namespace tapestry {
 /// The number of inputs of an elementwise op, which is the number of operands of its function. Nothing for other ops.
 std::optional<int> input_count(const Op& op);
 
+/// The op of that name. Throws NotFoundError, "Unrecognized Op name X".
+const Op& registered_op(std::string_view name, Where where);
+
+/// A call of an op by its name, as `apply_op` and `Graph::create_op` are given it. The inputs are not promoted yet.
+/// Throws an error when there is no such op, and when the inputs are too few or too many or the attributes do not fit.
+Call named_call(std::string_view op, const InList& inputs, const Attrs& attrs, std::string_view name);
+
+/// Both are defined beside the rules of TensorFlow's ops, which tell what an absent attribute stands for and how many
+/// inputs an op has: the attributes with those that a call may lack in TensorFlow, and a check that throws
+/// InvalidArgumentError.
+/// @{
+Attrs with_defaults(const Op& op, const Attrs& attrs);
+void check_input_count(const Call& call);
+/// @}
+
 /// The declaration of an op's attribute, or nullptr when the op has none of that name.
 const OpAttr* find_attr(const Op& op, std::string_view name);
 

@@ -37,6 +37,22 @@ class Sink {
 
 /// This thread's innermost open graph; nullptr if none is open.
 TAPESTRY_API Sink*& open_sink();
+
+/// While it lives, the graph is this thread's innermost open one.
+class OpenSink {
+ public:
+  explicit OpenSink(Sink* sink) : outer_(std::exchange(open_sink(), sink)) {}
+  ~OpenSink() { open_sink() = outer_; }
+  OpenSink(const OpenSink&) = delete;
+  OpenSink& operator=(const OpenSink&) = delete;
+
+ private:
+  Sink* outer_;
+};
+
+/// Makes a call a node of a graph, even if no input is symbolic, and otherwise does what `apply_all` does.
+Tensors add_call(Sink& sink, Call call);
+
 /// The graph of a symbolic tensor; nullptr for a tensor that is in none.
 inline Sink* sink_of(const Tensor& tensor) {
   return bool(tensor) && tensor.impl().origin && tensor.is_symbolic() ? &tensor.impl().origin->sink() : nullptr;
@@ -78,16 +94,13 @@ std::string full_name(Device device);
 /// a device scope. For example, the state of an optimizer is made once, and not at every run of a graph.
 class ExecuteNow {
  public:
-  ExecuteNow() : sink_(std::exchange(open_sink(), nullptr)), request_(std::exchange(device_request(), nullptr)) {}
-  ~ExecuteNow() {
-    open_sink() = sink_;
-    device_request() = request_;
-  }
+  ExecuteNow() : request_(std::exchange(device_request(), nullptr)) {}
+  ~ExecuteNow() { device_request() = request_; }
   ExecuteNow(const ExecuteNow&) = delete;
   ExecuteNow& operator=(const ExecuteNow&) = delete;
 
  private:
-  Sink* sink_;
+  const OpenSink none_{nullptr};
   DeviceRequest* request_;
 };
 

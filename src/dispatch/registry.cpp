@@ -5,6 +5,7 @@
 
 #include "dispatch/declaration.hpp"
 #include "dispatch/define.hpp"
+#include "tapestry/detail/locate.hpp"
 
 namespace tapestry {
 namespace {
@@ -50,8 +51,7 @@ const Op& register_op(Op op, Where where) {
 }
 
 void register_gradient(std::string_view op, Gradient gradient, Where where) {
-  const Op* found = find_op(op);
-  if (!found) throw NotFoundError(detail::join("Unrecognized Op name ", op), where);
+  const Op* found = &registered_op(op, where);
   const std::lock_guard lock(registry().mutex);
   if (!registry().replaced_gradients.emplace(op).second)
     throw LookupError(detail::join("Registering two gradients with name '", op, "'!"), where);
@@ -73,6 +73,11 @@ const Op* find_op(std::string_view name) {
   return found == registry().ops.end() ? nullptr : found->second;
 }
 
+const Op& registered_op(std::string_view name, Where where) {
+  if (const Op* op = find_op(name)) return *op;
+  throw NotFoundError(detail::join("Unrecognized Op name ", name), where);
+}
+
 std::vector<const Op*> registered_ops() {
   detail::link_op_families();
   const std::lock_guard lock(registry().mutex);
@@ -81,11 +86,17 @@ std::vector<const Op*> registered_ops() {
   return list;
 }
 
+Call named_call(std::string_view name, const InList& inputs, const Attrs& attrs, std::string_view node) {
+  const Op& op = registered_op(name, inputs.where());
+  Call call(op, inputs.tensors(), with_defaults(op, attrs), inputs.where(), node);
+  check_attrs(op, call.attrs(), call.where());
+  detail::locating(op.name, call.where(), [&] { check_input_count(call); });
+  return call;
+}
+
 Tensor apply_op(std::string_view op, const InList& inputs, const Attrs& attrs, std::string_view name) {
-  const Op* found = find_op(op);
-  if (!found) throw NotFoundError(detail::join("Unrecognized Op name ", op), inputs.where());
-  check_attrs(*found, attrs, inputs.where());
-  const Tensors outputs = apply_all(*found, inputs.tensors(), attrs, name, inputs.where());
+  const Call call = named_call(op, inputs, attrs, name);
+  const Tensors outputs = apply_all(call.op(), call.inputs(), call.attrs(), name, call.where());
   return outputs.empty() ? Tensor() : outputs[0];
 }
 

@@ -44,10 +44,13 @@ Tensor fed_value(const Tensor& key, const Init& value, Where where) {
   if (!can_be_fed_as(tensor, wanted)) {
     std::ostringstream number;
     if (tensor.rank() == 0) number << tensor << ' ';
+    const std::string_view larger =
+        is_integer(tensor.dtype()) && is_integer(wanted)
+            ? " Try explicitly setting the type of the feed tensor to a larger type (e.g. int64)."
+            : "";
     throw InvalidArgumentError(
         join("Type of feed value ", number.str(), "with type ", to_string(tensor.dtype()),
-             " is not compatible with Tensor type ", to_string(wanted), " of Tensor '", key.name(),
-             "'. Try explicitly setting the type of the feed tensor to a larger type (e.g. int64)."),
+             " is not compatible with Tensor type ", to_string(wanted), " of Tensor '", key.name(), "'.", larger),
         where);
   }
   return value.tensor(wanted, where);

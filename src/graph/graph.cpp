@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/deferred.hpp"
+#include "dispatch/declaration.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/state_ops.hpp"
 #include "tapestry/detail/locate.hpp"
@@ -194,15 +195,10 @@ Tensor Graph::get_tensor_by_name(std::string_view name, Where where) const {
 }
 
 Operation Graph::create_op(std::string_view type, const InList& inputs, const CreateOpOptions& options) const {
-  const Op* op = find_op(type);
-  if (!op) throw NotFoundError(detail::join("Unrecognized Op name ", type), inputs.where());
+  Call call = named_call(type, inputs, options.attrs, options.name);
   const std::lock_guard lock(state_->mutex());
-  return detail::locating(op->name, inputs.where(), [&] {
-    state_->require_open(inputs.where());
-    Call call(*op, inputs.tensors(), options.attrs, inputs.where(), options.name);
-    state_->add(call);
-    return operation_of(state_->node(state_->size() - 1));
-  });
+  const Tensors outputs = add_call(*state_, std::move(call));
+  return outputs.empty() ? operation_of(state_->node(state_->size() - 1)) : outputs[0].op();
 }
 
 void Graph::finalize() { state_->finalize(); }
@@ -223,11 +219,19 @@ void Graph::prevent_feeding(const Tensor& tensor) const {
   state_->not_feedable.insert(tensor.id());
 }
 
-void Graph::prevent_fetching(const Operation& operation) const {
-  if (!operation.graph().is(*this))
+namespace {
+
+Node& node_in(const Graph& graph, const Operation& operation) {
+  if (!operation.graph().is(graph))
     throw InvalidArgumentError(detail::join("Operation ", operation.name(), " is not an element of this graph."));
+  return node_of(operation);
+}
+
+}  // namespace
+
+void Graph::prevent_fetching(const Operation& operation) const {
   const std::lock_guard lock(state_->mutex());
-  state_->not_fetchable.insert(&node_of(operation));
+  state_->not_fetchable.insert(&node_in(*this, operation));
 }
 
 bool Graph::is_feedable(const Tensor& tensor) const {
@@ -242,19 +246,36 @@ bool Graph::is_fetchable(const Operation& operation) const {
 
 void Graph::add_to_collection(std::string_view name, const Operation& operation) const {
   const std::lock_guard lock(state_->mutex());
-  state_->collections[std::string(name)].operations.push_back(&node_of(operation));
+  state_->collections[std::string(name)].operations.push_back(&node_in(*this, operation));
 }
 
 void Graph::add_to_collection(std::string_view name, const Tensor& tensor) const {
   const std::lock_guard lock(state_->mutex());
+  if (const Operation operation = tensor.op()) add_to_collection(name, operation);
   state_->collections[std::string(name)].tensors.push_back(tensor);
 }
 
+namespace {
+
+/// Whether the Variables of a graph belong into the collection, besides what a program adds to it.
+bool holds_variables(std::string_view collection) {
+  return collection == graph_keys::global_variables || collection == graph_keys::trainable_variables;
+}
+
+}  // namespace
+
 std::vector<Operation> Graph::get_collection(std::string_view name) const {
   const std::lock_guard lock(state_->mutex());
-  std::vector<Operation> list;
+  std::vector<Node*> nodes;
+  if (holds_variables(name))
+    for (const detail::GraphVariable& each : state_->variables())
+      if (name == graph_keys::global_variables || each.variable.trainable())
+        nodes.push_back(&detail::producer_of(each.handle));
   if (const auto found = state_->collections.find(name); found != state_->collections.end())
-    for (Node* node : found->second.operations) list.push_back(operation_of(*node));
+    for (Node* node : found->second.operations)
+      if (!holds_variables(name) || std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
+  std::vector<Operation> list;
+  for (Node* node : nodes) list.push_back(operation_of(*node));
   return list;
 }
 
@@ -366,11 +387,14 @@ struct Graph::Scope::Saved {
 
 Graph::Scope::Scope(const Graph& graph)
     : saved_(new Saved{std::exchange(detail::scopes(), detail::Scopes(graph.state())),
-                       std::exchange(open_sink(), graph.state().get())}) {}
+                       std::exchange(open_sink(), graph.state().get())}) {
+  detail::scope_begins(this);
+}
 
 Graph::Scope::~Scope() {
-  open_sink() = saved_->sink;
-  detail::scopes() = std::move(saved_->scopes);
+  const Scope* const inner = detail::scope_ends(this);
+  (inner ? inner->saved_->sink : open_sink()) = saved_->sink;
+  (inner ? inner->saved_->scopes : detail::scopes()) = std::move(saved_->scopes);
 }
 
 NameScope::NameScope(std::string_view name, Where where) : saved_(detail::scopes().name) {
@@ -384,8 +408,12 @@ NameScope::NameScope(std::string_view name, Where where) : saved_(detail::scopes
     name_ = default_graph().unique_name(name) + "/";
   }
   detail::scopes().name = name_;
+  detail::scope_begins(this);
 }
-NameScope::~NameScope() { detail::scopes().name = saved_; }
+NameScope::~NameScope() {
+  NameScope* const inner = detail::scope_ends(this);
+  (inner ? inner->saved_ : detail::scopes().name) = std::move(saved_);
+}
 
 ControlInputs::ControlInputs(const std::vector<Tensor>& tensors) {
   for (const Tensor& tensor : tensors)
@@ -397,8 +425,12 @@ ControlScope::ControlScope(const ControlInputs& inputs) : saved_(detail::scopes(
   if (inputs.operations().empty()) now.clear();
   for (const Operation& operation : inputs.operations())
     if (operation) now.push_back(operation);
+  detail::scope_begins(this);
 }
-ControlScope::~ControlScope() { detail::scopes().control_inputs = std::move(saved_); }
+ControlScope::~ControlScope() {
+  ControlScope* const inner = detail::scope_ends(this);
+  (inner ? inner->saved_ : detail::scopes().control_inputs) = std::move(saved_);
+}
 
 struct DeviceScope::State final : DeviceRequest {
   std::string outer;
@@ -418,6 +450,7 @@ DeviceScope::DeviceScope(std::string_view name, Where where) : state_(new State)
   detail::locating({}, where, [&] { state_->asked = detail::merge_device_names(detail::scopes().device, name); });
   state_->outer = std::exchange(detail::scopes().device, state_->asked);
   state_->outer_request = std::exchange(device_request(), state_.get());
+  detail::scope_begins(this);
 }
 
 DeviceScope::DeviceScope(DeviceFunction choose) : state_(new State) {
@@ -430,18 +463,21 @@ DeviceScope::DeviceScope(DeviceFunction choose) : state_(new State) {
         const std::string around = outside ? detail::merge_device_names(outside(each), outer) : outer;
         return detail::merge_device_names(around, own(each));
       });
+  detail::scope_begins(this);
 }
 
 DeviceScope::~DeviceScope() {
-  device_request() = state_->outer_request;
-  detail::scopes().device_function = std::move(state_->outer_function);
-  detail::scopes().device = std::move(state_->outer);
+  const DeviceScope* const inner = detail::scope_ends(this);
+  (inner ? inner->state_->outer_request : device_request()) = state_->outer_request;
+  (inner ? inner->state_->outer_function : detail::scopes().device_function) = std::move(state_->outer_function);
+  (inner ? inner->state_->outer : detail::scopes().device) = std::move(state_->outer);
 }
 
 ColocationScope::ColocationScope(const Operation& operation)
     : colocation_(detail::scopes().colocation),
       device_(detail::scopes().device),
       device_function_(detail::scopes().device_function) {
+  detail::scope_begins(this);
   const bool is_eager = operation && !operation.outputs().empty() && !detail::endpoint_of(operation.output()).node;
   if (!operation || is_eager) return;
   const Node& node = node_of(operation);
@@ -450,17 +486,21 @@ ColocationScope::ColocationScope(const Operation& operation)
   detail::scopes().device_function = {};
 }
 ColocationScope::~ColocationScope() {
-  detail::scopes().colocation = std::move(colocation_);
-  detail::scopes().device = std::move(device_);
-  detail::scopes().device_function = std::move(device_function_);
+  ColocationScope* const inner = detail::scope_ends(this);
+  (inner ? inner->colocation_ : detail::scopes().colocation) = std::move(colocation_);
+  (inner ? inner->device_ : detail::scopes().device) = std::move(device_);
+  (inner ? inner->device_function_ : detail::scopes().device_function) = std::move(device_function_);
 }
 
 GradientOverrides::GradientOverrides(const std::map<std::string, Gradient>& gradients, Where where)
     : saved_(detail::scopes().gradients) {
-  for (const auto& [name, gradient] : gradients)
-    if (!find_op(name)) throw NotFoundError(detail::join("Unrecognized Op name ", name), where);
+  for (const auto& [name, gradient] : gradients) registered_op(name, where);
   for (const auto& [name, gradient] : gradients) detail::scopes().gradients.insert_or_assign(name, gradient);
+  detail::scope_begins(this);
 }
-GradientOverrides::~GradientOverrides() { detail::scopes().gradients = std::move(saved_); }
+GradientOverrides::~GradientOverrides() {
+  GradientOverrides* const inner = detail::scope_ends(this);
+  (inner ? inner->saved_ : detail::scopes().gradients) = std::move(saved_);
+}
 
 }  // namespace tapestry

@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "autodiff/with_gradient_to.hpp"
+#include "backend/program.hpp"
 #include "backend/views.hpp"
 #include "core/deferred.hpp"
 #include "core/make_tensor.hpp"
@@ -90,6 +92,10 @@ std::optional<Specs> infer_for_all_ranks(const Call& call) {
 
 /// The specs that an op infers, as far as the dtypes and ranks of its inputs are known.
 Specs infer(const Call& call) {
+  const AttrValue* dtype = call.attrs().find("dtype");
+  if (const auto* asked = dtype ? std::get_if<DType>(dtype) : nullptr;
+      asked && size_of(*asked) == 0 && &call.op() != &placeholder_op)
+    throw InvalidArgumentError(join("A tensor cannot be made of the dtype ", *asked));
   if (std::none_of(call.inputs().begin(), call.inputs().end(), is_unknown)) return call.op().infer(call);
   const bool has_types = std::none_of(call.inputs().begin(), call.inputs().end(),
                                       [](const Tensor& input) { return input.dtype() == DType::unknown; });
@@ -100,6 +106,13 @@ Specs infer(const Call& call) {
         "The number of results depends on an input whose dtype or rank is not known yet; give "
         "the placeholder a dtype and a shape");
   return Specs(static_cast<std::size_t>(call.op().outputs), Spec{DType::unknown, Shape::unknown_rank()});
+}
+
+/// Throws when an elementwise op lacks operands: the passes of a plan read them all.
+void require_operands(const Call& call) {
+  if (!call.op().forward.is_elementwise()) return;
+  const int count = operands_of(call.op().forward.elementwise(call).function);
+  static_cast<void>(call.input(static_cast<std::size_t>(count - 1)));
 }
 
 /// Throws when the inputs of a call belong to several graphs.
@@ -155,6 +168,32 @@ Scopes& scopes() {
   return current;
 }
 
+namespace {
+
+struct OpenScope {
+  const std::type_info* kind;
+  void* scope;
+};
+
+/// Those of this thread, of all kinds, in the order in which they were opened.
+std::vector<OpenScope>& open_scopes() {
+  thread_local std::vector<OpenScope> list;
+  return list;
+}
+
+}  // namespace
+
+void scope_begins(const std::type_info& kind, void* scope) { open_scopes().push_back({&kind, scope}); }
+
+void* scope_ends(const std::type_info& kind, void* scope) {
+  std::vector<OpenScope>& list = open_scopes();
+  const auto found = std::find_if(list.begin(), list.end(), [&](const OpenScope& each) { return each.scope == scope; });
+  if (found == list.end()) return nullptr;
+  const auto next =
+      std::find_if(list.erase(found), list.end(), [&](const OpenScope& each) { return *each.kind == kind; });
+  return next == list.end() ? nullptr : next->scope;
+}
+
 std::string device_in_scopes(const NewOperation& operation) {
   const Scopes& scope = scopes();
   if (!scope.device_function) return scope.device;
@@ -173,8 +212,10 @@ OptionsScope::OptionsScope(const std::shared_ptr<GraphState>& graph, const NodeO
 GraphState::~GraphState() = default;
 
 Tensor Captures::inside_of(GraphState& function, const Tensor& tensor, const Variable* variable, Where where) {
+  const bool reads_itself = variable && is_changed(*variable);
   const auto is_same = [&](const Capture& each) {
-    return variable ? each.variable && each.variable->is(*variable) : bool(each.tensor) && each.tensor.is(tensor);
+    if (variable) return each.variable && each.variable->is(*variable) && each.reads_itself == reads_itself;
+    return bool(each.tensor) && each.tensor.is(tensor);
   };
   const auto found = std::find_if(list.begin(), list.end(), is_same);
   if (found != list.end()) return found->inside;
@@ -186,6 +227,7 @@ Tensor Captures::inside_of(GraphState& function, const Tensor& tensor, const Var
   Capture& capture = list.emplace_back();
   capture.tensor = tensor;
   if (variable) capture.variable = *variable;
+  capture.reads_itself = reads_itself;
   capture.inside = function.add_node(std::move(call), {spec}, {}).output();
   return capture.inside;
 }
@@ -274,6 +316,7 @@ void GraphState::add(Call& call) {
   const std::lock_guard lock(mutex_);
   require_open(call.where());
   if (!captures) require_one_graph(call);
+  require_operands(call);
   for (std::size_t i = 0; i < call.inputs().size(); ++i) {
     Tensor& input = call.mutable_inputs()[i];
     // An eager tensor whose memory a tape has released still has a shape for the op to read.
@@ -448,8 +491,16 @@ GraphVariable& GraphState::make_entry(const Variable& variable, const std::strin
 
 Tensor GraphState::read(const Variable& variable, Where where) {
   const std::lock_guard lock(mutex_);
-  if (captures && !captures->is_changed(variable)) return captures->inside_of(*this, {}, &variable, where);
-  return read_after(scope_controls(), variable, where);
+  return captures ? read_in_function(variable, where) : read_after(scope_controls(), variable, where);
+}
+
+Tensor GraphState::read_in_function(const Variable& variable, Where where) {
+  if (!captures->is_changed(variable)) return captures->inside_of(*this, {}, &variable, where);
+  const Tensor value = read_after(scope_controls(), variable, where);
+  if (!is_floating(value.dtype()) || &producer_of(value).op() != &read_variable_op) return value;
+  const Tensor result = with_gradient_to(value, captures->inside_of(*this, {}, &variable, where), where);
+  if (GraphVariable& entry = variable_entry(variable, where); entry.value.is(value)) entry.value = result;
+  return result;
 }
 
 Tensor GraphState::read_after(const std::vector<Node*>& control_inputs, const Variable& variable, Where where) {

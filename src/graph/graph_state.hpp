@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -65,9 +66,11 @@ struct Captures {
     Tensor tensor;                     ///< of the surroundings; empty for a Variable
     std::optional<Variable> variable;  ///< whose value is read in the surroundings
     Tensor inside;                     ///< the placeholder
+    /// Whether the function reads the Variable itself, since it changes it: then only gradients go to the placeholder.
+    bool reads_itself = false;
   };
 
-  /// The placeholder for a tensor or a Variable.
+  /// The placeholder for a tensor or a Variable, or for the gradient of a Variable that the function changes.
   Tensor inside_of(GraphState& function, const Tensor& tensor, const Variable* variable, Where where);
   /// Notes that the function changes a Variable, so that it must read the Variable itself.
   void note_change(const Variable& variable);
@@ -167,6 +170,7 @@ class GraphState final : public Sink, public std::enable_shared_from_this<GraphS
   Tensor captured_in(const std::string& scope, const Tensor& tensor, Where where);
   std::string node_name(const Variable& variable) const;
   GraphVariable& make_entry(const Variable& variable, const std::string& name, const std::string& device, Where where);
+  Tensor read_in_function(const Variable& variable, Where where);
   Tensor read_after(const std::vector<Node*>& control_inputs, const Variable& variable, Where where);
   Tensor add_read(const GraphVariable& entry, const std::vector<Node*>& control_inputs, Where where);
   Node& add_assign(const Variable& variable, Assign kind, const Tensor& value, const NodeOptions& options, Where where);
@@ -200,6 +204,22 @@ struct Scopes {
   std::map<std::string, Gradient> gradients;  ///< by the op's name: used instead of the registered ones
 };
 Scopes& scopes();
+
+/// Scopes of a kind may end in any order: `scope_ends` returns the one that was opened next, if it has not ended yet.
+/// It takes over what the scope that ends would restore.
+/// @{
+void scope_begins(const std::type_info& kind, void* scope);
+void* scope_ends(const std::type_info& kind, void* scope);
+template <class Scope>
+void scope_begins(Scope* scope) {
+  scope_begins(typeid(Scope), scope);
+}
+template <class Scope>
+Scope* scope_ends(Scope* scope) {
+  return static_cast<Scope*>(scope_ends(typeid(Scope), scope));
+}
+/// @}
+
 /// The device that the scopes give a new operation.
 std::string device_in_scopes(const NewOperation& operation);
 

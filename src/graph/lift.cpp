@@ -82,7 +82,7 @@ class Lift {
     Tensor output = known_.at(options_.outputs[i].id());
     const std::string given = name(options_.inputs.size() + i);
     if (!given.empty()) output = apply(ops::identity, {output}, {}, given);
-    graph_->collections["outputs"].tensors.push_back(output);
+    Graph(graph_).add_to_collection("outputs", output);
   }
 
   RecordedTape tape_;

@@ -107,17 +107,24 @@ std::vector<Tensor> run_by_default(const Graph& graph, const Fetch& fetch, const
 }  // namespace
 
 Session::Scope::Scope(std::shared_ptr<SessionState> session)
-    : saved_(std::exchange(default_session(), std::move(session))) {}
-Session::Scope::~Scope() { default_session() = std::move(saved_); }
+    : saved_(std::exchange(default_session(), std::move(session))) {
+  detail::scope_begins(this);
+}
+Session::Scope::~Scope() {
+  Scope* const inner = detail::scope_ends(this);
+  (inner ? inner->saved_ : default_session()) = std::move(saved_);
+}
 Session::Scope Session::as_default() const { return Scope(state_); }
 
 Tensor Tensor::eval(Where where) const { return eval(Feeds(), where); }
 Tensor Tensor::eval(const Feeds& feeds, Where where) const {
-  const Operation producer = op();
+  const Operation producer = detail::locating({}, where, [&] { return op(); });
   return producer ? run_by_default(producer.graph(), *this, feeds, where)[0] : *this;
 }
 
 void Operation::run(Where where) const { run(Feeds(), where); }
-void Operation::run(const Feeds& feeds, Where where) const { run_by_default(graph(), *this, feeds, where); }
+void Operation::run(const Feeds& feeds, Where where) const {
+  run_by_default(detail::locating({}, where, [&] { return graph(); }), *this, feeds, where);
+}
 
 }  // namespace tapestry

@@ -93,4 +93,15 @@ class FileRange final : public ByteStream {
   std::int64_t place_, end_, size_;
 };
 
+/// Calls f, and adds the name of the file to errors of damage, unless they name a file of its folder.
+template <class F>
+auto naming(const std::string& path, F f) {
+  try {
+    return f();
+  } catch (const DataLossError& error) {
+    if (error.message().find(path.substr(0, path.rfind('/'))) != std::string::npos) throw;
+    throw DataLossError(detail::join(path, ": ", error.message()));
+  }
+}
+
 }  // namespace tapestry::io

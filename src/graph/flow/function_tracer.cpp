@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "autodiff/with_gradient_to.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/state_ops.hpp"
+#include "ops/checked_like.hpp"
 #include "tapestry/detail/locate.hpp"
 #include "tapestry/ops.hpp"
 
@@ -12,7 +14,8 @@ namespace tapestry::detail {
 namespace {
 
 bool is_same(const Captures::Capture& a, const Captures::Capture& b) {
-  if (a.variable || b.variable) return a.variable && b.variable && a.variable->is(*b.variable);
+  if (a.variable || b.variable)
+    return a.variable && b.variable && a.variable->is(*b.variable) && a.reads_itself == b.reads_itself;
   return a.tensor.is(b.tensor);
 }
 
@@ -63,6 +66,27 @@ class RecordExecuted final : public Recorder {
   Recorders outside_;
 };
 
+/// Counts the functions that are being traced one inside the other. A function that calls itself until a value says
+/// stop would be traced without end.
+class Nesting {
+ public:
+  explicit Nesting(Where where) {
+    constexpr int most = 64;
+    if (depth_ == most)
+      throw InvalidArgumentError(join("More than ", most, " branches or loops of a graph are nested. A function that ",
+                                      "calls itself in a branch runs eagerly only; in a graph it is a while_loop"),
+                                 where);
+    ++depth_;
+  }
+  ~Nesting() { --depth_; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+
+ private:
+  static thread_local int depth_;
+};
+thread_local int Nesting::depth_ = 0;
+
 }  // namespace
 
 FunctionTracer::FunctionTracer(const Tensors& arguments, Where where)
@@ -102,7 +126,7 @@ const Variable* FunctionTracer::changed_after_capture(const std::vector<Captures
   for (const Captures& each : captures)
     for (const Captures::Capture& capture : each.list)
       for (const Variable& variable : changed_)
-        if (capture.variable && variable.is(*capture.variable)) return &variable;
+        if (capture.variable && !capture.reads_itself && variable.is(*capture.variable)) return &variable;
   return nullptr;
 }
 
@@ -113,6 +137,7 @@ GraphFunction FunctionTracer::trace(const TracedFunction& function, Captures& ca
                        .outputs = {}};
   GraphState& graph = *traced.graph;
   graph.budget().set_limits(outer_->budget().limits());
+  const Nesting nesting(where_);
   const RecordExecuted recording(is_in_graph_ ? outer_ : nullptr);
   const OptionsScope open(traced.graph, {.device = scopes().device});
   for (const Spec& spec : function.inputs)
@@ -156,8 +181,12 @@ Tensors FunctionTracer::operands() const {
   std::optional<Graph::Scope> open;
   if (!open_sink() && is_in_graph_) open.emplace(Graph(outer_));
   Tensors values;
-  for (const Captures::Capture& each : operands_)
-    values.push_back(each.variable ? each.variable->value() : each.tensor);
+  for (const Captures::Capture& each : operands_) {
+    const Tensor value = each.variable ? each.variable->value() : each.tensor;
+    // The value itself would be kept while the function changes the Variable.
+    const auto no_value = [&] { return broadcast_like(zeros({}, {.dtype = value.dtype()}), value); };
+    values.push_back(each.reads_itself ? with_gradient_to(no_value(), value, where_) : value);
+  }
   return values;
 }
 

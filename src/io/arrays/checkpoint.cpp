@@ -7,6 +7,7 @@
 
 #include "dispatch/recorder.hpp"
 #include "io/arrays/safetensors.hpp"
+#include "tapestry/detail/locate.hpp"
 #include "tapestry/random.hpp"
 
 namespace tapestry {
@@ -138,8 +139,10 @@ std::map<std::string, StateRef> Checkpoint::parts(Where where) const {
 
 std::string Checkpoint::save(const std::string& dir, Where where) const {
   StateDict tensors;
-  for (const auto& [part, state] : parts(where))
-    for (const auto& [name, tensor] : state.state_dict()) tensors.emplace(key_of(part, name), tensor);
+  detail::locating({}, where, [&] {
+    for (const auto& [part, state] : parts(where))
+      for (const auto& [name, tensor] : state.state_dict()) tensors.emplace(key_of(part, name), tensor);
+  });
 
   std::error_code error;
   fs::create_directories(dir, error);
@@ -170,7 +173,8 @@ std::string Checkpoint::restore(const std::string& dir, Where where) const {
   std::error_code error;
   const std::optional<std::string> path = fs::is_regular_file(dir, error) ? dir : latest(dir);
   if (!path) throw NotFoundError(detail::join("There is no checkpoint in ", dir), where);
-  restore_parts(parts(where), io::SafetensorsFile(*path, where).read(), *path, where);
+  const StateDict tensors = io::SafetensorsFile(*path, where).read();
+  detail::locating({}, where, [&] { restore_parts(parts(where), tensors, *path, where); });
   return *path;
 }
 

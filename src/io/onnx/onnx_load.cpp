@@ -28,7 +28,8 @@ Model load_onnx(const std::string& path, const GraphLimits& limits, Where where)
   refuse_saved_model(path);
   const std::string bytes = bytes_of_file(path, limits.bytes, where);
   refuse_all_but_onnx(bytes, path);
-  OnnxImport import = import_onnx(decode_onnx(bytes, fs::path(path).parent_path(), limits, where), limits);
+  OnnxImport import = naming(
+      path, [&] { return import_onnx(decode_onnx(bytes, fs::path(path).parent_path(), limits, where), limits); });
   require_printable(import.graph);
   Model::Parts parts{.graph = import_graph(std::move(import.graph), limits, where)};
   Signature signature;

@@ -35,8 +35,11 @@ Graph Graph::load(const std::string& path, const GraphLimits& limits, Where wher
   if (std::filesystem::exists(std::filesystem::path(path) / "saved_model.pb", error))
     throw InvalidArgumentError(path + " is the folder of a SavedModel; read it with tp::saved_model::load", where);
   const std::string bytes = io::bytes_of_file(path, limits.bytes, where);
-  if (!is_text(path)) detail::locating({}, where, [&] { io::refuse_other_formats(bytes, path); });
-  return from_graph_def(is_text(path) ? io::from_text(bytes) : bytes, limits, where);
+  return detail::locating({}, where, [&] {
+    if (!is_text(path)) io::refuse_other_formats(bytes, path);
+    return io::naming(path,
+                      [&] { return from_graph_def(is_text(path) ? io::from_text(bytes) : bytes, limits, where); });
+  });
 }
 
 }  // namespace tapestry

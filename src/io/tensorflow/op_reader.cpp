@@ -113,11 +113,7 @@ Tensors add_op(const Op& op, const Tensors& inputs, const Attrs& attrs, const st
 Tensors make_op(const OpRule& rule, const NodeReader& reader, const Tensors& inputs, const Attrs& attrs, Where where,
                 const std::string& name) {
   const Op& op = *rule.entry;
-  const auto count = static_cast<int>(inputs.size());
-  const bool fits = rule.inputs == any_number    ? count >= 1
-                    : rule.inputs == none_or_one ? count <= 1
-                                                 : count == rule.inputs;
-  if (!fits) reader.refuse(detail::join("it has ", count, " inputs"));
+  if (!takes(rule, inputs.size())) reader.refuse(detail::join("it has ", inputs.size(), " inputs"));
   check_types(op, reader, inputs);
   return add_op(op, inputs, attrs, name.empty() ? reader.def().name : name, where);
 }

@@ -504,10 +504,24 @@ bool is_plain(const Op& op) {
   });
 }
 
+/// The numbers of inputs of those that are not elementwise.
+constexpr std::array counts = std::to_array<std::pair<std::string_view, int>>({{"BatchNormGrad", 5},
+                                                                               {"BatchNormTraining", 3},
+                                                                               {"LSTMSequence", 4},
+                                                                               {"LSTMSequenceGrad", 10},
+                                                                               {"MaskedParts", 2},
+                                                                               {"UniqueWithCounts", 1},
+                                                                               {"Where", 1}});
+
 /// The rule of an op that is not in the table (see `rule_of`).
 OpRule rule_by_entry(const Op& op) {
   const std::optional<int> inputs = input_count(op);
-  OpRule rule{.op = op.name, .inputs = inputs.value_or(any_number), .entry = &op, .by_entry = true};
+  const auto* known =
+      std::find_if(counts.begin(), counts.end(), [&](const auto& each) { return each.first == op.name; });
+  OpRule rule{.op = op.name,
+              .inputs = inputs.value_or(known == counts.end() ? any_number : known->second),
+              .entry = &op,
+              .by_entry = true};
   if (op.composition) return rule;
   rule.tensorflow = op.name;
   if (!find_attr(op, "T")) rule.fields.push_back(type_of(0));
@@ -565,6 +579,11 @@ bool is_state_op(std::string_view op) {
   return std::binary_search(sorted.begin(), sorted.end(), op);
 }
 
+bool takes(const OpRule& rule, std::size_t inputs) {
+  if (rule.inputs == any_number) return inputs >= 1;
+  return rule.inputs == none_or_one ? inputs <= 1 : std::cmp_equal(inputs, rule.inputs);
+}
+
 std::optional<AttrValue> attr_or_implied(const Node& node, std::string_view name) {
   if (const AttrValue* given = node.attrs().find(name)) return *given;
   if (node.inputs().empty()) return {};
@@ -577,3 +596,47 @@ std::optional<AttrValue> attr_or_implied(const Node& node, std::string_view name
 }
 
 }  // namespace tapestry::io
+
+namespace tapestry {
+namespace {
+
+/// The value of TensorFlow's that an absent attribute of ours stands for; nothing if calls must tell it.
+std::optional<AttrValue> default_of(const io::OpRule* rule, const OpAttr& attr) {
+  if (attr.kind == AttrKind::flag) return false;
+  if (!rule) return {};
+  for (const Attr& each : rule->implied)
+    if (each.name == attr.name) return each.value;
+  for (const io::FieldRule& each : rule->fields) {
+    if (each.attr != attr.name) continue;
+    if (each.source == io::FieldRule::Source::bit) return Ints(static_cast<std::size_t>(attr.count));
+    if (const auto* number = std::get_if<std::int64_t>(&each.value)) return *number;
+    if (const auto* real = std::get_if<float>(&each.value)) return double{*real};
+  }
+  return {};
+}
+
+}  // namespace
+
+Attrs with_defaults(const Op& op, const Attrs& attrs) {
+  if (!missing_attr(op, attrs)) return attrs;
+  const io::OpRule* rule = io::rule_of(op.name);
+  std::vector<Attr> complete(attrs.begin(), attrs.end());
+  for (const OpAttr& each : op.attrs)
+    if (!each.optional && !attrs.find(each.name))
+      if (auto value = default_of(rule, each)) complete.push_back({each.name, std::move(*value)});
+  return Attrs(complete);
+}
+
+void check_input_count(const Call& call) {
+  const io::OpRule* rule = io::rule_of(call.type());
+  if (!rule || (rule->by_entry && rule->inputs < 0)) return;
+  const std::size_t count = call.inputs().size();
+  if (io::takes(*rule, count)) return;
+  const std::string due = rule->inputs == io::any_number    ? "at least 1"
+                          : rule->inputs == io::none_or_one ? "at most 1"
+                                                            : std::to_string(rule->inputs);
+  throw InvalidArgumentError(
+      detail::join(call.type(), " takes ", due, due.back() == '1' ? " input" : " inputs", ", but got ", count));
+}
+
+}  // namespace tapestry

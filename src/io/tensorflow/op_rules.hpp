@@ -57,6 +57,8 @@ struct OpRule {
 /// TensorFlow's op of the same name, with "T" and the attributes that our entry declares. nullptr for state ops, and
 /// for ops with attributes that only a program has, such as functions.
 TAPESTRY_API const OpRule* rule_of(std::string_view op);
+/// Whether our op has that number of inputs.
+bool takes(const OpRule& rule, std::size_t inputs);
 /// Whether a node is written as the rule's op of TensorFlow's, and not as several.
 bool is_written_directly(const OpRule& rule, const detail::Node& node);
 /// Whether a node cannot be written before the ranks of its inputs are known.

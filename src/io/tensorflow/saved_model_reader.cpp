@@ -105,17 +105,6 @@ std::map<std::string, VariableNames> names_of_variables(const io::GraphDef& file
   return names;
 }
 
-/// Calls f, and adds the name of the file to errors of damage.
-template <class F>
-auto naming(const std::string& path, F f) {
-  try {
-    return f();
-  } catch (const DataLossError& error) {
-    if (error.message().find(path.substr(0, path.rfind('/'))) != std::string::npos) throw;
-    throw DataLossError(detail::join(path, ": ", error.message()));
-  }
-}
-
 class Loader {
  public:
   Loader(std::string folder, Where where) : folder_(std::move(folder)), where_(where) {}
@@ -124,7 +113,7 @@ class Loader {
     Graph().set_limits(limits);  // throws for negative ones
     const std::string bytes = read_model_file(folder_, limits.bytes, where_);
     const std::string path = (fs::path(folder_) / "saved_model.pb").string();
-    return naming(path, [&] {
+    return io::naming(path, [&] {
       const io::MetaGraph meta = choose(io::decode_saved_model(bytes), options, folder_);
       io::GraphDef file = io::decode(meta.graph, limits);
       objects_ = objects_of_handles(file, meta);
