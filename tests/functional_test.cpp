@@ -9,6 +9,8 @@
 #include "tapestry/ops.hpp"
 #include "tapestry/random.hpp"
 #include "tapestry/tape.hpp"
+#include "tapestry/trace.hpp"
+#include "tapestry/transformations.hpp"
 
 namespace functional_test {
 
@@ -33,6 +35,53 @@ TEST_CASE("grad and value_and_grad") {
   static_assert(std::is_same_v<std::remove_cvref_t<decltype(gradients)>, std::array<Tensor, 2>>);
   check_values(gradients[0], {6, 16});
   check_values(gradients[1], {1, 4});
+}
+
+TEST_CASE("a derivative is that by the argument, though f captures the same tensor or takes it twice") {
+  const auto all = [](const Tensor& x) -> std::vector<Tensor> {
+    const TensorFunction f = [&](const Tensor& a) { return reduce_sum(a * a * x); };
+    const auto product = [](const Tensor& a, const Tensor& b) { return reduce_sum(a * a * b); };
+    const auto of_list = [](const std::vector<Tensor>& a) { return reduce_sum(a[0] * a[0] * a[1]); };
+    const auto twice = grad(product)(x, x);
+    const std::vector<Tensor> listed = grad(of_list)(std::vector<Tensor>{x, x});
+    const Tensor ones = ones_like(x);
+    return {grad(f)(x),
+            value_and_grad(f)(x).second,
+            vjp(f, x, tensor<double>(1)).second,
+            vjp(f, x).second(tensor<double>(1)),
+            jacobian(f)(x),
+            jacrev(f)(x),
+            jacfwd(f)(x),
+            twice[0],
+            listed[0],
+            jvp(f, x, ones).second * ones,
+            hessian(f)(x),
+            twice[1],
+            listed[1],
+            grad([](const Tensor& a) {
+              return reduce_sum(grad([&](const Tensor& b) { return reduce_sum(a * b * b); })(a));
+            })(x)};
+  };
+  const Tensor x = f64({3, 0.5});
+  const auto check = [](const std::vector<Tensor>& found) {
+    for (std::size_t i = 0; i < 9; ++i) check_values(found[i], {18, 0.5});
+    check_values(found[9], {18.5, 18.5});
+    check_values(found[10], {6, 0, 0, 1});
+    check_values(found[11], {9, 0.25});
+    check_values(found[12], {9, 0.25});
+    check_values(found[13], {12, 2});
+  };
+  check(all(x));
+  check(trace(all, {spec(x)})(x));
+}
+
+TEST_CASE("at a number") {
+  const auto cube = [](const Tensor& a) { return a * a * a; };
+  check_values(grad(cube)(2.0), {12});
+  check_values(grad(grad(cube))(2.0), {12});
+  const auto [value, gradients] = value_and_grad([](const Tensor& a, const Tensor& b) { return a * b; })(2.0F, f64(3));
+  check_values(value, {6});
+  check_values(gradients[1], {2});
 }
 
 TEST_CASE("of Variables, trainable or not") {

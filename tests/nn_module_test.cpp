@@ -287,6 +287,23 @@ TEST_CASE("another element type") {
         "A module's numbers become a float type, not int32");
 }
 
+TEST_CASE("a module that is traced or mapped by its name stays itself") {
+  Net net;
+  const auto traced = trace(net, {spec(float32, {-1, 2})});
+  const auto retraced = function(net);
+  const auto mapped = vmap(net);
+  const Tensor x = full({3, 2}, 0.5);
+  static_cast<void>(retraced(ones({1, 2})));
+  for (const Variable& each : net.parameters()) each.assign(each * 0.5F + 0.25F);
+  const Tensor expected = net(x);
+  check_same(traced(x), expected, 1e-6);
+  check_same(retraced(x), expected, 1e-6);
+  check_same(mapped(expand_dims(x, 0))(0), expected, 1e-6);
+  GradientTape tape;
+  const Tensor y = reduce_sum(mapped(expand_dims(x, 0))) + reduce_sum(traced(x));
+  for (const Tensor& each : tape.gradient(y, net.first.parameters())) CHECK(each);
+}
+
 TEST_CASE("a module that is traced with its gradients and its step") {
   Net eager, traced_net;
   train::GradientDescentOptimizer optimizer(0.01), traced_optimizer(0.01);

@@ -75,7 +75,7 @@ TEST_CASE("a run that takes longer than it may ends between two steps, and the s
       CHECK(result == 2 * before.value().item<float>());
       CHECK(session.run(twice, {{x, 4.0F}}, {.timeout_in_ms = std::numeric_limits<std::int64_t>::max()}, nullptr)
                 .item<float>() == 8);
-      CHECK_THROWS_AS(session.run(x, {{x, 4.0F}}, {.timeout_in_ms = -1}, nullptr), InvalidArgumentError);
+      CHECK_THROWS_AS(session.run(x, {{x, 4.0F}}, {.timeout_in_ms = -1}), InvalidArgumentError);
     }
 }
 

@@ -106,6 +106,10 @@ TEST_SUITE("sources") {
     tape.watch({a, b});
     const Tensor e = a * b;
     const auto [da, db] = tape.gradient(e, a, b);
+    const auto [again, zero] = tape.gradient(e, a, f64(1.0), {.unconnected = Unconnected::zero});
+    CHECK(again.item<double>() == 3);
+    CHECK(zero.item<double>() == 0);
+    CHECK(tape.gradient(e, a, b, f64(1.0), {.unconnected = Unconnected::zero})[2].item<double>() == 0);
     CHECK(da.item<double>() == 3);
     CHECK(db.item<double>() == 2);
     const std::vector<Tensor> list = tape.gradient(e, std::vector<Tensor>{b, a, b});

@@ -308,6 +308,45 @@ TEST_CASE("branches and loops by values of the examples") {
   check_values(traced(x), {8, 8, 9});
 }
 
+TEST_CASE("derivatives forward, and second ones, of branches and loops by values of the examples") {
+  const std::vector<TensorFunction> functions{
+      [](const Tensor& x) {
+        return cond(
+            greater(x, 0.0), [&] { return x * x; }, [&] { return sin(x); });
+      },
+      [](const Tensor& x) {
+        return cond(
+            greater(x, 0.0), [&] { return x * x * x; }, [&] { return 3.0 + 0.0 * x; });
+      },
+      [](const Tensor& x) {
+        return std::get<1>(while_loop([&](const Tensor& i, const Tensor&) { return less(i, abs(x)); },
+                                      [&](const Tensor& i, const Tensor& y) {
+                                        return std::tuple{i + 1.0, y * x};
+                                      },
+                                      std::tuple{f64(0), x}));
+      },
+  };
+  const Tensor xs = f64({1, -2, 3});
+  for (const TensorFunction& f : functions) {
+    const std::vector<TensorFunction> derivatives{
+        [&](const Tensor& x) { return jvp(f, x, ones_like(x)).second; },
+        [&](const Tensor& x) { return jacfwd(f)(x); },
+        [&](const Tensor& x) { return hessian(f)(x); },
+        [&](const Tensor& x) { return grad(grad(f))(x); },
+        [&](const Tensor& x) { return jvp(grad(f), x, ones_like(x)).second; },
+    };
+    for (std::size_t i = 0; i < derivatives.size(); ++i) {
+      CAPTURE(i);
+      std::vector<Tensor> each;
+      for (int k = 0; k < 3; ++k) {
+        const Tensor one = derivatives[i](xs(k));
+        each.push_back(one ? one : zeros({}, {.dtype = float64}));
+      }
+      check_same(vmap(derivatives[i])(xs), stack(each), 1e-13);
+    }
+  }
+}
+
 TEST_CASE("each example draws its own numbers") {
   random::seed(7);
   const Tensor x = zeros({200, 4});

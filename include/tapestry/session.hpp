@@ -204,9 +204,9 @@ class TAPESTRY_API Session {
     return run_all(std::vector<Fetch>(fetches), feeds, {}, nullptr, where);
   }
   /// @}
-  /// The same, and reports in `metadata` what was run and, if the options ask for it, when.
+  /// The same with options. `metadata`, if it is given, tells what was run and, if the options ask for it, when.
   template <class T>
-  auto run(const T& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata,
+  auto run(const T& fetches, const Feeds& feeds, const RunOptions& options, RunMetadata* metadata = nullptr,
            Where where = Where::here()) const;
 
   /// Explains what `run` would do for these fetches and feeds: the graph after each stage of planning, and the plan. It

@@ -225,6 +225,18 @@ class TAPESTRY_API GradientTape {
       return detail::in_form_of(gradients(targets, detail::all_sources(first, second, rest...), {}), first, second,
                                 rest...);
   }
+  template <class First, class Second>
+  auto gradient(const TensorList& targets, const First& first, const Second& second, const GradientOptions& options) {
+    if constexpr (detail::are_sources<First, Second>())
+      return detail::in_form_of(gradients(targets, detail::all_sources(first, second), options), first, second);
+  }
+  template <class First, class Second, class Third>
+  auto gradient(const TensorList& targets, const First& first, const Second& second, const Third& third,
+                const GradientOptions& options) {
+    if constexpr (detail::are_sources<First, Second, Third>())
+      return detail::in_form_of(gradients(targets, detail::all_sources(first, second, third), options), first, second,
+                                third);
+  }
   /// @}
   /// Does not compile: the target is not a tensor.
   template <class Target, class... Rest>
@@ -287,9 +299,25 @@ class TAPESTRY_API GradientTape::Pause {
 
 // ---- Functional forms ---------------------------------------------------------------------------------------------
 
-// Errors name the line that calls `grad(f)` and similar functions.
+// Errors name the line that calls `grad(f)` and similar functions. A derivative is that by an argument: a tensor that f
+// captures, or is given twice, is another one. So f gets a tensor of its own for each argument; a Variable stays
+// itself.
 
 namespace detail {
+
+/// @{
+TAPESTRY_API Tensor own_argument(const Tensor& x, Where where);
+TAPESTRY_API std::vector<Tensor> own_argument(const std::vector<Tensor>& xs, Where where);
+template <class X>
+decltype(auto) own_argument(const X& x, Where where) {
+  if constexpr (std::is_arithmetic_v<X>)
+    return tensor(x, {}, where);
+  else
+    return (x);
+}
+template <class X>
+using OwnArgument = std::remove_cvref_t<decltype(own_argument(std::declval<const X&>(), Where()))>;
+/// @}
 
 /// Whether f(xs...) can be differentiated.
 template <class F, class... Xs>
@@ -312,20 +340,25 @@ class ValueAndGrad {
 
   template <class... Xs>
   auto operator()(const Xs&... xs) const {
-    if constexpr (!are_sources<Xs...>()) {
+    if constexpr (!are_sources<OwnArgument<Xs>...>()) {
       return std::pair<Tensor, Tensor>();
-    } else if constexpr (!is_differentiable<F, Xs...>()) {
+    } else if constexpr (!is_differentiable<F, OwnArgument<Xs>...>()) {
       return std::pair<Tensor, Tensor>();
     } else {
-      GradientTape tape;
-      (tape.watch(xs, where_), ...);
-      Tensor value = detail::locating({}, where_, [&]() -> Tensor { return f_(xs...); });
-      auto gradient = tape.gradient(TensorList(value, where_), xs...);
-      return std::pair{std::move(value), std::move(gradient)};
+      return differentiate(own_argument(xs, where_)...);
     }
   }
 
  private:
+  template <class... Xs>
+  auto differentiate(const Xs&... xs) const {
+    GradientTape tape;
+    (tape.watch(xs, where_), ...);
+    Tensor value = detail::locating({}, where_, [&]() -> Tensor { return f_(xs...); });
+    auto gradient = tape.gradient(TensorList(value, where_), xs...);
+    return std::pair{std::move(value), std::move(gradient)};
+  }
+
   F f_;
   Where where_;
 };
@@ -348,8 +381,8 @@ class Grad {
 }  // namespace detail
 
 /// `value_and_grad(f)(x)` is the pair of f(x) and its gradient with respect to x. For several arguments, which are
-/// Tensors, Variables or containers of them, the second element is the result of `GradientTape::gradient`. f returns
-/// one Tensor.
+/// Tensors, numbers, Variables or containers of them, the second element is the result of `GradientTape::gradient`. f
+/// returns one Tensor. What f captures is constant, be it the very tensor at which it is evaluated.
 template <class F>
 auto value_and_grad(F f, Where where = Where::here()) {
   return detail::ValueAndGrad<F>(std::move(f), where);

@@ -238,6 +238,14 @@ constexpr bool gives_tensors() {
 template <class F>
 using ResultOf = std::remove_cvref_t<decltype(call_with(std::declval<F&>(), std::declval<const Tensors&>()))>;
 
+/// How a function is kept: a module that has a name by reference, as a copy of it would have weights of its own.
+template <class F>
+concept NamedModule = std::is_lvalue_reference_v<F> && requires(const std::remove_reference_t<F>& f) {
+  f.parameters();
+};
+template <class F>
+using Kept = std::conditional_t<NamedModule<F>, std::reference_wrapper<std::remove_reference_t<F>>, std::decay_t<F>>;
+
 template <class F>
 FlatFunction flat(F f) {
   return [f = std::move(f)](const Tensors& arguments) mutable -> Tensors {
@@ -346,12 +354,15 @@ class Traced : public detail::TracedCall<Result, detail::FlatTrace, Arguments...
 
 /// Calls a function once with symbolic arguments and keeps the graph of what it does. The function takes Tensors (or
 /// one std::vector of them) and returns a Tensor, a std::vector, std::array, std::pair or std::tuple of Tensors, or
-/// nothing. Variables are captured by reference; other eager tensors become constants.
+/// nothing. Variables are captured by reference; other eager tensors become constants. Of a module, `trace(net, specs)`
+/// keeps a reference.
 template <class F>
-auto trace(F f, const std::vector<TensorSpec>& specs, const TraceOptions& options = {}, Where where = Where::here()) {
-  if constexpr (detail::takes_tensors<F>())
-    if constexpr (detail::gives_tensors<F>())
-      return detail::TracedAs<Traced, F>(detail::FlatTrace(detail::flat(std::move(f)), specs, options, where));
+auto trace(F&& f, const std::vector<TensorSpec>& specs, const TraceOptions& options = {}, Where where = Where::here()) {
+  using Kept = detail::Kept<F>;
+  if constexpr (detail::takes_tensors<Kept>())
+    if constexpr (detail::gives_tensors<Kept>())
+      return detail::TracedAs<Traced, Kept>(
+          detail::FlatTrace(detail::flat(Kept(std::forward<F>(f))), specs, options, where));
 }
 /// Does not compile: a trace needs the specs. (The trace of a matrix is another function.)
 template <class F>
@@ -371,12 +382,13 @@ class Function : public detail::TracedCall<Result, detail::FlatTraces, Arguments
   /// The number of traces that are kept.
   std::size_t trace_count() const { return this->traces_.size(); }
 };
-/// Makes a Function of f, which may take and return what `trace` allows.
+/// Makes a Function of f, which may be and return what `trace` allows.
 template <class F>
-auto function(F f, const TraceOptions& options = {}) {
-  if constexpr (detail::takes_tensors<F>())
-    if constexpr (detail::gives_tensors<F>())
-      return detail::TracedAs<Function, F>(detail::FlatTraces(detail::flat(std::move(f)), options));
+auto function(F&& f, const TraceOptions& options = {}) {
+  using Kept = detail::Kept<F>;
+  if constexpr (detail::takes_tensors<Kept>())
+    if constexpr (detail::gives_tensors<Kept>())
+      return detail::TracedAs<Function, Kept>(detail::FlatTraces(detail::flat(Kept(std::forward<F>(f))), options));
 }
 
 /// @}

@@ -104,8 +104,8 @@ class Vmapped {
 /// of the examples, runs once for each. Random ops draw other numbers for each example. Throws InvalidArgumentError for
 /// axes that do not exist or differ in size, and UnimplementedError if f changes a Variable.
 template <class F>
-auto vmap(F f, VmapOptions options = {}, Where where = Where::here()) {
-  return detail::Vmapped<F>(std::move(f), std::move(options), where);
+auto vmap(F&& f, VmapOptions options = {}, Where where = Where::here()) {
+  return detail::Vmapped<detail::Kept<F>>(detail::Kept<F>(std::forward<F>(f)), std::move(options), where);
 }
 
 namespace detail {

@@ -157,8 +157,9 @@ std::pair<Tensor, Tensor> jvp(const TensorFunction& f, const Tensor& x, const Te
   if (!may_depend(x))
     throw InvalidArgumentError(detail::join("jvp: the argument must be of a float type, not ", describe(x)), where);
   return detail::locating({}, where, [&]() -> std::pair<Tensor, Tensor> {
-    const Pushforward pushforward(x, v);
-    const Tensor y = f(x);
+    const Tensor own = detail::own_argument(x, where);
+    const Pushforward pushforward(own, v);
+    const Tensor y = f(own);
     return {y, pushforward.of(y, where)};
   });
 }

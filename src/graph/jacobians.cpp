@@ -32,7 +32,8 @@ Tensor forward_jacobian(const TensorFunction& f, const Tensor& x, Where where) {
 }
 
 /// `may_go_forward`: it does where f(x) has more elements than x.
-Tensor backward_jacobian(const TensorFunction& f, const Tensor& x, bool may_go_forward, Where where) {
+Tensor backward_jacobian(const TensorFunction& f, const Tensor& at, bool may_go_forward, Where where) {
+  const Tensor x = detail::own_argument(at, where);
   {
     GradientTape tape;
     tape.watch(x, where);

@@ -88,7 +88,15 @@ class Batcher {
       Tensors outputs = at_once(call);
       if (!outputs.empty()) return outputs;
     }
-    return for_each_example(inputs, has_batch, count_, once, where_);
+    // Of a branch that is not taken, an example has zeros instead of nothing.
+    const auto complete = [&](const Tensors& example) {
+      Tensors outputs = once(example);
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        if (const Spec& spec = node.output(i).spec(); !outputs[i] && spec.shape.is_known())
+          outputs[i] = zeros(spec.shape, {.dtype = spec.dtype}, {}, where_);
+      return outputs;
+    };
+    return for_each_example(inputs, has_batch, count_, complete, where_);
   }
 
   /// No tensors if there is no rule for all examples at once.
