@@ -147,6 +147,37 @@ TEST_CASE("A program's signature is a model") {
   check_values<float>(saved_model::load(path)({{"in", {{1, 1}}}})[0], {4, 6});
 }
 
+TEST_CASE("A program's signature that trains in a branch or loop is written, and trains when it is read") {
+  const TemporaryFolder folder;
+  const std::string path = (folder / "model").string();
+  const Variable w({1.0, 2.0}, {.name = "w"});
+  for (const bool in_loop : {false, true}) {
+    CAPTURE(in_loop);
+    train::AdamOptimizer optimizer(0.1);
+    const auto step = [&](const Tensor& x) {
+      return optimizer.minimize([&] { return reduce_sum(square(w - x)); }, {w});
+    };
+    const auto traced = trace(
+        [&](const Tensor& x, const Tensor& n) {
+          if (!in_loop)
+            return cond(
+                greater(n, 0), [&] { return step(x); }, [&] { return x(0); });
+          return std::get<1>(while_loop([&](const Tensor& i, const Tensor&) { return less(i, n); },
+                                        [&](const Tensor& i, const Tensor&) {
+                                          return std::tuple{i + 1, step(x)};
+                                        },
+                                        std::tuple{0, tensor(0.0)}));
+        },
+        {spec(float32, {2}), spec(int32, {})});
+    w.assign({1.0, 2.0});
+    saved_model::save(path, Model({.inputs = {{"x", traced.input(0)}, {"n", traced.input(1)}},
+                                   .outputs = {{"loss", traced.output()}}}));
+    const Model model = saved_model::load(path);
+    const Tensor x = tensor({0.5, 0.25});
+    for (int i = 0; i < 2; ++i) check_same(model({{"x", x}, {"n", 3}})[0], traced(x, 3), 1e-6);
+  }
+}
+
 TEST_CASE("A model refuses what does not fit its signature") {
   const Model model = saved_model::load(golden("saved_model2"));
   CHECK(message_of<InvalidArgumentError>([&] { model({}); }).find("'x'") != std::string::npos);

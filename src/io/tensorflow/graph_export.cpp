@@ -462,8 +462,17 @@ ServedGraph export_for_server(const GraphState& graph) {
 GraphDef export_part(const GraphState& graph, const SaveOptions& options, const Tensors& tensors,
                      const std::vector<Node*>& operations) {
   const std::lock_guard lock(graph.mutex());
-  return Exporter(graph, options)
-      .run(detail::needed_nodes(graph, {.fetches = tensors, .operations = operations, .feeds = {}, .fed = {}}));
+  std::vector<char> needed =
+      detail::needed_nodes(graph, {.fetches = tensors, .operations = operations, .feeds = {}, .fed = {}});
+  // The handles of Variables that a branch or loop changes are inputs of it in the file only.
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    const auto* changed = needed[i] ? graph.node(i).attrs().find<VariablesRef>("variables") : nullptr;
+    if (!changed) continue;
+    for (const detail::GraphVariable& each : graph.variables())
+      if (std::any_of((*changed)->begin(), (*changed)->end(), [&](const Variable& v) { return v.is(each.variable); }))
+        needed[detail::producer_of(each.handle).index] = 1;
+  }
+  return Exporter(graph, options).run(needed);
 }
 
 GraphDef describe_graph(const GraphState& graph) {

@@ -47,8 +47,9 @@ std::vector<const io::NodeDef*> nodes_behind(const std::set<std::string, std::le
   const auto need = [&](std::string_view input) {
     if (stops.contains(input)) return;
     input.remove_prefix(input.starts_with('^') ? 1 : 0);
-    const io::NodeDef* node = by_name.at(input.substr(0, input.find(':')));
-    if (found.insert(node).second) pending.push_back(node);
+    const auto node = by_name.find(input.substr(0, input.find(':')));
+    if (node == by_name.end()) throw InternalError(detail::join("The file lacks the node of '", input, "'"));
+    if (found.insert(node->second).second) pending.push_back(node->second);
   };
   for (const std::string& end : ends) need(end);
   while (!pending.empty()) {
