@@ -51,8 +51,11 @@ using AttrValue = std::variant<bool, std::int64_t, double, DType, Device, Ints, 
 
 /// An argument of an op that is not a tensor: `{"axis", 1}`.
 struct Attr {
+  /// No argument: without a name.
+  Attr() = default;
+  /// An argument of that name and value.
   Attr(std::string_view attr, AttrValue its) : name(attr), value(std::move(its)) {}
-  /// Of a text: a literal would do for a Device, too.
+  /// The same of a literal, which would do for a Device, too.
   template <std::size_t size>
   Attr(std::string_view attr, const char (&text)[size]) : name(attr), value(std::string(text)) {}
 

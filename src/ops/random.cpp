@@ -264,8 +264,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dt
 
 Tensor bernoulli(const Shape& shape, double probability, const BernoulliOptions& options, std::string_view name,
                  Where where) {
-  return draw_of(bernoulli_op, shape, options.dtype, options.device, {"probability", probability}, Attr({}, false),
-                 name, where);
+  return draw_of(bernoulli_op, shape, options.dtype, options.device, {"probability", probability}, {}, name, where);
 }
 
 Tensor normal_like(In like, const NormalLikeOptions& options, std::string_view name) {
