@@ -13,6 +13,20 @@ namespace {
 
 Tensor twice(const Tensor& x) { return x * 2.0; }
 
+/// Of the numbers 0 ... 5.
+template <class T>
+void check_lists(const Tensor& x) {
+  const Tensor matrix = reshape(x, std::vector<T>{2, 3});
+  CHECK(text(matrix) == "int32[2,3]: 0 1 2 3 4 5");
+  CHECK(text(transpose(matrix, std::array<T, 2>{1, 0})) == "int32[3,2]: 0 3 1 4 2 5");
+  CHECK(text(reduce_sum(matrix, std::vector<T>{1})) == "int32[2]: 3 12");
+  CHECK(text(split(x, std::vector<T>{2, 4})[0]) == "int32[2]: 0 1");
+  CHECK(text(tile(x, std::vector<T>{1})) == text(x));
+  CHECK(text(slice(x, std::vector<T>{1}, std::vector<T>{2})) == "int32[2]: 1 2");
+  CHECK(zeros(std::vector<T>{2, 1}).shape() == Shape{2, 1});
+  CHECK(spec(float32, std::vector<T>{4}).shape == Shape{4});
+}
+
 }  // namespace
 
 // ---- Digits -----------------------------------------------------------------------------------------------------------
@@ -234,6 +248,70 @@ TEST_CASE("a traced function of a list is called with one, or with tensors") {
   all_same({a, one(a), one({a}), one(std::vector<Tensor>{a}), one(std::vector<float>{1, 2}), one(variables[0])});
 }
 
+TEST_CASE("lists of integers of any width are shapes, axes, permutations, sizes and literals") {
+  const Tensor x = arange(6);
+  check_lists<int>(x);
+  check_lists<short>(x);
+  check_lists<unsigned>(x);
+  check_lists<std::size_t>(x);
+  check_lists<std::int64_t>(x);
+  CHECK(text(tensor(std::vector<short>{1, -2})) == "int32[2]: 1 -2");
+  CHECK(text(tensor(std::array<unsigned, 1>{4000000000}) - 3999999999) == "int64[1]: 1");
+  CHECK(text(tensor<float>(std::vector<std::size_t>{1, 2})) == "float32[2]: 1 2");
+  CHECK(text(tensor(std::vector<std::vector<unsigned short>>{{1}, {2}})) == "int32[2,1]: 1 2");
+  CHECK(tensor({3, 4}).to_vector<std::size_t>() == std::vector<std::size_t>{3, 4});
+  CHECK(argmax(tensor({1.0, 3.0})).item<std::size_t>() == 1);
+  constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
+  CHECK_THROWS_AS(tensor(std::vector{huge}, {1}), InvalidArgumentError);
+  TAPESTRY_REFUSED(InvalidArgumentError, "Dimension -5 must be >= 0", zeros(std::vector<int>{-5}));
+  TAPESTRY_REFUSED(InvalidArgumentError, "the product of its sizes exceeds", zeros(std::vector<std::size_t>{huge, 2}));
+}
+
+TEST_CASE("a Variable or a number in a result stands for its tensor") {
+  const Variable w({1.0, 2.0});
+  const auto choose = [&](const Tensor& x) {
+    return cond(
+        x(0) > 0.0,
+        [&] {
+          return std::tuple{w, 1};
+        },
+        [&] {
+          return std::tuple{x, 3};
+        });
+  };
+  const auto count = [](const Tensor& x) {
+    return while_loop([](Tensor i, Tensor) { return i < 3; },
+                      [](Tensor i, Tensor) {
+                        return std::tuple{i + 1, 2.0};
+                      },
+                      std::tuple{0, x});
+  };
+  const auto traced_choose = trace(choose, {spec(float32, {2})});
+  const auto traced_count = trace(count, {spec(float32, {})});
+  for (const Tensor& x : {tensor({1.0, 5.0}), tensor({-1.0, 5.0})}) {
+    const auto [chosen, number] = choose(x);
+    const auto [traced, traced_number] = traced_choose(x);
+    all_same({chosen, traced});
+    all_same({number, traced_number});
+    const auto [i, last] = count(x(1));
+    const auto [traced_i, traced_last] = traced_count(x(1));
+    CHECK(text(last) == "float32[]: 2");
+    all_same({i, traced_i});
+    all_same({last, traced_last});
+  }
+  CHECK(text(cond(
+            true, [&] { return w; }, [] { return ones({2}); })) == "float32[2]: 1 2");
+  CHECK(text(trace([&] { return std::pair{w, 0.5}; }, {})().second) == "float32[]: 0.5");
+  CHECK(text(vmap([](Tensor x) { return std::pair{x, 1.0}; })(w).second) == "float32[2]: 1 1");
+  CHECK(text(std::get<1>(scan([](Tensor h, Tensor x) { return std::tuple{h + x, 1}; }, 0.0, w))) == "int32[2]: 1 1");
+}
+
+TEST_CASE("a dtype stands for options") {
+  CHECK(text(zeros({1}, float64)) == "float64[1]: 0");
+  CHECK(text(ones({1}, int32, "ones")) == "int32[1]: 1");
+  CHECK(text(full({1}, 3, float32)) == "float32[1]: 3");
+}
+
 TEST_CASE("a trace of a traced function, and of a gradient, takes what they take") {
   const auto f = trace([](Tensor x, Tensor y) { return x * y; }, {spec(float32, {}), spec(float32, {})});
   CHECK(text(trace(f, {spec(float32, {}), spec(float32, {})})(2, 3)) == "float32[]: 6");
@@ -262,7 +340,8 @@ TEST_CASE("options of a trace reach its session") {
   const auto without = trace(f, {spec(float32, {-1})}, {.disabled_passes = {"fuse", "fold"}});
   check_same(without(x), plain(x), 1e-6);
   TAPESTRY_REFUSED(InvalidArgumentError, "no such pass",
-                   trace(f, {spec(float32, {-1})}, {.disabled_passes = {"no such pass"}})(x));
+                   trace(f, {spec(float32, {-1})}, {.disabled_passes = {"no such pass"}}));
+  TAPESTRY_REFUSED(InvalidArgumentError, "no such pass", Session(Graph(), {.disabled_passes = {"no such pass"}}));
   const auto few = function(f, {.most_plans = 2});
   for (std::int64_t n = 1; n < 6; ++n) check_same(few(ones({n})), f(ones({n})), 1e-6);
   CHECK(few.trace_count() == 2);

@@ -184,6 +184,9 @@ TEST_CASE("what a tape has recorded becomes a graph") {
   CHECK(session.run("J:0", {{"X:0", X}, {"c:0", c}}).item<float>() == J.item<float>());
   w.assign(zeros({2, 2}));
   CHECK(session.run("J:0", {{"X:0", X}, {"c:0", c}}).item<float>() == doctest::Approx(2 * std::log(0.5)));
+  CHECK(message_of([&] {
+          tape.to_graph({.outputs = {J}, .names = {"X", "J"}});
+        }).starts_with("to_graph: 2 names for 1 inputs and outputs"));
   CHECK(message_of([&] { tape.to_graph({.outputs = {X}}); }).starts_with("to_graph: the tape has not recorded"));
 }
 
@@ -332,6 +335,15 @@ TEST_CASE("collections") {
   graph.add_to_collection(graph_keys::trainable_variables, graph.get_operation_by_name("w"));
   graph.add_to_collection(graph_keys::trainable_variables, loss);
   CHECK(in(graph_keys::trainable_variables) == std::vector<std::string>{"w", "loss"});
+  CHECK(graph.get_all_collection_keys() == std::vector<std::string>{"losses", "trainable_variables", "variables"});
+  CHECK(Graph().get_all_collection_keys().empty());
+}
+
+TEST_CASE("the collections of Variables have names while they have Variables") {
+  const Graph graph;
+  const auto scope = graph.as_default();
+  const Variable counter(0, {.name = "counter", .trainable = false});
+  CHECK(graph.get_all_collection_keys() == std::vector<std::string>{"variables"});
 }
 
 TEST_CASE("scopes may end in any order") {

@@ -71,8 +71,6 @@ struct LoopVariables<std::vector<Tensor>> {
   }
   static Type from(const Tensor* first, std::size_t count) { return {first, first + count}; }
 };
-template <class>
-using TensorFor = Tensor;
 template <class... T>
 struct LoopVariables<std::tuple<T...>> {
   using Type = std::tuple<TensorFor<T>...>;
@@ -179,7 +177,8 @@ Tensors scan_results(const Next& next, const Output& output, std::size_t carried
 }  // namespace detail
 
 /// The result of `then()` where the predicate is true, and of `otherwise()` where it is false. Both return alike: a
-/// Tensor, a std::vector, std::array, std::pair or std::tuple of Tensors, or nothing. Only the function that is chosen
+/// Tensor, a std::vector, std::array, std::pair or std::tuple of Tensors, or nothing; a Variable or a number stands for
+/// its Tensor. Only the function that is chosen
 /// runs, with all that it does to Variables. A symbolic predicate makes one operation, TensorFlow's `If`, whose
 /// branches are functions of the graph; they may read all tensors around them, may be called more than once while they
 /// are traced, and are differentiable to any order. Throws InvalidArgumentError for a predicate that is no bool scalar,
@@ -187,8 +186,8 @@ Tensors scan_results(const Next& next, const Output& output, std::size_t carried
 template <class F, class G>
 auto cond(const Value& predicate, F then, G otherwise, std::string_view name = {}, Where where = Where::here()) {
   if constexpr (detail::are_branches<F, G>()) {
-    using Result = std::remove_cvref_t<std::invoke_result_t<F&>>;
-    constexpr bool alike = std::is_same_v<Result, std::remove_cvref_t<std::invoke_result_t<G&>>>;
+    using Result = detail::ResultType<std::invoke_result_t<F&>>;
+    constexpr bool alike = std::is_same_v<Result, detail::ResultType<std::invoke_result_t<G&>>>;
     static_assert(alike, "Both branches of tp::cond return the same type.");
     if constexpr (alike)
       return detail::Unflatten<Result>::from(

@@ -83,10 +83,8 @@ constexpr DType dtype_of() {
   } else if constexpr (std::is_same_v<T, double>) {
     return float64;
   } else {
-    static_assert(
-        std::is_integral_v<T> && std::is_signed_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
-        "an element is bool, uint8_t, int32_t, int64_t, float16_t, bfloat16_t, float or double: convert other "
-        "numbers first, as in std::vector<std::int64_t>(numbers.begin(), numbers.end())");
+    static_assert(std::is_integral_v<T> && std::is_signed_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
+                  "an element is bool, uint8_t, int32_t, int64_t, float16_t, bfloat16_t, float or double");
     return sizeof(T) == 4 ? int32 : int64;
   }
 }
@@ -96,6 +94,15 @@ namespace detail {
 /// Whether a C++ type is a type of numbers.
 template <class T>
 inline constexpr bool is_number = std::is_arithmetic_v<T> || is_float16<T>;
+
+/// Whether a C++ type is one of integers that no element type represents, such as std::size_t or short.
+template <class T>
+inline constexpr bool is_other_integer = std::is_integral_v<T> && !std::is_same_v<T, bool> &&
+                                         !std::is_same_v<T, std::uint8_t> && (std::is_unsigned_v<T> || sizeof(T) < 4);
+/// The element type of a literal of integers: int64 if int32 does not hold all numbers of T.
+template <std::integral T>
+using LiteralInteger =
+    std::conditional_t<(sizeof(T) > 4 || (sizeof(T) == 4 && std::is_unsigned_v<T>)), std::int64_t, std::int32_t>;
 
 /// Calls `f.template operator()<T>()` with the C++ type of a known dtype.
 template <class F>

@@ -25,7 +25,7 @@ namespace tapestry {
 /// @addtogroup tensors
 /// @{
 
-/// A list of integers, such as axes or a permutation, given in braces or as a std::vector.
+/// A list of integers, such as axes or a permutation, given in braces or as a std::vector, std::array or std::span.
 using Ints = SmallVector<std::int64_t, 8>;
 
 namespace detail {
@@ -92,10 +92,11 @@ class TAPESTRY_API Shape {
     /// A number: at least 0, or -1 for an unknown size.
     template <class T>
     requires((std::integral<T> && !std::same_as<T, bool>) || std::is_enum_v<T>)
-        Size(T size)  // NOLINT: a size in braces
-        : size_(static_cast<std::int64_t>(size)) {
-      if constexpr (std::is_unsigned_v<T> && sizeof(T) == 8)
-        if (size_ < 0) size_ = std::numeric_limits<std::int64_t>::max();  // both exceed any memory
+        Size(T size) {  // NOLINT: a size in braces
+      if constexpr (std::is_enum_v<T>)
+        size_ = static_cast<std::int64_t>(size);
+      else
+        size_ = detail::saturated(size);
     }
     /// The size of a tensor, known or not.
     Size(const Dimension& size) : size_(size.size_), source_(size.source_) {}  // NOLINT: a size in braces
@@ -157,6 +158,9 @@ class TAPESTRY_API Shape {
       : Shape(std::span(sizes), where) {}
   Shape(std::span<const std::int64_t> sizes, Where where = {});              // NOLINT(google-explicit-constructor)
   Shape(const Ints& sizes) : Shape(std::span<const std::int64_t>(sizes)) {}  // NOLINT(google-explicit-constructor)
+  template <detail::IntegerList R>
+  Shape(const R& sizes, Where where = Where::here())  // NOLINT(google-explicit-constructor)
+      : Shape(std::span<const std::int64_t>(Ints(sizes)), where) {}
   /// @}
 
   /// A shape whose number of dimensions is unknown, as that of an untyped placeholder.

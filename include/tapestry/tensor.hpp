@@ -118,9 +118,13 @@ class TAPESTRY_API Tensor {
   /// FailedPreconditionError for a symbolic tensor.
   template <class T>
   T item(Where where = Where::here()) const {
-    T value;
-    copy_out(&value, 1, dtype_of<T>(), "item", where);
-    return value;
+    if constexpr (detail::is_other_integer<T>) {
+      return static_cast<T>(item<std::int64_t>(where));
+    } else {
+      T value;
+      copy_out(&value, 1, dtype_of<T>(), "item", where);
+      return value;
+    }
   }
   /// The elements in row-major order, converted to T.
   template <class T>
@@ -128,6 +132,12 @@ class TAPESTRY_API Tensor {
     if constexpr (std::is_same_v<T, bool>) {
       const auto bytes = to_vector<std::uint8_t>(boolean, where);
       return std::vector<bool>(bytes.begin(), bytes.end());
+    } else if constexpr (detail::is_other_integer<T>) {
+      const auto numbers = to_vector<std::int64_t>(where);
+      std::vector<T> values(numbers.size());
+      std::transform(numbers.begin(), numbers.end(), values.begin(),
+                     [](auto number) { return static_cast<T>(number); });
+      return values;
     } else {
       return to_vector<T>(dtype_of<T>(), where);
     }
@@ -248,7 +258,7 @@ class TAPESTRY_API Init {
       dtype_ = boolean;
     } else {
       whole_ = static_cast<std::int64_t>(number);
-      dtype_ = sizeof(T) > 4 || (sizeof(T) == 4 && std::is_unsigned_v<T>) ? int64 : int32;
+      dtype_ = dtype_of<detail::LiteralInteger<T>>();
       if constexpr (std::is_unsigned_v<T>)
         if (whole_ < 0) detail::refuse_literal(number);
     }
@@ -259,7 +269,8 @@ class TAPESTRY_API Init {
   Init(const Tensor& tensor) : kind_(Kind::tensor), tensor_(tensor) {}  // NOLINT
   /// From a list in braces, which adds a first dimension.
   Init(std::initializer_list<Init> items);  // NOLINT
-  /// From a container of numbers, which becomes a tensor [n].
+  /// From a container of numbers, which becomes a tensor [n]. Integers of a type that is no element type become int32
+  /// or int64. Throws InvalidArgumentError when one does not fit int64.
   template <std::ranges::contiguous_range R>
   requires(detail::is_number<std::ranges::range_value_t<R>> && !std::convertible_to<R, std::string_view>)
       Init(const R& items)
@@ -285,7 +296,15 @@ class TAPESTRY_API Init {
 
   template <class T>
   static Tensor copy_of(const T* items, std::int64_t count) {
-    return copy_of(items, dtype_of<T>(), count);
+    if constexpr (detail::is_other_integer<T>) {
+      std::vector<detail::LiteralInteger<T>> converted(items, items + count);
+      if constexpr (std::is_unsigned_v<T> && sizeof(T) == 8)
+        for (std::int64_t i = 0; i < count; ++i)
+          if (converted[static_cast<std::size_t>(i)] < 0) detail::refuse_literal(items[i]);
+      return copy_of(converted.data(), count);
+    } else {
+      return copy_of(items, dtype_of<T>(), count);
+    }
   }
   static Tensor copy_of(const void* items, DType dtype, std::int64_t count);
 
@@ -352,7 +371,7 @@ class TAPESTRY_API Index {
   /// An integer selects one position along the axis, which disappears. The other forms are as in NumPy.
   /// @{
   template <std::integral T>
-  Index(T i, Where at = Where::here()) : kind(Kind::number), where(at) {  // NOLINT
+  requires(!std::same_as<T, bool>) Index(T i, Where at = Where::here()) : kind(Kind::number), where(at) {  // NOLINT
     range.start = static_cast<std::int64_t>(i);
   }
   Index(const Dimension& i, Where at = Where::here()) : Index(std::int64_t{i}, at) {}        // NOLINT

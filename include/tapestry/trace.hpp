@@ -109,11 +109,15 @@ class TAPESTRY_API FlatTraces {
   Handle<State> state_;
 };
 
-// Conversion of the result of a function to a list and back. The result is a Tensor, a std::vector, std::array,
-// std::pair or std::tuple of Tensors, or nothing.
+// Conversion of the result of a function to a list and back. The result is a Tensor, a std::vector or std::array of
+// Tensors, a std::pair or std::tuple of them, or nothing. A Variable or a number stands for a Tensor.
+
+/// Whether T is a Tensor or stands for one.
+template <class T>
+inline constexpr bool is_one_tensor = std::convertible_to<const T&, Tensor> || is_number<T>;
 
 template <class T>
-inline constexpr bool is_result = std::convertible_to<T, Tensor>;
+inline constexpr bool is_result = is_one_tensor<T>;
 template <>
 inline constexpr bool is_result<void> = true;
 template <>
@@ -123,11 +127,38 @@ inline constexpr bool is_result<Tensors> = true;
 template <std::size_t N>
 inline constexpr bool is_result<std::array<Tensor, N>> = true;
 template <class... T>
-inline constexpr bool is_result<std::tuple<T...>> = (std::convertible_to<const T&, Tensor> && ...);
+inline constexpr bool is_result<std::tuple<T...>> = (is_one_tensor<T> && ...);
 template <class A, class B>
 inline constexpr bool is_result<std::pair<A, B>> = is_result<std::tuple<A, B>>;
 
-inline Tensors flatten(const Tensor& result) { return {result}; }
+/// The type of a result in which each part is a Tensor.
+template <class T>
+struct InTensors {
+  using Type = std::conditional_t<is_one_tensor<T>, Tensor, T>;
+};
+template <>
+struct InTensors<void> {
+  using Type = void;
+};
+template <class... T>
+struct InTensors<std::tuple<T...>> {
+  using Type = std::tuple<TensorFor<T>...>;
+};
+template <class A, class B>
+struct InTensors<std::pair<A, B>> {
+  using Type = std::pair<TensorFor<A>, TensorFor<B>>;
+};
+/// The type of what a call of a function with a result of type T returns.
+template <class T>
+using ResultType = typename InTensors<std::remove_cvref_t<T>>::Type;
+
+template <class T>
+requires is_one_tensor<T> Tensors flatten(const T& result) {
+  if constexpr (is_number<T>)
+    return {tensor(result)};
+  else
+    return {Tensor(result)};
+}
 inline Tensors flatten(const std::vector<Tensor>& result) { return result; }
 inline Tensors flatten(const Tensors& result) { return result; }
 template <std::size_t N>
@@ -136,11 +167,11 @@ Tensors flatten(const std::array<Tensor, N>& result) {
 }
 template <class... T>
 Tensors flatten(const std::tuple<T...>& result) {
-  return std::apply([](const auto&... each) { return Tensors{Tensor(each)...}; }, result);
+  return std::apply([](const auto&... each) { return Tensors{flatten(each)[0]...}; }, result);
 }
 template <class A, class B>
 Tensors flatten(const std::pair<A, B>& result) {
-  return {Tensor(result.first), Tensor(result.second)};
+  return {flatten(result.first)[0], flatten(result.second)[0]};
 }
 
 template <class T>
@@ -236,7 +267,7 @@ constexpr bool gives_tensors() {
   return good;
 }
 template <class F>
-using ResultOf = std::remove_cvref_t<decltype(call_with(std::declval<F&>(), std::declval<const Tensors&>()))>;
+using ResultOf = ResultType<decltype(call_with(std::declval<F&>(), std::declval<const Tensors&>()))>;
 
 /// How a function is kept: a module that has a name by reference, as a copy of it would have weights of its own.
 template <class F>
@@ -354,8 +385,8 @@ class Traced : public detail::TracedCall<Result, detail::FlatTrace, Arguments...
 
 /// Calls a function once with symbolic arguments and keeps the graph of what it does. The function takes Tensors (or
 /// one std::vector of them) and returns a Tensor, a std::vector, std::array, std::pair or std::tuple of Tensors, or
-/// nothing. Variables are captured by reference; other eager tensors become constants. Of a module, `trace(net, specs)`
-/// keeps a reference.
+/// nothing; a Variable or a number in a result stands for its Tensor. Variables are captured by reference; other eager
+/// tensors become constants. Of a module, `trace(net, specs)` keeps a reference.
 template <class F>
 auto trace(F&& f, const std::vector<TensorSpec>& specs, const TraceOptions& options = {}, Where where = Where::here()) {
   using Kept = detail::Kept<F>;

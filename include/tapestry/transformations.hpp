@@ -63,7 +63,7 @@ class Vmapped {
   template <class... Xs>
   auto operator()(const Xs&... xs) const {
     if constexpr (is_mapped<F, Xs...>()) {
-      using Result = std::remove_cvref_t<std::invoke_result_t<const F&, typename LoopVariables<Xs>::Type...>>;
+      using Result = ResultType<std::invoke_result_t<const F&, typename LoopVariables<Xs>::Type...>>;
       const std::array<Tensors, sizeof...(Xs)> lists{LoopVariables<Xs>::list(xs, where_)...};
       Tensors inputs;
       for (const Tensors& each : lists) inputs.append(each.begin(), each.end());
@@ -164,10 +164,10 @@ TAPESTRY_API std::function<SparseMatrix(const Tensor&)> sparse_jacobian_of(Tenso
 
 /// `sparse_jacobian(f, pattern)(x)` is the jacobian of f as a matrix, with a row for each element of f(x) and a column
 /// for each element of x, of which the elements outside the pattern are known to be 0. The pattern is a bool tensor
-/// [rows, columns]. Columns that share no row are computed together, by one direction of `jvp`, so that a band matrix
-/// takes as many directions as the band is wide (A. Curtis, M. Powell, J. Reid, "On the estimation of sparse Jacobian
-/// matrices", 1974). Where f depends on an element that the pattern leaves out, the result is wrong. Throws
-/// InvalidArgumentError for a pattern of another shape.
+/// [rows, columns]; of numbers, those other than 0 are elements. Columns that share no row are computed together, by
+/// one direction of `jvp`, so that a band matrix takes as many directions as the band is wide (A. Curtis, M. Powell, J.
+/// Reid, "On the estimation of sparse Jacobian matrices", 1974). Where f depends on an element that the pattern leaves
+/// out, the result is wrong. Throws InvalidArgumentError for a pattern of another shape.
 template <class F>
 std::function<SparseMatrix(const Tensor&)> sparse_jacobian(F f, const Tensor& pattern, Where where = Where::here()) {
   if constexpr (detail::has_jacobian<F>()) return detail::sparse_jacobian_of(std::move(f), pattern, where);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "core/deferred.hpp"
 #include "dispatch/declaration.hpp"
 #include "graph/graph_state.hpp"
+#include "graph/specialize.hpp"
 #include "graph/state_ops.hpp"
 #include "tapestry/detail/locate.hpp"
 
@@ -114,6 +116,14 @@ Node* node_named(const GraphState& graph, std::string_view name) {
   return node ? node : graph.find(name);
 }
 
+/// Throws UnimplementedError for a node that Tapestry lacks: how many outputs it has, nobody knows.
+void require_read(const GraphState& graph, const Node* node, Where where) {
+  if (!node || !detail::why_unread(*node)) return;
+  std::vector<char> needed(graph.size());
+  needed[node->index] = 1;
+  detail::locating({}, where, [&] { detail::require_read(graph, needed); });
+}
+
 }  // namespace
 
 // ---- Graph --------------------------------------------------------------------------------------------------------------
@@ -184,8 +194,10 @@ Tensor Graph::get_tensor_by_name(std::string_view name, Where where) const {
   const Node* node = outputs ? nullptr : state_->find(operation);
   if (node) outputs = &node->outputs();
   if (!outputs) throw LookupError(refers + "does not exist in the graph.", where);
-  if (static_cast<std::size_t>(index) >= outputs->size())
+  if (static_cast<std::size_t>(index) >= outputs->size()) {
+    require_read(*state_, node_named(*state_, operation), where);
     throw LookupError(detail::join(refers, "exists but only has ", outputs->size(), " outputs."), where);
+  }
   if (!(*outputs)[index])
     throw InvalidArgumentError(
         detail::join("The name '", name,
@@ -287,9 +299,13 @@ std::vector<Tensor> Graph::get_collection_tensors(std::string_view name) const {
 
 std::vector<std::string> Graph::get_all_collection_keys() const {
   const std::lock_guard lock(state_->mutex());
-  std::vector<std::string> keys;
-  for (const auto& [key, items] : state_->collections) keys.push_back(key);
-  return keys;
+  std::set<std::string> keys;
+  for (const auto& [key, items] : state_->collections) keys.insert(key);
+  for (const detail::GraphVariable& each : state_->variables()) {
+    keys.emplace(graph_keys::global_variables);
+    if (each.variable.trainable()) keys.emplace(graph_keys::trainable_variables);
+  }
+  return {keys.begin(), keys.end()};
 }
 
 GraphLimits Graph::limits() const {

@@ -17,6 +17,9 @@ class Lift {
       : tape_(tape), options_(options), where_(where), graph_(std::make_shared<GraphState>()) {}
 
   Graph run() {
+    if (const std::size_t tensors = options_.inputs.size() + options_.outputs.size(); options_.names.size() > tensors)
+      throw InvalidArgumentError(
+          detail::join("to_graph: ", options_.names.size(), " names for ", tensors, " inputs and outputs"));
     const Graph::Scope open{Graph(graph_)};
     for (std::size_t i = 0; i < options_.inputs.size(); ++i) {
       const Tensor& input = options_.inputs[i];

@@ -1,5 +1,6 @@
 #include "tapestry/session.hpp"
 
+#include "graph/passes/passes.hpp"
 #include "graph/session_state.hpp"
 
 namespace tapestry {
@@ -11,12 +12,12 @@ Fetch::Fetch(const Variable& variable) : cell_(variable.cell()), kind_(Kind::var
 // ---- Session --------------------------------------------------------------------------------------------------------------
 
 Session::Session(const SessionOptions& options, Where where) : Session(default_graph(), options, where) {}
-Session::Session(const Graph& graph, const SessionOptions& options, Where)
-    : state_(std::make_shared<SessionState>(graph, options)) {}
+Session::Session(const Graph& graph, const SessionOptions& options, Where where) : Session({}, graph, options, where) {}
 Session::Session(std::string_view target, const SessionOptions& options, Where where)
     : Session(target, default_graph(), options, where) {}
 Session::Session(std::string_view target, const Graph& graph, const SessionOptions& options, Where where)
     : state_(detail::locating({}, where, [&] {
+        detail::require_passes(options.disabled_passes);
         return std::make_shared<SessionState>(
             graph, options, target.empty() ? nullptr : detail::open_remote_session(target, graph, options));
       })) {}

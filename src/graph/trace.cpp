@@ -113,7 +113,7 @@ FlatTrace::FlatTrace(FlatFunction function, const std::vector<TensorSpec>& specs
     for (Node* node : state_->graph.state()->must_run()) targets.push_back(operation_of(*node));
     if (!fetches.empty() || !targets.empty()) {
       const Session session(state_->graph,
-                            {.disabled_passes = options.disabled_passes, .most_plans = options.most_plans});
+                            {.disabled_passes = options.disabled_passes, .most_plans = options.most_plans}, where);
       state_->run.emplace(session.make_callable(fetches, state_->inputs, targets, where));
     }
   });

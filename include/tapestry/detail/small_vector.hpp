@@ -1,12 +1,16 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 #include <memory>
+#include <ranges>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -18,6 +22,18 @@ namespace detail {
 /// points to.
 template <class T>
 inline constexpr bool is_relocatable = std::is_trivially_copyable_v<T>;
+
+/// A std::vector, std::array, std::span or SmallVector of integers of any width.
+template <class R>
+concept IntegerList = std::ranges::contiguous_range<R> && std::integral<std::ranges::range_value_t<R>> &&
+                      !std::same_as<std::ranges::range_value_t<R>, bool> &&
+                      !std::convertible_to<R, std::string_view>;
+/// The number as int64; the largest one stands for what exceeds it, which is beyond any size or index.
+template <std::integral T>
+constexpr std::int64_t saturated(T number) {
+  constexpr auto largest = std::numeric_limits<std::int64_t>::max();
+  return std::cmp_greater(number, largest) ? largest : static_cast<std::int64_t>(number);
+}
 }  // namespace detail
 
 /// A vector that stores up to N elements inside the object. The lists of an op's inputs, outputs and axes are short,
@@ -38,6 +54,12 @@ class SmallVector {
   SmallVector(const std::vector<T>& items)  // NOLINT(google-explicit-constructor): the two are the same list
       requires(!std::is_same_v<T, bool>) {
     append(items.begin(), items.end());
+  }
+  template <detail::IntegerList R>
+  SmallVector(const R& items)  // NOLINT(google-explicit-constructor): a list of integers of any width
+      requires(std::same_as<T, std::int64_t>) {
+    reserve(std::ranges::size(items));
+    for (const auto item : items) push_back(detail::saturated(item));
   }
   explicit SmallVector(std::size_t count, const T& value = T()) {
     reserve(count);

@@ -46,8 +46,8 @@ class Axes {
   template <AxisNumber T>
   Axes(T axis) : list_{static_cast<std::int64_t>(axis)}, all_(false) {}         // NOLINT: a number is an axis
   Axes(std::initializer_list<std::int64_t> axes) : list_(axes), all_(false) {}  // NOLINT
-  Axes(const std::vector<std::int64_t>& axes) : list_(axes), all_(false) {}     // NOLINT
-  Axes(const Ints& axes) : list_(axes), all_(false) {}                          // NOLINT
+  template <detail::IntegerList R>
+  Axes(const R& axes) : list_(axes), all_(false) {}  // NOLINT
   /// @}
 
   /// Whether all axes are meant.

@@ -100,8 +100,8 @@ class SplitParts {
   /// Parts of the given sizes. One size may be -1; it follows from the others.
   /// @{
   SplitParts(std::initializer_list<std::int64_t> sizes) : sizes_(sizes) {}  // NOLINT
-  SplitParts(const std::vector<std::int64_t>& sizes) : sizes_(sizes) {}     // NOLINT
-  SplitParts(const Ints& sizes) : sizes_(sizes) {}                          // NOLINT
+  template <detail::IntegerList R>
+  SplitParts(const R& sizes) : sizes_(sizes) {}  // NOLINT
   /// @}
 
   /// Whether sizes were given instead of a number of parts.

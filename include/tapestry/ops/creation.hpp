@@ -16,6 +16,14 @@ TAPESTRY_API Tensor zeros(const Shape& shape, const TensorOptions& options = {},
                           Where where = Where::here());
 TAPESTRY_API Tensor ones(const Shape& shape, const TensorOptions& options = {}, std::string_view name = {},
                          Where where = Where::here());
+inline Tensor zeros(const Shape& shape, std::same_as<DType> auto dtype, std::string_view name = {},
+                    Where where = Where::here()) {
+  return zeros(shape, TensorOptions{.dtype = dtype}, name, where);
+}
+inline Tensor ones(const Shape& shape, std::same_as<DType> auto dtype, std::string_view name = {},
+                   Where where = Where::here()) {
+  return ones(shape, TensorOptions{.dtype = dtype}, name, where);
+}
 inline Tensor zeros(const Shape& shape, const NodeName auto& name, Where where = Where::here()) {
   return zeros(shape, {}, detail::plain_name(name, detail::Worded::dtype, where), where);
 }
@@ -26,6 +34,10 @@ inline Tensor ones(const Shape& shape, const NodeName auto& name, Where where = 
 /// A tensor of the given shape, filled with `value`: a number, or a tensor that broadcasts to the shape. The dtype is
 /// that of the value (1 is int32, 1.0 is float32) unless the options say otherwise.
 TAPESTRY_API Tensor full(const Shape& shape, In value, const TensorOptions& options = {}, std::string_view name = {});
+/// The same in a dtype on the CPU.
+inline Tensor full(const Shape& shape, In value, std::same_as<DType> auto dtype, std::string_view name = {}) {
+  return full(shape, value, TensorOptions{.dtype = dtype}, name);
+}
 /// The same in the value's dtype on the CPU, with a name.
 inline Tensor full(const Shape& shape, In value, const NodeName auto& name) {
   return full(shape, value, {}, detail::plain_name(name, detail::Worded::dtype, value.where()));

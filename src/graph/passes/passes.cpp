@@ -15,11 +15,14 @@ std::span<const Pass> passes() {
   return list;
 }
 
-PlanGraph optimize(PlanGraph plan, const std::vector<std::string>& disabled,
-                   const std::function<void(std::string_view, const PlanGraph&)>& seen) {
-  for (const std::string& name : disabled)
+void require_passes(std::span<const std::string> names) {
+  for (const std::string& name : names)
     if (std::none_of(passes().begin(), passes().end(), [&](const Pass& pass) { return pass.name == name; }))
       throw InvalidArgumentError(join("There is no pass '", name, "'"));
+}
+
+PlanGraph optimize(PlanGraph plan, const std::vector<std::string>& disabled,
+                   const std::function<void(std::string_view, const PlanGraph&)>& seen) {
   for (const Pass& pass : passes()) {
     if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) continue;
     plan = pass.run(plan);

@@ -64,8 +64,9 @@ struct Pass {
 /// All passes in their order.
 std::span<const Pass> passes();
 
-/// Runs all passes but the disabled ones, and calls `seen`, if given, with the plan after each.
 /// Throws InvalidArgumentError for a name that no pass has.
+void require_passes(std::span<const std::string> names);
+/// Runs all passes but the disabled ones, and calls `seen`, if given, with the plan after each.
 PlanGraph optimize(PlanGraph plan, const std::vector<std::string>& disabled = {},
                    const std::function<void(std::string_view pass, const PlanGraph& plan)>& seen = {});
 
