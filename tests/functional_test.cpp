@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "expect.hpp"
+#include "refused.hpp"
 #include "tapestry/control_flow.hpp"
 #include "tapestry/device.hpp"
 #include "tapestry/ops.hpp"
@@ -119,6 +120,12 @@ TEST_CASE("hessian of a linear and of a constant function is zero, of x's shape 
   CHECK(to_string(linear.shape()) == "[1,2,1,2]");
   check_values(linear, {0, 0, 0, 0});
   check_values(hessian([](const Tensor&) { return f64(1.0); })(x), {0, 0, 0, 0});
+}
+
+TEST_CASE("a hessian of more than one value is refused") {
+  TAPESTRY_REFUSED(InvalidArgumentError, "a function with one value, not [2]",
+                   hessian([](const Tensor& x) { return x * x; })(tensor({1.0, 2.0})));
+  CHECK(hessian([](const Tensor& x) { return reshape(reduce_sum(x * x), {1}); })(ones({2})).shape() == Shape{2, 2});
 }
 
 TEST_CASE("vjp") {

@@ -245,6 +245,84 @@ TEST_CASE("a value read before an assignment is the one that is recomputed with"
   for (int i = 0; i < 2; ++i) CHECK(same_bits(f(x), step(x, eager)));
 }
 
+namespace {
+
+/// A step that changes Variables in between, and reads them before and after; what it returns, and its gradients by x
+/// and w.
+struct Counting {
+  explicit Counting(bool again) : recomputes(again) {}
+
+  Tensor value(const Tensor& x) const {
+    const Tensor before = average * x, changed = count.assign_add(1.0);
+    average.assign(0.9 * average + 0.1 * reduce_sum(x) * w);
+    return before * tanh(x * w) * count + average * sin(w) * changed;
+  }
+  std::vector<Tensor> operator()(const Tensor& x) const {
+    GradientTape outer;
+    outer.watch(x);
+    GradientTape tape;
+    tape.watch(x);
+    const auto f = [this](const Tensor& v) { return value(v); };
+    const Tensor y = recomputes ? recompute(f)(x) : f(x);
+    const auto [dx, dw] = tape.gradient(y, x, w);
+    return {y, dx, dw, outer.gradient(reduce_sum(dx * dx), x)};
+  }
+
+  bool recomputes;
+  Variable w{2.0, {.dtype = float64}};
+  Variable count{0.0, {.trainable = false, .dtype = float64}}, average{1.0, {.trainable = false, .dtype = float64}};
+};
+
+}  // namespace
+
+TEST_CASE("what a recomputed function changes is changed once, and the second run reads what the first one read") {
+  const Counting plain(false), again(true), traced(true), unknown(true);
+  const auto call = trace([&](const Tensor& x) { return traced(x); }, {spec(float64, {3})});
+  const auto call_unknown = trace([&](const Tensor& x) { return unknown(x); }, {spec(float64, {-1})});
+  const Tensor x = tensor<double>({0.3, -1.0, 2.0});
+  for (int step = 1; step <= 3; ++step) {
+    const std::vector<Tensor> expected = plain(x);
+    for (const auto& found : {again(x), call(x), call_unknown(x)})
+      for (std::size_t i = 0; i < expected.size(); ++i) check_same(found[i], expected[i], 1e-14);
+    for (const Counting* each : {&again, &traced, &unknown}) {
+      CHECK(each->count.value().item<double>() == step);
+      check_same(each->average, plain.average, 1e-14);
+    }
+  }
+  const Counting nested(true);
+  const auto twice =
+      recompute([&](const Tensor& v) { return recompute([&](const Tensor& u) { return nested.value(u); })(v); });
+  GradientTape tape;
+  tape.watch(x);
+  CHECK(bool(tape.gradient(twice(x), x)));
+  CHECK(nested.count.value().item<double>() == 1);
+  nn::BatchNorm norm(3);
+  const auto normalized = recompute([&](const Tensor& v) { return norm(v); });
+  GradientTape other;
+  CHECK(bool(other.gradient(reduce_sum(sin(normalized(ones({2, 3})))), norm.weight)));
+  CHECK(norm.num_batches_tracked.value().item<std::int64_t>() == 1);
+}
+
+TEST_CASE("a recomputed function that does something else the second time is refused") {
+  const Variable a(2.0), b(3.0);
+  int calls = 0;
+  const auto reads = recompute([&](const Tensor& x) { return x * (++calls == 1 ? a : b); });
+  const auto changes = recompute([&](const Tensor& x) {
+    if (++calls == 2) a.assign(7.0);
+    return x * x;
+  });
+  for (const auto& f : {std::function<Tensor(const Tensor&)>(reads), std::function<Tensor(const Tensor&)>(changes)}) {
+    calls = 0;
+    GradientTape tape;
+    const Tensor x = ones({});
+    tape.watch(x);
+    const Tensor y = f(x);
+    CHECK_THROWS_WITH_AS(tape.gradient(y, x), doctest::Contains("did something else the second time"),
+                         FailedPreconditionError);
+  }
+  CHECK(a.value().item<float>() == 2);
+}
+
 TEST_CASE("a plan keeps less memory with recompute than without") {
   const auto deep = [](bool again) {
     return trace(

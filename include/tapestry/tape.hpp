@@ -397,7 +397,8 @@ auto grad(F f, Where where = Where::here()) {
 /// A function from one tensor to one tensor, made of ops.
 using TensorFunction = std::function<Tensor(const Tensor&)>;
 
-/// `hessian(f)(x)` is the matrix of second derivatives of a scalar function. Its shape is x's shape twice.
+/// `hessian(f)(x)` is the matrix of second derivatives of a scalar function. Its shape is x's shape twice. Throws
+/// InvalidArgumentError if the value of f has more than one element.
 TAPESTRY_API TensorFunction hessian(TensorFunction f, Where where = Where::here());
 
 /// f(x), and the pullback: a function from a gradient with respect to f(x) to the gradient with respect to x.
@@ -514,9 +515,10 @@ auto custom_gradient(F f, Where where = Where::here()) {
 }
 
 /// A function that computes f, and that trades time for memory: a tape keeps only the arguments and the Variables that
-/// f reads, and the backward pass computes f again, from the same values and random numbers. A tensor that f captures
-/// is a constant: what needs a gradient must be an argument or a Variable. (T. Chen et al., "Training deep nets with
-/// sublinear memory cost", 2016.)
+/// f reads, and the backward pass computes f again, from the same values and random numbers. What f does to Variables
+/// is done once. A tensor that f captures is a constant: what needs a gradient must be an argument or a Variable.
+/// Throws FailedPreconditionError in the backward pass if f then reads or changes other Variables. (T. Chen et al.,
+/// "Training deep nets with sublinear memory cost", 2016.)
 ///
 /// In a graph, a function with a branch or loop that draws random numbers or changes Variables is computed once, as if
 /// without recompute: a second run of them would draw other numbers.

@@ -39,7 +39,11 @@ TensorFunction hessian(TensorFunction f, Where where) {
     {
       GradientTape inner;
       inner.watch(x, where);
-      gradient = inner.gradient({call_at(where, f, x), where}, x, {.unconnected = Unconnected::zero});
+      const Tensor value = call_at(where, f, x);
+      if (value.shape().is_known() && value.size() != 1)
+        throw InvalidArgumentError(detail::join("A hessian is that of a function with one value, not ", value.shape()),
+                                   where);
+      gradient = inner.gradient({value, where}, x, {.unconnected = Unconnected::zero});
     }
     Tensor second = outer.jacobian({gradient, where}, x);
     if (second) return second;
@@ -152,11 +156,12 @@ Tensor record_result(const Op& op, const Tensor& value, const Tensors& arguments
   return result;
 }
 
-/// What a function used besides its arguments: the Variables that it read, each with its first value, and in a graph
-/// the random numbers that it drew.
+/// What a function used besides its arguments: the Variables that it read, each with the values that it had then; the
+/// values that changes of Variables returned; and in a graph the random numbers that it drew.
 struct Surroundings {
-  std::vector<Variable> variables;
-  Tensors values, drawn;
+  std::vector<Variable> variables;  ///< for each of the values
+  Tensors values, changes, drawn;
+  std::vector<std::size_t> reads;  ///< for each read the number of its value
   bool has_stateful_flow = false;  ///< whether a branch or loop of a graph drew numbers or changed Variables
 };
 
@@ -194,10 +199,19 @@ class Watcher final : public Recorder {
   }
   void read(const Variable& variable, Tensor& value) override {
     tell_read(outside_, variable, value);
-    for (const Variable& known : found_.variables)
-      if (known.is(variable)) return;
+    std::size_t i = 0;
+    while (i < found_.values.size() && !(found_.variables[i].is(variable) && found_.values[i].is(value))) ++i;
+    found_.reads.push_back(i);
+    if (i < found_.values.size()) return;
     found_.variables.push_back(variable);
     found_.values.push_back(value);
+  }
+  bool replay_change(const Variable& variable, Tensor& after) override {
+    return is_change_replayed(outside_, variable, after);
+  }
+  void change(const Variable& variable, const Tensor& after) override {
+    tell_change(outside_, variable, after);
+    found_.changes.push_back(after);
   }
 
  private:
@@ -209,8 +223,8 @@ class Watcher final : public Recorder {
 };
 thread_local Watcher* Watcher::innermost = nullptr;
 
-/// While it lives, reads of Variables give the values that were read before, whatever was assigned since, and the
-/// random ops of a graph give the outputs that they gave before.
+/// While it lives, reads of Variables give the values that were read before, whatever was assigned since; assignments
+/// change nothing more; and the random ops of a graph give the outputs that they gave before.
 class Replay final : public Recorder {
  public:
   explicit Replay(const Surroundings& before) : before_(before) { recorders().push_back(this); }
@@ -226,28 +240,46 @@ class Replay final : public Recorder {
     return true;
   }
   void read(const Variable& variable, Tensor& value) override {
-    for (std::size_t i = 0; i < before_.variables.size(); ++i)
-      if (before_.variables[i].is(variable)) value = before_.values[i];
+    const std::size_t i = next_read_ < before_.reads.size() ? before_.reads[next_read_++] : before_.values.size();
+    if (i == before_.values.size() || !before_.variables[i].is(variable)) refuse();
+    value = before_.values[i];
+  }
+  bool replay_change(const Variable&, Tensor& after) override {
+    if (next_change_ == before_.changes.size()) refuse();
+    after = before_.changes[next_change_++];
+    return true;
   }
 
  private:
+  [[noreturn]] static void refuse() {
+    throw FailedPreconditionError(
+        "recompute: the function did something else the second time; it must depend on its arguments, Variables and "
+        "random numbers alone");
+  }
+
   const Surroundings& before_;
-  std::size_t next_ = 0;
+  std::size_t next_ = 0, next_read_ = 0, next_change_ = 0;
 };
 
-/// While it lives, random ops throw: the function that draws them runs a second time and would draw other numbers.
-class NoRandomNumbers final : public Recorder {
+/// While it lives, random ops and assignments throw: the function runs a second time, and would draw other numbers and
+/// change Variables again.
+class NoEffects final : public Recorder {
  public:
-  NoRandomNumbers() { recorders().push_back(this); }
-  ~NoRandomNumbers() override { recorders().pop_back(); }
-  NoRandomNumbers(const NoRandomNumbers&) = delete;
-  NoRandomNumbers& operator=(const NoRandomNumbers&) = delete;
+  NoEffects() { recorders().push_back(this); }
+  ~NoEffects() override { recorders().pop_back(); }
+  NoEffects(const NoEffects&) = delete;
+  NoEffects& operator=(const NoEffects&) = delete;
   void record(Call&&) override {}
   bool replay(Call& call) override {
     throw UnimplementedError(
         "custom_gradient: a function that draws random numbers needs arguments whose rank is known "
         "when the graph is made; give the placeholder a shape",
         call.type(), call.where());
+  }
+  bool replay_change(const Variable& variable, Tensor&) override {
+    throw UnimplementedError(join("custom_gradient: a function that changes a Variable, here '", variable.name(),
+                                  "', needs arguments whose rank is known when the graph is made; give the placeholder "
+                                  "a shape"));
   }
   void read(const Variable&, Tensor&) override {}
 };
@@ -289,7 +321,7 @@ Tensor custom_gradient(const std::function<CustomGradient(const Tensors&)>& f, c
     if (!graph || sink_of(all.back()) == graph) {
       gradients = backward(all.back());
     } else {
-      const NoRandomNumbers none;
+      const NoEffects none;
       gradients = f(Tensors(all.begin(), all.end() - 1)).gradient(all.back());
     }
     for (std::size_t i = 0; i < gradients.size() && i + 1 < all.size(); ++i)
@@ -326,16 +358,21 @@ Tensor recompute(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
   const bool is_random = random::state() != random_before;
   const std::size_t arguments = inputs.size(), sources = arguments + found.values.size();
   Tensors all_inputs = inputs;
-  all_inputs.append(found.values.begin(), found.values.end());
-  all_inputs.append(found.drawn.begin(), found.drawn.end());
+  for (const Tensors* each : {&found.values, &found.changes, &found.drawn})
+    all_inputs.append(each->begin(), each->end());
   // In its second run f must read the same values and draw the same numbers as in the first.
-  auto backward = [=, variables = std::move(found.variables)](const Tensors& all) -> Tensors {
+  auto backward = [=, variables = std::move(found.variables), reads = std::move(found.reads),
+                   changes = found.changes.size()](const Tensors& all) -> Tensors {
     const Tensor& g = all.back();
     Tensors from(all.begin(), all.begin() + sources);
     for (Tensor& source : from)
       if (source.is_symbolic()) source = apply_all(optimization_barrier_op, {source, g}, {}, {}, where)[0];
-    const Surroundings before{
-        variables, Tensors(from.begin() + arguments, from.end()), Tensors(all.begin() + sources, all.end() - 1), {}};
+    const Tensor* const drawn = all.begin() + sources + changes;
+    const Surroundings before{.variables = variables,
+                              .values = Tensors(from.begin() + arguments, from.end()),
+                              .changes = Tensors(all.begin() + sources, drawn),
+                              .drawn = Tensors(drawn, all.end() - 1),
+                              .reads = reads};
     GradientTape tape({.watch_accessed_variables = false});
     for (const Tensor& source : from)
       if (is_floating(source.dtype())) tape.watch(source);

@@ -55,6 +55,35 @@ Sink* sink_for(const Tensor& value) {
   return open ? open : sink_of(value);
 }
 
+/// What a change makes of the value. For `set`, this is not the tensor that was given: no gradient flows through a
+/// Variable.
+Tensor changed_now(const Variable& variable, Assign kind, const Tensor& given, Where where) {
+  Variable::Cell& cell = *variable.cell();
+  if (kind == Assign::set) {
+    cell.store(given.to(cell.device, where));
+  } else {
+    const ExecuteNow now;
+    const PauseRecording pause;
+    const Tensor before = cell.load(), change = given.to(cell.device, where);
+    const In a(before, where), b(change, where);
+    cell.store(kind == Assign::add ? add(a, b) : subtract(a, b));
+  }
+  return cell.load();
+}
+
+/// Changes the Variable now, or when the graph runs; the value after that.
+Tensor changed(const Variable& variable, Assign kind, const Value& value, std::string_view what) {
+  const Where where = value.where();
+  const Tensor given = fitting(variable, value, what);
+  Tensor after;
+  if (!is_change_replayed(recorders(), variable, after)) {
+    Sink* graph = sink_for(given);
+    after = graph ? graph->assign(variable, kind, given, where) : changed_now(variable, kind, given, where);
+  }
+  tell_change(recorders(), variable, after);
+  return after;
+}
+
 }  // namespace
 
 void Variable::Cell::throw_uninitialized() const {
@@ -132,35 +161,9 @@ Tensor Variable::value(Where where) const {
   return value;
 }
 
-Tensor Variable::assign(const Value& value) const {
-  const Where where = value.where();
-  Tensor next = fitting(*this, value, "assign");
-  if (Sink* graph = sink_for(next)) return graph->assign(*this, Assign::set, next, where);
-  cell_->store(next.to(cell_->device, where));
-  return cell_->load();  // not the tensor that was given: no gradient flows through a Variable
-}
-
-Tensor Variable::assign_add(const Value& delta) const {
-  const Where where = delta.where();
-  const Tensor change = fitting(*this, delta, "assign_add");
-  if (Sink* graph = sink_for(change)) return graph->assign(*this, Assign::add, change, where);
-  const ExecuteNow now;
-  const PauseRecording pause;
-  Tensor next = add(In(cell_->load(), where), In(change.to(cell_->device, where), where));
-  cell_->store(next);
-  return next;
-}
-
-Tensor Variable::assign_sub(const Value& delta) const {
-  const Where where = delta.where();
-  const Tensor change = fitting(*this, delta, "assign_sub");
-  if (Sink* graph = sink_for(change)) return graph->assign(*this, Assign::subtract, change, where);
-  const ExecuteNow now;
-  const PauseRecording pause;
-  Tensor next = subtract(In(cell_->load(), where), In(change.to(cell_->device, where), where));
-  cell_->store(next);
-  return next;
-}
+Tensor Variable::assign(const Value& value) const { return changed(*this, Assign::set, value, "assign"); }
+Tensor Variable::assign_add(const Value& delta) const { return changed(*this, Assign::add, delta, "assign_add"); }
+Tensor Variable::assign_sub(const Value& delta) const { return changed(*this, Assign::subtract, delta, "assign_sub"); }
 
 const std::string& Variable::name() const {
   if (cell_->path_names) cell_->path_names->update();

@@ -261,6 +261,16 @@ void tell_read(const Recorders& listeners, const Variable& variable, Tensor& val
   for (std::size_t i = listeners.size(); i-- > 0;) listeners[i]->read(variable, value);
 }
 
+bool is_change_replayed(const Recorders& listeners, const Variable& variable, Tensor& after) {
+  for (std::size_t i = listeners.size(); i-- > 0;)
+    if (listeners[i]->replay_change(variable, after)) return true;
+  return false;
+}
+
+void tell_change(const Recorders& listeners, const Variable& variable, const Tensor& after) {
+  for (std::size_t i = listeners.size(); i-- > 0;) listeners[i]->change(variable, after);
+}
+
 CallSiteScope::CallSiteScope(Where where) : saved_(site_override) {
   if (!site_override) site_override = where;
 }

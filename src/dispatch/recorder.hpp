@@ -118,6 +118,11 @@ class Recorder {
   /// Called when a Variable's value is read. The recorder may replace the value; the recorders outside it see the new
   /// one.
   virtual void read(const Variable& variable, Tensor& value) = 0;
+  /// Called before a Variable is changed. The recorder may tell the value after the change and return true; then the
+  /// Variable is not changed.
+  virtual bool replay_change(const Variable&, Tensor&) { return false; }
+  /// Called after a Variable has been changed, or was not changed because of `replay_change`, with its value.
+  virtual void change(const Variable&, const Tensor&) {}
 };
 
 /// Computes the outputs of a call, with the dtypes and shapes of the specs. The inputs must have been promoted and
@@ -132,6 +137,11 @@ TAPESTRY_API Recorders& recorders();
 void tell_recorders(Call&& call);
 /// Tells recorders that a Variable is read, the innermost first.
 void tell_read(const Recorders& listeners, const Variable& variable, Tensor& value);
+/// The same for changes of a Variable. `is_change_replayed` tells whether one of the recorders wants no change.
+/// @{
+bool is_change_replayed(const Recorders& listeners, const Variable& variable, Tensor& after);
+void tell_change(const Recorders& listeners, const Variable& variable, const Tensor& after);
+/// @}
 
 /// Hides all recorders of this thread while it lives: for work that no gradient should see.
 class PauseRecording {
