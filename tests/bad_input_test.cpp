@@ -297,6 +297,7 @@ TEST_CASE("NaN in an order, as in NumPy") {
   check_values(reduce_max(x), {not_a_number});
   check_values(maximum(x, 0), {1, not_a_number, infinity, 0});
   check_values(clip(x, 0, 2), {1, not_a_number, 2, 0});
+  check_values(clip(x, 2, 1.5), {2, not_a_number, 2, 2});
   check_values(relu(x), {1, not_a_number, infinity, 0});
   check_values(sign(x), {1, not_a_number, 1, -1});
 }

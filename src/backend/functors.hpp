@@ -107,8 +107,9 @@ inline constexpr double pi = 3.14159265358979323846;
   X(logical_and, a& b)             \
   X(logical_or, a | b)
 
-/// clip: NaN stays NaN. select: `a` is bool, `b` and `c` are of any type.
-#define TAPESTRY_TERNARY_NUMBER(X) X(clip, math::select(a < b, b, math::select(a > c, c, a)))
+/// clip: NaN stays NaN, and where b > c the result is b, as in TensorFlow. select: `a` is bool, `b` and `c` are of any
+/// type.
+#define TAPESTRY_TERNARY_NUMBER(X) X(clip, math::select(a < b, b, math::select(a > c, math::select(c < b, b, c), a)))
 #define TAPESTRY_TERNARY_SELECT(X) X(select, math::select(a, b, c))
 
 #define TAPESTRY_NAME(name, formula) name,

@@ -52,13 +52,15 @@ TAPESTRY_OP(clip_op){{
     .forward = ternary<Ternary::clip>,
     .composition = [](const Call& call) -> Tensors {
       const Tensor &x = call.input(0), &low = call.input(1), &high = call.input(2);
-      return {where(less(x, low), low, where(greater(x, high), high, x))};
+      return {where(less(x, low), low, where(greater(x, high), maximum(low, high), x))};
     },
     .gradient = [](const Call& call, const Tensor& g) -> Tensors {
       const Tensor &x = call.input(0), &low = call.input(1), &high = call.input(2);
+      const auto is_low = [&] { return logical_or(less(x, low), logical_and(greater(x, high), less(high, low))); };
       return wanted(
           call, [&] { return where(logical_or(less(x, low), greater(x, high)), 0.0, g); },
-          [&] { return where(less(x, low), g, 0.0); }, [&] { return where(greater(x, high), g, 0.0); });
+          [&] { return where(is_low(), g, 0.0); },
+          [&] { return where(logical_and(greater(x, high), greater_equal(high, low)), g, 0.0); });
     },
     .promotion = common_type,
     .needs = needs_inputs,

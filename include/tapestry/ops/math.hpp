@@ -49,7 +49,8 @@ TAPESTRY_API Tensor abs(In x, std::string_view name = {});
 TAPESTRY_API Tensor sign(In x, std::string_view name = {});
 /// x * x
 TAPESTRY_API Tensor square(In x, std::string_view name = {});
-/// x limited to [low, high]; NaN stays NaN. The gradient passes where x is in the closed interval.
+/// x limited to [low, high]; NaN stays NaN. The gradient passes where x is in the closed interval. Where low > high,
+/// the result is low, as in TensorFlow.
 TAPESTRY_API Tensor clip(In x, In low, In high, std::string_view name = {});
 
 // Operators are templates, so that built-in operators come first, such as those for the sizes of a shape: of two

@@ -73,7 +73,13 @@ Tensors read_clip(const OnnxCall& c) {
     if (c.has_attr("min")) low = detail::make_scalar(c.real("min", 0), y.dtype());
     if (c.has_attr("max")) high = detail::make_scalar(c.real("max", 0), y.dtype());
   }
-  if (bool(low) && bool(high)) return {clip(y, low, high)};
+  if (bool(low) && bool(high)) {
+    // Where low > high, ONNX gives high, and TensorFlow low.
+    const bool attributes = c.version() < 11, known = attributes || (c.is_known(1) && c.is_known(2));
+    if (!known || (attributes ? low : c.value(1)).item<double>() > (attributes ? high : c.value(2)).item<double>())
+      low = minimum(low, high);
+    return {clip(y, low, high)};
+  }
   if (low) y = maximum(y, low);
   if (high) y = minimum(y, high);
   return {y};
