@@ -5,8 +5,13 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
+#include <protozero/pbf_reader.hpp>
+#include <protozero/pbf_writer.hpp>
 
 #include "expect.hpp"
 #include "flow_models.hpp"
@@ -72,6 +77,52 @@ TEST_CASE("branches and loops are written and read again, with their gradients")
   }
 }
 
+namespace {
+
+/// Whether each input of a node is a list, as TensorFlow demands of the op.
+std::vector<bool> wanted_lists(const io::NodeDef& node) {
+  std::vector<bool> lists(node.inputs.size());
+  const auto add_types = [&](std::string_view attr, std::size_t first) {
+    const auto found = node.attrs.find(attr);
+    if (found == node.attrs.end()) return;
+    const auto* types = std::get_if<io::ListDef>(&found->second);
+    for (std::size_t i = 0; types && i < types->types.size(); ++i)
+      lists.at(first + i) = types->types[i].value == io::variant_type.value;
+  };
+  if (node.op == "While" || node.op == "StatelessWhile" || node.op == "IdentityN") add_types("T", 0);
+  if (node.op == "If" || node.op == "StatelessIf" || node.op == "Case") add_types("Tin", 1);
+  const bool takes_tensor = node.op == "TensorListFromTensor" || node.op == "TensorListReserve" ||
+                            node.op == "TensorListSplit" || node.op == "TensorListScatterV2";
+  if (node.op.starts_with("TensorList") && !takes_tensor) lists.at(0) = true;
+  if (node.op == "TensorListConcatLists") lists.at(1) = true;
+  return lists;
+}
+
+/// The inputs that are lists where tensors are due, or the other way round, outside of functions.
+std::string misused_lists(const io::GraphDef& file) {
+  std::set<std::string> lists;
+  for (const io::NodeDef& node : file.nodes) {
+    const bool reads = node.op == "TensorListStack" || node.op == "TensorListLength" ||
+                       node.op == "TensorListGetItem" || node.op == "TensorListElementShape" ||
+                       node.op == "TensorListConcat" || node.op == "TensorListConcatV2";
+    if ((node.op.starts_with("TensorList") && !reads) || node.op == "EmptyTensorList") lists.insert(node.name);
+    const std::vector<bool> given = wanted_lists(node);
+    if (node.op.ends_with("While") || node.op == "IdentityN")
+      for (std::size_t i = 0; i < given.size(); ++i)
+        if (given[i]) lists.insert(detail::join(node.name, ":", i));
+  }
+  std::string misused;
+  for (const io::NodeDef& node : file.nodes) {
+    const std::vector<bool> wanted = wanted_lists(node);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (lists.contains(node.inputs[i]) != wanted[i])
+        misused += node.op + " " + node.name + ": " + node.inputs[i] + "\n";
+  }
+  return misused;
+}
+
+}  // namespace
+
 TEST_CASE("branches and loops of TensorFlow's are read and written again") {
   int cases = 0;
   for (const auto& each : std::filesystem::directory_iterator(std::filesystem::path(GOLDEN_FILES) / "flow")) {
@@ -81,8 +132,17 @@ TEST_CASE("branches and loops of TensorFlow's are read and written again") {
     CAPTURE(path);
     const Graph graph = Graph::load(path.substr(0, path.size() - ending.size()) + ".pb");
     const std::string again = graph.as_graph_def();
+    const Graph read_again = Graph::from_graph_def(again);
     CHECK(do_steps(graph, steps_in(path)));
-    CHECK(do_steps(Graph::from_graph_def(again), steps_in(path)));
+    CHECK(do_steps(read_again, steps_in(path)));
+    CHECK(misused_lists(io::decode(again)) == "");
+    // No node for a list is left over from one time to the next.
+    const auto count = [](const std::string& bytes) {
+      const std::vector<io::NodeDef> nodes = io::decode(bytes).nodes;
+      return std::count_if(nodes.begin(), nodes.end(),
+                           [](const io::NodeDef& node) { return node.attrs.contains("_tapestry_list"); });
+    };
+    CHECK(count(read_again.as_graph_def()) == count(again));
     ++cases;
   }
   CHECK(cases >= 21);
@@ -270,6 +330,55 @@ io::NodeDef& loop_in(io::GraphDef& file) {
 }
 
 }  // namespace
+
+namespace {
+
+/// A message with the fields of one number in the reverse order, each changed by a function.
+std::string reversed(
+    std::string_view message, protozero::pbf_tag_type tag,
+    const std::function<std::string(std::string)>& change = [](std::string field) { return field; }) {
+  std::vector<std::pair<protozero::pbf_tag_type, std::string>> fields;
+  std::vector<std::string> turned;
+  protozero::pbf_reader reader(message.data(), message.size());
+  while (reader.next()) {
+    REQUIRE(reader.wire_type() == protozero::pbf_wire_type::length_delimited);
+    fields.emplace_back(reader.tag(), reader.get_string());
+    if (fields.back().first == tag) turned.push_back(change(fields.back().second));
+  }
+  std::string out;
+  protozero::pbf_writer writer(out);
+  for (const auto& [number, bytes] : fields) {
+    writer.add_message(number, number == tag ? turned.back() : bytes);
+    if (number == tag) turned.pop_back();
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a library may give a function again with its nodes and the entries of its maps in another order") {
+  const Graph graph = Graph::from_graph_def(changed_file([](io::GraphDef&, std::vector<io::FunctionDef>&) {}));
+  const std::string library = io::decode(graph.as_graph_def()).library;
+  constexpr protozero::pbf_tag_type function = 1, node = 3, returned = 4, input = 3, attr = 5;
+  const auto same = [&](const std::string& f) {
+    return reversed(reversed(f, returned), node, [&](const std::string& n) { return reversed(n, attr); });
+  };
+  const auto other = [&](const std::string& f) {
+    return reversed(f, node, [&](const std::string& n) { return reversed(n, input); });
+  };
+  const std::string again = reversed(library, function, same), different = reversed(library, function, other);
+  std::string merged = library;
+  io::merge_library(merged, library);
+  io::merge_library(merged, again);
+  CHECK(again != library);
+  CHECK(merged == library);
+  CHECK_THROWS_WITH_AS(io::merge_library(merged, different), doctest::Contains("There is already another function"),
+                       InvalidArgumentError);
+  CHECK(merged == library);
+  CHECK(io::decode_library(library + again, GraphLimits::none()).size() == 2);
+  CHECK_THROWS_WITH_AS(io::decode_library(library + different, GraphLimits::none()),
+                       doctest::Contains("two different functions"), InvalidArgumentError);
+}
 
 TEST_CASE("files whose functions lie are refused") {
   using File = io::GraphDef;

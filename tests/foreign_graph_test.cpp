@@ -104,6 +104,28 @@ std::string refusal(const File& file, const Tensor& x) {
 
 }  // namespace
 
+TEST_CASE("all outputs of a node have their names after they were written again, once and twice") {
+  Graph graph = File()
+                    .input("x", {-1})
+                    .add("both", "IdentityN", {"x", "x"},
+                         {{"T", io::ListDef{.types = {io::code_of(float32), io::code_of(float32)}}}})
+                    .add("ids", "Unique", {"both:1"}, {{"T", io::code_of(float32)}, {"out_idx", io::code_of(int32)}})
+                    .add("sum", "AddV2", {"ids", "both"}, {{"T", io::code_of(float32)}})
+                    .load();
+  const Tensor x = tensor({5.0, 3.0, 5.0});
+  std::size_t nodes = 0;
+  for (int time = 0; time < 3; ++time) {
+    const Session session(graph);
+    for (const char* name : {"both:0", "both:1"}) check_same(session.run(name, {{"x:0", x}}), x);
+    check_values(session.run("ids:0", {{"x:0", x}}), {5, 3});
+    check_values(session.run("ids:1", {{"x:0", x}}), {0, 1, 0});
+    const std::string written = graph.as_graph_def();
+    if (time == 1) nodes = io::decode(written).nodes.size();
+    if (time == 2) CHECK(io::decode(written).nodes.size() == nodes);
+    graph = Graph::from_graph_def(written);
+  }
+}
+
 TEST_CASE("a shape that the graph computes is known when it runs") {
   const Graph graph = with_computed_shape().load();
   const Tensor y = graph.get_tensor_by_name("y:0");

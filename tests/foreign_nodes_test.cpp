@@ -72,6 +72,57 @@ TEST_CASE("nodes that Tapestry lacks harm nothing until a run needs them") {
   }
 }
 
+TEST_CASE("an output that no node uses of a node that Tapestry lacks is refused with its op") {
+  const Graph graph =
+      read(placeholder_node("x", "dim { size: 2 }") + node("foo", "Foo", {"x"}) + node("y", "Neg", {"x"}, t_float) +
+           node("int16", "Cast", {"x"}, attr("SrcT", "type: DT_FLOAT") + attr("DstT", "type: DT_INT16")));
+  const Session session(graph);
+  const auto refusal = [&](const std::string& name) {
+    return message_of<UnimplementedError>([&] { session.run(name, {{"x:0", {1.0, 2.0}}}); });
+  };
+  CHECK(refusal("foo:1") == "Tapestry lacks the op 'Foo' of node 'foo'");
+  CHECK(refusal("int16:3") == "Node 'int16' (op: 'Cast'): Tapestry lacks TensorFlow's type DT_INT16");
+  CHECK(message_of<LookupError>([&] { session.run("y:1"); }).find("only has 1 outputs") != std::string::npos);
+}
+
+TEST_CASE("dimensions and dtypes that Tapestry lacks harm nothing until a run needs them") {
+  const std::string nine =
+      "dim { size: 1 } dim { size: 1 } dim { size: 1 } dim { size: 1 } dim { size: 1 } "
+      "dim { size: 1 } dim { size: 1 } dim { size: 1 } dim { size: 1 }";
+  const std::string index = attr("out_idx", "type: DT_INT32");
+  const std::string text =
+      placeholder_node("x", "dim { size: 1 }") + node("y", "Neg", {"x"}, t_float) +
+      ints_node("ones", {1, 1, 1, 1, 1, 1, 1, 1, 1}) + ints_node("axis", {0}) +
+      node("deep", "Reshape", {"x", "ones"}, t_float + attr("Tshape", "type: DT_INT32")) +
+      node("after", "Neg", {"deep"}, t_float) +
+      constant_node("wide", "DT_FLOAT", "tensor_shape { " + nine + " } float_val: 1") + placeholder_node("fed", nine) +
+      node("v", "VarHandleOp", {}, attr("shape", "shape { " + nine + " }") + attr("dtype", "type: DT_FLOAT")) +
+      node("read", "ReadVariableOp", {"v"}, attr("dtype", "type: DT_FLOAT")) + float_node("five", "5") +
+      node("diff", "ListDiff", {"x", "x"}, t_float + index) +
+      node("known", "ListDiff", {"five", "five"}, t_float + index) +
+      node("hinted", "Neg", {"y"}, t_float + attr("_output_shapes", "list { shape { " + nine + " } }"));
+  const Graph graph = read(text);
+  const Session session(graph);
+  check_same(session.run("y:0", {{"x:0", {1.0}}}), tensor<float>({-1}));
+  check_same(session.run("hinted:0", {{"x:0", {1.0}}}), tensor<float>({1}));
+  const auto refusal = [&](const std::string& name) {
+    return message_of<UnimplementedError>([&] { session.run(name, {{"x:0", {1.0}}}); });
+  };
+  CHECK(refusal("deep:0") == "Node 'deep' (op: 'Reshape'): A tensor has at most 8 dimensions, but 9 were given");
+  CHECK(refusal("after:0") == refusal("deep:0"));
+  CHECK(refusal("wide:0") == "Node 'wide' (op: 'Const'): its 'value' has more than 8 dimensions");
+  CHECK(refusal("fed:0") == "Node 'fed' (op: 'Placeholder'): its 'shape' has more than 8 dimensions");
+  CHECK(refusal("read:0").find("'v'") != std::string::npos);
+  CHECK(refusal("diff:0") ==
+        "Node 'diff' (op: 'ListDiff'): its input 0, 'x:0', is float32, where whole numbers are due");
+  CHECK(refusal("known:0") == "Node 'known' (op: 'ListDiff'): its input 0 is float32, where whole numbers are due");
+  const std::string before = io::from_text(text), after = graph.as_graph_def();
+  for (const char* name : {"deep", "after", "wide", "fed", "v", "diff", "known"}) {
+    CAPTURE(name);
+    CHECK(io::encode_node(def_of(before, name)) == io::encode_node(def_of(after, name)));
+  }
+}
+
 TEST_CASE("every tensor of a file is fetched and fed by its name") {
   Graph graph =
       read(placeholder_node("x", "dim { size: 2 } dim { size: 3 }") + ints_node("perm", {1, 0}) +
@@ -135,6 +186,37 @@ TEST_CASE("initializers, assignments and references by name") {
   session.run("init");
   check_same(session.run("w/read:0"), tensor(3.F));
   check_same(session.run("after:0", {{"add:0", 7.0}}), tensor(-7.F));
+}
+
+TEST_CASE("a loop of TensorFlow 1 changes a Variable by its reference") {
+  const auto frame = [](const std::string& type, const std::string& constant) {
+    return attr("T", "type: " + type) + attr("frame_name", "s: 'loop/context'") +
+           attr("is_constant", "b: " + constant) + attr("parallel_iterations", "i: 1");
+  };
+  const std::string t_int = attr("T", "type: DT_INT32"), two = attr("N", "i: 2");
+  const Graph graph =
+      read(node("v", "VariableV2", {}, attr("shape", "shape { }") + attr("dtype", "type: DT_FLOAT")) +
+           float_node("v/initial_value", "1") + node("v/Assign", "Assign", {"v", "v/initial_value"}, t_float) +
+           float_node("one", "1") + constant_node("zero", "DT_INT32", "tensor_shape { } int_val: 0") +
+           constant_node("step", "DT_INT32", "tensor_shape { } int_val: 1") +
+           constant_node("end", "DT_INT32", "tensor_shape { } int_val: 4") +
+           node("loop/i", "Enter", {"zero"}, frame("DT_INT32", "false")) +
+           node("loop/v", "RefEnter", {"v"}, frame("DT_FLOAT", "true")) +
+           node("loop/one", "Enter", {"one"}, frame("DT_FLOAT", "true")) +
+           node("loop/step", "Enter", {"step"}, frame("DT_INT32", "true")) +
+           node("loop/end", "Enter", {"end"}, frame("DT_INT32", "true")) +
+           node("loop/Merge", "Merge", {"loop/i", "loop/Next"}, t_int + two) +
+           node("loop/Less", "Less", {"loop/Merge", "loop/end"}, t_int) + node("loop/Cond", "LoopCond", {"loop/Less"}) +
+           node("loop/Switch", "Switch", {"loop/Merge", "loop/Cond"}, t_int) +
+           node("loop/now", "Identity", {"loop/Switch:1"}, t_int) +
+           node("loop/change", "AssignAdd", {"loop/v", "loop/one", "^loop/now"}, t_float) +
+           node("loop/add", "AddV2", {"loop/now", "loop/step", "^loop/change"}, t_int) +
+           node("loop/Next", "NextIteration", {"loop/add"}, t_int) + node("loop/Exit", "Exit", {"loop/Switch"}, t_int) +
+           node("init", "NoOp", {"^v/Assign"}));
+  const Session session(graph);
+  session.run("init");
+  check_same(session.run("loop/Exit:0"), tensor(4));
+  check_same(session.run("v:0"), tensor(5.F));
 }
 
 TEST_CASE("Variables of one shared name are one Variable") {

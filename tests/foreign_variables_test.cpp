@@ -49,6 +49,59 @@ TEST_CASE("a Variable counts up to a limit, in both styles, and is written again
                        doctest::Contains("its Variable is float32[], not a whole number"), InvalidArgumentError);
 }
 
+TEST_CASE("a Variable that is made of another one's initialized value: the branch reads it, not the graph around") {
+  const std::string dtype = attr("dtype", "type: DT_FLOAT");
+  const auto function = [](const std::string& name, const std::string& nodes, const std::string& result) {
+    return "library { function { signature { name: '" + name +
+           "' input_arg { name: 'v' type: DT_RESOURCE } input_arg { name: 'initial' type: DT_FLOAT } output_arg { "
+           "name: "
+           "'y' type: DT_FLOAT } } " +
+           nodes + " ret { key: 'y' value: '" + result + "' } } }\n";
+  };
+  const std::string functions =
+      function("read", "node_def { name: 'r' op: 'ReadVariableOp' input: 'v' " + dtype + " }", "r:value:0") +
+      function("first", "", "initial");
+  const std::string types = " list { type: DT_RESOURCE type: DT_FLOAT }";
+  const std::string conditional =
+      node("is_initialized", "VarIsInitializedOp", {"v"}) +
+      node("value", "If", {"is_initialized", "v", "v/initial"},
+           attr("Tcond", "type: DT_BOOL") + attr("Tin", types) + attr("Tout", "list { type: DT_FLOAT }") +
+               attr("then_branch", "func { name: 'read' }") + attr("else_branch", "func { name: 'first' }") +
+               attr("output_shapes", "list { shape { } }"));
+  const Graph graph =
+      read(variable_nodes("v", "DT_FLOAT", "", "float_val: 2", true) + conditional +
+           node("average", "VarHandleOp", {}, attr("shape", "shape { }") + dtype) +
+           node("average/Assign", "AssignVariableOp", {"average", "value"}, dtype) +
+           node("v/now", "ReadVariableOp", {"v"}, dtype) + node("average/now", "ReadVariableOp", {"average"}, dtype) +
+           node("init", "NoOp", {"^v/Assign", "^average/Assign"}) + functions);
+  const std::string written = graph.as_graph_def({.computed_initial_values = true});
+  CHECK(def_of(written, "value").op == "If");
+  CHECK(std::ranges::count(def_of(written, "value").inputs, "v") == 1);
+  for (const Graph& each : {graph, Graph::from_graph_def(written)}) {
+    const Session session(each);
+    session.run("init");
+    CHECK(session.run("average/now:0").item<float>() == 2);
+  }
+}
+
+TEST_CASE("as references, values that are read before a change outlive it") {
+  const Graph graph;
+  const Graph::Scope open(graph);
+  const Variable v(1.0, {.name = "v"}), kept(0.0, {.name = "kept"}), other(3.0, {.name = "other"});
+  const Tensor old = v.value(), beside = other.value();
+  const std::string old_name = old.op().name();
+  const Tensor now = v.assign(old * 10.0 + 1.0), later = other.assign_add(beside * 2.0);
+  const auto after = control_dependencies({now.op()});
+  kept.assign(old);
+  const std::string written = graph.as_graph_def({.variables = VariableStyle::reference});
+  CHECK(def_of(written, old_name).op == "DeepCopy");
+  CHECK(def_of(written, beside.op().name()).op == "Identity");
+  CHECK(def_of(graph.as_graph_def(), old_name).op == "ReadVariableOp");
+  const std::string again = Graph::from_graph_def(written).as_graph_def({.variables = VariableStyle::reference});
+  CHECK(def_of(again, old_name).op == "Identity");
+  CHECK(def_of(again, def_of(again, old_name).inputs[0]).op == "DeepCopy");
+}
+
 TEST_CASE("a slice of a Variable is assigned") {
   for (const bool is_resource : {true, false}) {
     CAPTURE(is_resource);

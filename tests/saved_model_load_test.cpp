@@ -12,6 +12,7 @@
 #include "io/tensorflow/meta_graph.hpp"
 #include "io/tensorflow/saved_model_extras.hpp"
 #include "io/wire.hpp"
+#include "refused.hpp"
 #include "tapestry/tapestry.hpp"
 #include "temporary_folder.hpp"
 
@@ -71,8 +72,22 @@ TEST_CASE("A signature changes the Variables of the model") {
   const Model count = model.signature("count");
   CHECK(count({{"by", 2}})[0].item<std::int64_t>() == 9);
   CHECK(count({{"by", 1}})[0].item<std::int64_t>() == 10);
-  const GradientTape tape;
-  CHECK(count({{"by", 1}})[0].item<std::int64_t>() == 11);
+  {
+    const GradientTape tape;
+    CHECK(count({{"by", 1}})[0].item<std::int64_t>() == 11);
+  }
+  const auto call = [&](Tensor by) { return count({{"by", by}})[0] * 2; };
+  const auto traced = trace(call, {spec(int64, {})});
+  CHECK(traced(1).item<std::int64_t>() == 24);
+  CHECK(traced(2).item<std::int64_t>() == 28);
+  const Graph graph;
+  const Graph::Scope open(graph);
+  const Tensor by = placeholder(int64, {}, "by"), twice = call(by), thrice = call(by);
+  const Session session(graph);
+  CHECK(session.run(twice, {{by, 1}}).item<std::int64_t>() == 30);
+  const auto [first, second] = session.run(std::tuple{twice, thrice}, {{by, 1}});
+  CHECK(std::min(first.item<std::int64_t>(), second.item<std::int64_t>()) == 32);
+  CHECK(std::max(first.item<std::int64_t>(), second.item<std::int64_t>()) == 34);
 }
 
 TEST_CASE("A model of TensorFlow 1 computes what TensorFlow does, with a Variable in parts") {
@@ -82,6 +97,18 @@ TEST_CASE("A model of TensorFlow 1 computes what TensorFlow does, with a Variabl
         std::vector<std::string>{"layer/w", "layer/b", "layer/parts/part_0", "layer/parts/part_1"});
   for (const Variable& each : model.graph().variables())
     if (each.name() == "layer/step") CHECK_FALSE(each.trainable());
+}
+
+TEST_CASE("A model refuses a value that its input would narrow, on a tape or not") {
+  const auto f = trace([](Tensor x) { return x * 2.0; }, {spec(float32, {-1}, "x")});
+  const Model model(Signature{.inputs = {{"x", f.input()}}, .outputs = {{"y", f.output()}}});
+  const Tensor wide = tensor<double>({1e300, 0.1});
+  TAPESTRY_REFUSED(InvalidArgumentError, "'x' of the model is float32[?], not float64[2]", model({{"x", wide}}));
+  check_values<float>(model({{"x", {1, 2}}})[0], {2, 4});
+  check_values<float>(model({{"x", tensor({1, 2})}})[0], {2, 4});
+  const GradientTape tape;
+  TAPESTRY_REFUSED(InvalidArgumentError, "'x' of the model is float32[?], not float64[2]", model({{"x", wide}}));
+  check_values<float>(model({{"x", tensor({1, 2})}})[0], {2, 4});
 }
 
 TEST_CASE("A tape differentiates a model by its input and by its parameters") {

@@ -1,6 +1,7 @@
 // What is built around optimizers: optimizers of one's own, groups, accumulation, averages, early stopping, L-BFGS, and
 // modules with other values.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -137,6 +138,50 @@ TEST_CASE("an optimizer of one's own: the number of the step, schedules, checkpo
   }
   CHECK(traced_opt.iterations() == 3);
   CHECK(close(traced.state_dict(), theirs.state_dict(), 1e-5));
+}
+
+TEST_CASE("an optimizer of one's own: a file has a constant rate and the number of the step") {
+  random::seed(1);
+  Net net, other;
+  OwnAdam opt(0.1), scheduled(train::ExponentialDecay(0.1, 1, 0.5));
+  const Graph graph, changing;
+  Tensor x;
+  Operation step;
+  {
+    const Graph::Scope scope(graph);
+    x = placeholder(float32, {-1, 3}, "x");
+    step = opt.minimize(loss_of(net, x));
+  }
+  Session session(graph);
+  session.run(step, {{x, batch(0)}});
+  std::vector<Graph> loaded;
+  for (const auto style : {VariableStyle::resource, VariableStyle::reference})
+    loaded.push_back(Graph::from_graph_def(graph.as_graph_def({.variables = style})));
+  session.run(step, {{x, batch(1)}});
+  for (const Graph& each : loaded) {
+    Session again(each);
+    again.run("init");
+    again.run(each.get_operation_by_name(step.name()), {{each.get_tensor_by_name("x:0"), batch(1)}});
+    std::size_t found = 0;
+    for (const auto& [name, trained] : net.named_parameters())
+      for (const Variable& variable : each.variables()) {
+        std::string path = variable.name();
+        std::replace(path.begin(), path.end(), '/', '.');
+        if (path != name) continue;
+        CHECK(same_bits(variable.value(), trained.value()));
+        ++found;
+      }
+    CHECK(found == net.parameters().size());
+  }
+
+  {
+    const Graph::Scope scope(changing);
+    scheduled.minimize(loss_of(other, placeholder(float32, {-1, 3})));
+  }
+  CHECK_THROWS_WITH_AS(changing.as_graph_def(), doctest::Contains("the learning rate changes from step to step"),
+                       UnimplementedError);
+  // Frozen Variables do not change, and neither does what follows from them.
+  for (const Graph& each : {graph, changing}) CHECK_NOTHROW(each.as_graph_def({.variables = VariableStyle::frozen}));
 }
 
 TEST_CASE("an optimizer of one's own: what it must not give changes nothing") {

@@ -2,14 +2,15 @@
 
 #include <ostream>
 
+#include "core/lack_refusal.hpp"
 #include "tapestry/tensor.hpp"
 
 namespace tapestry {
 namespace {
 
 [[noreturn]] void refuse_rank(std::size_t rank, Where where = {}) {
-  throw InvalidArgumentError(
-      detail::join("A tensor has at most ", Shape::max_rank, " dimensions, but ", rank, " were given"), where);
+  throw LackRefusal(detail::join("A tensor has at most ", Shape::max_rank, " dimensions, but ", rank, " were given"),
+                    where);
 }
 
 [[noreturn]] void refuse_size(const Shape& shape, Where where = {}) {

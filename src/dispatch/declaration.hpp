@@ -16,9 +16,9 @@ const Op& registered_op(std::string_view name, Where where);
 /// Throws an error when there is no such op, and when the inputs are too few or too many or the attributes do not fit.
 Call named_call(std::string_view op, const InList& inputs, const Attrs& attrs, std::string_view name);
 
-/// Both are defined beside the rules of TensorFlow's ops, which tell what an absent attribute stands for and how many
-/// inputs an op has: the attributes with those that a call may lack in TensorFlow, and a check that throws
-/// InvalidArgumentError.
+/// Both are defined in io/tensorflow/call_rules.cpp, by the rules of TensorFlow's ops, which tell what an absent
+/// attribute stands for and how many inputs an op has: the attributes with those that a call may lack in TensorFlow,
+/// and a check that throws InvalidArgumentError.
 /// @{
 Attrs with_defaults(const Op& op, const Attrs& attrs);
 void check_input_count(const Call& call);

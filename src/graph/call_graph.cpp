@@ -34,8 +34,13 @@ class GraphCall {
     require_read(graph_, needed);
     for (std::size_t i = 0; i < needed.size(); ++i)
       if (needed[i]) detail::locating(graph_.node(i).type(), where, [&] { apply_node(graph_.node(i), where); });
+    // In a graph, who takes a result wants the changes of Variables, too.
+    const ControlScope after(changes_);
     Tensors results;
-    for (const Tensor& each : fetches) results.push_back(values_.at(each.id()));
+    for (const Tensor& each : fetches) {
+      const Tensor& value = values_.at(each.id());
+      results.push_back(changes_.empty() ? value : identity(value));
+    }
     return results;
   }
 
@@ -164,17 +169,26 @@ class GraphCall {
     return results;
   }
 
-  static Tensors use_variable(const Node& node, const Variable& variable, const Tensors& inputs) {
-    if (&node.op() == &read_variable_op) return {variable.value()};
-    if (open_sink()) throw UnimplementedError(join("Node '", node.name(), "' changes a Variable in another graph"));
-    if (&node.op() == &assign_op(Assign::set))
-      variable.assign(inputs[1]);
-    else if (&node.op() == &assign_op(Assign::add))
-      variable.assign_add(inputs[1]);
-    else if (&node.op() == &assign_op(Assign::subtract))
-      variable.assign_sub(inputs[1]);
-    else
-      throw UnimplementedError(join("Node '", node.name(), "' is a step of an optimizer, which no tape records"));
+  /// Reads and changes come in the order of the called graph.
+  Tensors use_variable(const Node& node, const Variable& variable, const Tensors& inputs) {
+    if (&node.op() == &read_variable_op) {
+      const ControlScope after(changes_);
+      const Tensor value = variable.value();
+      if (value.is_symbolic()) uses_.push_back(value.op());
+      return {value};
+    }
+    const ControlScope after(uses_);
+    const Tensor changed = [&] {
+      if (&node.op() == &assign_op(Assign::set)) return variable.assign(inputs[1]);
+      if (&node.op() == &assign_op(Assign::add)) return variable.assign_add(inputs[1]);
+      if (&node.op() == &assign_op(Assign::subtract)) return variable.assign_sub(inputs[1]);
+      throw UnimplementedError(join("Node '", node.name(), "' is a step of an optimizer, which ",
+                                    open_sink() ? "cannot be moved to another graph" : "no tape records"));
+    }();
+    if (changed.is_symbolic()) {
+      uses_.push_back(changed.op());
+      changes_.push_back(changed.op());
+    }
     return {};
   }
 
@@ -194,6 +208,7 @@ class GraphCall {
   NodeRule rule_;
   std::unordered_map<std::int64_t, Tensor> values_;  ///< by the id of a tensor of the graph
   KnownValues known_;                                ///< of the open graph
+  std::vector<Operation> uses_, changes_;  ///< of Variables in the open graph: all, and those that wait for changes
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tapestry/tensor.hpp"
 
@@ -29,6 +31,10 @@ class FileNodes {
   /// when the file has no such node, or none of the graph's nodes does the same.
   virtual const Tensors* outputs(std::string_view name) = 0;
   virtual Node* find(std::string_view name) = 0;
+
+  /// The names of the nodes with several outputs that the graph has, with these; an empty handle for an output that it
+  /// lacks.
+  virtual std::vector<std::pair<std::string, Tensors>> several_outputs() = 0;
 
   /// The name of a tensor or of a node in the file. Throws InvalidArgumentError for one that was added to the graph
   /// after it was read.

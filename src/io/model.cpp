@@ -26,7 +26,7 @@ std::string listed(const Names& names) {
   return text.empty() ? "none" : text;
 }
 
-/// The value in the dtype of its input, for ops that are applied one by one. Throws if it does not fit.
+/// The value in the dtype of its input. Throws if the input's dtype would narrow it, or if its shape does not fit.
 Tensor value_for(const std::string& name, const Tensor& input, const Value& value, Where where) {
   const DType wanted = input.dtype();
   if (value.is_empty_tensor())
@@ -34,7 +34,7 @@ Tensor value_for(const std::string& name, const Tensor& input, const Value& valu
   const bool literal = !value.is_tensor() && wanted != DType::unknown;
   const Tensor given = literal ? value.tensor(wanted, where) : value.tensor({}, where);
   const bool fits = wanted == DType::unknown || given.dtype() == DType::unknown || given.dtype() == wanted ||
-                    promote(given.dtype(), wanted) == wanted || (is_floating(given.dtype()) && is_floating(wanted));
+                    promote(given.dtype(), wanted) == wanted;
   if (!fits || !can_be(input.shape(), given.shape()))
     throw InvalidArgumentError(detail::join("The input '", name, "' of the model is ", to_string(wanted), input.shape(),
                                             ", not ", to_string(given.dtype()), given.shape()),
@@ -123,16 +123,16 @@ std::vector<Tensor> Model::operator()(const Feeds& feeds, Where where) const {
     const Parts& parts = state_->parts;
     const Signature& signature = state_->called(where);
     const std::vector<Value> values = state_->values_of(feeds, signature, where);
-    const Tensors outputs = state_->tensors(parts.outputs, signature.outputs);
-    if (!State::is_watched(values)) {
-      Feeds named;
-      for (std::size_t i = 0; i < values.size(); ++i) named.add(signature.inputs.at(parts.inputs[i]), values[i]);
-      return state_->session.run_all({outputs.begin(), outputs.end()}, named, {}, nullptr, where);
-    }
     const Tensors inputs = state_->tensors(parts.inputs, signature.inputs);
+    const Tensors outputs = state_->tensors(parts.outputs, signature.outputs);
     Tensors given;
     for (std::size_t i = 0; i < values.size(); ++i)
       given.push_back(value_for(parts.inputs[i], inputs[i], values[i], where));
+    if (!State::is_watched(values)) {
+      Feeds feeds_in_order;
+      for (std::size_t i = 0; i < given.size(); ++i) feeds_in_order.add(inputs[i], given[i]);
+      return state_->session.run_all({outputs.begin(), outputs.end()}, feeds_in_order, {}, nullptr, where);
+    }
     return detail::call_graph(*parts.graph.state(), inputs, given, outputs, where);
   });
 }

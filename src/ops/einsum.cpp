@@ -362,7 +362,9 @@ Tensor einsum(std::string_view equation, const InList& operands, std::string_vie
 
 Tensor tensordot(In a, In b, const ContractedAxes& axes, std::string_view name) {
   return blaming("Tensordot", a.where(), [&] {
-    rank_of(a), rank_of(b);  // without which there is no equation
+    // Without both ranks there is no equation.
+    rank_of(a);
+    rank_of(b);
     return einsum(pairing(a->shape(), b->shape(), axes), InList({a.tensor(), b.tensor()}, a.where()), name);
   });
 }

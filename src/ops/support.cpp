@@ -59,7 +59,7 @@ void refuse_type(DType dtype, TypeSet allowed, std::string_view attr) {
   std::string list;
   for (const DType each : {boolean, uint8, int32, int64, float16, bfloat16, float32, float64})
     if ((allowed & types(each)) != 0) list += (list.empty() ? "" : ", ") + std::string(tensorflow_name(each));
-  throw TypeRefusal(detail::join("Value for attr '", attr, "' of ", tensorflow_name(dtype),
+  throw LackRefusal(detail::join("Value for attr '", attr, "' of ", tensorflow_name(dtype),
                                  " is not in the list of allowed values: ", list));
 }
 

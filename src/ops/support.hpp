@@ -8,8 +8,8 @@
 
 #include "backend/backend.hpp"
 #include "backend/program.hpp"
+#include "core/lack_refusal.hpp"
 #include "core/make_tensor.hpp"
-#include "core/type_refusal.hpp"
 #include "dispatch/define.hpp"
 #include "dispatch/elementwise.hpp"
 #include "dispatch/recorder.hpp"
@@ -37,7 +37,7 @@ inline constexpr TypeSet float_types = types(float16, bfloat16, float32, float64
 inline constexpr TypeSet number_types = whole_types | float_types;
 inline constexpr TypeSet all_types = number_types | bool_type;
 
-/// Throws TypeRefusal.
+/// Throws LackRefusal.
 [[noreturn]] void refuse_type(DType dtype, TypeSet allowed, std::string_view attr);
 /// Throws InvalidArgumentError, "Value for attr 'T' of bool is not in the list of allowed values: ...", unless the
 /// element type is in the set. A type that is not known yet passes.

@@ -60,6 +60,8 @@ struct Flow {
 
 /// The hint of the nodes that are written for a loop: of the loop itself, and of those that have the outputs of ours.
 inline constexpr std::string_view hint_loop = "_tapestry_loop";
+/// What follows the name of a node whose outputs an IdentityN of that name passes on.
+inline constexpr std::string_view renamed_output = "/output_0";
 /// The hints of a loop that is to be recomputed, and of an output that a function does not give.
 inline constexpr std::string_view hint_recompute = "_tapestry_recompute", hint_absent = "_tapestry_absent";
 

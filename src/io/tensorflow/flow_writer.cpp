@@ -8,6 +8,7 @@
 #include "core/make_tensor.hpp"
 #include "graph/flow/flow_ops.hpp"
 #include "graph/state_ops.hpp"
+#include "io/tensorflow/list_writer.hpp"
 #include "io/tensorflow/op_outputs.hpp"
 
 namespace tapestry::io {
@@ -16,58 +17,6 @@ namespace {
 using detail::GraphFunction;
 using detail::Node;
 using detail::WhileParts;
-
-// ---- Nodes that the graph does not have -------------------------------------------------------------------------------
-
-/// Adds nodes of TensorFlow's to a graph or to a function.
-class NodeAdder {
- public:
-  NodeAdder(std::vector<NodeDef>& nodes, std::unordered_set<std::string>& names, std::string prefix, std::string device)
-      : nodes_(nodes), names_(names), prefix_(std::move(prefix)), device_(std::move(device)) {}
-
-  std::string unique(const std::string& label) {
-    std::string name = prefix_ + label;
-    for (int number = 1; !names_.insert(name).second; ++number) name = detail::join(prefix_, label, "_", number);
-    return name;
-  }
-
-  std::string op(std::string_view op, const std::vector<std::string>& inputs, AttrDefs attrs,
-                 std::string_view label = {}) {
-    NodeDef def{.name = unique(std::string(label.empty() ? op : label)), .op = std::string(op), .device = device_};
-    def.inputs = inputs;
-    def.attrs = std::move(attrs);
-    nodes_.push_back(std::move(def));
-    return nodes_.back().name;
-  }
-
-  std::string constant(std::string_view label, const Tensor& value) {
-    return op("Const", {}, {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}},
-              label);
-  }
-  std::string number(std::string_view label, std::int64_t value) {
-    return constant(label, detail::make_scalar(static_cast<double>(value), int32));
-  }
-  std::string shape(std::string_view label, const Shape& shape) {
-    const ExecuteNow now;
-    if (!shape.has_rank()) return number(label, -1);
-    const Tensor value = detail::make_tensor(int32, Shape{shape.rank()}, cpu());
-    for (int i = 0; i < shape.rank(); ++i)
-      detail::mutable_data<std::int32_t>(value)[i] = static_cast<std::int32_t>(shape.sizes()[i]);
-    return constant(label, value);
-  }
-  std::string whole(std::string_view name, const std::string& a, const std::string& b) {
-    return op(name, {a, b}, {{"T", code_of(int32)}});
-  }
-
- private:
-  std::vector<NodeDef>& nodes_;
-  std::unordered_set<std::string>& names_;
-  std::string prefix_, device_;
-};
-
-AttrDefs element_attrs(DType dtype) { return {{"element_dtype", code_of(dtype)}, {"shape_type", code_of(int32)}}; }
-
-Shape without_axis_0(const Shape& shape) { return shape.has_rank() ? Shape(shape.sizes().subspan(1)) : shape; }
 
 // ---- Variables --------------------------------------------------------------------------------------------------------
 
@@ -207,7 +156,7 @@ class FlowWriter {
   }
 
  private:
-  bool is_stateful() const { return node_.op().stateful; }
+  bool is_stateful() const { return node_.op().stateful || guards_reads_; }
 
   std::string function_name(const std::string& label) {
     std::string name = node_.name();
@@ -218,7 +167,7 @@ class FlowWriter {
   ListDef types(std::size_t first_input) const {
     ListDef list;
     for (std::size_t i = first_input; i < node_.inputs().size(); ++i)
-      list.types.push_back(code_of(node_.input(i).dtype()));
+      list.types.push_back(guarded_handle(i) ? resource_type : code_of(node_.input(i).dtype()));
     list.types.insert(list.types.end(), variables_.size(), resource_type);
     return list;
   }
@@ -236,12 +185,26 @@ class FlowWriter {
 
   // ---- Branches ----
 
+  /// The handle of the Variable that an input is the value of, if the condition is whether it has been initialized: in
+  /// TensorFlow, the read fails outside the branch. An empty handle for any other input.
+  Tensor guarded_handle(std::size_t i) const {
+    if (i == 0 || context_.style != VariableStyle::resource || !detail::is_if(node_.op())) return {};
+    const Node &condition = detail::producer_of(node_.input(0)), &read = detail::producer_of(node_.input(i));
+    const bool is_guarded = &condition.op() == &is_initialized_op && &read.op() == &read_variable_op &&
+                            read.control_inputs.empty() && read.input(0).is(condition.input(0));
+    return is_guarded ? read.input(0) : Tensor();
+  }
+
   void write_branches() {
+    for (std::size_t i = 1; i < node_.inputs().size(); ++i) guards_reads_ |= bool(guarded_handle(i));
     std::vector<FunctionDef> branches;
     for (const GraphFunction& each : detail::functions_of(node_)) branches.push_back(branch(each));
     const std::vector<std::string> functions = context_.library.add(std::move(branches));
     std::vector<std::string> inputs;
-    for (std::size_t i = 0; i < node_.inputs().size(); ++i) inputs.push_back(writer_.in(i).name);
+    for (std::size_t i = 0; i < node_.inputs().size(); ++i) {
+      const Tensor handle = guarded_handle(i);
+      inputs.push_back(handle ? endpoint_name(handle) : writer_.in(i).name);
+    }
     for (const Variable& each : variables_) inputs.push_back(context_.handle_of(each));
     ListDef outputs, shapes;
     for (std::size_t i = 0; i < node_.outputs().size(); ++i) {
@@ -256,7 +219,7 @@ class FlowWriter {
     } else {
       fields.emplace("branches", functions_attr(functions));
     }
-    writer_.finish(node_.type(), inputs, std::move(fields));
+    writer_.finish(guards_reads_ ? "If" : node_.type(), inputs, std::move(fields));
   }
 
   /// Whether a branch does not give an output whose shape is not known, so that its value has another shape there.
@@ -269,8 +232,17 @@ class FlowWriter {
 
   FunctionDef branch(const GraphFunction& branch) {
     FunctionBuilder builder(branch, function_name(branch.name), node_.device);
-    for (std::size_t i = 0; i < branch.inputs.size(); ++i)
-      builder.argument(detail::join("unused_", i), code_of(node_.input(i + 1).dtype()), branch.inputs[i]);
+    for (std::size_t i = 0; i < branch.inputs.size(); ++i) {
+      const std::string label = detail::join("unused_", i);
+      const TypeCode dtype = code_of(node_.input(i + 1).dtype());
+      if (!guarded_handle(i + 1)) {
+        builder.argument(label, dtype, branch.inputs[i]);
+        continue;
+      }
+      const std::string handle = builder.argument(label, resource_type);
+      if (const Tensor& value = branch.inputs[i])
+        builder.give(value, builder.add.op("ReadVariableOp", {handle}, {{"dtype", dtype}}));
+    }
     add_body(builder, branch);
     for (std::size_t i = 0; i < branch.outputs.size(); ++i) {
       const Tensor& output = branch.outputs[i];
@@ -314,7 +286,7 @@ class FlowWriter {
     for (std::size_t i = parts.carried; i < node_.outputs().size(); ++i)
       add_variable(new_list(node_.output(i).spec(), inputs[1]), variant_type, Shape());
     const std::size_t operands = parts.carried + parts.sequences;
-    for (std::size_t i = parts.carried; i < operands; ++i) add_variable(list_of(i), variant_type, Shape());
+    for (std::size_t i = parts.carried; i < operands; ++i) add_variable(sequence(i), variant_type, Shape());
     for (std::size_t i = operands; i < node_.inputs().size(); ++i)
       add_variable(writer_.in(i).name, code_of(node_.input(i).dtype()), node_.input(i).shape());
     for (const Variable& each : variables_) add_variable(context_.handle_of(each), resource_type, Shape());
@@ -356,12 +328,9 @@ class FlowWriter {
   }
 
   /// The list of the elements of a sequence.
-  std::string list_of(std::size_t input) {
+  std::string sequence(std::size_t input) {
     if (context_.is_list(node_.input(input))) return writer_.in(input).name;
-    const std::string shape = add_.shape("element_shape", without_axis_0(node_.input(input).shape()));
-    AttrDefs attrs = element_attrs(node_.input(input).dtype());
-    attrs.emplace(hint_loop, true);
-    return add_.op("TensorListFromTensor", {writer_.in(input).name, shape}, std::move(attrs));
+    return list_of(add_, writer_.in(input).name, node_.input(input).spec(), hint_loop);
   }
 
   std::string new_list(const Spec& stacked, const std::string& length) {
@@ -439,26 +408,6 @@ class FlowWriter {
     return builder.finish(is_stateful());
   }
 
-  /// The tensor of a list's elements. TensorFlow has to know the shape of the elements of a list that has none: unknown
-  /// sizes are 0 then.
-  std::string stack(const std::string& list, const Spec& stacked) {
-    const Shape element = without_axis_0(stacked.shape);
-    std::string shape = add_.shape("element_shape", element);
-    if (element.has_rank() && !element.is_known()) {
-      Shape none = element;
-      for (int axis = 0; axis < none.rank(); ++axis) none.set(axis, std::max<std::int64_t>(none.sizes()[axis], 0));
-      const std::string length = add_.op("TensorListLength", {list}, {});
-      const std::string is_empty =
-          add_.op("Equal", {length, add_.number("none", 0)}, {{"T", code_of(int32)}}, "is_empty");
-      shape =
-          add_.op("SelectV2", {is_empty, add_.shape("element_shape_of_none", none), shape}, {{"T", code_of(int32)}});
-    }
-    return add_.op("TensorListStack", {list, shape},
-                   {{"element_dtype", code_of(stacked.dtype)},
-                    {"num_elements", std::int64_t{-1}},
-                    {std::string(hint_loop), true}});
-  }
-
   /// Adds the node that has the outputs in the order of ours.
   void write_results(const WhileParts& parts, const std::string& loop) {
     std::vector<std::string> results;
@@ -466,7 +415,8 @@ class FlowWriter {
     for (std::size_t i = 0; i < node_.outputs().size(); ++i) {
       const bool is_list = i >= parts.carried && context_.is_list(node_.output(i));
       const std::string result = detail::join(loop, ":", i + 2);
-      results.push_back(i >= parts.carried && !is_list ? stack(result, node_.output(i).spec()) : result);
+      results.push_back(i >= parts.carried && !is_list ? stack_of(add_, result, node_.output(i).spec(), hint_loop)
+                                                       : result);
       types.types.push_back(is_list ? variant_type : code_of(node_.output(i).dtype()));
     }
     FieldList fields{{std::string(hint_loop), true}};
@@ -485,6 +435,7 @@ class FlowWriter {
   std::vector<Variable> variables_;            ///< that the functions read or change themselves
   std::vector<std::string> handle_arguments_;  ///< of the function that was written last, at the end
   bool bounded_ = false;                       ///< the loop has a greatest number of iterations
+  bool guards_reads_ = false;                  ///< an If reads Variables only where they are initialized
   bool reserves_ = false;                      ///< the loop does as many, so that lists get their length at once
 };
 

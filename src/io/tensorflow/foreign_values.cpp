@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "core/lack_refusal.hpp"
 #include "io/tensorflow/foreign_parts.hpp"
 
 namespace tapestry::io {
@@ -168,6 +169,9 @@ Tensors read_unique(const ForeignNode& n) {
 
 /// The elements of one list that another lacks, and their places.
 Tensors read_list_difference(const ForeignNode& n) {
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
+    if (const DType dtype = n.node.constant(i).dtype(); dtype != int32 && dtype != int64)
+      throw LackRefusal(detail::join("its input ", i, " is ", to_string(dtype), ", where whole numbers are due"));
   const std::vector<std::int64_t> list = n.numbers(0), others = n.numbers(1);
   const std::set<std::int64_t> without(others.begin(), others.end());
   std::vector<std::int64_t> rest, places;

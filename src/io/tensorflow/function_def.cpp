@@ -2,6 +2,8 @@
 
 #include "io/tensorflow/function_def.hpp"
 
+#include <algorithm>
+
 #include "io/wire.hpp"
 
 namespace tapestry::io {
@@ -79,6 +81,19 @@ FunctionDef read_function(WireReader reader, std::int64_t& repeats, std::int64_t
 
 WireReader reader_of(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
+/// Whether two FunctionDefs are equal. TensorFlow writes nodes and the entries of a map in any order.
+bool same_function(std::string_view a, std::string_view b) {
+  const auto in_order = [](std::string_view bytes) {
+    auto repeats = static_cast<std::int64_t>(bytes.size()), nodes_left = repeats;
+    FunctionDef function = read_function(reader_of(bytes), repeats, nodes_left);
+    std::sort(function.control_returns.begin(), function.control_returns.end());
+    std::sort(function.nodes.begin(), function.nodes.end(),
+              [](const NodeDef& x, const NodeDef& y) { return x.name < y.name; });
+    return encode_function(function);
+  };
+  return a == b || in_order(a) == in_order(b);
+}
+
 constexpr std::string_view damaged_library = "The functions of the graph are damaged";
 
 /// The bytes of an attribute that is kept undecoded (RawAttr); none for any other attribute.
@@ -133,7 +148,7 @@ std::vector<FunctionDef> decode_library(std::string_view bytes, const GraphLimit
         const std::string_view entry = reader.get_text();
         FunctionDef function = read_function(reader_of(entry), repeats, nodes_left);
         const auto [same, is_new] = known.emplace(function.name, entry);
-        if (!is_new && same->second != entry)
+        if (!is_new && !same_function(same->second, entry))
           throw InvalidArgumentError(detail::join("The graph has two different functions '", function.name, "'"));
         if (is_new) functions.push_back(std::move(function));
       } else {
@@ -177,7 +192,7 @@ void merge_library(std::string& library, std::string_view other) {
       const auto found = tag == 1 ? known.find(name) : known.end();
       if (found == known.end()) {
         writer.add_message(tag, std::string(entry));
-      } else if (found->second != entry) {
+      } else if (!same_function(found->second, entry)) {
         throw InvalidArgumentError(detail::join("There is already another function '", name, "'"));
       }
     }

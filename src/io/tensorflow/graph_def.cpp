@@ -11,6 +11,7 @@
 #include <protozero/pbf_writer.hpp>
 
 #include "backend/views.hpp"
+#include "core/lack_refusal.hpp"
 #include "core/make_tensor.hpp"
 #include "io/wire.hpp"
 
@@ -166,7 +167,7 @@ Shape read_shape(WireReader reader, bool of_attribute = false) {
       if (of_attribute) size = std::max<std::int64_t>(size, -1);
       if (size < -1) throw DataLossError(detail::join("A shape has a dimension of size ", size));
       if (shape.rank() == Shape::max_rank)
-        throw InvalidArgumentError(detail::join("A shape has more than ", Shape::max_rank, " dimensions"));
+        throw LackRefusal(detail::join("A shape has more than ", Shape::max_rank, " dimensions"));
       shape.push_back(size);
     } else if (reader.tag() == 3) {
       unknown = reader.get_bool();
@@ -324,7 +325,7 @@ AttrDef read_list(WireReader reader) {
   return list;
 }
 
-AttrDef read_attr(const data_view& bytes, std::int64_t& repeats) {
+AttrDef read_known_attr(const data_view& bytes, std::int64_t& repeats) {
   AttrDef attr;
   WireReader reader(bytes);
   while (reader.next()) {
@@ -362,6 +363,14 @@ AttrDef read_attr(const data_view& bytes, std::int64_t& repeats) {
   if (std::holds_alternative<std::monostate>(attr) && !bytes.empty())
     return RawAttr{std::string(bytes.data(), bytes.size())};
   return attr;
+}
+
+AttrDef read_attr(const data_view& bytes, std::int64_t& repeats) {
+  try {
+    return read_known_attr(bytes, repeats);
+  } catch (const LackRefusal&) {
+    return RawAttr{std::string(bytes.data(), bytes.size()), true};
+  }
 }
 
 NodeDef read_node(WireReader reader, std::int64_t& repeats) {

@@ -46,9 +46,11 @@ struct ListDef {
   std::vector<Shape> shapes{};
 };
 
-/// The bytes of an AttrValue of which Tapestry has no use: a function, strings, a tensor of a type that Tapestry lacks.
+/// The bytes of an AttrValue of which Tapestry has no use: a function, strings, a tensor of a type that Tapestry lacks,
+/// shapes and tensors of more dimensions than ours have.
 struct RawAttr {
-  std::string bytes;
+  std::string bytes{};
+  bool lacks_rank = false;  ///< it is a shape or a tensor of too many dimensions
 };
 
 /// An attribute; monostate for one without a value.

@@ -1,7 +1,9 @@
 #include "io/tensorflow/graph_export.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
+#include <utility>
 
 #include "core/make_tensor.hpp"
 #include "graph/call_graph.hpp"
@@ -16,8 +18,10 @@
 #include "io/tensorflow/foreign_ops.hpp"
 #include "io/tensorflow/function_def.hpp"
 #include "io/tensorflow/kept_node.hpp"
+#include "io/tensorflow/list_writer.hpp"
 #include "io/tensorflow/lookups.hpp"
 #include "io/tensorflow/node_writer.hpp"
+#include "io/tensorflow/overwritten_reads.hpp"
 #include "io/tensorflow/rule_writer.hpp"
 #include "io/tensorflow/update_writer.hpp"
 #include "io/tensorflow/updates.hpp"
@@ -72,6 +76,7 @@ class Exporter {
     for (std::size_t i = 0; i < graph_.size(); ++i)
       if (kept_[i] && is_update(graph_.node(i))) updates_.note(graph_.node(i));
     if (style_ != VariableStyle::frozen && !options_.computed_initial_values) find_initial_values();
+    if (style_ == VariableStyle::reference) overwritten_ = overwritten_reads(graph_, kept_);
     if (style_ == VariableStyle::resource && !library_) lookups_.emplace(graph_, kept_);
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       if (!kept_[i]) continue;
@@ -83,6 +88,7 @@ class Exporter {
     if (lookups_) lookups_->replace_waits(file_.nodes);
     if (!added_initializers_.empty() && !is_served_) write_init();
     if (library_) return std::move(file_);
+    if (graph_.file) name_outputs();
     file_.library = library().bytes();
     return std::move(file_);
   }
@@ -209,7 +215,10 @@ class Exporter {
     if (style_ == VariableStyle::resource) return writer.finish("ReadVariableOp", inputs, {{"dtype", type}});
     FieldList fields{{"T", type}};
     if (style_ == VariableStyle::reference) fields.emplace("_class", class_of(handle));
-    writer.finish("Identity", inputs, std::move(fields));
+    if (!overwritten_.contains(&writer.node())) return writer.finish("Identity", inputs, std::move(fields));
+    const DType dtype = variable_of(writer.node()).dtype();
+    const Value memory = writer.op("Identity", {{handle.name(), dtype}}, dtype, std::move(fields));
+    writer.finish("DeepCopy", {memory.name}, {{"T", type}});
   }
 
   void write_assign(NodeWriter& writer) {
@@ -291,6 +300,7 @@ class Exporter {
     NodeWriter writer(node, file_, names_);
     const Op& op = node.op();
     if (updates_.is_rate(node)) return updates_.write_rate(writer);
+    if (&op == &learning_rate_op) return updates_.write_composed_numbers(writer);
     if (&op == &var_handle_op) return write_handle(writer);
     if (&op == &read_variable_op) return write_read(writer);
     if (&op == &is_initialized_op) return write_is_initialized(writer);
@@ -364,9 +374,11 @@ class Exporter {
   }
 
   /// Writes the node as the file that it was read from had it.
-  void write_kept(NodeWriter& writer, const NodeDef& def) const {
+  void write_kept(NodeWriter& writer, const NodeDef& def) {
     const Node& node = writer.node();
     const bool unread = why_unread(node) != nullptr;
+    if (!unread && is_list_op(def.op))
+      return write_list_op(writer, NodeAdder(file_.nodes, names_, node.name() + "/", node.device), def);
     if (is_other_op(def.op))
       refuse(node, unread ? "it is no op of Tapestry's or TensorFlow's"
                           : "its attributes depend on sizes that are not known");
@@ -383,6 +395,48 @@ class Exporter {
     std::vector<std::string> inputs;
     for (std::size_t i = 0; i < node.inputs().size(); ++i) inputs.push_back(writer.in(i).name);
     writer.finish(def.op, inputs, std::move(fields));
+  }
+
+  /// Lets the nodes of the file that the graph was read from have their outputs again where these are other nodes in
+  /// our graph. Our node of the name gets another one.
+  void name_outputs() {
+    std::unordered_map<std::string, std::string> renamed;
+    std::vector<NodeDef> added;
+    for (const auto& [name, outputs] : graph_.file->several_outputs()) {
+      NodeDef all{.name = name, .op = "IdentityN"};
+      ListDef types;
+      bool are_its_own = true;
+      for (std::size_t i = 0; i < outputs.size() && has_value(outputs[i]); ++i) {
+        const auto [node, number] = endpoint_of(outputs[i]);
+        are_its_own = are_its_own && node->name() == name && std::cmp_equal(number, i);
+        all.inputs.push_back(endpoint_name(outputs[i]));
+        types.types.push_back(code_of(outputs[i].dtype()));
+      }
+      const std::string other = name + std::string(renamed_output);
+      if (are_its_own || (names_.contains(name) && names_.contains(other))) continue;
+      all.attrs = {{"T", std::move(types)}, {std::string(hint_loop), true}};
+      if (names_.contains(name)) renamed.emplace(name, other);
+      added.push_back(std::move(all));
+    }
+    for (NodeDef& each : file_.nodes)
+      if (const auto found = renamed.find(each.name); found != renamed.end()) each.name = found->second;
+    std::move(added.begin(), added.end(), std::back_inserter(file_.nodes));
+    for (NodeDef& each : file_.nodes) rename_inputs(each, renamed);
+  }
+  /// Whether the tensor is that of a node that is written, and no handle.
+  bool has_value(const Tensor& tensor) const {
+    return bool(tensor) && tensor.is_symbolic() && tensor.dtype() != DType::unknown &&
+           tensor.dtype() != DType::resource && kept_[endpoint_of(tensor).node->index];
+  }
+  static void rename_inputs(NodeDef& node, const std::unordered_map<std::string, std::string>& renamed) {
+    const auto rename = [&](std::string& input) {
+      const std::size_t begin = input.starts_with('^'), end = std::min(input.find(':'), input.size());
+      const auto found = renamed.find(input.substr(begin, end - begin));
+      if (found != renamed.end()) input.replace(begin, end - begin, found->second);
+    };
+    std::for_each(node.inputs.begin(), node.inputs.end(), rename);
+    if (const auto hint = node.attrs.find(hint_inputs); hint != node.attrs.end())
+      for (std::string& each : std::get<ListDef>(hint->second).strings) rename(each);
   }
 
   static void require_plain_attrs(const Node& node) {
@@ -437,8 +491,9 @@ class Exporter {
   std::unordered_map<const Node*, Tensor> replaced_constants_;  ///< values for constants that are initial values
   std::unordered_map<const Node*, Tensor> saved_values_;        ///< values for initializers whose own one is computed
   std::vector<std::string> added_initializers_;
-  std::set<std::string> added_values_;  ///< the constants that these assign
-  bool is_served_ = false;              ///< who sends the graph runs the added initializers
+  std::set<std::string> added_values_;           ///< the constants that these assign
+  std::unordered_set<const Node*> overwritten_;  ///< the reads of which TensorFlow needs a copy
+  bool is_served_ = false;                       ///< who sends the graph runs the added initializers
   std::optional<Lookups> lookups_;
   std::unordered_set<std::int64_t> passed_;  ///< of a function: the tensors that it is given or returns, by id
   std::optional<std::unordered_set<std::int64_t>> lists_;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/lack_refusal.hpp"
 #include "core/make_tensor.hpp"
-#include "core/type_refusal.hpp"
 #include "graph/state_ops.hpp"
 #include "graph/training.hpp"
 #include "io/tensorflow/assertions.hpp"
@@ -55,13 +55,19 @@ bool is_passed_on(const NodeDef& def) {
   return std::find(ops.begin(), ops.end(), def.op) != ops.end();
 }
 
-/// Whether a function changes the Variable, by TensorFlow 1's reference, that one of its arguments is.
-bool changes_reference(const Flow& flow, std::size_t argument) {
+/// Whether a branch or a loop changes the Variable, by TensorFlow 1's reference, that an input of its node is.
+bool changes_reference(const Flow& flow, std::size_t input) {
+  if (input == 0 && !flow.is_loop) return false;  // the predicate
+  const std::size_t argument = flow.is_loop ? input : input - 1;
   return std::any_of(flow.functions.begin(), flow.functions.end(), [&](const FunctionBody& function) {
+    if (argument >= function.inputs.size()) return false;
+    const std::string& variable = function.inputs[argument];
     const auto& nodes = function.graph.nodes;
     return std::any_of(nodes.begin(), nodes.end(), [&](const NodeDef& node) {
-      return takes_reference(node.op) && !node.inputs.empty() &&
-             without_zero(node.inputs[0]) == function.inputs.at(argument);
+      if (takes_reference(node.op)) return !node.inputs.empty() && without_zero(node.inputs[0]) == variable;
+      for (std::size_t i = 0; node.flow && i < data_inputs(node); ++i)
+        if (without_zero(node.inputs[i]) == variable && changes_reference(*node.flow, i)) return true;
+      return false;
     });
   });
 }
@@ -100,6 +106,13 @@ Node* Importer::find(std::string_view name) {
   }
   add_missing(*entry);
   return entry->node;
+}
+
+std::vector<std::pair<std::string, Tensors>> Importer::several_outputs() {
+  std::vector<std::pair<std::string, Tensors>> found;
+  for (const Entry* each : file_.in_order())
+    if (each->outputs.size() > 1) found.emplace_back(each->def->name, each->outputs);
+  return found;
 }
 
 detail::FileNodes::Name Importer::name_of(const Tensor& tensor) {
@@ -147,7 +160,7 @@ void Importer::add(Entry& entry) {
       entry.outputs = is_known(reader) ? outputs_of(entry) : keep_unread(entry, reader, lacking_functions(def));
     } catch (const UnimplementedError& error) {
       keep(error.message());
-    } catch (const TypeRefusal& error) {
+    } catch (const LackRefusal& error) {
       keep(detail::join("Node '", def.name, "' (op: '", def.op, "'): ", error.message()));
     }
     // The last node is the operation itself; the others serve it.
@@ -357,8 +370,7 @@ Tensors Importer::flow(const Entry& entry, const NodeReader& reader) {
     if (!used[i]) continue;
     if (const auto variable = variables_.find(entry.inputs[i].node);
         variable != variables_.end() &&
-        (!is_reference_variable(*entry.inputs[i].node) ||
-         (i > 0 && !entry.def->flow->is_loop && changes_reference(*entry.def->flow, i - 1))))
+        (!is_reference_variable(*entry.inputs[i].node) || changes_reference(*entry.def->flow, i)))
       inputs[i].variable = variable->second;
     else
       inputs[i].tensor = tensor_of(entry.inputs[i]);
@@ -409,8 +421,10 @@ Tensors Importer::results_of_loop(const Entry& entry) {
   Tensors results;
   for (const Source& each : FileGraph::used_inputs(entry)) results.push_back(tensor_of(each));
   const std::string& name = entry.def->name;
-  const Entry* loop = file_.find(name + "/While");
-  if (loop && loop->node && !state().find(name)) state().rename(*loop->node, name);
+  for (const std::string_view part : {std::string_view("/While"), renamed_output}) {
+    const Entry* renamed = file_.find(detail::join(name, part));
+    if (renamed && renamed->node && !state().find(name)) state().rename(*renamed->node, name);
+  }
   return results;
 }
 
@@ -476,6 +490,9 @@ const Variable& Importer::variable_of(const Entry& entry, const NodeReader& read
   if (found == variables_.end() && input < entry.inputs.size() && is_passed_on(*entry.inputs[input].node))
     throw UnimplementedError(detail::join("Node '", entry.def->name, "' uses a Variable that '",
                                           entry.inputs[input].node->name, "' passes on"));
+  if (found == variables_.end() && input < entry.inputs.size() && entry.inputs[input].node->op == argument_op)
+    throw UnimplementedError(detail::join("Node '", entry.def->name, "' uses '", entry.inputs[input].node->name,
+                                          "' as a Variable, of which its function has the value only"));
   if (found == variables_.end()) reader.refuse(detail::join("its input ", input, " is no Variable"));
   return found->second;
 }

@@ -49,6 +49,7 @@ class Importer final : public detail::FileNodes {
 
   const Tensors* outputs(std::string_view name) override;
   Node* find(std::string_view name) override;
+  std::vector<std::pair<std::string, Tensors>> several_outputs() override;
   Name name_of(const Tensor& tensor) override;
   std::string name_of(const Node& node) override;
   std::string_view library() const override { return file_.file().library; }

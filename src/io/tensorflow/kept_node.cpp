@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "core/lack_refusal.hpp"
 #include "core/make_tensor.hpp"
 #include "dispatch/declaration.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
@@ -95,6 +96,8 @@ bool is_random(const std::string& op) {
 }
 
 bool is_index(DType dtype) { return dtype == int32 || dtype == int64; }
+/// Whether TensorFlow's op takes values of any type where ours takes whole numbers.
+bool takes_any_type(const std::string& op) { return op == "ListDiff"; }
 /// Whether an op takes other values than integers for attributes.
 bool takes_reals(const std::string& op) {
   return op == "Range" || op == "Fill" || op == "PadV2" || op == "LinSpace" || op == "Reverse" || op == "Switch" ||
@@ -389,6 +392,16 @@ Tensors KeptNode::operator()(const Tensors& inputs) const {
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (!inputs[i].is_symbolic()) values[i] = inputs[i];
   const NodeReader reader(def, sources, values);
+  const bool has_unknown = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& each) {
+    return bool(each) && each.is_symbolic() && !each.shape().is_known();
+  });
+  if (has_unknown &&
+      lacks_sizes(reader, inputs)) {  // in a graph that does not know them either, the node waits there, too
+    Ints awaited;
+    for (const std::size_t each : value_inputs(reader)) awaited.push_back(static_cast<std::int64_t>(each));
+    return apply_all(kept_op(def.op, is_random(def.op)), inputs, kept_attrs(std::move(awaited), *this), def.name,
+                     where);
+  }
   Tensors outputs = reader.blaming([&] { return read_op(reader, inputs, where); });
   if (outputs.size() != specs.size())
     reader.refuse(detail::join("it has ", outputs.size(), " outputs, not ", specs.size()));
@@ -409,9 +422,12 @@ detail::Node& keep_node(detail::GraphState& graph, const NodeReader& reader, con
   Ints awaited;
   for (const std::size_t each : value_inputs(reader)) {
     const Tensor& input = inputs[each];
-    if (input.dtype() != DType::unknown && !is_index(input.dtype()) && !takes_reals(def.op) && !is_other_op(def.op))
-      reader.refuse(detail::join("its input ", each, ", '", input.name(), "', is ", to_string(input.dtype()),
-                                 ", where whole numbers are due"));
+    if (input.dtype() != DType::unknown && !is_index(input.dtype()) && !takes_reals(def.op) && !is_other_op(def.op)) {
+      const std::string problem = detail::join("its input ", each, ", '", input.name(), "', is ",
+                                               to_string(input.dtype()), ", where whole numbers are due");
+      if (takes_any_type(def.op)) throw LackRefusal(problem);
+      reader.refuse(problem);
+    }
     awaited.push_back(each);
   }
   const Attrs attrs = kept_attrs(awaited, KeptNode{def, specs, where});

@@ -26,6 +26,13 @@ void NodeReader::refuse(const std::string& problem) const {
   throw InvalidArgumentError(detail::join("Node '", def_.name, "' (op: '", def_.op, "'): ", problem));
 }
 
+void NodeReader::refuse_attr(std::string_view name) const {
+  if (const auto* raw = find<RawAttr>(name); raw && raw->lacks_rank)
+    throw UnimplementedError(detail::join("Node '", def_.name, "' (op: '", def_.op, "'): its '", name,
+                                          "' has more than ", Shape::max_rank, " dimensions"));
+  refuse(detail::join("it has no attribute '", name, "' of the type that is due"));
+}
+
 DType NodeReader::type(std::string_view name) const {
   const TypeCode code = attr<TypeCode>(name);
   const DType dtype = dtype_of(code);
@@ -175,7 +182,7 @@ std::optional<AttrValue> NodeReader::from_field(const FieldRule& rule, const OpA
   if (target.optional && std::holds_alternative<std::monostate>(value)) return {};
   const auto as = [&]<class T>() -> const T& {
     const T* typed = std::get_if<T>(&value);
-    if (!typed) refuse(detail::join("it has no attribute '", rule.name, "' of the type that is due"));
+    if (!typed) refuse_attr(rule.name);
     return *typed;
   };
   switch (target.kind) {
@@ -235,6 +242,8 @@ AttrValue NodeReader::any_value(const AttrDef& value, std::string_view name) con
         } else if constexpr (std::is_same_v<T, TensorDef>) {
           return number_of(each, name);
         } else {
+          if constexpr (std::is_same_v<T, RawAttr>)
+            if (each.lacks_rank) refuse_attr(name);
           refuse(detail::join("its '", name, "' is of a type that no attribute has"));
         }
       },

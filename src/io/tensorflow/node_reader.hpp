@@ -28,7 +28,7 @@ class TAPESTRY_API NodeReader {
   template <class T>
   const T& attr(std::string_view name) const {
     const T* value = find<T>(name);
-    if (!value) refuse(detail::join("it has no attribute '", name, "' of the type that is due"));
+    if (!value) refuse_attr(name);
     return *value;
   }
   template <class T>
@@ -62,6 +62,9 @@ class TAPESTRY_API NodeReader {
   std::vector<std::size_t> attribute_inputs(const OpRule& rule) const;
 
   [[noreturn]] void refuse(const std::string& problem) const;
+  /// The same for an attribute that is absent or of another kind. Throws UnimplementedError for one of too many
+  /// dimensions.
+  [[noreturn]] void refuse_attr(std::string_view name) const;
   /// Calls f, and adds the node's name to its errors if they lack it.
   template <class F>
   auto blaming(F f) const {

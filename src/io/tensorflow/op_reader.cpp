@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/lack_refusal.hpp"
 #include "core/make_tensor.hpp"
-#include "core/type_refusal.hpp"
 #include "dispatch/recorder.hpp"
 #include "graph/state_ops.hpp"
 #include "io/tensorflow/foreign_ops.hpp"
@@ -31,7 +31,7 @@ void check_types(const Op& op, const NodeReader& reader, const Tensors& inputs) 
     due = dtype;
   }
   if (op.promotion.kind == Promotion::Kind::floating && common != DType::unknown && !is_floating(common))
-    throw TypeRefusal(detail::join("its inputs have the type ", to_string(common)));
+    throw LackRefusal(detail::join("its inputs have the type ", to_string(common)));
 }
 
 /// Sets the number of groups of a convolution, which its shapes tell.

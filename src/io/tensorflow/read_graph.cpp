@@ -9,6 +9,7 @@
 #include "io/tensorflow/flow.hpp"
 #include "io/tensorflow/inline_functions.hpp"
 #include "io/tensorflow/late_reads.hpp"
+#include "io/tensorflow/list_writer.hpp"
 #include "io/tensorflow/raise_conditions.hpp"
 #include "io/tensorflow/raise_frames.hpp"
 #include "io/tensorflow/split_variants.hpp"
@@ -170,6 +171,7 @@ GraphDef read_graph(std::string_view bytes, const GraphLimits& limits, const std
 GraphDef read_graph(GraphDef file, const GraphLimits& limits) {
   file = inline_functions(std::move(file), limits);
   require_printable(file);
+  join_list_ops(file);
   switch_constants(file);
   raise_frames(file);
   raise_conditions(file);

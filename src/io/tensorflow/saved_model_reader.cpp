@@ -148,6 +148,8 @@ class Loader {
       const auto* variables = found.op().call().attrs().find<VariablesRef>("variables");
       if (found.dtype() != DType::resource || !variables) return found;
       return graph.state()->read((*variables)->front(), where_);
+    } catch (const UnimplementedError&) {
+      throw;  // it names the op
     } catch (const Error& error) {
       throw DataLossError(
           detail::join("The signature '", signature, "' has a tensor that the graph lacks: ", error.message()));

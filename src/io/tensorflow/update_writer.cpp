@@ -33,9 +33,19 @@ class UpdateFormula {
 
   /// The numbers, which must be the same in all steps.
   Reals constant() const {
-    Reals present = at(now_);
-    require([&](std::int64_t) { return present; });
-    return present;
+    Reals numbers = present();
+    require([&](std::int64_t) { return numbers; });
+    return numbers;
+  }
+
+  /// The numbers of the next step.
+  Reals present() const { return at(now_); }
+
+  /// The learning rate of an optimizer that is composed of ops, whose other number is that of the step.
+  double composed_rate() const {
+    const double rate = present()[0];
+    require([&](std::int64_t step) { return Reals{rate, static_cast<double>(step + 1)}; });
+    return rate;
   }
 
   /// The five numbers from which Adam's are computed (see UpdateRule).
@@ -110,12 +120,31 @@ void UpdateWriter::write_rate(NodeWriter& writer) {
   writer.finish("Const", {}, {{"dtype", code_of(value.dtype())}, {"value", TensorDef{code_of(value.dtype()), value}}});
 }
 
+void UpdateWriter::write_composed_numbers(NodeWriter& writer) const {
+  const Node& node = writer.node();
+  const UpdateFormula formula(node);
+  if (frozen_) {
+    const ExecuteNow now;
+    const Tensor numbers = tensor(formula.present());
+    return writer.finish("Const", {}, {{"dtype", code_of(float64)}, {"value", TensorDef{code_of(float64), numbers}}});
+  }
+  const Value rate = writer.constant("rate", detail::make_scalar(formula.composed_rate(), float64));
+  const Value step = write_step(writer);
+  writer.finish("Pack", {rate.name, step.name},
+                {{"N", std::int64_t{2}}, {"T", code_of(float64)}, {"axis", std::int64_t{0}}});
+}
+
+/// Writes the number of the step, from 1, as a function of the Variable that counts the steps.
+Value UpdateWriter::write_step(NodeWriter& writer) const {
+  const Node& node = writer.node();
+  const Value before = read(writer, endpoint_name(node.input(0)), variable_of(node).dtype());
+  return writer.op("AddV2", {writer.cast(before, float64), writer.number(1, float64)});
+}
+
 /// Writes the powers of the betas and epsilon, in double precision, as functions of the Variable that counts the steps.
 void UpdateWriter::write_adam_step(NodeWriter& writer, Rate& rate) const {
-  const Node& node = writer.node();
-  rate.counter = endpoint_name(node.input(0));
-  const Value before = read(writer, rate.counter, variable_of(node).dtype());
-  const Value step = writer.op("AddV2", {writer.cast(before, float64), writer.number(1, float64)});
+  rate.counter = endpoint_name(writer.node().input(0));
+  const Value step = write_step(writer);
   const auto power = [&](double base, std::string_view label) {
     return writer.op("Pow", {writer.number(base, float64), step}, float64, {}, label);
   };

@@ -20,7 +20,8 @@ AttrDef class_of(const detail::Node& handle);
 /// Writes the updates of optimizers: TensorFlow's op of the same formula, and before it ops for what that one lacks.
 class UpdateWriter {
  public:
-  explicit UpdateWriter(VariableStyle style) : resource_(style == VariableStyle::resource) {}
+  explicit UpdateWriter(VariableStyle style)
+      : resource_(style == VariableStyle::resource), frozen_(style == VariableStyle::frozen) {}
 
   /// Notes the node that gives an update its numbers. The learning rate is written in the type of the first update that
   /// is noted for it.
@@ -31,6 +32,9 @@ class UpdateWriter {
     return found != rates_.end() && !found->second.is_computed;
   }
   void write_rate(NodeWriter& writer);
+  /// Writes the numbers of an optimizer whose updates are composed of ops: the learning rate and the number of the
+  /// step.
+  void write_composed_numbers(NodeWriter& writer) const;
   void write_update(NodeWriter& writer) const;
 
  private:
@@ -49,9 +53,10 @@ class UpdateWriter {
   void write_computed_update(NodeWriter& writer, const UpdateRule& rule) const;
   void write_row_update(NodeWriter& writer, const UpdateRule& rule) const;
   Value decayed_gradient(NodeWriter& writer, double decay) const;
+  Value write_step(NodeWriter& writer) const;
   void write_adam_step(NodeWriter& writer, Rate& rate) const;
 
-  bool resource_;
+  bool resource_, frozen_;
   std::unordered_map<const detail::Node*, Rate> rates_;
 };
 
